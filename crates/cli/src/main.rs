@@ -1,0 +1,2 @@
+//! The `cellerator` command.
+fn main() {}

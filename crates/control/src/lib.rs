@@ -1,0 +1,1 @@
+//! Rate and window controllers, and the samplers they share.

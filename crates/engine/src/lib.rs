@@ -1,0 +1,1 @@
+//! The transparent accelerator: flow table, flow life cycle, subscribers, scheduling, policy.

@@ -1,0 +1,1 @@
+//! Emulated cellular networks between real Linux TCP stacks in network namespaces.

@@ -1,0 +1,1 @@
+//! The cellular link model: traces, queues, loss, delay, radio events.

@@ -1,0 +1,1 @@
+//! HTML, SVG and JSON reports.

@@ -1,0 +1,1 @@
+//! The accelerator on real interfaces: steering, packet loop, fail-open.

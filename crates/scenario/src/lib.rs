@@ -1,0 +1,1 @@
+//! Scenario files shared by the lab and the simulator.

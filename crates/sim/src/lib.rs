@@ -1,0 +1,1 @@
+//! Virtual-time network of endpoints, links and the engine.

@@ -1,0 +1,1 @@
+//! TCP receiver and sender halves: reassembly, SACK, RACK-TLP, RTO, persist, pacing.

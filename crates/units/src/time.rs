@@ -1,0 +1,239 @@
+//! [`Instant`] and [`Duration`]: time in integer nanoseconds.
+
+use core::fmt;
+use core::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
+
+/// A span of time in nanoseconds, 0 to about 584 years. Arithmetic saturates.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Duration(u64);
+
+impl Duration {
+    /// No time at all.
+    pub const ZERO: Self = Self(0);
+    /// The longest span that can be expressed, used as "never".
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// A span of `ns` nanoseconds.
+    #[must_use]
+    pub const fn from_nanos(ns: u64) -> Self {
+        Self(ns)
+    }
+    /// A span of `us` microseconds, saturating.
+    #[must_use]
+    pub const fn from_micros(us: u64) -> Self {
+        Self(us.saturating_mul(1_000))
+    }
+    /// A span of `ms` milliseconds, saturating.
+    #[must_use]
+    pub const fn from_millis(ms: u64) -> Self {
+        Self(ms.saturating_mul(1_000_000))
+    }
+    /// A span of `s` seconds, saturating.
+    #[must_use]
+    pub const fn from_secs(s: u64) -> Self {
+        Self(s.saturating_mul(1_000_000_000))
+    }
+    /// Length in nanoseconds.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+    /// Length in whole microseconds, rounded down.
+    #[must_use]
+    pub const fn as_micros(self) -> u64 {
+        self.0 / 1_000
+    }
+    /// Length in whole milliseconds, rounded down.
+    #[must_use]
+    pub const fn as_millis(self) -> u64 {
+        self.0 / 1_000_000
+    }
+    /// Length in whole seconds, rounded down.
+    #[must_use]
+    pub const fn as_secs(self) -> u64 {
+        self.0 / 1_000_000_000
+    }
+    /// Length in seconds as a float: for display and reports, never for protocol state.
+    #[must_use]
+    #[allow(clippy::float_arithmetic)]
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+    /// Length in milliseconds as a float: for display and reports, never for protocol state.
+    #[must_use]
+    #[allow(clippy::float_arithmetic)]
+    pub fn as_millis_f64(self) -> f64 {
+        self.0 as f64 / 1e6
+    }
+    /// True for a span of zero length.
+    #[must_use]
+    pub const fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+    /// `self − other`, at least zero.
+    #[must_use]
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+    /// `self · numerator ÷ denominator` through 128 bits, rounded down, saturating.
+    ///
+    /// A zero denominator gives [`Duration::MAX`].
+    #[must_use]
+    pub const fn mul_ratio(self, numerator: u64, denominator: u64) -> Self {
+        if denominator == 0 {
+            return Self::MAX;
+        }
+        let wide = self.0 as u128 * numerator as u128 / denominator as u128;
+        Self(if wide > u64::MAX as u128 { u64::MAX } else { wide as u64 })
+    }
+}
+
+impl Add for Duration {
+    type Output = Self;
+    fn add(self, rhs: Self) -> Self {
+        Self(self.0.saturating_add(rhs.0))
+    }
+}
+impl AddAssign for Duration {
+    fn add_assign(&mut self, rhs: Self) {
+        *self = *self + rhs;
+    }
+}
+impl Sub for Duration {
+    type Output = Self;
+    fn sub(self, rhs: Self) -> Self {
+        self.saturating_sub(rhs)
+    }
+}
+impl SubAssign for Duration {
+    fn sub_assign(&mut self, rhs: Self) {
+        *self = *self - rhs;
+    }
+}
+impl Mul<u64> for Duration {
+    type Output = Self;
+    fn mul(self, rhs: u64) -> Self {
+        Self(self.0.saturating_mul(rhs))
+    }
+}
+impl Div<u64> for Duration {
+    type Output = Self;
+    /// Rounded down; dividing by zero gives [`Duration::MAX`].
+    fn div(self, rhs: u64) -> Self {
+        self.0.checked_div(rhs).map_or(Self::MAX, Self)
+    }
+}
+
+impl fmt::Display for Duration {
+    /// Prints with three decimals in the largest unit that keeps the whole part non-zero: `12.500 ms`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (div, unit) = match self.0 {
+            0..1_000 => return write!(f, "{} ns", self.0),
+            1_000..1_000_000 => (1_000, "µs"),
+            1_000_000..1_000_000_000 => (1_000_000, "ms"),
+            _ => (1_000_000_000, "s"),
+        };
+        write!(f, "{}.{:03} {unit}", self.0 / div, self.0 % div * 1_000 / div)
+    }
+}
+impl fmt::Debug for Duration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A point in time: nanoseconds since an origin chosen by whoever drives the core.
+///
+/// It can be built from a number and saved; nothing here reads a clock.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// The origin of time.
+    pub const ZERO: Self = Self(0);
+    /// The far end of time, used as "never".
+    pub const FAR_FUTURE: Self = Self(u64::MAX);
+
+    /// The point `ns` nanoseconds after the origin.
+    #[must_use]
+    pub const fn from_nanos(ns: u64) -> Self {
+        Self(ns)
+    }
+    /// The point `us` microseconds after the origin, saturating.
+    #[must_use]
+    pub const fn from_micros(us: u64) -> Self {
+        Self(us.saturating_mul(1_000))
+    }
+    /// The point `ms` milliseconds after the origin, saturating.
+    #[must_use]
+    pub const fn from_millis(ms: u64) -> Self {
+        Self(ms.saturating_mul(1_000_000))
+    }
+    /// Nanoseconds since the origin.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+    /// Milliseconds since the origin, rounded down.
+    #[must_use]
+    pub const fn as_millis(self) -> u64 {
+        self.0 / 1_000_000
+    }
+    /// Time from `earlier` to `self`; zero when `earlier` is later.
+    #[must_use]
+    pub const fn saturating_since(self, earlier: Self) -> Duration {
+        Duration(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Self;
+    fn add(self, rhs: Duration) -> Self {
+        Self(self.0.saturating_add(rhs.0))
+    }
+}
+impl AddAssign<Duration> for Instant {
+    fn add_assign(&mut self, rhs: Duration) {
+        *self = *self + rhs;
+    }
+}
+impl Sub<Duration> for Instant {
+    type Output = Self;
+    fn sub(self, rhs: Duration) -> Self {
+        Self(self.0.saturating_sub(rhs.0))
+    }
+}
+impl fmt::Debug for Instant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:09}s", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
+    }
+}
+impl fmt::Display for Instant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn display_picks_a_readable_unit() {
+        assert_eq!(Duration::from_nanos(12).to_string(), "12 ns");
+        assert_eq!(Duration::from_micros(12).to_string(), "12.000 µs");
+        assert_eq!(Duration::from_nanos(12_500_000).to_string(), "12.500 ms");
+        assert_eq!(Duration::from_millis(61_250).to_string(), "61.250 s");
+    }
+
+    #[test]
+    fn arithmetic_saturates() {
+        assert_eq!(Duration::MAX + Duration::from_secs(1), Duration::MAX);
+        assert_eq!(Duration::ZERO - Duration::from_secs(1), Duration::ZERO);
+        assert_eq!(Instant::FAR_FUTURE + Duration::from_secs(1), Instant::FAR_FUTURE);
+        assert_eq!(Instant::ZERO.saturating_since(Instant::from_millis(5)), Duration::ZERO);
+        assert_eq!(Duration::from_secs(3) / 0, Duration::MAX);
+        assert_eq!(Duration::from_secs(3).mul_ratio(1, 0), Duration::MAX);
+        assert_eq!(Duration::MAX.mul_ratio(3, 2), Duration::MAX);
+    }
+}
