@@ -1,2 +1,46 @@
-//! The `cellerator` command.
-fn main() {}
+//! The `cellerator` command: parses arguments and calls the crate that does the work.
+
+mod demo;
+mod lab;
+mod run;
+mod trace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Makes TCP fast over cellular links, and measures how fast.
+#[derive(Parser)]
+#[command(name = "cellerator", version, about, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Accelerate TCP between two interfaces of this machine
+    Run(run::Args),
+    /// Emulated cellular networks between real TCP stacks in network namespaces
+    Lab(lab::Args),
+    /// Show the main job: downloads over emulated 3G and LTE, with and without the accelerator
+    Demo(demo::Args),
+    /// Generate, inspect, plot and convert capacity traces
+    Trace(trace::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Run(args) => run::main(args),
+        Command::Lab(args) => lab::main(args),
+        Command::Demo(args) => demo::main(args),
+        Command::Trace(args) => trace::main(args),
+    };
+    match result {
+        Ok(code) => code,
+        Err(message) => {
+            eprintln!("cellerator: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
