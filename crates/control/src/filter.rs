@@ -1,0 +1,135 @@
+//! Windowed extremes: the largest or smallest value of the last so many seconds.
+
+use std::collections::VecDeque;
+
+use units::{Duration, Instant};
+
+/// Samples kept at most: one more replaces the newest, which costs only time resolution.
+const SAMPLES_MAX: usize = 64;
+
+/// Values in the order they came, each better than all that came after it.
+#[derive(Clone, Debug)]
+struct Monotone<T> {
+    window: Duration,
+    /// Front: the extreme of the whole window. Times and values both ordered.
+    samples: VecDeque<(Instant, T)>,
+}
+
+impl<T: Copy> Monotone<T> {
+    fn new(window: Duration) -> Self {
+        Self { window, samples: VecDeque::with_capacity(8) }
+    }
+
+    fn update(&mut self, value: T, now: Instant, beats: impl Fn(T, T) -> bool) {
+        self.expire(now);
+        while self.samples.back().is_some_and(|&(_, old)| !beats(old, value)) {
+            self.samples.pop_back();
+        }
+        if self.samples.len() >= SAMPLES_MAX {
+            self.samples.pop_back();
+        }
+        self.samples.push_back((now, value));
+    }
+
+    /// Drops what is older than the window, but never the last value known.
+    fn expire(&mut self, now: Instant) {
+        while self.samples.len() > 1
+            && self.samples.front().is_some_and(|&(at, _)| now.saturating_since(at) > self.window)
+        {
+            self.samples.pop_front();
+        }
+    }
+
+    fn get(&self) -> Option<T> {
+        self.samples.front().map(|&(_, value)| value)
+    }
+}
+
+/// The largest value of the last `window`; the last known one when nothing newer came.
+#[derive(Clone, Debug)]
+pub struct WindowedMax<T>(Monotone<T>);
+
+impl<T: Copy + Ord> WindowedMax<T> {
+    /// A filter with a memory of `window`.
+    #[must_use]
+    pub fn new(window: Duration) -> Self {
+        Self(Monotone::new(window))
+    }
+    /// Takes in a value.
+    pub fn update(&mut self, value: T, now: Instant) {
+        self.0.update(value, now, |old, new| old > new);
+        self.0.expire(now);
+    }
+    /// The largest value as of the last update.
+    #[must_use]
+    pub fn get(&self) -> Option<T> {
+        self.0.get()
+    }
+}
+
+/// The smallest value of the last `window`; the last known one when nothing newer came.
+#[derive(Clone, Debug)]
+pub struct WindowedMin<T>(Monotone<T>);
+
+impl<T: Copy + Ord> WindowedMin<T> {
+    /// A filter with a memory of `window`.
+    #[must_use]
+    pub fn new(window: Duration) -> Self {
+        Self(Monotone::new(window))
+    }
+    /// Takes in a value.
+    pub fn update(&mut self, value: T, now: Instant) {
+        self.0.update(value, now, |old, new| old < new);
+        self.0.expire(now);
+    }
+    /// The smallest value as of the last update.
+    #[must_use]
+    pub fn get(&self) -> Option<T> {
+        self.0.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Against the definition: the largest of all samples within the window.
+        #[test]
+        fn max_equals_a_full_scan(steps in proptest::collection::vec((0u64..40, 0u32..1000), 1..60)) {
+            let window = Duration::from_millis(100);
+            let mut filter = WindowedMax::new(window);
+            let mut all: Vec<(Instant, u32)> = Vec::new();
+            let mut now = Instant::ZERO;
+            for (gap_ms, value) in steps {
+                now += Duration::from_millis(gap_ms);
+                all.push((now, value));
+                filter.update(value, now);
+                let scan = all.iter().filter(|(at, _)| now.saturating_since(*at) <= window)
+                    .map(|&(_, v)| v).max();
+                prop_assert_eq!(filter.get(), scan);
+            }
+        }
+    }
+
+    #[test]
+    fn min_re_baselines_after_the_window() {
+        let mut filter = WindowedMin::new(Duration::from_secs(10));
+        filter.update(20u32, Instant::ZERO);
+        filter.update(50, Instant::from_millis(5_000));
+        assert_eq!(filter.get(), Some(20));
+        filter.update(60, Instant::from_millis(10_001));
+        assert_eq!(filter.get(), Some(50));
+    }
+
+    #[test]
+    fn memory_is_bounded_and_the_extreme_is_kept() {
+        let mut filter = WindowedMax::new(Duration::from_secs(1_000));
+        for i in 0..1_000u64 {
+            filter.update(10_000 - i, Instant::from_millis(i));
+        }
+        assert!(filter.0.samples.len() <= SAMPLES_MAX);
+        assert_eq!(filter.get(), Some(10_000));
+    }
+}
