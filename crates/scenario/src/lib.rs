@@ -1,1 +1,19 @@
-//! Scenario files shared by the lab and the simulator.
+//! Scenario files: networks, workloads and cases, shared by the lab (real time) and the simulator (virtual time).
+//!
+//! A file is TOML. Quantities carry their unit as text ([`Quantity`]), unknown keys are refused with the
+//! list of known ones, and a `[[case]]` names only what it changes. [`results`] is what comes out: the same
+//! document whoever ran the scenario.
+
+mod endpoints;
+mod error;
+mod file;
+mod merge;
+mod quantity;
+mod radio;
+pub mod results;
+
+pub use endpoints::{Accelerator, Client, CongestionControl, Controller, Family, Kind, Server, WindowPolicy, Workload};
+pub use error::Error;
+pub use file::{Case, Scenario};
+pub use quantity::{Kind as QuantityKind, Probability, Quantity, QuantityError, QueueLimit};
+pub use radio::{BurstLoss, Direction, Harq, Outage, Radio, Step, Wan};

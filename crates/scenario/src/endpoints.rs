@@ -1,0 +1,216 @@
+//! The client, server, accelerator and workload sections.
+
+use serde::{Deserialize, Serialize};
+use units::{Bytes, Duration, Rate};
+
+use crate::merge::layered;
+use crate::quantity::Quantity;
+
+layered! {
+    /// The device behind the radio link.
+    checked pub struct Client {
+        /// `net.ipv4.tcp_rmem` of the client, three numbers of bytes. Default: the kernel's.
+        pub tcp_rmem: String,
+        /// The receive window the client is to advertise, instead of `tcp_rmem`.
+        pub window: Quantity<Bytes>,
+    }
+}
+
+impl Client {
+    /// What serde cannot see: keys that exclude each other, three numbers.
+    fn check(&self) -> Result<(), String> {
+        if self.tcp_rmem.is_some() && self.window.is_some() {
+            return Err("`tcp_rmem` and `window` exclude each other: give one of them".to_owned());
+        }
+        let Some(text) = &self.tcp_rmem else { return Ok(()) };
+        let numbers: Result<Vec<u32>, _> = text.split_whitespace().map(str::parse).collect();
+        match numbers {
+            Ok(numbers) if numbers.len() == 3 && numbers.is_sorted() => Ok(()),
+            _ => Err(format!(
+                "`{text}` is not a tcp_rmem: write three rising numbers of bytes like \"4096 131072 6291456\""
+            )),
+        }
+    }
+
+    /// This section where it says something, `base` elsewhere; either window key replaces both of the base's.
+    #[must_use]
+    pub fn over(&self, base: &Self) -> Self {
+        if self.tcp_rmem.is_some() || self.window.is_some() { self.clone() } else { self.layered_over(base) }
+    }
+
+    /// The value for `net.ipv4.tcp_rmem`, if the scenario says one.
+    ///
+    /// `window` becomes the memory of which Linux advertises that much: measured, 30,400 bytes of buffer
+    /// give 17,664 bytes of window, so the factor is 1.72.
+    #[must_use]
+    pub fn rmem(&self) -> Option<String> {
+        if let Some(text) = &self.tcp_rmem {
+            return Some(text.split_whitespace().collect::<Vec<_>>().join(" "));
+        }
+        let memory = (self.window?.0.get().saturating_mul(30_400) / 17_664).max(4_096);
+        Some(format!("4096 {memory} {memory}"))
+    }
+}
+
+/// A congestion control of the server's kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CongestionControl {
+    /// Linux's default.
+    Cubic,
+    /// Model-based, paced.
+    Bbr,
+    /// NewReno with SACK.
+    Reno,
+}
+
+impl CongestionControl {
+    /// The name as the kernel knows it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cubic => "cubic",
+            Self::Bbr => "bbr",
+            Self::Reno => "reno",
+        }
+    }
+}
+
+layered! {
+    /// The origin server.
+    pub struct Server {
+        /// Congestion control. Default: `cubic`.
+        pub congestion_control: CongestionControl,
+    }
+}
+
+/// A controller of the accelerator.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Controller {
+    /// A constant rate ([MA] Fig 2).
+    Fixed,
+    /// The rate follows the delivery rate and the RTT ([MA] equations (3) to (5)).
+    Rate,
+}
+
+/// What the accelerator does about the client's receive window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WindowPolicy {
+    /// Never more than the client advertises.
+    Honour,
+    /// Irrespective of the window unless it is zero ([MA]).
+    Opportunistic,
+}
+
+layered! {
+    /// The accelerator between the two links.
+    pub struct Accelerator {
+        /// Whether it runs. Default: no.
+        pub enabled: bool,
+        /// How the sending rate is found. Default: the accelerator's.
+        pub controller: Controller,
+        /// The rate of `fixed`.
+        pub rate: Quantity<Rate>,
+        /// The link's capacity as `rate` is to believe it.
+        pub r_cap: Quantity<Rate>,
+        /// Towards the client's window. Default: `honour`.
+        pub window_policy: WindowPolicy,
+        /// Bytes in flight at most, as time at the current rate. Default: no limit.
+        pub in_flight_cap: Quantity<Duration>,
+        /// More arguments for `cellerator run`, as they are.
+        pub arguments: Vec<String>,
+    }
+}
+
+impl Accelerator {
+    /// The arguments of `cellerator run` that these settings mean, interfaces apart.
+    #[must_use]
+    pub fn run_arguments(&self) -> Vec<String> {
+        let mut arguments = Vec::new();
+        let mut option = |name: &str, value: Option<String>| {
+            arguments.extend(value.map(|value| [format!("--{name}"), value]).into_iter().flatten());
+        };
+        let controller = self.controller.map(|c| match c {
+            Controller::Fixed => "fixed",
+            Controller::Rate => "rate",
+        });
+        let policy = self.window_policy.map(|p| match p {
+            WindowPolicy::Honour => "honour",
+            WindowPolicy::Opportunistic => "opportunistic",
+        });
+        option("controller", controller.map(str::to_owned));
+        option("rate", self.rate.map(|q| q.to_string()));
+        option("r-cap", self.r_cap.map(|q| q.to_string()));
+        option("window-policy", policy.map(str::to_owned));
+        option("in-flight-cap", self.in_flight_cap.map(|q| q.to_string()));
+        arguments.extend(self.arguments.iter().flatten().cloned());
+        arguments
+    }
+}
+
+/// Which way the data goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, Default)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// HTTP GET: server to client.
+    #[default]
+    Download,
+    /// HTTP PUT: client to server.
+    Upload,
+}
+
+/// The address family of the transfers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, Default)]
+#[serde(rename_all = "lowercase")]
+pub enum Family {
+    /// IPv4.
+    #[default]
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+}
+
+layered! {
+    /// What is sent over the network.
+    pub struct Workload {
+        /// `download` or `upload`. Default: `download`.
+        pub kind: Kind,
+        /// Size of each flow's file. Default: 10 MB.
+        pub size: Quantity<Bytes>,
+        /// Flows at the same time. Default: 1.
+        pub flows: u16,
+        /// Time between the starts of two flows. Default: none.
+        pub stagger: Quantity<Duration>,
+        /// The client reads no faster than this.
+        pub read_rate: Quantity<Rate>,
+        /// `ipv4` or `ipv6`. Default: `ipv4`.
+        pub family: Family,
+        /// Ping the server at this interval alongside. Default: no ping.
+        pub ping: Quantity<Duration>,
+    }
+}
+
+impl Workload {
+    /// The direction, `download` unless given.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind.unwrap_or_default()
+    }
+    /// The size of each flow's file, 10 MB unless given.
+    #[must_use]
+    pub fn size(&self) -> Bytes {
+        self.size.map_or(Bytes::new(10_000_000), |q| q.0)
+    }
+    /// Flows at the same time, at least 1.
+    #[must_use]
+    pub fn flows(&self) -> u16 {
+        self.flows.unwrap_or(1).max(1)
+    }
+    /// The address family, IPv4 unless given.
+    #[must_use]
+    pub fn family(&self) -> Family {
+        self.family.unwrap_or_default()
+    }
+}

@@ -1,0 +1,167 @@
+//! [`Scenario`]: a scenario file, and the cases it means.
+
+use serde::{Deserialize, Serialize};
+use units::Duration;
+
+use crate::endpoints::{Accelerator, Client, Server, Workload};
+use crate::error::{Error, locate};
+use crate::quantity::Quantity;
+use crate::radio::{Radio, Wan};
+
+/// A scenario file as written: one network and workload, and cases that change parts of it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// Short name, for file names and instance names.
+    pub name: String,
+    /// One line for headings. Default: the name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// What it models and why, in sentences.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Seed of everything random. Default: 1.
+    #[serde(default = "one_seed")]
+    pub seed: u64,
+    /// How often each case is run, each time with the next seed. Default: 1.
+    #[serde(default = "one_time")]
+    pub repetitions: u32,
+    /// A case still running after this is ended and reported as cut short. Default: 120 s.
+    #[serde(default = "two_minutes")]
+    pub time_limit: Quantity<Duration>,
+    /// The wired segment.
+    #[serde(default)]
+    pub wan: Wan,
+    /// The radio link.
+    #[serde(default)]
+    pub radio: Radio,
+    /// The device.
+    #[serde(default)]
+    pub client: Client,
+    /// The origin server.
+    #[serde(default)]
+    pub server: Server,
+    /// The accelerator.
+    #[serde(default)]
+    pub accelerator: Accelerator,
+    /// What is sent.
+    #[serde(default)]
+    pub workload: Workload,
+    /// The cases; none means one case named like the scenario.
+    #[serde(default, rename = "case", skip_serializing_if = "Vec::is_empty")]
+    pub cases: Vec<Case>,
+}
+
+const fn one_seed() -> u64 {
+    1
+}
+const fn one_time() -> u32 {
+    1
+}
+const fn two_minutes() -> Quantity<Duration> {
+    Quantity(Duration::from_secs(120))
+}
+
+/// A named variation. In [`Scenario::cases`] it holds what differs, in [`Scenario::resolved`] everything.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    /// Unique name within the scenario.
+    pub name: String,
+    /// Changes to the wired segment.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub wan: Wan,
+    /// Changes to the radio link.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub radio: Radio,
+    /// Changes to the device.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub client: Client,
+    /// Changes to the server.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub server: Server,
+    /// Changes to the accelerator.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub accelerator: Accelerator,
+    /// Changes to what is sent.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub workload: Workload,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+impl Scenario {
+    /// Reads a scenario from `text`; `file` is only named in messages.
+    ///
+    /// # Errors
+    /// [`Error::File`] with file, line, the offending text and the values allowed.
+    pub fn from_toml(file: &str, text: &str) -> Result<Self, Error> {
+        let scenario: Self = toml::from_str(text).map_err(|e| locate(file, text, &e))?;
+        scenario.check(file)?;
+        Ok(scenario)
+    }
+
+    /// What serde cannot see: names.
+    fn check(&self, file: &str) -> Result<(), Error> {
+        let refuse = |message: String| Err(Error::Meaning { file: file.to_owned(), message });
+        if !is_plain_name(&self.name) {
+            return refuse(format!("name `{}` must be letters, digits, `-`, `_` or `.`, at most 40", self.name));
+        }
+        for (i, case) in self.cases.iter().enumerate() {
+            if case.name.trim().is_empty() {
+                return refuse(format!("case {} has an empty name", i + 1));
+            }
+            if self.cases[..i].iter().any(|earlier| earlier.name == case.name) {
+                return refuse(format!("two cases are named `{}`: give each its own name", case.name));
+            }
+        }
+        if self.repetitions == 0 {
+            return refuse("`repetitions` must be at least 1".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The heading: title, or name.
+    #[must_use]
+    pub fn heading(&self) -> &str {
+        self.title.as_deref().unwrap_or(&self.name)
+    }
+
+    /// Every case with the scenario's settings filled in where it says nothing.
+    #[must_use]
+    pub fn resolved(&self) -> Vec<Case> {
+        let whole = Case {
+            name: self.name.clone(),
+            wan: Wan::default(),
+            radio: Radio::default(),
+            client: Client::default(),
+            server: Server::default(),
+            accelerator: Accelerator::default(),
+            workload: Workload::default(),
+        };
+        let cases = if self.cases.is_empty() { vec![whole] } else { self.cases.clone() };
+        cases.into_iter().map(|case| self.resolve(&case)).collect()
+    }
+
+    fn resolve(&self, case: &Case) -> Case {
+        Case {
+            name: case.name.clone(),
+            wan: case.wan.over(&self.wan),
+            radio: case.radio.over(&self.radio),
+            client: case.client.over(&self.client),
+            server: case.server.over(&self.server),
+            accelerator: case.accelerator.over(&self.accelerator),
+            workload: case.workload.over(&self.workload),
+        }
+    }
+}
+
+fn is_plain_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    !name.is_empty() && name.len() <= 40 && !name.starts_with(['-', '.']) && name.chars().all(plain)
+}
+
+#[cfg(test)]
+mod tests;

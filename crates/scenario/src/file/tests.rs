@@ -1,0 +1,91 @@
+use super::*;
+use crate::{CongestionControl, Controller, QueueLimit, WindowPolicy};
+use units::{Bytes, Rate};
+
+const SAMPLE: &str = r#"
+name = "sample"
+seed = 7
+[wan]
+delay = "5 ms"
+[radio.down]
+rate = "5.6 Mbit/s"
+delay = "26 ms"
+queue = "300 packets"
+outages = [{ at = "10 s", for = "2 s" }]
+[radio.up]
+rate = "1 Mbit/s"
+slots = "10 ms"
+[client]
+window = "17 KB"
+[workload]
+size = "15 MB"
+[[case]]
+name = "direct"
+[[case]]
+name = "BBR on steps"
+server.congestion_control = "bbr"
+radio.down.steps = [{ rate = "384 kbit/s", for = "10 s" }, { rate = "0 bit/s", for = "1 s" }]
+[[case]]
+name = "accelerated"
+client = { tcp_rmem = "4096 30400 30400" }
+accelerator = { enabled = true, controller = "fixed", rate = "5.6 Mbit/s", window_policy = "opportunistic" }
+"#;
+
+fn sample() -> Scenario {
+    Scenario::from_toml("sample.toml", SAMPLE).unwrap()
+}
+
+#[test]
+fn cases_change_only_what_they_name() {
+    let cases = sample().resolved();
+    let down: Vec<_> = cases.iter().map(|c| c.radio.down.clone().unwrap()).collect();
+    assert_eq!(down[0].rate.unwrap().0, Rate::from_kbps(5_600));
+    assert_eq!(down[0].queue, Some(QueueLimit::Packets(300)));
+    assert!(down[1].rate.is_none(), "a capacity replaces one of another kind");
+    assert_eq!(down[1].steps.as_ref().unwrap().len(), 2);
+    assert_eq!(down[1].delay, down[0].delay);
+    assert_eq!(cases[1].server.congestion_control, Some(CongestionControl::Bbr));
+    assert_eq!(cases[0].client.window.unwrap().0, Bytes::new(17_000));
+    assert_eq!(cases[2].client.window, None, "one window key replaces the other");
+    assert_eq!(cases[2].client.rmem().unwrap(), "4096 30400 30400");
+    assert_eq!(cases[2].accelerator.controller, Some(Controller::Fixed));
+    assert_eq!(cases[2].accelerator.window_policy, Some(WindowPolicy::Opportunistic));
+    assert_eq!(
+        cases[2].accelerator.run_arguments().join(" "),
+        "--controller fixed --rate 5.6 Mbit/s --window-policy opportunistic"
+    );
+}
+
+#[test]
+fn round_trips_through_json_and_toml() {
+    let json = serde_json::to_string(&sample()).unwrap();
+    assert_eq!(serde_json::from_str::<Scenario>(&json).unwrap(), sample());
+    let text = toml::to_string(&sample()).unwrap();
+    assert_eq!(Scenario::from_toml("again.toml", &text).unwrap(), sample());
+}
+
+/// Each wrong file gets one message that names file, line and what is allowed: read the snapshot.
+#[test]
+fn a_wrong_file_gets_a_clear_message() {
+    let changes = [
+        ("size =", "sise ="),
+        ("[wan]", "[wam]"),
+        ("server.congestion_control = \"bbr\"", "server.cc = \"bbr\""),
+        ("\"5.6 Mbit/s\"", "\"5.6 Mbps\""),
+        ("\"300 packets\"", "300"),
+        ("\"bbr\"", "\"vegas\""),
+        ("seed = 7", "seed = \"seven\""),
+        ("rate = \"5.6 Mbit/s\"", "rate = \"5.6 Mbit/s\"\npreset = \"4g-lte\""),
+        ("rate = \"5.6 Mbit/s\"", "preset = \"6g\""),
+        ("\"4096 30400 30400\"", "\"30400\""),
+        ("window = \"17 KB\"", "window = \"17 KB"),
+        ("name = \"direct\"", "name = \"accelerated\""),
+        ("name = \"sample\"", ""),
+    ];
+    let message = |(from, to): (&str, &str)| {
+        assert!(SAMPLE.contains(from), "{from}");
+        let error = Scenario::from_toml("sample.toml", &SAMPLE.replacen(from, to, 1)).unwrap_err();
+        format!("# {from}  →  {to}\n{error}\n")
+    };
+    insta::assert_snapshot!(changes.map(message).join("\n"));
+}

@@ -1,0 +1,173 @@
+//! The radio and WAN sections: what a link can carry, how long it takes, what it loses.
+
+use serde::{Deserialize, Serialize};
+use units::{Duration, Rate};
+
+use crate::merge::layered;
+use crate::quantity::{Probability, Quantity, QueueLimit};
+
+layered! {
+    /// The wired segment between server and accelerator, the same in both directions.
+    pub struct Wan {
+        /// One-way delay. Default: none.
+        pub delay: Quantity<Duration>,
+        /// Capacity. Default: unlimited.
+        pub rate: Quantity<Rate>,
+        /// Queue in front of the capacity. Default: 1000 packets.
+        pub queue: QueueLimit,
+        /// Packets lost at random, per direction. Default: none.
+        pub loss: Quantity<Probability>,
+    }
+}
+
+/// Both directions of the radio link; a direction left out carries everything at once.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Radio {
+    /// Towards the client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub down: Option<Direction>,
+    /// From the client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub up: Option<Direction>,
+}
+
+impl Radio {
+    /// This section where it says something, `base` elsewhere, direction by direction.
+    #[must_use]
+    pub fn over(&self, base: &Self) -> Self {
+        let layer = |own: &Option<Direction>, base: &Option<Direction>| match (own, base) {
+            (Some(own), Some(base)) => Some(own.over(base)),
+            (own, base) => own.clone().or_else(|| base.clone()),
+        };
+        Self { down: layer(&self.down, &base.down), up: layer(&self.up, &base.up) }
+    }
+}
+
+layered! {
+    /// One direction of the radio link.
+    checked pub struct Direction {
+        /// Capacity: a constant rate.
+        pub rate: Quantity<Rate>,
+        /// Capacity: a synthetic trace of this kind.
+        pub preset: String,
+        /// Capacity: a trace file in Mahimahi format, relative to the scenario file.
+        pub trace: String,
+        /// Capacity: rates held for a time each, repeated from the start.
+        pub steps: Vec<Step>,
+        /// Seed of the synthetic trace. Default: the scenario's seed.
+        pub trace_seed: u64,
+        /// Length of the synthetic trace before it repeats. Default: 60 s.
+        pub trace_length: Quantity<Duration>,
+        /// The subscriber's queue, drop-tail. Default: 1000 packets.
+        pub queue: QueueLimit,
+        /// One-way delay. Default: none.
+        pub delay: Quantity<Duration>,
+        /// Packets lost at random behind the queue. Default: none.
+        pub loss: Quantity<Probability>,
+        /// Packets lost in bursts (Gilbert–Elliott).
+        pub burst_loss: BurstLoss,
+        /// Times without any service.
+        pub outages: Vec<Outage>,
+        /// Block errors repaired by retransmission below IP, in order.
+        pub harq: Harq,
+        /// Departures only at the ends of slots of this length: bunches ACKs.
+        pub slots: Quantity<Duration>,
+    }
+}
+
+impl Direction {
+    /// The capacity keys, of which at most one may be given.
+    const CAPACITY_KEYS: [&'static str; 4] = ["rate", "preset", "trace", "steps"];
+
+    fn capacity_keys(&self) -> Vec<&'static str> {
+        let given = [self.rate.is_some(), self.preset.is_some(), self.trace.is_some(), self.steps.is_some()];
+        Self::CAPACITY_KEYS.into_iter().zip(given).filter_map(|(key, given)| given.then_some(key)).collect()
+    }
+
+    /// This direction where it says something, `base` elsewhere. A capacity replaces the base's, whatever its kind.
+    #[must_use]
+    pub fn over(&self, base: &Self) -> Self {
+        let mut base = base.clone();
+        if !self.capacity_keys().is_empty() {
+            (base.rate, base.preset, base.trace, base.steps) = (None, None, None, None);
+        }
+        self.layered_over(&base)
+    }
+}
+
+impl Direction {
+    /// What serde cannot see: keys that exclude each other, presets that exist.
+    fn check(&self) -> Result<(), String> {
+        let given = self.capacity_keys();
+        if given.len() > 1 {
+            return Err(format!("`{}` exclude each other: give one of them", given.join("` and `")));
+        }
+        if let Some(preset) = &self.preset
+            && !preset_names().any(|known| known == preset)
+        {
+            let known: Vec<&str> = preset_names().collect();
+            return Err(format!("unknown preset `{preset}`, expected one of `{}`", known.join("`, `")));
+        }
+        if self.loss.is_some() && self.burst_loss.is_some() {
+            return Err("`loss` and `burst_loss` exclude each other: give one of them".to_owned());
+        }
+        if self.steps.as_ref().is_some_and(|steps| steps.iter().all(|s| s.lasting.0.is_zero())) {
+            return Err("`steps` need at least one with a `for` above zero".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// A rate held for a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Step {
+    /// The rate; zero is an outage.
+    pub rate: Quantity<Rate>,
+    /// How long it holds.
+    #[serde(rename = "for")]
+    pub lasting: Quantity<Duration>,
+}
+
+/// A time without service.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Outage {
+    /// When it starts, from the start of the case.
+    pub at: Quantity<Duration>,
+    /// How long it lasts.
+    #[serde(rename = "for")]
+    pub lasting: Quantity<Duration>,
+}
+
+/// Gilbert–Elliott loss: a good state without loss and a bad state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BurstLoss {
+    /// Chance per packet to go from good to bad.
+    pub enter: Quantity<Probability>,
+    /// Chance per packet to go from bad to good.
+    pub leave: Quantity<Probability>,
+    /// Chance to lose a packet in the bad state. Default: 100 %.
+    #[serde(default = "certain")]
+    pub loss: Quantity<Probability>,
+}
+
+const fn certain() -> Quantity<Probability> {
+    Quantity(Probability::from_ppm(1_000_000))
+}
+
+/// Block errors and their repair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Harq {
+    /// Chance that one try of a block fails.
+    pub block_error: Quantity<Probability>,
+    /// Time one more try takes.
+    pub retry: Quantity<Duration>,
+}
+/// The names of the synthetic traces that a `preset` may name.
+fn preset_names() -> impl Iterator<Item = &'static str> {
+    ["3g-hspa", "3g-evdo", "4g-lte", "4g-lte-drive", "5g-nr"].into_iter()
+}

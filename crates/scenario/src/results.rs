@@ -1,0 +1,278 @@
+//! What comes out of a scenario: the document `cellerator/lab-results/1`, the same from lab and simulator.
+//!
+//! Its schema is `schemas/lab-results.schema.json`. Numbers name their unit; times of a case count from
+//! the moment its first transfer is started.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Case, Scenario};
+
+/// Name and version of the document.
+pub const SCHEMA: &str = "cellerator/lab-results/1";
+
+/// Everything that one command found out.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Results {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// What made it.
+    pub made_by: MadeBy,
+    /// One entry per scenario, in the order run.
+    pub scenarios: Vec<ScenarioResult>,
+}
+
+/// Programs and machine.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct MadeBy {
+    /// Version of cellerator.
+    pub cellerator: String,
+    /// Kernel release.
+    pub kernel: String,
+    /// Processors available.
+    pub processors: usize,
+    /// The command line.
+    pub command: String,
+    /// When it started: seconds since 1970-01-01 UTC.
+    pub started_unix_s: u64,
+    /// `lab` (real time) or `sim` (virtual time).
+    pub runner: String,
+    /// Other programs that took part: name and version.
+    pub programs: Vec<String>,
+}
+
+/// One scenario's outcome.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ScenarioResult {
+    /// The scenario as read.
+    pub scenario: Scenario,
+    /// Every case and repetition, in the order run.
+    pub cases: Vec<CaseResult>,
+}
+
+/// One case's outcome.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CaseResult {
+    /// Name of the case.
+    pub name: String,
+    /// Which repetition, from 1.
+    pub repetition: u32,
+    /// Seed of this repetition.
+    pub seed: u64,
+    /// All settings of the case, filled in.
+    pub settings: Case,
+    /// The accelerator's command line, when there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accelerator_command: Option<String>,
+    /// Why the case did not run; the figures are absent then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<String>,
+    /// What was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub figures: Option<Figures>,
+}
+
+/// What was measured in one case.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Figures {
+    /// The application's view.
+    pub transfer: Transfer,
+    /// The data direction of the radio link during the transfer.
+    pub radio: RadioFigures,
+    /// The receive window that the data's receiver advertised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<WindowFigures>,
+    /// Segments sent more than once.
+    pub retransmissions: Retransmissions,
+    /// Round-trip times of the ping alongside, in ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ping_ms: Option<Distribution>,
+    /// The emulator's own timing error.
+    pub timing: Timing,
+    /// Figures against time.
+    pub series: Series,
+}
+
+/// The application's view of all flows together.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Transfer {
+    /// Bytes that were to arrive.
+    pub expected_bytes: u64,
+    /// Bytes that arrived.
+    pub received_bytes: u64,
+    /// From the start of the first flow to the end of the last one.
+    pub seconds: f64,
+    /// Received bytes over that time.
+    pub goodput_mbps: f64,
+    /// True when every flow's SHA-256 is that of what was served.
+    pub hashes_equal: bool,
+    /// True when the time limit ended it.
+    pub cut_short: bool,
+    /// Each flow.
+    pub flows: Vec<Flow>,
+}
+
+/// One flow's view.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Flow {
+    /// When it started.
+    pub start_s: f64,
+    /// When its first byte arrived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_byte_s: Option<f64>,
+    /// When it ended.
+    pub end_s: f64,
+    /// Bytes that arrived.
+    pub received_bytes: u64,
+    /// Over its own time.
+    pub goodput_mbps: f64,
+    /// SHA-256 of what was served, hexadecimal.
+    pub sha256_served: String,
+    /// SHA-256 of what arrived, hexadecimal.
+    pub sha256_received: String,
+    /// What the client program said when it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// The radio link in the direction of the data.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct RadioFigures {
+    /// Bytes the link could have carried; absent for an unlimited link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offered_bytes: Option<u64>,
+    /// Bytes of IP packets it carried.
+    pub delivered_bytes: u64,
+    /// Delivered over offered, 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub utilisation: Option<f64>,
+    /// Time from arrival to the end of service, in ms, of delivered packets.
+    pub queue_delay_ms: Distribution,
+    /// Packets dropped because the queue was full.
+    pub dropped_full: u64,
+    /// Packets lost by the loss model.
+    pub dropped_loss: u64,
+}
+
+/// Summary of a set of values.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Distribution {
+    /// Number of values.
+    pub count: u64,
+    /// Smallest.
+    pub min: f64,
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 95th percentile.
+    pub p95: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// Largest.
+    pub max: f64,
+    /// Standard deviation.
+    pub deviation: f64,
+}
+
+impl Distribution {
+    /// Summarises `values` in any order; percentiles by the nearest rank. `None` without values.
+    #[must_use]
+    pub fn of(values: &mut [f64]) -> Option<Self> {
+        if values.is_empty() {
+            return None;
+        }
+        values.sort_by(f64::total_cmp);
+        let n = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / n;
+        let variance = values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / n;
+        let rank = |p: f64| values[((p * n).ceil() as usize).clamp(1, values.len()) - 1];
+        Some(Self {
+            count: values.len() as u64,
+            min: rounded(values[0]),
+            mean: rounded(mean),
+            p50: rounded(rank(0.50)),
+            p95: rounded(rank(0.95)),
+            p99: rounded(rank(0.99)),
+            max: rounded(rank(1.0)),
+            deviation: rounded(variance.sqrt()),
+        })
+    }
+}
+
+/// `value` with four decimals: enough for every unit used here, and readable in JSON.
+#[must_use]
+pub fn rounded(value: f64) -> f64 {
+    (value * 1e4).round() / 1e4
+}
+
+/// A receive window as seen in the ACKs.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct WindowFigures {
+    /// Largest.
+    pub max_bytes: u64,
+    /// Median over all ACKs.
+    pub median_bytes: u64,
+    /// Shift count from the SYN.
+    pub scale: u8,
+}
+
+/// Segments sent more than once.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Retransmissions {
+    /// `Tcp RetransSegs` of the sending host's kernel.
+    pub by_sender: u64,
+    /// Data segments that entered the radio link although all their bytes had entered it before.
+    pub over_radio: u64,
+    /// Data segments that entered the radio link.
+    pub segments: u64,
+}
+
+/// Planned departures against the moments when the packets were handed to the kernel.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Timing {
+    /// Lateness in µs; never negative.
+    pub late_us: Distribution,
+    /// Share of packets more than 0.2 ms late, 0 to 1.
+    pub share_over_200_us: f64,
+    /// Share of packets more than 1 ms late, 0 to 1.
+    pub share_over_1_ms: f64,
+    /// Packets the kernel dropped because the emulator did not fetch them in time.
+    pub missed_packets: u64,
+    /// False when the error is too large to believe the case's figures.
+    pub trustworthy: bool,
+    /// Why not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why_not: Option<String>,
+}
+
+/// Figures in bins of equal length.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Series {
+    /// Length of a bin.
+    pub bin_s: f64,
+    /// What the radio link could carry; empty for an unlimited link.
+    pub capacity_mbps: Vec<f64>,
+    /// What it carried.
+    pub delivered_mbps: Vec<f64>,
+    /// Median queueing delay of the packets that departed in the bin; `null` without packets.
+    pub queue_delay_ms: Vec<Option<f64>>,
+    /// Longest queueing delay in the bin.
+    pub queue_delay_max_ms: Vec<Option<f64>>,
+    /// What the receiving application got.
+    pub goodput_mbps: Vec<f64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_by_nearest_rank() {
+        let mut values: Vec<f64> = (1..=100).rev().map(f64::from).collect();
+        let d = Distribution::of(&mut values).unwrap();
+        assert_eq!((d.min, d.p50, d.p95, d.p99, d.max, d.count), (1.0, 50.0, 95.0, 99.0, 100.0, 100));
+        assert!((d.mean - 50.5).abs() < 1e-9);
+        assert!(Distribution::of(&mut []).is_none());
+        assert_eq!(Distribution::of(&mut [3.0]).unwrap().p99, 3.0);
+    }
+}
