@@ -1,0 +1,179 @@
+//! Edits in place that keep checksums right.
+
+use units::SeqNum;
+
+use crate::checksum::{self, ChecksumState};
+use crate::ip::IPV4_HEADER_LEN;
+use crate::octets::{put, u16_at};
+use crate::options::{KIND_NOP, KIND_SACK, OptionPlace, SackBlocks};
+use crate::tcp::{TCP_CHECKSUM_AT, Tcp, TcpFlags};
+
+/// Edits the TCP header of a packet.
+///
+/// A complete checksum is updated with every edit (RFC 1624); a partial one covers only the pseudo-header and
+/// stays as it is. A wrong checksum stays wrong by the same difference. The [`Tcp`] value it was made from is
+/// not updated. If that value was read from another, longer packet, edits outside this one do nothing.
+#[derive(Debug)]
+pub struct TcpEditor<'a> {
+    header: &'a mut [u8],
+    timestamps: OptionPlace,
+    sack: OptionPlace,
+    state: ChecksumState,
+}
+
+impl<'a> TcpEditor<'a> {
+    /// An editor of `packet`, from which `tcp` was read.
+    #[inline]
+    #[must_use]
+    pub fn new(packet: &'a mut [u8], tcp: &Tcp, state: ChecksumState) -> Self {
+        let header = packet.get_mut(tcp.offset..tcp.payload_offset).unwrap_or_default();
+        Self { header, timestamps: tcp.options.timestamps_place, sack: tcp.options.sack_place, state }
+    }
+
+    /// Sets the sequence number.
+    #[inline]
+    pub fn set_seq(&mut self, seq: SeqNum) {
+        self.replace(4, seq.get().to_be_bytes());
+    }
+    /// Sets the acknowledgement number.
+    #[inline]
+    pub fn set_ack(&mut self, ack: SeqNum) {
+        self.replace(8, ack.get().to_be_bytes());
+    }
+    /// Sets the flags; the data offset and the reserved bits beside them stay.
+    #[inline]
+    pub fn set_flags(&mut self, flags: TcpFlags) {
+        let word = (u16_at(self.header, 12) & 0xfe00) | flags.bits();
+        self.replace(12, word.to_be_bytes());
+    }
+    /// Sets the window field.
+    #[inline]
+    pub fn set_window(&mut self, window: u16) {
+        self.replace(14, window.to_be_bytes());
+    }
+    /// Sets the urgent pointer.
+    #[inline]
+    pub fn set_urgent(&mut self, urgent: u16) {
+        self.replace(18, urgent.to_be_bytes());
+    }
+    /// Sets both timestamps; false, with nothing done, when there is no such option.
+    #[inline]
+    pub fn set_timestamps(&mut self, value: u32, echo: u32) -> bool {
+        self.set_timestamp_value(value) && self.set_timestamp_echo(echo)
+    }
+    /// Sets `TSval`; false, with nothing done, when there is no such option.
+    #[inline]
+    pub fn set_timestamp_value(&mut self, value: u32) -> bool {
+        let at = self.timestamps.at;
+        at != 0 && self.replace(usize::from(at) + 2, value.to_be_bytes())
+    }
+    /// Sets `TSecr`; false, with nothing done, when there is no such option.
+    #[inline]
+    pub fn set_timestamp_echo(&mut self, echo: u32) -> bool {
+        let at = self.timestamps.at;
+        at != 0 && self.replace(usize::from(at) + 6, echo.to_be_bytes())
+    }
+    /// Overwrites the SACK option with NOPs; false when there is none.
+    pub fn clear_sack(&mut self) -> bool {
+        self.set_sack(&SackBlocks::new())
+    }
+    /// Writes `blocks` into the room of the SACK option, and NOPs into what is left.
+    ///
+    /// False, with nothing done, when there is no such option or the blocks do not fit into it. The room stays,
+    /// so another call on this editor may use it again.
+    pub fn set_sack(&mut self, blocks: &SackBlocks) -> bool {
+        let Some(range) = self.sack.range() else { return false };
+        let room = range.len();
+        let used = if blocks.is_empty() { 0 } else { 2 + 8 * blocks.len() };
+        let mut option = [KIND_NOP; 2 + 8 * SackBlocks::CAPACITY];
+        if used > room || room > option.len() {
+            return false;
+        }
+        if used > 0 {
+            option[..2].copy_from_slice(&[KIND_SACK, used as u8]);
+            for (place, block) in option[2..used].chunks_exact_mut(8).zip(blocks) {
+                place[..4].copy_from_slice(&block.start.get().to_be_bytes());
+                place[4..].copy_from_slice(&block.end.get().to_be_bytes());
+            }
+        }
+        self.replace_bytes(range.start, &option[..room])
+    }
+
+    #[inline]
+    fn replace<const N: usize>(&mut self, at: usize, new: [u8; N]) -> bool {
+        let Some(place) = self.header.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<N>) else {
+            return false;
+        };
+        let old = core::mem::replace(place, new);
+        self.update_checksum(at, &old, &new);
+        true
+    }
+
+    fn replace_bytes(&mut self, at: usize, new: &[u8]) -> bool {
+        let Some(place) = self.header.get_mut(at..at + new.len()) else { return false };
+        let (old, new_sum) = (checksum::sum(place), checksum::sum(new));
+        place.copy_from_slice(new);
+        self.update_checksum(at, &old.to_be_bytes(), &new_sum.to_be_bytes());
+        true
+    }
+
+    #[inline]
+    fn update_checksum(&mut self, at: usize, old: &[u8], new: &[u8]) {
+        if self.state == ChecksumState::Complete {
+            let checksum = u16_at(self.header, TCP_CHECKSUM_AT);
+            let checksum = checksum::update_bytes(checksum, at, old, new);
+            put(self.header, TCP_CHECKSUM_AT, &checksum.to_be_bytes());
+        }
+    }
+}
+
+/// Sets the time to live or hop limit; the IPv4 header checksum is kept right.
+///
+/// False, with nothing done, when `packet` holds no whole IP header.
+#[inline]
+pub fn set_hop_limit(packet: &mut [u8], hop_limit: u8) -> bool {
+    match packet.first().map(|b| b >> 4) {
+        Some(4) => set_ipv4_byte(packet, 8, hop_limit),
+        Some(6) => put(packet, 7, &[hop_limit]),
+        _ => false,
+    }
+}
+
+/// Takes one from the time to live or hop limit, as a router does, and returns what is left.
+///
+/// None, with nothing done, when it is zero already or `packet` holds no whole IP header.
+#[inline]
+pub fn decrement_hop_limit(packet: &mut [u8]) -> Option<u8> {
+    let at = match packet.first()? >> 4 {
+        4 => 8,
+        6 => 7,
+        _ => return None,
+    };
+    let left = packet.get(at)?.checked_sub(1)?;
+    set_hop_limit(packet, left).then_some(left)
+}
+
+/// Sets DSCP and ECN (the TOS byte or traffic class); the IPv4 header checksum is kept right.
+///
+/// False, with nothing done, when `packet` holds no whole IP header.
+pub fn set_traffic_class(packet: &mut [u8], traffic_class: u8) -> bool {
+    match packet.first().map(|b| b >> 4) {
+        Some(4) => set_ipv4_byte(packet, 1, traffic_class),
+        Some(6) => {
+            let word = (u16_at(packet, 0) & 0xf00f) | (u16::from(traffic_class) << 4);
+            put(packet, 0, &word.to_be_bytes())
+        }
+        _ => false,
+    }
+}
+
+/// Changes one byte of an IPv4 header and updates its checksum.
+#[inline]
+fn set_ipv4_byte(packet: &mut [u8], at: usize, value: u8) -> bool {
+    let Some(header) = packet.first_chunk_mut::<IPV4_HEADER_LEN>() else { return false };
+    let word = at & !1;
+    let old = u16_at(header, word);
+    header[at] = value;
+    let checksum = checksum::update(u16_at(header, 10), old, u16_at(header, word));
+    put(header, 10, &checksum.to_be_bytes())
+}
