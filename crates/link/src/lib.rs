@@ -1,1 +1,45 @@
 //! The cellular link model: traces, queues, loss, delay, radio events.
+//!
+//! A [`Link`] is one direction of one client's link. It is driven from outside: packets and the time go
+//! in, packets and deadlines come out. The same model runs in virtual and in real time, and with
+//! the same seed takes the same decisions.
+//!
+//! ```text
+//!            drop            drop
+//!             ▲               ▲
+//! enqueue ─▶ loss ─▶ queue ──┴▶ service ─▶ slot ─▶ HARQ ─▶ loss ─▶ delay ─▶ poll
+//!            before  drop-tail   capacity   uplink  repair, after   one way,
+//!                                − outages  only    in order        in order
+//!  arrival                 service_start   departure               delivered
+//! ```
+//!
+//! - *loss before*, *queue*: decided on arrival. The queue holds what waits for the start of its service.
+//! - *service*: Mahimahi's delivery opportunities, a rate, or steps of rates; none during an outage.
+//! - *slot*: a served packet leaves at the next uplink slot, if there are slots.
+//! - *HARQ*: block errors add retries; what comes behind waits for the repair; rarely a packet is lost.
+//! - *loss after*, *delay*: lost packets have used their capacity; delay never changes the order.
+
+mod capacity;
+mod config;
+mod delay;
+mod error;
+mod harq;
+mod link;
+mod loss;
+mod outage;
+mod random;
+mod record;
+mod service;
+mod trace;
+
+pub use capacity::{Capacity, RateSteps};
+pub use config::{LinkConfig, QueueLimit, SlotConfig};
+pub use delay::DelayModel;
+pub use error::LinkError;
+pub use harq::Harq;
+pub use link::{Counters, Delivery, Link, Rejected, Tally};
+pub use loss::LossModel;
+pub use outage::OutageModel;
+pub use random::PPM;
+pub use record::{DropReason, PacketId, PacketRecord};
+pub use trace::{OPPORTUNITY, Trace};

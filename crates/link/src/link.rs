@@ -1,0 +1,346 @@
+//! [`Link`]: one direction of one client's link.
+
+use std::collections::VecDeque;
+
+use units::{Bytes, Duration, Instant};
+
+use crate::delay::Delay;
+use crate::harq::HarqStage;
+use crate::loss::Loss;
+use crate::outage::Outages;
+use crate::random::Stage;
+use crate::service::Server;
+use crate::{Capacity, DropReason, LinkConfig, LinkError, PacketId, PacketRecord, QueueLimit, SlotConfig};
+
+/// A packet that came out of the link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery<P> {
+    /// What was handed in.
+    pub payload: P,
+    /// IP packet length.
+    pub size: Bytes,
+    /// The exact time of delivery, not after the `now` of the poll.
+    pub planned: Instant,
+    /// The packet's log entry.
+    pub record: PacketRecord,
+}
+
+/// A packet that was not taken in, handed back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejected<P> {
+    /// What was handed in.
+    pub payload: P,
+    /// [`DropReason::LossBefore`] or [`DropReason::QueueFull`].
+    pub reason: DropReason,
+    /// The packet's number.
+    pub id: PacketId,
+}
+
+/// A number of packets and their bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Tally {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: Bytes,
+}
+
+impl Tally {
+    fn add(&mut self, size: Bytes) {
+        self.packets += 1;
+        self.bytes += size;
+    }
+    fn remove(&mut self, size: Bytes) {
+        self.packets -= 1;
+        self.bytes -= size;
+    }
+}
+
+/// What has gone through a link so far.
+///
+/// INVARIANT: `offered = delivered + loss_before + queue_full + harq_failed + loss_after + held`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Handed in.
+    pub offered: Tally,
+    /// Returned by `poll`.
+    pub delivered: Tally,
+    /// Dropped ahead of the queue.
+    pub loss_before: Tally,
+    /// Dropped by the full queue.
+    pub queue_full: Tally,
+    /// Dropped after the last radio try.
+    pub harq_failed: Tally,
+    /// Dropped behind the queue.
+    pub loss_after: Tally,
+    /// Inside: waiting, in service, under repair or on the way.
+    pub held: Tally,
+}
+
+impl Counters {
+    /// Packets dropped for any reason.
+    #[must_use]
+    pub fn dropped_packets(&self) -> u64 {
+        self.loss_before.packets
+            + self.queue_full.packets
+            + self.harq_failed.packets
+            + self.loss_after.packets
+    }
+
+    fn count_drop(&mut self, reason: DropReason, size: Bytes) {
+        match reason {
+            DropReason::LossBefore => self.loss_before.add(size),
+            DropReason::QueueFull => self.queue_full.add(size),
+            DropReason::HarqFailed => self.harq_failed.add(size),
+            DropReason::LossAfter => self.loss_after.add(size),
+        }
+    }
+}
+
+/// One direction of one client's link: exactly one queue. `P` is whatever stands for a packet.
+///
+/// Three verbs: [`enqueue`](Self::enqueue), [`poll`](Self::poll), [`next_deadline`](Self::next_deadline).
+/// The whole fate of a packet is decided when it is enqueued, from its arrival time, its size and
+/// the seed. So decisions and planned times do not depend on how often or how late `poll` is called.
+/// Times must not go backwards; one that does is taken as the latest seen.
+#[derive(Clone, Debug)]
+pub struct Link<P> {
+    start: Instant,
+    now: Instant,
+    capacity: Capacity,
+    /// The outages from the start, for questions about offered capacity.
+    outages: Outages,
+    limit: QueueLimit,
+    slots: Option<SlotConfig>,
+    loss_before: Loss,
+    server: Server,
+    harq: HarqStage,
+    loss_after: Loss,
+    delay: Delay,
+    /// Start of service and size of the packets that wait or will wait, in order.
+    waiting: VecDeque<(Instant, Bytes)>,
+    waiting_total: Tally,
+    /// Accepted packets in order, each with the time at which it leaves the link.
+    inside: VecDeque<Inside<P>>,
+    released: Duration,
+    last_out: Instant,
+    counters: Counters,
+    next_id: u64,
+    log: Option<Vec<PacketRecord>>,
+}
+
+#[derive(Clone, Debug)]
+struct Inside<P> {
+    out: Instant,
+    payload: P,
+    record: PacketRecord,
+}
+
+impl<P> Link<P> {
+    /// An empty link whose trace, steps, outages and slots begin at `start`.
+    ///
+    /// # Errors
+    ///
+    /// [`LinkError::Setting`] when a setting is out of its range.
+    pub fn new(config: &LinkConfig, start: Instant) -> Result<Self, LinkError> {
+        config.check()?;
+        let outages = Outages::new(&config.outages, config.seed);
+        Ok(Self {
+            start,
+            now: start,
+            capacity: config.capacity.clone(),
+            limit: config.queue,
+            slots: config.uplink_slots,
+            loss_before: Loss::new(config.loss_before, config.seed, Stage::LossBefore),
+            server: Server::new(&config.capacity, outages.clone()),
+            outages,
+            harq: HarqStage::new(config.harq, config.seed),
+            loss_after: Loss::new(config.loss_after, config.seed, Stage::LossAfter),
+            delay: Delay::new(config.delay.clone(), config.seed),
+            waiting: VecDeque::new(),
+            waiting_total: Tally::default(),
+            inside: VecDeque::new(),
+            released: Duration::ZERO,
+            last_out: start,
+            counters: Counters::default(),
+            next_id: 0,
+            log: config.keeps_log.then(Vec::new),
+        })
+    }
+
+    /// Hands a packet of `size` bytes (IP packet length) to the link.
+    ///
+    /// # Errors
+    ///
+    /// [`Rejected`] hands the payload back when the packet is lost ahead of the queue or the queue is full.
+    pub fn enqueue(&mut self, payload: P, size: Bytes, now: Instant) -> Result<PacketId, Rejected<P>> {
+        self.advance(now);
+        let id = PacketId(self.next_id);
+        self.next_id += 1;
+        self.counters.offered.add(size);
+        let reason = if self.loss_before.is_lost() {
+            Some(DropReason::LossBefore)
+        } else if self.has_room(size) {
+            None
+        } else {
+            Some(DropReason::QueueFull)
+        };
+        let mut record = PacketRecord {
+            id,
+            size,
+            arrival: self.now,
+            service_start: None,
+            departure: None,
+            delivered: None,
+            failed_tries: 0,
+            drop: reason,
+        };
+        let result = match reason {
+            Some(reason) => {
+                self.counters.count_drop(reason, size);
+                Err(Rejected { payload, reason, id })
+            }
+            None => {
+                let out = self.plan(&mut record);
+                self.counters.held.add(size);
+                self.inside.push_back(Inside { out, payload, record });
+                Ok(id)
+            }
+        };
+        if let Some(log) = &mut self.log {
+            log.push(record);
+        }
+        result
+    }
+
+    /// Returns the next packet that is through by `now`; call until `None`.
+    pub fn poll(&mut self, now: Instant) -> Option<Delivery<P>> {
+        self.advance(now);
+        while self.inside.front().is_some_and(|head| head.out <= self.now && head.out != Instant::FAR_FUTURE)
+        {
+            let Inside { out, payload, record } = self.inside.pop_front()?;
+            self.counters.held.remove(record.size);
+            match record.drop {
+                Some(reason) => self.counters.count_drop(reason, record.size),
+                None => {
+                    self.counters.delivered.add(record.size);
+                    return Some(Delivery { payload, size: record.size, planned: out, record });
+                }
+            }
+        }
+        None
+    }
+
+    /// When `poll` next has something to do; none while nothing inside will ever leave.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.inside.front().map(|head| head.out).filter(|out| *out != Instant::FAR_FUTURE)
+    }
+
+    /// Bytes waiting at `now` for the start of their service: what the limit counts.
+    pub fn queue_bytes(&mut self, now: Instant) -> Bytes {
+        self.advance(now);
+        self.waiting_total.bytes
+    }
+
+    /// Packets waiting at `now` for the start of their service: what the limit counts.
+    pub fn queue_packets(&mut self, now: Instant) -> u64 {
+        self.advance(now);
+        self.waiting_total.packets
+    }
+
+    /// What has gone through so far.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Takes the log: one record per packet handed in since the last call, in order of arrival.
+    ///
+    /// A record holds the packet's whole plan, so its times may lie after the present. Empty when
+    /// [`LinkConfig::keeps_log`] is off.
+    pub fn take_log(&mut self) -> Vec<PacketRecord> {
+        self.log.as_mut().map(core::mem::take).unwrap_or_default()
+    }
+
+    /// Exact number of bytes the link could have served in `[from, to)`, outages taken off.
+    #[must_use]
+    pub fn offered_bytes(&self, from: Instant, to: Instant) -> Bytes {
+        let (from, to) = (from.saturating_since(self.start), to.saturating_since(self.start));
+        let whole = self.capacity.offered_bytes(from, to);
+        if matches!(self.capacity, Capacity::Unlimited) {
+            return whole;
+        }
+        self.outages
+            .clone()
+            .within(from, to)
+            .fold(whole, |left, (begin, end)| left - self.capacity.offered_bytes(begin, end))
+    }
+
+    /// When the link began.
+    #[must_use]
+    pub fn start(&self) -> Instant {
+        self.start
+    }
+
+    /// Takes packets off the queue whose service has begun.
+    fn advance(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        while let Some(&(service_start, size)) = self.waiting.front() {
+            if service_start > self.now {
+                break;
+            }
+            self.waiting.pop_front();
+            self.waiting_total.remove(size);
+        }
+    }
+
+    fn has_room(&self, size: Bytes) -> bool {
+        match self.limit {
+            QueueLimit::Unlimited => true,
+            QueueLimit::Bytes(limit) => self.waiting_total.bytes + size <= limit,
+            QueueLimit::Packets(limit) => self.waiting_total.packets < limit,
+        }
+    }
+
+    /// Decides everything that happens to an accepted packet; returns when it leaves the link.
+    fn plan(&mut self, record: &mut PacketRecord) -> Instant {
+        let served = self.server.serve(record.arrival.saturating_since(self.start), record.size);
+        let service_start = self.at(served.start);
+        self.waiting.push_back((service_start, record.size));
+        self.waiting_total.add(record.size);
+        self.advance(self.now);
+        record.service_start = Some(service_start).filter(|at| *at != Instant::FAR_FUTURE);
+
+        if served.end == Duration::MAX {
+            self.last_out = Instant::FAR_FUTURE;
+            return Instant::FAR_FUTURE;
+        }
+        let departure = self.slots.map_or(served.end, |slots| slots.align(served.end));
+        record.departure = Some(self.at(departure));
+        let repair = self.harq.transmit();
+        record.failed_tries = repair.failed_tries;
+        self.released = self.released.max(departure + repair.time);
+        let is_lost_after = self.loss_after.is_lost();
+        let delay = self.delay.draw(self.released);
+        if repair.is_lost {
+            record.drop = Some(DropReason::HarqFailed);
+        } else if is_lost_after {
+            record.drop = Some(DropReason::LossAfter);
+        }
+        if record.drop.is_some() {
+            self.last_out = self.last_out.max(self.at(self.released));
+        } else {
+            self.last_out = self.last_out.max(self.at(self.released + delay));
+            record.delivered = Some(self.last_out);
+        }
+        self.last_out
+    }
+
+    fn at(&self, since_start: Duration) -> Instant {
+        self.start + since_start
+    }
+}
+
+#[cfg(test)]
+mod tests;
