@@ -1,1 +1,19 @@
 //! TUN devices, netlink, namespaces, clocks and timers: the only crate with unsafe code.
+//!
+//! Everything here asks the operating system for something and reports in one line what failed, on
+//! what, and what to do. There is no protocol logic.
+
+mod clock;
+mod error;
+pub mod netlink;
+mod netns;
+pub mod sched;
+pub mod sysctl;
+mod tun;
+mod waiter;
+
+pub use clock::Clock;
+pub use error::IoError;
+pub use netns::{Namespace, SpawnOptions, set_death_signal};
+pub use tun::{Offloads, PACKET_LEN_MAX, PIECES_MAX, Tun, TunConfig, VNET_HEADER_LEN, VnetHeader};
+pub use waiter::{Interest, Ready, Waiter};

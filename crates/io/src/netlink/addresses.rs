@@ -1,0 +1,77 @@
+//! Addresses of interfaces.
+
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
+
+use super::{Cidr, Family, InterfaceIndex, Netlink};
+use crate::IoError;
+
+impl Netlink {
+    /// Gives an interface an address, usable at once (no duplicate-address detection for IPv6).
+    ///
+    /// # Errors
+    /// When it has the address already or the privilege is missing.
+    pub fn add_address(&self, index: InterfaceIndex, address: Cidr) -> Result<(), IoError> {
+        let mut message = message(index, address);
+        if address.family() == Family::V6 {
+            message.header.flags = AddressHeaderFlags::Nodad;
+        }
+        self.change(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL, || {
+            format!("give {address} to interface number {}", index.get())
+        })
+    }
+
+    /// Takes an address from an interface.
+    ///
+    /// # Errors
+    /// When it does not have it.
+    pub fn delete_address(&self, index: InterfaceIndex, address: Cidr) -> Result<(), IoError> {
+        self.change(RouteNetlinkMessage::DelAddress(message(index, address)), 0, || {
+            format!("take {address} from interface number {}", index.get())
+        })
+    }
+
+    /// All addresses of an interface, IPv4 first, link-local ones included.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn addresses(&self, index: InterfaceIndex) -> Result<Vec<Cidr>, IoError> {
+        let mut found = Vec::new();
+        for family in Family::BOTH {
+            let mut request = AddressMessage::default();
+            request.header.family = family.to_netlink();
+            let answers =
+                self.dump(RouteNetlinkMessage::GetAddress(request), || "list addresses".to_owned())?;
+            found.extend(answers.into_iter().filter_map(|answer| parse(answer, index)));
+        }
+        Ok(found)
+    }
+}
+
+fn message(index: InterfaceIndex, address: Cidr) -> AddressMessage {
+    let mut message = AddressMessage::default();
+    message.header.family = address.family().to_netlink();
+    message.header.prefix_len = address.prefix_len_bits;
+    message.header.index = index.get();
+    message.attributes.push(AddressAttribute::Local(address.address));
+    message.attributes.push(AddressAttribute::Address(address.address));
+    message
+}
+
+fn parse(answer: RouteNetlinkMessage, index: InterfaceIndex) -> Option<Cidr> {
+    let RouteNetlinkMessage::NewAddress(message) = answer else { return None };
+    if message.header.index != index.get() {
+        return None;
+    }
+    // A point-to-point address has its own end in LOCAL; IPv6 has ADDRESS only.
+    let local = message.attributes.iter().find_map(|attribute| match attribute {
+        AddressAttribute::Local(address) => Some(*address),
+        _ => None,
+    });
+    let only = message.attributes.iter().find_map(|attribute| match attribute {
+        AddressAttribute::Address(address) => Some(*address),
+        _ => None,
+    });
+    Some(Cidr { address: local.or(only)?, prefix_len_bits: message.header.prefix_len })
+}

@@ -1,0 +1,248 @@
+//! [`Netlink`]: links, addresses, routes and policy rules of one network namespace.
+//!
+//! Requests are synchronous: each returns when the kernel has done it or refused.
+
+mod addresses;
+mod links;
+mod routes;
+mod rules;
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+pub use links::{Link, LinkChange, LinkStats, VethEnd};
+pub use routes::Route;
+pub use rules::Rule;
+
+use crate::IoError;
+use crate::error::Context;
+
+/// The mark this program leaves on its routes and rules (`ip rule` shows it as `proto 206`), so that
+/// leftovers are told from what the administrator made.
+pub const OWNER_PROTOCOL: u8 = 206;
+
+/// A network interface's number in its namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct InterfaceIndex(u32);
+
+impl InterfaceIndex {
+    /// The number as the kernel counts, from 1.
+    #[must_use]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+/// A routing table's number; 254 is `main`, 255 `local`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Table(pub u32);
+
+impl Table {
+    /// The table of ordinary routes.
+    pub const MAIN: Self = Self(254);
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::MAIN => f.write_str("main"),
+            Self(255) => f.write_str("local"),
+            Self(253) => f.write_str("default"),
+            Self(n) => write!(f, "{n}"),
+        }
+    }
+}
+
+/// An IP version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl Family {
+    /// Both, for settings made for each.
+    pub const BOTH: [Self; 2] = [Self::V4, Self::V6];
+
+    /// The version of an address.
+    #[must_use]
+    pub const fn of(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(_) => Self::V4,
+            IpAddr::V6(_) => Self::V6,
+        }
+    }
+
+    const fn to_netlink(self) -> AddressFamily {
+        match self {
+            Self::V4 => AddressFamily::Inet,
+            Self::V6 => AddressFamily::Inet6,
+        }
+    }
+}
+
+impl fmt::Display for Family {
+    /// As an option of `ip`: `-4`, `-6`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::V4 => "-4",
+            Self::V6 => "-6",
+        })
+    }
+}
+
+/// An address with the length of its network's prefix, or a network: `10.0.0.1/24`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cidr {
+    /// The address; for a network its first address.
+    pub address: IpAddr,
+    /// Leading bits that name the network, at most 32 or 128.
+    pub prefix_len_bits: u8,
+}
+
+impl Cidr {
+    /// `address` in a network whose prefix has `prefix_len_bits` bits.
+    #[must_use]
+    pub fn new(address: impl Into<IpAddr>, prefix_len_bits: u8) -> Self {
+        Self { address: address.into(), prefix_len_bits }
+    }
+
+    /// All addresses of a family.
+    #[must_use]
+    pub const fn everything(family: Family) -> Self {
+        let address = match family {
+            Family::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            Family::V6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        Self { address, prefix_len_bits: 0 }
+    }
+
+    /// The IP version.
+    #[must_use]
+    pub const fn family(&self) -> Family {
+        Family::of(self.address)
+    }
+}
+
+impl fmt::Display for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix_len_bits)
+    }
+}
+
+impl FromStr for Cidr {
+    type Err = IoError;
+
+    fn from_str(text: &str) -> Result<Self, IoError> {
+        let invalid = || IoError::Invalid {
+            what: format!("'{text}'"),
+            why: "wanted an address with a prefix length, such as 10.0.0.1/24 or fd00::1/64".to_owned(),
+        };
+        let (address, len) = text.split_once('/').ok_or_else(invalid)?;
+        let address: IpAddr = address.parse().map_err(|_| invalid())?;
+        let prefix_len_bits: u8 = len.parse().map_err(|_| invalid())?;
+        let max = if address.is_ipv4() { 32 } else { 128 };
+        if prefix_len_bits > max { Err(invalid()) } else { Ok(Self { address, prefix_len_bits }) }
+    }
+}
+
+/// A connection to the kernel's routing configuration of one network namespace.
+///
+/// It stays in the namespace of the thread that opened it, whichever thread uses it.
+#[derive(Debug)]
+pub struct Netlink {
+    socket: Mutex<Socket>,
+}
+
+impl Netlink {
+    /// Connects, in the calling thread's namespace.
+    ///
+    /// # Errors
+    /// When the system has no netlink socket left to give.
+    pub fn open() -> Result<Self, IoError> {
+        let connect = || -> io::Result<Socket> {
+            let mut socket = Socket::new(NETLINK_ROUTE)?;
+            socket.bind_auto()?;
+            socket.connect(&SocketAddr::new(0, 0))?;
+            // Dumps honour the filters in the request.
+            socket.set_netlink_get_strict_chk(true)?;
+            Ok(socket)
+        };
+        let socket = connect().doing(|| "open a netlink socket".to_owned())?;
+        Ok(Self { socket: Mutex::new(socket) })
+    }
+
+    /// Has the kernel do `request`; `what` says what, for the error.
+    fn change(
+        &self,
+        request: RouteNetlinkMessage,
+        flags: u16,
+        what: impl Fn() -> String,
+    ) -> Result<(), IoError> {
+        self.exchange(request, NLM_F_REQUEST | NLM_F_ACK | flags).map(drop).doing(what)
+    }
+
+    /// Asks the kernel for everything that `request` names.
+    fn dump(
+        &self,
+        request: RouteNetlinkMessage,
+        what: impl Fn() -> String,
+    ) -> Result<Vec<RouteNetlinkMessage>, IoError> {
+        self.exchange(request, NLM_F_REQUEST | NLM_F_DUMP).doing(what)
+    }
+
+    /// Asks the kernel for the one thing that `request` names.
+    fn get(
+        &self,
+        request: RouteNetlinkMessage,
+        what: impl Fn() -> String,
+    ) -> Result<Vec<RouteNetlinkMessage>, IoError> {
+        self.exchange(request, NLM_F_REQUEST | NLM_F_ACK).doing(what)
+    }
+
+    /// Sends one request and collects its answers until the kernel says done or gives its verdict.
+    fn exchange(&self, request: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<RouteNetlinkMessage>> {
+        let mut header = NetlinkHeader::default();
+        header.flags = flags;
+        header.sequence_number = 1;
+        let mut message = NetlinkMessage::new(header, NetlinkPayload::from(request));
+        message.finalize();
+        let mut buffer = vec![0; message.buffer_len()];
+        message.serialize(&mut buffer);
+
+        let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        socket.send(&buffer, 0)?;
+        let mut answers = Vec::new();
+        loop {
+            let (datagram, _) = socket.recv_from_full()?;
+            let mut rest = datagram.as_slice();
+            while !rest.is_empty() {
+                let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
+                    .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))?;
+                let padded = (answer.header.length as usize).next_multiple_of(4);
+                rest = rest.get(padded.max(16)..).unwrap_or_default();
+                match answer.payload {
+                    NetlinkPayload::InnerMessage(inner) => answers.push(inner),
+                    NetlinkPayload::Done(_) => return Ok(answers),
+                    NetlinkPayload::Error(error) if error.code.is_none() => return Ok(answers),
+                    NetlinkPayload::Error(error) => return Err(error.to_io()),
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+//! Policy rules: which routing table a packet is looked up in.
+
+use std::fmt;
+
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::route::RouteProtocol;
+use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
+
+use super::{Family, Netlink, OWNER_PROTOCOL, Table};
+use crate::IoError;
+
+/// A policy rule: packets that match are looked up in a table, and go on to the next rule when the
+/// table has no route for them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// The IP version it is for.
+    pub family: Family,
+    /// Rules are asked in rising order of priority; `local` is 0, `main` 32766.
+    pub priority: u32,
+    /// Only packets that came in through this interface.
+    pub iif: Option<String>,
+    /// Only TCP.
+    pub tcp_only: bool,
+    /// The table to look in.
+    pub table: Table,
+    /// Made by this program: carries [`OWNER_PROTOCOL`].
+    pub is_own: bool,
+}
+
+impl fmt::Display for Rule {
+    /// As the arguments of `ip -4 rule add`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(iif) = &self.iif {
+            write!(f, "iif {iif} ")?;
+        }
+        if self.tcp_only {
+            f.write_str("ipproto tcp ")?;
+        }
+        write!(f, "lookup {} priority {}", self.table, self.priority)?;
+        if self.is_own { write!(f, " protocol {OWNER_PROTOCOL}") } else { Ok(()) }
+    }
+}
+
+impl Netlink {
+    /// Adds a rule.
+    ///
+    /// # Errors
+    /// When it is there already or the privilege is missing.
+    pub fn add_rule(&self, rule: &Rule) -> Result<(), IoError> {
+        self.change(RouteNetlinkMessage::NewRule(message(rule)), NLM_F_CREATE | NLM_F_EXCL, || {
+            format!("add the {} rule '{rule}'", rule.family)
+        })
+    }
+
+    /// Deletes the first rule that matches.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn delete_rule(&self, rule: &Rule) -> Result<(), IoError> {
+        self.change(RouteNetlinkMessage::DelRule(message(rule)), 0, || {
+            format!("delete the {} rule '{rule}'", rule.family)
+        })
+    }
+
+    /// All rules of a family that look up a table, in the order in which they are asked.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn rules(&self, family: Family) -> Result<Vec<Rule>, IoError> {
+        let mut request = RuleMessage::default();
+        request.header.family = family.to_netlink();
+        let answers = self.dump(RouteNetlinkMessage::GetRule(request), || "list policy rules".to_owned())?;
+        let mut rules: Vec<Rule> = answers.into_iter().filter_map(|answer| parse(answer, family)).collect();
+        rules.sort_by_key(|rule| rule.priority);
+        Ok(rules)
+    }
+}
+
+fn message(rule: &Rule) -> RuleMessage {
+    let mut message = RuleMessage::default();
+    message.header.family = rule.family.to_netlink();
+    message.header.action = RuleAction::ToTable;
+    message.header.table = u8::try_from(rule.table.0).unwrap_or(0);
+    message.attributes.push(RuleAttribute::Table(rule.table.0));
+    message.attributes.push(RuleAttribute::Priority(rule.priority));
+    message.attributes.extend(rule.iif.clone().map(RuleAttribute::Iifname));
+    if rule.tcp_only {
+        message.attributes.push(RuleAttribute::IpProtocol(libc::IPPROTO_TCP.into()));
+    }
+    if rule.is_own {
+        message.attributes.push(RuleAttribute::Protocol(RouteProtocol::from(OWNER_PROTOCOL)));
+    }
+    message
+}
+
+fn parse(answer: RouteNetlinkMessage, family: Family) -> Option<Rule> {
+    let RouteNetlinkMessage::NewRule(message) = answer else { return None };
+    if message.header.action != RuleAction::ToTable {
+        return None;
+    }
+    let table = Table(u32::from(message.header.table));
+    let mut rule = Rule { family, priority: 0, iif: None, tcp_only: false, table, is_own: false };
+    for attribute in message.attributes {
+        match attribute {
+            RuleAttribute::Priority(priority) => rule.priority = priority,
+            RuleAttribute::Iifname(name) => rule.iif = Some(name),
+            RuleAttribute::IpProtocol(protocol) => rule.tcp_only = i32::from(protocol) == libc::IPPROTO_TCP,
+            RuleAttribute::Table(table) => rule.table = Table(table),
+            RuleAttribute::Protocol(protocol) => rule.is_own = u8::from(protocol) == OWNER_PROTOCOL,
+            _ => {}
+        }
+    }
+    Some(rule)
+}
