@@ -64,7 +64,7 @@ pub enum BuildError {
     /// A segment size of zero.
     #[error("the segment size is zero: give at least one byte")]
     ZeroSegmentSize,
-    /// A virtio header that does not fit its packet, or is shorter than ten bytes.
-    #[error("the virtio header points outside its packet: drop the packet")]
+    /// A virtio header that is shorter than ten bytes, of an unknown kind, or does not fit its packet.
+    #[error("the virtio header is cut, of an unknown kind or points outside its packet: drop the packet")]
     BadVirtioHeader,
 }

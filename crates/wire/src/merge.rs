@@ -144,7 +144,8 @@ impl<'b> Merger<'b> {
             && a.hop_limit == b.hop_limit
             && a.traffic_class == b.traffic_class
             && a.flow_label == b.flow_label
-            && a.dont_fragment == b.dont_fragment;
+            // DF and the reserved bit beside it.
+            && (a.version == IpVersion::V6 || u16_at(self.buf, 6) == u16_at(packet, 6));
         let first = &batch.tcp;
         let varying = CLOSING | TcpFlags::CWR;
         let done = batch.len - first.payload_offset;

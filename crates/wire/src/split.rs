@@ -6,7 +6,7 @@ use crate::ip::{finish_header, protocol};
 use crate::octets::put;
 use crate::packet::{Packet, Transport};
 use crate::tcp::{TCP_CHECKSUM_AT, TcpFlags};
-use crate::udp::{UDP_CHECKSUM_AT, UDP_HEADER_LEN};
+use crate::udp::{UDP_CHECKSUM_AT, UDP_LENGTH_AT};
 
 /// Writes the segments of one super-packet, one at a time. Made by [`split`].
 #[derive(Debug)]
@@ -119,7 +119,7 @@ impl Splitter<'_> {
 
     fn finish_udp(&self, segment: &mut [u8]) {
         let len = segment.len() as u16;
-        put(segment, UDP_HEADER_LEN / 2, &len.to_be_bytes());
+        put(segment, UDP_LENGTH_AT, &len.to_be_bytes());
         self.write_checksum(segment, protocol::UDP, UDP_CHECKSUM_AT);
     }
 

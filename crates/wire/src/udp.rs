@@ -7,6 +7,8 @@ use crate::tcp::transport_sum_is_right;
 
 /// Length of the UDP header, bytes.
 pub(crate) const UDP_HEADER_LEN: usize = 8;
+/// Offset of the length field in the UDP header, bytes.
+pub(crate) const UDP_LENGTH_AT: usize = 4;
 /// Offset of the checksum field in the UDP header, bytes.
 pub(crate) const UDP_CHECKSUM_AT: usize = 6;
 
@@ -37,7 +39,7 @@ impl Udp {
         Some(Self {
             src_port: u16_at(h, 0),
             dst_port: u16_at(h, 2),
-            length: u16_at(h, 4),
+            length: u16_at(h, UDP_LENGTH_AT),
             checksum: u16_at(h, UDP_CHECKSUM_AT),
             offset,
             payload_offset: offset + UDP_HEADER_LEN,

@@ -1,0 +1,206 @@
+//! Views of packets with known contents: options, fragments, extension headers, ICMP quotes, printing.
+
+mod common;
+
+use common::packet;
+use etherparse::PacketBuilder;
+use units::{SeqNum, WindowScale};
+use wire::{ParseError, SackBlock, TcpFlags, TcpHeaderSpec, TcpOptions, Timestamps, Transport};
+
+fn spec(flags: TcpFlags) -> TcpHeaderSpec {
+    TcpHeaderSpec::new(
+        "192.0.2.1:443".parse().unwrap(),
+        "198.51.100.7:50000".parse().unwrap(),
+        SeqNum::new(1000),
+        SeqNum::new(77),
+        flags,
+    )
+}
+
+fn options(raw: &[u8]) -> TcpOptions {
+    let mut bytes = Vec::new();
+    let step = PacketBuilder::ipv4([1; 4], [2; 4], 64).tcp(1, 2, 3, 4).options_raw(raw).unwrap();
+    step.write_to_vec(&mut bytes, &[]).unwrap();
+    wire::parse(&bytes).unwrap().tcp().unwrap().options
+}
+
+/// The bytes Linux puts into a SYN and a SACK (`tcp_options_write`).
+#[test]
+fn options_lie_as_linux_puts_them() {
+    let syn = TcpHeaderSpec {
+        mss: Some(1460),
+        sack_permitted: true,
+        timestamps: Some(Timestamps { value: 1, echo: 2 }),
+        window_scale: Some(WindowScale::new(7)),
+        ..spec(TcpFlags::SYN)
+    };
+    let expected = [2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 3, 3, 7];
+    assert_eq!(packet(&syn, &[])[40..], expected);
+    let block = SackBlock { start: SeqNum::new(3), end: SeqNum::new(4) };
+    let ack = TcpHeaderSpec {
+        timestamps: Some(Timestamps { value: 1, echo: 2 }),
+        sack: [block; 4].into_iter().collect(),
+        ..spec(TcpFlags::ACK)
+    };
+    let bytes = packet(&ack, &[]);
+    assert_eq!(bytes[40..56], [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 1, 5, 26]);
+    assert_eq!(bytes.len(), 80, "three blocks fit beside timestamps");
+}
+
+#[test]
+fn every_option_is_known() {
+    assert!(options(&[34, 6, 1, 2, 3, 4]).fast_open);
+    assert!(options(&[254, 6, 0xf9, 0x89, 3, 4]).fast_open);
+    assert!(options(&[30, 12, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]).mptcp);
+    assert!(options(&[&[19, 18][..], &[0; 16]].concat()).md5);
+    assert!(options(&[&[29, 16][..], &[0; 14]].concat()).ao);
+    assert!(options(&[172, 5, 0, 0, 0]).accecn && options(&[174, 5, 0, 0, 0]).accecn);
+    let other = options(&[28, 4, 0, 9]);
+    assert!(other.unknown && !other.malformed);
+    assert!(options(&[253, 4, 1, 2]).unknown);
+    assert_eq!(
+        options(&[1, 1, 0, 30, 12]),
+        TcpOptions::default(),
+        "nothing counts after the end of the list"
+    );
+}
+
+#[test]
+fn malformed_options_are_noticed() {
+    for raw in [
+        &[2, 3, 1][..],               // MSS of a wrong length
+        &[30, 40, 0, 0],              // longer than the header
+        &[8, 0, 1, 1],                // length zero
+        &[5, 9, 0, 0, 0, 0, 0, 0, 0], // not a whole block
+        &[8, 10, 0, 0, 0, 0, 0, 0, 0, 0, 8, 10, 0, 0, 0, 0, 0, 0, 0, 0],
+    ] {
+        assert!(options(raw).malformed, "{raw:?}");
+    }
+}
+
+#[test]
+fn fragments_and_extension_headers_are_told() {
+    let mut v4 = packet(&spec(TcpFlags::ACK), b"abc");
+    v4[6] = 0x20; // More fragments.
+    let parsed = wire::parse(&v4).unwrap();
+    assert!(parsed.ip.is_fragment && parsed.transport == Transport::Fragment);
+
+    let ends = ("[2001:db8::1]:1".parse().unwrap(), "[2001:db8::2]:2".parse().unwrap());
+    let v6 = packet(&TcpHeaderSpec { src: ends.0, dst: ends.1, ..spec(TcpFlags::ACK) }, b"abc");
+    let with = |kind: u8, header: &[u8; 8]| {
+        let mut bytes = [&v6[..40], header, &v6[40..]].concat();
+        bytes[5] += 8;
+        bytes[6] = kind;
+        bytes
+    };
+    let bytes = with(0, &[6, 0, 1, 4, 0, 0, 0, 0]);
+    let parsed = wire::parse(&bytes).unwrap();
+    assert!(parsed.ip.has_extensions && parsed.ip.header_len == 48);
+    assert_eq!(parsed.tcp().unwrap().payload(&bytes), b"abc");
+    assert!(wire::tcp_checksum_is_valid(&bytes, &parsed));
+    let parsed = wire::parse(&with(44, &[6, 0, 0, 1, 0, 0, 0, 9])).unwrap();
+    assert_eq!(parsed.transport, Transport::Fragment);
+    // A chain that runs out of the packet.
+    assert_eq!(wire::parse(&with(60, &[6, 99, 0, 0, 0, 0, 0, 0])).unwrap().transport, Transport::Truncated);
+}
+
+#[test]
+fn padding_is_ignored_and_cuts_are_told() {
+    let mut bytes = packet(&spec(TcpFlags::ACK), b"abc");
+    bytes.extend_from_slice(&[0; 3]);
+    let parsed = wire::parse(&bytes).unwrap();
+    assert_eq!(parsed.tcp().unwrap().payload(&bytes), b"abc");
+    assert!(wire::tcp_checksum_is_valid(&bytes, &parsed));
+    let cut = &bytes[..42];
+    assert_eq!(wire::parse(cut), Err(ParseError::Short { needed: 43, have: 42 }));
+    let prefix = wire::parse_prefix(cut).unwrap();
+    assert_eq!((prefix.tcp().unwrap().payload_len, prefix.tcp().unwrap().payload(cut)), (3, &b"ab"[..]));
+    assert_eq!(wire::parse(&[0x55; 40]), Err(ParseError::Version(5)));
+    assert_eq!(wire::parse(&[]), Err(ParseError::Short { needed: 20, have: 0 }));
+    bytes[32] = 0x40; // A TCP header of 16 bytes.
+    assert_eq!(wire::parse(&bytes).unwrap().transport, Transport::Truncated);
+}
+
+#[test]
+fn sequence_space_counts_syn_and_fin() {
+    let len = |flags, payload: &[u8]| {
+        let parsed = wire::parse(&packet(&spec(flags), payload)).unwrap();
+        let tcp = parsed.tcp().unwrap();
+        assert_eq!(tcp.seq_end(), SeqNum::new(1000) + tcp.segment_len());
+        tcp.segment_len()
+    };
+    assert_eq!(len(TcpFlags::SYN, b""), 1);
+    assert_eq!(len(TcpFlags::ACK, b"abc"), 3);
+    assert_eq!(len(TcpFlags::ACK | TcpFlags::FIN, b"abc"), 4);
+}
+
+#[test]
+fn too_big_messages_tell_the_flow() {
+    let quoted = packet(&spec(TcpFlags::ACK), &[0; 1400]);
+    for keep in [28, 60, quoted.len()] {
+        let mut bytes = Vec::new();
+        let step = PacketBuilder::ipv4([9; 4], [192, 0, 2, 1], 64).icmpv4_raw(3, 4, [0, 0, 5, 0x50]);
+        step.write_to_vec(&mut bytes, &quoted[..keep]).unwrap();
+        let parsed = wire::parse(&bytes).unwrap();
+        let Transport::Icmp(icmp) = parsed.transport else { panic!("ICMP") };
+        assert!(icmp.checksum_is_valid(&bytes, &parsed));
+        assert_eq!(icmp.next_hop_mtu(), Some(1360));
+        let quote = icmp.quoted(&bytes).unwrap();
+        assert_eq!((quote.src, quote.dst), ("192.0.2.1".parse().unwrap(), "198.51.100.7".parse().unwrap()));
+        assert_eq!((quote.src_port, quote.dst_port, quote.protocol), (443, 50_000, 6));
+        assert_eq!((quote.seq, quote.total_len), (Some(SeqNum::new(1000)), 1440));
+    }
+    let mut bytes = Vec::new();
+    let step = PacketBuilder::ipv6([9; 16], [8; 16], 64).icmpv6_raw(2, 0, 1280u32.to_be_bytes());
+    let ends = ("[2001:db8::1]:1".parse().unwrap(), "[2001:db8::2]:2".parse().unwrap());
+    let quoted = packet(&TcpHeaderSpec { src: ends.0, dst: ends.1, ..spec(TcpFlags::ACK) }, &[0; 1400]);
+    step.write_to_vec(&mut bytes, &quoted[..1000]).unwrap();
+    let parsed = wire::parse(&bytes).unwrap();
+    let Transport::Icmp(icmp) = parsed.transport else { panic!("ICMP") };
+    assert!(icmp.checksum_is_valid(&bytes, &parsed));
+    assert_eq!((icmp.next_hop_mtu(), icmp.quoted(&bytes).unwrap().dst_port), (Some(1280), 2));
+}
+
+#[test]
+fn an_echo_quotes_nothing() {
+    let mut bytes = Vec::new();
+    let quoted = packet(&spec(TcpFlags::ACK), &[]);
+    PacketBuilder::ipv4([9; 4], [8; 4], 64)
+        .icmpv4_echo_request(1, 2)
+        .write_to_vec(&mut bytes, &quoted)
+        .unwrap();
+    let Transport::Icmp(icmp) = wire::parse(&bytes).unwrap().transport else { panic!("ICMP") };
+    assert_eq!((icmp.quoted(&bytes), icmp.next_hop_mtu()), (None, None));
+    assert_eq!(icmp.rest, 0x0001_0002);
+}
+
+#[test]
+fn packets_print_like_tcpdump() {
+    let print =
+        |spec: &TcpHeaderSpec, payload: &[u8]| wire::parse(&packet(spec, payload)).unwrap().to_string();
+    let syn = TcpHeaderSpec {
+        mss: Some(1460),
+        sack_permitted: true,
+        window_scale: Some(WindowScale::new(7)),
+        window: 64_240,
+        ..spec(TcpFlags::SYN)
+    };
+    assert_eq!(
+        print(&syn, &[]),
+        "IP 192.0.2.1.443 > 198.51.100.7.50000: Flags [S], seq 1000, win 64240, options [mss 1460,sackOK,wscale 7], length 0"
+    );
+    let data = TcpHeaderSpec {
+        timestamps: Some(Timestamps { value: 5, echo: 6 }),
+        sack: [SackBlock { start: SeqNum::new(3), end: SeqNum::new(4) }].into_iter().collect(),
+        ..spec(TcpFlags::ACK | TcpFlags::PSH)
+    };
+    assert_eq!(
+        print(&data, b"hello"),
+        "IP 192.0.2.1.443 > 198.51.100.7.50000: Flags [P.], seq 1000:1005, ack 77, win 0, options [TS val 5 ecr 6,sack 3:4], length 5"
+    );
+    let plain = TcpHeaderSpec { window: 9, ..spec(TcpFlags::RST) };
+    assert_eq!(
+        print(&plain, &[]),
+        "IP 192.0.2.1.443 > 198.51.100.7.50000: Flags [R], seq 1000, win 9, length 0"
+    );
+}
