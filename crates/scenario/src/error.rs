@@ -69,7 +69,8 @@ fn excerpt(text: &str, span: &Range<usize>) -> (usize, String) {
     let number = text[..line_start].matches('\n').count() + 1;
     let line = text[line_start..].lines().next().unwrap_or("");
     let before = text[line_start..start].chars().count();
-    let length = span.end.saturating_sub(span.start).min(line.len().saturating_sub(start - line_start)).max(1);
+    let length =
+        span.end.saturating_sub(span.start).min(line.len().saturating_sub(start - line_start)).max(1);
     let width = number.to_string().len();
     let marks = "^".repeat(length);
     (number, format!("{number} | {line}\n{:width$} | {:before$}{marks}", "", ""))

@@ -107,7 +107,10 @@ impl Scenario {
     fn check(&self, file: &str) -> Result<(), Error> {
         let refuse = |message: String| Err(Error::Meaning { file: file.to_owned(), message });
         if !is_plain_name(&self.name) {
-            return refuse(format!("name `{}` must be letters, digits, `-`, `_` or `.`, at most 40", self.name));
+            return refuse(format!(
+                "name `{}` must be letters, digits, `-`, `_` or `.`, at most 40",
+                self.name
+            ));
         }
         for (i, case) in self.cases.iter().enumerate() {
             if case.name.trim().is_empty() {

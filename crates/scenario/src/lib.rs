@@ -12,7 +12,9 @@ mod quantity;
 mod radio;
 pub mod results;
 
-pub use endpoints::{Accelerator, Client, CongestionControl, Controller, Family, Kind, Server, WindowPolicy, Workload};
+pub use endpoints::{
+    Accelerator, Client, CongestionControl, Controller, Family, Kind, Server, WindowPolicy, Workload,
+};
 pub use error::Error;
 pub use file::{Case, Scenario};
 pub use quantity::{Kind as QuantityKind, Probability, Quantity, QuantityError, QueueLimit};

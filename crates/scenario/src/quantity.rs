@@ -156,7 +156,8 @@ fn scaled(number: &str, scale: u64) -> Result<u64, &'static str> {
     let fraction = &fraction[..fraction.len().min(18)];
     let places = u32::try_from(fraction.len()).map_err(|_| too_large)?;
     let fraction = digits(fraction).ok_or(too_large)? * u128::from(scale) / 10u128.pow(places);
-    let steps = whole.checked_mul(u128::from(scale)).and_then(|w| w.checked_add(fraction)).ok_or(too_large)?;
+    let steps =
+        whole.checked_mul(u128::from(scale)).and_then(|w| w.checked_add(fraction)).ok_or(too_large)?;
     u64::try_from(steps).map_err(|_| too_large)
 }
 
@@ -257,9 +258,11 @@ impl Serialize for QueueLimit {
 
 impl<'de> Deserialize<'de> for QueueLimit {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        text::deserialize(deserializer, |t| t.parse(), |t| {
-            QuantityError(format!("`{t}` has no unit: write it like \"{t} packets\" or \"{t} KB\""))
-        })
+        text::deserialize(
+            deserializer,
+            |t| t.parse(),
+            |t| QuantityError(format!("`{t}` has no unit: write it like \"{t} packets\" or \"{t} KB\"")),
+        )
     }
 }
 
@@ -334,7 +337,9 @@ mod tests {
         assert!(rate("1.2.3 bit/s").unwrap_err().contains("not a number"));
         assert!(rate("-1 bit/s").is_err());
         assert!(rate("99999999999999999999 Gbit/s").unwrap_err().contains("too large"));
-        assert!("101 %".parse::<Quantity<Probability>>().unwrap_err().to_string().contains("more than 100 %"));
+        assert!(
+            "101 %".parse::<Quantity<Probability>>().unwrap_err().to_string().contains("more than 100 %")
+        );
         assert!("3 MB/s".parse::<QueueLimit>().is_err());
     }
 

@@ -1,0 +1,109 @@
+//! [`Axis`]: maps values to pixels, with round tick marks.
+
+/// How values are spread along an axis.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Spread {
+    /// Equal steps for equal differences, from zero.
+    Linear,
+    /// Equal steps for equal ratios.
+    Log,
+}
+
+/// An axis from `low` to `high` laid over pixels `start` to `end` (which may be descending).
+#[derive(Clone, Debug)]
+pub struct Axis {
+    spread: Spread,
+    low: f64,
+    high: f64,
+    start: f64,
+    end: f64,
+    ticks: Vec<f64>,
+}
+
+impl Axis {
+    /// From zero to just above `largest`, at most `ticks_max` intervals.
+    pub fn linear(largest: f64, ticks_max: usize, (start, end): (f64, f64)) -> Self {
+        let largest = if largest.is_finite() && largest > 0.0 { largest } else { 1.0 };
+        let step = round_step(largest / ticks_max.max(1) as f64);
+        let count = (largest / step).ceil();
+        let ticks = (0..=count as usize).map(|i| i as f64 * step).collect();
+        Self { spread: Spread::Linear, low: 0.0, high: count * step, start, end, ticks }
+    }
+
+    /// From zero to exactly `largest`: for time, where empty space at the end would mislead.
+    pub fn linear_to(largest: f64, ticks_max: usize, pixels: (f64, f64)) -> Self {
+        let mut axis = Self::linear(largest, ticks_max, pixels);
+        if largest > 0.0 {
+            axis.high = largest;
+            axis.ticks.retain(|t| *t <= largest * 1.000_001);
+        }
+        axis
+    }
+
+    /// Whole powers of ten around `smallest` to `largest`, both above zero.
+    pub fn log(smallest: f64, largest: f64, (start, end): (f64, f64)) -> Self {
+        let low = smallest.max(1e-6).log10().floor();
+        let high = largest.max(smallest * 1.01).log10().ceil().max(low + 1.0);
+        let ticks = (0..=(high - low) as i32).map(|i| 10f64.powf(low + f64::from(i))).collect();
+        Self { spread: Spread::Log, low: 10f64.powf(low), high: 10f64.powf(high), start, end, ticks }
+    }
+
+    /// The pixel of `value`, kept inside the axis.
+    pub fn at(&self, value: f64) -> f64 {
+        let value = value.clamp(self.low, self.high);
+        let share = match self.spread {
+            Spread::Linear => (value - self.low) / (self.high - self.low),
+            Spread::Log => (value / self.low).log10() / (self.high / self.low).log10(),
+        };
+        self.start + share * (self.end - self.start)
+    }
+
+    /// Tick values, rising.
+    pub fn ticks(&self) -> &[f64] {
+        &self.ticks
+    }
+    /// How values are spread.
+    pub fn spread(&self) -> Spread {
+        self.spread
+    }
+}
+
+/// The next of 1, 2, 2.5, 5 times a power of ten that is at least `rough`.
+fn round_step(rough: f64) -> f64 {
+    let magnitude = 10f64.powf(rough.log10().floor());
+    let factor = [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().find(|f| f * magnitude >= rough * 0.999_999);
+    factor.unwrap_or(10.0) * magnitude
+}
+
+/// A tick label: no more digits than the value has, thousands set apart by a thin space.
+pub fn label(value: f64) -> String {
+    if value >= 1_000.0 {
+        let whole = value.round() as u64;
+        return format!("{}\u{2009}{:03}", whole / 1_000, whole % 1_000);
+    }
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_cover_the_largest() {
+        let axis = Axis::linear(5.6, 4, (100.0, 0.0));
+        assert_eq!(axis.ticks(), [0.0, 2.0, 4.0, 6.0]);
+        assert!((axis.at(0.0) - 100.0).abs() < 1e-9 && axis.at(6.0).abs() < 1e-9);
+        assert_eq!(Axis::log(3.0, 420.0, (0.0, 1.0)).ticks().len(), 4);
+        assert!((Axis::log(1.0, 100.0, (0.0, 1.0)).at(10.0) - 0.5).abs() < 1e-9);
+        assert_eq!(Axis::linear_to(23.7, 6, (0.0, 1.0)).ticks(), [0.0, 5.0, 10.0, 15.0, 20.0]);
+        assert_eq!(Axis::linear(f64::NAN, 4, (0.0, 1.0)).ticks().len(), 5);
+    }
+
+    #[test]
+    fn labels_are_short() {
+        assert_eq!(label(0.25), "0.25");
+        assert_eq!(label(10.0), "10");
+        assert_eq!(label(2500.0), "2\u{2009}500");
+    }
+}

@@ -1,0 +1,223 @@
+//! [`page`]: one self-contained HTML page, light and dark, made to be printed as well.
+
+use std::fmt::Write as _;
+
+use scenario::results::{CaseResult, Figures, Results, ScenarioResult, Timing};
+
+use crate::chart::{self, Scales};
+use crate::table::{grouped, summary};
+use crate::{finding, network};
+
+const STYLE: &str = include_str!("style.css");
+const COLOURS: usize = 6;
+
+/// Text made safe for HTML.
+pub(crate) fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// The whole page for `results`, under `title`.
+#[must_use]
+pub fn page(title: &str, results: &Results) -> String {
+    let mut html = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{0}</title>\n<style>\n{STYLE}</style></head>\n<body>\n<h1>{0}</h1>\n",
+        escape(title)
+    );
+    let made = &results.made_by;
+    let _ = writeln!(
+        html,
+        "<p class=\"soft\">Real files over real kernel TCP through an emulated cellular link. Cellerator {}, Linux {}, {} processors, {}.</p>",
+        escape(&made.cellerator),
+        escape(&made.kernel),
+        made.processors,
+        date(made.started_unix_s)
+    );
+    for result in &results.scenarios {
+        section(&mut html, result);
+    }
+    method(&mut html, results);
+    html.push_str("</body>\n</html>\n");
+    html
+}
+
+fn section(html: &mut String, result: &ScenarioResult) {
+    let scenario = &result.scenario;
+    let _ = writeln!(html, "<section>\n<h2>{}</h2>", escape(scenario.heading()));
+    if let Some(text) = &scenario.description {
+        let _ = writeln!(html, "<p>{}</p>", escape(text.trim()));
+    }
+    let _ = writeln!(html, "<p class=\"facts\">{}</p>", escape(&network::describe(scenario)));
+    let _ = writeln!(html, "<p class=\"finding\">{}</p>", escape(&finding::sentence(result)));
+    summary_table(html, result);
+    for case in &result.cases {
+        if let Some(why) = &case.skipped {
+            let _ =
+                writeln!(html, "<p class=\"soft\">{} was not run: {}.</p>", escape(&case.name), escape(why));
+        }
+        let timing = case.figures.as_ref().map(|f| &f.timing);
+        if let Some(why) = timing.and_then(|t| t.why_not.as_ref()) {
+            let _ = writeln!(
+                html,
+                "<p class=\"finding warning\">{}: do not trust these figures, {}.</p>",
+                escape(&case.name),
+                escape(why)
+            );
+        }
+    }
+    panels(html, result);
+    html.push_str("</section>\n");
+}
+
+fn summary_table(html: &mut String, result: &ScenarioResult) {
+    let table = summary(result);
+    html.push_str("<div class=\"scroll\"><table><thead><tr>");
+    for (name, unit) in &table.headings {
+        let _ = write!(html, "<th>{name}<small>{unit}</small></th>");
+    }
+    html.push_str("</tr></thead><tbody>\n");
+    for (i, row) in table.rows.iter().enumerate() {
+        let _ = write!(html, "<tr class=\"c{}\">", i % COLOURS);
+        for (column, field) in row.iter().enumerate() {
+            let _ = match (column, field.as_str()) {
+                (0, name) => write!(html, "<td><span class=\"swatch\"></span>{}</td>", escape(name)),
+                (_, "equal") => write!(html, "<td class=\"equal\">equal</td>"),
+                (_, text) if text.starts_with("DIFF") => {
+                    write!(html, "<td class=\"different\">{}</td>", escape(text))
+                }
+                (_, text) => write!(html, "<td>{}</td>", escape(text)),
+            };
+        }
+        html.push_str("</tr>\n");
+    }
+    html.push_str("</tbody></table></div>\n");
+}
+
+/// Throughput and queueing delay of each case's first repetition, with the same scales.
+fn panels(html: &mut String, result: &ScenarioResult) {
+    let groups = grouped(result);
+    let firsts: Vec<(usize, &CaseResult)> = groups
+        .iter()
+        .enumerate()
+        .filter_map(|(i, (_, cases))| cases.iter().find(|c| c.figures.is_some()).map(|c| (i, *c)))
+        .collect();
+    if firsts.is_empty() {
+        return;
+    }
+    let scales = Scales::of(&firsts.iter().map(|(_, c)| *c).collect::<Vec<_>>());
+    html.push_str("<p class=\"facts\"><span class=\"key grey\"></span>what the link can carry <span class=\"key stroke\"></span>throughput; median queueing delay <span class=\"key shade\"></span>up to the longest queueing delay</p>\n");
+    html.push_str("<div class=\"panels\">\n<div class=\"heading\">Throughput over the link’s capacity</div><div class=\"heading\">Queueing delay</div>\n");
+    for (i, case) in firsts {
+        let Some(f) = &case.figures else { continue };
+        let colour = i % COLOURS;
+        let name = escape(&case.name);
+        let _ = writeln!(
+            html,
+            "<figure class=\"c{colour}\"><figcaption><span class=\"swatch\"></span><b>{name}</b>: {}</figcaption>{}</figure>",
+            escape(&carried(f)),
+            chart::throughput(&f.series, &scales, &case.name)
+        );
+        let d = f.radio.queue_delay_ms;
+        let _ = writeln!(
+            html,
+            "<figure class=\"c{colour}\"><figcaption><span class=\"swatch\"></span><b>{name}</b>: median {:.1} ms, 95 % below {:.1} ms</figcaption>{}</figure>",
+            d.p50,
+            d.p95,
+            chart::delay(&f.series, &scales, &case.name)
+        );
+    }
+    html.push_str("</div>\n");
+}
+
+fn carried(f: &Figures) -> String {
+    let bytes = units::Bytes::new(f.transfer.received_bytes);
+    format!("{bytes} in {:.1} s, {:.2} Mbit/s", f.transfer.seconds, f.transfer.goodput_mbps)
+}
+
+/// How it was measured, how exact the emulator was, how to repeat it.
+fn method(html: &mut String, results: &Results) {
+    html.push_str("<section>\n<h2>How this was measured</h2>\n");
+    html.push_str("<p>Server, accelerator and client are network namespaces of one machine, with the kernel’s own TCP. The wired segment and the radio link between them are a model run in real time: capacity, drop-tail queue, delay and loss are applied to every real packet. Throughput is what the HTTP client received over the time from its start to its end. “Link used” is what the radio link carried in that time over what it could have carried. Queueing delay is the time from a packet’s arrival at the radio queue to the end of its service. “Resent” counts data segments that entered the radio link although all their bytes had been there before. “Window” is the largest receive window in the client’s own ACKs. SHA-256 compares what was served with what arrived.</p>\n");
+    html.push_str("<h3>Timing error of the emulator</h3>\n<p class=\"soft\">How much later than planned each packet was handed to the kernel. It is never early.</p>\n");
+    html.push_str("<div class=\"scroll\"><table><thead><tr><th>case</th><th>packets</th><th>mean<small>µs</small></th><th>p50<small>µs</small></th><th>p99<small>µs</small></th><th>largest<small>µs</small></th><th>over 0.2 ms<small>%</small></th><th>over 1 ms<small>%</small></th><th>missed<small>packets</small></th></tr></thead><tbody>\n");
+    for result in &results.scenarios {
+        for case in &result.cases {
+            if let Some(f) = &case.figures {
+                timing_row(html, result, case, &f.timing);
+            }
+        }
+    }
+    html.push_str("</tbody></table></div>\n<h3>Repeat it</h3>\n");
+    let _ = writeln!(html, "<pre>{}</pre>", escape(&results.made_by.command));
+    let programs = results.made_by.programs.join(", ");
+    let seeds: Vec<String> =
+        results.scenarios.iter().map(|r| format!("{} {}", r.scenario.name, r.scenario.seed)).collect();
+    let _ = writeln!(
+        html,
+        "<p class=\"soft\">Seeds: {}. Other programs: {}.</p>",
+        escape(&seeds.join(", ")),
+        escape(&programs)
+    );
+    for result in &results.scenarios {
+        let commands: Vec<String> = result
+            .cases
+            .iter()
+            .filter_map(|c| c.accelerator_command.as_ref().map(|command| format!("{}: {command}", c.name)))
+            .collect();
+        if !commands.is_empty() {
+            let _ = writeln!(
+                html,
+                "<details><summary>How the accelerator was started: {}</summary><pre>{}</pre></details>",
+                escape(result.scenario.heading()),
+                escape(&commands.join("\n"))
+            );
+        }
+    }
+    html.push_str("</section>\n");
+}
+
+fn timing_row(html: &mut String, result: &ScenarioResult, case: &CaseResult, t: &Timing) {
+    let name = if result.scenario.repetitions > 1 {
+        format!("{} ({}), {}", case.name, case.repetition, result.scenario.name)
+    } else {
+        format!("{}, {}", case.name, result.scenario.name)
+    };
+    let d = t.late_us;
+    let _ = writeln!(
+        html,
+        "<tr><td>{}</td><td>{}</td><td>{:.1}</td><td>{:.1}</td><td>{:.1}</td><td>{:.0}</td><td>{:.2}</td><td>{:.2}</td><td>{}</td></tr>",
+        escape(&name),
+        d.count,
+        d.mean,
+        d.p50,
+        d.p99,
+        d.max,
+        100.0 * t.share_over_200_us,
+        100.0 * t.share_over_1_ms,
+        t.missed_packets
+    );
+}
+
+/// `2026-03-01 14:05 UTC` for seconds since 1970 (proleptic Gregorian, Howard Hinnant's `civil_from_days`).
+fn date(unix_s: u64) -> String {
+    let (days, rest) = (unix_s / 86_400, unix_s % 86_400);
+    let z = days + 719_468;
+    let (era, doe) = (z / 146_097, z % 146_097);
+    let yoe = (doe - doe / 1_460 + doe / 36_524 - doe / 146_096) / 365;
+    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
+    let mp = (5 * doy + 2) / 153;
+    let (day, month) = (doy - (153 * mp + 2) / 5 + 1, if mp < 10 { mp + 3 } else { mp - 9 });
+    let year = yoe + era * 400 + u64::from(month <= 2);
+    format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", rest / 3_600, rest % 3_600 / 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates() {
+        assert_eq!(date(0), "1970-01-01 00:00 UTC");
+        assert_eq!(date(1_709_215_500), "2024-02-29 14:05 UTC");
+        assert_eq!(date(1_798_761_599), "2026-12-31 23:59 UTC");
+    }
+}
