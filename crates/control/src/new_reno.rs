@@ -77,11 +77,7 @@ impl Controller for NewReno {
     }
 
     fn control(&self) -> Control {
-        Control {
-            window: Bytes::new(self.cwnd),
-            pacing_rate: Rate::MAX,
-            send_quantum: Bytes::new(self.mss),
-        }
+        Control { window: Bytes::new(self.cwnd), pacing_rate: Rate::MAX, send_quantum: Bytes::new(self.mss) }
     }
 }
 

@@ -188,11 +188,7 @@ impl Controller for RateControl {
                 rate.bytes_in(c).max(Bytes::new(self.params.mss.get().saturating_mul(4)))
             }
         };
-        Control {
-            window,
-            pacing_rate: self.r_max,
-            send_quantum: quantum_for(self.r_max, self.params.mss),
-        }
+        Control { window, pacing_rate: self.r_max, send_quantum: quantum_for(self.r_max, self.params.mss) }
     }
 }
 

@@ -1,1 +1,29 @@
-//! TCP receiver and sender halves: reassembly, SACK, RACK-TLP, RTO, persist, pacing.
+//! TCP in two halves that do not know each other.
+//!
+//! [`Receiver`] reassembles a byte stream and says what to acknowledge; [`Sender`] decides what to send,
+//! what was lost and when to try again. Neither knows headers, ports or what a proxy is: the engine
+//! joins a receiver that faces the server with a sender that faces the client, the simulator's end
+//! hosts join both at one side. Both work on one [`StreamBuffer`], in which a byte has its place by its
+//! sequence number.
+//!
+//! ```text
+//!   segments ──▶ Receiver ──▶ StreamBuffer ──▶ Sender ──▶ transmissions
+//!                   │ ack, SACK, window          ▲ acks, SACK, timers
+//! ```
+
+#![deny(clippy::float_arithmetic)]
+
+mod buffer;
+mod intervals;
+mod rack;
+mod receiver;
+mod rtt;
+mod scoreboard;
+mod sender;
+
+pub use buffer::StreamBuffer;
+pub use receiver::{Arrival, Receiver, SegmentIn};
+pub use rtt::RttEstimator;
+pub use sender::{
+    AckIn, AckOutcome, SendLimits, Sender, SenderConfig, TimeoutOutcome, Transmission, WindowPolicy,
+};

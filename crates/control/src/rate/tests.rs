@@ -166,12 +166,7 @@ fn queue_after(params: RateParams, rate: Rate, prefill: Bytes, seconds: u64) -> 
                 delivered_total: total,
                 rtt: Some(base + rate.time_for(queue)),
                 min_rtt: Some(base),
-                rate: Some(RateSample {
-                    rate,
-                    delivered: out,
-                    interval: step,
-                    is_app_limited: false,
-                }),
+                rate: Some(RateSample { rate, delivered: out, interval: step, is_app_limited: false }),
                 in_flight,
             });
         }

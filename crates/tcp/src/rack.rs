@@ -1,0 +1,137 @@
+//! RACK: what was sent before something that has been delivered, and is still missing, is lost (RFC 8985 §6).
+//!
+//! ```text
+//!   sent:       1   2   3   4   5         delivered so far: 5, sent at t5, round trip R
+//!   missing:        2   3                 lost when now ≥ sent_at + R + reo_wnd
+//! ```
+
+use units::{Duration, Instant, SeqNum};
+
+use crate::rtt::RttEstimator;
+use crate::scoreboard::{Scoreboard, Sent};
+
+/// Most the reordering window grows by D-SACKs, in quarters of the smallest round trip.
+const REO_WND_MULT_MAX: u64 = 8;
+
+/// Recoveries after which a grown reordering window is forgotten (RFC 8985 §6.2 step 4).
+const REO_WND_PERSIST: u32 = 16;
+
+/// Duplicate acknowledgements that mean loss when no reordering was seen (RFC 8985 §6.2, RFC 5681).
+pub(crate) const DUP_THRESHOLD: u32 = 3;
+
+/// RACK's view of the newest delivery.
+#[derive(Clone, Debug)]
+pub(crate) struct Rack {
+    /// Transmission time and end of the most recently sent segment that was delivered.
+    newest: Option<(Instant, SeqNum)>,
+    /// Its round trip.
+    rtt: Duration,
+    /// Highest number delivered.
+    fack: SeqNum,
+    reordering_seen: bool,
+    reo_wnd_mult: u64,
+    reo_wnd_persist: u32,
+    /// D-SACKs count once per round: not before this number is acknowledged.
+    d_sack_round: Option<SeqNum>,
+}
+
+impl Rack {
+    pub(crate) fn new(start: SeqNum) -> Self {
+        Self {
+            newest: None,
+            rtt: Duration::ZERO,
+            fack: start,
+            reordering_seen: false,
+            reo_wnd_mult: 1,
+            reo_wnd_persist: REO_WND_PERSIST,
+            d_sack_round: None,
+        }
+    }
+
+    /// Step 1 and 2: takes in a delivered segment; step 3: was it reordered?
+    pub(crate) fn on_delivered(&mut self, entry: &Sent, min_rtt: Option<Duration>, now: Instant) {
+        let rtt = now.saturating_since(entry.sent_at());
+        // A retransmission acknowledged sooner than any round trip: the original was delivered.
+        if entry.is_retransmitted && min_rtt.is_none_or(|min| rtt < min) {
+            return;
+        }
+        if self.newest.is_none_or(|newest| is_sent_after((entry.sent_at(), entry.end), newest)) {
+            self.newest = Some((entry.sent_at(), entry.end));
+            self.rtt = rtt;
+        }
+        if entry.end.is_before(self.fack) && !entry.is_retransmitted {
+            self.reordering_seen = true;
+        }
+        self.fack = self.fack.later_of(entry.end);
+    }
+
+    /// Step 4, D-SACK part: a needless retransmission widens the reordering window once a round.
+    pub(crate) fn on_d_sack(&mut self, una: SeqNum, nxt: SeqNum) {
+        if self.d_sack_round.is_none_or(|round| una.is_at_or_after(round)) {
+            self.d_sack_round = Some(nxt);
+            self.reo_wnd_mult = (self.reo_wnd_mult + 1).min(REO_WND_MULT_MAX);
+            self.reo_wnd_persist = REO_WND_PERSIST;
+            self.reordering_seen = true;
+        }
+    }
+
+    /// A recovery has ended: a grown window fades after [`REO_WND_PERSIST`] of them.
+    pub(crate) fn on_recovery_end(&mut self) {
+        self.reo_wnd_persist = self.reo_wnd_persist.saturating_sub(1);
+        if self.reo_wnd_persist == 0 {
+            self.reo_wnd_mult = 1;
+            self.reo_wnd_persist = REO_WND_PERSIST;
+        }
+    }
+
+    /// How long a segment may be late before it counts as lost.
+    fn reordering_window(&self, rtt: &RttEstimator, is_recovering: bool, sacked_segments: u32) -> Duration {
+        if !self.reordering_seen && (is_recovering || sacked_segments >= DUP_THRESHOLD) {
+            return Duration::ZERO;
+        }
+        let min = rtt.min().unwrap_or(Duration::ZERO);
+        (min.mul_ratio(self.reo_wnd_mult, 4)).min(rtt.smoothed().unwrap_or(Duration::ZERO))
+    }
+
+    /// Step 5: marks what is lost; returns the bytes and when to look again for what is merely late.
+    pub(crate) fn detect(
+        &self,
+        board: &mut Scoreboard,
+        rtt: &RttEstimator,
+        is_recovering: bool,
+        mss: u32,
+        now: Instant,
+    ) -> (u32, Option<Instant>) {
+        let Some(newest) = self.newest else { return (0, None) };
+        let sacked_segments = board.sacked_bytes() / mss.max(1);
+        let patience = self.rtt + self.reordering_window(rtt, is_recovering, sacked_segments);
+        let (mut lost, mut again) = (0, None::<Instant>);
+        // With nothing SACKed and the oldest entry newer than the newest delivery, none can be missing.
+        let is_possible = board.sacked_bytes() > 0
+            || board.front().is_some_and(|e| is_sent_after(newest, (e.sent_at(), e.end)));
+        for index in 0..if is_possible { board.len() } else { 0 } {
+            let Some(entry) = board.entry(index) else { break };
+            if entry.is_sacked || entry.is_lost || !is_sent_after(newest, (entry.sent_at(), entry.end)) {
+                continue;
+            }
+            let due = entry.sent_at() + patience;
+            if due <= now {
+                lost += board.mark_lost(index);
+            } else {
+                again = Some(again.map_or(due, |t: Instant| t.max(due)));
+            }
+        }
+        (lost, again)
+    }
+
+    /// Time after which a segment sent at `sent_at` is overdue even if nothing later was delivered.
+    pub(crate) fn is_overdue(&self, sent_at: Instant, rtt: &RttEstimator, now: Instant) -> bool {
+        let round = rtt.smoothed().unwrap_or(Duration::ZERO).max(self.rtt);
+        now >= sent_at + round + rtt.min().unwrap_or(Duration::ZERO) / 4
+    }
+}
+
+/// RFC 8985 §6.2: later transmission, or the same time and a higher number.
+fn is_sent_after(a: (Instant, SeqNum), b: (Instant, SeqNum)) -> bool {
+    a.0 > b.0 || (a.0 == b.0 && a.1.is_after(b.1))
+}

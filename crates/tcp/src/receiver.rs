@@ -1,0 +1,314 @@
+//! [`Receiver`]: reassembly and what to acknowledge.
+//!
+//! Takes segments in any order, puts each byte into the stream once (the first copy wins, H26), and
+//! answers with the acknowledgement fields: number, SACK blocks newest first (RFC 2018 §4), D-SACK for
+//! what came twice (RFC 2883), the timestamp to echo (RFC 7323 §4.3) and a window whose right edge never
+//! moves back (RFC 9293 §3.8.6).
+
+use units::{SeqNum, WindowScale};
+use wire::{SackBlock, SackBlocks};
+
+use crate::StreamBuffer;
+use crate::intervals::Intervals;
+
+/// A segment as the receiver sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct SegmentIn<'a> {
+    /// Sequence number of its first byte.
+    pub seq: SeqNum,
+    /// Its data.
+    pub payload: &'a [u8],
+    /// It ends the stream.
+    pub fin: bool,
+    /// Its TSval, when timestamps are in use.
+    pub timestamp: Option<u32>,
+}
+
+/// What a segment turned out to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arrival {
+    /// It moved the left edge by this many bytes of data.
+    InOrder {
+        /// Bytes that became deliverable.
+        advanced: u32,
+    },
+    /// It lies behind a hole.
+    OutOfOrder,
+    /// All of it was there before.
+    Duplicate,
+    /// It lies outside the window.
+    OutOfWindow,
+    /// Its timestamp is older than one already accepted (RFC 7323 §5.3).
+    TooOld,
+    /// It carries neither data nor an end: nothing to acknowledge.
+    Empty,
+}
+
+/// The receiving half of a connection.
+#[derive(Clone, Debug)]
+pub struct Receiver {
+    rcv_nxt: SeqNum,
+    /// One past the last byte the peer was told it may send.
+    right_edge: SeqNum,
+    out_of_order: Intervals,
+    /// Starts of the blocks most recently added to, newest first.
+    recent: [Option<SeqNum>; 4],
+    d_sack: Option<SackBlock>,
+    fin: Option<SeqNum>,
+    may_ack_fin: bool,
+    /// TS.Recent (RFC 7323 §4.3), when timestamps are in use.
+    ts_recent: Option<u32>,
+    last_ack_sent: SeqNum,
+    sack: bool,
+}
+
+impl Receiver {
+    /// A receiver that expects `rcv_nxt` and has offered `window` bytes from there.
+    #[must_use]
+    pub fn new(rcv_nxt: SeqNum, window: u32, sack: bool, ts_recent: Option<u32>) -> Self {
+        Self {
+            rcv_nxt,
+            right_edge: rcv_nxt + window,
+            out_of_order: Intervals::default(),
+            recent: [None; 4],
+            d_sack: None,
+            fin: None,
+            may_ack_fin: false,
+            ts_recent,
+            last_ack_sent: rcv_nxt,
+            sack,
+        }
+    }
+
+    /// The next byte expected; the end of the stream itself does not count.
+    #[must_use]
+    pub fn next(&self) -> SeqNum {
+        self.rcv_nxt
+    }
+
+    /// One past the last byte the peer may send.
+    #[must_use]
+    pub fn right_edge(&self) -> SeqNum {
+        self.right_edge
+    }
+
+    /// TS.Recent: the value to echo.
+    #[must_use]
+    pub fn ts_recent(&self) -> Option<u32> {
+        self.ts_recent
+    }
+
+    /// Where the stream ends, once its FIN was seen.
+    #[must_use]
+    pub fn fin(&self) -> Option<SeqNum> {
+        self.fin
+    }
+
+    /// True when all data up to the end of the stream has arrived.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.fin == Some(self.rcv_nxt)
+    }
+
+    /// True when data lies behind a hole.
+    #[must_use]
+    pub fn has_holes(&self) -> bool {
+        !self.out_of_order.is_empty()
+    }
+
+    /// End of the highest byte held, in order or not.
+    #[must_use]
+    pub fn highest(&self) -> SeqNum {
+        self.out_of_order.highest().unwrap_or(self.rcv_nxt)
+    }
+
+    /// Lets [`Receiver::ack`] cover the FIN once all data before it has arrived.
+    ///
+    /// An accelerator calls it when the client has acknowledged everything; an end host at once.
+    pub fn allow_fin_ack(&mut self) {
+        self.may_ack_fin = true;
+    }
+
+    /// True when an acknowledgement now would cover the FIN.
+    #[must_use]
+    pub fn acks_fin(&self) -> bool {
+        self.may_ack_fin && self.is_finished()
+    }
+
+    /// Takes in a segment, putting its new bytes into `buffer`.
+    pub fn on_segment(&mut self, segment: &SegmentIn<'_>, buffer: &mut StreamBuffer) -> Arrival {
+        if let (Some(recent), Some(value)) = (self.ts_recent, segment.timestamp)
+            && (value.wrapping_sub(recent) as i32) < 0
+        {
+            return Arrival::TooOld;
+        }
+        let len = segment.payload.len() as u32;
+        if len == 0 && !segment.fin {
+            self.note_timestamp(segment);
+            return Arrival::Empty;
+        }
+        let start = segment.seq;
+        let end = start + len;
+        if end.is_before(self.rcv_nxt) || (end == self.rcv_nxt && !self.is_new_fin(segment)) {
+            if end.is_at_or_after(self.rcv_nxt - 0x4000_0000) {
+                self.note_timestamp(segment);
+                self.note_duplicate(start, end + u32::from(segment.fin));
+                return Arrival::Duplicate;
+            }
+            return Arrival::OutOfWindow;
+        }
+        let from = start.later_of(self.rcv_nxt);
+        let to = end.earlier_of(self.right_edge);
+        let is_empty_fin = from == end && segment.fin;
+        if to.is_before(from) || (from == to && !is_empty_fin) || !self.is_before_fin(end) {
+            return Arrival::OutOfWindow;
+        }
+        self.note_timestamp(segment);
+        if segment.fin && to == end {
+            self.fin = Some(end);
+        }
+        self.place(segment, from, to, buffer)
+    }
+
+    fn is_new_fin(&self, segment: &SegmentIn<'_>) -> bool {
+        segment.fin && self.fin.is_none()
+    }
+
+    /// Data beyond the end of the stream is nonsense.
+    fn is_before_fin(&self, end: SeqNum) -> bool {
+        self.fin.is_none_or(|fin| end.is_at_or_before(fin))
+    }
+
+    fn place(
+        &mut self,
+        segment: &SegmentIn<'_>,
+        from: SeqNum,
+        to: SeqNum,
+        buffer: &mut StreamBuffer,
+    ) -> Arrival {
+        let bytes_at = |a: SeqNum, b: SeqNum| {
+            &segment.payload[a.since(segment.seq) as usize..b.since(segment.seq) as usize]
+        };
+        if from == self.rcv_nxt && self.out_of_order.is_empty() {
+            buffer.write(from, bytes_at(from, to));
+            self.rcv_nxt = to;
+            return Arrival::InOrder { advanced: to.since(from) };
+        }
+        if from == to {
+            return if from == self.rcv_nxt { Arrival::InOrder { advanced: 0 } } else { Arrival::OutOfOrder };
+        }
+        if self.out_of_order.covers(from, to) {
+            self.note_duplicate(from, to);
+            self.note_recent(from);
+            return Arrival::Duplicate;
+        }
+        let inserted = self.out_of_order.insert(from, to, |a, b| buffer.write(a, bytes_at(a, b)));
+        if inserted.is_none() {
+            return Arrival::OutOfWindow;
+        }
+        let before = self.rcv_nxt;
+        if let Some(reached) = self.out_of_order.take_reached(self.rcv_nxt) {
+            self.rcv_nxt = reached;
+            return Arrival::InOrder { advanced: reached.since(before) };
+        }
+        self.note_recent(from);
+        Arrival::OutOfOrder
+    }
+
+    /// RFC 7323 §4.3 (3): only a segment that reaches back to the last ACK updates TS.Recent.
+    fn note_timestamp(&mut self, segment: &SegmentIn<'_>) {
+        if let (Some(recent), Some(value)) = (self.ts_recent.as_mut(), segment.timestamp)
+            && segment.seq.is_at_or_before(self.last_ack_sent)
+        {
+            *recent = value;
+        }
+    }
+
+    fn note_duplicate(&mut self, start: SeqNum, end: SeqNum) {
+        if self.sack && start != end {
+            self.d_sack = Some(SackBlock { start, end });
+        }
+    }
+
+    fn note_recent(&mut self, seq: SeqNum) {
+        let mut next = Some(seq);
+        for slot in &mut self.recent {
+            std::mem::swap(slot, &mut next);
+            if next == Some(seq) {
+                break;
+            }
+        }
+    }
+
+    /// The acknowledgement number: covers the FIN only after [`Receiver::allow_fin_ack`].
+    #[must_use]
+    pub fn ack_number(&self) -> SeqNum {
+        self.rcv_nxt + u32::from(self.acks_fin())
+    }
+
+    /// The number to acknowledge, to be put into a packet that leaves at once; updates what
+    /// [`Receiver::ts_recent`] is judged by.
+    pub fn ack(&mut self) -> SeqNum {
+        let ack = self.ack_number();
+        self.last_ack_sent = ack;
+        ack
+    }
+
+    /// The window field for `free` bytes beyond the left edge, never taking back what was offered.
+    pub fn window_field(&mut self, free: u32, scale: WindowScale) -> u16 {
+        let ack = self.ack_number();
+        let offered = self.right_edge.distance_from(ack).max(0).unsigned_abs();
+        let unit = 1u32 << scale.shift();
+        // Rounded up: rounding down would retract an edge that is not a multiple of the unit.
+        let wanted = if free > offered { free } else { offered.saturating_add(unit - 1) };
+        let field = scale.field(wanted);
+        self.right_edge = self.right_edge.later_of(ack + scale.window(field));
+        field
+    }
+
+    /// Bytes the window would grow by if `free` bytes were offered now.
+    #[must_use]
+    pub fn window_growth(&self, free: u32) -> u32 {
+        let offered = self.right_edge.distance_from(self.ack_number()).max(0).unsigned_abs();
+        free.saturating_sub(offered)
+    }
+
+    /// True when [`Receiver::sack_blocks`] would report something that came twice.
+    #[must_use]
+    pub fn has_d_sack(&self) -> bool {
+        self.d_sack.is_some()
+    }
+
+    /// Up to `room` SACK blocks, D-SACK first and then newest first; a D-SACK is given once.
+    pub fn sack_blocks(&mut self, room: usize) -> SackBlocks {
+        let mut blocks = SackBlocks::default();
+        if !self.sack {
+            return blocks;
+        }
+        let room = room.min(4);
+        if let Some(block) = self.d_sack.take()
+            && room > 0
+        {
+            blocks.push(block);
+        }
+        for seq in self.recent.into_iter().flatten() {
+            if let Some((start, end)) = self.out_of_order.containing(seq) {
+                push_new(&mut blocks, SackBlock { start, end }, room);
+            }
+        }
+        for (start, end) in self.out_of_order.iter() {
+            push_new(&mut blocks, SackBlock { start, end }, room);
+        }
+        blocks
+    }
+}
+
+fn push_new(blocks: &mut SackBlocks, block: SackBlock, room: usize) {
+    if blocks.len() < room && !blocks.iter().any(|&b| b == block) {
+        blocks.push(block);
+    }
+}
+
+#[cfg(test)]
+#[path = "receiver/tests.rs"]
+mod tests;

@@ -1,0 +1,165 @@
+//! The rules one by one, then any order of any cut of a stream.
+
+use super::*;
+use proptest::prelude::*;
+
+const ISN: u32 = 0xffff_ff00; // wraps after 256 bytes
+
+fn at(n: u32) -> SeqNum {
+    SeqNum::new(ISN) + n
+}
+
+fn setup(window: u32) -> (Receiver, StreamBuffer) {
+    (Receiver::new(at(0), window, true, Some(10)), StreamBuffer::new(at(0)))
+}
+
+fn data<'a>(n: u32, payload: &'a [u8]) -> SegmentIn<'a> {
+    SegmentIn { seq: at(n), payload, fin: false, timestamp: Some(10) }
+}
+
+fn blocks(receiver: &mut Receiver) -> Vec<(u32, u32)> {
+    receiver.sack_blocks(3).iter().map(|b| (b.start.since(at(0)), b.end.since(at(0)))).collect()
+}
+
+#[test]
+fn in_order_data_moves_the_left_edge() {
+    let (mut r, mut b) = setup(1_000);
+    assert_eq!(r.on_segment(&data(0, b"hello"), &mut b), Arrival::InOrder { advanced: 5 });
+    assert_eq!(r.ack(), at(5));
+    assert_eq!(b.slices(at(0), 5).0, b"hello");
+}
+
+#[test]
+fn a_hole_is_sacked_newest_first_and_then_filled() {
+    let (mut r, mut b) = setup(1_000);
+    assert_eq!(r.on_segment(&data(10, b"b"), &mut b), Arrival::OutOfOrder);
+    assert_eq!(r.on_segment(&data(30, b"d"), &mut b), Arrival::OutOfOrder);
+    assert_eq!(r.on_segment(&data(20, b"c"), &mut b), Arrival::OutOfOrder);
+    assert_eq!(blocks(&mut r), [(20, 21), (30, 31), (10, 11)]);
+    assert_eq!(r.on_segment(&data(0, b"0123456789"), &mut b), Arrival::InOrder { advanced: 11 });
+    assert_eq!(blocks(&mut r), [(20, 21), (30, 31)]);
+}
+
+#[test]
+fn d_sack_reports_what_came_twice_once() {
+    let (mut r, mut b) = setup(1_000);
+    r.on_segment(&data(0, b"0123456789"), &mut b);
+    assert_eq!(r.on_segment(&data(2, b"234"), &mut b), Arrival::Duplicate);
+    assert_eq!(blocks(&mut r), [(2, 5)]);
+    assert_eq!(blocks(&mut r), []);
+    r.on_segment(&data(20, b"xxxx"), &mut b);
+    assert_eq!(r.on_segment(&data(21, b"xx"), &mut b), Arrival::Duplicate);
+    assert_eq!(blocks(&mut r), [(21, 23), (20, 24)]);
+}
+
+#[test]
+fn the_first_copy_of_a_byte_wins() {
+    let (mut r, mut b) = setup(1_000);
+    r.on_segment(&data(2, b"CD"), &mut b);
+    r.on_segment(&data(0, b"abcdef"), &mut b);
+    assert_eq!(b.slices(at(0), 6).0, b"abCDef");
+}
+
+#[test]
+fn beyond_the_window_is_cut_or_refused() {
+    let (mut r, mut b) = setup(4);
+    assert_eq!(r.on_segment(&data(0, b"0123456"), &mut b), Arrival::InOrder { advanced: 4 });
+    assert_eq!(r.on_segment(&data(4, b"456"), &mut b), Arrival::OutOfWindow);
+    assert_eq!(r.on_segment(&data(4_000, b"x"), &mut b), Arrival::OutOfWindow);
+    assert_eq!(r.ack(), at(4));
+}
+
+#[test]
+fn a_fin_is_acknowledged_only_when_allowed() {
+    let (mut r, mut b) = setup(1_000);
+    let fin = SegmentIn { seq: at(3), payload: b"de", fin: true, timestamp: Some(10) };
+    assert_eq!(r.on_segment(&fin, &mut b), Arrival::OutOfOrder);
+    assert!(!r.is_finished());
+    r.on_segment(&data(0, b"abc"), &mut b);
+    assert!(r.is_finished());
+    assert_eq!(r.ack(), at(5));
+    r.allow_fin_ack();
+    assert_eq!(r.ack(), at(6));
+    // Its retransmission changes nothing.
+    assert_eq!(r.on_segment(&fin, &mut b), Arrival::Duplicate);
+    assert_eq!(r.ack(), at(6));
+}
+
+#[test]
+fn a_fin_alone_closes_the_stream() {
+    let (mut r, mut b) = setup(1_000);
+    r.on_segment(&data(0, b"abc"), &mut b);
+    let fin = SegmentIn { seq: at(3), payload: b"", fin: true, timestamp: Some(10) };
+    assert_eq!(r.on_segment(&fin, &mut b), Arrival::InOrder { advanced: 0 });
+    assert!(r.is_finished());
+    assert_eq!(r.on_segment(&data(3, b"more"), &mut b), Arrival::OutOfWindow);
+}
+
+#[test]
+fn paws_refuses_an_older_timestamp() {
+    let (mut r, mut b) = setup(1_000);
+    r.on_segment(&SegmentIn { timestamp: Some(20), ..data(0, b"a") }, &mut b);
+    assert_eq!(r.on_segment(&SegmentIn { timestamp: Some(19), ..data(1, b"b") }, &mut b), Arrival::TooOld);
+    assert_eq!(r.ts_recent(), Some(20));
+    assert_eq!(r.ack(), at(1));
+}
+
+#[test]
+fn ts_recent_follows_the_left_edge_only() {
+    let (mut r, mut b) = setup(1_000);
+    r.on_segment(&SegmentIn { timestamp: Some(30), ..data(5, b"x") }, &mut b);
+    assert_eq!(r.ts_recent(), Some(10), "a segment behind a hole is not echoed");
+    r.on_segment(&SegmentIn { timestamp: Some(31), ..data(0, b"a") }, &mut b);
+    assert_eq!(r.ts_recent(), Some(31));
+}
+
+#[test]
+fn the_right_edge_never_moves_back() {
+    let (mut r, mut b) = setup(1_000);
+    let scale = WindowScale::new(7);
+    let field = r.window_field(100_000, scale);
+    assert_eq!(field, (100_000 >> 7) as u16);
+    let edge = r.right_edge();
+    for n in 0..50 {
+        r.on_segment(&data(n * 10, b"0123456789"), &mut b);
+        let field = r.window_field(0, scale);
+        let told = r.ack() + scale.window(field);
+        assert!(told.is_at_or_after(edge), "told {told}, before {edge}");
+    }
+    assert_eq!(r.window_growth(0), 0);
+    assert!(r.window_growth(200_000) > 99_000);
+}
+
+proptest! {
+    /// Any order of any overlapping cut of a stream gives the stream.
+    #[test]
+    fn reassembles_anything(
+        cuts in proptest::collection::vec((0u32..2_000, 1u32..300), 1..80),
+        seed: u64,
+    ) {
+        let stream: Vec<u8> = (0..2_300u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let (mut r, mut b) = setup(10_000);
+        let mut pieces = cuts;
+        pieces.extend((0..23).map(|i| (i * 100, 100)));
+        let mut state = seed;
+        for i in (1..pieces.len()).rev() {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            pieces.swap(i, (state >> 33) as usize % (i + 1));
+        }
+        for (start, len) in pieces {
+            let end = (start + len).min(2_300);
+            let fin = end == 2_300;
+            let payload = &stream[start as usize..end as usize];
+            r.on_segment(&SegmentIn { seq: at(start), payload, fin, timestamp: Some(10) }, &mut b);
+            let ack = r.ack();
+            for block in r.sack_blocks(4).iter() {
+                prop_assert!(block.start.is_before(block.end));
+                prop_assert!(block.end.is_at_or_before(at(2_301)));
+            }
+            prop_assert!(ack.is_at_or_before(at(2_300)));
+        }
+        prop_assert!(r.is_finished() && !r.has_holes());
+        let (x, y) = b.slices(at(0), 2_300);
+        prop_assert_eq!([x, y].concat(), stream);
+    }
+}

@@ -1,0 +1,271 @@
+//! What was sent and is not yet acknowledged.
+//!
+//! One entry per transmission, in sequence order and without gaps. An entry is split where an
+//! acknowledgement, a SACK block or a shorter retransmission ends inside it.
+//!
+//! ```text
+//!   snd_una                                             snd_nxt
+//!     │ sent │ sacked │ lost │ sent again │ … │ sent │ FIN │
+//!     in flight = all − sacked − lost        (RFC 6675 pipe)
+//! ```
+
+use std::collections::VecDeque;
+
+use control::SendStamp;
+use units::{Instant, SeqNum};
+
+/// One transmission that is not yet acknowledged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    pub(crate) seq: SeqNum,
+    /// One past its last sequence number, a FIN included.
+    pub(crate) end: SeqNum,
+    /// Of its latest transmission.
+    pub(crate) stamp: SendStamp,
+    pub(crate) is_sacked: bool,
+    /// Believed lost and not sent again since.
+    pub(crate) is_lost: bool,
+    /// Sent more than once: no round-trip sample (Karn).
+    pub(crate) is_retransmitted: bool,
+}
+
+impl Sent {
+    pub(crate) fn len(&self) -> u32 {
+        self.end.since(self.seq)
+    }
+    pub(crate) fn sent_at(&self) -> Instant {
+        self.stamp.sent_at
+    }
+}
+
+/// Entries from `snd_una` to `snd_nxt` and the sums over them.
+#[derive(Clone, Debug)]
+pub(crate) struct Scoreboard {
+    entries: VecDeque<Sent>,
+    una: SeqNum,
+    nxt: SeqNum,
+    sacked_bytes: u32,
+    lost_bytes: u32,
+}
+
+impl Scoreboard {
+    pub(crate) fn new(start: SeqNum) -> Self {
+        Self { entries: VecDeque::new(), una: start, nxt: start, sacked_bytes: 0, lost_bytes: 0 }
+    }
+
+    pub(crate) fn una(&self) -> SeqNum {
+        self.una
+    }
+    pub(crate) fn nxt(&self) -> SeqNum {
+        self.nxt
+    }
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+    pub(crate) fn sacked_bytes(&self) -> u32 {
+        self.sacked_bytes
+    }
+    pub(crate) fn lost_bytes(&self) -> u32 {
+        self.lost_bytes
+    }
+    /// Bytes believed to be in the network.
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.nxt.since(self.una) - self.sacked_bytes - self.lost_bytes
+    }
+    pub(crate) fn front(&self) -> Option<&Sent> {
+        self.entries.front()
+    }
+    pub(crate) fn back(&self) -> Option<&Sent> {
+        self.entries.back()
+    }
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+    pub(crate) fn entry(&self, index: usize) -> Option<&Sent> {
+        self.entries.get(index)
+    }
+
+    /// Appends a first transmission of `[nxt, nxt + len)`.
+    pub(crate) fn push(&mut self, len: u32, stamp: SendStamp) {
+        let seq = self.nxt;
+        self.nxt += len;
+        self.entries.push_back(Sent {
+            seq,
+            end: self.nxt,
+            stamp,
+            is_sacked: false,
+            is_lost: false,
+            is_retransmitted: false,
+        });
+    }
+
+    /// The first entry whose end lies after `seq`.
+    pub(crate) fn position(&self, seq: SeqNum) -> usize {
+        self.entries.partition_point(|e| e.end.is_at_or_before(seq))
+    }
+
+    /// Makes an entry boundary at `seq`, if one entry spans it.
+    pub(crate) fn split_at(&mut self, seq: SeqNum) {
+        let index = self.position(seq);
+        let Some(entry) = self.entries.get_mut(index) else { return };
+        if entry.seq.is_before(seq) {
+            let mut rest = *entry;
+            rest.seq = seq;
+            entry.end = seq;
+            self.entries.insert(index + 1, rest);
+        }
+    }
+
+    /// Removes everything before `ack`, handing each removed entry to `delivered`.
+    pub(crate) fn acknowledge(&mut self, ack: SeqNum, mut delivered: impl FnMut(&Sent)) {
+        self.split_at(ack);
+        while self.entries.front().is_some_and(|e| e.end.is_at_or_before(ack)) {
+            let Some(entry) = self.entries.pop_front() else { break };
+            self.sacked_bytes -= if entry.is_sacked { entry.len() } else { 0 };
+            self.lost_bytes -= if entry.is_lost { entry.len() } else { 0 };
+            delivered(&entry);
+        }
+        self.una = ack;
+    }
+
+    /// Marks `[start, end)` as held by the peer, handing each newly marked entry to `delivered`.
+    pub(crate) fn sack(&mut self, start: SeqNum, end: SeqNum, mut delivered: impl FnMut(&Sent)) {
+        self.split_at(start);
+        self.split_at(end);
+        let mut index = self.position(start);
+        while let Some(entry) = self.entries.get_mut(index).filter(|e| e.end.is_at_or_before(end)) {
+            if !entry.is_sacked {
+                delivered(entry);
+                if entry.is_lost {
+                    entry.is_lost = false;
+                    self.lost_bytes -= entry.len();
+                }
+                entry.is_sacked = true;
+                self.sacked_bytes += entry.len();
+            }
+            index += 1;
+        }
+    }
+
+    /// Marks an entry lost; returns its length, zero when it already was, or is held by the peer.
+    pub(crate) fn mark_lost(&mut self, index: usize) -> u32 {
+        match self.entries.get_mut(index) {
+            Some(entry) if !entry.is_lost && !entry.is_sacked => {
+                entry.is_lost = true;
+                self.lost_bytes += entry.len();
+                entry.len()
+            }
+            _ => 0,
+        }
+    }
+
+    /// Takes back every loss mark: the originals were under way after all.
+    pub(crate) fn unmark_all_lost(&mut self) {
+        for entry in &mut self.entries {
+            entry.is_lost = false;
+        }
+        self.lost_bytes = 0;
+    }
+
+    /// Forgets every SACK mark (the peer reneged, RFC 2018 §8).
+    pub(crate) fn forget_sacks(&mut self) {
+        for entry in &mut self.entries {
+            entry.is_sacked = false;
+        }
+        self.sacked_bytes = 0;
+    }
+
+    /// Index of the lost entry with the lowest number.
+    pub(crate) fn first_lost(&self) -> Option<usize> {
+        if self.lost_bytes == 0 {
+            return None;
+        }
+        self.entries.iter().position(|e| e.is_lost)
+    }
+
+    /// Notes that the entry at `index` was sent again.
+    pub(crate) fn retransmitted(&mut self, index: usize, stamp: SendStamp) {
+        if let Some(entry) = self.entries.get_mut(index) {
+            if entry.is_lost {
+                entry.is_lost = false;
+                self.lost_bytes -= entry.len();
+            }
+            entry.is_retransmitted = true;
+            entry.stamp = stamp;
+        }
+    }
+
+    /// INVARIANT: entries are contiguous from `una` to `nxt` and the sums are right.
+    #[cfg(test)]
+    pub(crate) fn check(&self) {
+        let mut at = self.una;
+        let (mut sacked, mut lost) = (0, 0);
+        for e in &self.entries {
+            assert_eq!(e.seq, at);
+            assert!(e.seq.is_before(e.end));
+            assert!(!(e.is_sacked && e.is_lost));
+            sacked += if e.is_sacked { e.len() } else { 0 };
+            lost += if e.is_lost { e.len() } else { 0 };
+            at = e.end;
+        }
+        assert_eq!(at, self.nxt);
+        assert_eq!((sacked, lost), (self.sacked_bytes, self.lost_bytes));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use control::RateSampler;
+    use proptest::prelude::*;
+
+    #[derive(Clone, Debug)]
+    enum Op {
+        Push(u32),
+        Ack(u32),
+        Sack(u32, u32),
+        Lose(usize),
+        Resend,
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        prop_oneof![
+            (1u32..5_000).prop_map(Op::Push),
+            (0u32..8_000).prop_map(Op::Ack),
+            (0u32..8_000, 1u32..3_000).prop_map(|(a, b)| Op::Sack(a, b)),
+            (0usize..20).prop_map(Op::Lose),
+            Just(Op::Resend),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn sums_and_order_hold_under_any_operations(isn: u32, ops in proptest::collection::vec(op(), 1..120)) {
+            let mut board = Scoreboard::new(SeqNum::new(isn));
+            let stamp = RateSampler::new().on_send(true, Instant::ZERO);
+            let mut delivered = 0u64;
+            let mut sent = 0u64;
+            for op in ops {
+                match op {
+                    Op::Push(len) => { board.push(len, stamp); sent += u64::from(len); }
+                    Op::Ack(ahead) => {
+                        let ack = (board.una() + ahead).earlier_of(board.nxt());
+                        board.acknowledge(ack, |e| if !e.is_sacked { delivered += u64::from(e.len()) });
+                    }
+                    Op::Sack(ahead, len) => {
+                        let start = (board.una() + ahead).earlier_of(board.nxt());
+                        let end = (start + len).earlier_of(board.nxt());
+                        if start.is_before(end) {
+                            board.sack(start, end, |e| delivered += u64::from(e.len()));
+                        }
+                    }
+                    Op::Lose(index) => { board.mark_lost(index); }
+                    Op::Resend => if let Some(i) = board.first_lost() { board.retransmitted(i, stamp); },
+                }
+                board.check();
+            }
+            let held = u64::from(board.nxt().since(board.una()) - board.sacked_bytes());
+            prop_assert_eq!(delivered + held, sent);
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! Single behaviours by hand, then a sender and a receiver over a channel that loses, doubles and reorders.
+
+use super::*;
+use crate::{Receiver, SegmentIn, StreamBuffer};
+use proptest::prelude::*;
+use units::Bytes;
+use wire::SackBlock;
+
+const MSS: u32 = 1_000;
+const ISN: u32 = 0xffff_f000; // wraps after four segments
+
+fn at(n: u32) -> SeqNum {
+    SeqNum::new(ISN) + n
+}
+fn ms(n: u64) -> Instant {
+    Instant::from_millis(n)
+}
+fn config() -> SenderConfig {
+    SenderConfig {
+        start: at(0),
+        mss: MSS,
+        sack: true,
+        window: 1_000_000,
+        policy: WindowPolicy::Honour,
+        rto_max: Duration::from_secs(60),
+    }
+}
+const LIMITS: SendLimits = SendLimits { quantum: MSS, window_room: u32::MAX };
+
+/// A sender with its sampler, driven by hand.
+struct Hand {
+    sender: Sender,
+    sampler: RateSampler,
+}
+
+impl Hand {
+    fn new(config: SenderConfig, available: u32) -> Self {
+        let mut sender = Sender::new(config);
+        sender.set_available(at(available), false);
+        Self { sender, sampler: RateSampler::new() }
+    }
+    fn send(&mut self, t: u64) -> Option<Transmission> {
+        let idle = self.sender.is_idle();
+        self.sender.poll(LIMITS, &mut self.sampler, idle, ms(t))
+    }
+    /// Sends all it may, one segment a millisecond from `t`.
+    fn send_all(&mut self, t: u64) -> Vec<Transmission> {
+        (0..).map_while(|i| self.send(t + i)).collect()
+    }
+    fn ack(&mut self, t: u64, ack: u32, window: u32, blocks: &[(u32, u32)]) -> AckOutcome {
+        let sack = blocks.iter().map(|&(a, b)| SackBlock { start: at(a), end: at(b) }).collect();
+        self.sender.on_ack(&AckIn { ack: at(ack), window, sack: &sack, has_payload: false }, ms(t))
+    }
+}
+
+fn starts(transmissions: &[Transmission]) -> Vec<u32> {
+    transmissions.iter().map(|t| t.seq.since(at(0))).collect()
+}
+
+#[test]
+fn honour_stops_at_the_right_edge() {
+    let mut hand = Hand::new(SenderConfig { window: 3_500, ..config() }, 10_000);
+    assert_eq!(starts(&hand.send_all(0)), [0, 1_000, 2_000]);
+    hand.ack(50, 1_000, 3_500, &[]);
+    assert_eq!(starts(&hand.send_all(50)), [3_000]);
+}
+
+#[test]
+fn opportunistic_sends_beyond_the_edge_but_not_into_a_zero_window() {
+    let policy = WindowPolicy::Opportunistic;
+    let mut hand = Hand::new(SenderConfig { window: 3_500, policy, ..config() }, 10_000);
+    assert_eq!(hand.send_all(0).len(), 10);
+    let mut hand = Hand::new(SenderConfig { window: 3_500, policy, ..config() }, 10_000);
+    hand.send(0);
+    hand.ack(50, 1_000, 0, &[]);
+    assert_eq!(hand.send(51), None);
+}
+
+#[test]
+fn rack_marks_what_was_sent_before_a_delivery() {
+    let mut hand = Hand::new(config(), 10_000);
+    hand.send_all(0);
+    assert_eq!(hand.ack(40, 1_000, 1_000_000, &[]).lost, 0);
+    // Three segments behind the hole: no reordering seen, so the hole is lost at once.
+    let out = hand.ack(44, 1_000, 1_000_000, &[(2_000, 5_000)]);
+    assert_eq!((out.lost, out.is_new_loss, out.delivered), (1_000, true, 3_000));
+    let again = hand.send(44).expect("a repair");
+    assert!(again.is_retransmission && again.seq == at(1_000));
+}
+
+#[test]
+fn one_segment_behind_a_hole_waits_for_the_reordering_window() {
+    let mut hand = Hand::new(config(), 3_000);
+    hand.send_all(0);
+    hand.ack(40, 1_000, 1_000_000, &[]);
+    assert_eq!(hand.ack(42, 1_000, 1_000_000, &[(2_000, 3_000)]).lost, 0);
+    let deadline = hand.sender.next_deadline().expect("a reordering timer");
+    assert!(deadline > ms(42) && deadline <= ms(52), "{deadline}");
+    assert_eq!(hand.sender.on_timeout(deadline).lost, 1_000);
+}
+
+#[test]
+fn tail_loss_is_probed_before_the_time_out() {
+    let mut hand = Hand::new(config(), 4_000);
+    hand.send_all(0);
+    hand.ack(40, 1_000, 1_000_000, &[]);
+    hand.ack(41, 2_000, 1_000_000, &[]);
+    let deadline = hand.sender.next_deadline().expect("a tail probe timer");
+    assert_eq!(deadline, ms(41 + 80), "two round trips");
+    let out = hand.sender.on_timeout(deadline);
+    assert!(out.sent_probe && !out.is_timeout);
+    assert_eq!(starts(&hand.send_all(121)), [3_000]);
+    // Its SACK shows the hole before it.
+    assert_eq!(hand.ack(161, 2_000, 1_000_000, &[(3_000, 4_000)]).lost, 1_000);
+}
+
+#[test]
+fn a_time_out_sends_one_segment_and_a_real_loss_sends_the_rest() {
+    let mut hand = Hand::new(SenderConfig { sack: false, ..config() }, 5_000);
+    hand.send_all(0);
+    let deadline = hand.sender.next_deadline().expect("a time-out");
+    assert_eq!(deadline, ms(1_000));
+    assert!(hand.sender.on_timeout(deadline).is_timeout);
+    assert_eq!(starts(&hand.send_all(1_000)), [0]);
+    hand.ack(1_050, 1_000, 1_000_000, &[]);
+    assert_eq!(starts(&hand.send_all(1_050)), [1_000, 2_000, 3_000, 4_000]);
+}
+
+#[test]
+fn a_needless_time_out_is_taken_back() {
+    let mut hand = Hand::new(config(), 5_000);
+    hand.send_all(0);
+    hand.ack(40, 1_000, 1_000_000, &[]);
+    while !hand.sender.on_timeout(hand.sender.next_deadline().expect("a timer")).is_timeout {
+        hand.send_all(300);
+    }
+    assert_eq!(starts(&hand.send_all(500)), [1_000]);
+    // The originals arrive after all: 2 is acknowledged without having been sent twice.
+    let out = hand.ack(900, 3_000, 1_000_000, &[]);
+    assert!(out.undid_timeout);
+    assert_eq!(hand.send(901), None);
+    assert_eq!(hand.sender.in_flight(), 2_000);
+}
+
+#[test]
+fn time_outs_back_off_up_to_the_cap() {
+    let mut hand = Hand::new(SenderConfig { rto_max: Duration::from_secs(5), ..config() }, 1_000);
+    hand.send_all(0);
+    let mut last = Instant::ZERO;
+    let mut gaps = Vec::new();
+    for _ in 0..8 {
+        let at = hand.sender.next_deadline().expect("a timer");
+        gaps.push(at.saturating_since(last).as_millis());
+        last = at;
+        hand.sender.on_timeout(at);
+        hand.send(at.as_millis());
+    }
+    assert_eq!(gaps, [1_000, 1_000, 2_000, 4_000, 5_000, 5_000, 5_000, 5_000]);
+}
+
+#[test]
+fn a_zero_window_is_probed_without_data() {
+    let mut hand = Hand::new(config(), 3_000);
+    hand.send(0);
+    hand.ack(40, 1_000, 0, &[]);
+    assert_eq!(hand.send(41), None);
+    let deadline = hand.sender.next_deadline().expect("the persist timer");
+    hand.sender.on_timeout(deadline);
+    let probe = hand.send(deadline.as_millis()).expect("a probe");
+    assert_eq!((probe.seq, probe.len, probe.is_probe), (at(999), 0, true));
+    hand.ack(deadline.as_millis() + 40, 1_000, 5_000, &[]);
+    assert_eq!(starts(&hand.send_all(600)), [1_000, 2_000]);
+}
+
+#[test]
+fn without_sack_three_duplicates_and_partial_acks_repair() {
+    let mut hand = Hand::new(SenderConfig { sack: false, ..config() }, 8_000);
+    hand.send_all(0);
+    hand.ack(40, 1_000, 1_000_000, &[]);
+    assert_eq!(hand.ack(41, 1_000, 1_000_000, &[]).lost, 0);
+    assert_eq!(hand.ack(42, 1_000, 1_000_000, &[]).lost, 0);
+    let out = hand.ack(43, 1_000, 1_000_000, &[]);
+    assert_eq!((out.lost, out.is_new_loss), (1_000, true));
+    assert_eq!(starts(&hand.send_all(43)), [1_000]);
+    assert_eq!(hand.ack(83, 4_000, 1_000_000, &[]).lost, 1_000, "a partial ACK shows the next hole");
+    assert_eq!(starts(&hand.send_all(83)), [4_000]);
+}
+
+#[test]
+fn a_hole_under_opportunistic_loses_all_beyond_the_window() {
+    let policy = WindowPolicy::Opportunistic;
+    let mut hand = Hand::new(SenderConfig { window: 4_000, policy, ..config() }, 10_000);
+    hand.send_all(0);
+    hand.ack(40, 1_000, 4_000, &[]);
+    // 1..5 fit the window behind the hole at 1; 5..10 do not and were discarded.
+    let out = hand.ack(44, 1_000, 4_000, &[(2_000, 5_000)]);
+    assert_eq!(out.lost, 1_000 + 5_000);
+    assert_eq!(starts(&hand.send_all(44)), [1_000, 5_000, 6_000, 7_000, 8_000, 9_000]);
+}
+
+#[test]
+fn nonsense_is_refused() {
+    let mut hand = Hand::new(config(), 3_000);
+    hand.send_all(0);
+    assert!(hand.ack(40, 9_000, 1_000_000, &[]).is_unacceptable);
+    assert_eq!(hand.ack(40, 0, 1_000_000, &[(50_000, 60_000)]).invalid_sack_blocks, 1);
+    assert_eq!(hand.sender.in_flight(), 3_000);
+}
+
+#[test]
+fn d_sack_widens_the_reordering_window() {
+    let mut hand = Hand::new(config(), 3_000);
+    hand.send_all(0);
+    assert!(hand.ack(40, 2_000, 1_000_000, &[(0, 1_000)]).has_d_sack);
+}
+
+#[test]
+fn the_end_is_sent_with_the_last_data_and_again_when_lost() {
+    let mut hand = Hand::new(config(), 1_500);
+    hand.sender.set_available(at(1_500), true);
+    let sent = hand.send_all(0);
+    assert_eq!(sent.iter().map(|t| (t.len, t.fin)).collect::<Vec<_>>(), [(1_000, false), (500, true)]);
+    hand.ack(40, 1_000, 1_000_000, &[]);
+    let deadline = hand.sender.next_deadline().expect("a timer");
+    hand.sender.on_timeout(deadline);
+    let again = hand.send(deadline.as_millis()).expect("a probe");
+    assert_eq!((again.seq, again.len, again.fin), (at(1_000), 500, true));
+    hand.ack(600, 1_501, 1_000_000, &[]);
+    assert!(hand.sender.is_fin_acked());
+}
+
+/// What the channel does to each packet in turn.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Deliver,
+    Lose,
+    Double,
+    Delay(u64),
+}
+
+fn fate() -> impl Strategy<Value = Fate> {
+    prop_oneof![
+        12 => Just(Fate::Deliver),
+        2 => Just(Fate::Lose),
+        1 => Just(Fate::Double),
+        1 => (1u64..300).prop_map(Fate::Delay),
+    ]
+}
+
+#[derive(Clone, Debug)]
+struct Ack {
+    ack: SeqNum,
+    window: u32,
+    sack: SackBlocks,
+}
+
+/// Runs a transfer of `total` bytes; returns what the receiver's application read and when it ended.
+fn transfer(
+    config: SenderConfig,
+    total: u32,
+    fates: &[Fate],
+    window: u32,
+    read_ms: u64,
+) -> (Vec<u8>, Instant) {
+    let stream: Vec<u8> = (0..total).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let mut sender = Sender::new(SenderConfig { window, ..config });
+    sender.set_available(at(total), true);
+    let mut sampler = RateSampler::new();
+    let mut receiver = Receiver::new(at(0), window, config.sack, None);
+    receiver.allow_fin_ack();
+    let mut buffer = StreamBuffer::new(at(0));
+    let mut forward: Vec<(u64, Transmission)> = Vec::new();
+    let mut back: Vec<(u64, Ack)> = Vec::new();
+    let mut read = Vec::new();
+    let mut fates = fates.iter().copied().cycle();
+    let one_way = 20;
+    let mut t = 0;
+    while !sender.is_fin_acked() && t < 3_000_000 {
+        let now = ms(t);
+        sender.on_timeout(now);
+        let limits =
+            SendLimits { quantum: 3 * MSS, window_room: 20_000u32.saturating_sub(sender.in_flight()) };
+        while let Some(sent) = sender.poll(limits, &mut sampler, sender.in_flight() == 0, now) {
+            match fates.next().expect("endless") {
+                Fate::Lose => {}
+                Fate::Deliver => forward.push((t + one_way, sent)),
+                Fate::Double => forward.extend([(t + one_way, sent), (t + one_way + 1, sent)]),
+                Fate::Delay(more) => forward.push((t + one_way + more, sent)),
+            }
+            if sender.in_flight() >= 20_000 {
+                break;
+            }
+        }
+        let arrived: Vec<_> = forward.extract_if(.., |(at, _)| *at <= t).collect();
+        let is_read_time = t % read_ms == 0;
+        let mut must_ack = !arrived.is_empty();
+        for (_, sent) in arrived {
+            let start = sent.seq.distance_from(at(0)).max(0) as usize;
+            let payload = &stream[start.min(stream.len())..(start + sent.len as usize).min(stream.len())];
+            let segment = SegmentIn { seq: sent.seq, payload, fin: sent.fin, timestamp: None };
+            receiver.on_segment(&segment, &mut buffer);
+        }
+        if is_read_time {
+            let ready = receiver.next().since(buffer.start()) as usize;
+            let (a, b) = buffer.slices(buffer.start(), ready);
+            read.extend_from_slice(a);
+            read.extend_from_slice(b);
+            buffer.advance_to(receiver.next());
+            let free = window;
+            must_ack |= receiver.window_growth(free) >= MSS.min(window / 2);
+        }
+        if must_ack {
+            let held = receiver.next().since(buffer.start());
+            let free = window.saturating_sub(held);
+            let field = receiver.window_field(free, units::WindowScale::NONE);
+            let ack = Ack { ack: receiver.ack(), window: u32::from(field), sack: receiver.sack_blocks(3) };
+            match fates.next().expect("endless") {
+                Fate::Lose => {}
+                Fate::Deliver => back.push((t + one_way, ack)),
+                Fate::Double => back.extend([(t + one_way, ack.clone()), (t + one_way, ack)]),
+                Fate::Delay(more) => back.push((t + one_way + more, ack)),
+            }
+        }
+        let acks: Vec<_> = back.extract_if(.., |(at, _)| *at <= t).collect();
+        for (_, ack) in acks {
+            let before = sender.una();
+            let out = sender.on_ack(
+                &AckIn { ack: ack.ack, window: ack.window, sack: &ack.sack, has_payload: false },
+                now,
+            );
+            assert!(!out.is_unacceptable);
+            assert!(sender.una().is_at_or_after(before));
+            sampler.on_delivered(Bytes::from(out.delivered), out.newest.as_ref(), None, now);
+        }
+        sender.board.check();
+        t += 1;
+    }
+    assert_eq!(read.len() + buffer.len(), total as usize, "stuck at {t} ms: {sender:?}");
+    let (a, b) = buffer.slices(buffer.start(), buffer.len());
+    read.extend_from_slice(a);
+    read.extend_from_slice(b);
+    assert!(read == stream, "the stream differs");
+    (read, ms(t))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn delivers_exactly_the_stream(
+        total in 0u32..120_000,
+        fates in proptest::collection::vec(fate(), 5..80),
+        sack: bool,
+        opportunistic: bool,
+        window in 3_000u32..60_000,
+        read_ms in 1u64..200,
+    ) {
+        prop_assume!(fates.iter().any(|f| matches!(f, Fate::Deliver)));
+        // A pattern in step with the sender's own could lose the same segment for ever.
+        let mut fates = fates;
+        fates.push(Fate::Deliver);
+        fates.push(Fate::Deliver);
+        let policy = if opportunistic { WindowPolicy::Opportunistic } else { WindowPolicy::Honour };
+        let config = SenderConfig { sack, policy, rto_max: Duration::from_secs(2), ..config() };
+        transfer(config, total, &fates, window, read_ms);
+    }
+}
+
+#[test]
+fn a_clean_channel_needs_no_retransmission_and_no_timer() {
+    let (_, end) = transfer(config(), 100_000, &[Fate::Deliver], 60_000, 1);
+    assert!(end <= ms(300), "{end}");
+}
