@@ -5,15 +5,24 @@
 
 mod clock;
 mod error;
+pub mod features;
+mod instance;
 pub mod netlink;
 mod netns;
+mod packet_socket;
+mod process;
 pub mod sched;
+mod signals;
 pub mod sysctl;
 mod tun;
 mod waiter;
 
 pub use clock::Clock;
 pub use error::IoError;
+pub use instance::{INSTANCE_DIRECTORY, Instance, Leftover};
 pub use netns::{Namespace, SpawnOptions, set_death_signal};
+pub use packet_socket::{PacketSocket, ReceivedPacket};
+pub use process::{PidFd, ProcessId};
+pub use signals::{Signals, ignore_signals};
 pub use tun::{Offloads, PACKET_LEN_MAX, PIECES_MAX, Tun, TunConfig, VNET_HEADER_LEN, VnetHeader};
 pub use waiter::{Interest, Ready, Waiter};

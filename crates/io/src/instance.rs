@@ -1,0 +1,232 @@
+//! [`Instance`]: what a running instance has set up, on disk, so that the next start can undo what a
+//! killed one left behind.
+//!
+//! Each instance has a directory `KIND-PID` with two files: `owner`, locked with flock for as long as
+//! somebody is responsible, and `record`, whatever the instance wrote down.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+use crate::error::Context;
+use crate::{IoError, ProcessId};
+
+/// Where instances are kept by default; emptied by a restart of the machine.
+pub const INSTANCE_DIRECTORY: &str = "/run/cellerator";
+
+/// The directory of a running instance; removed when dropped.
+#[derive(Debug)]
+pub struct Instance {
+    path: PathBuf,
+    lock: File,
+}
+
+/// What an instance that is no longer running left behind. Holds its lock.
+#[derive(Debug)]
+pub struct Leftover {
+    path: PathBuf,
+    owner: Option<ProcessId>,
+    _lock: File,
+}
+
+impl Instance {
+    /// Registers this process as an instance of `kind` (such as `run` or `lab`) below `base`.
+    ///
+    /// # Errors
+    /// When the directory cannot be written, or this process has an instance of that kind already.
+    pub fn register(base: &Path, kind: &str) -> Result<Self, IoError> {
+        let owner = ProcessId::own()?;
+        let path = base.join(format!("{kind}-{}", owner.pid()));
+        let _guard = lock_base(base)?;
+        fs::create_dir(&path).doing(|| format!("create {}", path.display()))?;
+        let create = || -> io::Result<File> {
+            let mut lock = File::create_new(path.join("owner"))?;
+            flock(&lock, libc::LOCK_EX)?;
+            writeln!(lock, "{owner}")?;
+            Ok(lock)
+        };
+        let lock = create().doing(|| format!("write {}/owner", path.display()))?;
+        Ok(Self { path, lock })
+    }
+
+    /// Writes down `text`, replacing what was written before, all or nothing.
+    ///
+    /// # Errors
+    /// When the disk is full.
+    pub fn record(&self, text: &str) -> Result<(), IoError> {
+        let new = self.path.join("record.new");
+        fs::write(&new, text)
+            .and_then(|()| fs::rename(&new, self.path.join("record")))
+            .doing(|| format!("write {}", new.display()))
+    }
+
+    /// The instance's directory, for further files.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A share of the lock for another process: the instance counts as running until both are gone.
+    ///
+    /// # Errors
+    /// When no descriptor is left.
+    pub fn share_lock(&self) -> Result<File, IoError> {
+        self.lock.try_clone().doing(|| format!("copy the lock of {}", self.path.display()))
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        // Nothing can be done about a failure; the next start finds the directory and removes it.
+        drop(fs::remove_dir_all(&self.path));
+    }
+}
+
+impl Leftover {
+    /// Instances of `kind` below `base` that nobody is responsible for any more, in order of name.
+    ///
+    /// # Errors
+    /// When `base` exists and cannot be read.
+    pub fn find(base: &Path, kind: &str) -> Result<Vec<Self>, IoError> {
+        if !base.exists() {
+            return Ok(Vec::new());
+        }
+        let _guard = lock_base(base)?;
+        let mut found = Vec::new();
+        for path in instances(base, kind)? {
+            let Ok(file) = OpenOptions::new().read(true).append(true).create(true).open(path.join("owner"))
+            else {
+                continue;
+            };
+            if !try_lock(&file).doing(|| format!("lock {}", path.display()))? {
+                continue;
+            }
+            found.push(Self { owner: owner(&path), path, _lock: file });
+        }
+        Ok(found)
+    }
+
+    /// True when an instance of `kind` is still locked although its owner has ended: somebody is
+    /// undoing it right now.
+    ///
+    /// # Errors
+    /// When `base` exists and cannot be read.
+    pub fn is_any_being_undone(base: &Path, kind: &str) -> Result<bool, IoError> {
+        if !base.exists() {
+            return Ok(false);
+        }
+        let _guard = lock_base(base)?;
+        Ok(instances(base, kind)?.iter().any(|path| {
+            let file = File::open(path.join("owner"));
+            let is_locked = file.is_ok_and(|file| matches!(try_lock(&file), Ok(false)));
+            is_locked && owner(path).is_some_and(|owner| !owner.is_alive())
+        }))
+    }
+
+    /// The process that left it, if it got as far as writing its number down.
+    #[must_use]
+    pub fn owner(&self) -> Option<ProcessId> {
+        self.owner
+    }
+
+    /// What the instance wrote down last, if anything.
+    #[must_use]
+    pub fn record(&self) -> Option<String> {
+        fs::read_to_string(self.path.join("record")).ok()
+    }
+
+    /// Forgets it, once everything is undone.
+    ///
+    /// # Errors
+    /// When the directory cannot be removed.
+    pub fn forget(self) -> Result<(), IoError> {
+        fs::remove_dir_all(&self.path).doing(|| format!("remove {}", self.path.display()))
+    }
+}
+
+fn owner(path: &Path) -> Option<ProcessId> {
+    fs::read_to_string(path.join("owner")).ok()?.parse().ok()
+}
+
+fn instances(base: &Path, kind: &str) -> Result<Vec<PathBuf>, IoError> {
+    let prefix = format!("{kind}-");
+    let entries = fs::read_dir(base).doing(|| format!("list {}", base.display()))?;
+    let mut paths: Vec<PathBuf> = entries
+        .flatten()
+        .filter(|entry| {
+            let name = entry.file_name();
+            let number = name.to_str().and_then(|name| name.strip_prefix(&prefix));
+            number.is_some_and(|number| number.parse::<u32>().is_ok())
+        })
+        .map(|entry| entry.path())
+        .collect();
+    paths.sort();
+    Ok(paths)
+}
+
+/// Held while instances come and go, so that none is seen between its creation and its lock.
+fn lock_base(base: &Path) -> Result<File, IoError> {
+    let lock = || -> io::Result<File> {
+        fs::create_dir_all(base)?;
+        let file = File::create(base.join("lock"))?;
+        flock(&file, libc::LOCK_EX)?;
+        Ok(file)
+    };
+    lock().doing(|| format!("lock {}", base.display()))
+}
+
+/// Takes the lock unless somebody else has it; true when it is ours.
+fn try_lock(file: &File) -> io::Result<bool> {
+    match flock(file, libc::LOCK_EX | libc::LOCK_NB) {
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        result => result.map(|()| true),
+    }
+}
+
+/// A lock that belongs to the open file: it goes with the last descriptor of it, in any process.
+fn flock(file: &File, operation: libc::c_int) -> io::Result<()> {
+    // SAFETY: flock takes an open descriptor and a flag, no pointers.
+    let done = unsafe { libc::flock(file.as_raw_fd(), operation) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_dead_are_leftovers() {
+        let base = std::env::temp_dir().join(format!("ct-io-instance-{}", std::process::id()));
+        assert!(Leftover::find(&base, "run").unwrap().is_empty());
+        let instance = Instance::register(&base, "run").unwrap();
+        assert!(Instance::register(&base, "run").unwrap_err().is_already_there());
+        instance.record("one").unwrap();
+        instance.record("two").unwrap();
+        assert!(Leftover::find(&base, "run").unwrap().is_empty(), "this process is alive");
+        assert!(!Leftover::is_any_being_undone(&base, "run").unwrap());
+
+        // As after kill -9: the lock goes with the descriptor, the directory stays.
+        let share = instance.share_lock().unwrap();
+        let path = instance.path().to_owned();
+        fs::write(path.join("owner"), "999999999:1").unwrap();
+        assert!(Leftover::is_any_being_undone(&base, "run").unwrap());
+        flock(&instance.lock, libc::LOCK_UN).unwrap();
+        drop(share);
+        assert!(Leftover::find(&base, "lab").unwrap().is_empty(), "another kind");
+        let mut found = Leftover::find(&base, "run").unwrap();
+        assert_eq!(found.len(), 1);
+        assert!(Leftover::find(&base, "run").unwrap().is_empty(), "taken by the first finder");
+        let leftover = found.remove(0);
+        assert_eq!(leftover.record().as_deref(), Some("two"));
+        assert_eq!(leftover.owner().map(|owner| owner.pid()), Some(999_999_999));
+        leftover.forget().unwrap();
+        assert!(!path.exists());
+        drop(instance);
+
+        let instance = Instance::register(&base, "run").unwrap();
+        drop(instance);
+        assert!(!path.exists(), "a clean end leaves nothing");
+        fs::remove_dir_all(base).unwrap();
+    }
+}

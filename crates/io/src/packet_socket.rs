@@ -1,0 +1,198 @@
+//! [`PacketSocket`]: packets of an interface with the time at which the kernel received them.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use units::Instant;
+
+use crate::netlink::InterfaceIndex;
+use crate::{Clock, IoError};
+
+/// A copy of every IP packet that enters or leaves an interface, from its IP header on.
+///
+/// Receive timestamps (`SO_TIMESTAMPNS`) are taken by the kernel when the packet comes in, so they do
+/// not contain our own waiting time. A TUN has none: time its packets with [`Clock::now`].
+#[derive(Debug)]
+pub struct PacketSocket {
+    fd: OwnedFd,
+}
+
+/// One packet's circumstances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceivedPacket {
+    /// Bytes written to the buffer.
+    pub len: usize,
+    /// Bytes the packet had; more than `len` when the buffer was too short.
+    pub original_len: usize,
+    /// When the kernel received it, on [`Clock`]'s scale.
+    pub at: Instant,
+    /// True for a packet that leaves through the interface.
+    pub is_outgoing: bool,
+}
+
+impl PacketSocket {
+    /// Opens the interface numbered `index` in the calling thread's namespace, non-blocking.
+    ///
+    /// # Errors
+    /// Without CAP_NET_RAW, or when there is no such interface.
+    pub fn open(index: InterfaceIndex) -> Result<Self, IoError> {
+        let protocol = (libc::ETH_P_ALL as u16).to_be();
+        let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        // SAFETY: socket takes integers only; the result is checked before use.
+        let fd = unsafe { libc::socket(libc::AF_PACKET, kind, i32::from(protocol)) };
+        if fd < 0 {
+            return Err(match io::Error::last_os_error() {
+                e if e.raw_os_error() == Some(libc::EPERM) => IoError::NotPrivileged {
+                    what: "open a packet socket".to_owned(),
+                    capability: "CAP_NET_RAW",
+                },
+                e => IoError::system("open a packet socket", e),
+            });
+        }
+        // SAFETY: the kernel just created `fd` for us alone.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let on: libc::c_int = 1;
+        // SAFETY: `on` is a c_int and its size is given.
+        let done = unsafe {
+            libc::setsockopt(
+                fd.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_TIMESTAMPNS,
+                (&raw const on).cast(),
+                size_of::<libc::c_int>() as libc::socklen_t,
+            )
+        };
+        if done < 0 {
+            return Err(IoError::last("switch receive timestamps on"));
+        }
+        bind(&fd, index, protocol)?;
+        Ok(Self { fd })
+    }
+
+    /// Receives one packet; `None` when there is none now.
+    ///
+    /// # Errors
+    /// When the interface is gone or down.
+    pub fn recv(&self, buffer: &mut [u8]) -> Result<Option<ReceivedPacket>, IoError> {
+        let mut from = libc::sockaddr_ll {
+            sll_family: 0,
+            sll_protocol: 0,
+            sll_ifindex: 0,
+            sll_hatype: 0,
+            sll_pkttype: 0,
+            sll_halen: 0,
+            sll_addr: [0; 8],
+        };
+        let mut iov = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+        let mut control = Control([0; 64]);
+        // SAFETY: msghdr is integers and pointers, for which all zero bytes are a valid value.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_name = (&raw mut from).cast();
+        message.msg_namelen = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        message.msg_iov = &raw mut iov;
+        message.msg_iovlen = 1;
+        message.msg_control = control.0.as_mut_ptr().cast();
+        message.msg_controllen = control.0.len();
+        // SAFETY: every pointer in `message` points to live memory of the length given beside it.
+        let len = unsafe { libc::recvmsg(self.fd.as_raw_fd(), &raw mut message, libc::MSG_TRUNC) };
+        let Ok(original_len) = usize::try_from(len) else {
+            let error = io::Error::last_os_error();
+            return match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
+                _ => Err(IoError::system("receive from a packet socket", error)),
+            };
+        };
+        Ok(Some(ReceivedPacket {
+            len: original_len.min(buffer.len()),
+            original_len,
+            at: timestamp(&message).map_or_else(Clock::now, Clock::from_wall_nanos),
+            is_outgoing: from.sll_pkttype == libc::PACKET_OUTGOING,
+        }))
+    }
+}
+
+/// Room for control messages, aligned as they must be.
+#[repr(align(8))]
+struct Control([u8; 64]);
+
+fn bind(fd: &OwnedFd, index: InterfaceIndex, protocol: u16) -> Result<(), IoError> {
+    let address = libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as u16,
+        sll_protocol: protocol,
+        sll_ifindex: index.get().cast_signed(),
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    };
+    // SAFETY: `address` is a sockaddr_ll and its size is given.
+    let done = unsafe {
+        libc::bind(
+            fd.as_raw_fd(),
+            (&raw const address).cast(),
+            size_of::<libc::sockaddr_ll>() as libc::socklen_t,
+        )
+    };
+    if done < 0 {
+        return Err(IoError::last(format!("open interface number {} for reading packets", index.get())));
+    }
+    Ok(())
+}
+
+/// The wall-clock nanoseconds of a received message's SCM_TIMESTAMPNS, if it has one.
+fn timestamp(message: &libc::msghdr) -> Option<u64> {
+    // SAFETY: `message` was filled by recvmsg, so its control pointer and length describe live,
+    // aligned memory with well-formed control messages, which the CMSG functions walk.
+    let ts = unsafe {
+        let mut header = libc::CMSG_FIRSTHDR(message);
+        loop {
+            let current = header.as_ref()?;
+            if current.cmsg_level == libc::SOL_SOCKET && current.cmsg_type == libc::SCM_TIMESTAMPNS {
+                break libc::CMSG_DATA(header).cast::<libc::timespec>().read_unaligned();
+            }
+            header = libc::CMSG_NXTHDR(message, header);
+        }
+    };
+    let secs = u64::try_from(ts.tv_sec).ok()?;
+    Some(secs.saturating_mul(1_000_000_000).saturating_add(u64::try_from(ts.tv_nsec).ok()?))
+}
+
+impl AsFd for PacketSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netns::TestNamespace;
+    use crate::{Interest, Waiter};
+    use std::net::UdpSocket;
+    use units::Duration;
+
+    #[test]
+    fn packets_carry_the_time_of_their_arrival() {
+        let ns = TestNamespace::create("packet");
+        let netlink = ns.netlink();
+        let lo = netlink.index_of("lo").unwrap();
+        netlink.set_up(lo).unwrap();
+        let socket = ns.run(|| PacketSocket::open(lo)).unwrap().unwrap();
+        let udp = ns.run(|| UdpSocket::bind("127.0.0.1:0")).unwrap().unwrap();
+        let before = Clock::now();
+        udp.send_to(b"hello", "127.0.0.1:9").unwrap();
+        let after = Clock::now();
+        // Looked at late: the timestamp must still be that of the arrival.
+        let mut waiter = Waiter::new(Duration::ZERO).unwrap();
+        waiter.wait(Some(after + Duration::from_millis(20))).unwrap();
+        waiter.add(&socket, Interest::Read, 1).unwrap();
+        assert_eq!(waiter.wait(None).unwrap().len(), 1);
+        let mut buffer = [0; 30];
+        let packet = socket.recv(&mut buffer).unwrap().unwrap();
+        assert_eq!((packet.len, packet.original_len), (30, 33));
+        assert_eq!(&buffer[28..], b"he");
+        let slack = Duration::from_millis(5);
+        assert!(packet.at + slack >= before && packet.at <= after + slack, "{:?}", packet.at);
+        while socket.recv(&mut buffer).unwrap().is_some() {}
+    }
+}

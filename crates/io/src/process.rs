@@ -1,0 +1,163 @@
+//! Processes: identity that survives the reuse of numbers, and a descriptor that tells of their end.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::str::FromStr;
+
+use crate::IoError;
+use crate::error::Context;
+
+/// A process, told from a later one of the same number by its time of start. Written `pid:ticks`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessId {
+    pid: u32,
+    start_ticks: u64,
+}
+
+impl ProcessId {
+    /// This process.
+    ///
+    /// # Errors
+    /// When `/proc` is not there.
+    pub fn own() -> Result<Self, IoError> {
+        Self::of(std::process::id())
+    }
+
+    /// The process that has number `pid` now.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn of(pid: u32) -> Result<Self, IoError> {
+        let start_ticks = start_ticks(pid).doing(|| format!("examine process {pid}"))?;
+        Ok(Self { pid, start_ticks })
+    }
+
+    /// The number.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// True while the process exists and has not ended (a zombie has).
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        start_ticks(self.pid).is_ok_and(|ticks| ticks == self.start_ticks)
+    }
+}
+
+impl fmt::Display for ProcessId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.pid, self.start_ticks)
+    }
+}
+
+impl FromStr for ProcessId {
+    type Err = IoError;
+
+    fn from_str(text: &str) -> Result<Self, IoError> {
+        let parse = || {
+            let (pid, ticks) = text.trim().split_once(':')?;
+            Some(Self { pid: pid.parse().ok()?, start_ticks: ticks.parse().ok()? })
+        };
+        parse().ok_or_else(|| IoError::Invalid {
+            what: format!("process '{text}'"),
+            why: "wanted its number and start time, such as 1234:567890".to_owned(),
+        })
+    }
+}
+
+/// Field 22 of `/proc/PID/stat` (proc(5)); an error for a zombie.
+fn start_ticks(pid: u32) -> io::Result<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The program's name, in parentheses, may itself contain spaces and parentheses.
+    let mut fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_ascii_whitespace();
+    let state = fields.next();
+    let ticks = fields.nth(18).and_then(|field| field.parse().ok());
+    match (state, ticks) {
+        (Some("Z" | "X"), _) => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+        (_, Some(ticks)) => Ok(ticks),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// A descriptor of a process: readable when it has ended. Never means another process.
+#[derive(Debug)]
+pub struct PidFd {
+    fd: OwnedFd,
+    pid: u32,
+}
+
+impl PidFd {
+    /// Opens the process that has number `pid` now.
+    ///
+    /// # Errors
+    /// When there is none (Linux 5.3 or later is needed).
+    pub fn open(pid: u32) -> Result<Self, IoError> {
+        // SAFETY: pidfd_open takes two integers and no pointers.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        match i32::try_from(fd) {
+            // SAFETY: the kernel just created this descriptor (close-on-exec) for us alone.
+            Ok(fd) if fd >= 0 => Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) }, pid }),
+            _ => Err(IoError::last(format!("open process {pid}"))),
+        }
+    }
+
+    /// Sends a signal (`libc` number).
+    ///
+    /// # Errors
+    /// When the process has ended and been waited for.
+    pub fn send_signal(&self, signal: i32) -> Result<(), IoError> {
+        // SAFETY: the descriptor is open, a null siginfo is allowed, and flags must be 0.
+        let done = unsafe {
+            let no_info = std::ptr::null::<libc::siginfo_t>();
+            libc::syscall(libc::SYS_pidfd_send_signal, self.fd.as_raw_fd(), signal, no_info, 0)
+        };
+        if done < 0 {
+            Err(IoError::last(format!("send signal {signal} to process {}", self.pid)))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl AsFd for PidFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Clock, Interest, Waiter};
+    use std::process::Command;
+    use units::Duration;
+
+    #[test]
+    fn identity_survives_text_and_ends_with_the_process() {
+        let own = ProcessId::own().unwrap();
+        assert!(own.is_alive());
+        assert_eq!(own.to_string().parse::<ProcessId>().unwrap(), own);
+        assert!(!ProcessId { start_ticks: own.start_ticks + 1, ..own }.is_alive(), "number reused");
+        assert!("12".parse::<ProcessId>().is_err());
+        let mut child = Command::new("true").spawn().unwrap();
+        let id = ProcessId::of(child.id()).ok();
+        child.wait().unwrap();
+        assert!(id.is_none_or(|id| !id.is_alive()));
+    }
+
+    #[test]
+    fn a_process_descriptor_tells_of_its_end() {
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let fd = PidFd::open(child.id()).unwrap();
+        let mut waiter = Waiter::new(Duration::ZERO).unwrap();
+        waiter.add(&fd, Interest::Read, 1).unwrap();
+        assert!(waiter.wait(Some(Clock::now() + Duration::from_millis(2))).unwrap().is_empty());
+        fd.send_signal(libc::SIGKILL).unwrap();
+        assert_eq!(waiter.wait(None).unwrap().len(), 1);
+        child.wait().unwrap();
+        assert!(fd.send_signal(libc::SIGKILL).unwrap_err().is_not_there());
+    }
+}
