@@ -4,7 +4,7 @@ use units::SeqNum;
 
 use crate::checksum::{self, ChecksumState};
 use crate::ip::IPV4_HEADER_LEN;
-use crate::octets::{put, u16_at};
+use crate::octets::{put, u16_at, u32_at};
 use crate::options::{KIND_NOP, KIND_SACK, OptionPlace, SackBlocks};
 use crate::tcp::{TCP_CHECKSUM_AT, Tcp, TcpFlags};
 
@@ -33,28 +33,28 @@ impl<'a> TcpEditor<'a> {
     /// Sets the sequence number.
     #[inline]
     pub fn set_seq(&mut self, seq: SeqNum) {
-        self.replace(4, seq.get().to_be_bytes());
+        self.replace_u32(4, seq.get());
     }
     /// Sets the acknowledgement number.
     #[inline]
     pub fn set_ack(&mut self, ack: SeqNum) {
-        self.replace(8, ack.get().to_be_bytes());
+        self.replace_u32(8, ack.get());
     }
     /// Sets the flags; the data offset and the reserved bits beside them stay.
     #[inline]
     pub fn set_flags(&mut self, flags: TcpFlags) {
         let word = (u16_at(self.header, 12) & 0xfe00) | flags.bits();
-        self.replace(12, word.to_be_bytes());
+        self.replace_u16(12, word);
     }
     /// Sets the window field.
     #[inline]
     pub fn set_window(&mut self, window: u16) {
-        self.replace(14, window.to_be_bytes());
+        self.replace_u16(14, window);
     }
     /// Sets the urgent pointer.
     #[inline]
     pub fn set_urgent(&mut self, urgent: u16) {
-        self.replace(18, urgent.to_be_bytes());
+        self.replace_u16(18, urgent);
     }
     /// Sets both timestamps; false, with nothing done, when there is no such option.
     #[inline]
@@ -65,13 +65,13 @@ impl<'a> TcpEditor<'a> {
     #[inline]
     pub fn set_timestamp_value(&mut self, value: u32) -> bool {
         let at = self.timestamps.at;
-        at != 0 && self.replace(usize::from(at) + 2, value.to_be_bytes())
+        at != 0 && self.replace_u32(usize::from(at) + 2, value)
     }
     /// Sets `TSecr`; false, with nothing done, when there is no such option.
     #[inline]
     pub fn set_timestamp_echo(&mut self, echo: u32) -> bool {
         let at = self.timestamps.at;
-        at != 0 && self.replace(usize::from(at) + 6, echo.to_be_bytes())
+        at != 0 && self.replace_u32(usize::from(at) + 6, echo)
     }
     /// Overwrites the SACK option with NOPs; false when there is none.
     pub fn clear_sack(&mut self) -> bool {
@@ -99,29 +99,45 @@ impl<'a> TcpEditor<'a> {
         self.replace_bytes(range.start, &option[..room])
     }
 
+    /// Replaces an aligned 16-bit field of the fixed header.
     #[inline]
-    fn replace<const N: usize>(&mut self, at: usize, new: [u8; N]) -> bool {
-        let Some(place) = self.header.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<N>) else {
+    fn replace_u16(&mut self, at: usize, new: u16) {
+        let old = u16_at(self.header, at);
+        if put(self.header, at, &new.to_be_bytes()) {
+            self.map_checksum(|checksum| checksum::update(checksum, old, new));
+        }
+    }
+
+    /// Replaces a 32-bit field, which as part of an option may lie at an odd offset.
+    #[inline]
+    fn replace_u32(&mut self, at: usize, new: u32) -> bool {
+        let old = u32_at(self.header, at);
+        if !put(self.header, at, &new.to_be_bytes()) {
             return false;
-        };
-        let old = core::mem::replace(place, new);
-        self.update_checksum(at, &old, &new);
+        }
+        // Moving every byte by one place swaps the bytes of each word, and a rotation by eight bits moves
+        // them alike modulo 2^16 − 1.
+        let turn = if at % 2 == 1 { 8 } else { 0 };
+        self.map_checksum(|checksum| {
+            checksum::update_u32(checksum, old.rotate_left(turn), new.rotate_left(turn))
+        });
         true
     }
 
     fn replace_bytes(&mut self, at: usize, new: &[u8]) -> bool {
         let Some(place) = self.header.get_mut(at..at + new.len()) else { return false };
-        let (old, new_sum) = (checksum::sum(place), checksum::sum(new));
+        let (old_sum, new_sum) = (checksum::sum(place), checksum::sum(new));
         place.copy_from_slice(new);
-        self.update_checksum(at, &old.to_be_bytes(), &new_sum.to_be_bytes());
+        self.map_checksum(|checksum| {
+            checksum::update_bytes(checksum, at, &old_sum.to_be_bytes(), &new_sum.to_be_bytes())
+        });
         true
     }
 
     #[inline]
-    fn update_checksum(&mut self, at: usize, old: &[u8], new: &[u8]) {
+    fn map_checksum(&mut self, update: impl FnOnce(u16) -> u16) {
         if self.state == ChecksumState::Complete {
-            let checksum = u16_at(self.header, TCP_CHECKSUM_AT);
-            let checksum = checksum::update_bytes(checksum, at, old, new);
+            let checksum = update(u16_at(self.header, TCP_CHECKSUM_AT));
             put(self.header, TCP_CHECKSUM_AT, &checksum.to_be_bytes());
         }
     }

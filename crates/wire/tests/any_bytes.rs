@@ -1,5 +1,7 @@
 //! No bytes make a parser, an edit or a cut panic.
 
+#![allow(clippy::unwrap_used, clippy::panic)] // In helpers of tests, too, a failure is a failed test.
+
 mod common;
 
 use common::{packet, specs};

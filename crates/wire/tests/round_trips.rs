@@ -1,5 +1,7 @@
 //! What is emitted is read back, edits equal a packet written anew, and etherparse agrees with all of it.
 
+#![allow(clippy::unwrap_used, clippy::panic)] // In helpers of tests, too, a failure is a failed test.
+
 mod common;
 
 use common::{assert_oracle_agrees, oracle_tcp_checksum, packet, pseudo_random_bytes, sack_blocks, specs};

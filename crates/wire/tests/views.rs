@@ -1,5 +1,7 @@
 //! Views of packets with known contents: options, fragments, extension headers, ICMP quotes, printing.
 
+#![allow(clippy::unwrap_used, clippy::panic)] // In helpers of tests, too, a failure is a failed test.
+
 mod common;
 
 use common::packet;
@@ -203,4 +205,10 @@ fn packets_print_like_tcpdump() {
         print(&plain, &[]),
         "IP 192.0.2.1.443 > 198.51.100.7.50000: Flags [R], seq 1000, win 9, length 0"
     );
+}
+
+/// A packet's facts are passed about by value: they should stay within a few cache lines.
+#[test]
+fn facts_are_small() {
+    assert!(size_of::<wire::Packet>() <= 256, "{}", size_of::<wire::Packet>());
 }
