@@ -51,7 +51,7 @@ fn headers(c: &mut Criterion) {
         });
     });
     c.bench_function("edit/hop_limit", |b| {
-        b.iter(|| wire::set_hop_limit(black_box(&mut bytes), black_box(9)))
+        b.iter(|| black_box(wire::set_hop_limit(black_box(&mut bytes), 9)));
     });
     let mut buf = [0; TcpHeaderSpec::MAX_LEN];
     let (plain, full) = (spec(), TcpHeaderSpec { sack, ..spec() });

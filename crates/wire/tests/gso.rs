@@ -247,3 +247,111 @@ fn what_cannot_be_cut_says_so() {
     );
     assert_eq!(splitter.next_into(&mut [0; 49]), Ok(Some(49)));
 }
+
+/// Header bits that no spec can set keep segments apart too.
+#[test]
+fn odd_bits_keep_segments_apart() {
+    let first = packet(&example(), &[7; 100]);
+    let second = packet(&TcpHeaderSpec { seq: example().seq + 100, id: 1, ..example() }, &[8; 100]);
+    let outcome = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut buf = vec![0; 65_535];
+        let mut merger = Merger::new(&mut buf);
+        // Partial, so that the TCP checksum does not count.
+        merger.push(&first, &wire::parse(&first).unwrap(), ChecksumState::Partial);
+        let mut second = second.clone();
+        change(&mut second);
+        merger.push(&second, &wire::parse(&second).unwrap(), ChecksumState::Partial)
+    };
+    let fix_ip = |bytes: &mut Vec<u8>| {
+        bytes[10..12].fill(0);
+        let checksum = !wire::checksum::sum(&bytes[..20]);
+        bytes[10..12].copy_from_slice(&checksum.to_be_bytes());
+    };
+    assert_eq!(outcome(&|_| {}), MergeOutcome::Taken);
+    let reserved_tcp_bit = |bytes: &mut Vec<u8>| bytes[32] |= 2;
+    assert_eq!(outcome(&reserved_tcp_bit), MergeOutcome::Refused);
+    let urgent_without_flag = |bytes: &mut Vec<u8>| bytes[39] = 1;
+    assert_eq!(outcome(&urgent_without_flag), MergeOutcome::Refused);
+    let reserved_ip_bit = |bytes: &mut Vec<u8>| {
+        bytes[6] |= 0x80;
+        fix_ip(bytes);
+    };
+    assert_eq!(outcome(&reserved_ip_bit), MergeOutcome::Refused);
+    let bad_ip_checksum = |bytes: &mut Vec<u8>| bytes[10] ^= 1;
+    assert_eq!(outcome(&bad_ip_checksum), MergeOutcome::Refused);
+}
+
+#[test]
+fn flow_labels_keep_segments_apart() {
+    let localhost = "[::1]:80".parse().unwrap();
+    let spec = TcpHeaderSpec { src: localhost, dst: localhost, ..example() };
+    let first = packet(&spec, &[7; 100]);
+    let mut buf = vec![0; 65_535];
+    let mut merger = Merger::new(&mut buf);
+    let mut push = |bytes: &[u8]| merger.push(bytes, &wire::parse(bytes).unwrap(), ChecksumState::Complete);
+    assert_eq!(push(&first), MergeOutcome::Taken);
+    let labelled = TcpHeaderSpec { seq: spec.seq + 100, flow_label: 1, ..spec };
+    assert_eq!(push(&packet(&labelled, &[7; 100])), MergeOutcome::Refused);
+    assert_eq!(push(&packet(&TcpHeaderSpec { flow_label: 0, ..labelled }, &[7; 100])), MergeOutcome::Taken);
+}
+
+/// Only the last segment may be short, or a split would cut elsewhere.
+#[test]
+fn a_short_segment_is_the_last() {
+    let (mut buf, spec) = (vec![0; 65_535], example());
+    let mut merger = Merger::new(&mut buf);
+    let mut push = |at: u32, len: usize| {
+        let bytes = packet(&TcpHeaderSpec { seq: spec.seq + at, ..spec }, &vec![7; len]);
+        merger.push(&bytes, &wire::parse(&bytes).unwrap(), ChecksumState::Complete)
+    };
+    assert_eq!(push(0, 100), MergeOutcome::Taken);
+    assert_eq!(push(100, 99), MergeOutcome::TakenAsLast);
+    assert_eq!(push(199, 99), MergeOutcome::Refused);
+}
+
+/// A UDP checksum that comes out as zero is sent as all ones (RFC 768), and zero means none over IPv4 only.
+#[test]
+fn udp_zero_checksums() {
+    for is_v6 in [false, true] {
+        let build = |payload: [u8; 2]| {
+            let mut bytes = Vec::new();
+            if is_v6 {
+                PacketBuilder::ipv6([9; 16], [3; 16], 3)
+                    .udp(1, 2)
+                    .write_to_vec(&mut bytes, &payload)
+                    .unwrap();
+            } else {
+                PacketBuilder::ipv4([9; 4], [3; 4], 3).udp(1, 2).write_to_vec(&mut bytes, &payload).unwrap();
+            }
+            bytes
+        };
+        let udp = if is_v6 { 40 } else { 20 };
+        let blank = build([0, 0]);
+        let mut bytes = build([blank[udp + 6], blank[udp + 7]]);
+        assert_eq!(segments(&bytes, 100)[0][udp + 6..udp + 8], [0xff, 0xff]);
+        let parsed = wire::parse(&bytes).unwrap();
+        let virtio = VirtioNetHeader { csum_offset: 6, ..VirtioNetHeader::for_partial_checksum(udp) };
+        let pseudo = wire::checksum::Sum::pseudo_header(parsed.ip.src, parsed.ip.dst, 17, 10).folded();
+        bytes[udp + 6..udp + 8].copy_from_slice(&pseudo.to_be_bytes());
+        wire::complete_checksum(&mut bytes, &virtio).unwrap();
+        assert_eq!(bytes[udp + 6..udp + 8], [0xff, 0xff]);
+        assert!(wire::udp_checksum_is_valid(&bytes, &wire::parse(&bytes).unwrap()));
+        bytes[udp + 6..udp + 8].fill(0);
+        assert_eq!(wire::udp_checksum_is_valid(&bytes, &wire::parse(&bytes).unwrap()), !is_v6);
+    }
+}
+
+#[test]
+fn virtio_headers_that_do_not_fit_are_told() {
+    let bytes = packet(&example(), &[7; 100]);
+    let parsed = wire::parse(&bytes).unwrap();
+    let gso = VirtioNetHeader::for_tcp_gso(wire::IpVersion::V4, 20, 40, 50);
+    assert!(gso.fits(&bytes, &parsed));
+    assert!(!VirtioNetHeader { gso_size: 0, ..gso }.fits(&bytes, &parsed));
+    assert!(!VirtioNetHeader { gso_type: GsoType::TcpV6, ..gso }.fits(&bytes, &parsed));
+    assert!(!VirtioNetHeader { gso_type: GsoType::UdpL4, ..gso }.fits(&bytes, &parsed));
+    let outside = VirtioNetHeader { csum_start: 123, ..gso };
+    assert!(!outside.fits(&bytes, &parsed));
+    assert_eq!(wire::complete_checksum(&mut bytes.clone(), &outside), Err(BuildError::BadVirtioHeader));
+    assert_eq!(VirtioNetHeader::parse(&[0, 3, 0, 0, 0, 0, 0, 0, 0, 0]), Err(BuildError::BadVirtioHeader));
+}

@@ -212,3 +212,43 @@ fn packets_print_like_tcpdump() {
 fn facts_are_small() {
     assert!(size_of::<wire::Packet>() <= 256, "{}", size_of::<wire::Packet>());
 }
+
+/// RFC 4302 §2.2: the authentication header counts its length otherwise than all others.
+#[test]
+fn authentication_headers_are_passed_over() {
+    let ends = ("[2001:db8::1]:1".parse().unwrap(), "[2001:db8::2]:2".parse().unwrap());
+    let v6 = packet(&TcpHeaderSpec { src: ends.0, dst: ends.1, ..spec(TcpFlags::ACK) }, b"abc");
+    let mut header = [0; 24];
+    header[..2].copy_from_slice(&[6, 4]);
+    let mut bytes = [&v6[..40], &header, &v6[40..]].concat();
+    bytes[5] += 24;
+    bytes[6] = 51;
+    let parsed = wire::parse(&bytes).unwrap();
+    assert_eq!((parsed.ip.header_len, parsed.tcp().unwrap().payload(&bytes)), (64, &b"abc"[..]));
+}
+
+/// RFC 1191 §4: the 16 bits before the MTU are unused and mean nothing.
+#[test]
+fn unused_bits_before_the_mtu_are_ignored() {
+    let mut bytes = Vec::new();
+    let step = PacketBuilder::ipv4([9; 4], [8; 4], 64).icmpv4_raw(3, 4, [1, 2, 5, 0x50]);
+    step.write_to_vec(&mut bytes, &[]).unwrap();
+    let Transport::Icmp(icmp) = wire::parse(&bytes).unwrap().transport else { panic!("ICMP") };
+    assert_eq!((icmp.next_hop_mtu(), icmp.quoted(&bytes)), (Some(1360), None));
+}
+
+/// Reserved bits beside the flags belong to the sender: edits and cuts leave them.
+#[test]
+fn reserved_bits_stay() {
+    let mut bytes = packet(&spec(TcpFlags::ACK), &[1; 300]);
+    bytes[32] |= 0x0e;
+    let parsed = wire::parse(&bytes).unwrap();
+    let tcp = parsed.tcp().unwrap();
+    assert_eq!(tcp.flags, TcpFlags::ACK);
+    let mut buf = [0; 200];
+    wire::split(&bytes, &parsed, 100).unwrap().next_into(&mut buf).unwrap();
+    assert_eq!(buf[32..34], [0x5e, 0x10]);
+    let mut editor = wire::TcpEditor::new(&mut bytes, tcp, wire::ChecksumState::Complete);
+    editor.set_flags(TcpFlags::AE | TcpFlags::FIN);
+    assert_eq!(bytes[32..34], [0x5f, 0x01]);
+}
