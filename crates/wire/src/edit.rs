@@ -19,6 +19,8 @@ pub struct TcpEditor<'a> {
     timestamps: OptionPlace,
     sack: OptionPlace,
     state: ChecksumState,
+    /// The checksum field: kept here, edits of one editor do not wait for each other's store and load.
+    checksum: u16,
 }
 
 impl<'a> TcpEditor<'a> {
@@ -27,7 +29,14 @@ impl<'a> TcpEditor<'a> {
     #[must_use]
     pub fn new(packet: &'a mut [u8], tcp: &Tcp, state: ChecksumState) -> Self {
         let header = packet.get_mut(tcp.offset..tcp.payload_offset).unwrap_or_default();
-        Self { header, timestamps: tcp.options.timestamps_place, sack: tcp.options.sack_place, state }
+        let checksum = u16_at(header, TCP_CHECKSUM_AT);
+        Self {
+            header,
+            timestamps: tcp.options.timestamps_place,
+            sack: tcp.options.sack_place,
+            state,
+            checksum,
+        }
     }
 
     /// Sets the sequence number.
@@ -137,8 +146,8 @@ impl<'a> TcpEditor<'a> {
     #[inline]
     fn map_checksum(&mut self, update: impl FnOnce(u16) -> u16) {
         if self.state == ChecksumState::Complete {
-            let checksum = update(u16_at(self.header, TCP_CHECKSUM_AT));
-            put(self.header, TCP_CHECKSUM_AT, &checksum.to_be_bytes());
+            self.checksum = update(self.checksum);
+            put(self.header, TCP_CHECKSUM_AT, &self.checksum.to_be_bytes());
         }
     }
 }
