@@ -1,1 +1,31 @@
 //! Emulated cellular networks between real Linux TCP stacks in network namespaces.
+//!
+//! ```text
+//!  namespace     namespace        namespace
+//!  ┌────────┐    ┌─────────────┐    ┌────────┐
+//!  │ server │    │ accelerator │    │ client │    kernel TCP/IP in each
+//!  └─ wan0 ─┘    └ wan0  radio0┘    └ radio0 ┘    TUN devices
+//!       │           │       │           │
+//!       └──▶ wan ◀──┘       └─▶ radio ◀─┘         link models, run in real time by one thread
+//! ```
+//!
+//! Start reading at [`emulator`], which moves packets, then [`runner`], which turns a scenario into results.
+
+mod accelerator;
+mod emulator;
+mod error;
+mod figures;
+pub mod instance;
+mod lateness;
+mod observer;
+mod origin;
+mod runner;
+mod topology;
+mod transfer;
+
+pub use accelerator::AcceleratorCommand;
+pub use emulator::{Emulation, Emulator, Keep};
+pub use error::LabError;
+pub use instance::{Instance, Running};
+pub use runner::{Progress, Runner, host_settings, made_by, read_trace};
+pub use topology::{Host, HostSettings, Network, RADIO, WAN, client_address, radio_gateway, server_address};

@@ -27,8 +27,8 @@ impl Scales {
         let all = || cases.iter().filter_map(|c| c.figures.as_ref()).map(|f| &f.series);
         let longest = |s: &Series| s.delivered_mbps.len() as f64 * s.bin_s;
         let rates = all().flat_map(|s| s.capacity_mbps.iter().chain(&s.delivered_mbps)).copied();
-        let medians = || all().flat_map(|s| s.queue_delay_ms.iter()).flatten().copied().filter(|d| *d > 0.0);
-        let smallest = medians().fold(f64::INFINITY, f64::min);
+        let means = || all().flat_map(|s| s.queue_delay_ms.iter()).flatten().copied().filter(|d| *d > 0.0);
+        let smallest = means().fold(f64::INFINITY, f64::min);
         let largest = all().flat_map(|s| s.queue_delay_max_ms.iter()).flatten().copied().fold(0.0, f64::max);
         let smallest = if smallest.is_finite() { smallest.max(0.1) } else { 0.1 };
         Self {
@@ -75,7 +75,7 @@ pub fn throughput(series: &Series, scales: &Scales, name: &str) -> String {
     svg
 }
 
-/// Queueing delay of one case: the median as a line, up to the longest as a band.
+/// Queueing delay of one case: the mean as a line, up to the longest as a band.
 pub fn delay(series: &Series, scales: &Scales, name: &str) -> String {
     let (x, y) = (scales.time(), scales.delay());
     let mut svg = open(&format!("Queueing delay of {name}, in milliseconds against seconds"));
@@ -83,10 +83,10 @@ pub fn delay(series: &Series, scales: &Scales, name: &str) -> String {
     for run in runs(series) {
         let mut band = String::new();
         let mut line = String::new();
-        for &(i, median, _) in &run {
+        for &(i, mean, _) in &run {
             let pen = if line.is_empty() { 'M' } else { 'L' };
             let px = x.at((i as f64 + 0.5) * series.bin_s);
-            let _ = write!(line, "{pen}{px:.1} {:.1}", y.at(median));
+            let _ = write!(line, "{pen}{px:.1} {:.1}", y.at(mean));
         }
         band.push_str(&line);
         for &(i, _, longest) in run.iter().rev() {
@@ -103,16 +103,16 @@ pub fn delay(series: &Series, scales: &Scales, name: &str) -> String {
     svg
 }
 
-/// Consecutive bins that have packets: bin, median, longest.
+/// Consecutive bins that have packets: bin, mean, longest.
 fn runs(series: &Series) -> Vec<Vec<(usize, f64, f64)>> {
     let mut runs: Vec<Vec<(usize, f64, f64)>> = Vec::new();
     let mut previous = None;
-    for (i, median) in series.queue_delay_ms.iter().enumerate() {
-        let Some(median) = *median else { continue };
-        let longest = series.queue_delay_max_ms.get(i).copied().flatten().unwrap_or(median);
+    for (i, mean) in series.queue_delay_ms.iter().enumerate() {
+        let Some(mean) = *mean else { continue };
+        let longest = series.queue_delay_max_ms.get(i).copied().flatten().unwrap_or(mean);
         match runs.last_mut() {
-            Some(run) if previous == i.checked_sub(1) => run.push((i, median, longest)),
-            _ => runs.push(vec![(i, median, longest)]),
+            Some(run) if previous == i.checked_sub(1) => run.push((i, mean, longest)),
+            _ => runs.push(vec![(i, mean, longest)]),
         }
         previous = Some(i);
     }

@@ -104,7 +104,7 @@ fn panels(html: &mut String, result: &ScenarioResult) {
         return;
     }
     let scales = Scales::of(&firsts.iter().map(|(_, c)| *c).collect::<Vec<_>>());
-    html.push_str("<p class=\"facts\"><span class=\"key grey\"></span>what the link can carry <span class=\"key stroke\"></span>throughput; median queueing delay <span class=\"key shade\"></span>up to the longest queueing delay</p>\n");
+    html.push_str("<p class=\"facts\"><span class=\"key grey\"></span>what the link can carry <span class=\"key stroke\"></span>throughput; mean queueing delay <span class=\"key shade\"></span>up to the longest queueing delay</p>\n");
     html.push_str("<div class=\"panels\">\n<div class=\"heading\">Throughput over the link’s capacity</div><div class=\"heading\">Queueing delay</div>\n");
     for (i, case) in firsts {
         let Some(f) = &case.figures else { continue };

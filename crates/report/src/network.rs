@@ -32,7 +32,7 @@ pub fn describe(scenario: &Scenario) -> String {
 fn direction(d: &Direction) -> String {
     let mut text = match (&d.rate, &d.preset, &d.trace, &d.steps) {
         (Some(rate), ..) => rate.to_string(),
-        (_, Some(preset), ..) => format!("synthetic {preset}"),
+        (_, Some(preset), ..) => format!("synthetic {}", preset.as_str()),
         (_, _, Some(trace), _) => format!("trace {trace}"),
         (_, _, _, Some(steps)) => {
             steps.iter().map(|s| format!("{} for {}", s.rate, s.lasting)).collect::<Vec<_>>().join(" then ")

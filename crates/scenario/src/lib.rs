@@ -7,6 +7,7 @@
 mod endpoints;
 mod error;
 mod file;
+mod links;
 mod merge;
 mod quantity;
 mod radio;
@@ -17,5 +18,6 @@ pub use endpoints::{
 };
 pub use error::Error;
 pub use file::{Case, Scenario};
+pub use links::{LinkPlan, ReadTrace};
 pub use quantity::{Kind as QuantityKind, Probability, Quantity, QuantityError, QueueLimit};
-pub use radio::{BurstLoss, Direction, Harq, Outage, Radio, Step, Wan};
+pub use radio::{BurstLoss, Direction, Harq, Outage, PresetName, Radio, Step, Wan};

@@ -50,7 +50,7 @@ layered! {
         /// Capacity: a constant rate.
         pub rate: Quantity<Rate>,
         /// Capacity: a synthetic trace of this kind.
-        pub preset: String,
+        pub preset: PresetName,
         /// Capacity: a trace file in Mahimahi format, relative to the scenario file.
         pub trace: String,
         /// Capacity: rates held for a time each, repeated from the start.
@@ -63,6 +63,8 @@ layered! {
         pub queue: QueueLimit,
         /// One-way delay. Default: none.
         pub delay: Quantity<Duration>,
+        /// Deviation of the delay from packet to packet, in order. Default: none.
+        pub jitter: Quantity<Duration>,
         /// Packets lost at random behind the queue. Default: none.
         pub loss: Quantity<Probability>,
         /// Packets lost in bursts (Gilbert–Elliott).
@@ -103,12 +105,6 @@ impl Direction {
         if given.len() > 1 {
             return Err(format!("`{}` exclude each other: give one of them", given.join("` and `")));
         }
-        if let Some(preset) = &self.preset
-            && !preset_names().any(|known| known == preset)
-        {
-            let known: Vec<&str> = preset_names().collect();
-            return Err(format!("unknown preset `{preset}`, expected one of `{}`", known.join("`, `")));
-        }
         if self.loss.is_some() && self.burst_loss.is_some() {
             return Err("`loss` and `burst_loss` exclude each other: give one of them".to_owned());
         }
@@ -116,6 +112,36 @@ impl Direction {
             return Err("`steps` need at least one with a `for` above zero".to_owned());
         }
         Ok(())
+    }
+}
+
+/// A kind of synthetic trace, by name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct PresetName(pub link::Preset);
+
+impl PresetName {
+    /// The name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        self.0.name()
+    }
+}
+
+impl TryFrom<String> for PresetName {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        link::Preset::from_name(&name).map(Self).ok_or_else(|| {
+            let known = link::Preset::ALL.map(link::Preset::name).join("`, `");
+            format!("unknown preset `{name}`, expected one of `{known}`")
+        })
+    }
+}
+
+impl From<PresetName> for String {
+    fn from(name: PresetName) -> Self {
+        name.as_str().to_owned()
     }
 }
 
@@ -158,6 +184,10 @@ const fn certain() -> Quantity<Probability> {
     Quantity(Probability::from_ppm(1_000_000))
 }
 
+const fn five_tries() -> u8 {
+    5
+}
+
 /// Block errors and their repair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -166,8 +196,7 @@ pub struct Harq {
     pub block_error: Quantity<Probability>,
     /// Time one more try takes.
     pub retry: Quantity<Duration>,
-}
-/// The names of the synthetic traces that a `preset` may name.
-fn preset_names() -> impl Iterator<Item = &'static str> {
-    ["3g-hspa", "3g-evdo", "4g-lte", "4g-lte-drive", "5g-nr"].into_iter()
+    /// Tries in all before the packet is lost. Default: 5.
+    #[serde(default = "five_tries")]
+    pub tries: u8,
 }

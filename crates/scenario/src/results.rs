@@ -185,15 +185,15 @@ impl Distribution {
         let n = values.len() as f64;
         let mean = values.iter().sum::<f64>() / n;
         let variance = values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / n;
-        let rank = |p: f64| values[((p * n).ceil() as usize).clamp(1, values.len()) - 1];
+        let rank = |per_mille| link::percentile(values, per_mille).unwrap_or(f64::NAN);
         Some(Self {
             count: values.len() as u64,
             min: rounded(values[0]),
             mean: rounded(mean),
-            p50: rounded(rank(0.50)),
-            p95: rounded(rank(0.95)),
-            p99: rounded(rank(0.99)),
-            max: rounded(rank(1.0)),
+            p50: rounded(rank(500)),
+            p95: rounded(rank(950)),
+            p99: rounded(rank(990)),
+            max: rounded(rank(1000)),
             deviation: rounded(variance.sqrt()),
         })
     }
@@ -254,7 +254,7 @@ pub struct Series {
     pub capacity_mbps: Vec<f64>,
     /// What it carried.
     pub delivered_mbps: Vec<f64>,
-    /// Median queueing delay of the packets that departed in the bin; `null` without packets.
+    /// Mean queueing delay of the packets whose service ended in the bin; `null` without packets.
     pub queue_delay_ms: Vec<Option<f64>>,
     /// Longest queueing delay in the bin.
     pub queue_delay_max_ms: Vec<Option<f64>>,

@@ -1,0 +1,157 @@
+//! [`AcceleratorCommand`]: `cellerator run` as a process in the accelerator's namespace.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+
+use io::{Namespace, PidFd, SpawnOptions};
+use scenario::Accelerator;
+use units::Duration;
+
+use crate::LabError;
+use crate::error::Context;
+use crate::topology::{RADIO, WAN};
+
+/// How long it may take to say that it is ready.
+const START_LIMIT: Duration = Duration::from_secs(10);
+/// How long it may take to drain and undo.
+const STOP_LIMIT: Duration = Duration::from_secs(10);
+
+/// The first word of the line on standard output with which it says that packets go through it.
+const READY: &str = "ready";
+
+/// How to start the accelerator.
+#[derive(Clone, Debug)]
+pub struct AcceleratorCommand {
+    program: PathBuf,
+    arguments: Vec<String>,
+}
+
+impl AcceleratorCommand {
+    /// `PROGRAM run --wired wan0 --mobile radio0` with the options that `settings` mean.
+    #[must_use]
+    pub fn new(program: &Path, settings: &Accelerator) -> Self {
+        let mut arguments = ["run", "--wired", WAN, "--mobile", RADIO].map(str::to_owned).to_vec();
+        arguments.extend(settings.run_arguments());
+        Self { program: program.to_owned(), arguments }
+    }
+
+    /// The command line as one would type it.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let quoted = |argument: &String| {
+            if argument.contains(' ') { format!("'{argument}'") } else { argument.clone() }
+        };
+        let arguments: Vec<String> = self.arguments.iter().map(quoted).collect();
+        format!("cellerator {}", arguments.join(" "))
+    }
+
+    /// Why this version of the program cannot accelerate, or `None` if it can.
+    #[must_use]
+    pub fn lack(&self) -> Option<String> {
+        let help = Command::new(&self.program).args(["run", "--help"]).stdin(Stdio::null()).output();
+        let is_able = help.is_ok_and(|out| String::from_utf8_lossy(&out.stdout).contains("--wired"));
+        (!is_able).then(|| "`cellerator run` of this version does not accelerate yet".to_owned())
+    }
+
+    /// Starts it in `accelerator` and waits until it says `ready`; its messages go to a file in `directory`.
+    ///
+    /// # Errors
+    /// When it ends or keeps silent; its own message is passed on.
+    pub(crate) fn start(&self, accelerator: &Namespace, directory: &Path) -> Result<Running, LabError> {
+        let log = directory.join("accelerator.log");
+        let messages = fs::File::create(&log).doing(|| format!("create {}", log.display()))?;
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(messages);
+        let options = SpawnOptions { death_signal: Some(libc::SIGKILL), own_process_group: true };
+        let mut child = accelerator.spawn(command, options)?;
+        let lines = child.stdout.take().map(lines_of);
+        let mut running = Running { child, log, said: Vec::new() };
+        if let Some(lines) = lines {
+            running.wait_until_ready(&lines)?;
+        }
+        Ok(running)
+    }
+}
+
+/// The lines of `stdout` as they come; reading goes on to the end so that the program never blocks.
+fn lines_of(stdout: std::process::ChildStdout) -> mpsc::Receiver<String> {
+    let (send, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            // Nobody listening any more is no reason to stop reading.
+            let _ = send.send(line);
+        }
+    });
+    lines
+}
+
+/// A running accelerator; killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Running {
+    child: Child,
+    log: PathBuf,
+    said: Vec<String>,
+}
+
+impl Running {
+    fn wait_until_ready(&mut self, lines: &mpsc::Receiver<String>) -> Result<(), LabError> {
+        let deadline = io::Clock::now() + START_LIMIT;
+        loop {
+            let left = deadline.saturating_since(io::Clock::now());
+            match lines.recv_timeout(std::time::Duration::from_nanos(left.as_nanos())) {
+                Ok(line) if line.split_whitespace().next() == Some(READY) => return Ok(()),
+                Ok(line) => self.said.push(line),
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    return Err(self.failed(&format!("did not say `{READY}` within {START_LIMIT}")));
+                }
+                Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    let status = self.child.wait().map_or_else(|e| e.to_string(), |s| s.to_string());
+                    return Err(self.failed(&format!("ended before it was ready, {status}")));
+                }
+            }
+        }
+    }
+
+    /// True when it has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// `what`, with the last lines of what it said itself.
+    pub fn failed(&self, what: &str) -> LabError {
+        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = self.said.iter().map(String::as_str).chain(log.lines()).collect();
+        let last = lines[lines.len().saturating_sub(5)..].join("\n");
+        LabError::Program { program: "cellerator run".to_owned(), message: format!("{what}\n{last}").trim_end().to_owned() }
+    }
+
+    /// Asks it to end and waits for it.
+    ///
+    /// # Errors
+    /// When it does not end in time, or ends with an error.
+    pub fn stop(mut self) -> Result<(), LabError> {
+        PidFd::open(self.child.id())?.send_signal(libc::SIGTERM)?;
+        let deadline = io::Clock::now() + STOP_LIMIT;
+        loop {
+            match self.child.try_wait().doing(|| "wait for `cellerator run`".to_owned())? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => return Err(self.failed(&format!("ended with {status}"))),
+                None if io::Clock::now() > deadline => {
+                    return Err(self.failed(&format!("did not end within {STOP_LIMIT} of SIGTERM")));
+                }
+                None => crate::transfer::pause(Duration::from_millis(5))?,
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Already ended is as good.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,218 @@
+//! [`Emulator`]: runs the four link models in real time, in one thread.
+//!
+//! ```text
+//!   device 0  server wan0       ── link 0, wan down ──▶   device 1
+//!   device 1  accelerator wan0  ── link 1, wan up ────▶   device 0
+//!   device 2  accelerator radio0 ─ link 2, radio down ▶   device 3
+//!   device 3  client radio0     ── link 3, radio up ──▶   device 2
+//! ```
+//!
+//! One thread for all of it: two spinning threads on two processors starve the TCP they are to carry.
+//! Each turn delivers what is due, then fetches what has arrived, then waits: asleep until shortly before
+//! the next departure, then spinning. A packet is never handed over before its planned time.
+
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::thread::JoinHandle;
+
+use io::{Clock, Interest, Tun, Waiter};
+use link::{Link, PacketRecord};
+use scenario::LinkPlan;
+use scenario::results::Timing;
+use units::{Bytes, Instant};
+
+use crate::LabError;
+use crate::error::Context;
+use crate::lateness::Lateness;
+use crate::observer::{Observer, Segment};
+
+/// Packets fetched from one device before the others and the due ones get their turn.
+const BATCH: usize = 32;
+/// Room for one packet of the devices' MTU.
+const PACKET_LEN_MAX: usize = 2_048;
+/// Buffers kept for reuse.
+const SPARE_BUFFERS_MAX: usize = 16_384;
+/// Above ordinary threads; the kernel's own time-critical threads run at 50.
+const REALTIME_PRIORITY: u8 = 20;
+
+const RADIO_DOWN: usize = 2;
+const RADIO_UP: usize = 3;
+
+/// What an [`Emulator`] is to keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// Counters and the timing error only: for labs that run for hours.
+    Nothing,
+    /// Every packet of the radio link, and the TCP headers on it.
+    Everything,
+}
+
+/// A running emulator; dropping it stops it.
+#[derive(Debug)]
+pub struct Emulator {
+    stop: UnixStream,
+    thread: Option<JoinHandle<Result<Emulation, LabError>>>,
+    started: Instant,
+}
+
+/// What an emulator kept.
+#[derive(Debug)]
+pub struct Emulation {
+    /// Wan down, wan up, radio down, radio up, as they stood at the end.
+    pub links: [Link<Vec<u8>>; 4],
+    /// The packets of radio down and radio up.
+    pub records: [Vec<PacketRecord>; 2],
+    /// TCP segments that entered radio down and radio up.
+    pub segments: [Vec<Segment>; 2],
+    /// The timing error of all links.
+    pub timing: Timing,
+    /// True when the thread ran with real-time priority.
+    pub is_realtime: bool,
+}
+
+impl Emulator {
+    /// Starts to move packets between `devices` through the links of `plan`, whose time begins now.
+    ///
+    /// # Errors
+    /// When a link cannot be made, or the system has no more threads or descriptors.
+    pub fn start(devices: [Tun; 4], plan: &LinkPlan, keep: Keep) -> Result<Self, LabError> {
+        let (stop, stopped) = UnixStream::pair().doing(|| "make a socket pair".to_owned())?;
+        let started = Clock::now();
+        let make = |config: &link::LinkConfig, is_radio: bool| {
+            let keeps_log = is_radio && keep == Keep::Everything;
+            Link::new(&link::LinkConfig { keeps_log, ..config.clone() }, started)
+        };
+        let links = [
+            make(&plan.wan_down, false)?,
+            make(&plan.wan_up, false)?,
+            make(&plan.radio_down, true)?,
+            make(&plan.radio_up, true)?,
+        ];
+        let observers = [Observer::new(keep == Keep::Everything), Observer::new(keep == Keep::Everything)];
+        let moved = Mover { devices, links, observers, lateness: Lateness::default(), spare: Vec::new() };
+        let thread = std::thread::Builder::new()
+            .name("emulator".to_owned())
+            .spawn(move || moved.run(&stopped))
+            .doing(|| "start the emulator's thread".to_owned())?;
+        Ok(Self { stop, thread: Some(thread), started })
+    }
+
+    /// When the links' time began.
+    #[must_use]
+    pub fn started(&self) -> Instant {
+        self.started
+    }
+
+    /// True when the thread has ended by itself, which is an error.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Stops and hands over what was kept.
+    ///
+    /// # Errors
+    /// Why the thread ended before, if it did.
+    pub fn finish(mut self) -> Result<Emulation, LabError> {
+        self.end().unwrap_or_else(|| Err(LabError::Which("the emulator is stopped already".to_owned())))
+    }
+
+    fn end(&mut self) -> Option<Result<Emulation, LabError>> {
+        let thread = self.thread.take()?;
+        // The other end hanging up wakes the thread.
+        let _ = self.stop.shutdown(std::net::Shutdown::Both);
+        let failed = |_| LabError::Which("the emulator's thread panicked".to_owned());
+        Some(thread.join().map_err(failed).and_then(|result| result))
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        drop(self.end());
+    }
+}
+
+/// The thread's own state.
+struct Mover {
+    devices: [Tun; 4],
+    links: [Link<Vec<u8>>; 4],
+    observers: [Observer; 2],
+    lateness: Lateness,
+    spare: Vec<Vec<u8>>,
+}
+
+const STOP: u64 = 4;
+
+impl Mover {
+    fn run(mut self, stopped: &impl AsFd) -> Result<Emulation, LabError> {
+        let is_realtime = io::sched::set_realtime_priority(REALTIME_PRIORITY).is_ok();
+        let mut waiter = Waiter::new(Waiter::SPIN_MARGIN)?;
+        for (token, device) in (0..).zip(&self.devices) {
+            waiter.add(device, Interest::Read, token)?;
+        }
+        waiter.add(stopped, Interest::Read, STOP)?;
+        loop {
+            let deadline = self.links.iter().filter_map(Link::next_deadline).min();
+            let mut arrived = [false; 4];
+            for ready in waiter.wait(deadline)? {
+                if ready.token == STOP {
+                    return self.finish(is_realtime);
+                }
+                if let Some(arrived) = usize::try_from(ready.token).ok().and_then(|i| arrived.get_mut(i)) {
+                    *arrived = true;
+                }
+            }
+            self.deliver();
+            for device in (0..4).filter(|i| arrived[*i]) {
+                self.fetch(device)?;
+            }
+        }
+    }
+
+    /// Hands over what is due.
+    fn deliver(&mut self) {
+        for (i, link) in self.links.iter_mut().enumerate() {
+            if link.next_deadline().is_none_or(|at| at > Clock::now()) {
+                continue;
+            }
+            while let Some(delivery) = link.poll(Clock::now()) {
+                self.lateness.record(Clock::now().saturating_since(delivery.planned));
+                // A device that is down or gone loses packets like a real one.
+                let _ = self.devices[i ^ 1].send(&delivery.payload);
+                if self.spare.len() < SPARE_BUFFERS_MAX {
+                    self.spare.push(delivery.payload);
+                }
+            }
+        }
+    }
+
+    /// Takes in what a device has.
+    fn fetch(&mut self, device: usize) -> Result<(), LabError> {
+        for _ in 0..BATCH {
+            let mut buffer = self.spare.pop().unwrap_or_default();
+            buffer.resize(PACKET_LEN_MAX, 0);
+            let Some(len) = self.devices[device].recv(&mut buffer)? else {
+                self.spare.push(buffer);
+                break;
+            };
+            let now = Clock::now();
+            buffer.truncate(len);
+            match device {
+                RADIO_DOWN => self.observers[0].observe(&buffer, now),
+                RADIO_UP => self.observers[1].observe(&buffer, now),
+                _ => {}
+            }
+            if let Err(rejected) = self.links[device].enqueue(buffer, Bytes::from(len), now) {
+                self.spare.push(rejected.payload);
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, is_realtime: bool) -> Result<Emulation, LabError> {
+        let missed = self.devices.iter().map(|d| d.stats().map(|s| s.tx_dropped)).sum::<Result<u64, _>>()?;
+        let records = [self.links[RADIO_DOWN].take_log(), self.links[RADIO_UP].take_log()];
+        let segments = self.observers.map(Observer::into_segments);
+        Ok(Emulation { links: self.links, records, segments, timing: self.lateness.report(missed), is_realtime })
+    }
+}

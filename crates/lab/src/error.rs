@@ -1,0 +1,50 @@
+//! [`LabError`]: what failed, on what, and what to do.
+
+/// Why a lab could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LabError {
+    /// The operating system refused.
+    #[error(transparent)]
+    Io(#[from] io::IoError),
+    /// The scenario cannot be used.
+    #[error(transparent)]
+    Scenario(#[from] scenario::Error),
+    /// A link model cannot be made.
+    #[error(transparent)]
+    Link(#[from] link::LinkError),
+    /// A file of the lab could not be read or written.
+    #[error("cannot {what}: {source}")]
+    File {
+        /// What was tried, beginning with a verb, with the path.
+        what: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A program that takes part failed.
+    #[error("{program}: {message}")]
+    Program {
+        /// Which one.
+        program: String,
+        /// What happened, and what to do.
+        message: String,
+    },
+    /// There is no such lab, or more than one.
+    #[error("{0}")]
+    Which(String),
+    /// The user asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Adds what was tried to a system error.
+pub(crate) trait Context<T> {
+    /// `what` begins with a verb and names the object.
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T, LabError>;
+}
+
+impl<T> Context<T> for std::io::Result<T> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T, LabError> {
+        self.map_err(|source| LabError::File { what: what(), source })
+    }
+}

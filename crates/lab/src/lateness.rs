@@ -1,0 +1,138 @@
+//! [`Lateness`]: how much later than planned packets were handed over.
+
+use scenario::results::{Distribution, Timing, rounded};
+use units::Duration;
+
+/// Width of a bucket: 0.1 µs resolves the spinning waiter's error.
+const BUCKET_NS: u64 = 100;
+/// Above this only the exact largest value and the shares are kept.
+const BUCKETS: usize = 50_000;
+
+/// More than this share over 0.2 ms makes a run's figures doubtful.
+const SHARE_OVER_200_US_MAX: f64 = 0.02;
+/// More than this share over 1 ms does too.
+const SHARE_OVER_1_MS_MAX: f64 = 0.005;
+
+/// A histogram with fixed memory, so that recording never allocates.
+#[derive(Clone, Debug)]
+pub struct Lateness {
+    buckets: Vec<u32>,
+    count: u64,
+    sum_ns: u128,
+    sum_of_squares: u128,
+    min_ns: u64,
+    max_ns: u64,
+    over_200_us: u64,
+    over_1_ms: u64,
+}
+
+impl Default for Lateness {
+    fn default() -> Self {
+        Self {
+            buckets: vec![0; BUCKETS],
+            count: 0,
+            sum_ns: 0,
+            sum_of_squares: 0,
+            min_ns: u64::MAX,
+            max_ns: 0,
+            over_200_us: 0,
+            over_1_ms: 0,
+        }
+    }
+}
+
+impl Lateness {
+    /// Counts one packet.
+    pub fn record(&mut self, late: Duration) {
+        let ns = late.as_nanos();
+        let bucket = usize::try_from(ns / BUCKET_NS).unwrap_or(usize::MAX).min(BUCKETS - 1);
+        self.buckets[bucket] = self.buckets[bucket].saturating_add(1);
+        self.count += 1;
+        self.sum_ns += u128::from(ns);
+        self.sum_of_squares += u128::from(ns) * u128::from(ns);
+        self.min_ns = self.min_ns.min(ns);
+        self.max_ns = self.max_ns.max(ns);
+        self.over_200_us += u64::from(ns > 200_000);
+        self.over_1_ms += u64::from(ns > 1_000_000);
+    }
+
+    /// The value below which `share` of the packets lie, in µs, to the upper end of its bucket.
+    fn percentile_us(&self, share: f64) -> f64 {
+        let rank = (share * self.count as f64).ceil() as u64;
+        let mut seen = 0;
+        for (i, count) in self.buckets.iter().enumerate() {
+            seen += u64::from(*count);
+            if seen >= rank && seen > 0 {
+                let upper = (i as u64 + 1) * BUCKET_NS;
+                // The last bucket has no upper end of its own.
+                let value = if i + 1 == BUCKETS { self.max_ns } else { upper.min(self.max_ns) };
+                return value as f64 / 1e3;
+            }
+        }
+        0.0
+    }
+
+    /// The timing report of a run in which the kernel dropped `missed_packets` that were not fetched in time.
+    #[must_use]
+    pub fn report(&self, missed_packets: u64) -> Timing {
+        let n = self.count.max(1) as f64;
+        let mean_ns = self.sum_ns as f64 / n;
+        let variance = (self.sum_of_squares as f64 / n - mean_ns * mean_ns).max(0.0);
+        let (over_200_us, over_1_ms) = (self.over_200_us as f64 / n, self.over_1_ms as f64 / n);
+        let why_not = if missed_packets > 0 {
+            Some(format!("the emulator missed {missed_packets} packets"))
+        } else if over_1_ms > SHARE_OVER_1_MS_MAX {
+            Some(format!("{:.1} % of the packets were more than 1 ms late", 100.0 * over_1_ms))
+        } else if over_200_us > SHARE_OVER_200_US_MAX {
+            Some(format!("{:.1} % of the packets were more than 0.2 ms late", 100.0 * over_200_us))
+        } else {
+            None
+        };
+        Timing {
+            late_us: Distribution {
+                count: self.count,
+                min: if self.count == 0 { 0.0 } else { rounded(self.min_ns as f64 / 1e3) },
+                mean: rounded(mean_ns / 1e3),
+                p50: rounded(self.percentile_us(0.50)),
+                p95: rounded(self.percentile_us(0.95)),
+                p99: rounded(self.percentile_us(0.99)),
+                max: rounded(self.max_ns as f64 / 1e3),
+                deviation: rounded(variance.sqrt() / 1e3),
+            },
+            share_over_200_us: rounded(over_200_us),
+            share_over_1_ms: rounded(over_1_ms),
+            missed_packets,
+            trustworthy: why_not.is_none(),
+            why_not,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_shares_and_verdict() {
+        let mut lateness = Lateness::default();
+        for us in 1..=100 {
+            lateness.record(Duration::from_micros(us));
+        }
+        let timing = lateness.report(0);
+        assert_eq!((timing.late_us.min, timing.late_us.max, timing.late_us.count), (1.0, 100.0, 100));
+        assert!((timing.late_us.mean - 50.5).abs() < 1e-9);
+        assert!((timing.late_us.p99 - 99.1).abs() < 1e-9);
+        assert!(timing.trustworthy);
+        lateness.record(Duration::from_millis(700));
+        let timing = lateness.report(0);
+        assert_eq!(timing.late_us.max, 700_000.0);
+        assert!(timing.why_not.unwrap().contains("more than 1 ms"));
+        assert!(lateness.report(3).why_not.unwrap().contains("missed 3"));
+    }
+
+    #[test]
+    fn nothing_recorded_is_no_error() {
+        assert!(Lateness::default().report(0).trustworthy);
+        assert_eq!(Lateness::default().report(0).late_us.max, 0.0);
+    }
+}

@@ -1,0 +1,231 @@
+//! [`Runner`]: turns a scenario into results, case by case, each on a network of its own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use io::Signals;
+use scenario::results::{CaseResult, Figures, MadeBy, ScenarioResult};
+use scenario::{Case, Kind, Scenario};
+use units::{Bytes, Duration};
+
+use crate::accelerator::AcceleratorCommand;
+use crate::emulator::{Emulator, Keep};
+use crate::error::Context;
+use crate::figures::Evidence;
+use crate::origin::{Content, Origin};
+use crate::topology::{Host, HostSettings, Network, server_address};
+use crate::transfer::{Ping, Transfers};
+use crate::{Instance, LabError};
+
+/// What is going on, for a progress display.
+#[derive(Debug)]
+pub enum Progress<'a> {
+    /// A case begins: its name, its place among all runs of the scenario (from 1), and their number.
+    Begins {
+        /// Name of the case.
+        case: &'a str,
+        /// Which run, from 1.
+        run: usize,
+        /// How many runs.
+        runs: usize,
+    },
+    /// Bytes have arrived.
+    Moves {
+        /// So far, over all flows.
+        received: Bytes,
+        /// In all.
+        expected: Bytes,
+    },
+    /// A case has ended.
+    Ends(&'a CaseResult),
+}
+
+/// Runs scenarios in the lab `instance`.
+#[derive(Debug)]
+pub struct Runner<'a> {
+    /// The lab's name and directory.
+    pub instance: &'a Instance,
+    /// Ends everything when one comes.
+    pub signals: &'a Signals,
+    /// The `cellerator` program, for the accelerator.
+    pub program: PathBuf,
+    /// Where the scenario's trace files are looked for.
+    pub traces: PathBuf,
+}
+
+impl Runner<'_> {
+    /// Runs every case of `scenario`, or the one called `only`, as often as it says.
+    ///
+    /// # Errors
+    /// When the network or a program fails, there is no such case, or the user interrupts. A transfer that
+    /// fails is a result, not an error.
+    pub fn run(
+        &self,
+        scenario: &Scenario,
+        only: Option<&str>,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<ScenarioResult, LabError> {
+        let cases = chosen(scenario, only)?;
+        let runs = cases.len() * scenario.repetitions as usize;
+        let mut results = Vec::new();
+        for repetition in 1..=scenario.repetitions {
+            for case in &cases {
+                progress(Progress::Begins { case: &case.name, run: results.len() + 1, runs });
+                let result = self.run_case(scenario, case, repetition, progress)?;
+                progress(Progress::Ends(&result));
+                results.push(result);
+            }
+        }
+        Ok(ScenarioResult { scenario: scenario.clone(), cases: results })
+    }
+
+    fn run_case(
+        &self,
+        scenario: &Scenario,
+        case: &Case,
+        repetition: u32,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<CaseResult, LabError> {
+        let seed = scenario.seed.wrapping_add(u64::from(repetition - 1));
+        let is_accelerated = case.accelerator.enabled.unwrap_or(false);
+        let command = is_accelerated.then(|| AcceleratorCommand::new(&self.program, &case.accelerator));
+        let mut result = CaseResult {
+            name: case.name.clone(),
+            repetition,
+            seed,
+            settings: case.clone(),
+            accelerator_command: command.as_ref().map(AcceleratorCommand::line),
+            skipped: command.as_ref().and_then(AcceleratorCommand::lack),
+            figures: None,
+        };
+        if result.skipped.is_none() {
+            let time_limit = scenario.time_limit.0;
+            result.figures = Some(self.measure(case, seed, time_limit, command.as_ref(), progress)?);
+        }
+        Ok(result)
+    }
+
+    fn measure(
+        &self,
+        case: &Case,
+        seed: u64,
+        time_limit: Duration,
+        command: Option<&AcceleratorCommand>,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Figures, LabError> {
+        let workload = &case.workload;
+        let plan = case.links(seed, &mut |file| read_trace(&self.traces, file))?;
+        let content = Content::write(self.instance.directory(), workload.size(), seed)?;
+        let mut network = Network::create(self.instance.name(), &host_settings(case))?;
+        let origin = Origin::start(network.namespace(Host::Server)?, self.instance.directory())?;
+        let accelerator = network.namespace(Host::Accelerator)?;
+        let mut accelerating =
+            command.map(|c| c.start(accelerator, self.instance.directory())).transpose()?;
+        let devices = network.take_devices();
+        let devices = devices.ok_or_else(|| LabError::Which("the network has no devices".to_owned()))?;
+        // Last, so that the links' time begins together with the transfer in every case.
+        let emulator = Emulator::start(devices, &plan, Keep::Everything)?;
+        let client = network.namespace(Host::Client)?;
+        let ping = workload
+            .ping
+            .map(|every| Ping::start(client, server_address(workload.family()), every.0))
+            .transpose()?;
+        let expected = Bytes::new(content.size.get().saturating_mul(u64::from(workload.flows())));
+        let outcomes = Transfers::new(client, workload, &content, time_limit).run(
+            self.signals,
+            &mut |received| progress(Progress::Moves { received: Bytes::new(received), expected }),
+            &mut || check(&emulator, accelerating.as_mut()),
+        )?;
+        let ping_ms = ping.map(Ping::finish).unwrap_or_default();
+        if let Some(running) = accelerating {
+            running.stop()?;
+        }
+        let sender = if workload.kind() == Kind::Download { Host::Server } else { Host::Client };
+        let evidence = Evidence {
+            resent_by_sender: resent_segments(&network, sender)?,
+            uploaded: origin.uploaded()?,
+            emulation: emulator.finish()?,
+            outcomes: &outcomes,
+            workload,
+            content: &content,
+            ping_ms,
+        };
+        Ok(evidence.figures())
+    }
+}
+
+/// The kernel settings that a case asks for.
+#[must_use]
+pub fn host_settings(case: &Case) -> HostSettings {
+    HostSettings {
+        congestion_control: case.server.congestion_control,
+        client_rmem: case.client.rmem(),
+    }
+}
+
+fn chosen(scenario: &Scenario, only: Option<&str>) -> Result<Vec<Case>, LabError> {
+    let mut cases = scenario.resolved();
+    if let Some(only) = only {
+        let names: Vec<String> = cases.iter().map(|c| format!("`{}`", c.name)).collect();
+        cases.retain(|case| case.name == only);
+        if cases.is_empty() {
+            return Err(LabError::Which(format!("no case is named `{only}`; there are {}", names.join(", "))));
+        }
+    }
+    Ok(cases)
+}
+
+/// Reads the trace `file`, relative to the scenario's directory.
+///
+/// # Errors
+/// What the system said.
+pub fn read_trace(directory: &Path, file: &str) -> Result<String, String> {
+    fs::read_to_string(directory.join(file)).map_err(|e| e.to_string())
+}
+
+/// Refuses to go on when a part of the network has ended by itself.
+fn check(emulator: &Emulator, accelerating: Option<&mut crate::accelerator::Running>) -> Result<(), LabError> {
+    if emulator.has_failed() {
+        return Err(LabError::Which("the emulator has ended by itself".to_owned()));
+    }
+    let Some(running) = accelerating else { return Ok(()) };
+    if running.has_ended() { Err(running.failed("ended during the transfer")) } else { Ok(()) }
+}
+
+/// `Tcp RetransSegs` of a host.
+fn resent_segments(network: &Network, host: Host) -> Result<u64, LabError> {
+    const FILE: &str = "/proc/thread-self/net/snmp";
+    let read = network.namespace(host)?.run(|| fs::read_to_string(FILE))?;
+    let text = read.doing(|| format!("read {FILE}"))?;
+    let mut lines = text.lines().filter(|line| line.starts_with("Tcp:"));
+    let (names, values) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+    let mut fields = names.split_whitespace().zip(values.split_whitespace());
+    Ok(fields.find(|(name, _)| *name == "RetransSegs").and_then(|(_, v)| v.parse().ok()).unwrap_or(0))
+}
+
+/// Versions and machine, for results of a command `line` of version `version`.
+#[must_use]
+pub fn made_by(version: &str, line: &str) -> MadeBy {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    let first_line = |program: &str, argument: &str| {
+        let path = io::features::find_program(program)?;
+        let output = std::process::Command::new(path).arg(argument).output().ok()?;
+        // nginx prints its version to standard error.
+        let text = [output.stdout, output.stderr].concat();
+        String::from_utf8_lossy(&text).lines().next().map(str::to_owned)
+    };
+    MadeBy {
+        cellerator: version.to_owned(),
+        kernel: read("/proc/sys/kernel/osrelease"),
+        processors: io::sched::cpu_count(),
+        command: line.to_owned(),
+        started_unix_s: io::Clock::wall_nanos() / 1_000_000_000,
+        runner: "lab".to_owned(),
+        programs: [("nginx", "-v"), ("curl", "--version")]
+            .into_iter()
+            .filter_map(|(program, argument)| first_line(program, argument))
+            .map(|line| line.replace("nginx version: ", "").chars().take_while(|c| *c != '(').collect::<String>())
+            .map(|line| line.trim().to_owned())
+            .collect(),
+    }
+}

@@ -1,0 +1,305 @@
+//! [`Transfers`]: curl in the client's namespace, each byte counted, timed and hashed as it arrives.
+
+use std::io::Read;
+use std::net::IpAddr;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+
+use io::{Clock, Namespace, PidFd, Signals, SpawnOptions, Waiter};
+use scenario::{Kind, Workload};
+use sha2::{Digest, Sha256};
+use units::{Duration, Instant};
+
+use crate::LabError;
+use crate::error::Context;
+use crate::origin::{Content, FILE, hexadecimal};
+use crate::topology::server_address;
+
+/// Marks of progress are at least this far apart.
+const MARK_SPACING: Duration = Duration::from_millis(5);
+/// How often signals and time limits are looked at.
+const TURN: Duration = Duration::from_millis(20);
+/// How much longer than its own time limit curl may live.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Waits for `time`.
+///
+/// # Errors
+/// When the system has no descriptors left.
+pub fn pause(time: Duration) -> Result<(), LabError> {
+    Waiter::new(Duration::ZERO)?.wait(Some(Clock::now() + time))?;
+    Ok(())
+}
+
+/// What became of one flow.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Which flow, from 0.
+    pub flow: usize,
+    /// When curl began its request, by its own account.
+    pub started: Instant,
+    /// When the first byte arrived.
+    pub first_byte: Option<Instant>,
+    /// When the last byte arrived, or curl gave up.
+    pub ended: Instant,
+    /// Bytes that arrived (or were sent).
+    pub bytes: u64,
+    /// SHA-256 of what arrived; empty for uploads.
+    pub sha256: String,
+    /// Bytes that had arrived at some moments.
+    pub marks: Vec<(Instant, u64)>,
+    /// True when the time limit ended it.
+    pub is_cut_short: bool,
+    /// What curl said when it failed otherwise.
+    pub error: Option<String>,
+}
+
+/// What curl says at its end (`--write-out %{json}`).
+#[derive(serde::Deserialize, Default)]
+#[serde(default)]
+struct CurlReport {
+    time_total: f64,
+    size_upload: u64,
+    http_code: u16,
+    exitcode: i32,
+    errormsg: Option<String>,
+}
+
+const CURL_TIMED_OUT: i32 = 28;
+
+/// The flows of one case; killed when dropped.
+#[derive(Debug)]
+pub struct Transfers<'a> {
+    client: &'a Namespace,
+    workload: &'a Workload,
+    content: &'a Content,
+    time_limit: Duration,
+    running: Vec<PidFd>,
+    received: Arc<AtomicU64>,
+    send: Sender<Outcome>,
+    outcomes: Receiver<Outcome>,
+}
+
+impl<'a> Transfers<'a> {
+    /// Prepares the flows of `workload`; nothing is started yet.
+    #[must_use]
+    pub fn new(client: &'a Namespace, workload: &'a Workload, content: &'a Content, time_limit: Duration) -> Self {
+        let (send, outcomes) = mpsc::channel();
+        Self { client, workload, content, time_limit, running: Vec::new(), received: Arc::default(), send, outcomes }
+    }
+
+    /// Runs all flows to their end, showing `progress(bytes so far)` from time to time.
+    ///
+    /// # Errors
+    /// When curl cannot be started, `check` refuses to go on, or the user interrupts.
+    pub fn run(
+        mut self,
+        signals: &Signals,
+        progress: &mut dyn FnMut(u64),
+        check: &mut dyn FnMut() -> Result<(), LabError>,
+    ) -> Result<Vec<Outcome>, LabError> {
+        let flows = usize::from(self.workload.flows());
+        let stagger = self.workload.stagger.map_or(Duration::ZERO, |q| q.0);
+        let began = Clock::now();
+        let mut outcomes: Vec<Outcome> = Vec::new();
+        let mut started = 0;
+        while outcomes.len() < flows {
+            while started < flows && Clock::now() >= began + stagger * started as u64 {
+                self.start(started, (began + self.time_limit).saturating_since(Clock::now()))?;
+                started += 1;
+            }
+            match self.outcomes.recv_timeout(std::time::Duration::from_nanos(TURN.as_nanos())) {
+                Ok(outcome) => outcomes.push(outcome),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+            }
+            if signals.take().is_some() {
+                return Err(LabError::Interrupted);
+            }
+            check()?;
+            if Clock::now() > began + self.time_limit + GRACE {
+                return Err(failed("did not end although its time is over".to_owned()));
+            }
+            progress(self.received.load(Ordering::Relaxed));
+        }
+        outcomes.sort_by_key(|outcome| outcome.flow);
+        Ok(outcomes)
+    }
+
+    fn start(&mut self, flow: usize, time_limit: Duration) -> Result<(), LabError> {
+        let command = self.command(flow, time_limit);
+        let options = SpawnOptions { death_signal: Some(libc::SIGKILL), own_process_group: true };
+        let spawned = Clock::now();
+        let mut child = self.client.spawn(command, options)?;
+        self.running.push(PidFd::open(child.id())?);
+        let stdout = child.stdout.take().ok_or_else(|| failed("has no output".to_owned()))?;
+        let (send, received) = (self.send.clone(), Arc::clone(&self.received));
+        std::thread::Builder::new()
+            .name(format!("flow {flow}"))
+            .spawn(move || {
+                // Nobody waiting any more is fine.
+                let _ = send.send(follow(flow, child, stdout, &received, spawned));
+            })
+            .doing(|| "start a thread".to_owned())?;
+        Ok(())
+    }
+
+    fn command(&self, flow: usize, time_limit: Duration) -> Command {
+        let host = match server_address(self.workload.family()) {
+            IpAddr::V4(v4) => v4.to_string(),
+            IpAddr::V6(v6) => format!("[{v6}]"),
+        };
+        let mut command = Command::new("curl");
+        // -q first: nothing of the user's own configuration.
+        command.args(["-q", "--silent", "--http1.1", "--noproxy", "*", "--write-out", "%{stderr}%{json}"]);
+        command.args(["--max-time", &format!("{:.3}", time_limit.as_secs_f64().max(0.001))]);
+        if let Some(rate) = self.workload.read_rate {
+            command.args(["--limit-rate", &(rate.0.as_bps() / 8).max(1).to_string()]);
+        }
+        match self.workload.kind() {
+            Kind::Download => command.args(["--no-buffer", &format!("http://{host}/{FILE}")]),
+            Kind::Upload => {
+                command.arg("--upload-file").arg(&self.content.path).arg(format!("http://{host}/up/{flow}"))
+            }
+        };
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+}
+
+impl Drop for Transfers<'_> {
+    fn drop(&mut self) {
+        for process in &self.running {
+            // Ended by itself is the usual case.
+            let _ = process.send_signal(libc::SIGKILL);
+        }
+    }
+}
+
+fn failed(message: String) -> LabError {
+    LabError::Program { program: "curl".to_owned(), message }
+}
+
+/// Reads a flow to its end on a thread of its own.
+fn follow(flow: usize, mut child: Child, stdout: ChildStdout, received: &AtomicU64, spawned: Instant) -> Outcome {
+    let mut arrival = Arrival::default();
+    let reading = arrival.read(stdout, received);
+    let mut said = String::new();
+    if let Some(mut stderr) = child.stderr.take() {
+        // What cannot be read is not needed: the status below tells.
+        let _ = stderr.read_to_string(&mut said);
+    }
+    let status = child.wait();
+    let report: CurlReport = serde_json::from_str(said.trim()).unwrap_or_default();
+    let ended = if report.size_upload > 0 { Clock::now() } else { arrival.last.unwrap_or_else(Clock::now) };
+    let total = Duration::from_nanos((report.time_total.max(0.0) * 1e9) as u64);
+    let is_cut_short = report.exitcode == CURL_TIMED_OUT;
+    let error = match (reading, status) {
+        (Err(e), _) | (_, Err(e)) => Some(e.to_string()),
+        (_, Ok(status)) if !status.success() && !is_cut_short => {
+            Some(report.errormsg.unwrap_or_else(|| format!("{status} {said}")))
+        }
+        _ if report.http_code != 200 && !is_cut_short => Some(format!("HTTP status {}", report.http_code)),
+        _ => None,
+    };
+    Outcome {
+        flow,
+        // curl's own time leaves out the start of its process.
+        started: if total.is_zero() { spawned } else { Instant::ZERO + (ended.saturating_since(Instant::ZERO) - total) },
+        first_byte: arrival.first,
+        ended,
+        bytes: arrival.bytes.max(report.size_upload),
+        sha256: hexadecimal(&arrival.hash.finalize()),
+        marks: arrival.marks,
+        is_cut_short,
+        error,
+    }
+}
+
+/// What arrives on one flow.
+#[derive(Default)]
+struct Arrival {
+    first: Option<Instant>,
+    last: Option<Instant>,
+    bytes: u64,
+    hash: Sha256,
+    marks: Vec<(Instant, u64)>,
+}
+
+impl Arrival {
+    fn read(&mut self, mut stdout: ChildStdout, received: &AtomicU64) -> std::io::Result<()> {
+        let mut block = vec![0; 1 << 16];
+        loop {
+            let len = stdout.read(&mut block)?;
+            if len == 0 {
+                self.marks.extend(self.last.map(|at| (at, self.bytes)));
+                return Ok(());
+            }
+            let now = Clock::now();
+            self.first.get_or_insert(now);
+            self.last = Some(now);
+            self.hash.update(&block[..len]);
+            self.bytes += len as u64;
+            received.fetch_add(len as u64, Ordering::Relaxed);
+            match self.marks.last() {
+                Some((at, _)) if now.saturating_since(*at) < MARK_SPACING => {}
+                _ => self.marks.push((now, self.bytes)),
+            }
+        }
+    }
+}
+
+/// A ping alongside; killed when dropped.
+#[derive(Debug)]
+pub struct Ping {
+    child: Child,
+    said: Option<JoinHandle<String>>,
+}
+
+impl Ping {
+    /// Pings `address` from `from` every `interval`.
+    ///
+    /// # Errors
+    /// When ping is missing.
+    pub fn start(from: &Namespace, address: IpAddr, interval: Duration) -> Result<Self, LabError> {
+        let mut command = Command::new("ping");
+        command.args(["-n", "-i", &format!("{:.3}", interval.as_secs_f64().max(0.002)), &address.to_string()]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let options = SpawnOptions { death_signal: Some(libc::SIGKILL), own_process_group: true };
+        let mut ping = Self { child: from.spawn(command, options)?, said: None };
+        // Read as it comes: a full pipe would hold ping up.
+        ping.said = ping.child.stdout.take().map(|mut stdout| {
+            std::thread::spawn(move || {
+                let mut said = String::new();
+                // What was read until an error counts.
+                let _ = stdout.read_to_string(&mut said);
+                said
+            })
+        });
+        Ok(ping)
+    }
+
+    /// Ends it and gives the round-trip times in ms.
+    #[must_use]
+    pub fn finish(mut self) -> Vec<f64> {
+        // It may have ended by itself; what it said counts.
+        let _ = self.child.kill();
+        let said = self.said.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
+        round_trips_ms(&said)
+    }
+}
+
+impl Drop for Ping {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The `time=` figures in what ping prints.
+pub fn round_trips_ms(said: &str) -> Vec<f64> {
+    let figure = |line: &str| line.split_once("time=")?.1.split_whitespace().next()?.parse().ok();
+    said.lines().filter_map(figure).collect()
+}
