@@ -63,6 +63,11 @@ impl RateSteps {
         self.steps.last().map_or(Duration::ZERO, |step| step.end)
     }
 
+    /// True when no step ever carries anything.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.steps.iter().all(|step| step.rate.is_zero())
+    }
+
     /// The rate at `t` and the time at which it may change.
     pub(crate) fn at(&self, t: Duration) -> (Rate, Duration) {
         let total = self.total();
@@ -115,8 +120,9 @@ pub(crate) fn units_of(size: Bytes) -> u128 {
     u128::from(size.get()) * UNITS_PER_BYTE
 }
 
-fn whole_bytes(units: u128) -> u64 {
-    u64::try_from(units / UNITS_PER_BYTE).unwrap_or(u64::MAX)
+/// Whole bytes in so many bits times 10^9.
+pub(crate) fn whole_bytes(units: u128) -> Bytes {
+    Bytes::new(u64::try_from(units / UNITS_PER_BYTE).unwrap_or(u64::MAX))
 }
 
 impl Capacity {
@@ -129,14 +135,19 @@ impl Capacity {
         if to <= from {
             return Bytes::ZERO;
         }
-        let between = |cumulative: &dyn Fn(Duration) -> u128| {
-            Bytes::new(whole_bytes(cumulative(to)) - whole_bytes(cumulative(from)))
-        };
+        match (self.cumulative(from), self.cumulative(to)) {
+            (Some(before), Some(through)) => whole_bytes(through) - whole_bytes(before),
+            _ => Bytes::MAX,
+        }
+    }
+
+    /// Bit-nanoseconds offered in `[0, t)`; none when unlimited.
+    pub(crate) fn cumulative(&self, t: Duration) -> Option<u128> {
         match self {
-            Self::Unlimited => Bytes::MAX,
-            Self::Constant(rate) => between(&|t| units_in(*rate, t)),
-            Self::Steps(steps) => between(&|t| steps.cumulative(t)),
-            Self::Trace(trace) => trace.offered_bytes(from, to),
+            Self::Unlimited => None,
+            Self::Constant(rate) => Some(units_in(*rate, t)),
+            Self::Steps(steps) => Some(steps.cumulative(t)),
+            Self::Trace(trace) => Some(units_of(trace.offered_bytes(Duration::ZERO, t))),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use units::{Bytes, Duration, Instant};
 
+use crate::capacity::whole_bytes;
 use crate::delay::Delay;
 use crate::harq::HarqStage;
 use crate::loss::Loss;
@@ -263,18 +264,25 @@ impl<P> Link<P> {
         self.log.as_mut().map(core::mem::take).unwrap_or_default()
     }
 
-    /// Exact number of bytes the link could have served in `[from, to)`, outages taken off.
+    /// Exact number of bytes the link could have served in `[from, to)`, outages taken off; [`Bytes::MAX`] when
+    /// unlimited. Neighbouring intervals add up.
     #[must_use]
     pub fn offered_bytes(&self, from: Instant, to: Instant) -> Bytes {
-        let (from, to) = (from.saturating_since(self.start), to.saturating_since(self.start));
-        let whole = self.capacity.offered_bytes(from, to);
-        if matches!(self.capacity, Capacity::Unlimited) {
-            return whole;
+        let served_by = |t: Instant| self.served_units_by(t.saturating_since(self.start));
+        match (served_by(from), served_by(to)) {
+            (Some(before), Some(through)) => whole_bytes(through) - whole_bytes(before),
+            _ => Bytes::MAX,
         }
-        self.outages
-            .clone()
-            .within(from, to)
-            .fold(whole, |left, (begin, end)| left - self.capacity.offered_bytes(begin, end))
+    }
+
+    /// Capacity in `[0, t)` less what fell into outages; none when unlimited.
+    fn served_units_by(&self, t: Duration) -> Option<u128> {
+        let cumulative = |t| self.capacity.cumulative(t);
+        let mut left = cumulative(t)?;
+        for (begin, end) in self.outages.clone().within(Duration::ZERO, t) {
+            left -= cumulative(end)? - cumulative(begin)?;
+        }
+        Some(left)
     }
 
     /// When the link began.

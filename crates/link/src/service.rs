@@ -96,7 +96,11 @@ struct Fluid {
 
 impl Fluid {
     fn new(rates: Rates) -> Self {
-        Self { rates, free_at: Duration::ZERO, carry: 0 }
+        let is_dead = match &rates {
+            Rates::Constant(rate) => rate.is_zero(),
+            Rates::Steps(steps) => steps.is_dead(),
+        };
+        Self { rates, free_at: if is_dead { Duration::MAX } else { Duration::ZERO }, carry: 0 }
     }
 
     fn serve(&mut self, arrival: Duration, size: Bytes, outages: &mut Outages) -> Served {
@@ -108,18 +112,15 @@ impl Fluid {
         let mut need = units_of(size).saturating_sub(if was_waiting { self.carry } else { 0 });
         let mut start = None;
         let mut last_progress = t;
-        loop {
+        while t != Duration::MAX && t - last_progress <= HORIZON {
             if let Some(end) = outages.end_of_outage_at(t) {
                 t = end;
                 continue;
             }
             let (rate, step_end) = self.rates.at(t);
             let until = step_end.min(outages.next_begin(t));
-            if t == Duration::MAX || t - last_progress > HORIZON {
-                break;
-            }
             if rate.is_zero() {
-                t = until;
+                t = step_end;
                 continue;
             }
             let first_byte = *start.get_or_insert(t);

@@ -130,9 +130,14 @@ fn steps_and_zero_rates_pause_service() -> Result<(), LinkError> {
     let config = LinkConfig { capacity: Capacity::Steps(steps), ..LinkConfig::default() };
     // 1250 bytes take the whole first step; 1500 bytes need 2 ms of the next cycle's.
     let got = departures(config, &[(0, 1250), (0, 1250), (110_000, 1500)]);
-    assert_eq!(got, [Some(10_000), Some(110_000), Some(302_000 - 100_000)]);
+    assert_eq!(got, [Some(10_000), Some(110_000), Some(302_000)]);
     let config = LinkConfig { capacity: Capacity::Constant(Rate::ZERO), ..LinkConfig::default() };
     assert_eq!(departures(config, &[(0, 100)]), [None]);
+    // A last step of zero that holds for ever, with outages that never end either.
+    let steps = RateSteps::new(&[(for_ms(1), Rate::from_mbps(1)), (for_ms(1), Rate::ZERO)], false)?;
+    let outages = OutageModel::Periodic { first: for_ms(5), period: for_ms(10), length: for_ms(1) };
+    let config = LinkConfig { capacity: Capacity::Steps(steps), outages, ..LinkConfig::default() };
+    assert_eq!(departures(config, &[(0, 125), (0, 1)]), [Some(1000), None]);
     Ok(())
 }
 
@@ -153,10 +158,9 @@ fn outages_stop_service_and_cost_capacity() {
 
 #[test]
 fn an_outage_over_every_opportunity_ends_the_search() {
-    let outages = OutageModel::Periodic { first: for_ms(0), period: for_ms(1000), length: for_ms(999) };
-    let config = LinkConfig { outages, ..with_trace(&[1500, 2000, 2500, 3000].map(|t| t + 500 - 500)) };
-    // Only the opportunities at whole seconds lie outside; shift them in and nothing is left.
-    assert_eq!(departures(config, &[(0, 1500)])[0], None);
+    let outages = OutageModel::Periodic { first: for_ms(499), period: for_ms(500), length: for_ms(2) };
+    let config = LinkConfig { outages, ..with_trace(&[500]) };
+    assert_eq!(departures(config, &[(0, 1500), (0, 1500)]), [None, None]);
 }
 
 #[test]
@@ -205,10 +209,11 @@ fn a_jittered_delay_is_never_early_and_keeps_order() {
     let mut expected = 0;
     while let Some(deadline) = link.next_deadline() {
         assert_eq!(link.poll(deadline - Duration::from_nanos(1)), None);
-        let delivery = link.poll(deadline).unwrap();
-        assert_eq!((delivery.payload, delivery.planned), (expected, deadline));
-        assert!(delivery.planned.saturating_since(delivery.record.departure.unwrap()) >= for_ms(10));
-        expected += 1;
+        while let Some(delivery) = link.poll(deadline) {
+            assert_eq!((delivery.payload, delivery.planned), (expected, deadline));
+            assert!(delivery.planned.saturating_since(delivery.record.departure.unwrap()) >= for_ms(10));
+            expected += 1;
+        }
     }
     assert_eq!(expected, 500);
 }
@@ -236,10 +241,10 @@ fn wrong_settings_are_named() {
 }
 
 fn any_capacity() -> impl Strategy<Value = Capacity> {
-    let steps = proptest::collection::vec((1u64..50, 0u64..20_000_000), 1..5);
+    let steps = proptest::collection::vec((1u64..50, prop_oneof![Just(0), 100_000u64..20_000_000]), 1..5);
     prop_oneof![
         Just(Capacity::Unlimited),
-        (0u64..50_000_000).prop_map(|bps| Capacity::Constant(Rate::from_bps(bps))),
+        prop_oneof![Just(0), 100_000u64..50_000_000].prop_map(|bps| Capacity::Constant(Rate::from_bps(bps))),
         (steps, any::<bool>()).prop_map(|(list, repeats)| {
             let list: Vec<_> = list.into_iter().map(|(ms, bps)| (for_ms(ms), Rate::from_bps(bps))).collect();
             Capacity::Steps(RateSteps::new(&list, repeats).unwrap())
@@ -359,7 +364,7 @@ fn run(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
     fn result_does_not_depend_on_polling(config in any_config(), packets in any_packets()) {
