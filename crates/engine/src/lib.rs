@@ -1,1 +1,38 @@
-//! The transparent accelerator: flow table, flow life cycle, subscribers, scheduling, policy.
+//! The transparent accelerator, without input or output.
+//!
+//! It stands between a server and a client, observes their handshake, and takes over the delivery of what
+//! the server sends: acknowledges it at once, keeps it, paces it over the radio link, repairs it, and never
+//! changes what the two ends agreed on. See `docs/engine.md` for the rules packets are rewritten by.
+//!
+//! ```text
+//!   server ──data──▶ handle_packet(Wired) ─▶ Receiver ─▶ StreamBuffer ─▶ Sender ─▶ poll_transmit ──▶ client
+//!          ◀──ACK──  poll_transmit        ◀─┘                              ▲
+//!                                             handle_packet(Mobile) ◀─ACK──┴───────────────────────  client
+//! ```
+//!
+//! Start reading at [`Engine::handle_packet`]: parse → classify → per state → recover → output.
+//!
+//! The engine reads no clock and makes no system call: packets and time come in, packets and deadlines go
+//! out. The same calls in the same order give the same results, bit for bit.
+
+#![deny(clippy::float_arithmetic)]
+
+mod accelerated;
+mod config;
+mod downlink;
+mod emit;
+mod engine;
+mod flow;
+mod handshake;
+mod pass;
+mod stats;
+mod subscriber;
+mod table;
+mod timer;
+mod uplink;
+
+pub use config::{ConfigError, EngineConfig};
+pub use engine::{Engine, Port, Transmit, Verdict};
+pub use pass::PassReason;
+pub use stats::Stats;
+pub use tcp::WindowPolicy;

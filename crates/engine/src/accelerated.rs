@@ -1,0 +1,290 @@
+//! An accelerated flow: a receiver that faces the server, a sender that faces the client, and what must be
+//! known of each side's headers to speak in the other's name.
+
+use tcp::{Receiver, Sender, SenderConfig, StreamBuffer};
+use units::{Bytes, Instant, SeqNum, WindowScale};
+use wire::{Ip, Tcp, TcpFlags};
+
+use crate::EngineConfig;
+use crate::handshake::Agreement;
+use crate::subscriber::Subscriber;
+
+/// MSS when the peer states none (RFC 9293 §3.7.1).
+const MSS_DEFAULT_V4: u16 = 536;
+const MSS_DEFAULT_V6: u16 = 1_220;
+
+/// Bytes of the timestamps option with its padding.
+const TIMESTAMPS_LEN: u32 = 12;
+
+/// Header fields that are copied from one side's latest packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IpTemplate {
+    pub(crate) hop_limit: u8,
+    /// Without the ECN bits: what we send is our own.
+    pub(crate) traffic_class: u8,
+    pub(crate) flow_label: u32,
+    pub(crate) dont_fragment: bool,
+    pub(crate) id: u16,
+}
+
+impl IpTemplate {
+    fn of(ip: &Ip) -> Self {
+        Self {
+            hop_limit: ip.hop_limit,
+            traffic_class: ip.traffic_class & !3,
+            flow_label: ip.flow_label,
+            dont_fragment: ip.dont_fragment,
+            id: ip.id,
+        }
+    }
+
+    pub(crate) fn refresh(&mut self, ip: &Ip) {
+        let id = self.id;
+        *self = Self::of(ip);
+        self.id = id;
+    }
+
+    /// The next IPv4 identification for a packet of `segments` segments.
+    pub(crate) fn next_id(&mut self, segments: u16) -> u16 {
+        let id = self.id.wrapping_add(1);
+        self.id = self.id.wrapping_add(segments.max(1));
+        id
+    }
+}
+
+/// What the client has sent so far: the source of packets made in its name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClientSide {
+    pub(crate) ip: IpTemplate,
+    /// One past the highest number it has sent.
+    pub(crate) nxt: SeqNum,
+    /// Newest TSval it has used.
+    pub(crate) tsval: u32,
+    /// One past its FIN, once sent.
+    pub(crate) fin_end: Option<SeqNum>,
+}
+
+/// What the server has sent so far: the source of packets made in its name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ServerSide {
+    pub(crate) ip: IpTemplate,
+    /// Highest number of the client it has acknowledged.
+    pub(crate) ack: SeqNum,
+    /// Its window field, as stated.
+    pub(crate) window: u16,
+    /// Newest TSval it has used.
+    pub(crate) tsval: u32,
+    /// Newest TSecr it has echoed.
+    pub(crate) tsecr: u32,
+    /// It echoes congestion to the client.
+    pub(crate) ece: bool,
+    /// One past the last byte it marked urgent.
+    pub(crate) urgent_end: Option<SeqNum>,
+    /// One past the last byte it pushed.
+    pub(crate) push_end: SeqNum,
+}
+
+/// Packets that wait to be made.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Outbox {
+    /// An acknowledgement for the server.
+    pub(crate) ack_server: bool,
+    /// A server acknowledgement or window that the client has not been told.
+    pub(crate) ack_client: bool,
+    /// A reset for the server: the client is gone.
+    pub(crate) reset_server: bool,
+    /// A reset for the client: the server is gone and the debt is paid, or given up.
+    pub(crate) reset_client: bool,
+}
+
+impl Outbox {
+    pub(crate) fn is_empty(self) -> bool {
+        !(self.ack_server || self.ack_client || self.reset_server || self.reset_client)
+    }
+}
+
+/// A flow whose delivery is ours.
+#[derive(Debug)]
+pub(crate) struct Accelerated {
+    pub(crate) buffer: StreamBuffer,
+    pub(crate) receiver: Receiver,
+    pub(crate) sender: Sender,
+    pub(crate) client: ClientSide,
+    pub(crate) server: ServerSide,
+    pub(crate) has_timestamps: bool,
+    pub(crate) has_ecn: bool,
+    pub(crate) client_scale: WindowScale,
+    /// The server's data was marked CE and it has not answered with CWR (RFC 3168 §6.1.3).
+    pub(crate) echo_congestion: bool,
+    pub(crate) outbox: Outbox,
+    /// The server reset the flow while there was debt.
+    pub(crate) server_reset: bool,
+    /// Highest number acknowledged to the server.
+    pub(crate) acked_to_server: SeqNum,
+    /// Deficit round robin.
+    pub(crate) deficit: i64,
+    pub(crate) in_round: bool,
+    /// When the client last acknowledged something, or had nothing to acknowledge.
+    pub(crate) last_progress: Instant,
+    pub(crate) is_draining: bool,
+    /// Both directions have ended; retransmissions are still answered.
+    pub(crate) is_closed: bool,
+}
+
+impl Accelerated {
+    /// Takes over a flow with the packet that completed its handshake, sent by the client if `by_client`.
+    pub(crate) fn new(
+        agreement: &Agreement,
+        config: &EngineConfig,
+        (ip, tcp): (&Ip, &Tcp),
+        by_client: bool,
+        now: Instant,
+    ) -> Self {
+        let Agreement { client, server } = agreement;
+        let start = server.isn + 1;
+        let scale = agreement.client_scale();
+        let window = if by_client { scale.window(tcp.window) } else { u32::from(client.window) };
+        let timestamps = tcp.options.timestamps.unwrap_or_default();
+        let default = if ip.src.is_ipv4() { MSS_DEFAULT_V4 } else { MSS_DEFAULT_V6 };
+        let options_len = if agreement.timestamps() { TIMESTAMPS_LEN } else { 0 };
+        let mss = u32::from(client.mss.unwrap_or(default)).saturating_sub(options_len).max(64);
+        let mut template = IpTemplate::of(ip);
+        template.id = 0;
+        let has_timestamps = agreement.timestamps();
+        Self {
+            buffer: StreamBuffer::new(start),
+            receiver: Receiver::new(
+                start,
+                window,
+                agreement.sack(),
+                server.timestamp.filter(|_| has_timestamps),
+            ),
+            sender: Sender::new(SenderConfig {
+                start,
+                mss,
+                sack: agreement.sack(),
+                window,
+                policy: config.window_policy,
+                rto_max: config.rto_max,
+            }),
+            client: ClientSide {
+                ip: template,
+                nxt: client.isn + 1,
+                tsval: if by_client { timestamps.value } else { client.timestamp.unwrap_or(0) },
+                fin_end: None,
+            },
+            server: ServerSide {
+                ip: template,
+                ack: client.isn + 1,
+                window: server.window,
+                tsval: server.timestamp.unwrap_or(0),
+                tsecr: client.timestamp.unwrap_or(0),
+                ece: false,
+                urgent_end: None,
+                push_end: start,
+            },
+            has_timestamps,
+            has_ecn: agreement.ecn(),
+            client_scale: scale,
+            echo_congestion: false,
+            outbox: Outbox::default(),
+            server_reset: false,
+            acked_to_server: start,
+            deficit: 0,
+            in_round: false,
+            last_progress: now,
+            is_draining: false,
+            is_closed: false,
+        }
+    }
+
+    /// Bytes acknowledged to the server that the client has not acknowledged.
+    pub(crate) fn debt(&self) -> u32 {
+        self.acked_to_server.distance_from(self.sender.una()).max(0).unsigned_abs()
+    }
+
+    /// True when nothing is held for the client: everything it sees is what the server sent.
+    pub(crate) fn is_even(&self) -> bool {
+        self.sender.una().is_at_or_after(self.receiver.next())
+    }
+
+    /// Bytes of buffer the server may still fill: twice the path's, plus a floor, less what is held.
+    fn free_window(&self, config: &EngineConfig, subscriber: &Subscriber) -> u32 {
+        let path = subscriber.window_for_path(self.sender.rtt().smoothed());
+        let target = (path + config.window_floor).min(config.window_max);
+        let held = self.receiver.next().distance_from(self.sender.una()).max(0).unsigned_abs();
+        target.saturating_sub(Bytes::from(held)).get().min(u64::from(u32::MAX / 4)) as u32
+    }
+
+    /// The window field for the server, noted as told.
+    pub(crate) fn offer_window(&mut self, config: &EngineConfig, subscriber: &Subscriber) -> u16 {
+        let free = self.free_window(config, subscriber);
+        self.receiver.window_field(free, self.client_scale)
+    }
+
+    /// True when the server should hear that its window has grown: it may be about to run out of it.
+    pub(crate) fn wants_window_update(&self, config: &EngineConfig, subscriber: &Subscriber) -> bool {
+        if self.is_draining || self.receiver.is_finished() {
+            return false;
+        }
+        let growth = self.receiver.window_growth(self.free_window(config, subscriber));
+        let left = self.receiver.right_edge().distance_from(self.receiver.highest()).max(0).unsigned_abs();
+        let mss = self.sender.mss();
+        growth >= 2 * mss && (left < growth || left < 4 * mss)
+    }
+
+    /// The acknowledgement number for the server, noted as told.
+    pub(crate) fn acknowledge(&mut self) -> SeqNum {
+        let ack = self.receiver.ack();
+        self.acked_to_server = self.acked_to_server.later_of(ack);
+        ack
+    }
+
+    /// Follows the client's latest packet.
+    pub(crate) fn note_client(&mut self, ip: &Ip, tcp: &Tcp) {
+        self.client.ip.refresh(ip);
+        let end = tcp.seq_end();
+        // Within a quarter of the circle: a stray number must not drag ours along.
+        if end.is_after(self.client.nxt) && end.since(self.client.nxt) < 1 << 30 {
+            self.client.nxt = end;
+        }
+        if tcp.flags.contains(TcpFlags::FIN) {
+            self.client.fin_end = Some(end);
+        }
+        if let Some(timestamps) = tcp.options.timestamps {
+            self.client.tsval = later_timestamp(self.client.tsval, timestamps.value);
+        }
+    }
+
+    /// Follows the server's latest packet; true when it acknowledges or allows something new.
+    pub(crate) fn note_server(&mut self, ip: &Ip, tcp: &Tcp) -> bool {
+        self.server.ip.refresh(ip);
+        if let Some(timestamps) = tcp.options.timestamps {
+            self.server.tsval = later_timestamp(self.server.tsval, timestamps.value);
+            self.server.tsecr = later_timestamp(self.server.tsecr, timestamps.echo);
+        }
+        if !tcp.flags.contains(TcpFlags::ACK)
+            || tcp.ack.is_before(self.server.ack)
+            || tcp.ack.is_after(self.client.nxt)
+        {
+            return false;
+        }
+        let ece = tcp.flags.contains(TcpFlags::ECE);
+        let is_news =
+            tcp.ack != self.server.ack || tcp.window != self.server.window || ece != self.server.ece;
+        self.server.ack = tcp.ack;
+        self.server.window = tcp.window;
+        self.server.ece = ece;
+        is_news
+    }
+
+    /// True when the stream of each direction has ended and both sides know.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.receiver.acks_fin() && self.client.fin_end.is_some_and(|end| self.server.ack.is_at_or_after(end))
+    }
+}
+
+/// The later of two timestamps on their circle (RFC 7323 §5.2).
+pub(crate) fn later_timestamp(a: u32, b: u32) -> u32 {
+    if (b.wrapping_sub(a) as i32) > 0 { b } else { a }
+}

@@ -1,0 +1,125 @@
+//! [`EngineConfig`]: every setting of the engine with its default.
+
+use control::{ControllerConfig, RateParams};
+use tcp::WindowPolicy;
+use units::{Bytes, Duration};
+
+/// A setting that makes no sense.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A limit that must be positive is zero.
+    #[error("engine setting `{0}` must be greater than zero")]
+    Zero(&'static str),
+    /// The window's ceiling lies below its floor.
+    #[error("engine setting `window_max` ({max} B) must be at least `window_floor` ({floor} B)")]
+    WindowOrder {
+        /// Ceiling.
+        max: u64,
+        /// Floor.
+        floor: u64,
+    },
+}
+
+/// Settings of an [`crate::Engine`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EngineConfig {
+    /// Accelerate at all; otherwise everything passes. Default true.
+    pub accelerate: bool,
+    /// The controller made for each subscriber. Default `rate` with \[MA\] Table 2.
+    pub controller: ControllerConfig,
+    /// Whether the client's window limits what is sent to it. Default `honour`; see NOTICE for the other.
+    pub window_policy: WindowPolicy,
+    /// Part of the window offered to servers that does not depend on the path. Default 256 KiB.
+    pub window_floor: Bytes,
+    /// Largest window offered to servers. Default 2 MB (\[MA\]).
+    pub window_max: Bytes,
+    /// Flows in the table at most. Default 100,000.
+    pub flows_max: usize,
+    /// Handshakes under way at most. Default 10,000.
+    pub half_open_max: usize,
+    /// Memory in stream buffers at most; beyond it new flows pass. Default 1 GiB.
+    pub buffer_max: Bytes,
+    /// A handshake that takes longer is forgotten. Default 60 s.
+    pub handshake_timeout: Duration,
+    /// A flow that is silent for longer is forgotten. Default 2 h 4 min (RFC 5382 REQ-5).
+    pub idle_timeout: Duration,
+    /// A client that acknowledges nothing of its debt for longer is gone. Default 120 s: real traces have
+    /// outages of 78 s.
+    pub debt_timeout: Duration,
+    /// Longest retransmission time-out towards a client. Default 10 s: after an outage the first attempt
+    /// comes at most this late.
+    pub rto_max: Duration,
+    /// An ended flow answers retransmissions for this long. Default 30 s.
+    pub linger: Duration,
+    /// A subscriber without flows is forgotten after this long. Default 10 min.
+    pub subscriber_memory: Duration,
+    /// IPv6 prefix length that makes one subscriber, in bits, 1 to 128. Default 64.
+    pub ipv6_prefix_len: u8,
+    /// Seed of the flow table's hash, so that no sender can choose collisions. Default 0.
+    pub hash_seed: u64,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self {
+            accelerate: true,
+            controller: ControllerConfig::Rate(RateParams::default()),
+            window_policy: WindowPolicy::Honour,
+            window_floor: Bytes::from_kib(256),
+            window_max: Bytes::new(2_000_000),
+            flows_max: 100_000,
+            half_open_max: 10_000,
+            buffer_max: Bytes::from_mib(1_024),
+            handshake_timeout: Duration::from_secs(60),
+            idle_timeout: Duration::from_secs(2 * 3_600 + 4 * 60),
+            debt_timeout: Duration::from_secs(120),
+            rto_max: Duration::from_secs(10),
+            linger: Duration::from_secs(30),
+            subscriber_memory: Duration::from_secs(600),
+            ipv6_prefix_len: 64,
+            hash_seed: 0,
+        }
+    }
+}
+
+impl EngineConfig {
+    /// Checks that the settings fit together.
+    ///
+    /// # Errors
+    /// The first setting that makes no sense.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let positive = [
+            ("window_floor", self.window_floor.get()),
+            ("flows_max", self.flows_max as u64),
+            ("half_open_max", self.half_open_max as u64),
+            ("buffer_max", self.buffer_max.get()),
+            ("handshake_timeout", self.handshake_timeout.as_nanos()),
+            ("idle_timeout", self.idle_timeout.as_nanos()),
+            ("debt_timeout", self.debt_timeout.as_nanos()),
+            ("rto_max", self.rto_max.as_nanos()),
+            ("ipv6_prefix_len", u64::from(self.ipv6_prefix_len)),
+        ];
+        if let Some((name, _)) = positive.into_iter().find(|&(_, value)| value == 0) {
+            return Err(ConfigError::Zero(name));
+        }
+        if self.window_max < self.window_floor {
+            let (max, floor) = (self.window_max.get(), self.window_floor.get());
+            return Err(ConfigError::WindowOrder { max, floor });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_valid_and_nonsense_is_named() {
+        assert_eq!(EngineConfig::default().validate(), Ok(()));
+        let zero = EngineConfig { rto_max: Duration::ZERO, ..EngineConfig::default() };
+        assert_eq!(zero.validate(), Err(ConfigError::Zero("rto_max")));
+        let order = EngineConfig { window_max: Bytes::new(1), ..EngineConfig::default() };
+        assert!(order.validate().is_err_and(|e| e.to_string().contains("window_max")));
+    }
+}

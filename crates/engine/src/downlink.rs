@@ -1,0 +1,163 @@
+//! Packets of the server on an accelerated flow.
+//!
+//! Data is taken, kept and acknowledged; a packet without data goes on to the client, told from where the
+//! client is: SEQ is our own next number, because the server's lies beyond the client's window while there
+//! is debt.
+
+use tcp::{Arrival, SegmentIn};
+use units::Instant;
+use wire::{ChecksumState, Packet, Tcp, TcpEditor, TcpFlags};
+
+use crate::accelerated::Accelerated;
+use crate::engine::Verdict;
+use crate::{PassReason, Stats};
+
+/// What a packet means for the flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Effect {
+    pub(crate) verdict: Verdict,
+    /// The flow leaves the table.
+    pub(crate) end: Option<PassReason>,
+}
+
+impl Effect {
+    pub(crate) const CONSUMED: Self = Self { verdict: Verdict::Consumed, end: None };
+    pub(crate) const FORWARD: Self = Self { verdict: Verdict::Forward, end: None };
+}
+
+/// Takes in a packet that came from the server.
+pub(crate) fn on_packet(
+    flow: &mut Accelerated,
+    parsed: &Packet,
+    tcp: &Tcp,
+    (packet, state): (&mut [u8], ChecksumState),
+    stats: &mut Stats,
+    now: Instant,
+) -> Effect {
+    if tcp.flags.contains(TcpFlags::RST) {
+        return on_reset(flow, tcp, (packet, state), stats);
+    }
+    if tcp.flags.contains(TcpFlags::SYN) {
+        // Its SYN-ACK again: the third packet was lost behind us.
+        flow.outbox.ack_server = true;
+        return Effect::CONSUMED;
+    }
+    if flow.server_reset {
+        return Effect::CONSUMED;
+    }
+    let was_idle = flow.is_even();
+    let news = flow.note_server(&parsed.ip, tcp);
+    note_congestion(flow, parsed, tcp);
+    let arrival = receive(flow, tcp, tcp.payload(packet), stats);
+    if was_idle && !flow.is_even() {
+        flow.last_progress = now;
+    }
+    match arrival {
+        Arrival::Empty => forward_bare(flow, tcp, (packet, state)),
+        Arrival::Duplicate if is_keep_alive(flow, tcp) && flow.is_even() => {
+            forward_bare(flow, tcp, (packet, state))
+        }
+        _ => {
+            flow.outbox.ack_server = true;
+            flow.outbox.ack_client |= news;
+            Effect::CONSUMED
+        }
+    }
+}
+
+fn receive(flow: &mut Accelerated, tcp: &Tcp, payload: &[u8], stats: &mut Stats) -> Arrival {
+    let is_new = tcp.seq_end().is_after(flow.acked_to_server);
+    if flow.is_draining && is_new && !(payload.is_empty() && !tcp.flags.contains(TcpFlags::FIN)) {
+        return Arrival::OutOfWindow; // the server will send it again, past us
+    }
+    let arrival = flow.receiver.on_segment(
+        &SegmentIn {
+            seq: tcp.seq,
+            payload,
+            fin: tcp.flags.contains(TcpFlags::FIN),
+            timestamp: tcp.options.timestamps.map(|t| t.value),
+        },
+        &mut flow.buffer,
+    );
+    match arrival {
+        Arrival::InOrder { advanced } => {
+            stats.bytes_received += u64::from(advanced);
+            flow.sender.set_available(flow.receiver.next(), flow.receiver.is_finished());
+        }
+        Arrival::TooOld => stats.paws_rejected += 1,
+        Arrival::OutOfWindow => stats.out_of_window += 1,
+        Arrival::OutOfOrder | Arrival::Duplicate | Arrival::Empty => {}
+    }
+    if matches!(arrival, Arrival::InOrder { .. } | Arrival::OutOfOrder) {
+        if tcp.flags.contains(TcpFlags::PSH) {
+            flow.server.push_end = flow.server.push_end.later_of(tcp.seq + payload.len() as u32);
+        }
+        if tcp.flags.contains(TcpFlags::URG) {
+            flow.server.urgent_end = Some(tcp.seq + u32::from(tcp.urgent));
+        }
+    }
+    arrival
+}
+
+/// RFC 3168 §6.1.3: a CE mark is echoed until the server says that it has slowed down (H25).
+fn note_congestion(flow: &mut Accelerated, parsed: &Packet, tcp: &Tcp) {
+    if !flow.has_ecn || tcp.payload_len == 0 {
+        return;
+    }
+    if tcp.flags.contains(TcpFlags::CWR) {
+        flow.echo_congestion = false;
+    }
+    if parsed.ip.is_congestion_experienced() {
+        flow.echo_congestion = true;
+    }
+}
+
+/// RFC 9293 §3.8.4: a segment just below the left edge, empty or with one byte of garbage.
+fn is_keep_alive(flow: &Accelerated, tcp: &Tcp) -> bool {
+    tcp.seq + 1 == flow.receiver.next() && tcp.payload_len <= 1 && !tcp.flags.contains(TcpFlags::FIN)
+}
+
+/// A packet without new data: an acknowledgement, a window, a keep-alive.
+fn forward_bare(flow: &mut Accelerated, tcp: &Tcp, (packet, state): (&mut [u8], ChecksumState)) -> Effect {
+    let keep_alive = is_keep_alive(flow, tcp);
+    if keep_alive && !flow.is_even() {
+        // The client is known to be busy with our debt; the server needs our answer, not its.
+        flow.outbox.ack_server = true;
+        return Effect::CONSUMED;
+    }
+    let (tsval, ack) = (flow.server.tsval, flow.server.ack);
+    let mut edit = TcpEditor::new(packet, tcp, state);
+    edit.set_seq(if keep_alive { flow.sender.nxt() - 1 } else { flow.sender.nxt() });
+    if tcp.flags.contains(TcpFlags::ACK) && ack.is_after(tcp.ack) {
+        edit.set_ack(ack);
+    }
+    if flow.has_timestamps {
+        edit.set_timestamp_value(tsval);
+    }
+    flow.outbox.ack_client = false;
+    Effect::FORWARD
+}
+
+/// RFC 5961 §3: only the exact number resets; another one in the window earns an acknowledgement.
+fn on_reset(
+    flow: &mut Accelerated,
+    tcp: &Tcp,
+    (packet, state): (&mut [u8], ChecksumState),
+    stats: &mut Stats,
+) -> Effect {
+    let is_exact = tcp.seq == flow.receiver.next() || tcp.seq == flow.receiver.ack_number();
+    if !is_exact {
+        stats.inexact_resets += 1;
+        flow.outbox.ack_server = tcp.seq.is_at_or_after(flow.receiver.next());
+        return Effect::CONSUMED;
+    }
+    if flow.sender.is_idle() && flow.is_even() {
+        let mut edit = TcpEditor::new(packet, tcp, state);
+        edit.set_seq(flow.sender.una());
+        return Effect { verdict: Verdict::Forward, end: Some(PassReason::Reset) };
+    }
+    // It waits behind the debt (H4).
+    flow.server_reset = true;
+    flow.outbox.ack_server = false;
+    Effect::CONSUMED
+}

@@ -1,0 +1,145 @@
+//! The handshake, observed: nothing in it is changed or answered.
+
+use units::{SeqNum, WindowScale};
+use wire::{Tcp, TcpFlags, TcpOptions};
+
+use crate::{PassReason, Port};
+
+/// What one side said in its SYN.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offer {
+    pub(crate) isn: SeqNum,
+    /// Unscaled (RFC 7323 §2.2).
+    pub(crate) window: u16,
+    pub(crate) mss: Option<u16>,
+    pub(crate) window_scale: Option<WindowScale>,
+    pub(crate) sack: bool,
+    pub(crate) timestamp: Option<u32>,
+    pub(crate) ecn: bool,
+}
+
+impl Offer {
+    fn of(tcp: &Tcp) -> Self {
+        let flags = tcp.flags;
+        let is_reply = flags.contains(TcpFlags::ACK);
+        // RFC 3168 §6.1.1: SYN with ECE and CWR, SYN-ACK with ECE alone.
+        let ecn = flags.contains(TcpFlags::ECE) && (is_reply != flags.contains(TcpFlags::CWR));
+        Self {
+            isn: tcp.seq,
+            window: tcp.window,
+            mss: tcp.options.mss,
+            window_scale: tcp.options.window_scale,
+            sack: tcp.options.sack_permitted,
+            timestamp: tcp.options.timestamps.map(|t| t.value),
+            ecn,
+        }
+    }
+}
+
+/// What both sides agreed on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Agreement {
+    pub(crate) client: Offer,
+    pub(crate) server: Offer,
+}
+
+impl Agreement {
+    pub(crate) fn timestamps(&self) -> bool {
+        self.client.timestamp.is_some() && self.server.timestamp.is_some()
+    }
+    pub(crate) fn sack(&self) -> bool {
+        self.client.sack && self.server.sack
+    }
+    pub(crate) fn ecn(&self) -> bool {
+        self.client.ecn && self.server.ecn
+    }
+    /// Scale of the windows the client states, and of those stated in its name.
+    pub(crate) fn client_scale(&self) -> WindowScale {
+        match (self.client.window_scale, self.server.window_scale) {
+            (Some(scale), Some(_)) => scale,
+            _ => WindowScale::NONE,
+        }
+    }
+}
+
+/// A handshake under way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Handshake {
+    initiator: Port,
+    syn: Offer,
+    reply: Option<Offer>,
+}
+
+/// What a packet did to the handshake.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    /// It goes on.
+    Continue,
+    /// It is complete with this packet.
+    Established(Agreement),
+    /// The flow is to be passed.
+    Pass(PassReason),
+}
+
+impl Handshake {
+    /// Starts with a SYN that came in at `from`.
+    pub(crate) fn begin(tcp: &Tcp, from: Port) -> Result<Self, PassReason> {
+        check(tcp)?;
+        Ok(Self { initiator: from, syn: Offer::of(tcp), reply: None })
+    }
+
+    /// Takes in the next packet of the flow.
+    pub(crate) fn on_packet(&mut self, tcp: &Tcp, from: Port) -> Step {
+        if tcp.flags.contains(TcpFlags::RST) {
+            return Step::Pass(PassReason::Reset);
+        }
+        let result = match (from == self.initiator, tcp.flags.contains(TcpFlags::SYN)) {
+            (true, true) => Self::begin(tcp, from).map(|new| *self = new),
+            (false, true) => self.on_reply(tcp),
+            (true, false) => return self.on_ack(tcp),
+            (false, false) => Ok(()),
+        };
+        result.map_or_else(Step::Pass, |()| Step::Continue)
+    }
+
+    fn on_reply(&mut self, tcp: &Tcp) -> Result<(), PassReason> {
+        if !tcp.flags.contains(TcpFlags::ACK) {
+            return Err(PassReason::SimultaneousOpen);
+        }
+        check(tcp)?;
+        if tcp.ack == self.syn.isn + 1 {
+            self.reply = Some(Offer::of(tcp));
+        }
+        Ok(())
+    }
+
+    /// The third packet: the initiator acknowledges the reply's SYN, perhaps with data.
+    fn on_ack(&self, tcp: &Tcp) -> Step {
+        let Some(reply) = self.reply else { return Step::Continue };
+        if !tcp.flags.contains(TcpFlags::ACK) || tcp.ack != reply.isn + 1 || tcp.seq != self.syn.isn + 1 {
+            return Step::Continue;
+        }
+        Step::Established(match self.initiator {
+            Port::Mobile => Agreement { client: self.syn, server: reply },
+            Port::Wired => Agreement { client: reply, server: self.syn },
+        })
+    }
+}
+
+/// What in a SYN makes a flow one to pass (H9, H25).
+fn check(tcp: &Tcp) -> Result<(), PassReason> {
+    let TcpOptions { mptcp, md5, ao, accecn, malformed, .. } = tcp.options;
+    if malformed {
+        Err(PassReason::MalformedOptions)
+    } else if mptcp {
+        Err(PassReason::Mptcp)
+    } else if md5 || ao {
+        Err(PassReason::Authenticated)
+    } else if tcp.payload_len > 0 {
+        Err(PassReason::SynData)
+    } else if accecn || tcp.flags.contains(TcpFlags::AE) {
+        Err(PassReason::AccurateEcn)
+    } else {
+        Ok(())
+    }
+}

@@ -1,0 +1,116 @@
+//! Why a flow is forwarded untouched.
+
+use core::fmt;
+
+/// Why a flow is not accelerated, or no longer.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum PassReason {
+    /// Acceleration is switched off.
+    Disabled,
+    /// Multipath TCP (RFC 8684): what one subflow acknowledges is not all there is.
+    Mptcp,
+    /// TCP-MD5 (RFC 2385) or TCP-AO (RFC 5925): segments cannot be made in the peer's name.
+    Authenticated,
+    /// Data on the SYN or SYN-ACK (TCP Fast Open, RFC 7413).
+    SynData,
+    /// Accurate ECN or L4S (RFC 9768, RFC 9330): feedback must stay end to end.
+    AccurateEcn,
+    /// Options that cannot be read.
+    MalformedOptions,
+    /// Both sides opened at once.
+    SimultaneousOpen,
+    /// The flow table is full.
+    TableFull,
+    /// Too many handshakes under way.
+    HalfOpenFull,
+    /// Buffers hold as much as they may.
+    MemoryFull,
+    /// The engine is draining: it takes on nothing new.
+    Draining,
+    /// The handshake did not finish in time.
+    HandshakeTimeout,
+    /// Acknowledgements of data the engine never sent: the flow also runs past us.
+    Desynchronised,
+    /// The flow has ended in both directions.
+    Closed,
+    /// One side reset it.
+    Reset,
+    /// Nothing was heard for the idle time-out.
+    Idle,
+    /// The client acknowledged nothing for the debt time-out; both sides were reset.
+    ClientGone,
+}
+
+impl PassReason {
+    /// Number of reasons.
+    pub const COUNT: usize = 17;
+
+    /// All reasons, in order.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Disabled,
+        Self::Mptcp,
+        Self::Authenticated,
+        Self::SynData,
+        Self::AccurateEcn,
+        Self::MalformedOptions,
+        Self::SimultaneousOpen,
+        Self::TableFull,
+        Self::HalfOpenFull,
+        Self::MemoryFull,
+        Self::Draining,
+        Self::HandshakeTimeout,
+        Self::Desynchronised,
+        Self::Closed,
+        Self::Reset,
+        Self::Idle,
+        Self::ClientGone,
+    ];
+
+    /// The name used in counters and results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Disabled => "disabled",
+            Self::Mptcp => "mptcp",
+            Self::Authenticated => "authenticated",
+            Self::SynData => "syn-data",
+            Self::AccurateEcn => "accurate-ecn",
+            Self::MalformedOptions => "malformed-options",
+            Self::SimultaneousOpen => "simultaneous-open",
+            Self::TableFull => "table-full",
+            Self::HalfOpenFull => "half-open-full",
+            Self::MemoryFull => "memory-full",
+            Self::Draining => "draining",
+            Self::HandshakeTimeout => "handshake-timeout",
+            Self::Desynchronised => "desynchronised",
+            Self::Closed => "closed",
+            Self::Reset => "reset",
+            Self::Idle => "idle",
+            Self::ClientGone => "client-gone",
+        }
+    }
+
+    pub(crate) const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+impl fmt::Display for PassReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_is_listed_once_with_its_own_name() {
+        for (i, reason) in PassReason::ALL.iter().enumerate() {
+            assert_eq!(reason.index(), i);
+        }
+        let names: std::collections::BTreeSet<_> = PassReason::ALL.iter().map(|r| r.name()).collect();
+        assert_eq!(names.len(), PassReason::COUNT);
+    }
+}

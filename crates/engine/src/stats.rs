@@ -1,0 +1,66 @@
+//! Counters of everything that happens.
+
+use crate::PassReason;
+
+/// Counters since the start; none ever goes down, except the `…_now` ones, which are levels.
+#[derive(Clone, Debug, Default)]
+pub struct Stats {
+    /// Packets taken in.
+    pub packets_in: u64,
+    /// Packets forwarded, edited or not.
+    pub packets_forwarded: u64,
+    /// Packets of the engine's own making.
+    pub packets_made: u64,
+    /// Flows in the table now.
+    pub flows_now: u64,
+    /// Handshakes under way now.
+    pub half_open_now: u64,
+    /// Flows ever accelerated.
+    pub flows_accelerated: u64,
+    /// Payload bytes taken from servers.
+    pub bytes_received: u64,
+    /// Payload bytes acknowledged by clients.
+    pub bytes_delivered: u64,
+    /// Payload bytes sent more than once.
+    pub bytes_retransmitted: u64,
+    /// Bytes acknowledged to the server that the client will never acknowledge (H1).
+    pub bytes_acked_but_lost: u64,
+    /// Memory held in stream buffers now, in bytes.
+    pub buffer_bytes_now: u64,
+    /// Acknowledgements made for servers.
+    pub acks_made: u64,
+    /// Client acknowledgements consumed.
+    pub acks_consumed: u64,
+    /// Segments with a wrong checksum, dropped unacknowledged (H7).
+    pub bad_checksums: u64,
+    /// Segments with too old a timestamp (PAWS).
+    pub paws_rejected: u64,
+    /// Server segments outside the window.
+    pub out_of_window: u64,
+    /// SACK blocks that made no sense (H12).
+    pub invalid_sack_blocks: u64,
+    /// Acknowledgements of what was never sent.
+    pub unacceptable_acks: u64,
+    /// Resets whose number was in the window but not exact (RFC 5961 §3).
+    pub inexact_resets: u64,
+    /// Retransmission time-outs towards clients.
+    pub timeouts: u64,
+    /// Of those, taken back as needless.
+    pub timeouts_undone: u64,
+    /// Segments of packets that are not parsable as IP.
+    pub unparsable: u64,
+    /// Flows passed, or ended, by reason.
+    pub passed: [u64; PassReason::COUNT],
+}
+
+impl Stats {
+    pub(crate) fn count_pass(&mut self, reason: PassReason) {
+        self.passed[reason.index()] += 1;
+    }
+
+    /// Flows passed for `reason`.
+    #[must_use]
+    pub fn passed_for(&self, reason: PassReason) -> u64 {
+        self.passed[reason.index()]
+    }
+}

@@ -1,0 +1,105 @@
+//! A subscriber: one device, one radio queue, one controller, and fair turns for its flows.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use control::{Ack, AnyController, Controller, Loss, LossKind, RateSampler};
+use tcp::AckOutcome;
+use units::{Bytes, Duration, Instant, Rate};
+
+use control::WindowedMax;
+
+/// How far pacing may lag behind and still catch up: the lateness of timers, not a burst.
+const PACING_SLACK: Duration = Duration::from_millis(2);
+
+/// Memory of the delivery rate that sizes the window offered to servers.
+const RATE_MEMORY: Duration = Duration::from_secs(10);
+
+/// Headers that cost the radio link as much as payload does: IPv4 and TCP with timestamps.
+const HEADER_BYTES: u64 = 52;
+
+/// The flows of one client address and what they share.
+#[derive(Debug)]
+pub(crate) struct Subscriber {
+    pub(crate) key: IpAddr,
+    pub(crate) controller: AnyController,
+    pub(crate) sampler: RateSampler,
+    /// Bytes of all its flows in the network.
+    pub(crate) in_flight: u64,
+    /// Pacing: nothing leaves before.
+    pub(crate) next_send: Instant,
+    /// Flows with something to send, in turn (deficit round robin).
+    pub(crate) round: VecDeque<u32>,
+    /// It waits in the engine's list of subscribers that may send.
+    pub(crate) is_ready: bool,
+    pub(crate) flows: u32,
+    pub(crate) last_used: Instant,
+    pub(crate) armed: Option<Instant>,
+    delivery_rate: WindowedMax<Rate>,
+}
+
+impl Subscriber {
+    pub(crate) fn new(key: IpAddr, controller: AnyController, now: Instant) -> Self {
+        Self {
+            key,
+            controller,
+            sampler: RateSampler::new(),
+            in_flight: 0,
+            next_send: now,
+            round: VecDeque::new(),
+            is_ready: false,
+            flows: 0,
+            last_used: now,
+            armed: None,
+            delivery_rate: WindowedMax::new(RATE_MEMORY),
+        }
+    }
+
+    /// Follows a change of one flow's bytes in flight.
+    pub(crate) fn adjust_in_flight(&mut self, before: u32, after: u32) {
+        self.in_flight = (self.in_flight + u64::from(after)).saturating_sub(u64::from(before));
+    }
+
+    /// Hands an acknowledgement's news to the controller.
+    pub(crate) fn on_ack(&mut self, out: &AckOutcome, min_rtt: Option<Duration>, now: Instant) {
+        if out.delivered > 0 {
+            let delivered = Bytes::from(out.delivered);
+            let rate = self.sampler.on_delivered(delivered, out.newest.as_ref(), min_rtt, now);
+            if let Some(sample) = rate {
+                self.delivery_rate.update(sample.rate, now);
+            }
+            self.controller.on_ack(&Ack {
+                now,
+                delivered,
+                delivered_total: self.sampler.delivered(),
+                rtt: out.rtt,
+                min_rtt,
+                rate,
+                in_flight: Bytes::new(self.in_flight),
+            });
+        }
+        if out.lost > 0 {
+            self.on_loss(out.lost, LossKind::Fast, out.is_new_loss, now);
+        }
+    }
+
+    pub(crate) fn on_loss(&mut self, lost: u32, kind: LossKind, is_new_event: bool, now: Instant) {
+        let in_flight = Bytes::new(self.in_flight);
+        self.controller.on_loss(&Loss { now, lost: Bytes::from(lost), kind, is_new_event, in_flight });
+    }
+
+    /// Takes the time of `len` payload bytes in `segments` segments out of the pacing budget.
+    pub(crate) fn pace(&mut self, len: u32, segments: u32, rate: Rate, now: Instant) {
+        let wire = Bytes::new(u64::from(len) + u64::from(segments) * HEADER_BYTES);
+        let from = self.next_send.max(now - PACING_SLACK);
+        self.next_send = from + rate.time_for(wire).min(Duration::from_secs(10));
+    }
+
+    /// Twice what the path holds at the largest recent rate: \[WA\] equation (8), H30.
+    pub(crate) fn window_for_path(&self, rtt: Option<Duration>) -> Bytes {
+        match (self.delivery_rate.get(), rtt) {
+            (Some(rate), Some(rtt)) => rate.bytes_in(rtt * 2),
+            _ => Bytes::ZERO,
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Packets of the client on an accelerated flow.
+//!
+//! What a packet acknowledges is for us; what it carries is for the server, and goes on with our own
+//! acknowledgement, window and timestamp echo in place of the client's.
+
+use tcp::AckIn;
+use units::Instant;
+use wire::{ChecksumState, Packet, Tcp, TcpEditor, TcpFlags};
+
+use crate::accelerated::Accelerated;
+use crate::downlink::Effect;
+use crate::engine::Verdict;
+use crate::subscriber::Subscriber;
+use crate::{EngineConfig, PassReason, Stats};
+
+/// Takes in a packet that came from the client.
+pub(crate) fn on_packet(
+    flow: &mut Accelerated,
+    subscriber: &mut Subscriber,
+    config: &EngineConfig,
+    (parsed, tcp): (&Packet, &Tcp),
+    (packet, state): (&mut [u8], ChecksumState),
+    stats: &mut Stats,
+    now: Instant,
+) -> Effect {
+    if tcp.flags.contains(TcpFlags::RST) {
+        return on_reset(flow, subscriber, config, tcp, (packet, state), stats);
+    }
+    if tcp.flags.contains(TcpFlags::SYN) {
+        return Effect::FORWARD;
+    }
+    let is_keep_alive = tcp.seq + 1 == flow.client.nxt && tcp.payload_len <= 1;
+    flow.note_client(&parsed.ip, tcp);
+    let had_nothing_out = flow.sender.is_idle();
+    let mut is_desynchronised = false;
+    if tcp.flags.contains(TcpFlags::ACK) {
+        is_desynchronised = !on_ack(flow, subscriber, tcp, stats, now);
+        if flow.wants_window_update(config, subscriber) {
+            flow.outbox.ack_server = true;
+        }
+    }
+    if is_desynchronised && tcp.ack.is_at_or_after(flow.receiver.next()) {
+        // It has everything we hold, and more, from elsewhere: we are not needed (H11).
+        return Effect { verdict: Verdict::Forward, end: Some(PassReason::Desynchronised) };
+    }
+    let is_for_server = tcp.payload_len > 0
+        || tcp.flags.intersects(TcpFlags::FIN.with(TcpFlags::URG))
+        || is_keep_alive
+        || had_nothing_out;
+    if !is_for_server {
+        stats.acks_consumed += 1;
+        return Effect::CONSUMED;
+    }
+    rewrite(flow, subscriber, config, tcp, (packet, state));
+    Effect::FORWARD
+}
+
+/// The acknowledgement part; false when it acknowledges what was never sent.
+fn on_ack(
+    flow: &mut Accelerated,
+    subscriber: &mut Subscriber,
+    tcp: &Tcp,
+    stats: &mut Stats,
+    now: Instant,
+) -> bool {
+    let before = flow.sender.in_flight();
+    let out = flow.sender.on_ack(
+        &AckIn {
+            ack: tcp.ack,
+            window: flow.client_scale.window(tcp.window),
+            sack: &tcp.options.sack,
+            has_payload: tcp.payload_len > 0,
+        },
+        now,
+    );
+    if out.is_unacceptable {
+        stats.unacceptable_acks += 1;
+        return false;
+    }
+    subscriber.adjust_in_flight(before, flow.sender.in_flight());
+    subscriber.on_ack(&out, flow.sender.rtt().min(), now);
+    stats.invalid_sack_blocks += u64::from(out.invalid_sack_blocks);
+    stats.timeouts_undone += u64::from(out.undid_timeout);
+    if out.acked > 0 {
+        flow.last_progress = now;
+        let held = flow.buffer.len() as u32;
+        flow.buffer.advance_to(flow.sender.una());
+        stats.bytes_delivered += u64::from(held - flow.buffer.len() as u32);
+    } else if flow.sender.window() == 0 {
+        // It answers, it only has no room: alive.
+        flow.last_progress = now;
+    }
+    if flow.sender.is_fin_acked() && !flow.receiver.acks_fin() {
+        flow.receiver.allow_fin_ack();
+        flow.outbox.ack_server = true;
+    }
+    if flow.server_reset && flow.sender.is_data_acked() {
+        flow.outbox.reset_client = true;
+    }
+    true
+}
+
+/// Puts our view of the server's direction in place of the client's.
+fn rewrite(
+    flow: &mut Accelerated,
+    subscriber: &Subscriber,
+    config: &EngineConfig,
+    tcp: &Tcp,
+    (packet, state): (&mut [u8], ChecksumState),
+) {
+    let window = flow.offer_window(config, subscriber);
+    let ack = flow.acknowledge();
+    let mut edit = TcpEditor::new(packet, tcp, state);
+    edit.set_ack(ack);
+    edit.set_window(window);
+    edit.clear_sack();
+    if flow.has_timestamps
+        && let Some(echo) = flow.receiver.ts_recent()
+    {
+        edit.set_timestamps(flow.client.tsval, echo);
+    }
+    if flow.has_ecn {
+        let flags = tcp.flags.without(TcpFlags::ECE);
+        edit.set_flags(if flow.echo_congestion { flags.with(TcpFlags::ECE) } else { flags });
+    }
+    // Blocks have no room here: they follow in a packet of our own.
+    flow.outbox.ack_server = flow.receiver.has_holes() || flow.receiver.has_d_sack();
+}
+
+/// A reset by the client passes; if it is the right one, what is held for it is dropped.
+fn on_reset(
+    flow: &mut Accelerated,
+    subscriber: &Subscriber,
+    config: &EngineConfig,
+    tcp: &Tcp,
+    (packet, state): (&mut [u8], ChecksumState),
+    stats: &mut Stats,
+) -> Effect {
+    let is_exact = tcp.seq == flow.client.nxt || tcp.seq == flow.server.ack;
+    let has_ack = tcp.flags.contains(TcpFlags::ACK);
+    if !is_exact {
+        stats.inexact_resets += 1;
+    }
+    if has_ack {
+        let window = flow.offer_window(config, subscriber);
+        let ack = flow.acknowledge();
+        let mut edit = TcpEditor::new(packet, tcp, state);
+        edit.set_ack(ack);
+        edit.set_window(window);
+    }
+    if !is_exact {
+        return Effect::FORWARD;
+    }
+    stats.bytes_acked_but_lost += u64::from(flow.debt());
+    Effect { verdict: Verdict::Forward, end: Some(PassReason::Reset) }
+}
