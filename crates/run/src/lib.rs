@@ -1,1 +1,39 @@
 //! The accelerator on real interfaces: steering, packet loop, fail-open.
+//!
+//! ```text
+//!                    ┌────────────── this process ──────────────┐
+//!            cellw0 ─┤ ──▶  handle_packet ──▶ Forward/Transmit ─├─▶ cellm0
+//!  rule: iif WIRED   │                                          │   rule: iif MOBILE
+//!  ipproto tcp       │                                          │   ipproto tcp
+//!            cellw0 ◀┤ ◀──  Forward/Transmit ◀── handle_packet ◀├── cellm0
+//!                    └──────────────────────────────────────────┘
+//! ```
+//!
+//! A packet that comes in on WIRED is steered into `cellw0`, read there, and written into `cellm0`, from
+//! where the kernel forwards it out of MOBILE. A packet for the client thus enters the kernel through the
+//! very device to which the client's own packets are steered, which satisfies reverse-path filtering.
+//!
+//! INVARIANT: nothing here outlives the process for longer than the watchdog needs: TUN devices and
+//! the nft table go with their descriptors, and a policy rule whose table is empty is passed over.
+
+mod config;
+mod error;
+mod firewall;
+mod forwarding;
+mod leftovers;
+mod notrack;
+mod packet_loop;
+mod plan;
+mod processor;
+mod record;
+mod session;
+mod steering;
+mod watchdog;
+
+pub use config::{AfterHang, Config, Notrack};
+pub use error::RunError;
+pub use packet_loop::{Counters, SideCounters};
+pub use plan::Plan;
+pub use processor::{PassThrough, Processor, Side, Transmit, Verdict};
+pub use session::{Ended, Why, dry_run, run};
+pub use watchdog::watch;

@@ -1,0 +1,102 @@
+//! [`Config`]: what `run` is to do.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use units::Duration;
+
+/// How the accelerator is attached to the machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Interface towards the servers.
+    pub wired: String,
+    /// Interface towards the clients.
+    pub mobile: String,
+    /// Keep connection tracking away from the mobile side.
+    pub notrack: Notrack,
+    /// Switch IP forwarding on, and back on exit.
+    pub set_forwarding: bool,
+    /// Take super-packets from the kernel and give it such.
+    pub gso: bool,
+    /// Never sleep: one processor is busy all the time.
+    pub busy_poll: bool,
+    /// How long before a deadline to stop sleeping and spin, µs. 0 lets a packet leave up to about
+    /// 0.1 ms late; more costs processor time at every paced packet.
+    pub spin_margin_us: u64,
+    /// Silence after which the watchdog takes the steering away, ms. At least 100.
+    pub hang_after_ms: u64,
+    /// What to do when it turns out that the watchdog did so.
+    pub after_hang: AfterHang,
+    /// Run the watchdog at all.
+    pub watchdog: bool,
+    /// Longest time to deliver what is owed to clients when asked to stop, ms.
+    pub drain_ms_max: u64,
+    /// Where running instances are recorded.
+    pub state_directory: PathBuf,
+    /// Program and first arguments that reach [`crate::watch`]; two arguments are appended.
+    pub watchdog_command: Vec<String>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let watchdog_command = ["/proc/self/exe", "run", "--watchdog"].map(str::to_owned).to_vec();
+        Self {
+            wired: String::new(),
+            mobile: String::new(),
+            notrack: Notrack::Auto,
+            set_forwarding: false,
+            gso: true,
+            busy_poll: false,
+            spin_margin_us: 0,
+            hang_after_ms: 1_000,
+            after_hang: AfterHang::Resume,
+            watchdog: true,
+            drain_ms_max: 5_000,
+            state_directory: PathBuf::from(io::INSTANCE_DIRECTORY),
+            watchdog_command,
+        }
+    }
+}
+
+impl Config {
+    /// Silence after which the watchdog acts.
+    #[must_use]
+    pub fn hang_after(&self) -> Duration {
+        Duration::from_millis(self.hang_after_ms.max(100))
+    }
+
+    /// How often the packet loop tells the watchdog that it is alive.
+    #[must_use]
+    pub fn heartbeat(&self) -> Duration {
+        self.hang_after() / 4
+    }
+
+    /// The waiter's spin margin.
+    #[must_use]
+    pub fn spin_margin(&self) -> Duration {
+        if self.busy_poll { Duration::MAX } else { Duration::from_micros(self.spin_margin_us) }
+    }
+}
+
+/// When to install the nft table that keeps connection tracking away from the mobile side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Notrack {
+    /// When the machine has NAT or connection tracking rules.
+    Auto,
+    /// Always; a missing `nft` is an error.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// What to do after a hang, when the steering is gone and the process goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AfterHang {
+    /// Install the steering again.
+    Resume,
+    /// End in good order.
+    Exit,
+}

@@ -1,0 +1,50 @@
+//! [`RunError`]: why the accelerator cannot start or go on.
+
+use io::IoError;
+
+/// Why the accelerator cannot start or go on; the message is one line with what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// The operating system refused something.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// Both sides are the same interface.
+    #[error("'{0}' is given as wired and as mobile interface: they must be two")]
+    SameInterface(String),
+    /// An interface is switched off.
+    #[error("interface '{0}' is down: switch it on with `ip link set {0} up`")]
+    InterfaceDown(String),
+    /// An interface cannot route.
+    #[error(
+        "interface '{0}' has no IPv4 or global IPv6 address: give it one with `ip address add … dev {0}`"
+    )]
+    NoAddress(String),
+    /// Another instance has the interface.
+    #[error(
+        "interface '{interface}' is steered already (rule priority {priority}): is another cellerator running?"
+    )]
+    AlreadySteered {
+        /// The interface.
+        interface: String,
+        /// The priority of the rule found.
+        priority: u32,
+    },
+    /// No free number was found for the routing tables.
+    #[error("no free pair of routing tables and TUN names: too many instances are running")]
+    NoFreeSlot,
+    /// `nft` is needed and not there.
+    #[error(
+        "nft is missing, which connection tracking on this machine makes necessary: install nftables, or use --notrack never"
+    )]
+    NftMissing,
+    /// `nft` refused.
+    #[error("nft did not accept the notrack table: {0}")]
+    Nft(String),
+    /// An interface vanished or was switched off while running.
+    #[error("interface '{0}' is gone or down: stopped, and everything is undone")]
+    InterfaceLost(String),
+    /// The watchdog cannot be started.
+    #[error("cannot start the watchdog ({0}); --no-watchdog runs without, then a hang blocks TCP")]
+    Watchdog(IoError),
+}

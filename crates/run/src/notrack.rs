@@ -1,0 +1,125 @@
+//! [`NotrackTable`]: keeps connection tracking away from the mobile side, for as long as we live.
+//!
+//! On a machine with NAT or a stateful firewall a steered flow passes connection tracking twice, once
+//! between the wired interface and its TUN and once between the mobile interface and its TUN. The
+//! second pass would mix up addresses and see acknowledgements the first one does not know (H36). So
+//! the mobile side is not tracked; NAT happens on the wired side alone.
+//!
+//! The table belongs to a child process (`flags owner`) and vanishes with it; nobody else can delete it.
+
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+use io::{Clock, ProcessId, Waiter, features, set_death_signal};
+use units::Duration;
+
+use crate::RunError;
+
+const SIGKILL: i32 = 9;
+
+/// How long `nft` may take to install two rules.
+const INSTALL_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// The commands that make the table `name`.
+pub(crate) fn commands(name: &str, mobile: &str, mobile_tun: &str) -> Vec<String> {
+    vec![
+        format!("add table inet {name} {{ flags owner; }}"),
+        format!(
+            "add chain inet {name} prerouting {{ type filter hook prerouting priority raw; policy accept; }}"
+        ),
+        // What is for this machine itself stays tracked: a stateful firewall on it goes on working.
+        format!(
+            "add rule inet {name} prerouting iifname \"{mobile}\" meta l4proto tcp fib daddr type != local notrack"
+        ),
+        format!(
+            "add rule inet {name} prerouting iifname \"{mobile_tun}\" meta l4proto tcp fib daddr oifname \"{mobile}\" notrack"
+        ),
+    ]
+}
+
+/// The installed table; goes when dropped, and with the thread that installed it.
+#[derive(Debug)]
+pub(crate) struct NotrackTable {
+    child: Child,
+    id: ProcessId,
+}
+
+impl NotrackTable {
+    /// Installs the table `name` in the calling thread's namespace by `commands`.
+    pub fn install(name: &str, commands: &[String]) -> Result<Self, RunError> {
+        let nft = features::find_program("nft").ok_or(RunError::NftMissing)?;
+        let mut command = Command::new(&nft);
+        command
+            .arg("-i")
+            // Interactive nft keeps a history in the home directory.
+            .env("HOME", "/nonexistent")
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        set_death_signal(&mut command, SIGKILL);
+        let failed = |e: std::io::Error| RunError::Nft(e.to_string());
+        let mut child = command.spawn().map_err(failed)?;
+        let id = ProcessId::of(child.id())?;
+        let mut script = commands.join("\n");
+        script.push('\n');
+        let written = child.stdin.as_mut().map_or(Ok(()), |stdin| stdin.write_all(script.as_bytes()));
+        let mut table = Self { child, id };
+        written.map_err(failed)?;
+        table.await_rules(name)?;
+        Ok(table)
+    }
+
+    /// The child that holds the table.
+    pub fn holder(&self) -> ProcessId {
+        self.id
+    }
+
+    /// True while the child, and with it the table, is there.
+    pub fn is_there(&self) -> bool {
+        self.id.is_alive()
+    }
+
+    fn await_rules(&mut self, name: &str) -> Result<(), RunError> {
+        let mut waiter = Waiter::new(Duration::ZERO)?;
+        let give_up = Clock::now() + INSTALL_TIME_MAX;
+        while Clock::now() < give_up && self.is_there() {
+            if rule_count(name) == 2 {
+                return Ok(());
+            }
+            waiter.wait(Some(Clock::now() + Duration::from_millis(5)))?;
+        }
+        Err(RunError::Nft(self.complaint()))
+    }
+
+    /// Ends the child and gives what it complained about.
+    fn complaint(&mut self) -> String {
+        self.end();
+        let mut text = String::new();
+        if let Some(stderr) = self.child.stderr.as_mut() {
+            // What cannot be read is not reported; the error is one line either way.
+            drop(stderr.read_to_string(&mut text));
+        }
+        text.lines().next().map_or_else(|| "no answer".to_owned(), str::to_owned)
+    }
+
+    fn end(&mut self) {
+        // Fails only for a child that has ended already.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+impl Drop for NotrackTable {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Number of rules in the table `name`; 0 when there is no such table.
+fn rule_count(name: &str) -> usize {
+    let Some(nft) = features::find_program("nft") else { return 0 };
+    let listing = Command::new(nft).args(["list", "table", "inet", name]).stdin(Stdio::null()).output();
+    listing.map_or(0, |output| String::from_utf8_lossy(&output.stdout).matches(" notrack").count())
+}

@@ -1,0 +1,252 @@
+//! [`Plan`]: everything that will be set up, decided before anything is touched.
+
+use io::netlink::{Family, Netlink, OWNER_PROTOCOL, Rule, Table};
+use io::{IoError, Namespace, features};
+
+use crate::record::RecordedSysctl;
+use crate::{Config, Notrack, RunError, Side, firewall, forwarding, notrack};
+
+/// First routing table and first rule priority; each instance takes two of each.
+const TABLE_BASE: u32 = 20_600;
+const PRIORITY_BASE: u32 = 206;
+
+/// Most instances side by side in one namespace.
+const SLOTS: u32 = 100;
+
+/// Packets a TUN holds for us: a bare echo lost 600 segments in 3 s with 1,000.
+pub(crate) const QUEUE_LEN_PACKETS: u32 = 10_000;
+
+/// What one side gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SidePlan {
+    /// The interface whose TCP is steered.
+    pub interface: String,
+    /// The TUN device it is steered into.
+    pub tun: String,
+    /// The routing table whose only routes lead into the TUN.
+    pub table: Table,
+    /// The priority of the rule that leads to the table.
+    pub priority: u32,
+}
+
+/// Everything that will be set up, and what the user should know about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    pub(crate) sides: [SidePlan; 2],
+    pub(crate) families: Vec<Family>,
+    pub(crate) mtu: u32,
+    pub(crate) gso: bool,
+    pub(crate) sysctls: Vec<RecordedSysctl>,
+    /// Name and commands of the nft table, if one is needed.
+    pub(crate) notrack: Option<(String, Vec<String>)>,
+    pub(crate) namespace: u64,
+    warnings: Vec<String>,
+}
+
+impl Plan {
+    /// Looks at the machine and decides; changes nothing.
+    ///
+    /// # Errors
+    /// When the interfaces cannot be used or something that is needed is missing.
+    pub fn make(config: &Config, netlink: &Netlink) -> Result<Self, RunError> {
+        let mtu = check_interfaces(config, netlink)?;
+        let families = families()?;
+        let rules = all_rules(netlink, &families)?;
+        let names = [config.wired.as_str(), config.mobile.as_str()];
+        if let Some(rule) = rules.iter().find(|rule| rule.is_own && is_for(rule, names)) {
+            let interface = rule.iif.clone().unwrap_or_default();
+            return Err(RunError::AlreadySteered { interface, priority: rule.priority });
+        }
+        let sides = free_slot(names, netlink, &families, &rules)?;
+        let mut warnings = Vec::new();
+        for rule in rules.iter().filter(|rule| !rule.is_own && is_for(rule, names)) {
+            warnings.push(format!(
+                "rule '{rule}' names an interface: TCP comes back in through {} or {}, write it for those too",
+                sides[0].tun, sides[1].tun
+            ));
+        }
+        let sysctls = plan_forwarding(config, netlink, &families, &mut warnings)?;
+        let notrack = plan_notrack(config, &sides, &mut warnings)?;
+        let namespace = Namespace::current()?.id()?;
+        Ok(Self { sides, families, mtu, gso: config.gso, sysctls, notrack, namespace, warnings })
+    }
+
+    /// What the user should know, one line each.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    pub(crate) fn side(&self, side: Side) -> &SidePlan {
+        &self.sides[side.index()]
+    }
+
+    /// The steering rules, in the order in which they are installed.
+    pub(crate) fn rules(&self) -> Vec<Rule> {
+        let of_family = |family: Family| {
+            self.sides.iter().map(move |side| Rule {
+                family,
+                priority: side.priority,
+                iif: Some(side.interface.clone()),
+                tcp_only: true,
+                table: side.table,
+                is_own: true,
+            })
+        };
+        self.families.iter().copied().flat_map(of_family).collect()
+    }
+
+    /// The equivalent commands, in order.
+    #[must_use]
+    pub fn commands(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for setting in &self.sysctls {
+            lines.push(format!("sysctl -w {}={}", setting.path.replace('/', "."), setting.during));
+        }
+        for side in &self.sides {
+            let header = if self.gso { " vnet_hdr" } else { "" };
+            lines.push(format!("ip tuntap add dev {} mode tun{header}", side.tun));
+            lines
+                .push(format!("ip link set {} mtu {} txqueuelen {QUEUE_LEN_PACKETS} up", side.tun, self.mtu));
+            for family in &self.families {
+                lines.push(format!(
+                    "ip {family} route add default dev {} table {} protocol {OWNER_PROTOCOL}",
+                    side.tun, side.table
+                ));
+            }
+        }
+        if let Some((_, commands)) = &self.notrack {
+            lines.extend(commands.iter().map(|command| format!("nft '{command}'")));
+        }
+        lines.extend(self.rules().iter().map(|rule| format!("ip {} rule add {rule}", rule.family)));
+        lines
+    }
+}
+
+/// Both interfaces exist, differ, are up and have addresses; gives the larger of their MTUs.
+fn check_interfaces(config: &Config, netlink: &Netlink) -> Result<u32, RunError> {
+    if config.wired == config.mobile {
+        return Err(RunError::SameInterface(config.wired.clone()));
+    }
+    let mut mtu = 0;
+    for name in [&config.wired, &config.mobile] {
+        let link = netlink.link(name)?;
+        if !link.is_up {
+            return Err(RunError::InterfaceDown(name.clone()));
+        }
+        if !Family::BOTH.iter().any(|family| has_address(netlink, name, *family).unwrap_or(false)) {
+            return Err(RunError::NoAddress(name.clone()));
+        }
+        mtu = mtu.max(link.mtu);
+    }
+    Ok(mtu)
+}
+
+/// True when the interface has an address of the family that is not merely link-local.
+fn has_address(netlink: &Netlink, name: &str, family: Family) -> Result<bool, IoError> {
+    let addresses = netlink.addresses(netlink.index_of(name)?)?;
+    Ok(addresses.iter().any(|cidr| match cidr.address {
+        std::net::IpAddr::V4(_) => family == Family::V4,
+        std::net::IpAddr::V6(address) => family == Family::V6 && !address.is_unicast_link_local(),
+    }))
+}
+
+/// The IP versions this machine has.
+fn families() -> Result<Vec<Family>, IoError> {
+    match features::require(features::Feature::Ipv6) {
+        Ok(()) => Ok(Family::BOTH.to_vec()),
+        Err(IoError::Missing { .. }) => Ok(vec![Family::V4]),
+        Err(e) => Err(e),
+    }
+}
+
+fn all_rules(netlink: &Netlink, families: &[Family]) -> Result<Vec<Rule>, IoError> {
+    let mut rules = Vec::new();
+    for family in families {
+        rules.extend(netlink.rules(*family)?);
+    }
+    Ok(rules)
+}
+
+fn is_for(rule: &Rule, names: [&str; 2]) -> bool {
+    rule.iif.as_deref().is_some_and(|iif| names.contains(&iif))
+}
+
+/// The first numbers that nobody uses.
+fn free_slot(
+    names: [&str; 2],
+    netlink: &Netlink,
+    families: &[Family],
+    rules: &[Rule],
+) -> Result<[SidePlan; 2], RunError> {
+    let mut tables: Vec<Table> = rules.iter().map(|rule| rule.table).collect();
+    for family in families {
+        tables.extend(netlink.tables_in_use(*family)?);
+    }
+    let links = netlink.links()?;
+    for slot in 0..SLOTS {
+        let sides = [(0, 'w'), (1, 'm')].map(|(offset, letter)| SidePlan {
+            interface: names[offset as usize].to_owned(),
+            tun: format!("cell{letter}{slot}"),
+            table: Table(TABLE_BASE + 2 * slot + offset),
+            priority: PRIORITY_BASE + 2 * slot + offset,
+        });
+        let is_free = sides.iter().all(|side| {
+            !tables.contains(&side.table)
+                && !rules.iter().any(|rule| rule.priority == side.priority)
+                && !links.iter().any(|link| link.name == side.tun)
+        });
+        if is_free {
+            return Ok(sides);
+        }
+    }
+    Err(RunError::NoFreeSlot)
+}
+
+/// What to change so that packets are forwarded, or a warning that they are not.
+fn plan_forwarding(
+    config: &Config,
+    netlink: &Netlink,
+    families: &[Family],
+    warnings: &mut Vec<String>,
+) -> Result<Vec<RecordedSysctl>, RunError> {
+    let mut changes = Vec::new();
+    let names = [config.wired.as_str(), config.mobile.as_str()];
+    for &family in families {
+        let is_used = has_address(netlink, names[0], family)? && has_address(netlink, names[1], family)?;
+        if !is_used || forwarding::is_on(family, names)? {
+            continue;
+        }
+        if config.set_forwarding {
+            changes.push(forwarding::change(family)?);
+        } else {
+            warnings.push(forwarding::advice(family));
+        }
+    }
+    Ok(changes)
+}
+
+/// The nft table, if it is needed and can be had.
+fn plan_notrack(
+    config: &Config,
+    sides: &[SidePlan; 2],
+    warnings: &mut Vec<String>,
+) -> Result<Option<(String, Vec<String>)>, RunError> {
+    let found = firewall::examine(&config.wired, &config.mobile);
+    warnings.extend(found.conflicts);
+    warnings.extend(found.unknown);
+    let is_wanted = match config.notrack {
+        Notrack::Auto => found.tracks_connections,
+        Notrack::Always => true,
+        Notrack::Never => false,
+    };
+    if !is_wanted {
+        return Ok(None);
+    }
+    if features::find_program("nft").is_none() {
+        return Err(RunError::NftMissing);
+    }
+    let name = format!("{}{}", firewall::TABLE_PREFIX, std::process::id());
+    let commands = notrack::commands(&name, &sides[1].interface, &sides[1].tun);
+    Ok(Some((name, commands)))
+}

@@ -1,0 +1,157 @@
+//! [`Processor`]: what the packet loop needs of whatever handles the packets.
+
+use io::VnetHeader;
+use units::Instant;
+
+/// A side of the accelerator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// Towards the servers.
+    Wired,
+    /// Towards the clients.
+    Mobile,
+}
+
+impl Side {
+    /// The side across.
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Wired => Self::Mobile,
+            Self::Mobile => Self::Wired,
+        }
+    }
+
+    pub(crate) const fn index(self) -> usize {
+        match self {
+            Self::Wired => 0,
+            Self::Mobile => 1,
+        }
+    }
+}
+
+/// What becomes of a packet that was handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Write it, as edited, to the other side.
+    Forward,
+    /// The processor has taken what it needs of it.
+    Consumed,
+}
+
+/// A packet to send: its pieces are written with one system call, without copying.
+#[derive(Clone, Copy, Debug)]
+pub struct Transmit<'a> {
+    /// The side it leaves to.
+    pub to: Side,
+    /// The virtio header, for a super-packet or a partial checksum; else zeros.
+    pub virtio: VnetHeader,
+    /// IP and TCP header.
+    pub header: &'a [u8],
+    /// The payload, in up to two pieces (a ring buffer's two ends); either may be empty.
+    pub payload: (&'a [u8], &'a [u8]),
+}
+
+/// Handles packets; never does I/O and never reads a clock.
+pub trait Processor {
+    /// Takes one packet, which may be edited in place; `packet` starts at the IP header.
+    ///
+    /// The packet has passed one router hop on its way here and will pass a second one: who wants this
+    /// machine to count as one hop adds one to the hop limit.
+    fn handle_packet(
+        &mut self,
+        from: Side,
+        virtio: &mut VnetHeader,
+        packet: &mut [u8],
+        now: Instant,
+    ) -> Verdict;
+
+    /// Tells the time; called at or after [`Processor::next_deadline`].
+    fn handle_timeout(&mut self, now: Instant);
+
+    /// The next packet to send at `now`, if any; asked until there is none.
+    fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>>;
+
+    /// When [`Processor::handle_timeout`] is to be called next.
+    fn next_deadline(&self) -> Option<Instant>;
+
+    /// The accelerator is to stop: take nothing new over and deliver what is owed.
+    fn begin_drain(&mut self, _now: Instant) {}
+
+    /// True when nothing is owed to anybody.
+    fn is_drained(&self) -> bool {
+        true
+    }
+}
+
+/// A processor that forwards everything: the bare path.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PassThrough;
+
+impl Processor for PassThrough {
+    fn handle_packet(&mut self, _: Side, _: &mut VnetHeader, packet: &mut [u8], _: Instant) -> Verdict {
+        let hop_limit = match packet.first().map(|byte| byte >> 4) {
+            Some(4) => packet.get(8),
+            Some(6) => packet.get(7),
+            _ => None,
+        };
+        if let Some(hop_limit) = hop_limit.and_then(|limit| limit.checked_add(1)) {
+            wire::set_hop_limit(packet, hop_limit);
+        }
+        Verdict::Forward
+    }
+
+    fn handle_timeout(&mut self, _: Instant) {}
+
+    fn poll_transmit(&mut self, _: Instant) -> Option<Transmit<'_>> {
+        None
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An IPv4 header with a right checksum and the given time to live.
+    fn ipv4(ttl: u8) -> [u8; 20] {
+        let mut packet = [0; 20];
+        (packet[0], packet[8]) = (0x45, 1);
+        let sum = !(0x4500u16 + 0x0100);
+        packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        assert!(wire::set_hop_limit(&mut packet, ttl));
+        packet
+    }
+
+    fn pass(packet: &mut [u8]) {
+        let verdict = PassThrough.handle_packet(Side::Wired, &mut [0; 10], packet, Instant::ZERO);
+        assert_eq!(verdict, Verdict::Forward);
+    }
+
+    #[test]
+    fn the_second_hop_is_given_back() {
+        for ttl in [1, 63, 254] {
+            let mut packet = ipv4(ttl);
+            assert!(wire::ipv4_checksum_is_valid(&packet));
+            pass(&mut packet);
+            assert_eq!(packet, ipv4(ttl + 1));
+            let mut packet = [0; 40];
+            (packet[0], packet[7]) = (0x60, ttl);
+            pass(&mut packet);
+            assert_eq!(packet[7], ttl + 1);
+        }
+        let mut packet = ipv4(255);
+        pass(&mut packet);
+        assert_eq!(packet, ipv4(255), "no more than 255");
+    }
+
+    #[test]
+    fn anything_is_passed_without_panic() {
+        for packet in [&mut [][..], &mut [0x45], &mut [0x60; 3], &mut [0; 64]] {
+            pass(packet);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! [`Record`]: what has been set up and would stay behind, as written to disk and as undone.
+
+use io::netlink::{Family, Netlink, Rule, Table};
+use io::{IoError, PidFd, ProcessId, sysctl};
+use serde::{Deserialize, Serialize};
+
+/// Everything of an instance that does not vanish with its process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    /// The network namespace's number: an instance elsewhere is none of our business.
+    pub namespace: u64,
+    pub rules: Vec<RecordedRule>,
+    pub sysctls: Vec<RecordedSysctl>,
+    /// The process that holds the nft table, as [`ProcessId`] writes it.
+    pub nft: Option<String>,
+}
+
+/// A policy rule of ours.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RecordedRule {
+    pub ipv6: bool,
+    pub interface: String,
+    pub priority: u32,
+    pub table: u32,
+}
+
+/// A kernel setting that was changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RecordedSysctl {
+    pub path: String,
+    pub before: String,
+    pub during: String,
+}
+
+impl From<&Rule> for RecordedRule {
+    fn from(rule: &Rule) -> Self {
+        Self {
+            ipv6: rule.family == Family::V6,
+            interface: rule.iif.clone().unwrap_or_default(),
+            priority: rule.priority,
+            table: rule.table.0,
+        }
+    }
+}
+
+impl From<&RecordedRule> for Rule {
+    fn from(rule: &RecordedRule) -> Self {
+        Self {
+            family: if rule.ipv6 { Family::V6 } else { Family::V4 },
+            priority: rule.priority,
+            iif: Some(rule.interface.clone()),
+            tcp_only: true,
+            table: Table(rule.table),
+            is_own: true,
+        }
+    }
+}
+
+impl Record {
+    /// Reads what an instance wrote down; `None` when it did not get that far.
+    pub fn parse(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
+    /// The text for [`io::Instance::record`].
+    pub fn to_text(&self) -> String {
+        // A struct of strings and numbers always has a JSON form.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Lets TCP take the plain way again: rules and notrack go. What is gone already is fine.
+    ///
+    /// Everything is tried; the first failure is reported.
+    pub fn undo_steering(&self, netlink: &Netlink) -> Result<(), IoError> {
+        let mut result = Ok(());
+        for rule in &self.rules {
+            result = result.and(absent_is_fine(netlink.delete_rule(&rule.into())));
+        }
+        if let Some(holder) = self.nft.as_deref().and_then(|text| text.parse().ok()) {
+            result = result.and(kill(holder));
+        }
+        result
+    }
+
+    /// Undoes the steering and puts changed settings back unless somebody else changed them since.
+    pub fn undo_all(&self, netlink: &Netlink) -> Result<(), IoError> {
+        let mut result = self.undo_steering(netlink);
+        for setting in &self.sysctls {
+            if sysctl::read_here(&setting.path).is_ok_and(|now| now == setting.during) {
+                result = result.and(sysctl::write_here(&setting.path, &setting.before));
+            }
+        }
+        result
+    }
+}
+
+fn absent_is_fine(result: Result<(), IoError>) -> Result<(), IoError> {
+    match result {
+        Err(e) if e.is_not_there() => Ok(()),
+        result => result,
+    }
+}
+
+/// Ends the holder of the nft table, unless its number belongs to another process by now.
+fn kill(holder: ProcessId) -> Result<(), IoError> {
+    const SIGKILL: i32 = 9;
+    // The descriptor is opened first: whatever is checked afterwards is the process it means.
+    let Ok(process) = PidFd::open(holder.pid()) else { return Ok(()) };
+    if holder.is_alive() { absent_is_fine(process.send_signal(SIGKILL)) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_survives_the_disk() {
+        let rule = Rule {
+            family: Family::V6,
+            priority: 206,
+            iif: Some("w0".to_owned()),
+            tcp_only: true,
+            table: Table(20_600),
+            is_own: true,
+        };
+        let sysctl =
+            RecordedSysctl { path: "a/b".to_owned(), before: "0".to_owned(), during: "1".to_owned() };
+        let record = Record {
+            namespace: 7,
+            rules: vec![RecordedRule::from(&rule)],
+            sysctls: vec![sysctl],
+            nft: Some("12:34".to_owned()),
+        };
+        assert_eq!(Record::parse(&record.to_text()), Some(record.clone()));
+        assert_eq!(Rule::from(&record.rules[0]), rule);
+        assert_eq!(Record::parse(""), None);
+    }
+}

@@ -1,0 +1,247 @@
+//! [`run`]: from the first check to the last thing undone.
+
+use io::features::{self, Feature};
+use io::netlink::Netlink;
+use io::{Clock, Instance, Interest, Namespace, Signals, Waiter};
+use units::{Duration, Instant};
+
+use crate::packet_loop::PacketLoop;
+use crate::steering::{self, Steering};
+use crate::watchdog::{Guardian, News};
+use crate::{AfterHang, Config, Counters, Plan, Processor, RunError, Side, leftovers};
+
+/// How an instance ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Why.
+    pub why: Why,
+    /// What passed through.
+    pub counters: Counters,
+    /// Packets lost because the devices' queues were full: wired, then mobile.
+    pub queue_drops: [u64; 2],
+}
+
+/// Why an instance ended in good order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// A signal (its number) asked for it.
+    Signal(i32),
+    /// It had hung, and the configuration says to end then.
+    Hang,
+}
+
+/// Times at which two starts may have chosen the same numbers before the second one gives up.
+const PLAN_ATTEMPTS: usize = 10;
+
+const WIRED: u64 = 0;
+const MOBILE: u64 = 1;
+const SIGNAL: u64 = 2;
+const WATCHDOG: u64 = 3;
+
+/// Decides what would be set up, and changes nothing.
+///
+/// # Errors
+/// As [`run`] before anything is touched.
+pub fn dry_run(config: &Config) -> Result<Plan, RunError> {
+    Plan::make(config, &Netlink::open()?)
+}
+
+/// Steers TCP between the two interfaces through `processor` until a signal comes; then undoes everything.
+///
+/// Works in the calling thread's network namespace, on the calling thread. `say` gets one line at a time
+/// for the user: what was set up, warnings, what happened.
+///
+/// # Errors
+/// When it cannot start, or an interface is lost; everything is undone in both cases.
+pub fn run(
+    config: &Config,
+    processor: &mut impl Processor,
+    say: &mut dyn FnMut(&str),
+) -> Result<Ended, RunError> {
+    features::require(Feature::NetworkAdministration)?;
+    features::require(Feature::Tun)?;
+    // Before anything is set up, so that no signal can end us in between.
+    let signals = Signals::terminating()?;
+    let netlink = Netlink::open()?;
+    let namespace = Namespace::current()?.id()?;
+    for line in leftovers::remove(&config.state_directory, &netlink, namespace)? {
+        say(&line);
+    }
+    let (plan, packet_loop) = make_devices(config, &netlink)?;
+    let instance = Instance::register(&config.state_directory, leftovers::KIND)?;
+    let steering = Steering::install(&plan, &netlink, &instance)?;
+    for line in plan.commands() {
+        say(&line);
+    }
+    for warning in plan.warnings() {
+        say(&format!("warning: {warning}"));
+    }
+    let guardian = if config.watchdog { Some(Guardian::start(config, &instance)?) } else { None };
+    let mut session = Session::new(config, &plan, &netlink, &instance, steering, guardian, packet_loop)?;
+    let result = session.serve(&signals, processor, say);
+    session.close(processor, result)
+}
+
+/// Plans and makes the devices; a start at the same moment may take the names first, then plans anew.
+fn make_devices(config: &Config, netlink: &Netlink) -> Result<(Plan, PacketLoop), RunError> {
+    const EBUSY: i32 = 16;
+    let mut attempt = 1;
+    loop {
+        let plan = Plan::make(config, netlink)?;
+        match steering::create_devices(&plan, netlink) {
+            Ok(tuns) => return Ok((plan, PacketLoop::new(tuns))),
+            Err(e) if e.raw_os_error() == Some(EBUSY) && attempt < PLAN_ATTEMPTS => attempt += 1,
+            Err(e) => return Err(e.into()),
+        }
+    }
+}
+
+/// Everything a running instance holds. Fields are dropped in order: the steering before the devices.
+struct Session<'a> {
+    config: &'a Config,
+    plan: &'a Plan,
+    netlink: &'a Netlink,
+    instance: &'a Instance,
+    steering: Steering<'a>,
+    packet_loop: PacketLoop,
+    guardian: Option<Guardian>,
+    waiter: Waiter,
+    next_beat: Instant,
+}
+
+impl<'a> Session<'a> {
+    fn new(
+        config: &'a Config,
+        plan: &'a Plan,
+        netlink: &'a Netlink,
+        instance: &'a Instance,
+        steering: Steering<'a>,
+        guardian: Option<Guardian>,
+        packet_loop: PacketLoop,
+    ) -> Result<Self, RunError> {
+        let waiter = Waiter::new(config.spin_margin())?;
+        for (tun, token) in packet_loop.tuns().iter().zip([WIRED, MOBILE]) {
+            waiter.add(tun, Interest::Read, token)?;
+        }
+        if let Some(fd) = guardian.as_ref().and_then(Guardian::fd) {
+            waiter.add(&fd, Interest::Read, WATCHDOG)?;
+        }
+        let next_beat = Instant::ZERO;
+        Ok(Self { config, plan, netlink, instance, steering, packet_loop, guardian, waiter, next_beat })
+    }
+
+    /// Runs until there is a reason to end.
+    fn serve(
+        &mut self,
+        signals: &Signals,
+        processor: &mut impl Processor,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Why, RunError> {
+        self.waiter.add(signals, Interest::Read, SIGNAL)?;
+        say(&format!("steering TCP between {} and {}", self.config.wired, self.config.mobile));
+        // Once asked to stop: why, and until when to deliver what is owed.
+        let mut stop: Option<(Why, Instant)> = None;
+        loop {
+            let is_busy = self.packet_loop.turn(processor).map_err(|error| self.explain(error))?;
+            let now = Clock::now();
+            if let Some((why, give_up)) = stop
+                && (processor.is_drained() || now >= give_up)
+            {
+                return Ok(why);
+            }
+            let mut ended = None;
+            if now >= self.next_beat {
+                self.next_beat = now + self.config.heartbeat();
+                ended = self.beat(say)?;
+            }
+            if !is_busy {
+                let deadline = processor.next_deadline().map_or(self.next_beat, |at| at.min(self.next_beat));
+                self.waiter.wait(Some(deadline))?;
+            }
+            if let Some(signal) = signals.take() {
+                match stop {
+                    // Asked twice: no patience left.
+                    Some((why, _)) => return Ok(why),
+                    None => ended = Some(Why::Signal(signal)),
+                }
+            }
+            if let (Some(why), None) = (ended, stop) {
+                processor.begin_drain(Clock::now());
+                stop = Some((why, Clock::now() + Duration::from_millis(self.config.drain_ms_max)));
+            }
+        }
+    }
+
+    /// What is done a few times a second: heartbeat, news of the watchdog, state of the interfaces.
+    fn beat(&mut self, say: &mut dyn FnMut(&str)) -> Result<Option<Why>, RunError> {
+        for side in [Side::Wired, Side::Mobile] {
+            self.check_interface(side)?;
+        }
+        if self.steering.ensure_notrack()? {
+            say("warning: the nft table had vanished and was installed again");
+        }
+        let Some(guardian) = self.guardian.as_mut() else { return Ok(None) };
+        match guardian.news() {
+            Some(News::SteeringRemoved) if self.config.after_hang == AfterHang::Exit => {
+                say("warning: this process had hung and the watchdog took the steering away: ending");
+                return Ok(Some(Why::Hang));
+            }
+            Some(News::SteeringRemoved) => {
+                self.steering.steer()?;
+                guardian.resumed();
+                say(
+                    "warning: this process had hung and the watchdog took the steering away: installed again",
+                );
+            }
+            Some(News::Died) => say("warning: the watchdog has ended: starting another one"),
+            None => {}
+        }
+        if guardian.revive(self.instance)?
+            && let Some(fd) = guardian.fd()
+        {
+            self.waiter.add(&fd, Interest::Read, WATCHDOG)?;
+        }
+        guardian.beat();
+        Ok(None)
+    }
+
+    fn check_interface(&self, side: Side) -> Result<(), RunError> {
+        let name = &self.plan.side(side).interface;
+        match self.netlink.link(name) {
+            Ok(link) if link.is_up => Ok(()),
+            Err(e) if !e.is_not_there() => Err(e.into()),
+            _ => Err(RunError::InterfaceLost(name.clone())),
+        }
+    }
+
+    /// A device of ours that is gone was deleted or switched off by somebody.
+    fn explain(&self, error: io::IoError) -> RunError {
+        let lost = self.packet_loop.tuns().iter().find(|tun| {
+            error.is_device_gone() && !self.netlink.link(tun.name()).is_ok_and(|link| link.is_up)
+        });
+        lost.map_or_else(|| error.into(), |tun| RunError::InterfaceLost(tun.name().to_owned()))
+    }
+
+    /// Undoes everything: rules first, then what is still in the devices is passed on, then the rest.
+    fn close(
+        mut self,
+        processor: &mut impl Processor,
+        result: Result<Why, RunError>,
+    ) -> Result<Ended, RunError> {
+        let unsteered = self.steering.unsteer();
+        let is_usable = result.is_ok();
+        while is_usable && self.packet_loop.turn(processor).unwrap_or(false) {}
+        let queue_drops = [0, 1]
+            .map(|side: usize| self.packet_loop.tuns()[side].stats().map_or(0, |stats| stats.tx_dropped));
+        let counters = self.packet_loop.counters();
+        let Self { steering, packet_loop, guardian, .. } = self;
+        drop(steering);
+        drop(packet_loop);
+        if let Some(guardian) = guardian {
+            guardian.finish()?;
+        }
+        let why = result?;
+        unsteered?;
+        Ok(Ended { why, counters, queue_drops })
+    }
+}

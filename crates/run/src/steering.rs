@@ -1,0 +1,105 @@
+//! [`Steering`]: what a [`Plan`] says, installed; and undone.
+
+use io::netlink::{Netlink, Route};
+use io::{Instance, IoError, Tun, TunConfig, sysctl};
+
+use crate::RunError;
+use crate::notrack::NotrackTable;
+use crate::plan::{Plan, QUEUE_LEN_PACKETS, SidePlan};
+use crate::record::{Record, RecordedRule};
+
+/// Makes both TUN devices, up, with the routes into them; nothing leads there yet.
+pub(crate) fn create_devices(plan: &Plan, netlink: &Netlink) -> Result<[Tun; 2], IoError> {
+    let [wired, mobile] = &plan.sides;
+    Ok([create_device(plan, wired, netlink)?, create_device(plan, mobile, netlink)?])
+}
+
+fn create_device(plan: &Plan, side: &SidePlan, netlink: &Netlink) -> Result<Tun, IoError> {
+    let config = TunConfig {
+        name: side.tun.clone(),
+        mtu: plan.mtu,
+        queue_len_packets: QUEUE_LEN_PACKETS,
+        gso: plan.gso,
+    };
+    let tun = Tun::create(&config)?;
+    tun.set_up()?;
+    // What we write into the device is forwarded whatever the default for new devices is.
+    sysctl::write_here(&format!("net/ipv4/conf/{}/forwarding", side.tun), "1")?;
+    for &family in &plan.families {
+        netlink.add_route(&Route::default_via_device(family, tun.index(), side.table))?;
+    }
+    Ok(tun)
+}
+
+/// Rules, nft table and changed settings, as long as they are installed; undone when dropped.
+#[derive(Debug)]
+pub(crate) struct Steering<'a> {
+    plan: &'a Plan,
+    netlink: &'a Netlink,
+    instance: &'a Instance,
+    record: Record,
+    notrack: Option<NotrackTable>,
+}
+
+impl<'a> Steering<'a> {
+    /// Installs everything, the rules last, so that no packet comes before all is ready.
+    pub fn install(plan: &'a Plan, netlink: &'a Netlink, instance: &'a Instance) -> Result<Self, RunError> {
+        let record = Record { namespace: plan.namespace, sysctls: plan.sysctls.clone(), ..Record::default() };
+        let mut steering = Self { plan, netlink, instance, record, notrack: None };
+        instance.record(&steering.record.to_text())?;
+        for setting in &plan.sysctls {
+            sysctl::write_here(&setting.path, &setting.during)?;
+        }
+        steering.steer()?;
+        Ok(steering)
+    }
+
+    /// Installs nft table and rules; those that are there already stay.
+    pub fn steer(&mut self) -> Result<(), RunError> {
+        self.ensure_notrack()?;
+        let rules = self.plan.rules();
+        self.record.rules = rules.iter().map(RecordedRule::from).collect();
+        // Written down first: whatever happens from here on can be undone by anybody.
+        self.instance.record(&self.record.to_text())?;
+        for rule in &rules {
+            match self.netlink.add_rule(rule) {
+                Err(e) if e.is_already_there() => {}
+                result => result?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Installs the nft table if it is needed and not there; true when it had to.
+    pub fn ensure_notrack(&mut self) -> Result<bool, RunError> {
+        let Some((name, commands)) = &self.plan.notrack else { return Ok(false) };
+        if self.notrack.as_ref().is_some_and(NotrackTable::is_there) {
+            return Ok(false);
+        }
+        // The old one first: both have the same name.
+        self.notrack = None;
+        let table = NotrackTable::install(name, commands)?;
+        self.record.nft = Some(table.holder().to_string());
+        self.notrack = Some(table);
+        self.instance.record(&self.record.to_text())?;
+        Ok(true)
+    }
+
+    /// Takes the rules away: TCP goes the plain way from here on.
+    pub fn unsteer(&mut self) -> Result<(), IoError> {
+        for rule in self.plan.rules() {
+            match self.netlink.delete_rule(&rule) {
+                Err(e) if e.is_not_there() => {}
+                result => result?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Steering<'_> {
+    fn drop(&mut self) {
+        // A failure here cannot be repaired; the watchdog tries the same right after.
+        drop(self.record.undo_all(self.netlink));
+    }
+}

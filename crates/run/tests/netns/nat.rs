@@ -1,0 +1,104 @@
+//! Machines that translate addresses or filter by state (H36).
+
+use run::{Config, Notrack};
+
+use crate::topology::{BOX_WIRED, Program, SERVER, SIGKILL, Topology, wait_until};
+
+/// The box masquerades towards the servers and lets only established TCP come back.
+fn masquerade(topology: &Topology) {
+    for command in [
+        "add table inet fw",
+        "add chain inet fw post { type nat hook postrouting priority srcnat; }",
+        "add rule inet fw post oifname w0 masquerade",
+        "add chain inet fw forward { type filter hook forward priority filter; }",
+        "add rule inet fw forward ct state invalid drop",
+    ] {
+        topology.exec("nft", &[command]);
+    }
+}
+
+#[test]
+fn downloads_work_behind_masquerade() {
+    let topology = Topology::build("nat");
+    masquerade(&topology);
+    let before = topology.snapshot();
+    let program = Program::start(&topology, &topology.config());
+    assert!(program.said.iter().any(|line| line.contains("notrack")), "{:?}", program.said);
+    for (address, own) in SERVER.into_iter().zip(BOX_WIRED) {
+        let mut connection = topology.connect(&topology.server, address);
+        assert_eq!(connection.peer.ip().to_string(), own, "the server sees the box");
+        connection.exchange(b"nat-word");
+        connection.download(10_000_000);
+    }
+    assert!(topology.steered_packets() > 200);
+    program.stop(&topology);
+    assert_eq!(topology.snapshot(), before);
+}
+
+#[test]
+fn translated_connections_survive_start_kill_and_stop() {
+    let topology = Topology::build("natlive");
+    masquerade(&topology);
+    let mut connections = SERVER.map(|address| topology.connect(&topology.server, address));
+    let mut exchange = |word| connections.iter_mut().for_each(|connection| connection.exchange(word));
+    exchange(b"plain--1");
+    let program = Program::start(&topology, &topology.config());
+    exchange(b"steered2");
+    program.stop(&topology);
+    exchange(b"plain--3");
+    let program = Program::start(&topology, &topology.config());
+    exchange(b"steered4");
+    program.signal(SIGKILL);
+    program.wait();
+    exchange(b"killed-5");
+    wait_until("the watchdog has undone everything", || topology.leftovers().is_empty());
+    exchange(b"killed-6");
+}
+
+#[test]
+fn a_machine_without_tracking_gets_no_table() {
+    let topology = Topology::build("notrack");
+    let program = Program::start(&topology, &topology.config());
+    assert!(!topology.exec("nft", &["list", "tables"]).contains("cellerator"));
+    program.stop(&topology);
+    masquerade(&topology);
+    let program = Program::start(&topology, &Config { notrack: Notrack::Never, ..topology.config() });
+    assert!(!topology.exec("nft", &["list", "tables"]).contains("cellerator"));
+    program.stop(&topology);
+}
+
+#[test]
+fn the_table_is_installed_again_when_its_holder_is_killed() {
+    let topology = Topology::build("holder");
+    masquerade(&topology);
+    let mut program = Program::start(&topology, &topology.config());
+    let record =
+        std::fs::read_to_string(topology.state.join(format!("run-{}/record", program.pid()))).unwrap();
+    let record: serde_json::Value = serde_json::from_str(&record).unwrap();
+    let holder = record["nft"].as_str().and_then(|text| text.split(':').next()).unwrap().parse().unwrap();
+    io::PidFd::open(holder).unwrap().send_signal(SIGKILL).unwrap();
+    program.await_line("was installed again");
+    topology.connect(&topology.server, SERVER[0]).download(100_000);
+    program.stop(&topology);
+}
+
+#[test]
+fn forward_rules_by_interface_are_named() {
+    let topology = Topology::build("rules");
+    for command in [
+        "add table inet fw",
+        "add chain inet fw forward { type filter hook forward priority filter; policy accept; }",
+        "add rule inet fw forward iifname w0 oifname m0 accept",
+        "add rule inet fw forward iifname \"other\" drop",
+    ] {
+        topology.exec("nft", &[command]);
+    }
+    let program = Program::start(&topology, &topology.config());
+    let said = program.stop(&topology);
+    let warnings: Vec<&str> = said.lines().filter(|line| line.starts_with("warning")).collect();
+    assert_eq!(warnings.len(), 1, "{said}");
+    assert!(
+        warnings[0].contains("rule 'iifname \"w0\" oifname \"m0\" accept' (nft inet fw forward"),
+        "{said}"
+    );
+}

@@ -1,0 +1,339 @@
+//! `client — box — server` in three fresh namespaces, and the program under test in the middle one.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use io::netlink::{Cidr, Family, LinkChange, Netlink, Route, Table, VethEnd};
+use io::{Clock, Namespace, PidFd, SpawnOptions, Waiter, sysctl};
+use run::Config;
+
+/// Longest wait for anything; reached only when a test fails.
+pub const PATIENCE: Duration = Duration::from_secs(15);
+
+pub const SIGKILL: i32 = 9;
+pub const SIGTERM: i32 = 15;
+pub const SIGCONT: i32 = 18;
+pub const SIGSTOP: i32 = 19;
+
+/// Addresses of the three machines.
+pub const SERVER: [&str; 2] = ["10.2.0.2", "fd02::2"];
+pub const BOX_WIRED: [&str; 2] = ["10.2.0.1", "fd02::1"];
+pub const BOX_MOBILE: [&str; 2] = ["10.1.0.1", "fd01::1"];
+
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+pub struct Topology {
+    pub client: Namespace,
+    pub middle: Namespace,
+    pub server: Namespace,
+    pub state: PathBuf,
+}
+
+impl Topology {
+    /// Namespaces joined by virtual cables, with addresses, routes and forwarding.
+    pub fn build(what: &str) -> Self {
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let tag = format!("ct-run-{what}-{}-{number}", std::process::id());
+        let create = |role: &str| {
+            Namespace::create(&format!("{tag}-{role}"))
+                .unwrap_or_else(|e| panic!("this test needs root: {e}"))
+        };
+        let topology = Self {
+            client: create("c"),
+            middle: create("b"),
+            server: create("s"),
+            state: std::env::temp_dir().join(&tag),
+        };
+        topology.cable(
+            &topology.client,
+            "c0",
+            ["10.1.0.2/24", "fd01::2/64"],
+            "m0",
+            ["10.1.0.1/24", "fd01::1/64"],
+        );
+        topology.cable(
+            &topology.server,
+            "s0",
+            ["10.2.0.2/24", "fd02::2/64"],
+            "w0",
+            ["10.2.0.1/24", "fd02::1/64"],
+        );
+        default_routes(&topology.client, BOX_MOBILE);
+        default_routes(&topology.server, BOX_WIRED);
+        topology.set("net/ipv4/ip_forward", "1");
+        topology.set("net/ipv6/conf/all/forwarding", "1");
+        topology
+    }
+
+    /// A cable from the box to `there`.
+    pub fn cable(&self, there: &Namespace, name: &str, own: [&str; 2], here: &str, ours: [&str; 2]) {
+        let middle = self.netlink();
+        let ends = [VethEnd { name: here, namespace: None }, VethEnd { name, namespace: Some(there) }];
+        middle.create_veth(ends[0], ends[1]).unwrap();
+        configure(&middle, here, ours);
+        configure(&there.netlink().unwrap(), name, own);
+    }
+
+    pub fn netlink(&self) -> Netlink {
+        self.middle.netlink().unwrap()
+    }
+
+    pub fn set(&self, path: &str, value: &str) {
+        sysctl::write(&self.middle, path, value).unwrap();
+    }
+
+    pub fn config(&self) -> Config {
+        Config {
+            wired: "w0".to_owned(),
+            mobile: "m0".to_owned(),
+            hang_after_ms: 400,
+            state_directory: self.state.clone(),
+            ..Config::default()
+        }
+    }
+
+    /// Runs a program in the box and gives its output; it must succeed.
+    pub fn exec(&self, program: &str, arguments: &[&str]) -> String {
+        let mut command = Command::new(program);
+        command.args(arguments).stdout(Stdio::piped());
+        let child = self.middle.spawn(command, SpawnOptions::default()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{program} {arguments:?} failed");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// What a clean machine must not show: our rules, devices, tables and records.
+    pub fn leftovers(&self) -> Vec<String> {
+        let netlink = self.netlink();
+        let mut found = Vec::new();
+        for family in Family::BOTH {
+            let rules = netlink.rules(family).unwrap();
+            found.extend(rules.iter().filter(|rule| rule.is_own).map(ToString::to_string));
+            let tables = netlink.tables_in_use(family).unwrap();
+            found.extend(tables.iter().filter(|table| table.0 >= 20_000).map(ToString::to_string));
+        }
+        let links = netlink.links().unwrap();
+        found.extend(links.into_iter().map(|link| link.name).filter(|name| name.starts_with("cell")));
+        let tables = self.exec("nft", &["list", "tables"]);
+        found.extend(tables.lines().filter(|line| line.contains("cellerator")).map(str::to_owned));
+        if let Ok(entries) = std::fs::read_dir(&self.state) {
+            let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+            found.extend(names.filter(|name| name != "lock"));
+        }
+        found
+    }
+
+    /// Everything the box has, for comparison.
+    pub fn snapshot(&self) -> Vec<String> {
+        let netlink = self.netlink();
+        let mut all: Vec<String> = netlink.links().unwrap().into_iter().map(|link| link.name).collect();
+        for family in Family::BOTH {
+            all.extend(netlink.rules(family).unwrap().iter().map(ToString::to_string));
+            for table in netlink.tables_in_use(family).unwrap() {
+                let routes = netlink.routes(family, table).unwrap();
+                all.extend(routes.iter().map(ToString::to_string));
+            }
+            // The kernel gives interfaces link-local addresses in its own time.
+            all.retain(|line| !line.starts_with("fe80:"));
+        }
+        all.push(self.exec("nft", &["list", "ruleset"]));
+        for path in ["net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"] {
+            all.push(sysctl::read(&self.middle, path).unwrap());
+        }
+        all
+    }
+
+    /// Number of packets the kernel has handed to the TUN devices.
+    pub fn steered_packets(&self) -> u64 {
+        let links = self.netlink().links().unwrap();
+        links.iter().filter(|link| link.name.starts_with("cell")).map(|link| link.stats.tx_packets).sum()
+    }
+
+    /// A connection from the client to a server at `address`, which is in `at`.
+    pub fn connect(&self, at: &Namespace, address: &str) -> Connection {
+        let listener = at.run(|| TcpListener::bind((address, 0))).unwrap().unwrap();
+        let to = listener.local_addr().unwrap();
+        let client = self.client.run(|| TcpStream::connect_timeout(&to, PATIENCE)).unwrap().unwrap();
+        let (server, peer) = listener.accept().unwrap();
+        for end in [&client, &server] {
+            end.set_read_timeout(Some(PATIENCE)).unwrap();
+            end.set_write_timeout(Some(PATIENCE)).unwrap();
+        }
+        Connection { client, server, peer }
+    }
+}
+
+impl Drop for Topology {
+    fn drop(&mut self) {
+        for namespace in [&self.client, &self.middle, &self.server] {
+            Namespace::remove(namespace.name()).unwrap();
+        }
+        let _ = std::fs::remove_dir_all(&self.state);
+    }
+}
+
+fn configure(netlink: &Netlink, name: &str, addresses: [&str; 2]) {
+    let index = netlink.index_of(name).unwrap();
+    netlink.change_link(index, &LinkChange { up: Some(true), ..LinkChange::default() }).unwrap();
+    for address in addresses {
+        netlink.add_address(index, address.parse().unwrap()).unwrap();
+    }
+}
+
+fn default_routes(namespace: &Namespace, gateways: [&str; 2]) {
+    let netlink = namespace.netlink().unwrap();
+    for (family, gateway) in Family::BOTH.into_iter().zip(gateways) {
+        let route = Route::via(Cidr::everything(family), gateway.parse().unwrap());
+        netlink.add_route(&Route { table: Table::MAIN, ..route }).unwrap();
+    }
+}
+
+/// Both ends of a connection.
+pub struct Connection {
+    pub client: TcpStream,
+    pub server: TcpStream,
+    pub peer: SocketAddr,
+}
+
+impl Connection {
+    /// One word there and one back.
+    pub fn exchange(&mut self, word: &[u8; 8]) {
+        for way in [true, false] {
+            let (from, to) =
+                if way { (&mut self.client, &mut self.server) } else { (&mut self.server, &mut self.client) };
+            from.write_all(word).unwrap();
+            let mut got = [0; 8];
+            to.read_exact(&mut got).unwrap();
+            assert_eq!(&got, word);
+        }
+    }
+
+    /// Sends `len` bytes to the client and ends; every byte must arrive in order.
+    pub fn download(self, len: usize) {
+        let Self { mut client, mut server, .. } = self;
+        let sent = pattern(len);
+        std::thread::scope(|scope| {
+            let sent = &sent;
+            let sender = scope.spawn(move || server.write_all(sent));
+            let mut got = Vec::new();
+            client.read_to_end(&mut got).unwrap();
+            sender.join().unwrap().unwrap();
+            assert!(got == *sent, "{} of {len} bytes arrived intact", got.len());
+        });
+    }
+}
+
+/// Bytes that do not repeat within any window a transfer could confuse.
+fn pattern(len: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 24) as u8
+    };
+    std::iter::repeat_with(next).take(len).collect()
+}
+
+/// The program under test, running in the box.
+pub struct Program {
+    child: Child,
+    lines: mpsc::Receiver<String>,
+    pub said: Vec<String>,
+}
+
+impl Program {
+    /// Starts it and waits until it steers.
+    pub fn start(topology: &Topology, config: &Config) -> Self {
+        let mut program = Self::launch(topology, config);
+        program.await_line("steering TCP between");
+        program
+    }
+
+    /// Starts it.
+    pub fn launch(topology: &Topology, config: &Config) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tun-echo"));
+        command.arg(serde_json::to_string(config).unwrap()).stderr(Stdio::piped());
+        let options = SpawnOptions { death_signal: None, own_process_group: true };
+        let mut child = topology.middle.spawn(command, options).unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let (send, lines) = mpsc::channel();
+        // Ends with the last process that has the other end of the pipe.
+        std::thread::spawn(move || stderr.lines().map_while(Result::ok).all(|line| send.send(line).is_ok()));
+        Self { child, lines, said: Vec::new() }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn signal(&self, signal: i32) {
+        PidFd::open(self.pid()).unwrap().send_signal(signal).unwrap();
+    }
+
+    pub fn await_line(&mut self, wanted: &str) -> String {
+        loop {
+            match self.lines.recv_timeout(PATIENCE) {
+                Ok(line) => {
+                    self.said.push(line.clone());
+                    if line.contains(wanted) {
+                        return line;
+                    }
+                }
+                Err(_) => panic!("'{wanted}' was never said, but: {:#?}", self.said),
+            }
+        }
+    }
+
+    /// Waits for its end; gives its status and everything it said.
+    pub fn wait(mut self) -> (ExitStatus, String) {
+        wait_until("the program has ended", || self.child.try_wait().unwrap().is_some());
+        let status = self.child.wait().unwrap();
+        while let Ok(line) = self.lines.recv_timeout(Duration::from_millis(500)) {
+            self.said.push(line);
+        }
+        (status, self.said.join("\n"))
+    }
+
+    /// Asks it to stop; it must end well and leave nothing.
+    pub fn stop(self, topology: &Topology) -> String {
+        self.signal(SIGTERM);
+        let (status, said) = self.wait();
+        assert!(status.success(), "{said}");
+        assert_eq!(topology.leftovers(), [""; 0]);
+        said
+    }
+
+    /// The watchdog's process number: the child that is not nft.
+    pub fn watchdog(&self) -> Option<u32> {
+        let path = format!("/proc/{0}/task/{0}/children", self.pid());
+        let children = std::fs::read_to_string(path).unwrap_or_default();
+        children.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).find(|pid: &u32| {
+            let arguments = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&arguments).contains("--watchdog")
+        })
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits until `condition` holds; fails when it does not within [`PATIENCE`].
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let patience = units::Duration::from_nanos(PATIENCE.as_nanos() as u64);
+    let give_up = Clock::now() + patience;
+    let mut waiter = Waiter::new(units::Duration::ZERO).unwrap();
+    while !condition() {
+        assert!(Clock::now() < give_up, "it never came that {what}");
+        waiter.wait(Some(Clock::now() + units::Duration::from_millis(10))).unwrap();
+    }
+}
