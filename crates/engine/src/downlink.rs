@@ -67,7 +67,8 @@ pub(crate) fn on_packet(
 
 fn receive(flow: &mut Accelerated, tcp: &Tcp, payload: &[u8], stats: &mut Stats) -> Arrival {
     let is_new = tcp.seq_end().is_after(flow.acked_to_server);
-    if flow.is_draining && is_new && !(payload.is_empty() && !tcp.flags.contains(TcpFlags::FIN)) {
+    let has_content = !payload.is_empty() || tcp.flags.contains(TcpFlags::FIN);
+    if flow.is_draining && is_new && has_content {
         return Arrival::OutOfWindow; // the server will send it again, past us
     }
     let arrival = flow.receiver.on_segment(

@@ -16,6 +16,7 @@
 //! INVARIANT: nothing here outlives the process for longer than the watchdog needs: TUN devices and
 //! the nft table go with their descriptors, and a policy rule whose table is empty is passed over.
 
+mod accelerator;
 mod config;
 mod error;
 mod firewall;
@@ -30,6 +31,7 @@ mod session;
 mod steering;
 mod watchdog;
 
+pub use accelerator::Accelerator;
 pub use config::{AfterHang, Config, Notrack};
 pub use error::RunError;
 pub use packet_loop::{Counters, SideCounters};

@@ -84,20 +84,25 @@ pub trait Processor {
     }
 }
 
+/// Adds one to the hop limit: this machine is one router hop, though the kernel forwards a packet twice.
+pub(crate) fn give_back_hop(packet: &mut [u8]) {
+    let hop_limit = match packet.first().map(|byte| byte >> 4) {
+        Some(4) => packet.get(8),
+        Some(6) => packet.get(7),
+        _ => None,
+    };
+    if let Some(hop_limit) = hop_limit.and_then(|limit| limit.checked_add(1)) {
+        wire::set_hop_limit(packet, hop_limit);
+    }
+}
+
 /// A processor that forwards everything: the bare path.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PassThrough;
 
 impl Processor for PassThrough {
     fn handle_packet(&mut self, _: Side, _: &mut VnetHeader, packet: &mut [u8], _: Instant) -> Verdict {
-        let hop_limit = match packet.first().map(|byte| byte >> 4) {
-            Some(4) => packet.get(8),
-            Some(6) => packet.get(7),
-            _ => None,
-        };
-        if let Some(hop_limit) = hop_limit.and_then(|limit| limit.checked_add(1)) {
-            wire::set_hop_limit(packet, hop_limit);
-        }
+        give_back_hop(packet);
         Verdict::Forward
     }
 
