@@ -1,0 +1,380 @@
+//! [`Checks`]: the rules every packet that leaves the middlebox must keep, whatever it does inside.
+//!
+//! Per flow and direction it is remembered what reached the middlebox and what its hosts acknowledged.
+//! From that follows what it may say: never acknowledge what it does not have, never owe more than agreed,
+//! never acknowledge an end of stream before the other host did, never let a timestamp go back.
+
+use core::net::{IpAddr, SocketAddr};
+
+use units::{Bytes, Duration, Instant, SeqNum};
+use wire::{Packet, Tcp, TcpFlags};
+
+use crate::Side;
+
+/// Limits of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckConfig {
+    /// Bytes the middlebox may have acknowledged that the receiving host has not.
+    pub debt_max: Bytes,
+    /// Largest packet on any link.
+    pub mtu: usize,
+    /// The run must have come to its end by then.
+    pub ends_by: Instant,
+}
+
+impl Default for CheckConfig {
+    /// 2 MB of window and one unit of the largest scale more; MTU 1500; an hour.
+    fn default() -> Self {
+        Self {
+            debt_max: Bytes::new(2_000_000 + 65_536),
+            mtu: 1_500,
+            ends_by: Instant::ZERO + Duration::from_secs(3_600),
+        }
+    }
+}
+
+/// A broken rule.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Violation {
+    /// A packet that left the middlebox breaks a rule of the wire.
+    #[error("the middlebox sent a wrong packet towards the {to:?} side: {rule}: {packet}")]
+    Packet {
+        /// Where it went.
+        to: Side,
+        /// What is wrong with it.
+        rule: &'static str,
+        /// The packet as tcpdump would print it.
+        packet: String,
+    },
+    /// More was acknowledged to the sender than the receiver acknowledged, beyond the limit.
+    #[error("debt of {debt} exceeds {limit}: {packet}")]
+    Debt {
+        /// Bytes owed.
+        debt: Bytes,
+        /// Bytes allowed.
+        limit: Bytes,
+        /// The acknowledgement.
+        packet: String,
+    },
+    /// An application read a byte the peer never wrote there.
+    #[error("flow {flow}: {host} read a wrong byte at offset {offset}")]
+    WrongByte {
+        /// Number of the flow.
+        flow: usize,
+        /// `server` or `client`.
+        host: &'static str,
+        /// Offset of the first wrong byte.
+        offset: u64,
+    },
+    /// A flow did not come to its end.
+    #[error("flow {flow} does not end: {state}")]
+    Stalled {
+        /// Number of the flow.
+        flow: usize,
+        /// What both hosts have done.
+        state: String,
+    },
+    /// A flow ended otherwise than its applications wanted.
+    #[error("flow {flow} ended wrongly: {state}")]
+    WrongEnd {
+        /// Number of the flow.
+        flow: usize,
+        /// What both hosts have done.
+        state: String,
+    },
+    /// Something acts again and again at one point of time.
+    #[error("no end of events at one point of time: a deadline that never moves")]
+    Busy,
+}
+
+/// What is known of the stream one host sends.
+#[derive(Clone, Debug, Default)]
+struct Stream {
+    isn: Option<SeqNum>,
+    mss: Option<u16>,
+    has_timestamps: bool,
+    has_sack: bool,
+    scale: Option<units::WindowScale>,
+    /// All before it has reached the middlebox, the end of the stream included.
+    contiguous: SeqNum,
+    /// What reached it beyond a hole, in order.
+    beyond: Vec<(SeqNum, SeqNum)>,
+    highest: SeqNum,
+    /// One past the FIN.
+    fin_end: Option<SeqNum>,
+    /// Highest number the other host acknowledged, as seen by the middlebox.
+    acked_by_peer: SeqNum,
+    /// Highest number the middlebox told this host.
+    acked_to_host: SeqNum,
+    /// Highest window edge the middlebox told this host, once the flow is accelerated.
+    edge_to_host: Option<SeqNum>,
+    /// One past the highest number sent on to the other host.
+    sent_on: SeqNum,
+    /// Newest timestamp sent on to the other host.
+    tsval_sent_on: Option<u32>,
+}
+
+impl Stream {
+    fn begin(&mut self, tcp: &Tcp) {
+        *self = Self {
+            isn: Some(tcp.seq),
+            mss: tcp.options.mss,
+            has_timestamps: tcp.options.timestamps.is_some(),
+            has_sack: tcp.options.sack_permitted,
+            scale: tcp.options.window_scale,
+            contiguous: tcp.seq + 1,
+            highest: tcp.seq + 1,
+            acked_by_peer: tcp.seq,
+            acked_to_host: tcp.seq,
+            sent_on: tcp.seq,
+            tsval_sent_on: self.tsval_sent_on,
+            ..Self::default()
+        };
+    }
+
+    /// Notes that `[start, end)` reached the middlebox.
+    fn arrive(&mut self, start: SeqNum, end: SeqNum) {
+        self.highest = self.highest.later_of(end);
+        if start.is_after(self.contiguous) {
+            let at = self.beyond.partition_point(|&(s, _)| s.is_before(start));
+            self.beyond.insert(at, (start, end));
+            return;
+        }
+        self.contiguous = self.contiguous.later_of(end);
+        while let Some(&(s, e)) = self.beyond.first()
+            && s.is_at_or_before(self.contiguous)
+        {
+            self.contiguous = self.contiguous.later_of(e);
+            self.beyond.remove(0);
+        }
+    }
+}
+
+/// One flow: the stream of the server and that of the client.
+#[derive(Clone, Debug)]
+struct FlowChecks {
+    client: SocketAddr,
+    server: SocketAddr,
+    down: Stream,
+    up: Stream,
+    /// The middlebox has made packets of its own for it.
+    is_accelerated: bool,
+    debt_max: Bytes,
+}
+
+/// How a packet came to leave the middlebox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Forwarded,
+    Made,
+}
+
+/// The rules of all flows.
+#[derive(Clone, Debug)]
+pub(crate) struct Checks {
+    config: CheckConfig,
+    flows: Vec<FlowChecks>,
+    debt_max: Bytes,
+}
+
+impl Checks {
+    pub(crate) fn new(config: CheckConfig, flows: impl Iterator<Item = (SocketAddr, SocketAddr)>) -> Self {
+        let flows = flows
+            .map(|(client, server)| FlowChecks {
+                client,
+                server,
+                down: Stream::default(),
+                up: Stream::default(),
+                is_accelerated: false,
+                debt_max: Bytes::ZERO,
+            })
+            .collect();
+        Self { config, flows, debt_max: Bytes::ZERO }
+    }
+
+    /// Largest debt seen.
+    pub(crate) fn debt_max(&self) -> Bytes {
+        self.debt_max
+    }
+
+    pub(crate) fn is_accelerated(&self, flow: usize) -> bool {
+        self.flows.get(flow).is_some_and(|f| f.is_accelerated)
+    }
+
+    fn flow(&mut self, packet: &Packet, tcp: &Tcp, towards: Side) -> Option<&mut FlowChecks> {
+        let ends = ends(packet.ip.src, packet.ip.dst, tcp);
+        let (client, server) = if towards == Side::Mobile { (ends.1, ends.0) } else { ends };
+        self.flows.iter_mut().find(|f| f.client == client && f.server == server)
+    }
+
+    /// Notes a packet that reached the middlebox with right checksums.
+    pub(crate) fn on_arrival(&mut self, from: Side, packet: &Packet) {
+        let Some(tcp) = packet.tcp() else { return };
+        let Some(flow) = self.flow(packet, tcp, from.other()) else { return };
+        let (own, peer) = flow.streams(from);
+        if tcp.flags.contains(TcpFlags::SYN) {
+            if own.isn != Some(tcp.seq) {
+                own.begin(tcp);
+            }
+        } else if tcp.segment_len() > 0 && !tcp.flags.contains(TcpFlags::RST) && own.isn.is_some() {
+            own.arrive(tcp.seq, tcp.seq_end());
+            if tcp.flags.contains(TcpFlags::FIN) {
+                own.fin_end = Some(tcp.seq_end());
+            }
+        }
+        if tcp.flags.contains(TcpFlags::ACK) && !tcp.flags.contains(TcpFlags::RST) {
+            peer.acked_by_peer = peer.acked_by_peer.later_of(tcp.ack);
+        }
+    }
+
+    /// Judges a packet, cut to its wire size, that leaves the middlebox.
+    pub(crate) fn on_departure(
+        &mut self,
+        to: Side,
+        origin: Origin,
+        bytes: &[u8],
+        packet: &Packet,
+    ) -> Result<(), Violation> {
+        let wrong = |rule| Err(Violation::Packet { to, rule, packet: packet.to_string() });
+        if packet.ip.total_len != bytes.len() {
+            return wrong("its length field is not its length");
+        }
+        if bytes.len() > self.config.mtu {
+            return wrong("it is longer than the MTU");
+        }
+        if !wire::ipv4_checksum_is_valid(bytes) || !wire::tcp_checksum_is_valid(bytes, packet) {
+            return wrong("a checksum is wrong");
+        }
+        let Some(tcp) = packet.tcp() else { return wrong("it is not TCP") };
+        let limit = self.config.debt_max;
+        let Some(flow) = self.flow(packet, tcp, to) else { return wrong("no such flow") };
+        flow.is_accelerated |= origin == Origin::Made;
+        if let Some(rule) = flow.broken_option_rule(to, origin, tcp) {
+            return wrong(rule);
+        }
+        if let Some(rule) = flow.broken_number_rule(to, tcp) {
+            return wrong(rule);
+        }
+        let debt = flow.note_departure(to, tcp);
+        if debt > limit {
+            return Err(Violation::Debt { debt, limit, packet: packet.to_string() });
+        }
+        self.debt_max = self.debt_max.max(debt);
+        Ok(())
+    }
+}
+
+fn ends(src: IpAddr, dst: IpAddr, tcp: &Tcp) -> (SocketAddr, SocketAddr) {
+    (SocketAddr::new(src, tcp.src_port), SocketAddr::new(dst, tcp.dst_port))
+}
+
+impl FlowChecks {
+    /// The stream of the host on `side` and that of its peer.
+    fn streams(&mut self, side: Side) -> (&mut Stream, &mut Stream) {
+        match side {
+            Side::Wired => (&mut self.down, &mut self.up),
+            Side::Mobile => (&mut self.up, &mut self.down),
+        }
+    }
+
+    /// H6: what was negotiated, and nothing else.
+    fn broken_option_rule(&mut self, to: Side, origin: Origin, tcp: &Tcp) -> Option<&'static str> {
+        let agrees_timestamps = self.down.has_timestamps && self.up.has_timestamps;
+        let agrees_sack = self.down.has_sack && self.up.has_sack;
+        let is_v4 = self.client.is_ipv4();
+        let (host, _) = self.streams(to);
+        let mss = usize::from(host.mss.unwrap_or(if is_v4 { 536 } else { 1_220 }));
+        let options = &tcp.options;
+        if options.malformed {
+            return Some("an option is malformed");
+        }
+        if tcp.flags.contains(TcpFlags::SYN) {
+            return (origin == Origin::Made).then_some("a SYN of the middlebox's own making");
+        }
+        if tcp.flags.contains(TcpFlags::RST) {
+            return None;
+        }
+        if tcp.header_len - 20 + tcp.payload_len > mss {
+            return Some("it is longer than the receiver's MSS");
+        }
+        if options.timestamps.is_some() != agrees_timestamps {
+            return Some("timestamps are not as negotiated");
+        }
+        if !options.sack.is_empty() && !agrees_sack {
+            return Some("SACK was not negotiated");
+        }
+        if options.mss.is_some() || options.window_scale.is_some() || options.sack_permitted {
+            return Some("an option of SYNs on another segment");
+        }
+        None
+    }
+
+    fn broken_number_rule(&mut self, to: Side, tcp: &Tcp) -> Option<&'static str> {
+        let is_accelerated = self.is_accelerated;
+        let has_ack =
+            tcp.flags.contains(TcpFlags::ACK) && !tcp.flags.intersects(TcpFlags::SYN | TcpFlags::RST);
+        // `own` is what the receiving host sends and this packet acknowledges; `peer` what it carries.
+        let (own, peer) = self.streams(to);
+        let scale = own.scale.and(peer.scale).unwrap_or_default();
+        if has_ack && own.isn.is_some() {
+            if is_accelerated && own.fin_end.is_none() {
+                let edge = tcp.ack + scale.window(tcp.window);
+                if own.edge_to_host.is_some_and(|told| edge.is_before(told)) && to == Side::Wired {
+                    return Some("it takes back a part of the window");
+                }
+                own.edge_to_host = Some(own.edge_to_host.map_or(edge, |told| told.later_of(edge)));
+            }
+            if tcp.ack.is_after(own.contiguous) {
+                return Some("it acknowledges what the middlebox does not have");
+            }
+            if own.fin_end == Some(tcp.ack) && own.acked_by_peer.is_before(tcp.ack) {
+                return Some("it acknowledges an end of stream the other host has not acknowledged");
+            }
+            if tcp.options.sack.iter().any(|b| b.end.is_after(own.highest)) {
+                return Some("it SACKs what the middlebox does not have");
+            }
+        }
+        if tcp.flags.contains(TcpFlags::SYN) || peer.isn.is_none() {
+            return None;
+        }
+        if tcp.seq_end().is_after(peer.highest) && tcp.segment_len() > 0 {
+            return Some("it carries data the middlebox does not have");
+        }
+        if !is_accelerated || tcp.flags.contains(TcpFlags::RST) {
+            return None;
+        }
+        if to == Side::Mobile && tcp.segment_len() == 0 && tcp.seq.is_after(peer.sent_on) {
+            return Some("without data, it carries a number beyond what was sent to the client");
+        }
+        if let Some((ts, last)) = tcp.options.timestamps.zip(peer.tsval_sent_on)
+            && (ts.value.wrapping_sub(last) as i32) < 0
+        {
+            return Some("its TSval is older than one sent before in this direction");
+        }
+        None
+    }
+
+    /// Notes what the packet said; the debt after it.
+    fn note_departure(&mut self, to: Side, tcp: &Tcp) -> Bytes {
+        let (own, peer) = self.streams(to);
+        if let Some(ts) = tcp.options.timestamps {
+            let is_newer = peer.tsval_sent_on.is_none_or(|last| (ts.value.wrapping_sub(last) as i32) > 0);
+            if is_newer {
+                peer.tsval_sent_on = Some(ts.value);
+            }
+        }
+        if !tcp.flags.contains(TcpFlags::RST) {
+            peer.sent_on = peer.sent_on.later_of(tcp.seq_end());
+        }
+        if tcp.flags.contains(TcpFlags::ACK) && !tcp.flags.contains(TcpFlags::RST) && own.isn.is_some() {
+            own.acked_to_host = own.acked_to_host.later_of(tcp.ack);
+        }
+        let debt = own.acked_to_host.distance_from(own.acked_by_peer).max(0).unsigned_abs();
+        self.debt_max = self.debt_max.max(Bytes::from(debt));
+        Bytes::from(debt)
+    }
+}
+
+#[cfg(test)]
+#[path = "checks/tests.rs"]
+mod tests;

@@ -1,0 +1,452 @@
+//! [`Endpoint`]: a TCP host of the simulator.
+//!
+//! It speaks real packets: a three-way handshake with options, delayed acknowledgements, FIN in both
+//! directions, RST, and the checks that break flows behind careless middleboxes: PAWS (RFC 7323 §5), the
+//! window (RFC 9293 §3.10.7.4) and challenge acknowledgements (RFC 5961).
+
+use std::collections::VecDeque;
+
+use units::{Duration, Instant, SeqNum, WindowScale};
+use wire::{Tcp, TcpFlags, TcpHeaderSpec, Timestamps};
+
+use crate::build::build_packet;
+
+mod config;
+mod connection;
+
+pub use config::{Application, Closing, EndpointConfig, Reading, ReceiveWindow, Role, Turn};
+use connection::{Connection, Negotiated};
+
+/// First retransmission of a SYN (RFC 6298 §2).
+const SYN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// SYNs sent at most; then the connection has failed.
+const SYN_TRIES: u32 = 8;
+
+/// What an endpoint saw that a well-behaved path rarely shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct EndpointStats {
+    /// Packets with a wrong checksum.
+    pub bad_checksums: u64,
+    /// Segments refused for an old timestamp.
+    pub paws_rejected: u64,
+    /// Segments with data beyond or before the window.
+    pub out_of_window_segments: u64,
+    /// Packets without data outside the window: their acknowledgement was not taken.
+    pub out_of_window_acks: u64,
+    /// Segments that came twice.
+    pub duplicate_segments: u64,
+    /// Challenge acknowledgements sent (RFC 5961).
+    pub challenge_acks: u64,
+    /// Acknowledgements of what was never sent.
+    pub unacceptable_acks: u64,
+    /// SACK blocks that made no sense.
+    pub invalid_sack_blocks: u64,
+}
+
+/// How a connection ended other than by both FINs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The application aborted it.
+    Aborted,
+    /// The peer reset it.
+    Reset,
+    /// The peer refused it.
+    Refused,
+    /// No answer to the SYN.
+    TimedOut,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Idle,
+    SynSent,
+    SynReceived,
+    Open,
+    Closed(Ending),
+}
+
+/// A TCP host with one connection.
+#[derive(Debug)]
+pub struct Endpoint {
+    config: EndpointConfig,
+    state: State,
+    connection: Option<Box<Connection>>,
+    /// Answers that belong to no connection.
+    replies: VecDeque<Vec<u8>>,
+    syn_due: Option<Instant>,
+    syn_tries: u32,
+    ip_id: u16,
+    stats: EndpointStats,
+    first_wrong_offset: Option<u64>,
+}
+
+impl Endpoint {
+    /// A host that has done nothing.
+    #[must_use]
+    pub fn new(config: EndpointConfig) -> Self {
+        let syn_due = match config.role {
+            Role::Connects(at) => Some(at),
+            Role::Listens | Role::Refuses => None,
+        };
+        Self {
+            config,
+            state: State::Idle,
+            connection: None,
+            replies: VecDeque::new(),
+            syn_due,
+            syn_tries: 0,
+            ip_id: 1,
+            stats: EndpointStats::default(),
+            first_wrong_offset: None,
+        }
+    }
+
+    /// What it was made from.
+    #[must_use]
+    pub fn config(&self) -> &EndpointConfig {
+        &self.config
+    }
+    /// What it saw.
+    #[must_use]
+    pub fn stats(&self) -> &EndpointStats {
+        &self.stats
+    }
+    /// Bytes its application has read.
+    #[must_use]
+    pub fn bytes_read(&self) -> u64 {
+        self.connection.as_ref().map_or(0, |c| c.read)
+    }
+    /// Bytes that have arrived in order, read or not.
+    #[must_use]
+    pub fn bytes_received(&self) -> u64 {
+        self.connection.as_ref().map_or(0, |c| c.received())
+    }
+    /// Bytes of its own that the peer has acknowledged.
+    #[must_use]
+    pub fn bytes_acked(&self) -> u64 {
+        self.connection.as_ref().map_or(0, |c| c.acked(&self.config))
+    }
+    /// Payload bytes it sent more than once.
+    #[must_use]
+    pub fn retransmitted_bytes(&self) -> u64 {
+        self.connection.as_ref().map_or(0, |c| c.sender.retransmitted_bytes())
+    }
+    /// Offset of the first byte read that was not the one the peer wrote.
+    #[must_use]
+    pub fn first_wrong_offset(&self) -> Option<u64> {
+        self.first_wrong_offset
+    }
+    /// How the connection ended, if not by both FINs.
+    #[must_use]
+    pub fn ending(&self) -> Option<Ending> {
+        match self.state {
+            State::Closed(ending) => Some(ending),
+            _ => None,
+        }
+    }
+    /// Both directions were closed by FIN, everything was acknowledged and read.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.state == State::Open && self.connection.as_ref().is_some_and(|c| c.is_finished())
+    }
+    /// It has nothing unacknowledged and nothing to send.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.connection.as_ref().is_none_or(|c| c.is_quiet())
+    }
+
+    /// When it next wants [`Endpoint::handle_timeout`].
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let connection = match self.state {
+            State::Open => self.connection.as_ref().and_then(|c| c.next_deadline()),
+            _ => None,
+        };
+        [self.syn_due, connection].into_iter().flatten().min()
+    }
+
+    /// Acts on timers that are due.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.state == State::Open {
+            if let Some(connection) = self.connection.as_mut() {
+                connection.on_timeout(now);
+            }
+            self.run_application(now);
+        }
+    }
+
+    /// The next packet to send; call until `None`.
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<Vec<u8>> {
+        if let Some(reply) = self.replies.pop_front() {
+            return Some(reply);
+        }
+        if self.syn_due.is_some_and(|at| at <= now) {
+            return self.send_syn(now);
+        }
+        if self.state != State::Open {
+            return None;
+        }
+        let connection = self.connection.as_mut()?;
+        if connection.owes_lone_ack() {
+            return self.send_segment(None, now);
+        }
+        match connection.poll_data(now) {
+            Some(sent) => self.send_segment(Some(sent), now),
+            None if connection.owes_ack() => self.send_segment(None, now),
+            None => None,
+        }
+    }
+
+    /// Takes a packet off the wire.
+    pub fn handle_packet(&mut self, packet: &[u8], now: Instant) {
+        let Ok(parsed) = wire::parse(packet) else { return };
+        let Some(tcp) = parsed.tcp() else { return };
+        if !wire::ipv4_checksum_is_valid(packet) || !wire::tcp_checksum_is_valid(packet, &parsed) {
+            self.stats.bad_checksums += 1;
+            return;
+        }
+        match self.state {
+            State::Idle if self.config.role == Role::Listens => self.on_first(tcp),
+            State::Idle | State::Closed(_) => self.refuse(tcp),
+            State::SynSent => self.on_answer(tcp, now),
+            State::SynReceived => self.on_third(tcp, packet, now),
+            State::Open => self.on_segment(tcp, packet, now),
+        }
+    }
+
+    /// A listening port takes a SYN, and nothing else (RFC 9293 §3.10.7.2).
+    fn on_first(&mut self, tcp: &Tcp) {
+        if !tcp.flags.contains(TcpFlags::SYN) || tcp.flags.intersects(TcpFlags::ACK | TcpFlags::RST) {
+            self.refuse(tcp);
+            return;
+        }
+        self.open(tcp);
+        self.state = State::SynReceived;
+        self.syn_due = Some(Instant::ZERO);
+    }
+
+    fn open(&mut self, syn: &Tcp) {
+        let config = &self.config;
+        let scales = config.window_scale.zip(syn.options.window_scale);
+        let timestamps = config.timestamps.is_some() && syn.options.timestamps.is_some();
+        // RFC 9293 §3.7.1: without the option 536 bytes.
+        let mss = u32::from(syn.options.mss.unwrap_or(536).min(config.mss));
+        let agreed = Negotiated {
+            own_scale: scales.map_or(WindowScale::NONE, |s| s.0),
+            peer_scale: scales.map_or(WindowScale::NONE, |s| s.1),
+            sack: config.sack && syn.options.sack_permitted,
+            timestamps,
+            payload_max: mss - if timestamps { 12 } else { 0 },
+            mss,
+        };
+        let offered = u32::from(self.syn_window());
+        self.connection = Some(Box::new(Connection::new(config, syn, agreed, offered)));
+    }
+
+    /// The window of a SYN is never scaled (RFC 7323 §2.2).
+    fn syn_window(&self) -> u16 {
+        self.config.window.initial().min(65_535) as u16
+    }
+
+    /// SYN-SENT (RFC 9293 §3.10.7.3).
+    fn on_answer(&mut self, tcp: &Tcp, now: Instant) {
+        let is_ours = tcp.flags.contains(TcpFlags::ACK) && tcp.ack == self.config.isn + 1;
+        if tcp.flags.contains(TcpFlags::RST) {
+            if is_ours {
+                self.close(Ending::Refused);
+            }
+        } else if tcp.flags.contains(TcpFlags::ACK) && !is_ours {
+            self.refuse(tcp);
+        } else if is_ours && tcp.flags.contains(TcpFlags::SYN) {
+            self.open(tcp);
+            self.state = State::Open;
+            self.syn_due = None;
+            if let Some(connection) = self.connection.as_mut() {
+                connection.acknowledge_now();
+            }
+            self.run_application(now);
+        }
+    }
+
+    /// SYN-RECEIVED.
+    fn on_third(&mut self, tcp: &Tcp, packet: &[u8], now: Instant) {
+        if tcp.flags.contains(TcpFlags::RST) {
+            self.close(Ending::Reset);
+        } else if tcp.flags.contains(TcpFlags::SYN) {
+            self.syn_due = Some(Instant::ZERO);
+        } else if tcp.flags.contains(TcpFlags::ACK) {
+            if tcp.ack != self.config.isn + 1 {
+                self.refuse(tcp);
+                return;
+            }
+            self.state = State::Open;
+            self.syn_due = None;
+            self.on_segment(tcp, packet, now);
+        }
+    }
+
+    /// An established connection, in the order of Linux's `tcp_validate_incoming`.
+    fn on_segment(&mut self, tcp: &Tcp, packet: &[u8], now: Instant) {
+        let Some(connection) = self.connection.as_mut() else { return };
+        let has_payload = tcp.segment_len() > 0;
+        let is_rst = tcp.flags.contains(TcpFlags::RST);
+        if !is_rst && is_too_old(connection, tcp) {
+            self.stats.paws_rejected += 1;
+            connection.reply_to_refused(has_payload, now);
+            return;
+        }
+        if !is_in_window(connection, tcp) {
+            if is_rst {
+                return;
+            }
+            if has_payload {
+                self.stats.out_of_window_segments += u64::from(tcp.seq.is_after(connection.receiver.next()));
+                self.stats.duplicate_segments += u64::from(!tcp.seq.is_after(connection.receiver.next()));
+            } else {
+                self.stats.out_of_window_acks += 1;
+            }
+            connection.reply_to_refused(has_payload, now);
+            return;
+        }
+        if is_rst {
+            // RFC 5961 §3.2: only the exact number resets.
+            if tcp.seq == connection.receiver.ack_number() {
+                self.close(Ending::Reset);
+            } else if connection.reply_to_refused(false, now) {
+                self.stats.challenge_acks += 1;
+            }
+            return;
+        }
+        if tcp.flags.contains(TcpFlags::SYN) {
+            if connection.reply_to_refused(false, now) {
+                self.stats.challenge_acks += 1;
+            }
+            return;
+        }
+        if !tcp.flags.contains(TcpFlags::ACK) {
+            return;
+        }
+        if !connection.on_ack(tcp, &mut self.stats, now) {
+            if connection.reply_to_refused(has_payload, now) {
+                self.stats.challenge_acks += 1;
+            }
+            return;
+        }
+        connection.on_data(tcp, tcp.payload(packet), &mut self.stats, now);
+        self.run_application(now);
+    }
+
+    fn run_application(&mut self, now: Instant) {
+        let Some(connection) = self.connection.as_mut() else { return };
+        let wrong = connection.run_application(&self.config, now);
+        self.first_wrong_offset = self.first_wrong_offset.or(wrong);
+        let aborts = self.config.app.abort_after_reading.is_some_and(|after| connection.read >= after);
+        if aborts && self.state == State::Open {
+            let (seq, ack) = (connection.sender.nxt(), connection.receiver.ack_number());
+            self.push_reset(seq, ack, TcpFlags::RST | TcpFlags::ACK);
+            self.close(Ending::Aborted);
+        }
+    }
+
+    fn close(&mut self, ending: Ending) {
+        self.state = State::Closed(ending);
+        self.syn_due = None;
+    }
+
+    /// The answer of a closed port (RFC 9293 §3.10.7.1).
+    fn refuse(&mut self, tcp: &Tcp) {
+        if tcp.flags.contains(TcpFlags::RST) {
+            return;
+        }
+        if tcp.flags.contains(TcpFlags::ACK) {
+            self.push_reset(tcp.ack, SeqNum::new(0), TcpFlags::RST);
+        } else {
+            self.push_reset(SeqNum::new(0), tcp.seq_end(), TcpFlags::RST | TcpFlags::ACK);
+        }
+    }
+
+    fn push_reset(&mut self, seq: SeqNum, ack: SeqNum, flags: TcpFlags) {
+        let spec = self.spec(seq, ack, flags);
+        self.replies.extend(build_packet(&spec, &[], &[]).ok());
+    }
+
+    fn spec(&mut self, seq: SeqNum, ack: SeqNum, flags: TcpFlags) -> TcpHeaderSpec {
+        let mut spec = TcpHeaderSpec::new(self.config.local, self.config.remote, seq, ack, flags);
+        spec.id = self.ip_id;
+        self.ip_id = self.ip_id.wrapping_add(1);
+        spec
+    }
+
+    fn clock(&self, now: Instant) -> u32 {
+        self.config.timestamps.unwrap_or(0).wrapping_add(now.as_millis() as u32)
+    }
+
+    fn send_syn(&mut self, now: Instant) -> Option<Vec<u8>> {
+        if self.syn_tries >= SYN_TRIES {
+            self.close(Ending::TimedOut);
+            return None;
+        }
+        self.syn_due = Some(now + SYN_TIMEOUT * (1 << self.syn_tries));
+        self.syn_tries += 1;
+        let agreed = self.connection.as_ref().map(|c| (c.agreed, c.receiver.next(), c.receiver.ts_recent()));
+        let mut spec = match agreed {
+            None => {
+                self.state = State::SynSent;
+                self.spec(self.config.isn, SeqNum::new(0), TcpFlags::SYN)
+            }
+            Some((_, ack, _)) => self.spec(self.config.isn, ack, TcpFlags::SYN | TcpFlags::ACK),
+        };
+        spec.window = self.syn_window();
+        spec.mss = Some(self.config.mss);
+        // A SYN-ACK has only the options the SYN had.
+        spec.sack_permitted = agreed.map_or(self.config.sack, |(a, ..)| a.sack);
+        let may_scale = agreed
+            .is_none_or(|(a, ..)| a.own_scale != WindowScale::NONE || a.peer_scale != WindowScale::NONE);
+        spec.window_scale = self.config.window_scale.filter(|_| may_scale);
+        if agreed.map_or(self.config.timestamps.is_some(), |(a, ..)| a.timestamps) {
+            let echo = agreed.and_then(|(_, _, recent)| recent).unwrap_or(0);
+            spec.timestamps = Some(Timestamps { value: self.clock(now), echo });
+        }
+        build_packet(&spec, &self.config.syn_options, &[]).ok()
+    }
+
+    /// A segment with what is to be acknowledged in it; without `sent` a pure acknowledgement.
+    fn send_segment(&mut self, sent: Option<tcp::Transmission>, now: Instant) -> Option<Vec<u8>> {
+        let clock = self.clock(now);
+        let mut spec = self.spec(SeqNum::new(0), SeqNum::new(0), TcpFlags::ACK);
+        let connection = self.connection.as_mut()?;
+        let agreed = connection.agreed;
+        if agreed.timestamps {
+            let echo = connection.receiver.ts_recent().unwrap_or(0);
+            spec.timestamps = Some(Timestamps { value: clock, echo });
+        }
+        (spec.ack, spec.window) = connection.acknowledge();
+        spec.seq = sent.as_ref().map_or(connection.sender.nxt(), |s| s.seq);
+        let options_len = if agreed.timestamps { 12 } else { 0 };
+        let payload_len = sent.as_ref().map_or(0, |s| s.len);
+        // SACK blocks share the segment with its payload: those that would make it too long stay out.
+        let room = agreed.mss.saturating_sub(payload_len + options_len + 4) / 8;
+        spec.sack = connection.receiver.sack_blocks(room.min(if agreed.timestamps { 3 } else { 4 }) as usize);
+        if sent.as_ref().is_some_and(|s| s.fin) {
+            spec.flags |= TcpFlags::FIN;
+        }
+        if payload_len > 0 && connection.sender.unsent() == 0 {
+            spec.flags |= TcpFlags::PSH;
+        }
+        let (a, b) = sent.as_ref().map_or((&[][..], &[][..]), |s| connection.payload(s));
+        build_packet(&spec, &[], &[a, b]).ok()
+    }
+}
+
+/// PAWS (RFC 7323 §5.3).
+fn is_too_old(connection: &Connection, tcp: &Tcp) -> bool {
+    let recent = connection.receiver.ts_recent();
+    recent.zip(tcp.options.timestamps).is_some_and(|(recent, ts)| (ts.value.wrapping_sub(recent) as i32) < 0)
+}
+
+/// Whether any of the segment lies in the window (Linux `tcp_sequence`).
+fn is_in_window(connection: &Connection, tcp: &Tcp) -> bool {
+    let receiver = &connection.receiver;
+    tcp.seq_end().is_at_or_after(connection.last_ack_sent) && tcp.seq.is_at_or_before(receiver.right_edge())
+}

@@ -1,0 +1,206 @@
+//! What an [`crate::Endpoint`] is and what its application does.
+
+use core::net::SocketAddr;
+
+use control::{ControllerConfig, NewRenoParams};
+use units::{Bytes, Duration, Instant, SeqNum, WindowScale};
+
+use crate::Pattern;
+
+/// How an endpoint comes to its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It sends the SYN at this time.
+    Connects(Instant),
+    /// It answers a SYN.
+    Listens,
+    /// Its port is closed: everything is answered by RST.
+    Refuses,
+}
+
+/// The receive buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReceiveWindow {
+    /// A size that never changes.
+    Fixed(Bytes),
+    /// Doubled whenever as much as it holds was read, up to a limit: in the manner of Linux.
+    Growing {
+        /// Size at the start. Linux: 64 KB.
+        initial: Bytes,
+        /// Largest size. Linux: 6 MB.
+        max: Bytes,
+    },
+}
+
+impl ReceiveWindow {
+    /// Bytes at the start.
+    #[must_use]
+    pub const fn initial(self) -> u32 {
+        match self {
+            Self::Fixed(size) | Self::Growing { initial: size, .. } => size.get() as u32,
+        }
+    }
+    /// Bytes at most.
+    #[must_use]
+    pub const fn max(self) -> u32 {
+        match self {
+            Self::Fixed(size) | Self::Growing { max: size, .. } => size.get() as u32,
+        }
+    }
+}
+
+/// An amount to write once enough has been read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Begins when this many bytes have been read since the start.
+    pub after_reading: u64,
+    /// And so long after that.
+    pub pause: Duration,
+    /// Bytes to write.
+    pub send: u64,
+}
+
+/// How the application reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// Everything as it comes.
+    AtOnce,
+    /// At most `bytes` every `every`.
+    Slowly {
+        /// Bytes at a time.
+        bytes: u64,
+        /// From time to time.
+        every: Duration,
+    },
+}
+
+/// When the application closes its direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closing {
+    /// When it has written everything: a half-close while the peer still sends.
+    AfterWriting,
+    /// When it has written everything and read the peer's end of stream.
+    AfterPeer,
+}
+
+/// What the program on an endpoint does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Application {
+    /// What it writes and when, in order.
+    pub turns: Vec<Turn>,
+    /// How it reads.
+    pub reading: Reading,
+    /// When it closes.
+    pub closing: Closing,
+    /// It aborts (RST) when it has read this many bytes.
+    pub abort_after_reading: Option<u64>,
+}
+
+impl Application {
+    /// Reads everything, writes nothing, closes after the peer.
+    #[must_use]
+    pub fn sink() -> Self {
+        Self {
+            turns: Vec::new(),
+            reading: Reading::AtOnce,
+            closing: Closing::AfterPeer,
+            abort_after_reading: None,
+        }
+    }
+    /// Writes `bytes` at once and closes.
+    #[must_use]
+    pub fn bulk(bytes: u64) -> Self {
+        let turns = vec![Turn { after_reading: 0, pause: Duration::ZERO, send: bytes }];
+        Self { turns, closing: Closing::AfterWriting, ..Self::sink() }
+    }
+    /// Writes a request of `request` bytes at once, reads the answer, closes after the peer.
+    #[must_use]
+    pub fn client(request: u64) -> Self {
+        Self { closing: Closing::AfterPeer, ..Self::bulk(request) }
+    }
+    /// Reads `request` bytes, answers with `response` bytes and closes.
+    #[must_use]
+    pub fn server(request: u64, response: u64) -> Self {
+        let turns = vec![Turn { after_reading: request, pause: Duration::ZERO, send: response }];
+        Self { turns, closing: Closing::AfterWriting, ..Self::sink() }
+    }
+    /// The same, reading slowly.
+    #[must_use]
+    pub fn reading_slowly(self, bytes: u64, every: Duration) -> Self {
+        Self { reading: Reading::Slowly { bytes, every }, ..self }
+    }
+    /// The same, closing its direction as soon as it has written everything.
+    #[must_use]
+    pub fn half_closing(self) -> Self {
+        Self { closing: Closing::AfterWriting, ..self }
+    }
+    /// The same, aborting after `bytes` have been read.
+    #[must_use]
+    pub fn aborting_after(self, bytes: u64) -> Self {
+        Self { abort_after_reading: Some(bytes), ..self }
+    }
+    /// Bytes it writes in all.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.turns.iter().map(|turn| turn.send).sum()
+    }
+}
+
+/// A TCP host with one connection.
+#[derive(Clone, Debug)]
+pub struct EndpointConfig {
+    /// Its address and port.
+    pub local: SocketAddr,
+    /// Its peer's.
+    pub remote: SocketAddr,
+    /// How the connection begins.
+    pub role: Role,
+    /// Initial sequence number.
+    pub isn: SeqNum,
+    /// MSS option: MTU less 40 (IPv6: 60).
+    pub mss: u16,
+    /// Window scale option.
+    pub window_scale: Option<WindowScale>,
+    /// SACK-permitted option.
+    pub sack: bool,
+    /// Timestamps option; the clock in milliseconds starts at this value.
+    pub timestamps: Option<u32>,
+    /// Further option bytes for its SYN or SYN-ACK.
+    pub syn_options: Vec<u8>,
+    /// The receive buffer.
+    pub window: ReceiveWindow,
+    /// Unacknowledged and unsent bytes kept at most.
+    pub send_buffer: u32,
+    /// Congestion control.
+    pub controller: ControllerConfig,
+    /// The program on it.
+    pub app: Application,
+    /// What it writes.
+    pub writes: Pattern,
+    /// What it expects to read.
+    pub expects: Pattern,
+}
+
+impl EndpointConfig {
+    /// A host with today's usual options, a growing window and NewReno.
+    #[must_use]
+    pub fn new(local: SocketAddr, remote: SocketAddr, role: Role, app: Application) -> Self {
+        Self {
+            local,
+            remote,
+            role,
+            isn: SeqNum::new(1_000),
+            mss: if local.is_ipv4() { 1_460 } else { 1_440 },
+            window_scale: Some(WindowScale::new(7)),
+            sack: true,
+            timestamps: Some(1_000),
+            syn_options: Vec::new(),
+            window: ReceiveWindow::Growing { initial: Bytes::from_kib(64), max: Bytes::from_mib(6) },
+            send_buffer: 4 * 1024 * 1024,
+            controller: ControllerConfig::NewReno(NewRenoParams::default()),
+            app,
+            writes: Pattern::new(1),
+            expects: Pattern::new(2),
+        }
+    }
+}

@@ -1,0 +1,396 @@
+//! [`Connection`]: both halves of an endpoint's connection and its application.
+
+use control::{Ack, AnyController, Control, Controller, Loss, LossKind, RateSampler};
+use tcp::{
+    AckIn, Arrival, Receiver, SegmentIn, SendLimits, Sender, SenderConfig, StreamBuffer, Transmission,
+    WindowPolicy,
+};
+use units::{Bytes, Duration, Instant, Rate, SeqNum, WindowScale};
+use wire::{Tcp, TcpFlags};
+
+use super::EndpointStats;
+use super::config::{Closing, EndpointConfig, Reading, ReceiveWindow};
+
+/// Longest an acknowledgement waits for a second segment (Linux `TCP_DELACK_MIN`).
+const DELAYED_ACK: Duration = Duration::from_millis(40);
+
+/// Longest retransmission time-out of an end host (Linux `TCP_RTO_MAX`).
+const RTO_MAX: Duration = Duration::from_secs(120);
+
+/// What both sides' SYNs agreed on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Negotiated {
+    pub own_scale: WindowScale,
+    pub peer_scale: WindowScale,
+    pub sack: bool,
+    pub timestamps: bool,
+    /// Payload bytes of a segment, timestamps deducted.
+    pub payload_max: u32,
+    /// Payload and option bytes of a segment.
+    pub mss: u32,
+}
+
+/// How urgently an acknowledgement is owed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AckDue {
+    No,
+    /// When a second segment has come, or at this time.
+    Later(Instant),
+    /// With the next packet, whatever it is.
+    Now,
+    /// As a packet of its own: it is a duplicate or carries SACK blocks.
+    Alone,
+}
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub sender: Sender,
+    pub receiver: Receiver,
+    pub agreed: Negotiated,
+    sampler: RateSampler,
+    controller: AnyController,
+    outbox: StreamBuffer,
+    inbox: StreamBuffer,
+    ack_due: AckDue,
+    /// Bytes written so far.
+    written: u64,
+    /// Bytes read so far.
+    pub read: u64,
+    has_closed: bool,
+    /// Turns begun, and when the next one may.
+    turns_begun: usize,
+    turn_at: Option<Instant>,
+    read_at: Option<Instant>,
+    may_send_at: Instant,
+    /// The last poll was refused by pacing.
+    is_paced: bool,
+    /// The acknowledgement number sent last.
+    pub last_ack_sent: SeqNum,
+    capacity: u32,
+    /// Bytes read when the capacity was last doubled.
+    grown_at: u64,
+    last_reply_to_empty: Option<Instant>,
+}
+
+impl Connection {
+    /// A connection whose peer said `syn`, with `window` bytes offered to it so far.
+    pub(super) fn new(config: &EndpointConfig, syn: &Tcp, agreed: Negotiated, offered: u32) -> Self {
+        let start = config.isn + 1;
+        let peer_start = syn.seq + 1;
+        let ts_recent = syn.options.timestamps.filter(|_| agreed.timestamps).map(|ts| ts.value);
+        let mut receiver = Receiver::new(peer_start, offered, agreed.sack, ts_recent);
+        receiver.allow_fin_ack();
+        let sender = SenderConfig {
+            start,
+            mss: agreed.payload_max,
+            sack: agreed.sack,
+            window: u32::from(syn.window),
+            policy: WindowPolicy::Honour,
+            rto_max: RTO_MAX,
+        };
+        Self {
+            sender: Sender::new(sender),
+            receiver,
+            agreed,
+            sampler: RateSampler::new(),
+            controller: config.controller.build(),
+            outbox: StreamBuffer::new(start),
+            inbox: StreamBuffer::new(peer_start),
+            ack_due: AckDue::No,
+            written: 0,
+            read: 0,
+            has_closed: false,
+            turns_begun: 0,
+            turn_at: None,
+            read_at: None,
+            may_send_at: Instant::ZERO,
+            is_paced: false,
+            last_ack_sent: peer_start,
+            capacity: config.window.initial(),
+            grown_at: 0,
+            last_reply_to_empty: None,
+        }
+    }
+
+    /// Bytes of payload, acknowledged in order by the peer.
+    pub(super) fn acked(&self, config: &EndpointConfig) -> u64 {
+        let behind = (config.isn + 1 + self.written as u32).distance_from(self.sender.una());
+        self.written.saturating_sub(behind.max(0).unsigned_abs().into())
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        self.has_closed && self.sender.is_fin_acked() && self.has_read_all()
+    }
+
+    fn has_read_all(&self) -> bool {
+        self.receiver.is_finished() && self.unread() == 0
+    }
+
+    /// Nothing it sent is unacknowledged and nothing waits to be sent.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.sender.is_idle() && self.sender.unsent() == 0
+    }
+
+    /// Bytes that have arrived in order.
+    pub(super) fn received(&self) -> u64 {
+        self.read + u64::from(self.unread())
+    }
+
+    fn unread(&self) -> u32 {
+        self.receiver.next().since(self.inbox.start())
+    }
+
+    fn free(&self) -> u32 {
+        self.capacity.saturating_sub(self.unread())
+    }
+
+    /// Answers a segment that was refused; one without data at most every 500 ms, as Linux does
+    /// (`tcp_invalid_ratelimit`), so that two hosts never answer each other for ever.
+    pub(super) fn reply_to_refused(&mut self, has_payload: bool, now: Instant) -> bool {
+        let is_too_soon =
+            self.last_reply_to_empty.is_some_and(|at| now.saturating_since(at) < Duration::from_millis(500));
+        if !has_payload && is_too_soon {
+            return false;
+        }
+        if !has_payload {
+            self.last_reply_to_empty = Some(now);
+        }
+        self.ack_due = AckDue::Alone;
+        true
+    }
+
+    pub(super) fn acknowledge_now(&mut self) {
+        self.ack_due = AckDue::Now;
+    }
+
+    /// Takes the acknowledgement fields; false when they acknowledge what was never sent.
+    pub(super) fn on_ack(&mut self, tcp: &Tcp, stats: &mut EndpointStats, now: Instant) -> bool {
+        let ack = AckIn {
+            ack: tcp.ack,
+            window: self.agreed.peer_scale.window(tcp.window),
+            sack: &tcp.options.sack,
+            has_payload: tcp.segment_len() > 0,
+        };
+        let out = self.sender.on_ack(&ack, now);
+        if out.is_unacceptable {
+            stats.unacceptable_acks += 1;
+            return false;
+        }
+        stats.invalid_sack_blocks += u64::from(out.invalid_sack_blocks);
+        self.outbox.advance_to(self.sender.una().earlier_of(self.outbox.start() + self.outbox.len() as u32));
+        let in_flight = Bytes::from(self.sender.in_flight());
+        let delivered = Bytes::from(out.delivered);
+        let min_rtt = self.sender.rtt().min();
+        let rate = self.sampler.on_delivered(delivered, out.newest.as_ref(), min_rtt, now);
+        if out.delivered > 0 {
+            self.controller.on_ack(&Ack {
+                now,
+                delivered,
+                delivered_total: self.sampler.delivered(),
+                rtt: out.rtt,
+                min_rtt,
+                rate,
+                in_flight,
+            });
+        }
+        if out.lost > 0 {
+            self.report_loss(out.lost, LossKind::Fast, out.is_new_loss, now);
+        }
+        true
+    }
+
+    fn report_loss(&mut self, lost: u32, kind: LossKind, is_new_event: bool, now: Instant) {
+        let in_flight = Bytes::from(self.sender.in_flight());
+        self.controller.on_loss(&Loss { now, lost: Bytes::from(lost), kind, is_new_event, in_flight });
+    }
+
+    /// Takes the data of a segment that lies in the window.
+    pub(super) fn on_data(&mut self, tcp: &Tcp, payload: &[u8], stats: &mut EndpointStats, now: Instant) {
+        let segment = SegmentIn {
+            seq: tcp.seq,
+            payload,
+            fin: tcp.flags.contains(TcpFlags::FIN),
+            timestamp: tcp.options.timestamps.filter(|_| self.agreed.timestamps).map(|ts| ts.value),
+        };
+        let had_holes = self.receiver.has_holes();
+        match self.receiver.on_segment(&segment, &mut self.inbox) {
+            Arrival::Empty => {}
+            Arrival::InOrder { .. } => {
+                let is_urgent = had_holes || segment.fin;
+                self.ack_due = match self.ack_due {
+                    AckDue::Alone => AckDue::Alone,
+                    _ if had_holes => AckDue::Alone,
+                    AckDue::No if !is_urgent => AckDue::Later(now + DELAYED_ACK),
+                    _ => AckDue::Now,
+                };
+            }
+            Arrival::OutOfOrder => self.ack_due = AckDue::Alone,
+            Arrival::Duplicate => {
+                stats.duplicate_segments += 1;
+                self.ack_due = AckDue::Alone;
+            }
+            Arrival::OutOfWindow => {
+                stats.out_of_window_segments += 1;
+                self.ack_due = AckDue::Alone;
+            }
+            Arrival::TooOld => stats.paws_rejected += 1,
+        }
+    }
+
+    /// Lets the application read and write; the offset of the first wrong byte if there is one.
+    pub(super) fn run_application(&mut self, config: &EndpointConfig, now: Instant) -> Option<u64> {
+        let wrong = self.read_some(config, now);
+        self.begin_turns(config, now);
+        self.write_some(config);
+        let is_done_writing =
+            self.turns_begun == config.app.turns.len() && self.written == config.app.total();
+        if is_done_writing && (config.app.closing == Closing::AfterWriting || self.has_read_all()) {
+            self.has_closed = true;
+        }
+        self.sender.set_available(config.isn + 1 + self.written as u32, self.has_closed);
+        self.sender.refresh_timers(now);
+        wrong
+    }
+
+    fn read_some(&mut self, config: &EndpointConfig, now: Instant) -> Option<u64> {
+        let len = match config.app.reading {
+            Reading::AtOnce => self.unread(),
+            Reading::Slowly { bytes, every } => {
+                if self.unread() == 0 {
+                    return None;
+                }
+                let due = *self.read_at.get_or_insert(now + every);
+                if now < due {
+                    return None;
+                }
+                let len = u64::from(self.unread()).min(bytes) as u32;
+                self.read_at = (len < self.unread()).then_some(now + every);
+                len
+            }
+        };
+        if len == 0 {
+            return None;
+        }
+        let start = self.inbox.start();
+        let (a, b) = self.inbox.slices(start, len as usize);
+        let wrong = config.expects.first_mismatch(self.read, a);
+        let wrong = wrong.or_else(|| config.expects.first_mismatch(self.read + a.len() as u64, b));
+        self.read += u64::from(len);
+        self.inbox.advance_to(start + len);
+        self.grow(config);
+        let growth = self.receiver.window_growth(self.free());
+        // RFC 9293 §3.8.6.2.2, with Linux's two segments.
+        if growth >= (2 * self.agreed.mss).min(self.capacity / 2).max(1) && self.ack_due == AckDue::No {
+            self.ack_due = AckDue::Now;
+        }
+        wrong
+    }
+
+    fn grow(&mut self, config: &EndpointConfig) {
+        if let ReceiveWindow::Growing { max, .. } = config.window
+            && self.read - self.grown_at >= u64::from(self.capacity)
+            && u64::from(self.capacity) < max.get()
+        {
+            self.capacity = self.capacity.saturating_mul(2).min(config.window.max());
+            self.grown_at = self.read;
+        }
+    }
+
+    fn begin_turns(&mut self, config: &EndpointConfig, now: Instant) {
+        while let Some(turn) = config.app.turns.get(self.turns_begun) {
+            if self.read < turn.after_reading {
+                return;
+            }
+            let at = *self.turn_at.get_or_insert(now + turn.pause);
+            if now < at {
+                return;
+            }
+            self.turns_begun += 1;
+            self.turn_at = None;
+        }
+    }
+
+    fn write_some(&mut self, config: &EndpointConfig) {
+        let allowed: u64 = config.app.turns.iter().take(self.turns_begun).map(|turn| turn.send).sum();
+        let room = u64::from(config.send_buffer).saturating_sub(self.outbox.len() as u64);
+        let mut left = allowed.saturating_sub(self.written).min(room);
+        let mut piece = [0; 4096];
+        while left > 0 {
+            let part = &mut piece[..left.min(4096) as usize];
+            config.writes.fill(self.written, part);
+            self.outbox.write(config.isn + 1 + self.written as u32, part);
+            self.written += part.len() as u64;
+            left -= part.len() as u64;
+        }
+    }
+
+    /// Acts on timers that are due.
+    pub(super) fn on_timeout(&mut self, now: Instant) {
+        if matches!(self.ack_due, AckDue::Later(at) if at <= now) {
+            self.ack_due = AckDue::Now;
+        }
+        if self.sender.next_deadline().is_some_and(|at| at <= now) {
+            let out = self.sender.on_timeout(now);
+            if let Some(kind) = out.kind {
+                self.report_loss(out.lost, kind, out.is_new_loss, now);
+            }
+        }
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        let ack = match self.ack_due {
+            AckDue::Later(at) => Some(at),
+            _ => None,
+        };
+        let pace = Some(self.may_send_at).filter(|_| self.is_paced);
+        let read = self.read_at.filter(|_| self.unread() > 0);
+        [self.sender.next_deadline(), ack, self.turn_at, read, pace].into_iter().flatten().min()
+    }
+
+    /// True when a pure acknowledgement has to leave before any data.
+    pub(super) fn owes_lone_ack(&self) -> bool {
+        self.ack_due == AckDue::Alone
+    }
+
+    /// True when an acknowledgement has to leave with the next packet.
+    pub(super) fn owes_ack(&self) -> bool {
+        matches!(self.ack_due, AckDue::Now | AckDue::Alone)
+    }
+
+    /// The next transmission the limits allow.
+    pub(super) fn poll_data(&mut self, now: Instant) -> Option<Transmission> {
+        let Control { window, pacing_rate, .. } = self.controller.control();
+        self.is_paced = now < self.may_send_at && self.sender.wants_to_send();
+        if self.is_paced {
+            return None;
+        }
+        let in_flight = self.sender.in_flight();
+        let room = window.get().saturating_sub(u64::from(in_flight)).min(u64::from(u32::MAX)) as u32;
+        let limits = SendLimits { quantum: self.agreed.payload_max, window_room: room };
+        let is_idle = self.sender.is_idle();
+        let sent = self.sender.poll(limits, &mut self.sampler, is_idle, now)?;
+        if self.sender.unsent() == 0 {
+            self.sampler.mark_app_limited(Bytes::from(self.sender.in_flight()));
+        }
+        if pacing_rate != Rate::MAX {
+            self.may_send_at = self.may_send_at.max(now) + pacing_rate.time_for(Bytes::from(sent.len + 52));
+        }
+        Some(sent)
+    }
+
+    pub(super) fn payload(&self, sent: &Transmission) -> (&[u8], &[u8]) {
+        self.outbox.slices(sent.seq, sent.len as usize)
+    }
+
+    /// The acknowledgement number and window field for a packet that leaves at once.
+    pub(super) fn acknowledge(&mut self) -> (SeqNum, u16) {
+        let free = self.free();
+        // RFC 9293 §3.8.6.2.2: the edge moves by a segment or half the buffer, or not at all.
+        let step = self.agreed.mss.min(self.capacity / 2).max(1);
+        let free = if self.receiver.window_growth(free) >= step { free } else { 0 };
+        let window = self.receiver.window_field(free, self.agreed.own_scale);
+        self.ack_due = AckDue::No;
+        self.last_ack_sent = self.receiver.ack();
+        (self.last_ack_sent, window)
+    }
+}

@@ -1,0 +1,119 @@
+//! [`PacketLog`]: what passed where, as text in the manner of tcpdump and as one number.
+
+use core::fmt;
+use core::fmt::Write as _;
+
+use units::Instant;
+
+/// A place where packets are seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Point {
+    /// Leaves the server for the WAN.
+    ServerOut,
+    /// Reaches the server.
+    ServerIn,
+    /// Reaches the middlebox from the WAN.
+    WiredIn,
+    /// Leaves the middlebox for the WAN.
+    WiredOut,
+    /// Reaches the middlebox from the radio link.
+    MobileIn,
+    /// Leaves the middlebox for the radio link.
+    MobileOut,
+    /// Leaves the client for the radio link.
+    ClientOut,
+    /// Reaches the client.
+    ClientIn,
+}
+
+impl fmt::Display for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::ServerOut => "server>",
+            Self::ServerIn => ">server",
+            Self::WiredIn => ">box   ",
+            Self::WiredOut => "  <box ",
+            Self::MobileIn => "  box< ",
+            Self::MobileOut => "   box>",
+            Self::ClientOut => "client>",
+            Self::ClientIn => ">client",
+        })
+    }
+}
+
+/// How much is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum LogMode {
+    /// Only the number.
+    #[default]
+    Hash,
+    /// The text too.
+    Text,
+}
+
+/// What passed where.
+#[derive(Clone, Debug)]
+pub struct PacketLog {
+    mode: LogMode,
+    text: String,
+    hash: u64,
+    packets: u64,
+}
+
+impl PacketLog {
+    pub(crate) fn new(mode: LogMode) -> Self {
+        Self { mode, text: String::new(), hash: 0xcbf2_9ce4_8422_2325, packets: 0 }
+    }
+
+    /// One line per packet; empty when only the number is kept.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+    /// The last `count` lines.
+    #[must_use]
+    pub fn tail(&self, count: usize) -> &str {
+        let start = self.text.rmatch_indices('\n').nth(count).map_or(0, |(at, _)| at + 1);
+        &self.text[start..]
+    }
+    /// A number that every time, place and byte went into.
+    #[must_use]
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+    /// Packets seen at all points together.
+    #[must_use]
+    pub fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    fn mix(&mut self, word: u64) {
+        self.hash = (self.hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    }
+
+    pub(crate) fn note(&mut self, at: Instant, point: Point, packet: &[u8]) {
+        self.packets += 1;
+        self.mix(at.as_nanos());
+        self.mix(point as u64 ^ (packet.len() as u64) << 8);
+        let mut words = packet.chunks_exact(8);
+        for word in &mut words {
+            self.mix(u64::from_le_bytes(word.try_into().unwrap_or_default()));
+        }
+        let mut last = [0; 8];
+        last[..words.remainder().len()].copy_from_slice(words.remainder());
+        self.mix(u64::from_le_bytes(last));
+        if self.mode == LogMode::Text {
+            let _ = match wire::parse(packet) {
+                Ok(parsed) => writeln!(self.text, "{at} {point} {parsed}"),
+                Err(error) => writeln!(self.text, "{at} {point} {error}"),
+            };
+        }
+    }
+
+    /// Writes what happened to a packet between two points.
+    pub(crate) fn remark(&mut self, at: Instant, remark: fmt::Arguments<'_>) {
+        if self.mode == LogMode::Text {
+            let _ = writeln!(self.text, "{at}         {remark}");
+        }
+    }
+}
