@@ -1,12 +1,364 @@
-//! `cellerator trace`.
+//! `cellerator trace`: capacity traces from and to files.
 
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Subcommand, ValueEnum};
+use link::{Comparison, CsvColumns, Direction, Preset, RateUnit, Replay, Trace, TraceStats};
+use units::Duration;
 
 /// Arguments of `cellerator trace`.
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Make a synthetic trace of a kind of cellular link, in Mahimahi's format
+    Generate(Generate),
+    /// Show the figures of each preset beside the ranges it is made for
+    Presets(Presets),
+    /// Show the figures of traces in Mahimahi's format
+    Info(Info),
+    /// Draw a trace in Mahimahi's format as an SVG
+    Plot(Plot),
+    /// Turn a trace from one format into another
+    Convert(Convert),
+    /// Replay traces through the link model in virtual time and show how exactly it follows them
+    Replay(ReplayArgs),
+}
+
+#[derive(clap::Args)]
+struct Generate {
+    /// Kind of link
+    #[arg(value_parser = presets())]
+    preset: Preset,
+    #[command(flatten)]
+    draw: Draw,
+    /// Which way the data flows
+    #[arg(long, value_enum, default_value = "down")]
+    direction: Way,
+    /// File to write; `-` is standard output
+    #[arg(short, long, default_value = "-", value_name = "FILE")]
+    output: String,
+}
+
+#[derive(clap::Args)]
+struct Draw {
+    /// Length of the trace in seconds, after which it repeats (1 to 86400)
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    seconds: u64,
+    /// Seed: the same one gives the same trace everywhere
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(clap::Args)]
+struct Presets {
+    /// Only this kind of link
+    #[arg(value_parser = presets())]
+    preset: Option<Preset>,
+    #[command(flatten)]
+    draw: Draw,
+}
+
+#[derive(clap::Args)]
+struct Info {
+    /// Files in Mahimahi's format; `-` is standard input
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<String>,
+    /// Print JSON instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+struct Plot {
+    /// File in Mahimahi's format; `-` is standard input
+    file: String,
+    /// Heading of the plot; the file's name if not given
+    #[arg(long)]
+    title: Option<String>,
+    /// SVG file to write; `-` is standard output
+    #[arg(short, long, default_value = "-", value_name = "FILE")]
+    output: String,
+}
+
+#[derive(clap::Args)]
+struct Convert {
+    /// File to read; `-` is standard input
+    input: String,
+    /// Format of the input
+    #[arg(long, value_enum)]
+    from: Format,
+    /// Format of the output
+    #[arg(long, value_enum, default_value = "mahimahi")]
+    to: Format,
+    /// CSV input: heading or number of the column with the time; rows are 1 s apart without it
+    #[arg(long, value_name = "COLUMN")]
+    time_column: Option<String>,
+    /// CSV input: heading or number of the column with the rate
+    #[arg(long, value_name = "COLUMN", required_if_eq("from", "csv"))]
+    rate_column: Option<String>,
+    /// CSV input: unit of the rate
+    #[arg(long, value_enum, default_value = "mbps")]
+    unit: Unit,
+    /// Output of rates or CSV: width of a bin in ms
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=60_000), value_name = "MS")]
+    bin: u64,
+    /// File to write; `-` is standard output
+    #[arg(short, long, default_value = "-", value_name = "FILE")]
+    output: String,
+}
+
+#[derive(clap::Args)]
+struct ReplayArgs {
+    /// Files in Mahimahi's format; `-` is standard input
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<String>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Way {
+    /// Base station to client
+    Down,
+    /// Client to base station
+    Up,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    /// A millisecond per line, each an opportunity for 1500 bytes
+    Mahimahi,
+    /// Lines of seconds and Mbit/s
+    Rates,
+    /// A line of headings, then a row per time
+    Csv,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Unit {
+    Bps,
+    Kbps,
+    Mbps,
+    Gbps,
+}
+
+fn presets() -> impl TypedValueParser<Value = Preset> {
+    PossibleValuesParser::new(Preset::ALL.map(Preset::name))
+        .try_map(|name| Preset::from_name(&name).ok_or("no such preset"))
+}
+
+/// Largest deviation of a replay that counts as exact.
+const REPLAY_ERROR_MAX: f64 = 0.002;
 
 /// Runs `cellerator trace`; an error is one clear line: what, where, what to do.
-pub fn main(_args: Args) -> Result<ExitCode, String> {
-    Err("trace: not built in this version".to_owned())
+pub fn main(args: Args) -> Result<ExitCode, String> {
+    match args.command {
+        Command::Generate(args) => generate(&args),
+        Command::Presets(args) => show_presets(&args),
+        Command::Info(args) => info(&args),
+        Command::Plot(args) => plot(&args),
+        Command::Convert(args) => convert(&args),
+        Command::Replay(args) => replay(&args),
+    }
+}
+
+fn generate(args: &Generate) -> Result<ExitCode, String> {
+    let direction = match args.direction {
+        Way::Down => Direction::Down,
+        Way::Up => Direction::Up,
+    };
+    let trace = make(args.preset, direction, &args.draw)?;
+    write_to(&args.output, &|out| trace.write_mahimahi(out))
+}
+
+fn make(preset: Preset, direction: Direction, draw: &Draw) -> Result<Trace, String> {
+    preset.generate(direction, Duration::from_secs(draw.seconds), draw.seed).map_err(|e| e.to_string())
+}
+
+fn show_presets(args: &Presets) -> Result<ExitCode, String> {
+    let mut text = String::new();
+    for preset in Preset::ALL.into_iter().filter(|preset| args.preset.is_none_or(|only| only == *preset)) {
+        let compare = |direction| {
+            let stats = TraceStats::of(&make(preset, direction, &args.draw)?);
+            Ok::<_, String>(preset.compare(direction, &stats))
+        };
+        let (down, up) = (compare(Direction::Down)?, compare(Direction::Up)?);
+        text += &format!(
+            "{:28}{:>14}{:>10}{:>18}{:>10}\n",
+            preset.name(),
+            "down: range",
+            "is",
+            "up: range",
+            "is"
+        );
+        for (down, up) in down.iter().zip(&up) {
+            let (range, is) = cells(down);
+            let (range_up, is_up) = cells(up);
+            text += &format!("  {:26}{range:>14}{is:>10}{range_up:>18}{is_up:>10}\n", down.name);
+        }
+        text.push('\n');
+    }
+    text += "`–`: too few outages to tell.  `!`: out of range.\n";
+    write_to("-", &|out| out.write_all(text.as_bytes()))
+}
+
+fn cells(row: &Comparison) -> (String, String) {
+    let value = row.value.map_or("–".to_owned(), |value| format!("{value:.2}"));
+    let mark = if row.is_met() { " " } else { "!" };
+    (format!("{}–{}", row.target.start(), row.target.end()), format!("{value}{mark}"))
+}
+
+fn info(args: &Info) -> Result<ExitCode, String> {
+    let mut text = String::new();
+    let mut rows = Vec::new();
+    for file in &args.files {
+        let stats = TraceStats::of(&read_mahimahi(file)?);
+        if args.json {
+            rows.push(serde_json::json!({ "file": file, "stats": stats }));
+        } else {
+            text += &described(file, &stats);
+        }
+    }
+    if args.json {
+        text = serde_json::to_string_pretty(&rows).map_err(|e| format!("figures as JSON: {e}"))? + "\n";
+    }
+    write_to("-", &|out| out.write_all(text.as_bytes()))
+}
+
+fn described(file: &str, stats: &TraceStats) -> String {
+    let bins = |b: &link::BinStats| {
+        format!(
+            "p5/50/95 {:.2}/{:.2}/{:.2} Mbit/s, variation {:.2}",
+            b.p5_mbps, b.p50_mbps, b.p95_mbps, b.variation
+        )
+    };
+    let s = stats;
+    format!(
+        "{file}\n  \
+         length           {:.3} s, {} opportunities of 1500 bytes\n  \
+         mean rate        {:.3} Mbit/s\n  \
+         over 100 ms      {}, {:.1} % empty\n  \
+         over 1 s         {}\n  \
+         autocorrelation  0.1 s {:.2}, 1 s {:.2}, 5 s {:.2}\n  \
+         busy ms          {:.1} %, {:.2} opportunities in each\n  \
+         gaps             p50/95/99 {}/{}/{} ms, longest {} ms\n  \
+         outages > 200 ms {} ({:.2} per minute), p50/95 {:.2}/{:.2} s\n",
+        s.seconds,
+        s.opportunities,
+        s.mean_mbps,
+        bins(&s.bins_100ms),
+        s.empty_100ms_share * 100.0,
+        bins(&s.bins_1s),
+        s.autocorrelation_100ms,
+        s.autocorrelation_1s,
+        s.autocorrelation_5s,
+        s.busy_share * 100.0,
+        s.per_busy_ms,
+        s.gap_ms_p50,
+        s.gap_ms_p95,
+        s.gap_ms_p99,
+        s.gap_ms_max,
+        s.outages,
+        s.outages_per_min,
+        s.outage_s_p50,
+        s.outage_s_p95,
+    )
+}
+
+fn plot(args: &Plot) -> Result<ExitCode, String> {
+    let trace = read_mahimahi(&args.file)?;
+    let title = args.title.as_deref().unwrap_or_else(|| args.file.rsplit('/').next().unwrap_or(&args.file));
+    let svg = link::plot_svg(&trace, title);
+    write_to(&args.output, &|out| out.write_all(svg.as_bytes()))
+}
+
+fn convert(args: &Convert) -> Result<ExitCode, String> {
+    let text = read(&args.input)?;
+    let name = shown(&args.input);
+    let trace = match args.from {
+        Format::Mahimahi => Trace::parse_mahimahi(&text, name),
+        Format::Rates => Trace::parse_rates(&text, name),
+        Format::Csv => {
+            let rate = args.rate_column.clone().ok_or("--from csv needs --rate-column")?;
+            let unit = match args.unit {
+                Unit::Bps => RateUnit::Bps,
+                Unit::Kbps => RateUnit::Kbps,
+                Unit::Mbps => RateUnit::Mbps,
+                Unit::Gbps => RateUnit::Gbps,
+            };
+            Trace::parse_csv(&text, name, &CsvColumns { time: args.time_column.clone(), rate, unit })
+        }
+    };
+    let trace = trace.map_err(|e| e.to_string())?;
+    write_to(&args.output, &|out| match args.to {
+        Format::Mahimahi => trace.write_mahimahi(out),
+        Format::Rates => trace.write_rates(out, args.bin),
+        Format::Csv => trace.write_csv(out, args.bin),
+    })
+}
+
+fn replay(args: &ReplayArgs) -> Result<ExitCode, String> {
+    let mut text = format!("{:>12}{:>14}{:>14}{:>10}  trace\n", "length", "offered", "delivered", "error");
+    let mut is_exact = true;
+    for file in &args.files {
+        let trace = Arc::new(read_mahimahi(file)?);
+        let result = Replay::run(&trace).map_err(|e| format!("{file}: {e}"))?;
+        is_exact &= result.error_share() <= REPLAY_ERROR_MAX;
+        text += &format!(
+            "{:>12}{:>14}{:>14}{:>9.4}%  {file}\n",
+            trace.period().to_string(),
+            result.offered.to_string(),
+            result.delivered.to_string(),
+            result.error_share() * 100.0
+        );
+    }
+    text += "error: sum over 100 ms bins of |delivered - offered| over all that was offered; at most 0.2 % is wanted\n";
+    let code = write_to("-", &|out| out.write_all(text.as_bytes()))?;
+    Ok(if is_exact { code } else { ExitCode::FAILURE })
+}
+
+fn read_mahimahi(file: &str) -> Result<Trace, String> {
+    Trace::parse_mahimahi(&read(file)?, shown(file)).map_err(|e| e.to_string())
+}
+
+fn shown(file: &str) -> &str {
+    if file == "-" { "standard input" } else { file }
+}
+
+fn read(file: &str) -> Result<String, String> {
+    let mut text = String::new();
+    let result = if file == "-" {
+        io::stdin().lock().read_to_string(&mut text)
+    } else {
+        File::open(file).and_then(|mut file| file.read_to_string(&mut text))
+    };
+    result.map_err(|e| format!("cannot read {}: {e}", shown(file)))?;
+    Ok(text)
+}
+
+/// Writes to a file or standard output. Whoever stops reading a pipe has what they wanted.
+fn write_to(file: &str, write: &dyn Fn(&mut dyn Write) -> io::Result<()>) -> Result<ExitCode, String> {
+    let result = if file == "-" {
+        let mut out = BufWriter::new(io::stdout().lock());
+        write(&mut out).and_then(|()| out.flush())
+    } else {
+        File::create(file).and_then(|file| {
+            let mut out = BufWriter::new(file);
+            write(&mut out).and_then(|()| out.flush())
+        })
+    };
+    match result {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+            let target = if file == "-" { "standard output" } else { file };
+            Err(format!("cannot write {target}: {e}"))
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
 }
