@@ -1,12 +1,299 @@
 //! `cellerator lab`.
 
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use clap::Subcommand;
+use io::{Clock, Interest, Namespace, Signals, SpawnOptions, Waiter};
+use lab::{AcceleratorCommand, Host, Instance, Keep, Network, Running, Session};
+use scenario::{Case, Family, Scenario};
+use units::Duration;
+
+use crate::outcome::{self, Files};
 
 /// Arguments of `cellerator lab`.
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    #[command(subcommand)]
+    command: LabCommand,
+}
+
+#[derive(Subcommand)]
+enum LabCommand {
+    /// Set up a network and keep it until Ctrl-C, or while a command runs
+    Up(UpArgs),
+    /// Run a command on a host of a running lab
+    Exec(ExecArgs),
+    /// Open a shell on a host of a running lab
+    Shell(ShellArgs),
+    /// Run every case of a scenario and report
+    Run(RunArgs),
+    /// List running labs
+    List,
+    /// Remove what killed labs left behind
+    Clean,
+    /// Measure the emulator itself: delay, rate, throughput
+    Benchmark(BenchmarkArgs),
+}
+
+#[derive(clap::Args)]
+struct UpArgs {
+    /// Scenario file; without one, a radio link as --preset says
+    scenario: Option<PathBuf>,
+    /// The case whose network to set up [default: the first]
+    #[arg(long, requires = "scenario")]
+    case: Option<String>,
+    /// Synthetic radio link: 3g-hspa, 3g-evdo, 4g-lte, 4g-lte-drive, 5g-nr
+    #[arg(long, conflicts_with = "scenario", default_value = "4g-lte")]
+    preset: String,
+    /// Name of the lab [default: the process's number]
+    #[arg(long)]
+    name: Option<String>,
+    /// Host on which the command runs
+    #[arg(long, default_value = "client", value_parser = host)]
+    on: Host,
+    /// Command to run; the lab ends with it
+    #[arg(last = true)]
+    command: Vec<String>,
+}
+
+#[derive(clap::Args)]
+struct ExecArgs {
+    /// server, accelerator or client
+    #[arg(value_parser = host)]
+    host: Host,
+    /// Name of the lab [default: the only one]
+    #[arg(long)]
+    name: Option<String>,
+    /// Command and its arguments
+    #[arg(last = true, required = true)]
+    command: Vec<String>,
+}
+
+#[derive(clap::Args)]
+struct ShellArgs {
+    /// server, accelerator or client
+    #[arg(value_parser = host)]
+    host: Host,
+    /// Name of the lab [default: the only one]
+    #[arg(long)]
+    name: Option<String>,
+}
+
+#[derive(clap::Args)]
+struct RunArgs {
+    /// Scenario file
+    scenario: PathBuf,
+    /// Run this case only
+    #[arg(long)]
+    case: Option<String>,
+    /// Name of the lab [default: the process's number]
+    #[arg(long)]
+    name: Option<String>,
+    /// Write the results as JSON (schemas/lab-results.schema.json)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write a report as one HTML page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+struct BenchmarkArgs {
+    /// Also replay this trace (Mahimahi format)
+    #[arg(long, value_name = "FILE")]
+    trace: Vec<PathBuf>,
+    /// Write the figures as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the figures as a Markdown table
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+}
+
+fn host(text: &str) -> Result<Host, String> {
+    Host::from_name(text).ok_or_else(|| "allowed are server, accelerator and client".to_owned())
+}
 
 /// Runs `cellerator lab`; an error is one clear line: what, where, what to do.
-pub fn main(_args: Args) -> Result<ExitCode, String> {
-    Err("lab: not built in this version".to_owned())
+pub fn main(args: Args) -> Result<ExitCode, String> {
+    match args.command {
+        LabCommand::Up(args) => up(&args),
+        LabCommand::Exec(args) => exec(args.name.as_deref(), args.host, &args.command),
+        LabCommand::Shell(args) => {
+            let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
+            exec(args.name.as_deref(), args.host, &[shell])
+        }
+        LabCommand::Run(args) => run(&args),
+        LabCommand::List => list(),
+        LabCommand::Clean => {
+            for name in lab::instance::clean().map_err(text)? {
+                println!("removed what lab `{name}` left behind");
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        LabCommand::Benchmark(args) => benchmark(&args),
+    }
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// Reads a scenario file.
+fn read(path: &Path) -> Result<Scenario, String> {
+    let name = path.display().to_string();
+    let toml = std::fs::read_to_string(path).map_err(|e| format!("cannot read {name}: {e}"))?;
+    Scenario::from_toml(&name, &toml).map_err(text)
+}
+
+fn directory_of(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new("."))
+}
+
+fn run(args: &RunArgs) -> Result<ExitCode, String> {
+    let scenario = read(&args.scenario)?;
+    let title = format!("Cellerator: {}", scenario.heading());
+    let files = Files { json: args.json.as_deref(), html: args.html.as_deref(), title: &title };
+    let traces = directory_of(&args.scenario);
+    outcome::run(&[scenario], args.case.as_deref(), traces, args.name.as_deref(), &files)
+}
+
+fn up(args: &UpArgs) -> Result<ExitCode, String> {
+    let (scenario, traces) = match &args.scenario {
+        Some(path) => (read(path)?, directory_of(path)),
+        None => (preset(&args.preset)?, Path::new(".")),
+    };
+    let case = one_case(&scenario, args.case.as_deref())?;
+    let signals = Signals::terminating().map_err(text)?;
+    let instance = Instance::register(args.name.as_deref(), scenario.heading()).map_err(text)?;
+    let program = std::env::current_exe().map_err(|e| format!("cannot find this program's own file: {e}"))?;
+    let is_accelerated = case.accelerator.enabled.unwrap_or(false);
+    let accelerator = is_accelerated.then(|| AcceleratorCommand::new(&program, &case.accelerator));
+    if let Some(lack) = accelerator.as_ref().and_then(AcceleratorCommand::lack) {
+        return Err(format!("case `{}` needs the accelerator: {lack}", case.name));
+    }
+    let plan = case.links(scenario.seed, &mut |file| lab::read_trace(traces, file)).map_err(text)?;
+    let mut session = Session::build(&instance, &case, accelerator.as_ref()).map_err(text)?;
+    session.begin(&plan, Keep::Nothing).map_err(text)?;
+    let code = if args.command.is_empty() {
+        announce(&instance, &scenario, &case);
+        wait(&mut session, &signals)?;
+        ExitCode::SUCCESS
+    } else {
+        execute(session.network().namespace(args.on).map_err(text)?, &args.command)?
+    };
+    let timing = session.end().map_err(text)?.timing;
+    let late = timing.late_us;
+    eprintln!(
+        "{} packets, late by {:.1} µs on average, 99 % by less than {:.1} µs, at most {:.0} µs",
+        late.count, late.mean, late.p99, late.max
+    );
+    if let Some(why) = timing.why_not {
+        eprintln!("do not trust what was measured: {why}");
+    }
+    Ok(code)
+}
+
+/// A network around a synthetic radio link.
+fn preset(name: &str) -> Result<Scenario, String> {
+    let toml = format!(
+        "name = \"up\"\ntitle = \"{name}\"\nwan.delay = \"5 ms\"\n\
+         radio.down = {{ preset = \"{name}\", delay = \"20 ms\" }}\nradio.up = {{ preset = \"{name}\", delay = \"20 ms\" }}\n"
+    );
+    Scenario::from_toml("--preset", &toml).map_err(|e| match e {
+        scenario::Error::File { message, .. } => format!("--preset: {message}"),
+        other => other.to_string(),
+    })
+}
+
+fn one_case(scenario: &Scenario, name: Option<&str>) -> Result<Case, String> {
+    let cases = scenario.resolved();
+    let names: Vec<String> = cases.iter().map(|c| format!("`{}`", c.name)).collect();
+    let found = cases.into_iter().find(|case| name.is_none_or(|name| case.name == name));
+    found.ok_or_else(|| format!("no case is named `{}`; there are {}", name.unwrap_or(""), names.join(", ")))
+}
+
+/// Says what is there and how to use it.
+fn announce(instance: &Instance, scenario: &Scenario, case: &Case) {
+    let name = instance.name();
+    let server = lab::server_address(Family::Ipv4);
+    println!("Lab `{name}` is up: {}, case {}. Ctrl-C ends it.\n", scenario.heading(), case.name);
+    let v6 = Family::Ipv6;
+    let rows = [
+        (Host::Server, vec![server, lab::server_address(v6)]),
+        (Host::Accelerator, vec![lab::radio_gateway(Family::Ipv4), lab::radio_gateway(v6)]),
+        (Host::Client, vec![lab::client_address(Family::Ipv4), lab::client_address(v6)]),
+    ];
+    for (host, addresses) in rows {
+        let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        println!(
+            "  {:<12} {:<22} namespace {}",
+            host.name(),
+            addresses.join(", "),
+            Network::namespace_name(name, host)
+        );
+    }
+    println!(
+        "\nIn another terminal:\n\n  cellerator lab exec client -- ping -c 3 {server}\n  cellerator lab shell server\n"
+    );
+}
+
+/// Waits for a signal, or for a part of the lab to fail.
+fn wait(session: &mut Session, signals: &Signals) -> Result<(), String> {
+    let mut waiter = Waiter::new(Duration::ZERO).map_err(text)?;
+    waiter.add(signals, Interest::Read, 0).map_err(text)?;
+    while signals.take().is_none() {
+        session.check().map_err(text)?;
+        waiter.wait(Some(Clock::now() + Duration::from_secs(1))).map_err(text)?;
+    }
+    Ok(())
+}
+
+fn exec(name: Option<&str>, host: Host, command: &[String]) -> Result<ExitCode, String> {
+    let running = Running::find(name).map_err(text)?;
+    // Ctrl-C is for the command, which ends or not as it likes; this process only waits for it.
+    let _signals = Signals::terminating().map_err(text)?;
+    execute(&running.namespace(host).map_err(text)?, command)
+}
+
+/// Runs a command in a namespace to its end and gives its exit code, 128 + number for a signal.
+fn execute(namespace: &Namespace, command: &[String]) -> Result<ExitCode, String> {
+    let Some((program, arguments)) = command.split_first() else { return Err("no command given".to_owned()) };
+    let mut child = Command::new(program);
+    child.args(arguments);
+    let options = SpawnOptions { death_signal: Some(1), own_process_group: false };
+    let mut child = namespace.spawn(child, options).map_err(text)?;
+    let status = child.wait().map_err(|e| format!("cannot wait for `{program}`: {e}"))?;
+    let signal = std::os::unix::process::ExitStatusExt::signal(&status);
+    let code = status.code().unwrap_or_else(|| 128 + signal.unwrap_or(0));
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
+}
+
+fn list() -> Result<ExitCode, String> {
+    let running = lab::instance::list().map_err(text)?;
+    if running.is_empty() {
+        println!("no lab is running");
+    }
+    for lab in running {
+        println!("{:<20} process {:<8} {}", lab.name(), lab.pid(), lab.title());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn benchmark(args: &BenchmarkArgs) -> Result<ExitCode, String> {
+    let signals = Signals::terminating().map_err(text)?;
+    let instance = Instance::register(None, "benchmark").map_err(text)?;
+    let made_by = lab::made_by(env!("CARGO_PKG_VERSION"), &outcome::command_line());
+    let benchmark = lab::benchmark::Benchmark { instance: &instance, signals: &signals };
+    let figures = benchmark.run(made_by, &args.trace, &mut |what| eprintln!("  {what} …")).map_err(text)?;
+    let markdown = figures.markdown();
+    println!("{markdown}");
+    let save = |path: &Option<PathBuf>, text: &str| match path {
+        Some(path) => std::fs::write(path, text).map_err(|e| format!("cannot write {}: {e}", path.display())),
+        None => Ok(()),
+    };
+    save(&args.markdown, &markdown)?;
+    save(&args.json, &serde_json::to_string_pretty(&figures).map_err(text)?)?;
+    Ok(ExitCode::SUCCESS)
 }

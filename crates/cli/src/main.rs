@@ -2,6 +2,8 @@
 
 mod demo;
 mod lab;
+mod outcome;
+mod progress;
 mod run;
 mod trace;
 

@@ -115,17 +115,27 @@ impl Running {
         }
     }
 
-    /// True when it has ended by itself.
-    pub fn has_ended(&mut self) -> bool {
-        !matches!(self.child.try_wait(), Ok(None))
+    /// Refuses to go on when it has ended by itself.
+    ///
+    /// # Errors
+    /// With its own last words.
+    pub fn check(&mut self) -> Result<(), LabError> {
+        match self.child.try_wait() {
+            Ok(None) => Ok(()),
+            Ok(Some(status)) => Err(self.failed(&format!("ended by itself, {status}"))),
+            Err(e) => Err(self.failed(&e.to_string())),
+        }
     }
 
     /// `what`, with the last lines of what it said itself.
-    pub fn failed(&self, what: &str) -> LabError {
+    fn failed(&self, what: &str) -> LabError {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = self.said.iter().map(String::as_str).chain(log.lines()).collect();
         let last = lines[lines.len().saturating_sub(5)..].join("\n");
-        LabError::Program { program: "cellerator run".to_owned(), message: format!("{what}\n{last}").trim_end().to_owned() }
+        LabError::Program {
+            program: "cellerator run".to_owned(),
+            message: format!("{what}\n{last}").trim_end().to_owned(),
+        }
     }
 
     /// Asks it to end and waits for it.

@@ -213,6 +213,12 @@ impl Mover {
         let missed = self.devices.iter().map(|d| d.stats().map(|s| s.tx_dropped)).sum::<Result<u64, _>>()?;
         let records = [self.links[RADIO_DOWN].take_log(), self.links[RADIO_UP].take_log()];
         let segments = self.observers.map(Observer::into_segments);
-        Ok(Emulation { links: self.links, records, segments, timing: self.lateness.report(missed), is_realtime })
+        Ok(Emulation {
+            links: self.links,
+            records,
+            segments,
+            timing: self.lateness.report(missed),
+            is_realtime,
+        })
     }
 }

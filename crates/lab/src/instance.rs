@@ -114,12 +114,16 @@ impl Running {
         let names = running.iter().map(Running::name).collect::<Vec<_>>().join(", ");
         let which = |text: String| Err(LabError::Which(text));
         match name {
-            _ if running.is_empty() => which("no lab is running: start one with `cellerator lab up`".to_owned()),
+            _ if running.is_empty() => {
+                which("no lab is running: start one with `cellerator lab up`".to_owned())
+            }
             Some(name) => match running.into_iter().find(|lab| lab.name() == name) {
                 Some(lab) => Ok(lab),
                 None => which(format!("no lab is named `{name}`; running: {names}")),
             },
-            None if running.len() > 1 => which(format!("several labs are running, choose one with --name: {names}")),
+            None if running.len() > 1 => {
+                which(format!("several labs are running, choose one with --name: {names}"))
+            }
             None => Ok(running.remove(0)),
         }
     }

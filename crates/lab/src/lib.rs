@@ -12,6 +12,7 @@
 //! Start reading at [`emulator`], which moves packets, then [`runner`], which turns a scenario into results.
 
 mod accelerator;
+pub mod benchmark;
 mod emulator;
 mod error;
 mod figures;
@@ -20,6 +21,7 @@ mod lateness;
 mod observer;
 mod origin;
 mod runner;
+mod session;
 mod topology;
 mod transfer;
 
@@ -27,5 +29,6 @@ pub use accelerator::AcceleratorCommand;
 pub use emulator::{Emulation, Emulator, Keep};
 pub use error::LabError;
 pub use instance::{Instance, Running};
-pub use runner::{Progress, Runner, host_settings, made_by, read_trace};
+pub use runner::{Progress, Runner, made_by};
+pub use session::{Session, read_trace};
 pub use topology::{Host, HostSettings, Network, RADIO, WAN, client_address, radio_gateway, server_address};

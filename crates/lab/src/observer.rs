@@ -87,7 +87,9 @@ pub fn window(acks: &[Segment], data: &[Segment]) -> Option<WindowFigures> {
         let both = peers.contains_key(&(s.to, s.from));
         own.get(&(s.from, s.to)).copied().filter(|_| both).unwrap_or(WindowScale::NONE)
     };
-    let counted = |s: &&Segment| s.flags.contains(TcpFlags::ACK) && !s.flags.intersects(TcpFlags::SYN.with(TcpFlags::RST));
+    let counted = |s: &&Segment| {
+        s.flags.contains(TcpFlags::ACK) && !s.flags.intersects(TcpFlags::SYN.with(TcpFlags::RST))
+    };
     let mut windows: Vec<u64> =
         acks.iter().filter(counted).map(|s| u64::from(scale_of(s).window(s.window))).collect();
     windows.sort_unstable();
@@ -112,9 +114,7 @@ pub fn repeats(segments: &[Segment]) -> (u64, u64) {
             continue;
         }
         data += 1;
-        let seen = flows
-            .entry((segment.from, segment.to))
-            .or_insert_with(|| Seen::starting_at(segment.seq));
+        let seen = flows.entry((segment.from, segment.to)).or_insert_with(|| Seen::starting_at(segment.seq));
         repeated += u64::from(!seen.add(segment.seq, segment.payload_len));
     }
     (data, repeated)

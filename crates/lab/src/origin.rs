@@ -115,7 +115,10 @@ impl Origin {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 80));
         let failed = |what: String| {
             let said = fs::read_to_string(log).unwrap_or_default();
-            Err(LabError::Program { program: "nginx".to_owned(), message: format!("{what}: {}", said.trim()) })
+            Err(LabError::Program {
+                program: "nginx".to_owned(),
+                message: format!("{what}: {}", said.trim()),
+            })
         };
         loop {
             if server.run(|| TcpStream::connect(address).is_ok())? {

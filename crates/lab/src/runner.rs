@@ -1,19 +1,20 @@
 //! [`Runner`]: turns a scenario into results, case by case, each on a network of its own.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use io::Signals;
+use io::{Namespace, Signals};
 use scenario::results::{CaseResult, Figures, MadeBy, ScenarioResult};
 use scenario::{Case, Kind, Scenario};
 use units::{Bytes, Duration};
 
 use crate::accelerator::AcceleratorCommand;
-use crate::emulator::{Emulator, Keep};
+use crate::emulator::Keep;
 use crate::error::Context;
 use crate::figures::Evidence;
 use crate::origin::{Content, Origin};
-use crate::topology::{Host, HostSettings, Network, server_address};
+use crate::session::{Session, read_trace};
+use crate::topology::{Host, Network, server_address};
 use crate::transfer::{Ping, Transfers};
 use crate::{Instance, LabError};
 
@@ -96,11 +97,14 @@ impl Runner<'_> {
             settings: case.clone(),
             accelerator_command: command.as_ref().map(AcceleratorCommand::line),
             skipped: command.as_ref().and_then(AcceleratorCommand::lack),
+            problems: Vec::new(),
             figures: None,
         };
         if result.skipped.is_none() {
             let time_limit = scenario.time_limit.0;
-            result.figures = Some(self.measure(case, seed, time_limit, command.as_ref(), progress)?);
+            let figures = self.measure(case, seed, time_limit, command.as_ref(), progress)?;
+            result.problems = problems(case, &figures);
+            result.figures = Some(figures);
         }
         Ok(result)
     }
@@ -116,35 +120,26 @@ impl Runner<'_> {
         let workload = &case.workload;
         let plan = case.links(seed, &mut |file| read_trace(&self.traces, file))?;
         let content = Content::write(self.instance.directory(), workload.size(), seed)?;
-        let mut network = Network::create(self.instance.name(), &host_settings(case))?;
-        let origin = Origin::start(network.namespace(Host::Server)?, self.instance.directory())?;
-        let accelerator = network.namespace(Host::Accelerator)?;
-        let mut accelerating =
-            command.map(|c| c.start(accelerator, self.instance.directory())).transpose()?;
-        let devices = network.take_devices();
-        let devices = devices.ok_or_else(|| LabError::Which("the network has no devices".to_owned()))?;
+        let mut session = Session::build(self.instance, case, command)?;
+        let origin = Origin::start(session.network().namespace(Host::Server)?, self.instance.directory())?;
         // Last, so that the links' time begins together with the transfer in every case.
-        let emulator = Emulator::start(devices, &plan, Keep::Everything)?;
-        let client = network.namespace(Host::Client)?;
-        let ping = workload
-            .ping
-            .map(|every| Ping::start(client, server_address(workload.family()), every.0))
-            .transpose()?;
+        session.begin(&plan, Keep::Everything)?;
+        let client = Namespace::open(session.network().namespace(Host::Client)?.name())?;
+        let address = server_address(workload.family());
+        let ping = workload.ping.map(|every| Ping::start(&client, address, every.0)).transpose()?;
         let expected = Bytes::new(content.size.get().saturating_mul(u64::from(workload.flows())));
-        let outcomes = Transfers::new(client, workload, &content, time_limit).run(
+        let outcomes = Transfers::new(&client, workload, &content, time_limit).run(
             self.signals,
             &mut |received| progress(Progress::Moves { received: Bytes::new(received), expected }),
-            &mut || check(&emulator, accelerating.as_mut()),
+            &mut || session.check(),
         )?;
         let ping_ms = ping.map(Ping::finish).unwrap_or_default();
-        if let Some(running) = accelerating {
-            running.stop()?;
-        }
         let sender = if workload.kind() == Kind::Download { Host::Server } else { Host::Client };
+        let resent_by_sender = resent_segments(session.network(), sender)?;
         let evidence = Evidence {
-            resent_by_sender: resent_segments(&network, sender)?,
+            resent_by_sender,
             uploaded: origin.uploaded()?,
-            emulation: emulator.finish()?,
+            emulation: session.end()?,
             outcomes: &outcomes,
             workload,
             content: &content,
@@ -154,42 +149,47 @@ impl Runner<'_> {
     }
 }
 
-/// The kernel settings that a case asks for.
-#[must_use]
-pub fn host_settings(case: &Case) -> HostSettings {
-    HostSettings {
-        congestion_control: case.server.congestion_control,
-        client_rmem: case.client.rmem(),
-    }
-}
-
 fn chosen(scenario: &Scenario, only: Option<&str>) -> Result<Vec<Case>, LabError> {
     let mut cases = scenario.resolved();
     if let Some(only) = only {
         let names: Vec<String> = cases.iter().map(|c| format!("`{}`", c.name)).collect();
         cases.retain(|case| case.name == only);
         if cases.is_empty() {
-            return Err(LabError::Which(format!("no case is named `{only}`; there are {}", names.join(", "))));
+            return Err(LabError::Which(format!(
+                "no case is named `{only}`; there are {}",
+                names.join(", ")
+            )));
         }
     }
     Ok(cases)
 }
 
-/// Reads the trace `file`, relative to the scenario's directory.
-///
-/// # Errors
-/// What the system said.
-pub fn read_trace(directory: &Path, file: &str) -> Result<String, String> {
-    fs::read_to_string(directory.join(file)).map_err(|e| e.to_string())
-}
-
-/// Refuses to go on when a part of the network has ended by itself.
-fn check(emulator: &Emulator, accelerating: Option<&mut crate::accelerator::Running>) -> Result<(), LabError> {
-    if emulator.has_failed() {
-        return Err(LabError::Which("the emulator has ended by itself".to_owned()));
+/// What did not come out as it must, one clause each.
+fn problems(case: &Case, figures: &Figures) -> Vec<String> {
+    let mut problems: Vec<String> = figures
+        .transfer
+        .flows
+        .iter()
+        .enumerate()
+        .filter_map(|(i, flow)| Some(format!("flow {} failed: {}", i + 1, flow.error.as_ref()?)))
+        .collect();
+    if figures.transfer.cut_short {
+        problems.push("the time limit ended the transfer".to_owned());
+    } else if !figures.transfer.hashes_equal && problems.is_empty() {
+        problems.push("the SHA-256 of what arrived is not that of what was served".to_owned());
     }
-    let Some(running) = accelerating else { return Ok(()) };
-    if running.has_ended() { Err(running.failed("ended during the transfer")) } else { Ok(()) }
+    if let Some(range) = case.client.expected_window {
+        let window = figures.window.map_or(0, |w| w.max_bytes);
+        if window < range.min.0.get() || window > range.max.0.get() {
+            problems.push(format!(
+                "the client advertised a window of {} instead of {} to {}",
+                Bytes::new(window),
+                range.min,
+                range.max
+            ));
+        }
+    }
+    problems
 }
 
 /// `Tcp RetransSegs` of a host.
@@ -224,7 +224,9 @@ pub fn made_by(version: &str, line: &str) -> MadeBy {
         programs: [("nginx", "-v"), ("curl", "--version")]
             .into_iter()
             .filter_map(|(program, argument)| first_line(program, argument))
-            .map(|line| line.replace("nginx version: ", "").chars().take_while(|c| *c != '(').collect::<String>())
+            .map(|line| {
+                line.replace("nginx version: ", "").chars().take_while(|c| *c != '(').collect::<String>()
+            })
             .map(|line| line.trim().to_owned())
             .collect(),
     }

@@ -1,12 +1,14 @@
 //! [`Network`]: three namespaces in a row, joined by TUN devices whose other ends this process holds.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::process::{Command, Stdio};
 
 use io::netlink::{Cidr, Netlink, Route};
-use io::{Namespace, Tun, TunConfig, sysctl};
+use io::{Namespace, SpawnOptions, Tun, TunConfig, sysctl};
 use scenario::{CongestionControl, Family};
 
 use crate::LabError;
+use crate::error::Context;
 
 /// One of the three hosts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -163,21 +165,48 @@ impl Network {
         self.set(Host::Accelerator, "net/ipv4/ip_forward", "1")?;
         self.set(Host::Accelerator, "net/ipv6/conf/all/forwarding", "1")?;
         if let Some(control) = settings.congestion_control {
-            self.set(Host::Server, "net/ipv4/tcp_congestion_control", control.name()).map_err(|e| {
-                LabError::Program {
-                    program: "the server's kernel".to_owned(),
-                    message: format!(
-                        "no congestion control `{0}` ({e}); load it with `modprobe tcp_{0}`",
-                        control.name()
-                    ),
+            for (host, device, net) in [(Host::Server, WAN, 1), (Host::Client, RADIO, 2)] {
+                for gateway in [v4(net, 1), v6(net, 1)] {
+                    self.set_congestion_control(host, gateway, device, control)?;
                 }
-            })?;
-            self.set(Host::Client, "net/ipv4/tcp_congestion_control", control.name())?;
+            }
         }
         if let Some(rmem) = &settings.client_rmem {
             self.set(Host::Client, "net/ipv4/tcp_rmem", rmem)?;
         }
         Ok(())
+    }
+
+    /// Sets the congestion control on a host's default route.
+    ///
+    /// The sysctl would refuse, in any namespace but the first, what the whole machine does not allow to ordinary
+    /// users (`tcp_allowed_congestion_control`); a route may name any.
+    fn set_congestion_control(
+        &self,
+        host: Host,
+        gateway: IpAddr,
+        device: &str,
+        control: CongestionControl,
+    ) -> Result<(), LabError> {
+        let family = if gateway.is_ipv4() { "-4" } else { "-6" };
+        let mut command = Command::new("ip");
+        command.args([family, "route", "replace", "default", "via", &gateway.to_string(), "dev", device]);
+        command.args(["congctl", control.name()]);
+        command.stdin(Stdio::null()).stderr(Stdio::piped());
+        let child = self.namespace(host)?.spawn(command, SpawnOptions::default())?;
+        let output = child.wait_with_output().doing(|| "wait for ip".to_owned())?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        Err(LabError::Program {
+            program: "ip route".to_owned(),
+            message: format!(
+                "cannot set the congestion control `{0}`: {1}; load it with `modprobe tcp_{0}`",
+                control.name(),
+                said.trim()
+            ),
+        })
     }
 
     fn set(&self, host: Host, path: &str, value: &str) -> Result<(), LabError> {

@@ -86,9 +86,23 @@ pub struct Transfers<'a> {
 impl<'a> Transfers<'a> {
     /// Prepares the flows of `workload`; nothing is started yet.
     #[must_use]
-    pub fn new(client: &'a Namespace, workload: &'a Workload, content: &'a Content, time_limit: Duration) -> Self {
+    pub fn new(
+        client: &'a Namespace,
+        workload: &'a Workload,
+        content: &'a Content,
+        time_limit: Duration,
+    ) -> Self {
         let (send, outcomes) = mpsc::channel();
-        Self { client, workload, content, time_limit, running: Vec::new(), received: Arc::default(), send, outcomes }
+        Self {
+            client,
+            workload,
+            content,
+            time_limit,
+            running: Vec::new(),
+            received: Arc::default(),
+            send,
+            outcomes,
+        }
     }
 
     /// Runs all flows to their end, showing `progress(bytes so far)` from time to time.
@@ -183,7 +197,13 @@ fn failed(message: String) -> LabError {
 }
 
 /// Reads a flow to its end on a thread of its own.
-fn follow(flow: usize, mut child: Child, stdout: ChildStdout, received: &AtomicU64, spawned: Instant) -> Outcome {
+fn follow(
+    flow: usize,
+    mut child: Child,
+    stdout: ChildStdout,
+    received: &AtomicU64,
+    spawned: Instant,
+) -> Outcome {
     let mut arrival = Arrival::default();
     let reading = arrival.read(stdout, received);
     let mut said = String::new();
@@ -207,7 +227,11 @@ fn follow(flow: usize, mut child: Child, stdout: ChildStdout, received: &AtomicU
     Outcome {
         flow,
         // curl's own time leaves out the start of its process.
-        started: if total.is_zero() { spawned } else { Instant::ZERO + (ended.saturating_since(Instant::ZERO) - total) },
+        started: if total.is_zero() {
+            spawned
+        } else {
+            Instant::ZERO + (ended.saturating_since(Instant::ZERO) - total)
+        },
         first_byte: arrival.first,
         ended,
         bytes: arrival.bytes.max(report.size_upload),
@@ -265,7 +289,12 @@ impl Ping {
     /// When ping is missing.
     pub fn start(from: &Namespace, address: IpAddr, interval: Duration) -> Result<Self, LabError> {
         let mut command = Command::new("ping");
-        command.args(["-n", "-i", &format!("{:.3}", interval.as_secs_f64().max(0.002)), &address.to_string()]);
+        command.args([
+            "-n",
+            "-i",
+            &format!("{:.3}", interval.as_secs_f64().max(0.002)),
+            &address.to_string(),
+        ]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let options = SpawnOptions { death_signal: Some(libc::SIGKILL), own_process_group: true };
         let mut ping = Self { child: from.spawn(command, options)?, said: None };

@@ -13,7 +13,19 @@ layered! {
         pub tcp_rmem: String,
         /// The receive window the client is to advertise, instead of `tcp_rmem`.
         pub window: Quantity<Bytes>,
+        /// The largest window in the client's ACKs must lie in this range, or the case has a problem.
+        pub expected_window: WindowRange,
     }
+}
+
+/// A range of window sizes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WindowRange {
+    /// Smallest.
+    pub min: Quantity<Bytes>,
+    /// Largest.
+    pub max: Quantity<Bytes>,
 }
 
 impl Client {

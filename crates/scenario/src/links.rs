@@ -95,10 +95,9 @@ fn radio(
     read: ReadTrace<'_>,
 ) -> Result<LinkConfig, Error> {
     let fixed = d.delay.map_or(Duration::ZERO, |q| q.0);
-    let delay = d.jitter.map_or(DelayModel::Fixed(fixed), |jitter| DelayModel::Normal {
-        mean: fixed,
-        deviation: jitter.0,
-    });
+    let delay = d
+        .jitter
+        .map_or(DelayModel::Fixed(fixed), |jitter| DelayModel::Normal { mean: fixed, deviation: jitter.0 });
     Ok(LinkConfig {
         capacity: capacity(d, towards, trace_seed, read)?,
         queue: queue(d.queue),
@@ -116,7 +115,12 @@ fn radio(
     })
 }
 
-fn capacity(d: &Direction, towards: link::Direction, seed: u64, read: ReadTrace<'_>) -> Result<Capacity, Error> {
+fn capacity(
+    d: &Direction,
+    towards: link::Direction,
+    seed: u64,
+    read: ReadTrace<'_>,
+) -> Result<Capacity, Error> {
     let failed = |name: &str, message: String| Error::Trace { name: name.to_owned(), message };
     if let Some(rate) = d.rate {
         return Ok(Capacity::Constant(rate.0));

@@ -66,6 +66,9 @@ pub struct CaseResult {
     /// Why the case did not run; the figures are absent then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped: Option<String>,
+    /// What did not come out as it must; empty when all is well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<String>,
     /// What was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub figures: Option<Figures>,

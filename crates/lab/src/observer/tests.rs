@@ -25,13 +25,23 @@ fn reversed(s: Segment) -> Segment {
 fn repeats_are_segments_without_a_new_byte() {
     let start = u32::MAX - 1500;
     let at = |offset: u32, len| segment(start.wrapping_add(offset), len);
-    let all = [at(0, 1000), at(1000, 1000), at(0, 1000), at(3000, 1000), at(2000, 1000), at(2500, 1000), at(3500, 1000), at(1, 0)];
+    let all = [
+        at(0, 1000),
+        at(1000, 1000),
+        at(0, 1000),
+        at(3000, 1000),
+        at(2000, 1000),
+        at(2500, 1000),
+        at(3500, 1000),
+        at(1, 0),
+    ];
     assert_eq!(repeats(&all), (7, 2));
 }
 
 #[test]
 fn windows_are_scaled_only_if_both_sides_said_so() {
-    let syn = Segment { flags: TcpFlags::SYN, scale: Some(WindowScale::new(7)), window: 65_535, ..segment(0, 0) };
+    let syn =
+        Segment { flags: TcpFlags::SYN, scale: Some(WindowScale::new(7)), window: 65_535, ..segment(0, 0) };
     let answer = reversed(Segment { flags: TcpFlags::SYN.with(TcpFlags::ACK), ..syn });
     let acks = [syn, segment(1, 0), Segment { window: 100, ..segment(1, 0) }, segment(1, 0)];
     let figures = window(&acks, &[answer]).unwrap();

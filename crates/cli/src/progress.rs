@@ -1,0 +1,86 @@
+//! Progress of a run: a moving bar on a terminal, plain lines elsewhere.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use lab::Progress;
+use scenario::results::CaseResult;
+
+/// Shows [`Progress`] on standard error.
+pub struct Display {
+    bar: Option<ProgressBar>,
+    expected: Option<u64>,
+}
+
+impl Display {
+    /// A display under the heading of a scenario.
+    pub fn new(heading: &str) -> Self {
+        eprintln!("{heading}");
+        Self { bar: None, expected: None }
+    }
+
+    /// Shows one step.
+    pub fn show(&mut self, progress: &Progress<'_>) {
+        match progress {
+            Progress::Begins { case, run, runs } => self.begin(&format!("[{run}/{runs}] {case}")),
+            Progress::Moves { received, expected } => {
+                if let Some(bar) = &self.bar {
+                    if self.expected != Some(expected.get()) {
+                        bar.set_length(expected.get());
+                        self.expected = Some(expected.get());
+                    }
+                    bar.set_position(received.get());
+                }
+            }
+            Progress::Ends(result) => self.end(result),
+        }
+    }
+
+    fn begin(&mut self, what: &str) {
+        self.expected = None;
+        if !std::io::stderr().is_terminal() {
+            eprintln!("  {what} …");
+            return;
+        }
+        let style = "  {msg}  {wide_bar:.cyan/dim} {bytes} of {total_bytes}, {elapsed}";
+        let bar = ProgressBar::new(1).with_message(what.to_owned());
+        bar.set_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.enable_steady_tick(Duration::from_millis(200));
+        self.bar = Some(bar);
+    }
+
+    fn end(&mut self, result: &CaseResult) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+        eprintln!("  {} {}", if result.problems.is_empty() { "✓" } else { "✗" }, outcome(result));
+        for problem in &result.problems {
+            eprintln!("    {problem}");
+        }
+        if let Some(why) = result.figures.as_ref().and_then(|f| f.timing.why_not.as_ref()) {
+            eprintln!("    do not trust these figures: {why}");
+        }
+    }
+}
+
+impl Drop for Display {
+    fn drop(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// One line about a case that has ended.
+fn outcome(result: &CaseResult) -> String {
+    match (&result.figures, &result.skipped) {
+        (Some(f), _) => {
+            let bytes = units::Bytes::new(f.transfer.received_bytes);
+            let (rate, time) = (f.transfer.goodput_mbps, f.transfer.seconds);
+            format!("{}: {bytes} in {time:.1} s, {rate:.2} Mbit/s", result.name)
+        }
+        (None, Some(why)) => format!("{}: not run, {why}", result.name),
+        (None, None) => format!("{}: not run", result.name),
+    }
+}

@@ -1,0 +1,95 @@
+//! [`Session`]: one network with its emulator and, if wanted, its accelerator.
+
+use std::path::Path;
+
+use scenario::{Case, LinkPlan};
+
+use crate::accelerator::{AcceleratorCommand, Running};
+use crate::emulator::{Emulation, Emulator, Keep};
+use crate::topology::{HostSettings, Network};
+use crate::{Instance, LabError};
+
+/// A network that is set up; everything goes when it is dropped.
+#[derive(Debug)]
+pub struct Session {
+    // Dropped in this order: the accelerator undoes its rules while its namespace is still whole.
+    accelerating: Option<Running>,
+    emulator: Option<Emulator>,
+    network: Network,
+}
+
+impl Session {
+    /// Makes the network of `case` and starts `accelerator` in it. Packets do not move yet.
+    ///
+    /// # Errors
+    /// Without root, when the lab's namespaces exist, or the accelerator does not start.
+    pub fn build(
+        instance: &Instance,
+        case: &Case,
+        accelerator: Option<&AcceleratorCommand>,
+    ) -> Result<Self, LabError> {
+        let settings = HostSettings {
+            congestion_control: case.server.congestion_control,
+            client_rmem: case.client.rmem(),
+        };
+        let network = Network::create(instance.name(), &settings)?;
+        let mut session = Self { accelerating: None, emulator: None, network };
+        if let Some(command) = accelerator {
+            let namespace = session.network.namespace(crate::Host::Accelerator)?;
+            session.accelerating = Some(command.start(namespace, instance.directory())?);
+        }
+        Ok(session)
+    }
+
+    /// Lets packets move through the links of `plan`, whose time begins now.
+    ///
+    /// # Errors
+    /// When they do already, or a link cannot be made.
+    pub fn begin(&mut self, plan: &LinkPlan, keep: Keep) -> Result<(), LabError> {
+        let devices = self.network.take_devices();
+        let devices =
+            devices.ok_or_else(|| LabError::Which("the lab's links are running already".to_owned()))?;
+        self.emulator = Some(Emulator::start(devices, plan, keep)?);
+        Ok(())
+    }
+
+    /// The network.
+    #[must_use]
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// Refuses to go on when a part has ended by itself.
+    ///
+    /// # Errors
+    /// Which part, with its own last words.
+    pub fn check(&mut self) -> Result<(), LabError> {
+        if self.emulator.as_ref().is_some_and(Emulator::has_failed) {
+            return self.end().and(Err(LabError::Which("the emulator ended by itself".to_owned())));
+        }
+        match &mut self.accelerating {
+            Some(running) => running.check(),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the accelerator, then the emulator, and gives what the emulator kept.
+    ///
+    /// # Errors
+    /// When either ended with an error.
+    pub fn end(&mut self) -> Result<Emulation, LabError> {
+        if let Some(running) = self.accelerating.take() {
+            running.stop()?;
+        }
+        let emulator = self.emulator.take();
+        emulator.ok_or_else(|| LabError::Which("the lab's links are not running".to_owned()))?.finish()
+    }
+}
+
+/// Reads the trace `file`, relative to `directory`.
+///
+/// # Errors
+/// What the system said.
+pub fn read_trace(directory: &Path, file: &str) -> Result<String, String> {
+    std::fs::read_to_string(directory.join(file)).map_err(|e| e.to_string())
+}
