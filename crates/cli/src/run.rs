@@ -1,12 +1,277 @@
 //! `cellerator run`.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
+
+use clap::ValueEnum;
+use control::{ControllerConfig, FixedParams, RateParams};
+use engine::{Engine, EngineConfig, PassReason, WindowPolicy};
+use run::{Accelerator, AfterHang, Config, Ended, Notrack, RunError};
+use scenario::Quantity;
+use units::{Bytes, Duration, Rate};
+
+const NOTICE: &str = "notice: `opportunistic` together with early acknowledgements and rate control is claimed by \
+                      US 9,548,936 B2; read the file NOTICE before using it on a network (not legal advice)";
 
 /// Arguments of `cellerator run`.
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// Interface towards the servers
+    #[arg(long, value_name = "IF", required_unless_present = "watchdog")]
+    wired: Option<String>,
+    /// Interface towards the clients
+    #[arg(long, value_name = "IF", required_unless_present = "watchdog")]
+    mobile: Option<String>,
+    /// Print what would be set up and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    engine: EngineArgs,
+    #[command(flatten)]
+    machine: MachineArgs,
+    /// Be the watchdog over a record, acting after so many milliseconds
+    #[arg(long, hide = true, num_args = 2, value_names = ["RECORD", "MS"], exclusive = true)]
+    watchdog: Option<Vec<String>>,
+}
+
+/// How flows are accelerated.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Acceleration")]
+struct EngineArgs {
+    /// How the sending rate towards a client is found
+    #[arg(long, value_enum, default_value = "rate")]
+    controller: Controller,
+    /// The rate of `fixed` [default: 5.6 Mbit/s]
+    #[arg(long)]
+    rate: Option<Quantity<Rate>>,
+    /// The link's capacity, for `rate` [default: 5.6 Mbit/s, a 3G link; 100 Mbit/s suits LTE]
+    #[arg(long)]
+    r_cap: Option<Quantity<Rate>>,
+    /// Data in flight at most, as time at the current rate, or `none` [default: 150 ms for `rate`, none for `fixed`]
+    #[arg(long, value_name = "TIME", value_parser = cap)]
+    in_flight_cap: Option<Cap>,
+    /// Whether the client's receive window limits what is sent to it; see NOTICE for the second
+    #[arg(long, value_enum, default_value = "honour")]
+    window_policy: Policy,
+    /// Pass everything: only the path through this process remains
+    #[arg(long)]
+    no_accelerate: bool,
+}
+
+/// How the accelerator is attached to this machine.
+#[derive(clap::Args)]
+#[command(next_help_heading = "This machine")]
+struct MachineArgs {
+    /// Keep connection tracking away from the mobile side: needed with NAT or a stateful firewall
+    #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
+    notrack: When,
+    /// Switch IP forwarding on, and back on exit
+    #[arg(long)]
+    set_forwarding: bool,
+    /// Silence of this process after which a watchdog takes the steering away
+    #[arg(long, value_name = "TIME", default_value = "1 s")]
+    hang_after: Quantity<Duration>,
+    /// What to do after such a hang
+    #[arg(long, value_enum, default_value = "resume", value_name = "WHAT")]
+    after_hang: Afterwards,
+    /// Run without the watchdog: a hang then blocks TCP
+    #[arg(long)]
+    no_watchdog: bool,
+    /// Longest time to deliver what is owed to clients on exit
+    #[arg(long, value_name = "TIME", default_value = "5 s")]
+    drain_time: Quantity<Duration>,
+    /// Never sleep: fastest reaction, one processor busy all the time
+    #[arg(long)]
+    busy_poll: bool,
+    /// Stop sleeping and spin this long before each deadline: exact pacing for processor time
+    #[arg(long, value_name = "TIME", default_value = "0 us")]
+    spin_margin: Quantity<Duration>,
+    /// Exchange ordinary packets with the kernel instead of super-packets
+    #[arg(long)]
+    no_gso: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Controller {
+    /// A constant rate
+    Fixed,
+    /// The rate follows the delivery rate and the round-trip time
+    Rate,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Policy {
+    /// Never more than the client advertises
+    Honour,
+    /// Irrespective of the window unless it is zero
+    Opportunistic,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum When {
+    /// When this machine has NAT or connection tracking rules
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Afterwards {
+    /// Install the steering again
+    Resume,
+    /// End in good order
+    Exit,
+}
+
+/// A limit of data in flight, or none.
+#[derive(Clone, Copy)]
+struct Cap(Option<Duration>);
+
+fn cap(text: &str) -> Result<Cap, String> {
+    if text == "none" {
+        return Ok(Cap(None));
+    }
+    text.parse()
+        .map(|Quantity(time)| Cap(Some(time)))
+        .map_err(|error: scenario::QuantityError| error.to_string())
+}
 
 /// Runs `cellerator run`; an error is one clear line: what, where, what to do.
-pub fn main(_args: Args) -> Result<ExitCode, String> {
-    Err("run: not built in this version".to_owned())
+pub fn main(args: Args) -> Result<ExitCode, String> {
+    if let Some([record, hang_after_ms]) = args.watchdog.as_deref() {
+        return watchdog(record, hang_after_ms);
+    }
+    let engine = engine_config(&args.engine)?;
+    let is_dry_run = args.dry_run;
+    let config = machine_config(args);
+    let result = if is_dry_run { dry_run(&config) } else { accelerate(&config, engine) };
+    result.map(|()| ExitCode::SUCCESS).map_err(|error| format!("run: {error}"))
+}
+
+fn watchdog(record: &str, hang_after_ms: &str) -> Result<ExitCode, String> {
+    let hang_after_ms =
+        hang_after_ms.parse().map_err(|_| format!("run: '{hang_after_ms}' is not a number"))?;
+    run::watch(Path::new(record), Duration::from_millis(hang_after_ms)).map_err(|error| error.to_string())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn engine_config(args: &EngineArgs) -> Result<EngineConfig, String> {
+    let controller = match args.controller {
+        Controller::Fixed if args.r_cap.is_some() => {
+            return Err("run: --r-cap belongs to --controller rate; `fixed` has --rate".to_owned());
+        }
+        Controller::Rate if args.rate.is_some() => {
+            return Err("run: --rate belongs to --controller fixed; `rate` has --r-cap".to_owned());
+        }
+        Controller::Fixed => {
+            let mut params = FixedParams::default();
+            params.rate = args.rate.map_or(params.rate, |Quantity(rate)| rate);
+            if let Some(Cap(cap)) = args.in_flight_cap {
+                params.window = cap.map_or(Bytes::MAX, |cap| params.rate.bytes_in(cap));
+            }
+            ControllerConfig::Fixed(params)
+        }
+        Controller::Rate => {
+            let mut params = RateParams::default();
+            params.r_cap = args.r_cap.map_or(params.r_cap, |Quantity(rate)| rate);
+            params.in_flight_cap = args.in_flight_cap.map_or(params.in_flight_cap, |Cap(cap)| cap);
+            ControllerConfig::Rate(params)
+        }
+    };
+    let window_policy = match args.window_policy {
+        Policy::Honour => WindowPolicy::Honour,
+        Policy::Opportunistic => WindowPolicy::Opportunistic,
+    };
+    Ok(EngineConfig {
+        accelerate: !args.no_accelerate,
+        controller,
+        window_policy,
+        hash_seed: RandomState::new().build_hasher().finish(),
+        ..EngineConfig::default()
+    })
+}
+
+fn machine_config(args: Args) -> Config {
+    let machine = args.machine;
+    Config {
+        wired: args.wired.unwrap_or_default(),
+        mobile: args.mobile.unwrap_or_default(),
+        notrack: match machine.notrack {
+            When::Auto => Notrack::Auto,
+            When::Always => Notrack::Always,
+            When::Never => Notrack::Never,
+        },
+        set_forwarding: machine.set_forwarding,
+        gso: !machine.no_gso,
+        busy_poll: machine.busy_poll,
+        spin_margin_us: machine.spin_margin.0.as_micros(),
+        hang_after_ms: machine.hang_after.0.as_millis(),
+        after_hang: match machine.after_hang {
+            Afterwards::Resume => AfterHang::Resume,
+            Afterwards::Exit => AfterHang::Exit,
+        },
+        watchdog: !machine.no_watchdog,
+        drain_ms_max: machine.drain_time.0.as_millis(),
+        ..Config::default()
+    }
+}
+
+/// What was set up goes to standard output, what needs attention to standard error. A reader who has
+/// gone away is no reason to stop.
+fn say(line: &str) {
+    let needs_attention = line.starts_with("warning") || line.starts_with("notice");
+    if needs_attention {
+        drop(writeln!(std::io::stderr(), "cellerator: {line}"));
+    } else {
+        drop(writeln!(std::io::stdout(), "{line}"));
+    }
+}
+
+fn dry_run(config: &Config) -> Result<(), RunError> {
+    let plan = run::dry_run(config)?;
+    plan.commands().iter().for_each(|line| say(line));
+    plan.warnings().iter().for_each(|line| say(&format!("warning: {line}")));
+    Ok(())
+}
+
+fn accelerate(config: &Config, engine: EngineConfig) -> Result<(), RunError> {
+    if engine.window_policy == WindowPolicy::Opportunistic {
+        say(NOTICE);
+    }
+    let engine = Engine::new(engine).map_err(|error| RunError::Settings(error.to_string()))?;
+    let mut accelerator = Accelerator::new(engine);
+    let ended = run::run(config, &mut accelerator, &mut say)?;
+    summarise(&ended, accelerator.stats());
+    Ok(())
+}
+
+fn summarise(ended: &Ended, stats: &engine::Stats) {
+    let [wired, mobile] = ended.counters.sides;
+    say(&format!("from servers: {} packets, {}", wired.received_packets, Bytes::new(wired.received_bytes)));
+    say(&format!("from clients: {} packets, {}", mobile.received_packets, Bytes::new(mobile.received_bytes)));
+    say(&format!(
+        "accelerated: {} flows, {} delivered, {} sent again",
+        stats.flows_accelerated,
+        Bytes::new(stats.bytes_delivered),
+        Bytes::new(stats.bytes_retransmitted)
+    ));
+    for reason in PassReason::ALL {
+        let flows = stats.passed_for(reason);
+        if flows > 0 {
+            say(&format!("passed or ended: {flows} flows, {reason}"));
+        }
+    }
+    if stats.bytes_acked_but_lost > 0 {
+        say(&format!(
+            "warning: {} were acknowledged to servers and never by the client",
+            Bytes::new(stats.bytes_acked_but_lost)
+        ));
+    }
+    let drops: u64 = ended.queue_drops.iter().sum();
+    let refused: u64 = ended.counters.sides.iter().map(|side| side.refused_packets).sum();
+    if drops + refused > 0 {
+        say(&format!("warning: {drops} packets lost in full device queues, {refused} refused by the kernel"));
+    }
 }

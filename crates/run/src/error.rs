@@ -41,6 +41,9 @@ pub enum RunError {
     /// `nft` refused.
     #[error("nft did not accept the notrack table: {0}")]
     Nft(String),
+    /// A setting makes no sense.
+    #[error("{0}")]
+    Settings(String),
     /// An interface vanished or was switched off while running.
     #[error("interface '{0}' is gone or down: stopped, and everything is undone")]
     InterfaceLost(String),

@@ -138,7 +138,7 @@ impl<'a> Session<'a> {
         say: &mut dyn FnMut(&str),
     ) -> Result<Why, RunError> {
         self.waiter.add(signals, Interest::Read, SIGNAL)?;
-        say(&format!("steering TCP between {} and {}", self.config.wired, self.config.mobile));
+        say(&format!("ready: steering TCP between {} and {}", self.config.wired, self.config.mobile));
         // Once asked to stop: why, and until when to deliver what is owed.
         let mut stop: Option<(Why, Instant)> = None;
         loop {
