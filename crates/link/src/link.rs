@@ -351,4 +351,6 @@ impl<P> Link<P> {
 }
 
 #[cfg(test)]
+mod mahimahi;
+#[cfg(test)]
 mod tests;

@@ -309,6 +309,27 @@ mod tests {
         assert_eq!(make(3).period(), Duration::from_millis(20_500));
     }
 
+    /// The very numbers, so that a change of the generator or of a library under it is seen.
+    #[test]
+    fn traces_are_the_same_on_every_platform() {
+        let digest = |preset: Preset, direction| {
+            let trace = preset.generate(direction, Duration::from_secs(60), 1).unwrap();
+            // FNV-1a over times and counts.
+            trace.busy_ms().fold(0xcbf2_9ce4_8422_2325_u64, |hash, (ms, count)| {
+                [ms, count].into_iter().fold(hash, |hash, n| (hash ^ n).wrapping_mul(0x100_0000_01b3))
+            })
+        };
+        let down = Preset::ALL.map(|preset| digest(preset, Direction::Down));
+        let expected = [
+            0x98bc_dd53_ddfd_e135,
+            0xfa25_8b50_4159_24bd,
+            0x0f94_bebe_781b_1f75,
+            0xcc11_ecf6_0a31_cd24,
+            0x33ac_2dae_eb42_092a,
+        ];
+        assert_eq!(down, expected, "{down:#x?}");
+    }
+
     #[test]
     fn lengths_out_of_range_are_refused() {
         for length in [0, 999, 25 * 3_600_000] {

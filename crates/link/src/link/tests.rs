@@ -20,12 +20,12 @@ fn trace(lines: &[u64]) -> Capacity {
     Capacity::Trace(Arc::new(Trace::from_opportunities_ms(lines.iter().copied()).unwrap()))
 }
 
-fn link(config: LinkConfig) -> Link<u32> {
-    Link::new(&config, Instant::ZERO).unwrap()
+fn link(config: &LinkConfig) -> Link<u32> {
+    Link::new(config, Instant::ZERO).unwrap()
 }
 
 /// Hands in `(arrival µs, size)` packets and returns the departure time of each in µs.
-fn departures(config: LinkConfig, packets: &[(u64, u64)]) -> Vec<Option<u64>> {
+fn departures(config: &LinkConfig, packets: &[(u64, u64)]) -> Vec<Option<u64>> {
     let mut link = link(config);
     for (index, &(us, size)) in packets.iter().enumerate() {
         let _ = link.enqueue(index as u32, Bytes::new(size), Instant::from_micros(us));
@@ -39,7 +39,7 @@ fn with_trace(lines: &[u64]) -> LinkConfig {
 
 #[test]
 fn one_full_packet_per_opportunity() {
-    let got = departures(with_trace(&[1, 2, 2, 5]), &[(0, 1500); 5]);
+    let got = departures(&with_trace(&[1, 2, 2, 5]), &[(0, 1500); 5]);
     // The fifth uses the first opportunity of the second cycle: 5 + 1 ms.
     assert_eq!(got, [Some(1000), Some(2000), Some(2000), Some(5000), Some(6000)]);
 }
@@ -47,40 +47,40 @@ fn one_full_packet_per_opportunity() {
 #[test]
 fn small_packets_share_an_opportunity() {
     // 28 ACKs of 52 bytes are 1456 bytes; the 29th needs 8 bytes of the next opportunity.
-    let got = departures(with_trace(&[1, 4]), &[(0, 52); 29]);
+    let got = departures(&with_trace(&[1, 4]), &[(0, 52); 29]);
     assert!(got[..28].iter().all(|at| *at == Some(1000)));
     assert_eq!(got[28], Some(4000));
 }
 
 #[test]
 fn a_packet_may_span_two_opportunities() {
-    let got = departures(with_trace(&[1, 4, 9]), &[(0, 1000), (0, 1000), (0, 1000)]);
+    let got = departures(&with_trace(&[1, 4, 9]), &[(0, 1000), (0, 1000), (0, 1000)]);
     assert_eq!(got, [Some(1000), Some(4000), Some(4000)]);
-    let got = departures(with_trace(&[1, 4, 9]), &[(0, 3001)]);
+    let got = departures(&with_trace(&[1, 4, 9]), &[(0, 3001)]);
     assert_eq!(got, [Some(9000)]);
 }
 
 #[test]
 fn what_an_opportunity_leaves_is_lost_when_the_queue_is_empty() {
     // 100 bytes leave at 1 ms; the other 1400 are gone when the next packet comes at 1.5 ms.
-    let got = departures(with_trace(&[1, 4]), &[(0, 100), (1500, 1500)]);
+    let got = departures(&with_trace(&[1, 4]), &[(0, 100), (1500, 1500)]);
     assert_eq!(got, [Some(1000), Some(4000)]);
     // In the queue before the opportunity, it shares it and needs 100 bytes of the next.
-    let got = departures(with_trace(&[1, 4, 7]), &[(0, 100), (500, 1500), (600, 1400)]);
+    let got = departures(&with_trace(&[1, 4, 7]), &[(0, 100), (500, 1500), (600, 1400)]);
     assert_eq!(got, [Some(1000), Some(4000), Some(4000)]);
 }
 
 #[test]
 fn a_packet_must_be_there_before_the_opportunity() {
-    assert_eq!(departures(with_trace(&[5, 9]), &[(4999, 1500)]), [Some(5000)]);
-    assert_eq!(departures(with_trace(&[5, 9]), &[(5000, 1500)]), [Some(9000)]);
+    assert_eq!(departures(&with_trace(&[5, 9]), &[(4999, 1500)]), [Some(5000)]);
+    assert_eq!(departures(&with_trace(&[5, 9]), &[(5000, 1500)]), [Some(9000)]);
     // An opportunity at time 0 has gone before anything can arrive; in later cycles it counts.
-    assert_eq!(departures(with_trace(&[0, 9]), &[(0, 1500), (0, 1500)]), [Some(9000), Some(9000)]);
+    assert_eq!(departures(&with_trace(&[0, 9]), &[(0, 1500), (0, 1500)]), [Some(9000), Some(9000)]);
 }
 
 #[test]
 fn long_gaps_and_many_cycles_pass() {
-    let got = departures(with_trace(&[78_000]), &[(0, 1500), (0, 1500), (400_000_000, 1500)]);
+    let got = departures(&with_trace(&[78_000]), &[(0, 1500), (0, 1500), (400_000_000, 1500)]);
     assert_eq!(got, [Some(78_000_000), Some(156_000_000), Some(468_000_000)]);
 }
 
@@ -88,7 +88,7 @@ fn long_gaps_and_many_cycles_pass() {
 fn the_queue_drops_what_does_not_fit_and_not_what_is_in_service() {
     let mut config = with_trace(&[10, 20]);
     config.queue = QueueLimit::Packets(2);
-    let mut link = link(config);
+    let mut link = link(&config);
     assert!(link.enqueue(0, Bytes::new(2000), ms(0)).is_ok());
     assert!(link.enqueue(1, Bytes::new(1500), ms(0)).is_ok());
     let rejected = link.enqueue(2, Bytes::new(1500), ms(0)).unwrap_err();
@@ -104,7 +104,7 @@ fn the_queue_drops_what_does_not_fit_and_not_what_is_in_service() {
 fn a_byte_limit_counts_bytes() {
     let mut config = with_trace(&[10]);
     config.queue = QueueLimit::Bytes(Bytes::new(3000));
-    let mut link = link(config);
+    let mut link = link(&config);
     assert!(link.enqueue(0, Bytes::new(1500), ms(0)).is_ok());
     assert!(link.enqueue(1, Bytes::new(1501), ms(0)).is_err());
     assert!(link.enqueue(2, Bytes::new(1500), ms(0)).is_ok());
@@ -115,7 +115,7 @@ fn a_byte_limit_counts_bytes() {
 fn a_constant_rate_never_drifts() {
     let rate = Rate::from_bps(7_777_777);
     let config = LinkConfig { capacity: Capacity::Constant(rate), ..LinkConfig::default() };
-    let mut link = link(config);
+    let mut link = link(&config);
     for _ in 0..10_000 {
         link.enqueue(0, Bytes::new(1499), ms(0)).unwrap();
     }
@@ -129,15 +129,15 @@ fn steps_and_zero_rates_pause_service() -> Result<(), LinkError> {
     let steps = RateSteps::new(&[(for_ms(10), Rate::from_mbps(1)), (for_ms(90), Rate::ZERO)], true)?;
     let config = LinkConfig { capacity: Capacity::Steps(steps), ..LinkConfig::default() };
     // 1250 bytes take the whole first step; 1500 bytes need 2 ms of the next cycle's.
-    let got = departures(config, &[(0, 1250), (0, 1250), (110_000, 1500)]);
+    let got = departures(&config, &[(0, 1250), (0, 1250), (110_000, 1500)]);
     assert_eq!(got, [Some(10_000), Some(110_000), Some(302_000)]);
     let config = LinkConfig { capacity: Capacity::Constant(Rate::ZERO), ..LinkConfig::default() };
-    assert_eq!(departures(config, &[(0, 100)]), [None]);
+    assert_eq!(departures(&config, &[(0, 100)]), [None]);
     // A last step of zero that holds for ever, with outages that never end either.
     let steps = RateSteps::new(&[(for_ms(1), Rate::from_mbps(1)), (for_ms(1), Rate::ZERO)], false)?;
     let outages = OutageModel::Periodic { first: for_ms(5), period: for_ms(10), length: for_ms(1) };
     let config = LinkConfig { capacity: Capacity::Steps(steps), outages, ..LinkConfig::default() };
-    assert_eq!(departures(config, &[(0, 125), (0, 1)]), [Some(1000), None]);
+    assert_eq!(departures(&config, &[(0, 125), (0, 1)]), [Some(1000), None]);
     Ok(())
 }
 
@@ -145,29 +145,29 @@ fn steps_and_zero_rates_pause_service() -> Result<(), LinkError> {
 fn outages_stop_service_and_cost_capacity() {
     let outages = OutageModel::Scheduled(vec![(for_ms(2), for_ms(3))]);
     let config = LinkConfig { outages: outages.clone(), ..with_trace(&[1, 2, 4, 5, 8]) };
-    assert_eq!(departures(config.clone(), &[(0, 1500), (0, 1500)]), [Some(1000), Some(5000)]);
-    assert_eq!(link(config).offered_bytes(ms(0), ms(8)), Bytes::new(3000));
+    assert_eq!(departures(&config, &[(0, 1500), (0, 1500)]), [Some(1000), Some(5000)]);
+    assert_eq!(link(&config).offered_bytes(ms(0), ms(8)), Bytes::new(3000));
 
     let capacity = Capacity::Constant(Rate::from_mbps(12));
     let config = LinkConfig { outages, capacity, ..LinkConfig::default() };
     // One packet takes 1 ms: the third would begin at 2 ms.
-    let got = departures(config.clone(), &[(0, 1500), (500, 1500), (500, 1500)]);
+    let got = departures(&config, &[(0, 1500), (500, 1500), (500, 1500)]);
     assert_eq!(got, [Some(1000), Some(2000), Some(6000)]);
-    assert_eq!(link(config).offered_bytes(ms(0), ms(10)), Bytes::new(7 * 1500));
+    assert_eq!(link(&config).offered_bytes(ms(0), ms(10)), Bytes::new(7 * 1500));
 }
 
 #[test]
 fn an_outage_over_every_opportunity_ends_the_search() {
     let outages = OutageModel::Periodic { first: for_ms(499), period: for_ms(500), length: for_ms(2) };
     let config = LinkConfig { outages, ..with_trace(&[500]) };
-    assert_eq!(departures(config, &[(0, 1500), (0, 1500)]), [None, None]);
+    assert_eq!(departures(&config, &[(0, 1500), (0, 1500)]), [None, None]);
 }
 
 #[test]
 fn uplink_slots_bunch_packets() {
     let slots = SlotConfig { period: for_ms(10), offset: for_ms(3) };
     let config = LinkConfig { uplink_slots: Some(slots), ..LinkConfig::default() };
-    let got = departures(config, &[(0, 52), (1000, 52), (3000, 52), (3001, 52), (13_500, 52)]);
+    let got = departures(&config, &[(0, 52), (1000, 52), (3000, 52), (3001, 52), (13_500, 52)]);
     assert_eq!(got, [3000, 3000, 3000, 13_000, 23_000].map(Some));
 }
 
@@ -175,7 +175,7 @@ fn uplink_slots_bunch_packets() {
 fn harq_holds_back_what_comes_behind() {
     let harq = Harq { block_error_ppm: 300_000, retry_time: for_ms(8), tries_max: 2 };
     let capacity = Capacity::Constant(Rate::from_mbps(12));
-    let mut link = link(LinkConfig { harq: Some(harq), capacity, ..LinkConfig::default() });
+    let mut link = link(&LinkConfig { harq: Some(harq), capacity, ..LinkConfig::default() });
     for id in 0..2000 {
         link.enqueue(id, Bytes::new(1500), ms(0)).unwrap();
     }
@@ -202,7 +202,7 @@ fn harq_holds_back_what_comes_behind() {
 fn a_jittered_delay_is_never_early_and_keeps_order() {
     let delay = DelayModel::Uniform { min: for_ms(10), max: for_ms(50) };
     let capacity = Capacity::Constant(Rate::from_mbps(12));
-    let mut link = link(LinkConfig { delay, capacity, ..LinkConfig::default() });
+    let mut link = link(&LinkConfig { delay, capacity, ..LinkConfig::default() });
     for id in 0..500 {
         link.enqueue(id, Bytes::new(1500), ms(0)).unwrap();
     }
@@ -221,10 +221,10 @@ fn a_jittered_delay_is_never_early_and_keeps_order() {
 #[test]
 fn loss_before_takes_no_capacity_and_loss_after_does() {
     let all = LossModel::Bernoulli { ppm: 1_000_000 };
-    let mut before = link(LinkConfig { loss_before: all, ..with_trace(&[5]) });
+    let mut before = link(&LinkConfig { loss_before: all, ..with_trace(&[5]) });
     assert_eq!(before.enqueue(7, Bytes::new(100), ms(0)).unwrap_err().reason, DropReason::LossBefore);
     assert_eq!(before.next_deadline(), None);
-    let mut after = link(LinkConfig { loss_after: all, ..with_trace(&[5]) });
+    let mut after = link(&LinkConfig { loss_after: all, ..with_trace(&[5]) });
     after.enqueue(7, Bytes::new(100), ms(0)).unwrap();
     assert_eq!(after.next_deadline(), Some(ms(5)));
     assert_eq!(after.poll(ms(5)), None);
