@@ -259,9 +259,8 @@ impl Receiver {
         let ack = self.ack_number();
         let offered = self.right_edge.distance_from(ack).max(0).unsigned_abs();
         let unit = 1u32 << scale.shift();
-        // Rounded up: rounding down would retract an edge that is not a multiple of the unit.
-        let wanted = if free > offered { free } else { offered.saturating_add(unit - 1) };
-        let field = scale.field(wanted);
+        // What was offered is rounded up: rounding down would retract an edge that is no multiple of the unit.
+        let field = scale.field(free).max(scale.field(offered.saturating_add(unit - 1)));
         self.right_edge = self.right_edge.later_of(ack + scale.window(field));
         field
     }

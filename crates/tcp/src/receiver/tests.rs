@@ -122,7 +122,7 @@ fn the_right_edge_never_moves_back() {
     let edge = r.right_edge();
     for n in 0..50 {
         r.on_segment(&data(n * 10, b"0123456789"), &mut b);
-        let field = r.window_field(0, scale);
+        let field = r.window_field(if n % 2 == 0 { 0 } else { 100_001 - n * 10 }, scale);
         let told = r.ack() + scale.window(field);
         assert!(told.is_at_or_after(edge), "told {told}, before {edge}");
     }
@@ -161,5 +161,16 @@ proptest! {
         prop_assert!(r.is_finished() && !r.has_holes());
         let (x, y) = b.slices(at(0), 2_300);
         prop_assert_eq!([x, y].concat(), stream);
+    }
+}
+
+#[test]
+fn a_little_more_room_than_offered_does_not_retract_the_edge() {
+    let scale = WindowScale::new(7);
+    for free in 1_000..1_500 {
+        let mut r = Receiver::new(at(0), 1_000, true, None);
+        let field = r.window_field(free, scale);
+        let told = r.ack() + scale.window(field);
+        assert!(told.is_at_or_after(at(1_000)) && told == r.right_edge(), "{free} bytes free, told {told}");
     }
 }
