@@ -322,7 +322,6 @@ impl FlowChecks {
                 if own.edge_to_host.is_some_and(|told| edge.is_before(told)) && to == Side::Wired {
                     return Some("it takes back a part of the window");
                 }
-                own.edge_to_host = Some(own.edge_to_host.map_or(edge, |told| told.later_of(edge)));
             }
             if tcp.ack.is_after(own.contiguous) {
                 return Some("it acknowledges what the middlebox does not have");
@@ -356,6 +355,7 @@ impl FlowChecks {
 
     /// Notes what the packet said; the debt after it.
     fn note_departure(&mut self, to: Side, tcp: &Tcp) -> Bytes {
+        let is_accelerated = self.is_accelerated;
         let (own, peer) = self.streams(to);
         if let Some(ts) = tcp.options.timestamps {
             let is_newer = peer.tsval_sent_on.is_none_or(|last| (ts.value.wrapping_sub(last) as i32) > 0);
@@ -368,6 +368,10 @@ impl FlowChecks {
         }
         if tcp.flags.contains(TcpFlags::ACK) && !tcp.flags.contains(TcpFlags::RST) && own.isn.is_some() {
             own.acked_to_host = own.acked_to_host.later_of(tcp.ack);
+            if is_accelerated && !tcp.flags.contains(TcpFlags::SYN) {
+                let edge = tcp.ack + own.scale.and(peer.scale).unwrap_or_default().window(tcp.window);
+                own.edge_to_host = Some(own.edge_to_host.map_or(edge, |told| told.later_of(edge)));
+            }
         }
         let debt = own.acked_to_host.distance_from(own.acked_by_peer).max(0).unsigned_abs();
         self.debt_max = self.debt_max.max(Bytes::from(debt));

@@ -16,7 +16,7 @@
 mod build;
 mod checks;
 mod endpoint;
-//mod engine_box;
+mod engine_box;
 mod error;
 mod log;
 mod merging;

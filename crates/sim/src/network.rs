@@ -118,6 +118,10 @@ impl<M: Middlebox> Network<M> {
     pub fn middlebox(&self) -> &M {
         &self.middlebox
     }
+    /// The radio link towards the clients, to read its packet log.
+    pub fn radio_down(&mut self) -> &mut Path {
+        &mut self.radio_down
+    }
     /// What passed where.
     #[must_use]
     pub fn log(&self) -> &PacketLog {

@@ -106,6 +106,11 @@ impl Path {
         &self.link
     }
 
+    /// The link inside, to take its packet log.
+    pub fn link_mut(&mut self) -> &mut Link<Vec<u8>> {
+        &mut self.link
+    }
+
     /// Packets on their way.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -198,7 +203,8 @@ mod tests {
                 path.send(vec![ms as u8; 4], now);
             }
             while let Some(packet) = path.poll(now) {
-                out.push((ms, packet.iter().fold(0, |a, b| a ^ b) | packet[0]));
+                let is_whole = packet.iter().all(|b| *b == packet[0]);
+                out.push((ms, if is_whole { packet[0] } else { 99 }));
             }
         }
         out
@@ -213,6 +219,7 @@ mod tests {
         assert_eq!(run(FaultConfig::once(1, twice)), [(0, 0), (1, 1), (2, 2), (3, 3), (3, 1), (4, 4)]);
         let late = Fault::HoldBack(Duration::from_millis(3));
         assert_eq!(run(FaultConfig::once(1, late)), [(0, 0), (2, 2), (3, 3), (4, 4), (4, 1)]);
-        assert_ne!(run(FaultConfig::once(1, Fault::Corrupt)), plain);
+        let corrupted = [(0, 0), (1, 99), (2, 2), (3, 3), (4, 4)];
+        assert_eq!(run(FaultConfig::once(1, Fault::Corrupt)), corrupted);
     }
 }
