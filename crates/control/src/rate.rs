@@ -21,8 +21,10 @@
 //! - Before the first R (the first k segments), RTT > β uses the largest recent delivery rate.
 //!
 //! DEVIATION: \[MA\] has no draining term. While RTT > β it sends at R, which is what leaves the queue, so a
-//! queue once built stands. With `in_flight_cap` = c the data in flight is held to c·R̂, R̂ the largest
-//! delivery rate of `rate_window`. Shown by `tests::the_cap_drains_a_standing_queue`; `None` follows the paper.
+//! queue once built stands. With `in_flight_cap` = c the data in flight is held to max(c, RTT_min + c ÷ 2)·R̂, R̂
+//! the largest delivery rate of `rate_window`. Shown by `tests::the_cap_drains_a_standing_queue`; `None` follows the
+//! paper. RTT_min is the smallest round trip ever, until one that the cap does not explain has lasted (H17).
+//! The defaults of c and `rate_window` come from the sweep `crates/sim/examples/rate_sweep.rs`.
 
 use units::{Bytes, Duration, Instant, Rate};
 
@@ -43,9 +45,9 @@ pub struct RateParams {
     pub mu_permille: u32,
     /// R_cap: capacity of the link. 5.6 Mbit/s (3G); the paper uses 100 Mbit/s for LTE.
     pub r_cap: Rate,
-    /// c: data in flight is held to c·R̂; `None` follows the paper. 150 ms.
+    /// c: data in flight is held to max(c, RTT_min + c ÷ 2)·R̂; `None` follows the paper. 120 ms.
     pub in_flight_cap: Option<Duration>,
-    /// Memory of R̂, the largest delivery rate the cap is computed from. 1 s.
+    /// Memory of R̂, the largest delivery rate the cap is computed from. 500 ms.
     pub rate_window: Duration,
     /// Data in flight allowed before the first delivery rate is known (only with a cap). 64 KiB.
     pub initial_window: Bytes,
@@ -62,8 +64,8 @@ impl Default for RateParams {
             beta: Duration::from_millis(260),
             mu_permille: 800,
             r_cap: Rate::from_kbps(5_600),
-            in_flight_cap: Some(Duration::from_millis(150)),
-            rate_window: Duration::from_secs(1),
+            in_flight_cap: Some(Duration::from_millis(120)),
+            rate_window: Duration::from_millis(500),
             initial_window: Bytes::from_kib(64),
             mss: Bytes::new(1_448),
         }
@@ -140,6 +142,22 @@ impl RateControl {
         self.block = Some((ack.now, ack.delivered_total));
     }
 
+    /// How long the data in flight may take at R̂: never less than the path itself, or R̂ would fall with every
+    /// round trip.
+    fn cap_time(&self, c: Duration) -> Duration {
+        if self.smallest_rtt == Duration::MAX { c } else { c.max(self.smallest_rtt + c / 2) }
+    }
+
+    /// H17: with the cap in force a round trip of more than the cap's time is not of our making. When even the
+    /// smallest of the sampler's memory (10 s) is, the path has become longer.
+    fn re_baseline(&mut self, recent_min: Option<Duration>) {
+        if let (Some(c), Some(recent)) = (self.params.in_flight_cap, recent_min)
+            && recent > self.cap_time(c).mul_ratio(5, 4)
+        {
+            self.smallest_rtt = recent;
+        }
+    }
+
     /// (5) and its counterpart: compares one round trip with α and β.
     fn adapt(&mut self, rtt: Duration, now: Instant) {
         if rtt > self.params.beta {
@@ -174,6 +192,7 @@ impl Controller for RateControl {
         self.estimate(ack);
         if let Some(rtt) = ack.rtt {
             self.smallest_rtt = self.smallest_rtt.min(rtt);
+            self.re_baseline(ack.min_rtt);
             self.adapt(rtt, ack.now);
         }
     }
@@ -185,7 +204,8 @@ impl Controller for RateControl {
             (None, _) => Bytes::MAX,
             (Some(_), None) => self.params.initial_window,
             (Some(c), Some(rate)) => {
-                rate.bytes_in(c).max(Bytes::new(self.params.mss.get().saturating_mul(4)))
+                let least = Bytes::new(self.params.mss.get().saturating_mul(4));
+                rate.bytes_in(self.cap_time(c)).max(least)
             }
         };
         Control { window, pacing_rate: self.r_max, send_quantum: quantum_for(self.r_max, self.params.mss) }

@@ -147,45 +147,118 @@ fn loss_never_changes_the_rate() {
     assert_eq!(c.control(), before);
 }
 
-/// A fluid link of `rate` with 50 ms of propagation, its queue pre-filled; returns the queue after `seconds`.
-fn queue_after(params: RateParams, rate: Rate, prefill: Bytes, seconds: u64) -> Bytes {
-    let mut c = RateControl::new(params);
-    let base = Duration::from_millis(50);
-    let step = Duration::from_millis(10);
-    let (mut queue, mut total, mut now) = (prefill, Bytes::ZERO, Instant::ZERO);
-    for _ in 0..seconds * 100 {
-        now += step;
-        let out = rate.bytes_in(step).min(queue);
-        queue -= out;
-        total += out;
-        let in_flight = queue + rate.bytes_in(base);
-        if out > Bytes::ZERO {
-            c.on_ack(&Ack {
-                now,
-                delivered: out,
-                delivered_total: total,
-                rtt: Some(base + rate.time_for(queue)),
-                min_rtt: Some(base),
-                rate: Some(RateSample { rate, delivered: out, interval: step, is_app_limited: false }),
-                in_flight,
-            });
-        }
-        let control = c.control();
-        let room = control.window.saturating_sub(in_flight);
-        queue += control.pacing_rate.bytes_in(step).min(room);
-    }
-    queue
+/// A fluid link: `rate`, a propagation delay that may change, and a queue.
+struct Fluid {
+    control: RateControl,
+    rate: Rate,
+    queue: Bytes,
+    total: Bytes,
+    now: Instant,
+    recent_min: crate::WindowedMin<Duration>,
 }
+
+const STEP: Duration = Duration::from_millis(10);
+
+impl Fluid {
+    fn new(params: RateParams, rate: Rate, queue: Bytes) -> Self {
+        let recent_min = crate::WindowedMin::new(Duration::from_secs(10));
+        let control = RateControl::new(params);
+        Self { control, rate, queue, total: Bytes::ZERO, now: Instant::ZERO, recent_min }
+    }
+
+    /// Runs for `seconds` over `base` of propagation; returns the bytes delivered.
+    fn run(&mut self, base: Duration, seconds: u64) -> Bytes {
+        let before = self.total;
+        for _ in 0..seconds * 100 {
+            self.now += STEP;
+            let window = self.control.control().window;
+            let pipe = self.rate.bytes_in(base);
+            // A window smaller than the pipe is delivered once per round trip.
+            let through = if window < pipe { Rate::from_transfer(window, base) } else { self.rate };
+            let out = through.bytes_in(STEP).min(self.queue);
+            self.queue -= out;
+            self.total += out;
+            let rtt = base + self.rate.time_for(self.queue);
+            self.recent_min.update(rtt, self.now);
+            if out > Bytes::ZERO {
+                self.control.on_ack(&Ack {
+                    now: self.now,
+                    delivered: out,
+                    delivered_total: self.total,
+                    rtt: Some(rtt),
+                    min_rtt: self.recent_min.get(),
+                    rate: Some(RateSample {
+                        rate: Rate::from_transfer(out, STEP),
+                        delivered: out,
+                        interval: STEP,
+                        is_app_limited: false,
+                    }),
+                    in_flight: self.queue + pipe,
+                });
+            }
+            let control = self.control.control();
+            let room = control.window.saturating_sub(self.queue + pipe);
+            let least = if window < pipe { through.bytes_in(STEP) } else { Bytes::ZERO };
+            self.queue += control.pacing_rate.bytes_in(STEP).min(room.max(least));
+        }
+        self.total - before
+    }
+}
+
+const BASE: Duration = Duration::from_millis(50);
 
 #[test]
 fn the_cap_drains_a_standing_queue() {
+    // The link falls to an eighth: what is in flight becomes a queue.
+    let (fast, slow) = (Rate::from_mbps(8), Rate::from_mbps(1));
+    let params = RateParams { r_cap: fast, ..RateParams::default() };
+    let mut paper = Fluid::new(RateParams { in_flight_cap: None, ..params }, fast, Bytes::new(4_000));
+    let mut capped = Fluid::new(params, fast, Bytes::new(4_000));
+    for fluid in [&mut paper, &mut capped] {
+        fluid.run(BASE, 5);
+        fluid.rate = slow;
+        fluid.run(BASE, 20);
+    }
+    // 120 ms in flight less 50 ms of propagation leaves 70 ms of queue; without the cap it stays above β.
+    assert!(capped.queue <= slow.bytes_in(Duration::from_millis(75)), "{}", capped.queue);
+    assert!(paper.queue > slow.bytes_in(Duration::from_millis(180)), "{}", paper.queue);
+}
+
+#[test]
+fn a_path_longer_than_the_cap_is_filled() {
     let rate = Rate::from_mbps(4);
-    let prefill = Bytes::new(500_000); // one second's worth
+    let long = Duration::from_millis(600);
+    let params =
+        RateParams { r_cap: Rate::from_mbps(8), alpha: long * 2, beta: long * 3, ..RateParams::default() };
+    let mut fluid = Fluid::new(params, rate, Bytes::new(4_000));
+    fluid.run(long, 20);
+    let delivered = fluid.run(long, 10);
+    assert!(
+        delivered >= rate.bytes_in(Duration::from_secs(10)).saturating_sub(Bytes::new(50_000)),
+        "{delivered}"
+    );
+}
+
+#[test]
+fn a_path_that_becomes_longer_is_noticed() {
+    let rate = Rate::from_mbps(4);
+    let mut fluid = Fluid::new(
+        RateParams { r_cap: Rate::from_mbps(8), ..RateParams::default() },
+        rate,
+        Bytes::new(4_000),
+    );
+    fluid.run(BASE, 10);
+    assert_eq!(fluid.control.smallest_rtt, fluid.recent_min.get().expect("a minimum"));
+    let longer = Duration::from_millis(400);
+    fluid.run(longer, 15);
+    assert!(fluid.control.smallest_rtt >= longer, "{}", fluid.control.smallest_rtt);
+}
+
+#[test]
+fn the_queue_of_our_own_is_not_taken_for_the_path() {
+    let rate = Rate::from_mbps(4);
     let params = RateParams { r_cap: Rate::from_mbps(8), ..RateParams::default() };
-    let paper = RateParams { in_flight_cap: None, ..params };
-    let stands = queue_after(paper, rate, prefill, 20);
-    let drained = queue_after(params, rate, prefill, 20);
-    // 150 ms in flight less 50 ms of propagation leaves 100 ms of queue; without the cap it stays near β.
-    assert!(drained <= rate.bytes_in(Duration::from_millis(105)), "{drained}");
-    assert!(stands > rate.bytes_in(Duration::from_millis(180)), "{stands}");
+    let mut fluid = Fluid::new(params, rate, Bytes::new(4_000));
+    fluid.run(BASE, 120);
+    assert!(fluid.queue <= rate.bytes_in(Duration::from_millis(75)), "{}", fluid.queue);
 }
