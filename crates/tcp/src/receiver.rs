@@ -50,6 +50,8 @@ pub struct Receiver {
     rcv_nxt: SeqNum,
     /// One past the last byte the peer was told it may send.
     right_edge: SeqNum,
+    /// One past the last byte there was room for; up to one unit of the scale before `right_edge`.
+    granted_edge: SeqNum,
     out_of_order: Intervals,
     /// Starts of the blocks most recently added to, newest first.
     recent: [Option<SeqNum>; 4],
@@ -69,6 +71,7 @@ impl Receiver {
         Self {
             rcv_nxt,
             right_edge: rcv_nxt + window,
+            granted_edge: rcv_nxt + window,
             out_of_order: Intervals::default(),
             recent: [None; 4],
             d_sack: None,
@@ -152,7 +155,9 @@ impl Receiver {
         if end.is_before(self.rcv_nxt) || (end == self.rcv_nxt && !self.is_new_fin(segment)) {
             if end.is_at_or_after(self.rcv_nxt - 0x4000_0000) {
                 self.note_timestamp(segment);
-                self.note_duplicate(start, end + u32::from(segment.fin));
+                // Of the end itself only what is acknowledged: beyond, it would read as a hole's far side.
+                let end = (end + u32::from(segment.fin)).earlier_of(self.ack_number());
+                self.note_duplicate(start, end);
                 return Arrival::Duplicate;
             }
             return Arrival::OutOfWindow;
@@ -225,7 +230,7 @@ impl Receiver {
     }
 
     fn note_duplicate(&mut self, start: SeqNum, end: SeqNum) {
-        if self.sack && start != end {
+        if self.sack && start.is_before(end) {
             self.d_sack = Some(SackBlock { start, end });
         }
     }
@@ -254,13 +259,18 @@ impl Receiver {
         ack
     }
 
-    /// The window field for `free` bytes beyond the left edge, never taking back what was offered.
+    /// The window field for `free` bytes beyond the left edge, never taking back what was granted.
+    ///
+    /// A field says whole units of the scale only, so the edge it tells lies up to one unit beyond the
+    /// granted one and may move within that unit (RFC 7323 §2.4); all that was ever told is accepted. Rounding
+    /// each up from the last would let the edge creep: with units larger than a segment it would never stop.
     pub fn window_field(&mut self, free: u32, scale: WindowScale) -> u16 {
         let ack = self.ack_number();
-        let offered = self.right_edge.distance_from(ack).max(0).unsigned_abs();
         let unit = 1u32 << scale.shift();
-        // What was offered is rounded up: rounding down would retract an edge that is no multiple of the unit.
-        let field = scale.field(free).max(scale.field(offered.saturating_add(unit - 1)));
+        let granted = self.granted_edge.distance_from(ack).max(0).unsigned_abs();
+        let room = scale.field(free);
+        let field = scale.field(granted.saturating_add(unit - 1)).max(room);
+        self.granted_edge = self.granted_edge.later_of(ack + scale.window(room));
         self.right_edge = self.right_edge.later_of(ack + scale.window(field));
         field
     }

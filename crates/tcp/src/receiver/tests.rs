@@ -174,3 +174,31 @@ fn a_little_more_room_than_offered_does_not_retract_the_edge() {
         assert!(told.is_at_or_after(at(1_000)) && told == r.right_edge(), "{free} bytes free, told {told}");
     }
 }
+
+#[test]
+fn the_edge_does_not_creep_whatever_the_unit() {
+    for shift in 0..=14 {
+        let scale = WindowScale::new(shift);
+        let (mut r, mut b) = setup(60_000);
+        let granted = r.right_edge();
+        for n in 0..40 {
+            r.on_segment(&data(n * 1_448, &[7; 1_448]), &mut b);
+            let field = r.window_field(0, scale);
+            let told = r.ack() + scale.window(field);
+            assert!(told.is_at_or_after(granted), "scale {shift}: took back {told} of {granted}");
+            assert!(told.is_before(granted + (1 << shift)), "scale {shift}: crept to {told} from {granted}");
+        }
+    }
+}
+
+#[test]
+fn a_doubled_end_of_stream_is_not_reported_before_it_is_acknowledged() {
+    let (mut r, mut b) = setup(1_000);
+    let last = SegmentIn { fin: true, ..data(0, b"abc") };
+    r.on_segment(&last, &mut b);
+    assert_eq!(r.on_segment(&last, &mut b), Arrival::Duplicate);
+    assert_eq!(blocks(&mut r), [(0, 3)]);
+    r.allow_fin_ack();
+    r.on_segment(&last, &mut b);
+    assert_eq!(blocks(&mut r), [(0, 4)]);
+}
