@@ -153,9 +153,11 @@ impl Accelerated {
         let has_timestamps = agreement.timestamps();
         Self {
             buffer: StreamBuffer::new(start),
+            // What the server was told so far: the window of the client's SYN, never scaled. That of a third
+            // packet is replaced by ours before the server sees it, so it promises nothing.
             receiver: Receiver::new(
                 start,
-                window,
+                u32::from(client.window),
                 agreement.sack(),
                 server.timestamp.filter(|_| has_timestamps),
             ),
