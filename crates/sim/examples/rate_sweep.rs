@@ -98,8 +98,10 @@ fn main() {
                         rate_window: Duration::from_millis(window_ms),
                         ..RateParams::default()
                     };
-                    let settings =
-                        EngineConfig { controller: ControllerConfig::Rate(params), ..EngineConfig::default() };
+                    let settings = EngineConfig {
+                        controller: ControllerConfig::Rate(params),
+                        ..EngineConfig::default()
+                    };
                     let Ok(engine) = Engine::new(settings) else { continue };
                     match run(&config, engine) {
                         Ok(f) => println!(

@@ -159,7 +159,8 @@ struct FlowChecks {
     up: Stream,
     /// The middlebox has made packets of its own for it.
     is_accelerated: bool,
-    debt_max: Bytes,
+    /// A reset went out: what follows may be stray packets of hosts that have forgotten it.
+    is_reset: bool,
 }
 
 /// How a packet came to leave the middlebox.
@@ -186,7 +187,7 @@ impl Checks {
                 down: Stream::default(),
                 up: Stream::default(),
                 is_accelerated: false,
-                debt_max: Bytes::ZERO,
+                is_reset: false,
             })
             .collect();
         Self { config, flows, debt_max: Bytes::ZERO }
@@ -310,15 +311,17 @@ impl FlowChecks {
     }
 
     fn broken_number_rule(&mut self, to: Side, tcp: &Tcp) -> Option<&'static str> {
-        let is_accelerated = self.is_accelerated;
+        let (is_accelerated, is_reset) = (self.is_accelerated, self.is_reset);
         let has_ack =
             tcp.flags.contains(TcpFlags::ACK) && !tcp.flags.intersects(TcpFlags::SYN | TcpFlags::RST);
         // `own` is what the receiving host sends and this packet acknowledges; `peer` what it carries.
         let (own, peer) = self.streams(to);
         let scale = own.scale.and(peer.scale).unwrap_or_default();
         if has_ack && own.isn.is_some() {
-            if is_accelerated && own.fin_end.is_none() {
+            if is_accelerated && !is_reset && own.fin_end.is_none() {
                 let edge = tcp.ack + scale.window(tcp.window);
+                // RFC 7323 §2.4: less than a unit of the scale may seem to go.
+                let edge = edge + ((1 << scale.shift()) - 1);
                 if own.edge_to_host.is_some_and(|told| edge.is_before(told)) && to == Side::Wired {
                     return Some("it takes back a part of the window");
                 }
@@ -374,7 +377,7 @@ impl FlowChecks {
             }
         }
         let debt = own.acked_to_host.distance_from(own.acked_by_peer).max(0).unsigned_abs();
-        self.debt_max = self.debt_max.max(Bytes::from(debt));
+        self.is_reset |= tcp.flags.contains(TcpFlags::RST);
         Bytes::from(debt)
     }
 }
