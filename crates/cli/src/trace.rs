@@ -362,3 +362,62 @@ fn write_to(file: &str, write: &dyn Fn(&mut dyn Write) -> io::Result<()>) -> Res
         _ => Ok(ExitCode::SUCCESS),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn parse(line: &str) -> Result<Command, String> {
+        let words = std::iter::once("trace").chain(line.split_whitespace());
+        Cli::try_parse_from(words).map(|cli| cli.args.command).map_err(|e| e.to_string())
+    }
+
+    fn run(line: &str) -> Result<ExitCode, String> {
+        main(Args { command: parse(line)? })
+    }
+
+    #[test]
+    fn every_preset_is_known_and_others_are_refused_by_name() {
+        for preset in Preset::ALL {
+            assert!(parse(&format!("generate {} --seconds 5 --direction up", preset.name())).is_ok());
+        }
+        let message = parse("generate 6g").err().unwrap();
+        assert!(message.contains("6g") && message.contains("4g-lte-drive"), "{message}");
+        assert!(parse("generate 4g-lte --seconds 0").is_err());
+    }
+
+    #[test]
+    fn csv_needs_to_know_the_rate_column() {
+        assert!(parse("convert a.csv --from csv").err().unwrap().contains("--rate-column"));
+        assert!(parse("convert a.csv --from csv --rate-column DL --unit kbps").is_ok());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_named() {
+        let message = run("info /nonexistent/a.down").unwrap_err();
+        assert!(message.starts_with("cannot read /nonexistent/a.down: "), "{message}");
+    }
+
+    #[test]
+    fn what_is_generated_is_read_again() -> Result<(), String> {
+        let folder = std::env::temp_dir().join(format!("cellerator-trace-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).map_err(|e| e.to_string())?;
+        let path = |name: &str| folder.join(name).display().to_string();
+        let (trace, rates, again) = (path("a.down"), path("a.txt"), path("b.down"));
+        run(&format!("generate 3g-evdo --seconds 20 --seed 7 -o {trace}"))?;
+        run(&format!("convert {trace} --from mahimahi --to rates -o {rates}"))?;
+        run(&format!("convert {rates} --from rates -o {again}"))?;
+        run(&format!("plot {trace} -o {}", path("a.svg")))?;
+        let (first, second) = (read_mahimahi(&trace)?, read_mahimahi(&again)?);
+        assert_eq!(first, make(Preset::Evdo3g, Direction::Down, &Draw { seconds: 20, seed: 7 })?);
+        assert!(first.opportunities().abs_diff(second.opportunities()) <= 2);
+        std::fs::remove_dir_all(&folder).map_err(|e| e.to_string())
+    }
+}

@@ -265,7 +265,7 @@ impl<P> Link<P> {
     }
 
     /// Exact number of bytes the link could have served in `[from, to)`, outages taken off; [`Bytes::MAX`] when
-    /// unlimited. Neighbouring intervals add up.
+    /// unlimited. Neighbouring intervals add up. Takes time in proportion to the outages before `to`.
     #[must_use]
     pub fn offered_bytes(&self, from: Instant, to: Instant) -> Bytes {
         let served_by = |t: Instant| self.served_units_by(t.saturating_since(self.start));
