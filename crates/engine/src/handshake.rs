@@ -97,6 +97,8 @@ impl Handshake {
             (true, true) => Self::begin(tcp, from).map(|new| *self = new),
             (false, true) => self.on_reply(tcp),
             (true, false) => return self.on_ack(tcp),
+            // It took a third packet that we did not see as one: what it sends passes us unaccounted.
+            (false, false) if tcp.segment_len() > 0 => Err(PassReason::Desynchronised),
             (false, false) => Ok(()),
         };
         result.map_or_else(Step::Pass, |()| Step::Continue)
