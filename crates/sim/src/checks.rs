@@ -342,7 +342,7 @@ impl FlowChecks {
         if tcp.seq_end().is_after(peer.highest) && tcp.segment_len() > 0 {
             return Some("it carries data the middlebox does not have");
         }
-        if !is_accelerated || tcp.flags.contains(TcpFlags::RST) {
+        if !is_accelerated || is_reset || tcp.flags.contains(TcpFlags::RST) {
             return None;
         }
         if to == Side::Mobile && tcp.segment_len() == 0 && tcp.seq.is_after(peer.sent_on) {

@@ -143,10 +143,12 @@ fn window(random: &mut Random) -> (ReceiveWindow, Option<WindowScale>) {
     let most = if random.one_in(4) { 14 } else { 9 };
     let scale = (!random.one_in(6)).then(|| WindowScale::new(random.within(0, most) as u8));
     let most = scale.unwrap_or_default().window(65_535);
+    // A host picks a scale whose units its buffer holds several of.
+    let least = (4u64 << scale.unwrap_or_default().shift()).max(2_048);
     let window = if random.one_in(3) {
         ReceiveWindow::Growing { initial: Bytes::from_kib(64), max: Bytes::new(u64::from(most).min(6 << 20)) }
     } else {
-        ReceiveWindow::Fixed(Bytes::new(random.spread(2_048, u64::from(most).min(1_000_000))))
+        ReceiveWindow::Fixed(Bytes::new(random.spread(least, u64::from(most).min(1_000_000).max(least))))
     };
     (window, scale)
 }
