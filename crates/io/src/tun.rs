@@ -65,6 +65,9 @@ pub struct Tun {
     netlink: Netlink,
 }
 
+/// Below IPv6's least MTU of 1,280 (RFC 8200 §5).
+const MTU_WITHOUT_IPV6: u32 = 1_000;
+
 const TUN_F_CSUM: libc::c_uint = 0x01;
 const TUN_F_TSO4: libc::c_uint = 0x02;
 const TUN_F_TSO6: libc::c_uint = 0x04;
@@ -74,7 +77,7 @@ const TUN_F_USO6: libc::c_uint = 0x40;
 impl Tun {
     /// Makes the device, not yet up, in the calling thread's network namespace.
     ///
-    /// IPv6 router solicitations and automatic link-local addresses are switched off on it. The
+    /// Nothing but routed packets enters it: automatic link-local addresses and multicast are off. The
     /// device has no receive timestamps: the kernel offers them for sockets only ([`crate::PacketSocket`]).
     ///
     /// # Errors
@@ -85,16 +88,17 @@ impl Tun {
         let offloads = if config.gso { set_offloads(&file, &name)? } else { Offloads::default() };
         let netlink = Netlink::open()?;
         let index = netlink.index_of(&name)?;
-        netlink.change_link(
-            index,
-            &LinkChange {
-                mtu: Some(config.mtu),
-                queue_len_packets: Some(config.queue_len_packets),
-                ..LinkChange::default()
-            },
-        )?;
-        // No automatic link-local address: nothing but routed packets shall enter the device. A
-        // kernel without IPv6 has no such setting.
+        // A router's interface joins IPv6 multicast groups and says so into the device. Without the
+        // multicast flag it does not, but the groups were joined when the device was made: below IPv6's
+        // least MTU it forgets them all.
+        let quiet =
+            LinkChange { multicast: Some(false), mtu: Some(MTU_WITHOUT_IPV6), ..LinkChange::default() };
+        netlink.change_link(index, &quiet)?;
+        let queue_len_packets = Some(config.queue_len_packets);
+        let change = LinkChange { mtu: Some(config.mtu), queue_len_packets, ..LinkChange::default() };
+        netlink.change_link(index, &change)?;
+        // No automatic link-local address: nothing but routed packets shall enter the device. Without
+        // IPv6 there is no such setting.
         match sysctl::write_here(&format!("net/ipv6/conf/{name}/addr_gen_mode"), "1") {
             Err(error) if !error.is_not_there() => return Err(error),
             _ => {}

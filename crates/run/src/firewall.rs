@@ -4,7 +4,7 @@
 //! Steered TCP passes the forward hook twice, under the names of the TUN devices (H36). A rule by pairs
 //! of interfaces no longer matches it, so such rules are found and named.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::{Command, Stdio};
 
@@ -24,13 +24,22 @@ pub(crate) struct Firewall {
 /// Prefix of the names of our own nft tables.
 pub(crate) const TABLE_PREFIX: &str = "cellerator_";
 
+/// The interfaces on both sides and their TUN devices.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Names<'a> {
+    pub wired: &'a str,
+    pub mobile: &'a str,
+    pub wired_tun: &'a str,
+    pub mobile_tun: &'a str,
+}
+
 /// Examines nftables and the older iptables of the calling thread's namespace.
-pub(crate) fn examine(wired: &str, mobile: &str) -> Firewall {
+pub(crate) fn examine(names: Names<'_>) -> Firewall {
     let mut found = Firewall::default();
     if io::features::find_program("nft").is_some() {
         match output("nft", &["-j", "list", "ruleset"]) {
             Ok(json) => match serde_json::from_str(&json) {
-                Ok(ruleset) => examine_nft(&ruleset, wired, mobile, &mut found),
+                Ok(ruleset) => examine_nft(&ruleset, names, &mut found),
                 Err(e) => {
                     found.unknown.push(format!("the answer of `nft -j list ruleset` is unreadable: {e}"));
                 }
@@ -41,15 +50,15 @@ pub(crate) fn examine(wired: &str, mobile: &str) -> Firewall {
         found.tracks_connections = true;
         found.unknown.push("nft is missing: the packet filter's rules were not examined".to_owned());
     }
-    for (names, save) in
+    for (list, save) in
         [("ip_tables_names", "iptables-legacy-save"), ("ip6_tables_names", "ip6tables-legacy-save")]
     {
-        let tables = fs::read_to_string(format!("/proc/thread-self/net/{names}")).unwrap_or_default();
+        let tables = fs::read_to_string(format!("/proc/thread-self/net/{list}")).unwrap_or_default();
         if tables.trim().is_empty() {
             continue;
         }
         match output(save, &[]) {
-            Ok(rules) => examine_iptables(&rules, wired, mobile, &mut found),
+            Ok(rules) => examine_iptables(&rules, names, &mut found),
             Err(e) => found.unknown.push(format!("`{save}` failed, its rules were not examined: {e}")),
         }
     }
@@ -79,8 +88,10 @@ fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
 /// A chain's table: family and name.
 type TableName<'a> = (&'a str, &'a str);
 
-fn examine_nft(ruleset: &Value, wired: &str, mobile: &str, found: &mut Firewall) {
+fn examine_nft(ruleset: &Value, names: Names<'_>, found: &mut Firewall) {
     let objects = ruleset["nftables"].as_array().map(Vec::as_slice).unwrap_or_default();
+    // Tables whose forward hook drops what no rule accepts.
+    let mut strict: BTreeSet<TableName<'_>> = BTreeSet::new();
     // What each chain is hooked to; `None` for a chain that others jump to.
     let mut hooks: BTreeMap<(TableName<'_>, &str), Option<&str>> = BTreeMap::new();
     let mut sets: BTreeMap<(TableName<'_>, &str), &Value> = BTreeMap::new();
@@ -89,6 +100,9 @@ fn examine_nft(ruleset: &Value, wired: &str, mobile: &str, found: &mut Firewall)
         if chain.is_object() {
             hooks.insert((table_of(chain), text(&chain["name"])), chain["hook"].as_str());
             found.tracks_connections |= chain["type"] == "nat";
+            if chain["hook"] == "forward" && chain["policy"] == "drop" {
+                strict.insert(table_of(chain));
+            }
         }
         for kind in ["set", "map"] {
             let set = &object[kind];
@@ -103,31 +117,46 @@ fn examine_nft(ruleset: &Value, wired: &str, mobile: &str, found: &mut Firewall)
             ));
         }
     }
-    for rule in objects.iter().map(|object| &object["rule"]).filter(|rule| rule.is_object()) {
+    let rules = objects.iter().map(|object| &object["rule"]).filter(|rule| rule.is_object());
+    let foreign: Vec<&Value> = rules.filter(|rule| !table_of(rule).1.starts_with(TABLE_PREFIX)).collect();
+    let hook_of = |rule| hooks.get(&(table_of(rule), text(&rule["chain"]))).copied().flatten();
+    // A chain without a hook may be jumped to from any other of its table.
+    let is_forward = |rule| match hook_of(rule) {
+        Some(hook) => hook == "forward",
+        None => hooks.iter().any(|((of, _), hook)| *of == table_of(rule) && *hook == Some("forward")),
+    };
+    strict.extend(
+        foreign.iter().filter(|rule| is_forward(rule) && is_final_drop(rule)).map(|rule| table_of(rule)),
+    );
+    for rule in foreign {
         let table = table_of(rule);
-        if table.1.starts_with(TABLE_PREFIX) {
-            continue;
-        }
         let facts = Facts::of(&rule["expr"], |name| sets.get(&(table, name)).copied());
         found.tracks_connections |= facts.tracks;
-        let chain = text(&rule["chain"]);
-        let hook = hooks.get(&(table, chain)).copied().flatten();
-        let is_forward = match hook {
-            Some(hook) => hook == "forward",
-            None => hooks.iter().any(|((of, _), hook)| *of == table && *hook == Some("forward")),
-        };
-        let names_ours =
-            facts.matches_interface && facts.words.iter().any(|word| is_either(word, wired, mobile));
-        if is_forward && names_ours {
-            found.conflicts.push(conflict(&describe(rule), wired, mobile));
+        let is_forward = is_forward(rule);
+        if is_forward && facts.names_either(names) {
+            found.conflicts.push(names_interface(&describe(rule), names));
+        } else if is_forward && facts.accepts_by_state && strict.contains(&table) {
+            found.conflicts.push(needs_state(&describe(rule), names));
         }
-        if hook == Some("postrouting") && facts.translates && facts.words.iter().any(|word| word == mobile) {
+        if hook_of(rule) == Some("postrouting")
+            && facts.translates
+            && facts.words.iter().any(|word| word == names.mobile)
+        {
             found.conflicts.push(format!(
-                "{} translates addresses towards {mobile}: TCP there is not tracked, so it is not translated",
-                describe(rule)
+                "{} translates addresses towards {}: TCP there is not tracked, so it is not translated",
+                describe(rule),
+                names.mobile
             ));
         }
     }
+}
+
+/// True for a rule that drops or rejects whatever comes to it.
+fn is_final_drop(rule: &Value) -> bool {
+    let expressions = rule["expr"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let is_any = |keys: &[&str], value: &Value| keys.iter().any(|key| value.get(key).is_some());
+    expressions.iter().any(|value| is_any(&["drop", "reject"], value))
+        && expressions.iter().all(|value| is_any(&["drop", "reject", "counter", "log"], value))
 }
 
 /// What a rule's expressions contain.
@@ -136,6 +165,7 @@ struct Facts {
     words: Vec<String>,
     matches_interface: bool,
     tracks: bool,
+    accepts_by_state: bool,
     translates: bool,
 }
 
@@ -143,6 +173,7 @@ impl Facts {
     fn of<'a>(expressions: &'a Value, set: impl Fn(&str) -> Option<&'a Value>) -> Self {
         let mut facts = Self::default();
         let mut open = vec![expressions];
+        let mut accepts = false;
         while let Some(value) = open.pop() {
             match value {
                 Value::String(word) => {
@@ -152,18 +183,38 @@ impl Facts {
                 Value::Array(items) => open.extend(items),
                 Value::Object(fields) => {
                     for (key, value) in fields {
-                        facts.tracks |=
-                            matches!(key.as_str(), "ct" | "masquerade" | "snat" | "dnat" | "redirect");
+                        facts.tracks |= is_tracking(key, value);
                         facts.translates |= matches!(key.as_str(), "masquerade" | "snat");
                         facts.matches_interface |= key == "key"
                             && matches!(value.as_str(), Some("iif" | "oif" | "iifname" | "oifname"));
+                        accepts |= key == "accept";
                         open.push(value);
                     }
                 }
                 _ => {}
             }
         }
+        let knows_untracked = facts.words.iter().any(|word| word == "untracked");
+        facts.accepts_by_state = facts.tracks && accepts && !knows_untracked;
         facts
+    }
+
+    fn names_either(&self, names: Names<'_>) -> bool {
+        self.matches_interface && self.words.iter().any(|word| is_either(word, names))
+    }
+}
+
+/// True for an expression that needs connection tracking. `xt` wraps what `iptables` made.
+fn is_tracking(key: &str, value: &Value) -> bool {
+    match key {
+        "ct" | "masquerade" | "snat" | "dnat" | "redirect" => true,
+        "xt" => match value["name"].as_str() {
+            Some(name) => ["conntrack", "state", "connmark", "masquerade", "snat", "dnat", "redirect"]
+                .contains(&name.to_ascii_lowercase().as_str()),
+            // Older versions of nft do not say what it is.
+            None => true,
+        },
+        _ => false,
     }
 }
 
@@ -176,10 +227,10 @@ fn table_of(object: &Value) -> TableName<'_> {
 }
 
 /// True when `word` is one of our interfaces, or a pattern such as `w*` that matches one.
-fn is_either(word: &str, wired: &str, mobile: &str) -> bool {
+fn is_either(word: &str, names: Names<'_>) -> bool {
     match word.strip_suffix('*') {
-        Some(start) => wired.starts_with(start) || mobile.starts_with(start),
-        None => word == wired || word == mobile,
+        Some(start) => names.wired.starts_with(start) || names.mobile.starts_with(start),
+        None => word == names.wired || word == names.mobile,
     }
 }
 
@@ -193,29 +244,45 @@ fn describe(rule: &Value) -> String {
     format!("rule '{line}' (nft {family} {table} {chain}, handle {handle})")
 }
 
-fn conflict(rule: &str, wired: &str, mobile: &str) -> String {
+fn names_interface(rule: &str, Names { wired, mobile, wired_tun, mobile_tun }: Names<'_>) -> String {
     format!(
-        "{rule} names an interface, but TCP is now forwarded in two steps, {wired} to its TUN and the other \
-         TUN to {mobile}, and the same backwards: write it for those names too"
+        "{rule} names an interface, but TCP is now forwarded in two steps, from {mobile} to {mobile_tun} and \
+         from {wired_tun} to {wired}, and back from {wired} to {wired_tun} and from {mobile_tun} to {mobile}: \
+         write it for those pairs too"
     )
 }
 
-fn examine_iptables(saved: &str, wired: &str, mobile: &str, found: &mut Firewall) {
+fn needs_state(rule: &str, Names { mobile, mobile_tun, .. }: Names<'_>) -> String {
+    format!(
+        "{rule} accepts by connection state, but TCP between {mobile} and {mobile_tun} is not tracked: accept \
+         `iifname {mobile_tun} oifname {mobile}` and `iifname {mobile} oifname {mobile_tun}` too"
+    )
+}
+
+fn examine_iptables(saved: &str, names: Names<'_>, found: &mut Firewall) {
     let mut table = "";
+    let is_strict =
+        saved.lines().any(|line| line.starts_with(":FORWARD DROP") || line == "-A FORWARD -j DROP");
     for line in saved.lines() {
         if let Some(name) = line.strip_prefix('*') {
             table = name;
         }
         let Some(rule) = line.strip_prefix("-A ") else { continue };
         let words: Vec<&str> = rule.split_ascii_whitespace().collect();
-        found.tracks_connections |=
-            table == "nat" || words.iter().any(|word| matches!(*word, "conntrack" | "state" | "--ctstate"));
-        let names_ours = words.windows(2).any(|pair| {
-            matches!(pair[0], "-i" | "-o") && is_either(&pair[1].replace('+', "*"), wired, mobile)
-        });
+        let by_state = words.iter().any(|word| matches!(*word, "conntrack" | "state" | "--ctstate"));
+        found.tracks_connections |= table == "nat" || by_state;
+        let names_ours = words
+            .windows(2)
+            .any(|pair| matches!(pair[0], "-i" | "-o") && is_either(&pair[1].replace('+', "*"), names));
         let chain = words.first().copied().unwrap_or_default();
-        if table == "filter" && !matches!(chain, "INPUT" | "OUTPUT") && names_ours {
-            found.conflicts.push(conflict(&format!("rule '{rule}' (iptables)"), wired, mobile));
+        if table != "filter" || matches!(chain, "INPUT" | "OUTPUT") {
+            continue;
+        }
+        let described = format!("rule '{rule}' (iptables)");
+        if names_ours {
+            found.conflicts.push(names_interface(&described, names));
+        } else if by_state && is_strict && rule.ends_with("ACCEPT") && !rule.contains("UNTRACKED") {
+            found.conflicts.push(needs_state(&described, names));
         }
     }
 }
@@ -242,9 +309,11 @@ mod tests {
         json!({"match": {"op": "==", "left": {"meta": {"key": key}}, "right": right}})
     }
 
+    const NAMES: Names<'_> = Names { wired: "w0", mobile: "m0", wired_tun: "cellw0", mobile_tun: "cellm0" };
+
     fn examined(objects: &[Value]) -> Firewall {
         let mut found = Firewall::default();
-        examine_nft(&json!({ "nftables": objects }), "w0", "m0", &mut found);
+        examine_nft(&json!({ "nftables": objects }), NAMES, &mut found);
         found
     }
 
@@ -281,7 +350,31 @@ mod tests {
         let state =
             json!([{"match": {"op": "in", "left": {"ct": {"key": "state"}}, "right": "established"}}]);
         let forward = chain("forward", Some(("filter", "forward")));
-        assert!(examined(&[forward, rule("forward", &state)]).tracks_connections);
+        assert!(examined(&[forward.clone(), rule("forward", &state)]).tracks_connections);
+        for (xt, is_tracking) in
+            [(json!({"name": "conntrack"}), true), (Value::Null, true), (json!({"name": "comment"}), false)]
+        {
+            let found = examined(&[forward.clone(), rule("forward", &json!([{ "xt": xt }]))]);
+            assert_eq!(found.tracks_connections, is_tracking, "{xt}");
+        }
+    }
+
+    #[test]
+    fn a_strict_stateful_filter_is_told_of_untracked_tcp() {
+        let open = chain("forward", Some(("filter", "forward")));
+        let mut strict = open.clone();
+        strict["chain"]["policy"] = "drop".into();
+        let accept = |states: Value| {
+            let state = json!({"match": {"op": "in", "left": {"ct": {"key": "state"}}, "right": states}});
+            rule("forward", &json!([state, {"accept": null}]))
+        };
+        let known = json!(["established", "related"]);
+        let found = examined(&[strict.clone(), accept(known.clone())]);
+        assert!(found.conflicts[0].contains("iifname cellm0 oifname m0"), "{:?}", found.conflicts);
+        let last = rule("forward", &json!([{"counter": null}, {"reject": null}]));
+        assert_eq!(examined(&[open.clone(), accept(known.clone()), last]).conflicts.len(), 1);
+        assert!(examined(&[open, accept(known)]).conflicts.is_empty());
+        assert!(examined(&[strict, accept(json!(["established", "untracked"]))]).conflicts.is_empty());
     }
 
     #[test]
@@ -298,11 +391,15 @@ mod tests {
     fn legacy_rules_are_read_too() {
         let mut found = Firewall::default();
         let saved = "*filter\n-A INPUT -i w0 -j ACCEPT\n-A FORWARD -i w0 -o eth9 -j ACCEPT\n-A FORWARD -i m+ -j DROP\nCOMMIT\n";
-        examine_iptables(saved, "w0", "m0", &mut found);
+        examine_iptables(saved, NAMES, &mut found);
         assert_eq!(found.conflicts.len(), 2);
         assert!(found.conflicts[0].contains("-i w0 -o eth9"), "{:?}", found.conflicts);
         assert!(!found.tracks_connections);
-        examine_iptables("*nat\n-A POSTROUTING -o w0 -j MASQUERADE\n", "w0", "m0", &mut found);
+        examine_iptables("*nat\n-A POSTROUTING -o w0 -j MASQUERADE\n", NAMES, &mut found);
         assert!(found.tracks_connections);
+        let mut found = Firewall::default();
+        let saved = "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -m conntrack --ctstate ESTABLISHED -j ACCEPT\n";
+        examine_iptables(saved, NAMES, &mut found);
+        assert!(found.tracks_connections && found.conflicts[0].contains("by connection state"));
     }
 }

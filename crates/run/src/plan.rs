@@ -232,7 +232,13 @@ fn plan_notrack(
     sides: &[SidePlan; 2],
     warnings: &mut Vec<String>,
 ) -> Result<Option<(String, Vec<String>)>, RunError> {
-    let found = firewall::examine(&config.wired, &config.mobile);
+    let [wired, mobile] = sides;
+    let found = firewall::examine(firewall::Names {
+        wired: &wired.interface,
+        mobile: &mobile.interface,
+        wired_tun: &wired.tun,
+        mobile_tun: &mobile.tun,
+    });
     warnings.extend(found.conflicts);
     warnings.extend(found.unknown);
     let is_wanted = match config.notrack {
@@ -247,6 +253,6 @@ fn plan_notrack(
         return Err(RunError::NftMissing);
     }
     let name = format!("{}{}", firewall::TABLE_PREFIX, std::process::id());
-    let commands = notrack::commands(&name, &sides[1].interface, &sides[1].tun);
+    let commands = notrack::commands(&name, &mobile.interface, &mobile.tun);
     Ok(Some((name, commands)))
 }

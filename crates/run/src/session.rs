@@ -156,7 +156,10 @@ impl<'a> Session<'a> {
             }
             if !is_busy {
                 let deadline = processor.next_deadline().map_or(self.next_beat, |at| at.min(self.next_beat));
-                self.waiter.wait(Some(deadline))?;
+                let ready = self.waiter.wait(Some(deadline))?;
+                if ready.iter().any(|ready| ready.token == WATCHDOG) {
+                    self.next_beat = Instant::ZERO;
+                }
             }
             if let Some(signal) = signals.take() {
                 match stop {

@@ -58,6 +58,8 @@ pub struct LinkChange {
     pub queue_len_packets: Option<u32>,
     /// A new name.
     pub name: Option<String>,
+    /// Multicast at all.
+    pub multicast: Option<bool>,
 }
 
 /// One end of a virtual cable.
@@ -131,9 +133,11 @@ impl Netlink {
     pub fn change_link(&self, index: InterfaceIndex, change: &LinkChange) -> Result<(), IoError> {
         let mut message = LinkMessage::default();
         message.header.index = index.get();
-        if let Some(up) = change.up {
-            message.header.change_mask = LinkFlags::Up;
-            message.header.flags = if up { LinkFlags::Up } else { LinkFlags::empty() };
+        for (flag, wanted) in [(LinkFlags::Up, change.up), (LinkFlags::Multicast, change.multicast)] {
+            if let Some(wanted) = wanted {
+                message.header.change_mask |= flag;
+                message.header.flags.set(flag, wanted);
+            }
         }
         message.attributes.extend(change.mtu.map(LinkAttribute::Mtu));
         message.attributes.extend(change.queue_len_packets.map(LinkAttribute::TxQueueLen));

@@ -99,6 +99,25 @@ fn a_full_queue_counts_its_drops() {
 }
 
 #[test]
+fn a_router_s_device_is_silent() {
+    let ns = TestNamespace::create("tun-quiet");
+    for path in ["net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding", "net/ipv6/conf/default/forwarding"] {
+        crate::sysctl::write(&ns, path, "1").unwrap();
+    }
+    let config = TunConfig { name: "ct%d".to_owned(), ..TunConfig::default() };
+    let tun = ns.run(|| Tun::create(&config)).unwrap().unwrap();
+    tun.set_up().unwrap();
+    let mut waiter = Waiter::new(units::Duration::ZERO).unwrap();
+    waiter.add(&tun, Interest::Read, 0).unwrap();
+    // Multicast listener reports came within half a second of switching the device on.
+    let ready = waiter.wait(Some(Clock::now() + units::Duration::from_millis(1_000))).unwrap();
+    assert!(ready.is_empty(), "{:x?}", {
+        let mut packet = [0; 90];
+        tun.recv(&mut packet).map(|_| packet)
+    });
+}
+
+#[test]
 fn a_device_vanishes_with_its_handle() {
     let ns = TestNamespace::create("tun-drop2");
     let tun = device(&ns, true);

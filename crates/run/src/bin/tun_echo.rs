@@ -1,11 +1,14 @@
 //! `tun-echo CONFIG`: the steering and packet loop of `cellerator run` around a processor that passes
-//! everything. CONFIG is JSON with the fields of `run::Config`. `tun-echo --dry-run CONFIG` changes nothing.
+//! everything. CONFIG is JSON with the fields of `run::Config`. `tun-echo --dry-run CONFIG` changes nothing;
+//! `tun-echo --engine CONFIG` has the engine in the same place, for a link without a limit.
 
 use std::path::Path;
 use std::process::ExitCode;
 
-use run::{Config, PassThrough};
-use units::Duration;
+use control::{ControllerConfig, RateParams};
+use engine::{Engine, EngineConfig};
+use run::{Accelerator, Config, PassThrough};
+use units::{Duration, Rate};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -18,8 +21,9 @@ fn main() -> ExitCode {
             plan.warnings().iter().for_each(|line| println!("warning: {line}"));
             Ok(())
         }),
+        ["--engine", config] => parse(config).and_then(|config| accelerate(&config)),
         [config] => parse(config).and_then(|config| echo(&config)),
-        _ => Err("usage: tun-echo [--dry-run] '{\"wired\": …, \"mobile\": …}'".to_owned()),
+        _ => Err("usage: tun-echo [--dry-run | --engine] '{\"wired\": …, \"mobile\": …}'".to_owned()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -40,6 +44,19 @@ fn echo(config: &Config) -> Result<(), String> {
     let ended = run::run(config, &mut PassThrough, &mut |line| eprintln!("{line}"));
     let ended = ended.map_err(|error| error.to_string())?;
     eprintln!("{ended:?}");
+    Ok(())
+}
+
+fn accelerate(config: &Config) -> Result<(), String> {
+    let controller =
+        ControllerConfig::Rate(RateParams { r_cap: Rate::from_mbps(1_000), ..RateParams::default() });
+    let engine = Engine::new(EngineConfig { controller, ..EngineConfig::default() });
+    let mut accelerator = Accelerator::new(engine.map_err(|error| error.to_string())?);
+    let ended = run::run(config, &mut accelerator, &mut |line| eprintln!("{line}"));
+    let ended = ended.map_err(|error| error.to_string())?;
+    let stats = accelerator.stats();
+    eprintln!("{ended:?}");
+    eprintln!("accelerated {} flows, {} B lost", stats.flows_accelerated, stats.bytes_acked_but_lost);
     Ok(())
 }
 

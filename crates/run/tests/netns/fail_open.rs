@@ -19,6 +19,10 @@ fn has_rules(topology: &Topology) -> bool {
     topology.leftovers().iter().any(|line| line.contains("iif"))
 }
 
+fn has_table(topology: &Topology) -> bool {
+    topology.leftovers().iter().any(|line| line.contains("table inet"))
+}
+
 #[test]
 fn killed_it_leaves_connections_working_and_nothing_behind() {
     let topology = Topology::build("kill");
@@ -60,12 +64,11 @@ fn stopped_it_is_passed_by_and_continued_it_steers_again() {
     program.signal(SIGSTOP);
     connections.iter_mut().for_each(|connection| connection.exchange(b"hanging."));
     assert!(!has_rules(&topology));
-    assert!(!topology.leftovers().iter().any(|line| line.contains("table inet")), "the nft table goes too");
+    wait_until("the nft table is gone too", || !has_table(&topology));
     program.await_line("no sign of life");
     program.signal(SIGCONT);
     program.await_line("installed again");
-    assert!(has_rules(&topology));
-    assert!(topology.leftovers().iter().any(|line| line.contains("table inet")));
+    wait_until("rules and table are back", || has_rules(&topology) && has_table(&topology));
     let before = topology.steered_packets();
     connections.iter_mut().for_each(|connection| connection.exchange(b"resumed."));
     assert!(topology.steered_packets() > before);

@@ -3,6 +3,7 @@
 // Test code outside of `#[test]` functions: a failure to build the topology is a failure of the test.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod accelerated;
 mod fail_open;
 mod nat;
 mod steering;

@@ -4,8 +4,8 @@ use run::{Config, Notrack};
 
 use crate::topology::{BOX_WIRED, Program, SERVER, SIGKILL, Topology, wait_until};
 
-/// The box masquerades towards the servers and lets only established TCP come back.
-fn masquerade(topology: &Topology) {
+/// The box masquerades towards the servers and drops what its connection tracking finds invalid.
+pub fn masquerade(topology: &Topology) {
     for command in [
         "add table inet fw",
         "add chain inet fw post { type nat hook postrouting priority srcnat; }",
@@ -101,4 +101,28 @@ fn forward_rules_by_interface_are_named() {
         warnings[0].contains("rule 'iifname \"w0\" oifname \"m0\" accept' (nft inet fw forward"),
         "{said}"
     );
+}
+
+#[test]
+fn a_strict_stateful_filter_works_with_the_rules_it_is_advised_to_add() {
+    let topology = Topology::build("strict");
+    for command in [
+        "add table inet fw",
+        "add chain inet fw forward { type filter hook forward priority filter; policy drop; }",
+        "add rule inet fw forward ct state established,related accept",
+        "add rule inet fw forward ip saddr 10.1.0.0/24 accept",
+    ] {
+        topology.exec("nft", &[command]);
+    }
+    topology.connect(&topology.server, SERVER[0]).download(1_000);
+    let program = Program::start(&topology, &topology.config());
+    let said = program.said.join("\n");
+    assert!(said.contains("accepts by connection state"), "{said}");
+    for pair in ["iifname cellm0 oifname m0", "iifname m0 oifname cellm0"] {
+        assert!(said.contains(&format!("`{pair}`")), "{said}");
+        topology.exec("nft", &[&format!("add rule inet fw forward {pair} accept")]);
+    }
+    topology.connect(&topology.server, SERVER[0]).download(1_000_000);
+    assert!(topology.steered_packets() > 20);
+    program.stop(&topology);
 }

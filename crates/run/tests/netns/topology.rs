@@ -91,7 +91,8 @@ impl Topology {
         Config {
             wired: "w0".to_owned(),
             mobile: "m0".to_owned(),
-            hang_after_ms: 400,
+            // Long enough for a loaded machine, short enough for a test.
+            hang_after_ms: 1_000,
             state_directory: self.state.clone(),
             ..Config::default()
         }
@@ -248,6 +249,13 @@ pub struct Program {
 }
 
 impl Program {
+    /// Starts it with the engine and waits until it steers.
+    pub fn start_engine(topology: &Topology, config: &Config) -> Self {
+        let mut program = Self::launch_with(topology, config, &["--engine"]);
+        program.await_line("steering TCP between");
+        program
+    }
+
     /// Starts it and waits until it steers.
     pub fn start(topology: &Topology, config: &Config) -> Self {
         let mut program = Self::launch(topology, config);
@@ -257,8 +265,12 @@ impl Program {
 
     /// Starts it.
     pub fn launch(topology: &Topology, config: &Config) -> Self {
+        Self::launch_with(topology, config, &[])
+    }
+
+    fn launch_with(topology: &Topology, config: &Config, arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tun-echo"));
-        command.arg(serde_json::to_string(config).unwrap()).stderr(Stdio::piped());
+        command.args(arguments).arg(serde_json::to_string(config).unwrap()).stderr(Stdio::piped());
         let options = SpawnOptions { death_signal: None, own_process_group: true };
         let mut child = topology.middle.spawn(command, options).unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
