@@ -213,7 +213,7 @@ impl Preset {
             row("outages per minute", targets.outages_per_min, Some(stats.outages_per_min)),
             row("outage median, s", 0.22..=0.72, told(OUTAGES_TO_TELL_MEDIAN, stats.outage_s_p50)),
             row("outage p95, s", self.outage_tail(), told(OUTAGES_TO_TELL_TAIL, stats.outage_s_p95)),
-            row("variation over 1 s", 0.45..=0.9, Some(stats.bins_1s.variation)),
+            row("variation over 1 s", 0.49..=0.88, Some(stats.bins_1s.variation)),
             row("autocorrelation at 0.1 s", self.short_autocorrelation(), Some(stats.autocorrelation_100ms)),
             row("autocorrelation at 1 s", 0.4..=0.92, Some(stats.autocorrelation_1s)),
             row("autocorrelation at 5 s", 0.1..=0.8, Some(stats.autocorrelation_5s)),
@@ -234,7 +234,7 @@ impl Preset {
     fn targets(self, direction: Direction) -> Targets {
         let is_down = direction == Direction::Down;
         let (gap_ms_p50, gap_ms_p99) =
-            if is_down { (1.0..=3.0, 12.0..=78.0) } else { (3.0..=11.0, 12.0..=130.0) };
+            if is_down { (1.0..=3.0, 12.0..=78.0) } else { (3.0..=11.0, 12.0..=78.0) };
         let lte = Targets {
             mean_mbps: if is_down { 10.0..=20.0 } else { 4.0..=8.0 },
             busy_percent: 3.0..=50.0,
