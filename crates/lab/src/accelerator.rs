@@ -19,7 +19,7 @@ const START_LIMIT: Duration = Duration::from_secs(10);
 /// How long it may take to drain and undo.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
-/// The first word of the line on standard output with which it says that packets go through it.
+/// How the line on standard output begins with which it says that packets go through it.
 const READY: &str = "ready";
 
 /// How to start the accelerator.
@@ -102,7 +102,7 @@ impl Running {
         loop {
             let left = deadline.saturating_since(io::Clock::now());
             match lines.recv_timeout(std::time::Duration::from_nanos(left.as_nanos())) {
-                Ok(line) if line.split_whitespace().next() == Some(READY) => return Ok(()),
+                Ok(line) if line.starts_with(READY) => return Ok(()),
                 Ok(line) => self.said.push(line),
                 Err(mpsc::RecvTimeoutError::Timeout) => {
                     return Err(self.failed(&format!("did not say `{READY}` within {START_LIMIT}")));

@@ -19,12 +19,13 @@ use io::{Clock, Interest, Tun, Waiter};
 use link::{Link, PacketRecord};
 use scenario::LinkPlan;
 use scenario::results::Timing;
-use units::{Bytes, Instant};
+use units::{Bytes, Duration, Instant};
 
 use crate::LabError;
 use crate::error::Context;
 use crate::lateness::Lateness;
 use crate::observer::{Observer, Segment};
+use crate::spin_budget::SpinBudget;
 
 /// Packets fetched from one device before the others and the due ones get their turn.
 const BATCH: usize = 32;
@@ -32,6 +33,9 @@ const BATCH: usize = 32;
 const PACKET_LEN_MAX: usize = 2_048;
 /// Buffers kept for reuse.
 const SPARE_BUFFERS_MAX: usize = 16_384;
+/// How long before a departure the thread is awake. Longer than [`Waiter::SPIN_MARGIN`]: under load a
+/// sleeper's wake-up often takes more than that.
+const SPIN_MARGIN: Duration = Duration::from_micros(250);
 /// Above ordinary threads; the kernel's own time-critical threads run at 50.
 const REALTIME_PRIORITY: u8 = 20;
 
@@ -146,13 +150,15 @@ const STOP: u64 = 4;
 impl Mover {
     fn run(mut self, stopped: &impl AsFd) -> Result<Emulation, LabError> {
         let is_realtime = io::sched::set_realtime_priority(REALTIME_PRIORITY).is_ok();
-        let mut waiter = Waiter::new(Waiter::SPIN_MARGIN)?;
-        for (token, device) in (0..).zip(&self.devices) {
-            waiter.add(device, Interest::Read, token)?;
-        }
-        waiter.add(stopped, Interest::Read, STOP)?;
+        let mut precise = self.waiter(SPIN_MARGIN, stopped)?;
+        let mut relaxed = self.waiter(Duration::ZERO, stopped)?;
+        let mut budget = SpinBudget::default();
+        let mut woken = Clock::now();
         loop {
             let deadline = self.links.iter().filter_map(Link::next_deadline).min();
+            let asleep_from = Clock::now();
+            let (waiter, margin) =
+                if budget.allows_spinning() { (&mut precise, SPIN_MARGIN) } else { (&mut relaxed, Duration::ZERO) };
             let mut arrived = [false; 4];
             for ready in waiter.wait(deadline)? {
                 if ready.token == STOP {
@@ -162,11 +168,25 @@ impl Mover {
                     *arrived = true;
                 }
             }
+            let now = Clock::now();
+            let asleep_to = deadline.map_or(now, |at| now.min(at - margin));
+            let asleep = asleep_to.saturating_since(asleep_from);
+            budget.spend(now.saturating_since(woken) - asleep, asleep);
+            woken = now;
             self.deliver();
             for device in (0..4).filter(|i| arrived[*i]) {
                 self.fetch(device)?;
             }
         }
+    }
+
+    fn waiter(&self, spin_margin: Duration, stopped: &impl AsFd) -> Result<Waiter, LabError> {
+        let waiter = Waiter::new(spin_margin)?;
+        for (token, device) in (0..).zip(&self.devices) {
+            waiter.add(device, Interest::Read, token)?;
+        }
+        waiter.add(stopped, Interest::Read, STOP)?;
+        Ok(waiter)
     }
 
     /// Hands over what is due.

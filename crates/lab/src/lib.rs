@@ -22,6 +22,7 @@ mod observer;
 mod origin;
 mod runner;
 mod session;
+mod spin_budget;
 mod topology;
 mod transfer;
 

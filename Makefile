@@ -1,0 +1,38 @@
+# Cellerator: `make help` lists what can be made. Everything works from a bare Debian 12 with git, make, gcc and Rust.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help build demo test lint bench deps clean
+
+CELLERATOR := target/release/cellerator
+OUT ?= out
+
+help: ## Show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+
+deps: ## Install what is missing from Debian, check the Rust version
+	@tools/install-deps
+
+build: deps ## Build the program: target/release/cellerator
+	cargo build --release --locked --package cellerator
+
+demo: build ## Run the demo (as root, about two minutes): tables, out/demo/report.html, results.json
+	@tools/need-root demo
+	$(CELLERATOR) demo --out $(OUT)/demo
+
+test: deps ## Run every test, those in network namespaces too (as root)
+	@tools/need-root test
+	cargo test --workspace --locked
+
+lint: deps ## Check formatting, run clippy with warnings as errors
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+bench: build ## Measure the emulator itself (as root): out/bench/emulator.md
+	@tools/need-root bench
+	@mkdir -p $(OUT)/bench
+	$(CELLERATOR) lab benchmark --markdown $(OUT)/bench/emulator.md --json $(OUT)/bench/emulator.json
+
+clean: ## Remove what was built and written
+	cargo clean
+	rm -rf $(OUT)
