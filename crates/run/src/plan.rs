@@ -106,8 +106,14 @@ impl Plan {
         for side in &self.sides {
             let header = if self.gso { " vnet_hdr" } else { "" };
             lines.push(format!("ip tuntap add dev {} mode tun{header}", side.tun));
-            lines
-                .push(format!("ip link set {} mtu {} txqueuelen {QUEUE_LEN_PACKETS} up", side.tun, self.mtu));
+            lines.push(format!(
+                "sysctl -w net.ipv6.conf.{0}.addr_gen_mode=1 net.ipv4.conf.{0}.forwarding=1",
+                side.tun
+            ));
+            lines.push(format!(
+                "ip link set {} mtu {} txqueuelen {QUEUE_LEN_PACKETS} multicast off up",
+                side.tun, self.mtu
+            ));
             for family in &self.families {
                 lines.push(format!(
                     "ip {family} route add default dev {} table {} protocol {OWNER_PROTOCOL}",

@@ -150,6 +150,8 @@ impl<'a> Session<'a> {
                 return Ok(why);
             }
             let mut ended = None;
+            // While busy, signals are looked at with each heartbeat.
+            let mut is_signalled = now >= self.next_beat;
             if now >= self.next_beat {
                 self.next_beat = now + self.config.heartbeat();
                 ended = self.beat(say)?;
@@ -157,11 +159,12 @@ impl<'a> Session<'a> {
             if !is_busy {
                 let deadline = processor.next_deadline().map_or(self.next_beat, |at| at.min(self.next_beat));
                 let ready = self.waiter.wait(Some(deadline))?;
+                is_signalled |= ready.iter().any(|ready| ready.token == SIGNAL);
                 if ready.iter().any(|ready| ready.token == WATCHDOG) {
                     self.next_beat = Instant::ZERO;
                 }
             }
-            if let Some(signal) = signals.take() {
+            if is_signalled && let Some(signal) = signals.take() {
                 match stop {
                     // Asked twice: no patience left.
                     Some((why, _)) => return Ok(why),

@@ -61,6 +61,17 @@ fn asked_to_stop_it_delivers_what_it_owes_and_hands_back() {
 }
 
 #[test]
+fn idle_connections_are_handed_back_on_stop() {
+    let topology = Topology::build("handback");
+    let program = Program::start_engine(&topology, &topology.config());
+    let mut connections = SERVER.map(|address| topology.connect(&topology.server, address));
+    connections.iter_mut().for_each(|connection| connection.exchange(b"idle-now"));
+    let said = program.stop(&topology);
+    assert_eq!(verdict(&said), (2, 0), "{said}");
+    connections.iter_mut().for_each(|connection| connection.exchange(b"plain---"));
+}
+
+#[test]
 fn killed_it_leaves_an_idle_accelerated_connection_working() {
     let topology = Topology::build("engkill");
     let program = Program::start_engine(&topology, &topology.config());

@@ -75,7 +75,7 @@ fn a_dry_run_says_the_same_and_changes_nothing() {
     assert!(!topology.state.exists());
     for command in [
         "ip tuntap add dev cellw0 mode tun vnet_hdr",
-        "ip link set cellm0 mtu 1500 txqueuelen 10000 up",
+        "ip link set cellm0 mtu 1500 txqueuelen 10000 multicast off up",
         "ip -6 route add default dev cellm0 table 20601 protocol 206",
         "ip -4 rule add iif w0 ipproto tcp lookup 20600 priority 206 protocol 206",
         "ip -6 rule add iif m0 ipproto tcp lookup 20601 priority 207 protocol 206",
