@@ -226,7 +226,7 @@ impl Accelerated {
 
     /// True when the server should hear that its window has grown: it may be about to run out of it.
     pub(crate) fn wants_window_update(&self, config: &EngineConfig, subscriber: &Subscriber) -> bool {
-        if self.is_draining || self.receiver.is_finished() {
+        if self.is_draining || self.server_reset || self.receiver.is_finished() {
             return false;
         }
         let growth = self.receiver.window_growth(self.free_window(config, subscriber));

@@ -509,7 +509,8 @@ impl Engine {
                 }
                 continue;
             };
-            self.ready.rotate_left(1);
+            self.ready.pop_front();
+            self.ready.push_back(subscriber_id);
             self.arm_flow(id, now);
             let Some((virtio, header)) = self.data_packet(id, &transmission) else { continue };
             self.stats.packets_made += 1;

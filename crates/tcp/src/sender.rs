@@ -665,6 +665,10 @@ impl Sender {
         out
     }
 
+    fn is_overdue(&self, index: usize, now: Instant) -> bool {
+        self.board.entry(index).is_some_and(|e| self.rack.is_overdue(e.sent_at(), &self.rtt, now))
+    }
+
     fn report_loss(&mut self, lost: u32, kind: LossKind, out: &mut TimeoutOutcome) {
         if lost > 0 {
             out.lost += lost;
@@ -683,7 +687,9 @@ impl Sender {
         }
         let mut lost = 0;
         for index in 0..self.board.len() {
-            lost += self.board.mark_lost(index);
+            // What was sent within a round trip may well arrive yet (RFC 8985 §6.3); without SACK nobody would say so.
+            let is_suspect = index == 0 || !self.config.sack || self.is_overdue(index, now);
+            lost += if is_suspect { self.board.mark_lost(index) } else { 0 };
         }
         let is_first = self.timeout.is_none();
         self.timeout = Some(TimeoutEpisode { recover: self.board.nxt(), phase: TimeoutPhase::FirstSegment });
