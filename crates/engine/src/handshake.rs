@@ -6,7 +6,7 @@ use wire::{Tcp, TcpFlags, TcpOptions};
 use crate::{PassReason, Port};
 
 /// What one side said in its SYN.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Offer {
     pub(crate) isn: SeqNum,
     /// Unscaled (RFC 7323 §2.2).
@@ -33,6 +33,11 @@ impl Offer {
             timestamp: tcp.options.timestamps.map(|t| t.value),
             ecn,
         }
+    }
+
+    /// True when it is the same SYN sent again: only its time differs.
+    fn repeats(&self, earlier: &Self) -> bool {
+        Self { timestamp: earlier.timestamp, ..*self } == *earlier
     }
 }
 
@@ -94,7 +99,11 @@ impl Handshake {
             return Step::Pass(PassReason::Reset);
         }
         let result = match (from == self.initiator, tcp.flags.contains(TcpFlags::SYN)) {
-            (true, true) => Self::begin(tcp, from).map(|new| *self = new),
+            (true, true) => Self::begin(tcp, from).map(|new| {
+                // The reply to a SYN answers the same SYN sent again as well.
+                let reply = self.reply.filter(|_| new.syn.repeats(&self.syn));
+                *self = Self { reply, ..new };
+            }),
             (false, true) => self.on_reply(tcp),
             (true, false) => return self.on_ack(tcp),
             // It took a third packet that we did not see as one: what it sends passes us unaccounted.
