@@ -275,3 +275,61 @@ fn summarise(ended: &Ended, stats: &engine::Stats) {
         say(&format!("warning: {drops} packets lost in full device queues, {refused} refused by the kernel"));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn parse(line: &str) -> Result<Args, String> {
+        // Words are separated by two spaces: quantities contain one.
+        let words = std::iter::once("run").chain(line.split("  "));
+        Line::try_parse_from(words).map(|line| line.args).map_err(|error| error.to_string())
+    }
+
+    fn engine(line: &str) -> Result<EngineConfig, String> {
+        engine_config(&parse(&format!("--wired  w0  --mobile  m0{line}")).unwrap().engine)
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_crates() {
+        let args = parse("--wired  w0  --mobile  m0").unwrap();
+        let made = EngineConfig { hash_seed: 0, ..engine_config(&args.engine).unwrap() };
+        assert_eq!(made, EngineConfig::default());
+        let wanted = Config { wired: "w0".to_owned(), mobile: "m0".to_owned(), ..Config::default() };
+        assert_eq!(machine_config(args), wanted);
+    }
+
+    #[test]
+    fn settings_reach_the_controller() {
+        let rate = engine("  --r-cap  100 Mbit/s  --in-flight-cap  none").unwrap().controller;
+        let wanted = RateParams { r_cap: Rate::from_mbps(100), in_flight_cap: None, ..RateParams::default() };
+        assert_eq!(rate, ControllerConfig::Rate(wanted));
+        let fixed =
+            engine("  --controller  fixed  --rate  8 Mbit/s  --in-flight-cap  100 ms").unwrap().controller;
+        let wanted =
+            FixedParams { rate: Rate::from_mbps(8), window: Bytes::new(100_000), ..FixedParams::default() };
+        assert_eq!(fixed, ControllerConfig::Fixed(wanted));
+        let made = engine("  --window-policy  opportunistic  --no-accelerate").unwrap();
+        assert_eq!((made.window_policy, made.accelerate), (WindowPolicy::Opportunistic, false));
+    }
+
+    #[test]
+    fn settings_of_the_other_controller_are_refused() {
+        assert!(engine("  --rate  8 Mbit/s").unwrap_err().contains("--controller fixed"));
+        assert!(engine("  --controller  fixed  --r-cap  8 Mbit/s").unwrap_err().contains("--rate"));
+        assert!(parse("--wired  w0").err().unwrap().contains("--mobile"));
+        assert!(parse("--wired  w0  --mobile  m0  --rate  8").err().unwrap().contains("Mbit/s"));
+    }
+
+    #[test]
+    fn the_watchdog_needs_no_interfaces() {
+        assert_eq!(parse("--watchdog  /x/record  1000").unwrap().watchdog.unwrap(), ["/x/record", "1000"]);
+    }
+}

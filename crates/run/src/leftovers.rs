@@ -24,8 +24,11 @@ pub(crate) fn remove(base: &Path, netlink: &Netlink, namespace: u64) -> Result<V
     let mut lines = Vec::new();
     for leftover in Leftover::find(base, KIND)? {
         let record = leftover.record().and_then(|text| Record::parse(&text));
+        // Numbers are used again: a directory in our way is forgotten, wherever it came from.
+        let is_in_our_way = leftover.owner().is_some_and(|owner| owner.pid() == std::process::id());
         match record {
-            Some(record) if record.namespace != namespace => continue,
+            Some(record) if record.namespace != namespace && !is_in_our_way => continue,
+            Some(record) if record.namespace != namespace => {}
             Some(record) => record.undo_all(netlink)?,
             // Killed before anything was set up.
             None => {}

@@ -183,9 +183,23 @@ impl<'a> Session<'a> {
         for side in [Side::Wired, Side::Mobile] {
             self.check_interface(side)?;
         }
+        if let Some(why) = self.hear_watchdog(say)? {
+            return Ok(Some(why));
+        }
         if self.steering.ensure_notrack()? {
             say("warning: the nft table had vanished and was installed again");
         }
+        let added = self.steering.ensure_rules()?;
+        if added > 0 {
+            say(&format!(
+                "warning: {added} policy rules had vanished and were installed again; does another program manage them?"
+            ));
+        }
+        Ok(None)
+    }
+
+    /// Sends the heartbeat and acts on what the watchdog did.
+    fn hear_watchdog(&mut self, say: &mut dyn FnMut(&str)) -> Result<Option<Why>, RunError> {
         let Some(guardian) = self.guardian.as_mut() else { return Ok(None) };
         match guardian.news() {
             Some(News::SteeringRemoved) if self.config.after_hang == AfterHang::Exit => {

@@ -70,6 +70,20 @@ impl<'a> Steering<'a> {
         Ok(())
     }
 
+    /// Adds those rules again that somebody else took away; gives how many.
+    pub fn ensure_rules(&self) -> Result<usize, IoError> {
+        let mut present = Vec::new();
+        for family in &self.plan.families {
+            present.extend(self.netlink.rules(*family)?);
+        }
+        let mut added = 0;
+        for rule in self.plan.rules().iter().filter(|rule| !present.contains(rule)) {
+            self.netlink.add_rule(rule)?;
+            added += 1;
+        }
+        Ok(added)
+    }
+
     /// Installs the nft table if it is needed and not there; true when it had to.
     pub fn ensure_notrack(&mut self) -> Result<bool, RunError> {
         let Some((name, commands)) = &self.plan.notrack else { return Ok(false) };

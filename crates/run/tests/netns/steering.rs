@@ -3,7 +3,7 @@
 use io::netlink::Family;
 use run::{Config, Notrack};
 
-use crate::topology::{BOX_MOBILE, BOX_WIRED, Program, SERVER, SIGKILL, SIGTERM, Topology};
+use crate::topology::{BOX_MOBILE, BOX_WIRED, Program, SERVER, SIGKILL, SIGTERM, Topology, wait_until};
 
 #[test]
 fn downloads_pass_through_the_devices_intact() {
@@ -102,6 +102,23 @@ fn the_printed_commands_are_what_ip_shows() {
         assert!(shown.contains("206:\tfrom all iif w0 ipproto tcp lookup 20600"), "{shown}");
         assert!(shown.contains("207:\tfrom all iif m0 ipproto tcp lookup 20601"), "{shown}");
     }
+    program.stop(&topology);
+}
+
+#[test]
+fn rules_that_somebody_takes_away_come_back() {
+    let topology = Topology::build("flushed");
+    let mut program = Program::start(&topology, &topology.config());
+    topology.exec("ip", &["-4", "rule", "del", "priority", "206"]);
+    topology.exec("ip", &["-6", "rule", "del", "priority", "207"]);
+    program.await_line("had vanished");
+    let count = || topology.leftovers().iter().filter(|line| line.contains("ipproto tcp")).count();
+    wait_until("all four rules are there", || count() == 4);
+    let before = topology.steered_packets();
+    for address in SERVER {
+        topology.connect(&topology.server, address).exchange(b"steered!");
+    }
+    assert!(topology.steered_packets() > before);
     program.stop(&topology);
 }
 
