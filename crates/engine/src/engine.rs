@@ -374,6 +374,8 @@ impl Engine {
         let wanted = match &flow.state {
             State::Observing(_) => flow.last_activity + self.config.handshake_timeout,
             State::Accelerated(a) if a.is_closed => flow.last_activity + self.config.linger,
+            // It leaves the table with that packet; a debt that is overdue must not come due again until then.
+            State::Accelerated(a) if a.outbox.reset_client => Instant::FAR_FUTURE,
             State::Accelerated(a) => {
                 let idle = flow.last_activity + self.config.idle_timeout;
                 let debt = if a.is_even() && a.sender.is_idle() {
