@@ -83,7 +83,7 @@ pub enum Violation {
         state: String,
     },
     /// Something acts again and again at one point of time.
-    #[error("no end of events at one point of time: a deadline that never moves")]
+    #[error("no end of events at one point of time: a deadline that never moves or a node that never stops")]
     Busy,
 }
 

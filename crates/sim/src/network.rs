@@ -11,8 +11,8 @@ use crate::{
 
 mod ends;
 
-/// Rounds of events at one point of time; more means that some deadline never moves.
-const ROUNDS_MAX: usize = 100_000;
+/// Rounds of events, or packets of one node, at one point of time; more means that some deadline never moves.
+const ROUNDS_MAX: usize = 20_000;
 
 /// The two hosts of a flow.
 #[derive(Clone, Debug)]
@@ -237,7 +237,9 @@ impl<M: Middlebox> Network<M> {
     }
 
     fn send_from_server(&mut self, flow: usize) -> Result<(), Violation> {
+        let mut sent = 0;
         while let Some(packet) = self.servers[flow].poll_transmit(self.now) {
+            sent = count_one(sent)?;
             self.log.note(self.now, Point::ServerOut, &packet);
             let fate = self.wan_down.send(packet, self.now);
             note_fate(&mut self.log, self.now, fate);
@@ -246,7 +248,9 @@ impl<M: Middlebox> Network<M> {
     }
 
     fn send_from_client(&mut self, flow: usize) -> Result<(), Violation> {
+        let mut sent = 0;
         while let Some(packet) = self.clients[flow].poll_transmit(self.now) {
+            sent = count_one(sent)?;
             self.log.note(self.now, Point::ClientOut, &packet);
             let fate = self.radio_up.send(packet, self.now);
             note_fate(&mut self.log, self.now, fate);
@@ -304,7 +308,9 @@ impl<M: Middlebox> Network<M> {
     }
 
     fn send_from_middlebox(&mut self) -> Result<(), Violation> {
+        let mut sent = 0;
         while let Some(outgoing) = self.middlebox.poll_transmit(self.now) {
+            sent = count_one(sent)?;
             self.send_out(Origin::Made, outgoing)?;
         }
         Ok(())
@@ -334,6 +340,11 @@ impl<M: Middlebox> Network<M> {
         let fate = path.send(packet, self.now);
         note_fate(&mut self.log, self.now, fate);
     }
+}
+
+/// One more packet of one node at one point of time, which must come to an end.
+fn count_one(sent: usize) -> Result<usize, Violation> {
+    if sent < ROUNDS_MAX { Ok(sent + 1) } else { Err(Violation::Busy) }
 }
 
 fn note_fate(log: &mut PacketLog, now: Instant, fate: Option<&'static str>) {
