@@ -45,11 +45,12 @@ pub(crate) fn on_packet(
     if flow.server_reset {
         return Effect::CONSUMED;
     }
-    let was_idle = flow.is_even();
+    let was_idle = flow.is_even() && flow.sender.is_idle();
     let news = flow.note_server(&parsed.ip, tcp);
     note_congestion(flow, parsed, tcp);
     let arrival = receive(flow, tcp, tcp.payload(packet), stats);
-    if was_idle && !flow.is_even() {
+    if was_idle {
+        // Nothing was owed: what is from here on, be it only a FIN, is owed since now.
         flow.last_progress = now;
     }
     match arrival {
