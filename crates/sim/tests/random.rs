@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use control::{ControllerConfig, FixedParams, RateParams};
-use engine::{Engine, EngineConfig, WindowPolicy};
+use engine::{Engine, EngineConfig, PassReason, WindowPolicy};
 use link::{Capacity, DelayModel, Harq, LinkConfig, LossModel, OutageModel, QueueLimit, SlotConfig};
 use sim::{
     Application, CheckConfig, Ending, EndpointConfig, FaultConfig, FlowConfig, LogMode, Network,
@@ -46,7 +46,10 @@ fn loss(random: &mut Random, max_ppm: u64) -> LossModel {
 fn path(random: &mut Random, rate: Rate, delay: Duration, max_loss_ppm: u64) -> PathConfig {
     let link = LinkConfig {
         capacity: if random.one_in(8) { Capacity::Unlimited } else { Capacity::Constant(rate) },
-        queue: QueueLimit::Bytes(Bytes::new(random.spread(20_000, 1_000_000))),
+        // At most four seconds: a handshake that waits for longer than a minute is given up.
+        queue: QueueLimit::Bytes(Bytes::new(
+            random.spread(20_000, 1_000_000).min(rate.bytes_in(Duration::from_secs(4)).get().max(20_000)),
+        )),
         delay: match random.below(4) {
             0 => DelayModel::Uniform { min: delay / 2, max: delay * 2 },
             _ => DelayModel::Fixed(delay),
