@@ -199,8 +199,12 @@ impl Benchmark<'_> {
         let said = String::from_utf8_lossy(&output.doing(|| "wait for ping".to_owned())?.stdout).into_owned();
         let mut figures = Distribution::of(&mut round_trips_ms(&said)).unwrap_or_default();
         let summary = said.lines().find_map(|line| line.strip_prefix("rtt min/avg/max/mdev = "));
-        let exact: Vec<f64> =
-            summary.unwrap_or_default().trim_end_matches(" ms").split('/').filter_map(|n| n.parse().ok()).collect();
+        let exact: Vec<f64> = summary
+            .unwrap_or_default()
+            .trim_end_matches(" ms")
+            .split('/')
+            .filter_map(|n| n.parse().ok())
+            .collect();
         if let [min, mean, max, deviation] = exact[..] {
             figures = Distribution { min, mean, max, deviation, ..figures };
         }

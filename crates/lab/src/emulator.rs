@@ -157,8 +157,11 @@ impl Mover {
         loop {
             let deadline = self.links.iter().filter_map(Link::next_deadline).min();
             let asleep_from = Clock::now();
-            let (waiter, margin) =
-                if budget.allows_spinning() { (&mut precise, SPIN_MARGIN) } else { (&mut relaxed, Duration::ZERO) };
+            let (waiter, margin) = if budget.allows_spinning() {
+                (&mut precise, SPIN_MARGIN)
+            } else {
+                (&mut relaxed, Duration::ZERO)
+            };
             let mut arrived = [false; 4];
             for ready in waiter.wait(deadline)? {
                 if ready.token == STOP {

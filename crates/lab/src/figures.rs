@@ -12,10 +12,14 @@ use crate::observer;
 use crate::origin::Content;
 use crate::transfer::Outcome;
 
-/// Bins of a series at most, so that a curve stays readable.
-const BINS_MAX: u64 = 200;
-/// Lengths of bins to choose from, ms.
-const BIN_LENGTHS_MS: [u64; 9] = [50, 100, 200, 250, 500, 1_000, 2_000, 5_000, 10_000];
+/// Length of a bin, and the longest transfer for which it is taken. A quarter of a second spans several round
+/// trips of a cellular link: shorter bins show the bursts of single round trips.
+const BINS: [(Duration, Duration); 3] = [
+    (Duration::from_millis(50), Duration::from_secs(4)),
+    (Duration::from_millis(250), Duration::from_secs(100)),
+    (Duration::from_secs(1), Duration::from_secs(600)),
+];
+const LONGEST_BIN: Duration = Duration::from_secs(10);
 
 /// Everything known of a case that has ended.
 pub struct Evidence<'a> {
@@ -133,8 +137,7 @@ fn series(
     ended: Instant,
 ) -> Series {
     let time = ended.saturating_since(began);
-    let fits = |ms: &&u64| time.as_millis() / **ms < BINS_MAX;
-    let bin = Duration::from_millis(BIN_LENGTHS_MS.iter().find(fits).copied().unwrap_or(60_000));
+    let bin = BINS.iter().find(|(_, longest)| time <= *longest).map_or(LONGEST_BIN, |(bin, _)| *bin);
     let bins = time_bins(records, |from, to| link.offered_bytes(from, to), (began, ended), bin);
     let rate = |rate: Rate| rounded(rate.as_mbps_f64());
     let delay = |delay: Option<Duration>| delay.map(|d| rounded(d.as_millis_f64()));

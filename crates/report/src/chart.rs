@@ -27,10 +27,12 @@ impl Scales {
         let all = || cases.iter().filter_map(|c| c.figures.as_ref()).map(|f| &f.series);
         let longest = |s: &Series| s.delivered_mbps.len() as f64 * s.bin_s;
         let rates = all().flat_map(|s| s.capacity_mbps.iter().chain(&s.delivered_mbps)).copied();
-        let means = || all().flat_map(|s| s.queue_delay_ms.iter()).flatten().copied().filter(|d| *d > 0.0);
-        let smallest = means().fold(f64::INFINITY, f64::min);
+        let mut means: Vec<f64> =
+            all().flat_map(|s| s.queue_delay_ms.iter()).flatten().copied().filter(|d| *d > 0.0).collect();
+        means.sort_by(f64::total_cmp);
+        // One empty moment at the start of a transfer must not stretch a log scale.
+        let smallest = means.get(means.len() / 20).map_or(0.1, |d| d.max(0.1));
         let largest = all().flat_map(|s| s.queue_delay_max_ms.iter()).flatten().copied().fold(0.0, f64::max);
-        let smallest = if smallest.is_finite() { smallest.max(0.1) } else { 0.1 };
         Self {
             seconds: all().map(longest).fold(0.0, f64::max),
             rate_mbps: rates.fold(0.0, f64::max),

@@ -39,6 +39,7 @@ fn compared((case, f): (&CaseResult, &Figures), (base_case, base): (&CaseResult,
     let ratio = if base_rate > 0.0 { rate / base_rate } else { f64::INFINITY };
     let mut text = format!("{} delivers {rate:.2} Mbit/s", capitalised(&case.name));
     text += &match ratio {
+        r if (0.985..1.015).contains(&r) => format!(", as much as {} ({base_rate:.2})", base_case.name),
         r if r >= 1.5 => format!(", {r:.1} times the {base_rate:.2} Mbit/s of {}", base_case.name),
         r if r >= 1.0 => {
             format!(", {:.0} % more than {} ({base_rate:.2})", 100.0 * (r - 1.0), base_case.name)

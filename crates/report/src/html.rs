@@ -16,6 +16,13 @@ pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
+/// Numbers and their units on one line.
+fn units_kept(text: &str) -> String {
+    [" %", " ms", " Mbit/s", " KB", " MB"]
+        .iter()
+        .fold(text.to_owned(), |text, unit| text.replace(unit, &unit.replacen(' ', "&nbsp;", 1)))
+}
+
 /// The whole page for `results`, under `title`.
 #[must_use]
 pub fn page(title: &str, results: &Results) -> String {
@@ -47,7 +54,7 @@ fn section(html: &mut String, result: &ScenarioResult) {
         let _ = writeln!(html, "<p>{}</p>", escape(text.trim()));
     }
     let _ = writeln!(html, "<p class=\"facts\">{}</p>", escape(&network::describe(scenario)));
-    let _ = writeln!(html, "<p class=\"finding\">{}</p>", escape(&finding::sentence(result)));
+    let _ = writeln!(html, "<p class=\"finding\">{}</p>", units_kept(&escape(&finding::sentence(result))));
     summary_table(html, result);
     for case in &result.cases {
         if let Some(why) = &case.skipped {

@@ -1,0 +1,130 @@
+//! `cellerator lab` as a user runs it. Needs root: every test makes network namespaces of its own.
+//!
+//! The tests look at order, hashes and bounds, never at exact times.
+
+mod program;
+mod schema;
+
+use program::{Lab, cellerator, leftovers, processes_with, wait_until};
+
+const DELAY_ONLY: &str = "name = \"t\"\nradio.down.delay = \"10 ms\"\nradio.up.delay = \"10 ms\"\n";
+
+#[test]
+fn delay_is_never_early() {
+    let lab = Lab::new("early", DELAY_ONLY);
+    let said = lab.up(&["ping", "-n", "-c", "50", "-i", "0.01", "10.2.0.1"]);
+    let round_trips: Vec<f64> = said
+        .lines()
+        .filter_map(|line| line.split_once("time=")?.1.split_whitespace().next()?.parse().ok())
+        .collect();
+    assert_eq!(round_trips.len(), 50, "{said}");
+    assert!(round_trips.iter().all(|ms| *ms >= 20.0), "{round_trips:?}");
+}
+
+#[test]
+fn transfers_arrive_whole_and_results_follow_the_schema() {
+    let lab = Lab::new(
+        "whole",
+        r#"
+name = "t"
+time_limit = "30 s"
+wan = { delay = "2 ms", rate = "200 Mbit/s" }
+radio.down = { rate = "20 Mbit/s", delay = "5 ms", queue = "40 packets", loss = "0.5 %" }
+radio.up = { rate = "20 Mbit/s", delay = "5 ms", slots = "4 ms" }
+workload = { size = "600 KB", ping = "20 ms" }
+[[case]]
+name = "download"
+[[case]]
+name = "IPv6, three flows"
+workload = { family = "ipv6", flows = 3, stagger = "50 ms" }
+[[case]]
+name = "upload"
+workload = { kind = "upload", flows = 2 }
+[[case]]
+name = "small window"
+client.window = "17 KB"
+client.expected_window = { min = "16.5 KB", max = "18.5 KB" }
+workload.size = "60 KB"
+[[case]]
+name = "empty file"
+workload.size = "0 B"
+"#,
+    );
+    let results = lab.run();
+    schema::check(&results);
+    let cases = results["scenarios"][0]["cases"].as_array().unwrap();
+    assert_eq!(cases.len(), 5);
+    for case in cases {
+        let figures = &case["figures"];
+        assert!(case["problems"].is_null(), "{case}");
+        assert_eq!(figures["transfer"]["hashes_equal"], true, "{case}");
+        assert_eq!(figures["transfer"]["received_bytes"], figures["transfer"]["expected_bytes"]);
+    }
+    let figures = |i: usize| &cases[i]["figures"];
+    assert!(figures(0)["radio"]["utilisation"].as_f64().unwrap() <= 1.0);
+    assert!(figures(0)["ping_ms"]["min"].as_f64().unwrap() >= 14.0);
+    assert_eq!(figures(1)["transfer"]["flows"].as_array().unwrap().len(), 3);
+    // Half a percent of 1,200 segments is six.
+    assert!(figures(1)["radio"]["dropped_loss"].as_u64().unwrap() > 0);
+    let resent = &figures(1)["retransmissions"];
+    assert!(resent["by_sender"].as_u64().unwrap() >= resent["over_radio"].as_u64().unwrap());
+}
+
+#[test]
+fn an_interrupted_lab_leaves_nothing() {
+    for signal in ["-INT", "-TERM"] {
+        let lab = Lab::new("interrupted", DELAY_ONLY);
+        let mut running = lab.start(&["lab", "up", lab.scenario(), "--name", lab.name()]);
+        wait_until("the lab is listed", || cellerator(&["lab", "list"]).contains(lab.name()));
+        running.signal(signal);
+        assert!(running.wait().success());
+        assert_eq!(leftovers(lab.name()), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_killed_transfer_leaves_no_process_and_the_next_start_cleans_up() {
+    let slow = format!("{DELAY_ONLY}radio.down.rate = \"100 kbit/s\"\nworkload.size = \"10 MB\"\n");
+    let lab = Lab::new("killed", &slow.replace("radio.down.delay", "radio.down.jitter"));
+    let mut running = lab.start(&["lab", "run", lab.scenario(), "--name", lab.name()]);
+    let directory = format!("lab-{}/nginx.conf", running.pid());
+    wait_until("nginx serves", || !processes_with(&directory).is_empty());
+    running.signal("-KILL");
+    running.wait();
+    wait_until("nginx is gone", || processes_with(&directory).is_empty());
+    assert!(!leftovers(lab.name()).is_empty(), "the names stay until the next start");
+    cellerator(&["lab", "clean"]);
+    assert_eq!(leftovers(lab.name()), Vec::<String>::new());
+}
+
+#[test]
+fn labs_run_side_by_side() {
+    let (one, two) = (Lab::new("one", DELAY_ONLY), Lab::new("two", DELAY_ONLY));
+    let mut running = [&one, &two].map(|lab| lab.start(&["lab", "up", lab.scenario(), "--name", lab.name()]));
+    for lab in [&one, &two] {
+        wait_until("the lab is listed", || cellerator(&["lab", "list"]).contains(lab.name()));
+        let exec = |command: &[&str]| {
+            let arguments = ["lab", "exec", "client", "--name", lab.name(), "--"];
+            cellerator(&[&arguments, command].concat())
+        };
+        wait_until("packets move", || {
+            exec(&["ping", "-n", "-c", "1", "-W", "1", "10.1.0.2"]).contains("1 received")
+        });
+        assert!(exec(&["cat", "/proc/sys/net/ipv4/tcp_no_metrics_save"]).starts_with('1'));
+    }
+    let ambiguous = cellerator(&["lab", "exec", "client", "--", "true"]);
+    assert!(ambiguous.contains("--name") && ambiguous.contains(one.name()), "{ambiguous}");
+    for running in &mut running {
+        running.signal("-INT");
+        assert!(running.wait().success());
+    }
+}
+
+#[test]
+fn a_wrong_scenario_is_one_clear_message() {
+    let lab = Lab::new("wrong", "name = \"t\"\nradio.down.rate = \"5 Mbps\"\n");
+    let said = cellerator(&["lab", "run", lab.scenario()]);
+    assert!(said.contains(":2: `5 Mbps` is not a rate: unknown unit"), "{said}");
+    let said = cellerator(&["lab", "up", "--preset", "6g"]);
+    assert!(said.contains("unknown preset `6g`, expected one of `3g-hspa`"), "{said}");
+}

@@ -1,0 +1,125 @@
+//! The program under test, as a process.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use io::{Clock, Waiter};
+use units::Duration;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_cellerator");
+
+/// Runs the program to its end; gives what it said on both outputs.
+pub fn cellerator(arguments: &[&str]) -> String {
+    let output = Command::new(PROGRAM).args(arguments).stdin(Stdio::null()).output().unwrap();
+    String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+}
+
+/// A scenario file and a lab's name, of this test alone.
+pub struct Lab {
+    name: String,
+    directory: PathBuf,
+    scenario: String,
+}
+
+impl Lab {
+    pub fn new(name: &str, toml: &str) -> Self {
+        let name = format!("ct-{name}-{}", std::process::id());
+        let directory = std::env::temp_dir().join(&name);
+        fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("scenario.toml");
+        fs::write(&path, toml).unwrap();
+        Self { name, scenario: path.to_str().unwrap().to_owned(), directory }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn scenario(&self) -> &str {
+        &self.scenario
+    }
+
+    /// Runs a command on the client of this lab.
+    pub fn up(&self, command: &[&str]) -> String {
+        cellerator(&[&["lab", "up", &self.scenario, "--name", &self.name, "--"], command].concat())
+    }
+
+    /// Runs the scenario and gives its results.
+    pub fn run(&self) -> serde_json::Value {
+        let json = self.directory.join("results.json");
+        let html = self.directory.join("report.html");
+        let files = ["--json", json.to_str().unwrap(), "--html", html.to_str().unwrap()];
+        let said = cellerator(&[&["lab", "run", &self.scenario, "--name", &self.name], &files[..]].concat());
+        let text = fs::read_to_string(&json).unwrap_or_else(|e| panic!("{e}: {said}"));
+        assert!(fs::read_to_string(&html).unwrap().ends_with("</html>\n"), "{said}");
+        serde_json::from_str(&text).unwrap()
+    }
+
+    pub fn start(&self, arguments: &[&str]) -> Running {
+        let mut command = Command::new(PROGRAM);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Running(command.spawn().unwrap())
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.directory).unwrap();
+    }
+}
+
+/// A running program; killed when dropped.
+pub struct Running(Child);
+
+impl Running {
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    pub fn signal(&self, signal: &str) {
+        let status = Command::new("kill").args([signal, &self.0.id().to_string()]).status().unwrap();
+        assert!(status.success());
+    }
+
+    pub fn wait(&mut self) -> ExitStatus {
+        self.0.wait().unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits for something that takes a moment; fails after 20 s.
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Clock::now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(Clock::now() < deadline, "waited in vain until {what}");
+        Waiter::new(Duration::ZERO).unwrap().wait(Some(Clock::now() + Duration::from_millis(20))).unwrap();
+    }
+}
+
+/// Namespaces and directories of the lab called `name` that are still there.
+pub fn leftovers(name: &str) -> Vec<String> {
+    let mut found = io::Namespace::list().unwrap();
+    found.retain(|namespace| namespace.contains(name));
+    let entries = fs::read_dir(io::INSTANCE_DIRECTORY).into_iter().flatten().flatten();
+    for entry in entries {
+        let record = fs::read_to_string(entry.path().join("record")).unwrap_or_default();
+        if record.contains(name) {
+            found.push(entry.path().display().to_string());
+        }
+    }
+    found
+}
+
+/// Command lines of running processes that contain `text`.
+pub fn processes_with(text: &str) -> Vec<String> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let lines = entries.filter_map(|entry| fs::read_to_string(entry.path().join("cmdline")).ok());
+    lines.filter(|line| line.contains(text)).collect()
+}

@@ -1,0 +1,370 @@
+//! [`Testbed`]: server, accelerator and client in namespaces, joined by emulated links, with `cellerator run`.
+
+use std::io::{BufRead, BufReader};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+
+use io::netlink::Family as NetFamily;
+use io::{Clock, Namespace, PidFd, SpawnOptions, Waiter};
+use lab::{Emulation, Emulator, Host, HostSettings, Instance, Keep, Network, RADIO, WAN, server_address};
+use link::{Capacity, DelayModel, Direction, LinkConfig, LossModel, Preset, QueueLimit};
+use scenario::{Family, LinkPlan};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use units::{Bytes, Duration, Rate};
+
+/// No single wait of a test is longer.
+pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
+
+pub const SIGKILL: i32 = 9;
+pub const SIGTERM: i32 = 15;
+
+/// Both address families.
+pub const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
+
+/// One lab at a time.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// A radio link; the WAN before it is clean.
+#[derive(Clone, Debug)]
+pub struct Radio {
+    pub down: Capacity,
+    pub up: Capacity,
+    /// One way, each direction.
+    pub delay: Duration,
+    pub loss_down: LossModel,
+    pub loss_up: LossModel,
+    pub queue: Bytes,
+}
+
+impl Radio {
+    /// A constant rate both ways, without loss.
+    pub fn steady(rate: Rate) -> Self {
+        Self {
+            down: Capacity::Constant(rate),
+            up: Capacity::Constant(rate),
+            delay: Duration::from_millis(5),
+            loss_down: LossModel::None,
+            loss_up: LossModel::None,
+            queue: Bytes::new(500_000),
+        }
+    }
+
+    /// A synthetic 5G link with bursts of loss.
+    pub fn lossy_5g(seed: u64) -> Self {
+        let trace = |direction| {
+            let trace = Preset::Nr5g.generate(direction, Duration::from_secs(60), seed).unwrap();
+            Capacity::Trace(Arc::new(trace))
+        };
+        Self {
+            down: trace(Direction::Down),
+            up: trace(Direction::Up),
+            loss_down: burst_loss(1_500),
+            loss_up: LossModel::Bernoulli { ppm: 1_000 },
+            ..Self::steady(Rate::from_mbps(1))
+        }
+    }
+
+    fn plan(&self, seed: u64) -> LinkPlan {
+        let wan = |seed| LinkConfig {
+            delay: DelayModel::Fixed(Duration::from_millis(5)),
+            queue: QueueLimit::Packets(5_000),
+            seed,
+            keeps_log: false,
+            ..LinkConfig::default()
+        };
+        let radio = |capacity: &Capacity, loss_before, seed| LinkConfig {
+            capacity: capacity.clone(),
+            queue: QueueLimit::Bytes(self.queue),
+            delay: DelayModel::Fixed(self.delay),
+            loss_before,
+            seed,
+            keeps_log: false,
+            ..LinkConfig::default()
+        };
+        LinkPlan {
+            wan_down: wan(seed),
+            wan_up: wan(seed + 1),
+            radio_down: radio(&self.down, self.loss_down, seed + 2),
+            radio_up: radio(&self.up, self.loss_up, seed + 3),
+        }
+    }
+}
+
+/// Loss in bursts of on average two packets, begun by so many packets of a million: twice that rate in all.
+pub fn burst_loss(to_bad_ppm: u32) -> LossModel {
+    LossModel::GilbertElliott { to_bad_ppm, to_good_ppm: 400_000, good_loss_ppm: 0, bad_loss_ppm: 800_000 }
+}
+
+pub struct Testbed {
+    // Dropped in this order: the accelerator undoes its rules while its namespace is whole.
+    pub accelerator: Option<Accelerator>,
+    emulator: Option<Emulator>,
+    network: Network,
+    instance: Instance,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Testbed {
+    /// Builds the network and lets packets move; nothing accelerates.
+    pub fn build(what: &str, radio: &Radio) -> Self {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = format!("kernel-{what}-{}", std::process::id());
+        let instance = Instance::register(Some(&name), "a test")
+            .unwrap_or_else(|e| panic!("this test needs root and a TUN device: {e}"));
+        let mut network = Network::create(&name, &HostSettings::default()).unwrap();
+        let devices = network.take_devices().unwrap();
+        let emulator = Emulator::start(devices, &radio.plan(7), Keep::Nothing).unwrap();
+        let bed = Self { accelerator: None, emulator: Some(emulator), network, instance, _turn: turn };
+        // Buffers must not shape what is tested: a server may always have several megabytes under way.
+        bed.set(Host::Server, "net/ipv4/tcp_wmem", "4096 262144 8388608");
+        bed
+    }
+
+    /// Builds the network and starts `cellerator run` in it.
+    pub fn accelerated(what: &str, radio: &Radio, options: &[&str]) -> Self {
+        let mut bed = Self::build(what, radio);
+        bed.accelerate(options);
+        bed
+    }
+
+    /// Starts `cellerator run`; its TCP goes through it from here on.
+    pub fn accelerate(&mut self, options: &[&str]) {
+        self.accelerator = Some(Accelerator::start(self.host(Host::Accelerator), options));
+    }
+
+    pub fn host(&self, host: Host) -> &Namespace {
+        self.network.namespace(host).unwrap()
+    }
+
+    pub fn set(&self, host: Host, path: &str, value: &str) {
+        io::sysctl::write(self.host(host), path, value).unwrap();
+    }
+
+    /// A directory that goes with the lab.
+    pub fn directory(&self) -> &Path {
+        self.instance.directory()
+    }
+
+    /// A socket on `host`, of a protocol or TCP.
+    pub fn socket(&self, host: Host, address: &SocketAddr, protocol: Option<Protocol>) -> Socket {
+        let make = || Socket::new(Domain::for_address(*address), Type::STREAM, protocol);
+        self.host(host).run(make).unwrap().unwrap()
+    }
+
+    /// A listener of the server.
+    pub fn listen(&self, family: Family) -> TcpListener {
+        let address = (server_address(family), 0);
+        self.host(Host::Server).run(|| TcpListener::bind(address)).unwrap().unwrap()
+    }
+
+    /// A connection from the client to `to`, with limits on how long its calls may take.
+    pub fn connect(&self, to: SocketAddr) -> TcpStream {
+        let socket = self.socket(Host::Client, &to, None);
+        socket.connect_timeout(&SockAddr::from(to), PATIENCE).unwrap();
+        patient(socket.into())
+    }
+
+    /// A connection from the client, both ends: client, server.
+    pub fn pair(&self, family: Family) -> (TcpStream, TcpStream) {
+        let listener = self.listen(family);
+        let client = self.connect(listener.local_addr().unwrap());
+        let (server, peer) = listener.accept().unwrap();
+        assert_eq!(peer, client.local_addr().unwrap(), "the server sees the client's own address and port");
+        (client, patient(server))
+    }
+
+    /// Stops the accelerator; it must end well and leave nothing. Gives what it said.
+    pub fn stop(&mut self) -> Said {
+        let accelerator = self.accelerator.take().unwrap();
+        accelerator.signal(SIGTERM);
+        let said = accelerator.wait();
+        assert!(said.status.success(), "{said:?}");
+        assert_eq!(self.leftovers(), [""; 0]);
+        said
+    }
+
+    /// Stops the emulator and gives what it counted.
+    pub fn emulation(&mut self) -> Emulation {
+        self.emulator.take().unwrap().finish().unwrap()
+    }
+
+    /// What a machine without an accelerator must not show: its rules, routes, devices, tables and records.
+    pub fn leftovers(&self) -> Vec<String> {
+        let namespace = self.host(Host::Accelerator);
+        let netlink = namespace.netlink().unwrap();
+        let mut found = Vec::new();
+        for family in NetFamily::BOTH {
+            let rules = netlink.rules(family).unwrap();
+            found.extend(rules.iter().filter(|rule| rule.is_own).map(ToString::to_string));
+            let tables = netlink.tables_in_use(family).unwrap();
+            found.extend(tables.iter().filter(|table| table.0 >= 1_000).map(ToString::to_string));
+        }
+        let links = netlink.links().unwrap().into_iter().map(|link| link.name);
+        found.extend(links.filter(|name| ![WAN, RADIO, "lo"].contains(&name.as_str())));
+        let mut command = Command::new("nft");
+        command.args(["list", "tables"]).stdout(Stdio::piped());
+        let tables = namespace.spawn(command, SpawnOptions::default()).unwrap().wait_with_output().unwrap();
+        found.extend(String::from_utf8_lossy(&tables.stdout).lines().map(str::to_owned));
+        let own = namespace.id().unwrap().to_string();
+        let entries = std::fs::read_dir(io::INSTANCE_DIRECTORY).unwrap().flatten();
+        let records = entries.map(|entry| entry.path()).filter(|path| {
+            let is_run = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("run-"));
+            is_run && std::fs::read_to_string(path.join("record")).is_ok_and(|text| text.contains(&own))
+        });
+        found.extend(records.map(|path| path.display().to_string()));
+        found
+    }
+}
+
+/// Limits how long reads and writes may take.
+pub fn patient(stream: TcpStream) -> TcpStream {
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// An address of the server's network that no host has: what is sent there vanishes.
+pub fn unassigned(family: Family) -> IpAddr {
+    match server_address(family) {
+        IpAddr::V4(own) => IpAddr::V4((u32::from(own) + 75).into()),
+        IpAddr::V6(own) => IpAddr::V6((u128::from(own) + 75).into()),
+    }
+}
+
+/// A running `cellerator run`; killed when dropped.
+pub struct Accelerator {
+    child: Child,
+    lines: Mutex<mpsc::Receiver<String>>,
+    said: Vec<String>,
+}
+
+/// How it ended, and everything it said.
+#[derive(Debug)]
+pub struct Said {
+    pub status: ExitStatus,
+    pub lines: Vec<String>,
+}
+
+impl Said {
+    fn number_before(&self, line: &str, word: &str) -> u64 {
+        let line = self.lines.iter().find(|said| said.starts_with(line));
+        let before = line.and_then(|said| said.split(word).next()).unwrap_or_default();
+        before.split_ascii_whitespace().last().and_then(|number| number.parse().ok()).unwrap_or(0)
+    }
+
+    /// Flows it accelerated.
+    pub fn accelerated_flows(&self) -> u64 {
+        self.number_before("accelerated:", " flows")
+    }
+
+    /// Flows it passed for `reason`.
+    pub fn passed_flows(&self, reason: &str) -> u64 {
+        let end = format!(" flows, {reason}");
+        let line = self.lines.iter().find(|said| said.ends_with(&end));
+        line.and_then(|said| said.strip_suffix(&end)?.split(' ').next_back()?.parse().ok()).unwrap_or(0)
+    }
+
+    /// Fails when it lost anything it had acknowledged, or packets in a queue, or hung.
+    pub fn assert_no_warning(&self) {
+        let warned = self.lines.iter().any(|line| line.contains("warning"));
+        assert!(!warned, "{:#?}", self.lines);
+    }
+}
+
+impl Accelerator {
+    fn start(namespace: &Namespace, options: &[&str]) -> Self {
+        let mut command = Command::new(program());
+        command.args(["run", "--wired", WAN, "--mobile", RADIO]);
+        // Slow machines hang for a second now and then; that is not what is tested here.
+        command.args(["--hang-after", "5 s"]).args(options);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let spawn = SpawnOptions { death_signal: Some(SIGKILL), own_process_group: true };
+        let mut child = namespace.spawn(command, spawn).unwrap();
+        let (send, lines) = mpsc::channel();
+        forward_lines(child.stdout.take().unwrap(), send.clone());
+        forward_lines(child.stderr.take().unwrap(), send);
+        let mut accelerator = Self { child, lines: Mutex::new(lines), said: Vec::new() };
+        while !accelerator.said.last().is_some_and(|line| line.starts_with("ready")) {
+            match accelerator.lines.get_mut().unwrap().recv_timeout(PATIENCE) {
+                Ok(line) => accelerator.said.push(line),
+                Err(_) => panic!("`cellerator run` was not ready: {:#?}", accelerator.said),
+            }
+        }
+        accelerator
+    }
+
+    pub fn signal(&self, signal: i32) {
+        PidFd::open(self.child.id()).unwrap().send_signal(signal).unwrap();
+    }
+
+    /// Waits for its end.
+    pub fn wait(mut self) -> Said {
+        wait_until("the accelerator has ended", || self.child.try_wait().unwrap().is_some());
+        let status = self.child.wait().unwrap();
+        // Ends with the last process that has the other end of the pipe: the watchdog, soon.
+        while let Ok(line) = self.lines.get_mut().unwrap().recv_timeout(PATIENCE) {
+            self.said.push(line);
+        }
+        Said { status, lines: std::mem::take(&mut self.said) }
+    }
+}
+
+impl Drop for Accelerator {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn forward_lines(from: impl std::io::Read + Send + 'static, to: mpsc::Sender<String>) {
+    std::thread::spawn(move || {
+        BufReader::new(from).lines().map_while(Result::ok).all(|line| to.send(line).is_ok())
+    });
+}
+
+/// The `cellerator` program of this build: cargo names it to its own package's tests only, so it is asked to
+/// bring it up to date.
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let test = std::env::current_exe().unwrap();
+        // TARGET/PROFILE/deps/kernel-HASH
+        let profile = test.ancestors().nth(2).unwrap();
+        let program = profile.join("cellerator");
+        if let Some(cargo) = std::env::var_os("CARGO") {
+            let name = if profile.ends_with("debug") { "test" } else { "release" };
+            let mut command = Command::new(cargo);
+            command.args([
+                "build",
+                "--quiet",
+                "--package",
+                "cellerator",
+                "--bin",
+                "cellerator",
+                "--profile",
+                name,
+            ]);
+            command.arg("--target-dir").arg(profile.parent().unwrap());
+            command.current_dir(env!("CARGO_MANIFEST_DIR"));
+            assert!(command.status().unwrap().success(), "{command:?} failed");
+        }
+        assert!(program.exists(), "{} is missing: run these tests with cargo", program.display());
+        program
+    })
+}
+
+/// Waits until `condition` holds; fails when it does not within [`PATIENCE`].
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let give_up = Clock::now() + Duration::from_nanos(PATIENCE.as_nanos() as u64);
+    while !condition() {
+        assert!(Clock::now() < give_up, "it never came that {what}");
+        pause(Duration::from_millis(10));
+    }
+}
+
+/// Lets time pass.
+pub fn pause(time: Duration) {
+    Waiter::new(Duration::ZERO).unwrap().wait(Some(Clock::now() + time)).unwrap();
+}
