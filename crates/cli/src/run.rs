@@ -46,10 +46,11 @@ struct EngineArgs {
     /// The rate of `fixed` [default: 5.6 Mbit/s]
     #[arg(long)]
     rate: Option<Quantity<Rate>>,
-    /// The link's capacity, for `rate` [default: 5.6 Mbit/s, a 3G link; 100 Mbit/s suits LTE]
+    /// The link's capacity, for `rate`: nothing is sent faster [default: 100 Mbit/s, which [MA] uses for LTE; 5.6 Mbit/s
+    /// for 3G]
     #[arg(long)]
     r_cap: Option<Quantity<Rate>>,
-    /// Data in flight at most, as time at the current rate, or `none` [default: 150 ms for `rate`, none for `fixed`]
+    /// Data in flight at most, as time at the current rate, or `none` [default: 120 ms for `rate`, none for `fixed`]
     #[arg(long, value_name = "TIME", value_parser = cap)]
     in_flight_cap: Option<Cap>,
     /// Whether the client's receive window limits what is sent to it; see NOTICE for the second
@@ -59,6 +60,9 @@ struct EngineArgs {
     #[arg(long)]
     no_accelerate: bool,
 }
+
+/// Too high a capacity costs little, since the in-flight cap holds the queue short; too low a one throttles.
+const R_CAP_DEFAULT: Rate = Rate::from_mbps(100);
 
 /// How the accelerator is attached to this machine.
 #[derive(clap::Args)]
@@ -175,7 +179,7 @@ fn engine_config(args: &EngineArgs) -> Result<EngineConfig, String> {
         }
         Controller::Rate => {
             let mut params = RateParams::default();
-            params.r_cap = args.r_cap.map_or(params.r_cap, |Quantity(rate)| rate);
+            params.r_cap = args.r_cap.map_or(R_CAP_DEFAULT, |Quantity(rate)| rate);
             params.in_flight_cap = args.in_flight_cap.map_or(params.in_flight_cap, |Cap(cap)| cap);
             ControllerConfig::Rate(params)
         }
