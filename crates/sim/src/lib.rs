@@ -25,7 +25,7 @@ mod network;
 mod path;
 mod pattern;
 mod random;
-//mod script;
+mod script;
 
 pub use build::build_packet;
 pub use checks::{CheckConfig, Violation};
@@ -39,4 +39,4 @@ pub use network::{FlowConfig, Network, NetworkConfig, Outcome};
 pub use path::{Fault, FaultConfig, Path, PathConfig};
 pub use pattern::Pattern;
 pub use random::Random;
-//pub use script::{Script, ScriptFailure};
+pub use script::{Script, ScriptFailure};
