@@ -1,5 +1,6 @@
 //! The `cellerator` command: parses arguments and calls the crate that does the work.
 
+mod bench;
 mod demo;
 mod lab;
 mod outcome;
@@ -29,6 +30,8 @@ enum Command {
     Demo(demo::Args),
     /// Generate, inspect, plot and convert capacity traces
     Trace(trace::Args),
+    /// Measure how fast this machine is as an accelerator
+    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
         Command::Lab(args) => lab::main(args),
         Command::Demo(args) => demo::main(args),
         Command::Trace(args) => trace::main(args),
+        Command::Bench(args) => bench::main(args),
     };
     match result {
         Ok(code) => code,

@@ -20,6 +20,7 @@ const LAYERS: &[&str] = &[
     "cellerator-report",
     "cellerator-run",
     "cellerator-lab",
+    "cellerator-bench",
     "cellerator",
 ];
 

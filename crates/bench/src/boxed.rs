@@ -1,0 +1,144 @@
+//! [`BoxProgram`]: the program in the box.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use io::{Clock, PidFd, SpawnOptions};
+use units::Duration;
+
+use crate::error::Context;
+use crate::path::Pause;
+use crate::topology::{MOBILE, Network, WIRED};
+use crate::{BenchError, Way};
+
+/// How long it may take to say that it is ready, and to end.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+const POLL: Duration = Duration::from_millis(5);
+
+/// How the line begins with which it says that packets go through it.
+const READY: &str = "ready";
+
+/// How the line begins with which it says how many flows it took over.
+const ACCELERATED: &str = "accelerated: ";
+
+/// A running program; killed when dropped.
+#[derive(Debug)]
+pub(crate) struct BoxProgram {
+    way: Way,
+    child: Child,
+    log: PathBuf,
+}
+
+impl BoxProgram {
+    /// Starts what `way` needs, if anything, and waits until packets go through it. What it says goes to a file
+    /// in `directory`.
+    pub fn start(
+        way: Way,
+        program: &Path,
+        network: &Network,
+        directory: &Path,
+        pause: &mut Pause<'_>,
+    ) -> Result<Option<Self>, BenchError> {
+        let Some(arguments) = way.arguments(WIRED, MOBILE) else { return Ok(None) };
+        let log = directory.join("box.log");
+        let file = fs::File::create(&log).doing(|| format!("create {}", log.display()))?;
+        let errors = file.try_clone().doing(|| format!("share {}", log.display()))?;
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(file).stderr(errors);
+        let options = SpawnOptions { death_signal: Some(libc::SIGKILL), own_process_group: true };
+        let child = network.middle.spawn(command, options)?;
+        let mut running = Self { way, child, log };
+        let give_up = Clock::now() + PATIENCE;
+        while !running.said().lines().any(|line| line.starts_with(READY)) {
+            running.check()?;
+            if Clock::now() >= give_up {
+                return Err(running.failed(&format!("it did not say `{READY}` within {PATIENCE}")));
+            }
+            pause.wait(POLL)?;
+        }
+        Ok(Some(running))
+    }
+
+    /// Its process number.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Refuses to go on when it has ended by itself.
+    pub fn check(&mut self) -> Result<(), BenchError> {
+        match self.child.try_wait() {
+            Ok(None) => Ok(()),
+            Ok(Some(status)) => Err(self.failed(&format!("it ended by itself, {status}"))),
+            Err(error) => Err(self.failed(&error.to_string())),
+        }
+    }
+
+    /// Ends it in good order; it must have accelerated `flows` flows if that is its way.
+    pub fn stop(mut self, flows: u64, pause: &mut Pause<'_>) -> Result<(), BenchError> {
+        PidFd::open(self.pid())?.send_signal(libc::SIGTERM)?;
+        let give_up = Clock::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) =
+                self.child.try_wait().doing(|| "wait for the program in the box".to_owned())?
+            {
+                break status;
+            }
+            if Clock::now() >= give_up {
+                return Err(self.failed(&format!("it did not end within {PATIENCE}")));
+            }
+            pause.wait(POLL)?;
+        };
+        if !status.success() {
+            return Err(self.failed(&format!("it ended badly, {status}")));
+        }
+        let accelerated = accelerated_flows(&self.said());
+        if self.way.accelerates() && accelerated != Some(flows) {
+            let said = accelerated.map_or("an unknown number".to_owned(), |n| n.to_string());
+            return Err(self.failed(&format!("{flows} flows were to be accelerated, {said} were")));
+        }
+        Ok(())
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// `what`, with the last lines of what it said itself.
+    fn failed(&self, what: &str) -> BenchError {
+        let said = self.said();
+        let lines: Vec<&str> = said.lines().collect();
+        let last = lines[lines.len().saturating_sub(5)..].join("\n");
+        BenchError::Box {
+            way: self.way.name().to_owned(),
+            message: format!("{what}\n{last}").trim_end().to_owned(),
+        }
+    }
+}
+
+impl Drop for BoxProgram {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// What the summary of `cellerator run` says.
+fn accelerated_flows(said: &str) -> Option<u64> {
+    let line = said.lines().find_map(|line| line.strip_prefix(ACCELERATED))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_tells_how_many_flows_were_accelerated() {
+        let said =
+            "ready: …\nfrom servers: 3 packets, 1 kB\naccelerated: 5 flows, 2 MB delivered, 0 B sent again\n";
+        assert_eq!(accelerated_flows(said), Some(5));
+        assert_eq!(accelerated_flows("ready: …\n"), None);
+    }
+}

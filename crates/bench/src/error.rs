@@ -1,0 +1,44 @@
+//! [`BenchError`]: what failed, on what, and what to do.
+
+/// Why a benchmark could not be run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BenchError {
+    /// The operating system refused.
+    #[error(transparent)]
+    Io(#[from] io::IoError),
+    /// A file or a socket failed.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was tried, beginning with a verb, with the object's name.
+        what: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The program in the box failed.
+    #[error("{way}: {message}")]
+    Box {
+        /// The way through the box.
+        way: String,
+        /// What happened, with the program's last words.
+        message: String,
+    },
+    /// No byte came through.
+    #[error("{0}: no byte came through the box while it was measured")]
+    NoBytes(String),
+    /// The user asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Adds what was tried to a system error.
+pub(crate) trait Context<T> {
+    /// `what` begins with a verb and names the object.
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T, BenchError>;
+}
+
+impl<T> Context<T> for std::io::Result<T> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T, BenchError> {
+        self.map_err(|source| BenchError::System { what: what(), source })
+    }
+}
