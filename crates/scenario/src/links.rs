@@ -164,3 +164,6 @@ fn outages(d: &Direction) -> OutageModel {
         Some(list) => OutageModel::Scheduled(list.iter().map(|o| (o.at.0, o.lasting.0)).collect()),
     }
 }
+
+#[cfg(test)]
+mod tests;
