@@ -98,6 +98,11 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
+    /// Nothing but an acknowledgement for the client waits.
+    pub(crate) fn is_only_for_client(self) -> bool {
+        self.ack_client && !(self.ack_server || self.reset_server || self.reset_client)
+    }
+
     pub(crate) fn is_empty(self) -> bool {
         !(self.ack_server || self.ack_client || self.reset_server || self.reset_client)
     }

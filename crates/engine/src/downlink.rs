@@ -150,7 +150,9 @@ fn on_reset(
     let is_exact = tcp.seq == flow.receiver.next() || tcp.seq == flow.receiver.ack_number();
     if !is_exact {
         stats.inexact_resets += 1;
-        flow.outbox.ack_server = tcp.seq.is_at_or_after(flow.receiver.next());
+        let is_in_window =
+            tcp.seq.is_at_or_after(flow.receiver.next()) && tcp.seq.is_before(flow.receiver.right_edge());
+        flow.outbox.ack_server |= is_in_window;
         return Effect::CONSUMED;
     }
     if flow.sender.is_idle() && flow.is_even() {

@@ -76,6 +76,8 @@ pub struct Engine {
     timers: Timers,
     /// Flows with control packets to make.
     outbox: VecDeque<u32>,
+    /// Of those, flows whose packet is for the client and may ride on data that is about to go.
+    after_data: VecDeque<u32>,
     /// Subscribers that may have something to send.
     ready: VecDeque<u32>,
     header: HeaderBuffer,
@@ -98,6 +100,7 @@ impl Engine {
             subscriber_index: Index::with_hasher(hasher),
             timers: Timers::default(),
             outbox: VecDeque::new(),
+            after_data: VecDeque::new(),
             ready: VecDeque::new(),
             header: [0; TcpHeaderSpec::MAX_LEN],
             stats: Stats::default(),
@@ -392,7 +395,7 @@ impl Engine {
     /// When [`Engine::handle_timeout`] or [`Engine::poll_transmit`] wants to be called again.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        if !self.outbox.is_empty() || !self.ready.is_empty() {
+        if !(self.outbox.is_empty() && self.after_data.is_empty() && self.ready.is_empty()) {
             return Some(Instant::ZERO);
         }
         self.timers.next()
@@ -491,7 +494,7 @@ impl Engine {
     /// The next packet to send at `now`; call it until there is none.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
         loop {
-            if let Some(id) = self.outbox.pop_front() {
+            if let Some(id) = self.next_in_outbox() {
                 if let Some((to, header)) = self.control_packet(id, now) {
                     self.stats.packets_made += 1;
                     return Some(Transmit {
@@ -523,6 +526,20 @@ impl Engine {
             };
             return Some(Transmit { to: Port::Mobile, virtio, header: &self.header[..header.len], payload });
         }
+    }
+
+    /// The next flow with a control packet to make now. An acknowledgement for the client waits until it is
+    /// clear that no data goes out in its place.
+    fn next_in_outbox(&mut self) -> Option<u32> {
+        while let Some(id) = self.outbox.pop_front() {
+            let accelerated = self.flows.get_mut(id as usize).and_then(Flow::accelerated);
+            if accelerated.is_some_and(|a| a.outbox.is_only_for_client() && a.sender.wants_to_send()) {
+                self.after_data.push_back(id);
+            } else {
+                return Some(id);
+            }
+        }
+        if self.ready.is_empty() { self.after_data.pop_front() } else { None }
     }
 
     /// Makes one of the control packets a flow waits to have made.
