@@ -48,9 +48,9 @@ impl Axis {
         Self { spread: Spread::Log, low: 10f64.powf(low), high: 10f64.powf(high), start, end, ticks }
     }
 
-    /// The pixel of `value`, kept inside the axis.
+    /// The pixel of `value`, kept inside the axis; what is no number stands at its low end.
     pub fn at(&self, value: f64) -> f64 {
-        let value = value.clamp(self.low, self.high);
+        let value = if value.is_nan() { self.low } else { value.clamp(self.low, self.high) };
         let share = match self.spread {
             Spread::Linear => (value - self.low) / (self.high - self.low),
             Spread::Log => (value / self.low).log10() / (self.high / self.low).log10(),

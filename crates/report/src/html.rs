@@ -218,13 +218,4 @@ fn date(unix_s: u64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dates() {
-        assert_eq!(date(0), "1970-01-01 00:00 UTC");
-        assert_eq!(date(1_709_215_500), "2024-02-29 14:05 UTC");
-        assert_eq!(date(1_798_761_599), "2026-12-31 23:59 UTC");
-    }
-}
+mod tests;
