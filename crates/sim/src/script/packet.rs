@@ -142,9 +142,8 @@ impl Stage {
     pub(super) fn difference(&self, to: Side, line: &PacketLine, packet: &[u8]) -> Option<String> {
         let Ok(parsed) = wire::parse(packet) else { return Some("it is no IP packet".to_owned()) };
         let Some(tcp) = parsed.tcp() else { return Some("it is not TCP".to_owned()) };
-        if !line.is_bad
-            && !(wire::tcp_checksum_is_valid(packet, &parsed) && wire::ipv4_checksum_is_valid(packet))
-        {
+        let is_intact = wire::tcp_checksum_is_valid(packet, &parsed) && wire::ipv4_checksum_is_valid(packet);
+        if !(is_intact || line.is_bad) {
             return Some("its checksum is wrong".to_owned());
         }
         let (seq_origin, ack_origin) = self.origins(to);
