@@ -305,15 +305,17 @@ mod tests {
     fn defaults_are_those_of_the_crates() {
         let args = parse("--wired  w0  --mobile  m0").unwrap();
         let made = EngineConfig { hash_seed: 0, ..engine_config(&args.engine).unwrap() };
-        assert_eq!(made, EngineConfig::default());
+        let rate = RateParams { r_cap: R_CAP_DEFAULT, ..RateParams::default() };
+        let wanted = EngineConfig { controller: ControllerConfig::Rate(rate), ..EngineConfig::default() };
+        assert_eq!(made, wanted);
         let wanted = Config { wired: "w0".to_owned(), mobile: "m0".to_owned(), ..Config::default() };
         assert_eq!(machine_config(args), wanted);
     }
 
     #[test]
     fn settings_reach_the_controller() {
-        let rate = engine("  --r-cap  100 Mbit/s  --in-flight-cap  none").unwrap().controller;
-        let wanted = RateParams { r_cap: Rate::from_mbps(100), in_flight_cap: None, ..RateParams::default() };
+        let rate = engine("  --r-cap  30 Mbit/s  --in-flight-cap  none").unwrap().controller;
+        let wanted = RateParams { r_cap: Rate::from_mbps(30), in_flight_cap: None, ..RateParams::default() };
         assert_eq!(rate, ControllerConfig::Rate(wanted));
         let fixed =
             engine("  --controller  fixed  --rate  8 Mbit/s  --in-flight-cap  100 ms").unwrap().controller;
