@@ -6,8 +6,17 @@
 // Test code outside of `#[test]` functions: what goes wrong there is a failure of the test.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod addresses;
 mod capture;
 mod content;
+mod counters;
 mod downloads;
+mod duplex;
+mod handshake;
+mod keep_alive;
+mod peers;
+mod raw_peer;
+mod resets;
 mod server;
+mod stopping;
 mod testbed;

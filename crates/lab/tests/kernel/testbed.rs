@@ -47,7 +47,7 @@ impl Radio {
             delay: Duration::from_millis(5),
             loss_down: LossModel::None,
             loss_up: LossModel::None,
-            queue: Bytes::new(500_000),
+            queue: Bytes::new(2_000_000),
         }
     }
 

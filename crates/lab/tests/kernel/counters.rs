@@ -1,0 +1,105 @@
+//! What the kernels on both sides count: nothing rejected, nothing sent twice over a clean wired segment.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use lab::Host;
+use units::Rate;
+
+use crate::content::{Content, read_exactly};
+use crate::server::{Server, request};
+use crate::testbed::{FAMILIES, Radio, Testbed, burst_loss};
+use std::io::Write;
+
+/// The TCP counters of a host: `Tcp.RetransSegs`, `TcpExt.PAWSEstab` and so on.
+pub fn counters(bed: &Testbed, host: Host) -> BTreeMap<String, u64> {
+    let read = || ["snmp", "netstat"].map(|file| fs::read_to_string(format!("/proc/thread-self/net/{file}")));
+    let mut all = BTreeMap::new();
+    for text in bed.host(host).run(read).unwrap() {
+        let text = text.unwrap();
+        let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("Tcp")).collect();
+        for pair in lines.chunks_exact(2) {
+            let group = pair[0].split(':').next().unwrap();
+            let fields = pair.iter().map(|line| line.split_ascii_whitespace().skip(1));
+            let [names, values] = <[_; 2]>::try_from(fields.collect::<Vec<_>>()).unwrap_or_else(|_| panic!());
+            for (name, value) in names.zip(values) {
+                all.insert(format!("{group}.{name}"), value.parse().unwrap_or(0));
+            }
+        }
+    }
+    all
+}
+
+/// One of them.
+pub fn counter(bed: &Testbed, host: Host, name: &str) -> u64 {
+    *counters(bed, host).get(name).unwrap_or_else(|| panic!("the kernel does not count {name}"))
+}
+
+/// Counters that tell of a segment whose header was wrong.
+const REJECTIONS: [&str; 8] = [
+    "TcpExt.PAWSActive",
+    "TcpExt.PAWSEstab",
+    "TcpExt.TCPChallengeACK",
+    "TcpExt.TCPSYNChallenge",
+    "TcpExt.TCPAbortOnData",
+    "TcpExt.TCPACKSkippedPAWS",
+    "Tcp.InErrs",
+    "Tcp.AttemptFails",
+];
+
+/// Fails when a kernel rejected anything.
+pub fn assert_healthy(bed: &Testbed) {
+    for host in [Host::Client, Host::Server] {
+        let all = counters(bed, host);
+        let bad: Vec<_> =
+            REJECTIONS.iter().filter(|name| all[**name] > 0).map(|name| (name, all[*name])).collect();
+        assert!(bad.is_empty(), "{host:?}: {bad:?}\n{}", non_zero(&all));
+    }
+}
+
+fn non_zero(all: &BTreeMap<String, u64>) -> String {
+    let lines = all.iter().filter(|(_, value)| **value > 0).map(|(name, value)| format!("{name} {value}"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn losses_stay_on_the_radio(policy: &str) {
+    let radio = Radio { loss_down: burst_loss(3_000), ..Radio::steady(Rate::from_mbps(20)) };
+    let options = ["--window-policy", policy, "--r-cap", "20 Mbit/s"];
+    let mut bed = Testbed::accelerated(&format!("count-{policy}"), &radio, &options);
+    for family in FAMILIES {
+        let server = Server::start(&bed, family);
+        let mut streams: Vec<_> = (0..3).map(|_| bed.connect(server.address)).collect();
+        std::thread::scope(|scope| {
+            for (seed, stream) in (40..).zip(&mut streams) {
+                scope.spawn(move || {
+                    let content = Content { seed, len: 2_000_000 };
+                    stream.write_all(request(content, true).as_bytes()).unwrap();
+                    assert_eq!(read_exactly(stream, content.len).unwrap(), content.print());
+                });
+            }
+        });
+        // The connections are open: a FIN would wait for the client and be sent again meanwhile.
+        let of_server = counters(&bed, Host::Server);
+        assert_eq!(of_server["Tcp.RetransSegs"], 0, "{}", non_zero(&of_server));
+    }
+    assert_healthy(&bed);
+    for host in [Host::Client, Host::Server] {
+        println!("{policy} {host:?}:\n{}", non_zero(&counters(&bed, host)));
+    }
+    let said = bed.stop();
+    println!("{:#?}", &said.lines[said.lines.len() - 4..]);
+    let lost = bed.emulation().links[2].counters().dropped_packets();
+    assert!(lost > 0, "the radio link lost nothing");
+    assert_eq!(said.accelerated_flows(), 6);
+    said.assert_no_warning();
+}
+
+#[test]
+fn losses_stay_on_the_radio_with_honour() {
+    losses_stay_on_the_radio("honour");
+}
+
+#[test]
+fn losses_stay_on_the_radio_with_opportunistic() {
+    losses_stay_on_the_radio("opportunistic");
+}
