@@ -185,10 +185,12 @@ fn up(args: &UpArgs) -> Result<ExitCode, String> {
     };
     let timing = session.end().map_err(text)?.timing;
     let late = timing.late_us;
-    eprintln!(
-        "{} packets, late by {:.1} µs on average, 99 % by less than {:.1} µs, at most {:.0} µs",
-        late.count, late.mean, late.p99, late.max
-    );
+    if late.count > 0 {
+        eprintln!(
+            "{} packets, late by {:.1} µs on average, 99 % by less than {:.1} µs, at most {:.0} µs",
+            late.count, late.mean, late.p99, late.max
+        );
+    }
     if let Some(why) = timing.why_not {
         eprintln!("do not trust what was measured: {why}");
     }
@@ -218,7 +220,8 @@ fn one_case(scenario: &Scenario, name: Option<&str>) -> Result<Case, String> {
 fn announce(instance: &Instance, scenario: &Scenario, case: &Case) {
     let name = instance.name();
     let server = lab::server_address(Family::Ipv4);
-    println!("Lab `{name}` is up: {}, case {}. Ctrl-C ends it.\n", scenario.heading(), case.name);
+    let case = if scenario.cases.is_empty() { String::new() } else { format!(", case {}", case.name) };
+    println!("Lab `{name}` is up: {}{case}. Ctrl-C ends it.\n", scenario.heading());
     let v6 = Family::Ipv6;
     let rows = [
         (Host::Server, vec![server, lab::server_address(v6)]),

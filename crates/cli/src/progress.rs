@@ -43,7 +43,7 @@ impl Display {
             eprintln!("  {what} …");
             return;
         }
-        let style = "  {msg}  {wide_bar:.cyan/dim} {bytes} of {total_bytes}, {elapsed}";
+        let style = "  {msg}  {wide_bar:.cyan/dim} {decimal_bytes} of {decimal_total_bytes}, {elapsed}";
         let bar = ProgressBar::new(1).with_message(what.to_owned());
         bar.set_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.enable_steady_tick(Duration::from_millis(200));
@@ -54,7 +54,12 @@ impl Display {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
         }
-        eprintln!("  {} {}", if result.problems.is_empty() { "✓" } else { "✗" }, outcome(result));
+        let mark = match (&result.skipped, result.problems.is_empty()) {
+            (Some(_), _) => "–",
+            (None, true) => "✓",
+            (None, false) => "✗",
+        };
+        eprintln!("  {mark} {}", outcome(result));
         for problem in &result.problems {
             eprintln!("    {problem}");
         }

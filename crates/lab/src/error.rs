@@ -29,6 +29,14 @@ pub enum LabError {
         /// What happened, and what to do.
         message: String,
     },
+    /// The kernel lacks a congestion control: a case that asks for it is skipped.
+    #[error("this kernel has no congestion control `{name}` ({said}); load it with `modprobe tcp_{name}`")]
+    NoCongestionControl {
+        /// Its name.
+        name: &'static str,
+        /// What `ip route` said.
+        said: String,
+    },
     /// There is no such lab, or more than one.
     #[error("{0}")]
     Which(String),

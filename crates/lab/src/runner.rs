@@ -102,9 +102,14 @@ impl Runner<'_> {
         };
         if result.skipped.is_none() {
             let time_limit = scenario.time_limit.0;
-            let figures = self.measure(case, seed, time_limit, command.as_ref(), progress)?;
-            result.problems = problems(case, &figures);
-            result.figures = Some(figures);
+            match self.measure(case, seed, time_limit, command.as_ref(), progress) {
+                Ok(figures) => {
+                    result.problems = problems(case, &figures);
+                    result.figures = Some(figures);
+                }
+                Err(lack @ LabError::NoCongestionControl { .. }) => result.skipped = Some(lack.to_string()),
+                Err(error) => return Err(error),
+            }
         }
         Ok(result)
     }

@@ -199,14 +199,7 @@ impl Network {
             return Ok(());
         }
         let said = String::from_utf8_lossy(&output.stderr);
-        Err(LabError::Program {
-            program: "ip route".to_owned(),
-            message: format!(
-                "cannot set the congestion control `{0}`: {1}; load it with `modprobe tcp_{0}`",
-                control.name(),
-                said.trim()
-            ),
-        })
+        Err(LabError::NoCongestionControl { name: control.name(), said: said.trim().to_owned() })
     }
 
     fn set(&self, host: Host, path: &str, value: &str) -> Result<(), LabError> {
