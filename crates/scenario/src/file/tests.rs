@@ -89,3 +89,22 @@ fn a_wrong_file_gets_a_clear_message() {
     };
     insta::assert_snapshot!(changes.map(message).join("\n"));
 }
+
+/// The reference in the documentation names every key, and each of its keys exists.
+#[test]
+fn the_documented_example_is_right_and_complete() {
+    let doc = include_str!("../../../../docs/scenarios.md");
+    let example = doc.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let scenario = Scenario::from_toml("docs/scenarios.md", example).unwrap();
+    assert_eq!(scenario.resolved().len(), 2);
+    // What is commented out excludes something else; given alone it must be right, too.
+    for line in example.lines().filter_map(|line| line.strip_prefix("# ")) {
+        let alone = format!("name = \"t\"\n[radio.down]\n{line}\n");
+        Scenario::from_toml("docs/scenarios.md", &alone).unwrap_or_else(|e| panic!("{e}"));
+    }
+    let known = Scenario::from_toml("x", "name = \"t\"\n[radio.down]\nx = 1\n").unwrap_err().to_string();
+    let keys = known.split('`').skip(3).step_by(2);
+    for key in keys.filter(|key| !key.contains('\n')) {
+        assert!(example.contains(&format!("{key} =")), "{key} is not documented");
+    }
+}
