@@ -168,7 +168,7 @@ impl Engine {
         let key = FlowKey::of(parsed, tcp, from);
         let is_opening = tcp.flags.contains(TcpFlags::SYN) && !tcp.flags.contains(TcpFlags::ACK);
         let Some(&id) = self.flow_index.get(&key) else {
-            if is_opening {
+            if is_opening && is_intact(packet, parsed, virtio) {
                 self.observe(key, tcp, from, now);
             }
             return Verdict::Forward;
@@ -176,13 +176,16 @@ impl Engine {
         let Some(flow) = self.flows.get_mut(id as usize) else { return Verdict::Forward };
         flow.last_activity = now;
         if let State::Observing(handshake) = &mut flow.state {
+            // What its host will drop must not be believed (H7).
+            if !is_intact(packet, parsed, virtio) {
+                return Verdict::Forward;
+            }
             match handshake.on_packet(tcp, from) {
                 Step::Continue => return Verdict::Forward,
                 Step::Pass(reason) => {
                     self.remove(id, Some(reason));
                     return Verdict::Forward;
                 }
-                Step::Established(_) if !is_intact(packet, parsed, virtio) => return Verdict::Forward,
                 Step::Established(agreement) => self.accelerate(id, &agreement, (parsed, tcp), from, now),
             }
         } else if is_opening && flow.accelerated().is_some_and(|a| a.is_closed) {
