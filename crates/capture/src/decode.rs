@@ -1,0 +1,166 @@
+//! [`decode`]: from a captured frame to its innermost TCP segment.
+
+use wire::{Ip, IpVersion, Packet, ParseError, Tcp, Transport, protocol};
+
+use crate::link::{self, Layer, LinkType, ether_type};
+use crate::octets::be16;
+use crate::tunnel;
+
+/// Layers followed at most: real captures have up to about ten.
+const LAYERS_MAX: usize = 24;
+
+/// The innermost TCP segment of a frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Segment {
+    /// Its IP header. `total_len` is what the header says, or for super-packets what the frame says.
+    pub ip: Ip,
+    /// Its TCP header; `payload_len` is right for super-packets too.
+    pub tcp: Tcp,
+    /// True when another IP packet or a tunnel was around it.
+    pub is_tunnelled: bool,
+    /// True when the frame is shorter than the IP header says, though the capture kept the whole frame: a tool has
+    /// cut it. Lengths are the IP header's.
+    pub is_cut_by_tool: bool,
+}
+
+/// Why a frame gives no segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Skip {
+    /// A link type that is not known.
+    UnknownLink,
+    /// No IP inside.
+    NotIp,
+    /// IP, but no TCP inside. TCP headers quoted by ICMP are no segments.
+    NotTcp,
+    /// A fragment of a larger packet.
+    Fragment,
+    /// So little was captured that the headers are not whole, or their lengths make no sense.
+    Cut,
+}
+
+/// Finds the innermost TCP segment of `frame`, which was `wire_len` bytes long on the wire.
+///
+/// # Errors
+/// There is none, with the reason.
+#[inline]
+pub fn decode(link: LinkType, frame: &[u8], wire_len: u32) -> Result<Segment, Skip> {
+    if link == LinkType::ETHERNET
+        && let Some(ether_type::IPV4 | ether_type::IPV6) = be16(frame, 12)
+        && let Some(bytes) = frame.get(14..)
+        && let Ok(Packet { ip, transport: Transport::Tcp(tcp) }) = wire::parse_prefix(bytes)
+    {
+        let is_cut_by_tool = ip.total_len > (wire_len as usize).saturating_sub(14);
+        return Ok(Segment { ip, tcp, is_tunnelled: false, is_cut_by_tool });
+    }
+    through_layers(link, frame, wire_len as usize)
+}
+
+fn through_layers(link: LinkType, frame: &[u8], wire_len: usize) -> Result<Segment, Skip> {
+    let (mut layer, mut at) = match link::first(link, frame) {
+        Some(first) => first,
+        None if is_known(link) => return Err(Skip::NotIp),
+        None => return Err(Skip::UnknownLink),
+    };
+    let mut outer_packets = 0;
+    for _ in 0..LAYERS_MAX {
+        let bytes = frame.get(at..).unwrap_or_default();
+        let next = if layer == Layer::Ip {
+            let left = wire_len.saturating_sub(at);
+            let packet = parse(bytes, left)?;
+            if let Transport::Tcp(tcp) = packet.transport {
+                let is_cut_by_tool = packet.ip.total_len > left;
+                return Ok(Segment { ip: packet.ip, tcp, is_tunnelled: outer_packets > 0, is_cut_by_tool });
+            }
+            outer_packets += 1;
+            tunnel::inside(&packet, bytes).ok_or(match packet.transport {
+                Transport::Fragment => Skip::Fragment,
+                Transport::Truncated => Skip::Cut,
+                _ => Skip::NotTcp,
+            })?
+        } else {
+            let none = if outer_packets > 0 { Skip::NotTcp } else { Skip::NotIp };
+            link::next(layer, bytes).ok_or(none)?
+        };
+        layer = next.0;
+        at += next.1;
+    }
+    Err(Skip::NotIp)
+}
+
+/// Link types that [`link::first`] knows, though it found nothing in this frame.
+fn is_known(link: LinkType) -> bool {
+    matches!(link.0, 0 | 104 | 105 | 108 | 109 | 113 | 127 | 138 | 239 | 242 | 276)
+}
+
+/// Reads an IP packet, the unusual ones too; `left` is what was left of the frame on the wire.
+fn parse(bytes: &[u8], left: usize) -> Result<Packet, Skip> {
+    match wire::parse_prefix(bytes) {
+        Ok(packet) => match packet.transport {
+            Transport::Truncated if packet.ip.total_len <= 40 && packet.ip.version == IpVersion::V6 => {
+                super_packet(bytes, left)
+            }
+            Transport::Truncated if packet.ip.protocol == protocol::TCP => {
+                rebuilt(&packet.ip, bytes).ok_or(Skip::Cut)
+            }
+            Transport::Fragment => match atomic_fragment(&packet.ip, bytes) {
+                Some(packet) => Ok(packet),
+                None => Ok(packet),
+            },
+            _ => Ok(packet),
+        },
+        Err(ParseError::Lengths { total_len: 0, .. }) => super_packet(bytes, left),
+        Err(ParseError::Lengths { .. } | ParseError::Short { .. }) => Err(Skip::Cut),
+        Err(ParseError::Version(_)) => Err(Skip::NotIp),
+    }
+}
+
+/// Longest IP and TCP headers that are copied to be read again.
+const HEADERS_MAX: usize = 512;
+
+/// A packet whose length field is zero: handed to the network card to be cut (TSO), or a jumbogram (BIG TCP).
+///
+/// Its length is that of the frame.
+fn super_packet(bytes: &[u8], left: usize) -> Result<Packet, Skip> {
+    let mut headers = [0; HEADERS_MAX];
+    let kept = bytes.len().min(HEADERS_MAX);
+    headers[..kept].copy_from_slice(&bytes[..kept]);
+    let is_v4 = bytes.first().is_some_and(|b| b >> 4 == 4);
+    let (field, len) = if is_v4 { (2, left) } else { (4, left.saturating_sub(40)) };
+    headers[field..field + 2].copy_from_slice(&(len.min(0xffff) as u16).to_be_bytes());
+    let mut packet = wire::parse_prefix(&headers[..kept]).map_err(|_| Skip::Cut)?;
+    packet.ip.total_len = left;
+    if let Transport::Tcp(tcp) = &mut packet.transport {
+        tcp.payload_len = left.saturating_sub(tcp.payload_offset);
+    }
+    match packet.transport {
+        Transport::Truncated => Err(Skip::Cut),
+        _ => Ok(packet),
+    }
+}
+
+/// An IPv6 fragment that is the whole packet (RFC 6946).
+fn atomic_fragment(ip: &Ip, bytes: &[u8]) -> Option<Packet> {
+    if ip.version != IpVersion::V6 || ip.protocol != protocol::TCP {
+        return None;
+    }
+    let offset_and_more = be16(bytes, ip.header_len.checked_sub(6)?)?;
+    (offset_and_more & 0xfff9 == 0).then(|| rebuilt(ip, bytes)).flatten()
+}
+
+/// Reads the TCP header again behind a plain IPv6 header, with zeros for options that were not captured.
+fn rebuilt(ip: &Ip, bytes: &[u8]) -> Option<Packet> {
+    const PLAIN: usize = 40;
+    let header = bytes.get(ip.header_len..).filter(|b| b.len() >= 20)?;
+    let transport_len = ip.total_len.checked_sub(ip.header_len)?;
+    let mut plain = [0; PLAIN + 60];
+    plain[0] = 0x60;
+    plain[4..6].copy_from_slice(&(transport_len.min(0xffff) as u16).to_be_bytes());
+    plain[6] = protocol::TCP;
+    let kept = header.len().min(60);
+    plain[PLAIN..PLAIN + kept].copy_from_slice(&header[..kept]);
+    let Transport::Tcp(mut tcp) = wire::parse_prefix(&plain).ok()?.transport else { return None };
+    tcp.offset = ip.header_len;
+    tcp.payload_offset = ip.header_len + tcp.header_len;
+    tcp.payload_len = transport_len.checked_sub(tcp.header_len)?;
+    Some(Packet { ip: Ip { is_fragment: false, ..*ip }, transport: Transport::Tcp(tcp) })
+}

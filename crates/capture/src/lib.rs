@@ -1,0 +1,33 @@
+//! Readers of packet captures, down to the innermost TCP segment of each packet.
+//!
+//! [`Reader`] reads pcap and pcapng from any [`std::io::Read`], one packet at a time and without a copy:
+//! [`Reader::advance`] moves to the next packet, [`Reader::current`] lends it. [`decompressed`] looks through gzip
+//! and Zstandard, [`Merged`] reads several files in the order of time, [`decode`] finds the TCP segment behind
+//! link headers and tunnels.
+//!
+//! Why own parsers: a file that ends or breaks anywhere must give everything before that place and say where it
+//! is, records of the three old header layouts must be told apart, and a packet must cost tens of nanoseconds.
+//! The formats are small; what costs is exactly that behaviour.
+//!
+//! Nothing here reads a clock, needs a privilege or panics on any bytes.
+
+#![deny(clippy::float_arithmetic)]
+
+mod compression;
+mod decode;
+mod error;
+mod link;
+mod merge;
+mod octets;
+mod pcap;
+mod pcapng;
+mod reader;
+mod tunnel;
+mod window;
+
+pub use compression::decompressed;
+pub use decode::{Segment, Skip, decode};
+pub use error::CaptureError;
+pub use link::LinkType;
+pub use merge::{Merged, Problem, Source};
+pub use reader::{Format, Health, Reader, Record};

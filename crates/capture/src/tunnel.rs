@@ -1,0 +1,113 @@
+//! Tunnels over IP: which protocols and ports carry another packet, and their headers.
+//!
+//! Ports are only a hint: each header is checked before it is believed.
+
+use wire::{Packet, Transport};
+
+use crate::link::{Layer, ether_type};
+use crate::octets::be16;
+
+/// The layer inside a packet that is no TCP, and where it starts; none if nothing known is inside.
+pub(crate) fn inside(packet: &Packet, bytes: &[u8]) -> Option<(Layer, usize)> {
+    let at = packet.ip.header_len;
+    match &packet.transport {
+        // IP in IP, IPv6 in IP.
+        Transport::Other(4 | 41) => Some((Layer::Ip, at)),
+        Transport::Other(47) => Some((Layer::Gre, at)),
+        Transport::Other(97) => Some((Layer::Ethernet, at + 2)),
+        Transport::Other(137) => Some((Layer::Mpls, at)),
+        Transport::Udp(udp) => {
+            let at = at + 8;
+            let inner = bytes.get(at..)?;
+            [udp.dst_port, udp.src_port].into_iter().find_map(|port| match port {
+                // VXLAN: the registered port, and Linux's from before it was.
+                4789 | 8472 => vxlan(inner).map(|_| (Layer::Vxlan, at)),
+                4790 => vxlan(inner).map(|_| (Layer::Vxlan, at)),
+                6081 => geneve(inner).map(|_| (Layer::Geneve, at)),
+                2152 => gtp_u(inner).map(|_| (Layer::GtpU, at)),
+                6635 => Some((Layer::Mpls, at)),
+                _ => None,
+            })
+        }
+        _ => None,
+    }
+}
+
+/// RFC 2784 and 2890; version 1 as PPTP uses it (RFC 2637); ERSPAN types I to III.
+pub(crate) fn gre(bytes: &[u8]) -> Option<(Layer, usize)> {
+    let flags = be16(bytes, 0)?;
+    let kind = be16(bytes, 2)?;
+    let word = |flag: u16| if flags & flag != 0 { 4 } else { 0 };
+    let has_sequence = flags & 0x1000 != 0;
+    let mut len = 4 + word(0x1000);
+    if flags & 7 == 1 {
+        // Key always; acknowledgement by a flag of its own.
+        len += 4 + word(0x0080);
+    } else {
+        // Checksum and routing share a word.
+        len += if flags & 0xc000 != 0 { 4 } else { 0 } + word(0x2000);
+    }
+    match kind {
+        ether_type::ERSPAN => Some((Layer::Ethernet, len + if has_sequence { 8 } else { 0 })),
+        ether_type::ERSPAN_3 => {
+            let has_subheader = bytes.get(len + 11)? & 1 != 0;
+            Some((Layer::Ethernet, len + 12 + if has_subheader { 8 } else { 0 }))
+        }
+        // Cisco's early form has EtherType 0x883e or plain IP; the rest is what Ethernet would carry.
+        _ => Some((Layer::EtherType(kind), len)),
+    }
+}
+
+/// RFC 7348; with the "next protocol" of VXLAN-GPE where its flag is set.
+pub(crate) fn vxlan(bytes: &[u8]) -> Option<(Layer, usize)> {
+    let header = bytes.first_chunk::<8>()?;
+    if header[0] & 0x08 == 0 || header[7] != 0 {
+        return None;
+    }
+    match (header[0] & 0x04 != 0, header[3]) {
+        (true, 1 | 2) => Some((Layer::Ip, 8)),
+        (true, 5) => Some((Layer::Mpls, 8)),
+        _ => Some((Layer::Ethernet, 8)),
+    }
+}
+
+/// RFC 8926.
+pub(crate) fn geneve(bytes: &[u8]) -> Option<(Layer, usize)> {
+    let header = bytes.first_chunk::<8>()?;
+    if header[0] >> 6 != 0 {
+        return None;
+    }
+    let len = 8 + usize::from(header[0] & 0x3f) * 4;
+    match u16::from_be_bytes([header[2], header[3]]) {
+        ether_type::TRANSPARENT_ETHERNET => Some((Layer::Ethernet, len)),
+        ether_type::IPV4 | ether_type::IPV6 => Some((Layer::Ip, len)),
+        ether_type::MPLS => Some((Layer::Mpls, len)),
+        _ => None,
+    }
+}
+
+/// 3GPP TS 29.281: a user packet (message type 255), extension headers followed.
+pub(crate) fn gtp_u(bytes: &[u8]) -> Option<(Layer, usize)> {
+    let header = bytes.first_chunk::<8>()?;
+    let flags = header[0];
+    if flags >> 5 != 1 || flags & 0x10 == 0 || header[1] != 255 {
+        return None;
+    }
+    let mut at = 8;
+    if flags & 7 != 0 {
+        at += 4;
+        let mut next = if flags & 4 != 0 { *bytes.get(11)? } else { 0 };
+        for _ in 0..16 {
+            if next == 0 {
+                break;
+            }
+            let len = usize::from(*bytes.get(at)?) * 4;
+            if len == 0 {
+                return None;
+            }
+            at += len;
+            next = *bytes.get(at - 1)?;
+        }
+    }
+    matches!(bytes.get(at)? >> 4, 4 | 6).then_some((Layer::Ip, at))
+}

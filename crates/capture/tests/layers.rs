@@ -1,0 +1,182 @@
+//! Link headers and tunnels around one TCP packet: the segment found is always the same.
+
+mod made;
+
+use capture::{LinkType, Segment, Skip, decode};
+use made::{ethernet, packet};
+use proptest::prelude::*;
+
+fn v4() -> Vec<u8> {
+    packet(false, 1000, 100)
+}
+
+fn v6() -> Vec<u8> {
+    packet(true, 1000, 100)
+}
+
+/// An outer IPv4 header.
+fn ipv4(protocol: u8, body: &[u8]) -> Vec<u8> {
+    let mut header = vec![0x45, 0, 0, 0, 0, 1, 0, 0, 64, protocol, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2];
+    let len = (20 + body.len()) as u16;
+    header[2..4].copy_from_slice(&len.to_be_bytes());
+    header.extend(body);
+    header
+}
+
+fn ipv6(next: u8, body: &[u8]) -> Vec<u8> {
+    let mut header = vec![0x60, 0, 0, 0, 0, 0, next, 64];
+    header[4..6].copy_from_slice(&(body.len() as u16).to_be_bytes());
+    header.extend([0xfd; 32]);
+    header.extend(body);
+    header
+}
+
+fn udp(port: u16, body: &[u8]) -> Vec<u8> {
+    let len = (8 + body.len()) as u16;
+    [&40_000_u16.to_be_bytes()[..], &port.to_be_bytes(), &len.to_be_bytes(), &[0, 0], body].concat()
+}
+
+fn behind(head: &[u8], body: &[u8]) -> Vec<u8> {
+    [head, body].concat()
+}
+
+fn seen(link: u16, frame: &[u8]) -> Result<Segment, Skip> {
+    decode(LinkType(link), frame, frame.len() as u32)
+}
+
+#[test]
+fn every_link_and_tunnel_leads_to_the_same_segment() {
+    let mac = [2; 12];
+    let tagged = |tag: &[u8], body: &[u8]| [&mac[..], tag, body].concat();
+    let snap = [0xaa, 0xaa, 3, 0, 0, 0, 8, 0];
+    let gre = |head: &[u8], body: &[u8]| ethernet(&ipv4(47, &behind(head, body)));
+    let over_udp = |port, head: &[u8], body: &[u8]| ethernet(&ipv4(17, &udp(port, &behind(head, body))));
+    let frame = ethernet(&v4());
+    let mut nflog = vec![2, 0, 0, 0, 8, 0, 1, 0, 1, 2, 3, 4, 0, 0, 9, 0];
+    nflog[12..14].copy_from_slice(&(4 + v4().len() as u16).to_le_bytes());
+    let wifi = [&[0x88, 1][..], &[0; 24], &snap].concat();
+    let cases: Vec<(&str, u16, Vec<u8>)> = vec![
+        ("Ethernet", 1, frame.clone()),
+        ("Ethernet, IPv6", 1, ethernet(&v6())),
+        ("VLAN", 1, tagged(&[0x81, 0, 0, 5, 8, 0], &v4())),
+        ("QinQ", 1, tagged(&[0x88, 0xa8, 0, 5, 0x81, 0, 0, 6, 8, 0], &v4())),
+        (
+            "QinQ, PPPoE",
+            1,
+            tagged(&[0x81, 0, 0, 5, 0x81, 0, 0, 6, 0x88, 0x64, 0x11, 0, 0, 1, 0, 142, 0, 0x21], &v4()),
+        ),
+        ("802.3 SNAP", 1, tagged(&[&148_u16.to_be_bytes()[..], &snap].concat(), &v4())),
+        ("802.1ah", 1, tagged(&[0x88, 0xe7, 0, 0, 0, 9], &frame)),
+        ("MPLS", 1, tagged(&[0x88, 0x47, 0, 1, 0, 64, 0, 2, 1, 64], &v4())),
+        ("MPLS pseudowire", 1, tagged(&[0x88, 0x47, 0, 2, 1, 64, 0, 0, 0, 0], &frame)),
+        ("loopback, little", 0, behind(&[2, 0, 0, 0], &v4())),
+        ("loopback, big, IPv6", 0, behind(&[0, 0, 0, 30], &v6())),
+        ("raw", 101, v4()),
+        ("raw IPv6", 229, v6()),
+        ("PPP", 9, behind(&[0xff, 3, 0, 0x21], &v4())),
+        ("PPP, compressed", 9, behind(&[0x21], &v4())),
+        ("Cisco HDLC", 104, behind(&[0x0f, 0, 8, 0], &v4())),
+        ("FDDI", 10, [&[0x50][..], &mac, &snap, &v4()].concat()),
+        ("SLL", 113, behind(&[0, 0, 0, 1, 0, 6, 2, 2, 2, 2, 2, 2, 0, 0, 8, 0], &v4())),
+        ("SLL2", 276, behind(&[&[8, 0, 0, 0][..], &[0; 16]].concat(), &v4())),
+        ("NFLOG", 239, behind(&nflog, &v4())),
+        ("802.11 QoS", 105, behind(&wifi, &v4())),
+        ("radiotap", 127, [&[0, 0, 8, 0, 0, 0, 0, 0][..], &wifi, &v4()].concat()),
+        ("IP in IP", 1, ethernet(&ipv4(4, &v4()))),
+        ("6in4", 1, ethernet(&ipv4(41, &v6()))),
+        ("4in6", 1, ethernet(&ipv6(4, &v4()))),
+        ("GRE", 1, gre(&[0, 0, 8, 0], &v4())),
+        ("GRE, checksum, key, sequence", 1, gre(&[&[0xb0, 0, 0x86, 0xdd][..], &[0; 12]].concat(), &v6())),
+        ("GRE, Ethernet", 1, gre(&[0, 0, 0x65, 0x58], &frame)),
+        ("PPTP", 1, gre(&[&[0x30, 1, 0x88, 0x0b, 0, 142, 0, 0, 0, 0, 0, 1, 0, 0x21][..]].concat(), &v4())),
+        ("ERSPAN I", 1, gre(&[0, 0, 0x88, 0xbe], &frame)),
+        ("ERSPAN II", 1, gre(&[&[0x10, 0, 0x88, 0xbe][..], &[0; 12]].concat(), &frame)),
+        ("ERSPAN III", 1, gre(&[&[0x10, 0, 0x22, 0xeb][..], &[0; 16]].concat(), &frame)),
+        ("VXLAN", 1, over_udp(4789, &[8, 0, 0, 0, 0, 0, 1, 0], &frame)),
+        ("VXLAN-GPE", 1, over_udp(4790, &[0x0c, 0, 0, 1, 0, 0, 1, 0], &v4())),
+        ("Geneve", 1, over_udp(6081, &[1, 0, 0x65, 0x58, 0, 0, 1, 0, 1, 2, 3, 4], &frame)),
+        ("GTP-U", 1, over_udp(2152, &[0x30, 255, 0, 140, 0, 0, 0, 1], &v4())),
+        (
+            "GTP-U, extension",
+            1,
+            over_udp(2152, &[0x34, 255, 0, 148, 0, 0, 0, 1, 0, 0, 0, 0x85, 1, 0, 9, 0], &v6()),
+        ),
+        ("MPLS in UDP", 1, over_udp(6635, &[0, 2, 1, 64], &v4())),
+    ];
+    for (name, link, frame) in cases {
+        let segment = seen(link, &frame).unwrap_or_else(|skip| panic!("{name}: {skip:?}"));
+        let tcp = segment.tcp;
+        assert_eq!(
+            (tcp.src_port, tcp.dst_port, tcp.seq.get(), tcp.payload_len),
+            (1000, 80, 1000, 100),
+            "{name}"
+        );
+        for len in 0..frame.len() {
+            let _ = decode(LinkType(link), &frame[..len], frame.len() as u32);
+        }
+    }
+}
+
+#[test]
+fn lengths_of_super_packets_come_from_the_frame() {
+    let mut v4 = v4();
+    v4[2..4].fill(0);
+    assert_eq!(seen(1, &ethernet(&v4)).unwrap().tcp.payload_len, 100);
+    let mut v6 = v6();
+    v6[4..6].fill(0);
+    assert_eq!(seen(1, &ethernet(&v6)).unwrap().tcp.payload_len, 100);
+    // A jumbogram with its option (RFC 2675), captured to the headers only.
+    let jumbo = [&ipv6(0, &[])[..], &[6, 0, 0xc2, 4, 0, 1, 0x11, 0x70], &v6[40..]].concat();
+    let segment = decode(LinkType::RAW, &jumbo, 40 + 8 + 20 + 70_000).unwrap();
+    assert_eq!(segment.tcp.payload_len, 70_000);
+}
+
+#[test]
+fn captured_parts_and_fragments() {
+    let whole = ethernet(&v4());
+    let head = decode(LinkType::ETHERNET, &whole[..54], whole.len() as u32).unwrap();
+    assert_eq!((head.tcp.payload_len, head.is_cut_by_tool), (100, false));
+    let cut = decode(LinkType::ETHERNET, &whole[..54], 54).unwrap();
+    assert_eq!((cut.tcp.payload_len, cut.is_cut_by_tool), (100, true));
+
+    let mut fragment = v4();
+    fragment[6] = 0x20;
+    assert_eq!(seen(101, &fragment).unwrap_err(), Skip::Fragment);
+    let tcp = &v6()[40..];
+    let atomic = ipv6(44, &behind(&[6, 0, 0, 0, 0, 0, 0, 1], tcp));
+    assert_eq!(seen(101, &atomic).unwrap().tcp.payload_len, 100);
+    let first = ipv6(44, &behind(&[6, 0, 0, 1, 0, 0, 0, 1], tcp));
+    assert_eq!(seen(101, &first).unwrap_err(), Skip::Fragment);
+
+    // A segment with options of which the capture kept none.
+    let mut options = v4();
+    options[32] = 0x80;
+    assert_eq!(decode(LinkType::RAW, &options[..40], 140).unwrap().tcp.payload_len, 88);
+}
+
+#[test]
+fn what_is_no_segment_says_why() {
+    let quoted = ipv4(1, &behind(&[3, 4, 0, 0, 0, 0, 0, 0], &v4()));
+    assert_eq!(seen(101, &quoted).unwrap_err(), Skip::NotTcp);
+    assert_eq!(seen(101, &ipv4(17, &udp(53, b"query"))).unwrap_err(), Skip::NotTcp);
+    assert_eq!(seen(101, &ipv4(17, &udp(4789, &[0; 60]))).unwrap_err(), Skip::NotTcp);
+    assert_eq!(seen(1, &[&[2; 12][..], &[8, 6], &[0; 28]].concat()).unwrap_err(), Skip::NotIp);
+    assert_eq!(seen(147, &v4()).unwrap_err(), Skip::UnknownLink);
+    assert_eq!(seen(101, &v4()[..30]).unwrap_err(), Skip::Cut);
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_frames_never_panic(
+        link in prop::sample::select(vec![0_u16, 1, 6, 9, 10, 51, 100, 101, 104, 105, 108, 113, 127, 138, 239, 242, 276]),
+        kind in prop::sample::select(vec![0_usize, 12, 14, 34]),
+        body in prop::collection::vec(any::<u8>(), 0..200),
+        wire: u32,
+    ) {
+        let heads = ethernet(&ipv4(47, &[]));
+        let frame = [&heads[..kind], &body].concat();
+        if let Ok(segment) = decode(LinkType(link), &frame, wire) {
+            prop_assert!(segment.tcp.payload_len <= segment.ip.total_len);
+        }
+    }
+}
