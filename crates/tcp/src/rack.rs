@@ -28,6 +28,8 @@ pub(crate) struct Rack {
     rtt: Duration,
     /// Highest number delivered.
     fack: SeqNum,
+    /// The same before the acknowledgement under way: its blocks come in any order.
+    fack_before: SeqNum,
     reordering_seen: bool,
     reo_wnd_mult: u64,
     reo_wnd_persist: u32,
@@ -41,11 +43,17 @@ impl Rack {
             newest: None,
             rtt: Duration::ZERO,
             fack: start,
+            fack_before: start,
             reordering_seen: false,
             reo_wnd_mult: 1,
             reo_wnd_persist: REO_WND_PERSIST,
             d_sack_round: None,
         }
+    }
+
+    /// An acknowledgement begins: what it delivers is judged by what was delivered before it.
+    pub(crate) fn on_acknowledgement(&mut self) {
+        self.fack_before = self.fack;
     }
 
     /// Step 1 and 2: takes in a delivered segment; step 3: was it reordered?
@@ -59,7 +67,7 @@ impl Rack {
             self.newest = Some((entry.sent_at(), entry.end));
             self.rtt = rtt;
         }
-        if entry.end.is_before(self.fack) && !entry.is_retransmitted {
+        if entry.end.is_before(self.fack_before) && !entry.is_retransmitted {
             self.reordering_seen = true;
         }
         self.fack = self.fack.later_of(entry.end);

@@ -276,7 +276,14 @@ impl Sender {
     }
 
     fn may_retransmit(&self) -> bool {
-        self.board.lost_bytes() > 0 && self.timeout_phase() != Some(TimeoutPhase::Waiting)
+        let phase = self.timeout_phase();
+        let is_suspended = self.discards_all() && phase != Some(TimeoutPhase::FirstSegment);
+        self.board.lost_bytes() > 0 && phase != Some(TimeoutPhase::Waiting) && !is_suspended
+    }
+
+    /// All that is under way was sent beyond a window that has shut: a time-out may probe it, no more.
+    fn discards_all(&self) -> bool {
+        self.config.policy == WindowPolicy::Opportunistic && self.window == 0
     }
 
     fn timeout_phase(&self) -> Option<TimeoutPhase> {
@@ -414,7 +421,10 @@ impl Sender {
         let mss = self.config.mss.max(1);
         if self.unsent() > 0 && self.new_len(mss).is_some_and(|len| len > 0) {
             let len = self.unsent().min(mss).min(self.peer_room());
-            return Some(self.send_new(len, sampler, is_path_idle, now));
+            let sent = self.send_new(len, sampler, is_path_idle, now);
+            // RFC 8985 §7.3: new data is a probe as well, and the time-out comes next.
+            self.timers.on_probe(&self.rtt, now);
+            return Some(sent);
         }
         let last = *self.board.back()?;
         if last.len() > mss + 1 {
@@ -444,15 +454,15 @@ impl Sender {
             return out;
         }
         let old_window = (self.window, self.window_ack);
+        let was_shut = self.discards_all();
         self.update_window(ack);
         self.take_d_sack(ack, &mut out);
-        let was_lost = self.board.lost_bytes();
         self.take_deliveries(ack, &mut out, now);
         if out.acked > 0 {
             self.duplicate_acks = 0;
             self.timers.on_progress();
         }
-        self.judge_timeout(&mut out);
+        self.judge_timeout(was_shut, &mut out);
         let is_duplicate = out.acked == 0
             && ack.ack == self.board.una()
             && !ack.has_payload
@@ -465,7 +475,8 @@ impl Sender {
             self.recover = Some(self.board.nxt());
             out.is_new_loss = true;
         }
-        if out.acked > 0 || out.delivered > 0 || out.lost > 0 || was_lost > 0 {
+        // Not for an acknowledgement without news: a peer that uploads sends those all the time.
+        if out.acked > 0 || out.delivered > 0 || out.lost > 0 {
             self.timers.rearm(&self.rtt, self.board.len(), self.allows_tail_probe(), now);
         }
         self.arm_persist(now);
@@ -495,6 +506,7 @@ impl Sender {
     }
 
     fn take_deliveries(&mut self, ack: &AckIn<'_>, out: &mut AckOutcome, now: Instant) {
+        self.rack.on_acknowledgement();
         let is_judging = self.config.sack && self.timeout_phase() == Some(TimeoutPhase::Waiting);
         let min_rtt = self.rtt.min();
         let mut seen =
@@ -534,9 +546,14 @@ impl Sender {
     }
 
     /// RFC 5682 §3: did the segment that timed out, or only its acknowledgement, go missing?
-    fn judge_timeout(&mut self, out: &mut AckOutcome) {
+    fn judge_timeout(&mut self, was_shut: bool, out: &mut AckOutcome) {
         let Some(episode) = self.timeout else { return };
         if out.delivered == 0 {
+            if was_shut && self.window > 0 && episode.phase == TimeoutPhase::Waiting {
+                // What probed the shut window was discarded like the rest.
+                self.timeout = Some(TimeoutEpisode { phase: TimeoutPhase::Recovering, ..episode });
+                out.lost += self.board.mark_lost(0);
+            }
             return;
         }
         if self.config.sack && out.rtt.is_some() && episode.phase != TimeoutPhase::Recovering {
@@ -555,23 +572,31 @@ impl Sender {
     }
 
     fn detect_losses(&mut self, is_duplicate: bool, out: &mut AckOutcome, now: Instant) {
-        let head_was_lost = self.board.front().is_some_and(|e| e.is_lost);
+        let head_was_lost = self.is_head_lost();
         if self.config.sack {
-            let in_recovery = self.recover.is_some() || self.timeout.is_some();
-            let (lost, again) =
-                self.rack.detect(&mut self.board, &self.rtt, in_recovery, self.config.mss, now);
-            out.lost += lost;
-            self.timers.set_reordering(again);
+            out.lost += self.detect_by_time(now);
         }
         if is_duplicate {
             self.duplicate_acks += 1;
             self.on_duplicate_ack(out, now);
-        } else if !self.config.sack && out.acked > 0 && self.is_partial_ack() {
+        } else if !self.config.sack && out.acked > 0 && self.timeout.is_none() && self.is_partial_ack() {
             out.lost += self.lose_head(); // RFC 6582 §3.2 step 3
         }
-        if !head_was_lost && self.board.front().is_some_and(|e| e.is_lost) {
+        if !head_was_lost && self.is_head_lost() {
             out.lost += self.lose_beyond_window();
         }
+    }
+
+    /// RFC 8985 §6.2 step 5; arms the timer for what is merely late.
+    fn detect_by_time(&mut self, now: Instant) -> u32 {
+        let in_recovery = self.recover.is_some() || self.timeout.is_some();
+        let (lost, again) = self.rack.detect(&mut self.board, &self.rtt, in_recovery, self.config.mss, now);
+        self.timers.set_reordering(again);
+        lost
+    }
+
+    fn is_head_lost(&self) -> bool {
+        self.board.front().is_some_and(|e| e.is_lost)
     }
 
     fn is_partial_ack(&self) -> bool {
@@ -642,10 +667,11 @@ impl Sender {
     pub fn on_timeout(&mut self, now: Instant) -> TimeoutOutcome {
         let mut out = TimeoutOutcome::default();
         if self.timers.take_reordering(now) {
-            let in_recovery = self.recover.is_some() || self.timeout.is_some();
-            let (lost, again) =
-                self.rack.detect(&mut self.board, &self.rtt, in_recovery, self.config.mss, now);
-            self.timers.set_reordering(again);
+            let head_was_lost = self.is_head_lost();
+            let mut lost = self.detect_by_time(now);
+            if !head_was_lost && self.is_head_lost() {
+                lost += self.lose_beyond_window();
+            }
             self.report_loss(lost, LossKind::Fast, &mut out);
         }
         if self.timers.take_persist(now) {

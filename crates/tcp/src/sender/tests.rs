@@ -115,6 +115,88 @@ fn tail_loss_is_probed_before_the_time_out() {
 }
 
 #[test]
+fn a_tail_probe_of_new_data_is_the_only_one_before_the_time_out() {
+    let mut hand = Hand::new(config(), 2_000);
+    hand.send_all(0);
+    hand.ack(40, 1_000, 1_000_000, &[]);
+    hand.sender.set_available(at(9_000), false);
+    let probe = hand.sender.next_deadline().expect("a tail probe timer");
+    assert!(hand.sender.on_timeout(probe).sent_probe);
+    let limits = SendLimits { quantum: MSS, window_room: 0 };
+    let sent = hand.sender.poll(limits, &mut hand.sampler, false, probe).expect("a probe");
+    assert_eq!((sent.seq, sent.is_retransmission), (at(2_000), false));
+    let next = hand.sender.next_deadline().expect("a timer");
+    assert!(hand.sender.on_timeout(next).is_timeout, "RFC 8985 §7.3: one probe, then the time-out");
+}
+
+#[test]
+fn acknowledgements_that_deliver_nothing_do_not_put_off_the_time_out() {
+    let mut hand = Hand::new(config(), 5_000);
+    hand.send_all(0);
+    hand.ack(40, 1_000, 1_000_000, &[]);
+    hand.sender.timers.arm_rto(&hand.sender.rtt, ms(40));
+    let first = hand.sender.next_deadline().expect("a timer");
+    assert!(hand.sender.on_timeout(first).is_timeout);
+    assert!(hand.send(first.as_millis()).is_some());
+    let second = hand.sender.next_deadline().expect("a timer");
+    // The peer uploads: each of its segments repeats the number.
+    for t in first.as_millis() + 1..second.as_millis() {
+        let sack = SackBlocks::new();
+        let ack = AckIn { ack: at(1_000), window: 1_000_000, sack: &sack, has_payload: true };
+        hand.sender.on_ack(&ack, ms(t));
+    }
+    assert_eq!(hand.sender.next_deadline(), Some(second));
+}
+
+#[test]
+fn without_sack_a_time_out_sends_nothing_twice() {
+    let mut hand = Hand::new(SenderConfig { sack: false, ..config() }, 6_000);
+    hand.send_all(0);
+    hand.ack(40, 1_000, 1_000_000, &[]);
+    let deadline = hand.sender.next_deadline().expect("a timer");
+    assert!(hand.sender.on_timeout(deadline).is_timeout);
+    let t = deadline.as_millis();
+    assert_eq!(starts(&hand.send_all(t)), [1_000]);
+    hand.ack(t + 40, 2_000, 1_000_000, &[]);
+    assert_eq!(starts(&hand.send_all(t + 40)), [2_000, 3_000, 4_000, 5_000]);
+    assert_eq!(hand.ack(t + 80, 3_000, 1_000_000, &[]).lost, 0, "the rest is under way again");
+    assert_eq!(hand.send(t + 80), None);
+}
+
+#[test]
+fn blocks_of_one_acknowledgement_are_not_reordering() {
+    let mut hand = Hand::new(config(), 12_000);
+    hand.send_all(0);
+    hand.ack(40, 1_000, 1_000_000, &[]);
+    // Acknowledgements before it were lost; the newest block comes first (RFC 2018 §4).
+    let out = hand.ack(52, 1_000, 1_000_000, &[(9_000, 10_000), (5_000, 6_000), (2_000, 3_000)]);
+    assert_eq!(out.delivered, 3_000);
+    assert!(out.lost > 0, "three segments behind a hole, all in order");
+}
+
+#[test]
+fn a_zero_window_suspends_repairs_of_what_the_peer_discards() {
+    let policy = WindowPolicy::Opportunistic;
+    let mut hand = Hand::new(SenderConfig { window: 5_000, policy, ..config() }, 20_000);
+    hand.send_all(0);
+    hand.ack(40, 1_000, 4_000, &[]);
+    hand.ack(44, 5_000, 0, &[]);
+    // What lies beyond is discarded, each segment answered with the same acknowledgement.
+    for t in 0..15 {
+        hand.ack(100 + t, 5_000, 0, &[]);
+    }
+    assert_eq!(hand.send(120), None, "nothing goes into a zero window");
+    let deadline = hand.sender.next_deadline().expect("a timer that probes the window");
+    hand.sender.on_timeout(deadline);
+    let t = deadline.as_millis();
+    assert_eq!(hand.send_all(t).len(), 1, "one segment probes");
+    hand.ack(t + 40, 5_000, 0, &[]);
+    // It opens: what was discarded goes out, without another time-out.
+    hand.ack(t + 50, 5_000, 9_000, &[]);
+    assert_eq!(starts(&hand.send_all(t + 50)).first(), Some(&5_000));
+}
+
+#[test]
 fn a_time_out_sends_one_segment_and_a_real_loss_sends_the_rest() {
     let mut hand = Hand::new(SenderConfig { sack: false, ..config() }, 5_000);
     hand.send_all(0);
@@ -196,6 +278,17 @@ fn a_hole_under_opportunistic_loses_all_beyond_the_window() {
     let out = hand.ack(44, 1_000, 4_000, &[(2_000, 5_000)]);
     assert_eq!(out.lost, 1_000 + 5_000);
     assert_eq!(starts(&hand.send_all(44)), [1_000, 5_000, 6_000, 7_000, 8_000, 9_000]);
+}
+
+#[test]
+fn a_hole_found_by_the_timer_loses_all_beyond_the_window() {
+    let policy = WindowPolicy::Opportunistic;
+    let mut hand = Hand::new(SenderConfig { window: 2_000, policy, ..config() }, 10_000);
+    hand.send_all(0);
+    hand.ack(40, 1_000, 2_000, &[]);
+    assert_eq!(hand.ack(42, 1_000, 2_000, &[(2_000, 3_000)]).lost, 0);
+    let deadline = hand.sender.next_deadline().expect("a reordering timer");
+    assert_eq!(hand.sender.on_timeout(deadline).lost, 1_000 + 7_000);
 }
 
 #[test]
