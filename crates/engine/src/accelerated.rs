@@ -149,10 +149,12 @@ impl Accelerated {
         let start = server.isn + 1;
         let scale = agreement.client_scale();
         let window = if by_client { scale.window(tcp.window) } else { u32::from(client.window) };
-        let timestamps = tcp.options.timestamps.unwrap_or_default();
         let default = if ip.src.is_ipv4() { MSS_DEFAULT_V4 } else { MSS_DEFAULT_V6 };
         let options_len = if agreement.timestamps() { TIMESTAMPS_LEN } else { 0 };
-        let mss = u32::from(client.mss.unwrap_or(default)).saturating_sub(options_len).max(64);
+        // What the server can take fits its way to us, and its own segments would be no larger. A client that can
+        // take more, by jumbo frames or a number made for the other IP version, says nothing about the way to it.
+        let mss = client.mss.unwrap_or(default).min(server.mss.unwrap_or(u16::MAX));
+        let mss = u32::from(mss).saturating_sub(options_len).max(64);
         let mut template = IpTemplate::of(ip);
         template.id = 0;
         let has_timestamps = agreement.timestamps();
@@ -177,7 +179,7 @@ impl Accelerated {
             client: ClientSide {
                 ip: template,
                 nxt: client.isn + 1,
-                tsval: if by_client { timestamps.value } else { client.timestamp.unwrap_or(0) },
+                tsval: client.timestamp.unwrap_or(0),
                 fin_end: None,
             },
             server: ServerSide {
@@ -218,7 +220,9 @@ impl Accelerated {
     /// Bytes of buffer the server may still fill: twice the path's, plus a floor, less what is held.
     fn free_window(&self, config: &EngineConfig, subscriber: &Subscriber) -> u32 {
         let path = subscriber.window_for_path(self.sender.rtt().smoothed());
-        let target = (path + config.window_floor).min(config.window_max);
+        // One unit of the client's scale is the least that can be said; with less the server would wait for ever.
+        let unit = Bytes::new(1 << self.client_scale.shift());
+        let target = (path + config.window_floor).min(config.window_max).max(unit + unit);
         let held = self.receiver.next().distance_from(self.sender.una()).max(0).unsigned_abs();
         target.saturating_sub(Bytes::from(held)).get().min(u64::from(u32::MAX / 4)) as u32
     }

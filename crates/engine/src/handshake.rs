@@ -3,6 +3,7 @@
 use units::{SeqNum, WindowScale};
 use wire::{Tcp, TcpFlags, TcpOptions};
 
+use crate::accelerated::later_timestamp;
 use crate::{PassReason, Port};
 
 /// What one side said in its SYN.
@@ -38,6 +39,15 @@ impl Offer {
     /// True when it is the same SYN sent again: only its time differs.
     fn repeats(&self, earlier: &Self) -> bool {
         Self { timestamp: earlier.timestamp, ..*self } == *earlier
+    }
+}
+
+impl Offer {
+    /// Follows the newest TSval: packets that overtake the third one go on before we take over.
+    fn note_timestamp(&mut self, tcp: &Tcp) {
+        if let (Some(newest), Some(timestamps)) = (self.timestamp.as_mut(), tcp.options.timestamps) {
+            *newest = later_timestamp(*newest, timestamps.value);
+        }
     }
 }
 
@@ -105,10 +115,18 @@ impl Handshake {
                 *self = Self { reply, ..new };
             }),
             (false, true) => self.on_reply(tcp),
-            (true, false) => return self.on_ack(tcp),
+            (true, false) => {
+                self.syn.note_timestamp(tcp);
+                return self.on_ack(tcp);
+            }
             // It took a third packet that we did not see as one: what it sends passes us unaccounted.
             (false, false) if tcp.segment_len() > 0 => Err(PassReason::Desynchronised),
-            (false, false) => Ok(()),
+            (false, false) => {
+                if let Some(reply) = self.reply.as_mut() {
+                    reply.note_timestamp(tcp);
+                }
+                Ok(())
+            }
         };
         result.map_or_else(Step::Pass, |()| Step::Continue)
     }
