@@ -2,6 +2,7 @@
 //!
 //! `cargo run --release -p cellerator-sim --example rate_sweep [SECONDS]`
 
+use std::error::Error;
 use std::sync::Arc;
 
 use control::{ControllerConfig, RateParams};
@@ -13,17 +14,14 @@ use sim::{
 };
 use units::{Bytes, Duration, Instant, Rate};
 
-fn config(preset: Preset, seed: u64, bytes: u64) -> NetworkConfig {
-    let (s, c) = ("10.9.0.1:80", "10.0.0.2:4000");
-    let (s, c) = (s.parse().expect("an address"), c.parse().expect("an address"));
+fn config(preset: Preset, seed: u64, bytes: u64) -> Result<NetworkConfig, Box<dyn Error>> {
+    let (s, c) = ("10.9.0.1:80".parse()?, "10.0.0.2:4000".parse()?);
     let server = EndpointConfig::new(s, c, Role::Listens, Application::bulk(bytes));
     let mut client = EndpointConfig::new(c, s, Role::Connects(Instant::ZERO), Application::sink());
     (client.writes, client.expects) = (Pattern::new(2), Pattern::new(1));
-    let radio = |direction| PathConfig {
+    let radio = |trace| PathConfig {
         link: LinkConfig {
-            capacity: Capacity::Trace(Arc::new(
-                preset.generate(direction, Duration::from_secs(300), seed).expect("a trace"),
-            )),
+            capacity: Capacity::Trace(Arc::new(trace)),
             delay: DelayModel::Fixed(Duration::from_millis(20)),
             queue: QueueLimit::Bytes(Bytes::new(2_000_000)),
             keeps_log: true,
@@ -31,12 +29,13 @@ fn config(preset: Preset, seed: u64, bytes: u64) -> NetworkConfig {
         },
         ..PathConfig::default()
     };
+    let length = Duration::from_secs(300);
     let wan = PathConfig::constant(Rate::from_mbps(1_000), Duration::from_millis(10), Bytes::from_mib(4));
-    NetworkConfig {
+    Ok(NetworkConfig {
         wan_down: wan.clone(),
         wan_up: wan,
-        radio_down: radio(Direction::Down),
-        radio_up: radio(Direction::Up),
+        radio_down: radio(preset.generate(Direction::Down, length, seed)?),
+        radio_up: radio(preset.generate(Direction::Up, length, seed)?),
         flows: vec![FlowConfig { server, client }],
         checks: CheckConfig {
             ends_by: Instant::ZERO + Duration::from_secs(600),
@@ -45,7 +44,7 @@ fn config(preset: Preset, seed: u64, bytes: u64) -> NetworkConfig {
         },
         log: LogMode::Hash,
         merges_arrivals: false,
-    }
+    })
 }
 
 struct Figures {
@@ -76,13 +75,13 @@ fn run<M: sim::Middlebox>(config: &NetworkConfig, middlebox: M) -> Result<Figure
     })
 }
 
-fn main() {
+fn main() -> Result<(), Box<dyn Error>> {
     let megabytes: u64 = std::env::args().nth(1).and_then(|a| a.parse().ok()).unwrap_or(30);
     let caps = [None, Some(60), Some(80), Some(100), Some(120), Some(150), Some(200), Some(300)];
     let windows_ms = [200, 500, 1_000, 2_000];
     for preset in [Preset::LteDrive4g, Preset::Lte4g, Preset::Hspa3g] {
         for seed in 1..=3 {
-            let config = config(preset, seed, megabytes * 1_000_000);
+            let config = config(preset, seed, megabytes * 1_000_000)?;
             match run(&config, PassThrough) {
                 Ok(f) => println!(
                     "{preset:?} seed {seed}  direct NewReno   util {:.3} p50 {:7.1} p95 {:7.1} ms  {:.1} s",
@@ -114,4 +113,5 @@ fn main() {
             }
         }
     }
+    Ok(())
 }
