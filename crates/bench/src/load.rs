@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use io::{Clock, Namespace};
+use socket2::SockRef;
 use units::Duration;
 
 use crate::BenchError;
@@ -27,6 +28,7 @@ const POLL: Duration = Duration::from_millis(2);
 pub(crate) struct Load {
     sockets: Vec<TcpStream>,
     threads: Vec<JoinHandle<()>>,
+    congestion_control: String,
     received: Arc<AtomicU64>,
 }
 
@@ -38,7 +40,12 @@ impl Load {
             network.server.run(|| TcpListener::bind((SERVER, 0)))?.doing(|| "listen".to_owned())?;
         listener.set_nonblocking(true).doing(|| "make a listener non-blocking".to_owned())?;
         let to = listener.local_addr().doing(|| "ask for a port".to_owned())?;
-        let mut load = Self { sockets: Vec::new(), threads: Vec::new(), received: Arc::default() };
+        let mut load = Self {
+            sockets: Vec::new(),
+            threads: Vec::new(),
+            congestion_control: choose_congestion_control(&listener),
+            received: Arc::default(),
+        };
         for _ in 0..flows {
             load.add(&network.client, &listener, to, pause)?;
         }
@@ -72,6 +79,11 @@ impl Load {
         Ok(())
     }
 
+    /// The sender's congestion control.
+    pub fn congestion_control(&self) -> &str {
+        &self.congestion_control
+    }
+
     /// Bytes the client has read so far, over all flows.
     pub fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
@@ -88,6 +100,15 @@ impl Drop for Load {
             drop(thread.join());
         }
     }
+}
+
+/// Has connections to `listener` use one that does not pace itself: with BBR, the default of some machines, its rate
+/// would be measured instead of the box. Gives the one in force: the machine may lack CUBIC.
+fn choose_congestion_control(listener: &TcpListener) -> String {
+    let socket = SockRef::from(listener);
+    drop(socket.set_tcp_congestion(b"cubic"));
+    let name = socket.tcp_congestion().unwrap_or_default();
+    String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned()
 }
 
 /// Ends with the connection.

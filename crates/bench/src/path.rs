@@ -75,6 +75,8 @@ struct Bench<'a> {
     network: Network,
     directory: &'a Path,
     pause: Pause<'a>,
+    /// Of the sender, as seen last.
+    congestion_control: String,
 }
 
 impl PathBenchmark {
@@ -97,6 +99,7 @@ impl PathBenchmark {
             network: Network::create()?,
             directory: instance.path(),
             pause: Pause::new(signals)?,
+            congestion_control: String::new(),
         };
         let mut runs = Vec::new();
         let mut busy_before = Vec::new();
@@ -114,8 +117,7 @@ impl PathBenchmark {
                 }
             }
         }
-        let congestion_control = bench.network.congestion_control()?;
-        Ok(PathResults::new(self, Machine::here(), congestion_control, busy_before, runs))
+        Ok(PathResults::new(self, Machine::here(), bench.congestion_control, busy_before, runs))
     }
 }
 
@@ -145,6 +147,7 @@ impl Bench<'_> {
 
     fn transfer(&mut self, way: Way, round: u32, flows: usize, pid: Option<u32>) -> Result<Run, BenchError> {
         let load = Load::start(&self.network, flows, &mut self.pause)?;
+        load.congestion_control().clone_into(&mut self.congestion_control);
         self.pause.wait(WARM_UP)?;
         let begin = self.read(&load, pid)?;
         self.pause.wait(self.benchmark.time)?;
@@ -214,7 +217,13 @@ mod tests {
         };
         let network = Network::create().unwrap_or_else(|e| panic!("this test needs root: {e}"));
         let pause = Pause::new(&signals).unwrap();
-        let mut bench = Bench { benchmark: &benchmark, network, directory: &directory, pause };
+        let mut bench = Bench {
+            benchmark: &benchmark,
+            network,
+            directory: &directory,
+            pause,
+            congestion_control: String::new(),
+        };
         let runs = bench.measure(Way::Kernel, 1).unwrap();
         assert_eq!(runs.iter().map(|run| run.flows).collect::<Vec<_>>(), FLOWS);
         assert!(runs.iter().all(|run| run.goodput_gbps > 0.0 && run.box_cpu_s_per_gb.is_none()));

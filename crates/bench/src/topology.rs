@@ -72,9 +72,6 @@ impl Network {
             // Figures of one flow must not shape the next.
             sysctl::write(end, "net/ipv4/tcp_no_metrics_save", "1")?;
         }
-        // One that does not pace itself: BBR, the default of some machines, would be measured instead of the box.
-        // Where the machine does not allow it to namespaces, the default remains, and is reported.
-        drop(sysctl::write(&network.server, "net/ipv4/tcp_congestion_control", "cubic"));
         Ok(network)
     }
 
@@ -89,11 +86,6 @@ impl Network {
         configure(&outer, THERE, address(net, HOST))?;
         outer.add_route(&Route::via(Cidr::everything(Family::V4), address(net, BOX)))?;
         Ok(())
-    }
-
-    /// The congestion control of new connections of the server.
-    pub fn congestion_control(&self) -> Result<String, BenchError> {
-        Ok(sysctl::read(&self.server, "net/ipv4/tcp_congestion_control")?)
     }
 }
 
