@@ -13,6 +13,10 @@ use crate::subscriber::Subscriber;
 const MSS_DEFAULT_V4: u16 = 536;
 const MSS_DEFAULT_V6: u16 = 1_220;
 
+/// Least and most payload of one segment, whatever the client says: with the longest headers it fits into a packet.
+const MSS_MIN: u32 = 64;
+const MSS_MAX: u32 = 65_535 - 40 - 60;
+
 /// Bytes of the timestamps option with its padding.
 const TIMESTAMPS_LEN: u32 = 12;
 
@@ -154,7 +158,7 @@ impl Accelerated {
         // What the server can take fits its way to us, and its own segments would be no larger. A client that can
         // take more, by jumbo frames or a number made for the other IP version, says nothing about the way to it.
         let mss = client.mss.unwrap_or(default).min(server.mss.unwrap_or(u16::MAX));
-        let mss = u32::from(mss).saturating_sub(options_len).max(64);
+        let mss = u32::from(mss).saturating_sub(options_len).clamp(MSS_MIN, MSS_MAX);
         let mut template = IpTemplate::of(ip);
         template.id = 0;
         let has_timestamps = agreement.timestamps();
@@ -238,7 +242,10 @@ impl Accelerated {
         if self.is_draining || self.server_reset || self.receiver.is_finished() {
             return false;
         }
-        let growth = self.receiver.window_growth(self.free_window(config, subscriber));
+        let free = self.free_window(config, subscriber);
+        // Only what the field can say: the same window again is no update, and may count as a duplicate.
+        let free = self.client_scale.window(self.client_scale.field(free));
+        let growth = self.receiver.window_growth(free);
         let left = self.receiver.right_edge().distance_from(self.receiver.highest()).max(0).unsigned_abs();
         let mss = self.sender.mss();
         growth >= 2 * mss && (left < growth || left < 4 * mss)

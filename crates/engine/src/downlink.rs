@@ -46,15 +46,18 @@ pub(crate) fn on_packet(
         return Effect::CONSUMED;
     }
     let was_idle = flow.is_even() && flow.sender.is_idle();
-    let news = flow.note_server(&parsed.ip, tcp);
-    note_congestion(flow, parsed, tcp);
+    let is_acceptable = is_acceptable(flow, tcp);
+    let news = is_acceptable && flow.note_server(&parsed.ip, tcp);
+    if is_acceptable {
+        note_congestion(flow, parsed, tcp);
+    }
     let arrival = receive(flow, tcp, tcp.payload(packet), stats);
     if was_idle {
         // Nothing was owed: what is from here on, be it only a FIN, is owed since now.
         flow.last_progress = now;
     }
     match arrival {
-        Arrival::Empty => forward_bare(flow, tcp, (packet, state)),
+        Arrival::Empty if is_acceptable => forward_bare(flow, tcp, (packet, state)),
         Arrival::Duplicate if is_keep_alive(flow, tcp) && flow.is_even() => {
             forward_bare(flow, tcp, (packet, state))
         }
@@ -112,6 +115,16 @@ fn note_congestion(flow: &mut Accelerated, parsed: &Packet, tcp: &Tcp) {
     if parsed.ip.is_congestion_experienced() {
         flow.echo_congestion = true;
     }
+}
+
+/// RFC 9293 §3.10.7.4: what lies outside the window is answered, and nothing in it believed.
+///
+/// We rewrite SEQ, so the client cannot check it any more. A packet that is older than what was acknowledged tells
+/// nothing new: what was sent after it has arrived.
+fn is_acceptable(flow: &Accelerated, tcp: &Tcp) -> bool {
+    let is_within = tcp.seq_end().is_at_or_after(flow.acked_to_server)
+        && tcp.seq.is_at_or_before(flow.receiver.right_edge() + 1);
+    is_within || is_keep_alive(flow, tcp)
 }
 
 /// RFC 9293 §3.8.4: a segment just below the left edge, empty or with one byte of garbage.

@@ -38,13 +38,14 @@ pub(crate) fn ack_for_server(
     spec.emit_partial(buf, 0)
 }
 
-/// A reset for the server, in the client's name.
+/// A reset for the server, in the client's name, with the number the server expects next (RFC 5961 §3).
 pub(crate) fn reset_for_server(
     key: &FlowKey,
     flow: &mut Accelerated,
     buf: &mut HeaderBuffer,
 ) -> Result<EmittedHeader, BuildError> {
     let mut spec = from_client(key, flow, TcpFlags::RST.with(TcpFlags::ACK));
+    spec.seq = flow.server.ack;
     spec.ack = flow.receiver.ack_number();
     spec.emit_partial(buf, 0)
 }

@@ -629,7 +629,8 @@ impl Engine {
                 continue;
             };
             if accelerated.deficit <= 0 {
-                accelerated.deficit += i64::from(quantum);
+                // At least a segment: a turn that never suffices would be waited for without a timer.
+                accelerated.deficit += i64::from(quantum.max(accelerated.sender.mss()));
                 subscriber.round.rotate_left(1);
                 continue;
             }

@@ -24,6 +24,12 @@ pub struct SegmentIn<'a> {
     pub timestamp: Option<u32>,
 }
 
+impl SegmentIn<'_> {
+    fn end(&self) -> SeqNum {
+        self.seq + self.payload.len() as u32 + u32::from(self.fin)
+    }
+}
+
 /// What a segment turned out to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Arrival {
@@ -220,10 +226,11 @@ impl Receiver {
         Arrival::OutOfOrder
     }
 
-    /// RFC 7323 §4.3 (3): only a segment that reaches back to the last ACK updates TS.Recent.
+    /// RFC 7323 §4.3 (3), §5.3 R2: only a segment that reaches back to the last ACK, and up to it, updates TS.Recent.
     fn note_timestamp(&mut self, segment: &SegmentIn<'_>) {
         if let (Some(recent), Some(value)) = (self.ts_recent.as_mut(), segment.timestamp)
             && segment.seq.is_at_or_before(self.last_ack_sent)
+            && segment.end().is_at_or_after(self.last_ack_sent)
         {
             *recent = value;
         }
