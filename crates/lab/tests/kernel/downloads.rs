@@ -140,5 +140,5 @@ fn a_hundred_downloads_arrive_intact_with_honour() {
 
 #[test]
 fn a_hundred_downloads_arrive_intact_with_opportunistic() {
-    hundred_downloads("opportunistic", 2);
+    hundred_downloads("opportunistic", 1);
 }

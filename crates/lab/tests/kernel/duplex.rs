@@ -3,8 +3,8 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 
-use link::Capacity;
-use units::Rate;
+use scenario::Family;
+use units::{Duration, Rate};
 
 use crate::content::{Content, Print, read_to_end};
 use crate::testbed::{FAMILIES, Radio, Testbed, burst_loss};
@@ -13,11 +13,7 @@ const ROUNDS: u32 = 1_000;
 
 /// Slow down, so that there is debt all the time, with losses.
 fn slow() -> Radio {
-    Radio {
-        down: Capacity::Constant(Rate::from_mbps(8)),
-        loss_down: burst_loss(1_000),
-        ..Radio::steady(Rate::from_mbps(8))
-    }
+    Radio { loss_down: burst_loss(1_000), ..Radio::steady(Rate::from_mbps(12)) }
 }
 
 /// Sends one content each way at once, ends both, and gives what arrived: at the client, at the server.
@@ -37,11 +33,11 @@ fn both_ways(client: &TcpStream, server: &TcpStream, down: Content, up: Content)
 #[test]
 fn both_directions_at_once_arrive_intact() {
     for policy in ["honour", "opportunistic"] {
-        let options = ["--window-policy", policy, "--r-cap", "8 Mbit/s"];
+        let options = ["--window-policy", policy, "--r-cap", "12 Mbit/s"];
         let mut bed = Testbed::accelerated("duplex", &slow(), &options);
         for family in FAMILIES {
             let (client, server) = bed.pair(family);
-            let (down, up) = (Content { seed: 10, len: 3_000_000 }, Content { seed: 11, len: 2_500_000 });
+            let (down, up) = (Content { seed: 10, len: 2_000_000 }, Content { seed: 11, len: 1_900_000 });
             assert_eq!(both_ways(&client, &server, down, up), [down.print(), up.print()]);
         }
         let said = bed.stop();
@@ -87,10 +83,11 @@ fn play(mut client: TcpStream, mut server: TcpStream) {
 
 #[test]
 fn a_thousand_exchanges_work_beside_a_download() {
-    let radio = Radio { delay: units::Duration::from_millis(1), ..slow() };
-    let mut bed = Testbed::accelerated("ping", &radio, &["--r-cap", "8 Mbit/s"]);
-    let (bulk_client, bulk_server) = bed.pair(scenario::Family::Ipv4);
-    let (client, server) = bed.pair(scenario::Family::Ipv4);
+    let short = Duration::from_millis(1);
+    let radio = Radio { delay: short, wan_delay: short, ..slow() };
+    let mut bed = Testbed::accelerated("ping", &radio, &["--r-cap", "12 Mbit/s"]);
+    let (bulk_client, bulk_server) = bed.pair(Family::Ipv4);
+    let (client, server) = bed.pair(Family::Ipv4);
     let (down, up) = (Content { seed: 14, len: 4_000_000 }, Content { seed: 15, len: 1 });
     std::thread::scope(|scope| {
         scope.spawn(|| play(client, server));

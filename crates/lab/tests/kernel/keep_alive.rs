@@ -15,7 +15,7 @@ use crate::testbed::{Radio, Testbed, pause};
 
 fn keep_alive(stream: &TcpStream) {
     let second = std::time::Duration::from_secs(1);
-    let settings = TcpKeepalive::new().with_time(second).with_interval(second).with_retries(3);
+    let settings = TcpKeepalive::new().with_time(second).with_interval(second).with_retries(2);
     SockRef::from(stream).set_tcp_keepalive(&settings).unwrap();
 }
 
@@ -47,7 +47,7 @@ fn idle_connections_are_kept_alive_and_dead_peers_noticed() {
             keep_alive(server);
         }
         // Longer than it takes to give up a peer that does not answer.
-        pause(Duration::from_millis(5_500));
+        pause(Duration::from_millis(4_200));
         for host in [Host::Client, Host::Server] {
             assert!(counter(&bed, host, "TcpExt.TCPKeepAlive") >= 4, "{host:?} probed");
         }

@@ -33,6 +33,8 @@ pub struct Radio {
     pub up: Capacity,
     /// One way, each direction.
     pub delay: Duration,
+    /// The same of the wired segment.
+    pub wan_delay: Duration,
     pub loss_down: LossModel,
     pub loss_up: LossModel,
     pub queue: Bytes,
@@ -45,6 +47,7 @@ impl Radio {
             down: Capacity::Constant(rate),
             up: Capacity::Constant(rate),
             delay: Duration::from_millis(5),
+            wan_delay: Duration::from_millis(5),
             loss_down: LossModel::None,
             loss_up: LossModel::None,
             queue: Bytes::new(2_000_000),
@@ -68,7 +71,7 @@ impl Radio {
 
     fn plan(&self, seed: u64) -> LinkPlan {
         let wan = |seed| LinkConfig {
-            delay: DelayModel::Fixed(Duration::from_millis(5)),
+            delay: DelayModel::Fixed(self.wan_delay),
             queue: QueueLimit::Packets(5_000),
             seed,
             keeps_log: false,
