@@ -379,7 +379,7 @@ impl Engine {
         if let Some(subscriber) = self.subscribers.get_mut(flow.subscriber as usize) {
             subscriber.flows -= 1;
             if subscriber.flows == 0 {
-                let at = flow.last_activity + self.config.subscriber_memory;
+                let at = subscriber.forgotten_at(self.config.subscriber_memory);
                 self.timers.arm(TimerKey::Subscriber(flow.subscriber), &mut subscriber.armed, at);
             }
         }
@@ -436,7 +436,7 @@ impl Engine {
         let Some(subscriber) = self.subscribers.get_mut(id as usize) else { return };
         subscriber.armed = None;
         if subscriber.flows == 0 {
-            let forgotten = subscriber.last_used + self.config.subscriber_memory;
+            let forgotten = subscriber.forgotten_at(self.config.subscriber_memory);
             if now >= forgotten {
                 let key = subscriber.key;
                 self.subscriber_index.remove(&key);
@@ -615,22 +615,26 @@ impl Engine {
         }
         let control = subscriber.controller.control();
         let quantum = control.send_quantum.get().min(u64::from(u16::MAX) / 2 * 2 - 200) as u32;
+        let mut is_short_of_data = false;
         let mut turns = 3 * subscriber.round.len();
         while turns > 0 {
             turns -= 1;
-            let &id = subscriber.round.front()?;
+            let Some(&id) = subscriber.round.front() else { break };
             let accelerated = self.flows.get_mut(id as usize).and_then(Flow::accelerated);
             let Some(accelerated) = accelerated.filter(|a| a.sender.wants_to_send()) else {
                 subscriber.round.pop_front();
                 if let Some(a) = self.flows.get_mut(id as usize).and_then(Flow::accelerated) {
                     a.in_round = false;
                     a.deficit = 0;
+                    is_short_of_data |= a.sender.unsent() == 0;
                 }
                 continue;
             };
             if accelerated.deficit <= 0 {
-                // At least a segment: a turn that never suffices would be waited for without a timer.
-                accelerated.deficit += i64::from(quantum.max(accelerated.sender.mss()));
+                // At least a segment, and what a larger turn of the past has left is forgiven: a turn that does not
+                // suffice would be waited for without a timer.
+                let turn = i64::from(quantum.max(accelerated.sender.mss()));
+                accelerated.deficit = (accelerated.deficit + turn).max(1);
                 subscriber.round.rotate_left(1);
                 continue;
             }
@@ -650,7 +654,8 @@ impl Engine {
             return Some((id, made));
         }
         // Nobody has data although the window has room: what is delivered now says little about the link.
-        if subscriber.round.is_empty() && Bytes::new(subscriber.in_flight) < control.window {
+        let has_room = Bytes::new(subscriber.in_flight) < control.window;
+        if is_short_of_data && has_room && subscriber.round.is_empty() {
             subscriber.sampler.mark_app_limited(Bytes::new(subscriber.in_flight));
         }
         None
@@ -692,3 +697,6 @@ fn is_intact(packet: &[u8], parsed: &Packet, virtio: &VirtioNetHeader) -> bool {
         || virtio.flags & VirtioNetHeader::DATA_VALID != 0
         || tcp_checksum_is_valid(packet, parsed)
 }
+
+#[cfg(test)]
+mod tests;

@@ -55,6 +55,12 @@ impl Subscriber {
         }
     }
 
+    /// When it may be forgotten, once without flows: at once if nothing was delivered and so nothing learnt, or a
+    /// scan of addresses would fill the memory (H20).
+    pub(crate) fn forgotten_at(&self, memory: Duration) -> Instant {
+        if self.sampler.delivered() == Bytes::ZERO { self.last_used } else { self.last_used + memory }
+    }
+
     /// Follows a change of one flow's bytes in flight.
     pub(crate) fn adjust_in_flight(&mut self, before: u32, after: u32) {
         self.in_flight = (self.in_flight + u64::from(after)).saturating_sub(u64::from(before));

@@ -85,6 +85,8 @@ fn on_ack(
         flow.last_progress = now;
         let held = flow.buffer.len() as u32;
         flow.buffer.advance_to(flow.sender.una());
+        // Its number would lie ahead again half a circle later.
+        flow.server.urgent_end = flow.server.urgent_end.filter(|end| flow.sender.una().is_before(*end));
         stats.bytes_delivered += u64::from(held - flow.buffer.len() as u32);
     } else if flow.sender.window() == 0 {
         // It answers, it only has no room: alive.

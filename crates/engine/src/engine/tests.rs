@@ -1,0 +1,156 @@
+//! What only the inside shows: state that must not pile up, stick, or be forgotten.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use control::{ControllerConfig, RateParams};
+use units::{Duration, Rate, SeqNum};
+use wire::TcpHeaderSpec;
+
+use super::*;
+
+const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 80);
+/// Segments of the tests: the default MSS of IPv4.
+const MSS: u32 = 536;
+
+fn ms(n: u64) -> Instant {
+    Instant::from_millis(n)
+}
+
+fn client(n: u32) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 + n)), 40_000)
+}
+
+/// An engine with one flow of client 1, both ISNs zero.
+struct Bench {
+    engine: Engine,
+    now: Instant,
+}
+
+impl Bench {
+    fn new(config: EngineConfig) -> Self {
+        Self { engine: Engine::new(config).unwrap(), now: Instant::ZERO }
+    }
+
+    fn established(config: EngineConfig) -> Self {
+        let mut bench = Self::new(config);
+        bench.client_sends(1, 0, 0, TcpFlags::SYN);
+        bench.server_sends(1, 0, 0, TcpFlags::SYN.with(TcpFlags::ACK), 0);
+        bench.client_sends(1, 1, 1, TcpFlags::ACK);
+        assert_eq!(bench.engine.stats.flows_accelerated, 1);
+        bench
+    }
+
+    fn inject(&mut self, from: Port, spec: &TcpHeaderSpec, len: usize) {
+        let payload = vec![7; len];
+        let mut buf = [0; TcpHeaderSpec::MAX_LEN];
+        let header = spec.emit(&mut buf, &[&payload]).unwrap();
+        let mut packet = [&buf[..header.len], &payload].concat();
+        self.engine.handle_packet(from, &VirtioNetHeader::default(), &mut packet, self.now);
+    }
+
+    fn client_sends(&mut self, n: u32, seq: u32, ack: u32, flags: TcpFlags) {
+        let spec = TcpHeaderSpec::new(client(n), SERVER, SeqNum::new(seq), SeqNum::new(ack), flags);
+        self.inject(Port::Mobile, &TcpHeaderSpec { window: 60_000, ..spec }, 0);
+    }
+
+    fn server_sends(&mut self, n: u32, seq: u32, ack_add: u32, flags: TcpFlags, len: usize) {
+        let ack = SeqNum::new(1 + ack_add);
+        let spec = TcpHeaderSpec::new(SERVER, client(n), SeqNum::new(seq), ack, flags);
+        self.inject(Port::Wired, &TcpHeaderSpec { window: 60_000, urgent: 9, ..spec }, len);
+    }
+
+    /// Payload bytes sent to clients until `at`.
+    fn run_to(&mut self, at: Instant) -> usize {
+        let mut sent = 0;
+        loop {
+            while let Some(out) = self.engine.poll_transmit(self.now) {
+                sent += out.payload.0.len() + out.payload.1.len();
+            }
+            match self.engine.next_deadline().filter(|&next| next <= at) {
+                Some(next) => {
+                    self.now = self.now.max(next);
+                    self.engine.handle_timeout(self.now);
+                }
+                None => break,
+            }
+        }
+        self.now = at;
+        sent
+    }
+
+    fn flow(&mut self) -> &mut Accelerated {
+        self.engine.flows.get_mut(0).and_then(Flow::accelerated).unwrap()
+    }
+}
+
+#[test]
+fn addresses_that_never_had_a_flow_are_not_remembered() {
+    let mut bench = Bench::new(EngineConfig::default());
+    for n in 0..100 {
+        bench.server_sends(n, 0, 0, TcpFlags::SYN, 0);
+        bench.client_sends(n, 0, 1, TcpFlags::RST.with(TcpFlags::ACK));
+    }
+    bench.run_to(ms(10));
+    assert_eq!((bench.engine.stats.flows_now, bench.engine.subscribers.len()), (0, 0));
+}
+
+#[test]
+fn a_device_that_was_served_is_remembered() {
+    let mut bench = Bench::established(EngineConfig::default());
+    bench.server_sends(1, 1, 0, TcpFlags::ACK, 500);
+    bench.run_to(ms(50));
+    bench.client_sends(1, 1, 501, TcpFlags::ACK);
+    bench.client_sends(1, 1, 501, TcpFlags::RST.with(TcpFlags::ACK));
+    bench.run_to(ms(599_000));
+    assert_eq!((bench.engine.stats.flows_now, bench.engine.subscribers.len()), (0, 1));
+    bench.run_to(ms(601_000));
+    assert_eq!(bench.engine.subscribers.len(), 0);
+}
+
+#[test]
+fn a_turn_always_suffices() {
+    let mut bench = Bench::established(EngineConfig::default());
+    // The rate has fallen: what was sent in the last turn is many turns of today.
+    bench.flow().deficit = -60_000;
+    bench.server_sends(1, 1, 0, TcpFlags::ACK, 500);
+    assert_eq!(bench.run_to(ms(1)), 500);
+}
+
+#[test]
+fn an_urgent_mark_is_forgotten_when_delivered() {
+    let mut bench = Bench::established(EngineConfig::default());
+    bench.server_sends(1, 1, 0, TcpFlags::ACK.with(TcpFlags::URG), 500);
+    bench.run_to(ms(50));
+    assert!(bench.flow().server.urgent_end.is_some());
+    bench.client_sends(1, 1, 501, TcpFlags::ACK);
+    // Two gigabytes later its number would lie ahead again.
+    assert_eq!(bench.flow().server.urgent_end, None);
+}
+
+#[test]
+fn a_trickle_says_nothing_about_the_link() {
+    let params = RateParams { r_cap: Rate::from_mbps(100), ..RateParams::default() };
+    let controller = ControllerConfig::Rate(params);
+    let mut bench = Bench::established(EngineConfig { controller, ..EngineConfig::default() });
+    let window = |bench: &Bench| bench.engine.subscribers[0].controller.control().window;
+    let mut seq = 1;
+    for _ in 0..60 {
+        bench.server_sends(1, seq, 0, TcpFlags::ACK, MSS as usize);
+        seq += MSS;
+    }
+    // Acknowledged at 8 Mbit/s from 50 ms on.
+    bench.run_to(ms(50));
+    for i in 1..=60 {
+        bench.client_sends(1, 1, 1 + i * MSS, TcpFlags::ACK);
+        bench.run_to(bench.now + Duration::from_micros(536));
+    }
+    let before = window(&bench);
+    for _ in 0..20 {
+        bench.server_sends(1, seq, 0, TcpFlags::ACK, 100);
+        seq += 100;
+        bench.run_to(bench.now + Duration::from_millis(50));
+        bench.client_sends(1, 1, seq, TcpFlags::ACK);
+        bench.run_to(bench.now + Duration::from_millis(50));
+    }
+    assert!(window(&bench) >= before, "{:?} after a trickle, {before:?} before", window(&bench));
+}
