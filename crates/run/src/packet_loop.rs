@@ -10,6 +10,10 @@ use crate::{Processor, Side, Transmit, Verdict};
 /// Packets read from one side before the other has its turn.
 const READ_BUDGET_PACKETS: usize = 64;
 
+/// Bytes read from one side before what the processor made of them is sent: what waits longer has left the
+/// processor's cache and is fetched from memory again.
+const READ_BUDGET_BYTES: usize = 256 * 1024;
+
 /// Packets sent on the processor's behalf before the devices are read again.
 const TRANSMIT_BUDGET_PACKETS: usize = 256;
 
@@ -75,11 +79,16 @@ impl PacketLoop {
 
     fn read(&mut self, from: Side, processor: &mut impl Processor) -> Result<bool, IoError> {
         let mut virtio = [0; VNET_HEADER_LEN];
+        let mut bytes = 0;
         for _ in 0..READ_BUDGET_PACKETS {
+            if bytes >= READ_BUDGET_BYTES {
+                break;
+            }
             let received = self.tuns[from.index()].recv_split(&mut virtio, &mut self.packet)?;
             let Some(packet) = received.and_then(|len| self.packet.get_mut(..len)) else {
                 return Ok(false);
             };
+            bytes += packet.len();
             let counters = &mut self.counters.sides[from.index()];
             counters.received_packets += 1;
             counters.received_bytes += packet.len() as u64;
