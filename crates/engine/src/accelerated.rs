@@ -5,9 +5,9 @@ use tcp::{Receiver, Sender, SenderConfig, StreamBuffer};
 use units::{Bytes, Instant, SeqNum, WindowScale};
 use wire::{Ip, Tcp, TcpFlags};
 
-use crate::EngineConfig;
 use crate::handshake::Agreement;
 use crate::subscriber::Subscriber;
+use crate::{EngineConfig, Port};
 
 /// MSS when the peer states none (RFC 9293 §3.7.1).
 const MSS_DEFAULT_V4: u16 = 536;
@@ -60,6 +60,8 @@ impl IpTemplate {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClientSide {
     pub(crate) ip: IpTemplate,
+    /// Number of its SYN.
+    pub(crate) isn: SeqNum,
     /// One past the highest number it has sent.
     pub(crate) nxt: SeqNum,
     /// Newest TSval it has used.
@@ -182,6 +184,7 @@ impl Accelerated {
             }),
             client: ClientSide {
                 ip: template,
+                isn: client.isn,
                 nxt: client.isn + 1,
                 tsval: client.timestamp.unwrap_or(0),
                 fin_end: None,
@@ -294,6 +297,13 @@ impl Accelerated {
         self.server.window = tcp.window;
         self.server.ece = ece;
         is_news
+    }
+
+    /// True when a SYN opens the ports anew: after the end, or when the client has forgotten the connection and
+    /// nothing is owed to it. The server's answer to a new SYN would otherwise be taken for its old one (H26).
+    pub(crate) fn gives_way_to(&self, syn: &Tcp, from: Port) -> bool {
+        let is_new = from == Port::Mobile && syn.seq != self.client.isn;
+        self.is_closed || (is_new && self.is_even() && self.sender.is_idle())
     }
 
     /// True when the stream of each direction has ended and both sides know.

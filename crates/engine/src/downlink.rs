@@ -140,11 +140,12 @@ fn forward_bare(flow: &mut Accelerated, tcp: &Tcp, (packet, state): (&mut [u8], 
         flow.outbox.ack_server = true;
         return Effect::CONSUMED;
     }
-    let (tsval, ack) = (flow.server.tsval, flow.server.ack);
+    let (tsval, ack, window) = (flow.server.tsval, flow.server.ack, flow.server.window);
     let mut edit = TcpEditor::new(packet, tcp, state);
     edit.set_seq(if keep_alive { flow.sender.nxt() - 1 } else { flow.sender.nxt() });
     if tcp.flags.contains(TcpFlags::ACK) && ack.is_after(tcp.ack) {
         edit.set_ack(ack);
+        edit.set_window(window);
     }
     if flow.has_timestamps {
         edit.set_timestamp_value(tsval);

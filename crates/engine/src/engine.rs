@@ -197,7 +197,10 @@ impl Engine {
                 }
                 Step::Established(agreement) => self.accelerate(id, &agreement, (parsed, tcp), from, now),
             }
-        } else if is_opening && flow.accelerated().is_some_and(|a| a.is_closed) {
+        } else if is_opening
+            && flow.accelerated().is_some_and(|a| a.gives_way_to(tcp, from))
+            && is_intact(packet, parsed, virtio)
+        {
             self.remove(id, None);
             self.observe(key, tcp, from, now);
             return Verdict::Forward;
