@@ -105,7 +105,7 @@ pub trait Controller {
 /// are cut to at most max(1 MSS, 1 ms at the subscriber's rate)); shorter ones cost a system call each.
 #[must_use]
 pub fn quantum_for(rate: Rate, mss: Bytes) -> Bytes {
-    rate.bytes_in(Duration::from_millis(1)).clamp(mss, Bytes::new(64 * 1024))
+    rate.bytes_in(Duration::from_millis(1)).min(Bytes::new(64 * 1024)).max(mss)
 }
 
 /// One of the controllers, chosen at run time without an allocation.
@@ -170,5 +170,17 @@ impl ControllerConfig {
             Self::Rate(p) => AnyController::Rate(RateControl::new(p)),
             Self::NewReno(p) => AnyController::NewReno(NewReno::new(p)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_piece_holds_a_segment_whatever_its_size() {
+        let jumbo = Bytes::new(100_000);
+        assert_eq!(quantum_for(Rate::from_kbps(100), jumbo), jumbo);
+        assert_eq!(quantum_for(Rate::MAX, Bytes::new(1_448)), Bytes::new(64 * 1024));
     }
 }

@@ -251,7 +251,9 @@ impl Accelerated {
         let growth = self.receiver.window_growth(free);
         let left = self.receiver.right_edge().distance_from(self.receiver.highest()).max(0).unsigned_abs();
         let mss = self.sender.mss();
-        growth >= 2 * mss && (left < growth || left < 4 * mss)
+        // RFC 9293 §3.8.6.2.2: where two segments are more than half of all there is, half is enough.
+        let half = (config.window_max.get() / 2).clamp(1, u64::from(u32::MAX)) as u32;
+        growth >= half.min(2 * mss) && (left < growth || left < 4 * mss)
     }
 
     /// The acknowledgement number for the server, noted as told.
