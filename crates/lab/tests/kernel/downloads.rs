@@ -22,7 +22,7 @@ const AT_ONCE: usize = 8;
 const LEN_MAX: f64 = 20e6;
 /// A download that takes longer hangs: all of them together take a fraction.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
-const SLOW_READER_BUFFER: usize = 16_384;
+const SLOW_READER_BUFFER: usize = 32_768;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Reader {
