@@ -372,6 +372,11 @@ impl Engine {
             (State::Accelerated(accelerated), Some(subscriber)) => {
                 subscriber.adjust_in_flight(accelerated.sender.in_flight(), 0);
                 subscriber.round.retain(|&other| other != id);
+                // Its bytes in flight no longer count: others may have waited for just that room, without a timer.
+                if !subscriber.round.is_empty() && !subscriber.is_ready {
+                    subscriber.is_ready = true;
+                    self.ready.push_back(flow.subscriber);
+                }
                 self.stats.bytes_retransmitted += accelerated.sender.retransmitted_bytes();
                 self.stats.buffer_bytes_now =
                     self.stats.buffer_bytes_now.saturating_sub(accelerated.buffer.capacity() as u64);

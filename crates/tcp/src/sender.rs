@@ -335,7 +335,9 @@ impl Sender {
         let len = self.new_len(limits.quantum)?;
         if len > limits.window_room {
             let mss = self.config.mss.max(1);
-            let len = limits.window_room / mss * mss;
+            // With nothing under way one segment goes, or nothing would ever make room.
+            let segments = (limits.window_room / mss).max(u32::from(is_path_idle));
+            let len = len.min(segments.saturating_mul(mss));
             return (len > 0).then(|| self.send_new(len, sampler, is_path_idle, now));
         }
         Some(self.send_new(len, sampler, is_path_idle, now))

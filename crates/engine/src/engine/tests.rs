@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use control::{ControllerConfig, RateParams};
+use control::{ControllerConfig, FixedParams, RateParams};
 use units::{Duration, Rate, SeqNum};
 use wire::TcpHeaderSpec;
 
@@ -12,12 +12,18 @@ const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1
 /// Segments of the tests: the default MSS of IPv4.
 const MSS: u32 = 536;
 
+/// Clients `n` and `n + PER_PORT` are two flows of one address.
+const PER_PORT: u32 = 1_000;
+
 fn ms(n: u64) -> Instant {
     Instant::from_millis(n)
 }
 
 fn client(n: u32) -> SocketAddr {
-    SocketAddr::new(IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 + n)), 40_000)
+    SocketAddr::new(
+        IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 + n % PER_PORT)),
+        40_000 + (n / PER_PORT) as u16,
+    )
 }
 
 /// An engine with one flow of client 1, both ISNs zero.
@@ -33,11 +39,16 @@ impl Bench {
 
     fn established(config: EngineConfig) -> Self {
         let mut bench = Self::new(config);
-        bench.client_sends(1, 0, 0, TcpFlags::SYN);
-        bench.server_sends(1, 0, 0, TcpFlags::SYN.with(TcpFlags::ACK), 0);
-        bench.client_sends(1, 1, 1, TcpFlags::ACK);
-        assert_eq!(bench.engine.stats.flows_accelerated, 1);
+        bench.establish(1);
         bench
+    }
+
+    fn establish(&mut self, n: u32) {
+        let before = self.engine.stats.flows_accelerated;
+        self.client_sends(n, 0, 0, TcpFlags::SYN);
+        self.server_sends(n, 0, 0, TcpFlags::SYN.with(TcpFlags::ACK), 0);
+        self.client_sends(n, 1, 1, TcpFlags::ACK);
+        assert_eq!(self.engine.stats.flows_accelerated, before + 1);
     }
 
     fn inject(&mut self, from: Port, spec: &TcpHeaderSpec, len: usize) {
@@ -114,6 +125,22 @@ fn a_turn_always_suffices() {
     bench.flow().deficit = -60_000;
     bench.server_sends(1, 1, 0, TcpFlags::ACK, 500);
     assert_eq!(bench.run_to(ms(1)), 500);
+}
+
+#[test]
+fn a_flow_that_ends_leaves_its_room_to_the_others() {
+    let params = FixedParams { window: Bytes::new(500), ..FixedParams::default() };
+    let mut bench = Bench::established(EngineConfig {
+        controller: ControllerConfig::Fixed(params),
+        ..EngineConfig::default()
+    });
+    bench.establish(1 + PER_PORT);
+    bench.server_sends(1, 1, 0, TcpFlags::ACK, 500);
+    assert_eq!(bench.run_to(ms(10)), 500);
+    bench.server_sends(1 + PER_PORT, 1, 0, TcpFlags::ACK, 400);
+    assert_eq!(bench.run_to(ms(20)), 0, "the first flow has all the room");
+    bench.client_sends(1, 1, 1, TcpFlags::RST.with(TcpFlags::ACK));
+    assert_eq!(bench.run_to(ms(30)), 400);
 }
 
 #[test]

@@ -292,6 +292,14 @@ fn a_hole_found_by_the_timer_loses_all_beyond_the_window() {
 }
 
 #[test]
+fn a_window_below_one_segment_lets_one_segment_go() {
+    let mut hand = Hand::new(config(), 3_000);
+    let limits = SendLimits { quantum: MSS, window_room: 500 };
+    let mut poll = |idle| hand.sender.poll(limits, &mut hand.sampler, idle, ms(0)).map(|t| t.len);
+    assert_eq!((poll(false), poll(true)), (None, Some(MSS)));
+}
+
+#[test]
 fn nonsense_is_refused() {
     let mut hand = Hand::new(config(), 3_000);
     hand.send_all(0);
