@@ -161,7 +161,9 @@ fn on_reset(
     (packet, state): (&mut [u8], ChecksumState),
     stats: &mut Stats,
 ) -> Effect {
-    let is_exact = tcp.seq == flow.receiver.next() || tcp.seq == flow.receiver.ack_number();
+    // Behind its FIN the server counts one more than we have acknowledged.
+    let next = flow.receiver.next();
+    let is_exact = tcp.seq == next || (flow.receiver.is_finished() && tcp.seq == next + 1);
     if !is_exact {
         stats.inexact_resets += 1;
         let is_in_window =
