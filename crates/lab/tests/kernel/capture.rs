@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use io::{Clock, Interest, PacketSocket, Waiter};
 use lab::{Host, RADIO, WAN};
-use units::Duration;
+use units::{Duration, Instant};
 use wire::{Packet, Tcp, TcpFlags, Transport};
 
 use crate::testbed::Testbed;
@@ -23,6 +23,7 @@ pub enum Side {
 
 #[derive(Clone, Debug)]
 pub struct Captured {
+    pub at: Instant,
     pub side: Side,
     /// True when the accelerator's machine sent it.
     pub is_outgoing: bool,
@@ -65,10 +66,12 @@ impl Capture {
         Self { stop, thread: Some(thread) }
     }
 
-    /// Ends it and gives the TCP segments, in the order each side saw them.
+    /// Ends it and gives the TCP segments in the order in which the kernel saw them.
     pub fn finish(mut self) -> Vec<Captured> {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.take().unwrap().join().unwrap()
+        let mut all = self.thread.take().unwrap().join().unwrap();
+        all.sort_by_key(|packet| packet.at);
+        all
     }
 }
 
@@ -95,7 +98,8 @@ fn capture(sockets: &[(Side, PacketSocket)], stopped: &AtomicBool) -> Vec<Captur
                 if let Ok(packet) = wire::parse(&bytes)
                     && let Transport::Tcp(tcp) = packet.transport
                 {
-                    all.push(Captured { side: *side, is_outgoing: received.is_outgoing, bytes, packet, tcp });
+                    let (at, is_outgoing) = (received.at, received.is_outgoing);
+                    all.push(Captured { at, side: *side, is_outgoing, bytes, packet, tcp });
                 }
             }
         }

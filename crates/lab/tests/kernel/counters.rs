@@ -36,9 +36,11 @@ pub fn counter(bed: &Testbed, host: Host, name: &str) -> u64 {
 }
 
 /// Counters that tell of a segment whose header was wrong.
-const REJECTIONS: [&str; 8] = [
+const REJECTIONS: [&str; 10] = [
     "TcpExt.PAWSActive",
     "TcpExt.PAWSEstab",
+    "TcpExt.PAWSOldAck",
+    "TcpExt.TSEcrRejected",
     "TcpExt.TCPChallengeACK",
     "TcpExt.TCPSYNChallenge",
     "TcpExt.TCPAbortOnData",
@@ -51,8 +53,10 @@ const REJECTIONS: [&str; 8] = [
 pub fn assert_healthy(bed: &Testbed) {
     for host in [Host::Client, Host::Server] {
         let all = counters(bed, host);
-        let bad: Vec<_> =
-            REJECTIONS.iter().filter(|name| all[**name] > 0).map(|name| (name, all[*name])).collect();
+        assert!(all.contains_key("TcpExt.PAWSEstab"));
+        // Older kernels count less.
+        let bad: Vec<_> = REJECTIONS.iter().filter_map(|name| all.get_key_value(*name)).collect();
+        let bad: Vec<_> = bad.into_iter().filter(|(_, count)| **count > 0).collect();
         assert!(bad.is_empty(), "{host:?}: {bad:?}\n{}", non_zero(&all));
     }
 }
@@ -65,17 +69,14 @@ fn non_zero(all: &BTreeMap<String, u64>) -> String {
 /// Fails when the server had to repair anything. (Its connections are open: a FIN is acknowledged only after the client
 /// has it, and may be sent again meanwhile.)
 ///
-/// A loss probe is a matter of time alone: it is sent when nothing is heard for two round trips, which a busy machine
-/// does to all flows at once. What it repeats must then be reported as having been there (D-SACK).
+/// Loss probes and time-outs are a matter of time alone: a busy machine may keep all flows waiting at once.
 fn assert_nothing_was_lost_on_the_wire(bed: &Testbed) {
     let all = counters(bed, Host::Server);
-    for name in
-        ["TcpExt.TCPFastRetrans", "TcpExt.TCPSackRecovery", "TcpExt.TCPLostRetransmit", "TcpExt.TCPTimeouts"]
-    {
+    for name in ["TcpExt.TCPFastRetrans", "TcpExt.TCPSackRecovery", "TcpExt.TCPLostRetransmit"] {
         assert_eq!(all[name], 0, "{name}:\n{}", non_zero(&all));
     }
-    let resent = ["Tcp.RetransSegs", "TcpExt.TCPLossProbes", "TcpExt.TCPDSACKRecv"].map(|name| all[name]);
-    assert!(resent.iter().all(|count| *count == resent[0]), "{resent:?}:\n{}", non_zero(&all));
+    let for_time = all["TcpExt.TCPLossProbes"] + all["TcpExt.TCPTimeouts"];
+    assert!(all["Tcp.RetransSegs"] <= for_time, "{}", non_zero(&all));
 }
 
 fn losses_stay_on_the_radio(policy: &str) {
