@@ -49,11 +49,9 @@ impl Topology {
             server: create("s"),
             state: std::env::temp_dir().join(&tag),
         };
-        // No link-local addresses and no detection of duplicates: the kernel would change routes in its own time.
+        // No detection of duplicate addresses: the kernel would add routes in its own time.
         for namespace in [&topology.client, &topology.middle, &topology.server] {
-            for (key, value) in [("accept_dad", "0"), ("addr_gen_mode", "1")] {
-                sysctl::write(namespace, &format!("net/ipv6/conf/default/{key}"), value).unwrap();
-            }
+            sysctl::write(namespace, "net/ipv6/conf/default/accept_dad", "0").unwrap();
         }
         topology.cable(
             &topology.client,
