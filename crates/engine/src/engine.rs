@@ -334,7 +334,8 @@ impl Engine {
             && accelerated.sender.is_idle()
             && accelerated.outbox.is_empty()
         {
-            return self.remove(id, Some(PassReason::Draining));
+            let reason = if accelerated.is_closed { PassReason::Closed } else { PassReason::Draining };
+            return self.remove(id, Some(reason));
         }
         accelerated.sender.refresh_timers(now);
         let wants_turn = accelerated.sender.wants_to_send();
