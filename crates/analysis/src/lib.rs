@@ -1,1 +1,33 @@
-//! x
+//! TCP flows and their metrics from captured segments.
+//!
+//! [`Analyzer::handle_segment`] takes segments in the order of capture; finished flows and single events come out
+//! through a [`Sink`]. Memory is proportional to flows in progress and what they have in flight: sequence space is
+//! remembered by its holes, sent segments until they are acknowledged, and a flow's state goes when it ends.
+//!
+//! Everything is decided from the packets alone. There is no clock: time is that of the packets, and the same
+//! packets give the same result bit for bit. What cannot be known is absent (`None`, JSON `null`), never zero.
+
+mod coverage;
+mod diagnosis;
+mod document;
+mod flow;
+mod half;
+mod in_flight;
+mod packet_ids;
+mod recovery;
+mod report;
+mod samples;
+mod table;
+mod timestamps;
+mod vantage;
+
+pub use diagnosis::{Diagnosis, DiagnosisKind};
+pub use document::{CaptureFile, Document, MadeBy, SCHEMA, Skipped};
+pub use flow::{Event, EventKind};
+pub use recovery::{Cause, SpuriousBy};
+pub use report::{
+    DirectionReport, End, FlowReport, Handshake, LossReport, ResetCount, Retransmissions, RttReport,
+    SampleSummary, WindowReport,
+};
+pub use table::{Analyzer, Config, Sink};
+pub use vantage::Vantage;

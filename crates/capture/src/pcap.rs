@@ -15,11 +15,12 @@ pub(crate) const RECORD_MAX: usize = 16 << 20;
 /// How the two length fields of a record are ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lengths {
-    CapturedFirst,
-    /// Before version 2.3, and in version 543.0.
-    WireFirst,
+    /// Captured, then on the wire.
+    Current,
+    /// On the wire, then captured: before version 2.3, and in version 543.0.
+    Swapped,
     /// Version 2.3: by either writer.
-    SmallerFirst,
+    Either,
 }
 
 /// What the file header says.
@@ -55,9 +56,9 @@ impl Pcap {
             _ => return None,
         };
         let lengths = match (endian.u16_at(header, 4), endian.u16_at(header, 6)) {
-            (2, 0..=2) | (543, 0) => Lengths::WireFirst,
-            (2, 3) => Lengths::SmallerFirst,
-            _ => Lengths::CapturedFirst,
+            (2, 0..=2) | (543, 0) => Lengths::Swapped,
+            (2, 3) => Lengths::Either,
+            _ => Lengths::Current,
         };
         // The upper bits tell of a frame check sequence at the end of frames, which no header needs.
         let link = LinkType((endian.u32_at(header, 20) & 0xffff) as u16);
@@ -71,9 +72,9 @@ impl Pcap {
         let fraction = u64::from(self.endian.u32_at(bytes, 4)) * u64::from(self.fraction_ns);
         let (first, second) = (self.endian.u32_at(bytes, 8), self.endian.u32_at(bytes, 12));
         let (captured, wire) = match self.lengths {
-            Lengths::CapturedFirst => (first, second),
-            Lengths::WireFirst => (second, first),
-            Lengths::SmallerFirst => (first.min(second), first.max(second)),
+            Lengths::Current => (first, second),
+            Lengths::Swapped => (second, first),
+            Lengths::Either => (first.min(second), first.max(second)),
         };
         PcapRecord {
             time: Instant::from_nanos(seconds * 1_000_000_000 + fraction),

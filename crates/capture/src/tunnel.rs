@@ -2,24 +2,30 @@
 //!
 //! Ports are only a hint: each header is checked before it is believed.
 
-use wire::{Packet, Transport};
+use wire::{IpVersion, Packet, Transport, protocol};
 
 use crate::link::{Layer, ether_type};
 use crate::octets::be16;
 
 /// The layer inside a packet that is no TCP, and where it starts; none if nothing known is inside.
+///
+/// A first fragment will do: the packet inside says its own length.
 pub(crate) fn inside(packet: &Packet, bytes: &[u8]) -> Option<(Layer, usize)> {
     let at = packet.ip.header_len;
-    match &packet.transport {
+    if packet.transport == Transport::Fragment && !is_first_fragment(packet, bytes) {
+        return None;
+    }
+    match packet.ip.protocol {
         // IP in IP, IPv6 in IP.
-        Transport::Other(4 | 41) => Some((Layer::Ip, at)),
-        Transport::Other(47) => Some((Layer::Gre, at)),
-        Transport::Other(97) => Some((Layer::Ethernet, at + 2)),
-        Transport::Other(137) => Some((Layer::Mpls, at)),
-        Transport::Udp(udp) => {
+        4 | 41 => Some((Layer::Ip, at)),
+        47 => Some((Layer::Gre, at)),
+        97 => Some((Layer::Ethernet, at + 2)),
+        137 => Some((Layer::Mpls, at)),
+        protocol::UDP => {
+            let ports = [be16(bytes, at + 2)?, be16(bytes, at)?];
             let at = at + 8;
             let inner = bytes.get(at..)?;
-            [udp.dst_port, udp.src_port].into_iter().find_map(|port| match port {
+            ports.into_iter().find_map(|port| match port {
                 // VXLAN: the registered port, and Linux's from before it was.
                 4789 | 8472 => vxlan(inner).map(|_| (Layer::Vxlan, at)),
                 4790 => vxlan(inner).map(|_| (Layer::Vxlan, at)),
@@ -30,6 +36,16 @@ pub(crate) fn inside(packet: &Packet, bytes: &[u8]) -> Option<(Layer, usize)> {
             })
         }
         _ => None,
+    }
+}
+
+fn is_first_fragment(packet: &Packet, bytes: &[u8]) -> bool {
+    match packet.ip.version {
+        IpVersion::V4 => be16(bytes, 6).is_some_and(|field| field & 0x1fff == 0),
+        // The fragment header is the last before the transport's.
+        IpVersion::V6 => {
+            be16(bytes, packet.ip.header_len.wrapping_sub(6)).is_some_and(|field| field & 0xfff8 == 0)
+        }
     }
 }
 

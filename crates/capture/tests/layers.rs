@@ -148,6 +148,13 @@ fn captured_parts_and_fragments() {
     let first = ipv6(44, &behind(&[6, 0, 0, 1, 0, 0, 0, 1], tcp));
     assert_eq!(seen(101, &first).unwrap_err(), Skip::Fragment);
 
+    // Of a tunnel's first fragment the packet inside tells its own length.
+    let mut outer = ipv4(4, &v4());
+    outer[6] = 0x20;
+    assert_eq!(seen(101, &outer).unwrap().tcp.payload_len, 100);
+    outer[7] = 1;
+    assert_eq!(seen(101, &outer).unwrap_err(), Skip::Fragment);
+
     // A segment with options of which the capture kept none.
     let mut options = v4();
     options[32] = 0x80;

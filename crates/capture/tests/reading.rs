@@ -1,5 +1,7 @@
 //! Whole captures in memory: variants, cuts, damage, order of several files.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // Broken test data shall stop the test.
+
 mod made;
 
 use std::io::{Cursor, Read};
@@ -9,8 +11,11 @@ use capture::{CaptureError, Format, LinkType, Merged, Reader, Source, decode, de
 use made::{Order, PcapStyle, USUAL, ethernet, packet, pcap, rich_pcapng};
 use proptest::prelude::*;
 
-/// Time in ns, wire length and bytes of each frame, and how it ended.
-fn read(file: &[u8]) -> (Vec<(u64, u32, Vec<u8>)>, Option<CaptureError>) {
+/// Time in ns, wire length and bytes.
+type Frame = (u64, u32, Vec<u8>);
+
+/// Each frame, and how it ended.
+fn read(file: &[u8]) -> (Vec<Frame>, Option<CaptureError>) {
     let mut found = Vec::new();
     let mut reader = match Reader::new(file) {
         Ok(reader) => reader,
@@ -28,7 +33,7 @@ fn read(file: &[u8]) -> (Vec<(u64, u32, Vec<u8>)>, Option<CaptureError>) {
     }
 }
 
-fn frames(fraction_ns: u64) -> Vec<(u64, u32, Vec<u8>)> {
+fn frames(fraction_ns: u64) -> Vec<Frame> {
     (0..5_u32)
         .map(|i| {
             let frame = ethernet(&packet(i % 2 == 1, i, 10 * i as usize));

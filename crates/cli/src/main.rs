@@ -1,5 +1,6 @@
 //! The `cellerator` command: parses arguments and calls the crate that does the work.
 
+mod analyze;
 mod bench;
 mod demo;
 mod lab;
@@ -32,6 +33,8 @@ enum Command {
     Trace(trace::Args),
     /// Measure how fast this machine is as an accelerator
     Bench(bench::Args),
+    /// Captures to flows: retransmissions by type, round-trip times, loss, windows, what held each flow back
+    Analyze(analyze::Args),
 }
 
 fn main() -> ExitCode {
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::main(args),
         Command::Trace(args) => trace::main(args),
         Command::Bench(args) => bench::main(args),
+        Command::Analyze(args) => analyze::main(args),
     };
     match result {
         Ok(code) => code,

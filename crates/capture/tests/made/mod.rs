@@ -1,5 +1,5 @@
 //! Captures made in memory.
-#![allow(dead_code)] // Each test file uses a part.
+#![allow(dead_code, clippy::unwrap_used)] // Each test file uses a part; broken test data shall stop the test.
 
 use std::net::SocketAddr;
 

@@ -1,0 +1,210 @@
+//! [`Coverage`]: which bytes of a stream have been seen, as 64-bit positions.
+
+use units::{Instant, SeqNum};
+
+/// Holes remembered per direction; beyond it the oldest counts as seen.
+const HOLES_MAX: usize = 4_096;
+
+/// The 64-bit position of `seq` nearest to `reference`; the lower 32 bits are the sequence number itself.
+pub(crate) fn unwrap(reference: u64, seq: SeqNum) -> u64 {
+    let distance = seq.distance_from(SeqNum::new(reference as u32));
+    reference.wrapping_add_signed(i64::from(distance))
+}
+
+/// The position to start a stream at: one turn of the circle above zero, so that earlier bytes have one too.
+pub(crate) fn first_position(seq: SeqNum) -> u64 {
+    (1 << 32) + u64::from(seq.get())
+}
+
+/// A range not seen though something above it was.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hole {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// When the segment above it was seen.
+    pub(crate) since: Instant,
+    /// That segment's timestamp value.
+    pub(crate) stamp: Option<u32>,
+    /// The receiver has acknowledged it: the capture missed it.
+    pub(crate) is_acked: bool,
+    /// When a segment above it was last repaired, while this one was not.
+    pub(crate) passed: Instant,
+}
+
+/// What adding a range found.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Added {
+    /// Bytes not seen before.
+    pub(crate) fresh: u64,
+    /// Bytes seen before.
+    pub(crate) again: u64,
+    /// The hole that the first fresh byte lay in.
+    pub(crate) filled: Option<Hole>,
+}
+
+/// Bytes seen: all of `[first, next)` but the holes. Memory is proportional to the holes.
+#[derive(Clone, Debug)]
+pub(crate) struct Coverage {
+    pub(crate) first: u64,
+    pub(crate) next: u64,
+    holes: Vec<Hole>,
+}
+
+impl Coverage {
+    pub(crate) fn new(position: u64) -> Self {
+        Self { first: position, next: position, holes: Vec::new() }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn holes(&self) -> &[Hole] {
+        &self.holes
+    }
+
+    /// True while something below the edge was neither seen nor acknowledged.
+    pub(crate) fn has_open_hole(&self) -> bool {
+        self.holes.last().is_some_and(|hole| !hole.is_acked)
+    }
+
+    pub(crate) fn holes_mut(&mut self) -> &mut [Hole] {
+        &mut self.holes
+    }
+
+    /// Adds `[start, end)`, seen at `now`.
+    #[inline]
+    pub(crate) fn add(&mut self, start: u64, end: u64, now: Instant, stamp: Option<u32>) -> Added {
+        if start == self.next {
+            self.next = end;
+            return Added { fresh: end - start, ..Added::default() };
+        }
+        self.add_elsewhere(start, end, now, stamp)
+    }
+
+    fn add_elsewhere(&mut self, start: u64, end: u64, now: Instant, stamp: Option<u32>) -> Added {
+        if end <= start {
+            return Added::default();
+        }
+        let hole = |start, end| Hole { start, end, since: now, stamp, is_acked: false, passed: now };
+        if start > self.next {
+            self.push_hole(self.holes.len(), hole(self.next, start));
+            self.next = end;
+            return Added { fresh: end - start, ..Added::default() };
+        }
+        let mut added = Added::default();
+        if start < self.first {
+            added.fresh += end.min(self.first) - start;
+            if end < self.first {
+                let gap = hole(end, self.first);
+                self.push_hole(0, gap);
+            }
+            self.first = start;
+        }
+        if end > self.next {
+            added.fresh += end - self.next.max(start);
+            self.next = end;
+        }
+        self.fill(start, end, &mut added);
+        added.again = (end - start).saturating_sub(added.fresh);
+        added
+    }
+
+    /// Takes `[start, end)` out of the holes.
+    fn fill(&mut self, start: u64, end: u64, added: &mut Added) {
+        let mut at = self.holes.partition_point(|hole| hole.end <= start);
+        while let Some(hole) = self.holes.get_mut(at).filter(|hole| hole.start < end) {
+            let found = *hole;
+            let (from, to) = (found.start.max(start), found.end.min(end));
+            added.fresh += to - from;
+            added.filled.get_or_insert(found);
+            match (found.start < from, to < found.end) {
+                (false, false) => {
+                    self.holes.remove(at);
+                    continue;
+                }
+                (true, false) => hole.end = from,
+                (false, true) => hole.start = to,
+                (true, true) => {
+                    hole.end = from;
+                    self.push_hole(at + 1, Hole { start: to, ..found });
+                    at += 1;
+                }
+            }
+            at += 1;
+        }
+    }
+
+    fn push_hole(&mut self, at: usize, hole: Hole) {
+        self.holes.insert(at.min(self.holes.len()), hole);
+        if self.holes.len() > HOLES_MAX {
+            self.holes.remove(0);
+        }
+    }
+
+    /// Everything below `ack` has arrived: gives the bytes of it that the capture missed and that were not yet told.
+    pub(crate) fn acknowledge(&mut self, ack: u64, now: Instant) -> u64 {
+        let mut missed = 0;
+        if ack > self.next {
+            missed += ack - self.next;
+            let gap =
+                Hole { start: self.next, end: ack, since: now, stamp: None, is_acked: true, passed: now };
+            self.push_hole(self.holes.len(), gap);
+            self.next = ack;
+        }
+        for hole in self.holes.iter_mut().rev().filter(|hole| hole.end <= ack) {
+            if hole.is_acked && hole.since != now {
+                break;
+            }
+            if !hole.is_acked {
+                hole.is_acked = true;
+                missed += hole.end - hole.start;
+            }
+        }
+        missed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn counts_agree_with_a_set_of_bytes(ranges in prop::collection::vec((0_u64..200, 1_u64..40), 1..60)) {
+            let mut seen = BTreeSet::new();
+            let first = 1000 + ranges[0].0;
+            let mut coverage = Coverage::new(first);
+            for (start, len) in ranges {
+                let (start, end) = (1000 + start, 1000 + start + len);
+                let fresh = (start..end).filter(|byte| seen.insert(*byte)).count() as u64;
+                let added = coverage.add(start, end, Instant::ZERO, None);
+                prop_assert_eq!((added.fresh, added.again), (fresh, len - fresh));
+                let in_holes: u64 = coverage.holes().iter().map(|h| h.end - h.start).sum();
+                prop_assert_eq!(coverage.next - coverage.first - in_holes, seen.len() as u64);
+                prop_assert!(coverage.holes().windows(2).all(|w| w[0].end < w[1].start));
+            }
+        }
+
+        #[test]
+        fn positions_follow_the_wrap(start: u32, steps in prop::collection::vec(-100_000_i64..1_000_000, 1..50)) {
+            let mut exact = first_position(SeqNum::new(start));
+            for step in steps {
+                let next = exact.wrapping_add_signed(step);
+                prop_assert_eq!(unwrap(exact, SeqNum::new(next as u32)), next);
+                exact = next;
+            }
+        }
+    }
+
+    #[test]
+    fn a_gap_of_the_capture_is_told_once() {
+        let mut coverage = Coverage::new(100);
+        coverage.add(100, 200, Instant::ZERO, None);
+        coverage.add(300, 400, Instant::ZERO, None);
+        assert_eq!(coverage.acknowledge(400, Instant::from_millis(1)), 100);
+        assert_eq!(coverage.acknowledge(400, Instant::from_millis(2)), 0);
+        assert_eq!(coverage.acknowledge(450, Instant::from_millis(3)), 50);
+        // It was never seen, so its first sight is no repetition.
+        assert_eq!(coverage.add(200, 300, Instant::from_millis(4), None).again, 0);
+    }
+}

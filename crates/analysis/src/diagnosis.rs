@@ -1,0 +1,193 @@
+//! [`Diagnosis`]: what held a flow back, in one line with its evidence.
+
+use serde::Serialize;
+
+use crate::report::{DirectionReport, FlowReport};
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Diagnosis {
+    /// What.
+    pub kind: DiagnosisKind,
+    /// 0: data of the first end; 1: of the second.
+    pub direction: u8,
+    /// The figures behind it.
+    pub evidence: String,
+}
+
+/// Kinds of [`Diagnosis`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DiagnosisKind {
+    /// The connection was refused: a reset answered the SYN.
+    Refused,
+    /// No answer to the SYN.
+    NoAnswer,
+    /// The receiver's window was full most of the time.
+    ReceiveWindowLimited,
+    /// The receiver closed its window.
+    ZeroWindow,
+    /// Round-trip times grew to a multiple: a long queue.
+    Bufferbloat,
+    /// The sender had nothing to send most of the time.
+    ApplicationLimited,
+    /// Segments were sent again without need.
+    NeedlessRetransmissions,
+    /// Retransmission time-outs.
+    TimeOuts,
+    /// Loss.
+    Loss,
+    /// Order was changed on the way.
+    Reordering,
+    /// The capture missed data.
+    CaptureGaps,
+}
+
+/// Share of the active time from which a limit is called the limit.
+const MOST: f64 = 0.5;
+/// Data below this says nothing about what limits a flow.
+const LITTLE_BYTES: u64 = 100_000;
+
+/// The findings of a flow, the weightiest first.
+pub(crate) fn diagnose(flow: &FlowReport) -> Vec<Diagnosis> {
+    let mut found = Vec::new();
+    if let Some((kind, evidence)) = opening(flow) {
+        found.push(Diagnosis { kind, direction: flow.client.unwrap_or(0), evidence });
+    }
+    let order =
+        if flow.directions[0].unique_bytes >= flow.directions[1].unique_bytes { [0, 1] } else { [1, 0] };
+    for direction in order {
+        let (data, receiver) = (&flow.directions[direction], &flow.directions[1 - direction]);
+        let mut add = |finding: Option<(DiagnosisKind, String)>| {
+            found.extend(finding.map(|(kind, evidence)| Diagnosis {
+                kind,
+                direction: direction as u8,
+                evidence,
+            }));
+        };
+        add(zero_window(receiver));
+        add(window_limited(flow, data, receiver));
+        add(bufferbloat(data));
+        add(application_limited(flow, data));
+        add(time_outs(data));
+        add(needless(data));
+        add(loss(data));
+        add(reordering(data));
+        add(gaps(data));
+    }
+    found
+}
+
+fn opening(flow: &FlowReport) -> Option<(DiagnosisKind, String)> {
+    let client = usize::from(flow.client?);
+    let server = &flow.directions[1 - client];
+    if flow.handshake.syn_acks == 0 && server.rst > 0 {
+        return Some((DiagnosisKind::Refused, format!("{} SYN, answered by a reset", flow.handshake.syns)));
+    }
+    let is_silent = server.packets == 0 && flow.directions[client].data_packets == 0;
+    is_silent.then(|| (DiagnosisKind::NoAnswer, format!("{} SYN, no answer seen", flow.handshake.syns)))
+}
+
+fn zero_window(receiver: &DirectionReport) -> Option<(DiagnosisKind, String)> {
+    let window = &receiver.window;
+    (window.zero > 0).then(|| {
+        let evidence = format!("window zero for {:.0} ms ({} packets)", window.zero_ms, window.zero);
+        (DiagnosisKind::ZeroWindow, evidence)
+    })
+}
+
+fn active_ms(data: &DirectionReport) -> Option<f64> {
+    let rate = data.throughput_active_bps?;
+    Some(data.unique_bytes as f64 * 8_000.0 / rate)
+}
+
+fn window_limited(
+    flow: &FlowReport,
+    data: &DirectionReport,
+    receiver: &DirectionReport,
+) -> Option<(DiagnosisKind, String)> {
+    let (limited, active) = (data.window_limited_ms?, active_ms(data)?);
+    if data.unique_bytes < LITTLE_BYTES || limited < active * MOST {
+        return None;
+    }
+    let window = receiver.window.max?;
+    let rtt = data.rtt.karn.map(|rtt| rtt.p50_ms).or(flow.handshake.total_ms)?;
+    let whole = flow.handshake.total_ms.map_or(rtt, |total| total.max(rtt));
+    if whole <= 0.0 {
+        return None;
+    }
+    let mbps = window as f64 * 8.0 / whole / 1_000.0;
+    let evidence = format!(
+        "{window} B / {whole:.1} ms = {mbps:.2} Mbit/s; window full {:.0} % of the time",
+        100.0 * (limited / active).min(1.0)
+    );
+    Some((DiagnosisKind::ReceiveWindowLimited, evidence))
+}
+
+fn bufferbloat(data: &DirectionReport) -> Option<(DiagnosisKind, String)> {
+    let rtt = data.rtt.karn.filter(|rtt| rtt.n >= 20)?;
+    // A queue is a multiple of the path, and long enough to feel.
+    (data.unique_bytes >= LITTLE_BYTES && rtt.p95_ms >= 2.0 * rtt.min_ms && rtt.p95_ms >= rtt.min_ms + 50.0)
+        .then(|| {
+            let rate = data.throughput_active_bps.unwrap_or(0.0) / 1e6;
+            let evidence =
+                format!("RTT {:.0} -> {:.0} ms (95 %) at {rate:.2} Mbit/s", rtt.min_ms, rtt.p95_ms);
+            (DiagnosisKind::Bufferbloat, evidence)
+        })
+}
+
+fn application_limited(flow: &FlowReport, data: &DirectionReport) -> Option<(DiagnosisKind, String)> {
+    let (active, duration) = (active_ms(data)?, flow.duration_s * 1_000.0);
+    let idle = data.idle_ms.min(duration);
+    (data.unique_bytes >= LITTLE_BYTES && idle > active.max(duration) * MOST).then(|| {
+        let evidence =
+            format!("nothing outstanding {:.0} % of the time", 100.0 * idle / active.max(duration));
+        (DiagnosisKind::ApplicationLimited, evidence)
+    })
+}
+
+fn time_outs(data: &DirectionReport) -> Option<(DiagnosisKind, String)> {
+    let count = data.retransmissions.rto.filter(|count| *count > 0)?;
+    let evidence = format!("{count} retransmission time-outs, longest pause {:.0} ms", data.pause_max_ms);
+    Some((DiagnosisKind::TimeOuts, evidence))
+}
+
+fn needless(data: &DirectionReport) -> Option<(DiagnosisKind, String)> {
+    let r = &data.retransmissions;
+    (r.spurious > 0).then(|| {
+        let evidence = format!(
+            "{} of {} retransmissions not needed ({} by D-SACK, {} by timestamps, {} acknowledged before)",
+            r.spurious,
+            r.data_packets + r.syn + r.fin,
+            r.spurious_dsack,
+            r.spurious_timestamp,
+            r.spurious_acknowledged
+        );
+        (DiagnosisKind::NeedlessRetransmissions, evidence)
+    })
+}
+
+fn loss(data: &DirectionReport) -> Option<(DiagnosisKind, String)> {
+    let behind = data.retransmissions.data_packets.saturating_sub(data.retransmissions.spurious);
+    let before = data.loss.before_capture;
+    (behind + before > 0).then(|| {
+        let rate = 100.0 * (behind + before) as f64 / (data.data_packets + before).max(1) as f64;
+        let evidence = format!("{rate:.2} % ({behind} behind the capture point, {before} before it)");
+        (DiagnosisKind::Loss, evidence)
+    })
+}
+
+fn reordering(data: &DirectionReport) -> Option<(DiagnosisKind, String)> {
+    let count = data.loss.reordered;
+    (count > 0).then(|| {
+        let share = 100.0 * count as f64 / data.data_packets.max(1) as f64;
+        (DiagnosisKind::Reordering, format!("{count} packets late, {share:.2} % of data packets"))
+    })
+}
+
+fn gaps(data: &DirectionReport) -> Option<(DiagnosisKind, String)> {
+    (data.not_captured_bytes > 0).then(|| {
+        let evidence = format!("{} B acknowledged that the capture does not have", data.not_captured_bytes);
+        (DiagnosisKind::CaptureGaps, evidence)
+    })
+}

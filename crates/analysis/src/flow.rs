@@ -1,0 +1,498 @@
+//! [`Flow`]: both directions of one connection.
+
+use std::net::{IpAddr, SocketAddr};
+
+use capture::Segment;
+use serde::Serialize;
+use units::{Duration, Instant, WindowScale};
+use wire::{IpVersion, TcpFlags};
+
+use crate::coverage::Coverage;
+use crate::half::{Ack, Half, Sent, Verdict};
+use crate::packet_ids::Standing;
+use crate::recovery::{Cause, Repeat, SpuriousBy};
+
+/// Something that happened in a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Event {
+    /// The flow's number.
+    pub flow: u64,
+    /// Nanoseconds since 1970-01-01 UTC.
+    pub time_ns: u64,
+    /// 0: sent by the flow's first endpoint; 1: by its second.
+    pub direction: u8,
+    /// Position in the stream, bytes after the first seen; negative below it.
+    pub offset: i64,
+    /// Bytes.
+    pub len: u64,
+    /// What happened.
+    #[serde(flatten)]
+    pub kind: EventKind,
+}
+
+/// Kinds of [`Event`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum EventKind {
+    /// Bytes were seen again.
+    Retransmission {
+        /// Why.
+        cause: Cause,
+    },
+    /// An earlier repetition turned out not to have been needed; the event's place and time are those of the finding.
+    Spurious {
+        /// Why it had been sent again.
+        cause: Cause,
+        /// How it is known.
+        by: SpuriousBy,
+        /// When it had been sent again.
+        sent_ns: u64,
+    },
+    /// A probe of a zero window.
+    WindowProbe,
+    /// A keep-alive.
+    KeepAlive,
+    /// A hole was filled by a segment sent again: lost before the capture point.
+    Repaired,
+    /// A hole was filled by a segment that was only late.
+    Reordered,
+    /// A zero window was advertised.
+    ZeroWindow,
+    /// The connection was reset.
+    Reset,
+}
+
+/// Times of the handshake.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Opening {
+    /// Direction of the first SYN.
+    pub(crate) client: Option<usize>,
+    pub(crate) syn: Option<Instant>,
+    pub(crate) syn_ack: Option<Instant>,
+    pub(crate) ack: Option<Instant>,
+    pub(crate) syns: u64,
+    pub(crate) syn_acks: u64,
+}
+
+impl Opening {
+    /// SYN to SYN-ACK; none when the SYN was sent again, because it is not known which was answered.
+    pub(crate) fn to_server(self) -> Option<Duration> {
+        (self.syns == 1).then(|| Some(self.syn_ack?.saturating_since(self.syn?))).flatten()
+    }
+    /// SYN-ACK to ACK; none when the SYN-ACK was sent again.
+    pub(crate) fn to_client(self) -> Option<Duration> {
+        (self.syn_acks == 1).then(|| Some(self.ack?.saturating_since(self.syn_ack?))).flatten()
+    }
+}
+
+/// One connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Flow {
+    pub(crate) id: u64,
+    /// Sender of the first packet, then the other.
+    pub(crate) ends: [SocketAddr; 2],
+    pub(crate) halves: [Half; 2],
+    pub(crate) opening: Opening,
+    pub(crate) first: Instant,
+    pub(crate) last: Instant,
+    pub(crate) is_tunnelled: bool,
+    pub(crate) cut_by_tool: u64,
+    pub(crate) reset_by: Option<usize>,
+}
+
+impl Flow {
+    pub(crate) fn new(id: u64, segment: &Segment, now: Instant) -> Self {
+        Self {
+            id,
+            ends: [
+                SocketAddr::new(segment.ip.src, segment.tcp.src_port),
+                SocketAddr::new(segment.ip.dst, segment.tcp.dst_port),
+            ],
+            halves: [Half::default(), Half::default()],
+            opening: Opening::default(),
+            first: now,
+            last: now,
+            is_tunnelled: segment.is_tunnelled,
+            cut_by_tool: 0,
+            reset_by: None,
+        }
+    }
+
+    /// The index of the half that sent a segment from this address and port.
+    #[inline]
+    pub(crate) fn direction(&self, src: IpAddr, port: u16) -> usize {
+        usize::from(self.ends[0].port() != port || self.ends[0].ip() != src)
+    }
+
+    /// True when nothing but stray segments is expected.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.reset_by.is_some() || self.halves.iter().all(|half| half.fin_acked)
+    }
+
+    /// True when a SYN opens another connection between the same ends (as after quick reuse of a port).
+    pub(crate) fn is_reopened_by(&self, direction: usize, segment: &Segment) -> bool {
+        let own = &self.halves[direction];
+        let seq = segment.tcp.seq;
+        if !segment.tcp.flags.contains(TcpFlags::SYN) || own.isn == Some(seq) {
+            return false;
+        }
+        let is_answer = segment.tcp.flags.contains(TcpFlags::ACK);
+        let is_idle = own.isn.is_none() && own.coverage.is_none();
+        if is_idle && (is_answer || self.opening.client.is_none()) {
+            // The answer to the SYN seen, or the start of a connection of which only the other side was seen.
+            return false;
+        }
+        if own.isn.is_none() && !self.is_closed() {
+            // The handshake comes after its data: packets out of order in the file.
+            return own.coverage.as_ref().is_some_and(|c| c.first as u32 != (seq + 1).get());
+        }
+        true
+    }
+
+    /// The shift of windows advertised by `direction`; none when the handshake was not seen.
+    pub(crate) fn scale(&self, direction: usize) -> Option<WindowScale> {
+        let [own, other] = [&self.halves[direction], &self.halves[1 - direction]];
+        match (own.isn.map(|_| own.scale), other.isn.map(|_| other.scale)) {
+            (Some(Some(own)), Some(Some(_))) => Some(own),
+            (Some(_), Some(_)) | (Some(None), None) | (None, Some(None)) => Some(WindowScale::NONE),
+            _ => None,
+        }
+    }
+
+    /// The window that the receiver of `direction`'s data advertised last, bytes.
+    pub(crate) fn window_towards(&self, direction: usize) -> Option<u64> {
+        let raw = self.halves[1 - direction].windows.raw?;
+        if raw == 0 {
+            return Some(0);
+        }
+        self.scale(1 - direction).map(|scale| u64::from(scale.window(raw)))
+    }
+
+    pub(crate) fn uses_sack(&self) -> bool {
+        let [a, b] = &self.halves;
+        (a.sack_permitted && b.sack_permitted) || a.counts.sack_packets + b.counts.sack_packets > 0
+    }
+
+    /// Shortest time for the whole path and back that was seen.
+    pub(crate) fn path_rtt(&self) -> Option<Duration> {
+        let handshake = self.opening.to_server().zip(self.opening.to_client()).map(|(a, b)| a + b);
+        handshake.or_else(|| {
+            let [a, b] = [self.halves[0].rtt_karn.min(), self.halves[1].rtt_karn.min()];
+            a.zip(b).map(|(a, b)| a + b)
+        })
+    }
+
+    /// Takes one segment; gives each event to `emit`.
+    #[inline]
+    pub(crate) fn handle(
+        &mut self,
+        direction: usize,
+        segment: &Segment,
+        now: Instant,
+        emit: &mut dyn FnMut(Event),
+    ) {
+        self.share_time(now);
+        let pause = now.saturating_since(self.last);
+        self.last = self.last.max(now);
+        self.cut_by_tool += u64::from(segment.is_cut_by_tool);
+        self.count(direction, segment, now);
+        let tcp = &segment.tcp;
+        if tcp.flags.intersects(TcpFlags::SYN | TcpFlags::RST) || self.opening.ack.is_none() {
+            self.on_control(direction, segment, now, emit);
+        }
+        let is_same_window = self.on_window(direction, segment, now, emit);
+        if tcp.flags.contains(TcpFlags::ACK) {
+            self.on_ack(direction, segment, is_same_window, now, emit);
+        }
+        // A reset's sequence number is the receiver's expectation, or made up: no place in the stream.
+        if !tcp.flags.contains(TcpFlags::RST) {
+            let verdict = self.on_data(direction, segment, now, emit);
+            if segment.ip.version == IpVersion::V4 && !tcp.flags.contains(TcpFlags::SYN) {
+                self.on_id(direction, segment, pause, verdict);
+            }
+        }
+    }
+
+    fn on_id(&mut self, direction: usize, segment: &Segment, pause: Duration, verdict: Verdict) {
+        let len = segment.tcp.payload_len as u64;
+        let [own, other] = self.pair(direction);
+        let standing = Standing {
+            has_data: len > 0,
+            is_at_hole: matches!(verdict, Verdict::Repaired | Verdict::Reordered)
+                || own.coverage.as_ref().is_some_and(Coverage::has_open_hole),
+            pause,
+            segments: own.wire_segments(len, other.mss).max(1),
+        };
+        own.ids.on_packet(segment.ip.id, &standing);
+    }
+
+    /// Where the time since the last packet went, for both senders.
+    fn share_time(&mut self, now: Instant) {
+        let passed = now.saturating_since(self.last);
+        if passed.is_zero() {
+            return;
+        }
+        for direction in [0, 1] {
+            let window = self.window_towards(direction);
+            let half = &mut self.halves[direction];
+            if half.first_data.is_none() {
+                continue;
+            }
+            let outstanding = half.outstanding();
+            if outstanding == 0 {
+                half.shares.idle += passed;
+            }
+            if window.is_some_and(|window| outstanding + half.counts.segment_max > window) {
+                half.shares.window_limited += passed;
+            }
+        }
+    }
+
+    fn count(&mut self, direction: usize, segment: &Segment, now: Instant) {
+        let [own, other] = self.pair(direction);
+        let (tcp, ip) = (&segment.tcp, &segment.ip);
+        let len = tcp.payload_len as u64;
+        if let Some(last) = own.last {
+            own.idle_max = own.idle_max.max(now.saturating_since(last));
+        }
+        own.first.get_or_insert(now);
+        own.last = Some(now);
+        let wire = if len > 0 { own.wire_segments(len, other.mss) } else { 1 };
+        let counts = &mut own.counts;
+        counts.packets += 1;
+        counts.wire_segments += wire;
+        counts.ip_bytes += ip.total_len as u64;
+        let has = |flag| u64::from(tcp.flags.contains(flag));
+        counts.psh += has(TcpFlags::PSH);
+        counts.urg += has(TcpFlags::URG);
+        counts.fin += has(TcpFlags::FIN);
+        counts.syn += has(TcpFlags::SYN);
+        counts.rst += has(TcpFlags::RST);
+        counts.ece += has(TcpFlags::ECE);
+        counts.cwr += has(TcpFlags::CWR);
+        counts.ce += u64::from(ip.ecn() == 3);
+        counts.ect += u64::from(matches!(ip.ecn(), 1 | 2));
+        if len > 0 {
+            counts.data_packets += 1;
+            counts.payload += len;
+            counts.segment_max = counts.segment_max.max(len);
+            counts.segment_min = if counts.segment_min == 0 { len } else { counts.segment_min.min(len) };
+        } else if tcp.flags & !(TcpFlags::PSH | TcpFlags::URG | TcpFlags::ECE | TcpFlags::CWR)
+            == TcpFlags::ACK
+        {
+            counts.pure_acks += 1;
+        }
+        own.mptcp |= tcp.options.mptcp;
+        own.timestamps |= tcp.options.timestamps.is_some();
+    }
+
+    fn pair(&mut self, direction: usize) -> [&mut Half; 2] {
+        let [a, b] = &mut self.halves;
+        if direction == 0 { [a, b] } else { [b, a] }
+    }
+
+    fn on_control(&mut self, direction: usize, segment: &Segment, now: Instant, emit: &mut dyn FnMut(Event)) {
+        let tcp = &segment.tcp;
+        if tcp.flags.contains(TcpFlags::RST) {
+            self.reset_by.get_or_insert(direction);
+            let kind = EventKind::Reset;
+            emit(Event {
+                flow: self.id,
+                time_ns: now.as_nanos(),
+                direction: direction as u8,
+                offset: 0,
+                len: 0,
+                kind,
+            });
+            return;
+        }
+        let opening = &mut self.opening;
+        if tcp.flags.contains(TcpFlags::SYN) {
+            let own = &mut self.halves[direction];
+            own.isn = Some(tcp.seq);
+            own.mss = tcp.options.mss;
+            own.scale = tcp.options.window_scale;
+            own.sack_permitted = tcp.options.sack_permitted;
+            if tcp.flags.contains(TcpFlags::ACK) {
+                opening.client.get_or_insert(1 - direction);
+                opening.syn_acks += 1;
+                opening.syn_ack = Some(now);
+            } else {
+                opening.client.get_or_insert(direction);
+                opening.syns += 1;
+                if opening.syn_ack.is_none() {
+                    opening.syn = Some(now);
+                }
+            }
+        } else if opening.client == Some(direction) && opening.syn_ack.is_some() {
+            opening.ack = Some(now);
+        }
+    }
+
+    /// The advertised window; true if it is the same as before.
+    fn on_window(
+        &mut self,
+        direction: usize,
+        segment: &Segment,
+        now: Instant,
+        emit: &mut dyn FnMut(Event),
+    ) -> bool {
+        let tcp = &segment.tcp;
+        if tcp.flags.contains(TcpFlags::RST) {
+            return false;
+        }
+        let is_syn = tcp.flags.contains(TcpFlags::SYN);
+        let scale = if is_syn { Some(WindowScale::NONE) } else { self.scale(direction) };
+        let id = self.id;
+        let windows = &mut self.halves[direction].windows;
+        let is_same = windows.raw == Some(tcp.window);
+        if let Some(bytes) = scale.map(|scale| u64::from(scale.window(tcp.window))) {
+            windows.max = windows.max.max(bytes);
+            if !is_syn {
+                windows.min = Some(windows.min.map_or(bytes, |min| min.min(bytes)));
+            }
+        }
+        if tcp.window == 0 && !is_syn && !tcp.flags.contains(TcpFlags::FIN) {
+            windows.zero += 1;
+            if windows.zero_since.is_none() {
+                windows.zero_since = Some(now);
+                let kind = EventKind::ZeroWindow;
+                emit(Event {
+                    flow: id,
+                    time_ns: now.as_nanos(),
+                    direction: direction as u8,
+                    offset: 0,
+                    len: 0,
+                    kind,
+                });
+            }
+        } else if let Some(since) = windows.zero_since.take() {
+            windows.zero_time += now.saturating_since(since);
+        }
+        // In a SYN the field is not scaled: it says nothing about the same window later.
+        let keeps = !is_syn || self.scale(direction) == Some(WindowScale::NONE);
+        self.halves[direction].windows.raw = Some(tcp.window).filter(|_| keeps);
+        is_same
+    }
+
+    fn on_ack(
+        &mut self,
+        direction: usize,
+        segment: &Segment,
+        is_same_window: bool,
+        now: Instant,
+        emit: &mut dyn FnMut(Event),
+    ) {
+        let (id, tcp) = (self.id, &segment.tcp);
+        let [own, other] = self.pair(direction);
+        let echo = tcp.options.timestamps.map(|t| t.echo);
+        let plain = !tcp.flags.intersects(TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST);
+        let is_bare = tcp.payload_len == 0 && plain && is_same_window;
+        if let Some(rtt) = echo.and_then(|echo| other.echo.on_echo(echo, now)) {
+            other.rtt_timestamps.record(rtt);
+        }
+        let before = other.una;
+        let dsacks = other.counts.dsacks;
+        let unexplained = other.counts.dsacks_unexplained;
+        let first = other.coverage.as_ref().map_or(0, |c| c.first);
+        let ack = Ack { number: tcp.ack, now, echo, sack: &tcp.options.sack, is_bare };
+        let is_duplicate = other.on_ack(&ack, |repeat| emit(spurious(id, 1 - direction, now, first, repeat)));
+        if !tcp.options.sack.is_empty() {
+            // Counted for who says it.
+            own.counts.sack_packets += 1;
+            own.counts.dsacks += other.counts.dsacks - dsacks;
+            own.counts.dsacks_unexplained += other.counts.dsacks_unexplained - unexplained;
+            (other.counts.dsacks, other.counts.dsacks_unexplained) = (dsacks, unexplained);
+        }
+        if is_duplicate {
+            own.counts.duplicate_acks += 1;
+            own.counts.triple_duplicate_acks += u64::from(other.duplicates() == 3);
+        }
+        let is_update = plain && tcp.payload_len == 0 && !is_same_window && before == other.una;
+        own.windows.updates += u64::from(is_update && before != 0);
+    }
+
+    fn on_data(
+        &mut self,
+        direction: usize,
+        segment: &Segment,
+        now: Instant,
+        emit: &mut dyn FnMut(Event),
+    ) -> Verdict {
+        let tcp = &segment.tcp;
+        let stamp = tcp.options.timestamps.map(|t| t.value);
+        let is_unusual = tcp.payload_len <= 1 || tcp.flags.intersects(TcpFlags::SYN | TcpFlags::FIN);
+        let is_next =
+            self.halves[direction].coverage.as_ref().is_some_and(|c| c.next as u32 == tcp.seq.get());
+        let needs_facts = is_unusual || !is_next;
+        let sent = Sent {
+            seq: tcp.seq,
+            len: tcp.payload_len as u64,
+            flags: tcp.flags,
+            stamp,
+            now,
+            peer_window: if needs_facts { self.window_towards(direction) } else { None },
+            uses_sack: needs_facts && self.uses_sack(),
+            path_rtt: if is_next { None } else { self.path_rtt() },
+        };
+        let own = &mut self.halves[direction];
+        let verdict = own.on_segment(&sent);
+        if let Some(stamp) = stamp.filter(|_| tcp.segment_len() > 0) {
+            own.echo.on_sent(stamp, now);
+        }
+        if verdict == Verdict::Usual {
+            return verdict;
+        }
+        let event = |kind| {
+            let coverage = own.coverage.as_ref();
+            let distance = tcp.seq.since(wire_seq(coverage.map_or(0, |c| c.first))) as i32;
+            Event {
+                flow: self.id,
+                time_ns: now.as_nanos(),
+                direction: direction as u8,
+                offset: i64::from(distance),
+                len: sent.len,
+                kind,
+            }
+        };
+        match verdict {
+            Verdict::Usual => {}
+            Verdict::Repeated { cause, is_needless } => {
+                emit(event(EventKind::Retransmission { cause }));
+                if is_needless {
+                    let by = SpuriousBy::Acknowledged;
+                    emit(event(EventKind::Spurious { cause, by, sent_ns: now.as_nanos() }));
+                }
+            }
+            Verdict::WindowProbe => emit(event(EventKind::WindowProbe)),
+            Verdict::KeepAlive => emit(event(EventKind::KeepAlive)),
+            Verdict::Repaired => emit(event(EventKind::Repaired)),
+            Verdict::Reordered => emit(event(EventKind::Reordered)),
+        }
+        verdict
+    }
+
+    /// Frees what only a flow in progress needs.
+    pub(crate) fn forget(&mut self) {
+        self.halves.iter_mut().for_each(Half::forget);
+    }
+}
+
+fn wire_seq(position: u64) -> units::SeqNum {
+    units::SeqNum::new(position as u32)
+}
+
+fn spurious(flow: u64, direction: usize, now: Instant, first: u64, repeat: &Repeat) -> Event {
+    Event {
+        flow,
+        time_ns: now.as_nanos(),
+        direction: direction as u8,
+        offset: repeat.start as i64 - first as i64,
+        len: repeat.end - repeat.start,
+        kind: EventKind::Spurious {
+            cause: repeat.cause,
+            by: repeat.spurious(),
+            sent_ns: repeat.time.as_nanos(),
+        },
+    }
+}

@@ -1,0 +1,155 @@
+//! [`InFlight`]: segments sent and not yet acknowledged; RTT samples by Karn's rule.
+
+use std::collections::VecDeque;
+
+use units::{Duration, Instant};
+
+/// Segments remembered when nothing acknowledges them, as in a capture of one direction.
+const SEGMENTS_MAX: usize = 16_384;
+
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    start: u64,
+    end: u64,
+    last: Instant,
+    was_repeated: bool,
+    is_sacked: bool,
+    /// Something with a lower position was sent after it.
+    has_later_below: bool,
+}
+
+/// What an acknowledgement tells about the round-trip time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AckSample {
+    /// Plain Karn: the segment acknowledged exactly was sent once, and none newly acknowledged was sent after it.
+    pub(crate) karn: Option<Duration>,
+    /// As tcptrace: also nothing acknowledged earlier was sent after it.
+    pub(crate) tcptrace: Option<Duration>,
+    /// The exactly acknowledged segment was sent more than once.
+    pub(crate) is_ambiguous: bool,
+}
+
+/// Segments in flight, by position.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct InFlight {
+    sent: VecDeque<Sent>,
+}
+
+impl InFlight {
+    /// A new segment was sent, or one that fills a hole.
+    #[inline]
+    pub(crate) fn push(&mut self, start: u64, end: u64, now: Instant) {
+        let sent =
+            Sent { start, end, last: now, was_repeated: false, is_sacked: false, has_later_below: false };
+        if self.sent.back().is_none_or(|last| last.start < start) {
+            self.sent.push_back(sent);
+        } else {
+            let at = self.sent.partition_point(|other| other.start < start);
+            self.sent.insert(at, sent);
+            self.sent.iter_mut().skip(at + 1).for_each(|above| above.has_later_below = true);
+        }
+        if self.sent.len() > SEGMENTS_MAX {
+            self.sent.pop_front();
+        }
+    }
+
+    /// `[start, end)` was sent again.
+    pub(crate) fn repeat(&mut self, start: u64, end: u64, now: Instant) {
+        let from = self.sent.partition_point(|sent| sent.end <= start);
+        for sent in self.sent.iter_mut().skip(from) {
+            if sent.start < end {
+                sent.was_repeated = true;
+                sent.last = now;
+            } else {
+                sent.has_later_below = true;
+            }
+        }
+    }
+
+    /// The receiver holds `[start, end)`.
+    pub(crate) fn sack(&mut self, start: u64, end: u64) {
+        let from = self.sent.partition_point(|sent| sent.start < start);
+        for sent in self.sent.iter_mut().skip(from).take_while(|sent| sent.end <= end) {
+            sent.is_sacked = true;
+        }
+    }
+
+    /// True when the receiver has said that it holds all of `[start, end)`.
+    pub(crate) fn is_sacked(&self, start: u64, end: u64) -> bool {
+        let from = self.sent.partition_point(|sent| sent.end <= start);
+        let mut covered = self.sent.iter().skip(from).take_while(|sent| sent.start < end).peekable();
+        covered.peek().is_some() && covered.all(|sent| sent.is_sacked)
+    }
+
+    /// Everything below `ack` has arrived.
+    #[inline]
+    pub(crate) fn acknowledge(&mut self, ack: u64, now: Instant) -> AckSample {
+        let mut latest_below = Instant::ZERO;
+        let mut exact = None;
+        while let Some(sent) = self.sent.front().copied().filter(|sent| sent.end <= ack) {
+            self.sent.pop_front();
+            if let Some(previous) = exact.replace(sent) {
+                latest_below = latest_below.max(previous.last);
+            }
+        }
+        let Some(sent) = exact.filter(|sent| sent.end == ack) else { return AckSample::default() };
+        if sent.was_repeated {
+            return AckSample { is_ambiguous: true, ..AckSample::default() };
+        }
+        let karn = (latest_below <= sent.last).then(|| now.saturating_since(sent.last));
+        AckSample { karn, tcptrace: karn.filter(|_| !sent.has_later_below), is_ambiguous: false }
+    }
+
+    pub(crate) fn forget(&mut self) {
+        self.sent = VecDeque::new();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(ms: u64) -> Instant {
+        Instant::from_millis(ms)
+    }
+
+    #[test]
+    fn karn_takes_only_what_was_sent_once_and_last() {
+        let mut flight = InFlight::default();
+        flight.push(0, 10, at(0));
+        flight.push(10, 20, at(1));
+        flight.push(20, 30, at(2));
+        assert_eq!(flight.acknowledge(10, at(40)).karn, Some(Duration::from_millis(40)));
+        flight.repeat(10, 20, at(50));
+        // The middle one was sent after the last: its arrival is what the acknowledgement tells of.
+        let sample = flight.acknowledge(30, at(90));
+        assert!(sample.karn.is_none() && !sample.is_ambiguous);
+
+        flight.push(30, 40, at(100));
+        flight.repeat(30, 40, at(300));
+        assert!(flight.acknowledge(40, at(340)).is_ambiguous);
+        assert!(flight.acknowledge(45, at(341)).karn.is_none(), "no segment ends there");
+    }
+
+    #[test]
+    fn tcptrace_also_refuses_after_a_repetition_already_acknowledged() {
+        let mut flight = InFlight::default();
+        flight.push(0, 10, at(0));
+        flight.push(10, 20, at(1));
+        flight.repeat(0, 10, at(30));
+        let _ = flight.acknowledge(10, at(40));
+        let sample = flight.acknowledge(20, at(41));
+        assert_eq!((sample.karn, sample.tcptrace), (Some(Duration::from_millis(40)), None));
+    }
+
+    #[test]
+    fn sacked_ranges() {
+        let mut flight = InFlight::default();
+        for start in [0, 10, 20, 30] {
+            flight.push(start, start + 10, at(0));
+        }
+        flight.sack(10, 30);
+        assert!(flight.is_sacked(10, 20) && flight.is_sacked(10, 30));
+        assert!(!flight.is_sacked(0, 20) && !flight.is_sacked(30, 40) && !flight.is_sacked(50, 60));
+    }
+}

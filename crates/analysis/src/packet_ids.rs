@@ -1,0 +1,114 @@
+//! [`PacketIds`]: packets missing in a sequence of IPv4 identifications.
+//!
+//! Many senders count the identification up by one per packet of a connection. Behind the place of loss a jump then
+//! tells how many packets are missing, even of repairs that were lost too and of tails, which leave no hole. Others use
+//! one counter for all connections, random numbers or zero; they are recognised by jumps that no hole explains.
+
+use units::Duration;
+
+/// A jump further than this is no loss but another way to number.
+const JUMP_MAX: u16 = 2_000;
+
+/// Identifications of the packets of one direction.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PacketIds {
+    expected: Option<u16>,
+    regular: u64,
+    unsound: u64,
+    missing: u64,
+    missing_after_pause: u64,
+}
+
+/// How a packet stands in its stream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Standing {
+    pub(crate) has_data: bool,
+    /// There is a hole below it, or it fills one.
+    pub(crate) is_at_hole: bool,
+    /// Time since the last packet of its flow.
+    pub(crate) pause: Duration,
+    /// Packets on the wire that it stands for.
+    pub(crate) segments: u64,
+}
+
+/// A sender waits at least so long for a timer (RFC 8985 §7.2: two round trips; RTO: 200 ms).
+const PAUSE: Duration = Duration::from_millis(60);
+
+impl PacketIds {
+    #[inline]
+    pub(crate) fn on_packet(&mut self, id: u16, standing: &Standing) {
+        let after = id.wrapping_add(standing.segments as u16);
+        let Some(expected) = self.expected else {
+            self.expected = Some(after);
+            return;
+        };
+        let ahead = id.wrapping_sub(expected);
+        if ahead == 0 {
+            self.regular += 1;
+            self.expected = Some(after);
+            return;
+        }
+        if ahead > u16::MAX - JUMP_MAX {
+            // An earlier packet that came late, which was counted as missing; a repeated number is neither.
+            match standing.has_data && standing.is_at_hole && self.missing > 0 {
+                true => self.missing -= 1,
+                false => self.unsound += 1,
+            }
+            return;
+        }
+        self.expected = Some(after);
+        if ahead > JUMP_MAX {
+            self.unsound += 1;
+        } else if standing.has_data && standing.is_at_hole {
+            self.missing += u64::from(ahead);
+        } else if standing.has_data && standing.pause >= PAUSE {
+            self.missing_after_pause += u64::from(ahead);
+        } else if standing.has_data {
+            self.unsound += 1;
+        }
+    }
+
+    /// Packets missing; none if this sender does not number the packets of the connection.
+    pub(crate) fn missing(&self) -> Option<u64> {
+        if self.regular < 8 || self.unsound * 50 > self.regular {
+            return None;
+        }
+        // A counter that others use too moves on in a pause.
+        let tails = if self.unsound == 0 { self.missing_after_pause } else { 0 };
+        Some(self.missing + tails)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const USUAL: Standing =
+        Standing { has_data: true, is_at_hole: false, pause: Duration::ZERO, segments: 1 };
+
+    #[test]
+    fn jumps_at_holes_and_after_pauses_are_loss() {
+        let mut ids = PacketIds::default();
+        (65_530..65_536).chain(0..6).for_each(|id| ids.on_packet(id as u16, &USUAL));
+        ids.on_packet(8, &Standing { is_at_hole: true, ..USUAL });
+        ids.on_packet(10, &Standing { pause: Duration::from_millis(250), ..USUAL });
+        ids.on_packet(11, &Standing { segments: 4, ..USUAL });
+        ids.on_packet(15, &USUAL);
+        assert_eq!(ids.missing(), Some(3));
+        ids.on_packet(7, &Standing { is_at_hole: true, ..USUAL });
+        assert_eq!(ids.missing(), Some(2), "one was only late");
+    }
+
+    #[test]
+    fn other_ways_to_number_say_nothing() {
+        let numbered = |step: fn(u16) -> u16| {
+            let mut ids = PacketIds::default();
+            (0..100).for_each(|i| ids.on_packet(step(i), &USUAL));
+            ids.missing()
+        };
+        assert_eq!(numbered(|_| 0), None);
+        assert_eq!(numbered(|i| i.wrapping_mul(40_503)), None);
+        assert_eq!(numbered(|i| i + i / 10), None, "a counter shared with others");
+        assert_eq!(numbered(|i| i), Some(0));
+    }
+}

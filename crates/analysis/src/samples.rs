@@ -1,0 +1,128 @@
+//! [`Samples`]: count, extremes, exact mean and deviation, and percentiles in little memory.
+
+use units::Duration;
+
+/// Sub-buckets per power of two: percentiles are right within 0.8 %.
+const FINENESS: u32 = 6;
+
+/// A set of times. Mean and deviation are exact, percentiles come from logarithmic buckets.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Samples {
+    count: u64,
+    min: u64,
+    max: u64,
+    sum: u128,
+    sum_of_squares: u128,
+    /// Bucket and count, in order.
+    buckets: Vec<(u16, u32)>,
+}
+
+impl Samples {
+    pub(crate) fn record(&mut self, value: Duration) {
+        let ns = value.as_nanos();
+        self.min = if self.count == 0 { ns } else { self.min.min(ns) };
+        self.max = self.max.max(ns);
+        self.count += 1;
+        self.sum += u128::from(ns);
+        self.sum_of_squares = self.sum_of_squares.saturating_add(u128::from(ns) * u128::from(ns));
+        let bucket = bucket_of(ns);
+        match self.buckets.binary_search_by_key(&bucket, |b| b.0) {
+            Ok(at) => self.buckets[at].1 = self.buckets[at].1.saturating_add(1),
+            Err(at) => self.buckets.insert(at, (bucket, 1)),
+        }
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub(crate) fn min(&self) -> Option<Duration> {
+        (self.count > 0).then_some(Duration::from_nanos(self.min))
+    }
+
+    pub(crate) fn max(&self) -> Option<Duration> {
+        (self.count > 0).then_some(Duration::from_nanos(self.max))
+    }
+
+    /// Arithmetic mean in nanoseconds.
+    pub(crate) fn mean_ns(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum as f64 / self.count as f64)
+    }
+
+    /// Standard deviation of the sample (n − 1) in nanoseconds; none for fewer than two.
+    pub(crate) fn deviation_ns(&self) -> Option<f64> {
+        if self.count < 2 {
+            return None;
+        }
+        let (n, sum) = (self.count as f64, self.sum as f64);
+        let variance = (self.sum_of_squares as f64 - sum * sum / n) / (n - 1.0);
+        Some(variance.max(0.0).sqrt())
+    }
+
+    /// The value with `percent` of all at or below it, by the nearest rank.
+    pub(crate) fn percentile(&self, percent: u64) -> Option<Duration> {
+        let rank = (self.count * percent).div_ceil(100).max(1);
+        let mut seen = 0;
+        for &(bucket, count) in &self.buckets {
+            seen += u64::from(count);
+            if seen >= rank {
+                return Some(Duration::from_nanos(middle_of(bucket).clamp(self.min, self.max)));
+            }
+        }
+        self.max()
+    }
+}
+
+fn bucket_of(value: u64) -> u16 {
+    let exponent = value.checked_ilog2().unwrap_or(0);
+    if exponent < FINENESS {
+        return value as u16;
+    }
+    let shift = exponent - FINENESS;
+    ((u64::from(shift) << FINENESS) + (value >> shift)) as u16
+}
+
+fn middle_of(bucket: u16) -> u64 {
+    let bucket = u64::from(bucket);
+    if bucket < 1 << (FINENESS + 1) {
+        return bucket;
+    }
+    let shift = (bucket >> FINENESS) - 1;
+    let low = (bucket - (shift << FINENESS)) << shift;
+    low + (1 << shift >> 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn buckets_are_in_order_and_fine_enough(value in 0_u64..u64::MAX / 2) {
+            let middle = middle_of(bucket_of(value));
+            prop_assert!(middle.abs_diff(value) as f64 <= value as f64 / 127.0);
+            prop_assert!(bucket_of(value) <= bucket_of(value + 1));
+        }
+
+        #[test]
+        fn percentiles_are_near_the_exact_ones(mut values in prop::collection::vec(0_u64..10_000_000_000, 1..300)) {
+            let mut samples = Samples::default();
+            values.iter().for_each(|v| samples.record(Duration::from_nanos(*v)));
+            values.sort_unstable();
+            for percent in [50, 95, 99, 100] {
+                let exact = values[(values.len() * percent).div_ceil(100).max(1) - 1];
+                let found = samples.percentile(percent as u64).unwrap().as_nanos();
+                prop_assert!(found.abs_diff(exact) as f64 <= exact as f64 / 64.0);
+            }
+            let mean = values.iter().sum::<u64>() as f64 / values.len() as f64;
+            prop_assert!((samples.mean_ns().unwrap() - mean).abs() <= mean / 1e9);
+        }
+    }
+
+    #[test]
+    fn nothing_is_not_zero() {
+        let samples = Samples::default();
+        assert!(samples.mean_ns().is_none() && samples.percentile(50).is_none() && samples.min().is_none());
+    }
+}

@@ -1,0 +1,72 @@
+//! [`TimestampRtt`]: round trips from the first sight of a timestamp value to the first sight of its echo.
+//!
+//! The method of passive ping: it needs no sequence numbers and works for retransmissions too (RFC 7323 §4).
+
+use std::collections::VecDeque;
+
+use units::{Duration, Instant};
+
+/// Values waiting for their echo; at a clock of 1 ms enough for a second.
+const WAITING_MAX: usize = 1_024;
+
+/// True when `a` is newer than `b` on the circle of timestamp values.
+pub(crate) const fn is_newer(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) > 0
+}
+
+/// Timestamp values of one direction that wait for their echo.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TimestampRtt {
+    waiting: VecDeque<(u32, Instant)>,
+    newest: Option<u32>,
+}
+
+impl TimestampRtt {
+    /// A segment with `value` passed.
+    #[inline]
+    pub(crate) fn on_sent(&mut self, value: u32, now: Instant) {
+        if self.newest.is_none_or(|newest| is_newer(value, newest)) {
+            self.newest = Some(value);
+            if self.waiting.len() >= WAITING_MAX {
+                self.waiting.pop_front();
+            }
+            self.waiting.push_back((value, now));
+        }
+    }
+
+    /// An echo of `value` passed the other way; a sample if it is the first.
+    #[inline]
+    pub(crate) fn on_echo(&mut self, value: u32, now: Instant) -> Option<Duration> {
+        while let Some(&(waiting, since)) = self.waiting.front() {
+            if is_newer(waiting, value) {
+                return None;
+            }
+            self.waiting.pop_front();
+            if waiting == value {
+                return Some(now.saturating_since(since));
+            }
+        }
+        None
+    }
+
+    pub(crate) fn forget(&mut self) {
+        self.waiting = VecDeque::new();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_value_to_first_echo() {
+        let mut rtt = TimestampRtt::default();
+        for (value, ms) in [(u32::MAX, 0), (u32::MAX, 1), (3, 5), (9, 6)] {
+            rtt.on_sent(value, Instant::from_millis(ms));
+        }
+        assert_eq!(rtt.on_echo(u32::MAX, Instant::from_millis(40)), Some(Duration::from_millis(40)));
+        assert_eq!(rtt.on_echo(u32::MAX, Instant::from_millis(41)), None);
+        assert_eq!(rtt.on_echo(9, Instant::from_millis(50)), Some(Duration::from_millis(44)));
+        assert_eq!(rtt.on_echo(3, Instant::from_millis(51)), None, "overtaken");
+    }
+}
