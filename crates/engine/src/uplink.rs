@@ -31,7 +31,8 @@ pub(crate) fn on_packet(
     }
     let is_keep_alive = tcp.seq + 1 == flow.client.nxt && tcp.payload_len <= 1;
     flow.note_client(&parsed.ip, tcp);
-    let had_nothing_out = flow.sender.is_idle();
+    // After both ends the server has no use for a bare acknowledgement: if it has closed it would answer with a reset.
+    let had_nothing_out = flow.sender.is_idle() && !flow.has_ended();
     let mut is_desynchronised = false;
     if tcp.flags.contains(TcpFlags::ACK) {
         is_desynchronised = !on_ack(flow, subscriber, tcp, stats, now);
