@@ -11,6 +11,7 @@ use crate::coverage::Coverage;
 use crate::half::{Ack, Half, Sent, Verdict};
 use crate::packet_ids::Standing;
 use crate::recovery::{Cause, Repeat, SpuriousBy};
+use crate::table::Key;
 
 /// Something that happened in a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -89,21 +90,26 @@ impl Opening {
 #[derive(Clone, Debug)]
 pub(crate) struct Flow {
     pub(crate) id: u64,
+    pub(crate) key: Key,
     /// Sender of the first packet, then the other.
     pub(crate) ends: [SocketAddr; 2],
     pub(crate) halves: [Half; 2],
     pub(crate) opening: Opening,
     pub(crate) first: Instant,
     pub(crate) last: Instant,
+    scales: [Option<WindowScale>; 2],
     pub(crate) is_tunnelled: bool,
     pub(crate) cut_by_tool: u64,
     pub(crate) reset_by: Option<usize>,
+    /// It has closed and is kept for stragglers.
+    pub(crate) lingers: bool,
 }
 
 impl Flow {
-    pub(crate) fn new(id: u64, segment: &Segment, now: Instant) -> Self {
+    pub(crate) fn new(id: u64, key: Key, segment: &Segment, now: Instant) -> Self {
         Self {
             id,
+            key,
             ends: [
                 SocketAddr::new(segment.ip.src, segment.tcp.src_port),
                 SocketAddr::new(segment.ip.dst, segment.tcp.dst_port),
@@ -112,10 +118,19 @@ impl Flow {
             opening: Opening::default(),
             first: now,
             last: now,
+            scales: [None; 2],
             is_tunnelled: segment.is_tunnelled,
             cut_by_tool: 0,
             reset_by: None,
+            lingers: false,
         }
+    }
+
+    /// Reads what the next segment will need; the value means nothing.
+    #[inline]
+    pub(crate) fn touch(&self) -> u64 {
+        let half = |half: &Half| half.counts.packets ^ half.una ^ half.counts.segment_max ^ half.windows.max;
+        self.last.as_nanos() ^ self.id ^ half(&self.halves[0]) ^ half(&self.halves[1])
     }
 
     /// The index of the half that sent a segment from this address and port.
@@ -150,7 +165,12 @@ impl Flow {
     }
 
     /// The shift of windows advertised by `direction`; none when the handshake was not seen.
+    #[inline]
     pub(crate) fn scale(&self, direction: usize) -> Option<WindowScale> {
+        self.scales[direction]
+    }
+
+    fn negotiated_scale(&self, direction: usize) -> Option<WindowScale> {
         let [own, other] = [&self.halves[direction], &self.halves[1 - direction]];
         match (own.isn.map(|_| own.scale), other.isn.map(|_| other.scale)) {
             (Some(Some(own)), Some(Some(_))) => Some(own),
@@ -160,12 +180,9 @@ impl Flow {
     }
 
     /// The window that the receiver of `direction`'s data advertised last, bytes.
+    #[inline]
     pub(crate) fn window_towards(&self, direction: usize) -> Option<u64> {
-        let raw = self.halves[1 - direction].windows.raw?;
-        if raw == 0 {
-            return Some(0);
-        }
-        self.scale(1 - direction).map(|scale| u64::from(scale.window(raw)))
+        self.halves[1 - direction].windows.now
     }
 
     pub(crate) fn uses_sack(&self) -> bool {
@@ -227,6 +244,7 @@ impl Flow {
     }
 
     /// Where the time since the last packet went, for both senders.
+    #[inline]
     fn share_time(&mut self, now: Instant) {
         let passed = now.saturating_since(self.last);
         if passed.is_zero() {
@@ -264,14 +282,18 @@ impl Flow {
         counts.ip_bytes += ip.total_len as u64;
         let has = |flag| u64::from(tcp.flags.contains(flag));
         counts.psh += has(TcpFlags::PSH);
-        counts.urg += has(TcpFlags::URG);
-        counts.fin += has(TcpFlags::FIN);
-        counts.syn += has(TcpFlags::SYN);
-        counts.rst += has(TcpFlags::RST);
-        counts.ece += has(TcpFlags::ECE);
-        counts.cwr += has(TcpFlags::CWR);
-        counts.ce += u64::from(ip.ecn() == 3);
-        counts.ect += u64::from(matches!(ip.ecn(), 1 | 2));
+        if !(TcpFlags::ACK | TcpFlags::PSH).contains(tcp.flags) {
+            counts.urg += has(TcpFlags::URG);
+            counts.fin += has(TcpFlags::FIN);
+            counts.syn += has(TcpFlags::SYN);
+            counts.rst += has(TcpFlags::RST);
+            counts.ece += has(TcpFlags::ECE);
+            counts.cwr += has(TcpFlags::CWR);
+        }
+        if ip.ecn() != 0 {
+            counts.ce += u64::from(ip.ecn() == 3);
+            counts.ect += u64::from(ip.ecn() != 3);
+        }
         if len > 0 {
             counts.data_packets += 1;
             counts.payload += len;
@@ -306,13 +328,14 @@ impl Flow {
             });
             return;
         }
-        let opening = &mut self.opening;
         if tcp.flags.contains(TcpFlags::SYN) {
             let own = &mut self.halves[direction];
             own.isn = Some(tcp.seq);
             own.mss = tcp.options.mss;
             own.scale = tcp.options.window_scale;
             own.sack_permitted = tcp.options.sack_permitted;
+            self.scales = [self.negotiated_scale(0), self.negotiated_scale(1)];
+            let opening = &mut self.opening;
             if tcp.flags.contains(TcpFlags::ACK) {
                 opening.client.get_or_insert(1 - direction);
                 opening.syn_acks += 1;
@@ -324,8 +347,8 @@ impl Flow {
                     opening.syn = Some(now);
                 }
             }
-        } else if opening.client == Some(direction) && opening.syn_ack.is_some() {
-            opening.ack = Some(now);
+        } else if self.opening.client == Some(direction) && self.opening.syn_ack.is_some() {
+            self.opening.ack = Some(now);
         }
     }
 
@@ -370,8 +393,12 @@ impl Flow {
             windows.zero_time += now.saturating_since(since);
         }
         // In a SYN the field is not scaled: it says nothing about the same window later.
+        let bytes =
+            if tcp.window == 0 { Some(0) } else { scale.map(|scale| u64::from(scale.window(tcp.window))) };
         let keeps = !is_syn || self.scale(direction) == Some(WindowScale::NONE);
-        self.halves[direction].windows.raw = Some(tcp.window).filter(|_| keeps);
+        let windows = &mut self.halves[direction].windows;
+        windows.raw = Some(tcp.window).filter(|_| keeps);
+        windows.now = bytes.filter(|_| keeps);
         is_same
     }
 

@@ -16,18 +16,22 @@ pub(crate) const BIN: Duration = Duration::from_millis(100);
 /// Plain counts of one direction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
+    // What every packet changes lies together.
     pub(crate) packets: u64,
     pub(crate) ip_bytes: u64,
-    pub(crate) data_packets: u64,
     pub(crate) wire_segments: u64,
+    pub(crate) data_packets: u64,
     pub(crate) payload: u64,
     pub(crate) unique: u64,
+    pub(crate) segment_min: u64,
+    pub(crate) segment_max: u64,
+    pub(crate) psh: u64,
+    pub(crate) pure_acks: u64,
+    pub(crate) in_flight_max: u64,
     pub(crate) syn: u64,
     pub(crate) fin: u64,
     pub(crate) rst: u64,
-    pub(crate) psh: u64,
     pub(crate) urg: u64,
-    pub(crate) pure_acks: u64,
     pub(crate) ece: u64,
     pub(crate) cwr: u64,
     pub(crate) ce: u64,
@@ -49,9 +53,6 @@ pub(crate) struct Counts {
     pub(crate) duplicate_acks: u64,
     pub(crate) triple_duplicate_acks: u64,
     pub(crate) ambiguous_acks: u64,
-    pub(crate) segment_min: u64,
-    pub(crate) segment_max: u64,
-    pub(crate) in_flight_max: u64,
 }
 
 /// Windows advertised by one direction.
@@ -59,6 +60,8 @@ pub(crate) struct Counts {
 pub(crate) struct Windows {
     /// The last field, not scaled.
     pub(crate) raw: Option<u16>,
+    /// What it means in bytes; none while the scale is not known.
+    pub(crate) now: Option<u64>,
     pub(crate) min: Option<u64>,
     pub(crate) max: u64,
     pub(crate) zero: u64,
@@ -93,7 +96,8 @@ pub(crate) struct Half {
     pub(crate) timestamps: bool,
     pub(crate) mptcp: bool,
     pub(crate) rtt_karn: Samples,
-    pub(crate) rtt_tcptrace: Samples,
+    /// Only from where it differs from the above.
+    pub(crate) rtt_tcptrace: Option<Box<Samples>>,
     pub(crate) rtt_timestamps: Samples,
     pub(crate) echo: TimestampRtt,
     srtt: Option<(Duration, Duration)>,
@@ -400,11 +404,14 @@ impl Half {
             let sample = self.in_flight.acknowledge(position, now);
             self.counts.ambiguous_acks += u64::from(sample.is_ambiguous);
             if let Some(rtt) = sample.karn {
+                if sample.tcptrace.is_none() && self.rtt_tcptrace.is_none() {
+                    self.rtt_tcptrace = Some(Box::new(self.rtt_karn.clone()));
+                }
                 self.rtt_karn.record(rtt);
                 self.smooth(rtt);
             }
-            if let Some(rtt) = sample.tcptrace {
-                self.rtt_tcptrace.record(rtt);
+            if let (Some(rtt), Some(samples)) = (sample.tcptrace, &mut self.rtt_tcptrace) {
+                samples.record(rtt);
             }
         } else if position == self.una && ack.is_bare && coverage.next > self.una {
             self.duplicates += 1;

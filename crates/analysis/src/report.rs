@@ -389,7 +389,7 @@ fn direction_report(flow: &Flow, direction: usize, place: Option<Vantage>) -> Di
         loss: loss(half, place.is_none_or(|place| place.sees_sender(direction))),
         rtt: RttReport {
             karn: summary(&half.rtt_karn),
-            tcptrace: summary(&half.rtt_tcptrace),
+            tcptrace: summary(half.rtt_tcptrace.as_deref().unwrap_or(&half.rtt_karn)),
             timestamps: summary(&half.rtt_timestamps),
             ambiguous_acks: c.ambiguous_acks,
         },

@@ -11,7 +11,7 @@ pub(crate) struct Samples {
     count: u64,
     min: u64,
     max: u64,
-    sum: u128,
+    sum: u64,
     sum_of_squares: u128,
     /// Bucket and count, in order.
     buckets: Vec<(u16, u32)>,
@@ -23,7 +23,7 @@ impl Samples {
         self.min = if self.count == 0 { ns } else { self.min.min(ns) };
         self.max = self.max.max(ns);
         self.count += 1;
-        self.sum += u128::from(ns);
+        self.sum = self.sum.saturating_add(ns);
         self.sum_of_squares = self.sum_of_squares.saturating_add(u128::from(ns) * u128::from(ns));
         let bucket = bucket_of(ns);
         match self.buckets.binary_search_by_key(&bucket, |b| b.0) {

@@ -1,11 +1,13 @@
 //! [`Analyzer`]: all flows in progress.
 
+use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use capture::Segment;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use units::{Duration, Instant};
+use wire::TcpFlags;
 
 use crate::flow::{Event, Flow};
 use crate::report::FlowReport;
@@ -34,14 +36,30 @@ impl Default for Config {
     }
 }
 
+/// Closed flows kept for stragglers at most.
+const LINGERING_MAX: usize = 4_096;
+
 /// Slots looked at per packet when searching for flows that have ended: all of 65,536 in as many packets.
 const SWEEP: usize = 1;
 
-/// Two ends in a fixed order.
+/// Two ends in a fixed order, packed: this is what a packet looks for among all flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Key {
-    low: (u128, u16),
-    high: (u128, u16),
+pub(crate) struct Key {
+    low: [u64; 2],
+    high: [u64; 2],
+    ports: u32,
+}
+
+/// Segments handled together.
+const BATCH: usize = 32;
+
+/// A segment of the batch.
+struct Pending {
+    segment: Segment,
+    key: Key,
+    time: Instant,
+    /// Its flow's slot when the batch was looked up.
+    slot: Option<u32>,
 }
 
 /// Flows in progress, and what becomes of each segment.
@@ -49,14 +67,16 @@ pub struct Analyzer<S> {
     sink: S,
     config: Config,
     index: HashMap<Key, u32, FixedState>,
-    slots: Vec<Option<(Key, Box<Flow>)>>,
+    slots: Vec<Option<Box<Flow>>>,
     /// When each slot's flow ends if nothing comes.
     deadlines: Vec<Instant>,
     free: Vec<u32>,
+    /// Closed flows, oldest first: slot and number of the flow that was there.
+    closed: VecDeque<(u32, u64)>,
+    pending: Vec<Pending>,
     hand: usize,
     now: Instant,
     flows: u64,
-    segments: u64,
 }
 
 impl<S: Sink> Analyzer<S> {
@@ -69,49 +89,80 @@ impl<S: Sink> Analyzer<S> {
             slots: Vec::new(),
             deadlines: Vec::new(),
             free: Vec::new(),
+            closed: VecDeque::new(),
+            pending: Vec::with_capacity(BATCH),
             hand: 0,
             now: Instant::ZERO,
             flows: 0,
-            segments: 0,
         }
     }
 
-    /// Segments taken so far.
-    #[must_use]
-    pub fn segments(&self) -> u64 {
-        self.segments
-    }
-
-    /// Flows seen so far.
-    #[must_use]
-    pub fn flows(&self) -> u64 {
-        self.flows
-    }
-
-    /// Flows in progress.
-    #[must_use]
-    pub fn in_progress(&self) -> usize {
-        self.index.len()
-    }
-
     /// Takes the next segment, captured at `time`.
+    ///
+    /// Segments are handled in batches, in their order: looking for the flows of a whole batch at once lets the memory
+    /// accesses of independent flows overlap, which are most of the cost with many flows.
     #[inline]
     pub fn handle_segment(&mut self, segment: &Segment, time: Instant) {
-        self.segments += 1;
+        self.pending.push(Pending { segment: *segment, key: Key::of(segment), time, slot: None });
+        if self.pending.len() == BATCH {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        let mut pending = std::mem::take(&mut self.pending);
+        for one in &mut pending {
+            one.slot = self.index.get(&one.key).copied();
+        }
+        let mut touched = 0;
+        for slot in pending.iter().filter_map(|one| one.slot) {
+            touched ^= self.slots.get(slot as usize).and_then(Option::as_deref).map_or(0, Flow::touch);
+        }
+        std::hint::black_box(touched);
+        pending.iter().for_each(|one| self.handle(one));
+        pending.clear();
+        self.pending = pending;
+    }
+
+    fn handle(&mut self, one: &Pending) {
+        let (segment, time) = (&one.segment, one.time);
         self.now = self.now.max(time);
         self.sweep();
-        let key = Key::of(segment);
-        let slot = match self.index.get(&key) {
-            Some(&slot) => self.same_or_new(slot as usize, key, segment, time),
-            None => self.open(key, segment, time),
+        let is_there = |slot: &u32| {
+            self.slots.get(*slot as usize).and_then(Option::as_ref).is_some_and(|flow| flow.key == one.key)
         };
-        let Some((_, flow)) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
+        // What was found for the batch may have ended since, or begun.
+        let slot = match one.slot.filter(is_there).or_else(|| self.index.get(&one.key).copied()) {
+            Some(slot) => self.same_or_new(slot as usize, one.key, segment, time),
+            None => self.open(one.key, segment, time),
+        };
+        let Some(flow) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
         let direction = flow.direction(segment.ip.src, segment.tcp.src_port);
         let sink = &mut self.sink;
         flow.handle(direction, segment, time, &mut |event| sink.on_event(&event));
-        let wait = if flow.is_closed() { self.config.linger } else { self.config.idle };
+        let is_closed = flow.is_closed();
+        let closes_now = is_closed && !flow.lingers;
+        let id = flow.id;
+        flow.lingers = is_closed;
+        let wait = if is_closed { self.config.linger } else { self.config.idle };
         if let Some(deadline) = self.deadlines.get_mut(slot) {
             *deadline = self.now + wait;
+        }
+        if closes_now {
+            self.linger(slot, id);
+        }
+    }
+
+    /// Notes a flow that has just closed; the oldest such goes when there are too many.
+    fn linger(&mut self, slot: usize, id: u64) {
+        self.closed.push_back((slot as u32, id));
+        if self.closed.len() <= LINGERING_MAX {
+            return;
+        }
+        if let Some((slot, id)) = self.closed.pop_front()
+            && self.slots[slot as usize].as_ref().is_some_and(|flow| flow.id == id)
+        {
+            self.close(slot as usize);
         }
     }
 
@@ -119,19 +170,22 @@ impl<S: Sink> Analyzer<S> {
     #[inline]
     fn same_or_new(&mut self, slot: usize, key: Key, segment: &Segment, time: Instant) -> usize {
         let has_ended = self.deadlines.get(slot).is_some_and(|deadline| *deadline < self.now);
-        let is_reopened = self.slots.get(slot).and_then(Option::as_ref).is_some_and(|(_, flow)| {
-            let direction = flow.direction(segment.ip.src, segment.tcp.src_port);
-            flow.is_reopened_by(direction, segment)
-        });
-        if !has_ended && !is_reopened {
+        if !has_ended && !(segment.tcp.flags.contains(TcpFlags::SYN) && self.is_reopened(slot, segment)) {
             return slot;
         }
         self.close(slot);
         self.open(key, segment, time)
     }
 
+    fn is_reopened(&self, slot: usize, segment: &Segment) -> bool {
+        self.slots.get(slot).and_then(Option::as_ref).is_some_and(|flow| {
+            let direction = flow.direction(segment.ip.src, segment.tcp.src_port);
+            flow.is_reopened_by(direction, segment)
+        })
+    }
+
     fn open(&mut self, key: Key, segment: &Segment, time: Instant) -> usize {
-        let flow = Box::new(Flow::new(self.flows, segment, time));
+        let flow = Box::new(Flow::new(self.flows, key, segment, time));
         self.flows += 1;
         let slot = match self.free.pop() {
             Some(slot) => slot as usize,
@@ -142,13 +196,13 @@ impl<S: Sink> Analyzer<S> {
             }
         };
         self.index.insert(key, slot as u32);
-        self.slots[slot] = Some((key, flow));
+        self.slots[slot] = Some(flow);
         slot
     }
 
     fn close(&mut self, slot: usize) {
-        let Some((key, mut flow)) = self.slots.get_mut(slot).and_then(Option::take) else { return };
-        self.index.remove(&key);
+        let Some(mut flow) = self.slots.get_mut(slot).and_then(Option::take) else { return };
+        self.index.remove(&flow.key);
         self.free.push(slot as u32);
         self.sink.on_flow(FlowReport::of(&mut flow));
     }
@@ -167,9 +221,10 @@ impl<S: Sink> Analyzer<S> {
 
     /// Ends all flows, in the order of their first packets, and gives the sink back.
     pub fn finish(mut self) -> S {
+        self.flush();
         let mut left: Vec<(u64, usize)> = Vec::new();
         for (slot, held) in self.slots.iter().enumerate() {
-            left.extend(held.as_ref().map(|(_, flow)| (flow.id, slot)));
+            left.extend(held.as_ref().map(|flow| (flow.id, slot)));
         }
         left.sort_unstable();
         for (_, slot) in left {
@@ -184,18 +239,16 @@ impl Key {
     fn of(segment: &Segment) -> Self {
         let source = (bits(segment.ip.src), segment.tcp.src_port);
         let destination = (bits(segment.ip.dst), segment.tcp.dst_port);
-        if source <= destination {
-            Self { low: source, high: destination }
-        } else {
-            Self { low: destination, high: source }
-        }
+        let (low, high) = if source <= destination { (source, destination) } else { (destination, source) };
+        Self { low: low.0, high: high.0, ports: (u32::from(low.1) << 16) | u32::from(high.1) }
     }
 }
 
+/// An address as IPv6, IPv4 mapped into it.
 #[inline]
-fn bits(address: IpAddr) -> u128 {
+fn bits(address: IpAddr) -> [u64; 2] {
     match address {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
-        IpAddr::V6(v6) => v6.to_bits(),
+        IpAddr::V4(v4) => [0, (0xffff << 32) | u64::from(v4.to_bits())],
+        IpAddr::V6(v6) => [(v6.to_bits() >> 64) as u64, v6.to_bits() as u64],
     }
 }

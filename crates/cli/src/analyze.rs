@@ -39,8 +39,7 @@ pub fn main(args: Args) -> Result<ExitCode, String> {
     let config = Config { idle: Duration::from_secs(args.idle), ..Config::default() };
     let mut captures: Vec<CaptureFile> = inputs.iter().map(Input::as_capture).collect();
     let mut merged = Merged::new(inputs);
-    let kept = Kept { flows: Vec::new(), events: Vec::new(), wants_events: args.events };
-    let mut analyzer = Analyzer::new(config, kept);
+    let mut analyzer = Analyzer::new(config, Kept::new(&args));
     while merged.advance() {
         let Some((source, record)) = merged.current() else { break };
         match decode(record.link, record.bytes, record.wire_len) {
@@ -51,55 +50,90 @@ pub fn main(args: Args) -> Result<ExitCode, String> {
             Err(skip) => captures[source].skipped.count(skip),
         }
     }
-    let mut kept = analyzer.finish();
-    kept.flows.sort_by_key(|flow| flow.id);
     finish_captures(&mut captures, &merged);
     let nothing_read = captures.iter().all(|capture| capture.packets == 0 && capture.problem.is_some());
-    let document = Document {
-        schema: SCHEMA,
-        made_by: MadeBy { cellerator: env!("CARGO_PKG_VERSION").to_owned(), command: command() },
-        captures,
-        flows: kept.flows,
-        events: args.events.then_some(kept.events),
-    };
-    print(&document, &args)?;
-    Ok(if nothing_read { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    for capture in &captures {
+        if let Some(problem) = &capture.problem {
+            eprintln!("cellerator: {}: {problem}", capture.file);
+        }
+    }
+    let kept = analyzer.finish();
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    match kept.print(captures, &mut out).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(format!("writing the result failed: {error}"))
+        }
+        _ if nothing_read => Ok(ExitCode::FAILURE),
+        _ => Ok(ExitCode::SUCCESS),
+    }
 }
 
 fn command() -> String {
     std::env::args().collect::<Vec<_>>().join(" ")
 }
 
-fn print(document: &Document, args: &Args) -> Result<(), String> {
-    for capture in &document.captures {
-        if let Some(problem) = &capture.problem {
-            eprintln!("cellerator: {}: {problem}", capture.file);
-        }
-    }
-    let mut out = io::BufWriter::new(io::stdout().lock());
-    let written = if args.json {
-        serde_json::to_writer_pretty(&mut out, document).map_err(io::Error::from).and_then(|()| writeln!(out))
-    } else {
-        out.write_all(table(document, args.top).as_bytes())
-    };
-    match written.and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(format!("writing the result failed: {error}"))
-        }
-        _ => Ok(()),
-    }
+/// Keeps what is to be shown: for the table the flows with most data, so that memory does not grow with the capture.
+struct Kept {
+    as_json: bool,
+    wants_events: bool,
+    /// Flows to keep at most.
+    limit: usize,
+    flows: Vec<FlowReport>,
+    /// A flow with less data than this is not among them.
+    floor: u64,
+    all_flows: usize,
+    events: Vec<Event>,
 }
 
-/// Keeps what the analysis finds.
-struct Kept {
-    flows: Vec<FlowReport>,
-    events: Vec<Event>,
-    wants_events: bool,
+impl Kept {
+    fn new(args: &Args) -> Self {
+        Self {
+            as_json: args.json,
+            wants_events: args.events,
+            limit: if args.top == 0 || args.json { usize::MAX } else { args.top },
+            flows: Vec::new(),
+            floor: 0,
+            all_flows: 0,
+            events: Vec::new(),
+        }
+    }
+
+    /// Drops all but the flows with most data.
+    fn thin(&mut self) {
+        self.flows.sort_by_key(|flow| (std::cmp::Reverse(data(flow)), flow.id));
+        self.flows.truncate(self.limit);
+        if self.flows.len() == self.limit {
+            self.floor = self.flows.last().map_or(0, data);
+        }
+    }
+
+    fn print(mut self, captures: Vec<CaptureFile>, out: &mut impl io::Write) -> io::Result<()> {
+        if !self.as_json {
+            self.thin();
+            return out.write_all(table(&captures, &self.flows, self.all_flows).as_bytes());
+        }
+        self.flows.sort_by_key(|flow| flow.id);
+        let document = Document {
+            schema: SCHEMA,
+            made_by: MadeBy { cellerator: env!("CARGO_PKG_VERSION").to_owned(), command: command() },
+            captures,
+            flows: self.flows,
+            events: self.wants_events.then_some(self.events),
+        };
+        serde_json::to_writer_pretty(&mut *out, &document).map_err(io::Error::from)?;
+        writeln!(out)
+    }
 }
 
 impl Sink for Kept {
     fn on_flow(&mut self, flow: FlowReport) {
-        self.flows.push(flow);
+        self.all_flows += 1;
+        if data(&flow) >= self.floor {
+            self.flows.push(flow);
+            if self.flows.len() / 2 > self.limit.max(50) {
+                self.thin();
+            }
+        }
     }
     fn on_event(&mut self, event: &Event) {
         if self.wants_events {
@@ -209,25 +243,18 @@ fn finish_captures(captures: &mut [CaptureFile], merged: &Merged<Input>) {
 }
 
 /// The table for people: captures, then flows with their two directions and what was found.
-fn table(document: &Document, top: usize) -> String {
+fn table(captures: &[CaptureFile], flows: &[FlowReport], all_flows: usize) -> String {
     let mut text = String::new();
-    for capture in &document.captures {
+    for capture in captures {
         let _ = writeln!(text, "{}", capture_line(capture));
     }
-    let mut flows: Vec<&FlowReport> = document.flows.iter().collect();
-    flows.sort_by_key(|flow| (std::cmp::Reverse(data(flow)), flow.id));
-    let shown = if top == 0 { flows.len() } else { top.min(flows.len()) };
-    let _ = writeln!(
-        text,
-        "\n{} flows{}\n",
-        flows.len(),
-        if shown < flows.len() {
-            format!(", the {shown} with most data (--top 0 shows all)")
-        } else {
-            String::new()
-        }
-    );
-    for flow in &flows[..shown] {
+    let shown = flows.len();
+    let which = match shown < all_flows {
+        true => format!(", the {shown} with most data (--top 0 shows all)"),
+        false => String::new(),
+    };
+    let _ = writeln!(text, "\n{all_flows} flows{which}\n");
+    for flow in flows {
         describe(&mut text, flow);
     }
     text
