@@ -34,7 +34,7 @@ pub struct Args {
 }
 
 /// Runs the command.
-pub fn main(args: Args) -> Result<ExitCode, String> {
+pub fn main(args: &Args) -> Result<ExitCode, String> {
     let inputs = inputs(&args.files)?;
     let config = Config { idle: Duration::from_secs(args.idle), ..Config::default() };
     let mut captures: Vec<CaptureFile> = inputs.iter().map(Input::as_capture).collect();

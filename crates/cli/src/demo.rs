@@ -22,7 +22,7 @@ pub struct Args {
 }
 
 /// Runs `cellerator demo`; an error is one clear line: what, where, what to do.
-pub fn main(args: Args) -> Result<ExitCode, String> {
+pub fn main(args: &Args) -> Result<ExitCode, String> {
     let scenarios = PARTS
         .iter()
         .map(|(file, text)| Scenario::from_toml(file, text))

@@ -41,10 +41,10 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Run(args) => run::main(args),
         Command::Lab(args) => lab::main(args),
-        Command::Demo(args) => demo::main(args),
+        Command::Demo(args) => demo::main(&args),
         Command::Trace(args) => trace::main(args),
         Command::Bench(args) => bench::main(args),
-        Command::Analyze(args) => analyze::main(args),
+        Command::Analyze(args) => analyze::main(&args),
     };
     match result {
         Ok(code) => code,
