@@ -39,7 +39,7 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     let config = Config { idle: Duration::from_secs(args.idle), ..Config::default() };
     let mut captures: Vec<CaptureFile> = inputs.iter().map(Input::as_capture).collect();
     let mut merged = Merged::new(inputs);
-    let mut analyzer = Analyzer::new(config, Kept::new(&args));
+    let mut analyzer = Analyzer::new(config, Kept::new(args));
     while merged.advance() {
         let Some((source, record)) = merged.current() else { break };
         match decode(record.link, record.bytes, record.wire_len) {
