@@ -19,7 +19,7 @@ pub struct Document {
     pub captures: Vec<CaptureFile>,
     /// Flows, in the order of first packets.
     pub flows: Vec<FlowReport>,
-    /// Events in the order of time, if asked for.
+    /// Events in the order of the segments that showed them, if asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub events: Option<Vec<Event>>,
 }

@@ -104,41 +104,41 @@ pub struct DirectionReport {
     pub payload_bytes: u64,
     /// Payload bytes, each counted once.
     pub unique_bytes: u64,
-    /// Packets with these flags.
+    /// Packets with SYN.
     pub syn: u64,
-    /// FIN.
+    /// Packets with FIN.
     pub fin: u64,
-    /// RST.
+    /// Packets with RST.
     pub rst: u64,
-    /// PSH.
+    /// Packets with PSH.
     pub psh: u64,
-    /// URG.
+    /// Packets with URG.
     pub urg: u64,
     /// Acknowledgements without data, SYN, FIN or RST.
     pub pure_acks: u64,
-    /// Packets with ECE and CWR, and with ECN-capable transport and congestion experienced in the IP header.
+    /// Packets with ECE, a SYN's offer included.
     pub ece: u64,
-    /// CWR.
+    /// Packets with CWR, a SYN's offer included.
     pub cwr: u64,
-    /// ECN-capable.
+    /// Packets marked as ECN-capable, and not as below.
     pub ect: u64,
-    /// Congestion experienced.
+    /// Packets marked with congestion experienced.
     pub ce: u64,
     /// Offered in the SYN, bytes.
     pub mss: Option<u16>,
-    /// Smallest and largest payload of a packet, bytes.
+    /// Smallest payload of a packet with data, bytes.
     pub segment_min: Option<u64>,
-    /// Largest.
+    /// Largest payload of a packet, bytes.
     pub segment_max: Option<u64>,
     /// Unique bytes over first to last packet of the flow, bit/s.
     pub throughput_elapsed_bps: Option<f64>,
     /// Unique bytes over first to last packet with data, bit/s.
     pub throughput_active_bps: Option<f64>,
-    /// Median and 95th percentile of bins of 100 ms between the first and the last data, bit/s.
+    /// Median over bins of 100 ms between the first and the last data, bit/s.
     pub throughput_p50_bps: Option<f64>,
-    /// 95th percentile.
+    /// 95th percentile over the same bins, bit/s.
     pub throughput_p95_bps: Option<f64>,
-    /// Packets with data, SYN or FIN seen again, by cause.
+    /// What was seen again, by cause.
     pub retransmissions: Retransmissions,
     /// Loss and reordering.
     pub loss: LossReport,
@@ -191,11 +191,11 @@ pub struct Retransmissions {
     pub unclear: Option<u64>,
     /// Not needed: known from D-SACK, from timestamps, or already acknowledged when sent again.
     pub spurious: u64,
-    /// By D-SACK.
+    /// Spurious, known by D-SACK.
     pub spurious_dsack: u64,
-    /// By timestamps.
+    /// Spurious, known by timestamps.
     pub spurious_timestamp: u64,
-    /// Already acknowledged.
+    /// Spurious: already acknowledged when sent again.
     pub spurious_acknowledged: u64,
     /// Probes of a zero window; no retransmissions.
     pub window_probes: u64,
