@@ -170,11 +170,12 @@ impl<S: Sink> Analyzer<S> {
     #[inline]
     fn same_or_new(&mut self, slot: usize, key: Key, segment: &Segment, time: Instant) -> usize {
         let has_ended = self.deadlines.get(slot).is_some_and(|deadline| *deadline < self.now);
-        if !has_ended && !(segment.tcp.flags.contains(TcpFlags::SYN) && self.is_reopened(slot, segment)) {
-            return slot;
+        let is_opening = segment.tcp.flags.contains(TcpFlags::SYN);
+        if has_ended || (is_opening && self.is_reopened(slot, segment)) {
+            self.close(slot);
+            return self.open(key, segment, time);
         }
-        self.close(slot);
-        self.open(key, segment, time)
+        slot
     }
 
     fn is_reopened(&self, slot: usize, segment: &Segment) -> bool {
