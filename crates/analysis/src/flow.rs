@@ -126,11 +126,11 @@ impl Flow {
         }
     }
 
-    /// Reads what the next segment will need; the value means nothing.
+    /// Reads what the next segment will need, to have it in the processor's caches; the value means nothing.
     #[inline]
     pub(crate) fn touch(&self) -> u64 {
-        let half = |half: &Half| half.counts.packets ^ half.una ^ half.counts.segment_max ^ half.windows.max;
-        self.last.as_nanos() ^ self.id ^ half(&self.halves[0]) ^ half(&self.halves[1])
+        let opened = u64::from(self.opening.ack.is_some());
+        self.last.as_nanos() ^ self.id ^ opened ^ self.halves[0].touch() ^ self.halves[1].touch()
     }
 
     /// The index of the half that sent a segment from this address and port.

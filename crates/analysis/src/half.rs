@@ -167,6 +167,15 @@ impl Half {
         }
     }
 
+    /// Reads one field of each part that a segment changes; see [`crate::flow::Flow::touch`].
+    #[inline]
+    pub(crate) fn touch(&self) -> u64 {
+        let counts = self.counts.packets ^ self.counts.unique ^ self.counts.in_flight_max;
+        let times = self.last_sent.as_nanos() ^ self.shares.idle.as_nanos() ^ self.windows.zero_time.as_nanos();
+        let edge = self.coverage.as_ref().map_or(0, |coverage| coverage.next);
+        counts ^ times ^ edge ^ self.bin.1 ^ self.una ^ self.in_flight.touch() ^ self.rtt_karn.touch()
+    }
+
     pub(crate) fn outstanding(&self) -> u64 {
         self.coverage.as_ref().map_or(0, |coverage| coverage.next.saturating_sub(self.una))
     }

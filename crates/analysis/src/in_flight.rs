@@ -36,6 +36,12 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
+    /// Reads both ends; see [`crate::flow::Flow::touch`].
+    #[inline]
+    pub(crate) fn touch(&self) -> u64 {
+        self.sent.front().map_or(0, |sent| sent.end) ^ self.sent.back().map_or(0, |sent| sent.start)
+    }
+
     /// A new segment was sent, or one that fills a hole.
     #[inline]
     pub(crate) fn push(&mut self, start: u64, end: u64, now: Instant) {

@@ -1,0 +1,123 @@
+//! `cellerator analyze` as a user runs it.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use units::SeqNum;
+use wire::{TcpFlags, TcpHeaderSpec};
+
+/// A pcap file (raw IP, microseconds) of a handshake, two segments, and the second again after 300 ms.
+fn capture() -> Vec<u8> {
+    let ends: [SocketAddr; 2] =
+        ["10.0.0.1:1000".parse().expect("an address"), "10.0.0.2:80".parse().expect("an address")];
+    let mut file = Vec::new();
+    for word in [0xa1b2_c3d4, 0x0004_0002, 0, 0, 65_535, 101_u32] {
+        file.extend(word.to_le_bytes());
+    }
+    let (syn, ack) = (TcpFlags::SYN, TcpFlags::ACK);
+    for (us, from, seq, acked, flags, len) in [
+        (0_u32, 0, 0, 0, syn, 0_usize),
+        (40_000, 1, 0, 1, syn | ack, 0),
+        (40_010, 0, 1, 1, ack, 0),
+        (50_000, 0, 1, 1, ack, 1000),
+        (50_100, 0, 1001, 1, ack, 1000),
+        (90_000, 1, 1, 1001, ack, 0),
+        (390_000, 0, 1001, 1, ack, 1000),
+        (430_000, 1, 1, 2001, ack, 0),
+    ] {
+        let mut spec =
+            TcpHeaderSpec::new(ends[from], ends[1 - from], SeqNum::new(seq), SeqNum::new(acked), flags);
+        spec.window = 60_000;
+        let mut header = [0; TcpHeaderSpec::MAX_LEN];
+        let emitted = spec.emit_partial(&mut header, len).expect("a header");
+        for word in [0, us, emitted.len as u32, emitted.total_len as u32] {
+            file.extend(word.to_le_bytes());
+        }
+        file.extend(&header[..emitted.len]);
+    }
+    file
+}
+
+fn analyze(args: &[&str], input: &[u8]) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_cellerator"))
+        .arg("analyze")
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    child.stdin.take().expect("standard input").write_all(input).expect("it reads");
+    child.wait_with_output().expect("it ends")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_table_and_json_from_standard_input() {
+    let table = analyze(&["-"], &capture());
+    let shown = text(&table.stdout);
+    assert!(table.status.success(), "{}", text(&table.stderr));
+    assert!(
+        shown.contains("8 packets, 8 of TCP") && shown.contains("10.0.0.1:1000 -> 10.0.0.2:80"),
+        "{shown}"
+    );
+    assert!(shown.contains("1>2 time outs: 1 retransmission time-outs"), "{shown}");
+
+    let json = analyze(&["--json", "--events", "-"], &capture());
+    let document: Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    assert_eq!(document["schema"], "cellerator/analysis/1");
+    let flow = &document["flows"][0];
+    assert_eq!((&flow["vantage"], &flow["client"]), (&"first".into(), &0.into()));
+    assert_eq!(flow["directions"][0]["retransmissions"]["rto"], 1);
+    assert_eq!(document["events"][0]["cause"], "rto");
+}
+
+/// A folder that is removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("cellerator-analyze-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder");
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_folder_with_a_broken_file_gives_what_can_be_read() {
+    let folder = Folder::new("folder");
+    let file = capture();
+    // Rotated within the connection; the second part has lost its end.
+    let cut = 24 + 5 * 56;
+    let head = &file[..cut];
+    let tail = [&file[..24], &file[cut..file.len() - 7]].concat();
+    std::fs::write(folder.0.join("a.pcap1"), head).expect("written");
+    std::fs::write(folder.0.join("a.pcap2"), tail).expect("written");
+    std::fs::write(folder.0.join("notes.txt"), b"no capture").expect("written");
+    let out = analyze(&[&folder.0.display().to_string()], &[]);
+    let (shown, said) = (text(&out.stdout), text(&out.stderr));
+    assert!(out.status.success(), "{said}");
+    assert!(said.contains("a.pcap2: the file is cut at byte") && said.lines().count() == 1, "{said}");
+    assert!(shown.contains("a.pcap1: 5 packets") && shown.contains("a.pcap2: 2 packets"), "{shown}");
+    assert!(shown.contains("\n1 flows\n") && !shown.contains("notes"), "{shown}");
+}
+
+#[test]
+fn what_is_no_capture_is_said() {
+    let out = analyze(&["-"], b"hello");
+    assert!(!out.status.success() && text(&out.stderr).contains("-: not a capture"), "{}", text(&out.stderr));
+    let out = analyze(&["/nowhere/at/all.pcap"], &[]);
+    assert!(!out.status.success() && text(&out.stderr).contains("no such file"), "{}", text(&out.stderr));
+}
