@@ -291,8 +291,8 @@ proptest! {
         let mut moved = rich();
         for (_, spec, _) in &mut moved.packets {
             let (own, other) = if spec.src == moved.ends[0] { (a, b) } else { (b, a) };
-            spec.seq = spec.seq + own;
-            spec.ack = spec.ack + other;
+            spec.seq += own;
+            spec.ack += other;
             let blocks = spec.sack;
             spec.sack = blocks.iter().map(|s| wire::SackBlock { start: s.start + other, end: s.end + other }).collect();
         }
