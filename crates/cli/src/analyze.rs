@@ -253,7 +253,8 @@ fn table(captures: &[CaptureFile], flows: &[FlowReport], all_flows: usize) -> St
         true => format!(", the {shown} with most data (--top 0 shows all)"),
         false => String::new(),
     };
-    let _ = writeln!(text, "\n{all_flows} flows{which}\n");
+    let flows_word = if all_flows == 1 { "flow" } else { "flows" };
+    let _ = writeln!(text, "\n{all_flows} {flows_word}{which}\n");
     for flow in flows {
         describe(&mut text, flow);
     }
