@@ -523,3 +523,14 @@ fn spurious(flow: u64, direction: usize, now: Instant, first: u64, repeat: &Repe
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flow_stays_small() {
+        // A hundred thousand flows in progress are common in captures of networks.
+        assert!(size_of::<Flow>() <= 2_560, "{}", size_of::<Flow>());
+    }
+}

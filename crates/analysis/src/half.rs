@@ -171,7 +171,8 @@ impl Half {
     #[inline]
     pub(crate) fn touch(&self) -> u64 {
         let counts = self.counts.packets ^ self.counts.unique ^ self.counts.in_flight_max;
-        let times = self.last_sent.as_nanos() ^ self.shares.idle.as_nanos() ^ self.windows.zero_time.as_nanos();
+        let times =
+            self.last_sent.as_nanos() ^ self.shares.idle.as_nanos() ^ self.windows.zero_time.as_nanos();
         let edge = self.coverage.as_ref().map_or(0, |coverage| coverage.next);
         counts ^ times ^ edge ^ self.bin.1 ^ self.una ^ self.in_flight.touch() ^ self.rtt_karn.touch()
     }
@@ -184,7 +185,7 @@ impl Half {
     pub(crate) fn wire_segments(&self, len: u64, peer_mss: Option<u16>) -> u64 {
         let overhead = if self.timestamps { 12 } else { 0 };
         match peer_mss.map(|mss| u64::from(mss).saturating_sub(overhead)) {
-            Some(mss) if mss > 0 => len.div_ceil(mss),
+            Some(mss) if len > mss && mss > 0 => len.div_ceil(mss),
             _ => 1,
         }
     }

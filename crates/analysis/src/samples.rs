@@ -13,6 +13,8 @@ pub(crate) struct Samples {
     max: u64,
     sum: u64,
     sum_of_squares: u128,
+    /// Where the last one went: the next is likely to go there too.
+    last: usize,
     /// Bucket and count, in order.
     buckets: Vec<(u16, u32)>,
 }
@@ -26,7 +28,13 @@ impl Samples {
         self.sum = self.sum.saturating_add(ns);
         self.sum_of_squares = self.sum_of_squares.saturating_add(u128::from(ns) * u128::from(ns));
         let bucket = bucket_of(ns);
-        match self.buckets.binary_search_by_key(&bucket, |b| b.0) {
+        if let Some(entry) = self.buckets.get_mut(self.last).filter(|entry| entry.0 == bucket) {
+            entry.1 = entry.1.saturating_add(1);
+            return;
+        }
+        let found = self.buckets.binary_search_by_key(&bucket, |b| b.0);
+        self.last = found.unwrap_or_else(|at| at);
+        match found {
             Ok(at) => self.buckets[at].1 = self.buckets[at].1.saturating_add(1),
             Err(at) => self.buckets.insert(at, (bucket, 1)),
         }

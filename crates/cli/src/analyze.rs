@@ -11,13 +11,14 @@ use analysis::{
     Vantage,
 };
 use capture::{Merged, Source, decode, decompressed};
+use serde_json::Value;
 use units::Duration;
 
 /// Arguments of `cellerator analyze`.
 #[derive(clap::Args)]
 pub struct Args {
     /// Captures (pcap or pcapng, also in gzip or zstd), folders of them, or `-` for standard input
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present = "explain", value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Print JSON instead of a table
     #[arg(long)]
@@ -31,10 +32,17 @@ pub struct Args {
     /// A flow without a packet for so many seconds has ended
     #[arg(long, default_value_t = 900, value_name = "S")]
     idle: u64,
+    /// Say what a field of the JSON means, by its name or a part of it, and how it is found
+    #[arg(long, value_name = "METRIC", conflicts_with = "files")]
+    explain: Option<String>,
 }
 
 /// Runs the command.
 pub fn main(args: &Args) -> Result<ExitCode, String> {
+    if let Some(metric) = &args.explain {
+        print!("{}", explain(metric)?);
+        return Ok(ExitCode::SUCCESS);
+    }
     let inputs = inputs(&args.files)?;
     let config = Config { idle: Duration::from_secs(args.idle), ..Config::default() };
     let mut captures: Vec<CaptureFile> = inputs.iter().map(Input::as_capture).collect();
@@ -66,6 +74,26 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
         _ if nothing_read => Ok(ExitCode::FAILURE),
         _ => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// The schema's descriptions of all fields whose names contain `metric`.
+fn explain(metric: &str) -> Result<String, String> {
+    let schema: Value = serde_json::from_str(include_str!("../../../schemas/analysis.schema.json"))
+        .map_err(|error| format!("the schema of the results cannot be read: {error}"))?;
+    let wanted = metric.to_lowercase().replace([' ', '-'], "_");
+    let mut text = String::new();
+    for (object, definition) in schema["$defs"].as_object().into_iter().flatten() {
+        for (field, meaning) in definition["properties"].as_object().into_iter().flatten() {
+            if field.contains(&wanted) {
+                let meaning = meaning["description"].as_str().unwrap_or_default();
+                let _ = writeln!(text, "{object}.{field}: {meaning}");
+            }
+        }
+    }
+    if text.is_empty() {
+        return Err(format!("no field's name contains {metric:?}: docs/analyze.md lists what there is"));
+    }
+    Ok(text)
 }
 
 fn command() -> String {

@@ -122,3 +122,11 @@ fn what_is_no_capture_is_said() {
     let out = analyze(&["/nowhere/at/all.pcap"], &[]);
     assert!(!out.status.success() && text(&out.stderr).contains("no such file"), "{}", text(&out.stderr));
 }
+
+#[test]
+fn metrics_are_explained() {
+    let out = analyze(&["--explain", "spurious"], &[]);
+    let shown = text(&out.stdout);
+    assert!(out.status.success() && shown.contains("retransmissions.spurious_dsack: "), "{shown}");
+    assert!(!analyze(&["--explain", "no such thing"], &[]).status.success());
+}
