@@ -17,6 +17,8 @@ use crate::vantage::{Vantage, vantage};
 pub struct FlowReport {
     /// Number, in the order of first packets.
     pub id: u64,
+    /// Capture point: files that overlap in time are taken as captures at different places.
+    pub point: u16,
     /// Sender of the first packet.
     pub first: SocketAddr,
     /// The other end.
@@ -295,6 +297,7 @@ impl FlowReport {
         let halves = opening.to_server().zip(opening.to_client());
         let mut report = Self {
             id: flow.id,
+            point: flow.key.point(),
             first: flow.ends[0],
             second: flow.ends[1],
             client: opening.client.map(|client| client as u8),

@@ -48,6 +48,7 @@ pub(crate) struct Key {
     low: [u64; 2],
     high: [u64; 2],
     ports: u32,
+    point: u16,
 }
 
 /// Segments handled together.
@@ -97,13 +98,15 @@ impl<S: Sink> Analyzer<S> {
         }
     }
 
-    /// Takes the next segment, captured at `time`.
+    /// Takes the next segment, captured at `time` at capture point `point`.
+    ///
+    /// A segment seen at two points belongs to two flows: together they would look like repetitions.
     ///
     /// Segments are handled in batches, in their order: looking for the flows of a whole batch at once lets the memory
     /// accesses of independent flows overlap, which are most of the cost with many flows.
     #[inline]
-    pub fn handle_segment(&mut self, segment: &Segment, time: Instant) {
-        self.pending.push(Pending { segment: *segment, key: Key::of(segment), time, slot: None });
+    pub fn handle_segment(&mut self, point: u16, segment: &Segment, time: Instant) {
+        self.pending.push(Pending { segment: *segment, key: Key::of(point, segment), time, slot: None });
         if self.pending.len() == BATCH {
             self.flush();
         }
@@ -236,12 +239,18 @@ impl<S: Sink> Analyzer<S> {
 }
 
 impl Key {
+    /// The capture point.
+    pub(crate) fn point(&self) -> u16 {
+        self.point
+    }
+
     #[inline]
-    fn of(segment: &Segment) -> Self {
+    fn of(point: u16, segment: &Segment) -> Self {
         let source = (bits(segment.ip.src), segment.tcp.src_port);
         let destination = (bits(segment.ip.dst), segment.tcp.dst_port);
         let (low, high) = if source <= destination { (source, destination) } else { (destination, source) };
-        Self { low: low.0, high: high.0, ports: (u32::from(low.1) << 16) | u32::from(high.1) }
+        let ports = (u32::from(low.1) << 16) | u32::from(high.1);
+        Self { low: low.0, high: high.0, ports, point }
     }
 }
 

@@ -51,6 +51,9 @@ pub struct Merged<S> {
     current: Option<usize>,
     healths: Vec<Health>,
     problems: Vec<Problem>,
+    /// Capture point of each source.
+    points: Vec<u16>,
+    points_used: u16,
 }
 
 impl<S: Source> Merged<S> {
@@ -65,6 +68,8 @@ impl<S: Source> Merged<S> {
             current: None,
             healths,
             problems: Vec::new(),
+            points: vec![0; sources.len()],
+            points_used: 0,
             sources,
         };
         let only = merged.sources.len() == 1;
@@ -73,6 +78,7 @@ impl<S: Source> Merged<S> {
             let Some(active) = merged.start(index) else { continue };
             let time = active.reader.current().map_or(Instant::ZERO, |record| record.time);
             if only || !merged.sources[index].can_reopen() {
+                merged.place(&active);
                 merged.active.push(active);
             } else {
                 waiting.push((time, index));
@@ -93,6 +99,14 @@ impl<S: Source> Merged<S> {
     #[must_use]
     pub fn problems(&self) -> &[Problem] {
         &self.problems
+    }
+
+    /// The capture point of a source: files that follow each other in time come from one, as rotated files do; a file
+    /// that starts within another comes from another place, and may hold the same packets.
+    #[inline]
+    #[must_use]
+    pub fn point(&self, source: usize) -> u16 {
+        self.points.get(source).copied().unwrap_or(0)
     }
 
     /// The packet that [`Merged::advance`] moved to, with the index of its source.
@@ -142,10 +156,12 @@ impl<S: Source> Merged<S> {
                 .filter_map(|(at, active)| Some((active.reader.current()?.time, active.index, at)))
                 .min();
             match (self.waiting.front().copied(), earliest) {
-                (Some((time, index)), earliest) if earliest.is_none_or(|(t, ..)| time <= t) => {
+                (Some((time, index)), earliest) if earliest.is_none_or(|(t, ..)| time < t) => {
                     self.waiting.pop_front();
-                    let started = self.start(index);
-                    self.active.extend(started);
+                    if let Some(active) = self.start(index) {
+                        self.place(&active);
+                        self.active.push(active);
+                    }
                 }
                 (_, Some((_, _, at))) => {
                     self.current = Some(at);
@@ -154,6 +170,14 @@ impl<S: Source> Merged<S> {
                 (_, None) => return false,
             }
         }
+    }
+
+    /// Gives a source that starts now its capture point: the lowest that no open file has.
+    fn place(&mut self, active: &Active) {
+        let is_taken = |point: &u16| self.active.iter().any(|other| self.points[other.index] == *point);
+        let point = (0..self.points_used).find(|point| !is_taken(point)).unwrap_or(self.points_used);
+        self.points_used = self.points_used.max(point.saturating_add(1));
+        self.points[active.index] = point;
     }
 
     /// Opens a source and moves to its first packet; none, with a problem noted, if there is none.

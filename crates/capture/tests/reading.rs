@@ -190,6 +190,8 @@ fn several_files_come_in_the_order_of_time() {
         order.push((source, record.time.as_nanos() / 1_000_000_000));
     }
     assert_eq!(order, [(1, 0), (3, 1), (4, 2), (0, 3), (0, 4), (1, 4)]);
+    // One file spans all; the others follow each other beside it.
+    assert_eq!([0, 1, 3, 4].map(|source| merged.point(source)), [1, 0, 1, 1]);
     let problems: Vec<&str> = merged.problems().iter().map(|p| p.name.as_str()).collect();
     assert_eq!(problems, ["no capture", "cut"]);
     assert_eq!(merged.healths().iter().map(|h| h.packets).sum::<u64>(), 6);

@@ -32,6 +32,10 @@ pub struct Args {
     /// A flow without a packet for so many seconds has ended
     #[arg(long, default_value_t = 900, value_name = "S")]
     idle: u64,
+    /// Files that overlap in time were captured at one place, as one per interface or direction; else they are taken as
+    /// captures at different places, and what they both saw is shown once for each
+    #[arg(long)]
+    one_point: bool,
     /// Say what a field of the JSON means, by its name or a part of it, and how it is found
     #[arg(long, value_name = "METRIC", conflicts_with = "files")]
     explain: Option<String>,
@@ -53,7 +57,8 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
         match decode(record.link, record.bytes, record.wire_len) {
             Ok(segment) => {
                 captures[source].segments += 1;
-                analyzer.handle_segment(&segment, record.time);
+                let point = if args.one_point { 0 } else { merged.point(source) };
+                analyzer.handle_segment(point, &segment, record.time);
             }
             Err(skip) => captures[source].skipped.count(skip),
         }
@@ -326,8 +331,9 @@ fn describe(text: &mut String, flow: &FlowReport) {
     let handshake = &flow.handshake;
     let _ = writeln!(
         text,
-        "#{} {} {arrow} {}  {:.3} s  {:?}  {place}; handshake {} ms (server {}, client {})",
+        "#{}{} {} {arrow} {}  {:.3} s  {:?}  {place}; handshake {} ms (server {}, client {})",
         flow.id,
+        if flow.point > 0 { format!(" (point {})", flow.point) } else { String::new() },
         flow.first,
         flow.second,
         flow.duration_s,

@@ -116,6 +116,24 @@ fn a_folder_with_a_broken_file_gives_what_can_be_read() {
 }
 
 #[test]
+fn the_same_packets_in_two_files_are_no_retransmissions() {
+    let folder = Folder::new("twice");
+    std::fs::write(folder.0.join("one.pcap"), capture()).expect("written");
+    std::fs::write(folder.0.join("two.pcap"), capture()).expect("written");
+    let place = folder.0.display().to_string();
+    let retransmissions = |args: &[&str]| -> Vec<u64> {
+        let document: Value = serde_json::from_slice(&analyze(args, &[]).stdout).expect("JSON");
+        let flows = document["flows"].as_array().expect("flows").clone();
+        let of = |flow: &Value| {
+            flow["directions"][0]["retransmissions"]["data_packets"].as_u64().expect("a number")
+        };
+        flows.iter().map(of).collect()
+    };
+    assert_eq!(retransmissions(&["--json", &place]), [1, 1]);
+    assert_eq!(retransmissions(&["--json", "--one-point", &place]), [4]);
+}
+
+#[test]
 fn what_is_no_capture_is_said() {
     let out = analyze(&["-"], b"hello");
     assert!(!out.status.success() && text(&out.stderr).contains("-: not a capture"), "{}", text(&out.stderr));

@@ -129,7 +129,7 @@ pub fn analyze(packets: &[Packet]) -> Kept {
         let emitted = spec.emit_partial(&mut header, *len as usize).unwrap();
         let frame = &header[..emitted.len];
         let segment = decode(LinkType::RAW, frame, emitted.total_len as u32).unwrap();
-        analyzer.handle_segment(&segment, Instant::from_micros(*us));
+        analyzer.handle_segment(0, &segment, Instant::from_micros(*us));
     }
     let mut kept = analyzer.finish();
     kept.flows.sort_by_key(|flow| flow.id);
