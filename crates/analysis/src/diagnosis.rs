@@ -138,7 +138,7 @@ fn bufferbloat(data: &DirectionReport) -> Option<(DiagnosisKind, String)> {
 
 fn application_limited(flow: &FlowReport, data: &DirectionReport) -> Option<(DiagnosisKind, String)> {
     let (active, duration) = (active_ms(data)?, flow.duration_s * 1_000.0);
-    let idle = data.idle_ms.min(duration);
+    let idle = data.idle_ms?.min(duration);
     (data.unique_bytes >= LITTLE_BYTES && idle > active.max(duration) * MOST).then(|| {
         let evidence =
             format!("nothing outstanding {:.0} % of the time", 100.0 * idle / active.max(duration));

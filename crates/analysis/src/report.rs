@@ -148,12 +148,12 @@ pub struct DirectionReport {
     pub rtt: RttReport,
     /// Windows that this direction's sender advertised.
     pub window: WindowReport,
-    /// Most bytes sent and not acknowledged.
-    pub in_flight_max: u64,
-    /// Time in which less than a segment of the receiver's window was left, milliseconds.
+    /// Most bytes sent and not acknowledged; none beside the receiver, where nothing is outstanding for long.
+    pub in_flight_max: Option<u64>,
+    /// Time in which less than a segment of the receiver's window was left, milliseconds; none beside the receiver.
     pub window_limited_ms: Option<f64>,
-    /// Time after the first data in which nothing was outstanding, milliseconds.
-    pub idle_ms: f64,
+    /// Time after the first data in which nothing was outstanding, milliseconds; none beside the receiver.
+    pub idle_ms: Option<f64>,
     /// Longest pause between packets, milliseconds.
     pub pause_max_ms: f64,
     /// Duplicate acknowledgements sent (same number, no data, same window, data outstanding).
@@ -363,6 +363,7 @@ fn share(part: u64, whole: u64) -> Option<f64> {
 fn direction_report(flow: &Flow, direction: usize, place: Option<Vantage>) -> DirectionReport {
     let half = &flow.halves[direction];
     let c = &half.counts;
+    let sees_sender = place.is_none_or(|place| place.sees_sender(direction));
     let bins = |percent| half.bins.percentile(percent).map(|b| b.as_nanos() as f64 * 8.0 / BIN.as_secs_f64());
     DirectionReport {
         packets: c.packets,
@@ -388,8 +389,8 @@ fn direction_report(flow: &Flow, direction: usize, place: Option<Vantage>) -> Di
         throughput_active_bps: rate_bps(c.unique, half.first_data, half.last_data),
         throughput_p50_bps: bins(50),
         throughput_p95_bps: bins(95),
-        retransmissions: retransmissions(half, place.is_none_or(|place| place.sees_sender(direction))),
-        loss: loss(half, place.is_none_or(|place| place.sees_sender(direction))),
+        retransmissions: retransmissions(half, sees_sender),
+        loss: loss(half, sees_sender),
         rtt: RttReport {
             karn: summary(&half.rtt_karn),
             tcptrace: summary(half.rtt_tcptrace.as_deref().unwrap_or(&half.rtt_karn)),
@@ -397,12 +398,12 @@ fn direction_report(flow: &Flow, direction: usize, place: Option<Vantage>) -> Di
             ambiguous_acks: c.ambiguous_acks,
         },
         window: window(flow, direction),
-        in_flight_max: c.in_flight_max,
+        in_flight_max: sees_sender.then_some(c.in_flight_max),
         window_limited_ms: flow
             .scale(1 - direction)
-            .filter(|_| half.first_data.is_some())
+            .filter(|_| half.first_data.is_some() && sees_sender)
             .map(|_| half.shares.window_limited.as_millis_f64()),
-        idle_ms: half.shares.idle.as_millis_f64(),
+        idle_ms: sees_sender.then(|| half.shares.idle.as_millis_f64()),
         pause_max_ms: half.idle_max.as_millis_f64(),
         duplicate_acks: c.duplicate_acks,
         triple_duplicate_acks: c.triple_duplicate_acks,

@@ -148,6 +148,7 @@ fn beside_the_receiver_loss_is_told_from_reordering() {
         );
         // What the sender repeated cannot be seen from here.
         assert_eq!((loss.rate, flow.directions[0].retransmissions.fast), (None, None));
+        assert_eq!((flow.directions[0].idle_ms, flow.directions[0].in_flight_max), (None, None));
     }
 }
 
