@@ -1,27 +1,91 @@
-//! [`Document`]: the whole result, as written to JSON.
+//! [`DocumentWriter`]: the whole result as JSON, written while it is found.
+
+use std::io::{self, Write};
 
 use serde::Serialize;
 
 use crate::flow::Event;
 use crate::report::FlowReport;
+use crate::table::Sink;
 
 /// Name and version of the JSON schema.
 pub const SCHEMA: &str = "cellerator/analysis/1";
 
-/// Everything one analysis found.
-#[derive(Clone, Debug, Serialize)]
-pub struct Document {
-    /// [`SCHEMA`].
-    pub schema: &'static str,
-    /// What made it.
-    pub made_by: MadeBy,
-    /// The captures, in the order given.
-    pub captures: Vec<CaptureFile>,
-    /// Flows, in the order of first packets.
-    pub flows: Vec<FlowReport>,
-    /// Events in the order of the segments that showed them, if asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub events: Option<Vec<Event>>,
+/// Writes everything one analysis finds as one JSON document, one line per flow and event.
+///
+/// Flows go out as they end, so that memory does not grow with the capture; events are kept until the end.
+#[derive(Debug)]
+pub struct DocumentWriter<W> {
+    out: W,
+    /// Flows written.
+    flows: u64,
+    events: Option<Vec<Event>>,
+    /// The first failure; nothing is written after it.
+    failed: Option<io::Error>,
+}
+
+impl<W: Write> DocumentWriter<W> {
+    /// Starts the document; with events if `wants_events`.
+    pub fn new(out: W, made_by: &MadeBy, wants_events: bool) -> Self {
+        let mut writer = Self { out, flows: 0, events: wants_events.then(Vec::new), failed: None };
+        writer.attempt(|out| {
+            write!(out, "{{\"schema\": \"{SCHEMA}\",\n\"made_by\": ")?;
+            serde_json::to_writer(&mut *out, made_by)?;
+            write!(out, ",\n\"flows\": [")
+        });
+        writer
+    }
+
+    fn attempt(&mut self, write: impl FnOnce(&mut W) -> io::Result<()>) {
+        if self.failed.is_none() {
+            self.failed = write(&mut self.out).err();
+        }
+    }
+
+    /// Ends the document.
+    ///
+    /// # Errors
+    /// Writing failed, now or before.
+    pub fn finish(mut self, captures: &[CaptureFile]) -> io::Result<W> {
+        let events = self.events.take();
+        self.attempt(|out| {
+            write!(out, "],\n")?;
+            if let Some(events) = events {
+                write!(out, "\"events\": [")?;
+                write_lines(out, &events)?;
+                write!(out, "],\n")?;
+            }
+            write!(out, "\"captures\": [")?;
+            write_lines(out, captures)?;
+            writeln!(out, "]}}")?;
+            out.flush()
+        });
+        self.failed.map_or(Ok(self.out), Err)
+    }
+}
+
+fn write_lines<T: Serialize>(out: &mut impl Write, items: &[T]) -> io::Result<()> {
+    for (index, item) in items.iter().enumerate() {
+        write!(out, "{}", if index > 0 { ",\n" } else { "\n" })?;
+        serde_json::to_writer(&mut *out, item)?;
+    }
+    Ok(())
+}
+
+impl<W: Write> Sink for DocumentWriter<W> {
+    fn on_flow(&mut self, flow: FlowReport) {
+        let separator = if self.flows > 0 { ",\n" } else { "\n" };
+        self.flows += 1;
+        self.attempt(|out| {
+            write!(out, "{separator}")?;
+            Ok(serde_json::to_writer(&mut *out, &flow)?)
+        });
+    }
+    fn on_event(&mut self, event: &Event) {
+        if let Some(events) = &mut self.events {
+            events.push(*event);
+        }
+    }
 }
 
 /// What made a result.

@@ -22,7 +22,7 @@ mod timestamps;
 mod vantage;
 
 pub use diagnosis::{Diagnosis, DiagnosisKind};
-pub use document::{CaptureFile, Document, MadeBy, SCHEMA, Skipped};
+pub use document::{CaptureFile, DocumentWriter, MadeBy, SCHEMA, Skipped};
 pub use flow::{Event, EventKind};
 pub use recovery::{Cause, SpuriousBy};
 pub use report::{

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use analysis::{
-    Analyzer, CaptureFile, Config, Document, Event, FlowReport, MadeBy, SCHEMA, SampleSummary, Sink, Skipped,
-    Vantage,
+    Analyzer, CaptureFile, Config, DocumentWriter, FlowReport, MadeBy, SampleSummary, Sink, Skipped, Vantage,
 };
 use capture::{Merged, Source, decode, decompressed};
 use serde_json::Value;
@@ -43,15 +42,34 @@ pub struct Args {
 
 /// Runs the command.
 pub fn main(args: &Args) -> Result<ExitCode, String> {
-    if let Some(metric) = &args.explain {
-        print!("{}", explain(metric)?);
-        return Ok(ExitCode::SUCCESS);
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let (written, code) = if let Some(metric) = &args.explain {
+        (out.write_all(explain(metric)?.as_bytes()), ExitCode::SUCCESS)
+    } else if args.json {
+        let made_by = MadeBy { cellerator: env!("CARGO_PKG_VERSION").to_owned(), command: command() };
+        let inputs = inputs(&args.files)?;
+        let (writer, captures) = read(args, inputs, DocumentWriter::new(&mut out, &made_by, args.events));
+        (writer.finish(&captures).map(|_| ()), outcome(&captures))
+    } else {
+        let (mut top, captures) = read(args, inputs(&args.files)?, Top::new(args.top));
+        top.thin();
+        let text = table(&captures, &top.flows, top.all_flows);
+        (out.write_all(text.as_bytes()), outcome(&captures))
+    };
+    match written.and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(format!("writing the result failed: {error}"))
+        }
+        _ => Ok(code),
     }
-    let inputs = inputs(&args.files)?;
+}
+
+/// Reads all captures into `sink`; says on standard error what could not be read.
+fn read<S: Sink>(args: &Args, inputs: Vec<Input>, sink: S) -> (S, Vec<CaptureFile>) {
     let config = Config { idle: Duration::from_secs(args.idle), ..Config::default() };
     let mut captures: Vec<CaptureFile> = inputs.iter().map(Input::as_capture).collect();
     let mut merged = Merged::new(inputs);
-    let mut analyzer = Analyzer::new(config, Kept::new(args));
+    let mut analyzer = Analyzer::new(config, sink);
     while merged.advance() {
         let Some((source, record)) = merged.current() else { break };
         match decode(record.link, record.bytes, record.wire_len) {
@@ -64,20 +82,19 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
         }
     }
     finish_captures(&mut captures, &merged);
-    let nothing_read = captures.iter().all(|capture| capture.packets == 0 && capture.problem.is_some());
     for capture in &captures {
         if let Some(problem) = &capture.problem {
             eprintln!("cellerator: {}: {problem}", capture.file);
         }
     }
-    let kept = analyzer.finish();
-    let mut out = io::BufWriter::new(io::stdout().lock());
-    match kept.print(captures, &mut out).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(format!("writing the result failed: {error}"))
-        }
-        _ if nothing_read => Ok(ExitCode::FAILURE),
-        _ => Ok(ExitCode::SUCCESS),
+    (analyzer.finish(), captures)
+}
+
+/// Failure when nothing at all could be read.
+fn outcome(captures: &[CaptureFile]) -> ExitCode {
+    match captures.iter().all(|capture| capture.packets == 0 && capture.problem.is_some()) {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
     }
 }
 
@@ -105,30 +122,21 @@ fn command() -> String {
     std::env::args().collect::<Vec<_>>().join(" ")
 }
 
-/// Keeps what is to be shown: for the table the flows with most data, so that memory does not grow with the capture.
-struct Kept {
-    as_json: bool,
-    wants_events: bool,
+/// Keeps the flows with most data, so that memory does not grow with the capture.
+struct Top {
     /// Flows to keep at most.
     limit: usize,
     flows: Vec<FlowReport>,
     /// A flow with less data than this is not among them.
     floor: u64,
     all_flows: usize,
-    events: Vec<Event>,
 }
 
-impl Kept {
-    fn new(args: &Args) -> Self {
-        Self {
-            as_json: args.json,
-            wants_events: args.events,
-            limit: if args.top == 0 || args.json { usize::MAX } else { args.top },
-            flows: Vec::new(),
-            floor: 0,
-            all_flows: 0,
-            events: Vec::new(),
-        }
+impl Top {
+    /// Keeps `limit` flows; zero is all.
+    fn new(limit: usize) -> Self {
+        let limit = if limit == 0 { usize::MAX } else { limit };
+        Self { limit, flows: Vec::new(), floor: 0, all_flows: 0 }
     }
 
     /// Drops all but the flows with most data.
@@ -139,26 +147,9 @@ impl Kept {
             self.floor = self.flows.last().map_or(0, data);
         }
     }
-
-    fn print(mut self, captures: Vec<CaptureFile>, out: &mut impl io::Write) -> io::Result<()> {
-        if !self.as_json {
-            self.thin();
-            return out.write_all(table(&captures, &self.flows, self.all_flows).as_bytes());
-        }
-        self.flows.sort_by_key(|flow| flow.id);
-        let document = Document {
-            schema: SCHEMA,
-            made_by: MadeBy { cellerator: env!("CARGO_PKG_VERSION").to_owned(), command: command() },
-            captures,
-            flows: self.flows,
-            events: self.wants_events.then_some(self.events),
-        };
-        serde_json::to_writer_pretty(&mut *out, &document).map_err(io::Error::from)?;
-        writeln!(out)
-    }
 }
 
-impl Sink for Kept {
+impl Sink for Top {
     fn on_flow(&mut self, flow: FlowReport) {
         self.all_flows += 1;
         if data(&flow) >= self.floor {
@@ -166,11 +157,6 @@ impl Sink for Kept {
             if self.flows.len() / 2 > self.limit.max(50) {
                 self.thin();
             }
-        }
-    }
-    fn on_event(&mut self, event: &Event) {
-        if self.wants_events {
-            self.events.push(*event);
         }
     }
 }

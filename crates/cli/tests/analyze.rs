@@ -137,8 +137,12 @@ fn the_same_packets_in_two_files_are_no_retransmissions() {
 fn what_is_no_capture_is_said() {
     let out = analyze(&["-"], b"hello");
     assert!(!out.status.success() && text(&out.stderr).contains("-: not a capture"), "{}", text(&out.stderr));
-    let out = analyze(&["/nowhere/at/all.pcap"], &[]);
-    assert!(!out.status.success() && text(&out.stderr).contains("no such file"), "{}", text(&out.stderr));
+    let out = analyze(&["--json", "/nowhere/at/all.pcap"], &[]);
+    assert!(
+        !out.status.success() && out.stdout.is_empty() && text(&out.stderr).contains("no such file"),
+        "{}",
+        text(&out.stderr)
+    );
 }
 
 #[test]
