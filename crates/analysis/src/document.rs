@@ -49,11 +49,11 @@ impl<W: Write> DocumentWriter<W> {
     pub fn finish(mut self, captures: &[CaptureFile]) -> io::Result<W> {
         let events = self.events.take();
         self.attempt(|out| {
-            write!(out, "],\n")?;
+            writeln!(out, "],")?;
             if let Some(events) = events {
                 write!(out, "\"events\": [")?;
                 write_lines(out, &events)?;
-                write!(out, "],\n")?;
+                writeln!(out, "],")?;
             }
             write!(out, "\"captures\": [")?;
             write_lines(out, captures)?;
