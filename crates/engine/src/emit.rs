@@ -1,10 +1,10 @@
 //! Packets of the engine's own making: their headers, from what each side has sent so far.
 
 use tcp::Transmission;
-use wire::{BuildError, EmittedHeader, SackBlocks, TcpFlags, TcpHeaderSpec, Timestamps};
+use wire::{BuildError, EmittedHeader, TcpFlags, TcpHeaderSpec, Timestamps};
 
 use crate::EngineConfig;
-use crate::accelerated::Accelerated;
+use crate::accelerated::{Accelerated, IpTemplate};
 use crate::subscriber::Subscriber;
 use crate::table::FlowKey;
 
@@ -51,15 +51,19 @@ pub(crate) fn reset_for_server(
 }
 
 fn from_client(key: &FlowKey, flow: &mut Accelerated, flags: TcpFlags) -> TcpHeaderSpec {
-    let id = flow.client.ip.next_id(1);
-    let ip = flow.client.ip;
+    let spec = TcpHeaderSpec::new(key.client, key.server, flow.client.nxt, flow.receiver.next(), flags);
+    with_template(spec, &mut flow.client.ip, 1)
+}
+
+/// The IP fields of one side's latest packet, for a packet of `segments` segments in its name.
+fn with_template(spec: TcpHeaderSpec, ip: &mut IpTemplate, segments: u16) -> TcpHeaderSpec {
     TcpHeaderSpec {
         hop_limit: ip.hop_limit,
         traffic_class: ip.traffic_class,
         flow_label: ip.flow_label,
         dont_fragment: ip.dont_fragment,
-        id,
-        ..TcpHeaderSpec::new(key.client, key.server, flow.client.nxt, flow.receiver.next(), flags)
+        id: ip.next_id(segments),
+        ..spec
     }
 }
 
@@ -113,19 +117,12 @@ pub(crate) fn transmission(
 }
 
 fn from_server(key: &FlowKey, flow: &mut Accelerated, flags: TcpFlags, segments: u16) -> TcpHeaderSpec {
-    let id = flow.server.ip.next_id(segments);
-    let ip = flow.server.ip;
     let flags = if flow.server.ece { flags.with(TcpFlags::ECE) } else { flags };
     let timestamps = Timestamps { value: flow.server.tsval, echo: flow.server.tsecr };
-    TcpHeaderSpec {
-        hop_limit: ip.hop_limit,
-        traffic_class: ip.traffic_class,
-        flow_label: ip.flow_label,
-        dont_fragment: ip.dont_fragment,
-        id,
+    let spec = TcpHeaderSpec {
         window: flow.server.window,
         timestamps: flow.has_timestamps.then_some(timestamps),
-        sack: SackBlocks::new(),
         ..TcpHeaderSpec::new(key.server, key.client, flow.sender.nxt(), flow.server.ack, flags)
-    }
+    };
+    with_template(spec, &mut flow.server.ip, segments)
 }
