@@ -18,6 +18,8 @@ use crate::downlink::Effect;
 use crate::emit::{self, HeaderBuffer};
 use crate::flow::{Flow, State};
 use crate::handshake::{Agreement, Handshake, Step};
+use crate::inspect::PassedRecently;
+use crate::journal::{self, Journal};
 use crate::subscriber::Subscriber;
 use crate::table::{FlowKey, Index, subscriber_key};
 use crate::timer::{TimerKey, Timers};
@@ -74,10 +76,10 @@ pub struct Transmit<'a> {
 /// The accelerator.
 #[derive(Debug)]
 pub struct Engine {
-    config: EngineConfig,
-    flows: Slab<Flow>,
+    pub(crate) config: EngineConfig,
+    pub(crate) flows: Slab<Flow>,
     flow_index: Index<FlowKey>,
-    subscribers: Slab<Subscriber>,
+    pub(crate) subscribers: Slab<Subscriber>,
     subscriber_index: Index<IpAddr>,
     timers: Timers,
     /// Flows with control packets to make.
@@ -88,6 +90,8 @@ pub struct Engine {
     ready: VecDeque<u32>,
     header: HeaderBuffer,
     stats: Stats,
+    pub(crate) passed_recently: PassedRecently,
+    pub(crate) journal: Option<Box<dyn Journal>>,
     is_draining: bool,
 }
 
@@ -110,6 +114,8 @@ impl Engine {
             ready: VecDeque::new(),
             header: [0; TcpHeaderSpec::MAX_LEN],
             stats: Stats::default(),
+            passed_recently: PassedRecently::default(),
+            journal: None,
             is_draining: false,
             config,
         })
@@ -229,7 +235,7 @@ impl Engine {
         };
         let handshake = match refused.map_or_else(|| Handshake::begin(tcp, from), Err) {
             Ok(handshake) => handshake,
-            Err(reason) => return self.stats.count_pass(reason),
+            Err(reason) => return self.count_pass(key, reason),
         };
         let subscriber = self.subscriber_for(key.client.ip(), now);
         let id = self.flows.insert(Flow {
@@ -239,6 +245,7 @@ impl Engine {
             last_activity: now,
             armed: None,
             in_outbox: false,
+            is_journaled: false,
         }) as u32;
         self.flow_index.insert(key, id);
         self.stats.flows_now += 1;
@@ -260,6 +267,9 @@ impl Engine {
         if let Some(subscriber) = self.subscribers.get_mut(id as usize) {
             subscriber.flows += 1;
             subscriber.last_used = now;
+            if std::mem::take(&mut subscriber.is_outdated) {
+                subscriber.controller = self.config.controller.build();
+            }
         }
         id
     }
@@ -327,6 +337,9 @@ impl Engine {
     fn follow_up(&mut self, id: u32, now: Instant) {
         let Some(flow) = self.flows.get_mut(id as usize) else { return };
         let subscriber_id = flow.subscriber;
+        if let Some(journal) = self.journal.as_deref_mut() {
+            journal::follow(journal, id, flow);
+        }
         let State::Accelerated(accelerated) = &mut flow.state else { return };
         accelerated.is_closed |= accelerated.has_ended();
         if accelerated.is_draining
@@ -366,7 +379,10 @@ impl Engine {
         let mut armed = flow.armed;
         self.timers.cancel(TimerKey::Flow(id), &mut armed);
         if let Some(reason) = reason {
-            self.stats.count_pass(reason);
+            self.count_pass(flow.key, reason);
+        }
+        if let Some(journal) = self.journal.as_deref_mut().filter(|_| flow.is_journaled) {
+            journal.settle(id);
         }
         let subscriber = self.subscribers.get_mut(flow.subscriber as usize);
         match (flow.state, subscriber) {
@@ -392,6 +408,11 @@ impl Engine {
                 self.timers.arm(TimerKey::Subscriber(flow.subscriber), &mut subscriber.armed, at);
             }
         }
+    }
+
+    fn count_pass(&mut self, key: FlowKey, reason: PassReason) {
+        self.stats.count_pass(reason);
+        self.passed_recently.note(key, reason);
     }
 
     /// Arms the flow's timer for the earliest thing that can happen to it without a packet.

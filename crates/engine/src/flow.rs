@@ -26,6 +26,8 @@ pub(crate) struct Flow {
     pub(crate) armed: Option<Instant>,
     /// It waits in the engine's list of flows with control packets to make.
     pub(crate) in_outbox: bool,
+    /// The journal has an entry of it.
+    pub(crate) is_journaled: bool,
 }
 
 impl Flow {

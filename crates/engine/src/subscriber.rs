@@ -23,6 +23,8 @@ const HEADER_BYTES: u64 = 52;
 pub(crate) struct Subscriber {
     pub(crate) key: IpAddr,
     pub(crate) controller: AnyController,
+    /// Other settings hold since the controller was made.
+    pub(crate) is_outdated: bool,
     pub(crate) sampler: RateSampler,
     /// Bytes of all its flows in the network.
     pub(crate) in_flight: u64,
@@ -43,6 +45,7 @@ impl Subscriber {
         Self {
             key,
             controller,
+            is_outdated: false,
             sampler: RateSampler::new(),
             in_flight: 0,
             next_send: now,

@@ -181,3 +181,5 @@ fn a_trickle_says_nothing_about_the_link() {
     }
     assert!(window(&bench) >= before, "{:?} after a trickle, {before:?} before", window(&bench));
 }
+
+mod operation;

@@ -1,0 +1,108 @@
+//! The journal, other settings while running, and what is shown of flows.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use super::*;
+use crate::{FlowState, Journal, JournalEntry};
+
+/// Keeps entries where the test can see them.
+#[derive(Clone, Debug, Default)]
+struct Notes(Arc<Mutex<BTreeMap<u32, JournalEntry>>>);
+
+impl Journal for Notes {
+    fn owe(&mut self, slot: u32, entry: &JournalEntry, is_new: bool) {
+        let before = self.0.lock().unwrap().insert(slot, *entry);
+        assert_eq!(before.is_none(), is_new);
+    }
+
+    fn settle(&mut self, slot: u32) {
+        assert!(self.0.lock().unwrap().remove(&slot).is_some(), "settled what was not owed");
+    }
+}
+
+impl Notes {
+    fn of(&self, slot: u32) -> Option<JournalEntry> {
+        self.0.lock().unwrap().get(&slot).copied()
+    }
+}
+
+fn journaled() -> (Bench, Notes) {
+    let mut bench = Bench::established(EngineConfig::default());
+    let notes = Notes::default();
+    bench.engine.set_journal(Box::new(notes.clone()));
+    (bench, notes)
+}
+
+#[test]
+fn h02_a_flow_is_in_the_journal_exactly_while_it_has_debt() {
+    let (mut bench, notes) = journaled();
+    bench.server_sends(1, 1, 0, TcpFlags::ACK, 500);
+    assert_eq!(notes.of(0), None, "nothing is acknowledged yet");
+    bench.run_to(ms(10));
+    let entry = notes.of(0).unwrap();
+    assert_eq!((entry.client, entry.server), (client(1), SERVER));
+    let numbers = [entry.delivered, entry.told, entry.client_next, entry.server_ack];
+    assert_eq!(numbers.map(SeqNum::get), [1, 501, 1, 1]);
+    bench.client_sends(1, 1, 301, TcpFlags::ACK);
+    assert_eq!(notes.of(0).unwrap().delivered.get(), 301);
+    bench.client_sends(1, 1, 501, TcpFlags::ACK);
+    assert_eq!(notes.of(0), None);
+}
+
+#[test]
+fn h02_a_flow_that_leaves_with_debt_leaves_the_journal_too() {
+    let (mut bench, notes) = journaled();
+    bench.server_sends(1, 1, 0, TcpFlags::ACK, 500);
+    bench.run_to(ms(10));
+    assert!(notes.of(0).is_some());
+    bench.client_sends(1, 1, 1, TcpFlags::RST.with(TcpFlags::ACK));
+    assert_eq!((bench.engine.stats.flows_now, notes.of(0)), (0, None));
+}
+
+#[test]
+fn other_settings_hold_for_new_flows_and_end_none() {
+    let mut bench = Bench::established(EngineConfig { hash_seed: 7, ..EngineConfig::default() });
+    let fixed = ControllerConfig::Fixed(FixedParams::default());
+    let config = EngineConfig { controller: fixed, flows_max: 1, hash_seed: 8, ..EngineConfig::default() };
+    bench.engine.reconfigure(config.clone()).unwrap();
+    assert_eq!(bench.engine.config(), &EngineConfig { hash_seed: 7, ..config.clone() });
+    assert_eq!(bench.engine.subscribers[0].controller.name(), "rate", "its flow is under way");
+    bench.server_sends(1, 1, 0, TcpFlags::ACK, 500);
+    assert_eq!(bench.run_to(ms(50)), 500);
+    bench.client_sends(2, 0, 0, TcpFlags::SYN);
+    assert_eq!(bench.engine.stats.passed_for(PassReason::TableFull), 1);
+
+    bench.engine.reconfigure(EngineConfig { flows_max: 10, ..config }).unwrap();
+    bench.establish(1 + PER_PORT);
+    assert_eq!(bench.engine.subscribers[0].controller.name(), "fixed", "with its next flow");
+}
+
+#[test]
+fn settings_that_make_no_sense_change_nothing() {
+    let mut bench = Bench::established(EngineConfig::default());
+    let nonsense = EngineConfig { flows_max: 0, accelerate: false, ..EngineConfig::default() };
+    assert!(bench.engine.reconfigure(nonsense).is_err());
+    assert_eq!(bench.engine.config(), &EngineConfig::default());
+}
+
+#[test]
+fn flows_and_those_passed_last_can_be_seen() {
+    let mut bench = Bench::established(EngineConfig::default());
+    bench.server_sends(1, 1, 0, TcpFlags::ACK, 500);
+    bench.run_to(ms(10));
+    bench.client_sends(2, 0, 0, TcpFlags::SYN);
+    let reports: Vec<_> = bench.engine.flow_reports(0).collect();
+    let states: Vec<_> = reports.iter().map(|report| (report.client, report.state)).collect();
+    assert_eq!(states, [(client(1), FlowState::Accelerated), (client(2), FlowState::Observing)]);
+    assert_eq!((reports[0].debt, reports[0].in_flight), (Bytes::new(500), Bytes::new(500)));
+    assert_eq!((reports[0].client_window, reports[1].debt), (Bytes::new(60_000), Bytes::ZERO));
+    assert_eq!(bench.engine.flow_reports(1).count(), 1);
+
+    for n in 10..310 {
+        bench.server_sends(n, 0, 0, TcpFlags::SYN, 1);
+    }
+    let passed: Vec<_> = bench.engine.passed_recently().collect();
+    assert_eq!((passed.len(), passed[0].client), (256, client(309)));
+    assert!(passed.iter().all(|flow| flow.reason == PassReason::SynData));
+}

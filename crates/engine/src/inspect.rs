@@ -1,0 +1,131 @@
+//! What can be seen of the flows from outside, for status displays; nothing here changes anything.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use control::Controller;
+use units::{Bytes, Duration, Instant, Rate};
+
+use crate::PassReason;
+use crate::engine::Engine;
+use crate::flow::{Flow, State};
+use crate::table::FlowKey;
+
+/// Passed flows that are remembered.
+const PASSED_MAX: usize = 256;
+
+/// Where a flow in the table is in its life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FlowState {
+    /// Its handshake is under way.
+    Observing,
+    /// Its delivery is the engine's.
+    Accelerated,
+    /// What is owed is being delivered; then it is handed back.
+    Draining,
+    /// Both directions have ended; retransmissions are still answered.
+    Closed,
+}
+
+impl FlowState {
+    /// The name used in results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Observing => "observing",
+            Self::Accelerated => "accelerated",
+            Self::Draining => "draining",
+            Self::Closed => "closed",
+        }
+    }
+}
+
+/// One flow in the table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlowReport {
+    /// The client's address and port.
+    pub client: SocketAddr,
+    /// The server's.
+    pub server: SocketAddr,
+    /// Where it is in its life.
+    pub state: FlowState,
+    /// Acknowledged to the server and not by the client.
+    pub debt: Bytes,
+    /// Memory its stream buffer takes.
+    pub held: Bytes,
+    /// Sent to the client and neither acknowledged nor believed lost.
+    pub in_flight: Bytes,
+    /// Smoothed round-trip time of the mobile segment.
+    pub srtt: Option<Duration>,
+    /// The window the client advertises.
+    pub client_window: Bytes,
+    /// What the controller of its subscriber sends at, over all the subscriber's flows.
+    pub subscriber_rate: Option<Rate>,
+    /// When its last packet came.
+    pub last_activity: Instant,
+}
+
+/// A flow that is not, or no longer, in the table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PassedFlow {
+    /// The client's address and port.
+    pub client: SocketAddr,
+    /// The server's.
+    pub server: SocketAddr,
+    /// Why.
+    pub reason: PassReason,
+}
+
+/// The flows passed last, in bounded number.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PassedRecently(VecDeque<PassedFlow>);
+
+impl PassedRecently {
+    pub(crate) fn note(&mut self, key: FlowKey, reason: PassReason) {
+        if self.0.len() == PASSED_MAX {
+            self.0.pop_back();
+        }
+        self.0.push_front(PassedFlow { client: key.client, server: key.server, reason });
+    }
+}
+
+impl Engine {
+    /// The flows in the table, in the order of their slots, from the `skip`th on.
+    pub fn flow_reports(&self, skip: usize) -> impl Iterator<Item = FlowReport> {
+        self.flows.iter().skip(skip).map(|(_, flow)| self.report(flow))
+    }
+
+    /// The flows passed or ended last, newest first, at most 256.
+    pub fn passed_recently(&self) -> impl Iterator<Item = &PassedFlow> {
+        self.passed_recently.0.iter()
+    }
+
+    fn report(&self, flow: &Flow) -> FlowReport {
+        let mut report = FlowReport {
+            client: flow.key.client,
+            server: flow.key.server,
+            state: FlowState::Observing,
+            debt: Bytes::ZERO,
+            held: Bytes::ZERO,
+            in_flight: Bytes::ZERO,
+            srtt: None,
+            client_window: Bytes::ZERO,
+            subscriber_rate: None,
+            last_activity: flow.last_activity,
+        };
+        let State::Accelerated(accelerated) = &flow.state else { return report };
+        report.state = match accelerated {
+            a if a.is_closed => FlowState::Closed,
+            a if a.is_draining => FlowState::Draining,
+            _ => FlowState::Accelerated,
+        };
+        report.debt = Bytes::from(accelerated.debt());
+        report.held = Bytes::new(accelerated.buffer.capacity() as u64);
+        report.in_flight = Bytes::from(accelerated.sender.in_flight());
+        report.srtt = accelerated.sender.rtt().smoothed();
+        report.client_window = Bytes::from(accelerated.sender.window());
+        let subscriber = self.subscribers.get(flow.subscriber as usize);
+        report.subscriber_rate = subscriber.map(|s| s.controller.control().pacing_rate);
+        report
+    }
+}

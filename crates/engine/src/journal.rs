@@ -1,0 +1,77 @@
+//! [`Journal`]: where the engine notes what is owed, so that a crash does not turn debt into silence (H2).
+//!
+//! A flow has an entry exactly while it has debt. What an entry says is as old as the flow's last event: whoever
+//! reads it after a crash uses the numbers as a start and learns the exact ones from the two ends.
+
+use core::fmt;
+use std::net::SocketAddr;
+
+use units::SeqNum;
+
+use crate::accelerated::Accelerated;
+use crate::engine::Engine;
+use crate::flow::{Flow, State};
+
+/// A flow with debt: who it joins, and the newest numbers known of each side.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct JournalEntry {
+    /// The client's address and port.
+    pub client: SocketAddr,
+    /// The server's.
+    pub server: SocketAddr,
+    /// What the client has acknowledged: the number it expects next, or one before that.
+    pub delivered: SeqNum,
+    /// What the server was told is delivered; after `delivered`.
+    pub told: SeqNum,
+    /// One past what the client has sent.
+    pub client_next: SeqNum,
+    /// What the server has acknowledged of that.
+    pub server_ack: SeqNum,
+    /// Newest TSval of the client and of the server, when both use timestamps.
+    pub timestamps: Option<(u32, u32)>,
+}
+
+/// Keeps one entry per slot; slots are small numbers that are used again, below the largest number of flows.
+///
+/// Called for every packet of a flow with debt: an implementation makes no system call and does not allocate.
+pub trait Journal: fmt::Debug + Send {
+    /// Notes what is owed, in place of what the slot held. `is_new` is false when the slot holds an entry of the
+    /// same flow: then only the numbers differ.
+    fn owe(&mut self, slot: u32, entry: &JournalEntry, is_new: bool);
+
+    /// Forgets the slot's entry: nothing is owed.
+    fn settle(&mut self, slot: u32);
+}
+
+impl Engine {
+    /// Has every debt noted in `journal` from here on.
+    pub fn set_journal(&mut self, journal: Box<dyn Journal>) {
+        self.journal = Some(journal);
+    }
+}
+
+/// Brings the journal up to date with flow `id` after an event, before any packet tells of it.
+pub(crate) fn follow(journal: &mut dyn Journal, id: u32, flow: &mut Flow) {
+    let State::Accelerated(accelerated) = &flow.state else { return };
+    if accelerated.debt() > 0 {
+        journal.owe(id, &entry(flow, accelerated), !flow.is_journaled);
+        flow.is_journaled = true;
+    } else if flow.is_journaled {
+        journal.settle(id);
+        flow.is_journaled = false;
+    }
+}
+
+fn entry(flow: &Flow, accelerated: &Accelerated) -> JournalEntry {
+    JournalEntry {
+        client: flow.key.client,
+        server: flow.key.server,
+        delivered: accelerated.sender.una(),
+        told: accelerated.acked_to_server,
+        client_next: accelerated.client.nxt,
+        server_ack: accelerated.server.ack,
+        timestamps: accelerated
+            .has_timestamps
+            .then_some((accelerated.client.tsval, accelerated.server.tsval)),
+    }
+}
