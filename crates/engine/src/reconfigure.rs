@@ -13,14 +13,14 @@ impl Engine {
     ///
     /// # Errors
     /// A setting that makes no sense; then everything stays as it was.
-    pub fn reconfigure(&mut self, config: EngineConfig) -> Result<(), ConfigError> {
+    pub fn reconfigure(&mut self, config: &EngineConfig) -> Result<(), ConfigError> {
         config.validate()?;
         if config.controller != self.config.controller {
             for (_, subscriber) in &mut self.subscribers {
                 subscriber.is_outdated = true;
             }
         }
-        self.config = EngineConfig { hash_seed: self.config.hash_seed, ..config };
+        self.config = EngineConfig { hash_seed: self.config.hash_seed, ..config.clone() };
         Ok(())
     }
 }

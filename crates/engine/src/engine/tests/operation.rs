@@ -65,7 +65,7 @@ fn other_settings_hold_for_new_flows_and_end_none() {
     let mut bench = Bench::established(EngineConfig { hash_seed: 7, ..EngineConfig::default() });
     let fixed = ControllerConfig::Fixed(FixedParams::default());
     let config = EngineConfig { controller: fixed, flows_max: 1, hash_seed: 8, ..EngineConfig::default() };
-    bench.engine.reconfigure(config.clone()).unwrap();
+    bench.engine.reconfigure(&config).unwrap();
     assert_eq!(bench.engine.config(), &EngineConfig { hash_seed: 7, ..config.clone() });
     assert_eq!(bench.engine.subscribers[0].controller.name(), "rate", "its flow is under way");
     bench.server_sends(1, 1, 0, TcpFlags::ACK, 500);
@@ -73,7 +73,7 @@ fn other_settings_hold_for_new_flows_and_end_none() {
     bench.client_sends(2, 0, 0, TcpFlags::SYN);
     assert_eq!(bench.engine.stats.passed_for(PassReason::TableFull), 1);
 
-    bench.engine.reconfigure(EngineConfig { flows_max: 10, ..config }).unwrap();
+    bench.engine.reconfigure(&EngineConfig { flows_max: 10, ..config }).unwrap();
     bench.establish(1 + PER_PORT);
     assert_eq!(bench.engine.subscribers[0].controller.name(), "fixed", "with its next flow");
 }
@@ -82,7 +82,7 @@ fn other_settings_hold_for_new_flows_and_end_none() {
 fn settings_that_make_no_sense_change_nothing() {
     let mut bench = Bench::established(EngineConfig::default());
     let nonsense = EngineConfig { flows_max: 0, accelerate: false, ..EngineConfig::default() };
-    assert!(bench.engine.reconfigure(nonsense).is_err());
+    assert!(bench.engine.reconfigure(&nonsense).is_err());
     assert_eq!(bench.engine.config(), &EngineConfig::default());
 }
 
