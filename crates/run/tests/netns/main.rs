@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod accelerated;
+mod crash;
 mod fail_open;
 mod nat;
 mod steering;
