@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use control::{ControllerConfig, FixedParams, RateParams};
+use control::{BbrParams, ControllerConfig, CubicParams, FixedParams, NewRenoParams, RateParams};
 use engine::{Engine, EngineConfig, PassReason, WindowPolicy};
 use run::{Accelerator, AfterHang, Config, Ended, Notrack, RunError};
 use scenario::Quantity;
@@ -103,6 +103,12 @@ enum Controller {
     Fixed,
     /// The rate follows the delivery rate and the round-trip time
     Rate,
+    /// Conventional split TCP: NewReno's window
+    NewReno,
+    /// Conventional split TCP: CUBIC's window
+    Cubic,
+    /// Conventional split TCP: BBR
+    Bbr,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -162,7 +168,18 @@ fn watchdog(record: &str, hang_after_ms: &str) -> Result<ExitCode, String> {
 }
 
 fn engine_config(args: &EngineArgs) -> Result<EngineConfig, String> {
+    let has_settings = args.rate.is_some() || args.r_cap.is_some() || args.in_flight_cap.is_some();
     let controller = match args.controller {
+        Controller::NewReno | Controller::Cubic | Controller::Bbr if has_settings => {
+            return Err(
+                "run: --rate, --r-cap and --in-flight-cap belong to --controller fixed and rate; the others \
+                        find their limits themselves"
+                    .to_owned(),
+            );
+        }
+        Controller::NewReno => ControllerConfig::NewReno(NewRenoParams::default()),
+        Controller::Cubic => ControllerConfig::Cubic(CubicParams::default()),
+        Controller::Bbr => ControllerConfig::Bbr(BbrParams::default()),
         Controller::Fixed if args.r_cap.is_some() => {
             return Err("run: --r-cap belongs to --controller rate; `fixed` has --rate".to_owned());
         }
@@ -324,6 +341,15 @@ mod tests {
         assert_eq!(fixed, ControllerConfig::Fixed(wanted));
         let made = engine("  --window-policy  opportunistic  --no-accelerate").unwrap();
         assert_eq!((made.window_policy, made.accelerate), (WindowPolicy::Opportunistic, false));
+    }
+
+    #[test]
+    fn split_tcp_takes_a_name_and_no_settings() {
+        for name in ["new-reno", "cubic", "bbr"] {
+            let made = engine(&format!("  --controller  {name}")).unwrap().controller;
+            assert_eq!(Some(made), ControllerConfig::named(name));
+            assert!(engine(&format!("  --controller  {name}  --rate  8 Mbit/s")).is_err());
+        }
     }
 
     #[test]

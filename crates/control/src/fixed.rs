@@ -71,9 +71,7 @@ mod tests {
             delivered: Bytes::new(1),
             delivered_total: Bytes::new(1),
             rtt: Some(Duration::from_secs(3)),
-            min_rtt: None,
-            rate: None,
-            in_flight: Bytes::ZERO,
+            ..Ack::default()
         });
         c.on_loss(&Loss {
             now: Instant::from_millis(901),

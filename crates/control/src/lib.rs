@@ -15,16 +15,32 @@
 //! |---|---|---|
 //! | `fixed.rs` | a constant rate | \[MA\] Fig 2 |
 //! | `rate.rs` | bandwidth estimate, two RTT thresholds | \[MA\] equations (3)–(5), Table 2 |
-//! | `new_reno.rs` | window halving, the simulator's baseline sender | RFC 5681, RFC 6582 |
+//! | `new_reno.rs` | window halving | RFC 5681, RFC 6582 |
+//! | `cubic.rs` | a window that follows a cubic function of time | RFC 9438, HyStart |
+//! | `bbr.rs` | a model of bandwidth and round trip, paced | draft-cardwell-iccrg-bbr-congestion-control-00 |
+//!
+//! What all window controllers share (slow start, proportional rate reduction, undoing a needless time-out) is
+//! `window.rs`; an algorithm adds how the window grows and how far it shrinks.
 
 #![deny(clippy::float_arithmetic)]
 
+mod any;
+mod bbr;
+mod cubic;
 mod filter;
 mod fixed;
+mod hystart;
 mod new_reno;
+#[cfg(test)]
+mod path;
 mod rate;
+mod root;
 mod sampler;
+mod window;
 
+pub use any::{AnyController, ControllerConfig};
+pub use bbr::{Bbr, BbrParams};
+pub use cubic::{Cubic, CubicParams};
 pub use filter::{WindowedMax, WindowedMin};
 pub use fixed::{Fixed, FixedParams};
 pub use new_reno::{NewReno, NewRenoParams};
@@ -34,7 +50,9 @@ pub use sampler::{RateSample, RateSampler, SendStamp};
 use units::{Bytes, Duration, Instant, Rate};
 
 /// What an acknowledgement told the sender.
-#[derive(Clone, Copy, Debug)]
+///
+/// The losses it showed are reported before it, so that a reduction and the first step of its recovery are one.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Ack {
     /// When it arrived.
     pub now: Instant,
@@ -50,6 +68,27 @@ pub struct Ack {
     pub rate: Option<RateSample>,
     /// Bytes believed to be in the network after it.
     pub in_flight: Bytes,
+    /// Bytes believed to be in the network when it arrived.
+    pub in_flight_before: Bytes,
+    /// Bytes it showed to be lost.
+    pub lost: Bytes,
+    /// A loss is still being repaired: not all that was sent when it was found has been acknowledged.
+    pub is_recovering: bool,
+    /// The window, not the data or the peer, limits what is sent.
+    pub is_window_limited: bool,
+}
+
+/// A transmission, new or repeated.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    /// When it left.
+    pub now: Instant,
+    /// Bytes of payload.
+    pub bytes: Bytes,
+    /// Bytes believed to be in the network before it.
+    pub in_flight: Bytes,
+    /// The sender had been short of data.
+    pub is_app_limited: bool,
 }
 
 /// How a loss was found.
@@ -95,6 +134,10 @@ pub trait Controller {
     fn on_ack(&mut self, ack: &Ack);
     /// Takes in a loss.
     fn on_loss(&mut self, loss: &Loss);
+    /// Takes in a transmission.
+    fn on_send(&mut self, _sent: &Sent) {}
+    /// The time-out reported last was needless: what it took is to be given back.
+    fn on_undo(&mut self, _now: Instant) {}
     /// The limits in force.
     fn control(&self) -> Control;
 }
@@ -106,71 +149,6 @@ pub trait Controller {
 #[must_use]
 pub fn quantum_for(rate: Rate, mss: Bytes) -> Bytes {
     rate.bytes_in(Duration::from_millis(1)).min(Bytes::new(64 * 1024)).max(mss)
-}
-
-/// One of the controllers, chosen at run time without an allocation.
-#[derive(Clone, Debug)]
-pub enum AnyController {
-    /// A constant rate.
-    Fixed(Fixed),
-    /// \[MA\]'s rate control.
-    Rate(RateControl),
-    /// NewReno's window.
-    NewReno(NewReno),
-}
-
-impl Controller for AnyController {
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Fixed(c) => c.name(),
-            Self::Rate(c) => c.name(),
-            Self::NewReno(c) => c.name(),
-        }
-    }
-    fn on_ack(&mut self, ack: &Ack) {
-        match self {
-            Self::Fixed(c) => c.on_ack(ack),
-            Self::Rate(c) => c.on_ack(ack),
-            Self::NewReno(c) => c.on_ack(ack),
-        }
-    }
-    fn on_loss(&mut self, loss: &Loss) {
-        match self {
-            Self::Fixed(c) => c.on_loss(loss),
-            Self::Rate(c) => c.on_loss(loss),
-            Self::NewReno(c) => c.on_loss(loss),
-        }
-    }
-    fn control(&self) -> Control {
-        match self {
-            Self::Fixed(c) => c.control(),
-            Self::Rate(c) => c.control(),
-            Self::NewReno(c) => c.control(),
-        }
-    }
-}
-
-/// Which controller to make, with its parameters.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ControllerConfig {
-    /// A constant rate.
-    Fixed(FixedParams),
-    /// \[MA\]'s rate control.
-    Rate(RateParams),
-    /// NewReno's window.
-    NewReno(NewRenoParams),
-}
-
-impl ControllerConfig {
-    /// Makes the controller.
-    #[must_use]
-    pub fn build(&self) -> AnyController {
-        match *self {
-            Self::Fixed(p) => AnyController::Fixed(Fixed::new(p)),
-            Self::Rate(p) => AnyController::Rate(RateControl::new(p)),
-            Self::NewReno(p) => AnyController::NewReno(NewReno::new(p)),
-        }
-    }
 }
 
 #[cfg(test)]

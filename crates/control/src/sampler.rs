@@ -65,6 +65,12 @@ impl RateSampler {
         self.delivered
     }
 
+    /// The sender has been short of data, and what it sent then has not all been delivered.
+    #[must_use]
+    pub fn is_app_limited(&self) -> bool {
+        self.app_limited_until > Bytes::ZERO
+    }
+
     /// Stamps a segment that leaves at `now`; `was_idle` when nothing was in flight before it.
     pub fn on_send(&mut self, was_idle: bool, now: Instant) -> SendStamp {
         if was_idle {

@@ -676,7 +676,9 @@ impl Engine {
                 subscriber.round.rotate_left(1);
                 continue;
             };
+            let in_flight_before = subscriber.in_flight;
             subscriber.adjust_in_flight(before, accelerated.sender.in_flight());
+            subscriber.on_send(made.len, in_flight_before, now);
             subscriber.last_used = now;
             accelerated.deficit -= i64::from(made.len.max(1));
             let segments = made.len.div_ceil(accelerated.sender.mss().max(1)).max(1);

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use control::{Ack, AnyController, Controller, Loss, LossKind, RateSampler};
+use control::{Ack, AnyController, Control, Controller, Loss, LossKind, RateSampler, Sent};
 use tcp::AckOutcome;
 use units::{Bytes, Duration, Instant, Rate};
 
@@ -69,32 +69,58 @@ impl Subscriber {
         self.in_flight = (self.in_flight + u64::from(after)).saturating_sub(u64::from(before));
     }
 
-    /// Hands an acknowledgement's news to the controller.
-    pub(crate) fn on_ack(&mut self, out: &AckOutcome, min_rtt: Option<Duration>, now: Instant) {
-        if out.delivered > 0 {
-            let delivered = Bytes::from(out.delivered);
-            let rate = self.sampler.on_delivered(delivered, out.newest.as_ref(), min_rtt, now);
-            if let Some(sample) = rate {
-                self.delivery_rate.update(sample.rate, now);
-            }
-            self.controller.on_ack(&Ack {
-                now,
-                delivered,
-                delivered_total: self.sampler.delivered(),
-                rtt: out.rtt,
-                min_rtt,
-                rate,
-                in_flight: Bytes::new(self.in_flight),
-            });
+    /// Hands an acknowledgement's news to the controller; `in_flight_before` is what was in flight when it came.
+    pub(crate) fn on_ack(
+        &mut self,
+        out: &AckOutcome,
+        min_rtt: Option<Duration>,
+        in_flight_before: u64,
+        now: Instant,
+    ) {
+        if out.undid_timeout {
+            self.controller.on_undo(now);
         }
         if out.lost > 0 {
             self.on_loss(out.lost, LossKind::Fast, out.is_new_loss, now);
         }
+        if out.delivered == 0 {
+            return;
+        }
+        let delivered = Bytes::from(out.delivered);
+        let rate = self.sampler.on_delivered(delivered, out.newest.as_ref(), min_rtt, now);
+        if let Some(sample) = rate {
+            self.delivery_rate.update(sample.rate, now);
+        }
+        let Control { window, send_quantum, .. } = self.controller.control();
+        let in_flight_before = Bytes::new(in_flight_before);
+        self.controller.on_ack(&Ack {
+            now,
+            delivered,
+            delivered_total: self.sampler.delivered(),
+            rtt: out.rtt,
+            min_rtt,
+            rate,
+            in_flight: Bytes::new(self.in_flight),
+            in_flight_before,
+            lost: Bytes::from(out.lost),
+            is_recovering: out.is_recovering,
+            is_window_limited: in_flight_before + send_quantum > window,
+        });
     }
 
     pub(crate) fn on_loss(&mut self, lost: u32, kind: LossKind, is_new_event: bool, now: Instant) {
         let in_flight = Bytes::new(self.in_flight);
         self.controller.on_loss(&Loss { now, lost: Bytes::from(lost), kind, is_new_event, in_flight });
+    }
+
+    /// Tells the controller of `len` payload bytes that leave, `in_flight_before` before them.
+    pub(crate) fn on_send(&mut self, len: u32, in_flight_before: u64, now: Instant) {
+        self.controller.on_send(&Sent {
+            now,
+            bytes: Bytes::from(len),
+            in_flight: Bytes::new(in_flight_before),
+            is_app_limited: self.sampler.is_app_limited(),
+        });
     }
 
     /// Takes the time of `len` payload bytes in `segments` segments out of the pacing budget.

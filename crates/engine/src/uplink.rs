@@ -78,8 +78,9 @@ fn on_ack(
         stats.unacceptable_acks += 1;
         return false;
     }
+    let in_flight_before = subscriber.in_flight;
     subscriber.adjust_in_flight(before, flow.sender.in_flight());
-    subscriber.on_ack(&out, flow.sender.rtt().min(), now);
+    subscriber.on_ack(&out, flow.sender.rtt().min(), in_flight_before, now);
     stats.invalid_sack_blocks += u64::from(out.invalid_sack_blocks);
     stats.timeouts_undone += u64::from(out.undid_timeout);
     if out.acked > 0 {

@@ -98,12 +98,32 @@ layered! {
 
 /// A controller of the accelerator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Controller {
     /// A constant rate ([MA] Fig 2).
     Fixed,
     /// The rate follows the delivery rate and the RTT ([MA] equations (3) to (5)).
     Rate,
+    /// Conventional split TCP with NewReno's window.
+    NewReno,
+    /// Conventional split TCP with CUBIC's window.
+    Cubic,
+    /// Conventional split TCP with BBR.
+    Bbr,
+}
+
+impl Controller {
+    /// The name as `cellerator run --controller` knows it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fixed => "fixed",
+            Self::Rate => "rate",
+            Self::NewReno => "new-reno",
+            Self::Cubic => "cubic",
+            Self::Bbr => "bbr",
+        }
+    }
 }
 
 /// What the accelerator does about the client's receive window.
@@ -144,10 +164,7 @@ impl Accelerator {
         let mut option = |name: &str, value: Option<String>| {
             arguments.extend(value.map(|value| [format!("--{name}"), value]).into_iter().flatten());
         };
-        let controller = self.controller.map(|c| match c {
-            Controller::Fixed => "fixed",
-            Controller::Rate => "rate",
-        });
+        let controller = self.controller.map(Controller::name);
         let policy = self.window_policy.map(|p| match p {
             WindowPolicy::Honour => "honour",
             WindowPolicy::Opportunistic => "opportunistic",

@@ -76,6 +76,7 @@ pub struct Endpoint {
     replies: VecDeque<Vec<u8>>,
     syn_due: Option<Instant>,
     syn_tries: u32,
+    syn_sent_at: Instant,
     ip_id: u16,
     stats: EndpointStats,
     first_wrong_offset: Option<u64>,
@@ -96,6 +97,7 @@ impl Endpoint {
             replies: VecDeque::new(),
             syn_due,
             syn_tries: 0,
+            syn_sent_at: Instant::ZERO,
             ip_id: 1,
             stats: EndpointStats::default(),
             first_wrong_offset: None,
@@ -265,6 +267,7 @@ impl Endpoint {
             if let Some(connection) = self.connection.as_mut() {
                 connection.acknowledge_now();
             }
+            self.measure_handshake(now);
             self.run_application(now);
         }
     }
@@ -282,7 +285,15 @@ impl Endpoint {
             }
             self.state = State::Open;
             self.syn_due = None;
+            self.measure_handshake(now);
             self.on_segment(tcp, packet, now);
+        }
+    }
+
+    /// The handshake's round trip, where it is known which SYN was answered (Karn).
+    fn measure_handshake(&mut self, now: Instant) {
+        if let Some(connection) = self.connection.as_mut().filter(|_| self.syn_tries == 1) {
+            connection.on_handshake(now.saturating_since(self.syn_sent_at), now);
         }
     }
 
@@ -389,6 +400,7 @@ impl Endpoint {
         }
         self.syn_due = Some(now + SYN_TIMEOUT * (1 << self.syn_tries));
         self.syn_tries += 1;
+        self.syn_sent_at = now;
         let agreed = self.connection.as_ref().map(|c| (c.agreed, c.receiver.next(), c.receiver.ts_recent()));
         let mut spec = match agreed {
             None => {

@@ -107,6 +107,8 @@ pub struct AckOutcome {
     pub invalid_sack_blocks: u32,
     /// A time-out turned out to be needless and was taken back.
     pub undid_timeout: bool,
+    /// Not all that had been sent when a loss was found has been acknowledged.
+    pub is_recovering: bool,
 }
 
 /// A time-out being recovered from (RFC 5682 §3).
@@ -477,6 +479,7 @@ impl Sender {
             self.recover = Some(self.board.nxt());
             out.is_new_loss = true;
         }
+        out.is_recovering = self.recover.is_some();
         // Not for an acknowledgement without news: a peer that uploads sends those all the time.
         if out.acked > 0 || out.delivered > 0 || out.lost > 0 {
             self.timers.rearm(&self.rtt, self.board.len(), self.allows_tail_probe(), now);

@@ -24,6 +24,7 @@ impl Feed {
             min_rtt: None,
             rate: None,
             in_flight: Bytes::ZERO,
+            ..Ack::default()
         });
     }
 }
@@ -92,6 +93,7 @@ fn beta_before_the_first_estimate_uses_the_delivery_rate() {
             is_app_limited: false,
         }),
         in_flight: Bytes::ZERO,
+        ..Ack::default()
     });
     assert_eq!(c.control().pacing_rate, Rate::from_kbps(900));
 }
@@ -194,6 +196,7 @@ impl Fluid {
                         is_app_limited: false,
                     }),
                     in_flight: self.queue + pipe,
+                    ..Ack::default()
                 });
             }
             let control = self.control.control();

@@ -1,9 +1,9 @@
 //! [`Connection`]: both halves of an endpoint's connection and its application.
 
-use control::{Ack, AnyController, Control, Controller, Loss, LossKind, RateSampler};
+use control::{Ack, AnyController, Control, Controller, Loss, LossKind, RateSampler, Sent};
 use tcp::{
-    AckIn, Arrival, Receiver, SegmentIn, SendLimits, Sender, SenderConfig, StreamBuffer, Transmission,
-    WindowPolicy,
+    AckIn, AckOutcome, Arrival, Receiver, SegmentIn, SendLimits, Sender, SenderConfig, StreamBuffer,
+    Transmission, WindowPolicy,
 };
 use units::{Bytes, Duration, Instant, Rate, SeqNum, WindowScale};
 use wire::{Tcp, TcpFlags};
@@ -13,6 +13,9 @@ use super::config::{Closing, EndpointConfig, Reading, ReceiveWindow};
 
 /// Longest an acknowledgement waits for a second segment (Linux `TCP_DELACK_MIN`).
 const DELAYED_ACK: Duration = Duration::from_millis(40);
+
+/// Segments acknowledged at once before acknowledgements are delayed (Linux `TCP_MAX_QUICKACKS`).
+const QUICK_ACKS: u32 = 16;
 
 /// Longest retransmission time-out of an end host (Linux `TCP_RTO_MAX`).
 const RTO_MAX: Duration = Duration::from_secs(120);
@@ -52,6 +55,7 @@ pub(super) struct Connection {
     outbox: StreamBuffer,
     inbox: StreamBuffer,
     ack_due: AckDue,
+    quick_acks: u32,
     /// Bytes written so far.
     written: u64,
     /// Bytes read so far.
@@ -64,6 +68,8 @@ pub(super) struct Connection {
     may_send_at: Instant,
     /// The last poll was refused by pacing.
     is_paced: bool,
+    /// Bytes the burst under way may still have.
+    burst_left: u64,
     /// The acknowledgement number sent last.
     pub last_ack_sent: SeqNum,
     capacity: u32,
@@ -93,10 +99,11 @@ impl Connection {
             receiver,
             agreed,
             sampler: RateSampler::new(),
-            controller: config.controller.build(),
+            controller: config.controller.with_mss(Bytes::from(agreed.payload_max)).build(),
             outbox: StreamBuffer::new(start),
             inbox: StreamBuffer::new(peer_start),
             ack_due: AckDue::No,
+            quick_acks: QUICK_ACKS,
             written: 0,
             read: 0,
             has_closed: false,
@@ -105,6 +112,7 @@ impl Connection {
             read_at: None,
             may_send_at: Instant::ZERO,
             is_paced: false,
+            burst_left: 0,
             last_ack_sent: peer_start,
             capacity: config.window.initial(),
             grown_at: 0,
@@ -171,6 +179,7 @@ impl Connection {
             sack: &tcp.options.sack,
             has_payload: tcp.segment_len() > 0,
         };
+        let in_flight_before = Bytes::from(self.sender.in_flight());
         let out = self.sender.on_ack(&ack, now);
         if out.is_unacceptable {
             stats.unacceptable_acks += 1;
@@ -178,25 +187,42 @@ impl Connection {
         }
         stats.invalid_sack_blocks += u64::from(out.invalid_sack_blocks);
         self.outbox.advance_to(self.sender.una().earlier_of(self.outbox.start() + self.outbox.len() as u32));
-        let in_flight = Bytes::from(self.sender.in_flight());
-        let delivered = Bytes::from(out.delivered);
-        let min_rtt = self.sender.rtt().min();
-        let rate = self.sampler.on_delivered(delivered, out.newest.as_ref(), min_rtt, now);
-        if out.delivered > 0 {
-            self.controller.on_ack(&Ack {
-                now,
-                delivered,
-                delivered_total: self.sampler.delivered(),
-                rtt: out.rtt,
-                min_rtt,
-                rate,
-                in_flight,
-            });
+        if out.undid_timeout {
+            self.controller.on_undo(now);
         }
         if out.lost > 0 {
             self.report_loss(out.lost, LossKind::Fast, out.is_new_loss, now);
         }
+        self.report_delivery(&out, in_flight_before, now);
         true
+    }
+
+    fn report_delivery(&mut self, out: &AckOutcome, in_flight_before: Bytes, now: Instant) {
+        if out.delivered == 0 {
+            return;
+        }
+        let delivered = Bytes::from(out.delivered);
+        let min_rtt = self.sender.rtt().min();
+        let rate = self.sampler.on_delivered(delivered, out.newest.as_ref(), min_rtt, now);
+        let Control { window, .. } = self.controller.control();
+        self.controller.on_ack(&Ack {
+            now,
+            delivered,
+            delivered_total: self.sampler.delivered(),
+            rtt: out.rtt,
+            min_rtt,
+            rate,
+            in_flight: Bytes::from(self.sender.in_flight()),
+            in_flight_before,
+            lost: Bytes::from(out.lost),
+            is_recovering: out.is_recovering,
+            is_window_limited: in_flight_before + Bytes::from(self.agreed.payload_max) > window,
+        });
+    }
+
+    /// The round trip of the handshake, unless its SYN was repeated (Karn).
+    pub(super) fn on_handshake(&mut self, rtt: Duration, now: Instant) {
+        self.controller.on_ack(&Ack { now, rtt: Some(rtt), min_rtt: Some(rtt), ..Ack::default() });
     }
 
     fn report_loss(&mut self, lost: u32, kind: LossKind, is_new_event: bool, now: Instant) {
@@ -220,9 +246,10 @@ impl Connection {
                 self.ack_due = match self.ack_due {
                     AckDue::Alone => AckDue::Alone,
                     _ if had_holes => AckDue::Alone,
-                    AckDue::No if !is_urgent => AckDue::Later(now + DELAYED_ACK),
+                    AckDue::No if !is_urgent && self.quick_acks == 0 => AckDue::Later(now + DELAYED_ACK),
                     _ => AckDue::Now,
                 };
+                self.quick_acks = self.quick_acks.saturating_sub(1);
             }
             Arrival::OutOfOrder => self.ack_due = AckDue::Alone,
             Arrival::Duplicate => {
@@ -358,9 +385,12 @@ impl Connection {
     }
 
     /// The next transmission the limits allow.
+    ///
+    /// A paced sender sends a burst at a time, as Linux sends what it hands to segmentation offload.
     pub(super) fn poll_data(&mut self, now: Instant) -> Option<Transmission> {
-        let Control { window, pacing_rate, .. } = self.controller.control();
-        self.is_paced = now < self.may_send_at && self.sender.wants_to_send();
+        let Control { window, pacing_rate, send_quantum } = self.controller.control();
+        let is_early = now < self.may_send_at && self.burst_left == 0;
+        self.is_paced = is_early && self.sender.wants_to_send();
         if self.is_paced {
             return None;
         }
@@ -368,12 +398,21 @@ impl Connection {
         let room = window.get().saturating_sub(u64::from(in_flight)).min(u64::from(u32::MAX)) as u32;
         let limits = SendLimits { quantum: self.agreed.payload_max, window_room: room };
         let is_idle = self.sender.is_idle();
-        let sent = self.sender.poll(limits, &mut self.sampler, is_idle, now)?;
+        let Some(sent) = self.sender.poll(limits, &mut self.sampler, is_idle, now) else {
+            self.burst_left = 0;
+            return None;
+        };
+        let bytes = Bytes::from(sent.len);
+        let (in_flight, is_app_limited) = (Bytes::from(in_flight), self.sampler.is_app_limited());
+        self.controller.on_send(&Sent { now, bytes, in_flight, is_app_limited });
         if self.sender.unsent() == 0 {
             self.sampler.mark_app_limited(Bytes::from(self.sender.in_flight()));
         }
         if pacing_rate != Rate::MAX {
-            self.may_send_at = self.may_send_at.max(now) + pacing_rate.time_for(Bytes::from(sent.len + 52));
+            let burst = if self.burst_left > 0 { self.burst_left } else { send_quantum.get() };
+            self.burst_left = burst.saturating_sub(u64::from(sent.len));
+            // Linux paces payload; headers are not counted.
+            self.may_send_at = self.may_send_at.max(now) + pacing_rate.time_for(bytes);
         }
         Some(sent)
     }

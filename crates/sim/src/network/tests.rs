@@ -70,10 +70,11 @@ fn the_handshake_is_that_of_rfc_9293() {
 }
 
 #[test]
-fn acknowledgements_come_for_every_second_segment_or_after_40_ms() {
-    // Three segments of 1448 bytes are a pair and one alone; the client's answer comes long after.
-    let server = Application { closing: crate::Closing::AfterPeer, ..Application::bulk(3 * 1_448) };
-    let answer = Turn { after_reading: 3 * 1_448, pause: Duration::from_millis(200), send: 1 };
+fn acknowledgements_come_at_once_at_first_then_for_every_second_segment_or_after_40_ms() {
+    // After the first sixteen, three segments of 1448 bytes are a pair and one alone; the client's answer comes long
+    // after.
+    let server = Application { closing: crate::Closing::AfterPeer, ..Application::bulk(19 * 1_448) };
+    let answer = Turn { after_reading: 19 * 1_448, pause: Duration::from_millis(200), send: 1 };
     let client = Application { turns: vec![answer], ..Application::bulk(0) };
     let (network, _) = run(&line_up(hosts(server, client)));
     let at = |point: &str, what: &str| {
@@ -84,7 +85,9 @@ fn acknowledgements_come_for_every_second_segment_or_after_40_ms() {
         (seconds * 1e6).round() as u64
     };
     let start = SeqNum::new(0xffff_ff01);
-    let (second, third) = (start + 1_448, start + 2 * 1_448);
+    let first = start + 1_448;
+    assert_eq!(at("client>", &format!("ack {first},")), at(">client", &format!("seq {start}:")));
+    let (second, third) = (start + 17 * 1_448, start + 18 * 1_448);
     assert_eq!(at("client>", &format!("ack {third},")), at(">client", &format!("seq {second}:")));
     let end = third + 1_448;
     assert_eq!(at("client>", &format!("ack {end},")), at(">client", &format!("seq {third}:")) + 40_000);

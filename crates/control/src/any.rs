@@ -1,0 +1,112 @@
+//! [`AnyController`] and [`ControllerConfig`]: all controllers behind one type and one name each.
+
+use units::{Bytes, Instant};
+
+use crate::{
+    Ack, Bbr, BbrParams, Control, Controller, Cubic, CubicParams, Fixed, FixedParams, Loss, NewReno,
+    NewRenoParams, RateControl, RateParams, Sent,
+};
+
+/// Writes the two enums, their dispatch, and the names of those that need no settings.
+macro_rules! controllers {
+    ($($(#[$doc:meta])* $variant:ident($controller:ty, $params:ty) = $name:literal,)+) => {
+        /// One of the controllers, chosen at run time without an allocation.
+        #[derive(Clone, Debug)]
+        pub enum AnyController {
+            $($(#[$doc])* $variant($controller),)+
+        }
+
+        impl Controller for AnyController {
+            fn name(&self) -> &'static str {
+                match self { $(Self::$variant(c) => c.name(),)+ }
+            }
+            fn on_ack(&mut self, ack: &Ack) {
+                match self { $(Self::$variant(c) => c.on_ack(ack),)+ }
+            }
+            fn on_loss(&mut self, loss: &Loss) {
+                match self { $(Self::$variant(c) => c.on_loss(loss),)+ }
+            }
+            fn on_send(&mut self, sent: &Sent) {
+                match self { $(Self::$variant(c) => c.on_send(sent),)+ }
+            }
+            fn on_undo(&mut self, now: Instant) {
+                match self { $(Self::$variant(c) => c.on_undo(now),)+ }
+            }
+            fn control(&self) -> Control {
+                match self { $(Self::$variant(c) => c.control(),)+ }
+            }
+        }
+
+        /// Which controller to make, with its parameters.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum ControllerConfig {
+            $($(#[$doc])* $variant($params),)+
+        }
+
+        impl ControllerConfig {
+            /// Every name [`ControllerConfig::named`] knows.
+            pub const NAMES: &[&str] = &[$($name,)+];
+
+            /// The controller called `name`, with its default parameters.
+            #[must_use]
+            pub fn named(name: &str) -> Option<Self> {
+                match name {
+                    $($name => Some(Self::$variant(<$params>::default())),)+
+                    _ => None,
+                }
+            }
+
+            /// Makes the controller.
+            #[must_use]
+            pub fn build(&self) -> AnyController {
+                match *self { $(Self::$variant(p) => AnyController::$variant(<$controller>::new(p)),)+ }
+            }
+
+            /// The same for segments of `mss` bytes of payload.
+            #[must_use]
+            pub fn with_mss(mut self, mss: Bytes) -> Self {
+                match &mut self { $(Self::$variant(p) => p.mss = mss,)+ }
+                self
+            }
+        }
+    };
+}
+
+controllers! {
+    /// A constant rate.
+    Fixed(Fixed, FixedParams) = "fixed",
+    /// \[MA\]'s rate control.
+    Rate(RateControl, RateParams) = "rate",
+    /// NewReno's window.
+    NewReno(NewReno, NewRenoParams) = "new-reno",
+    /// CUBIC's window.
+    Cubic(Cubic, CubicParams) = "cubic",
+    /// BBR, version 1.
+    Bbr(Bbr, BbrParams) = "bbr",
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_gives_the_controller_of_that_name() {
+        for name in ControllerConfig::NAMES {
+            let config = ControllerConfig::named(name).expect("listed");
+            assert_eq!(config.build().name(), *name);
+        }
+        assert_eq!(ControllerConfig::named("tahoe"), None);
+    }
+
+    #[test]
+    fn the_segment_size_reaches_the_controller() {
+        for name in ControllerConfig::NAMES {
+            let config = ControllerConfig::named(name).expect("listed").with_mss(Bytes::new(500));
+            let quantum = config.build().control().send_quantum.get();
+            assert!(
+                quantum >= 500 && quantum.is_multiple_of(500) || *name == "rate" || *name == "fixed",
+                "{name}"
+            );
+        }
+    }
+}
