@@ -43,6 +43,26 @@ pub enum DiagnosisKind {
     CaptureGaps,
 }
 
+impl DiagnosisKind {
+    /// Its name in the JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::NoAnswer => "no_answer",
+            Self::ReceiveWindowLimited => "receive_window_limited",
+            Self::ZeroWindow => "zero_window",
+            Self::Bufferbloat => "bufferbloat",
+            Self::ApplicationLimited => "application_limited",
+            Self::NeedlessRetransmissions => "needless_retransmissions",
+            Self::TimeOuts => "time_outs",
+            Self::Loss => "loss",
+            Self::Reordering => "reordering",
+            Self::CaptureGaps => "capture_gaps",
+        }
+    }
+}
+
 /// Share of the active time from which a limit is called the limit.
 const MOST: f64 = 0.5;
 /// Data below this says nothing about what limits a flow.

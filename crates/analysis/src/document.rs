@@ -73,12 +73,12 @@ fn write_lines<T: Serialize>(out: &mut impl Write, items: &[T]) -> io::Result<()
 }
 
 impl<W: Write> Sink for DocumentWriter<W> {
-    fn on_flow(&mut self, flow: FlowReport) {
+    fn on_flow(&mut self, flow: &FlowReport) {
         let separator = if self.flows > 0 { ",\n" } else { "\n" };
         self.flows += 1;
         self.attempt(|out| {
             write!(out, "{separator}")?;
-            Ok(serde_json::to_writer(&mut *out, &flow)?)
+            Ok(serde_json::to_writer(&mut *out, flow)?)
         });
     }
     fn on_event(&mut self, event: &Event) {

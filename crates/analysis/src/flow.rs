@@ -9,6 +9,7 @@ use wire::{IpVersion, TcpFlags};
 
 use crate::coverage::Coverage;
 use crate::half::{Ack, Half, Sent, Verdict};
+use crate::packet::Seen;
 use crate::packet_ids::Standing;
 use crate::recovery::{Cause, Repeat, SpuriousBy};
 use crate::table::Key;
@@ -207,7 +208,8 @@ impl Flow {
         segment: &Segment,
         now: Instant,
         emit: &mut dyn FnMut(Event),
-    ) {
+    ) -> Seen {
+        let mut seen = Seen::default();
         self.share_time(now);
         let pause = now.saturating_since(self.last);
         self.last = self.last.max(now);
@@ -219,7 +221,7 @@ impl Flow {
         }
         let is_same_window = self.on_window(direction, segment, now, emit);
         if tcp.flags.contains(TcpFlags::ACK) {
-            self.on_ack(direction, segment, is_same_window, now, emit);
+            self.on_ack(direction, segment, is_same_window, now, &mut seen, emit);
         }
         // A reset's sequence number is the receiver's expectation, or made up: no place in the stream.
         if !tcp.flags.contains(TcpFlags::RST) {
@@ -227,7 +229,9 @@ impl Flow {
             if segment.ip.version == IpVersion::V4 && !tcp.flags.contains(TcpFlags::SYN) {
                 self.on_id(direction, segment, pause, verdict);
             }
+            seen.verdict = verdict;
         }
+        seen
     }
 
     fn on_id(&mut self, direction: usize, segment: &Segment, pause: Duration, verdict: Verdict) {
@@ -408,6 +412,7 @@ impl Flow {
         segment: &Segment,
         is_same_window: bool,
         now: Instant,
+        seen: &mut Seen,
         emit: &mut dyn FnMut(Event),
     ) {
         let (id, tcp) = (self.id, &segment.tcp);
@@ -417,13 +422,15 @@ impl Flow {
         let is_bare = tcp.payload_len == 0 && plain && is_same_window;
         if let Some(rtt) = echo.and_then(|echo| other.echo.on_echo(echo, now)) {
             other.rtt_timestamps.record(rtt);
+            seen.rtt_timestamps = Some(rtt);
         }
         let before = other.una;
         let dsacks = other.counts.dsacks;
         let unexplained = other.counts.dsacks_unexplained;
         let first = other.coverage.as_ref().map_or(0, |c| c.first);
         let ack = Ack { number: tcp.ack, now, echo, sack: &tcp.options.sack, is_bare };
-        let is_duplicate = other.on_ack(&ack, |repeat| emit(spurious(id, 1 - direction, now, first, repeat)));
+        let outcome = other.on_ack(&ack, |repeat| emit(spurious(id, 1 - direction, now, first, repeat)));
+        (seen.rtt_karn, seen.is_duplicate_ack) = (outcome.rtt, outcome.is_duplicate);
         if !tcp.options.sack.is_empty() {
             // Counted for who says it.
             own.counts.sack_packets += 1;
@@ -431,7 +438,7 @@ impl Flow {
             own.counts.dsacks_unexplained += other.counts.dsacks_unexplained - unexplained;
             (other.counts.dsacks, other.counts.dsacks_unexplained) = (dsacks, unexplained);
         }
-        if is_duplicate {
+        if outcome.is_duplicate {
             own.counts.duplicate_acks += 1;
             own.counts.triple_duplicate_acks += u64::from(other.duplicates() == 3);
         }

@@ -387,20 +387,23 @@ impl Half {
 
     /// The other side acknowledged; `is_bare` says it had no data and changed no window.
     ///
-    /// Calls `found` with cause and reason for each repetition now known not to have been needed; gives true for a
-    /// duplicate acknowledgement.
-    pub(crate) fn on_ack(&mut self, ack: &Ack<'_>, mut found: impl FnMut(&crate::recovery::Repeat)) -> bool {
+    /// Calls `found` with cause and reason for each repetition now known not to have been needed.
+    pub(crate) fn on_ack(
+        &mut self,
+        ack: &Ack<'_>,
+        mut found: impl FnMut(&crate::recovery::Repeat),
+    ) -> Acknowledged {
+        let mut outcome = Acknowledged::default();
         if self.coverage.is_none() {
-            return false;
+            return outcome;
         }
         let position = unwrap(self.una, ack.number);
         if position > self.una {
             self.settle_probe_if_accepted(position, ack.now);
         }
-        let Some(coverage) = &mut self.coverage else { return false };
+        let Some(coverage) = &mut self.coverage else { return outcome };
         let now = ack.now;
         let is_plausible = position < coverage.next + (1 << 30);
-        let mut is_duplicate = false;
         if position > self.una && is_plausible {
             let spurious = &mut self.counts.spurious;
             self.counts.not_captured += coverage.acknowledge(position, now);
@@ -413,6 +416,7 @@ impl Half {
             self.fin_acked |= self.fin_seen && position >= self.fin_end;
             let sample = self.in_flight.acknowledge(position, now);
             self.counts.ambiguous_acks += u64::from(sample.is_ambiguous);
+            outcome.rtt = sample.karn;
             if let Some(rtt) = sample.karn {
                 if sample.tcptrace.is_none() && self.rtt_tcptrace.is_none() {
                     self.rtt_tcptrace = Some(Box::new(self.rtt_karn.clone()));
@@ -425,13 +429,13 @@ impl Half {
             }
         } else if position == self.una && ack.is_bare && coverage.next > self.una {
             self.duplicates += 1;
-            is_duplicate = true;
+            outcome.is_duplicate = true;
         }
         self.last_acked = now;
         if !ack.sack.is_empty() {
             self.on_sack(position, ack.sack, found);
         }
-        is_duplicate
+        outcome
     }
 
     pub(crate) fn duplicates(&self) -> u32 {
@@ -482,6 +486,14 @@ impl Half {
         self.recovery.forget();
         self.echo.forget();
     }
+}
+
+/// What an acknowledgement turned out to be.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Acknowledged {
+    pub(crate) is_duplicate: bool,
+    /// By Karn's rule.
+    pub(crate) rtt: Option<Duration>,
 }
 
 /// An acknowledgement, for [`Half::on_ack`].

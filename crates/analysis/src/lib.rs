@@ -13,6 +13,7 @@ mod document;
 mod flow;
 mod half;
 mod in_flight;
+mod packet;
 mod packet_ids;
 mod recovery;
 mod report;
@@ -24,6 +25,7 @@ mod vantage;
 pub use diagnosis::{Diagnosis, DiagnosisKind};
 pub use document::{CaptureFile, DocumentWriter, MadeBy, SCHEMA, Skipped};
 pub use flow::{Event, EventKind};
+pub use packet::{PacketKind, PacketView};
 pub use recovery::{Cause, SpuriousBy};
 pub use report::{
     DirectionReport, End, FlowReport, Handshake, LossReport, ResetCount, Retransmissions, RttReport,

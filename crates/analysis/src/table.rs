@@ -10,14 +10,21 @@ use units::{Duration, Instant};
 use wire::TcpFlags;
 
 use crate::flow::{Event, Flow};
+use crate::packet::PacketView;
 use crate::report::FlowReport;
 
 /// Receives what the analysis finds.
 pub trait Sink {
     /// A flow has ended, or the capture has.
-    fn on_flow(&mut self, flow: FlowReport);
-    /// Something happened in a flow.
+    fn on_flow(&mut self, flow: &FlowReport);
+    /// Something happened in a flow. What happens with a packet is told before the packet itself.
     fn on_event(&mut self, _event: &Event) {}
+    /// True when [`Sink::on_packet`] is wanted; asked once, at the start.
+    fn wants_packets(&self) -> bool {
+        false
+    }
+    /// A packet was handled.
+    fn on_packet(&mut self, _packet: &PacketView<'_>) {}
 }
 
 /// When flows end.
@@ -66,6 +73,9 @@ struct Pending {
 /// Flows in progress, and what becomes of each segment.
 pub struct Analyzer<S> {
     sink: S,
+    wants_packets: bool,
+    /// Segments handled.
+    segments: u64,
     config: Config,
     index: HashMap<Key, u32, FixedState>,
     slots: Vec<Option<Box<Flow>>>,
@@ -84,6 +94,8 @@ impl<S: Sink> Analyzer<S> {
     /// An analysis without flows.
     pub fn new(config: Config, sink: S) -> Self {
         Self {
+            wants_packets: sink.wants_packets(),
+            segments: 0,
             sink,
             config,
             index: HashMap::with_hasher(FixedState::with_seed(0)),
@@ -142,7 +154,11 @@ impl<S: Sink> Analyzer<S> {
         let Some(flow) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
         let direction = flow.direction(segment.ip.src, segment.tcp.src_port);
         let sink = &mut self.sink;
-        flow.handle(direction, segment, time, &mut |event| sink.on_event(&event));
+        let seen = flow.handle(direction, segment, time, &mut |event| sink.on_event(&event));
+        if self.wants_packets {
+            sink.on_packet(&PacketView::of(flow, direction, segment, time, self.segments, seen));
+        }
+        self.segments += 1;
         let is_closed = flow.is_closed();
         let closes_now = is_closed && !flow.lingers;
         let id = flow.id;
@@ -208,7 +224,7 @@ impl<S: Sink> Analyzer<S> {
         let Some(mut flow) = self.slots.get_mut(slot).and_then(Option::take) else { return };
         self.index.remove(&flow.key);
         self.free.push(slot as u32);
-        self.sink.on_flow(FlowReport::of(&mut flow));
+        self.sink.on_flow(&FlowReport::of(&mut flow));
     }
 
     /// Ends flows whose time has come; a few slots at each packet.

@@ -89,7 +89,7 @@ fn document(wants_events: bool) -> Value {
     let mut writer = DocumentWriter::new(Vec::new(), &made_by, wants_events);
     kept.events.iter().for_each(|event| writer.on_event(event));
     for flow in [kept.flows.clone(), kept.flows].concat() {
-        writer.on_flow(flow);
+        writer.on_flow(&flow);
     }
     serde_json::from_slice(&writer.finish(&[capture]).unwrap()).unwrap()
 }

@@ -19,8 +19,8 @@ pub struct Kept {
 }
 
 impl Sink for Kept {
-    fn on_flow(&mut self, flow: FlowReport) {
-        self.flows.push(flow);
+    fn on_flow(&mut self, flow: &FlowReport) {
+        self.flows.push(flow.clone());
     }
     fn on_event(&mut self, event: &Event) {
         self.events.push(*event);

@@ -1,6 +1,8 @@
 //! `cellerator analyze` as a user runs it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // In helpers of tests, too, a failure is a failed test.
 
+mod page;
+
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;

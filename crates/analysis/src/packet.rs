@@ -1,0 +1,141 @@
+//! [`PacketView`]: one packet with what the analysis thinks of it, for figures and annotations.
+
+use capture::Segment;
+use units::{Duration, Instant};
+use wire::{SackBlocks, TcpFlags};
+
+use crate::coverage::unwrap;
+use crate::flow::Flow;
+use crate::half::Verdict;
+use crate::recovery::Cause;
+
+/// What a packet turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum PacketKind {
+    /// Nothing unusual.
+    #[default]
+    Usual,
+    /// Some of its bytes were seen before.
+    Retransmission {
+        /// Why.
+        cause: Cause,
+        /// All of it was acknowledged when it was sent.
+        is_needless: bool,
+    },
+    /// One byte into a window of zero.
+    WindowProbe,
+    /// It asks whether the other end is there.
+    KeepAlive,
+    /// It fills a hole: lost before the capture point and sent again.
+    Repaired,
+    /// It fills a hole: it was only late.
+    Reordered,
+}
+
+/// One packet of a flow. Positions count bytes of a stream in 64 bits; their lower half is the sequence number.
+#[derive(Clone, Copy, Debug)]
+pub struct PacketView<'a> {
+    /// Number of the segment, in the order in which the analyzer took them.
+    pub number: u64,
+    /// The flow's number.
+    pub flow: u64,
+    /// 0: sent by the flow's first endpoint; 1: by its second.
+    pub direction: u8,
+    /// When it was captured.
+    pub time: Instant,
+    /// Where it starts in its direction's stream; meaningless in a reset.
+    pub position: u64,
+    /// Payload bytes.
+    pub len: u64,
+    /// TCP flags.
+    pub flags: TcpFlags,
+    /// ECN field of the IP header.
+    pub ecn: u8,
+    /// What it acknowledges: a position in the other direction's stream.
+    pub ack: Option<u64>,
+    /// The window it advertises, bytes; none when its scale is not known.
+    pub window: Option<u64>,
+    /// Its SACK blocks.
+    pub sack: &'a SackBlocks,
+    /// Duplicate acknowledgement.
+    pub is_duplicate_ack: bool,
+    /// Round-trip time of the other direction's data that it gives by Karn's rule.
+    pub rtt_karn: Option<Duration>,
+    /// The same by timestamps.
+    pub rtt_timestamps: Option<Duration>,
+    /// What it turned out to be; retransmissions may later turn out not to have been needed.
+    pub kind: PacketKind,
+}
+
+/// What a flow learned from a segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    pub(crate) verdict: Verdict,
+    pub(crate) is_duplicate_ack: bool,
+    pub(crate) rtt_karn: Option<Duration>,
+    pub(crate) rtt_timestamps: Option<Duration>,
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self { verdict: Verdict::Usual, is_duplicate_ack: false, rtt_karn: None, rtt_timestamps: None }
+    }
+}
+
+impl<'a> PacketView<'a> {
+    /// The view of a segment that `flow` has just handled.
+    pub(crate) fn of(
+        flow: &Flow,
+        direction: usize,
+        segment: &'a Segment,
+        time: Instant,
+        number: u64,
+        seen: Seen,
+    ) -> Self {
+        let tcp = &segment.tcp;
+        let edge = |direction: usize| flow.halves[direction].coverage.as_ref().map(|c| c.next);
+        let other = &flow.halves[1 - direction];
+        let reference = if other.una > 0 { Some(other.una) } else { edge(1 - direction) };
+        let has_ack = tcp.flags.contains(TcpFlags::ACK) && !tcp.flags.contains(TcpFlags::RST);
+        Self {
+            number,
+            flow: flow.id,
+            direction: direction as u8,
+            time,
+            position: edge(direction).map_or(0, |edge| unwrap(edge, tcp.seq)),
+            len: tcp.payload_len as u64,
+            flags: tcp.flags,
+            ecn: segment.ip.ecn(),
+            ack: reference.filter(|_| has_ack).map(|reference| unwrap(reference, tcp.ack)),
+            window: flow.window_towards(1 - direction),
+            sack: &tcp.options.sack,
+            is_duplicate_ack: seen.is_duplicate_ack,
+            rtt_karn: seen.rtt_karn,
+            rtt_timestamps: seen.rtt_timestamps,
+            kind: seen.verdict.into(),
+        }
+    }
+
+    /// Where a SACK block of this packet lies in the other direction's stream: start and end.
+    #[must_use]
+    pub fn sacked(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let ack = self.ack;
+        self.sack.iter().filter_map(move |block| {
+            let start = unwrap(ack?, block.start);
+            Some((start, start + u64::from(block.end.since(block.start))))
+        })
+    }
+}
+
+impl From<Verdict> for PacketKind {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Usual => Self::Usual,
+            Verdict::Repeated { cause, is_needless } => Self::Retransmission { cause, is_needless },
+            Verdict::WindowProbe => Self::WindowProbe,
+            Verdict::KeepAlive => Self::KeepAlive,
+            Verdict::Repaired => Self::Repaired,
+            Verdict::Reordered => Self::Reordered,
+        }
+    }
+}

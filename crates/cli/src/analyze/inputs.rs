@@ -1,0 +1,94 @@
+//! The captures that are meant: files, folders, standard input.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use analysis::{CaptureFile, Skipped};
+use capture::{Source, decompressed};
+
+/// A file, or standard input.
+pub(super) enum Input {
+    File(PathBuf),
+    StandardInput,
+}
+
+impl Source for Input {
+    fn name(&self) -> String {
+        match self {
+            Self::File(path) => path.display().to_string(),
+            Self::StandardInput => "-".to_owned(),
+        }
+    }
+    fn open(&self) -> io::Result<Box<dyn io::Read + Send>> {
+        match self {
+            Self::File(path) => decompressed(File::open(path)?),
+            Self::StandardInput => decompressed(io::stdin()),
+        }
+    }
+    fn can_reopen(&self) -> bool {
+        match self {
+            // A named pipe gives its bytes only once.
+            Self::File(path) => path.metadata().is_ok_and(|metadata| metadata.is_file()),
+            Self::StandardInput => false,
+        }
+    }
+}
+
+impl Input {
+    pub(super) fn as_capture(&self) -> CaptureFile {
+        CaptureFile {
+            file: self.name(),
+            packets: 0,
+            clipped: 0,
+            time_steps_back: 0,
+            dropped: None,
+            problem: None,
+            skipped: Skipped::default(),
+            segments: 0,
+        }
+    }
+}
+
+/// The files meant: folders give theirs, in the order of names, without those that are hidden.
+pub(super) fn inputs(paths: &[PathBuf]) -> Result<Vec<Input>, String> {
+    let mut found = Vec::new();
+    for path in paths {
+        if path.as_os_str() == "-" {
+            found.push(Input::StandardInput);
+        } else if path.is_dir() {
+            found.extend(folder(path)?.into_iter().map(Input::File));
+        } else if path.exists() {
+            found.push(Input::File(path.clone()));
+        } else {
+            return Err(format!("{}: no such file: name a capture, a folder, or -", path.display()));
+        }
+    }
+    Ok(found)
+}
+
+fn folder(path: &Path) -> Result<Vec<PathBuf>, String> {
+    let entries = std::fs::read_dir(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut files: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|file| file.is_file() && is_named_like_a_capture(file))
+        .collect();
+    files.sort();
+    if files.is_empty() {
+        return Err(format!(
+            "{}: no captures in this folder (.pcap, .pcapng, .cap, .dmp, …)",
+            path.display()
+        ));
+    }
+    Ok(files)
+}
+
+/// By one of the usual endings, with `.gz` or `.zst` behind it, or a number as of rotated files.
+fn is_named_like_a_capture(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
+    !name.starts_with('.')
+        && name.split('.').skip(1).any(|part| {
+            let part = part.trim_end_matches(|c: char| c.is_ascii_digit());
+            matches!(part, "pcap" | "pcapng" | "cap" | "ntar" | "dmp" | "dump")
+        })
+}

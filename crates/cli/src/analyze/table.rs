@@ -1,0 +1,164 @@
+//! The table for people.
+
+use std::fmt::Write as _;
+
+use analysis::{CaptureFile, FlowReport, SampleSummary, Sink, Vantage};
+
+/// Keeps the flows with most data, so that memory does not grow with the capture.
+pub(super) struct Top {
+    /// Flows to keep at most.
+    limit: usize,
+    pub(super) flows: Vec<FlowReport>,
+    /// A flow with less data than this is not among them.
+    floor: u64,
+    pub(super) all_flows: usize,
+}
+
+impl Top {
+    /// Keeps `limit` flows; zero is all.
+    pub(super) fn new(limit: usize) -> Self {
+        let limit = if limit == 0 { usize::MAX } else { limit };
+        Self { limit, flows: Vec::new(), floor: 0, all_flows: 0 }
+    }
+
+    /// Drops all but the flows with most data.
+    pub(super) fn thin(&mut self) {
+        self.flows.sort_by_key(|flow| (std::cmp::Reverse(data(flow)), flow.id));
+        self.flows.truncate(self.limit);
+        if self.flows.len() == self.limit {
+            self.floor = self.flows.last().map_or(0, data);
+        }
+    }
+}
+
+impl Sink for Top {
+    fn on_flow(&mut self, flow: &FlowReport) {
+        self.all_flows += 1;
+        if data(flow) >= self.floor {
+            self.flows.push(flow.clone());
+            if self.flows.len() / 2 > self.limit.max(50) {
+                self.thin();
+            }
+        }
+    }
+}
+
+/// The table for people: captures, then flows with their two directions and what was found.
+pub(super) fn table(captures: &[CaptureFile], flows: &[FlowReport], all_flows: usize) -> String {
+    let mut text = String::new();
+    for capture in captures {
+        let _ = writeln!(text, "{}", capture_line(capture));
+    }
+    let shown = flows.len();
+    let which = match shown < all_flows {
+        true => format!(", the {shown} with most data (--top 0 shows all)"),
+        false => String::new(),
+    };
+    let flows_word = if all_flows == 1 { "flow" } else { "flows" };
+    let _ = writeln!(text, "\n{all_flows} {flows_word}{which}\n");
+    for flow in flows {
+        describe(&mut text, flow);
+    }
+    text
+}
+
+fn data(flow: &FlowReport) -> u64 {
+    flow.directions.iter().map(|direction| direction.unique_bytes).sum()
+}
+
+fn capture_line(capture: &CaptureFile) -> String {
+    let mut line = format!("{}: {} packets, {} of TCP", capture.file, capture.packets, capture.segments);
+    let skipped = &capture.skipped;
+    for (count, what) in [
+        (skipped.fragment, "fragments"),
+        (skipped.cut, "with headers cut"),
+        (skipped.unknown_link, "of an unknown link type"),
+        (capture.time_steps_back, "steps back in time"),
+        (capture.dropped.unwrap_or(0), "lost by the capturing machine"),
+    ] {
+        if count > 0 {
+            let _ = write!(line, ", {count} {what}");
+        }
+    }
+    line
+}
+
+fn describe(text: &mut String, flow: &FlowReport) {
+    let arrow = match flow.client {
+        Some(0) => "->",
+        Some(_) => "<-",
+        None => "--",
+    };
+    let place = match flow.vantage {
+        Some(Vantage::First) => "captured at the first end",
+        Some(Vantage::Second) => "captured at the second end",
+        Some(Vantage::Middle) => "captured on the way",
+        Some(Vantage::Both) => "captured where both ends are near",
+        None => "capture point not known",
+    };
+    let handshake = &flow.handshake;
+    let _ = writeln!(
+        text,
+        "#{}{} {} {arrow} {}  {:.3} s  {:?}  {place}; handshake {} ms (server {}, client {})",
+        flow.id,
+        if flow.point > 0 { format!(" (point {})", flow.point) } else { String::new() },
+        flow.first,
+        flow.second,
+        flow.duration_s,
+        flow.end,
+        number(handshake.total_ms),
+        number(handshake.to_server_ms),
+        number(handshake.to_client_ms),
+    );
+    let _ = writeln!(
+        text,
+        "  {:>3} {:>8} {:>12} {:>9} {:>7} {:>22} {:>7} {:>7} {:>6} {:>22} {:>9}",
+        "",
+        "packets",
+        "bytes",
+        "Mbit/s",
+        "resent",
+        "syn/rto/fast/tlp/spur",
+        "loss %",
+        "before",
+        "late",
+        "RTT ms min/p50/p95",
+        "window"
+    );
+    for (direction, name) in flow.directions.iter().zip(["1>2", "2>1"]) {
+        let r = &direction.retransmissions;
+        let causes = format!("{}/{}/{}/{}/{}", r.syn, count(r.rto), count(r.fast), count(r.tlp), r.spurious);
+        let _ = writeln!(
+            text,
+            "  {name} {:>8} {:>12} {:>9} {:>7} {causes:>22} {:>7} {:>7} {:>6} {:>22} {:>9}",
+            direction.packets,
+            direction.unique_bytes,
+            number(direction.throughput_active_bps.map(|rate| rate / 1e6)),
+            r.data_packets + r.syn + r.fin,
+            number(direction.loss.rate.map(|rate| rate * 100.0)),
+            direction.loss.before_capture,
+            direction.loss.reordered,
+            rtt(direction.rtt.karn),
+            direction.window.max.map_or_else(|| "-".to_owned(), |max| max.to_string()),
+        );
+    }
+    for diagnosis in &flow.diagnoses {
+        let kind = serde_json::to_value(diagnosis.kind).ok();
+        let kind = kind.as_ref().and_then(|kind| kind.as_str()).unwrap_or_default().replace('_', " ");
+        let way = if diagnosis.direction == 0 { "1>2" } else { "2>1" };
+        let _ = writeln!(text, "  {way} {kind}: {}", diagnosis.evidence);
+    }
+    text.push('\n');
+}
+
+fn number(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"))
+}
+
+fn count(value: Option<u64>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+fn rtt(summary: Option<SampleSummary>) -> String {
+    summary.map_or_else(|| "-".to_owned(), |s| format!("{:.2}/{:.2}/{:.2}", s.min_ms, s.p50_ms, s.p95_ms))
+}

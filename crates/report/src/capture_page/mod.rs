@@ -1,0 +1,297 @@
+//! [`CapturePage`]: what `cellerator analyze` found, as one page that needs nothing else.
+//!
+//! The page holds a table of flows, and for those with most data every packet, packed (see [`packets`]) and
+//! compressed; its scripts unpack a flow when it is chosen.
+
+mod distribution;
+mod packets;
+mod rows;
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use analysis::{CaptureFile, Event, EventKind, FlowReport, MadeBy, PacketKind, PacketView, Sink};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use flate2::{Compress, Compression, FlushCompress, Status};
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use serde::Serialize;
+
+use distribution::{Course, CourseData, Curve, Distribution};
+use packets::{PacketLog, put};
+use rows::Row;
+
+/// Flows listed at most: those with most data.
+const FLOWS_MAX: usize = 5_000;
+/// Packed packets held while reading at most, bytes.
+const HELD_MAX: usize = 64 << 20;
+/// Compressed packets in the page at most, bytes; a third more as text.
+const PACKED_MAX: usize = 12 << 20;
+
+/// The scripts, in the order in which they need each other.
+const SCRIPTS: [&str; 9] = [
+    include_str!("decode.js"),
+    include_str!("format.js"),
+    include_str!("plot.js"),
+    include_str!("sequence.js"),
+    include_str!("charts.js"),
+    include_str!("flow.js"),
+    include_str!("table.js"),
+    include_str!("overview.js"),
+    include_str!("page.js"),
+];
+
+/// A flow that has ended, with its packets.
+struct Kept {
+    report: FlowReport,
+    log: PacketLog,
+}
+
+impl Kept {
+    fn weight(&self) -> u64 {
+        self.report.directions.iter().map(|direction| direction.unique_bytes).sum()
+    }
+}
+
+/// Collects what the page shows; see [`CapturePage::write`].
+#[derive(Default)]
+pub struct CapturePage {
+    active: HashMap<u64, PacketLog, FixedState>,
+    kept: Vec<Kept>,
+    /// Bytes of packets in `kept`.
+    held: usize,
+    flows: u64,
+    origin_ns: Option<u64>,
+    course: Course,
+    distributions: [Distribution; 5],
+    found: BTreeMap<&'static str, u64>,
+}
+
+/// Everything but the packets.
+#[derive(Serialize)]
+struct Head<'a> {
+    made_by: &'a MadeBy,
+    captures: &'a [CaptureFile],
+    flows: u64,
+    start_ns: u64,
+    rows: Vec<Row<'a>>,
+    course: CourseData,
+    distributions: Vec<Named>,
+    found: &'a BTreeMap<&'static str, u64>,
+    definitions: &'a serde_json::Value,
+}
+
+/// Curves of one figure.
+#[derive(Serialize)]
+struct Named {
+    title: &'static str,
+    unit: &'static str,
+    curves: Vec<Curve>,
+}
+
+/// What the curves show.
+const FIGURES: [(&str, &str); 5] = [
+    ("Throughput while data flowed", "Mbit/s"),
+    ("Round-trip time, median of each flow", "ms"),
+    ("Handshake", "ms"),
+    ("Retransmitted data packets", "%"),
+    ("Duration", "s"),
+];
+
+impl Sink for CapturePage {
+    fn on_flow(&mut self, flow: &FlowReport) {
+        self.flows += 1;
+        self.describe(flow);
+        let log = self.active.remove(&flow.id).unwrap_or_default();
+        self.held += log.len();
+        self.kept.push(Kept { report: flow.clone(), log });
+        if self.kept.len() >= 2 * FLOWS_MAX || self.held > HELD_MAX {
+            self.thin();
+        }
+    }
+
+    fn on_event(&mut self, event: &Event) {
+        if let EventKind::Spurious { by, sent_ns, .. } = event.kind
+            && let Some(log) = self.active.get_mut(&event.flow)
+        {
+            log.on_spurious(event.direction, sent_ns, by);
+        }
+    }
+
+    fn wants_packets(&self) -> bool {
+        true
+    }
+
+    fn on_packet(&mut self, packet: &PacketView<'_>) {
+        let now = packet.time.as_nanos();
+        self.origin_ns = Some(self.origin_ns.map_or(now, |origin| origin.min(now)));
+        let is_repeated = matches!(packet.kind, PacketKind::Retransmission { .. });
+        self.course.add(packet.time, packet.len, is_repeated);
+        self.active.entry(packet.flow).or_default().push(packet);
+    }
+}
+
+impl CapturePage {
+    /// Nothing collected.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The flow's part in what is shown over all flows.
+    fn describe(&mut self, flow: &FlowReport) {
+        let data = usize::from(flow.directions[1].unique_bytes > flow.directions[0].unique_bytes);
+        let direction = &flow.directions[data];
+        let server = match flow.client {
+            Some(1) => flow.first.ip(),
+            _ => flow.second.ip(),
+        };
+        let is_bulk = direction.data_packets >= 10;
+        let figures = [
+            direction.throughput_active_bps.filter(|_| is_bulk).map(|bps| bps / 1e6),
+            direction.rtt.karn.map(|rtt| rtt.p50_ms),
+            flow.handshake.total_ms,
+            direction.loss.rate.filter(|_| is_bulk).map(|rate| rate * 100.0),
+            Some(flow.duration_s).filter(|_| direction.unique_bytes > 0),
+        ];
+        for (distribution, figure) in self.distributions.iter_mut().zip(figures) {
+            if let Some(value) = figure {
+                distribution.add(&server.to_string(), value);
+            }
+        }
+        let mut kinds: Vec<&'static str> = flow.diagnoses.iter().map(|found| found.kind.name()).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        for kind in kinds {
+            *self.found.entry(kind).or_default() += 1;
+        }
+    }
+
+    /// Keeps the flows with most data.
+    fn thin(&mut self) {
+        self.sort();
+        self.kept.truncate(FLOWS_MAX);
+        self.held = 0;
+        for one in &mut self.kept {
+            self.held += one.log.len();
+            if self.held > HELD_MAX / 2 {
+                self.held -= one.log.len();
+                one.log = PacketLog::default();
+            }
+        }
+    }
+
+    fn sort(&mut self) {
+        self.kept.sort_by_key(|one| (std::cmp::Reverse(one.weight()), one.report.id));
+    }
+
+    /// Writes the page.
+    ///
+    /// # Errors
+    /// Writing failed.
+    pub fn write(
+        mut self,
+        out: &mut impl Write,
+        made_by: &MadeBy,
+        captures: &[CaptureFile],
+    ) -> io::Result<()> {
+        self.sort();
+        self.kept.truncate(FLOWS_MAX);
+        let origin_ns = self.origin_ns.unwrap_or(0);
+        let mut data = String::new();
+        let mut places = Vec::new();
+        let mut packer = Packer::new();
+        for one in &mut self.kept {
+            places.push(place(one, &mut data, &mut packer)?);
+        }
+        let mut rows: Vec<Row<'_>> = self.kept.iter().map(|one| Row::of(&one.report, origin_ns)).collect();
+        for (row, place) in rows.iter_mut().zip(places) {
+            row.data = place;
+        }
+        let schema: serde_json::Value = serde_json::from_str(SCHEMA)?;
+        let distributions = self
+            .distributions
+            .into_iter()
+            .zip(FIGURES)
+            .map(|(distribution, (title, unit))| Named { title, unit, curves: distribution.curves() });
+        let head = Head {
+            made_by,
+            captures,
+            flows: self.flows,
+            start_ns: origin_ns,
+            rows,
+            course: self.course.data(),
+            distributions: distributions.collect(),
+            found: &self.found,
+            definitions: &schema["$defs"],
+        };
+        let head = BASE64.encode(packer.pack(&serde_json::to_vec(&head)?));
+        write_page(out, &head, &data)
+    }
+}
+
+const SCHEMA: &str = include_str!("../../../../schemas/analysis.schema.json");
+
+/// Appends a flow's report and packets to `data`; none when there are no packets or the page is full.
+fn place(one: &mut Kept, data: &mut String, packer: &mut Packer) -> io::Result<Option<[u64; 4]>> {
+    let log = std::mem::take(&mut one.log);
+    let (packets, left_out) = (log.packets(), log.left_out);
+    if packets == 0 || data.len() / 4 * 3 >= PACKED_MAX {
+        return Ok(None);
+    }
+    let report = serde_json::to_vec(&one.report)?;
+    let mut bytes = Vec::new();
+    put(&mut bytes, report.len() as u64);
+    put(&mut bytes, u64::from(packets));
+    bytes.extend(report);
+    bytes.extend(log.finish());
+    let from = data.len();
+    BASE64.encode_string(packer.pack(&bytes), data);
+    Ok(Some([from as u64, (data.len() - from) as u64, u64::from(packets), left_out]))
+}
+
+/// Compresses one piece after the other, each on its own (raw deflate, RFC 1951).
+struct Packer {
+    compress: Compress,
+    packed: Vec<u8>,
+}
+
+impl Packer {
+    fn new() -> Self {
+        Self { compress: Compress::new(Compression::new(3), false), packed: Vec::new() }
+    }
+
+    fn pack(&mut self, bytes: &[u8]) -> &[u8] {
+        self.compress.reset();
+        self.packed.clear();
+        // Deflate grows what it cannot shrink by a few bytes per 16 KB.
+        self.packed.reserve(bytes.len() + bytes.len() / 1_000 + 256);
+        while let Ok(Status::Ok | Status::BufError) = self.compress.compress_vec(
+            bytes.get(self.compress.total_in() as usize..).unwrap_or_default(),
+            &mut self.packed,
+            FlushCompress::Finish,
+        ) {
+            self.packed.reserve(4_096);
+        }
+        &self.packed
+    }
+}
+
+fn write_page(out: &mut impl Write, head: &str, data: &str) -> io::Result<()> {
+    write!(
+        out,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n<title>Capture analysis</title>\n<style>\n{}</style>\n</head>\n<body>\n{}",
+        include_str!("page.css"),
+        include_str!("page.html")
+    )?;
+    // Base64 has no character that could end an element.
+    write!(
+        out,
+        "<script type=\"text/plain\" id=\"head\">{head}</script>\n<script type=\"text/plain\" id=\"data\">{data}</script>\n<script>\n\"use strict\";\n(() => {{\n"
+    )?;
+    for script in SCRIPTS {
+        out.write_all(script.as_bytes())?;
+    }
+    out.write_all(b"})();\n</script>\n</body>\n</html>\n")
+}
