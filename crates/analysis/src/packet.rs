@@ -117,7 +117,6 @@ impl<'a> PacketView<'a> {
     }
 
     /// Where a SACK block of this packet lies in the other direction's stream: start and end.
-    #[must_use]
     pub fn sacked(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let ack = self.ack;
         self.sack.iter().filter_map(move |block| {
