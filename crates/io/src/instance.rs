@@ -130,6 +130,12 @@ impl Leftover {
         self.owner
     }
 
+    /// Its directory, with whatever files it kept there.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// What the instance wrote down last, if anything.
     #[must_use]
     pub fn record(&self) -> Option<String> {

@@ -1,6 +1,6 @@
 //! [`Accelerator`]: the engine as the packet loop's processor.
 
-use engine::{Engine, Port};
+use engine::{Engine, Journal, Port};
 use io::{VNET_HEADER_LEN, VnetHeader};
 use units::Instant;
 use wire::VirtioNetHeader;
@@ -70,6 +70,10 @@ impl Processor for Accelerator {
 
     fn next_deadline(&self) -> Option<Instant> {
         self.engine.next_deadline()
+    }
+
+    fn keep_journal(&mut self, journal: Box<dyn Journal>) {
+        self.engine.set_journal(journal);
     }
 
     fn begin_drain(&mut self, now: Instant) {

@@ -1,12 +1,15 @@
 //! Leftovers of killed instances: found and undone by the next start.
 
 use std::path::Path;
+use std::thread::{self, JoinHandle};
 
+use engine::JournalEntry;
 use io::netlink::Netlink;
 use io::{Clock, IoError, Leftover, Waiter};
 use units::Duration;
 
 use crate::record::Record;
+use crate::{journal, recovery};
 
 /// The kind under which instances are registered.
 pub(crate) const KIND: &str = "run";
@@ -14,28 +17,71 @@ pub(crate) const KIND: &str = "run";
 /// How long to wait for a watchdog that is undoing a killed instance.
 const UNDO_TIME_MAX: Duration = Duration::from_secs(3);
 
-/// Undoes what killed instances left in this namespace; gives one line for each.
-pub(crate) fn remove(base: &Path, netlink: &Netlink, namespace: u64) -> Result<Vec<String>, IoError> {
+/// What was undone.
+#[derive(Debug, Default)]
+pub(crate) struct Removed {
+    /// One line for each instance.
+    pub lines: Vec<String>,
+    /// Those that owed something to flows, when not even their watchdog has lived to see to it.
+    pub indebted: Vec<Indebted>,
+}
+
+/// A killed instance's debts.
+#[derive(Debug)]
+pub(crate) struct Indebted {
+    leftover: Leftover,
+    owed: Vec<JournalEntry>,
+    mobile: String,
+}
+
+/// Resets the flows of `indebted` on a thread of its own, for up to ten seconds each; gives what to tell.
+pub(crate) fn settle(indebted: Vec<Indebted>) -> JoinHandle<Vec<String>> {
+    thread::spawn(move || indebted.into_iter().map(settle_one).collect())
+}
+
+fn settle_one(indebted: Indebted) -> String {
+    let reset = || recovery::reset_ends(&indebted.owed, &indebted.mobile, &Netlink::open()?);
+    let line = match reset() {
+        Ok(outcome) => format!("warning: a killed process owed data: {outcome}"),
+        Err(error) => {
+            format!("warning: cannot reset {} flows that will stall: {error}", indebted.owed.len())
+        }
+    };
+    match indebted.leftover.forget() {
+        Ok(()) => line,
+        Err(error) => format!("{line}; {error}"),
+    }
+}
+
+/// Undoes what killed instances left in this namespace.
+pub(crate) fn remove(base: &Path, netlink: &Netlink, namespace: u64) -> Result<Removed, IoError> {
     let mut waiter = Waiter::new(Duration::ZERO)?;
     let give_up = Clock::now() + UNDO_TIME_MAX;
     while Leftover::is_any_being_undone(base, KIND)? && Clock::now() < give_up {
         waiter.wait(Some(Clock::now() + Duration::from_millis(20)))?;
     }
-    let mut lines = Vec::new();
+    let mut removed = Removed::default();
     for leftover in Leftover::find(base, KIND)? {
         let record = leftover.record().and_then(|text| Record::parse(&text));
         // Numbers are used again: a directory in our way is forgotten, wherever it came from.
         let is_in_our_way = leftover.owner().is_some_and(|owner| owner.pid() == std::process::id());
         match record {
-            Some(record) if record.namespace != namespace && !is_in_our_way => continue,
-            Some(record) if record.namespace != namespace => {}
-            Some(record) => record.undo_all(netlink)?,
+            Some(ref record) if record.namespace != namespace && !is_in_our_way => continue,
+            Some(ref record) if record.namespace != namespace => {}
+            Some(ref record) => record.undo_all(netlink)?,
             // Killed before anything was set up.
             None => {}
         }
         let owner = leftover.owner().map_or("unknown".to_owned(), |owner| owner.pid().to_string());
-        lines.push(format!("removed what process {owner} left behind"));
-        leftover.forget()?;
+        removed.lines.push(format!("removed what process {owner} left behind"));
+        let owed = journal::read(leftover.path());
+        match record {
+            // A directory in our way is needed: its name is ours.
+            Some(record) if !owed.is_empty() && !is_in_our_way => {
+                removed.indebted.push(Indebted { leftover, owed, mobile: record.mobile });
+            }
+            _ => leftover.forget()?,
+        }
     }
-    Ok(lines)
+    Ok(removed)
 }

@@ -1,5 +1,6 @@
 //! [`Processor`]: what the packet loop needs of whatever handles the packets.
 
+use engine::Journal;
 use io::VnetHeader;
 use units::Instant;
 
@@ -74,6 +75,9 @@ pub trait Processor {
 
     /// When [`Processor::handle_timeout`] is to be called next.
     fn next_deadline(&self) -> Option<Instant>;
+
+    /// Notes what it owes in `journal`, if it ever owes anything.
+    fn keep_journal(&mut self, _journal: Box<dyn Journal>) {}
 
     /// The accelerator is to stop: take nothing new over and deliver what is owed.
     fn begin_drain(&mut self, _now: Instant) {}

@@ -13,6 +13,9 @@ pub(crate) struct Record {
     pub sysctls: Vec<RecordedSysctl>,
     /// The process that holds the nft table, as [`ProcessId`] writes it.
     pub nft: Option<String>,
+    /// The interface towards the clients: flows with debt pass it.
+    #[serde(default)]
+    pub mobile: String,
 }
 
 /// A policy rule of ours.
@@ -130,6 +133,7 @@ mod tests {
             rules: vec![RecordedRule::from(&rule)],
             sysctls: vec![sysctl],
             nft: Some("12:34".to_owned()),
+            mobile: "m0".to_owned(),
         };
         assert_eq!(Record::parse(&record.to_text()), Some(record.clone()));
         assert_eq!(Rule::from(&record.rules[0]), rule);

@@ -1,14 +1,17 @@
 //! [`run`]: from the first check to the last thing undone.
 
+use std::thread::JoinHandle;
+
 use io::features::{self, Feature};
 use io::netlink::Netlink;
 use io::{Clock, Instance, Interest, Namespace, Signals, Waiter};
-use units::{Duration, Instant};
+use units::{Bytes, Duration, Instant};
 
+use crate::journal::{self, DebtJournal};
 use crate::packet_loop::PacketLoop;
 use crate::steering::{self, Steering};
 use crate::watchdog::{Guardian, News};
-use crate::{AfterHang, Config, Counters, Plan, Processor, RunError, Side, leftovers};
+use crate::{AfterHang, Config, Counters, Plan, Processor, RunError, Side, leftovers, recovery};
 
 /// How an instance ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,9 +67,8 @@ pub fn run(
     let signals = Signals::terminating()?;
     let netlink = Netlink::open()?;
     let namespace = Namespace::current()?.id()?;
-    for line in leftovers::remove(&config.state_directory, &netlink, namespace)? {
-        say(&line);
-    }
+    let removed = leftovers::remove(&config.state_directory, &netlink, namespace)?;
+    removed.lines.iter().for_each(|line| say(line));
     let (plan, packet_loop) = make_devices(config, &netlink)?;
     let instance = Instance::register(&config.state_directory, leftovers::KIND)?;
     let steering = Steering::install(&plan, &netlink, &instance)?;
@@ -76,10 +78,34 @@ pub fn run(
     for warning in plan.warnings() {
         say(&format!("warning: {warning}"));
     }
+    processor.keep_journal(Box::new(DebtJournal::create(instance.path())?));
     let guardian = if config.watchdog { Some(Guardian::start(config, &instance)?) } else { None };
     let mut session = Session::new(config, &plan, &netlink, &instance, steering, guardian, packet_loop)?;
+    if !removed.indebted.is_empty() {
+        session.settling = Some(leftovers::settle(removed.indebted));
+    }
     let result = session.serve(&signals, processor, say);
-    session.close(processor, result)
+    session.close(processor, result, say)
+}
+
+/// Ends the flows that are still owed something although it was stopped: their time was up.
+fn settle(
+    instance: &Instance,
+    config: &Config,
+    netlink: &Netlink,
+    say: &mut dyn FnMut(&str),
+) -> Result<(), RunError> {
+    let owed = journal::read(instance.path());
+    if owed.is_empty() {
+        return Ok(());
+    }
+    let bytes = owed.iter().map(|entry| u64::from(entry.told.since(entry.delivered))).sum();
+    let bytes = Bytes::new(bytes);
+    say(&format!("warning: {bytes} could not be delivered to {} flows in time: resetting them", owed.len()));
+    let outcome = recovery::reset_ends(&owed, &config.mobile, netlink)?;
+    say(&format!("warning: {outcome}"));
+    journal::discard(instance.path());
+    Ok(())
 }
 
 /// Plans and makes the devices; a start at the same moment may take the names first, then plans anew.
@@ -96,6 +122,12 @@ fn make_devices(config: &Config, netlink: &Netlink) -> Result<(Plan, PacketLoop)
     }
 }
 
+/// Waits for the thread that resets flows of a killed instance.
+fn end_settling(settling: Option<JoinHandle<Vec<String>>>, say: &mut dyn FnMut(&str)) {
+    let lines = settling.map(JoinHandle::join);
+    lines.into_iter().flatten().flatten().for_each(|line| say(&line));
+}
+
 /// Everything a running instance holds. Fields are dropped in order: the steering before the devices.
 struct Session<'a> {
     config: &'a Config,
@@ -107,6 +139,8 @@ struct Session<'a> {
     guardian: Option<Guardian>,
     waiter: Waiter,
     next_beat: Instant,
+    /// Resets flows of a killed instance.
+    settling: Option<JoinHandle<Vec<String>>>,
 }
 
 impl<'a> Session<'a> {
@@ -126,8 +160,18 @@ impl<'a> Session<'a> {
         if let Some(fd) = guardian.as_ref().and_then(Guardian::fd) {
             waiter.add(&fd, Interest::Read, WATCHDOG)?;
         }
-        let next_beat = Instant::ZERO;
-        Ok(Self { config, plan, netlink, instance, steering, packet_loop, guardian, waiter, next_beat })
+        Ok(Self {
+            config,
+            plan,
+            netlink,
+            instance,
+            steering,
+            packet_loop,
+            guardian,
+            waiter,
+            next_beat: Instant::ZERO,
+            settling: None,
+        })
     }
 
     /// Runs until there is a reason to end.
@@ -182,6 +226,9 @@ impl<'a> Session<'a> {
     fn beat(&mut self, say: &mut dyn FnMut(&str)) -> Result<Option<Why>, RunError> {
         for side in [Side::Wired, Side::Mobile] {
             self.check_interface(side)?;
+        }
+        if self.settling.as_ref().is_some_and(JoinHandle::is_finished) {
+            end_settling(self.settling.take(), say);
         }
         if let Some(why) = self.hear_watchdog(say)? {
             return Ok(Some(why));
@@ -247,6 +294,7 @@ impl<'a> Session<'a> {
         mut self,
         processor: &mut impl Processor,
         result: Result<Why, RunError>,
+        say: &mut dyn FnMut(&str),
     ) -> Result<Ended, RunError> {
         let unsteered = self.steering.unsteer();
         let is_usable = result.is_ok();
@@ -254,14 +302,17 @@ impl<'a> Session<'a> {
         let queue_drops = [0, 1]
             .map(|side: usize| self.packet_loop.tuns()[side].stats().map_or(0, |stats| stats.tx_dropped));
         let counters = self.packet_loop.counters();
-        let Self { steering, packet_loop, guardian, .. } = self;
+        let Self { config, netlink, instance, steering, packet_loop, guardian, settling, .. } = self;
         drop(steering);
         drop(packet_loop);
+        let settled = settle(instance, config, netlink, say);
+        end_settling(settling, say);
         if let Some(guardian) = guardian {
             guardian.finish()?;
         }
         let why = result?;
         unsteered?;
+        settled?;
         Ok(Ended { why, counters, queue_drops })
     }
 }

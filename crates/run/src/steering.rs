@@ -3,10 +3,10 @@
 use io::netlink::{Netlink, Route};
 use io::{Instance, IoError, Tun, TunConfig, sysctl};
 
-use crate::RunError;
 use crate::notrack::NotrackTable;
 use crate::plan::{Plan, QUEUE_LEN_PACKETS, SidePlan};
 use crate::record::{Record, RecordedRule};
+use crate::{RunError, Side};
 
 /// Makes both TUN devices, up, with the routes into them; nothing leads there yet.
 pub(crate) fn create_devices(plan: &Plan, netlink: &Netlink) -> Result<[Tun; 2], IoError> {
@@ -44,7 +44,12 @@ pub(crate) struct Steering<'a> {
 impl<'a> Steering<'a> {
     /// Installs everything, the rules last, so that no packet comes before all is ready.
     pub fn install(plan: &'a Plan, netlink: &'a Netlink, instance: &'a Instance) -> Result<Self, RunError> {
-        let record = Record { namespace: plan.namespace, sysctls: plan.sysctls.clone(), ..Record::default() };
+        let record = Record {
+            namespace: plan.namespace,
+            sysctls: plan.sysctls.clone(),
+            mobile: plan.side(Side::Mobile).interface.clone(),
+            ..Record::default()
+        };
         let mut steering = Self { plan, netlink, instance, record, notrack: None };
         instance.record(&steering.record.to_text())?;
         for setting in &plan.sysctls {

@@ -20,7 +20,7 @@ use io::{Clock, Instance, Interest, IoError, Waiter, ignore_signals};
 use units::{Duration, Instant};
 
 use crate::record::Record;
-use crate::{Config, RunError};
+use crate::{Config, RunError, journal, recovery};
 
 /// Sent by the loop: all is well.
 const BEAT: u8 = b'.';
@@ -194,12 +194,28 @@ pub fn watch(record_path: &Path, hang_after: Duration) -> Result<(), RunError> {
             Err(_) => break,
         }
     }
-    let result = read_record(record_path).undo_all(&netlink);
+    let record = read_record(record_path);
+    let result = record.undo_all(&netlink);
     if let (Ok(()), Some(directory)) = (&result, record_path.parent()) {
+        settle(directory, &record, &netlink);
         // Already gone after an end in good order.
         drop(fs::remove_dir_all(directory));
     }
     Ok(result?)
+}
+
+/// Ends the flows that the process owed something when it died; the packets of all take the plain way already.
+fn settle(directory: &Path, record: &Record, netlink: &Netlink) {
+    let owed = journal::read(directory);
+    if owed.is_empty() {
+        return;
+    }
+    let count = owed.len();
+    eprintln!("cellerator: the accelerator died and owed {count} flows data: resetting their ends");
+    match recovery::reset_ends(&owed, &record.mobile, netlink) {
+        Ok(outcome) => eprintln!("cellerator: {outcome}"),
+        Err(error) => eprintln!("cellerator: cannot reset {count} flows that will stall: {error}"),
+    }
 }
 
 /// What is set up now; nothing when the instance has ended in good order.

@@ -1,9 +1,10 @@
 //! Steering, packet loop and fail-open with real kernel TCP in network namespaces; needs root.
 
 // Test code outside of `#[test]` functions: a failure to build the topology is a failure of the test.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod accelerated;
+mod crash;
 mod fail_open;
 mod nat;
 mod steering;

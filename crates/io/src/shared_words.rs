@@ -1,0 +1,133 @@
+//! [`SharedWords`]: a file as 32-bit words in memory, kept by the kernel when the process is killed.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32;
+
+use crate::IoError;
+use crate::error::Context;
+
+/// A new file whose content is memory: written without a system call, there for others after `kill -9`.
+///
+/// Each word is written whole. Its disk space is reserved, so that writing cannot fail for want of it.
+#[derive(Debug)]
+pub struct SharedWords {
+    file: File,
+    start: NonNull<AtomicU32>,
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone and is only reached through `&[AtomicU32]`, which any thread may
+// use.
+unsafe impl Send for SharedWords {}
+// SAFETY: as above.
+unsafe impl Sync for SharedWords {}
+
+impl SharedWords {
+    /// Makes the file, for this user only, with `len` words of zero, at least one.
+    ///
+    /// # Errors
+    /// When it is there already, or the file system is full.
+    pub fn create(path: &Path, len: usize) -> Result<Self, IoError> {
+        let doing = || format!("create {}", path.display());
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create_new(true).mode(0o600).open(path).doing(doing)?;
+        let len = len.max(1);
+        reserve(&file, len)?;
+        let start = map(&file, len)?;
+        Ok(Self { file, start, len })
+    }
+
+    /// Makes it longer; new words are zero.
+    ///
+    /// # Errors
+    /// When the file system is full; then it is as before.
+    pub fn grow(&mut self, len: usize) -> Result<(), IoError> {
+        if len <= self.len {
+            return Ok(());
+        }
+        reserve(&self.file, len)?;
+        let start = map(&self.file, len)?;
+        unmap(self.start, self.len);
+        (self.start, self.len) = (start, len);
+        Ok(())
+    }
+
+    /// The words.
+    #[must_use]
+    pub fn words(&self) -> &[AtomicU32] {
+        // SAFETY: `start` is the page-aligned begin of a mapping of `len` words that lives as long as `self`; whoever
+        // else maps the file sees each word change atomically.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for SharedWords {
+    fn drop(&mut self) {
+        unmap(self.start, self.len);
+    }
+}
+
+const fn bytes(len: usize) -> usize {
+    len * size_of::<AtomicU32>()
+}
+
+/// Makes the file so long, with all of it on the disk: a page that cannot be had would kill the process later.
+fn reserve(file: &File, len: usize) -> Result<(), IoError> {
+    // SAFETY: takes an open descriptor and numbers.
+    let error = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes(len) as libc::off_t) };
+    if error == 0 {
+        return Ok(());
+    }
+    Err(std::io::Error::from_raw_os_error(error))
+        .doing(|| format!("reserve {} bytes for a journal", bytes(len)))
+}
+
+fn map(file: &File, len: usize) -> Result<NonNull<AtomicU32>, IoError> {
+    // SAFETY: a new mapping at a place of the kernel's choice, of a file that is long enough and stays so: nobody
+    // else has it for writing (mode 0600, just created).
+    let start = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            bytes(len),
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
+            0,
+        )
+    };
+    match NonNull::new(start.cast::<AtomicU32>()) {
+        Some(start) if start.as_ptr().cast() != libc::MAP_FAILED => Ok(start),
+        _ => Err(IoError::last("map a file into memory")),
+    }
+}
+
+fn unmap(start: NonNull<AtomicU32>, len: usize) {
+    // SAFETY: exactly what `map` gave, and no reference into it is left.
+    unsafe { libc::munmap(start.as_ptr().cast(), bytes(len)) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    #[test]
+    fn what_is_written_is_in_the_file() {
+        let path = std::env::temp_dir().join(format!("ct-io-words-{}", std::process::id()));
+        let mut words = SharedWords::create(&path, 4).unwrap();
+        assert!(SharedWords::create(&path, 4).unwrap_err().is_already_there());
+        words.words()[3].store(7, Relaxed);
+        words.grow(5_000).unwrap();
+        words.words()[4_999].store(9, Relaxed);
+        assert_eq!((words.words().len(), words.words()[3].load(Relaxed)), (5_000, 7));
+        drop(words);
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let word = |n: usize| u32::from_ne_bytes(bytes[4 * n..4 * n + 4].try_into().unwrap());
+        assert_eq!((bytes.len(), word(0), word(3), word(4_999)), (20_000, 0, 7, 9));
+    }
+}

@@ -1,0 +1,147 @@
+//! H2: killed while flows are under way.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+
+use io::Clock;
+use units::Duration;
+
+use crate::topology::{Connection, PATIENCE, Program, SERVER, SIGKILL, Topology, wait_until};
+
+/// How soon both ends of a flow with debt must know, when nobody is far away.
+const PROMPTLY: Duration = Duration::from_secs(5);
+
+/// A connection whose client reads nothing: the server has written all that fits anywhere.
+fn with_debt(topology: &Topology, address: &str) -> Connection {
+    let mut connection = topology.connect(&topology.server, address);
+    connection.exchange(b"opening.");
+    fill(&mut connection.server);
+    connection
+}
+
+fn fill(server: &mut TcpStream) {
+    server.set_nonblocking(true).unwrap();
+    let block = [0x5a; 65_536];
+    let mut full_for = 0;
+    wait_until("no more fits", || {
+        match server.write(&block) {
+            Ok(_) => full_for = 0,
+            Err(e) if e.kind() == ErrorKind::WouldBlock => full_for += 1,
+            Err(e) => panic!("{e}"),
+        }
+        // Nothing has moved for a tenth of a second.
+        full_for > 10
+    });
+    server.set_nonblocking(false).unwrap();
+}
+
+/// How the stream ended: with everything before it read.
+fn end_of(stream: &mut TcpStream) -> std::io::Result<()> {
+    let mut block = vec![0; 65_536];
+    loop {
+        if stream.read(&mut block)? == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// Both ends must hear of it, and neither may take it for a clean end.
+fn assert_reset(connection: Connection) {
+    let Connection { mut client, mut server, .. } = connection;
+    for (end, name) in [(&mut client, "client"), (&mut server, "server")] {
+        let error = end_of(end).expect_err("a clean end of what is not whole");
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{name}: {error}");
+    }
+}
+
+#[test]
+fn h02_after_a_crash_flows_without_debt_go_on_and_those_with_debt_are_reset() {
+    let topology = Topology::build("crash");
+    let program = Program::start_engine(&topology, &topology.config());
+    let idle: Vec<Connection> = (0..20)
+        .map(|n| {
+            let mut connection = topology.connect(&topology.server, SERVER[n % 2]);
+            connection.exchange(b"opening.");
+            connection
+        })
+        .collect();
+    let owed: Vec<Connection> = (0..10).map(|n| with_debt(&topology, SERVER[n % 2])).collect();
+    program.signal(SIGKILL);
+    let killed_at = Clock::now();
+    let (_, said) = program.wait();
+    owed.into_iter().for_each(assert_reset);
+    let took = Clock::now().saturating_since(killed_at);
+    assert!(took < PROMPTLY, "{took}");
+    assert!(said.contains("owed 10 flows"), "{said}");
+    wait_until("the watchdog has undone everything", || topology.leftovers().is_empty());
+    // A new one takes none of them over, and does them no harm.
+    let program = Program::start_engine(&topology, &topology.config());
+    for mut connection in idle {
+        connection.exchange(b"survived");
+        connection.download(1_000_000);
+    }
+    program.stop(&topology);
+}
+
+#[test]
+fn h02_when_the_watchdog_died_too_the_next_start_resets() {
+    let topology = Topology::build("crashdog");
+    let mut program = Program::start_engine(&topology, &topology.config());
+    let mut idle = topology.connect(&topology.server, SERVER[0]);
+    idle.exchange(b"opening.");
+    let owed = SERVER.map(|address| with_debt(&topology, address));
+    let dog = program.watchdog().unwrap();
+    io::PidFd::open(dog).unwrap().send_signal(SIGKILL).unwrap();
+    program.signal(SIGKILL);
+    program.wait();
+    assert!(!topology.leftovers().is_empty(), "nobody was left to clean up");
+    program = Program::start_engine(&topology, &topology.config());
+    let started_at = Clock::now();
+    owed.into_iter().for_each(assert_reset);
+    let took = Clock::now().saturating_since(started_at);
+    assert!(took < PROMPTLY, "{took}");
+    program.await_line("2 flows reset: 4 of 4 ends are gone");
+    idle.exchange(b"survived");
+    program.stop(&topology);
+    idle.download(1_000_000);
+}
+
+#[test]
+fn h02_a_crash_in_the_middle_of_downloads_never_shortens_one() {
+    let topology = Topology::build("crashmid");
+    let program = Program::start_engine(&topology, &topology.config());
+    let connections: Vec<Connection> =
+        (0..8).map(|n| topology.connect(&topology.server, SERVER[n % 2])).collect();
+    let process = io::PidFd::open(program.pid()).unwrap();
+    const LEN: usize = 100_000_000;
+    let results: Vec<(std::io::Result<usize>, std::io::Result<()>)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = connections
+            .into_iter()
+            .map(|connection| {
+                let Connection { mut client, mut server, .. } = connection;
+                let sender = scope.spawn(move || server.write_all(&vec![7; LEN]));
+                let receiver = scope.spawn(move || {
+                    let mut got = Vec::new();
+                    client.read_to_end(&mut got)
+                });
+                (receiver, sender)
+            })
+            .collect();
+        wait_until("the downloads are under way", || topology.steered_packets() > 300);
+        process.send_signal(SIGKILL).unwrap();
+        threads.into_iter().map(|(r, s)| (r.join().unwrap(), s.join().unwrap())).collect()
+    });
+    program.wait();
+    let mut ended_by_reset = 0;
+    for (received, _) in results {
+        match received {
+            Ok(len) => assert_eq!(len, LEN, "a short clean end"),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error} within {PATIENCE:?}");
+                ended_by_reset += 1;
+            }
+        }
+    }
+    println!("{ended_by_reset} of 8 had debt and were reset");
+    wait_until("the watchdog has undone everything", || topology.leftovers().is_empty());
+}
