@@ -3,10 +3,12 @@
 mod analyze;
 mod bench;
 mod demo;
+mod instance;
 mod lab;
 mod outcome;
 mod progress;
 mod run;
+mod settings_file;
 mod trace;
 
 use std::process::ExitCode;
@@ -25,6 +27,14 @@ struct Cli {
 enum Command {
     /// Accelerate TCP between two interfaces of this machine
     Run(run::Args),
+    /// Counters and levels of a running accelerator
+    Status(instance::ShowArgs),
+    /// The flows of a running accelerator, and those it passed last with the reason
+    Flows(instance::ShowArgs),
+    /// Have a running accelerator deliver what it owes, hand its flows back, and end
+    Drain(instance::DrainArgs),
+    /// Have a running accelerator read its settings file anew, for new flows
+    Reload(instance::Which),
     /// Emulated cellular networks between real TCP stacks in network namespaces
     Lab(lab::Args),
     /// Show the main job: downloads over emulated 3G and LTE, with and without the accelerator
@@ -40,6 +50,10 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Run(args) => run::main(args),
+        Command::Status(args) => instance::status(&args),
+        Command::Flows(args) => instance::flows(&args),
+        Command::Drain(args) => instance::drain(&args),
+        Command::Reload(which) => instance::reload(&which),
         Command::Lab(args) => lab::main(args),
         Command::Demo(args) => demo::main(&args),
         Command::Trace(args) => trace::main(args),

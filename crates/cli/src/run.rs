@@ -1,16 +1,19 @@
 //! `cellerator run`.
 
+use std::ffi::OsString;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::ValueEnum;
+use clap::{CommandFactory, Parser, ValueEnum};
 use control::{BbrParams, ControllerConfig, CubicParams, FixedParams, NewRenoParams, RateParams};
 use engine::{Engine, EngineConfig, PassReason, WindowPolicy};
-use run::{Accelerator, AfterHang, Config, Ended, Notrack, RunError};
+use run::{Accelerator, AfterHang, Config, Ended, Notrack, ReadSettings, RunError};
 use scenario::Quantity;
 use units::{Bytes, Duration, Rate};
+
+use crate::settings_file;
 
 const NOTICE: &str = "notice: `opportunistic` together with early acknowledgements and rate control is claimed by \
                       US 9,548,936 B2; read the file NOTICE before using it on a network (not legal advice)";
@@ -19,11 +22,18 @@ const NOTICE: &str = "notice: `opportunistic` together with early acknowledgemen
 #[derive(clap::Args)]
 pub struct Args {
     /// Interface towards the servers
-    #[arg(long, value_name = "IF", required_unless_present = "watchdog")]
+    #[arg(long, value_name = "IF", required_unless_present_any = ["watchdog", "config"])]
     wired: Option<String>,
     /// Interface towards the clients
-    #[arg(long, value_name = "IF", required_unless_present = "watchdog")]
+    #[arg(long, value_name = "IF", required_unless_present_any = ["watchdog", "config"])]
     mobile: Option<String>,
+    /// What `status`, `drain` and others call this accelerator [default: WIRED-MOBILE]
+    #[arg(long)]
+    name: Option<String>,
+    /// Read settings from a TOML file with these flags' names, such as `r-cap = "30 Mbit/s"`; flags given here win.
+    /// SIGHUP and `cellerator reload` read it anew
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Print what would be set up and change nothing
     #[arg(long)]
     dry_run: bool,
@@ -153,11 +163,42 @@ pub fn main(args: Args) -> Result<ExitCode, String> {
     if let Some([record, hang_after_ms]) = args.watchdog.as_deref() {
         return watchdog(record, hang_after_ms);
     }
+    let given: Vec<OsString> = std::env::args_os().skip_while(|word| word != "run").skip(1).collect();
+    let (args, settings) = match args.config.clone() {
+        Some(path) => (with_file(&path, &given)?, Some(path)),
+        None => (args, None),
+    };
     let engine = engine_config(&args.engine)?;
+    let read = settings.map(|path| -> ReadSettings {
+        Box::new(move || with_file(&path, &given).and_then(|args| engine_config(&args.engine)))
+    });
     let is_dry_run = args.dry_run;
     let config = machine_config(args);
-    let result = if is_dry_run { dry_run(&config) } else { accelerate(&config, engine) };
+    let result = if is_dry_run { dry_run(&config) } else { accelerate(&config, engine, read) };
     result.map(|()| ExitCode::SUCCESS).map_err(|error| format!("run: {error}"))
+}
+
+/// The settings of the file at `path` and the flags `given`, which win.
+fn with_file(path: &Path, given: &[OsString]) -> Result<Args, String> {
+    #[derive(clap::Parser)]
+    #[command(name = "run", args_override_self = true)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+    let from_file = settings_file::flags(path, &Line::command()).map_err(|error| format!("run: {error}"))?;
+    let words = std::iter::once(OsString::from("run"))
+        .chain(from_file.into_iter().map(OsString::from))
+        .chain(given.iter().cloned());
+    let args = Line::try_parse_from(words).map(|line| line.args).map_err(|error| {
+        let text = error.to_string();
+        let problem = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+        format!("run: {}, or a flag: {problem}", path.display())
+    })?;
+    match (&args.wired, &args.mobile) {
+        (Some(_), Some(_)) => Ok(args),
+        _ => Err(format!("run: neither {} nor a flag says `wired` and `mobile`", path.display())),
+    }
 }
 
 fn watchdog(record: &str, hang_after_ms: &str) -> Result<ExitCode, String> {
@@ -217,6 +258,7 @@ fn engine_config(args: &EngineArgs) -> Result<EngineConfig, String> {
 fn machine_config(args: Args) -> Config {
     let machine = args.machine;
     Config {
+        name: args.name.unwrap_or_default(),
         wired: args.wired.unwrap_or_default(),
         mobile: args.mobile.unwrap_or_default(),
         notrack: match machine.notrack {
@@ -257,12 +299,15 @@ fn dry_run(config: &Config) -> Result<(), RunError> {
     Ok(())
 }
 
-fn accelerate(config: &Config, engine: EngineConfig) -> Result<(), RunError> {
+fn accelerate(config: &Config, engine: EngineConfig, read: Option<ReadSettings>) -> Result<(), RunError> {
     if engine.window_policy == WindowPolicy::Opportunistic {
         say(NOTICE);
     }
     let engine = Engine::new(engine).map_err(|error| RunError::Settings(error.to_string()))?;
     let mut accelerator = Accelerator::new(engine);
+    if let Some(read) = read {
+        accelerator = accelerator.with_settings(read);
+    }
     let ended = run::run(config, &mut accelerator, &mut say)?;
     summarise(&ended, accelerator.stats());
     Ok(())
@@ -300,7 +345,6 @@ fn summarise(ended: &Ended, stats: &engine::Stats) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
 
     #[derive(Parser)]
     struct Line {
@@ -358,6 +402,27 @@ mod tests {
         assert!(engine("  --controller  fixed  --r-cap  8 Mbit/s").unwrap_err().contains("--rate"));
         assert!(parse("--wired  w0").err().unwrap().contains("--mobile"));
         assert!(parse("--wired  w0  --mobile  m0  --rate  8").err().unwrap().contains("Mbit/s"));
+    }
+
+    #[test]
+    fn a_file_gives_settings_and_flags_win() {
+        let path = std::env::temp_dir().join(format!("ct-cli-settings-{}", std::process::id()));
+        let read = |text: &str, flags: &[&str]| {
+            std::fs::write(&path, text).unwrap();
+            let given: Vec<OsString> = flags.iter().map(OsString::from).collect();
+            with_file(&path, &given)
+        };
+        let text =
+            "wired = \"w0\"\nmobile = \"m0\"\nno-gso = true\ncontroller = \"fixed\"\nrate = \"8 Mbit/s\"\n";
+        let args = read(text, &["--config", "x", "--rate", "9 Mbit/s", "--mobile", "m1"]).unwrap();
+        let wanted = FixedParams { rate: Rate::from_mbps(9), ..FixedParams::default() };
+        assert_eq!(engine_config(&args.engine).unwrap().controller, ControllerConfig::Fixed(wanted));
+        let config = machine_config(args);
+        assert_eq!((config.wired.as_str(), config.mobile.as_str(), config.gso), ("w0", "m1", false));
+        assert!(read("wired = \"w0\"", &[]).err().unwrap().contains("`mobile`"));
+        let problem = read("rate = \"8\"", &[]).err().unwrap();
+        assert!(problem.contains("Mbit/s") && problem.lines().count() == 1, "{problem}");
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]

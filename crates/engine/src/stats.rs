@@ -58,6 +58,35 @@ impl Stats {
         self.passed[reason.index()] += 1;
     }
 
+    /// Every counter and level with its name, those by reason apart.
+    #[must_use]
+    pub fn named(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("packets_in", self.packets_in),
+            ("packets_forwarded", self.packets_forwarded),
+            ("packets_made", self.packets_made),
+            ("flows_now", self.flows_now),
+            ("half_open_now", self.half_open_now),
+            ("flows_accelerated", self.flows_accelerated),
+            ("bytes_received", self.bytes_received),
+            ("bytes_delivered", self.bytes_delivered),
+            ("bytes_retransmitted", self.bytes_retransmitted),
+            ("bytes_acked_but_lost", self.bytes_acked_but_lost),
+            ("buffer_bytes_now", self.buffer_bytes_now),
+            ("acks_made", self.acks_made),
+            ("acks_consumed", self.acks_consumed),
+            ("bad_checksums", self.bad_checksums),
+            ("paws_rejected", self.paws_rejected),
+            ("out_of_window", self.out_of_window),
+            ("invalid_sack_blocks", self.invalid_sack_blocks),
+            ("unacceptable_acks", self.unacceptable_acks),
+            ("inexact_resets", self.inexact_resets),
+            ("timeouts", self.timeouts),
+            ("timeouts_undone", self.timeouts_undone),
+            ("unparsable", self.unparsable),
+        ]
+    }
+
     /// Flows passed for `reason`.
     #[must_use]
     pub fn passed_for(&self, reason: PassReason) -> u64 {

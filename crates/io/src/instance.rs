@@ -7,6 +7,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::Context;
@@ -20,6 +21,15 @@ pub const INSTANCE_DIRECTORY: &str = "/run/cellerator";
 pub struct Instance {
     path: PathBuf,
     lock: File,
+}
+
+/// An instance of another process.
+#[derive(Clone, Debug)]
+pub struct Running {
+    /// Its process.
+    pub owner: ProcessId,
+    /// Its directory.
+    pub path: PathBuf,
 }
 
 /// What an instance that is no longer running left behind. Holds its lock.
@@ -39,7 +49,7 @@ impl Instance {
         let owner = ProcessId::own()?;
         let path = base.join(format!("{kind}-{}", owner.pid()));
         let _guard = lock_base(base)?;
-        fs::create_dir(&path).doing(|| format!("create {}", path.display()))?;
+        fs::DirBuilder::new().mode(0o700).create(&path).doing(|| format!("create {}", path.display()))?;
         let create = || -> io::Result<File> {
             let mut lock = File::create_new(path.join("owner"))?;
             flock(&lock, libc::LOCK_EX)?;
@@ -48,6 +58,23 @@ impl Instance {
         };
         let lock = create().doing(|| format!("write {}/owner", path.display()))?;
         Ok(Self { path, lock })
+    }
+
+    /// The instances of `kind` below `base` whose process lives, in order of its number.
+    ///
+    /// # Errors
+    /// When `base` exists and cannot be read.
+    pub fn running(base: &Path, kind: &str) -> Result<Vec<Running>, IoError> {
+        if !base.exists() {
+            return Ok(Vec::new());
+        }
+        let alive = |path: PathBuf| {
+            let owner = owner(&path).filter(ProcessId::is_alive)?;
+            Some(Running { owner, path })
+        };
+        let mut running: Vec<Running> = instances(base, kind)?.into_iter().filter_map(alive).collect();
+        running.sort_by_key(|instance| instance.owner.pid());
+        Ok(running)
     }
 
     /// Writes down `text`, replacing what was written before, all or nothing.
@@ -211,12 +238,16 @@ mod tests {
         instance.record("two").unwrap();
         assert!(Leftover::find(&base, "run").unwrap().is_empty(), "this process is alive");
         assert!(!Leftover::is_any_being_undone(&base, "run").unwrap());
+        let running = Instance::running(&base, "run").unwrap();
+        assert_eq!((running.len(), running[0].path.as_path()), (1, instance.path()));
+        assert!(Instance::running(&base, "lab").unwrap().is_empty());
 
         // As after kill -9: the lock goes with the descriptor, the directory stays.
         let share = instance.share_lock().unwrap();
         let path = instance.path().to_owned();
         fs::write(path.join("owner"), "999999999:1").unwrap();
         assert!(Leftover::is_any_being_undone(&base, "run").unwrap());
+        assert!(Instance::running(&base, "run").unwrap().is_empty());
         flock(&instance.lock, libc::LOCK_UN).unwrap();
         drop(share);
         assert!(Leftover::find(&base, "lab").unwrap().is_empty(), "another kind");

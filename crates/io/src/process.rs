@@ -128,6 +128,21 @@ impl AsFd for PidFd {
     }
 }
 
+/// Memory of this process that is in use (`VmRSS`), bytes; `None` where the kernel does not tell.
+#[must_use]
+pub fn resident_bytes() -> Option<u64> {
+    resident_bytes_of(std::process::id())
+}
+
+/// The same of another process.
+#[must_use]
+pub fn resident_bytes_of(pid: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u64 = line.split_ascii_whitespace().next()?.parse().ok()?;
+    Some(kib * 1_024)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

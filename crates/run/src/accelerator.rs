@@ -1,23 +1,40 @@
 //! [`Accelerator`]: the engine as the packet loop's processor.
 
-use engine::{Engine, Journal, Port};
+use std::fmt;
+
+use engine::{Engine, EngineConfig, Journal, Port};
 use io::{VNET_HEADER_LEN, VnetHeader};
 use units::Instant;
 use wire::VirtioNetHeader;
 
-use crate::{Processor, Side, Transmit, Verdict};
+use crate::{FlowList, Processor, ProcessorStatus, Side, Transmit, Verdict, status};
+
+/// Reads the engine's settings anew; an error is one line.
+pub type ReadSettings = Box<dyn FnMut() -> Result<EngineConfig, String>>;
 
 /// The engine, with the second router hop of this machine given back.
-#[derive(Debug)]
 pub struct Accelerator {
     engine: Engine,
+    read_settings: Option<ReadSettings>,
+}
+
+impl fmt::Debug for Accelerator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Accelerator").field("engine", &self.engine).finish_non_exhaustive()
+    }
 }
 
 impl Accelerator {
     /// A processor around `engine`.
     #[must_use]
     pub fn new(engine: Engine) -> Self {
-        Self { engine }
+        Self { engine, read_settings: None }
+    }
+
+    /// Has `read` give the settings when they are to be read anew.
+    #[must_use]
+    pub fn with_settings(self, read: ReadSettings) -> Self {
+        Self { read_settings: Some(read), ..self }
     }
 
     /// The engine's counters.
@@ -74,6 +91,27 @@ impl Processor for Accelerator {
 
     fn keep_journal(&mut self, journal: Box<dyn Journal>) {
         self.engine.set_journal(journal);
+    }
+
+    fn has_settings(&self) -> bool {
+        self.read_settings.is_some()
+    }
+
+    fn reload(&mut self) -> Result<String, String> {
+        let read = self.read_settings.as_mut().ok_or("it was started without a settings file")?;
+        let config = read()?;
+        let is_same = EngineConfig { hash_seed: 0, ..config.clone() }
+            == EngineConfig { hash_seed: 0, ..self.engine.config().clone() };
+        self.engine.reconfigure(&config).map_err(|error| error.to_string())?;
+        Ok(if is_same { "no setting has changed" } else { "new settings hold for new flows" }.to_owned())
+    }
+
+    fn status(&self) -> ProcessorStatus {
+        status::of_engine(&self.engine)
+    }
+
+    fn flows(&self, skip: usize, count: usize, now: Instant) -> FlowList {
+        status::flows_of_engine(&self.engine, skip, count, now)
     }
 
     fn begin_drain(&mut self, now: Instant) {

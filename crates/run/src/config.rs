@@ -9,6 +9,8 @@ use units::Duration;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
+    /// What `cellerator status` and others call this instance; `WIRED-MOBILE` when empty.
+    pub name: String,
     /// Interface towards the servers.
     pub wired: String,
     /// Interface towards the clients.
@@ -42,6 +44,7 @@ impl Default for Config {
     fn default() -> Self {
         let watchdog_command = ["/proc/self/exe", "run", "--watchdog"].map(str::to_owned).to_vec();
         Self {
+            name: String::new(),
             wired: String::new(),
             mobile: String::new(),
             notrack: Notrack::Auto,
@@ -60,6 +63,12 @@ impl Default for Config {
 }
 
 impl Config {
+    /// The instance's name.
+    #[must_use]
+    pub fn instance_name(&self) -> String {
+        if self.name.is_empty() { format!("{}-{}", self.wired, self.mobile) } else { self.name.clone() }
+    }
+
     /// Silence after which the watchdog acts.
     #[must_use]
     pub fn hang_after(&self) -> Duration {

@@ -18,6 +18,7 @@
 
 mod accelerator;
 mod config;
+mod console;
 mod error;
 mod firewall;
 mod forwarding;
@@ -30,14 +31,17 @@ mod processor;
 mod record;
 mod recovery;
 mod session;
+mod status;
 mod steering;
 mod watchdog;
 
-pub use accelerator::Accelerator;
+pub use accelerator::{Accelerator, ReadSettings};
 pub use config::{AfterHang, Config, Notrack};
+pub use console::{Answer, Found, Question, find};
 pub use error::RunError;
 pub use packet_loop::{Counters, SideCounters};
 pub use plan::Plan;
 pub use processor::{PassThrough, Processor, Side, Transmit, Verdict};
 pub use session::{Ended, Why, dry_run, run};
+pub use status::{FlowLine, FlowList, PassedLine, ProcessorStatus, SideStatus, Status};
 pub use watchdog::watch;

@@ -4,6 +4,8 @@ use engine::Journal;
 use io::VnetHeader;
 use units::Instant;
 
+use crate::{FlowList, ProcessorStatus};
+
 /// A side of the accelerator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
@@ -78,6 +80,29 @@ pub trait Processor {
 
     /// Notes what it owes in `journal`, if it ever owes anything.
     fn keep_journal(&mut self, _journal: Box<dyn Journal>) {}
+
+    /// True when there are settings to read anew.
+    fn has_settings(&self) -> bool {
+        false
+    }
+
+    /// Takes on other settings, from wherever it had its own; gives one line on what holds.
+    ///
+    /// # Errors
+    /// Why not, in one line; then everything stays as it was.
+    fn reload(&mut self) -> Result<String, String> {
+        Err("there are no settings to read anew".to_owned())
+    }
+
+    /// What it has counted.
+    fn status(&self) -> ProcessorStatus {
+        ProcessorStatus::default()
+    }
+
+    /// Its flows from the `skip`th on, `count` at most.
+    fn flows(&self, _skip: usize, _count: usize, _now: Instant) -> FlowList {
+        FlowList::default()
+    }
 
     /// The accelerator is to stop: take nothing new over and deliver what is owed.
     fn begin_drain(&mut self, _now: Instant) {}

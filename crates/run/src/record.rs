@@ -16,6 +16,9 @@ pub(crate) struct Record {
     /// The interface towards the clients: flows with debt pass it.
     #[serde(default)]
     pub mobile: String,
+    /// The instance's name.
+    #[serde(default)]
+    pub name: String,
 }
 
 /// A policy rule of ours.
@@ -134,6 +137,7 @@ mod tests {
             sysctls: vec![sysctl],
             nft: Some("12:34".to_owned()),
             mobile: "m0".to_owned(),
+            name: "w0-m0".to_owned(),
         };
         assert_eq!(Record::parse(&record.to_text()), Some(record.clone()));
         assert_eq!(Rule::from(&record.rules[0]), rule);

@@ -7,11 +7,14 @@ use io::netlink::Netlink;
 use io::{Clock, Instance, Interest, Namespace, Signals, Waiter};
 use units::{Bytes, Duration, Instant};
 
+use crate::console::{Answer, Console, Question};
 use crate::journal::{self, DebtJournal};
 use crate::packet_loop::PacketLoop;
 use crate::steering::{self, Steering};
 use crate::watchdog::{Guardian, News};
-use crate::{AfterHang, Config, Counters, Plan, Processor, RunError, Side, leftovers, recovery};
+use crate::{
+    AfterHang, Config, Counters, Plan, Processor, RunError, Side, SideStatus, Status, leftovers, recovery,
+};
 
 /// How an instance ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +34,8 @@ pub enum Why {
     Signal(i32),
     /// It had hung, and the configuration says to end then.
     Hang,
+    /// Somebody asked it to drain.
+    Drain,
 }
 
 /// Times at which two starts may have chosen the same numbers before the second one gives up.
@@ -40,6 +45,34 @@ const WIRED: u64 = 0;
 const MOBILE: u64 = 1;
 const SIGNAL: u64 = 2;
 const WATCHDOG: u64 = 3;
+const CONSOLE: u64 = 4;
+
+/// Flows in one answer: few enough for the packets not to notice.
+const FLOWS_PER_ANSWER: usize = 2_000;
+
+const SIGHUP: i32 = 1;
+const SIGINT: i32 = 2;
+const SIGTERM: i32 = 15;
+
+/// Those that end the instance, and the one that has it read its settings anew: neither hides the other.
+#[derive(Debug)]
+struct CaughtSignals {
+    ending: Signals,
+    reload: Signals,
+}
+
+impl CaughtSignals {
+    fn catch() -> Result<Self, RunError> {
+        Ok(Self { ending: Signals::catch(&[SIGINT, SIGTERM])?, reload: Signals::catch(&[SIGHUP])? })
+    }
+}
+
+/// The end, asked for: why, and until when to deliver what is owed.
+#[derive(Clone, Copy, Debug)]
+struct Stop {
+    why: Why,
+    give_up: Instant,
+}
 
 /// Decides what would be set up, and changes nothing.
 ///
@@ -64,14 +97,14 @@ pub fn run(
     features::require(Feature::NetworkAdministration)?;
     features::require(Feature::Tun)?;
     // Before anything is set up, so that no signal can end us in between.
-    let signals = Signals::terminating()?;
+    let signals = CaughtSignals::catch()?;
     let netlink = Netlink::open()?;
     let namespace = Namespace::current()?.id()?;
     let removed = leftovers::remove(&config.state_directory, &netlink, namespace)?;
     removed.lines.iter().for_each(|line| say(line));
     let (plan, packet_loop) = make_devices(config, &netlink)?;
     let instance = Instance::register(&config.state_directory, leftovers::KIND)?;
-    let steering = Steering::install(&plan, &netlink, &instance)?;
+    let steering = Steering::install(&plan, &config.instance_name(), &netlink, &instance)?;
     for line in plan.commands() {
         say(&line);
     }
@@ -122,6 +155,14 @@ fn make_devices(config: &Config, netlink: &Netlink) -> Result<(Plan, PacketLoop)
     }
 }
 
+/// Has the settings read anew; gives a line either way.
+fn reload(processor: &mut impl Processor) -> Result<String, String> {
+    match processor.reload() {
+        Ok(line) => Ok(format!("reloaded: {line}")),
+        Err(problem) => Err(format!("not reloaded, all is as before: {problem}")),
+    }
+}
+
 /// Waits for the thread that resets flows of a killed instance.
 fn end_settling(settling: Option<JoinHandle<Vec<String>>>, say: &mut dyn FnMut(&str)) {
     let lines = settling.map(JoinHandle::join);
@@ -141,6 +182,9 @@ struct Session<'a> {
     next_beat: Instant,
     /// Resets flows of a killed instance.
     settling: Option<JoinHandle<Vec<String>>>,
+    console: Console,
+    started_at: Instant,
+    stop: Option<Stop>,
 }
 
 impl<'a> Session<'a> {
@@ -160,6 +204,8 @@ impl<'a> Session<'a> {
         if let Some(fd) = guardian.as_ref().and_then(Guardian::fd) {
             waiter.add(&fd, Interest::Read, WATCHDOG)?;
         }
+        let console = Console::open(instance.path())?;
+        waiter.add(&console, Interest::Read, CONSOLE)?;
         Ok(Self {
             config,
             plan,
@@ -171,54 +217,141 @@ impl<'a> Session<'a> {
             waiter,
             next_beat: Instant::ZERO,
             settling: None,
+            console,
+            started_at: Clock::now(),
+            stop: None,
         })
     }
 
     /// Runs until there is a reason to end.
     fn serve(
         &mut self,
-        signals: &Signals,
+        signals: &CaughtSignals,
         processor: &mut impl Processor,
         say: &mut dyn FnMut(&str),
     ) -> Result<Why, RunError> {
-        self.waiter.add(signals, Interest::Read, SIGNAL)?;
+        self.waiter.add(&signals.ending, Interest::Read, SIGNAL)?;
+        self.waiter.add(&signals.reload, Interest::Read, SIGNAL)?;
         say(&format!("ready: steering TCP between {} and {}", self.config.wired, self.config.mobile));
-        // Once asked to stop: why, and until when to deliver what is owed.
-        let mut stop: Option<(Why, Instant)> = None;
         loop {
             let is_busy = self.packet_loop.turn(processor).map_err(|error| self.explain(error))?;
             let now = Clock::now();
-            if let Some((why, give_up)) = stop
-                && (processor.is_drained() || now >= give_up)
+            if let Some(stop) = self.stop
+                && (processor.is_drained() || now >= stop.give_up)
             {
-                return Ok(why);
+                return Ok(stop.why);
             }
-            let mut ended = None;
-            // While busy, signals are looked at with each heartbeat.
-            let mut is_signalled = now >= self.next_beat;
+            // While busy, signals and questions are looked at with each heartbeat.
+            let mut is_asked = now >= self.next_beat;
             if now >= self.next_beat {
                 self.next_beat = now + self.config.heartbeat();
-                ended = self.beat(say)?;
+                if let Some(why) = self.beat(say)? {
+                    self.begin_stop(why, None, processor);
+                }
             }
             if !is_busy {
                 let deadline = processor.next_deadline().map_or(self.next_beat, |at| at.min(self.next_beat));
                 let ready = self.waiter.wait(Some(deadline))?;
-                is_signalled |= ready.iter().any(|ready| ready.token == SIGNAL);
+                is_asked |= ready.iter().any(|ready| [SIGNAL, CONSOLE].contains(&ready.token));
                 if ready.iter().any(|ready| ready.token == WATCHDOG) {
                     self.next_beat = Instant::ZERO;
                 }
             }
-            if is_signalled && let Some(signal) = signals.take() {
-                match stop {
-                    // Asked twice: no patience left.
-                    Some((why, _)) => return Ok(why),
-                    None => ended = Some(Why::Signal(signal)),
+            if is_asked && let Some(why) = self.obey(signals, processor, say) {
+                return Ok(why);
+            }
+        }
+    }
+
+    /// Acts on signals and questions; gives a reason to end without further patience.
+    fn obey(
+        &mut self,
+        signals: &CaughtSignals,
+        processor: &mut impl Processor,
+        say: &mut dyn FnMut(&str),
+    ) -> Option<Why> {
+        let mut ending = signals.ending.take();
+        if let Some(signal) = signals.reload.take() {
+            if processor.has_settings() {
+                say(&reload(processor).unwrap_or_else(|problem| format!("warning: {problem}")));
+            } else {
+                // The terminal has gone.
+                ending = ending.or(Some(signal));
+            }
+        }
+        while let Some(asked) = self.console.take() {
+            let answer = self.answer(&asked.question, processor, say);
+            asked.answer(answer);
+        }
+        let signal = ending?;
+        match self.stop {
+            // Asked twice.
+            Some(Stop { why: Why::Signal(_), .. }) => Some(Why::Signal(signal)),
+            _ => {
+                self.begin_stop(Why::Signal(signal), None, processor);
+                None
+            }
+        }
+    }
+
+    fn begin_stop(&mut self, why: Why, time_max: Option<Duration>, processor: &mut impl Processor) {
+        let now = Clock::now();
+        let time_max = time_max.unwrap_or(Duration::from_millis(self.config.drain_ms_max));
+        let give_up = now + time_max;
+        // A second wish can only shorten the time.
+        let give_up = self.stop.map_or(give_up, |earlier| earlier.give_up.min(give_up));
+        if self.stop.is_none() {
+            processor.begin_drain(now);
+        }
+        self.stop = Some(Stop { why, give_up });
+    }
+
+    fn answer(
+        &mut self,
+        question: &Question,
+        processor: &mut impl Processor,
+        say: &mut dyn FnMut(&str),
+    ) -> Answer {
+        match *question {
+            Question::Status => Answer::Status(Box::new(self.status(processor))),
+            Question::Flows { skip } => Answer::Flows(processor.flows(skip, FLOWS_PER_ANSWER, Clock::now())),
+            Question::Drain { time_ms_max } => {
+                self.begin_stop(Why::Drain, time_ms_max.map(Duration::from_millis), processor);
+                Answer::Done("draining".to_owned())
+            }
+            Question::Reload => match reload(processor) {
+                Ok(line) => {
+                    say(&line);
+                    Answer::Done(line)
                 }
+                Err(problem) => Answer::Refused(problem),
+            },
+        }
+    }
+
+    fn status(&self, processor: &impl Processor) -> Status {
+        let counters = self.packet_loop.counters();
+        let sides = [Side::Wired, Side::Mobile].map(|side| {
+            let (counters, tun) = (counters.sides[side.index()], &self.packet_loop.tuns()[side.index()]);
+            SideStatus {
+                received_packets: counters.received_packets,
+                received_bytes: counters.received_bytes,
+                sent_packets: counters.sent_packets,
+                refused_packets: counters.refused_packets,
+                queue_drops: tun.stats().map_or(0, |stats| stats.tx_dropped),
             }
-            if let (Some(why), None) = (ended, stop) {
-                processor.begin_drain(Clock::now());
-                stop = Some((why, Clock::now() + Duration::from_millis(self.config.drain_ms_max)));
-            }
+        });
+        Status {
+            name: self.config.instance_name(),
+            process: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            wired: self.config.wired.clone(),
+            mobile: self.config.mobile.clone(),
+            is_draining: self.stop.is_some(),
+            uptime_s: Clock::now().saturating_since(self.started_at).as_millis() / 1_000,
+            resident_bytes: io::resident_bytes().unwrap_or(0),
+            sides,
+            processor: processor.status(),
         }
     }
 
@@ -302,7 +435,8 @@ impl<'a> Session<'a> {
         let queue_drops = [0, 1]
             .map(|side: usize| self.packet_loop.tuns()[side].stats().map_or(0, |stats| stats.tx_dropped));
         let counters = self.packet_loop.counters();
-        let Self { config, netlink, instance, steering, packet_loop, guardian, settling, .. } = self;
+        let Self { config, netlink, instance, steering, packet_loop, guardian, settling, console, .. } = self;
+        drop(console);
         drop(steering);
         drop(packet_loop);
         let settled = settle(instance, config, netlink, say);

@@ -43,9 +43,15 @@ pub(crate) struct Steering<'a> {
 
 impl<'a> Steering<'a> {
     /// Installs everything, the rules last, so that no packet comes before all is ready.
-    pub fn install(plan: &'a Plan, netlink: &'a Netlink, instance: &'a Instance) -> Result<Self, RunError> {
+    pub fn install(
+        plan: &'a Plan,
+        name: &str,
+        netlink: &'a Netlink,
+        instance: &'a Instance,
+    ) -> Result<Self, RunError> {
         let record = Record {
             namespace: plan.namespace,
+            name: name.to_owned(),
             sysctls: plan.sysctls.clone(),
             mobile: plan.side(Side::Mobile).interface.clone(),
             ..Record::default()

@@ -1,0 +1,212 @@
+//! `cellerator status`, `flows`, `drain` and `reload`: questions to a running accelerator.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use io::{Clock, Waiter};
+use run::{Answer, FlowLine, FlowList, Found, Question, Status};
+use scenario::Quantity;
+use units::{Bytes, Duration, Rate};
+
+/// How often a drain is looked at.
+const POLL: Duration = Duration::from_millis(100);
+
+/// Which instance is meant.
+#[derive(clap::Args)]
+pub struct Which {
+    /// The accelerator: its --name, its interfaces as WIRED-MOBILE, or its process number; not needed if there is one
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+}
+
+/// Arguments of `cellerator status` and `cellerator flows`.
+#[derive(clap::Args)]
+pub struct ShowArgs {
+    #[command(flatten)]
+    which: Which,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `cellerator drain`.
+#[derive(clap::Args)]
+pub struct DrainArgs {
+    #[command(flatten)]
+    which: Which,
+    /// Longest time to deliver what is owed; then its flows are reset [default: the accelerator's --drain-time]
+    #[arg(long, value_name = "TIME")]
+    time: Option<Quantity<Duration>>,
+}
+
+/// Runs `cellerator status`; an error is one clear line: what, where, what to do.
+pub fn status(args: &ShowArgs) -> Result<ExitCode, String> {
+    let found = find(&args.which)?;
+    let status = ask_status(&found)?;
+    if args.json {
+        print_json(&status)?
+    } else {
+        print(&status_lines(&status))
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs `cellerator flows`.
+pub fn flows(args: &ShowArgs) -> Result<ExitCode, String> {
+    let found = find(&args.which)?;
+    let mut all = FlowList::default();
+    loop {
+        let part = match ask(&found, &Question::Flows { skip: all.flows.len() })? {
+            Answer::Flows(part) => part,
+            other => return Err(unexpected(&found, &other)),
+        };
+        all.passed.extend(part.passed);
+        if part.flows.is_empty() {
+            break;
+        }
+        all.flows.extend(part.flows);
+    }
+    if args.json {
+        print_json(&all)?
+    } else {
+        print(&flow_lines(&all))
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs `cellerator drain`: returns when the accelerator has ended.
+pub fn drain(args: &DrainArgs) -> Result<ExitCode, String> {
+    let found = find(&args.which)?;
+    let time_ms_max = args.time.map(|Quantity(time)| time.as_millis());
+    match ask(&found, &Question::Drain { time_ms_max })? {
+        Answer::Done(_) => {}
+        other => return Err(unexpected(&found, &other)),
+    }
+    let mut waiter = Waiter::new(Duration::ZERO).map_err(|error| error.to_string())?;
+    let mut last = None;
+    while found.is_there() {
+        if let Ok(Answer::Status(status)) = found.ask(&Question::Status) {
+            last = Some(status);
+        }
+        waiter.wait(Some(Clock::now() + POLL)).map_err(|error| error.to_string())?;
+    }
+    let owed = last.map_or(0, |status| status.processor.debt_bytes);
+    print(&[format!("{}: drained and ended; {} were owed when last seen", found.name, Bytes::new(owed))]);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs `cellerator reload`.
+pub fn reload(which: &Which) -> Result<ExitCode, String> {
+    let found = find(which)?;
+    match ask(&found, &Question::Reload)? {
+        Answer::Done(line) => print(&[format!("{}: {line}", found.name)]),
+        other => return Err(unexpected(&found, &other)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn find(which: &Which) -> Result<Found, String> {
+    let all = run::find(Path::new(io::INSTANCE_DIRECTORY)).map_err(|error| error.to_string())?;
+    choose(all, which.name.as_deref())
+}
+
+/// The instance that `name` means among `all`.
+pub fn choose(all: Vec<Found>, name: Option<&str>) -> Result<Found, String> {
+    let names: Vec<String> = all.iter().map(|f| format!("{} (process {})", f.name, f.process)).collect();
+    let there_are = match names.as_slice() {
+        [] => "no accelerator is running, or this user may not see it".to_owned(),
+        names => format!("running: {}", names.join(", ")),
+    };
+    let is_meant =
+        |found: &Found| name.is_none_or(|name| found.name == name || found.process.to_string() == name);
+    let mut meant: Vec<Found> = all.into_iter().filter(is_meant).collect();
+    match (meant.len(), name) {
+        (1, _) => Ok(meant.remove(0)),
+        (0, Some(name)) => Err(format!("no accelerator '{name}'; {there_are}")),
+        (0, None) => Err(there_are),
+        // Names are given by people: the same twice is possible.
+        (_, _) => Err(format!("say which one, by name or process; {there_are}")),
+    }
+}
+
+fn ask(found: &Found, question: &Question) -> Result<Answer, String> {
+    found.ask(question).map_err(|error| error.to_string())
+}
+
+fn ask_status(found: &Found) -> Result<Status, String> {
+    match ask(found, &Question::Status)? {
+        Answer::Status(status) => Ok(*status),
+        other => Err(unexpected(found, &other)),
+    }
+}
+
+fn unexpected(found: &Found, answer: &Answer) -> String {
+    match answer {
+        Answer::Refused(why) => format!("{}: {why}", found.name),
+        _ => format!("{}: it is of another version; use the `cellerator` it was started with", found.name),
+    }
+}
+
+fn print(lines: &[String]) {
+    // A reader who has gone away is no error.
+    drop(writeln!(std::io::stdout(), "{}", lines.join("\n")));
+}
+
+fn print_json(value: &impl serde::Serialize) -> Result<(), String> {
+    print(&[serde_json::to_string_pretty(value).map_err(|error| format!("as JSON: {error}"))?]);
+    Ok(())
+}
+
+fn status_lines(status: &Status) -> Vec<String> {
+    let what = if status.is_draining { "draining" } else { "running" };
+    let Status { name, process, version, wired, mobile, .. } = status;
+    let mut lines = vec![
+        format!("{name}: {what} for {} s, process {process}, version {version}", status.uptime_s),
+        format!("servers behind {wired}, clients behind {mobile}"),
+        format!("{:<28}{}", "memory", Bytes::new(status.resident_bytes)),
+        format!("{:<28}{}", "owed to clients", Bytes::new(status.processor.debt_bytes)),
+    ];
+    for (side, from) in status.sides.iter().zip(["from servers", "from clients"]) {
+        let (packets, bytes) = (side.received_packets, Bytes::new(side.received_bytes));
+        let lost = side.refused_packets + side.queue_drops;
+        lines.push(format!("{from:<28}{packets} packets, {bytes}, {lost} lost in queues"));
+    }
+    for (counter, value) in status.processor.counters.iter().filter(|(_, value)| **value > 0) {
+        lines.push(format!("{:<28}{value}", counter.replace('_', " ")));
+    }
+    for (reason, flows) in &status.processor.passed {
+        lines.push(format!("{:<28}{flows} flows", format!("passed or ended, {reason}")));
+    }
+    lines
+}
+
+fn flow_lines(list: &FlowList) -> Vec<String> {
+    let mut lines = Vec::new();
+    if !list.flows.is_empty() {
+        lines.push(format!(
+            "{:<11} {:<24} {:<24} {:>9} {:>9} {:>9} {:>11} {:>16}",
+            "state", "client", "server", "owed", "held", "window", "srtt", "subscriber rate"
+        ));
+    }
+    lines.extend(list.flows.iter().map(flow_line));
+    lines.extend(
+        list.passed.iter().map(|flow| format!("passed      {} {} {}", flow.client, flow.server, flow.reason)),
+    );
+    if lines.is_empty() {
+        lines.push("no flows".to_owned());
+    }
+    lines
+}
+
+fn flow_line(flow: &FlowLine) -> String {
+    let srtt = flow.srtt_us.map_or("-".to_owned(), |us| Duration::from_micros(us).to_string());
+    let rate = flow.subscriber_rate_bps.map_or("-".to_owned(), |bps| Rate::from_bps(bps).to_string());
+    let bytes = [flow.debt_bytes, flow.held_bytes, flow.client_window_bytes];
+    let [owed, held, window] = bytes.map(|bytes| Bytes::new(bytes).to_string());
+    let (client, server) = (flow.client.to_string(), flow.server.to_string());
+    format!(
+        "{:<11} {client:<24} {server:<24} {owed:>9} {held:>9} {window:>9} {srtt:>11} {rate:>16}",
+        flow.state
+    )
+}

@@ -1,0 +1,227 @@
+//! [`Console`]: the control socket of a running instance, and who asks through it.
+//!
+//! A Unix socket in the instance's directory, which only root may enter. One question per connection: a line of
+//! JSON there, a line of JSON back. A thread does the talking, so that the packet loop only answers what is ready.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use io::{Instance, IoError, Running};
+use serde::{Deserialize, Serialize};
+
+use crate::record::Record;
+use crate::{FlowList, Status, leftovers};
+
+/// Name of the socket in an instance's directory.
+const SOCKET: &str = "console";
+
+/// Longest question.
+const QUESTION_LEN_MAX: u64 = 4_096;
+
+/// How long either end may take to say or to take in its line.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What can be asked of a running instance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Question {
+    /// Counters and levels.
+    Status,
+    /// Flows from the `skip`th on; the answer is a part of bounded size, empty behind the last one.
+    Flows {
+        /// Flows to leave out.
+        skip: usize,
+    },
+    /// Stop early acknowledgements, deliver what is owed, hand the flows back, and end.
+    Drain {
+        /// Longest time for it, ms; the instance's own setting if not given.
+        time_ms_max: Option<u64>,
+    },
+    /// Read the settings anew.
+    Reload,
+}
+
+/// What a running instance answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer {
+    /// To [`Question::Status`].
+    Status(Box<Status>),
+    /// To [`Question::Flows`].
+    Flows(FlowList),
+    /// It is done, or begun, with one line of comment.
+    Done(String),
+    /// It cannot be done; why, in one line.
+    Refused(String),
+}
+
+/// The instance's end of the socket.
+#[derive(Debug)]
+pub(crate) struct Console {
+    questions: mpsc::Receiver<Asked>,
+    /// Readable when there is a question.
+    wake: UnixStream,
+    path: PathBuf,
+    is_closing: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A question that waits for its answer.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub question: Question,
+    answer: mpsc::Sender<Answer>,
+}
+
+impl Asked {
+    /// Answers; nobody minds if who asked has gone.
+    pub fn answer(self, answer: Answer) {
+        drop(self.answer.send(answer));
+    }
+}
+
+impl Console {
+    /// Opens the socket in an instance's directory.
+    pub fn open(directory: &Path) -> Result<Self, IoError> {
+        let path = directory.join(SOCKET);
+        let failed = |error| IoError::system(format!("open the control socket {}", path.display()), error);
+        let listener = UnixListener::bind(&path).map_err(failed)?;
+        let (wake, waker) = UnixStream::pair().map_err(failed)?;
+        wake.set_nonblocking(true).map_err(failed)?;
+        waker.set_nonblocking(true).map_err(failed)?;
+        let (ask, questions) = mpsc::channel();
+        let is_closing = Arc::new(AtomicBool::new(false));
+        let is_over = Arc::clone(&is_closing);
+        let thread = thread::Builder::new()
+            .name("console".to_owned())
+            .spawn(move || listen(&listener, &ask, waker, &is_over))
+            .map_err(failed)?;
+        Ok(Self { questions, wake, path, is_closing, thread: Some(thread) })
+    }
+
+    /// The next question, if there is one.
+    pub fn take(&self) -> Option<Asked> {
+        let mut sink = [0; 16];
+        while matches!((&self.wake).read(&mut sink), Ok(n) if n > 0) {}
+        self.questions.try_recv().ok()
+    }
+}
+
+impl AsFd for Console {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+}
+
+impl Drop for Console {
+    fn drop(&mut self) {
+        self.is_closing.store(true, Ordering::SeqCst);
+        // Whoever waits for an answer is told that there will be none.
+        let (_, nobody) = mpsc::channel();
+        self.questions = nobody;
+        // The connection wakes the listener up. Where the socket was taken away, its thread ends with the process.
+        if UnixStream::connect(&self.path).is_ok()
+            && let Some(thread) = self.thread.take()
+        {
+            drop(thread.join());
+        }
+        drop(std::fs::remove_file(&self.path));
+    }
+}
+
+/// Serves one connection after the other.
+fn listen(listener: &UnixListener, ask: &mpsc::Sender<Asked>, mut waker: UnixStream, is_over: &AtomicBool) {
+    for stream in listener.incoming() {
+        if is_over.load(Ordering::SeqCst) {
+            return;
+        }
+        if let Ok(stream) = stream {
+            // Who asked and has gone has lost nothing but the answer.
+            drop(serve(&stream, ask, &mut waker));
+        }
+    }
+}
+
+fn serve(mut stream: &UnixStream, ask: &mpsc::Sender<Asked>, waker: &mut UnixStream) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut line = String::new();
+    BufReader::new(stream.take(QUESTION_LEN_MAX)).read_line(&mut line)?;
+    let answer = match serde_json::from_str(&line) {
+        Ok(question) => pass_on(question, ask, waker),
+        Err(error) => Answer::Refused(format!("the question is not understood: {error}")),
+    };
+    let mut text = serde_json::to_string(&answer)?;
+    text.push('\n');
+    stream.write_all(text.as_bytes())
+}
+
+/// Has the packet loop answer.
+fn pass_on(question: Question, ask: &mpsc::Sender<Asked>, waker: &mut UnixStream) -> Answer {
+    let (answer, receive) = mpsc::channel();
+    let asked = ask.send(Asked { question, answer });
+    // A full pipe wakes as well.
+    drop(waker.write(&[0]));
+    let answer = asked.ok().and_then(|()| receive.recv_timeout(PATIENCE).ok());
+    answer.unwrap_or_else(|| Answer::Refused("it does not answer: it is ending, or hangs".to_owned()))
+}
+
+/// A running instance, as others find it.
+#[derive(Debug)]
+pub struct Found {
+    /// Its name.
+    pub name: String,
+    /// Its process.
+    pub process: u32,
+    directory: PathBuf,
+}
+
+/// The running instances below `state_directory`, in order of their processes.
+///
+/// # Errors
+/// When the directory exists and cannot be read.
+pub fn find(state_directory: &Path) -> Result<Vec<Found>, IoError> {
+    let running = Instance::running(state_directory, leftovers::KIND)?;
+    let found = running.into_iter().map(|Running { owner, path }| {
+        let record = std::fs::read_to_string(path.join("record")).ok();
+        let name = record.and_then(|text| Record::parse(&text)).map(|record| record.name);
+        Found { name: name.unwrap_or_default(), process: owner.pid(), directory: path }
+    });
+    Ok(found.collect())
+}
+
+impl Found {
+    /// Asks it.
+    ///
+    /// # Errors
+    /// When it has ended, hangs, or is of a version that speaks otherwise.
+    pub fn ask(&self, question: &Question) -> Result<Answer, IoError> {
+        let failed = |error| {
+            IoError::system(format!("ask the accelerator '{}' (process {})", self.name, self.process), error)
+        };
+        let ask = || {
+            let mut stream = UnixStream::connect(self.directory.join(SOCKET))?;
+            stream.set_read_timeout(Some(PATIENCE + PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+            let mut text = serde_json::to_string(question)?;
+            text.push('\n');
+            stream.write_all(text.as_bytes())?;
+            let mut line = String::new();
+            BufReader::new(&stream).read_line(&mut line)?;
+            Ok(serde_json::from_str(&line)?)
+        };
+        ask().map_err(failed)
+    }
+
+    /// True while it runs.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        self.directory.exists()
+    }
+}

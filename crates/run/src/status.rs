@@ -1,0 +1,146 @@
+//! What a running instance shows of itself, as it goes through the control socket and into JSON.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use engine::{Engine, FlowReport, PassReason};
+use serde::{Deserialize, Serialize};
+use units::Instant;
+
+/// The whole instance.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// The instance's name.
+    pub name: String,
+    /// Its process.
+    pub process: u32,
+    /// The program's version.
+    pub version: String,
+    /// Interface towards the servers.
+    pub wired: String,
+    /// Interface towards the clients.
+    pub mobile: String,
+    /// It was asked to stop and delivers what it owes.
+    pub is_draining: bool,
+    /// Time since its start, seconds.
+    pub uptime_s: u64,
+    /// Memory of its process, bytes; 0 when unknown.
+    pub resident_bytes: u64,
+    /// What passed through, by the side it came from or left to: wired, then mobile.
+    pub sides: [SideStatus; 2],
+    /// What the processor counted.
+    #[serde(flatten)]
+    pub processor: ProcessorStatus,
+}
+
+/// What passed through one side; a super-packet counts as one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SideStatus {
+    /// Packets the kernel handed over.
+    pub received_packets: u64,
+    /// Bytes of those.
+    pub received_bytes: u64,
+    /// Packets written.
+    pub sent_packets: u64,
+    /// Packets the kernel refused to take.
+    pub refused_packets: u64,
+    /// Packets lost because the device's queue was full.
+    pub queue_drops: u64,
+}
+
+/// What a processor counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessorStatus {
+    /// Acknowledged to servers and not by clients, over all flows, bytes.
+    pub debt_bytes: u64,
+    /// Counters since the start, and levels (`…_now`), by name.
+    pub counters: BTreeMap<String, u64>,
+    /// Flows passed or ended, by reason.
+    pub passed: BTreeMap<String, u64>,
+}
+
+/// Part of the flows, and those passed last.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowList {
+    /// Flows in the table, from the asked one on, in bounded number.
+    pub flows: Vec<FlowLine>,
+    /// The flows passed or ended last, newest first; with the first part only.
+    pub passed: Vec<PassedLine>,
+}
+
+/// A flow in the table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowLine {
+    /// The client's address and port.
+    pub client: SocketAddr,
+    /// The server's.
+    pub server: SocketAddr,
+    /// `observing`, `accelerated`, `draining` or `closed`.
+    pub state: String,
+    /// Acknowledged to the server and not by the client, bytes.
+    pub debt_bytes: u64,
+    /// Memory of its buffer, bytes.
+    pub held_bytes: u64,
+    /// Sent to the client and not acknowledged, bytes.
+    pub in_flight_bytes: u64,
+    /// Smoothed round-trip time of the mobile segment, µs.
+    pub srtt_us: Option<u64>,
+    /// The window the client advertises, bytes.
+    pub client_window_bytes: u64,
+    /// What is sent to the subscriber at most, over all its flows, bit/s.
+    pub subscriber_rate_bps: Option<u64>,
+    /// Time since its last packet, ms.
+    pub idle_ms: u64,
+}
+
+/// A flow that was passed or has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PassedLine {
+    /// The client's address and port.
+    pub client: SocketAddr,
+    /// The server's.
+    pub server: SocketAddr,
+    /// Why, as in the counters.
+    pub reason: String,
+}
+
+/// The engine's counters and levels.
+pub(crate) fn of_engine(engine: &Engine) -> ProcessorStatus {
+    let stats = engine.stats();
+    let counters = stats.named().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    let passed = PassReason::ALL
+        .into_iter()
+        .map(|reason| (reason.name().to_owned(), stats.passed_for(reason)))
+        .filter(|(_, flows)| *flows > 0)
+        .collect();
+    ProcessorStatus { debt_bytes: engine.debt().get(), counters, passed }
+}
+
+/// The engine's flows from the `skip`th on, `count` at most.
+pub(crate) fn flows_of_engine(engine: &Engine, skip: usize, count: usize, now: Instant) -> FlowList {
+    let flows = engine.flow_reports(skip).take(count).map(|report| line(&report, now)).collect();
+    let mut passed = Vec::new();
+    if skip == 0 {
+        passed.extend(engine.passed_recently().map(|flow| PassedLine {
+            client: flow.client,
+            server: flow.server,
+            reason: flow.reason.name().to_owned(),
+        }));
+    }
+    FlowList { flows, passed }
+}
+
+fn line(report: &FlowReport, now: Instant) -> FlowLine {
+    FlowLine {
+        client: report.client,
+        server: report.server,
+        state: report.state.name().to_owned(),
+        debt_bytes: report.debt.get(),
+        held_bytes: report.held.get(),
+        in_flight_bytes: report.in_flight.get(),
+        srtt_us: report.srtt.map(|srtt| srtt.as_micros()),
+        client_window_bytes: report.client_window.get(),
+        subscriber_rate_bps: report.subscriber_rate.map(|rate| rate.as_bps()),
+        idle_ms: now.saturating_since(report.last_activity).as_millis(),
+    }
+}
