@@ -298,6 +298,20 @@ impl Accelerator {
         accelerator
     }
 
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until it has said a line that contains `wanted`.
+    pub fn await_line(&mut self, wanted: &str) {
+        while !self.said.last().is_some_and(|line| line.contains(wanted)) {
+            match self.lines.get_mut().unwrap().recv_timeout(PATIENCE) {
+                Ok(line) => self.said.push(line),
+                Err(_) => panic!("'{wanted}' was never said, but: {:#?}", self.said),
+            }
+        }
+    }
+
     pub fn signal(&self, signal: i32) {
         PidFd::open(self.child.id()).unwrap().send_signal(signal).unwrap();
     }
@@ -328,7 +342,7 @@ fn forward_lines(from: impl std::io::Read + Send + 'static, to: mpsc::Sender<Str
 }
 
 /// The `cellerator` program of this build, brought up to date once.
-fn program() -> &'static Path {
+pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     PROGRAM.get_or_init(build_program).as_ref().unwrap_or_else(|problem| panic!("{problem}"))
 }

@@ -1,0 +1,155 @@
+//! What an operator does: drain, reload, look at the status; flows must not notice.
+
+use std::io::Write;
+use std::process::{Output, Stdio};
+
+use io::SpawnOptions;
+use lab::Host;
+use serde_json::Value;
+use units::{Duration, Rate};
+
+use crate::content::{Content, read_to_end};
+use crate::counters::counter;
+use crate::server::{Server, request};
+use crate::swarm::{Swarm, Trickle};
+use crate::testbed::{FAMILIES, Radio, Testbed, program};
+
+const SIGHUP: i32 = 1;
+
+/// Runs `cellerator` in the accelerator's namespace.
+fn cellerator(bed: &Testbed, arguments: &[&str]) -> Output {
+    let mut command = std::process::Command::new(program());
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = bed.host(Host::Accelerator).spawn(command, SpawnOptions::default()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+/// What a command that must succeed said, as JSON.
+fn json(bed: &Testbed, command: &str) -> Value {
+    let name = bed.accelerator.as_ref().unwrap().process().to_string();
+    let output = cellerator(bed, &[command, "--json", &name]);
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn h02_a_thousand_transfers_do_not_notice_a_drain() {
+    const FLOWS: usize = 1_000;
+    let radio = Radio { queue: units::Bytes::new(8_000_000), ..Radio::steady(Rate::from_mbps(200)) };
+    let mut bed = Testbed::accelerated("drain", &radio, &["--r-cap", "200 Mbit/s", "--drain-time", "30 s"]);
+    for host in [Host::Client, Host::Server] {
+        bed.set(host, "net/core/somaxconn", "4096");
+    }
+    let accelerator = bed.accelerator.take().unwrap();
+    let name = accelerator.process().to_string();
+    let swarm = Swarm::connect(&bed, FAMILIES[0], FLOWS);
+    let trickle = Trickle { piece_len: 1_000, pieces: 40, interval: Duration::from_millis(100) };
+    let said = swarm.trickle(trickle, || {
+        let output = cellerator(&bed, &["drain", &name]);
+        assert!(output.status.success(), "{output:?}");
+        accelerator.wait()
+    });
+    assert!(said.status.success(), "{said:?}");
+    said.assert_no_warning();
+    assert_eq!((said.accelerated_flows(), said.passed_flows("draining")), (1_000, 1_000), "{said:?}");
+    for host in [Host::Client, Host::Server] {
+        assert_eq!(counter(&bed, host, "Tcp.EstabResets"), 0, "{host:?}");
+    }
+    assert_eq!(bed.leftovers(), [""; 0]);
+}
+
+#[test]
+fn settings_are_read_anew_and_no_flow_notices() {
+    let mut bed = Testbed::build("reload", &Radio::steady(Rate::from_mbps(50)));
+    let file = bed.directory().join("settings.toml");
+    let path = file.display().to_string();
+    let write = |rate: &str| {
+        let text = format!("controller = \"fixed\"\nrate = \"{rate}\"\nin-flight-cap = \"none\"\n");
+        std::fs::write(&file, text).unwrap();
+    };
+    write("8 Mbit/s");
+    bed.accelerate(&["--config", &path]);
+    let name = bed.accelerator.as_ref().unwrap().process().to_string();
+    let rate = |bed: &Testbed| json(bed, "flows")["flows"][0]["subscriber_rate_bps"].as_u64();
+    let servers = FAMILIES.map(|family| Server::start(&bed, family));
+    let content = Content { seed: 31, len: 3_000_000 };
+    let start = |bed: &Testbed, server: &Server| {
+        let mut stream = bed.connect(server.address);
+        stream.write_all(request(content, false).as_bytes()).unwrap();
+        stream.peek(&mut [0]).unwrap();
+        stream
+    };
+    let mut streams = vec![start(&bed, &servers[0])];
+    assert_eq!(rate(&bed), Some(8_000_000));
+
+    // By command; the rate is the subscriber's, whose next flow brings it.
+    write("30 Mbit/s");
+    let output = cellerator(&bed, &["reload", &name]);
+    assert!(output.status.success(), "{output:?}");
+    streams.push(start(&bed, &servers[0]));
+    assert_eq!(rate(&bed), Some(30_000_000));
+
+    // What makes no sense changes nothing, and is said in one line.
+    write("fast");
+    let output = cellerator(&bed, &["reload", &name]);
+    let problem = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && problem.lines().count() == 1, "{output:?}");
+    assert!(problem.contains(&path) && problem.contains("all is as before"), "{problem}");
+    streams.push(start(&bed, &servers[0]));
+    assert_eq!(rate(&bed), Some(30_000_000));
+
+    // By signal.
+    write("20 Mbit/s");
+    bed.accelerator.as_ref().unwrap().signal(SIGHUP);
+    bed.accelerator.as_mut().unwrap().await_line("reloaded");
+    streams.push(start(&bed, &servers[0]));
+    assert_eq!(rate(&bed), Some(20_000_000));
+
+    for mut stream in streams {
+        assert_eq!(read_to_end(&mut stream).unwrap(), content.print());
+    }
+    assert!(servers[0].ends(4).iter().all(|(_, end)| end.is_ok()));
+    assert_eq!(bed.stop().accelerated_flows(), 4);
+}
+
+#[test]
+fn status_and_flows_tell_what_happens() {
+    let mut bed = Testbed::accelerated("status", &Radio::steady(Rate::from_mbps(8)), &["--name", "here"]);
+    let server = Server::start(&bed, FAMILIES[1]);
+    let mut stream = bed.connect(server.address);
+    let content = Content { seed: 32, len: 2_000_000 };
+    stream.write_all(request(content, false).as_bytes()).unwrap();
+    stream.peek(&mut [0]).unwrap();
+
+    let status = json(&bed, "status");
+    assert_eq!((status["name"].as_str(), status["is_draining"].as_bool()), (Some("here"), Some(false)));
+    assert_eq!(status["counters"]["flows_now"].as_u64(), Some(1));
+    assert!(status["debt_bytes"].as_u64() > Some(0) && status["resident_bytes"].as_u64() > Some(0));
+    let list = json(&bed, "flows");
+    let [flow] = list["flows"].as_array().unwrap().as_slice() else { panic!("{list}") };
+    assert_eq!(flow["client"].as_str(), Some(stream.local_addr().unwrap().to_string().as_str()));
+    assert_eq!(flow["server"].as_str(), Some(server.address.to_string().as_str()));
+    assert_eq!(flow["state"].as_str(), Some("accelerated"));
+    assert!(flow["debt_bytes"].as_u64() > Some(0) && flow["srtt_us"].as_u64() > Some(10_000), "{flow}");
+    assert_eq!(read_to_end(&mut stream).unwrap(), content.print());
+    drop(stream);
+
+    // One that is passed is shown with its reason.
+    let refused = std::net::SocketAddr::new(server.address.ip(), 9);
+    let connect = || std::net::TcpStream::connect(refused).is_err();
+    assert!(bed.host(Host::Client).run(connect).unwrap());
+    let passed = json(&bed, "flows")["passed"][0].clone();
+    assert_eq!(passed["server"].as_str(), Some(refused.to_string().as_str()));
+    assert_eq!(passed["reason"].as_str(), Some("reset"));
+    assert_eq!(json(&bed, "status")["passed"]["reset"].as_u64(), Some(1));
+
+    for command in ["status", "flows"] {
+        let name = bed.accelerator.as_ref().unwrap().process().to_string();
+        let output = cellerator(&bed, &[command, &name]);
+        assert!(output.status.success() && !output.stdout.is_empty(), "{output:?}");
+    }
+    let output = cellerator(&bed, &["status", "nobody"]);
+    let problem = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && problem.contains("no accelerator 'nobody'"), "{problem}");
+    bed.stop();
+}
