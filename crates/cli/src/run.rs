@@ -419,7 +419,7 @@ mod tests {
         assert_eq!(engine_config(&args.engine).unwrap().controller, ControllerConfig::Fixed(wanted));
         let config = machine_config(args);
         assert_eq!((config.wired.as_str(), config.mobile.as_str(), config.gso), ("w0", "m1", false));
-        assert!(read("wired = \"w0\"", &[]).err().unwrap().contains("`mobile`"));
+        assert!(read("wired = \"w0\"", &["--config", "x"]).err().unwrap().contains("`mobile`"));
         let problem = read("rate = \"8\"", &[]).err().unwrap();
         assert!(problem.contains("Mbit/s") && problem.lines().count() == 1, "{problem}");
         std::fs::remove_file(&path).unwrap();
