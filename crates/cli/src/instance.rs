@@ -45,9 +45,9 @@ pub fn status(args: &ShowArgs) -> Result<ExitCode, String> {
     let found = find(&args.which)?;
     let status = ask_status(&found)?;
     if args.json {
-        print_json(&status)?
+        print_json(&status)?;
     } else {
-        print(&status_lines(&status))
+        print(&status_lines(&status));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -68,9 +68,9 @@ pub fn flows(args: &ShowArgs) -> Result<ExitCode, String> {
         all.flows.extend(part.flows);
     }
     if args.json {
-        print_json(&all)?
+        print_json(&all)?;
     } else {
-        print(&flow_lines(&all))
+        print(&flow_lines(&all));
     }
     Ok(ExitCode::SUCCESS)
 }
