@@ -3,8 +3,9 @@
 use units::{Bytes, Instant};
 
 use crate::{
-    Ack, Bbr, BbrParams, Control, Controller, Cubic, CubicParams, Fixed, FixedParams, Loss, NewReno,
-    NewRenoParams, RateControl, RateParams, Sent,
+    Ack, Bbr, BbrParams, Bic, BicParams, Control, Controller, Cubic, CubicParams, Fixed, FixedParams, HTcp,
+    HTcpParams, HighSpeed, HighSpeedParams, Loss, NewReno, NewRenoParams, RateControl, RateParams, Sent,
+    Vegas, VegasParams, Veno, VenoParams, Westwood, WestwoodParams, WestwoodPlus, WestwoodPlusParams,
 };
 
 /// Writes the two enums, their dispatch, and the names of those that need no settings.
@@ -81,6 +82,20 @@ controllers! {
     NewReno(NewReno, NewRenoParams) = "new-reno",
     /// CUBIC's window.
     Cubic(Cubic, CubicParams) = "cubic",
+    /// Westwood of 2001.
+    Westwood(Westwood, WestwoodParams) = "westwood",
+    /// Westwood+.
+    WestwoodPlus(WestwoodPlus, WestwoodPlusParams) = "westwood-plus",
+    /// Veno's window.
+    Veno(Veno, VenoParams) = "veno",
+    /// Vegas' window.
+    Vegas(Vegas, VegasParams) = "vegas",
+    /// H-TCP's window.
+    HTcp(HTcp, HTcpParams) = "htcp",
+    /// HighSpeed TCP's window.
+    HighSpeed(HighSpeed, HighSpeedParams) = "highspeed",
+    /// BIC's window.
+    Bic(Bic, BicParams) = "bic",
     /// BBR, version 1.
     Bbr(Bbr, BbrParams) = "bbr",
 }

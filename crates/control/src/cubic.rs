@@ -20,8 +20,8 @@
 
 use units::{Bytes, Duration, Instant};
 
+use crate::fixed_point::cube_root;
 use crate::hystart::HyStart;
-use crate::root::cube_root;
 use crate::window::{Rule, Window, WindowControl};
 use crate::{Ack, Loss, LossKind, Sent};
 

@@ -17,6 +17,12 @@
 //! | `rate.rs` | bandwidth estimate, two RTT thresholds | \[MA\] equations (3)–(5), Table 2 |
 //! | `new_reno.rs` | window halving | RFC 5681, RFC 6582 |
 //! | `cubic.rs` | a window that follows a cubic function of time | RFC 9438, HyStart |
+//! | `westwood.rs` | threshold from the bandwidth at a loss, 2001 and Westwood+ | MobiCom 2001, CCR 34(2) |
+//! | `veno.rs` | a loss with a short queue costs a fifth | JSAC 21(2) |
+//! | `vegas.rs` | two to four segments of queue | SIGCOMM 1994, JSAC 13(8) |
+//! | `htcp.rs` | growth by the time since the last loss | draft-leith-tcp-htcp-06 |
+//! | `highspeed.rs` | steps that grow with the window | RFC 3649 |
+//! | `bic.rs` | binary search for the window of the last loss | INFOCOM 2004 |
 //! | `bbr.rs` | a model of bandwidth and round trip, paced | draft-cardwell-iccrg-bbr-congestion-control-00 |
 //!
 //! What all window controllers share (slow start, proportional rate reduction, undoing a needless time-out) is
@@ -26,26 +32,39 @@
 
 mod any;
 mod bbr;
+mod bic;
 mod cubic;
 mod filter;
 mod fixed;
+mod fixed_point;
+mod highspeed;
+mod htcp;
 mod hystart;
 mod new_reno;
 #[cfg(test)]
 mod path;
 mod rate;
-mod root;
+mod round;
 mod sampler;
+mod vegas;
+mod veno;
+mod westwood;
 mod window;
 
 pub use any::{AnyController, ControllerConfig};
 pub use bbr::{Bbr, BbrParams};
+pub use bic::{Bic, BicParams};
 pub use cubic::{Cubic, CubicParams};
 pub use filter::{WindowedMax, WindowedMin};
 pub use fixed::{Fixed, FixedParams};
+pub use highspeed::{HighSpeed, HighSpeedParams};
+pub use htcp::{HTcp, HTcpParams};
 pub use new_reno::{NewReno, NewRenoParams};
 pub use rate::{RateControl, RateParams};
 pub use sampler::{RateSample, RateSampler, SendStamp};
+pub use vegas::{Vegas, VegasParams};
+pub use veno::{Veno, VenoParams};
+pub use westwood::{Westwood, WestwoodParams, WestwoodPlus, WestwoodPlusParams};
 
 use units::{Bytes, Duration, Instant, Rate};
 

@@ -83,6 +83,11 @@ pub trait Rule {
     /// Takes in an acknowledgement's measurements, whether or not the window may grow.
     fn on_sample(&mut self, _ack: &Ack, _window: &mut Window) {}
 
+    /// Grows the window below its threshold; returns what of `acked` bytes is left for congestion avoidance.
+    fn slow_start(&mut self, acked: u64, window: &mut Window) -> u64 {
+        window.slow_start(acked)
+    }
+
     /// Grows the window for `acked` bytes beyond slow start.
     fn avoid_congestion(&mut self, ack: &Ack, acked: u64, window: &mut Window);
 
@@ -174,7 +179,7 @@ impl<R: Rule> Controller for WindowControl<R> {
         }
         let mut acked = ack.delivered.get();
         if self.window.is_slow_start() {
-            acked = self.window.slow_start(acked);
+            acked = self.rule.slow_start(acked, &mut self.window);
         }
         if acked > 0 {
             self.rule.avoid_congestion(ack, acked, &mut self.window);

@@ -23,7 +23,7 @@ pub enum Role {
 pub enum ReceiveWindow {
     /// A size that never changes.
     Fixed(Bytes),
-    /// Doubled whenever as much as it holds was read, up to a limit: in the manner of Linux.
+    /// Twice what was read in a round trip, and more while that grows, up to a limit: Linux's auto-tuning.
     Growing {
         /// Size at the start. Linux: 64 KB.
         initial: Bytes,

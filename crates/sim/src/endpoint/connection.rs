@@ -9,6 +9,7 @@ use units::{Bytes, Duration, Instant, Rate, SeqNum, WindowScale};
 use wire::{Tcp, TcpFlags};
 
 use super::EndpointStats;
+use super::auto_tuning::AutoTuning;
 use super::config::{Closing, EndpointConfig, Reading, ReceiveWindow};
 
 /// Longest an acknowledgement waits for a second segment (Linux `TCP_DELACK_MIN`).
@@ -73,9 +74,10 @@ pub(super) struct Connection {
     /// The acknowledgement number sent last.
     pub last_ack_sent: SeqNum,
     capacity: u32,
-    /// Bytes read when the capacity was last doubled.
-    grown_at: u64,
+    auto_tuning: AutoTuning,
     last_reply_to_empty: Option<Instant>,
+    /// Its timestamp clock at time zero.
+    clock_offset: u32,
 }
 
 impl Connection {
@@ -115,8 +117,9 @@ impl Connection {
             burst_left: 0,
             last_ack_sent: peer_start,
             capacity: config.window.initial(),
-            grown_at: 0,
+            auto_tuning: AutoTuning::new(config.window.initial(), agreed.mss),
             last_reply_to_empty: None,
+            clock_offset: config.timestamps.unwrap_or(0),
         }
     }
 
@@ -222,6 +225,7 @@ impl Connection {
 
     /// The round trip of the handshake, unless its SYN was repeated (Karn).
     pub(super) fn on_handshake(&mut self, rtt: Duration, now: Instant) {
+        self.auto_tuning.on_round_trip(rtt);
         self.controller.on_ack(&Ack { now, rtt: Some(rtt), min_rtt: Some(rtt), ..Ack::default() });
     }
 
@@ -232,6 +236,10 @@ impl Connection {
 
     /// Takes the data of a segment that lies in the window.
     pub(super) fn on_data(&mut self, tcp: &Tcp, payload: &[u8], stats: &mut EndpointStats, now: Instant) {
+        if let Some(ts) = tcp.options.timestamps.filter(|_| self.agreed.timestamps && !payload.is_empty()) {
+            let age_ms = self.clock_offset.wrapping_add(now.as_millis() as u32).wrapping_sub(ts.echo);
+            self.auto_tuning.on_round_trip(Duration::from_millis(u64::from(age_ms.max(1))));
+        }
         let segment = SegmentIn {
             seq: tcp.seq,
             payload,
@@ -304,7 +312,7 @@ impl Connection {
         let wrong = wrong.or_else(|| config.expects.first_mismatch(self.read + a.len() as u64, b));
         self.read += u64::from(len);
         self.inbox.advance_to(start + len);
-        self.grow(config);
+        self.grow(config, now);
         let growth = self.receiver.window_growth(self.free());
         // RFC 9293 §3.8.6.2.2, with Linux's two segments.
         if growth >= (2 * self.agreed.mss).min(self.capacity / 2).max(1) && self.ack_due == AckDue::No {
@@ -313,13 +321,12 @@ impl Connection {
         wrong
     }
 
-    fn grow(&mut self, config: &EndpointConfig) {
+    fn grow(&mut self, config: &EndpointConfig, now: Instant) {
         if let ReceiveWindow::Growing { max, .. } = config.window
-            && self.read - self.grown_at >= u64::from(self.capacity)
-            && u64::from(self.capacity) < max.get()
+            && let Some(wanted) = self.auto_tuning.on_read(self.read, now)
         {
-            self.capacity = self.capacity.saturating_mul(2).min(config.window.max());
-            self.grown_at = self.read;
+            let wanted = wanted.min(max.get()).min(u64::from(u32::MAX)) as u32;
+            self.capacity = self.capacity.max(wanted);
         }
     }
 
