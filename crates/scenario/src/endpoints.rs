@@ -64,9 +64,11 @@ impl Client {
     }
 }
 
-/// A congestion control of the server's kernel.
+/// A congestion control of the server.
+///
+/// The lab needs a kernel that has it, the simulator has all of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum CongestionControl {
     /// Linux's default.
     Cubic,
@@ -74,6 +76,20 @@ pub enum CongestionControl {
     Bbr,
     /// NewReno with SACK.
     Reno,
+    /// Bandwidth estimated at a loss, the filter of 2001; no kernel has it.
+    Westwood,
+    /// The same with the filter of 2004.
+    WestwoodPlus,
+    /// Tells random loss from congestion by the queue.
+    Veno,
+    /// Keeps a few segments in the queue.
+    Vegas,
+    /// Grows by the time since the last loss.
+    Htcp,
+    /// RFC 3649.
+    Highspeed,
+    /// Binary search.
+    Bic,
 }
 
 impl CongestionControl {
@@ -84,6 +100,24 @@ impl CongestionControl {
             Self::Cubic => "cubic",
             Self::Bbr => "bbr",
             Self::Reno => "reno",
+            Self::Westwood => "westwood2001",
+            Self::WestwoodPlus => "westwood",
+            Self::Veno => "veno",
+            Self::Vegas => "vegas",
+            Self::Htcp => "htcp",
+            Self::Highspeed => "highspeed",
+            Self::Bic => "bic",
+        }
+    }
+
+    /// The name of the simulator's controller.
+    #[must_use]
+    pub const fn simulated_name(self) -> &'static str {
+        match self {
+            Self::Reno => "new-reno",
+            Self::Westwood => "westwood",
+            Self::WestwoodPlus => "westwood-plus",
+            _ => self.name(),
         }
     }
 }
