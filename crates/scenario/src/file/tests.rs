@@ -73,7 +73,7 @@ fn a_wrong_file_gets_a_clear_message() {
         ("server.congestion_control = \"bbr\"", "server.cc = \"bbr\""),
         ("\"5.6 Mbit/s\"", "\"5.6 Mbps\""),
         ("\"300 packets\"", "300"),
-        ("\"bbr\"", "\"vegas\""),
+        ("\"bbr\"", "\"tahoe\""),
         ("seed = 7", "seed = \"seven\""),
         ("rate = \"5.6 Mbit/s\"", "rate = \"5.6 Mbit/s\"\npreset = \"4g-lte\""),
         ("rate = \"5.6 Mbit/s\"", "preset = \"6g\""),
