@@ -31,6 +31,7 @@ impl Session {
         let settings = HostSettings {
             congestion_control: case.server.congestion_control,
             client_rmem: case.client.rmem(),
+            server_wmem: case.server.wmem(),
         };
         let network = Network::create(instance.name(), &settings)?;
         let mut session = Self { accelerating: None, emulator: None, network };

@@ -84,6 +84,8 @@ pub struct HostSettings {
     pub congestion_control: Option<CongestionControl>,
     /// The client's `tcp_rmem`; the kernel's default otherwise.
     pub client_rmem: Option<String>,
+    /// The server's `tcp_wmem`; the kernel's default otherwise.
+    pub server_wmem: Option<String>,
 }
 
 /// The namespaces, named until dropped, and the four devices in the order the emulator wants them:
@@ -170,6 +172,9 @@ impl Network {
                     self.set_congestion_control(host, gateway, device, control)?;
                 }
             }
+        }
+        if let Some(wmem) = &settings.server_wmem {
+            self.set(Host::Server, "net/ipv4/tcp_wmem", wmem)?;
         }
         if let Some(rmem) = &settings.client_rmem {
             self.set(Host::Client, "net/ipv4/tcp_rmem", rmem)?;

@@ -1,10 +1,11 @@
-//! The client, server, accelerator and workload sections.
+//! The client, accelerator and workload sections.
 
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Duration, Rate};
 
 use crate::merge::layered;
 use crate::quantity::Quantity;
+use crate::server::{check_memory, plain_memory};
 
 layered! {
     /// The device behind the radio link.
@@ -34,14 +35,7 @@ impl Client {
         if self.tcp_rmem.is_some() && self.window.is_some() {
             return Err("`tcp_rmem` and `window` exclude each other: give one of them".to_owned());
         }
-        let Some(text) = &self.tcp_rmem else { return Ok(()) };
-        let numbers: Result<Vec<u32>, _> = text.split_whitespace().map(str::parse).collect();
-        match numbers {
-            Ok(numbers) if numbers.len() == 3 && numbers.is_sorted() => Ok(()),
-            _ => Err(format!(
-                "`{text}` is not a tcp_rmem: write three rising numbers of bytes like \"4096 131072 6291456\""
-            )),
-        }
+        check_memory("tcp_rmem", self.tcp_rmem.as_deref())
     }
 
     /// This section where it says something, `base` elsewhere; either window key replaces both of the base's.
@@ -57,76 +51,10 @@ impl Client {
     #[must_use]
     pub fn rmem(&self) -> Option<String> {
         if let Some(text) = &self.tcp_rmem {
-            return Some(text.split_whitespace().collect::<Vec<_>>().join(" "));
+            return Some(plain_memory(text));
         }
         let memory = (self.window?.0.get().saturating_mul(30_400) / 17_664).max(4_096);
         Some(format!("4096 {memory} {memory}"))
-    }
-}
-
-/// A congestion control of the server.
-///
-/// The lab needs a kernel that has it, the simulator has all of them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CongestionControl {
-    /// Linux's default.
-    Cubic,
-    /// Model-based, paced.
-    Bbr,
-    /// NewReno with SACK.
-    Reno,
-    /// Bandwidth estimated at a loss, the filter of 2001; no kernel has it.
-    Westwood,
-    /// The same with the filter of 2004.
-    WestwoodPlus,
-    /// Tells random loss from congestion by the queue.
-    Veno,
-    /// Keeps a few segments in the queue.
-    Vegas,
-    /// Grows by the time since the last loss.
-    Htcp,
-    /// RFC 3649.
-    Highspeed,
-    /// Binary search.
-    Bic,
-}
-
-impl CongestionControl {
-    /// The name as the kernel knows it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Cubic => "cubic",
-            Self::Bbr => "bbr",
-            Self::Reno => "reno",
-            Self::Westwood => "westwood2001",
-            Self::WestwoodPlus => "westwood",
-            Self::Veno => "veno",
-            Self::Vegas => "vegas",
-            Self::Htcp => "htcp",
-            Self::Highspeed => "highspeed",
-            Self::Bic => "bic",
-        }
-    }
-
-    /// The name of the simulator's controller.
-    #[must_use]
-    pub const fn simulated_name(self) -> &'static str {
-        match self {
-            Self::Reno => "new-reno",
-            Self::Westwood => "westwood",
-            Self::WestwoodPlus => "westwood-plus",
-            _ => self.name(),
-        }
-    }
-}
-
-layered! {
-    /// The origin server.
-    pub struct Server {
-        /// Congestion control. Default: `cubic`.
-        pub congestion_control: CongestionControl,
     }
 }
 

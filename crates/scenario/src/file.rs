@@ -3,10 +3,11 @@
 use serde::{Deserialize, Serialize};
 use units::Duration;
 
-use crate::endpoints::{Accelerator, Client, Server, Workload};
+use crate::endpoints::{Accelerator, Client, Workload};
 use crate::error::{Error, locate};
 use crate::quantity::Quantity;
 use crate::radio::{Radio, Wan};
+use crate::server::Server;
 
 /// A scenario file as written: one network and workload, and cases that change parts of it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -12,12 +12,12 @@ mod merge;
 mod quantity;
 mod radio;
 pub mod results;
+mod server;
 
-pub use endpoints::{
-    Accelerator, Client, CongestionControl, Controller, Family, Kind, Server, WindowPolicy, Workload,
-};
+pub use endpoints::{Accelerator, Client, Controller, Family, Kind, WindowPolicy, Workload};
 pub use error::Error;
 pub use file::{Case, Scenario};
 pub use links::{LinkPlan, ReadTrace};
 pub use quantity::{Kind as QuantityKind, Probability, Quantity, QuantityError, QueueLimit};
 pub use radio::{BurstLoss, Direction, Harq, Outage, PresetName, Radio, Step, Wan};
+pub use server::{CongestionControl, Server};

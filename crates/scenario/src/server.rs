@@ -1,0 +1,145 @@
+//! The server section.
+
+use serde::{Deserialize, Serialize};
+use units::Bytes;
+
+use crate::merge::layered;
+
+/// Three rising numbers of bytes, as the kernel wants them.
+pub(crate) fn check_memory(key: &str, text: Option<&str>) -> Result<(), String> {
+    let Some(text) = text else { return Ok(()) };
+    let numbers: Result<Vec<u32>, _> = text.split_whitespace().map(str::parse).collect();
+    match numbers {
+        Ok(numbers) if numbers.len() == 3 && numbers.is_sorted() => Ok(()),
+        _ => Err(format!(
+            "`{text}` is not a {key}: write three rising numbers of bytes like \"4096 131072 6291456\""
+        )),
+    }
+}
+
+/// The same with single spaces.
+pub(crate) fn plain_memory(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A congestion control of the server.
+///
+/// The lab needs a kernel that has it, the simulator has all of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CongestionControl {
+    /// Linux's default.
+    Cubic,
+    /// Model-based, paced.
+    Bbr,
+    /// NewReno with SACK.
+    Reno,
+    /// Bandwidth estimated at a loss, the filter of 2001; no kernel has it.
+    Westwood,
+    /// The same with the filter of 2004.
+    WestwoodPlus,
+    /// Tells random loss from congestion by the queue.
+    Veno,
+    /// Keeps a few segments in the queue.
+    Vegas,
+    /// Grows by the time since the last loss.
+    Htcp,
+    /// RFC 3649.
+    Highspeed,
+    /// Binary search.
+    Bic,
+}
+
+impl CongestionControl {
+    /// The name as the kernel knows it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cubic => "cubic",
+            Self::Bbr => "bbr",
+            Self::Reno => "reno",
+            Self::Westwood => "westwood2001",
+            Self::WestwoodPlus => "westwood",
+            Self::Veno => "veno",
+            Self::Vegas => "vegas",
+            Self::Htcp => "htcp",
+            Self::Highspeed => "highspeed",
+            Self::Bic => "bic",
+        }
+    }
+
+    /// The name of the simulator's controller.
+    #[must_use]
+    pub const fn simulated_name(self) -> &'static str {
+        match self {
+            Self::Reno => "new-reno",
+            Self::Westwood => "westwood",
+            Self::WestwoodPlus => "westwood-plus",
+            _ => self.name(),
+        }
+    }
+}
+
+layered! {
+    /// The origin server.
+    checked pub struct Server {
+        /// Congestion control. Default: `cubic`.
+        pub congestion_control: CongestionControl,
+        /// `net.ipv4.tcp_wmem` of the server, three numbers of bytes. Default: the kernel's.
+        pub tcp_wmem: String,
+    }
+}
+
+impl Server {
+    /// What serde cannot see: three numbers.
+    fn check(&self) -> Result<(), String> {
+        check_memory("tcp_wmem", self.tcp_wmem.as_deref())
+    }
+
+    /// This section where it says something, `base` elsewhere.
+    #[must_use]
+    pub fn over(&self, base: &Self) -> Self {
+        self.layered_over(base)
+    }
+
+    /// The value for `net.ipv4.tcp_wmem`, if the scenario says one.
+    #[must_use]
+    pub fn wmem(&self) -> Option<String> {
+        self.tcp_wmem.as_deref().map(plain_memory)
+    }
+
+    /// Bytes a sender keeps at most, unacknowledged and unsent: the last of the three numbers.
+    #[must_use]
+    pub fn send_buffer(&self) -> Option<Bytes> {
+        let largest = self.tcp_wmem.as_deref()?.split_whitespace().next_back()?;
+        largest.parse().ok().map(Bytes::new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_send_buffer_is_the_last_of_three_numbers() {
+        let server = Server { tcp_wmem: Some("4096  16384 33554432".to_owned()), ..Server::default() };
+        assert_eq!(server.wmem().as_deref(), Some("4096 16384 33554432"));
+        assert_eq!(server.send_buffer(), Some(Bytes::new(33_554_432)));
+        assert_eq!(Server::default().send_buffer(), None);
+        for wrong in ["16384", "3 2 1", "a b c"] {
+            let server = Server { tcp_wmem: Some(wrong.to_owned()), ..Server::default() };
+            assert!(server.check().unwrap_err().contains("tcp_wmem"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn both_names_of_a_congestion_control() {
+        assert_eq!(
+            (CongestionControl::Reno.name(), CongestionControl::Reno.simulated_name()),
+            ("reno", "new-reno")
+        );
+        // What the kernel calls Westwood is Westwood+.
+        let plus = CongestionControl::WestwoodPlus;
+        assert_eq!((plus.name(), plus.simulated_name()), ("westwood", "westwood-plus"));
+    }
+}
