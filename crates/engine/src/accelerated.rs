@@ -2,12 +2,22 @@
 //! known of each side's headers to speak in the other's name.
 
 use tcp::{Receiver, Sender, SenderConfig, StreamBuffer};
-use units::{Bytes, Instant, SeqNum, WindowScale};
+use units::{Bytes, Duration, Instant, SeqNum, WindowScale};
 use wire::{Ip, Tcp, TcpFlags};
 
 use crate::handshake::Agreement;
 use crate::subscriber::Subscriber;
-use crate::{EngineConfig, Port};
+use crate::{EngineConfig, PassReason, Port};
+
+/// Acknowledgements that make no sense, in a row, before a flow is given up.
+const NONSENSE_MAX: u32 = 8;
+
+/// How long data may come in behind a hole that is not filled. A server that lives retransmits within its time-out,
+/// which RFC 6298 lets grow to 60 s, though not while data arrives.
+const HOLE_MAX: Duration = Duration::from_secs(60);
+
+/// Time between answers to unacceptable packets without data, per flow; that of Linux.
+const CHALLENGE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// MSS when the peer states none (RFC 9293 §3.7.1).
 const MSS_DEFAULT_V4: u16 = 536;
@@ -16,6 +26,10 @@ const MSS_DEFAULT_V6: u16 = 1_220;
 /// Least and most payload of one segment, whatever the client says: with the longest headers it fits into a packet.
 const MSS_MIN: u32 = 64;
 const MSS_MAX: u32 = 65_535 - 40 - 60;
+
+/// How far beyond the server's window a client's number is believed: its end of stream, a probe, and windows that
+/// we have not seen because they were told before we took over.
+const BEYOND_WINDOW: u32 = 65_535;
 
 /// Bytes of the timestamps option with its padding.
 const TIMESTAMPS_LEN: u32 = 12;
@@ -78,6 +92,8 @@ pub(crate) struct ServerSide {
     pub(crate) ack: SeqNum,
     /// Its window field, as stated.
     pub(crate) window: u16,
+    /// One past the last number of the client it has ever allowed.
+    pub(crate) edge: SeqNum,
     /// Newest TSval it has used.
     pub(crate) tsval: u32,
     /// Newest TSecr it has echoed.
@@ -125,6 +141,7 @@ pub(crate) struct Accelerated {
     pub(crate) has_timestamps: bool,
     pub(crate) has_ecn: bool,
     pub(crate) client_scale: WindowScale,
+    pub(crate) server_scale: WindowScale,
     /// The server's data was marked CE and it has not answered with CWR (RFC 3168 §6.1.3).
     pub(crate) echo_congestion: bool,
     pub(crate) outbox: Outbox,
@@ -135,9 +152,19 @@ pub(crate) struct Accelerated {
     /// Deficit round robin.
     pub(crate) deficit: i64,
     pub(crate) in_round: bool,
+    /// When it last had nothing to send.
+    pub(crate) left_round: Option<Instant>,
     /// When the client last acknowledged something, or had nothing to acknowledge.
     pub(crate) last_progress: Instant,
     pub(crate) is_draining: bool,
+    /// Why it is to leave the table, once nothing is owed: it does not behave.
+    pub(crate) leaves_for: Option<PassReason>,
+    /// Acknowledgements in a row that make no sense.
+    pub(crate) nonsense: u32,
+    /// When a packet without data that was not acceptable was last answered.
+    pub(crate) challenged: Option<Instant>,
+    /// Since when the same hole in the server's data has been open.
+    pub(crate) hole_since: Option<Instant>,
     /// Both directions have ended; retransmissions are still answered.
     pub(crate) is_closed: bool,
 }
@@ -193,6 +220,7 @@ impl Accelerated {
                 ip: template,
                 ack: client.isn + 1,
                 window: server.window,
+                edge: client.isn + 1 + u32::from(server.window),
                 tsval: server.timestamp.unwrap_or(0),
                 tsecr: client.timestamp.unwrap_or(0),
                 ece: false,
@@ -202,16 +230,27 @@ impl Accelerated {
             has_timestamps,
             has_ecn: agreement.ecn(),
             client_scale: scale,
+            server_scale: agreement.server_scale(),
             echo_congestion: false,
             outbox: Outbox::default(),
             server_reset: false,
             acked_to_server: start,
             deficit: 0,
             in_round: false,
+            left_round: None,
             last_progress: now,
             is_draining: false,
+            leaves_for: None,
+            nonsense: 0,
+            hole_since: None,
+            challenged: None,
             is_closed: false,
         }
+    }
+
+    /// Bytes of options on every segment.
+    pub(crate) fn options_len(&self) -> u32 {
+        if self.has_timestamps { TIMESTAMPS_LEN } else { 0 }
     }
 
     /// Bytes acknowledged to the server that the client has not acknowledged.
@@ -229,7 +268,8 @@ impl Accelerated {
         let path = subscriber.window_for_path(self.sender.rtt().smoothed());
         // One unit of the client's scale is the least that can be said; with less the server would wait for ever.
         let unit = Bytes::new(1 << self.client_scale.shift());
-        let target = (path + config.window_floor).min(config.window_max).max(unit + unit);
+        let target = (path + config.window_floor).min(config.window_max);
+        let target = target.min(subscriber.window_limit).max(unit + unit);
         let held = self.receiver.next().distance_from(self.sender.una()).max(0).unsigned_abs();
         target.saturating_sub(Bytes::from(held)).get().min(u64::from(u32::MAX / 4)) as u32
     }
@@ -267,8 +307,9 @@ impl Accelerated {
     pub(crate) fn note_client(&mut self, ip: &Ip, tcp: &Tcp) {
         self.client.ip.refresh(ip);
         let end = tcp.seq_end();
-        // Within a quarter of the circle: a stray number must not drag ours along.
-        if end.is_after(self.client.nxt) && end.since(self.client.nxt) < 1 << 30 {
+        // Within what the server allows, probes and the end of the stream included: a stray number must not drag
+        // ours along.
+        if end.is_after(self.client.nxt) && end.is_at_or_before(self.server.edge + BEYOND_WINDOW) {
             self.client.nxt = end;
         }
         if tcp.flags.contains(TcpFlags::FIN) {
@@ -279,8 +320,18 @@ impl Accelerated {
         }
     }
 
+    /// True when the server has sent this before something that has already arrived (RFC 7323 §5): its window, above
+    /// all, is no longer true. With our newer TSval in it the client would believe it.
+    pub(crate) fn is_overtaken(&self, tcp: &Tcp) -> bool {
+        self.has_timestamps
+            && tcp.options.timestamps.is_some_and(|t| (t.value.wrapping_sub(self.server.tsval) as i32) < 0)
+    }
+
     /// Follows the server's latest packet; true when it acknowledges or allows something new.
     pub(crate) fn note_server(&mut self, ip: &Ip, tcp: &Tcp) -> bool {
+        if self.is_overtaken(tcp) {
+            return false;
+        }
         self.server.ip.refresh(ip);
         if let Some(timestamps) = tcp.options.timestamps {
             self.server.tsval = later_timestamp(self.server.tsval, timestamps.value);
@@ -297,8 +348,50 @@ impl Accelerated {
             tcp.ack != self.server.ack || tcp.window != self.server.window || ece != self.server.ece;
         self.server.ack = tcp.ack;
         self.server.window = tcp.window;
+        self.server.edge = self.server.edge.later_of(tcp.ack + self.server_scale.window(tcp.window));
         self.server.ece = ece;
         is_news
+    }
+
+    /// Takes on nothing more and leaves the table once nothing is owed.
+    pub(crate) fn give_up(&mut self, reason: PassReason) {
+        self.is_draining = true;
+        self.leaves_for.get_or_insert(reason);
+    }
+
+    /// True when one more answer to an unacceptable packet without data is due: two hosts that disagree would answer
+    /// each other for ever (RFC 5961 §10).
+    pub(crate) fn may_challenge(&mut self, now: Instant) -> bool {
+        let is_due = self.challenged.is_none_or(|at| now.saturating_since(at) >= CHALLENGE_INTERVAL);
+        if is_due {
+            self.challenged = Some(now);
+        }
+        is_due
+    }
+
+    /// Notes an acknowledgement that makes no sense, or one that does; gives up after a few in a row (H12, H27).
+    pub(crate) fn judge_sense(&mut self, nonsense: Option<PassReason>) {
+        let Some(reason) = nonsense else {
+            self.nonsense = 0;
+            return;
+        };
+        self.nonsense += 1;
+        if self.nonsense >= NONSENSE_MAX {
+            self.give_up(reason);
+        }
+    }
+
+    /// Follows the oldest hole in the server's data; gives up on one that nobody fills while data goes on to come:
+    /// whatever this is, it does not retransmit (H27).
+    pub(crate) fn judge_hole(&mut self, has_advanced: bool, now: Instant) {
+        if has_advanced || !self.receiver.has_holes() {
+            self.hole_since = self.receiver.has_holes().then_some(now);
+            return;
+        }
+        let since = *self.hole_since.get_or_insert(now);
+        if now.saturating_since(since) >= HOLE_MAX {
+            self.give_up(PassReason::NotTcpLike);
+        }
     }
 
     /// True when a SYN opens the ports anew: after the end, or when the client has forgotten the connection and

@@ -1,8 +1,11 @@
 //! [`EngineConfig`]: every setting of the engine with its default.
 
-use control::{ControllerConfig, RateParams};
+use control::{ControllerConfig, NewRenoParams, RateParams};
 use tcp::WindowPolicy;
 use units::{Bytes, Duration};
+
+use crate::Policy;
+use crate::table::FlowKey;
 
 /// A setting that makes no sense.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -20,11 +23,68 @@ pub enum ConfigError {
     },
 }
 
+/// What shares one controller, one pacer and the turns to send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Sharing {
+    /// All flows of a client address or prefix: they share one radio queue (H14).
+    #[default]
+    Subscriber,
+    /// Each flow has its own.
+    Flow,
+}
+
+/// Which way the accelerated data flows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// From the server to the client.
+    Downlink,
+    /// From the client to the server.
+    Uplink,
+}
+
+impl Direction {
+    /// The name used in results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Downlink => "downlink",
+            Self::Uplink => "uplink",
+        }
+    }
+}
+
+/// How the uplink is accelerated, for flows whose [`crate::Action`] includes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UplinkConfig {
+    /// The controller made for each flow on the wired segment.
+    pub controller: ControllerConfig,
+    /// Part of the window offered to clients that does not depend on the path. Default 256 KiB.
+    pub window_floor: Bytes,
+    /// Largest window offered to clients. Default 2 MB.
+    pub window_max: Bytes,
+}
+
+impl Default for UplinkConfig {
+    fn default() -> Self {
+        Self {
+            controller: ControllerConfig::NewReno(NewRenoParams::default()),
+            window_floor: Bytes::from_kib(256),
+            window_max: Bytes::new(2_000_000),
+        }
+    }
+}
+
 /// Settings of an [`crate::Engine`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EngineConfig {
     /// Accelerate at all; otherwise everything passes. Default true.
     pub accelerate: bool,
+    /// Which flows are accelerated, and in which direction. Default: the downlink of all.
+    pub policy: Policy,
+    /// How the uplink is accelerated where the policy says so.
+    pub uplink: UplinkConfig,
+    /// What shares one controller. Default: the flows of a subscriber.
+    pub sharing: Sharing,
     /// The controller made for each subscriber. Default `rate` with \[MA\] Table 2.
     pub controller: ControllerConfig,
     /// Whether the client's window limits what is sent to it. Default `honour`; see NOTICE for the other.
@@ -37,8 +97,16 @@ pub struct EngineConfig {
     pub flows_max: usize,
     /// Handshakes under way at most. Default 10,000.
     pub half_open_max: usize,
-    /// Memory in stream buffers at most; beyond it new flows pass. Default 1 GiB.
+    /// Memory in stream buffers at most. From half of it on windows shrink; at all of it new flows pass, and what
+    /// would need more is left to the server to send again. Default 1 GiB.
     pub buffer_max: Bytes,
+    /// Flows of one subscriber at most; beyond it new ones pass. Default 4,096.
+    pub subscriber_flows_max: u32,
+    /// Memory in stream buffers of one subscriber at most; its windows shrink from half of it on. Default 64 MiB.
+    pub subscriber_buffer_max: Bytes,
+    /// Flows whose handshake took the host the data goes to less than this pass: nothing would be gained (H31).
+    /// Default zero: none.
+    pub rtt_min: Duration,
     /// A handshake that takes longer is forgotten. Default 60 s.
     pub handshake_timeout: Duration,
     /// A flow that is silent for longer is forgotten. Default 2 h 4 min (RFC 5382 REQ-5).
@@ -63,6 +131,9 @@ impl Default for EngineConfig {
     fn default() -> Self {
         Self {
             accelerate: true,
+            policy: Policy::default(),
+            uplink: UplinkConfig::default(),
+            sharing: Sharing::default(),
             controller: ControllerConfig::Rate(RateParams::default()),
             window_policy: WindowPolicy::Honour,
             window_floor: Bytes::from_kib(256),
@@ -70,6 +141,9 @@ impl Default for EngineConfig {
             flows_max: 100_000,
             half_open_max: 10_000,
             buffer_max: Bytes::from_mib(1_024),
+            subscriber_flows_max: 4_096,
+            subscriber_buffer_max: Bytes::from_mib(64),
+            rtt_min: Duration::ZERO,
             handshake_timeout: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(2 * 3_600 + 4 * 60),
             debt_timeout: Duration::from_secs(120),
@@ -93,6 +167,8 @@ impl EngineConfig {
             ("flows_max", self.flows_max as u64),
             ("half_open_max", self.half_open_max as u64),
             ("buffer_max", self.buffer_max.get()),
+            ("subscriber_flows_max", u64::from(self.subscriber_flows_max)),
+            ("subscriber_buffer_max", self.subscriber_buffer_max.get()),
             ("handshake_timeout", self.handshake_timeout.as_nanos()),
             ("idle_timeout", self.idle_timeout.as_nanos()),
             ("debt_timeout", self.debt_timeout.as_nanos()),
@@ -107,6 +183,28 @@ impl EngineConfig {
             return Err(ConfigError::WindowOrder { max, floor });
         }
         Ok(())
+    }
+
+    /// True when the policy accelerates what the server of a flow sends, as one half of the engine sees it: for
+    /// the uplink the roles are exchanged.
+    pub(crate) fn accelerates(&self, direction: Direction, key: &FlowKey) -> bool {
+        match direction {
+            Direction::Downlink => self.policy.action(key.client, key.server).includes_downlink(),
+            Direction::Uplink => self.policy.action(key.server, key.client).includes_uplink(),
+        }
+    }
+
+    /// The settings of the half that accelerates the uplink, or none where the policy has no use for it.
+    pub(crate) fn for_uplink(&self) -> Option<Self> {
+        self.policy.includes_uplink().then(|| Self {
+            controller: self.uplink.controller,
+            window_floor: self.uplink.window_floor,
+            window_max: self.uplink.window_max,
+            // Never beyond what a server can take: the licence of [MA] is about the radio segment.
+            window_policy: WindowPolicy::Honour,
+            sharing: Sharing::Flow,
+            ..self.clone()
+        })
     }
 }
 

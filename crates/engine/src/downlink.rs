@@ -8,9 +8,12 @@ use tcp::{Arrival, SegmentIn};
 use units::Instant;
 use wire::{ChecksumState, Packet, Tcp, TcpEditor, TcpFlags};
 
+use crate::Verdict;
 use crate::accelerated::Accelerated;
-use crate::engine::Verdict;
-use crate::{PassReason, Stats};
+use crate::{EngineConfig, PassReason, Stats};
+
+/// Memory of a stream buffer that is never refused, in bytes.
+pub(crate) const FLOW_MEMORY_MIN: usize = 16 * 1024;
 
 /// What a packet means for the flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,8 +31,8 @@ impl Effect {
 /// Takes in a packet that came from the server.
 pub(crate) fn on_packet(
     flow: &mut Accelerated,
-    parsed: &Packet,
-    tcp: &Tcp,
+    config: &EngineConfig,
+    (parsed, tcp): (&Packet, &Tcp),
     (packet, state): (&mut [u8], ChecksumState),
     stats: &mut Stats,
     now: Instant,
@@ -47,20 +50,26 @@ pub(crate) fn on_packet(
     }
     let was_idle = flow.is_even() && flow.sender.is_idle();
     let is_acceptable = is_acceptable(flow, tcp);
+    let is_overtaken = flow.is_overtaken(tcp);
     let news = is_acceptable && flow.note_server(&parsed.ip, tcp);
     if is_acceptable {
         note_congestion(flow, parsed, tcp);
     }
-    let arrival = receive(flow, tcp, tcp.payload(packet), stats);
+    let arrival = receive(flow, tcp, tcp.payload(packet), config, stats);
+    if tcp.payload_len > 0 {
+        flow.judge_hole(matches!(arrival, Arrival::InOrder { .. }), now);
+    }
     if was_idle {
         // Nothing was owed: what is from here on, be it only a FIN, is owed since now.
         flow.last_progress = now;
     }
     match arrival {
+        Arrival::Empty if is_overtaken => Effect::CONSUMED,
         Arrival::Empty if is_acceptable => forward_bare(flow, tcp, (packet, state)),
         Arrival::Duplicate if is_keep_alive(flow, tcp) && flow.is_even() => {
             forward_bare(flow, tcp, (packet, state))
         }
+        Arrival::Empty if !flow.may_challenge(now) => Effect::CONSUMED,
         _ => {
             flow.outbox.ack_server = true;
             flow.outbox.ack_client |= news;
@@ -69,11 +78,21 @@ pub(crate) fn on_packet(
     }
 }
 
-fn receive(flow: &mut Accelerated, tcp: &Tcp, payload: &[u8], stats: &mut Stats) -> Arrival {
+fn receive(
+    flow: &mut Accelerated,
+    tcp: &Tcp,
+    payload: &[u8],
+    config: &EngineConfig,
+    stats: &mut Stats,
+) -> Arrival {
     let is_new = tcp.seq_end().is_after(flow.acked_to_server);
     let has_content = !payload.is_empty() || tcp.flags.contains(TcpFlags::FIN);
     if flow.is_draining && is_new && has_content {
         return Arrival::OutOfWindow; // the server will send it again, past us
+    }
+    if !payload.is_empty() && is_beyond_memory(flow, tcp, payload.len(), config, stats) {
+        stats.memory_refused += 1;
+        return Arrival::OutOfWindow;
     }
     let arrival = flow.receiver.on_segment(
         &SegmentIn {
@@ -102,6 +121,15 @@ fn receive(flow: &mut Accelerated, tcp: &Tcp, payload: &[u8], stats: &mut Stats)
         }
     }
     arrival
+}
+
+/// True when the segment would need memory that there is not: the server sends it again, and offers less (H20).
+///
+/// Every flow may hold a little, or those that hold much would starve the others.
+fn is_beyond_memory(flow: &Accelerated, tcp: &Tcp, len: usize, config: &EngineConfig, stats: &Stats) -> bool {
+    let needed = flow.buffer.capacity_for(tcp.seq, len);
+    let growth = needed.saturating_sub(flow.buffer.capacity()) as u64;
+    growth > 0 && needed > FLOW_MEMORY_MIN && stats.buffer_bytes_now + growth > config.buffer_max.get()
 }
 
 /// RFC 3168 §6.1.3: a CE mark is echoed until the server says that it has slowed down (H25).

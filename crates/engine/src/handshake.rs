@@ -1,6 +1,6 @@
 //! The handshake, observed: nothing in it is changed or answered.
 
-use units::{SeqNum, WindowScale};
+use units::{Duration, Instant, SeqNum, WindowScale};
 use wire::{Tcp, TcpFlags, TcpOptions};
 
 use crate::accelerated::later_timestamp;
@@ -75,6 +75,13 @@ impl Agreement {
             _ => WindowScale::NONE,
         }
     }
+    /// Scale of the windows the server states.
+    pub(crate) fn server_scale(&self) -> WindowScale {
+        match (self.client.window_scale, self.server.window_scale) {
+            (Some(_), Some(scale)) => scale,
+            _ => WindowScale::NONE,
+        }
+    }
 }
 
 /// A handshake under way.
@@ -82,7 +89,9 @@ impl Agreement {
 pub(crate) struct Handshake {
     initiator: Port,
     syn: Offer,
+    syn_at: Instant,
     reply: Option<Offer>,
+    reply_at: Instant,
 }
 
 /// What a packet did to the handshake.
@@ -90,34 +99,34 @@ pub(crate) struct Handshake {
 pub(crate) enum Step {
     /// It goes on.
     Continue,
-    /// It is complete with this packet.
-    Established(Agreement),
+    /// It is complete with this packet; the client took so long to answer the server.
+    Established(Agreement, Duration),
     /// The flow is to be passed.
     Pass(PassReason),
 }
 
 impl Handshake {
     /// Starts with a SYN that came in at `from`.
-    pub(crate) fn begin(tcp: &Tcp, from: Port) -> Result<Self, PassReason> {
+    pub(crate) fn begin(tcp: &Tcp, from: Port, now: Instant) -> Result<Self, PassReason> {
         check(tcp)?;
-        Ok(Self { initiator: from, syn: Offer::of(tcp), reply: None })
+        Ok(Self { initiator: from, syn: Offer::of(tcp), syn_at: now, reply: None, reply_at: now })
     }
 
     /// Takes in the next packet of the flow.
-    pub(crate) fn on_packet(&mut self, tcp: &Tcp, from: Port) -> Step {
+    pub(crate) fn on_packet(&mut self, tcp: &Tcp, from: Port, now: Instant) -> Step {
         if tcp.flags.contains(TcpFlags::RST) {
             return Step::Pass(PassReason::Reset);
         }
         let result = match (from == self.initiator, tcp.flags.contains(TcpFlags::SYN)) {
-            (true, true) => Self::begin(tcp, from).map(|new| {
+            (true, true) => Self::begin(tcp, from, now).map(|new| {
                 // The reply to a SYN answers the same SYN sent again as well.
                 let reply = self.reply.filter(|_| new.syn.repeats(&self.syn));
-                *self = Self { reply, ..new };
+                *self = Self { reply, reply_at: self.reply_at, ..new };
             }),
-            (false, true) => self.on_reply(tcp),
+            (false, true) => self.on_reply(tcp, now),
             (true, false) => {
                 self.syn.note_timestamp(tcp);
-                return self.on_ack(tcp);
+                return self.on_ack(tcp, now);
             }
             // It took a third packet that we did not see as one: what it sends passes us unaccounted.
             (false, false) if tcp.segment_len() > 0 => Err(PassReason::Desynchronised),
@@ -131,27 +140,38 @@ impl Handshake {
         result.map_or_else(Step::Pass, |()| Step::Continue)
     }
 
-    fn on_reply(&mut self, tcp: &Tcp) -> Result<(), PassReason> {
+    fn on_reply(&mut self, tcp: &Tcp, now: Instant) -> Result<(), PassReason> {
         if !tcp.flags.contains(TcpFlags::ACK) {
             return Err(PassReason::SimultaneousOpen);
         }
         check(tcp)?;
         if tcp.ack == self.syn.isn + 1 {
             self.reply = Some(Offer::of(tcp));
+            self.reply_at = now;
         }
         Ok(())
     }
 
     /// The third packet: the initiator acknowledges the reply's SYN, perhaps with data.
-    fn on_ack(&self, tcp: &Tcp) -> Step {
-        let Some(reply) = self.reply else { return Step::Continue };
+    fn on_ack(&self, tcp: &Tcp, now: Instant) -> Step {
+        let Some(reply) = self.reply else {
+            // The initiator has the reply and we have not: it came another way (H10).
+            let is_third = tcp.flags.contains(TcpFlags::ACK) && tcp.seq == self.syn.isn + 1;
+            return if is_third { Step::Pass(PassReason::OneDirection) } else { Step::Continue };
+        };
         if !tcp.flags.contains(TcpFlags::ACK) || tcp.ack != reply.isn + 1 || tcp.seq != self.syn.isn + 1 {
             return Step::Continue;
         }
-        Step::Established(match self.initiator {
-            Port::Mobile => Agreement { client: self.syn, server: reply },
-            Port::Wired => Agreement { client: reply, server: self.syn },
-        })
+        match self.initiator {
+            Port::Mobile => Step::Established(
+                Agreement { client: self.syn, server: reply },
+                now.saturating_since(self.reply_at),
+            ),
+            Port::Wired => Step::Established(
+                Agreement { client: reply, server: self.syn },
+                self.reply_at.saturating_since(self.syn_at),
+            ),
+        }
     }
 }
 

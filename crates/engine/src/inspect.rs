@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use control::Controller;
 use units::{Bytes, Duration, Instant, Rate};
 
-use crate::PassReason;
-use crate::engine::Engine;
 use crate::flow::{Flow, State};
+use crate::one_way::OneWay;
 use crate::table::FlowKey;
+use crate::{Direction, PassReason};
 
 /// Passed flows that are remembered.
 const PASSED_MAX: usize = 256;
@@ -40,13 +40,15 @@ impl FlowState {
     }
 }
 
-/// One flow in the table.
+/// One flow in the table, in one direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowReport {
     /// The client's address and port.
     pub client: SocketAddr,
     /// The server's.
     pub server: SocketAddr,
+    /// Which direction is accelerated. For the uplink, read `server` for `client` in what follows, and the reverse.
+    pub direction: Direction,
     /// Where it is in its life.
     pub state: FlowState,
     /// Acknowledged to the server and not by the client.
@@ -89,21 +91,22 @@ impl PassedRecently {
     }
 }
 
-impl Engine {
-    /// The flows in the table, in the order of their slots, from the `skip`th on.
-    pub fn flow_reports(&self, skip: usize) -> impl Iterator<Item = FlowReport> {
-        self.flows.iter().skip(skip).map(|(_, flow)| self.report(flow))
+impl OneWay {
+    /// The flows in the table, in the order of their slots.
+    pub(crate) fn flow_reports(&self) -> impl Iterator<Item = FlowReport> {
+        self.flows.iter().map(|(_, flow)| self.report(flow))
     }
 
     /// The flows passed or ended last, newest first, at most 256.
-    pub fn passed_recently(&self) -> impl Iterator<Item = &PassedFlow> {
-        self.passed_recently.0.iter()
+    pub(crate) fn passed_recently(&self) -> impl Iterator<Item = PassedFlow> {
+        self.passed_recently.0.iter().copied()
     }
 
     fn report(&self, flow: &Flow) -> FlowReport {
         let mut report = FlowReport {
             client: flow.key.client,
             server: flow.key.server,
+            direction: self.direction,
             state: FlowState::Observing,
             debt: Bytes::ZERO,
             held: Bytes::ZERO,

@@ -9,7 +9,6 @@ use std::net::SocketAddr;
 use units::SeqNum;
 
 use crate::accelerated::Accelerated;
-use crate::engine::Engine;
 use crate::flow::{Flow, State};
 
 /// A flow with debt: who it joins, and the newest numbers known of each side.
@@ -41,13 +40,6 @@ pub trait Journal: fmt::Debug + Send {
 
     /// Forgets the slot's entry: nothing is owed.
     fn settle(&mut self, slot: u32);
-}
-
-impl Engine {
-    /// Has every debt noted in `journal` from here on.
-    pub fn set_journal(&mut self, journal: Box<dyn Journal>) {
-        self.journal = Some(journal);
-    }
 }
 
 /// Brings the journal up to date with flow `id` after an event, before any packet tells of it.

@@ -39,11 +39,23 @@ pub enum PassReason {
     Idle,
     /// The client acknowledged nothing for the debt time-out; both sides were reset.
     ClientGone,
+    /// A rule of the policy says so.
+    Policy,
+    /// The subscriber has as many flows as one may have.
+    SubscriberFull,
+    /// The segment towards the receiving host is too short for anything to be gained (H31).
+    NoGain,
+    /// Only one direction of the flow comes through us (H10).
+    OneDirection,
+    /// SACK blocks that make no sense, again and again: somebody rewrites numbers (H12).
+    NonsensicalSack,
+    /// It does not behave like TCP: a hole that is never filled, or numbers beyond all that was sent (H27).
+    NotTcpLike,
 }
 
 impl PassReason {
     /// Number of reasons.
-    pub const COUNT: usize = 17;
+    pub const COUNT: usize = 23;
 
     /// All reasons, in order.
     pub const ALL: [Self; Self::COUNT] = [
@@ -64,6 +76,12 @@ impl PassReason {
         Self::Reset,
         Self::Idle,
         Self::ClientGone,
+        Self::Policy,
+        Self::SubscriberFull,
+        Self::NoGain,
+        Self::OneDirection,
+        Self::NonsensicalSack,
+        Self::NotTcpLike,
     ];
 
     /// The name used in counters and results.
@@ -87,6 +105,12 @@ impl PassReason {
             Self::Reset => "reset",
             Self::Idle => "idle",
             Self::ClientGone => "client-gone",
+            Self::Policy => "policy",
+            Self::SubscriberFull => "subscriber-full",
+            Self::NoGain => "no-gain",
+            Self::OneDirection => "one-direction",
+            Self::NonsensicalSack => "nonsensical-sack",
+            Self::NotTcpLike => "not-tcp-like",
         }
     }
 

@@ -37,6 +37,8 @@ pub struct Stats {
     pub paws_rejected: u64,
     /// Server segments outside the window.
     pub out_of_window: u64,
+    /// Segments left to the server to send again, because memory was short (H20).
+    pub memory_refused: u64,
     /// SACK blocks that made no sense (H12).
     pub invalid_sack_blocks: u64,
     /// Acknowledgements of what was never sent.
@@ -47,8 +49,18 @@ pub struct Stats {
     pub timeouts: u64,
     /// Of those, taken back as needless.
     pub timeouts_undone: u64,
-    /// Segments of packets that are not parsable as IP.
+    /// Flows whose window is honoured again, because the client discards what lies beyond it (H18).
+    pub fell_back_to_honour: u64,
+    /// Packets that are not parsable as IP.
     pub unparsable: u64,
+    /// Fragments of IP packets, forwarded untouched (H22).
+    pub fragments: u64,
+    /// Segments of flows that are not in the table, forwarded untouched: they were passed, or ran before (H11).
+    pub unknown_flow: u64,
+    /// Segments whose TCP header cannot be read, forwarded untouched.
+    pub truncated: u64,
+    /// Paths that turned out narrower than the segments we sent (H23).
+    pub path_mtu_lowered: u64,
     /// Flows passed, or ended, by reason.
     pub passed: [u64; PassReason::COUNT],
 }
@@ -84,6 +96,12 @@ impl Stats {
             ("timeouts", self.timeouts),
             ("timeouts_undone", self.timeouts_undone),
             ("unparsable", self.unparsable),
+            ("memory_refused", self.memory_refused),
+            ("fell_back_to_honour", self.fell_back_to_honour),
+            ("fragments", self.fragments),
+            ("unknown_flow", self.unknown_flow),
+            ("truncated", self.truncated),
+            ("path_mtu_lowered", self.path_mtu_lowered),
         ]
     }
 

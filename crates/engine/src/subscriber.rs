@@ -1,13 +1,14 @@
 //! A subscriber: one device, one radio queue, one controller, and fair turns for its flows.
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
 
 use control::{Ack, AnyController, Control, Controller, Loss, LossKind, RateSampler, Sent};
 use tcp::AckOutcome;
 use units::{Bytes, Duration, Instant, Rate};
 
 use control::WindowedMax;
+
+use crate::table::SharingKey;
 
 /// How far pacing may lag behind and still catch up: the lateness of timers, not a burst.
 const PACING_SLACK: Duration = Duration::from_millis(2);
@@ -21,7 +22,7 @@ const HEADER_BYTES: u64 = 52;
 /// The flows of one client address and what they share.
 #[derive(Debug)]
 pub(crate) struct Subscriber {
-    pub(crate) key: IpAddr,
+    pub(crate) key: SharingKey,
     pub(crate) controller: AnyController,
     /// Other settings hold since the controller was made.
     pub(crate) is_outdated: bool,
@@ -30,18 +31,24 @@ pub(crate) struct Subscriber {
     pub(crate) in_flight: u64,
     /// Pacing: nothing leaves before.
     pub(crate) next_send: Instant,
+    /// Flows that have just got something to send: they go first, as in fq_codel's list of new flows.
+    pub(crate) fresh: VecDeque<u32>,
     /// Flows with something to send, in turn (deficit round robin).
     pub(crate) round: VecDeque<u32>,
     /// It waits in the engine's list of subscribers that may send.
     pub(crate) is_ready: bool,
     pub(crate) flows: u32,
+    /// Memory in stream buffers of its flows, in bytes.
+    pub(crate) buffered: u64,
+    /// Largest window each of its flows may offer while memory is short.
+    pub(crate) window_limit: Bytes,
     pub(crate) last_used: Instant,
     pub(crate) armed: Option<Instant>,
     delivery_rate: WindowedMax<Rate>,
 }
 
 impl Subscriber {
-    pub(crate) fn new(key: IpAddr, controller: AnyController, now: Instant) -> Self {
+    pub(crate) fn new(key: SharingKey, controller: AnyController, now: Instant) -> Self {
         Self {
             key,
             controller,
@@ -49,9 +56,12 @@ impl Subscriber {
             sampler: RateSampler::new(),
             in_flight: 0,
             next_send: now,
+            fresh: VecDeque::new(),
             round: VecDeque::new(),
             is_ready: false,
             flows: 0,
+            buffered: 0,
+            window_limit: Bytes::MAX,
             last_used: now,
             armed: None,
             delivery_rate: WindowedMax::new(RATE_MEMORY),
@@ -62,6 +72,39 @@ impl Subscriber {
     /// scan of addresses would fill the memory (H20).
     pub(crate) fn forgotten_at(&self, memory: Duration) -> Instant {
         if self.sampler.delivered() == Bytes::ZERO { self.last_used } else { self.last_used + memory }
+    }
+
+    /// True when a flow may have something to send.
+    pub(crate) fn has_work(&self) -> bool {
+        !(self.fresh.is_empty() && self.round.is_empty())
+    }
+
+    /// The flow whose turn it is; new ones first.
+    pub(crate) fn front(&self) -> Option<u32> {
+        self.fresh.front().or(self.round.front()).copied()
+    }
+
+    /// Takes the flow whose turn it is out of the lists; true when it came from that of the new ones.
+    pub(crate) fn pop_front(&mut self) -> bool {
+        let was_fresh = self.fresh.pop_front().is_some();
+        if !was_fresh {
+            self.round.pop_front();
+        }
+        was_fresh
+    }
+
+    /// Puts the flow whose turn it is behind all others.
+    pub(crate) fn rotate(&mut self) {
+        if let Some(id) = self.front() {
+            self.pop_front();
+            self.round.push_back(id);
+        }
+    }
+
+    /// Forgets a flow.
+    pub(crate) fn leave(&mut self, id: u32) {
+        self.fresh.retain(|&other| other != id);
+        self.round.retain(|&other| other != id);
     }
 
     /// Follows a change of one flow's bytes in flight.

@@ -27,6 +27,14 @@ impl FlowKey {
     }
 }
 
+/// What shares a controller.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum SharingKey {
+    /// A subscriber: an address or the start of a prefix.
+    Address(IpAddr),
+    Flow(FlowKey),
+}
+
 /// The address whose flows share one radio queue: an IPv4 address, or an IPv6 prefix (H14).
 pub(crate) fn subscriber_key(client: IpAddr, ipv6_prefix_len: u8) -> IpAddr {
     match client {

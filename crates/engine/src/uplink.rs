@@ -7,9 +7,9 @@ use tcp::AckIn;
 use units::Instant;
 use wire::{ChecksumState, Packet, Tcp, TcpEditor, TcpFlags};
 
+use crate::Verdict;
 use crate::accelerated::Accelerated;
 use crate::downlink::Effect;
-use crate::engine::Verdict;
 use crate::subscriber::Subscriber;
 use crate::{EngineConfig, PassReason, Stats};
 
@@ -25,6 +25,11 @@ pub(crate) fn on_packet(
 ) -> Effect {
     if tcp.flags.contains(TcpFlags::RST) {
         return on_reset(flow, subscriber, config, tcp, (packet, state), stats);
+    }
+    if tcp.flags.contains(TcpFlags::SYN | TcpFlags::ACK) {
+        // Its SYN-ACK again: the third packet was lost behind us.
+        flow.outbox.ack_client = true;
+        return Effect::CONSUMED;
     }
     if tcp.flags.contains(TcpFlags::SYN) {
         return Effect::FORWARD;
@@ -76,13 +81,19 @@ fn on_ack(
     );
     if out.is_unacceptable {
         stats.unacceptable_acks += 1;
+        flow.judge_sense(Some(PassReason::NotTcpLike));
         return false;
     }
     let in_flight_before = subscriber.in_flight;
+    let is_nonsense = out.invalid_sack_blocks > 0;
+    if is_nonsense || out.delivered > 0 {
+        flow.judge_sense(is_nonsense.then_some(PassReason::NonsensicalSack));
+    }
     subscriber.adjust_in_flight(before, flow.sender.in_flight());
     subscriber.on_ack(&out, flow.sender.rtt().min(), in_flight_before, now);
     stats.invalid_sack_blocks += u64::from(out.invalid_sack_blocks);
     stats.timeouts_undone += u64::from(out.undid_timeout);
+    stats.fell_back_to_honour += u64::from(out.fell_back);
     if out.acked > 0 {
         flow.last_progress = now;
         let held = flow.buffer.len() as u32;

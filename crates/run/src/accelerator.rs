@@ -119,6 +119,6 @@ impl Processor for Accelerator {
     }
 
     fn is_drained(&self) -> bool {
-        self.engine.stats().flows_now == 0
+        self.engine.is_empty()
     }
 }

@@ -108,6 +108,8 @@ struct Stream {
     acked_to_host: SeqNum,
     /// Highest window edge the middlebox told this host, once the flow is accelerated.
     edge_to_host: Option<SeqNum>,
+    /// The middlebox has sent some of it in packets of its own: the stream's delivery is its business.
+    is_accelerated: bool,
     /// One past the highest number sent on to the other host.
     sent_on: SeqNum,
     /// Newest timestamp sent on to the other host.
@@ -250,6 +252,7 @@ impl Checks {
         let limit = self.config.debt_max;
         let Some(flow) = self.flow(packet, tcp, to) else { return wrong("no such flow") };
         flow.is_accelerated |= origin == Origin::Made;
+        flow.streams(to).1.is_accelerated |= origin == Origin::Made && tcp.payload_len > 0;
         if let Some(rule) = flow.broken_option_rule(to, origin, tcp) {
             return wrong(rule);
         }
@@ -345,8 +348,8 @@ impl FlowChecks {
         if !is_accelerated || is_reset || tcp.flags.contains(TcpFlags::RST) {
             return None;
         }
-        if to == Side::Mobile && tcp.segment_len() == 0 && tcp.seq.is_after(peer.sent_on) {
-            return Some("without data, it carries a number beyond what was sent to the client");
+        if peer.is_accelerated && tcp.segment_len() == 0 && tcp.seq.is_after(peer.sent_on) {
+            return Some("without data, it carries a number beyond what was sent to the receiving host");
         }
         if let Some((ts, last)) = tcp.options.timestamps.zip(peer.tsval_sent_on)
             && (ts.value.wrapping_sub(last) as i32) < 0

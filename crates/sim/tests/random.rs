@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use control::{ControllerConfig, FixedParams, RateParams};
-use engine::{Engine, EngineConfig, PassReason, WindowPolicy};
+use engine::{Action, Engine, EngineConfig, PassReason, Sharing, WindowPolicy};
 use link::{Capacity, DelayModel, Harq, LinkConfig, LossModel, OutageModel, QueueLimit, SlotConfig};
 use sim::{
     Application, CheckConfig, Ending, EndpointConfig, FaultConfig, FlowConfig, LogMode, Network,
@@ -211,6 +211,32 @@ fn engine_config(random: &mut Random, radio: Rate) -> EngineConfig {
     config
 }
 
+/// Directions, limits and sharing: from a number of its own, so that older seeds keep their line-ups.
+///
+/// Where a host aborts, the uplink stays end to end: a client whose data was acknowledged has no reason to send again,
+/// and would never learn of a reset that got lost, as with any reset that meets an idle host.
+fn vary(config: &mut EngineConfig, seed: u64, breaks: bool) {
+    let random = &mut Random::new(seed ^ 0x5eed_0f0f_a11d);
+    config.policy.default = match random.below(6) {
+        0 if !breaks => Action::Uplink,
+        1 | 2 if !breaks => Action::Both,
+        _ => Action::Downlink,
+    };
+    if random.one_in(4) {
+        config.uplink.window_floor = Bytes::new(random.spread(8_000, 500_000));
+        config.uplink.window_max = Bytes::new(config.uplink.window_floor.get() * random.within(1, 4));
+    }
+    if random.one_in(4) {
+        config.sharing = Sharing::Flow;
+    }
+    if random.one_in(4) {
+        config.buffer_max = Bytes::new(random.spread(20_000, 500_000));
+    }
+    if random.one_in(4) {
+        config.subscriber_buffer_max = Bytes::new(random.spread(20_000, 500_000));
+    }
+}
+
 fn draw(seed: u64, log: LogMode) -> Draw {
     let mut random = Random::new(seed);
     let random = &mut random;
@@ -238,7 +264,7 @@ fn draw(seed: u64, log: LogMode) -> Draw {
     for path in [&mut network.wan_down, &mut network.wan_up, &mut network.radio_down, &mut network.radio_up] {
         reorders |= add_faults(random, path);
     }
-    let engine = engine_config(random, radio);
+    let mut engine = engine_config(random, radio);
     // Small enough for a run to be short: at most two seconds of the link and 600 KB.
     let budget = radio.bytes_in(Duration::from_secs(2)).get().min(600_000);
     let (is_v4, mut breaks) = (!random.one_in(3), false);
@@ -247,9 +273,12 @@ fn draw(seed: u64, log: LogMode) -> Draw {
         breaks |= breaks_flow;
         network.flows.push(flow);
     }
+    vary(&mut engine, seed, breaks);
     // The window told in the handshake is the client's own, and one unit of the scale is rounded up.
-    let unit = network.flows.iter().filter_map(|f| f.client.window_scale).map(|s| 1 << s.shift()).max();
-    let debt = engine.window_max.get().max(65_535) + unit.unwrap_or(1);
+    let scales = network.flows.iter().flat_map(|f| [f.client.window_scale, f.server.window_scale]);
+    let unit = scales.flatten().map(|s| 1 << s.shift()).max();
+    let window_max = engine.window_max.max(engine.uplink.window_max).get();
+    let debt = window_max.max(65_535) + unit.unwrap_or(1);
     network.checks = CheckConfig {
         debt_max: Bytes::new(debt),
         ends_by: Instant::ZERO + Duration::from_secs(1_800),
@@ -288,8 +317,8 @@ fn judge(draw: &Draw, network: &Network<Engine>) -> Result<(), String> {
             }
         }
         // A lost third packet leaves a client that writes first unaccelerated: the handshake was not seen whole.
-        let server_is_first =
-            client.config().app.turns.iter().all(|turn| turn.send == 0 || turn.after_reading > 0);
+        let server_is_first = draw.engine.policy.default != Action::Uplink
+            && client.config().app.turns.iter().all(|turn| turn.send == 0 || turn.after_reading > 0);
         let is_late = network.middlebox().stats().passed_for(PassReason::HandshakeTimeout) > 0;
         let should_be = !draw.breaks && server_is_first && !is_late && server.config().app.total() > 0;
         if should_be && !network.is_accelerated(flow) {
@@ -300,8 +329,10 @@ fn judge(draw: &Draw, network: &Network<Engine>) -> Result<(), String> {
         }
     }
     let engine = network.middlebox();
-    if !draw.breaks && (engine.debt() > Bytes::ZERO || engine.stats().bytes_acked_but_lost > 0) {
-        return Err(format!("debt is left: {} now, {:?}", engine.debt(), engine.stats()));
+    for stats in [Some(engine.stats()), engine.uplink_stats()].into_iter().flatten() {
+        if !draw.breaks && (engine.debt() > Bytes::ZERO || stats.bytes_acked_but_lost > 0) {
+            return Err(format!("debt is left: {} now, {stats:?}", engine.debt()));
+        }
     }
     Ok(())
 }

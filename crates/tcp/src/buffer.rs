@@ -40,6 +40,13 @@ impl StreamBuffer {
         self.ring.len()
     }
 
+    /// Bytes of memory it would hold after a write of `len` bytes at `seq`.
+    #[must_use]
+    pub fn capacity_for(&self, seq: SeqNum, len: usize) -> usize {
+        let end = seq.distance_from(self.start).max(0).unsigned_abs() as usize + len;
+        if end <= self.ring.len() { self.ring.len() } else { grown(end) }
+    }
+
     /// Bytes from the start to the end of the highest write, holes included.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -120,14 +127,18 @@ impl StreamBuffer {
         if needed <= self.ring.len() {
             return;
         }
-        let capacity = needed.next_power_of_two().max(CAPACITY_MIN);
-        let mut ring = vec![0; capacity];
+        let mut ring = vec![0; grown(needed)];
         let (a, b) = if self.len == 0 { (&[][..], &[][..]) } else { self.slices(self.start, self.len) };
         ring[..a.len()].copy_from_slice(a);
         ring[a.len()..a.len() + b.len()].copy_from_slice(b);
         self.ring = ring;
         self.head = 0;
     }
+}
+
+/// The size of a ring that holds `needed` bytes.
+fn grown(needed: usize) -> usize {
+    needed.next_power_of_two().max(CAPACITY_MIN)
 }
 
 #[cfg(test)]

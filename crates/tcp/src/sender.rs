@@ -109,6 +109,8 @@ pub struct AckOutcome {
     pub undid_timeout: bool,
     /// Not all that had been sent when a loss was found has been acknowledged.
     pub is_recovering: bool,
+    /// The window is honoured from now on: the peer discards what is sent beyond it (H18).
+    pub fell_back: bool,
 }
 
 /// A time-out being recovered from (RFC 5682 §3).
@@ -152,6 +154,34 @@ pub struct Sender {
     /// Ask for a transmission out of turn: a tail loss probe or a window probe.
     probe_due: Option<Probe>,
     retransmitted_bytes: u64,
+    bet: Bet,
+}
+
+/// What sending beyond the window has cost and brought lately (H18).
+#[derive(Clone, Copy, Default, Debug)]
+struct Bet {
+    /// Bytes delivered.
+    delivered: u64,
+    /// Bytes sent more than once before.
+    retransmitted_before: u64,
+    /// Times the window shut on what was under way beyond it.
+    shut: u32,
+}
+
+impl Bet {
+    /// Bytes after which the accounts begin anew.
+    const EPOCH: u64 = 1 << 20;
+    /// Bytes sent again that are no reason to give up, however little was delivered.
+    const STAKE: u64 = 128 * 1024;
+    /// Times the window may shut in an epoch.
+    const SHUT_MAX: u32 = 4;
+
+    /// True when the client throws away more than it takes, or again and again has no room: it cannot hold what is
+    /// sent beyond its window, and betting on it only fills the link with copies.
+    fn is_lost(&self, retransmitted: u64) -> bool {
+        let again = retransmitted - self.retransmitted_before;
+        self.shut >= Self::SHUT_MAX || again > self.delivered.max(Self::STAKE)
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -181,6 +211,7 @@ impl Sender {
             duplicate_acks: 0,
             probe_due: None,
             retransmitted_bytes: 0,
+            bet: Bet::default(),
             config,
         }
     }
@@ -229,9 +260,23 @@ impl Sender {
     pub fn set_window_policy(&mut self, policy: WindowPolicy) {
         self.config.policy = policy;
     }
-    /// Lowers the segment size (RFC 1191: the path turned out narrower).
-    pub fn lower_mss(&mut self, mss: u32) {
-        self.config.mss = self.config.mss.min(mss).max(64);
+    /// Lowers the segment size, because the path turned out narrower (RFC 1191); returns the bytes under way that
+    /// were too long for it and are to be sent again.
+    pub fn on_path_mtu(&mut self, mss: u32) -> u32 {
+        let mss = mss.max(64);
+        let old = self.config.mss;
+        if mss >= old {
+            return 0;
+        }
+        self.config.mss = mss;
+        let mut lost = 0;
+        for index in 0..self.board.len() {
+            // The last segment of an entry may have fitted; it is no harm to send it again.
+            if self.board.entry(index).is_some_and(|e| e.len() > mss) {
+                lost += self.board.mark_lost(index);
+            }
+        }
+        lost
     }
 
     /// Says that bytes up to `end` may be sent, and whether the stream ends there.
@@ -278,14 +323,33 @@ impl Sender {
     }
 
     fn may_retransmit(&self) -> bool {
-        let phase = self.timeout_phase();
-        let is_suspended = self.discards_all() && phase != Some(TimeoutPhase::FirstSegment);
-        self.board.lost_bytes() > 0 && phase != Some(TimeoutPhase::Waiting) && !is_suspended
+        if self.board.lost_bytes() == 0 {
+            return false;
+        }
+        match self.timeout_phase() {
+            Some(TimeoutPhase::FirstSegment) => true,
+            Some(TimeoutPhase::Waiting) => false,
+            _ => !self.discards_all() && self.may_repair(),
+        }
     }
 
     /// All that is under way was sent beyond a window that has shut: a time-out may probe it, no more.
     fn discards_all(&self) -> bool {
-        self.config.policy == WindowPolicy::Opportunistic && self.window == 0
+        self.window == 0 && self.is_beyond_window()
+    }
+
+    /// More is under way than the window holds: it was sent opportunistically, or the window has shrunk.
+    fn is_beyond_window(&self) -> bool {
+        self.board.nxt().is_after(self.right_edge())
+    }
+
+    /// The window has room for what was lost, where the window is honoured.
+    fn may_repair(&self) -> bool {
+        if self.config.policy == WindowPolicy::Opportunistic || !self.is_beyond_window() {
+            return true;
+        }
+        let first = self.board.first_lost().and_then(|index| self.board.entry(index));
+        first.is_some_and(|entry| entry.seq.is_before(self.right_edge()))
     }
 
     fn timeout_phase(&self) -> Option<TimeoutPhase> {
@@ -466,6 +530,7 @@ impl Sender {
             self.duplicate_acks = 0;
             self.timers.on_progress();
         }
+        self.judge_bet(old_window.0, &mut out);
         self.judge_timeout(was_shut, &mut out);
         let is_duplicate = out.acked == 0
             && ack.ack == self.board.una()
@@ -486,6 +551,21 @@ impl Sender {
         }
         self.arm_persist(now);
         out
+    }
+
+    /// H18: goes back to honouring the window of a client that discards what lies beyond it.
+    fn judge_bet(&mut self, old_window: u32, out: &mut AckOutcome) {
+        if self.config.policy != WindowPolicy::Opportunistic {
+            return;
+        }
+        self.bet.shut += u32::from(old_window > 0 && self.discards_all());
+        self.bet.delivered += u64::from(out.delivered);
+        if self.bet.is_lost(self.retransmitted_bytes) {
+            self.config.policy = WindowPolicy::Honour;
+            out.fell_back = true;
+        } else if self.bet.delivered >= Bet::EPOCH {
+            self.bet = Bet { retransmitted_before: self.retransmitted_bytes, ..Bet::default() };
+        }
     }
 
     /// RFC 9293 §3.10.7.4: the window of an older acknowledgement is not taken.

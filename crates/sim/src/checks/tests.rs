@@ -113,7 +113,7 @@ fn numbers_and_options_beyond_what_was_agreed_are_found() {
     hand.arrive(Side::Wired, hand.down(1, 1, ACK, 51), 900);
     assert_eq!(hand.made(Side::Mobile, hand.down(1, 1, ACK, 51), 500), None);
     let rule = hand.made(Side::Mobile, hand.down(901, 1, ACK, 51), 0);
-    assert_eq!(rule, Some("without data, it carries a number beyond what was sent to the client"));
+    assert_eq!(rule, Some("without data, it carries a number beyond what was sent to the receiving host"));
     let rule = hand.made(Side::Mobile, hand.down(1, 1, ACK, 51), 901);
     assert_eq!(rule, Some("it carries data the middlebox does not have"));
     hand.arrive(Side::Wired, hand.down(901, 1, ACK, 51), 900);

@@ -1,6 +1,6 @@
 //! What only the inside shows: state that must not pile up, stick, or be forgotten.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use control::{ControllerConfig, FixedParams, RateParams};
 use units::{Duration, Rate, SeqNum};
@@ -28,13 +28,13 @@ fn client(n: u32) -> SocketAddr {
 
 /// An engine with one flow of client 1, both ISNs zero.
 struct Bench {
-    engine: Engine,
+    engine: OneWay,
     now: Instant,
 }
 
 impl Bench {
     fn new(config: EngineConfig) -> Self {
-        Self { engine: Engine::new(config).unwrap(), now: Instant::ZERO }
+        Self { engine: OneWay::new(Direction::Downlink, config).unwrap(), now: Instant::ZERO }
     }
 
     fn established(config: EngineConfig) -> Self {
@@ -74,8 +74,9 @@ impl Bench {
     fn run_to(&mut self, at: Instant) -> usize {
         let mut sent = 0;
         loop {
-            while let Some(out) = self.engine.poll_transmit(self.now) {
-                sent += out.payload.0.len() + out.payload.1.len();
+            while let Some(made) = self.engine.poll(self.now) {
+                let (a, b) = self.engine.made_payload(&made);
+                sent += a.len() + b.len();
             }
             match self.engine.next_deadline().filter(|&next| next <= at) {
                 Some(next) => {

@@ -30,7 +30,7 @@ impl Notes {
 fn journaled() -> (Bench, Notes) {
     let mut bench = Bench::established(EngineConfig::default());
     let notes = Notes::default();
-    bench.engine.set_journal(Box::new(notes.clone()));
+    bench.engine.journal = Some(Box::new(notes.clone()));
     (bench, notes)
 }
 
@@ -65,7 +65,7 @@ fn other_settings_hold_for_new_flows_and_end_none() {
     let mut bench = Bench::established(EngineConfig { hash_seed: 7, ..EngineConfig::default() });
     let fixed = ControllerConfig::Fixed(FixedParams::default());
     let config = EngineConfig { controller: fixed, flows_max: 1, hash_seed: 8, ..EngineConfig::default() };
-    bench.engine.reconfigure(&config).unwrap();
+    bench.engine.reconfigure(config.clone());
     assert_eq!(bench.engine.config(), &EngineConfig { hash_seed: 7, ..config.clone() });
     assert_eq!(bench.engine.subscribers[0].controller.name(), "rate", "its flow is under way");
     bench.server_sends(1, 1, 0, TcpFlags::ACK, 500);
@@ -73,17 +73,9 @@ fn other_settings_hold_for_new_flows_and_end_none() {
     bench.client_sends(2, 0, 0, TcpFlags::SYN);
     assert_eq!(bench.engine.stats.passed_for(PassReason::TableFull), 1);
 
-    bench.engine.reconfigure(&EngineConfig { flows_max: 10, ..config }).unwrap();
+    bench.engine.reconfigure(EngineConfig { flows_max: 10, ..config });
     bench.establish(1 + PER_PORT);
     assert_eq!(bench.engine.subscribers[0].controller.name(), "fixed", "with its next flow");
-}
-
-#[test]
-fn settings_that_make_no_sense_change_nothing() {
-    let mut bench = Bench::established(EngineConfig::default());
-    let nonsense = EngineConfig { flows_max: 0, accelerate: false, ..EngineConfig::default() };
-    assert!(bench.engine.reconfigure(&nonsense).is_err());
-    assert_eq!(bench.engine.config(), &EngineConfig::default());
 }
 
 #[test]
@@ -92,12 +84,12 @@ fn flows_and_those_passed_last_can_be_seen() {
     bench.server_sends(1, 1, 0, TcpFlags::ACK, 500);
     bench.run_to(ms(10));
     bench.client_sends(2, 0, 0, TcpFlags::SYN);
-    let reports: Vec<_> = bench.engine.flow_reports(0).collect();
+    let reports: Vec<_> = bench.engine.flow_reports().collect();
     let states: Vec<_> = reports.iter().map(|report| (report.client, report.state)).collect();
     assert_eq!(states, [(client(1), FlowState::Accelerated), (client(2), FlowState::Observing)]);
     assert_eq!((reports[0].debt, reports[0].in_flight), (Bytes::new(500), Bytes::new(500)));
     assert_eq!((reports[0].client_window, reports[1].debt), (Bytes::new(60_000), Bytes::ZERO));
-    assert_eq!(bench.engine.flow_reports(1).count(), 1);
+    assert_eq!(bench.engine.flow_reports().skip(1).count(), 1);
 
     for n in 10..310 {
         bench.server_sends(n, 0, 0, TcpFlags::SYN, 1);

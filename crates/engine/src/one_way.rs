@@ -1,0 +1,833 @@
+//! [`OneWay`]: the acceleration of one direction: packets in, packets out.
+//!
+//! The host that sends the data is called the server here and the one that receives it the client, as it is for
+//! downloads. For the uplink [`crate::Engine`] uses a second one with its ports exchanged.
+
+use std::collections::VecDeque;
+
+use control::{Controller, LossKind};
+use std::net::SocketAddr;
+
+use foldhash::fast::FixedState;
+use slab::Slab;
+use tcp::{SendLimits, Transmission};
+use units::{Bytes, Duration, Instant, SeqNum};
+use wire::{
+    ChecksumState, EmittedHeader, IpVersion, Packet, Tcp, TcpFlags, TcpHeaderSpec, VirtioNetHeader,
+    tcp_checksum_is_valid,
+};
+
+use crate::accelerated::Accelerated;
+use crate::config::Direction;
+use crate::downlink::Effect;
+use crate::emit::{self, HeaderBuffer};
+use crate::flow::{Flow, State};
+use crate::handshake::{Agreement, Handshake, Step};
+use crate::inspect::PassedRecently;
+use crate::journal::{self, Journal};
+use crate::subscriber::Subscriber;
+use crate::table::{FlowKey, Index, SharingKey, subscriber_key};
+use crate::timer::{TimerKey, Timers};
+use crate::{ConfigError, EngineConfig, PassReason, Port, Sharing, Stats, Verdict, downlink, uplink};
+
+/// How long an empty stream buffer keeps its memory, unless memory is short.
+///
+/// A fast flow's buffer is empty after every other acknowledgement; memory that comes and goes that often costs page
+/// faults, a quarter of all processor time when measured.
+const BUFFER_REST: Duration = Duration::from_millis(500);
+
+/// Least MTU believed of a path: what Linux believes (552), and what IPv6 demands (RFC 8200 §5). A forged message
+/// could make us send tiny segments otherwise.
+const PATH_MTU_MIN_V4: u32 = 552;
+const PATH_MTU_MIN_V6: u32 = 1_280;
+
+/// A flow that had nothing to send for this long begins anew.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Segments of a short answer (RFC 6928).
+const INITIAL_WINDOW: u64 = 10;
+
+/// A packet of the engine's own making, before its bytes are borrowed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Made {
+    pub(crate) to: Port,
+    pub(crate) virtio: VirtioNetHeader,
+    pub(crate) header_len: usize,
+    /// Flow, first byte and length of its payload.
+    pub(crate) payload: Option<(u32, SeqNum, u32)>,
+}
+
+/// The accelerator of one direction.
+#[derive(Debug)]
+pub(crate) struct OneWay {
+    pub(crate) direction: Direction,
+    pub(crate) config: EngineConfig,
+    pub(crate) flows: Slab<Flow>,
+    flow_index: Index<FlowKey>,
+    pub(crate) subscribers: Slab<Subscriber>,
+    subscriber_index: Index<SharingKey>,
+    timers: Timers,
+    /// Flows with control packets to make.
+    outbox: VecDeque<u32>,
+    /// Of those, flows whose packet is for the client and may ride on data that is about to go.
+    after_data: VecDeque<u32>,
+    /// Subscribers that may have something to send.
+    ready: VecDeque<u32>,
+    header: HeaderBuffer,
+    stats: Stats,
+    pub(crate) passed_recently: PassedRecently,
+    pub(crate) journal: Option<Box<dyn Journal>>,
+    is_draining: bool,
+}
+
+impl OneWay {
+    /// An engine without flows.
+    ///
+    /// # Errors
+    /// A setting that makes no sense.
+    pub(crate) fn new(direction: Direction, config: EngineConfig) -> Result<Self, ConfigError> {
+        config.validate()?;
+        let hasher = FixedState::with_seed(config.hash_seed);
+        Ok(Self {
+            direction,
+            flows: Slab::new(),
+            flow_index: Index::with_hasher(hasher.clone()),
+            subscribers: Slab::new(),
+            subscriber_index: Index::with_hasher(hasher),
+            timers: Timers::default(),
+            outbox: VecDeque::new(),
+            after_data: VecDeque::new(),
+            ready: VecDeque::new(),
+            header: [0; TcpHeaderSpec::MAX_LEN],
+            stats: Stats::default(),
+            passed_recently: PassedRecently::default(),
+            journal: None,
+            is_draining: false,
+            config,
+        })
+    }
+
+    /// Counters.
+    #[must_use]
+    pub(crate) fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// The settings in force.
+    #[must_use]
+    pub(crate) fn config(&self) -> &EngineConfig {
+        &self.config
+    }
+
+    /// Bytes acknowledged to servers that clients have not acknowledged, over all flows.
+    #[must_use]
+    pub(crate) fn debt(&self) -> Bytes {
+        let debts = self.flows.iter().filter_map(|(_, flow)| match &flow.state {
+            State::Accelerated(a) => Some(u64::from(a.debt())),
+            State::Observing(_) => None,
+        });
+        Bytes::new(debts.sum())
+    }
+
+    /// Takes in a packet that arrived at `from` with its virtio header.
+    ///
+    /// [`Verdict::Forward`] asks for the packet, as edited in place, to be sent out of the other port with
+    /// the same virtio header. After this, [`OneWay::poll_transmit`] may have packets to send.
+    pub(crate) fn handle_packet(
+        &mut self,
+        from: Port,
+        virtio: &VirtioNetHeader,
+        packet: &mut [u8],
+        now: Instant,
+    ) -> Verdict {
+        self.stats.packets_in += 1;
+        let verdict = match wire::parse(packet) {
+            Ok(parsed) => match parsed.transport {
+                wire::Transport::Tcp(tcp) => self.handle_segment(from, (&parsed, &tcp), virtio, packet, now),
+                wire::Transport::Icmp(icmp) if from == Port::Mobile => {
+                    self.handle_icmp(&icmp, &parsed, packet, now);
+                    Verdict::Forward
+                }
+                wire::Transport::Fragment => {
+                    self.stats.fragments += 1;
+                    Verdict::Forward
+                }
+                wire::Transport::Truncated => {
+                    self.stats.truncated += 1;
+                    Verdict::Forward
+                }
+                _ => Verdict::Forward,
+            },
+            Err(_) => {
+                self.stats.unparsable += 1;
+                Verdict::Forward
+            }
+        };
+        self.stats.packets_forwarded += u64::from(verdict == Verdict::Forward);
+        verdict
+    }
+
+    fn handle_segment(
+        &mut self,
+        from: Port,
+        (parsed, tcp): (&Packet, &Tcp),
+        virtio: &VirtioNetHeader,
+        packet: &mut [u8],
+        now: Instant,
+    ) -> Verdict {
+        let key = FlowKey::of(parsed, tcp, from);
+        let is_opening = tcp.flags.contains(TcpFlags::SYN) && !tcp.flags.contains(TcpFlags::ACK);
+        let Some(&id) = self.flow_index.get(&key) else {
+            if is_opening && is_intact(packet, parsed, virtio) {
+                self.observe(key, tcp, from, now);
+            } else if !is_opening {
+                self.stats.unknown_flow += 1;
+            }
+            return Verdict::Forward;
+        };
+        let Some(flow) = self.flows.get_mut(id as usize) else { return Verdict::Forward };
+        // A handshake has its time from the first SYN on: packets do not prolong it.
+        if matches!(flow.state, State::Accelerated(_)) {
+            flow.last_activity = now;
+        }
+        if let State::Observing(handshake) = &mut flow.state {
+            // What its host will drop must not be believed (H7).
+            if !is_intact(packet, parsed, virtio) {
+                return Verdict::Forward;
+            }
+            match handshake.on_packet(tcp, from, now) {
+                Step::Continue => return Verdict::Forward,
+                Step::Pass(reason) => {
+                    self.remove(id, Some(reason));
+                    return Verdict::Forward;
+                }
+                Step::Established(_, rtt) if rtt < self.config.rtt_min => {
+                    self.remove(id, Some(PassReason::NoGain));
+                    return Verdict::Forward;
+                }
+                Step::Established(agreement, _) => self.accelerate(id, &agreement, (parsed, tcp), from, now),
+            }
+        } else if is_opening
+            && flow.accelerated().is_some_and(|a| a.gives_way_to(tcp, from))
+            && is_intact(packet, parsed, virtio)
+        {
+            self.remove(id, None);
+            self.observe(key, tcp, from, now);
+            return Verdict::Forward;
+        }
+        if !is_intact(packet, parsed, virtio) {
+            self.stats.bad_checksums += 1;
+            return Verdict::Consumed;
+        }
+        self.handle_accelerated(id, from, (parsed, tcp), (packet, virtio.checksum_state()), now)
+    }
+
+    /// The path to a client is narrower than what we sent: what is under way goes out again in smaller segments, and
+    /// the message goes on to the server, whose future segments should be smaller too (H23).
+    fn handle_icmp(&mut self, icmp: &wire::Icmp, parsed: &Packet, packet: &[u8], now: Instant) {
+        let Some(mtu) = icmp.next_hop_mtu() else { return };
+        if !icmp.checksum_is_valid(packet, parsed) {
+            return;
+        }
+        let Some((quoted, seq)) = icmp.quoted(packet).and_then(|quoted| quoted.seq.map(|seq| (quoted, seq)))
+        else {
+            return;
+        };
+        let key = FlowKey {
+            client: SocketAddr::new(quoted.dst, quoted.dst_port),
+            server: SocketAddr::new(quoted.src, quoted.src_port),
+        };
+        let Some(&id) = self.flow_index.get(&key) else { return };
+        let Some(flow) = self.flows.get_mut(id as usize) else { return };
+        let subscriber_id = flow.subscriber;
+        let Some(accelerated) = flow.accelerated() else { return };
+        // RFC 5927 §4: only what is under way can have been too big, and nobody who cannot see it knows its numbers.
+        let sender = &mut accelerated.sender;
+        if seq.is_before(sender.una()) || seq.is_at_or_after(sender.nxt()) {
+            return;
+        }
+        let before = sender.in_flight();
+        let headers = if key.client.is_ipv4() { 40 } else { 60 } + accelerated.options_len();
+        let floor = if key.client.is_ipv4() { PATH_MTU_MIN_V4 } else { PATH_MTU_MIN_V6 };
+        let sender = &mut accelerated.sender;
+        let lost = sender.on_path_mtu(mtu.max(floor).saturating_sub(headers));
+        if lost == 0 {
+            return;
+        }
+        self.stats.path_mtu_lowered += 1;
+        let after = sender.in_flight();
+        if let Some(subscriber) = self.subscribers.get_mut(subscriber_id as usize) {
+            subscriber.adjust_in_flight(before, after);
+        }
+        self.follow_up(id, now);
+    }
+
+    /// Begins to watch a handshake, if there is room for it and no reason against it.
+    fn observe(&mut self, key: FlowKey, tcp: &Tcp, from: Port, now: Instant) {
+        let refused = if !self.config.accelerate {
+            Some(PassReason::Disabled)
+        } else if !self.config.accelerates(self.direction, &key) {
+            Some(PassReason::Policy)
+        } else if self.is_draining {
+            Some(PassReason::Draining)
+        } else if self.flows.len() >= self.config.flows_max {
+            Some(PassReason::TableFull)
+        } else if self.stats.half_open_now >= self.config.half_open_max as u64 {
+            Some(PassReason::HalfOpenFull)
+        } else if self.stats.buffer_bytes_now >= self.config.buffer_max.get() {
+            Some(PassReason::MemoryFull)
+        } else {
+            None
+        };
+        let handshake = match refused.map_or_else(|| Handshake::begin(tcp, from, now), Err) {
+            Ok(handshake) => handshake,
+            Err(reason) => return self.count_pass(key, reason),
+        };
+        let Some(subscriber) = self.subscriber_for(&key, now) else {
+            return self.count_pass(key, PassReason::SubscriberFull);
+        };
+        let id = self.flows.insert(Flow {
+            key,
+            subscriber,
+            state: State::Observing(handshake),
+            last_activity: now,
+            armed: None,
+            in_outbox: false,
+            is_journaled: false,
+        }) as u32;
+        self.flow_index.insert(key, id);
+        self.stats.flows_now += 1;
+        self.stats.half_open_now += 1;
+        self.arm_flow(id, now);
+    }
+
+    /// The subscriber a new flow belongs to, unless it has as many flows as one may have (H20).
+    fn subscriber_for(&mut self, flow: &FlowKey, now: Instant) -> Option<u32> {
+        let key = match self.config.sharing {
+            Sharing::Subscriber => {
+                SharingKey::Address(subscriber_key(flow.client.ip(), self.config.ipv6_prefix_len))
+            }
+            Sharing::Flow => SharingKey::Flow(*flow),
+        };
+        let id = match self.subscriber_index.get(&key) {
+            Some(&id) => id,
+            None => {
+                let subscriber = Subscriber::new(key, self.config.controller.build(), now);
+                let id = self.subscribers.insert(subscriber) as u32;
+                self.subscriber_index.insert(key, id);
+                id
+            }
+        };
+        let subscriber = self.subscribers.get_mut(id as usize)?;
+        if subscriber.flows >= self.config.subscriber_flows_max {
+            return None;
+        }
+        subscriber.flows += 1;
+        subscriber.last_used = now;
+        if std::mem::take(&mut subscriber.is_outdated) {
+            subscriber.controller = self.config.controller.build();
+        }
+        Some(id)
+    }
+
+    /// Takes over a flow whose handshake is complete with this packet; the packet itself is handled next.
+    fn accelerate(
+        &mut self,
+        id: u32,
+        agreement: &Agreement,
+        (parsed, tcp): (&Packet, &Tcp),
+        from: Port,
+        now: Instant,
+    ) {
+        let Some(flow) = self.flows.get_mut(id as usize) else { return };
+        let by_client = from == Port::Mobile;
+        let accelerated = Accelerated::new(agreement, &self.config, (&parsed.ip, tcp), by_client, now);
+        flow.state = State::Accelerated(Box::new(accelerated));
+        self.stats.half_open_now -= 1;
+        self.stats.flows_accelerated += 1;
+    }
+
+    fn handle_accelerated(
+        &mut self,
+        id: u32,
+        from: Port,
+        (parsed, tcp): (&Packet, &Tcp),
+        (packet, state): (&mut [u8], ChecksumState),
+        now: Instant,
+    ) -> Verdict {
+        let Some(flow) = self.flows.get_mut(id as usize) else { return Verdict::Forward };
+        let subscriber_id = flow.subscriber;
+        let State::Accelerated(accelerated) = &mut flow.state else { return Verdict::Forward };
+        let Some(subscriber) = self.subscribers.get_mut(subscriber_id as usize) else {
+            return Verdict::Forward;
+        };
+        subscriber.window_limit = window_limit(&self.config, &self.stats, subscriber);
+        let memory = accelerated.buffer.capacity();
+        let Effect { verdict, end } = match from {
+            Port::Wired => {
+                let config = &self.config;
+                downlink::on_packet(accelerated, config, (parsed, tcp), (packet, state), &mut self.stats, now)
+            }
+            Port::Mobile => uplink::on_packet(
+                accelerated,
+                subscriber,
+                &self.config,
+                (parsed, tcp),
+                (packet, state),
+                &mut self.stats,
+                now,
+            ),
+        };
+        if self.stats.buffer_bytes_now > self.config.buffer_max.get() / 2 {
+            accelerated.buffer.release_if_empty();
+        }
+        note_memory(&mut self.stats, subscriber, memory, accelerated.buffer.capacity());
+        if end.is_some() {
+            self.remove(id, end);
+            return verdict;
+        }
+        self.follow_up(id, now);
+        verdict
+    }
+
+    /// After anything changed in an accelerated flow: life cycle, outbox, turn to send, deadline.
+    fn follow_up(&mut self, id: u32, now: Instant) {
+        let Some(flow) = self.flows.get_mut(id as usize) else { return };
+        let subscriber_id = flow.subscriber;
+        if let Some(journal) = self.journal.as_deref_mut() {
+            journal::follow(journal, id, flow);
+        }
+        let State::Accelerated(accelerated) = &mut flow.state else { return };
+        accelerated.is_closed |= accelerated.has_ended();
+        if accelerated.is_draining
+            && accelerated.is_even()
+            && accelerated.sender.is_idle()
+            && accelerated.outbox.is_empty()
+        {
+            let why = accelerated.leaves_for.unwrap_or(PassReason::Draining);
+            let reason = if accelerated.is_closed { PassReason::Closed } else { why };
+            return self.remove(id, Some(reason));
+        }
+        accelerated.sender.refresh_timers(now);
+        let wants_turn = accelerated.sender.wants_to_send();
+        let joins = wants_turn && !accelerated.in_round;
+        accelerated.in_round |= wants_turn;
+        if !accelerated.outbox.is_empty() && !flow.in_outbox {
+            flow.in_outbox = true;
+            self.outbox.push_back(id);
+        }
+        if let Some(subscriber) = self.subscribers.get_mut(subscriber_id as usize) {
+            if joins {
+                accelerated.deficit = join_credit(accelerated, subscriber, now);
+                subscriber.fresh.push_back(id);
+            }
+            // An acknowledgement may have opened the window for other flows of the subscriber too.
+            if subscriber.has_work() && !subscriber.is_ready {
+                subscriber.is_ready = true;
+                self.ready.push_back(subscriber_id);
+            }
+        }
+        self.arm_flow(id, now);
+    }
+
+    /// Takes a flow out of the table; its packets are forwarded untouched from here on.
+    fn remove(&mut self, id: u32, reason: Option<PassReason>) {
+        let Some(flow) = self.flows.try_remove(id as usize) else { return };
+        self.flow_index.remove(&flow.key);
+        self.stats.flows_now -= 1;
+        let mut armed = flow.armed;
+        self.timers.cancel(TimerKey::Flow(id), &mut armed);
+        if let Some(reason) = reason {
+            self.count_pass(flow.key, reason);
+        }
+        if let Some(journal) = self.journal.as_deref_mut().filter(|_| flow.is_journaled) {
+            journal.settle(id);
+        }
+        let subscriber = self.subscribers.get_mut(flow.subscriber as usize);
+        match (flow.state, subscriber) {
+            (State::Accelerated(accelerated), Some(subscriber)) => {
+                subscriber.adjust_in_flight(accelerated.sender.in_flight(), 0);
+                subscriber.leave(id);
+                // Its bytes in flight no longer count: others may have waited for just that room, without a timer.
+                if subscriber.has_work() && !subscriber.is_ready {
+                    subscriber.is_ready = true;
+                    self.ready.push_back(flow.subscriber);
+                }
+                self.stats.bytes_retransmitted += accelerated.sender.retransmitted_bytes();
+                note_memory(&mut self.stats, subscriber, accelerated.buffer.capacity(), 0);
+            }
+            (State::Observing(_), _) => self.stats.half_open_now -= 1,
+            (State::Accelerated(_), None) => {}
+        }
+        if let Some(subscriber) = self.subscribers.get_mut(flow.subscriber as usize) {
+            subscriber.flows -= 1;
+            if subscriber.flows == 0 {
+                let at = subscriber.forgotten_at(self.config.subscriber_memory);
+                self.timers.arm(TimerKey::Subscriber(flow.subscriber), &mut subscriber.armed, at);
+            }
+        }
+    }
+
+    fn count_pass(&mut self, key: FlowKey, reason: PassReason) {
+        self.stats.count_pass(reason);
+        self.passed_recently.note(key, reason);
+    }
+
+    /// Arms the flow's timer for the earliest thing that can happen to it without a packet.
+    fn arm_flow(&mut self, id: u32, now: Instant) {
+        let Some(flow) = self.flows.get_mut(id as usize) else { return };
+        let wanted = match &flow.state {
+            State::Observing(_) => flow.last_activity + self.config.handshake_timeout,
+            State::Accelerated(a) if a.is_closed => {
+                release_time(a, flow.last_activity).min(flow.last_activity + self.config.linger)
+            }
+            // It leaves the table with that packet; a debt that is overdue must not come due again until then.
+            State::Accelerated(a) if a.outbox.reset_client => Instant::FAR_FUTURE,
+            State::Accelerated(a) => {
+                let idle = flow.last_activity + self.config.idle_timeout;
+                let debt = if a.is_even() && a.sender.is_idle() {
+                    Instant::FAR_FUTURE
+                } else {
+                    a.last_progress + self.config.debt_timeout
+                };
+                a.sender
+                    .next_deadline()
+                    .unwrap_or(Instant::FAR_FUTURE)
+                    .min(idle)
+                    .min(debt)
+                    .min(release_time(a, flow.last_activity))
+            }
+        };
+        self.timers.arm(TimerKey::Flow(id), &mut flow.armed, wanted.max(now));
+    }
+
+    /// When [`OneWay::handle_timeout`] or [`OneWay::poll_transmit`] wants to be called again.
+    #[must_use]
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        if !(self.outbox.is_empty() && self.after_data.is_empty() && self.ready.is_empty()) {
+            return Some(Instant::ZERO);
+        }
+        self.timers.next()
+    }
+
+    /// Acts on every deadline up to `now`; calling it early does nothing.
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        while let Some(key) = self.timers.pop_due(now) {
+            match key {
+                TimerKey::Flow(id) => self.on_flow_timer(id, now),
+                TimerKey::Subscriber(id) => self.on_subscriber_timer(id, now),
+            }
+        }
+    }
+
+    fn on_subscriber_timer(&mut self, id: u32, now: Instant) {
+        let Some(subscriber) = self.subscribers.get_mut(id as usize) else { return };
+        subscriber.armed = None;
+        if subscriber.flows == 0 {
+            let forgotten = subscriber.forgotten_at(self.config.subscriber_memory);
+            if now >= forgotten {
+                let key = subscriber.key;
+                self.subscriber_index.remove(&key);
+                self.subscribers.remove(id as usize);
+            } else {
+                self.timers.arm(TimerKey::Subscriber(id), &mut subscriber.armed, forgotten);
+            }
+        } else if !subscriber.is_ready && subscriber.has_work() {
+            subscriber.is_ready = true;
+            self.ready.push_back(id);
+        }
+    }
+
+    fn on_flow_timer(&mut self, id: u32, now: Instant) {
+        let Some(flow) = self.flows.get_mut(id as usize) else { return };
+        flow.armed = None;
+        let silent = now.saturating_since(flow.last_activity);
+        let subscriber_id = flow.subscriber;
+        let accelerated = match &mut flow.state {
+            State::Observing(_) => {
+                if silent >= self.config.handshake_timeout {
+                    self.remove(id, Some(PassReason::HandshakeTimeout));
+                } else {
+                    self.arm_flow(id, now);
+                }
+                return;
+            }
+            State::Accelerated(accelerated) => accelerated,
+        };
+        if now >= release_time(accelerated, flow.last_activity) {
+            let memory = accelerated.buffer.capacity();
+            accelerated.buffer.release_if_empty();
+            if let Some(subscriber) = self.subscribers.get_mut(subscriber_id as usize) {
+                note_memory(&mut self.stats, subscriber, memory, accelerated.buffer.capacity());
+            }
+        }
+        if accelerated.is_closed && silent >= self.config.linger {
+            return self.remove(id, Some(PassReason::Closed));
+        }
+        if silent >= self.config.idle_timeout {
+            return self.remove(id, Some(PassReason::Idle));
+        }
+        let owes = !(accelerated.is_even() && accelerated.sender.is_idle());
+        let stalled = now.saturating_since(accelerated.last_progress);
+        if owes && !accelerated.is_closed && stalled >= self.config.debt_timeout {
+            // The client is gone: neither side may believe in a short, clean end (H1, H2).
+            accelerated.outbox.reset_server = !accelerated.server_reset;
+            accelerated.outbox.reset_client = true;
+        } else if accelerated.sender.next_deadline().is_some_and(|at| at <= now) {
+            let before = accelerated.sender.in_flight();
+            let out = accelerated.sender.on_timeout(now);
+            let after = accelerated.sender.in_flight();
+            self.stats.timeouts += u64::from(out.is_timeout);
+            if let Some(subscriber) = self.subscribers.get_mut(subscriber_id as usize) {
+                subscriber.adjust_in_flight(before, after);
+                if out.lost > 0 {
+                    let kind = out.kind.unwrap_or(LossKind::Fast);
+                    subscriber.on_loss(out.lost, kind, out.is_new_loss, now);
+                }
+            }
+        }
+        self.follow_up(id, now);
+    }
+
+    /// Stops taking on anything new, so that the engine can be stopped without breaking a flow.
+    ///
+    /// What was acknowledged to servers is delivered; then each flow is handed back to plain forwarding. Done
+    /// when [`OneWay::debt`] is zero and [`Stats::flows_now`] is zero.
+    pub(crate) fn drain(&mut self, now: Instant) {
+        self.is_draining = true;
+        for id in 0..self.flows.capacity() as u32 {
+            match self.flows.get_mut(id as usize).map(|flow| &mut flow.state) {
+                Some(State::Accelerated(accelerated)) => {
+                    accelerated.is_draining = true;
+                    self.follow_up(id, now);
+                }
+                Some(State::Observing(_)) => self.remove(id, Some(PassReason::Draining)),
+                None => {}
+            }
+        }
+    }
+
+    /// The next packet to send at `now`; call it until there is none.
+    pub(crate) fn poll(&mut self, now: Instant) -> Option<Made> {
+        loop {
+            if let Some(id) = self.next_in_outbox() {
+                if let Some((to, header)) = self.control_packet(id, now) {
+                    self.stats.packets_made += 1;
+                    let virtio = VirtioNetHeader::for_partial_checksum(header.transport_offset);
+                    return Some(Made { to, virtio, header_len: header.len, payload: None });
+                }
+                continue;
+            }
+            let subscriber_id = *self.ready.front()?;
+            let Some((id, transmission)) = self.next_transmission(subscriber_id, now) else {
+                self.ready.pop_front();
+                if let Some(subscriber) = self.subscribers.get_mut(subscriber_id as usize) {
+                    subscriber.is_ready = false;
+                }
+                continue;
+            };
+            self.ready.pop_front();
+            self.ready.push_back(subscriber_id);
+            self.arm_flow(id, now);
+            let Some((virtio, header)) = self.data_packet(id, &transmission) else { continue };
+            self.stats.packets_made += 1;
+            let payload = Some((id, transmission.seq, transmission.len));
+            return Some(Made { to: Port::Mobile, virtio, header_len: header.len, payload });
+        }
+    }
+
+    /// The header of the packet made last.
+    pub(crate) fn made_header(&self, made: &Made) -> &[u8] {
+        &self.header[..made.header_len]
+    }
+
+    /// The payload of the packet made last, in two pieces.
+    pub(crate) fn made_payload(&self, made: &Made) -> (&[u8], &[u8]) {
+        let Some((id, seq, len)) = made.payload else { return (&[], &[]) };
+        match self.flows.get(id as usize).map(|flow| &flow.state) {
+            Some(State::Accelerated(a)) => a.buffer.slices(seq, len as usize),
+            _ => (&[], &[]),
+        }
+    }
+
+    /// The next flow with a control packet to make now. An acknowledgement for the client waits until it is
+    /// clear that no data goes out in its place.
+    fn next_in_outbox(&mut self) -> Option<u32> {
+        while let Some(id) = self.outbox.pop_front() {
+            let accelerated = self.flows.get_mut(id as usize).and_then(Flow::accelerated);
+            if accelerated.is_some_and(|a| a.outbox.is_only_for_client() && a.sender.wants_to_send()) {
+                self.after_data.push_back(id);
+            } else {
+                return Some(id);
+            }
+        }
+        if self.ready.is_empty() { self.after_data.pop_front() } else { None }
+    }
+
+    /// Makes one of the control packets a flow waits to have made.
+    fn control_packet(&mut self, id: u32, now: Instant) -> Option<(Port, EmittedHeader)> {
+        let flow = self.flows.get_mut(id as usize)?;
+        flow.in_outbox = false;
+        let key = flow.key;
+        let subscriber = self.subscribers.get(flow.subscriber as usize)?;
+        let State::Accelerated(accelerated) = &mut flow.state else { return None };
+        let pending = accelerated.outbox;
+        let buf = &mut self.header;
+        let (to, made, end) = if pending.reset_server {
+            accelerated.outbox.reset_server = false;
+            (Port::Wired, emit::reset_for_server(&key, accelerated, buf), None)
+        } else if pending.reset_client {
+            self.stats.bytes_acked_but_lost += u64::from(accelerated.debt());
+            let reason = if accelerated.server_reset { PassReason::Reset } else { PassReason::ClientGone };
+            (Port::Mobile, emit::reset_for_client(&key, accelerated, buf), Some(reason))
+        } else if pending.ack_server {
+            accelerated.outbox.ack_server = false;
+            self.stats.acks_made += 1;
+            let made = emit::ack_for_server(&key, accelerated, subscriber, &self.config, buf);
+            (Port::Wired, made, None)
+        } else if pending.ack_client {
+            accelerated.outbox.ack_client = false;
+            (Port::Mobile, emit::ack_for_client(&key, accelerated, buf), None)
+        } else {
+            return None;
+        };
+        match end {
+            Some(_) => self.remove(id, end),
+            None => self.follow_up(id, now),
+        }
+        made.ok().map(|header| (to, header))
+    }
+
+    /// Deficit round robin: the next transmission of a subscriber, if pacing and window allow one.
+    fn next_transmission(&mut self, subscriber_id: u32, now: Instant) -> Option<(u32, Transmission)> {
+        let subscriber = self.subscribers.get_mut(subscriber_id as usize)?;
+        if !subscriber.has_work() {
+            return None;
+        }
+        if now < subscriber.next_send {
+            let at = subscriber.next_send;
+            self.timers.arm(TimerKey::Subscriber(subscriber_id), &mut subscriber.armed, at);
+            return None;
+        }
+        let control = subscriber.controller.control();
+        let quantum = control.send_quantum.get().min(u64::from(u16::MAX) / 2 * 2 - 200) as u32;
+        let mut is_short_of_data = false;
+        let mut turns = 3 * (subscriber.fresh.len() + subscriber.round.len());
+        while turns > 0 {
+            turns -= 1;
+            let Some(id) = subscriber.front() else { break };
+            let accelerated = self.flows.get_mut(id as usize).and_then(Flow::accelerated);
+            let Some(accelerated) = accelerated.filter(|a| a.sender.wants_to_send()) else {
+                let was_fresh = subscriber.pop_front();
+                let Some(a) = self.flows.get_mut(id as usize).and_then(Flow::accelerated) else { continue };
+                is_short_of_data |= a.sender.unsent() == 0;
+                if was_fresh && !subscriber.round.is_empty() {
+                    // Once around with the others, or it could come back as a new one at once (RFC 8290 §4.2).
+                    subscriber.round.push_back(id);
+                    continue;
+                }
+                a.in_round = false;
+                a.deficit = 0;
+                a.left_round = Some(now);
+                continue;
+            };
+            if accelerated.deficit <= 0 {
+                // At least a segment, and what a larger turn of the past has left is forgiven: a turn that does not
+                // suffice would be waited for without a timer.
+                let turn = i64::from(quantum.max(accelerated.sender.mss()));
+                accelerated.deficit = (accelerated.deficit + turn).max(1);
+                subscriber.rotate();
+                continue;
+            }
+            let room = control.window.get().saturating_sub(subscriber.in_flight).min(u64::from(u32::MAX));
+            let limits = SendLimits { quantum, window_room: room as u32 };
+            let before = accelerated.sender.in_flight();
+            let is_idle = subscriber.in_flight == 0;
+            let Some(made) = accelerated.sender.poll(limits, &mut subscriber.sampler, is_idle, now) else {
+                subscriber.rotate();
+                continue;
+            };
+            let in_flight_before = subscriber.in_flight;
+            subscriber.adjust_in_flight(before, accelerated.sender.in_flight());
+            subscriber.on_send(made.len, in_flight_before, now);
+            subscriber.last_used = now;
+            accelerated.deficit -= i64::from(made.len.max(1));
+            let segments = made.len.div_ceil(accelerated.sender.mss().max(1)).max(1);
+            subscriber.pace(made.len, segments, control.pacing_rate, now);
+            return Some((id, made));
+        }
+        // Nobody has data although the window has room: what is delivered now says little about the link.
+        let has_room = Bytes::new(subscriber.in_flight) < control.window;
+        if is_short_of_data && has_room && !subscriber.has_work() {
+            subscriber.sampler.mark_app_limited(Bytes::new(subscriber.in_flight));
+        }
+        None
+    }
+
+    fn data_packet(
+        &mut self,
+        id: u32,
+        transmission: &Transmission,
+    ) -> Option<(VirtioNetHeader, EmittedHeader)> {
+        let flow = self.flows.get_mut(id as usize)?;
+        let key = flow.key;
+        let accelerated = flow.accelerated()?;
+        let header = emit::transmission(&key, accelerated, transmission, &mut self.header).ok()?;
+        accelerated.outbox.ack_client = false;
+        let mss = accelerated.sender.mss();
+        let virtio = if transmission.len > mss {
+            let version = if key.client.is_ipv4() { IpVersion::V4 } else { IpVersion::V6 };
+            VirtioNetHeader::for_tcp_gso(version, header.transport_offset, header.len, mss as u16)
+        } else {
+            VirtioNetHeader::for_partial_checksum(header.transport_offset)
+        };
+        Some((virtio, header))
+    }
+}
+
+/// What a flow that gets something to send may send before it takes turns: after a pause a short answer's worth, so
+/// that short flows and answers go first (RFC 8290 §4.2).
+fn join_credit(flow: &Accelerated, subscriber: &Subscriber, now: Instant) -> i64 {
+    let quantum = subscriber.controller.control().send_quantum.get().min(u64::from(u16::MAX));
+    let mss = flow.sender.mss();
+    let has_paused = flow.left_round.is_none_or(|at| now.saturating_since(at) >= PAUSE);
+    let short = if has_paused { INITIAL_WINDOW * u64::from(mss) } else { u64::from(mss) };
+    quantum.max(short) as i64
+}
+
+/// Follows a change of one flow's memory.
+fn note_memory(stats: &mut Stats, subscriber: &mut Subscriber, before: usize, after: usize) {
+    let (before, after) = (before as u64, after as u64);
+    stats.buffer_bytes_now = (stats.buffer_bytes_now + after).saturating_sub(before);
+    subscriber.buffered = (subscriber.buffered + after).saturating_sub(before);
+}
+
+/// Largest window a flow of `subscriber` may offer: no limit while less than half of the memory is in use, then an equal
+/// share of that half, and never less than what no flow is refused (H20).
+fn window_limit(config: &EngineConfig, stats: &Stats, subscriber: &Subscriber) -> Bytes {
+    let share = |used: u64, max: u64, flows: u64| {
+        if used <= max / 2 { u64::MAX } else { max / 2 / flows.max(1) }
+    };
+    let of_all = share(stats.buffer_bytes_now, config.buffer_max.get(), stats.flows_now);
+    let of_its = share(subscriber.buffered, config.subscriber_buffer_max.get(), u64::from(subscriber.flows));
+    Bytes::new(of_all.min(of_its).max(downlink::FLOW_MEMORY_MIN as u64))
+}
+
+/// When the memory of a flow that has delivered everything is given back.
+fn release_time(flow: &Accelerated, last_activity: Instant) -> Instant {
+    if flow.buffer.is_empty() && flow.buffer.capacity() > 0 {
+        last_activity + BUFFER_REST
+    } else {
+        Instant::FAR_FUTURE
+    }
+}
+
+/// True when the checksum is right, or the kernel vouches for it (H7).
+fn is_intact(packet: &[u8], parsed: &Packet, virtio: &VirtioNetHeader) -> bool {
+    virtio.checksum_state() == ChecksumState::Partial
+        || virtio.flags & VirtioNetHeader::DATA_VALID != 0
+        || tcp_checksum_is_valid(packet, parsed)
+}
+
+#[cfg(test)]
+mod tests;
