@@ -1,6 +1,6 @@
 //! [`EngineConfig`]: every setting of the engine with its default.
 
-use control::{ControllerConfig, NewRenoParams, RateParams};
+use control::{ControllerConfig, CubicParams, RateParams};
 use tcp::WindowPolicy;
 use units::{Bytes, Duration};
 
@@ -56,7 +56,7 @@ impl Direction {
 /// How the uplink is accelerated, for flows whose [`crate::Action`] includes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UplinkConfig {
-    /// The controller made for each flow on the wired segment.
+    /// The controller made for each flow on the wired segment. Default CUBIC, since it shares the network with others.
     pub controller: ControllerConfig,
     /// Part of the window offered to clients that does not depend on the path. Default 256 KiB.
     pub window_floor: Bytes,
@@ -67,7 +67,7 @@ pub struct UplinkConfig {
 impl Default for UplinkConfig {
     fn default() -> Self {
         Self {
-            controller: ControllerConfig::NewReno(NewRenoParams::default()),
+            controller: ControllerConfig::Cubic(CubicParams::default()),
             window_floor: Bytes::from_kib(256),
             window_max: Bytes::new(2_000_000),
         }

@@ -136,7 +136,7 @@ impl Engine {
             (None, Some(uplink)) => self.up = Some(Box::new(OneWay::new(Direction::Uplink, uplink)?)),
             // Flows under way go on; the policy takes on no new ones.
             (Some(up), None) => {
-                up.reconfigure(EngineConfig { policy: config.policy.clone(), ..up.config().clone() })
+                up.reconfigure(EngineConfig { policy: config.policy.clone(), ..up.config().clone() });
             }
             (None, None) => {}
         }
