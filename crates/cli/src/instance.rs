@@ -108,26 +108,7 @@ pub fn reload(which: &Which) -> Result<ExitCode, String> {
 
 fn find(which: &Which) -> Result<Found, String> {
     let all = run::find(Path::new(io::INSTANCE_DIRECTORY)).map_err(|error| error.to_string())?;
-    choose(all, which.name.as_deref())
-}
-
-/// The instance that `name` means among `all`.
-pub fn choose(all: Vec<Found>, name: Option<&str>) -> Result<Found, String> {
-    let names: Vec<String> = all.iter().map(|f| format!("{} (process {})", f.name, f.process)).collect();
-    let there_are = match names.as_slice() {
-        [] => "no accelerator is running, or this user may not see it".to_owned(),
-        names => format!("running: {}", names.join(", ")),
-    };
-    let is_meant =
-        |found: &Found| name.is_none_or(|name| found.name == name || found.process.to_string() == name);
-    let mut meant: Vec<Found> = all.into_iter().filter(is_meant).collect();
-    match (meant.len(), name) {
-        (1, _) => Ok(meant.remove(0)),
-        (0, Some(name)) => Err(format!("no accelerator '{name}'; {there_are}")),
-        (0, None) => Err(there_are),
-        // Names are given by people: the same twice is possible.
-        (_, _) => Err(format!("say which one, by name or process; {there_are}")),
-    }
+    run::choose(all, which.name.as_deref())
 }
 
 fn ask(found: &Found, question: &Question) -> Result<Answer, String> {

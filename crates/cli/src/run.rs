@@ -34,6 +34,10 @@ pub struct Args {
     /// SIGHUP and `cellerator reload` read it anew
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Take the place of a running accelerator, by name or process number, without a flow noticing: new flows are this
+    /// one's at once, the other one hands its own back and ends
+    #[arg(long, value_name = "NAME")]
+    replace: Option<String>,
     /// Print what would be set up and change nothing
     #[arg(long)]
     dry_run: bool,
@@ -259,6 +263,7 @@ fn machine_config(args: Args) -> Config {
     let machine = args.machine;
     Config {
         name: args.name.unwrap_or_default(),
+        replace: args.replace,
         wired: args.wired.unwrap_or_default(),
         mobile: args.mobile.unwrap_or_default(),
         notrack: match machine.notrack {

@@ -11,6 +11,8 @@ use units::Duration;
 pub struct Config {
     /// What `cellerator status` and others call this instance; `WIRED-MOBILE` when empty.
     pub name: String,
+    /// A running instance, by name or process number, whose place this one takes.
+    pub replace: Option<String>,
     /// Interface towards the servers.
     pub wired: String,
     /// Interface towards the clients.
@@ -45,6 +47,7 @@ impl Default for Config {
         let watchdog_command = ["/proc/self/exe", "run", "--watchdog"].map(str::to_owned).to_vec();
         Self {
             name: String::new(),
+            replace: None,
             wired: String::new(),
             mobile: String::new(),
             notrack: Notrack::Auto,

@@ -196,7 +196,34 @@ pub fn find(state_directory: &Path) -> Result<Vec<Found>, IoError> {
     Ok(found.collect())
 }
 
+/// The instance among `all` that `name` means: a name, or a process number.
+///
+/// # Errors
+/// When none or more than one is meant; says which there are.
+pub fn choose(all: Vec<Found>, name: Option<&str>) -> Result<Found, String> {
+    let names: Vec<String> = all.iter().map(|f| format!("{} (process {})", f.name, f.process)).collect();
+    let there_are = match names.as_slice() {
+        [] => "no accelerator is running, or this user may not see it".to_owned(),
+        names => format!("running: {}", names.join(", ")),
+    };
+    let is_meant =
+        |found: &Found| name.is_none_or(|name| found.name == name || found.process.to_string() == name);
+    let mut meant: Vec<Found> = all.into_iter().filter(is_meant).collect();
+    match (meant.len(), name) {
+        (1, _) => Ok(meant.remove(0)),
+        (0, Some(name)) => Err(format!("no accelerator '{name}'; {there_are}")),
+        (0, None) => Err(there_are),
+        // Names are given by people: the same twice is possible.
+        (_, _) => Err(format!("say which one, by name or process; {there_are}")),
+    }
+}
+
 impl Found {
+    /// What it has set up.
+    pub(crate) fn record(&self) -> Option<Record> {
+        Record::parse(&std::fs::read_to_string(self.directory.join("record")).ok()?)
+    }
+
     /// Asks it.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 //!                    ┌────────────── this process ──────────────┐
 //!            cellw0 ─┤ ──▶  handle_packet ──▶ Forward/Transmit ─├─▶ cellm0
 //!  rule: iif WIRED   │                                          │   rule: iif MOBILE
-//!  ipproto tcp       │                                          │   ipproto tcp
+//!  ipproto tcp, icmp │                                          │   ipproto tcp, icmp
 //!            cellw0 ◀┤ ◀──  Forward/Transmit ◀── handle_packet ◀├── cellm0
 //!                    └──────────────────────────────────────────┘
 //! ```
@@ -12,6 +12,8 @@
 //! A packet that comes in on WIRED is steered into `cellw0`, read there, and written into `cellm0`, from
 //! where the kernel forwards it out of MOBILE. A packet for the client thus enters the kernel through the
 //! very device to which the client's own packets are steered, which satisfies reverse-path filtering.
+//!
+//! ICMP goes the same way, because its errors about what the engine sends are for the engine (H23).
 //!
 //! INVARIANT: nothing here outlives the process for longer than the watchdog needs: TUN devices and
 //! the nft table go with their descriptors, and a policy rule whose table is empty is passed over.
@@ -22,6 +24,7 @@ mod console;
 mod error;
 mod firewall;
 mod forwarding;
+mod handover;
 mod journal;
 mod leftovers;
 mod notrack;
@@ -37,7 +40,7 @@ mod watchdog;
 
 pub use accelerator::{Accelerator, ReadSettings};
 pub use config::{AfterHang, Config, Notrack};
-pub use console::{Answer, Found, Question, find};
+pub use console::{Answer, Found, Question, choose, find};
 pub use error::RunError;
 pub use packet_loop::{Counters, SideCounters};
 pub use plan::Plan;

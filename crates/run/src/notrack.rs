@@ -21,21 +21,30 @@ const SIGKILL: i32 = 9;
 /// How long `nft` may take to install two rules.
 const INSTALL_TIME_MAX: Duration = Duration::from_secs(5);
 
+/// What is steered.
+const PROTOCOLS: &str = "{ tcp, icmp, ipv6-icmp }";
+
 /// The commands that make the table `name`.
-pub(crate) fn commands(name: &str, mobile: &str, mobile_tun: &str) -> Vec<String> {
-    vec![
+///
+/// `chained` is the wired device of an instance before this one, from which this one takes the clients' packets.
+pub(crate) fn commands(name: &str, mobile: &str, mobile_tun: &str, chained: Option<&str>) -> Vec<String> {
+    let mut commands = vec![
         format!("add table inet {name} {{ flags owner; }}"),
         format!(
             "add chain inet {name} prerouting {{ type filter hook prerouting priority raw; policy accept; }}"
         ),
         // What is for this machine itself stays tracked: a stateful firewall on it goes on working.
         format!(
-            "add rule inet {name} prerouting iifname \"{mobile}\" meta l4proto tcp fib daddr type != local notrack"
+            "add rule inet {name} prerouting iifname \"{mobile}\" meta l4proto {PROTOCOLS} fib daddr type != local notrack"
         ),
         format!(
-            "add rule inet {name} prerouting iifname \"{mobile_tun}\" meta l4proto tcp fib daddr oifname \"{mobile}\" notrack"
+            "add rule inet {name} prerouting iifname \"{mobile_tun}\" meta l4proto {PROTOCOLS} fib daddr oifname \"{mobile}\" notrack"
         ),
-    ]
+    ];
+    commands.extend(chained.map(|tun| {
+        format!("add rule inet {name} prerouting iifname \"{tun}\" meta l4proto {PROTOCOLS} notrack")
+    }));
+    commands
 }
 
 /// The installed table; goes when dropped, and with the thread that installed it.
@@ -67,7 +76,8 @@ impl NotrackTable {
         let written = child.stdin.as_mut().map_or(Ok(()), |stdin| stdin.write_all(script.as_bytes()));
         let mut table = Self { child, id };
         written.map_err(failed)?;
-        table.await_rules(name)?;
+        let rules = commands.iter().filter(|command| command.starts_with("add rule")).count();
+        table.await_rules(name, rules)?;
         Ok(table)
     }
 
@@ -81,11 +91,11 @@ impl NotrackTable {
         self.id.is_alive()
     }
 
-    fn await_rules(&mut self, name: &str) -> Result<(), RunError> {
+    fn await_rules(&mut self, name: &str, rules: usize) -> Result<(), RunError> {
         let mut waiter = Waiter::new(Duration::ZERO)?;
         let give_up = Clock::now() + INSTALL_TIME_MAX;
         while Clock::now() < give_up && self.is_there() {
-            if rule_count(name) == 2 {
+            if rule_count(name) == rules {
                 return Ok(());
             }
             waiter.wait(Some(Clock::now() + Duration::from_millis(5)))?;

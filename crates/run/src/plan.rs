@@ -2,7 +2,9 @@
 
 use io::netlink::{Family, Netlink, OWNER_PROTOCOL, Rule, Table};
 use io::{IoError, Namespace, features};
+use wire::protocol;
 
+use crate::handover::Predecessor;
 use crate::record::RecordedSysctl;
 use crate::{Config, Notrack, RunError, Side, firewall, forwarding, notrack};
 
@@ -40,6 +42,10 @@ pub struct Plan {
     /// Name and commands of the nft table, if one is needed.
     pub(crate) notrack: Option<(String, Vec<String>)>,
     pub(crate) namespace: u64,
+    /// The instance whose place this one takes.
+    pub(crate) predecessor: Option<Predecessor>,
+    /// Changed for as long as that one is there.
+    pub(crate) handover_sysctls: Vec<RecordedSysctl>,
     warnings: Vec<String>,
 }
 
@@ -48,12 +54,14 @@ impl Plan {
     ///
     /// # Errors
     /// When the interfaces cannot be used or something that is needed is missing.
-    pub fn make(config: &Config, netlink: &Netlink) -> Result<Self, RunError> {
+    pub(crate) fn make(config: &Config, netlink: &Netlink) -> Result<Self, RunError> {
+        let predecessor = Predecessor::find(config)?;
         let mtu = check_interfaces(config, netlink)?;
         let families = families()?;
         let rules = all_rules(netlink, &families)?;
         let names = [config.wired.as_str(), config.mobile.as_str()];
-        if let Some(rule) = rules.iter().find(|rule| rule.is_own && is_for(rule, names)) {
+        let is_known = |rule: &Rule| predecessor.as_ref().is_some_and(|before| before.has_rule(rule));
+        if let Some(rule) = rules.iter().find(|rule| rule.is_own && is_for(rule, names) && !is_known(rule)) {
             let interface = rule.iif.clone().unwrap_or_default();
             return Err(RunError::AlreadySteered { interface, priority: rule.priority });
         }
@@ -66,9 +74,21 @@ impl Plan {
             ));
         }
         let sysctls = plan_forwarding(config, netlink, &families, &mut warnings)?;
-        let notrack = plan_notrack(config, &sides, &mut warnings)?;
+        let notrack = plan_notrack(config, &sides, predecessor.as_ref(), &mut warnings)?;
         let namespace = Namespace::current()?.id()?;
-        Ok(Self { sides, families, mtu, gso: config.gso, sysctls, notrack, namespace, warnings })
+        let handover_sysctls = predecessor.as_ref().map_or(Ok(Vec::new()), |before| before.sysctls(names))?;
+        Ok(Self {
+            sides,
+            families,
+            mtu,
+            gso: config.gso,
+            sysctls,
+            notrack,
+            namespace,
+            predecessor,
+            handover_sysctls,
+            warnings,
+        })
     }
 
     /// What the user should know, one line each.
@@ -83,17 +103,36 @@ impl Plan {
 
     /// The steering rules, in the order in which they are installed.
     pub(crate) fn rules(&self) -> Vec<Rule> {
-        let of_family = |family: Family| {
-            self.sides.iter().map(move |side| Rule {
-                family,
-                priority: side.priority,
-                iif: Some(side.interface.clone()),
-                tcp_only: true,
-                table: side.table,
-                is_own: true,
-            })
-        };
-        self.families.iter().copied().flat_map(of_family).collect()
+        let [wired, mobile] = &self.sides;
+        self.rules_for([&wired.interface, &mobile.interface])
+    }
+
+    /// The rules that steer what the instance before this one lets through: what it writes into its mobile device
+    /// came from the servers.
+    pub(crate) fn chain_rules(&self) -> Vec<Rule> {
+        self.predecessor.as_ref().map_or_else(Vec::new, |before| {
+            let [wired, mobile] = &before.tuns;
+            self.rules_for([mobile, wired])
+        })
+    }
+
+    /// Rules for packets that come in through `interfaces`, from servers and from clients.
+    fn rules_for(&self, interfaces: [&str; 2]) -> Vec<Rule> {
+        let mut rules = Vec::new();
+        for &family in &self.families {
+            let icmp = if family == Family::V4 { protocol::ICMP } else { protocol::ICMPV6 };
+            for protocol in [protocol::TCP, icmp] {
+                rules.extend(self.sides.iter().zip(interfaces).map(|(side, interface)| Rule {
+                    family,
+                    priority: side.priority,
+                    iif: Some(interface.to_owned()),
+                    protocol: Some(protocol),
+                    table: side.table,
+                    is_own: true,
+                }));
+            }
+        }
+        rules
     }
 
     /// The equivalent commands, in order.
@@ -124,7 +163,15 @@ impl Plan {
         if let Some((_, commands)) = &self.notrack {
             lines.extend(commands.iter().map(|command| format!("nft '{command}'")));
         }
-        lines.extend(self.rules().iter().map(|rule| format!("ip {} rule add {rule}", rule.family)));
+        for setting in &self.handover_sysctls {
+            lines.push(format!("sysctl -w {}={}", setting.path.replace('/', "."), setting.during));
+        }
+        lines.extend(
+            self.rules()
+                .iter()
+                .chain(&self.chain_rules())
+                .map(|rule| format!("ip {} rule add {rule}", rule.family)),
+        );
         lines
     }
 }
@@ -236,6 +283,7 @@ fn plan_forwarding(
 fn plan_notrack(
     config: &Config,
     sides: &[SidePlan; 2],
+    predecessor: Option<&Predecessor>,
     warnings: &mut Vec<String>,
 ) -> Result<Option<(String, Vec<String>)>, RunError> {
     let [wired, mobile] = sides;
@@ -259,6 +307,7 @@ fn plan_notrack(
         return Err(RunError::NftMissing);
     }
     let name = format!("{}{}", firewall::TABLE_PREFIX, std::process::id());
-    let commands = notrack::commands(&name, &mobile.interface, &mobile.tun);
+    let chained = predecessor.map(|before| before.tuns[0].as_str());
+    let commands = notrack::commands(&name, &mobile.interface, &mobile.tun, chained);
     Ok(Some((name, commands)))
 }

@@ -19,6 +19,9 @@ pub(crate) struct Record {
     /// The instance's name.
     #[serde(default)]
     pub name: String,
+    /// Its devices: wired, mobile.
+    #[serde(default)]
+    pub tuns: [String; 2],
 }
 
 /// A policy rule of ours.
@@ -28,6 +31,13 @@ pub(crate) struct RecordedRule {
     pub interface: String,
     pub priority: u32,
     pub table: u32,
+    #[serde(default = "tcp")]
+    pub protocol: u8,
+}
+
+/// What rules were for when that was not written down.
+const fn tcp() -> u8 {
+    wire::protocol::TCP
 }
 
 /// A kernel setting that was changed.
@@ -45,6 +55,7 @@ impl From<&Rule> for RecordedRule {
             interface: rule.iif.clone().unwrap_or_default(),
             priority: rule.priority,
             table: rule.table.0,
+            protocol: rule.protocol.unwrap_or(0),
         }
     }
 }
@@ -55,7 +66,7 @@ impl From<&RecordedRule> for Rule {
             family: if rule.ipv6 { Family::V6 } else { Family::V4 },
             priority: rule.priority,
             iif: Some(rule.interface.clone()),
-            tcp_only: true,
+            protocol: Some(rule.protocol),
             table: Table(rule.table),
             is_own: true,
         }
@@ -88,15 +99,21 @@ impl Record {
         result
     }
 
-    /// Undoes the steering and puts changed settings back unless somebody else changed them since.
-    pub fn undo_all(&self, netlink: &Netlink) -> Result<(), IoError> {
-        let mut result = self.undo_steering(netlink);
-        for setting in &self.sysctls {
+    /// Puts `settings` back unless somebody else changed them since.
+    pub fn put_back(settings: &[RecordedSysctl]) -> Result<(), IoError> {
+        let mut result = Ok(());
+        for setting in settings {
             if sysctl::read_here(&setting.path).is_ok_and(|now| now == setting.during) {
                 result = result.and(sysctl::write_here(&setting.path, &setting.before));
             }
         }
         result
+    }
+
+    /// Undoes the steering and puts changed settings back unless somebody else changed them since.
+    pub fn undo_all(&self, netlink: &Netlink) -> Result<(), IoError> {
+        let result = self.undo_steering(netlink);
+        result.and(Self::put_back(&self.sysctls))
     }
 }
 
@@ -125,7 +142,7 @@ mod tests {
             family: Family::V6,
             priority: 206,
             iif: Some("w0".to_owned()),
-            tcp_only: true,
+            protocol: Some(6),
             table: Table(20_600),
             is_own: true,
         };
@@ -138,6 +155,7 @@ mod tests {
             nft: Some("12:34".to_owned()),
             mobile: "m0".to_owned(),
             name: "w0-m0".to_owned(),
+            tuns: ["cellw0", "cellm0"].map(str::to_owned),
         };
         assert_eq!(Record::parse(&record.to_text()), Some(record.clone()));
         assert_eq!(Rule::from(&record.rules[0]), rule);

@@ -8,6 +8,7 @@ use io::{Clock, Instance, Interest, Namespace, Signals, Waiter};
 use units::{Bytes, Duration, Instant};
 
 use crate::console::{Answer, Console, Question};
+use crate::handover::Predecessor;
 use crate::journal::{self, DebtJournal};
 use crate::packet_loop::PacketLoop;
 use crate::steering::{self, Steering};
@@ -104,6 +105,11 @@ pub fn run(
     removed.lines.iter().for_each(|line| say(line));
     let (plan, packet_loop) = make_devices(config, &netlink)?;
     let instance = Instance::register(&config.state_directory, leftovers::KIND)?;
+    if let Some(before) = &plan.predecessor {
+        // First, so that no flow is taken over by both.
+        before.retire(config)?;
+        say(&format!("replacing '{}'", config.replace.as_deref().unwrap_or_default()));
+    }
     let steering = Steering::install(&plan, &config.instance_name(), &netlink, &instance)?;
     for line in plan.commands() {
         say(&line);
@@ -185,6 +191,8 @@ struct Session<'a> {
     console: Console,
     started_at: Instant,
     stop: Option<Stop>,
+    /// The instance whose place this one takes, while it is there.
+    predecessor: Option<&'a Predecessor>,
 }
 
 impl<'a> Session<'a> {
@@ -220,6 +228,7 @@ impl<'a> Session<'a> {
             console,
             started_at: Clock::now(),
             stop: None,
+            predecessor: plan.predecessor.as_ref(),
         })
     }
 
@@ -362,6 +371,11 @@ impl<'a> Session<'a> {
         }
         if self.settling.as_ref().is_some_and(JoinHandle::is_finished) {
             end_settling(self.settling.take(), say);
+        }
+        if self.predecessor.is_some_and(|before| !before.is_there(self.config)) {
+            self.predecessor = None;
+            self.steering.unchain()?;
+            say("the replaced one has ended");
         }
         if let Some(why) = self.hear_watchdog(say)? {
             return Ok(Some(why));

@@ -10,6 +10,10 @@ use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use super::{Family, Netlink, OWNER_PROTOCOL, Table};
 use crate::IoError;
 
+const ICMP: u8 = libc::IPPROTO_ICMP as u8;
+const TCP: u8 = libc::IPPROTO_TCP as u8;
+const ICMPV6: u8 = libc::IPPROTO_ICMPV6 as u8;
+
 /// A policy rule: packets that match are looked up in a table, and go on to the next rule when the
 /// table has no route for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,8 +24,8 @@ pub struct Rule {
     pub priority: u32,
     /// Only packets that came in through this interface.
     pub iif: Option<String>,
-    /// Only TCP.
-    pub tcp_only: bool,
+    /// Only this IP protocol, by number.
+    pub protocol: Option<u8>,
     /// The table to look in.
     pub table: Table,
     /// Made by this program: carries [`OWNER_PROTOCOL`].
@@ -34,8 +38,12 @@ impl fmt::Display for Rule {
         if let Some(iif) = &self.iif {
             write!(f, "iif {iif} ")?;
         }
-        if self.tcp_only {
-            f.write_str("ipproto tcp ")?;
+        match self.protocol {
+            Some(TCP) => f.write_str("ipproto tcp ")?,
+            Some(ICMP) => f.write_str("ipproto icmp ")?,
+            Some(ICMPV6) => f.write_str("ipproto ipv6-icmp ")?,
+            Some(other) => write!(f, "ipproto {other} ")?,
+            None => {}
         }
         write!(f, "lookup {} priority {}", self.table, self.priority)?;
         if self.is_own { write!(f, " protocol {OWNER_PROTOCOL}") } else { Ok(()) }
@@ -85,9 +93,7 @@ fn message(rule: &Rule) -> RuleMessage {
     message.attributes.push(RuleAttribute::Table(rule.table.0));
     message.attributes.push(RuleAttribute::Priority(rule.priority));
     message.attributes.extend(rule.iif.clone().map(RuleAttribute::Iifname));
-    if rule.tcp_only {
-        message.attributes.push(RuleAttribute::IpProtocol(libc::IPPROTO_TCP.into()));
-    }
+    message.attributes.extend(rule.protocol.map(|number| RuleAttribute::IpProtocol(number.into())));
     if rule.is_own {
         message.attributes.push(RuleAttribute::Protocol(RouteProtocol::from(OWNER_PROTOCOL)));
     }
@@ -100,12 +106,12 @@ fn parse(answer: RouteNetlinkMessage, family: Family) -> Option<Rule> {
         return None;
     }
     let table = Table(u32::from(message.header.table));
-    let mut rule = Rule { family, priority: 0, iif: None, tcp_only: false, table, is_own: false };
+    let mut rule = Rule { family, priority: 0, iif: None, protocol: None, table, is_own: false };
     for attribute in message.attributes {
         match attribute {
             RuleAttribute::Priority(priority) => rule.priority = priority,
             RuleAttribute::Iifname(name) => rule.iif = Some(name),
-            RuleAttribute::IpProtocol(protocol) => rule.tcp_only = i32::from(protocol) == libc::IPPROTO_TCP,
+            RuleAttribute::IpProtocol(protocol) => rule.protocol = Some(protocol.into()),
             RuleAttribute::Table(table) => rule.table = Table(table),
             RuleAttribute::Protocol(protocol) => rule.is_own = u8::from(protocol) == OWNER_PROTOCOL,
             _ => {}

@@ -88,7 +88,7 @@ fn rules_are_added_listed_and_deleted_for_both_families() {
             family,
             priority: 1_234,
             iif: Some("lo".to_owned()),
-            tcp_only: true,
+            protocol: Some(6),
             table: Table(70_002),
             is_own: true,
         };

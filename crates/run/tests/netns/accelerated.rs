@@ -7,7 +7,7 @@ use crate::nat::masquerade;
 use crate::topology::{BOX_WIRED, PATIENCE, Program, SERVER, SIGKILL, SIGTERM, Topology, wait_until};
 
 /// Its last words: flows accelerated, and bytes lost that the server was told are delivered.
-fn verdict(said: &str) -> (u64, u64) {
+pub fn verdict(said: &str) -> (u64, u64) {
     let line = said.lines().find(|line| line.starts_with("accelerated")).unwrap_or_else(|| panic!("{said}"));
     let mut numbers = line.split_ascii_whitespace().filter_map(|word| word.parse().ok());
     (numbers.next().unwrap(), numbers.next().unwrap())

@@ -6,6 +6,8 @@
 mod accelerated;
 mod crash;
 mod fail_open;
+mod handover;
+mod icmp;
 mod nat;
 mod steering;
 mod topology;

@@ -71,6 +71,13 @@ impl Topology {
         default_routes(&topology.server, BOX_WIRED);
         topology.set("net/ipv4/ip_forward", "1");
         topology.set("net/ipv6/conf/all/forwarding", "1");
+        let netlink = topology.netlink();
+        // The kernel makes IPv6 addresses usable in its own time.
+        wait_until("all addresses are there", || {
+            let routes = netlink.routes(Family::V6, Table(255)).unwrap();
+            let routes: Vec<String> = routes.iter().map(ToString::to_string).collect();
+            ["fd01::1/128", "fd02::1/128"].iter().all(|own| routes.iter().any(|route| route.starts_with(own)))
+        });
         topology
     }
 

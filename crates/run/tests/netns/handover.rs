@@ -1,0 +1,101 @@
+//! H34: another instance takes the place of the running one.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+
+use io::{Clock, Waiter, sysctl};
+use run::Config;
+use units::Duration;
+
+use crate::accelerated::verdict;
+use crate::nat::masquerade;
+use crate::topology::{Connection, Program, SERVER, Topology, wait_until};
+
+const PIECE: usize = 20_000;
+const PIECES: usize = 150;
+
+/// A download that takes as long as the server wants: pieces at intervals.
+fn trickle(connection: Connection) {
+    let Connection { mut client, mut server, .. } = connection;
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut waiter = Waiter::new(Duration::ZERO).unwrap();
+            for piece in 0..PIECES {
+                server.write_all(&[piece as u8; PIECE]).unwrap();
+                waiter.wait(Some(Clock::now() + Duration::from_millis(20))).unwrap();
+            }
+            server.shutdown(Shutdown::Write).unwrap();
+            assert_eq!(server.read(&mut [0]).unwrap(), 0);
+        });
+        let mut got = Vec::new();
+        client.read_to_end(&mut got).unwrap();
+        let is_whole = got.chunks(PIECE).enumerate().all(|(n, piece)| piece.iter().all(|&b| b == n as u8));
+        assert!(got.len() == PIECE * PIECES && is_whole, "{} bytes", got.len());
+        client.shutdown(Shutdown::Write).unwrap();
+    });
+}
+
+fn replaced_in_the_middle(topology: &Topology) {
+    let before = topology.snapshot();
+    let old = Program::start_engine(topology, &Config { name: "old".to_owned(), ..topology.config() });
+    let mut idle = SERVER.map(|address| topology.connect(&topology.server, address));
+    idle.iter_mut().for_each(|connection| connection.exchange(b"idle-now"));
+    let under_way: Vec<Connection> =
+        (0..8).map(|n| topology.connect(&topology.server, SERVER[n % 2])).collect();
+    let config = Config { name: "new".to_owned(), replace: Some("old".to_owned()), ..topology.config() };
+    let new = std::thread::scope(|scope| {
+        let transfers: Vec<_> =
+            under_way.into_iter().map(|connection| scope.spawn(|| trickle(connection))).collect();
+        let flows = topology.steered_packets();
+        wait_until("all are under way", || topology.steered_packets() > flows + 200);
+        let mut new = Program::start_engine(topology, &config);
+        SERVER.iter().for_each(|address| topology.connect(&topology.server, address).download(300_000));
+        new.await_line("the replaced one has ended");
+        assert!(transfers.iter().all(|transfer| !transfer.is_finished()), "ended before the old one did");
+        transfers.into_iter().for_each(|transfer| transfer.join().unwrap());
+        new
+    });
+    let (status, said) = old.wait();
+    assert!(status.success(), "{said}");
+    assert_eq!(verdict(&said), (10, 0), "{said}");
+    idle.iter_mut().for_each(|connection| connection.exchange(b"new-one."));
+    SERVER.iter().for_each(|address| topology.connect(&topology.server, address).download(300_000));
+    let said = new.stop(topology);
+    assert_eq!(verdict(&said), (4, 0), "{said}");
+    idle.iter_mut().for_each(|connection| connection.exchange(b"plain---"));
+    assert_eq!(topology.snapshot(), before);
+}
+
+#[test]
+fn h34_replaced_it_hands_over_and_no_flow_notices() {
+    replaced_in_the_middle(&Topology::build("replace"));
+}
+
+#[test]
+fn h34_replaced_behind_masquerade() {
+    let topology = Topology::build("replnat");
+    masquerade(&topology);
+    replaced_in_the_middle(&topology);
+}
+
+#[test]
+fn h34_replaced_where_the_reverse_path_is_checked() {
+    let topology = Topology::build("replrp");
+    for interface in ["all", "w0", "m0"] {
+        topology.set(&format!("net/ipv4/conf/{interface}/rp_filter"), "1");
+    }
+    replaced_in_the_middle(&topology);
+    for interface in ["all", "w0", "m0"] {
+        let path = format!("net/ipv4/conf/{interface}/rp_filter");
+        assert_eq!(sysctl::read(&topology.middle, &path).unwrap(), "1");
+    }
+}
+
+#[test]
+fn what_is_not_there_is_not_replaced() {
+    let topology = Topology::build("replnone");
+    let config = Config { replace: Some("nobody".to_owned()), ..topology.config() };
+    let (status, said) = Program::launch(&topology, &config).wait();
+    assert!(!status.success() && said.contains("no accelerator 'nobody'"), "{said}");
+    assert_eq!(topology.leftovers(), [""; 0]);
+}

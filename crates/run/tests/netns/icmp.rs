@@ -1,0 +1,37 @@
+//! H23: ICMP takes the way of TCP, so that errors about what the engine sends can reach it.
+
+use std::io::ErrorKind;
+use std::net::UdpSocket;
+
+use crate::nat::masquerade;
+use crate::topology::{PATIENCE, Program, SERVER, Topology};
+
+/// A datagram to a port that nobody has draws an ICMP error.
+fn is_refused(topology: &Topology, address: &str) -> bool {
+    let any = if address.contains(':') { "[::]:0" } else { "0.0.0.0:0" };
+    let socket = topology.client.run(|| UdpSocket::bind(any)).unwrap().unwrap();
+    socket.connect((address, 9)).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.send(b"anybody?").unwrap();
+    socket.recv(&mut [0; 8]).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+}
+
+#[test]
+fn h23_icmp_errors_come_through_the_engine() {
+    for translates in [false, true] {
+        let topology = Topology::build("icmp");
+        if translates {
+            masquerade(&topology);
+        }
+        let program = Program::start_engine(&topology, &topology.config());
+        for address in SERVER {
+            // Addresses of links may still be looked for: that is ICMPv6 too, but not ours.
+            let before = topology.steered_packets();
+            assert!(is_refused(&topology, address), "{address}, translating: {translates}");
+            assert!(topology.steered_packets() > before, "{address}");
+            topology.connect(&topology.server, address).download(100_000);
+        }
+        program.stop(&topology);
+        SERVER.iter().for_each(|address| assert!(is_refused(&topology, address)));
+    }
+}
