@@ -21,6 +21,7 @@ const LAYERS: &[&str] = &[
     "cellerator-capture",
     "cellerator-analysis",
     "cellerator-sim",
+    "cellerator-fuzzing",
     "cellerator-io",
     "cellerator-report",
     "cellerator-run",

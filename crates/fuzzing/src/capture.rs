@@ -1,0 +1,221 @@
+//! Readers of captures, and the analysis behind them.
+
+use std::io::Read;
+use std::sync::Mutex;
+
+use analysis::{Analyzer, Config, DocumentWriter, Event, FlowReport, MadeBy, Sink};
+use capture::{Format, Health, Merged, Reader, Segment, Skip, decode};
+use units::Instant;
+
+/// What may come out of a packed file at most, bytes: enough for any seed, too little to wait for.
+const UNPACKED_MAX: u64 = 1 << 18;
+
+/// Gives its bytes in pieces of one to 61 bytes, as a pipe may.
+struct Trickle<'a> {
+    left: &'a [u8],
+    step: usize,
+}
+
+impl Read for Trickle<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.step = self.step * 7 % 61 + 1;
+        let (now, later) = self.left.split_at(self.step.min(self.left.len()).min(buffer.len()));
+        buffer[..now.len()].copy_from_slice(now);
+        self.left = later;
+        Ok(now.len())
+    }
+}
+
+/// One frame, with everything a reader says about it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Frame {
+    time: Instant,
+    interface: u32,
+    link: u16,
+    wire_len: u32,
+    bytes: Vec<u8>,
+}
+
+/// All frames of a capture, and how it ended.
+#[derive(PartialEq, Eq, Debug)]
+struct Reading {
+    frames: Vec<Frame>,
+    health: Health,
+    problem: Option<String>,
+}
+
+/// Reads to the end. None when `source` does not start like a capture of this format.
+fn read(source: impl Read, wanted: Option<Format>) -> Option<Reading> {
+    let mut reader = Reader::new(source).ok()?;
+    if wanted.is_some_and(|format| format != reader.format()) {
+        return None;
+    }
+    let mut frames = Vec::new();
+    let mut position = 0;
+    let problem = loop {
+        match reader.advance() {
+            Ok(true) => {}
+            Ok(false) => break None,
+            Err(error) => break Some(error.to_string()),
+        }
+        assert!(reader.position() >= position, "the position went back");
+        position = reader.position();
+        let record = reader.current().expect("advance() said there is a frame");
+        frames.push(Frame {
+            time: record.time,
+            interface: record.interface,
+            link: record.link.0,
+            wire_len: record.wire_len,
+            bytes: record.bytes.to_vec(),
+        });
+    };
+    assert!(reader.current().is_none(), "a frame after the end");
+    assert!(problem.is_some() || matches!(reader.advance(), Ok(false)), "the end does not stay the end");
+    Some(Reading { frames, health: *reader.health(), problem })
+}
+
+/// A reader's promises: frames lie in the file, how the bytes arrive does not matter, and a file that is cut gives
+/// the frames before the cut.
+fn check_reader(bytes: &[u8], format: Format) {
+    let Some(whole) = read(bytes, Some(format)) else { return };
+    let held: usize = whole.frames.iter().map(|frame| frame.bytes.len()).sum();
+    assert!(held <= bytes.len(), "{held} bytes in frames of a file of {}", bytes.len());
+    assert_eq!(whole.health.packets, whole.frames.len() as u64);
+    for frame in &whole.frames {
+        let _ = decode(capture::LinkType(frame.link), &frame.bytes, frame.wire_len);
+    }
+    let trickled = read(Trickle { left: bytes, step: bytes.len() }, None).expect("it started well before");
+    assert_eq!(whole, trickled, "the result depends on how the bytes arrive");
+    let cut = bytes.len() - bytes.len() / 4;
+    if let Some(part) = read(&bytes[..cut], None) {
+        let same = whole.frames.get(..part.frames.len());
+        assert_eq!(same, Some(&part.frames[..]), "a file that is cut gives other frames");
+    }
+}
+
+/// pcap: see `check_reader`.
+pub fn pcap(bytes: &[u8]) {
+    check_reader(bytes, Format::Pcap);
+}
+
+/// pcapng: see `check_reader`.
+pub fn pcapng(bytes: &[u8]) {
+    check_reader(bytes, Format::Pcapng);
+}
+
+/// Packed captures: unpacking ends, and gives the same bytes however they are asked for.
+pub fn packed(bytes: &[u8]) {
+    let unpack = || capture::decompressed(std::io::Cursor::new(bytes.to_vec()));
+    let Ok(stream) = unpack() else { return };
+    let mut all = Vec::new();
+    let outcome = stream.take(UNPACKED_MAX).read_to_end(&mut all);
+    let mut again = Vec::new();
+    if let (Ok(_), Ok(mut stream)) = (outcome, unpack()) {
+        let mut piece = [0; 777];
+        while let Ok(count) = stream.read(&mut piece) {
+            again.extend_from_slice(&piece[..count]);
+            if count == 0 || again.len() >= all.len() {
+                break;
+            }
+        }
+        again.truncate(all.len());
+        assert_eq!(all, again, "unpacking depends on how it is asked");
+    }
+    let _ = read(&all[..], None);
+}
+
+/// What the analysis found: the document, and what is counted beside it.
+struct Found {
+    document: DocumentWriter<Vec<u8>>,
+    flows: u64,
+    packets: u64,
+    events_without_flow: u64,
+}
+
+impl Sink for Found {
+    fn on_flow(&mut self, flow: FlowReport) {
+        check_flow(&flow);
+        self.flows += 1;
+        self.packets += flow.directions.iter().map(|direction| direction.packets).sum::<u64>();
+        self.document.on_flow(flow);
+    }
+    fn on_event(&mut self, event: &Event) {
+        self.events_without_flow += u64::from(event.direction > 1);
+        self.document.on_event(event);
+    }
+}
+
+/// Figures of one flow that must fit each other.
+fn check_flow(flow: &FlowReport) {
+    assert!(flow.duration_s >= 0.0 && flow.duration_s.is_finite());
+    for direction in &flow.directions {
+        assert!(direction.unique_bytes <= direction.payload_bytes, "more unique bytes than bytes: {direction:?}");
+        assert!(direction.data_packets <= direction.packets && direction.pure_acks <= direction.packets);
+        assert!(direction.wire_segments >= direction.packets, "fewer segments than packets: {direction:?}");
+        let rates = [
+            direction.throughput_elapsed_bps,
+            direction.throughput_active_bps,
+            direction.throughput_p50_bps,
+            direction.throughput_p95_bps,
+        ];
+        assert!(rates.into_iter().flatten().all(|rate| rate >= 0.0 && rate.is_finite()), "{rates:?}");
+    }
+}
+
+/// An analysis under way.
+pub(crate) struct Study {
+    analyzer: Analyzer<Found>,
+    segments: u64,
+}
+
+impl Study {
+    pub(crate) fn new() -> Self {
+        let made_by = MadeBy { cellerator: "0".to_owned(), command: "fuzz".to_owned() };
+        let document = DocumentWriter::new(Vec::new(), &made_by, true);
+        let found = Found { document, flows: 0, packets: 0, events_without_flow: 0 };
+        Self { analyzer: Analyzer::new(Config::default(), found), segments: 0 }
+    }
+
+    pub(crate) fn take(&mut self, point: u16, segment: &Segment, time: Instant) {
+        self.segments += 1;
+        self.analyzer.handle_segment(point, segment, time);
+    }
+
+    fn take_frame(&mut self, frame: &capture::Record<'_>) -> Result<(), Skip> {
+        let segment = decode(frame.link, frame.bytes, frame.wire_len)?;
+        self.take(0, &segment, frame.time);
+        Ok(())
+    }
+
+    /// Ends the analysis; the document must be JSON that says what was counted.
+    pub(crate) fn finish(self) -> Vec<u8> {
+        let found = self.analyzer.finish();
+        assert_eq!(found.packets, self.segments, "packets in flows, segments handed in");
+        assert_eq!(found.events_without_flow, 0);
+        let flows = found.flows;
+        let text = found.document.finish(&[]).expect("a Vec takes everything");
+        let value: serde_json::Value = serde_json::from_slice(&text).expect("the document is JSON");
+        assert_eq!(value["flows"].as_array().map(|list| list.len() as u64), Some(flows));
+        text
+    }
+}
+
+/// The whole of `analyze`: any bytes through a reader, the layers and the analysis, to the document; and the same
+/// through [`Merged`], which must give the same.
+pub fn analyzer(bytes: &[u8]) {
+    let Ok(mut reader) = Reader::new(bytes) else { return };
+    let mut study = Study::new();
+    while let Ok(true) = reader.advance() {
+        let frame = reader.current().expect("advance() said there is a frame");
+        // Frames without a segment are counted by the caller, and nothing else.
+        let _ = study.take_frame(&frame);
+    }
+    let direct = study.finish();
+    let mut merged = Merged::new(vec![Mutex::new(Some(std::io::Cursor::new(bytes.to_vec())))]);
+    let mut study = Study::new();
+    while merged.advance() {
+        let (_, frame) = merged.current().expect("advance() said there is a frame");
+        let _ = study.take_frame(&frame);
+    }
+    assert_eq!(direct, study.finish(), "one capture alone and merged differ");
+}

@@ -1,0 +1,49 @@
+//! Bodies of the fuzz targets: one function each, from any bytes to checked promises.
+//!
+//! `fuzz/fuzz_targets/` holds a line per target that calls one of these under libFuzzer; `tests/replay.rs` calls the
+//! same functions with every committed input. A promise that does not hold is a panic here, on purpose: that is how a
+//! fuzzer learns of it. `docs/fuzzing.md` says what each target checks.
+
+// A broken promise ends the run: there is no other way to tell the fuzzer.
+#![allow(clippy::expect_used, clippy::panic)]
+
+mod capture;
+mod engine;
+mod packet;
+mod text;
+
+/// A fuzz target: its name, which is that of its corpus, and what it does with bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Name.
+    pub name: &'static str,
+    /// Checks everything the target promises about these bytes; panics if it does not hold.
+    pub run: fn(&[u8]),
+}
+
+/// Every target.
+pub const TARGETS: &[Target] = &[
+    Target { name: "packet", run: packet::packet },
+    Target { name: "tcp_options", run: packet::tcp_options },
+    Target { name: "super_packet", run: packet::super_packet },
+    Target { name: "trace", run: text::trace },
+    Target { name: "scenario", run: text::scenario },
+    Target { name: "script", run: text::script },
+    Target { name: "pcap", run: capture::pcap },
+    Target { name: "pcapng", run: capture::pcapng },
+    Target { name: "packed", run: capture::packed },
+    Target { name: "analyzer", run: capture::analyzer },
+    Target { name: "engine", run: engine::engine },
+    Target { name: "engine_analyzed", run: engine::engine_analyzed },
+];
+
+/// Runs one target.
+///
+/// # Panics
+/// When a promise does not hold, or there is no such target.
+pub fn run(name: &str, bytes: &[u8]) {
+    match TARGETS.iter().find(|target| target.name == name) {
+        Some(target) => (target.run)(bytes),
+        None => panic!("there is no fuzz target `{name}`"),
+    }
+}
