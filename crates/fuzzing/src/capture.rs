@@ -149,7 +149,10 @@ impl Sink for Found {
 fn check_flow(flow: &FlowReport) {
     assert!(flow.duration_s >= 0.0 && flow.duration_s.is_finite());
     for direction in &flow.directions {
-        assert!(direction.unique_bytes <= direction.payload_bytes, "more unique bytes than bytes: {direction:?}");
+        assert!(
+            direction.unique_bytes <= direction.payload_bytes,
+            "more unique bytes than bytes: {direction:?}"
+        );
         assert!(direction.data_packets <= direction.packets && direction.pure_acks <= direction.packets);
         assert!(direction.wire_segments >= direction.packets, "fewer segments than packets: {direction:?}");
         let rates = [

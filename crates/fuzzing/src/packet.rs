@@ -77,8 +77,9 @@ fn check_tcp_edits(bytes: &[u8], parsed: &Packet, tcp: &Tcp) {
     let mut edited = bytes.to_vec();
     let was_valid = wire::tcp_checksum_is_valid(bytes, parsed);
     let number = |turn: u32| SeqNum::new(tcp.ack.get().rotate_left(turn) ^ 0x5a5a_0f0f);
-    let blocks: SackBlocks =
-        (0..tcp.options.sack.len() as u32).map(|i| SackBlock { start: number(i), end: number(i + 9) }).collect();
+    let blocks: SackBlocks = (0..tcp.options.sack.len() as u32)
+        .map(|i| SackBlock { start: number(i), end: number(i + 9) })
+        .collect();
     let flags = TcpFlags::from_bits(!tcp.flags.bits());
     let mut edit = TcpEditor::new(&mut edited, tcp, ChecksumState::Complete);
     edit.set_seq(number(1));
@@ -114,7 +115,8 @@ pub fn tcp_options(bytes: &[u8]) {
     let Some((&flags, list)) = bytes.split_first() else { return };
     let mut list = list[..list.len().min(40)].to_vec();
     list.resize(list.len().next_multiple_of(4), 0);
-    let ends = (core::net::SocketAddr::from(([10, 0, 0, 1], 1)), core::net::SocketAddr::from(([10, 0, 0, 2], 2)));
+    let ends =
+        (core::net::SocketAddr::from(([10, 0, 0, 1], 1)), core::net::SocketAddr::from(([10, 0, 0, 2], 2)));
     let number = SeqNum::new(0x1234_5678);
     let bare = TcpHeaderSpec::new(ends.0, ends.1, number, number, TcpFlags::from_bits(u16::from(flags)));
     let built = sim::build_packet(&bare, &list, &[b"data"]).expect("40 bytes of options fit");

@@ -5,7 +5,7 @@ use std::io::Write;
 use units::{Bytes, Duration, Rate};
 
 use crate::capacity::units_of;
-use crate::trace::TraceBuilder;
+use crate::trace::{LENGTH_MAX, TraceBuilder};
 use crate::{LinkError, OPPORTUNITY, Trace, bin_rates_mbps};
 
 /// Unit of a column of rates.
@@ -44,8 +44,6 @@ pub struct CsvColumns {
     pub unit: RateUnit,
 }
 
-/// Longest trace that is read, so that a wrong unit of time cannot fill the memory.
-const LENGTH_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Highest rate that is read.
 const RATE_BPS_MAX: f64 = 1e12;
 /// Most opportunities that are made from rates.

@@ -13,6 +13,9 @@ pub const OPPORTUNITY: Bytes = Bytes::new(1500);
 
 const NANOS_PER_MS: u64 = 1_000_000;
 
+/// Longest trace that is read, so that a wrong unit of time cannot fill the memory with bins of its figures.
+pub(crate) const LENGTH_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+
 /// A millisecond with at least one delivery opportunity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot {
@@ -205,9 +208,8 @@ impl<'a> TraceBuilder<'a> {
     }
 
     pub(crate) fn push(&mut self, line: usize, ms: u64) -> Result<(), LinkError> {
-        // Above this a time in nanoseconds no longer fits.
-        if ms > u64::MAX / NANOS_PER_MS {
-            return Err(LinkError::line(self.file, line, format!("{ms} ms is beyond what can be expressed")));
+        if ms > LENGTH_MAX.as_millis() {
+            return Err(LinkError::line(self.file, line, format!("{ms} ms is above the limit of 30 days")));
         }
         match self.slots.last_mut() {
             Some(last) if ms < last.ms => {

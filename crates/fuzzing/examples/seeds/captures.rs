@@ -2,10 +2,10 @@
 
 use sim::Side;
 
+use crate::Seeds;
 use crate::layers;
 use crate::made::{self, Order, PcapStyle, USUAL, enhanced, ethernet, interface, pcap as pcap_file, section};
 use crate::recorded::{Seen, transfers};
-use crate::Seeds;
 
 /// Bytes kept of each packet: all headers, and some payload.
 const SNAP: usize = 78;

@@ -36,7 +36,11 @@ pub fn frames() -> Vec<(&'static str, u16, Vec<u8>)> {
     vec![
         ("ethernet-v6", 1, ethernet(&v6)),
         ("vlan", 1, tagged(&[0x81, 0, 0, 5, 8, 0], &v4)),
-        ("qinq-pppoe", 1, tagged(&[0x81, 0, 0, 5, 0x81, 0, 0, 6, 0x88, 0x64, 0x11, 0, 0, 1, 0, 46, 0, 0x21], &v4)),
+        (
+            "qinq-pppoe",
+            1,
+            tagged(&[0x81, 0, 0, 5, 0x81, 0, 0, 6, 0x88, 0x64, 0x11, 0, 0, 1, 0, 46, 0, 0x21], &v4),
+        ),
         ("snap", 1, tagged(&[&52_u16.to_be_bytes()[..], &snap].concat(), &v4)),
         ("mac-in-mac", 1, tagged(&[0x88, 0xe7, 0, 0, 0, 9], &frame)),
         ("mpls", 1, tagged(&[0x88, 0x47, 0, 1, 0, 64, 0, 2, 1, 64], &v4)),

@@ -19,7 +19,10 @@ const OPTIONS: &[&[u8]] = &[
     &[1, 1, 8, 10, 1, 2, 3, 4, 5, 6, 7, 8],
     &[1, 1, 8, 10, 1, 2, 3, 4, 5, 6, 7, 8, 1, 1, 5, 18, 0, 0, 0, 9, 0, 0, 0, 12, 0, 0, 0, 20, 0, 0, 0, 30],
     &[5, 10, 0, 0, 0, 9, 0, 0, 0, 12],
-    &[1, 5, 34, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 5, 0, 0, 0, 6, 0, 0, 0, 7, 0, 0, 0, 8],
+    &[
+        1, 5, 34, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 5, 0, 0, 0, 6, 0, 0, 0, 7, 0, 0,
+        0, 8,
+    ],
     &[30, 12, 0, 129, 1, 2, 3, 4, 5, 6, 7, 8],
     &[19, 18, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16],
     &[29, 4, 1, 2, 34, 10, 1, 2, 3, 4, 5, 6, 7, 8],
@@ -150,7 +153,10 @@ pub fn scenario() -> Seeds {
              block_error = \"10 %\", retry = \"8 ms\", tries = 4 }\n[radio.up]\ntrace = \"file\"\nslots = \"5 ms\"\n\
              [[case]]\nname = \"a\"\n[[case]]\nname = \"b\"\nradio.down.rate = \"3 Mbit/s\"\n",
         ),
-        ("preset", "name = \"p\"\n[radio.down]\npreset = \"lte-drive\"\ntrace_length = \"1 s\"\nqueue = 20\n"),
+        (
+            "preset",
+            "name = \"p\"\n[radio.down]\npreset = \"lte-drive\"\ntrace_length = \"1 s\"\nqueue = 20\n",
+        ),
         ("wrong", "name = \"w\"\nsede = 1\n"),
     ];
     seeds.extend(texts.map(|(name, text)| (name.to_owned(), text.as_bytes().to_vec())));
@@ -170,25 +176,45 @@ pub fn engine() -> Seeds {
     let session = |settings: [u8; 4], parts: &[&[u8]]| [&settings[..], &parts.concat()].concat();
     let usual = [0, 6, 0x47, 0];
     let fins = [&[16, 0, 0][..], &deadline, &ack, &[16, 0, 1], &deadline, &ack].concat();
-    let lose = [&[15, 0, 2][..], &data, &data, &data, &data, &deadline, &deadline, &deadline, &wait, &ack].concat();
-    let v6 = [&[5, 3, 0, 7][..], &[6, 3, 0, 200, 0], &deadline, &[11, 3], &[16, 3, 0], &deadline, &[11, 3]].concat();
+    let lose =
+        [&[15, 0, 2][..], &data, &data, &data, &data, &deadline, &deadline, &deadline, &wait, &ack].concat();
+    let v6 = [&[5, 3, 0, 7][..], &[6, 3, 0, 200, 0], &deadline, &[11, 3], &[16, 3, 0], &deadline, &[11, 3]]
+        .concat();
     let hole = [&[9, 0, 0, 30][..], &data, &deadline, &[10, 0, 0, 160, 30], &deadline, &ack].concat();
     let upload = [6, 0, 1, 90, 0];
     let odd = [20, 0, 0, 0x10, 0, 0, 100, 0, 200, 0, 0, 1, 5, 24, 0, 0, 7];
     let repairs = [&deadline[..]; 8].concat();
     vec![
         ("download".to_owned(), session(usual, &[&open, &download, &download, &download, &fins])),
-        ("loss".to_owned(), session([1, 6, 0x47, 0], &[&open, &download, &lose, &repairs, &ack, &download, &fins])),
-        ("opportunistic".to_owned(), session([0x80, 4, 0x47, 0], &[&open, &lose, &repairs, &ack, &lose, &ack, &fins])),
+        (
+            "loss".to_owned(),
+            session([1, 6, 0x47, 0], &[&open, &download, &lose, &repairs, &ack, &download, &fins]),
+        ),
+        (
+            "opportunistic".to_owned(),
+            session([0x80, 4, 0x47, 0], &[&open, &lose, &repairs, &ack, &lose, &ack, &fins]),
+        ),
         ("new-reno".to_owned(), session([2, 6, 0xc7, 0], &[&open, &lose, &repairs, &ack, &download, &fins])),
         ("hole".to_owned(), session(usual, &[&open, &hole, &download, &hole, &fins])),
         ("upload".to_owned(), session(usual, &[&open, &upload, &download, &upload, &deadline, &fins])),
         ("ipv6".to_owned(), session(usual, &[&v6, &open, &download])),
-        ("zero-window".to_owned(), session(usual, &[&open, &[14, 0, 1, 0, 0], &data, &repairs, &[14, 0, 1, 0, 2], &ack])),
-        ("reset".to_owned(), session(usual, &[&open, &data, &[17, 0, 0, 0], &deadline, &ack, &open, &data, &[17, 0, 1, 0]])),
-        ("drain".to_owned(), session(usual, &[&open, &data, &data, &[4, 1], &repairs, &ack, &deadline, &ack])),
+        (
+            "zero-window".to_owned(),
+            session(usual, &[&open, &[14, 0, 1, 0, 0], &data, &repairs, &[14, 0, 1, 0, 2], &ack]),
+        ),
+        (
+            "reset".to_owned(),
+            session(usual, &[&open, &data, &[17, 0, 0, 0], &deadline, &ack, &open, &data, &[17, 0, 1, 0]]),
+        ),
+        (
+            "drain".to_owned(),
+            session(usual, &[&open, &data, &data, &[4, 1], &repairs, &ack, &deadline, &ack]),
+        ),
         ("gone".to_owned(), session(usual, &[&open, &data, &repairs, &repairs, &repairs])),
         ("odd".to_owned(), session(usual, &[&open, &odd, &download, &odd, &deadline, &odd])),
-        ("small".to_owned(), session([0, 0, 0, 7], &[&open, &[5, 1, 2, 7], &[5, 2, 0xf5, 7], &download, &lose, &fins])),
+        (
+            "small".to_owned(),
+            session([0, 0, 0, 7], &[&open, &[5, 1, 2, 7], &[5, 2, 0xf5, 7], &download, &lose, &fins]),
+        ),
     ]
 }

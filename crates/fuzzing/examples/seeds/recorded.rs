@@ -71,11 +71,8 @@ fn run(network: NetworkConfig, accelerate: bool) -> Vec<Seen> {
 }
 
 fn network(is_v4: bool, server: Application, client: Application) -> NetworkConfig {
-    let (a, b) = if is_v4 {
-        ("10.9.0.1:80", "10.0.0.2:40000")
-    } else {
-        ("[fd00:9::1]:80", "[fd00::2]:40000")
-    };
+    let (a, b) =
+        if is_v4 { ("10.9.0.1:80", "10.0.0.2:40000") } else { ("[fd00:9::1]:80", "[fd00::2]:40000") };
     let (a, b) = (a.parse().unwrap(), b.parse().unwrap());
     let mut server = EndpointConfig::new(a, b, Role::Listens, server);
     let client = EndpointConfig::new(b, a, Role::Connects(Instant::ZERO), client);

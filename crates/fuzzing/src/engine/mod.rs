@@ -42,6 +42,8 @@ struct Session {
     /// Bytes a flow may owe at most.
     debt_max: u64,
     study: Option<Study>,
+    /// Damaged packets went in: there may be flows between hosts that nobody knows.
+    has_strangers: bool,
 }
 
 /// Settings from four bytes.
@@ -72,11 +74,12 @@ impl Session {
         let config = settings(&mut u).ok()?;
         let window_max = config.window_max.get();
         let engine = Engine::new(config).expect("the settings fit together");
-        // The client's window in its SYN is promised by the client, and one unit of the largest scale is the least
-        // that can be offered.
-        let debt_max = window_max.max(65_535).max(2 << 14) + 2;
+        // What the client promises in its SYN holds, two units of its scale are the least that is offered, and a window
+        // told in units may reach one unit further.
+        let unit = 1 << 14;
+        let debt_max = window_max.max(65_535).max(2 * unit) + unit;
         let now = Instant::from_millis(1_000);
-        let mut session = Self { engine, pairs: BTreeMap::new(), now, debt_max, study };
+        let mut session = Self { engine, pairs: BTreeMap::new(), now, debt_max, study, has_strangers: false };
         for _ in 0..OPERATIONS_MAX {
             if u.is_empty() {
                 break;
@@ -126,6 +129,9 @@ impl Session {
             Operation::LoseNext { flow, count } => self.with(*flow, |_, pair| pair.lost_next = *count % 16),
             Operation::Fin { flow, from } => self.with(*flow, |s, pair| {
                 let host = pair.host_mut(*from);
+                if !host.is_open {
+                    return;
+                }
                 let seq = *host.fin.get_or_insert(host.next);
                 host.next = host.next.later_of(seq + 1);
                 s.send(pair, *from, seq, TcpFlags::ACK | TcpFlags::FIN, 0);
@@ -137,6 +143,7 @@ impl Session {
             Operation::Odd(odd) => self.with(odd.flow, |s, pair| s.odd(pair, odd)),
             Operation::Raw { from, bytes } => {
                 let mut bytes = bytes.clone();
+                self.has_strangers = true;
                 self.hand_in(*from, &VirtioNetHeader::default(), &mut bytes);
             }
         }
@@ -205,14 +212,18 @@ impl Session {
         let tcp = parsed.tcp().expect("and a segment");
         let mut virtio = VirtioNetHeader::default();
         if gso && len > pair.mss {
-            virtio = VirtioNetHeader::for_tcp_gso(parsed.ip.version, tcp.offset, tcp.payload_offset, pair.mss);
+            virtio =
+                VirtioNetHeader::for_tcp_gso(parsed.ip.version, tcp.offset, tcp.payload_offset, pair.mss);
             virtio.flags = VirtioNetHeader::DATA_VALID;
         }
         self.deliver(pair, from, &virtio, &mut packet);
     }
 
-    /// A packet as a sane host writes it.
+    /// A packet as a sane host writes it; nothing if it would have to acknowledge a SYN that it has not seen.
     fn send(&mut self, pair: &mut Pair, from: Port, seq: SeqNum, flags: TcpFlags, len: usize) {
+        if flags.contains(TcpFlags::ACK) && !pair.host(from).is_open {
+            return;
+        }
         let spec = pair.header(from, seq, flags, self.clock());
         let payload = pair.data(from, seq, len);
         let Ok(mut packet) = sim::build_packet(&spec, &[], &[&payload]) else { return };
@@ -221,6 +232,7 @@ impl Session {
 
     fn odd(&mut self, pair: &mut Pair, odd: &Odd) {
         pair.is_wild = true;
+        self.has_strangers = true;
         let off = |number: SeqNum, by: i32| SeqNum::new(number.get().wrapping_add_signed(by));
         let clock = self.clock().wrapping_add_signed(i32::from(odd.stamp_off) * 100);
         let mut spec = pair.header(odd.from, off(pair.host(odd.from).next, odd.seq_off), odd.flags, clock);
@@ -243,7 +255,10 @@ impl Session {
             match odd.flow_of_virtio % 8 {
                 0 => virtio.flags = VirtioNetHeader::DATA_VALID,
                 1 => virtio = VirtioNetHeader::for_partial_checksum(tcp.offset),
-                2 => virtio = VirtioNetHeader::for_tcp_gso(parsed.ip.version, tcp.offset, tcp.payload_offset, 99),
+                2 => {
+                    virtio =
+                        VirtioNetHeader::for_tcp_gso(parsed.ip.version, tcp.offset, tcp.payload_offset, 99)
+                }
                 _ => {}
             }
         }
@@ -306,7 +321,10 @@ impl Session {
         assert_eq!(before, format!("{:?}", self.engine.stats()), "the same time again changed something");
         assert_eq!(deadline, self.engine.next_deadline(), "the same time again moved a deadline");
         let stats = self.engine.stats();
-        assert!(stats.half_open_now <= stats.flows_now && stats.flows_now <= self.engine.config().flows_max as u64);
+        assert!(
+            stats.half_open_now <= stats.flows_now
+                && stats.flows_now <= self.engine.config().flows_max as u64
+        );
         assert!(
             self.engine.debt().get() <= self.debt_max * stats.flows_now,
             "debt {} with {} flows",
@@ -346,7 +364,10 @@ impl Session {
         let found = self.pairs.iter().find(|(_, pair)| {
             (end(pair.host(to).address), end(pair.host(to.opposite()).address)) == (dst, src)
         });
-        let Some((&flow, _)) = found else { panic!("a packet for nobody: {parsed}") };
+        let Some((&flow, _)) = found else {
+            assert!(self.has_strangers, "a packet for nobody: {parsed}");
+            return;
+        };
         self.with(flow, |session, pair| session.arrive(pair, to, packet));
     }
 

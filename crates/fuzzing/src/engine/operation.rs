@@ -104,7 +104,9 @@ impl<'a> Arbitrary<'a> for Operation {
             // Seldom: nothing new begins after it.
             4 if u.arbitrary::<u8>()? < 16 => Self::Drain,
             4 | 5 => Self::Open { flow: u.arbitrary()?, agreed: u.arbitrary()?, upto: u.arbitrary()? },
-            6..=8 => Self::Data { flow: u.arbitrary()?, from: port(u)?, len: flow_len(u)?, gso: u.arbitrary()? },
+            6..=8 => {
+                Self::Data { flow: u.arbitrary()?, from: port(u)?, len: flow_len(u)?, gso: u.arbitrary()? }
+            }
             9 => Self::Lose { flow: u.arbitrary()?, from: port(u)?, len: flow_len(u)? },
             10 => Self::Again { flow: u.arbitrary()?, from: port(u)?, back: flow_len(u)?, len: flow_len(u)? },
             11..=13 => Self::Acknowledge { flow: u.arbitrary()? },

@@ -28,7 +28,9 @@ fn errors_name_the_line_and_what_is_wrong() {
     assert_eq!(message("1\n\n4\n"), "a.down:2: empty line; expected a time in milliseconds");
     assert_eq!(message(""), "a.down: no delivery opportunity in the trace");
     assert_eq!(message("0\n0\n"), "a.down: the last time is 0 ms; a trace must last at least 1 ms");
-    assert!(message("18446744073709551615\n").contains("beyond what can be expressed"));
+    for long in ["18446744073709551615\n", "2592000001\n"] {
+        assert!(message(long).contains("above the limit of 30 days"), "{}", message(long));
+    }
 }
 
 /// Compares the closed formula with a plain list over several cycles.

@@ -75,9 +75,9 @@ fn number_of<T: core::str::FromStr>(text: &str) -> Result<T, String> {
 fn time(text: &str) -> Result<At, String> {
     let (is_relative, text) = text.strip_prefix('+').map_or((false, text), |rest| (true, rest));
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
-    let part = format!("{part:0<6}");
-    let micros = number_of::<u64>(whole)? * 1_000_000 + number_of::<u64>(&part[..6])?;
-    let time = Duration::from_micros(micros);
+    let micros = number_of::<u32>(&format!("{:0<6}", part.get(..6).unwrap_or(part)))?;
+    let seconds = Duration::from_secs(u64::from(number_of::<u32>(whole)?));
+    let time = seconds + Duration::from_micros(u64::from(micros));
     Ok(if is_relative { At::After(time) } else { At::Absolute(time) })
 }
 
@@ -198,7 +198,7 @@ fn flags(text: &str) -> Result<TcpFlags, String> {
 /// `7`, `*`, `7:107(100)` or `*(100)`.
 fn numbers(text: &str) -> Result<(Wanted, u32), String> {
     let (range, len) = match text.split_once('(') {
-        Some((range, len)) => (range, number_of(len.trim_end_matches(')'))?),
+        Some((range, len)) => (range, u32::from(number_of::<u16>(len.trim_end_matches(')'))?)),
         None => (text, 0),
     };
     let (start, end) = range.split_once(':').map_or((range, None), |(start, end)| (start, Some(end)));

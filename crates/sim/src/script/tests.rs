@@ -41,6 +41,9 @@ fn a_line_that_cannot_be_read_says_why() {
         ("0.0 client> . 1:11(5)", "the end is not start plus length"),
         ("0.0 client> . 1 <mss x>", "`x` is not a number"),
         ("x client> . 1", "`x` is not a number"),
+        ("0.12345\u{e9} client> . 1", "is not a number"),
+        ("20000000000000 client> . 1", "is not a number that fits here"),
+        ("0.0 client> . 1:4000000001(4000000000)", "is not a number that fits here"),
     ] {
         let error = run(text).unwrap_err();
         assert!(error.contains(why), "{text}: {error}");
