@@ -60,11 +60,11 @@ fn path(kbps: u64, ms: u64) -> PathConfig {
     PathConfig::constant(Rate::from_kbps(kbps), Duration::from_millis(ms), Bytes::new(60_000))
 }
 
-fn run(network: NetworkConfig, accelerate: bool) -> Vec<Seen> {
+fn run(network: &NetworkConfig, accelerate: bool) -> Vec<Seen> {
     let rate = Rate::from_mbps(4);
     let controller = ControllerConfig::Fixed(FixedParams { rate, ..FixedParams::default() });
     let engine = Engine::new(EngineConfig { accelerate, controller, ..EngineConfig::default() }).unwrap();
-    let mut network = Network::new(&network, Tap { inner: engine, seen: Vec::new() }).unwrap();
+    let mut network = Network::new(network, Tap { inner: engine, seen: Vec::new() }).unwrap();
     network.run().expect("the simulated transfer ends well");
     let seen = &network.middlebox().seen;
     seen.iter().map(|s| Seen { at: s.at, side: s.side, packet: s.packet.clone() }).collect()
@@ -114,14 +114,14 @@ pub fn transfers() -> Vec<(&'static str, Vec<Seen>)> {
     slow.flows[0].client.window = sim::ReceiveWindow::Fixed(Bytes::new(12_000));
     let abort = network(true, Application::bulk(60_000), Application::sink().aborting_after(9_000));
     vec![
-        ("plain", run(plain(true), true)),
-        ("ipv6", run(plain(false), true)),
-        ("passed", run(lossy(&[4, 9, 10, 11]), false)),
-        ("lossy", run(lossy(&[4, 9, 10, 11, 14]), true)),
-        ("tail", run(lossy(&[0, 17, 18, 19, 20]), true)),
-        ("reordered", run(reordered, false)),
-        ("old", run(old, false)),
-        ("slow_reader", run(slow, true)),
-        ("abort", run(abort, true)),
+        ("plain", run(&plain(true), true)),
+        ("ipv6", run(&plain(false), true)),
+        ("passed", run(&lossy(&[4, 9, 10, 11]), false)),
+        ("lossy", run(&lossy(&[4, 9, 10, 11, 14]), true)),
+        ("tail", run(&lossy(&[0, 17, 18, 19, 20]), true)),
+        ("reordered", run(&reordered, false)),
+        ("old", run(&old, false)),
+        ("slow_reader", run(&slow, true)),
+        ("abort", run(&abort, true)),
     ]
 }

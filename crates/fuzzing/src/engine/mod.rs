@@ -257,7 +257,7 @@ impl Session {
                 1 => virtio = VirtioNetHeader::for_partial_checksum(tcp.offset),
                 2 => {
                     virtio =
-                        VirtioNetHeader::for_tcp_gso(parsed.ip.version, tcp.offset, tcp.payload_offset, 99)
+                        VirtioNetHeader::for_tcp_gso(parsed.ip.version, tcp.offset, tcp.payload_offset, 99);
                 }
                 _ => {}
             }
