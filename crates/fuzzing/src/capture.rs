@@ -133,8 +133,8 @@ struct Found {
 }
 
 impl Sink for Found {
-    fn on_flow(&mut self, flow: FlowReport) {
-        check_flow(&flow);
+    fn on_flow(&mut self, flow: &FlowReport) {
+        check_flow(flow);
         self.flows += 1;
         self.packets += flow.directions.iter().map(|direction| direction.packets).sum::<u64>();
         self.document.on_flow(flow);
