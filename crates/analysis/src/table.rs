@@ -27,6 +27,21 @@ pub trait Sink {
     fn on_packet(&mut self, _packet: &PacketView<'_>) {}
 }
 
+impl<S: Sink + ?Sized> Sink for &mut S {
+    fn on_flow(&mut self, flow: &FlowReport) {
+        (**self).on_flow(flow);
+    }
+    fn on_event(&mut self, event: &Event) {
+        (**self).on_event(event);
+    }
+    fn wants_packets(&self) -> bool {
+        (**self).wants_packets()
+    }
+    fn on_packet(&mut self, packet: &PacketView<'_>) {
+        (**self).on_packet(packet);
+    }
+}
+
 /// When flows end.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
@@ -34,12 +49,14 @@ pub struct Config {
     pub idle: Duration,
     /// A closed flow is kept for so long, to take late segments.
     pub linger: Duration,
+    /// Number of the first flow.
+    pub first_flow: u64,
 }
 
 impl Default for Config {
     fn default() -> Self {
         // Beyond the two hours of default keep-alives nobody waits; a closed flow's stragglers come within seconds.
-        Self { idle: Duration::from_secs(15 * 60), linger: Duration::from_secs(10) }
+        Self { idle: Duration::from_secs(15 * 60), linger: Duration::from_secs(10), first_flow: 0 }
     }
 }
 
@@ -106,7 +123,7 @@ impl<S: Sink> Analyzer<S> {
             pending: Vec::with_capacity(BATCH),
             hand: 0,
             now: Instant::ZERO,
-            flows: 0,
+            flows: config.first_flow,
         }
     }
 

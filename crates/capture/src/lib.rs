@@ -24,6 +24,7 @@ mod pcapng;
 mod reader;
 mod tunnel;
 mod window;
+mod writer;
 
 pub use compression::decompressed;
 pub use decode::{Segment, Skip, decode};
@@ -31,3 +32,4 @@ pub use error::CaptureError;
 pub use link::LinkType;
 pub use merge::{Merged, Problem, Source};
 pub use reader::{Format, Health, Reader, Record};
+pub use writer::PcapngWriter;

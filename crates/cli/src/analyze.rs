@@ -1,5 +1,7 @@
 //! `cellerator analyze`: captures to flows and figures.
 
+mod annotate;
+mod groups;
 mod inputs;
 mod outputs;
 mod table;
@@ -11,6 +13,7 @@ use std::process::ExitCode;
 
 use analysis::{Analyzer, CaptureFile, Config, MadeBy, Sink};
 use capture::{Merged, decode};
+use report::Wanted;
 use serde_json::Value;
 use units::Duration;
 
@@ -21,7 +24,7 @@ use outputs::Outputs;
 #[derive(clap::Args)]
 pub struct Args {
     /// Captures (pcap or pcapng, also in gzip or zstd), folders of them, or `-` for standard input
-    #[arg(required_unless_present = "explain", value_name = "FILE")]
+    #[arg(required_unless_present_any = ["explain", "group"], value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Print JSON instead of a table
     #[arg(long)]
@@ -32,6 +35,34 @@ pub struct Args {
     /// Write a report: one page with graphs of the flows, for any browser, without network
     #[arg(long, value_name = "FILE.html")]
     html: Option<PathBuf>,
+    /// Write one line per flow with all its figures, comma separated; `-` is standard output
+    #[arg(long, value_name = "FILE.csv")]
+    csv: Option<PathBuf>,
+    /// Write one JSON object per flow and line; `-` is standard output
+    #[arg(long, value_name = "FILE.jsonl")]
+    jsonl: Option<PathBuf>,
+    /// Draw graphs of every flow, chosen by tcptrace's letters: T throughput, R round-trip time, S time-sequence,
+    /// N outstanding data, F segment size, G all
+    #[arg(long, value_name = "LETTERS", value_parser = Wanted::parse)]
+    graphs: Option<Wanted>,
+    /// The folder for graphs
+    #[arg(long, value_name = "DIR", default_value = "graphs", requires = "graphs")]
+    graphs_to: PathBuf,
+    /// Graphs for gnuplot instead of xplot
+    #[arg(long, requires = "graphs")]
+    gnuplot: bool,
+    /// Write a trace that ui.perfetto.dev opens
+    #[arg(long, value_name = "FILE.json")]
+    perfetto: Option<PathBuf>,
+    /// Write the captures again as one pcapng file, with what was found as comments of its packets
+    #[arg(long, value_name = "FILE.pcapng")]
+    annotate: Option<PathBuf>,
+    /// Captures of one environment (`wifi=a*.pcap`, or a folder, or several with commas); give it for each
+    #[arg(long, value_name = "NAME=FILES", requires = "compare", conflicts_with = "files")]
+    group: Vec<String>,
+    /// Compare the environments: tables as in [EV] and [MP], medians with confidence intervals
+    #[arg(long, requires = "group")]
+    compare: bool,
     /// Show at most so many flows, those with most data first; 0 shows all
     #[arg(long, default_value_t = 20, value_name = "N")]
     top: usize,
@@ -52,11 +83,14 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     if let Some(metric) = &args.explain {
         return print(explain(metric)?.as_bytes()).map(|()| ExitCode::SUCCESS);
     }
+    if args.compare {
+        return groups::compare(args);
+    }
     let inputs = inputs::inputs(&args.files)?;
     let made_by = MadeBy { cellerator: env!("CARGO_PKG_VERSION").to_owned(), command: command() };
     let outputs = Outputs::open(args, &made_by)?;
     let (outputs, captures) = read(args, inputs, outputs);
-    outputs.finish(&captures, &made_by)?;
+    outputs.finish(&captures, &made_by, || inputs::inputs(&args.files))?;
     Ok(outcome(&captures))
 }
 
@@ -73,7 +107,12 @@ fn print(text: &[u8]) -> Result<(), String> {
 
 /// Reads all captures into `sink`; says on standard error what could not be read.
 fn read<S: Sink>(args: &Args, inputs: Vec<Input>, sink: S) -> (S, Vec<CaptureFile>) {
-    let config = Config { idle: Duration::from_secs(args.idle), ..Config::default() };
+    read_from(args, inputs, sink, 0)
+}
+
+/// As [`read`], with the number of the first flow.
+fn read_from<S: Sink>(args: &Args, inputs: Vec<Input>, sink: S, first_flow: u64) -> (S, Vec<CaptureFile>) {
+    let config = Config { idle: Duration::from_secs(args.idle), first_flow, ..Config::default() };
     let mut captures: Vec<CaptureFile> = inputs.iter().map(Input::as_capture).collect();
     let mut merged = Merged::new(inputs);
     let mut analyzer = Analyzer::new(config, sink);

@@ -6,12 +6,20 @@
 mod axis;
 mod capture_page;
 mod chart;
+mod compare;
 mod finding;
+mod flow_lines;
+mod graphs;
 mod html;
 mod network;
+mod perfetto;
 mod table;
 
 pub use capture_page::CapturePage;
+pub use compare::{Environment, Interval, Moments, Run, Sample, comparison, mann_whitney, median_interval};
 pub use finding::sentence;
+pub use flow_lines::{FlowLines, LineFormat};
+pub use graphs::{GraphFormat, Graphs, Wanted};
 pub use html::page;
+pub use perfetto::PerfettoTrace;
 pub use table::{Table, summary};

@@ -36,6 +36,14 @@ impl Source for Input {
 }
 
 impl Input {
+    /// The file's name; none of standard input.
+    pub(super) fn into_path(self) -> Option<PathBuf> {
+        match self {
+            Self::File(path) => Some(path),
+            Self::StandardInput => None,
+        }
+    }
+
     pub(super) fn as_capture(&self) -> CaptureFile {
         CaptureFile {
             file: self.name(),

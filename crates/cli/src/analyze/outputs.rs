@@ -5,9 +5,11 @@ use std::io::{self, BufWriter, Stdout, Write};
 use std::path::{Path, PathBuf};
 
 use analysis::{CaptureFile, DocumentWriter, Event, FlowReport, MadeBy, PacketView, Sink};
-use report::CapturePage;
+use report::{CapturePage, FlowLines, GraphFormat, Graphs, LineFormat, PerfettoTrace};
 
 use super::Args;
+use super::annotate::Verdicts;
+use super::inputs::Input;
 use super::table::{Top, table};
 
 /// One output.
@@ -23,27 +25,56 @@ pub(super) struct Outputs {
     all: Vec<Box<dyn Output>>,
     /// Those of `all` that want packets.
     of_packets: Vec<usize>,
+    /// Comments for packets, and the file for them.
+    verdicts: Option<(Verdicts, BufWriter<File>)>,
 }
 
 impl Outputs {
     /// Opens all files, so that one that cannot be written is said before the captures are read.
     pub(super) fn open(args: &Args, made_by: &MadeBy) -> Result<Self, String> {
         let mut all: Vec<Box<dyn Output>> = Vec::new();
+        let uses_stdout = [&args.csv, &args.jsonl].iter().any(|path| path.as_deref().is_some_and(is_stdout));
         if args.json {
             let out = BufWriter::new(io::stdout());
             all.push(Box::new(DocumentWriter::new(out, made_by, args.events)));
-        } else {
+        } else if !uses_stdout {
             all.push(Box::new(Top::new(args.top)));
+        }
+        for (path, format) in [(&args.csv, LineFormat::Csv), (&args.jsonl, LineFormat::Json)] {
+            if let Some(path) = path {
+                let name = path.display().to_string();
+                all.push(Box::new(Lines { lines: FlowLines::new(create(path)?, format), name }));
+            }
         }
         if let Some(path) = &args.html {
             all.push(Box::new(Page { file: create(path)?, path: path.clone(), page: CapturePage::new() }));
         }
+        if let Some(path) = &args.perfetto {
+            let name = path.display().to_string();
+            all.push(Box::new(Trace { trace: PerfettoTrace::new(create(path)?), name }));
+        }
+        if let Some(wanted) = args.graphs {
+            let folder = args.graphs_to.clone();
+            let format = if args.gnuplot { GraphFormat::Gnuplot } else { GraphFormat::Xplot };
+            let name = folder.display().to_string();
+            let graphs = Graphs::new(folder, wanted, format).map_err(|error| format!("{name}: {error}"))?;
+            all.push(Box::new(Drawn { graphs, name }));
+        }
+        let verdicts = match &args.annotate {
+            Some(path) => Some((Verdicts::default(), BufWriter::new(create_file(path)?))),
+            None => None,
+        };
         let of_packets = (0..all.len()).filter(|index| all[*index].wants_packets()).collect();
-        Ok(Self { all, of_packets })
+        Ok(Self { all, of_packets, verdicts })
     }
 
-    /// Writes everything.
-    pub(super) fn finish(self, captures: &[CaptureFile], made_by: &MadeBy) -> Result<(), String> {
+    /// Writes everything; `again` gives the captures for a second reading.
+    pub(super) fn finish(
+        self,
+        captures: &[CaptureFile],
+        made_by: &MadeBy,
+        again: impl FnOnce() -> Result<Vec<Input>, String>,
+    ) -> Result<(), String> {
         for output in self.all {
             let name = output.name();
             match output.finish(captures, made_by) {
@@ -52,6 +83,16 @@ impl Outputs {
                 }
                 _ => {}
             }
+        }
+        if let Some((verdicts, file)) = self.verdicts {
+            let inputs = again()?;
+            if inputs.iter().any(|input| !capture::Source::can_reopen(input)) {
+                return Err(
+                    "--annotate reads the captures twice, which standard input and pipes do not allow: name files"
+                        .to_owned(),
+                );
+            }
+            verdicts.write(file, inputs).map_err(|error| format!("writing comments failed: {error}"))?;
         }
         Ok(())
     }
@@ -63,21 +104,40 @@ impl Sink for Outputs {
     }
     fn on_event(&mut self, event: &Event) {
         self.all.iter_mut().for_each(|output| output.on_event(event));
+        if let Some((verdicts, _)) = &mut self.verdicts {
+            verdicts.on_event(event);
+        }
     }
     fn wants_packets(&self) -> bool {
-        !self.of_packets.is_empty()
+        !self.of_packets.is_empty() || self.verdicts.is_some()
     }
     fn on_packet(&mut self, packet: &PacketView<'_>) {
         for index in &self.of_packets {
             self.all[*index].on_packet(packet);
         }
+        if let Some((verdicts, _)) = &mut self.verdicts {
+            verdicts.on_packet(packet);
+        }
     }
 }
 
-fn create(path: &Path) -> Result<BufWriter<File>, String> {
-    File::create(path)
-        .map(BufWriter::new)
-        .map_err(|error| format!("{}: cannot be written: {error}", path.display()))
+/// Something to write to.
+type Writer = Box<dyn Write>;
+
+fn is_stdout(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// A file, or standard output for `-`.
+fn create(path: &Path) -> Result<Writer, String> {
+    if is_stdout(path) {
+        return Ok(Box::new(BufWriter::new(io::stdout())));
+    }
+    Ok(Box::new(BufWriter::new(create_file(path)?)))
+}
+
+fn create_file(path: &Path) -> Result<File, String> {
+    File::create(path).map_err(|error| format!("{}: cannot be written: {error}", path.display()))
 }
 
 impl Output for DocumentWriter<BufWriter<Stdout>> {
@@ -103,7 +163,7 @@ impl Output for Top {
 
 /// The HTML report.
 struct Page {
-    file: BufWriter<File>,
+    file: Writer,
     path: PathBuf,
     page: CapturePage,
 }
@@ -130,5 +190,83 @@ impl Output for Page {
     }
     fn name(&self) -> String {
         self.path.display().to_string()
+    }
+}
+
+/// One line per flow.
+struct Lines {
+    lines: FlowLines<Writer>,
+    name: String,
+}
+
+impl Sink for Lines {
+    fn on_flow(&mut self, flow: &FlowReport) {
+        self.lines.push(flow);
+    }
+}
+
+impl Output for Lines {
+    fn finish(self: Box<Self>, _captures: &[CaptureFile], _made_by: &MadeBy) -> io::Result<()> {
+        self.lines.finish()
+    }
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+}
+
+/// A trace for Perfetto.
+struct Trace {
+    trace: PerfettoTrace<Writer>,
+    name: String,
+}
+
+impl Sink for Trace {
+    fn on_flow(&mut self, flow: &FlowReport) {
+        self.trace.on_flow(flow);
+    }
+    fn on_event(&mut self, event: &Event) {
+        self.trace.on_event(event);
+    }
+    fn wants_packets(&self) -> bool {
+        true
+    }
+    fn on_packet(&mut self, packet: &PacketView<'_>) {
+        self.trace.push(packet);
+    }
+}
+
+impl Output for Trace {
+    fn finish(self: Box<Self>, _captures: &[CaptureFile], _made_by: &MadeBy) -> io::Result<()> {
+        self.trace.finish()
+    }
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+}
+
+/// Graphs for xplot or gnuplot.
+struct Drawn {
+    graphs: Graphs,
+    name: String,
+}
+
+impl Sink for Drawn {
+    fn on_flow(&mut self, flow: &FlowReport) {
+        self.graphs.on_flow(flow);
+    }
+    fn wants_packets(&self) -> bool {
+        true
+    }
+    fn on_packet(&mut self, packet: &PacketView<'_>) {
+        self.graphs.push(packet);
+    }
+}
+
+impl Output for Drawn {
+    fn finish(self: Box<Self>, _captures: &[CaptureFile], _made_by: &MadeBy) -> io::Result<()> {
+        self.graphs.finish()
+    }
+    fn name(&self) -> String {
+        self.name.clone()
     }
 }

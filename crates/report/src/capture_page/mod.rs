@@ -66,6 +66,8 @@ pub struct CapturePage {
     course: Course,
     distributions: [Distribution; 5],
     found: BTreeMap<&'static str, u64>,
+    /// What the flows that end belong to; their server if not given.
+    group: Option<String>,
 }
 
 /// Everything but the packets.
@@ -79,6 +81,8 @@ struct Head<'a> {
     course: CourseData,
     distributions: Vec<Named>,
     found: &'a BTreeMap<&'static str, u64>,
+    /// What the curves besides the first are of.
+    grouped_by: &'static str,
     definitions: &'a serde_json::Value,
 }
 
@@ -139,6 +143,11 @@ impl CapturePage {
         Self::default()
     }
 
+    /// The flows that end from here on belong to the environment `name`: distributions are shown by environment.
+    pub fn group(&mut self, name: &str) {
+        self.group = Some(name.to_owned());
+    }
+
     /// The flow's part in what is shown over all flows.
     fn describe(&mut self, flow: &FlowReport) {
         let data = usize::from(flow.directions[1].unique_bytes > flow.directions[0].unique_bytes);
@@ -147,6 +156,7 @@ impl CapturePage {
             Some(1) => flow.first.ip(),
             _ => flow.second.ip(),
         };
+        let group = self.group.clone().unwrap_or_else(|| server.to_string());
         let is_bulk = direction.data_packets >= 10;
         let figures = [
             direction.throughput_active_bps.filter(|_| is_bulk).map(|bps| bps / 1e6),
@@ -157,7 +167,7 @@ impl CapturePage {
         ];
         for (distribution, figure) in self.distributions.iter_mut().zip(figures) {
             if let Some(value) = figure {
-                distribution.add(&server.to_string(), value);
+                distribution.add(&group, value);
             }
         }
         let mut kinds: Vec<&'static str> = flow.diagnoses.iter().map(|found| found.kind.name()).collect();
@@ -224,6 +234,7 @@ impl CapturePage {
             course: self.course.data(),
             distributions: distributions.collect(),
             found: &self.found,
+            grouped_by: if self.group.is_some() { "environment" } else { "server" },
             definitions: &schema["$defs"],
         };
         let head = BASE64.encode(packer.pack(&serde_json::to_vec(&head)?));

@@ -48,14 +48,14 @@ const HUES = ["accent", "fast", "ack", "sack", "window", "tlp", "late", "rto", "
 function distributions(head) {
   const host = document.getElementById("distributions"), figures = head.distributions.filter(figure => figure.curves[0]?.n >= 2);
   if (!figures.length) return;
-  host.append(el("h2", { id: "across" }, "Across flows"), el("p", { class: "soft" }, "Share of flows at or below a value, over all flows and by server. Boxes: 5, 25, 50, 75 and 95 %."));
+  host.append(el("h2", { id: "across" }, "Across flows"), el("p", { class: "soft" }, `Share of flows at or below a value, over all flows and by ${head.grouped_by}. Boxes: 5, 25, 50, 75 and 95 %.`));
   const grid = el("div", { class: "grid2" });
   host.append(grid);
   for (const figure of figures) {
     const cell = el("div", {});
     grid.append(cell);
     curvePlot(cell, figure);
-    cell.append(boxes(figure), quantileTable(figure));
+    cell.append(boxes(figure), quantileTable(figure, head.grouped_by));
   }
 }
 
@@ -103,10 +103,10 @@ function boxes(figure) {
   return svg("svg", { class: "boxes", viewBox: `0 0 ${width} ${curves.length * row + 6}`, role: "img", "aria-label": `Boxes of ${figure.title} in ${figure.unit}; the table below has the numbers` }, ...parts);
 }
 
-function quantileTable(figure) {
+function quantileTable(figure, groups) {
   const rows = figure.curves.map(c => el("tr", {}, el("td", { class: "t" }, c.name), el("td", {}, count(c.n)), ...c.quantiles.map(q => el("td", {}, digits(q)))));
   const names = ["n", "min", "5 %", "25 %", "median", "75 %", "95 %", "max"];
-  return el("details", {}, el("summary", { class: "soft" }, `Numbers, ${figure.unit}`), el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, el("th", { class: "t" }, "server"), ...names.map(name => el("th", {}, name)))), el("tbody", {}, ...rows))));
+  return el("details", {}, el("summary", { class: "soft" }, `Numbers, ${figure.unit}`), el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, el("th", { class: "t" }, groups), ...names.map(name => el("th", {}, name)))), el("tbody", {}, ...rows))));
 }
 
 function captures(head) {

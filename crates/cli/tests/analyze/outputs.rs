@@ -1,0 +1,109 @@
+//! The outputs beside table and JSON: one reading gives them all.
+
+use capture::Reader;
+use serde_json::Value;
+
+use crate::{Folder, analyze, capture, text};
+
+#[test]
+fn one_reading_gives_every_output() {
+    let folder = Folder::new("outputs");
+    let file = |name: &str| folder.0.join(name).display().to_string();
+    std::fs::write(folder.0.join("in.pcap"), capture()).expect("written");
+    let (csv, jsonl, trace, graphs, annotated) =
+        (file("f.csv"), file("f.jsonl"), file("t.json"), file("graphs"), file("a.pcapng"));
+    let mut args = vec!["--csv", &csv, "--jsonl", &jsonl, "--perfetto", &trace];
+    let input = file("in.pcap");
+    args.extend(["--graphs", "SR", "--graphs-to", &graphs, "--annotate", &annotated, &input]);
+    let out = analyze(&args, &[]);
+    assert!(out.status.success() && text(&out.stdout).contains("1 flow"), "{}", text(&out.stderr));
+    let read = |path: &str| std::fs::read_to_string(path).expect("written");
+
+    let table = read(&csv);
+    let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split(',').collect()).collect();
+    // From the right: what was found, left of it, has commas within quotes.
+    let column =
+        lines[0].iter().rev().position(|name| *name == "1to2_retransmissions_rto").expect("a column");
+    assert_eq!((lines.len(), lines[1].iter().rev().nth(column)), (2, Some(&"1")));
+
+    let flow: Value = serde_json::from_str(read(&jsonl).trim()).expect("one line of JSON");
+    assert_eq!((&flow["schema"], &flow["id"]), (&"cellerator/analysis/1".into(), &0.into()));
+
+    let trace: Value = serde_json::from_str(&read(&trace)).expect("JSON");
+    let events = trace["traceEvents"].as_array().expect("events");
+    assert!(
+        events.iter().any(|event| event["name"] == "retransmission: rto" && event["tid"] == 1),
+        "{trace}"
+    );
+    assert!(events.iter().any(|event| event["name"] == "in flight 1>2" && event["args"]["value"] == 2000.0));
+
+    let drawn = read(&format!("{graphs}/a2b_tsg.xpl"));
+    assert!(drawn.starts_with("timeval unsigned\ntitle\n") && drawn.ends_with("go\n"), "{drawn}");
+    assert!(drawn.contains("white\nline 0.050000 1 0.050000 1001\n"), "a segment: {drawn}");
+    assert!(drawn.contains("red\natext 0.390000 2001\nR RTO\n"), "a retransmission: {drawn}");
+    assert!(drawn.contains("green\nline 0.090000 1001 0.430000 1001\n"), "acknowledgements: {drawn}");
+    assert!(!std::path::Path::new(&format!("{graphs}/a2b_tput.xpl")).exists(), "only what was asked for");
+
+    let annotated = std::fs::read(annotated).expect("written");
+    let mut reader = Reader::new(&annotated[..]).expect("a capture");
+    let mut packets = 0;
+    while reader.advance().expect("whole") {
+        packets += 1;
+    }
+    assert_eq!(packets, 8);
+    let said = String::from_utf8_lossy(&annotated);
+    assert_eq!(said.matches("cellerator: flow 0: retransmission: time-out").count(), 1);
+    assert!(analyze(&["--csv", "-", &input], &[]).stdout.starts_with(b"client,"));
+}
+
+#[test]
+fn gnuplot_gets_columns_and_a_script() {
+    let folder = Folder::new("gnuplot");
+    let graphs = folder.0.display().to_string();
+    let out = analyze(&["--graphs", "N", "--gnuplot", "--graphs-to", &graphs, "-"], &capture());
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let script = std::fs::read_to_string(folder.0.join("a2b_owin.gp")).expect("a script");
+    assert!(script.contains("\"a2b_owin_average.dat\""), "{script}");
+    let columns = std::fs::read_to_string(folder.0.join("a2b_owin_average.dat")).expect("columns");
+    assert!(columns.contains("0.050100 2000\n"), "{columns}");
+    let out = analyze(&["--graphs", "Q", "-"], &capture());
+    assert!(!out.status.success() && text(&out.stderr).contains("'Q' is no graph"), "{}", text(&out.stderr));
+}
+
+#[test]
+fn what_cannot_be_written_or_read_twice_is_said() {
+    let out = analyze(&["--html", "/nowhere/at/all.html", "-"], &capture());
+    assert!(
+        !out.status.success() && text(&out.stderr).contains("cannot be written"),
+        "{}",
+        text(&out.stderr)
+    );
+    let folder = Folder::new("twice-read");
+    let annotated = folder.0.join("a.pcapng").display().to_string();
+    let out = analyze(&["--annotate", &annotated, "-"], &capture());
+    assert!(!out.status.success() && text(&out.stderr).contains("name files"), "{}", text(&out.stderr));
+}
+
+#[test]
+fn environments_are_compared() {
+    let folder = Folder::new("environments");
+    for name in ["a1.pcap", "a2.pcap", "b.pcap"] {
+        std::fs::write(folder.0.join(name), capture()).expect("written");
+    }
+    let group = |name: &str, files: &str| format!("{name}={}", folder.0.join(files).display());
+    let (wifi, lte) = (group("wifi", "a*.pcap"), group("lte", "b.pcap"));
+    let html = folder.0.join("r.html").display().to_string();
+    let out = analyze(&["--group", &wifi, "--group", &lte, "--compare", "--html", &html], &[]);
+    let shown = text(&out.stdout);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    // One of eight packets was sent again.
+    assert_eq!(
+        shown.lines().filter(|line| line.starts_with("wifi") && line.contains("12.500")).count(),
+        3,
+        "{shown}"
+    );
+    assert!(shown.lines().any(|line| line.starts_with("lte") && line.contains("33.333 (-)")), "{shown}");
+    assert!(std::fs::metadata(&html).expect("a page").len() > 10_000);
+    let out = analyze(&["--group", "nothing", "--compare"], &[]);
+    assert!(!out.status.success() && text(&out.stderr).contains("NAME=FILES"), "{}", text(&out.stderr));
+}
