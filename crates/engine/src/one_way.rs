@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use control::{Controller, LossKind};
+use control::{Control, Controller, LossKind};
 use std::net::SocketAddr;
 
 use foldhash::fast::FixedState;
@@ -712,7 +712,7 @@ impl OneWay {
         let control = subscriber.controller.control();
         let quantum = control.send_quantum.get().min(u64::from(u16::MAX) / 2 * 2 - 200) as u32;
         let mut is_short_of_data = false;
-        let mut turns = 3 * (subscriber.fresh.len() + subscriber.round.len());
+        let mut turns = 3 * subscriber.waiting();
         while turns > 0 {
             turns -= 1;
             let Some(id) = subscriber.front() else { break };
@@ -739,22 +739,20 @@ impl OneWay {
                 subscriber.rotate();
                 continue;
             }
-            let room = control.window.get().saturating_sub(subscriber.in_flight).min(u64::from(u32::MAX));
-            let limits = SendLimits { quantum, window_room: room as u32 };
-            let before = accelerated.sender.in_flight();
-            let is_idle = subscriber.in_flight == 0;
-            let Some(made) = accelerated.sender.poll(limits, &mut subscriber.sampler, is_idle, now) else {
-                subscriber.rotate();
-                continue;
-            };
-            let in_flight_before = subscriber.in_flight;
-            subscriber.adjust_in_flight(before, accelerated.sender.in_flight());
-            subscriber.on_send(made.len, in_flight_before, now);
-            subscriber.last_used = now;
-            accelerated.deficit -= i64::from(made.len.max(1));
-            let segments = made.len.div_ceil(accelerated.sender.mss().max(1)).max(1);
-            subscriber.pace(made.len, segments, control.pacing_rate, now);
-            return Some((id, made));
+            if let Some(made) = transmit(accelerated, subscriber, &control, quantum, now) {
+                return Some((id, made));
+            }
+            // The window is full: its turn waits for room, and so do the others behind it. Only the repair of the
+            // oldest segment and probes go on, out of turn.
+            break;
+        }
+        for index in 0..subscriber.waiting() {
+            let Some(id) = subscriber.nth(index) else { break };
+            let accelerated = self.flows.get_mut(id as usize).and_then(Flow::accelerated);
+            let Some(accelerated) = accelerated.filter(|a| a.sender.is_urgent()) else { continue };
+            if let Some(made) = transmit(accelerated, subscriber, &control, quantum, now) {
+                return Some((id, made));
+            }
         }
         // Nobody has data although the window has room: what is delivered now says little about the link.
         let has_room = Bytes::new(subscriber.in_flight) < control.window;
@@ -783,6 +781,28 @@ impl OneWay {
         };
         Some((virtio, header))
     }
+}
+
+/// Makes a flow's next transmission, if the subscriber's window allows one.
+fn transmit(
+    flow: &mut Accelerated,
+    subscriber: &mut Subscriber,
+    control: &Control,
+    quantum: u32,
+    now: Instant,
+) -> Option<Transmission> {
+    let in_flight_before = subscriber.in_flight;
+    let room = control.window.get().saturating_sub(in_flight_before).min(u64::from(u32::MAX));
+    let limits = SendLimits { quantum, window_room: room as u32 };
+    let before = flow.sender.in_flight();
+    let made = flow.sender.poll(limits, &mut subscriber.sampler, in_flight_before == 0, now)?;
+    subscriber.adjust_in_flight(before, flow.sender.in_flight());
+    subscriber.on_send(made.len, in_flight_before, now);
+    subscriber.last_used = now;
+    flow.deficit -= i64::from(made.len.max(1));
+    let segments = made.len.div_ceil(flow.sender.mss().max(1)).max(1);
+    subscriber.pace(made.len, segments, control.pacing_rate, now);
+    Some(made)
 }
 
 /// What a flow that gets something to send may send before it takes turns: after a pause a short answer's worth, so

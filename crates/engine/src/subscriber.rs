@@ -84,6 +84,16 @@ impl Subscriber {
         self.fresh.front().or(self.round.front()).copied()
     }
 
+    /// Flows that may have something to send.
+    pub(crate) fn waiting(&self) -> usize {
+        self.fresh.len() + self.round.len()
+    }
+
+    /// The `index`th of them, in the order of their turns.
+    pub(crate) fn nth(&self, index: usize) -> Option<u32> {
+        self.fresh.get(index).or_else(|| self.round.get(index - self.fresh.len())).copied()
+    }
+
     /// Takes the flow whose turn it is out of the lists; true when it came from that of the new ones.
     pub(crate) fn pop_front(&mut self) -> bool {
         let was_fresh = self.fresh.pop_front().is_some();

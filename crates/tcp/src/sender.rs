@@ -322,6 +322,12 @@ impl Sender {
         self.probe_due.is_some() || self.may_retransmit() || self.new_len(u32::MAX).is_some()
     }
 
+    /// True when there is something to send that must not wait for room: a probe, or the oldest segment again.
+    #[must_use]
+    pub fn is_urgent(&self) -> bool {
+        self.probe_due.is_some() || (self.is_head_lost() && self.may_retransmit())
+    }
+
     fn may_retransmit(&self) -> bool {
         if self.board.lost_bytes() == 0 {
             return false;

@@ -7,6 +7,7 @@ use units::{Duration, Rate, SeqNum};
 use wire::TcpHeaderSpec;
 
 use super::*;
+use crate::WindowPolicy;
 
 const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 80);
 /// Segments of the tests: the default MSS of IPv4.
@@ -184,3 +185,63 @@ fn a_trickle_says_nothing_about_the_link() {
 }
 
 mod operation;
+
+/// ICMP "fragmentation needed" (RFC 792, RFC 1191) from a router behind us, about the server's segment at `seq`.
+fn too_big(mtu: u16, seq: u32) -> Vec<u8> {
+    let sum = |bytes: &[u8]| {
+        let words = bytes.chunks(2).map(|w| u32::from(w[0]) << 8 | w.get(1).map_or(0, |&b| u32::from(b)));
+        let sum = words.sum::<u32>();
+        !(((sum & 0xffff) + (sum >> 16)) as u16)
+    };
+    let ip = |protocol: u8, len: u16, from: [u8; 4], to: [u8; 4]| {
+        let mut header =
+            [&[0x45, 0][..], &len.to_be_bytes(), &[0, 0, 0x40, 0, 64, protocol, 0, 0], &from, &to].concat();
+        let sum = sum(&header);
+        header[10..12].copy_from_slice(&sum.to_be_bytes());
+        header
+    };
+    let quote = [
+        ip(6, 1_500, [192, 0, 2, 1], [10, 0, 0, 1]),
+        [80u16.to_be_bytes(), 40_000u16.to_be_bytes()].concat(),
+        seq.to_be_bytes().to_vec(),
+    ]
+    .concat();
+    let mut icmp = [&[3, 4, 0, 0, 0, 0][..], &mtu.to_be_bytes(), &quote].concat();
+    let check = sum(&icmp);
+    icmp[2..4].copy_from_slice(&check.to_be_bytes());
+    let outer = ip(1, 20 + icmp.len() as u16, [10, 0, 0, 254], [192, 0, 2, 1]);
+    [outer, icmp].concat()
+}
+
+#[test]
+fn h23_too_big_re_cuts_what_is_under_way_and_goes_on_to_the_server() {
+    let mut bench = Bench::established(EngineConfig::default());
+    bench.flow().sender = tcp::Sender::new(tcp::SenderConfig {
+        start: SeqNum::new(1),
+        mss: 1_460,
+        sack: false,
+        window: 60_000,
+        policy: WindowPolicy::Honour,
+        rto_max: Duration::from_secs(10),
+    });
+    bench.server_sends(1, 1, 0, TcpFlags::ACK, 2_920);
+    assert_eq!(bench.run_to(ms(30)), 2_920);
+    let mut forged = too_big(600, 70_000);
+    let verdict = |bench: &mut Bench, packet: &mut Vec<u8>| {
+        bench.engine.handle_packet(Port::Mobile, &VirtioNetHeader::default(), packet, ms(31))
+    };
+    assert_eq!(verdict(&mut bench, &mut forged), Verdict::Forward);
+    assert_eq!(bench.engine.stats.path_mtu_lowered, 0, "its number is not under way");
+    let mut tiny = too_big(60, 1);
+    tiny[22] ^= 1;
+    verdict(&mut bench, &mut tiny);
+    assert_eq!(bench.engine.stats.path_mtu_lowered, 0, "its checksum is wrong");
+
+    let mut right = too_big(600, 1);
+    assert_eq!(verdict(&mut bench, &mut right), Verdict::Forward);
+    assert_eq!((bench.engine.stats.path_mtu_lowered, bench.flow().sender.mss()), (1, 560));
+    assert_eq!(bench.run_to(ms(200)), 2_920, "all of it again");
+    let mut lower = too_big(100, 1);
+    verdict(&mut bench, &mut lower);
+    assert_eq!(bench.flow().sender.mss(), 512, "no path is believed to be narrower than 552");
+}
