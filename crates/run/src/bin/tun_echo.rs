@@ -1,6 +1,6 @@
 //! `tun-echo CONFIG`: the steering and packet loop of `cellerator run` around a processor that passes
 //! everything. CONFIG is JSON with the fields of `run::Config`. `tun-echo --dry-run CONFIG` changes nothing;
-//! `tun-echo --engine CONFIG` has the engine in the same place, for a link without a limit.
+//! `tun-echo [--flows-max N] --engine CONFIG` has the engine in the same place, for a link without a limit.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -21,9 +21,14 @@ fn main() -> ExitCode {
             plan.warnings().iter().for_each(|line| println!("warning: {line}"));
             Ok(())
         }),
-        ["--engine", config] => parse(config).and_then(|config| accelerate(&config)),
+        ["--engine", config] => parse(config).and_then(|config| accelerate(&config, None)),
+        ["--flows-max", flows_max, "--engine", config] => {
+            let flows_max = flows_max.parse().map_err(|_| format!("'{flows_max}' is not a number"));
+            flows_max.and_then(|flows_max| accelerate(&parse(config)?, Some(flows_max)))
+        }
         [config] => parse(config).and_then(|config| echo(&config)),
-        _ => Err("usage: tun-echo [--dry-run | --engine] '{\"wired\": …, \"mobile\": …}'".to_owned()),
+        _ => Err("usage: tun-echo [--dry-run | [--flows-max N] --engine] '{\"wired\": …, \"mobile\": …}'"
+            .to_owned()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -47,10 +52,12 @@ fn echo(config: &Config) -> Result<(), String> {
     Ok(())
 }
 
-fn accelerate(config: &Config) -> Result<(), String> {
+fn accelerate(config: &Config, flows_max: Option<usize>) -> Result<(), String> {
     let controller =
         ControllerConfig::Rate(RateParams { r_cap: Rate::from_mbps(1_000), ..RateParams::default() });
-    let engine = Engine::new(EngineConfig { controller, ..EngineConfig::default() });
+    let defaults = EngineConfig::default();
+    let flows_max = flows_max.unwrap_or(defaults.flows_max);
+    let engine = Engine::new(EngineConfig { controller, flows_max, ..defaults });
     let mut accelerator = Accelerator::new(engine.map_err(|error| error.to_string())?);
     let ended = run::run(config, &mut accelerator, &mut |line| eprintln!("{line}"));
     let ended = ended.map_err(|error| error.to_string())?;
