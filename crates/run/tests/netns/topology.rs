@@ -267,6 +267,13 @@ impl Program {
         program
     }
 
+    /// The same with the uplink accelerated too.
+    pub fn start_both_ways(topology: &Topology) -> Self {
+        let mut program = Self::launch_with(topology, &topology.config(), &["--both-ways", "--engine"]);
+        program.await_line("steering TCP between");
+        program
+    }
+
     /// The same with a table of so many flows.
     pub fn start_with_table(topology: &Topology, flows_max: &str) -> Self {
         let arguments = ["--flows-max", flows_max, "--engine"];
