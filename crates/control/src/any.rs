@@ -3,9 +3,10 @@
 use units::{Bytes, Instant};
 
 use crate::{
-    Ack, Bbr, BbrParams, Bic, BicParams, Control, Controller, Cubic, CubicParams, Fixed, FixedParams, HTcp,
-    HTcpParams, HighSpeed, HighSpeedParams, Loss, NewReno, NewRenoParams, RateControl, RateParams, Sent,
-    Vegas, VegasParams, Veno, VenoParams, Westwood, WestwoodParams, WestwoodPlus, WestwoodPlusParams,
+    Ack, Bbr, Bbr3, Bbr3Params, BbrParams, Bic, BicParams, Control, Controller, Cubic, CubicParams, Fixed,
+    FixedParams, HTcp, HTcpParams, HighSpeed, HighSpeedParams, Loss, NewReno, NewRenoParams, RateControl,
+    RateParams, Sent, Vegas, VegasParams, Veno, VenoParams, Westwood, WestwoodParams, WestwoodPlus,
+    WestwoodPlusParams,
 };
 
 /// Writes the two enums, their dispatch, and the names of those that need no settings.
@@ -98,6 +99,8 @@ controllers! {
     Bic(Bic, BicParams) = "bic",
     /// BBR, version 1.
     Bbr(Bbr, BbrParams) = "bbr",
+    /// BBR, version 3.
+    Bbr3(Bbr3, Bbr3Params) = "bbr3",
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ use units::{Bytes, Duration, Instant, Rate};
 
 use crate::{Ack, Control, Controller, Loss, LossKind, Sent};
 
-mod aggregation;
+pub(crate) mod aggregation;
 mod model;
 mod policer;
 
@@ -387,7 +387,7 @@ impl Bbr {
 }
 
 /// The rate to pace at for an estimate.
-fn paced(rate: Rate, gain: Gain) -> Rate {
+pub(crate) fn paced(rate: Rate, gain: Gain) -> Rate {
     rate.mul_ratio(gain * PACING_PERCENT, ONE * 100)
 }
 

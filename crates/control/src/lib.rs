@@ -24,6 +24,7 @@
 //! | `highspeed.rs` | steps that grow with the window | RFC 3649 |
 //! | `bic.rs` | binary search for the window of the last loss | INFOCOM 2004 |
 //! | `bbr.rs` | a model of bandwidth and round trip, paced | draft-cardwell-iccrg-bbr-congestion-control-00 |
+//! | `bbr3.rs` | the same with bounds by loss, probing every few seconds | draft-ietf-ccwg-bbr-02 |
 //!
 //! What all window controllers share (slow start, proportional rate reduction, undoing a needless time-out) is
 //! `window.rs`; an algorithm adds how the window grows and how far it shrinks.
@@ -32,7 +33,10 @@
 
 mod any;
 mod bbr;
+mod bbr3;
 mod bic;
+#[cfg(test)]
+mod bottleneck;
 mod cubic;
 mod filter;
 mod fixed;
@@ -53,6 +57,7 @@ mod window;
 
 pub use any::{AnyController, ControllerConfig};
 pub use bbr::{Bbr, BbrParams};
+pub use bbr3::{Bbr3, Bbr3Params};
 pub use bic::{Bic, BicParams};
 pub use cubic::{Cubic, CubicParams};
 pub use filter::{WindowedMax, WindowedMin};

@@ -117,8 +117,7 @@ pub fn run(
     for warning in plan.warnings() {
         say(&format!("warning: {warning}"));
     }
-    let [down, up] = DebtJournal::create_both(instance.path())?;
-    processor.keep_journals(Box::new(down), Box::new(up));
+    processor.keep_journal(Box::new(DebtJournal::create(instance.path())?));
     let guardian = if config.watchdog { Some(Guardian::start(config, &instance)?) } else { None };
     let mut session = Session::new(config, &plan, &netlink, &instance, steering, guardian, packet_loop)?;
     if !removed.indebted.is_empty() {

@@ -48,6 +48,8 @@ pub enum CongestionControl {
     Highspeed,
     /// Binary search.
     Bic,
+    /// BBR version 3.
+    Bbr3,
 }
 
 impl CongestionControl {
@@ -65,6 +67,7 @@ impl CongestionControl {
             Self::Htcp => "htcp",
             Self::Highspeed => "highspeed",
             Self::Bic => "bic",
+            Self::Bbr3 => "bbr3",
         }
     }
 

@@ -11,6 +11,7 @@ use wire::{Tcp, TcpFlags, TcpHeaderSpec, Timestamps};
 
 use crate::build::build_packet;
 
+mod ack_compression;
 mod auto_tuning;
 mod config;
 mod connection;

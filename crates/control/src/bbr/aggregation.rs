@@ -16,7 +16,7 @@ const TIME_MAX: Duration = Duration::from_millis(100);
 const EPOCH_SEGMENTS_MAX: u64 = 1 << 20;
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Aggregation {
+pub(crate) struct Aggregation {
     epoch_began: Instant,
     epoch_acked: u64,
     /// Largest excess of this half and of the one before.
@@ -27,12 +27,12 @@ pub(super) struct Aggregation {
 
 impl Aggregation {
     /// The sender was idle: a new epoch begins.
-    pub(super) fn restart(&mut self, now: Instant) {
+    pub(crate) fn restart(&mut self, now: Instant) {
         self.epoch_began = now;
         self.epoch_acked = 0;
     }
 
-    pub(super) fn on_ack(&mut self, ack: &Ack, rate: Rate, is_round_start: bool, cwnd: u64) {
+    pub(crate) fn on_ack(&mut self, ack: &Ack, rate: Rate, is_round_start: bool, cwnd: u64) {
         if is_round_start {
             self.rounds += 1;
             if self.rounds >= HALF_ROUNDS {
@@ -53,7 +53,7 @@ impl Aggregation {
     }
 
     /// Bytes to add to the window at `rate`.
-    pub(super) fn allowance(&self, rate: Rate) -> u64 {
+    pub(crate) fn allowance(&self, rate: Rate) -> u64 {
         Bytes::get(rate.bytes_in(TIME_MAX)).min(self.excess[0].max(self.excess[1]))
     }
 }

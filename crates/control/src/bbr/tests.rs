@@ -1,123 +1,12 @@
 use super::*;
-use crate::{RateSampler, SendStamp};
-use std::collections::VecDeque;
+use crate::bottleneck::{Link, MSS};
 
-const MSS: u64 = 1_000;
-
-/// A link of constant rate with a queue, driven by a sender with data without end.
-struct Link {
-    bbr: Bbr,
-    rate: Rate,
-    round_trip: Duration,
-    queue_max: u64,
-    now: Instant,
-    sampler: RateSampler,
-    /// Acknowledgements under way: when they arrive, and the stamp of their segment; `None` for a lost segment.
-    coming: VecDeque<(Instant, SendStamp)>,
-    in_flight: u64,
-    free_at: Instant,
-    may_send_at: Instant,
-    min_rtt: Option<Duration>,
-    lost: u64,
-    delivered: u64,
-    largest_queue_ms: u64,
+fn bbr() -> Bbr {
+    Bbr::new(BbrParams { mss: Bytes::new(MSS), ..BbrParams::default() })
 }
 
-impl Link {
-    fn new(rate: Rate, rtt_ms: u64, queue_max: u64) -> Self {
-        Self {
-            bbr: Bbr::new(BbrParams { mss: Bytes::new(MSS), ..BbrParams::default() }),
-            rate,
-            round_trip: Duration::from_millis(rtt_ms),
-            queue_max,
-            now: Instant::ZERO,
-            sampler: RateSampler::new(),
-            coming: VecDeque::new(),
-            in_flight: 0,
-            free_at: Instant::ZERO,
-            may_send_at: Instant::ZERO,
-            min_rtt: None,
-            lost: 0,
-            delivered: 0,
-            largest_queue_ms: 0,
-        }
-    }
-
-    fn queue(&self) -> u64 {
-        self.rate.bytes_in(self.free_at.saturating_since(self.now)).get()
-    }
-
-    fn send(&mut self) {
-        let (bytes, in_flight) = (Bytes::new(MSS), Bytes::new(self.in_flight));
-        let stamp = self.sampler.on_send(self.in_flight == 0, self.now);
-        self.bbr.on_send(&Sent { now: self.now, bytes, in_flight, is_app_limited: false });
-        self.may_send_at = self.may_send_at.max(self.now) + self.bbr.pacing_rate.time_for(bytes);
-        if self.queue() + MSS > self.queue_max {
-            self.lost += MSS;
-            return;
-        }
-        self.free_at = self.free_at.max(self.now) + self.rate.time_for(bytes);
-        self.coming.push_back((self.free_at + self.round_trip, stamp));
-        self.in_flight += MSS;
-    }
-
-    fn take_ack(&mut self) {
-        let Some((at, stamp)) = self.coming.pop_front() else { return };
-        self.now = self.now.max(at);
-        let before = self.in_flight;
-        self.in_flight -= MSS;
-        self.delivered += MSS;
-        let rtt = self.now.saturating_since(stamp.sent_at);
-        self.min_rtt = Some(self.min_rtt.map_or(rtt, |min| min.min(rtt)));
-        let rate = self.sampler.on_delivered(Bytes::new(MSS), Some(&stamp), self.min_rtt, self.now);
-        let lost = Bytes::new(std::mem::take(&mut self.lost));
-        self.bbr.on_ack(&Ack {
-            now: self.now,
-            delivered: Bytes::new(MSS),
-            delivered_total: self.sampler.delivered(),
-            rtt: Some(rtt),
-            min_rtt: self.min_rtt,
-            rate,
-            in_flight: Bytes::new(self.in_flight),
-            in_flight_before: Bytes::new(before),
-            lost,
-            is_recovering: false,
-            is_window_limited: true,
-        });
-    }
-
-    /// The next thing that happens.
-    fn step(&mut self) {
-        let has_room = self.in_flight + MSS <= self.bbr.control().window.get();
-        let next_ack = self.coming.front().map(|(at, _)| *at);
-        let send_at = self.may_send_at.max(self.now);
-        if has_room && next_ack.is_none_or(|at| send_at <= at) {
-            self.now = send_at;
-            self.send();
-        } else {
-            self.take_ack();
-        }
-        let queue_ms = self.free_at.saturating_since(self.now).as_millis();
-        self.largest_queue_ms = self.largest_queue_ms.max(queue_ms);
-    }
-
-    fn run_until(&mut self, ms: u64) {
-        while self.now < Instant::from_millis(ms) {
-            self.step();
-        }
-    }
-
-    /// Delivered over offered between now and `ms`, in per cent.
-    fn utilisation_until(&mut self, ms: u64) -> u64 {
-        let (from, before) = (self.now, self.delivered);
-        self.run_until(ms);
-        let offered = self.rate.bytes_in(self.now.saturating_since(from)).get();
-        (self.delivered - before) * 100 / offered
-    }
-}
-
-fn link() -> Link {
-    Link::new(Rate::from_mbps(10), 40, 1_000_000)
+fn link() -> Link<Bbr> {
+    Link::new(bbr(), Rate::from_mbps(10), 40, 1_000_000)
 }
 
 #[test]
@@ -145,7 +34,7 @@ fn it_finds_rate_and_round_trip_and_drains_its_queue() {
 
 #[test]
 fn loss_is_no_signal() {
-    let mut link = Link::new(Rate::from_mbps(10), 40, 20_000);
+    let mut link = Link::new(bbr(), Rate::from_mbps(10), 40, 20_000);
     link.run_until(2_000);
     let utilisation = link.utilisation_until(9_000);
     assert!(utilisation >= 90, "{utilisation} % with two fifths of a BDP of queue");

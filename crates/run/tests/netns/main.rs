@@ -9,8 +9,5 @@ mod fail_open;
 mod handover;
 mod icmp;
 mod nat;
-mod overload;
-mod raw;
 mod steering;
-mod strange;
 mod topology;

@@ -28,6 +28,11 @@ impl AutoTuning {
         self.rtt = Some(self.rtt.map_or(rtt, |old| old.mul_ratio(7, 8) + rtt / 8));
     }
 
+    /// The smoothed round trip as a receiver sees it.
+    pub(super) fn round_trip(&self) -> Option<Duration> {
+        self.rtt
+    }
+
     /// The application has read `read` bytes so far: the buffer that needs, when it is time to say.
     pub(super) fn on_read(&mut self, read: u64, now: Instant) -> Option<u64> {
         if now.saturating_since(self.began) < self.rtt? {

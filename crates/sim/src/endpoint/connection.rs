@@ -9,6 +9,7 @@ use units::{Bytes, Duration, Instant, Rate, SeqNum, WindowScale};
 use wire::{Tcp, TcpFlags};
 
 use super::EndpointStats;
+use super::ack_compression::AckCompression;
 use super::auto_tuning::AutoTuning;
 use super::config::{Closing, EndpointConfig, Reading, ReceiveWindow};
 
@@ -44,6 +45,8 @@ enum AckDue {
     Now,
     /// As a packet of its own: it is a duplicate or carries SACK blocks.
     Alone,
+    /// The same at this time, with what has come by then.
+    AloneLater(Instant),
 }
 
 #[derive(Debug)]
@@ -75,6 +78,7 @@ pub(super) struct Connection {
     pub last_ack_sent: SeqNum,
     capacity: u32,
     auto_tuning: AutoTuning,
+    compression: AckCompression,
     last_reply_to_empty: Option<Instant>,
     /// Its timestamp clock at time zero.
     clock_offset: u32,
@@ -118,6 +122,7 @@ impl Connection {
             last_ack_sent: peer_start,
             capacity: config.window.initial(),
             auto_tuning: AutoTuning::new(config.window.initial(), agreed.mss),
+            compression: AckCompression::default(),
             last_reply_to_empty: None,
             clock_offset: config.timestamps.unwrap_or(0),
         }
@@ -249,6 +254,7 @@ impl Connection {
         let had_holes = self.receiver.has_holes();
         match self.receiver.on_segment(&segment, &mut self.inbox) {
             Arrival::Empty => {}
+            Arrival::InOrder { .. } if self.receiver.has_holes() => self.acknowledge_behind_hole(now),
             Arrival::InOrder { .. } => {
                 let is_urgent = had_holes || segment.fin;
                 self.ack_due = match self.ack_due {
@@ -259,7 +265,7 @@ impl Connection {
                 };
                 self.quick_acks = self.quick_acks.saturating_sub(1);
             }
-            Arrival::OutOfOrder => self.ack_due = AckDue::Alone,
+            Arrival::OutOfOrder => self.acknowledge_behind_hole(now),
             Arrival::Duplicate => {
                 stats.duplicate_segments += 1;
                 self.ack_due = AckDue::Alone;
@@ -270,6 +276,18 @@ impl Connection {
             }
             Arrival::TooOld => stats.paws_rejected += 1,
         }
+    }
+
+    /// Data lies behind a hole: at once for the first three arrivals, then those of a short time together.
+    fn acknowledge_behind_hole(&mut self, now: Instant) {
+        let rtt = self.auto_tuning.round_trip().unwrap_or(Duration::ZERO);
+        self.ack_due = match self.compression.on_arrival(self.receiver.next(), rtt, self.agreed.sack) {
+            Some(delay) if self.ack_due != AckDue::Alone => match self.ack_due {
+                AckDue::AloneLater(at) => AckDue::AloneLater(at),
+                _ => AckDue::AloneLater(now + delay),
+            },
+            _ => AckDue::Alone,
+        };
     }
 
     /// Lets the application read and write; the offset of the first wrong byte if there is one.
@@ -360,8 +378,10 @@ impl Connection {
 
     /// Acts on timers that are due.
     pub(super) fn on_timeout(&mut self, now: Instant) {
-        if matches!(self.ack_due, AckDue::Later(at) if at <= now) {
-            self.ack_due = AckDue::Now;
+        match self.ack_due {
+            AckDue::Later(at) if at <= now => self.ack_due = AckDue::Now,
+            AckDue::AloneLater(at) if at <= now => self.ack_due = AckDue::Alone,
+            _ => {}
         }
         if self.sender.next_deadline().is_some_and(|at| at <= now) {
             let out = self.sender.on_timeout(now);
@@ -373,7 +393,7 @@ impl Connection {
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let ack = match self.ack_due {
-            AckDue::Later(at) => Some(at),
+            AckDue::Later(at) | AckDue::AloneLater(at) => Some(at),
             _ => None,
         };
         let pace = Some(self.may_send_at).filter(|_| self.is_paced);
@@ -436,6 +456,7 @@ impl Connection {
         let free = if self.receiver.window_growth(free) >= step { free } else { 0 };
         let window = self.receiver.window_field(free, self.agreed.own_scale);
         self.ack_due = AckDue::No;
+        self.compression.on_sent();
         self.last_ack_sent = self.receiver.ack();
         (self.last_ack_sent, window)
     }
