@@ -6,6 +6,7 @@ mod demo;
 mod instance;
 mod lab;
 mod outcome;
+mod policy_args;
 mod progress;
 mod run;
 mod settings_file;

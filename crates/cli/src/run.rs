@@ -13,6 +13,7 @@ use run::{Accelerator, AfterHang, Config, Ended, Notrack, ReadSettings, RunError
 use scenario::Quantity;
 use units::{Bytes, Duration, Rate};
 
+use crate::policy_args::PolicyArgs;
 use crate::settings_file;
 
 const NOTICE: &str = "notice: `opportunistic` together with early acknowledgements and rate control is claimed by \
@@ -73,6 +74,8 @@ struct EngineArgs {
     /// Pass everything: only the path through this process remains
     #[arg(long)]
     no_accelerate: bool,
+    #[command(flatten)]
+    policy: PolicyArgs,
 }
 
 /// Too high a capacity costs little, since the in-flight cap holds the queue short; too low a one throttles.
@@ -250,13 +253,15 @@ fn engine_config(args: &EngineArgs) -> Result<EngineConfig, String> {
         Policy::Honour => WindowPolicy::Honour,
         Policy::Opportunistic => WindowPolicy::Opportunistic,
     };
-    Ok(EngineConfig {
+    let mut config = EngineConfig {
         accelerate: !args.no_accelerate,
         controller,
         window_policy,
         hash_seed: RandomState::new().build_hasher().finish(),
         ..EngineConfig::default()
-    })
+    };
+    args.policy.apply(&mut config);
+    Ok(config)
 }
 
 fn machine_config(args: Args) -> Config {

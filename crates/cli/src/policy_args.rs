@@ -1,0 +1,139 @@
+//! Flags of `cellerator run` about which flows are accelerated and how much they may take.
+
+use clap::ValueEnum;
+use control::{BbrParams, ControllerConfig, CubicParams, NewRenoParams};
+use engine::{Action, EngineConfig, Rule};
+use scenario::Quantity;
+use units::{Bytes, Duration};
+
+/// Which flows are accelerated.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Policy and limits")]
+pub struct PolicyArgs {
+    /// What is accelerated where no rule says otherwise
+    #[arg(long, value_enum, default_value = "downlink", value_name = "WHAT")]
+    direction: Direction,
+    /// A rule, as `pass port 22`, `both server 192.0.2.0/24 port 443` or `uplink client 10.0.0.9`; the first that
+    /// matches decides; may be given several times
+    #[arg(long, value_name = "RULE")]
+    rule: Vec<Rule>,
+    /// Congestion control towards the servers, for uplink data
+    #[arg(long, value_enum, default_value = "cubic", value_name = "CONTROLLER")]
+    uplink_controller: UplinkController,
+    /// Pass flows whose receiving host answered the handshake faster than this: nothing to gain
+    #[arg(long, value_name = "TIME", default_value = "0 ms")]
+    min_rtt: Quantity<Duration>,
+    /// Flows in the table at most; more pass
+    #[arg(long, value_name = "N", default_value_t = EngineConfig::default().flows_max)]
+    flows_max: usize,
+    /// Flows of one subscriber at most; more pass
+    #[arg(long, value_name = "N", default_value_t = EngineConfig::default().subscriber_flows_max)]
+    subscriber_flows_max: u32,
+    /// Memory for data on its way, at most
+    #[arg(long, value_name = "SIZE", default_value = "1 GiB")]
+    memory_max: Quantity<Bytes>,
+    /// The same for one subscriber
+    #[arg(long, value_name = "SIZE", default_value = "64 MiB")]
+    subscriber_memory_max: Quantity<Bytes>,
+    /// A client that acknowledges nothing of what it is owed for so long is gone: both sides are reset
+    #[arg(long, value_name = "TIME", default_value = "120 s")]
+    debt_timeout: Quantity<Duration>,
+    /// Bits of an IPv6 address that make one subscriber
+    #[arg(long, value_name = "BITS", default_value_t = 64, value_parser = clap::value_parser!(u8).range(1..=128))]
+    ipv6_prefix: u8,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Direction {
+    /// What servers send
+    Downlink,
+    /// What clients send
+    Uplink,
+    /// Both
+    Both,
+    /// Nothing
+    Pass,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum UplinkController {
+    NewReno,
+    Cubic,
+    Bbr,
+}
+
+impl PolicyArgs {
+    /// Puts the flags into `config`.
+    pub fn apply(&self, config: &mut EngineConfig) {
+        config.policy.default = match self.direction {
+            Direction::Downlink => Action::Downlink,
+            Direction::Uplink => Action::Uplink,
+            Direction::Both => Action::Both,
+            Direction::Pass => Action::Pass,
+        };
+        config.policy.rules.clone_from(&self.rule);
+        config.uplink.controller = match self.uplink_controller {
+            UplinkController::NewReno => ControllerConfig::NewReno(NewRenoParams::default()),
+            UplinkController::Cubic => ControllerConfig::Cubic(CubicParams::default()),
+            UplinkController::Bbr => ControllerConfig::Bbr(BbrParams::default()),
+        };
+        config.rtt_min = self.min_rtt.0;
+        config.flows_max = self.flows_max;
+        config.subscriber_flows_max = self.subscriber_flows_max;
+        config.buffer_max = self.memory_max.0;
+        config.subscriber_buffer_max = self.subscriber_memory_max.0;
+        config.debt_timeout = self.debt_timeout.0;
+        config.ipv6_prefix_len = self.ipv6_prefix;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: PolicyArgs,
+    }
+
+    fn parse(words: &[&str]) -> Result<EngineConfig, String> {
+        let line = Line::try_parse_from(std::iter::once(&"run").chain(words)).map_err(|e| e.to_string())?;
+        let mut config = EngineConfig::default();
+        line.args.apply(&mut config);
+        Ok(config)
+    }
+
+    #[test]
+    fn without_flags_the_defaults_of_the_engine_hold() {
+        assert_eq!(parse(&[]).unwrap(), EngineConfig::default());
+    }
+
+    #[test]
+    fn flags_reach_the_engine_and_nonsense_is_named() {
+        let config = parse(&[
+            "--direction",
+            "both",
+            "--rule",
+            "pass port 22",
+            "--rule",
+            "uplink client 10.0.0.9",
+            "--min-rtt",
+            "5 ms",
+            "--memory-max",
+            "2 GiB",
+            "--uplink-controller",
+            "bbr",
+            "--ipv6-prefix",
+            "56",
+        ])
+        .unwrap();
+        assert_eq!((config.policy.default, config.policy.rules.len()), (Action::Both, 2));
+        assert_eq!(config.rtt_min, Duration::from_millis(5));
+        assert_eq!((config.buffer_max, config.ipv6_prefix_len), (Bytes::from_mib(2_048), 56));
+        assert_eq!(config.uplink.controller, ControllerConfig::Bbr(BbrParams::default()));
+        assert!(parse(&["--rule", "pass prot 22"]).unwrap_err().contains("`prot` names nothing to match"));
+        assert!(parse(&["--ipv6-prefix", "129"]).is_err());
+    }
+}
