@@ -146,7 +146,7 @@ fn status_lines(status: &Status) -> Vec<String> {
         format!("{name}: {what} for {} s, process {process}, version {version}", status.uptime_s),
         format!("servers behind {wired}, clients behind {mobile}"),
         format!("{:<28}{}", "memory", Bytes::new(status.resident_bytes)),
-        format!("{:<28}{}", "owed to clients", Bytes::new(status.processor.debt_bytes)),
+        format!("{:<28}{}", "owed", Bytes::new(status.processor.debt_bytes)),
     ];
     for (side, from) in status.sides.iter().zip(["from servers", "from clients"]) {
         let (packets, bytes) = (side.received_packets, Bytes::new(side.received_bytes));
@@ -166,13 +166,13 @@ fn flow_lines(list: &FlowList) -> Vec<String> {
     let mut lines = Vec::new();
     if !list.flows.is_empty() {
         lines.push(format!(
-            "{:<11} {:<24} {:<24} {:>9} {:>9} {:>9} {:>11} {:>16}",
-            "state", "client", "server", "owed", "held", "window", "srtt", "subscriber rate"
+            "{:<8} {:<11} {:<24} {:<24} {:>9} {:>9} {:>9} {:>11} {:>16}",
+            "data", "state", "client", "server", "owed", "held", "window", "srtt", "subscriber rate"
         ));
     }
     lines.extend(list.flows.iter().map(flow_line));
     lines.extend(
-        list.passed.iter().map(|flow| format!("passed      {} {} {}", flow.client, flow.server, flow.reason)),
+        list.passed.iter().map(|flow| format!("passed   {} {} {}", flow.client, flow.server, flow.reason)),
     );
     if lines.is_empty() {
         lines.push("no flows".to_owned());
@@ -187,7 +187,7 @@ fn flow_line(flow: &FlowLine) -> String {
     let [owed, held, window] = bytes.map(|bytes| Bytes::new(bytes).to_string());
     let (client, server) = (flow.client.to_string(), flow.server.to_string());
     format!(
-        "{:<11} {client:<24} {server:<24} {owed:>9} {held:>9} {window:>9} {srtt:>11} {rate:>16}",
-        flow.state
+        "{:<8} {:<11} {client:<24} {server:<24} {owed:>9} {held:>9} {window:>9} {srtt:>11} {rate:>16}",
+        flow.direction, flow.state
     )
 }

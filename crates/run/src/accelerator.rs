@@ -16,6 +16,8 @@ pub type ReadSettings = Box<dyn FnMut() -> Result<EngineConfig, String>>;
 pub struct Accelerator {
     engine: Engine,
     read_settings: Option<ReadSettings>,
+    /// Waits until the uplink is accelerated.
+    uplink_journal: Option<Box<dyn Journal>>,
 }
 
 impl fmt::Debug for Accelerator {
@@ -28,7 +30,15 @@ impl Accelerator {
     /// A processor around `engine`.
     #[must_use]
     pub fn new(engine: Engine) -> Self {
-        Self { engine, read_settings: None }
+        Self { engine, read_settings: None, uplink_journal: None }
+    }
+
+    fn start_uplink_journal(&mut self) {
+        if self.engine.uplink_stats().is_some()
+            && let Some(journal) = self.uplink_journal.take()
+        {
+            self.engine.set_uplink_journal(journal);
+        }
     }
 
     /// Has `read` give the settings when they are to be read anew.
@@ -89,8 +99,10 @@ impl Processor for Accelerator {
         self.engine.next_deadline()
     }
 
-    fn keep_journal(&mut self, journal: Box<dyn Journal>) {
-        self.engine.set_journal(journal);
+    fn keep_journals(&mut self, downlink: Box<dyn Journal>, uplink: Box<dyn Journal>) {
+        self.engine.set_journal(downlink);
+        self.uplink_journal = Some(uplink);
+        self.start_uplink_journal();
     }
 
     fn has_settings(&self) -> bool {
@@ -103,6 +115,7 @@ impl Processor for Accelerator {
         let is_same = EngineConfig { hash_seed: 0, ..config.clone() }
             == EngineConfig { hash_seed: 0, ..self.engine.config().clone() };
         self.engine.reconfigure(&config).map_err(|error| error.to_string())?;
+        self.start_uplink_journal();
         Ok(if is_same { "no setting has changed" } else { "new settings hold for new flows" }.to_owned())
     }
 

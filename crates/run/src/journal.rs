@@ -12,8 +12,8 @@ use engine::{Journal, JournalEntry};
 use io::{IoError, SharedWords};
 use units::SeqNum;
 
-/// Name of the file in an instance's directory.
-const FILE: &str = "journal";
+/// Names of the files in an instance's directory: what clients are owed, what servers are.
+const FILES: [&str; 2] = ["journal", "journal-up"];
 
 /// First word of the file: another version of this program may have written it.
 const MAGIC: u32 = 0xce11_0001;
@@ -42,9 +42,14 @@ pub(crate) struct DebtJournal {
 }
 
 impl DebtJournal {
-    /// Makes it in an instance's directory.
-    pub fn create(directory: &Path) -> Result<Self, IoError> {
-        let words = SharedWords::create(&directory.join(FILE), (1 + SLOTS_AT_FIRST) * SLOT_WORDS)?;
+    /// Makes both in an instance's directory: for the downlink, for the uplink.
+    pub fn create_both(directory: &Path) -> Result<[Self; 2], IoError> {
+        let [down, up] = FILES;
+        Ok([Self::create(&directory.join(down))?, Self::create(&directory.join(up))?])
+    }
+
+    fn create(file: &Path) -> Result<Self, IoError> {
+        let words = SharedWords::create(file, (1 + SLOTS_AT_FIRST) * SLOT_WORDS)?;
         words.words()[0].store(MAGIC, Ordering::Relaxed);
         Ok(Self { words, is_full: false })
     }
@@ -119,9 +124,13 @@ fn write_addresses(words: &[AtomicU32], entry: &JournalEntry) {
 }
 
 /// The entries in an instance's directory: what it owed when it ended. None when there is no journal, or one of
-/// another version.
+/// another version. In those of the uplink `client` is the server: it is the one that is owed.
 pub(crate) fn read(directory: &Path) -> Vec<JournalEntry> {
-    let bytes = std::fs::read(directory.join(FILE)).unwrap_or_default();
+    FILES.iter().flat_map(|file| read_one(&directory.join(file))).collect()
+}
+
+fn read_one(file: &Path) -> Vec<JournalEntry> {
+    let bytes = std::fs::read(file).unwrap_or_default();
     let words: Vec<u32> = bytes.as_chunks::<4>().0.iter().map(|bytes| u32::from_ne_bytes(*bytes)).collect();
     let mut slots = words.chunks_exact(SLOT_WORDS);
     if slots.next().is_none_or(|first| first[0] != MAGIC) {
@@ -132,8 +141,10 @@ pub(crate) fn read(directory: &Path) -> Vec<JournalEntry> {
 
 /// Forgets them: their flows are dealt with.
 pub(crate) fn discard(directory: &Path) {
-    // It goes with the directory otherwise.
-    drop(std::fs::remove_file(directory.join(FILE)));
+    for file in FILES {
+        // It goes with the directory otherwise.
+        drop(std::fs::remove_file(directory.join(file)));
+    }
 }
 
 fn parse(words: &[u32]) -> JournalEntry {
@@ -183,7 +194,7 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("ct-run-journal-{}", std::process::id()));
         std::fs::create_dir(&directory).unwrap();
         assert!(read(&directory).is_empty(), "there is none");
-        let mut journal = DebtJournal::create(&directory).unwrap();
+        let [mut journal, mut uplink] = DebtJournal::create_both(&directory).unwrap();
         assert!(read(&directory).is_empty());
         for slot in [0, 1, 2, 5_000] {
             journal.owe(slot, &entry(slot), true);
@@ -194,10 +205,13 @@ mod tests {
         assert_eq!(read(&directory), [entry(0), newer, entry(5_000)]);
         journal.owe(2, &entry(3), true);
         assert_eq!(read(&directory)[2], entry(3), "the slot is used again");
-        drop(journal);
-        assert_eq!(read(&directory).len(), 4);
-        std::fs::write(directory.join(FILE), [7; 4_096]).unwrap();
-        assert!(read(&directory).is_empty(), "not ours");
+        uplink.owe(0, &entry(4), true);
+        drop((journal, uplink));
+        assert_eq!((read(&directory).len(), read(&directory)[4]), (5, entry(4)));
+        std::fs::write(directory.join(FILES[0]), [7; 4_096]).unwrap();
+        assert_eq!(read(&directory), [entry(4)], "the first is not ours");
+        discard(&directory);
+        assert!(read(&directory).is_empty());
         std::fs::remove_dir_all(directory).unwrap();
     }
 }

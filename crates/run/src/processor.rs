@@ -78,8 +78,8 @@ pub trait Processor {
     /// When [`Processor::handle_timeout`] is to be called next.
     fn next_deadline(&self) -> Option<Instant>;
 
-    /// Notes what it owes in `journal`, if it ever owes anything.
-    fn keep_journal(&mut self, _journal: Box<dyn Journal>) {}
+    /// Notes what it owes to clients in `downlink` and what to servers in `uplink`, if it ever owes anything.
+    fn keep_journals(&mut self, _downlink: Box<dyn Journal>, _uplink: Box<dyn Journal>) {}
 
     /// True when there are settings to read anew.
     fn has_settings(&self) -> bool {

@@ -117,7 +117,8 @@ pub fn run(
     for warning in plan.warnings() {
         say(&format!("warning: {warning}"));
     }
-    processor.keep_journal(Box::new(DebtJournal::create(instance.path())?));
+    let [down, up] = DebtJournal::create_both(instance.path())?;
+    processor.keep_journals(Box::new(down), Box::new(up));
     let guardian = if config.watchdog { Some(Guardian::start(config, &instance)?) } else { None };
     let mut session = Session::new(config, &plan, &netlink, &instance, steering, guardian, packet_loop)?;
     if !removed.indebted.is_empty() {

@@ -51,7 +51,7 @@ pub struct SideStatus {
 /// What a processor counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessorStatus {
-    /// Acknowledged to servers and not by clients, over all flows, bytes.
+    /// Acknowledged to senders and not by receivers, over all flows, bytes.
     pub debt_bytes: u64,
     /// Counters since the start, and levels (`…_now`), by name.
     pub counters: BTreeMap<String, u64>,
@@ -75,17 +75,19 @@ pub struct FlowLine {
     pub client: SocketAddr,
     /// The server's.
     pub server: SocketAddr,
+    /// `downlink` or `uplink`: what follows is about data in this direction.
+    pub direction: String,
     /// `observing`, `accelerated`, `draining` or `closed`.
     pub state: String,
-    /// Acknowledged to the server and not by the client, bytes.
+    /// Acknowledged to the sender and not by the receiver, bytes.
     pub debt_bytes: u64,
     /// Memory of its buffer, bytes.
     pub held_bytes: u64,
-    /// Sent to the client and not acknowledged, bytes.
+    /// Sent to the receiver and not acknowledged, bytes.
     pub in_flight_bytes: u64,
-    /// Smoothed round-trip time of the mobile segment, µs.
+    /// Smoothed round-trip time between here and the receiver, µs.
     pub srtt_us: Option<u64>,
-    /// The window the client advertises, bytes.
+    /// The window the receiver advertises, bytes.
     pub client_window_bytes: u64,
     /// What is sent to the subscriber at most, over all its flows, bit/s.
     pub subscriber_rate_bps: Option<u64>,
@@ -107,7 +109,11 @@ pub struct PassedLine {
 /// The engine's counters and levels.
 pub(crate) fn of_engine(engine: &Engine) -> ProcessorStatus {
     let stats = engine.stats();
-    let counters = stats.named().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    let mut counters: BTreeMap<String, u64> =
+        stats.named().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    if let Some(uplink) = engine.uplink_stats() {
+        counters.extend(uplink.named().into_iter().map(|(name, value)| (format!("uplink_{name}"), value)));
+    }
     let passed = PassReason::ALL
         .into_iter()
         .map(|reason| (reason.name().to_owned(), stats.passed_for(reason)))
@@ -134,6 +140,7 @@ fn line(report: &FlowReport, now: Instant) -> FlowLine {
     FlowLine {
         client: report.client,
         server: report.server,
+        direction: report.direction.name().to_owned(),
         state: report.state.name().to_owned(),
         debt_bytes: report.debt.get(),
         held_bytes: report.held.get(),

@@ -84,6 +84,27 @@ fn h02_after_a_crash_flows_without_debt_go_on_and_those_with_debt_are_reset() {
 }
 
 #[test]
+fn h02_after_a_crash_uploads_with_debt_are_reset_too() {
+    let topology = Topology::build("crashup");
+    let program = Program::start_both_ways(&topology);
+    let owed: Vec<Connection> = SERVER
+        .iter()
+        .map(|address| {
+            let mut connection = topology.connect(&topology.server, address);
+            connection.exchange(b"opening.");
+            // The server reads nothing: it is owed what the client was told is delivered.
+            fill(&mut connection.client);
+            connection
+        })
+        .collect();
+    program.signal(SIGKILL);
+    let (_, said) = program.wait();
+    owed.into_iter().for_each(assert_reset);
+    assert!(said.contains("owed 2 flows"), "{said}");
+    wait_until("the watchdog has undone everything", || topology.leftovers().is_empty());
+}
+
+#[test]
 fn h02_when_the_watchdog_died_too_the_next_start_resets() {
     let topology = Topology::build("crashdog");
     let mut program = Program::start_engine(&topology, &topology.config());

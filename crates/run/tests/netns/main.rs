@@ -9,5 +9,8 @@ mod fail_open;
 mod handover;
 mod icmp;
 mod nat;
+mod overload;
+mod raw;
 mod steering;
+mod strange;
 mod topology;

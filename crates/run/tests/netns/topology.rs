@@ -241,7 +241,7 @@ impl Connection {
 }
 
 /// Bytes that do not repeat within any window a transfer could confuse.
-fn pattern(len: usize) -> Vec<u8> {
+pub fn pattern(len: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let next = || {
         state ^= state << 13;
@@ -263,6 +263,21 @@ impl Program {
     /// Starts it with the engine and waits until it steers.
     pub fn start_engine(topology: &Topology, config: &Config) -> Self {
         let mut program = Self::launch_with(topology, config, &["--engine"]);
+        program.await_line("steering TCP between");
+        program
+    }
+
+    /// The same with the uplink accelerated too.
+    pub fn start_both_ways(topology: &Topology) -> Self {
+        let mut program = Self::launch_with(topology, &topology.config(), &["--both-ways", "--engine"]);
+        program.await_line("steering TCP between");
+        program
+    }
+
+    /// The same with a table of so many flows.
+    pub fn start_with_table(topology: &Topology, flows_max: &str) -> Self {
+        let arguments = ["--flows-max", flows_max, "--engine"];
+        let mut program = Self::launch_with(topology, &topology.config(), &arguments);
         program.await_line("steering TCP between");
         program
     }
