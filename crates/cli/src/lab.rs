@@ -1,6 +1,6 @@
 //! `cellerator lab`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use clap::Subcommand;
@@ -140,29 +140,17 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// Reads a scenario file.
-fn read(path: &Path) -> Result<Scenario, String> {
-    let name = path.display().to_string();
-    let toml = std::fs::read_to_string(path).map_err(|e| format!("cannot read {name}: {e}"))?;
-    Scenario::from_toml(&name, &toml).map_err(text)
-}
-
-fn directory_of(path: &Path) -> &Path {
-    path.parent().unwrap_or(Path::new("."))
-}
-
 fn run(args: &RunArgs) -> Result<ExitCode, String> {
-    let scenario = read(&args.scenario)?;
+    let (scenario, traces) = outcome::read(&args.scenario)?;
     let title = format!("Cellerator: {}", scenario.heading());
     let files = Files { json: args.json.as_deref(), html: args.html.as_deref(), title: &title };
-    let traces = directory_of(&args.scenario);
-    outcome::run(&[scenario], args.case.as_deref(), traces, args.name.as_deref(), &files)
+    outcome::run(&[scenario], args.case.as_deref(), &traces, args.name.as_deref(), &files)
 }
 
 fn up(args: &UpArgs) -> Result<ExitCode, String> {
     let (scenario, traces) = match &args.scenario {
-        Some(path) => (read(path)?, directory_of(path)),
-        None => (preset(&args.preset)?, Path::new(".")),
+        Some(path) => outcome::read(path)?,
+        None => (preset(&args.preset)?, PathBuf::from(".")),
     };
     let case = one_case(&scenario, args.case.as_deref())?;
     let signals = Signals::terminating().map_err(text)?;
@@ -173,7 +161,7 @@ fn up(args: &UpArgs) -> Result<ExitCode, String> {
     if let Some(lack) = accelerator.as_ref().and_then(AcceleratorCommand::lack) {
         return Err(format!("case `{}` needs the accelerator: {lack}", case.name));
     }
-    let plan = case.links(scenario.seed, &mut |file| lab::read_trace(traces, file)).map_err(text)?;
+    let plan = case.links(scenario.seed, &mut |file| lab::read_trace(&traces, file)).map_err(text)?;
     let mut session = Session::build(&instance, &case, accelerator.as_ref()).map_err(text)?;
     session.begin(&plan, Keep::Nothing).map_err(text)?;
     let code = if args.command.is_empty() {

@@ -10,6 +10,7 @@ mod policy_args;
 mod progress;
 mod run;
 mod settings_file;
+mod sim;
 mod trace;
 
 use std::process::ExitCode;
@@ -38,6 +39,8 @@ enum Command {
     Reload(instance::Which),
     /// Emulated cellular networks between real TCP stacks in network namespaces
     Lab(lab::Args),
+    /// The same networks in virtual time, without root, and random ones by the million
+    Sim(sim::Args),
     /// Show the main job: downloads over emulated 3G and LTE, with and without the accelerator
     Demo(demo::Args),
     /// Generate, inspect, plot and convert capacity traces
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Command::Drain(args) => instance::drain(&args),
         Command::Reload(which) => instance::reload(&which),
         Command::Lab(args) => lab::main(args),
+        Command::Sim(args) => sim::main(args),
         Command::Demo(args) => demo::main(&args),
         Command::Trace(args) => trace::main(args),
         Command::Bench(args) => bench::main(args),

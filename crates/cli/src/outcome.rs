@@ -31,10 +31,7 @@ pub fn run(
     name: Option<&str>,
     files: &Files<'_>,
 ) -> Result<ExitCode, String> {
-    // Before the first case: a path that cannot be written should not cost minutes.
-    for path in [files.json, files.html].into_iter().flatten() {
-        create_parent(path)?;
-    }
+    files.prepare()?;
     let signals = Signals::terminating().map_err(|e| e.to_string())?;
     let titles: Vec<&str> = scenarios.iter().map(Scenario::heading).collect();
     let instance = Instance::register(name, &titles.join(", ")).map_err(|e| e.to_string())?;
@@ -50,29 +47,46 @@ pub fn run(
         print(&result);
         results.scenarios.push(result);
     }
-    write(&results, files)?;
+    files.write(&results)?;
     let cases = results.scenarios.iter().flat_map(|s| &s.cases);
     Ok(if cases.into_iter().all(|c| c.problems.is_empty()) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn print(result: &ScenarioResult) {
+/// Prints the table and the sentence of a scenario.
+pub fn print(result: &ScenarioResult) {
     println!("\n{}\n\n  {}\n", report::summary(result), report::sentence(result));
 }
 
-fn write(results: &Results, files: &Files<'_>) -> Result<(), String> {
-    let save = |path: &Path, text: String| {
-        fs::write(path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
-        println!("  wrote {}", path.display());
-        Ok::<(), String>(())
-    };
-    if let Some(path) = files.html {
-        save(path, report::page(files.title, results))?;
+impl Files<'_> {
+    /// Makes the directories: a path that cannot be written should not cost minutes.
+    pub fn prepare(&self) -> Result<(), String> {
+        [self.json, self.html].into_iter().flatten().try_for_each(create_parent)
     }
-    if let Some(path) = files.json {
-        let json = serde_json::to_string_pretty(results).map_err(|e| format!("results as JSON: {e}"))?;
-        save(path, json + "\n")?;
+
+    /// Writes the files wanted.
+    pub fn write(&self, results: &Results) -> Result<(), String> {
+        let save = |path: &Path, text: String| {
+            fs::write(path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+            println!("  wrote {}", path.display());
+            Ok::<(), String>(())
+        };
+        if let Some(path) = self.html {
+            save(path, report::page(self.title, results))?;
+        }
+        if let Some(path) = self.json {
+            let json = serde_json::to_string_pretty(results).map_err(|e| format!("results as JSON: {e}"))?;
+            save(path, json + "\n")?;
+        }
+        Ok(())
     }
-    Ok(())
+}
+
+/// Reads a scenario file; the scenario, and where its trace files are.
+pub fn read(path: &Path) -> Result<(Scenario, PathBuf), String> {
+    let name = path.display().to_string();
+    let toml = fs::read_to_string(path).map_err(|e| format!("cannot read {name}: {e}"))?;
+    let traces = path.parent().unwrap_or(Path::new(".")).to_owned();
+    Ok((Scenario::from_toml(&name, &toml).map_err(|e| e.to_string())?, traces))
 }
 
 fn create_parent(path: &Path) -> Result<(), String> {

@@ -54,15 +54,7 @@ impl Display {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
         }
-        let mark = match (&result.skipped, result.problems.is_empty()) {
-            (Some(_), _) => "–",
-            (None, true) => "✓",
-            (None, false) => "✗",
-        };
-        eprintln!("  {mark} {}", outcome(result));
-        for problem in &result.problems {
-            eprintln!("    {problem}");
-        }
+        tell(result);
         if let Some(why) = result.figures.as_ref().and_then(|f| f.timing.why_not.as_ref()) {
             eprintln!("    do not trust these figures: {why}");
         }
@@ -74,6 +66,19 @@ impl Drop for Display {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
         }
+    }
+}
+
+/// Says how a case has ended, and what was wrong with it.
+pub fn tell(result: &CaseResult) {
+    let mark = match (&result.skipped, result.problems.is_empty()) {
+        (Some(_), _) => "–",
+        (None, true) => "✓",
+        (None, false) => "✗",
+    };
+    eprintln!("  {mark} {}", outcome(result));
+    for problem in &result.problems {
+        eprintln!("    {problem}");
     }
 }
 

@@ -215,6 +215,19 @@ fn watchdog(record: &str, hang_after_ms: &str) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The engine's settings by arguments of `cellerator run`; an error is one line.
+pub fn engine_config_of(arguments: &[String]) -> Result<EngineConfig, String> {
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        engine: EngineArgs,
+    }
+    let words = std::iter::once("run").chain(arguments.iter().map(String::as_str));
+    let line = <Line as clap::Parser>::try_parse_from(words)
+        .map_err(|error| error.to_string().lines().next().unwrap_or_default().to_owned())?;
+    engine_config(&line.engine)
+}
+
 fn engine_config(args: &EngineArgs) -> Result<EngineConfig, String> {
     let has_settings = args.rate.is_some() || args.r_cap.is_some() || args.in_flight_cap.is_some();
     let controller = match args.controller {

@@ -14,7 +14,7 @@ use tcp::{SendLimits, Transmission};
 use units::{Bytes, Duration, Instant, SeqNum};
 use wire::{
     ChecksumState, EmittedHeader, IpVersion, Packet, Tcp, TcpFlags, TcpHeaderSpec, VirtioNetHeader,
-    tcp_checksum_is_valid,
+    ipv4_checksum_is_valid, tcp_checksum_is_valid,
 };
 
 use crate::accelerated::Accelerated;
@@ -842,11 +842,13 @@ fn release_time(flow: &Accelerated, last_activity: Instant) -> Instant {
     }
 }
 
-/// True when the checksum is right, or the kernel vouches for it (H7).
+/// True when the checksums are right, or the kernel vouches for them (H7).
+///
+/// The IPv4 header has one of its own: its receiver drops what does not fit it, whatever the segment's says.
 fn is_intact(packet: &[u8], parsed: &Packet, virtio: &VirtioNetHeader) -> bool {
     virtio.checksum_state() == ChecksumState::Partial
         || virtio.flags & VirtioNetHeader::DATA_VALID != 0
-        || tcp_checksum_is_valid(packet, parsed)
+        || (ipv4_checksum_is_valid(packet) && tcp_checksum_is_valid(packet, parsed))
 }
 
 #[cfg(test)]

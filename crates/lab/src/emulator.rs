@@ -19,12 +19,12 @@ use io::{Clock, Interest, Tun, Waiter};
 use link::{Link, PacketRecord};
 use scenario::LinkPlan;
 use scenario::results::Timing;
+use scenario::segments::{Observer, Segment};
 use units::{Bytes, Duration, Instant};
 
 use crate::LabError;
 use crate::error::Context;
 use crate::lateness::Lateness;
-use crate::observer::{Observer, Segment};
 use crate::spin_budget::SpinBudget;
 
 /// Packets fetched from one device before the others and the due ones get their turn.

@@ -37,6 +37,14 @@ pub enum LabError {
         /// What `ip route` said.
         said: String,
     },
+    /// A workload that only the simulator has programs for.
+    #[error("case `{case}`: the lab has no program for workload key `{key}`: use `cellerator sim run`")]
+    SimulatedOnly {
+        /// Name of the case.
+        case: String,
+        /// The key.
+        key: &'static str,
+    },
     /// There is no such lab, or more than one.
     #[error("{0}")]
     Which(String),

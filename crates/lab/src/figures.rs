@@ -1,25 +1,14 @@
 //! From what was kept of a case to its [`Figures`].
 
-use link::{Link, PacketRecord, Summary, time_bins};
-use scenario::results::{
-    Distribution, Figures, Flow, RadioFigures, Retransmissions, Series, Transfer, rounded,
-};
+use scenario::figures::{mbps, radio, seconds, series};
+use scenario::results::{Distribution, Figures, Flow, Retransmissions, Transfer};
+use scenario::segments;
 use scenario::{Kind, Workload};
-use units::{Bytes, Duration, Instant, Rate};
+use units::Instant;
 
 use crate::emulator::Emulation;
-use crate::observer;
 use crate::origin::Content;
 use crate::transfer::Outcome;
-
-/// Length of a bin, and the longest transfer for which it is taken. A quarter of a second spans several round
-/// trips of a cellular link: shorter bins show the bursts of single round trips.
-const BINS: [(Duration, Duration); 3] = [
-    (Duration::from_millis(50), Duration::from_secs(4)),
-    (Duration::from_millis(250), Duration::from_secs(100)),
-    (Duration::from_secs(1), Duration::from_secs(600)),
-];
-const LONGEST_BIN: Duration = Duration::from_secs(10);
 
 /// Everything known of a case that has ended.
 pub struct Evidence<'a> {
@@ -51,15 +40,17 @@ impl Evidence<'_> {
         let records = &self.emulation.records[data];
         let [data_segments, ack_segments] =
             [&self.emulation.segments[data], &self.emulation.segments[1 - data]];
-        let (segments, over_radio) = observer::repeats(data_segments);
+        let (segments, over_radio) = segments::repeats(data_segments);
+        let marks: Vec<&[(Instant, u64)]> = self.outcomes.iter().map(|o| o.marks.as_slice()).collect();
         Figures {
             transfer: self.transfer(began, ended),
-            radio: radio(link, records, began, ended),
-            window: observer::window(ack_segments, data_segments),
+            radio: radio(|from, to| link.offered_bytes(from, to), records, began, ended),
+            window: segments::window(ack_segments, data_segments),
             retransmissions: Retransmissions { by_sender: self.resent_by_sender, over_radio, segments },
-            series: series(link, records, self.outcomes, began, ended),
+            series: series(|from, to| link.offered_bytes(from, to), records, &marks, began, ended),
             timing: self.emulation.timing.clone(),
             ping_ms: Distribution::of(&mut self.ping_ms),
+            response_ms: None,
         }
     }
 
@@ -68,7 +59,7 @@ impl Evidence<'_> {
         let mut flows: Vec<Flow> = Vec::new();
         for outcome in self.outcomes {
             let sha256_received = match self.workload.kind() {
-                Kind::Download => outcome.sha256.clone(),
+                Kind::Download | Kind::Request => outcome.sha256.clone(),
                 // Uploads are all of the same content: each flow takes one that came out right, if there is one.
                 Kind::Upload => {
                     let right = uploaded.iter().position(|hash| *hash == self.content.sha256).unwrap_or(0);
@@ -99,73 +90,4 @@ impl Evidence<'_> {
             flows,
         }
     }
-}
-
-fn seconds(time: Duration) -> f64 {
-    rounded(time.as_secs_f64())
-}
-
-fn mbps(bytes: u64, time: Duration) -> f64 {
-    if time.is_zero() { 0.0 } else { rounded(Rate::from_transfer(Bytes::new(bytes), time).as_mbps_f64()) }
-}
-
-/// The data direction of the radio link in `[began, ended)`.
-fn radio(link: &Link<Vec<u8>>, records: &[PacketRecord], began: Instant, ended: Instant) -> RadioFigures {
-    let offered = link.offered_bytes(began, ended);
-    let summary = Summary::from_records(records, offered, began, ended);
-    let is_limited = offered != Bytes::MAX && offered != Bytes::ZERO;
-    let mut delays: Vec<f64> = records
-        .iter()
-        .filter(|r| r.delivered.is_some() && r.departure.is_some_and(|at| at >= began && at < ended))
-        .filter_map(|r| Some(r.queueing_delay()?.as_millis_f64()))
-        .collect();
-    RadioFigures {
-        offered_bytes: (offered != Bytes::MAX).then_some(offered.get()),
-        delivered_bytes: summary.delivered_bytes.get(),
-        utilisation: is_limited.then_some(rounded(summary.utilisation)),
-        queue_delay_ms: Distribution::of(&mut delays).unwrap_or_default(),
-        dropped_full: summary.queue_full,
-        dropped_loss: summary.lost_before + summary.harq_failed + summary.lost_after,
-    }
-}
-
-fn series(
-    link: &Link<Vec<u8>>,
-    records: &[PacketRecord],
-    outcomes: &[Outcome],
-    began: Instant,
-    ended: Instant,
-) -> Series {
-    let time = ended.saturating_since(began);
-    let bin = BINS.iter().find(|(_, longest)| time <= *longest).map_or(LONGEST_BIN, |(bin, _)| *bin);
-    let bins = time_bins(records, |from, to| link.offered_bytes(from, to), (began, ended), bin);
-    let rate = |rate: Rate| rounded(rate.as_mbps_f64());
-    let delay = |delay: Option<Duration>| delay.map(|d| rounded(d.as_millis_f64()));
-    let is_limited = bins.iter().all(|b| b.capacity != Rate::MAX);
-    Series {
-        bin_s: bin.as_secs_f64(),
-        capacity_mbps: bins.iter().filter(|_| is_limited).map(|b| rate(b.capacity)).collect(),
-        delivered_mbps: bins.iter().map(|b| rate(b.throughput)).collect(),
-        queue_delay_ms: bins.iter().map(|b| delay(b.queueing_delay_mean)).collect(),
-        queue_delay_max_ms: bins.iter().map(|b| delay(b.queueing_delay_max)).collect(),
-        goodput_mbps: goodput(outcomes, began, bin, bins.len()),
-    }
-}
-
-/// What the applications received in each bin.
-fn goodput(outcomes: &[Outcome], began: Instant, bin: Duration, bins: usize) -> Vec<f64> {
-    let mut bytes = vec![0; bins];
-    for outcome in outcomes {
-        let mut before = 0;
-        for (at, total) in &outcome.marks {
-            let index = at.saturating_since(began).as_nanos() / bin.as_nanos();
-            // The last byte may stand exactly on the end of the last bin.
-            let index = usize::try_from(index).unwrap_or(usize::MAX).min(bins.saturating_sub(1));
-            if let Some(bytes) = bytes.get_mut(index) {
-                *bytes += total - before;
-            }
-            before = *total;
-        }
-    }
-    bytes.into_iter().map(|bytes| mbps(bytes, bin)).collect()
 }

@@ -18,7 +18,6 @@ mod error;
 mod figures;
 pub mod instance;
 mod lateness;
-mod observer;
 mod origin;
 mod runner;
 mod session;

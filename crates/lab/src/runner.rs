@@ -66,7 +66,10 @@ impl Runner<'_> {
         only: Option<&str>,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<ScenarioResult, LabError> {
-        let cases = chosen(scenario, only)?;
+        let cases = scenario.chosen(only)?;
+        if let Some((case, key)) = cases.iter().find_map(|c| Some((c, c.workload.simulated_only()?))) {
+            return Err(LabError::SimulatedOnly { case: case.name.clone(), key });
+        }
         let runs = cases.len() * scenario.repetitions as usize;
         let mut results = Vec::new();
         for repetition in 1..=scenario.repetitions {
@@ -99,12 +102,13 @@ impl Runner<'_> {
             skipped: command.as_ref().and_then(AcceleratorCommand::lack),
             problems: Vec::new(),
             figures: None,
+            simulation: None,
         };
         if result.skipped.is_none() {
             let time_limit = scenario.time_limit.0;
             match self.measure(case, seed, time_limit, command.as_ref(), progress) {
                 Ok(figures) => {
-                    result.problems = problems(case, &figures);
+                    result.problems = figures.problems(case);
                     result.figures = Some(figures);
                 }
                 Err(lack @ LabError::NoCongestionControl { .. }) => result.skipped = Some(lack.to_string()),
@@ -139,7 +143,7 @@ impl Runner<'_> {
             &mut || session.check(),
         )?;
         let ping_ms = ping.map(Ping::finish).unwrap_or_default();
-        let sender = if workload.kind() == Kind::Download { Host::Server } else { Host::Client };
+        let sender = if workload.kind() == Kind::Upload { Host::Client } else { Host::Server };
         let resent_by_sender = resent_segments(session.network(), sender)?;
         let evidence = Evidence {
             resent_by_sender,
@@ -152,49 +156,6 @@ impl Runner<'_> {
         };
         Ok(evidence.figures())
     }
-}
-
-fn chosen(scenario: &Scenario, only: Option<&str>) -> Result<Vec<Case>, LabError> {
-    let mut cases = scenario.resolved();
-    if let Some(only) = only {
-        let names: Vec<String> = cases.iter().map(|c| format!("`{}`", c.name)).collect();
-        cases.retain(|case| case.name == only);
-        if cases.is_empty() {
-            return Err(LabError::Which(format!(
-                "no case is named `{only}`; there are {}",
-                names.join(", ")
-            )));
-        }
-    }
-    Ok(cases)
-}
-
-/// What did not come out as it must, one clause each.
-fn problems(case: &Case, figures: &Figures) -> Vec<String> {
-    let mut problems: Vec<String> = figures
-        .transfer
-        .flows
-        .iter()
-        .enumerate()
-        .filter_map(|(i, flow)| Some(format!("flow {} failed: {}", i + 1, flow.error.as_ref()?)))
-        .collect();
-    if figures.transfer.cut_short {
-        problems.push("the time limit ended the transfer".to_owned());
-    } else if !figures.transfer.hashes_equal && problems.is_empty() {
-        problems.push("the SHA-256 of what arrived is not that of what was served".to_owned());
-    }
-    if let Some(range) = case.client.expected_window {
-        let window = figures.window.map_or(0, |w| w.max_bytes);
-        if window < range.min.0.get() || window > range.max.0.get() {
-            problems.push(format!(
-                "the client advertised a window of {} instead of {} to {}",
-                Bytes::new(window),
-                range.min,
-                range.max
-            ));
-        }
-    }
-    problems
 }
 
 /// `Tcp RetransSegs` of a host.

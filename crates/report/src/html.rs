@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use scenario::results::{CaseResult, Figures, Results, ScenarioResult, Timing};
+use scenario::results::{CaseResult, Figures, MadeBy, Results, ScenarioResult, Timing};
 
 use crate::chart::{self, Scales};
 use crate::table::{grouped, summary};
@@ -30,21 +30,29 @@ pub fn page(title: &str, results: &Results) -> String {
         "<!doctype html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{0}</title>\n<style>\n{STYLE}</style></head>\n<body>\n<h1>{0}</h1>\n",
         escape(title)
     );
-    let made = &results.made_by;
-    let _ = writeln!(
-        html,
-        "<p class=\"soft\">Real files over real kernel TCP through an emulated cellular link. Cellerator {}, Linux {}, {} processors, {}.</p>",
-        escape(&made.cellerator),
-        escape(&made.kernel),
-        made.processors,
-        date(made.started_unix_s)
-    );
+    let _ = writeln!(html, "<p class=\"soft\">{}</p>", escape(&made_by(&results.made_by)));
     for result in &results.scenarios {
         section(&mut html, result);
     }
     method(&mut html, results);
     html.push_str("</body>\n</html>\n");
     html
+}
+
+/// Where the figures come from, in a sentence.
+fn made_by(made: &MadeBy) -> String {
+    let version = &made.cellerator;
+    if made.runner == "sim" {
+        return format!(
+            "Simulated in virtual time by Cellerator {version}: the same command gives the same figures, to the last digit."
+        );
+    }
+    format!(
+        "Real files over real kernel TCP through an emulated cellular link. Cellerator {version}, Linux {}, {} processors, {}.",
+        made.kernel,
+        made.processors,
+        date(made.started_unix_s)
+    )
 }
 
 fn section(html: &mut String, result: &ScenarioResult) {
@@ -140,29 +148,37 @@ fn carried(f: &Figures) -> String {
     format!("{bytes} in {:.1} s, {:.2} Mbit/s", f.transfer.seconds, f.transfer.goodput_mbps)
 }
 
+const EMULATED: &str = "Server, accelerator and client are network namespaces of one machine, with the kernel’s own TCP. The wired segment and the radio link between them are a model run in real time: capacity, drop-tail queue, delay and loss are applied to every real packet.";
+const SIMULATED: &str = "Server and client are TCP hosts of the simulator, which exchange whole packets with checksums; the accelerator is the engine that runs on real networks. The wired segment and the radio link between them are the link model of the lab, in virtual time.";
+const FIGURES: &str = "Throughput is what the receiving application got over the time from its start to its end. “Link used” is what the radio link carried in that time over what it could have carried. Queueing delay is the time from a packet’s arrival at the radio queue to the end of its service. “Resent” counts data segments that entered the radio link although all their bytes had been there before. “Window” is the largest receive window in the client’s own ACKs.";
+
 /// How it was measured, how exact the emulator was, how to repeat it.
 fn method(html: &mut String, results: &Results) {
     html.push_str("<section>\n<h2>How this was measured</h2>\n");
-    html.push_str("<p>Server, accelerator and client are network namespaces of one machine, with the kernel’s own TCP. The wired segment and the radio link between them are a model run in real time: capacity, drop-tail queue, delay and loss are applied to every real packet. Throughput is what the HTTP client received over the time from its start to its end. “Link used” is what the radio link carried in that time over what it could have carried. Queueing delay is the time from a packet’s arrival at the radio queue to the end of its service. “Resent” counts data segments that entered the radio link although all their bytes had been there before. “Window” is the largest receive window in the client’s own ACKs. SHA-256 compares what was served with what arrived.</p>\n");
-    html.push_str("<h3>Timing error of the emulator</h3>\n<p class=\"soft\">How much later than planned each packet was handed to the kernel. It is never early.</p>\n");
-    html.push_str("<div class=\"scroll\"><table><thead><tr><th>case</th><th>packets</th><th>mean<small>µs</small></th><th>p50<small>µs</small></th><th>p99<small>µs</small></th><th>largest<small>µs</small></th><th>over 0.2 ms<small>%</small></th><th>over 1 ms<small>%</small></th><th>missed<small>packets</small></th></tr></thead><tbody>\n");
-    for result in &results.scenarios {
-        for case in &result.cases {
-            if let Some(f) = &case.figures {
-                timing_row(html, result, case, &f.timing);
-            }
+    let is_simulated = results.made_by.runner == "sim";
+    let _ = writeln!(
+        html,
+        "<p>{} {FIGURES} {}</p>",
+        if is_simulated { SIMULATED } else { EMULATED },
+        if is_simulated {
+            "Every byte that arrived was compared with the one that was sent."
+        } else {
+            "SHA-256 compares what was served with what arrived."
         }
+    );
+    if !is_simulated {
+        timing_table(html, results);
     }
-    html.push_str("</tbody></table></div>\n<h3>Repeat it</h3>\n");
+    html.push_str("<h3>Repeat it</h3>\n");
     let _ = writeln!(html, "<pre>{}</pre>", escape(&results.made_by.command));
     let programs = results.made_by.programs.join(", ");
     let seeds: Vec<String> =
         results.scenarios.iter().map(|r| format!("{} {}", r.scenario.name, r.scenario.seed)).collect();
     let _ = writeln!(
         html,
-        "<p class=\"soft\">Seeds: {}. Other programs: {}.</p>",
+        "<p class=\"soft\">Seeds: {}.{}</p>",
         escape(&seeds.join(", ")),
-        escape(&programs)
+        if programs.is_empty() { String::new() } else { format!(" Other programs: {}.", escape(&programs)) }
     );
     for result in &results.scenarios {
         let commands: Vec<String> = result
@@ -180,6 +196,19 @@ fn method(html: &mut String, results: &Results) {
         }
     }
     html.push_str("</section>\n");
+}
+
+fn timing_table(html: &mut String, results: &Results) {
+    html.push_str("<h3>Timing error of the emulator</h3>\n<p class=\"soft\">How much later than planned each packet was handed to the kernel. It is never early.</p>\n");
+    html.push_str("<div class=\"scroll\"><table><thead><tr><th>case</th><th>packets</th><th>mean<small>µs</small></th><th>p50<small>µs</small></th><th>p99<small>µs</small></th><th>largest<small>µs</small></th><th>over 0.2 ms<small>%</small></th><th>over 1 ms<small>%</small></th><th>missed<small>packets</small></th></tr></thead><tbody>\n");
+    for result in &results.scenarios {
+        for case in &result.cases {
+            if let Some(f) = &case.figures {
+                timing_row(html, result, case, &f.timing);
+            }
+        }
+    }
+    html.push_str("</tbody></table></div>\n");
 }
 
 fn timing_row(html: &mut String, result: &ScenarioResult, case: &CaseResult, t: &Timing) {

@@ -22,7 +22,7 @@ const COLUMNS: [Column; 7] = [
     ("queue p95", "ms", |f| number(f, 1, |f| Some(f.radio.queue_delay_ms.p95))),
     ("resent", "segments", |f| number(f, 0, |f| Some(f.retransmissions.over_radio as f64))),
     ("window", "KB", |f| number(f, 1, |f| f.window.map(|w| w.max_bytes as f64 / 1e3))),
-    ("SHA-256", "", |f| hashes(f)),
+    ("content", "", |f| hashes(f)),
 ];
 
 /// The summary of a scenario: one row per case, the median when it was repeated.

@@ -150,6 +150,28 @@ pub enum Kind {
     Download,
     /// HTTP PUT: client to server.
     Upload,
+    /// Requests and responses in turn over one connection.
+    Request,
+}
+
+/// A host that aborts its connections.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reset {
+    /// `server` or `client`.
+    pub by: End,
+    /// When this much of the transfer has reached the client (of an upload: the server).
+    pub after: Quantity<Bytes>,
+}
+
+/// An end of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum End {
+    /// The origin server.
+    Server,
+    /// The device.
+    Client,
 }
 
 /// The address family of the transfers.
@@ -166,16 +188,32 @@ pub enum Family {
 layered! {
     /// What is sent over the network.
     pub struct Workload {
-        /// `download` or `upload`. Default: `download`.
+        /// `download`, `upload` or `request`. Default: `download`.
         pub kind: Kind,
         /// Size of each flow's file. Default: 10 MB.
         pub size: Quantity<Bytes>,
-        /// Flows at the same time. Default: 1.
+        /// Requests of `request`, one after the other. Default: 10.
+        pub requests: u32,
+        /// Size of a request. Default: 300 B.
+        pub request: Quantity<Bytes>,
+        /// Size of a response. Default: 20 KB.
+        pub response: Quantity<Bytes>,
+        /// Time between a response and the next request. Default: none.
+        pub pause: Quantity<Duration>,
+        /// Devices at the same time, each with a radio link and an address of its own. Default: 1.
+        pub clients: u16,
+        /// Flows at the same time, of each device. Default: 1.
         pub flows: u16,
         /// Time between the starts of two flows. Default: none.
         pub stagger: Quantity<Duration>,
         /// The client reads no faster than this.
         pub read_rate: Quantity<Rate>,
+        /// The sender of the data writes no faster than this.
+        pub write_rate: Quantity<Rate>,
+        /// The client closes its direction as soon as it has written everything. Default: no.
+        pub half_close: bool,
+        /// One host aborts every connection on the way.
+        pub reset: Reset,
         /// `ipv4` or `ipv6`. Default: `ipv4`.
         pub family: Family,
         /// Ping the server at this interval alongside. Default: no ping.
@@ -194,7 +232,47 @@ impl Workload {
     pub fn size(&self) -> Bytes {
         self.size.map_or(Bytes::new(10_000_000), |q| q.0)
     }
-    /// Flows at the same time, at least 1.
+    /// Devices at the same time, at least 1.
+    #[must_use]
+    pub fn clients(&self) -> u16 {
+        self.clients.unwrap_or(1).max(1)
+    }
+    /// Requests of a flow, at least 1.
+    #[must_use]
+    pub fn requests(&self) -> u32 {
+        self.requests.unwrap_or(10).max(1)
+    }
+    /// The size of a request, 300 B unless given, at least one byte.
+    #[must_use]
+    pub fn request(&self) -> Bytes {
+        self.request.map_or(Bytes::new(300), |q| q.0).max(Bytes::new(1))
+    }
+    /// The size of a response, 20 KB unless given, at least one byte.
+    #[must_use]
+    pub fn response(&self) -> Bytes {
+        self.response.map_or(Bytes::new(20_000), |q| q.0).max(Bytes::new(1))
+    }
+    /// Bytes that are to arrive on each flow, in the direction of the data.
+    #[must_use]
+    pub fn expected(&self) -> Bytes {
+        match self.kind() {
+            Kind::Download | Kind::Upload => self.size(),
+            Kind::Request => Bytes::new(self.response().get().saturating_mul(u64::from(self.requests()))),
+        }
+    }
+    /// The first key that asks for more than downloads and uploads by one device: only the simulator has that.
+    #[must_use]
+    pub fn simulated_only(&self) -> Option<&'static str> {
+        let keys = [
+            ("kind = \"request\"", self.kind() == Kind::Request),
+            ("clients", self.clients() > 1),
+            ("write_rate", self.write_rate.is_some()),
+            ("half_close", self.half_close == Some(true)),
+            ("reset", self.reset.is_some()),
+        ];
+        keys.into_iter().find_map(|(key, is_asked)| is_asked.then_some(key))
+    }
+    /// Flows at the same time of each device, at least 1.
     #[must_use]
     pub fn flows(&self) -> u16 {
         self.flows.unwrap_or(1).max(1)

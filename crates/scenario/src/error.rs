@@ -25,6 +25,14 @@ pub enum Error {
         /// What is wrong and what is allowed.
         message: String,
     },
+    /// A case that the scenario does not have.
+    #[error("no case is named `{name}`; there are {names}")]
+    NoCase {
+        /// The name asked for.
+        name: String,
+        /// Those there are.
+        names: String,
+    },
     /// A trace that cannot be read or built.
     #[error("trace {name}: {message}")]
     Trace {

@@ -149,6 +149,20 @@ impl Scenario {
         cases.into_iter().map(|case| self.resolve(&case)).collect()
     }
 
+    /// The (resolved) cases to run: all, or the one called `only`.
+    ///
+    /// # Errors
+    /// There is none of that name; the message lists those there are.
+    pub fn chosen(&self, only: Option<&str>) -> Result<Vec<Case>, Error> {
+        let mut cases = self.resolved();
+        let names: Vec<String> = cases.iter().map(|c| format!("`{}`", c.name)).collect();
+        cases.retain(|case| only.is_none_or(|only| case.name == only));
+        match (cases.is_empty(), only) {
+            (true, Some(only)) => Err(Error::NoCase { name: only.to_owned(), names: names.join(", ") }),
+            _ => Ok(cases),
+        }
+    }
+
     fn resolve(&self, case: &Case) -> Case {
         Case {
             name: case.name.clone(),

@@ -6,15 +6,17 @@
 
 mod endpoints;
 mod error;
+pub mod figures;
 mod file;
 mod links;
 mod merge;
 mod quantity;
 mod radio;
 pub mod results;
+pub mod segments;
 mod server;
 
-pub use endpoints::{Accelerator, Client, Controller, Family, Kind, WindowPolicy, Workload};
+pub use endpoints::{Accelerator, Client, Controller, End, Family, Kind, Reset, WindowPolicy, Workload};
 pub use error::Error;
 pub use file::{Case, Scenario};
 pub use links::{LinkPlan, ReadTrace};

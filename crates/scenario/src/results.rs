@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use units::Bytes;
+
 use crate::{Case, Scenario};
 
 /// Name and version of the document.
@@ -72,6 +74,52 @@ pub struct CaseResult {
     /// What was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub figures: Option<Figures>,
+    /// What only the simulator knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub simulation: Option<Simulation>,
+}
+
+/// What only the simulator knows of a case.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Simulation {
+    /// Virtual time that passed.
+    pub simulated_s: f64,
+    /// Packets seen at all points together.
+    pub packets: u64,
+    /// A number that every packet, place and time went into, hexadecimal: equal for equal runs.
+    pub log_hash: String,
+    /// Most bytes of one flow that the accelerator had acknowledged and the receiving host had not.
+    pub debt_max_bytes: u64,
+    /// Flows that were accelerated.
+    pub accelerated_flows: u64,
+}
+
+impl Figures {
+    /// What did not come out as it must in `case`, one clause each.
+    #[must_use]
+    pub fn problems(&self, case: &Case) -> Vec<String> {
+        let errors = self.transfer.flows.iter().enumerate();
+        let mut problems: Vec<String> = errors
+            .filter_map(|(i, flow)| Some(format!("flow {} failed: {}", i + 1, flow.error.as_ref()?)))
+            .collect();
+        if self.transfer.cut_short {
+            problems.push("the time limit ended the transfer".to_owned());
+        } else if !self.transfer.hashes_equal && problems.is_empty() {
+            problems.push("what arrived is not what was sent".to_owned());
+        }
+        if let Some(range) = case.client.expected_window {
+            let window = self.window.map_or(0, |w| w.max_bytes);
+            if window < range.min.0.get() || window > range.max.0.get() {
+                problems.push(format!(
+                    "the client advertised a window of {} instead of {} to {}",
+                    Bytes::new(window),
+                    range.min,
+                    range.max
+                ));
+            }
+        }
+        problems
+    }
 }
 
 /// What was measured in one case.
@@ -89,6 +137,9 @@ pub struct Figures {
     /// Round-trip times of the ping alongside, in ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ping_ms: Option<Distribution>,
+    /// Time from each request to the end of its response, in ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_ms: Option<Distribution>,
     /// The emulator's own timing error.
     pub timing: Timing,
     /// Figures against time.
@@ -106,7 +157,7 @@ pub struct Transfer {
     pub seconds: f64,
     /// Received bytes over that time.
     pub goodput_mbps: f64,
-    /// True when every flow's SHA-256 is that of what was served.
+    /// True when every byte that arrived is the one that was sent: by SHA-256, or byte by byte in the simulator.
     pub hashes_equal: bool,
     /// True when the time limit ended it.
     pub cut_short: bool,
@@ -128,9 +179,11 @@ pub struct Flow {
     pub received_bytes: u64,
     /// Over its own time.
     pub goodput_mbps: f64,
-    /// SHA-256 of what was served, hexadecimal.
+    /// SHA-256 of what was served, hexadecimal; none from the simulator, which compares each byte.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub sha256_served: String,
     /// SHA-256 of what arrived, hexadecimal.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub sha256_received: String,
     /// What the client program said when it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -8,17 +8,10 @@ use std::sync::Arc;
 use control::{ControllerConfig, RateParams};
 use engine::{Engine, EngineConfig};
 use link::{Capacity, DelayModel, Direction, LinkConfig, Preset, QueueLimit};
-use sim::{
-    Application, CheckConfig, EndpointConfig, FlowConfig, LogMode, Network, NetworkConfig, PassThrough,
-    PathConfig, Pattern, Role,
-};
+use sim::{Application, LineUp, LogMode, Network, NetworkConfig, PassThrough, PathConfig, RadioConfig};
 use units::{Bytes, Duration, Instant, Rate};
 
 fn config(preset: Preset, seed: u64, bytes: u64) -> Result<NetworkConfig, Box<dyn Error>> {
-    let (s, c) = ("10.9.0.1:80".parse()?, "10.0.0.2:4000".parse()?);
-    let server = EndpointConfig::new(s, c, Role::Listens, Application::bulk(bytes));
-    let mut client = EndpointConfig::new(c, s, Role::Connects(Instant::ZERO), Application::sink());
-    (client.writes, client.expects) = (Pattern::new(2), Pattern::new(1));
     let radio = |trace| PathConfig {
         link: LinkConfig {
             capacity: Capacity::Trace(Arc::new(trace)),
@@ -31,20 +24,17 @@ fn config(preset: Preset, seed: u64, bytes: u64) -> Result<NetworkConfig, Box<dy
     };
     let length = Duration::from_secs(300);
     let wan = PathConfig::constant(Rate::from_mbps(1_000), Duration::from_millis(10), Bytes::from_mib(4));
-    Ok(NetworkConfig {
-        wan_down: wan.clone(),
-        wan_up: wan,
-        radio_down: radio(preset.generate(Direction::Down, length, seed)?),
-        radio_up: radio(preset.generate(Direction::Up, length, seed)?),
-        flows: vec![FlowConfig { server, client }],
-        checks: CheckConfig {
-            ends_by: Instant::ZERO + Duration::from_secs(600),
-            debt_max: Bytes::new(3_000_000),
-            ..CheckConfig::default()
-        },
-        log: LogMode::Hash,
-        merges_arrivals: false,
-    })
+    let radio = RadioConfig {
+        down: radio(preset.generate(Direction::Down, length, seed)?),
+        up: radio(preset.generate(Direction::Up, length, seed)?),
+    };
+    let line_up = LineUp::server(Application::bulk(bytes)).client(Application::sink()).with(|config| {
+        (config.wan_down, config.wan_up) = (wan.clone(), wan);
+        config.radios = vec![radio];
+        config.log = LogMode::Hash;
+        config.checks.debt_max = Bytes::new(3_000_000);
+    });
+    Ok(line_up.config().clone())
 }
 
 struct Figures {
@@ -57,7 +47,8 @@ struct Figures {
 fn run<M: sim::Middlebox>(config: &NetworkConfig, middlebox: M) -> Result<Figures, sim::SimError> {
     let mut network = Network::new(config, middlebox)?;
     let outcome = network.run()?;
-    let link = network.radio_down().link_mut();
+    let Some(radio) = network.radio_down(0) else { return Err(sim::SimError::NoRadio { flow: 0 }) };
+    let link = radio.link_mut();
     let log = link.take_log();
     let first = log.iter().filter_map(|r| r.departure).min().unwrap_or(Instant::ZERO);
     let last = log.iter().filter_map(|r| r.departure).max().unwrap_or(Instant::ZERO);

@@ -20,6 +20,24 @@ pub struct CheckConfig {
     pub mtu: usize,
     /// The run must have come to its end by then.
     pub ends_by: Instant,
+    /// Bytes the middlebox may hold for all flows.
+    pub memory_max: Bytes,
+    /// While the middlebox owes a client something, it sends it a packet at least this often.
+    pub silence_max: Duration,
+    /// What the line-up forgives.
+    pub tolerance: Tolerance,
+}
+
+/// What may go wrong because of the line-up itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Tolerance {
+    /// Nothing: every flow ends as its applications want.
+    #[default]
+    Nothing,
+    /// Flows may end in an error that the other side learns, or cannot learn. What ends cleanly is whole.
+    Failures,
+    /// Somebody changes segments and their checksums: applications may read anything.
+    Tampering,
 }
 
 impl Default for CheckConfig {
@@ -29,6 +47,9 @@ impl Default for CheckConfig {
             debt_max: Bytes::new(2_000_000 + 65_536),
             mtu: 1_500,
             ends_by: Instant::ZERO + Duration::from_secs(3_600),
+            memory_max: Bytes::MAX,
+            silence_max: Duration::from_secs(40),
+            tolerance: Tolerance::Nothing,
         }
     }
 }
@@ -81,6 +102,30 @@ pub enum Violation {
         flow: usize,
         /// What both hosts have done.
         state: String,
+    },
+    /// The middlebox holds more than it may.
+    #[error("the middlebox holds {memory}, more than {limit}")]
+    Memory {
+        /// Bytes held.
+        memory: Bytes,
+        /// Bytes allowed.
+        limit: Bytes,
+    },
+    /// The middlebox owes a client something and sends it nothing.
+    #[error("flow {flow}: the middlebox owes {debt} and has sent nothing since {since}")]
+    Silent {
+        /// Number of the flow.
+        flow: usize,
+        /// Bytes owed.
+        debt: Bytes,
+        /// When it last did.
+        since: Instant,
+    },
+    /// The middlebox, called twice with the same time, did something the second time.
+    #[error("called again with the same time, the middlebox acts once more: {what}")]
+    Twice {
+        /// What it did.
+        what: String,
     },
     /// Something acts again and again at one point of time.
     #[error("no end of events at one point of time: a deadline that never moves or a node that never stops")]
@@ -159,10 +204,15 @@ struct FlowChecks {
     server: SocketAddr,
     down: Stream,
     up: Stream,
-    /// The middlebox has made packets of its own for it.
+    /// The middlebox has made packets of its own for it, and not handed it back.
     is_accelerated: bool,
+    was_accelerated: bool,
     /// A reset went out: what follows may be stray packets of hosts that have forgotten it.
     is_reset: bool,
+    /// The middlebox has lost what it owed to a host.
+    is_orphaned: bool,
+    /// When it last sent a packet to the client and to the server, or began to owe it something.
+    heard: [Instant; 2],
 }
 
 /// How a packet came to leave the middlebox.
@@ -189,7 +239,10 @@ impl Checks {
                 down: Stream::default(),
                 up: Stream::default(),
                 is_accelerated: false,
+                was_accelerated: false,
                 is_reset: false,
+                is_orphaned: false,
+                heard: [Instant::ZERO; 2],
             })
             .collect();
         Self { config, flows, debt_max: Bytes::ZERO }
@@ -201,13 +254,71 @@ impl Checks {
     }
 
     pub(crate) fn is_accelerated(&self, flow: usize) -> bool {
-        self.flows.get(flow).is_some_and(|f| f.is_accelerated)
+        self.flows.get(flow).is_some_and(|f| f.was_accelerated)
+    }
+
+    /// What the middlebox owed to the hosts of a flow was lost.
+    pub(crate) fn is_orphaned(&self, flow: usize) -> bool {
+        self.flows.get(flow).is_some_and(|f| f.is_orphaned)
+    }
+
+    /// The middlebox still has something to deliver, or to give up.
+    pub(crate) fn is_owed(&self, flow: usize) -> bool {
+        self.flows.get(flow).is_some_and(|f| {
+            let debt = f.owes(Side::Mobile).max(f.owes(Side::Wired));
+            debt > 0 && f.is_accelerated && !f.is_reset && !f.is_orphaned
+        })
+    }
+
+    fn position(&self, packet: &Packet, tcp: &Tcp, towards: Side) -> Option<usize> {
+        let ends = ends(packet.ip.src, packet.ip.dst, tcp);
+        let (client, server) = if towards == Side::Mobile { (ends.1, ends.0) } else { ends };
+        self.flows.iter().position(|f| f.client == client && f.server == server)
     }
 
     fn flow(&mut self, packet: &Packet, tcp: &Tcp, towards: Side) -> Option<&mut FlowChecks> {
-        let ends = ends(packet.ip.src, packet.ip.dst, tcp);
-        let (client, server) = if towards == Side::Mobile { (ends.1, ends.0) } else { ends };
-        self.flows.iter_mut().find(|f| f.client == client && f.server == server)
+        self.position(packet, tcp, towards).and_then(|flow| self.flows.get_mut(flow))
+    }
+
+    /// True for a segment of one of the flows.
+    pub(crate) fn knows(&self, packet: &Packet, towards: Side) -> bool {
+        packet.tcp().is_some_and(|tcp| self.position(packet, tcp, towards).is_some())
+    }
+
+    /// The middlebox has forgotten everything: what it owed is lost, the rest goes on without it.
+    pub(crate) fn on_death(&mut self) {
+        for flow in &mut self.flows {
+            flow.is_orphaned |= flow.is_accelerated
+                && !flow.is_reset
+                && flow.owes(Side::Mobile).max(flow.owes(Side::Wired)) > 0;
+            flow.is_accelerated = false;
+            (flow.down.edge_to_host, flow.up.edge_to_host) = (None, None);
+        }
+    }
+
+    /// A flow's packet was forwarded as it is: its hosts speak for themselves again.
+    pub(crate) fn on_hand_back(&mut self, packet: &[u8], to: Side) {
+        let Ok(parsed) = wire::parse(packet) else { return };
+        if let Some(tcp) = parsed.tcp()
+            && let Some(flow) = self.flow(&parsed, tcp, to)
+        {
+            flow.is_accelerated = false;
+            (flow.down.edge_to_host, flow.up.edge_to_host) = (None, None);
+        }
+    }
+
+    /// Between two points of time: whom has the middlebox left without a word for too long?
+    pub(crate) fn on_pause(&self, now: Instant) -> Result<(), Violation> {
+        for (number, flow) in self.flows.iter().enumerate() {
+            let is_bound = flow.is_accelerated && !flow.is_reset && !flow.is_orphaned;
+            for to in [Side::Mobile, Side::Wired] {
+                let (debt, since) = (flow.owes(to), flow.heard[to as usize]);
+                if is_bound && debt > 0 && now.saturating_since(since) > self.config.silence_max {
+                    return Err(Violation::Silent { flow: number, debt: Bytes::from(debt), since });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Notes a packet that reached the middlebox with right checksums.
@@ -237,6 +348,7 @@ impl Checks {
         origin: Origin,
         bytes: &[u8],
         packet: &Packet,
+        now: Instant,
     ) -> Result<(), Violation> {
         let wrong = |rule| Err(Violation::Packet { to, rule, packet: packet.to_string() });
         if packet.ip.total_len != bytes.len() {
@@ -250,16 +362,29 @@ impl Checks {
         }
         let Some(tcp) = packet.tcp() else { return wrong("it is not TCP") };
         let limit = self.config.debt_max;
-        let Some(flow) = self.flow(packet, tcp, to) else { return wrong("no such flow") };
+        let is_tampered = self.config.tolerance == Tolerance::Tampering;
+        let Some(flow) = self.flow(packet, tcp, to) else {
+            return if origin == Origin::Forwarded { Ok(()) } else { wrong("no such flow") };
+        };
         flow.is_accelerated |= origin == Origin::Made;
+        flow.was_accelerated |= flow.is_accelerated;
         flow.streams(to).1.is_accelerated |= origin == Origin::Made && tcp.payload_len > 0;
+        if is_tampered {
+            // Whom to believe is open: the rules of bytes and lengths above are all that remains.
+            return Ok(());
+        }
         if let Some(rule) = flow.broken_option_rule(to, origin, tcp) {
             return wrong(rule);
         }
-        if let Some(rule) = flow.broken_number_rule(to, tcp) {
+        if let Some(rule) = flow.broken_number_rule(to, origin, tcp) {
             return wrong(rule);
         }
+        let owed_before = flow.owes(to.other());
         let debt = flow.note_departure(to, tcp);
+        flow.heard[to as usize] = now;
+        if owed_before == 0 {
+            flow.heard[to.other() as usize] = now;
+        }
         if debt > limit {
             return Err(Violation::Debt { debt, limit, packet: packet.to_string() });
         }
@@ -279,6 +404,12 @@ impl FlowChecks {
             Side::Wired => (&mut self.down, &mut self.up),
             Side::Mobile => (&mut self.up, &mut self.down),
         }
+    }
+
+    /// Bytes acknowledged to the other host that the host on `to` has not acknowledged.
+    fn owes(&self, to: Side) -> u32 {
+        let stream = if to == Side::Mobile { &self.down } else { &self.up };
+        stream.acked_to_host.distance_from(stream.acked_by_peer).max(0).unsigned_abs()
     }
 
     /// H6: what was negotiated, and nothing else.
@@ -304,7 +435,9 @@ impl FlowChecks {
         if options.timestamps.is_some() != agrees_timestamps {
             return Some("timestamps are not as negotiated");
         }
-        if !options.sack.is_empty() && !agrees_sack {
+        // Blocks of the host's own are its own business.
+        let is_ours = origin == Origin::Made || to == Side::Wired;
+        if is_ours && !options.sack.is_empty() && !agrees_sack {
             return Some("SACK was not negotiated");
         }
         if options.mss.is_some() || options.window_scale.is_some() || options.sack_permitted {
@@ -313,7 +446,7 @@ impl FlowChecks {
         None
     }
 
-    fn broken_number_rule(&mut self, to: Side, tcp: &Tcp) -> Option<&'static str> {
+    fn broken_number_rule(&mut self, to: Side, origin: Origin, tcp: &Tcp) -> Option<&'static str> {
         let (is_accelerated, is_reset) = (self.is_accelerated, self.is_reset);
         let has_ack =
             tcp.flags.contains(TcpFlags::ACK) && !tcp.flags.intersects(TcpFlags::SYN | TcpFlags::RST);
@@ -335,7 +468,9 @@ impl FlowChecks {
             if own.fin_end == Some(tcp.ack) && own.acked_by_peer.is_before(tcp.ack) {
                 return Some("it acknowledges an end of stream the other host has not acknowledged");
             }
-            if tcp.options.sack.iter().any(|b| b.end.is_after(own.highest)) {
+            // Blocks of the host's own are its own business.
+            let is_ours = origin == Origin::Made || (is_accelerated && to == Side::Wired);
+            if is_ours && tcp.options.sack.iter().any(|b| b.end.is_after(own.highest)) {
                 return Some("it SACKs what the middlebox does not have");
             }
         }

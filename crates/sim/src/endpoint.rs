@@ -4,10 +4,11 @@
 //! directions, RST, and the checks that break flows behind careless middleboxes: PAWS (RFC 7323 §5), the
 //! window (RFC 9293 §3.10.7.4) and challenge acknowledgements (RFC 5961).
 
+use core::net::SocketAddr;
 use std::collections::VecDeque;
 
 use units::{Duration, Instant, SeqNum, WindowScale};
-use wire::{Tcp, TcpFlags, TcpHeaderSpec, Timestamps};
+use wire::{Icmp, Packet, Tcp, TcpFlags, TcpHeaderSpec, Timestamps, Transport};
 
 use crate::build::build_packet;
 
@@ -15,6 +16,7 @@ mod ack_compression;
 mod auto_tuning;
 mod config;
 mod connection;
+mod program;
 
 pub use config::{Application, Closing, EndpointConfig, Reading, ReceiveWindow, Role, Turn};
 use connection::{Connection, Negotiated};
@@ -44,6 +46,19 @@ pub struct EndpointStats {
     pub unacceptable_acks: u64,
     /// SACK blocks that made no sense.
     pub invalid_sack_blocks: u64,
+    /// Segments sent again.
+    pub retransmitted_segments: u64,
+}
+
+/// How far an application has come with reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Progress<'a> {
+    /// When it read the first byte.
+    pub first: Option<Instant>,
+    /// When it read the last one so far.
+    pub last: Option<Instant>,
+    /// Bytes read so far at some moments, at least 5 ms apart.
+    pub marks: &'a [(Instant, u64)],
 }
 
 /// How a connection ended other than by both FINs.
@@ -55,7 +70,7 @@ pub enum Ending {
     Reset,
     /// The peer refused it.
     Refused,
-    /// No answer to the SYN.
+    /// No answer to the SYN, or to anything for too long.
     TimedOut,
 }
 
@@ -119,7 +134,7 @@ impl Endpoint {
     /// Bytes its application has read.
     #[must_use]
     pub fn bytes_read(&self) -> u64 {
-        self.connection.as_ref().map_or(0, |c| c.read)
+        self.connection.as_ref().map_or(0, |c| c.program.read)
     }
     /// Bytes that have arrived in order, read or not.
     #[must_use]
@@ -135,6 +150,16 @@ impl Endpoint {
     #[must_use]
     pub fn retransmitted_bytes(&self) -> u64 {
         self.connection.as_ref().map_or(0, |c| c.sender.retransmitted_bytes())
+    }
+    /// When its application read the first byte, when the last one so far, and how many at some moments.
+    #[must_use]
+    pub fn progress(&self) -> Progress<'_> {
+        self.connection.as_ref().map_or(Progress::default(), |c| c.progress())
+    }
+    /// Time from each request it wrote to the end of the response, when its program is [`Application::requests`].
+    #[must_use]
+    pub fn response_times(&self) -> &[Duration] {
+        self.connection.as_ref().map_or(&[], |c| c.response_times())
     }
     /// Offset of the first byte read that was not the one the peer wrote.
     #[must_use]
@@ -164,7 +189,7 @@ impl Endpoint {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         let connection = match self.state {
-            State::Open => self.connection.as_ref().and_then(|c| c.next_deadline()),
+            State::Open => self.connection.as_ref().and_then(|c| c.next_deadline(self.config.give_up)),
             _ => None,
         };
         [self.syn_due, connection].into_iter().flatten().min()
@@ -174,6 +199,9 @@ impl Endpoint {
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.state == State::Open {
             if let Some(connection) = self.connection.as_mut() {
+                if connection.has_given_up(self.config.give_up, now) {
+                    return self.close(Ending::TimedOut);
+                }
                 connection.on_timeout(now);
             }
             self.run_application(now);
@@ -196,7 +224,10 @@ impl Endpoint {
             return self.send_segment(None, now);
         }
         match connection.poll_data(now) {
-            Some(sent) => self.send_segment(Some(sent), now),
+            Some(sent) => {
+                self.stats.retransmitted_segments += u64::from(sent.is_retransmission);
+                self.send_segment(Some(sent), now)
+            }
             None if connection.owes_ack() => self.send_segment(None, now),
             None => None,
         }
@@ -205,6 +236,9 @@ impl Endpoint {
     /// Takes a packet off the wire.
     pub fn handle_packet(&mut self, packet: &[u8], now: Instant) {
         let Ok(parsed) = wire::parse(packet) else { return };
+        if let Transport::Icmp(icmp) = &parsed.transport {
+            return self.on_icmp(icmp, &parsed, packet, now);
+        }
         let Some(tcp) = parsed.tcp() else { return };
         if !wire::ipv4_checksum_is_valid(packet) || !wire::tcp_checksum_is_valid(packet, &parsed) {
             self.stats.bad_checksums += 1;
@@ -216,6 +250,19 @@ impl Endpoint {
             State::SynSent => self.on_answer(tcp, now),
             State::SynReceived => self.on_third(tcp, packet, now),
             State::Open => self.on_segment(tcp, packet, now),
+        }
+    }
+
+    /// "Too big" lowers the segment size, if it is about something that is under way (RFC 5927 §7.2).
+    fn on_icmp(&mut self, icmp: &Icmp, parsed: &Packet, packet: &[u8], now: Instant) {
+        let (Some(mtu), Some(quoted)) = (icmp.next_hop_mtu(), icmp.quoted(packet)) else { return };
+        let Some(connection) = self.connection.as_mut() else { return };
+        let is_under_way = quoted.seq.is_some_and(|seq| {
+            seq.is_at_or_after(connection.sender.una()) && seq.is_before(connection.sender.nxt())
+        });
+        if icmp.checksum_is_valid(packet, parsed) && is_under_way {
+            let headers = if self.config.local.is_ipv4() { 40 } else { 60 };
+            connection.on_path_mtu(mtu.saturating_sub(headers), now);
         }
     }
 
@@ -354,7 +401,9 @@ impl Endpoint {
         let Some(connection) = self.connection.as_mut() else { return };
         let wrong = connection.run_application(&self.config, now);
         self.first_wrong_offset = self.first_wrong_offset.or(wrong);
-        let aborts = self.config.app.abort_after_reading.is_some_and(|after| connection.read >= after);
+        let app = &self.config.app;
+        let aborts = app.abort_after_reading.is_some_and(|after| connection.program.read >= after)
+            || app.abort_after_sending.is_some_and(|after| connection.acked(&self.config) >= after);
         if aborts && self.state == State::Open {
             let (seq, ack) = (connection.sender.nxt(), connection.receiver.ack_number());
             self.push_reset(seq, ack, TcpFlags::RST | TcpFlags::ACK);
@@ -367,7 +416,7 @@ impl Endpoint {
         self.syn_due = None;
     }
 
-    /// The answer of a closed port (RFC 9293 §3.10.7.1).
+    /// As [`answer_of_a_closed_port`].
     fn refuse(&mut self, tcp: &Tcp) {
         if tcp.flags.contains(TcpFlags::RST) {
             return;
@@ -451,6 +500,25 @@ impl Endpoint {
         let (a, b) = sent.as_ref().map_or((&[][..], &[][..]), |s| connection.payload(s));
         build_packet(&spec, &[], &[a, b]).ok()
     }
+}
+
+/// The reset that a host sends for a packet of no connection (RFC 9293 §3.10.7.1); none for resets and what is broken.
+pub(crate) fn answer_of_a_closed_port(packet: &[u8]) -> Option<Vec<u8>> {
+    let parsed = wire::parse(packet).ok()?;
+    let tcp = parsed.tcp()?;
+    let is_intact = wire::ipv4_checksum_is_valid(packet) && wire::tcp_checksum_is_valid(packet, &parsed);
+    if tcp.flags.contains(TcpFlags::RST) || !is_intact {
+        return None;
+    }
+    let from = SocketAddr::new(parsed.ip.dst, tcp.dst_port);
+    let to = SocketAddr::new(parsed.ip.src, tcp.src_port);
+    let none = SeqNum::new(0);
+    let spec = if tcp.flags.contains(TcpFlags::ACK) {
+        TcpHeaderSpec::new(from, to, tcp.ack, none, TcpFlags::RST)
+    } else {
+        TcpHeaderSpec::new(from, to, none, tcp.seq_end(), TcpFlags::RST | TcpFlags::ACK)
+    };
+    build_packet(&spec, &[], &[]).ok()
 }
 
 /// PAWS (RFC 7323 §5.3).

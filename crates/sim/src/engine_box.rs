@@ -1,7 +1,7 @@
 //! The engine as a [`Middlebox`].
 
 use engine::{Engine, Port, Transmit, Verdict};
-use units::Instant;
+use units::{Bytes, Instant};
 use wire::VirtioNetHeader;
 
 use crate::{Middlebox, Outgoing, Side};
@@ -46,5 +46,10 @@ impl Middlebox for Engine {
 
     fn next_deadline(&self) -> Option<Instant> {
         Self::next_deadline(self)
+    }
+
+    fn memory(&self) -> Bytes {
+        let both = [Some(self.stats()), self.uplink_stats()];
+        Bytes::new(both.into_iter().flatten().map(|stats| stats.buffer_bytes_now).sum())
     }
 }

@@ -15,6 +15,15 @@ pub enum SimError {
         /// What is wrong with it.
         source: link::LinkError,
     },
+    /// A flow has no radio link: the caller's fault.
+    #[error("flow {flow} asks for a radio link that is not there")]
+    NoRadio {
+        /// Number of the flow.
+        flow: usize,
+    },
+    /// The engine's settings make no sense: the caller's fault.
+    #[error(transparent)]
+    Engine(#[from] engine::ConfigError),
     /// A rule was broken: the middlebox's fault, or an endpoint's.
     #[error("at {at}: {violation}")]
     Broken {

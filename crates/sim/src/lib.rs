@@ -14,29 +14,44 @@
 #![cfg_attr(not(test), deny(clippy::float_arithmetic))]
 
 mod build;
+mod case_run;
 mod checks;
 mod endpoint;
 mod engine_box;
 mod error;
+mod faults;
+mod icmp;
+mod line_up;
 mod log;
 mod merging;
 mod middlebox;
 mod network;
+mod parallel;
 mod path;
 mod pattern;
+mod ping;
 mod random;
+mod random_run;
+mod restart;
 mod script;
 
 pub use build::build_packet;
-pub use checks::{CheckConfig, Violation};
+pub use case_run::{CaseOutcome, CaseRun};
+pub use checks::{CheckConfig, Tolerance, Violation};
 pub use endpoint::{
-    Application, Closing, Ending, Endpoint, EndpointConfig, EndpointStats, Reading, ReceiveWindow, Role, Turn,
+    Application, Closing, Ending, Endpoint, EndpointConfig, EndpointStats, Progress, Reading, ReceiveWindow,
+    Role, Turn,
 };
 pub use error::SimError;
+pub use faults::{Fault, FaultConfig, Mtu, Rebinding, Span, Strips};
+pub use line_up::LineUp;
 pub use log::{LogMode, PacketLog, Point};
 pub use middlebox::{Middlebox, Outgoing, PassThrough, Side};
-pub use network::{FlowConfig, Network, NetworkConfig, Outcome};
-pub use path::{Fault, FaultConfig, Path, PathConfig};
+pub use network::{FlowConfig, Network, NetworkConfig, Outcome, RadioConfig};
+pub use parallel::in_parallel;
+pub use path::{Path, PathConfig, Sent};
 pub use pattern::Pattern;
 pub use random::Random;
+pub use random_run::{RandomFailure, RandomOutcome, RandomRun};
+pub use restart::{Restart, Restarting, Stop};
 pub use script::{Script, ScriptFailure};

@@ -51,6 +51,9 @@ pub enum LogMode {
     Text,
 }
 
+/// The part of a packet that goes into the number: every header with its checksum.
+const HEADERS: usize = 128;
+
 /// What passed where.
 #[derive(Clone, Debug)]
 pub struct PacketLog {
@@ -76,7 +79,7 @@ impl PacketLog {
         let start = self.text.rmatch_indices('\n').nth(count).map_or(0, |(at, _)| at + 1);
         &self.text[start..]
     }
-    /// A number that every time, place and byte went into.
+    /// A number that every time, place and header went into. Headers hold a checksum of what is behind them.
     #[must_use]
     pub fn hash(&self) -> u64 {
         self.hash
@@ -95,7 +98,7 @@ impl PacketLog {
         self.packets += 1;
         self.mix(at.as_nanos());
         self.mix(point as u64 ^ (packet.len() as u64) << 8);
-        let mut words = packet.chunks_exact(8);
+        let mut words = packet[..packet.len().min(HEADERS)].chunks_exact(8);
         for word in &mut words {
             self.mix(u64::from_le_bytes(word.try_into().unwrap_or_default()));
         }
@@ -111,7 +114,9 @@ impl PacketLog {
     }
 
     /// Writes what happened to a packet between two points.
-    pub(crate) fn remark(&mut self, at: Instant, remark: fmt::Arguments<'_>) {
+    pub(crate) fn remark(&mut self, at: Instant, remark: Option<&'static str>) {
+        let Some(remark) = remark else { return };
+        self.mix(remark.len() as u64);
         if self.mode == LogMode::Text {
             let _ = writeln!(self.text, "{at}         {remark}");
         }

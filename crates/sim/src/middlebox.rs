@@ -1,6 +1,6 @@
 //! [`Middlebox`]: what sits between the wired and the mobile segment.
 
-use units::Instant;
+use units::{Bytes, Instant};
 use wire::VirtioNetHeader;
 
 /// A side of the middlebox.
@@ -50,6 +50,18 @@ pub trait Middlebox {
     fn poll_transmit(&mut self, now: Instant) -> Option<Outgoing>;
     /// When it next wants [`Middlebox::handle_timeout`].
     fn next_deadline(&self) -> Option<Instant>;
+    /// Bytes it holds for flows.
+    fn memory(&self) -> Bytes {
+        Bytes::ZERO
+    }
+    /// It is on its way out, or gone: flows are handed back to plain forwarding.
+    fn is_leaving(&self) -> bool {
+        false
+    }
+    /// True, once, after it has lost everything it knew: what it owed is gone.
+    fn take_death(&mut self) -> bool {
+        false
+    }
 }
 
 /// A plain router: every packet passes untouched.

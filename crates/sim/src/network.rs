@@ -1,15 +1,21 @@
 //! [`Network`]: hosts, links and a middlebox in virtual time.
 
-use units::{Bytes, Instant};
-use wire::{GsoType, VirtioNetHeader};
+use core::net::SocketAddr;
+use std::collections::BTreeMap;
 
-use crate::checks::{Checks, Origin};
+use scenario::segments::Observer;
+use units::{Bytes, Duration, Instant};
+
+use crate::checks::Checks;
+use crate::ping::Pinger;
 use crate::{
-    CheckConfig, Endpoint, EndpointConfig, LogMode, Middlebox, Outgoing, PacketLog, Path, PathConfig, Point,
-    Side, SimError, Violation,
+    CheckConfig, Endpoint, EndpointConfig, LogMode, Middlebox, PacketLog, Path, PathConfig, Point, Side,
+    SimError, Violation,
 };
 
+mod boxed;
 mod ends;
+mod hosts;
 
 /// Rounds of events, or packets of one node, at one point of time; more means that some deadline never moves.
 const ROUNDS_MAX: usize = 20_000;
@@ -21,6 +27,17 @@ pub struct FlowConfig {
     pub server: EndpointConfig,
     /// On the mobile side.
     pub client: EndpointConfig,
+    /// The client's radio link: index into [`NetworkConfig::radios`].
+    pub radio: usize,
+}
+
+/// Both directions of a client's radio link.
+#[derive(Clone, Debug, Default)]
+pub struct RadioConfig {
+    /// Middlebox to client.
+    pub down: PathConfig,
+    /// Client to middlebox.
+    pub up: PathConfig,
 }
 
 /// Everything that describes a run.
@@ -30,18 +47,22 @@ pub struct NetworkConfig {
     pub wan_down: PathConfig,
     /// Middlebox to server.
     pub wan_up: PathConfig,
-    /// Middlebox to client.
-    pub radio_down: PathConfig,
-    /// Client to middlebox.
-    pub radio_up: PathConfig,
-    /// The flows; each has its own hosts, all share the links.
+    /// The radio links, at least one.
+    pub radios: Vec<RadioConfig>,
+    /// The flows; each has its own hosts, all share the WAN.
     pub flows: Vec<FlowConfig>,
+    /// The clock at the start.
+    pub starts_at: Instant,
     /// Limits of the run.
     pub checks: CheckConfig,
     /// What is written down.
     pub log: LogMode,
     /// Packets that reach the middlebox together are handed to it as super-packets, as a TUN device does.
     pub merges_arrivals: bool,
+    /// The first flow's client pings its server this often.
+    pub ping: Option<Duration>,
+    /// The TCP segments that enter the radio links are noted, for [`Network::take_segments`].
+    pub notes_segments: bool,
 }
 
 /// How a run went.
@@ -57,49 +78,75 @@ pub struct Outcome {
     pub packets: u64,
 }
 
+#[derive(Debug)]
+struct Radio {
+    down: Path,
+    up: Path,
+}
+
 /// Hosts, links and a middlebox:
 ///
 /// ```text
-///   servers ── wan_down ──▶ ┌─────┐ ── radio_down ──▶ clients
+///   servers ── wan_down ──▶ ┌─────┐ ── radio.down ──▶ clients
 ///                           │ box │
-///           ◀── wan_up ──── └─────┘ ◀── radio_up ────
+///           ◀── wan_up ──── └─────┘ ◀── radio.up ────
 /// ```
 #[derive(Debug)]
 pub struct Network<M> {
     servers: Vec<Endpoint>,
+    clients: Vec<Endpoint>,
+    /// Radio link of each flow.
+    radio_of: Vec<usize>,
+    /// Flows by their client's and their server's address.
+    flow_of: BTreeMap<(SocketAddr, SocketAddr), usize>,
     wan_down: Path,
     wan_up: Path,
     middlebox: M,
-    radio_down: Path,
-    radio_up: Path,
-    clients: Vec<Endpoint>,
+    radios: Vec<Radio>,
     now: Instant,
     checks: Checks,
     limits: CheckConfig,
     log: PacketLog,
     merges_arrivals: bool,
+    pinger: Option<Pinger>,
+    observers: [Observer; 2],
 }
 
 impl<M: Middlebox> Network<M> {
-    /// The line-up of `config` around `middlebox`, at time zero.
+    /// The line-up of `config` around `middlebox`, at its start.
     ///
     /// # Errors
-    /// A link's settings are out of range.
+    /// A link's settings are out of range, or there is no radio link for a flow.
     pub fn new(config: &NetworkConfig, middlebox: M) -> Result<Self, SimError> {
-        let flows = &config.flows;
+        let (flows, start) = (&config.flows, config.starts_at);
+        if let Some(flow) = flows.iter().position(|f| f.radio >= config.radios.len()) {
+            return Err(SimError::NoRadio { flow });
+        }
+        let radio = |radio: &RadioConfig| {
+            Ok::<_, SimError>(Radio {
+                down: Path::new(&radio.down, "radio down", start)?,
+                up: Path::new(&radio.up, "radio up", start)?,
+            })
+        };
+        let ends = |f: &FlowConfig| (f.client.local, f.server.local);
         Ok(Self {
             servers: flows.iter().map(|f| Endpoint::new(f.server.clone())).collect(),
-            wan_down: Path::new(&config.wan_down, "WAN down")?,
-            wan_up: Path::new(&config.wan_up, "WAN up")?,
-            middlebox,
-            radio_down: Path::new(&config.radio_down, "radio down")?,
-            radio_up: Path::new(&config.radio_up, "radio up")?,
             clients: flows.iter().map(|f| Endpoint::new(f.client.clone())).collect(),
-            now: Instant::ZERO,
-            checks: Checks::new(config.checks, flows.iter().map(|f| (f.client.local, f.server.local))),
+            radio_of: flows.iter().map(|f| f.radio).collect(),
+            flow_of: flows.iter().enumerate().map(|(i, f)| (ends(f), i)).collect(),
+            wan_down: Path::new(&config.wan_down, "WAN down", start)?,
+            wan_up: Path::new(&config.wan_up, "WAN up", start)?,
+            middlebox,
+            radios: config.radios.iter().map(radio).collect::<Result<_, _>>()?,
+            now: start,
+            checks: Checks::new(config.checks, flows.iter().map(ends)),
             limits: config.checks,
             log: PacketLog::new(config.log),
             merges_arrivals: config.merges_arrivals,
+            pinger: config.ping.zip(flows.first()).map(|(every, flow)| {
+                Pinger::new(flow.client.local.ip(), flow.server.local.ip(), every, start)
+            }),
+            observers: [Observer::new(config.notes_segments), Observer::new(config.notes_segments)],
         })
     }
 
@@ -118,9 +165,28 @@ impl<M: Middlebox> Network<M> {
     pub fn middlebox(&self) -> &M {
         &self.middlebox
     }
-    /// The radio link towards the clients, to read its packet log.
-    pub fn radio_down(&mut self) -> &mut Path {
-        &mut self.radio_down
+    /// A radio link towards clients, to read its packet log.
+    pub fn radio_down(&mut self, radio: usize) -> Option<&mut Path> {
+        self.radios.get_mut(radio).map(|r| &mut r.down)
+    }
+    /// A radio link from clients, to read its packet log.
+    pub fn radio_up(&mut self, radio: usize) -> Option<&mut Path> {
+        self.radios.get_mut(radio).map(|r| &mut r.up)
+    }
+    /// A radio link of the network, towards its client or from it.
+    #[must_use]
+    pub fn radio(&self, radio: usize, down: bool) -> Option<&Path> {
+        self.radios.get(radio).map(|r| if down { &r.down } else { &r.up })
+    }
+    /// The segments that entered the radio links, towards the clients and from them.
+    pub fn take_segments(&mut self) -> [Vec<scenario::segments::Segment>; 2] {
+        let observers = core::mem::replace(&mut self.observers, [Observer::new(false), Observer::new(false)]);
+        observers.map(Observer::into_segments)
+    }
+    /// Round-trip times of the ping.
+    #[must_use]
+    pub fn round_trips(&self) -> &[Duration] {
+        self.pinger.as_ref().map_or(&[], Pinger::round_trips)
     }
     /// What passed where.
     #[must_use]
@@ -137,38 +203,66 @@ impl<M: Middlebox> Network<M> {
     pub fn is_accelerated(&self, flow: usize) -> bool {
         self.checks.is_accelerated(flow)
     }
+    /// How it has gone so far.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        Outcome {
+            ended_at: self.now,
+            debt_max: self.checks.debt_max(),
+            log_hash: self.log.hash(),
+            packets: self.log.packets(),
+        }
+    }
 
     /// Runs until every flow has come to its end.
     ///
     /// # Errors
     /// A rule was broken, or a flow does not end in time.
     pub fn run(&mut self) -> Result<Outcome, SimError> {
-        let broken = |at, violation| SimError::Broken { at, violation };
+        if self.run_until(self.limits.ends_by)? {
+            return Ok(self.outcome());
+        }
+        Err(SimError::Broken { at: self.now, violation: self.stalled() })
+    }
+
+    /// Runs until every flow has come to its end, or nothing more happens before `limit`; true for the first.
+    ///
+    /// # Errors
+    /// A rule was broken, or nothing will ever happen again.
+    pub fn run_until(&mut self, limit: Instant) -> Result<bool, SimError> {
         loop {
-            self.step().map_err(|violation| broken(self.now, violation))?;
+            self.step().map_err(|violation| self.broken(violation))?;
             if self.has_ended() {
-                self.judge_ends().map_err(|violation| broken(self.now, violation))?;
-                return Ok(Outcome {
-                    ended_at: self.now,
-                    debt_max: self.checks.debt_max(),
-                    log_hash: self.log.hash(),
-                    packets: self.log.packets(),
-                });
+                self.judge_ends().map_err(|violation| self.broken(violation))?;
+                return Ok(true);
             }
             match self.next_deadline() {
-                Some(at) if at <= self.limits.ends_by => self.now = at.max(self.now),
-                _ => return Err(broken(self.now, self.stalled())),
+                Some(at) if at <= limit => self.now = at.max(self.now),
+                Some(_) => return Ok(false),
+                None => return Err(self.broken(self.stalled())),
             }
         }
+    }
+
+    fn broken(&self, violation: Violation) -> SimError {
+        SimError::Broken { at: self.now, violation }
+    }
+
+    /// Lets time pass in which nothing happens.
+    pub fn wait_until(&mut self, until: Instant) {
+        let next = self.next_deadline().unwrap_or(until);
+        self.now = self.now.max(until.min(next));
     }
 
     /// When anything happens next.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         let hosts = self.servers.iter().chain(&self.clients).filter_map(Endpoint::next_deadline);
-        let paths = [&self.wan_down, &self.wan_up, &self.radio_down, &self.radio_up];
-        let paths = paths.into_iter().filter_map(Path::next_deadline);
-        hosts.chain(paths).chain(self.middlebox.next_deadline()).min()
+        let paths = [&self.wan_down, &self.wan_up].into_iter();
+        let paths = paths.chain(self.radios.iter().flat_map(|radio| [&radio.down, &radio.up]));
+        let paths = paths.filter_map(Path::next_deadline);
+        let ping = self.pinger.as_ref().map(Pinger::next_deadline);
+        hosts.chain(paths).chain(self.middlebox.next_deadline()).chain(ping).min()
     }
 
     /// Lets everything happen that is due at the present.
@@ -177,7 +271,7 @@ impl<M: Middlebox> Network<M> {
             self.let_timers_act()?;
             self.deliver()?;
             if self.next_deadline().is_none_or(|at| at > self.now) {
-                return Ok(());
+                return self.settle();
             }
         }
         Err(Violation::Busy)
@@ -195,6 +289,9 @@ impl<M: Middlebox> Network<M> {
                 self.send_from_client(flow)?;
             }
         }
+        if self.pinger.as_ref().is_some_and(|pinger| pinger.next_deadline() <= now) {
+            self.send_ping();
+        }
         if self.middlebox.next_deadline().is_some_and(|at| at <= now) {
             self.middlebox.handle_timeout(now);
             self.send_from_middlebox()?;
@@ -205,152 +302,25 @@ impl<M: Middlebox> Network<M> {
     fn deliver(&mut self) -> Result<(), Violation> {
         let arrivals = drain(&mut self.wan_down, self.now);
         self.enter_middlebox(Side::Wired, arrivals)?;
-        for packet in drain(&mut self.radio_down, self.now) {
-            self.log.note(self.now, Point::ClientIn, &packet);
-            if let Some(flow) = self.addressee(&packet, Side::Mobile) {
-                self.clients[flow].handle_packet(&packet, self.now);
-                self.send_from_client(flow)?;
+        for radio in 0..self.radios.len() {
+            while let Some(packet) = self.radios[radio].down.poll(self.now) {
+                self.log.note(self.now, Point::ClientIn, &packet);
+                self.arrive_at_client(&packet)?;
             }
+            let arrivals = drain(&mut self.radios[radio].up, self.now);
+            self.enter_middlebox(Side::Mobile, arrivals)?;
         }
-        let arrivals = drain(&mut self.radio_up, self.now);
-        self.enter_middlebox(Side::Mobile, arrivals)?;
-        for packet in drain(&mut self.wan_up, self.now) {
+        while let Some(packet) = self.wan_up.poll(self.now) {
             self.log.note(self.now, Point::ServerIn, &packet);
-            if let Some(flow) = self.addressee(&packet, Side::Wired) {
-                self.servers[flow].handle_packet(&packet, self.now);
-                self.send_from_server(flow)?;
-            }
+            self.arrive_at_server(&packet)?;
         }
         Ok(())
-    }
-
-    /// The flow whose host on `side` a packet is for.
-    fn addressee(&self, packet: &[u8], side: Side) -> Option<usize> {
-        let parsed = wire::parse(packet).ok()?;
-        let tcp = parsed.tcp()?;
-        let hosts = if side == Side::Wired { &self.servers } else { &self.clients };
-        hosts.iter().position(|host| {
-            let (local, remote) = (host.config().local, host.config().remote);
-            (local.ip(), local.port(), remote.ip(), remote.port())
-                == (parsed.ip.dst, tcp.dst_port, parsed.ip.src, tcp.src_port)
-        })
-    }
-
-    fn send_from_server(&mut self, flow: usize) -> Result<(), Violation> {
-        let mut sent = 0;
-        while let Some(packet) = self.servers[flow].poll_transmit(self.now) {
-            sent = count_one(sent)?;
-            self.log.note(self.now, Point::ServerOut, &packet);
-            let fate = self.wan_down.send(packet, self.now);
-            note_fate(&mut self.log, self.now, fate);
-        }
-        ends::judge_bytes(flow, "server", &self.servers[flow])
-    }
-
-    fn send_from_client(&mut self, flow: usize) -> Result<(), Violation> {
-        let mut sent = 0;
-        while let Some(packet) = self.clients[flow].poll_transmit(self.now) {
-            sent = count_one(sent)?;
-            self.log.note(self.now, Point::ClientOut, &packet);
-            let fate = self.radio_up.send(packet, self.now);
-            note_fate(&mut self.log, self.now, fate);
-        }
-        ends::judge_bytes(flow, "client", &self.clients[flow])
-    }
-
-    fn enter_middlebox(&mut self, from: Side, arrivals: Vec<Vec<u8>>) -> Result<(), Violation> {
-        let point = if from == Side::Wired { Point::WiredIn } else { Point::MobileIn };
-        for packet in &arrivals {
-            self.log.note(self.now, point, packet);
-            if is_intact(packet)
-                && let Ok(parsed) = wire::parse(packet)
-            {
-                self.checks.on_arrival(from, &parsed);
-            }
-        }
-        let whole = VirtioNetHeader::default();
-        let arrivals = if self.merges_arrivals {
-            crate::merging::merge(arrivals)
-        } else {
-            arrivals.into_iter().map(|packet| (whole, packet)).collect()
-        };
-        for (virtio, packet) in arrivals {
-            self.pass_through_middlebox(from, virtio, packet)?;
-            self.send_from_middlebox()?;
-        }
-        Ok(())
-    }
-
-    fn pass_through_middlebox(
-        &mut self,
-        from: Side,
-        virtio: VirtioNetHeader,
-        mut packet: Vec<u8>,
-    ) -> Result<(), Violation> {
-        let before = packet.clone();
-        let to = from.other();
-        if !self.middlebox.handle_packet(from, &virtio, &mut packet, self.now) {
-            return Ok(());
-        }
-        if virtio.gso_type == GsoType::None && !is_intact(&before) {
-            // A broken packet may pass as it is: the host drops it.
-            self.leave(to, packet);
-            return Ok(());
-        }
-        let is_syn = wire::parse(&before)
-            .is_ok_and(|p| p.tcp().is_some_and(|t| t.flags.contains(wire::TcpFlags::SYN)));
-        if is_syn && packet != before {
-            let parsed = wire::parse(&before);
-            let packet = parsed.map_or_else(|e| e.to_string(), |p| p.to_string());
-            return Err(Violation::Packet { to, rule: "a SYN was changed", packet });
-        }
-        self.send_out(Origin::Forwarded, Outgoing { to, virtio, packet })
-    }
-
-    fn send_from_middlebox(&mut self) -> Result<(), Violation> {
-        let mut sent = 0;
-        while let Some(outgoing) = self.middlebox.poll_transmit(self.now) {
-            sent = count_one(sent)?;
-            self.send_out(Origin::Made, outgoing)?;
-        }
-        Ok(())
-    }
-
-    /// Cuts, judges and sends what leaves the middlebox.
-    fn send_out(&mut self, origin: Origin, outgoing: Outgoing) -> Result<(), Violation> {
-        let to = outgoing.to;
-        for packet in crate::merging::cut(outgoing)? {
-            if let Ok(parsed) = wire::parse(&packet)
-                && let Err(violation) = self.checks.on_departure(to, origin, &packet, &parsed)
-            {
-                self.leave(to, packet);
-                return Err(violation);
-            }
-            self.leave(to, packet);
-        }
-        Ok(())
-    }
-
-    fn leave(&mut self, to: Side, packet: Vec<u8>) {
-        let (point, path) = match to {
-            Side::Wired => (Point::WiredOut, &mut self.wan_up),
-            Side::Mobile => (Point::MobileOut, &mut self.radio_down),
-        };
-        self.log.note(self.now, point, &packet);
-        let fate = path.send(packet, self.now);
-        note_fate(&mut self.log, self.now, fate);
     }
 }
 
 /// One more packet of one node at one point of time, which must come to an end.
 fn count_one(sent: usize) -> Result<usize, Violation> {
     if sent < ROUNDS_MAX { Ok(sent + 1) } else { Err(Violation::Busy) }
-}
-
-fn note_fate(log: &mut PacketLog, now: Instant, fate: Option<&'static str>) {
-    if let Some(fate) = fate {
-        log.remark(now, format_args!("{fate}"));
-    }
 }
 
 fn drain(path: &mut Path, now: Instant) -> Vec<Vec<u8>> {

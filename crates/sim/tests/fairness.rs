@@ -9,8 +9,8 @@
 use control::{ControllerConfig, FixedParams, RateParams};
 use engine::{Engine, EngineConfig};
 use sim::{
-    Application, CheckConfig, EndpointConfig, FlowConfig, LogMode, Middlebox, Network, NetworkConfig,
-    PassThrough, PathConfig, Pattern, ReceiveWindow, Role, Turn,
+    Application, EndpointConfig, FlowConfig, LogMode, Middlebox, Network, NetworkConfig, PassThrough,
+    PathConfig, Pattern, RadioConfig, ReceiveWindow, Role, Turn,
 };
 use units::{Bytes, Duration, Instant, Rate};
 
@@ -27,7 +27,7 @@ fn hosts(client: &str, number: u16, server: Application, app: Application) -> Fl
     client.window = ReceiveWindow::Growing { initial: Bytes::from_kib(128), max: Bytes::from_mib(6) };
     (server.writes, server.expects) = (Pattern::new(1), Pattern::new(2));
     (client.writes, client.expects) = (Pattern::new(2), Pattern::new(1));
-    FlowConfig { server, client }
+    FlowConfig { server, client, radio: 0 }
 }
 
 fn bulk(client: &str, number: u16, bytes: u64) -> FlowConfig {
@@ -53,12 +53,13 @@ fn line_up(flows: Vec<FlowConfig>) -> NetworkConfig {
     NetworkConfig {
         wan_down: path(Rate::from_mbps(100), 10, Bytes::from_mib(1)),
         wan_up: path(Rate::from_mbps(100), 10, Bytes::from_mib(1)),
-        radio_down: path(LINK, 25, Bytes::from_mib(4)),
-        radio_up: path(Rate::from_mbps(5), 25, Bytes::from_mib(1)),
+        radios: vec![RadioConfig {
+            down: path(LINK, 25, Bytes::from_mib(4)),
+            up: path(Rate::from_mbps(5), 25, Bytes::from_mib(1)),
+        }],
         flows,
-        checks: CheckConfig::default(),
         log: LogMode::Text,
-        merges_arrivals: false,
+        ..NetworkConfig::default()
     }
 }
 

@@ -531,13 +531,13 @@ impl Sender {
         let was_shut = self.discards_all();
         self.update_window(ack);
         self.take_d_sack(ack, &mut out);
-        self.take_deliveries(ack, &mut out, now);
+        let was_alive = self.take_deliveries(ack, &mut out, now);
         if out.acked > 0 {
             self.duplicate_acks = 0;
             self.timers.on_progress();
         }
         self.judge_bet(old_window.0, &mut out);
-        self.judge_timeout(was_shut, &mut out);
+        self.judge_timeout(was_shut, was_alive, &mut out);
         let is_duplicate = out.acked == 0
             && ack.ack == self.board.una()
             && !ack.has_payload
@@ -596,21 +596,27 @@ impl Sender {
         }
     }
 
-    fn take_deliveries(&mut self, ack: &AckIn<'_>, out: &mut AckOutcome, now: Instant) {
+    /// True when something that was sent only once arrived.
+    fn take_deliveries(&mut self, ack: &AckIn<'_>, out: &mut AckOutcome, now: Instant) -> bool {
         self.rack.on_acknowledgement();
         let is_judging = self.config.sack && self.timeout_phase() == Some(TimeoutPhase::Waiting);
         let min_rtt = self.rtt.min();
         let mut seen =
             Deliveries { rack: &mut self.rack, min_rtt, now, once: None, is_judging, sent_again: None, out };
         let old_una = self.board.una();
+        let mut is_repair = false;
         if ack.ack.is_after(old_una) {
             self.board.acknowledge(ack.ack, |entry| {
                 if !entry.is_sacked {
+                    is_repair |= entry.is_retransmitted;
                     seen.on(entry);
                 }
             });
             seen.out.acked = ack.ack.since(old_una);
         }
+        // What lay behind a hole may have arrived long before the repair let it be acknowledged: its time is no round
+        // trip (Karn; Linux `FLAG_RETRANS_DATA_ACKED`). A peer without SACK says it no earlier.
+        let behind_repair = seen.once.take_if(|_| is_repair);
         let (una, nxt) = (self.board.una(), self.board.nxt());
         for (i, block) in ack.sack.iter().enumerate() {
             if i == 0 && seen.out.has_d_sack {
@@ -626,7 +632,8 @@ impl Sender {
             self.board.sack(block.start, block.end, |entry| seen.on(entry));
         }
         let (once, sent_again) = (seen.once, seen.sent_again);
-        if let Some(entry) = sent_again.filter(|_| once.is_none()) {
+        let was_alive = once.or(behind_repair).is_some();
+        if let Some(entry) = sent_again.filter(|_| !was_alive) {
             self.rack.on_delivered(&entry, min_rtt, now);
         }
         if let Some(stamp) = once {
@@ -634,10 +641,11 @@ impl Sender {
             self.rtt.on_sample(rtt, now);
             out.rtt = Some(rtt);
         }
+        was_alive
     }
 
     /// RFC 5682 §3: did the segment that timed out, or only its acknowledgement, go missing?
-    fn judge_timeout(&mut self, was_shut: bool, out: &mut AckOutcome) {
+    fn judge_timeout(&mut self, was_shut: bool, was_alive: bool, out: &mut AckOutcome) {
         let Some(episode) = self.timeout else { return };
         if out.delivered == 0 {
             if was_shut && self.window > 0 && episode.phase == TimeoutPhase::Waiting {
@@ -647,7 +655,7 @@ impl Sender {
             }
             return;
         }
-        if self.config.sack && out.rtt.is_some() && episode.phase != TimeoutPhase::Recovering {
+        if self.config.sack && was_alive && episode.phase != TimeoutPhase::Recovering {
             // Something sent only once, and before the time-out, arrived: the flight was alive.
             self.board.unmark_all_lost();
             self.timeout = None;

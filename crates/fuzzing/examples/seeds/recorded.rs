@@ -4,7 +4,7 @@ use control::{ControllerConfig, FixedParams};
 use engine::{Engine, EngineConfig};
 use sim::{
     Application, EndpointConfig, Fault, FlowConfig, Middlebox, Network, NetworkConfig, Outgoing, PathConfig,
-    Role, Side,
+    RadioConfig, Role, Side,
 };
 use units::{Bytes, Duration, Instant, Rate};
 use wire::VirtioNetHeader;
@@ -80,9 +80,8 @@ fn network(is_v4: bool, server: Application, client: Application) -> NetworkConf
     NetworkConfig {
         wan_down: path(20_000, 10),
         wan_up: path(20_000, 10),
-        radio_down: path(4_000, 25),
-        radio_up: path(2_000, 25),
-        flows: vec![FlowConfig { server, client }],
+        radios: vec![RadioConfig { down: path(4_000, 25), up: path(2_000, 25) }],
+        flows: vec![FlowConfig { server, client, radio: 0 }],
         ..NetworkConfig::default()
     }
 }
@@ -92,19 +91,19 @@ pub fn transfers() -> Vec<(&'static str, Vec<Seen>)> {
     let plain = |is_v4| network(is_v4, Application::server(200, 24_000), Application::client(200));
     let lossy = |nth: &[u64]| {
         let mut network = plain(true);
-        network.radio_down.faults.scheduled = nth.iter().map(|n| (*n, Fault::Drop)).collect();
+        network.radios[0].down.faults.scheduled = nth.iter().map(|n| (*n, Fault::Drop)).collect();
         network
     };
     let mut reordered = plain(true);
     let held = Duration::from_millis(40);
-    reordered.radio_down.faults.scheduled =
+    reordered.radios[0].down.faults.scheduled =
         [(6, Fault::HoldBack(held)), (9, Fault::Duplicate(held))].into_iter().collect();
     let mut old = plain(true);
-    let FlowConfig { server, client } = &mut old.flows[0];
+    let FlowConfig { server, client, .. } = &mut old.flows[0];
     for host in [server, client] {
         (host.sack, host.timestamps, host.window_scale) = (false, None, None);
     }
-    old.radio_down.faults.scheduled = [(5, Fault::Drop), (6, Fault::Drop)].into_iter().collect();
+    old.radios[0].down.faults.scheduled = [(5, Fault::Drop), (6, Fault::Drop)].into_iter().collect();
     let slow = network(
         true,
         Application::bulk(90_000),

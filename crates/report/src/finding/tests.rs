@@ -18,6 +18,7 @@ fn result(cases: &[(&str, bool, f64, f64, f64)]) -> ScenarioResult {
                 accelerator_command: None,
                 skipped: None,
                 problems: Vec::new(),
+                simulation: None,
                 figures: Some(Figures {
                     transfer: Transfer { goodput_mbps: rate, hashes_equal: true, ..Transfer::default() },
                     radio: RadioFigures {

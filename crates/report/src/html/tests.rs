@@ -24,6 +24,7 @@ fn results() -> Results {
             skipped: None,
             problems: Vec::new(),
             figures: None,
+            simulation: None,
         })
         .collect();
     cases[1].skipped = Some("there is no accelerator".to_owned());

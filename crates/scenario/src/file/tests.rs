@@ -98,13 +98,21 @@ fn the_documented_example_is_right_and_complete() {
     let scenario = Scenario::from_toml("docs/scenarios.md", example).unwrap();
     assert_eq!(scenario.resolved().len(), 2);
     // What is commented out excludes something else; given alone it must be right, too.
-    for line in example.lines().filter_map(|line| line.strip_prefix("# ")) {
-        let alone = format!("name = \"t\"\n[radio.down]\n{line}\n");
+    let mut section = "";
+    for line in example.lines() {
+        if line.starts_with('[') {
+            section = line.split(']').next().unwrap();
+        }
+        let Some(line) = line.strip_prefix("# ") else { continue };
+        let alone = format!("name = \"t\"\n{section}]\n{line}\n");
         Scenario::from_toml("docs/scenarios.md", &alone).unwrap_or_else(|e| panic!("{e}"));
     }
-    let known = Scenario::from_toml("x", "name = \"t\"\n[radio.down]\nx = 1\n").unwrap_err().to_string();
-    let keys = known.split('`').skip(3).step_by(2);
-    for key in keys.filter(|key| !key.contains('\n')) {
-        assert!(example.contains(&format!("{key} =")), "{key} is not documented");
+    for section in ["radio.down", "workload", "accelerator"] {
+        let wrong = format!("name = \"t\"\n[{section}]\nx = 1\n");
+        let known = Scenario::from_toml("x", &wrong).unwrap_err().to_string();
+        let keys = known.split('`').skip(3).step_by(2);
+        for key in keys.filter(|key| !key.contains('\n')) {
+            assert!(example.contains(&format!("{key} =")), "{key} is not documented");
+        }
     }
 }

@@ -48,7 +48,8 @@ impl Hand {
     /// The rule that a packet of the middlebox's own breaks.
     fn made(&mut self, to: Side, spec: TcpHeaderSpec, len: usize) -> Option<&'static str> {
         let bytes = build_packet(&spec, &[], &[&vec![0; len]]).unwrap();
-        match self.checks.on_departure(to, Origin::Made, &bytes, &wire::parse(&bytes).unwrap()) {
+        match self.checks.on_departure(to, Origin::Made, &bytes, &wire::parse(&bytes).unwrap(), Instant::ZERO)
+        {
             Ok(()) => None,
             Err(Violation::Packet { rule, .. }) => Some(rule),
             Err(Violation::Debt { .. }) => Some("debt"),

@@ -3,7 +3,7 @@
 use core::net::SocketAddr;
 
 use control::{ControllerConfig, NewRenoParams};
-use units::{Bytes, Duration, Instant, SeqNum, WindowScale};
+use units::{Bytes, Duration, Instant, Rate, SeqNum, WindowScale};
 
 use crate::Pattern;
 
@@ -83,6 +83,9 @@ pub enum Closing {
     AfterPeer,
 }
 
+/// How often a program with a rate of its own acts.
+const WRITE_EVERY: Duration = Duration::from_millis(20);
+
 /// What the program on an endpoint does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Application {
@@ -94,6 +97,10 @@ pub struct Application {
     pub closing: Closing,
     /// It aborts (RST) when it has read this many bytes.
     pub abort_after_reading: Option<u64>,
+    /// Or when the peer has acknowledged this many bytes of its own.
+    pub abort_after_sending: Option<u64>,
+    /// Every turn asks for so many bytes: the time until they are read is noted.
+    pub response_len: Option<u64>,
 }
 
 impl Application {
@@ -105,6 +112,8 @@ impl Application {
             reading: Reading::AtOnce,
             closing: Closing::AfterPeer,
             abort_after_reading: None,
+            abort_after_sending: None,
+            response_len: None,
         }
     }
     /// Writes `bytes` at once and closes.
@@ -124,6 +133,45 @@ impl Application {
         let turns = vec![Turn { after_reading: request, pause: Duration::ZERO, send: response }];
         Self { turns, closing: Closing::AfterWriting, ..Self::sink() }
     }
+    /// Writes `count` requests of `request` bytes, each `pause` after it has read the `response` bytes to the one before.
+    #[must_use]
+    pub fn requests(count: u32, request: u64, response: u64, pause: Duration) -> Self {
+        let turn = |i: u32| Turn {
+            after_reading: u64::from(i) * response,
+            pause: if i == 0 { Duration::ZERO } else { pause },
+            send: request,
+        };
+        Self { turns: (0..count).map(turn).collect(), response_len: Some(response), ..Self::sink() }
+    }
+    /// Answers `count` requests of `request` bytes with `response` bytes each and closes.
+    #[must_use]
+    pub fn responses(count: u32, request: u64, response: u64) -> Self {
+        let turn =
+            |i: u32| Turn { after_reading: u64::from(i) * request, pause: Duration::ZERO, send: response };
+        Self { turns: (1..=count).map(turn).collect(), closing: Closing::AfterWriting, ..Self::sink() }
+    }
+    /// The same, writing what it has no faster than `rate`: a piece every 20 ms.
+    #[must_use]
+    pub fn writing_at(mut self, rate: Rate) -> Self {
+        let piece = rate.bytes_in(WRITE_EVERY).get().max(1);
+        let turns = core::mem::take(&mut self.turns);
+        for turn in turns {
+            let mut left = turn.send;
+            let mut pause = turn.pause;
+            while left > 0 {
+                let send = left.min(piece);
+                self.turns.push(Turn { pause, send, ..turn });
+                left -= send;
+                pause = WRITE_EVERY;
+            }
+        }
+        self
+    }
+    /// The same, reading no faster than `rate`: at most 20 ms of it every 20 ms.
+    #[must_use]
+    pub fn reading_at(self, rate: Rate) -> Self {
+        self.reading_slowly(rate.bytes_in(WRITE_EVERY).get().max(1), WRITE_EVERY)
+    }
     /// The same, reading slowly.
     #[must_use]
     pub fn reading_slowly(self, bytes: u64, every: Duration) -> Self {
@@ -138,6 +186,16 @@ impl Application {
     #[must_use]
     pub fn aborting_after(self, bytes: u64) -> Self {
         Self { abort_after_reading: Some(bytes), ..self }
+    }
+    /// The same, aborting after `bytes` of its own have been acknowledged.
+    #[must_use]
+    pub fn aborting_after_sending(self, bytes: u64) -> Self {
+        Self { abort_after_sending: Some(bytes), ..self }
+    }
+    /// It may abort.
+    #[must_use]
+    pub fn aborts(&self) -> bool {
+        self.abort_after_reading.is_some() || self.abort_after_sending.is_some()
     }
     /// Bytes it writes in all.
     #[must_use]
@@ -171,6 +229,8 @@ pub struct EndpointConfig {
     pub window: ReceiveWindow,
     /// Unacknowledged and unsent bytes kept at most.
     pub send_buffer: u32,
+    /// An unanswered connection is given up after this long. Linux: 924.6 s (`tcp_retries2`).
+    pub give_up: Duration,
     /// Congestion control.
     pub controller: ControllerConfig,
     /// The program on it.
@@ -197,6 +257,7 @@ impl EndpointConfig {
             syn_options: Vec::new(),
             window: ReceiveWindow::Growing { initial: Bytes::from_kib(64), max: Bytes::from_mib(6) },
             send_buffer: 4 * 1024 * 1024,
+            give_up: Duration::from_millis(924_600),
             controller: ControllerConfig::NewReno(NewRenoParams::default()),
             app,
             writes: Pattern::new(1),

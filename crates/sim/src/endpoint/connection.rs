@@ -11,7 +11,8 @@ use wire::{Tcp, TcpFlags};
 use super::EndpointStats;
 use super::ack_compression::AckCompression;
 use super::auto_tuning::AutoTuning;
-use super::config::{Closing, EndpointConfig, Reading, ReceiveWindow};
+use super::config::EndpointConfig;
+use super::program::Program;
 
 /// Longest an acknowledgement waits for a second segment (Linux `TCP_DELACK_MIN`).
 const DELAYED_ACK: Duration = Duration::from_millis(40);
@@ -37,7 +38,7 @@ pub(super) struct Negotiated {
 
 /// How urgently an acknowledgement is owed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum AckDue {
+pub(super) enum AckDue {
     No,
     /// When a second segment has come, or at this time.
     Later(Instant),
@@ -56,19 +57,11 @@ pub(super) struct Connection {
     pub agreed: Negotiated,
     sampler: RateSampler,
     controller: AnyController,
-    outbox: StreamBuffer,
-    inbox: StreamBuffer,
-    ack_due: AckDue,
+    pub(super) outbox: StreamBuffer,
+    pub(super) inbox: StreamBuffer,
+    pub(super) ack_due: AckDue,
     quick_acks: u32,
-    /// Bytes written so far.
-    written: u64,
-    /// Bytes read so far.
-    pub read: u64,
-    has_closed: bool,
-    /// Turns begun, and when the next one may.
-    turns_begun: usize,
-    turn_at: Option<Instant>,
-    read_at: Option<Instant>,
+    pub(super) program: Program,
     may_send_at: Instant,
     /// The last poll was refused by pacing.
     is_paced: bool,
@@ -76,9 +69,11 @@ pub(super) struct Connection {
     burst_left: u64,
     /// The acknowledgement number sent last.
     pub last_ack_sent: SeqNum,
-    capacity: u32,
-    auto_tuning: AutoTuning,
+    pub(super) capacity: u32,
+    pub(super) auto_tuning: AutoTuning,
     compression: AckCompression,
+    /// When the peer last acknowledged something new, answered with a shut window, or had nothing to answer.
+    pub(super) last_progress: Instant,
     last_reply_to_empty: Option<Instant>,
     /// Its timestamp clock at time zero.
     clock_offset: u32,
@@ -110,12 +105,7 @@ impl Connection {
             inbox: StreamBuffer::new(peer_start),
             ack_due: AckDue::No,
             quick_acks: QUICK_ACKS,
-            written: 0,
-            read: 0,
-            has_closed: false,
-            turns_begun: 0,
-            turn_at: None,
-            read_at: None,
+            program: Program::new(&config.app),
             may_send_at: Instant::ZERO,
             is_paced: false,
             burst_left: 0,
@@ -123,6 +113,7 @@ impl Connection {
             capacity: config.window.initial(),
             auto_tuning: AutoTuning::new(config.window.initial(), agreed.mss),
             compression: AckCompression::default(),
+            last_progress: Instant::ZERO,
             last_reply_to_empty: None,
             clock_offset: config.timestamps.unwrap_or(0),
         }
@@ -130,15 +121,16 @@ impl Connection {
 
     /// Bytes of payload, acknowledged in order by the peer.
     pub(super) fn acked(&self, config: &EndpointConfig) -> u64 {
-        let behind = (config.isn + 1 + self.written as u32).distance_from(self.sender.una());
-        self.written.saturating_sub(behind.max(0).unsigned_abs().into())
+        let written = self.program.written;
+        let behind = (config.isn + 1 + written as u32).distance_from(self.sender.una());
+        written.saturating_sub(behind.max(0).unsigned_abs().into())
     }
 
     pub(super) fn is_finished(&self) -> bool {
-        self.has_closed && self.sender.is_fin_acked() && self.has_read_all()
+        self.program.has_closed && self.sender.is_fin_acked() && self.has_read_all()
     }
 
-    fn has_read_all(&self) -> bool {
+    pub(super) fn has_read_all(&self) -> bool {
         self.receiver.is_finished() && self.unread() == 0
     }
 
@@ -149,14 +141,14 @@ impl Connection {
 
     /// Bytes that have arrived in order.
     pub(super) fn received(&self) -> u64 {
-        self.read + u64::from(self.unread())
+        self.program.read + u64::from(self.unread())
     }
 
-    fn unread(&self) -> u32 {
+    pub(super) fn unread(&self) -> u32 {
         self.receiver.next().since(self.inbox.start())
     }
 
-    fn free(&self) -> u32 {
+    pub(super) fn free(&self) -> u32 {
         self.capacity.saturating_sub(self.unread())
     }
 
@@ -194,6 +186,10 @@ impl Connection {
             return false;
         }
         stats.invalid_sack_blocks += u64::from(out.invalid_sack_blocks);
+        // A shut window is an answer; an old number is none.
+        if out.acked > 0 || (self.sender.window() == 0 && tcp.ack == self.sender.una()) {
+            self.last_progress = now;
+        }
         self.outbox.advance_to(self.sender.una().earlier_of(self.outbox.start() + self.outbox.len() as u32));
         if out.undid_timeout {
             self.controller.on_undo(now);
@@ -290,92 +286,6 @@ impl Connection {
         };
     }
 
-    /// Lets the application read and write; the offset of the first wrong byte if there is one.
-    pub(super) fn run_application(&mut self, config: &EndpointConfig, now: Instant) -> Option<u64> {
-        let wrong = self.read_some(config, now);
-        self.begin_turns(config, now);
-        self.write_some(config);
-        let is_done_writing =
-            self.turns_begun == config.app.turns.len() && self.written == config.app.total();
-        if is_done_writing && (config.app.closing == Closing::AfterWriting || self.has_read_all()) {
-            self.has_closed = true;
-        }
-        self.sender.set_available(config.isn + 1 + self.written as u32, self.has_closed);
-        self.sender.refresh_timers(now);
-        wrong
-    }
-
-    fn read_some(&mut self, config: &EndpointConfig, now: Instant) -> Option<u64> {
-        let len = match config.app.reading {
-            Reading::AtOnce => self.unread(),
-            Reading::Slowly { bytes, every } => {
-                if self.unread() == 0 {
-                    return None;
-                }
-                let due = *self.read_at.get_or_insert(now + every);
-                if now < due {
-                    return None;
-                }
-                let len = u64::from(self.unread()).min(bytes) as u32;
-                self.read_at = (len < self.unread()).then_some(now + every);
-                len
-            }
-        };
-        if len == 0 {
-            return None;
-        }
-        let start = self.inbox.start();
-        let (a, b) = self.inbox.slices(start, len as usize);
-        let wrong = config.expects.first_mismatch(self.read, a);
-        let wrong = wrong.or_else(|| config.expects.first_mismatch(self.read + a.len() as u64, b));
-        self.read += u64::from(len);
-        self.inbox.advance_to(start + len);
-        self.grow(config, now);
-        let growth = self.receiver.window_growth(self.free());
-        // RFC 9293 §3.8.6.2.2, with Linux's two segments.
-        if growth >= (2 * self.agreed.mss).min(self.capacity / 2).max(1) && self.ack_due == AckDue::No {
-            self.ack_due = AckDue::Now;
-        }
-        wrong
-    }
-
-    fn grow(&mut self, config: &EndpointConfig, now: Instant) {
-        if let ReceiveWindow::Growing { max, .. } = config.window
-            && let Some(wanted) = self.auto_tuning.on_read(self.read, now)
-        {
-            let wanted = wanted.min(max.get()).min(u64::from(u32::MAX)) as u32;
-            self.capacity = self.capacity.max(wanted);
-        }
-    }
-
-    fn begin_turns(&mut self, config: &EndpointConfig, now: Instant) {
-        while let Some(turn) = config.app.turns.get(self.turns_begun) {
-            if self.read < turn.after_reading {
-                return;
-            }
-            let at = *self.turn_at.get_or_insert(now + turn.pause);
-            if now < at {
-                return;
-            }
-            self.turns_begun += 1;
-            self.turn_at = None;
-        }
-    }
-
-    fn write_some(&mut self, config: &EndpointConfig) {
-        let allowed: u64 = config.app.turns.iter().take(self.turns_begun).map(|turn| turn.send).sum();
-        let room = u64::from(config.send_buffer).saturating_sub(self.outbox.len() as u64);
-        let mut left = allowed.saturating_sub(self.written).min(room);
-        let mut piece = [0; 4096];
-        while left > 0 {
-            let part = &mut piece[..left.min(4096) as usize];
-            config.writes.fill(self.written, part);
-            self.outbox.write(config.isn + 1 + self.written as u32, part);
-            self.written += part.len() as u64;
-            left -= part.len() as u64;
-        }
-    }
-
     /// Acts on timers that are due.
     pub(super) fn on_timeout(&mut self, now: Instant) {
         match self.ack_due {
@@ -391,14 +301,29 @@ impl Connection {
         }
     }
 
-    pub(super) fn next_deadline(&self) -> Option<Instant> {
+    /// It waits for an answer and there was no progress for `patience`.
+    pub(super) fn has_given_up(&self, patience: Duration, now: Instant) -> bool {
+        !self.is_quiet() && now >= self.last_progress + patience
+    }
+
+    /// The path takes no more than `mss` bytes of payload and options: what is under way goes out again, in pieces.
+    pub(super) fn on_path_mtu(&mut self, mss: u32, now: Instant) {
+        let options = if self.agreed.timestamps { 12 } else { 0 };
+        let lost = self.sender.on_path_mtu(mss.saturating_sub(options));
+        if lost > 0 {
+            self.report_loss(lost, LossKind::Fast, false, now);
+        }
+    }
+
+    pub(super) fn next_deadline(&self, patience: Duration) -> Option<Instant> {
         let ack = match self.ack_due {
             AckDue::Later(at) | AckDue::AloneLater(at) => Some(at),
             _ => None,
         };
         let pace = Some(self.may_send_at).filter(|_| self.is_paced);
-        let read = self.read_at.filter(|_| self.unread() > 0);
-        [self.sender.next_deadline(), ack, self.turn_at, read, pace].into_iter().flatten().min()
+        let read = self.program.read_at.filter(|_| self.unread() > 0);
+        let end = (!self.is_quiet()).then(|| self.last_progress + patience);
+        [self.sender.next_deadline(), ack, self.program.turn_at, read, pace, end].into_iter().flatten().min()
     }
 
     /// True when a pure acknowledgement has to leave before any data.
@@ -423,7 +348,7 @@ impl Connection {
         }
         let in_flight = self.sender.in_flight();
         let room = window.get().saturating_sub(u64::from(in_flight)).min(u64::from(u32::MAX)) as u32;
-        let limits = SendLimits { quantum: self.agreed.payload_max, window_room: room };
+        let limits = SendLimits { quantum: self.sender.mss(), window_room: room };
         let is_idle = self.sender.is_idle();
         let Some(sent) = self.sender.poll(limits, &mut self.sampler, is_idle, now) else {
             self.burst_left = 0;

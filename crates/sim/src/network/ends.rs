@@ -1,18 +1,28 @@
 //! When a flow has come to its end, and whether it is the one its applications wanted.
 
 use super::Network;
-use crate::{Ending, Endpoint, Middlebox, Role, Violation};
+use crate::{Ending, Endpoint, Middlebox, Role, Tolerance, Violation};
 
 /// Every byte that was read is the one that was written.
-pub(super) fn judge_bytes(flow: usize, host: &'static str, endpoint: &Endpoint) -> Result<(), Violation> {
+pub(super) fn judge_bytes(
+    flow: usize,
+    host: &'static str,
+    endpoint: &Endpoint,
+    tolerance: Tolerance,
+) -> Result<(), Violation> {
     match endpoint.first_wrong_offset() {
-        Some(offset) => Err(Violation::WrongByte { flow, host, offset }),
-        None => Ok(()),
+        Some(offset) if tolerance < Tolerance::Tampering => Err(Violation::WrongByte { flow, host, offset }),
+        _ => Ok(()),
     }
 }
 
 fn is_over(endpoint: &Endpoint) -> bool {
     endpoint.is_finished() || endpoint.ending().is_some()
+}
+
+/// It will not send anything more by itself, so that it cannot find out what became of its peer.
+fn has_nothing_to_ask(endpoint: &Endpoint) -> bool {
+    endpoint.ending().is_some() || (endpoint.is_quiet() && endpoint.next_deadline().is_none())
 }
 
 /// What the receiver has covers what the sender was told: nothing acknowledged is missing.
@@ -25,23 +35,37 @@ impl<M: Middlebox> Network<M> {
         self.servers.iter().zip(&self.clients)
     }
 
-    /// Both hosts are done; or one ended abnormally, and the other has nothing left to find that out by.
     pub(super) fn has_ended(&self) -> bool {
-        self.pairs().all(|(server, client)| {
-            if is_over(server) && is_over(client) {
-                return true;
-            }
-            let one_failed = server.ending().is_some() || client.ending().is_some();
-            // A host that aborted takes nothing more; its peer's data may be lost, its own may not.
-            let up = server.ending().is_some() || has_all_acked(client, server);
-            let down = client.ending().is_some() || has_all_acked(server, client);
-            one_failed && up && down && server.is_quiet() && client.is_quiet()
-        })
+        (0..self.servers.len()).all(|flow| self.flow_has_ended(flow))
+    }
+
+    /// Both hosts are done; or one ended abnormally, and the other has nothing left to find that out by.
+    fn flow_has_ended(&self, flow: usize) -> bool {
+        let (server, client) = (&self.servers[flow], &self.clients[flow]);
+        if is_over(server) && is_over(client) {
+            return true;
+        }
+        let is_lost = self.limits.tolerance > Tolerance::Nothing || self.checks.is_orphaned(flow);
+        let one_failed = server.ending().is_some() || client.ending().is_some();
+        if !(one_failed || is_lost) || !has_nothing_to_ask(server) || !has_nothing_to_ask(client) {
+            return false;
+        }
+        // A host that aborted takes nothing more; its peer's data may be lost, its own may not.
+        let up = is_lost || server.ending().is_some() || has_all_acked(client, server);
+        let down = is_lost || client.ending().is_some() || has_all_acked(server, client);
+        // What is on its way may be the news.
+        up && down && !self.checks.is_owed(flow) && (self.pinger.is_some() || self.is_quiet_in_between())
+    }
+
+    fn is_quiet_in_between(&self) -> bool {
+        let radios = self.radios.iter().all(|radio| radio.down.is_empty() && radio.up.is_empty());
+        radios && self.wan_down.is_empty() && self.wan_up.is_empty()
     }
 
     pub(super) fn judge_ends(&self) -> Result<(), Violation> {
         for (flow, (server, client)) in self.pairs().enumerate() {
-            if !is_right_end(server, client) || !is_right_end(client, server) {
+            let tolerance = self.limits.tolerance;
+            if !is_right_end(server, client, tolerance) || !is_right_end(client, server, tolerance) {
                 return Err(Violation::WrongEnd { flow, state: state(server, client) });
             }
         }
@@ -49,24 +73,30 @@ impl<M: Middlebox> Network<M> {
     }
 
     pub(super) fn stalled(&self) -> Violation {
-        let flow = self.pairs().position(|(s, c)| !is_over(s) || !is_over(c)).unwrap_or(0);
+        let flow = (0..self.servers.len()).find(|flow| !self.flow_has_ended(*flow)).unwrap_or(0);
         let state = self.pairs().nth(flow).map_or_else(String::new, |(s, c)| state(s, c));
         Violation::Stalled { flow, state }
     }
 }
 
-fn is_right_end(host: &Endpoint, peer: &Endpoint) -> bool {
-    match host.ending() {
+fn is_right_end(host: &Endpoint, peer: &Endpoint, tolerance: Tolerance) -> bool {
+    let Some(ending) = host.ending() else {
         // H4: a clean end means that everything is there.
-        None => !host.is_finished() || host.bytes_read() == peer.config().app.total(),
-        Some(Ending::Aborted) => host.config().app.abort_after_reading.is_some(),
-        Some(Ending::Reset) => {
+        let is_whole = !host.is_finished() || host.bytes_read() == peer.config().app.total();
+        return is_whole || tolerance == Tolerance::Tampering;
+    };
+    if tolerance > Tolerance::Nothing {
+        return true;
+    }
+    match ending {
+        Ending::Aborted => host.config().app.aborts(),
+        Ending::Reset => {
             let peer_did = peer.ending().is_some();
             // Debt goes out before the reset.
             peer_did && (peer.ending() != Some(Ending::Aborted) || has_all_acked(peer, host))
         }
-        Some(Ending::Refused) => peer.config().role == Role::Refuses,
-        Some(Ending::TimedOut) => false,
+        Ending::Refused => peer.config().role == Role::Refuses,
+        Ending::TimedOut => false,
     }
 }
 

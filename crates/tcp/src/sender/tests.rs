@@ -489,3 +489,16 @@ fn a_clean_channel_needs_no_retransmission_and_no_timer() {
     );
     assert!(end <= ms(300), "{end}");
 }
+
+#[test]
+fn the_acknowledgement_of_a_repair_is_no_round_trip() {
+    let mut hand = Hand::new(SenderConfig { sack: false, ..config() }, 5_000);
+    hand.send_all(0);
+    for t in 50..53 {
+        hand.ack(t, 0, 1_000_000, &[]);
+    }
+    assert_eq!(hand.send(60).map(|t| (t.seq, t.is_retransmission)), Some((at(0), true)));
+    // The others have waited behind the hole: their time says nothing of the path.
+    let out = hand.ack(5_000, 5_000, 1_000_000, &[]);
+    assert_eq!((out.acked, out.rtt), (5_000, None));
+}

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use scenario::results::WindowFigures;
 use units::{Instant, SeqNum, WindowScale};
 use wire::TcpFlags;
+
+use crate::results::WindowFigures;
 
 /// One end of a connection.
 pub type Endpoint = (IpAddr, u16);
@@ -44,6 +45,7 @@ pub struct Observer {
 
 impl Observer {
     /// An observer that notes segments, or one that does nothing.
+    #[must_use]
     pub fn new(notes: bool) -> Self {
         // Reserved at once: growing would copy in the middle of a run.
         Self { segments: notes.then(|| Vec::with_capacity(SEGMENTS_MAX / 8)) }
@@ -68,6 +70,7 @@ impl Observer {
     }
 
     /// What was noted.
+    #[must_use]
     pub fn into_segments(self) -> Vec<Segment> {
         self.segments.unwrap_or_default()
     }

@@ -1,0 +1,250 @@
+//! `cellerator sim`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use clap::Subcommand;
+use engine::EngineConfig;
+use indicatif::{ProgressBar, ProgressStyle};
+use io::Clock;
+use scenario::results::{CaseResult, MadeBy, Results, SCHEMA, ScenarioResult};
+use scenario::{Case, Scenario};
+use sim::{CaseRun, LogMode, in_parallel};
+use units::{Bytes, Duration};
+
+use crate::outcome::{self, Files};
+use crate::progress;
+
+mod soak;
+
+/// Arguments of `cellerator sim`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: SimCommand,
+}
+
+#[derive(Subcommand)]
+enum SimCommand {
+    /// Run every case of a scenario in virtual time and report
+    Run(RunArgs),
+    /// Run random line-ups with random faults, under every rule the simulator knows
+    Soak(soak::Args),
+}
+
+#[derive(clap::Args)]
+struct RunArgs {
+    /// Scenario file
+    scenario: PathBuf,
+    /// Run this case only
+    #[arg(long)]
+    case: Option<String>,
+    /// Seed of the first repetition [default: the scenario's]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How many seeds, one after the other from the first [default: the scenario's `repetitions`]
+    #[arg(long)]
+    seeds: Option<u32>,
+    /// Runs at the same time; the results do not depend on it [default: the number of processors]
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Write results.json and report.html there
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// With --out: write every packet of every run as well, as text
+    #[arg(long, requires = "out")]
+    packets: bool,
+    /// Write the results as JSON (schemas/lab-results.schema.json)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write a report as one HTML page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// Runs `cellerator sim`; an error is one clear line: what, where, what to do.
+pub fn main(args: Args) -> Result<ExitCode, String> {
+    match args.command {
+        SimCommand::Run(args) => run(&args),
+        SimCommand::Soak(args) => soak::main(&args),
+    }
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// How many runs go on at the same time.
+fn threads(asked: Option<usize>) -> usize {
+    asked.unwrap_or_else(io::sched::cpu_count).max(1)
+}
+
+/// A case and repetition to run.
+struct Job {
+    case: Case,
+    repetition: u32,
+    seed: u64,
+    run: CaseRun,
+    accelerator_command: Option<String>,
+}
+
+fn run(args: &RunArgs) -> Result<ExitCode, String> {
+    let (mut scenario, traces) = outcome::read(&args.scenario)?;
+    scenario.seed = args.seed.unwrap_or(scenario.seed);
+    scenario.repetitions = args.seeds.unwrap_or(scenario.repetitions).max(1);
+    let title = format!("Cellerator: {}", scenario.heading());
+    let in_out = |name: &str| args.out.as_ref().map(|out| out.join(name));
+    let json = args.json.clone().or_else(|| in_out("results.json"));
+    let html = args.html.clone().or_else(|| in_out("report.html"));
+    let files = Files { json: json.as_deref(), html: html.as_deref(), title: &title };
+    files.prepare()?;
+    let jobs = jobs(&scenario, args, &traces)?;
+    eprintln!("{}", scenario.heading());
+    let began = Clock::now();
+    let outcomes = run_all(&jobs, threads(args.threads));
+    let took = Clock::now().saturating_since(began);
+    let mut cases = Vec::new();
+    for (job, outcome) in jobs.into_iter().zip(outcomes) {
+        let (result, packets) = job.result(outcome)?;
+        progress::tell(&result);
+        tell_replay(args, &result);
+        if let Some(out) = args.out.as_ref().filter(|_| args.packets) {
+            save_packets(out, &result, &packets)?;
+        }
+        cases.push(result);
+    }
+    let simulated: f64 = cases.iter().filter_map(|c| c.simulation.as_ref()).map(|s| s.simulated_s).sum();
+    let result = ScenarioResult { scenario, cases };
+    outcome::print(&result);
+    println!(
+        "  {simulated:.1} simulated seconds in {:.2} s: {:.0} times as fast as real time\n",
+        took.as_secs_f64(),
+        simulated / took.as_secs_f64().max(1e-9)
+    );
+    let is_good = result.cases.iter().all(|case| case.problems.is_empty());
+    let results = Results { schema: SCHEMA.to_owned(), made_by: made_by(args), scenarios: vec![result] };
+    files.write(&results)?;
+    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn jobs(scenario: &Scenario, args: &RunArgs, traces: &Path) -> Result<Vec<Job>, String> {
+    let cases = scenario.chosen(args.case.as_deref()).map_err(text)?;
+    let log = if args.packets { LogMode::Text } else { LogMode::Hash };
+    let mut jobs = Vec::new();
+    for repetition in 1..=scenario.repetitions {
+        let seed = scenario.seed.wrapping_add(u64::from(repetition - 1));
+        for case in &cases {
+            let plan = case.links(seed, &mut |file| lab::read_trace(traces, file)).map_err(text)?;
+            let engine = engine(case)?;
+            let arguments = engine.as_ref().map(|_| case.accelerator.run_arguments());
+            jobs.push(Job {
+                run: CaseRun::new(case, &plan, engine, (seed, scenario.time_limit.0), log),
+                case: case.clone(),
+                repetition,
+                seed,
+                accelerator_command: arguments
+                    .map(|list| format!("engine of `cellerator run {}`", list.join(" "))),
+            });
+        }
+    }
+    Ok(jobs)
+}
+
+/// The engine that `cellerator run` would be started with, by the same reading of its arguments.
+fn engine(case: &Case) -> Result<Option<EngineConfig>, String> {
+    if !case.accelerator.enabled.unwrap_or(false) {
+        return Ok(None);
+    }
+    let config = crate::run::engine_config_of(&case.accelerator.run_arguments()).map_err(|error| {
+        format!("case `{}`: the simulator has only the engine of `cellerator run`: {error}", case.name)
+    })?;
+    // The hash of the flow table is random elsewhere.
+    Ok(Some(EngineConfig { hash_seed: 0, ..config }))
+}
+
+type Outcome = Result<sim::CaseOutcome, sim::SimError>;
+
+fn run_all(jobs: &[Job], threads: usize) -> Vec<Outcome> {
+    let expected = jobs.iter().fold(Bytes::ZERO, |sum, job| sum + job.run.expected());
+    let style = "  {msg}  {wide_bar:.cyan/dim} {decimal_bytes} of {decimal_total_bytes}, {elapsed}";
+    let bar = ProgressBar::new(expected.get());
+    bar.set_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let ended = AtomicU64::new(0);
+    let tell = || bar.set_message(format!("{} of {} runs", ended.load(Ordering::Relaxed), jobs.len()));
+    tell();
+    let outcomes = in_parallel(jobs.len(), threads, |index| {
+        let mut seen = 0;
+        let outcome = jobs[index].run.run(&mut |received| {
+            bar.inc(received.get().saturating_sub(seen));
+            seen = received.get();
+        });
+        ended.fetch_add(1, Ordering::Relaxed);
+        tell();
+        outcome
+    });
+    bar.finish_and_clear();
+    outcomes
+}
+
+impl Job {
+    fn result(self, outcome: Outcome) -> Result<(CaseResult, String), String> {
+        let outcome = outcome.map_err(text)?;
+        let result = CaseResult {
+            name: self.case.name.clone(),
+            repetition: self.repetition,
+            seed: self.seed,
+            settings: self.case,
+            accelerator_command: self.accelerator_command,
+            skipped: None,
+            problems: outcome.problems,
+            figures: Some(outcome.figures),
+            simulation: Some(outcome.simulation),
+        };
+        Ok((result, outcome.log))
+    }
+}
+
+/// A run that did not come out right can be had again.
+fn tell_replay(args: &RunArgs, result: &CaseResult) {
+    if !result.problems.is_empty() {
+        let file = args.scenario.display();
+        eprintln!(
+            "    again: cellerator sim run {file} --case '{}' --seed {} --seeds 1 --out DIR --packets",
+            result.name, result.seed
+        );
+    }
+}
+
+fn save_packets(out: &Path, result: &CaseResult, packets: &str) -> Result<(), String> {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let name: String = result.name.chars().map(plain).collect();
+    let path = out.join(format!("packets-{name}-seed-{}.txt", result.seed));
+    fs::write(&path, packets).map_err(|e| format!("cannot write {}: {e}", path.display()))
+}
+
+/// What made the results. Neither the time nor the machine is named: the same command gives the same bytes.
+fn made_by(args: &RunArgs) -> MadeBy {
+    let mut command = format!("cellerator sim run {}", args.scenario.display());
+    let mut option = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            command += &format!(" --{name} {value}");
+        }
+    };
+    option("case", args.case.as_ref().map(|case| format!("'{case}'")));
+    option("seed", args.seed.map(|n| n.to_string()));
+    option("seeds", args.seeds.map(|n| n.to_string()));
+    MadeBy {
+        cellerator: env!("CARGO_PKG_VERSION").to_owned(),
+        command,
+        runner: "sim".to_owned(),
+        ..MadeBy::default()
+    }
+}
+
+/// How long something took, for people.
+fn in_words(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    if seconds < 120.0 { format!("{seconds:.1} s") } else { format!("{:.1} min", seconds / 60.0) }
+}

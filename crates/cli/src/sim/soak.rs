@@ -1,0 +1,174 @@
+//! `cellerator sim soak`.
+
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use io::{Clock, Signals, Waiter};
+use sim::{LogMode, RandomFailure, RandomRun};
+use units::{Duration, Instant};
+
+use super::{in_words, text, threads};
+
+/// Failures after which going on makes no sense.
+const FAILURES_MAX: usize = 100;
+/// How often progress is shown.
+const TURN: Duration = Duration::from_millis(200);
+/// Where it goes to a file: how often a line is written.
+const LINE_EVERY: Duration = Duration::from_secs(30);
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// How many seeds [default: 10000, or until --minutes are over]
+    #[arg(long)]
+    seeds: Option<u64>,
+    /// Go on for so many minutes
+    #[arg(long)]
+    minutes: Option<u64>,
+    /// The first seed
+    #[arg(long, default_value_t = 1)]
+    first: u64,
+    /// Runs at the same time [default: the number of processors]
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Run this seed alone and print its packets
+    #[arg(long, conflicts_with_all = ["seeds", "minutes", "first"])]
+    seed: Option<u64>,
+}
+
+/// What the threads share.
+struct Soak {
+    next: AtomicU64,
+    end: u64,
+    is_over: AtomicBool,
+    runs: AtomicU64,
+    packets: AtomicU64,
+    simulated_ms: AtomicU64,
+    failures: Mutex<Vec<RandomFailure>>,
+}
+
+pub fn main(args: &Args) -> Result<ExitCode, String> {
+    if let Some(seed) = args.seed {
+        return Ok(replay(seed));
+    }
+    let signals = Signals::terminating().map_err(text)?;
+    let seeds = args.seeds.unwrap_or(if args.minutes.is_some() { u64::MAX } else { 10_000 });
+    let soak = Soak {
+        next: AtomicU64::new(args.first),
+        end: args.first.saturating_add(seeds),
+        is_over: AtomicBool::new(false),
+        runs: AtomicU64::new(0),
+        packets: AtomicU64::new(0),
+        simulated_ms: AtomicU64::new(0),
+        failures: Mutex::new(Vec::new()),
+    };
+    let began = Clock::now();
+    let deadline = args.minutes.map(|minutes| began + Duration::from_secs(60) * minutes);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads(args.threads)).map(|_| scope.spawn(|| soak.work())).collect();
+        let waited = soak.watch(began, deadline, &signals, || workers.iter().all(|w| w.is_finished()));
+        soak.is_over.store(true, Ordering::Relaxed);
+        waited
+    })?;
+    Ok(soak.summarise(args.first, Clock::now().saturating_since(began)))
+}
+
+/// One run with every packet, the same as in the soak.
+fn replay(seed: u64) -> ExitCode {
+    let run = RandomRun::draw(seed, LogMode::Text);
+    match run.run() {
+        Ok(outcome) => {
+            print!("{}", outcome.text);
+            let rare = run.rare;
+            println!(
+                "seed {seed} ({rare}): good, {} packets, log {:016x}",
+                outcome.packets, outcome.log_hash
+            );
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            print!("{}", failure.text);
+            println!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+impl Soak {
+    fn work(&self) {
+        while !self.is_over.load(Ordering::Relaxed) {
+            let seed = self.next.fetch_add(1, Ordering::Relaxed);
+            if seed >= self.end {
+                return;
+            }
+            let outcome = RandomRun::draw(seed, LogMode::Hash).run();
+            self.runs.fetch_add(1, Ordering::Relaxed);
+            match outcome {
+                Ok(outcome) => {
+                    self.packets.fetch_add(outcome.packets, Ordering::Relaxed);
+                    self.simulated_ms.fetch_add(outcome.simulated.as_millis(), Ordering::Relaxed);
+                }
+                Err(failure) => {
+                    println!("{failure}");
+                    let Ok(mut failures) = self.failures.lock() else { return };
+                    failures.push(failure);
+                    if failures.len() >= FAILURES_MAX {
+                        self.is_over.store(true, Ordering::Relaxed);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Shows progress until the work, the time or the user's patience is over.
+    fn watch(
+        &self,
+        began: Instant,
+        deadline: Option<Instant>,
+        signals: &Signals,
+        is_done: impl Fn() -> bool,
+    ) -> Result<(), String> {
+        let bar = ProgressBar::new_spinner();
+        let style = ProgressStyle::with_template("  {spinner} {msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        let mut waiter = Waiter::new(Duration::ZERO).map_err(text)?;
+        let mut next_line = began + LINE_EVERY;
+        while !is_done() && signals.take().is_none() && deadline.is_none_or(|at| Clock::now() < at) {
+            let now = Clock::now();
+            let message = self.progress(now.saturating_since(began));
+            if bar.is_hidden() && now >= next_line {
+                eprintln!("  {message}");
+                next_line = now + LINE_EVERY;
+            }
+            bar.set_message(message);
+            bar.tick();
+            waiter.wait(Some(now + TURN)).map_err(text)?;
+        }
+        bar.finish_and_clear();
+        Ok(())
+    }
+
+    fn progress(&self, took: Duration) -> String {
+        let runs = self.runs.load(Ordering::Relaxed);
+        let failures = self.failures.lock().map_or(0, |failures| failures.len());
+        let rate = runs as f64 / took.as_secs_f64().max(0.001);
+        format!("{runs} runs, {failures} failed, {rate:.0} a second, {}", in_words(took))
+    }
+
+    fn summarise(&self, first: u64, took: Duration) -> ExitCode {
+        let simulated = Duration::from_millis(self.simulated_ms.load(Ordering::Relaxed));
+        println!(
+            "from seed {first}: {}; {} packets, {} simulated",
+            self.progress(took),
+            self.packets.load(Ordering::Relaxed),
+            in_words(simulated)
+        );
+        let Ok(mut failures) = self.failures.lock() else { return ExitCode::FAILURE };
+        failures.sort_by_key(|failure| failure.seed);
+        for failure in failures.iter() {
+            println!("again: cellerator sim soak --seed {}", failure.seed);
+        }
+        if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+}

@@ -1,0 +1,187 @@
+//! `cellerator sim` as a user runs it: no root, the same bytes every time.
+
+// In helpers of tests, too, a failure is a failed test.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+#[path = "../lab/schema.rs"]
+mod schema;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_cellerator");
+
+fn cellerator(arguments: &[&str]) -> Output {
+    Command::new(PROGRAM).args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
+}
+
+/// A directory of this test alone, removed at its end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("cs-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+    fn scenario(&self, toml: &str) -> String {
+        let path = self.path("scenario.toml");
+        fs::write(&path, toml).unwrap();
+        path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+/// Every file in a directory with its content, by name.
+fn files(directory: &str) -> Vec<(String, Vec<u8>)> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
+    let mut files: Vec<_> = entries
+        .map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap()))
+        .collect();
+    files.sort();
+    files
+}
+
+fn results(directory: &str) -> serde_json::Value {
+    let text = fs::read_to_string(Path::new(directory).join("results.json")).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+#[test]
+fn each_scenario_gives_the_same_bytes_twice_whatever_the_number_of_threads() {
+    let scratch = Scratch::new("twice");
+    let scenarios = [
+        root().join("crates/cli/tests/scenarios/sim-mixed.toml"),
+        root().join("scenarios/demo-small-window.toml"),
+        root().join("scenarios/demo-lte-drive.toml"),
+    ];
+    for (number, scenario) in scenarios.iter().enumerate() {
+        let run = |threads: &str| {
+            let out = scratch.path(&format!("{number}-{threads}"));
+            let scenario = scenario.to_str().unwrap();
+            let arguments = ["sim", "run", scenario, "--threads", threads, "--out", &out, "--packets"];
+            let output = cellerator(&arguments);
+            assert!(output.status.success(), "{}", said(&output));
+            out
+        };
+        let (one, three) = (run("1"), run("3"));
+        schema::check(&results(&one));
+        let (one, three) = (files(&one), files(&three));
+        assert!(one.len() > 4, "{:?}", one.iter().map(|(name, _)| name).collect::<Vec<_>>());
+        for ((name, a), (_, b)) in one.iter().zip(&three) {
+            assert!(a == b, "{name} of {} differs", scenario.display());
+        }
+    }
+}
+
+#[test]
+fn every_program_does_what_it_is_for() {
+    let scratch = Scratch::new("programs");
+    let scenario = root().join("crates/cli/tests/scenarios/sim-mixed.toml");
+    let out = scratch.path("out");
+    let output = cellerator(&["sim", "run", scenario.to_str().unwrap(), "--out", &out]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(said(&output).contains("times as fast as real time"), "{}", said(&output));
+    assert!(fs::read_to_string(Path::new(&out).join("report.html")).unwrap().ends_with("</html>\n"));
+    let results = results(&out);
+    let cases = results["scenarios"][0]["cases"].as_array().unwrap();
+    let case =
+        |name: &str| cases.iter().find(|case| case["name"] == name).unwrap_or_else(|| panic!("{name}"));
+    let bytes = |name: &str| case(name)["figures"]["transfer"]["received_bytes"].as_u64().unwrap();
+    let seconds = |name: &str| case(name)["figures"]["transfer"]["seconds"].as_f64().unwrap();
+    for case in cases {
+        assert!(case["problems"].is_null(), "{case}");
+        assert_eq!(case["figures"]["transfer"]["hashes_equal"], true, "{case}");
+        let accelerated = case["settings"]["accelerator"]["enabled"] == true;
+        assert_eq!(case["simulation"]["accelerated_flows"].as_u64().unwrap() > 0, accelerated, "{case}");
+    }
+    // 5 + 20 ms each way.
+    assert!(case("download, pinged")["figures"]["ping_ms"]["min"].as_f64().unwrap() >= 50.0);
+    assert_eq!(bytes("upload over IPv6"), 400_000);
+    assert_eq!(bytes("requests, accelerated"), 20 * 15_000);
+    assert_eq!(case("requests, accelerated")["figures"]["response_ms"]["count"], 20);
+    // 400 KB at 2 Mbit/s are 1.6 s.
+    assert!((1.5..2.5).contains(&seconds("written slowly, read slowly")));
+    for name in ["reset by the server", "reset by the client"] {
+        assert!((150_000..400_000).contains(&bytes(name)), "{name}: {}", bytes(name));
+    }
+    assert_eq!(bytes("three clients, two flows each"), 6 * 400_000);
+    assert_eq!(case("three clients, two flows each")["simulation"]["accelerated_flows"], 6);
+}
+
+#[test]
+fn seeds_count_up_from_the_one_given() {
+    let scratch = Scratch::new("seeds");
+    let scenario =
+        scratch.scenario("name = \"t\"\nradio.down.rate = \"5 Mbit/s\"\nworkload.size = \"50 KB\"\n");
+    let json = scratch.path("results.json");
+    let output = cellerator(&["sim", "run", &scenario, "--seed", "40", "--seeds", "3", "--json", &json]);
+    assert!(output.status.success(), "{}", said(&output));
+    let results: serde_json::Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    let cases = results["scenarios"][0]["cases"].as_array().unwrap();
+    let hash = |i: usize| cases[i]["simulation"]["log_hash"].as_str().unwrap();
+    let seeds: Vec<u64> = cases.iter().map(|case| case["seed"].as_u64().unwrap()).collect();
+    assert_eq!(seeds, [40, 41, 42]);
+    assert!(hash(0) != hash(1) && hash(1) != hash(2));
+}
+
+#[test]
+fn what_cannot_be_done_is_one_clear_line() {
+    let scratch = Scratch::new("wrong");
+    let arguments = "accelerator = { enabled = true, arguments = [\"--busy-poll\"] }";
+    let scenario = scratch.scenario(&format!("name = \"t\"\n{arguments}\n"));
+    let said_of = |arguments: &[&str]| {
+        let output = cellerator(arguments);
+        assert!(!output.status.success());
+        said(&output)
+    };
+    let text = said_of(&["sim", "run", &scenario]);
+    assert!(text.contains("case `t`") && text.contains("--busy-poll") && text.lines().count() == 1, "{text}");
+    let text = said_of(&["sim", "run", &scenario, "--case", "x"]);
+    assert!(text.contains("no case is named `x`; there are `t`"), "{text}");
+    let text = said_of(&["sim", "run", &scratch.path("none.toml")]);
+    assert!(text.contains("cannot read"), "{text}");
+}
+
+#[test]
+fn a_run_that_fails_says_how_to_have_it_again() {
+    let scratch = Scratch::new("again");
+    let slow =
+        "name = \"t\"\ntime_limit = \"2 s\"\nradio.down.rate = \"100 kbit/s\"\nworkload.size = \"1 MB\"\n";
+    let scenario = scratch.scenario(slow);
+    let output = cellerator(&["sim", "run", &scenario, "--seed", "7"]);
+    assert!(!output.status.success());
+    let text = said(&output);
+    assert!(
+        text.contains("the time limit ended the transfer") && text.contains("--seed 7 --seeds 1"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_soak_counts_its_runs_and_a_seed_can_be_had_again() {
+    let output = cellerator(&["sim", "soak", "--seeds", "40", "--threads", "2"]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(said(&output).contains("from seed 1: 40 runs, 0 failed"), "{}", said(&output));
+    let (one, two) =
+        (cellerator(&["sim", "soak", "--seed", "12"]), cellerator(&["sim", "soak", "--seed", "12"]));
+    assert_eq!(one.stdout, two.stdout);
+    assert!(said(&one).contains("seed 12 (") && said(&one).contains("good"), "{}", said(&one));
+}

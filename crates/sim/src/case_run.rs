@@ -1,0 +1,244 @@
+//! [`CaseRun`]: a case of a scenario file in virtual time, with the figures the lab would measure.
+
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use control::{ControllerConfig, CubicParams};
+use engine::{Engine, EngineConfig};
+use scenario::{Case, CongestionControl, End, Family, Kind, LinkPlan, Workload};
+use units::{Bytes, Duration, Instant, Rate, SeqNum, WindowScale};
+
+use crate::{
+    Application, CheckConfig, EndpointConfig, FaultConfig, FlowConfig, LogMode, Network, NetworkConfig,
+    PassThrough, PathConfig, Pattern, RadioConfig, ReceiveWindow, Role, SimError,
+};
+
+mod figures;
+
+use figures::Evidence;
+
+/// Window that Linux advertises per byte of receive memory: measured, 30,400 bytes give 17,664.
+const WINDOW_PER_RMEM: (u64, u64) = (17_664, 30_400);
+
+/// One case and repetition, ready to be run.
+#[derive(Clone, Debug)]
+pub struct CaseRun {
+    case: Case,
+    network: NetworkConfig,
+    engine: Option<EngineConfig>,
+    time_limit: Duration,
+}
+
+/// What came out.
+#[derive(Clone, Debug)]
+pub struct CaseOutcome {
+    /// What the lab would have measured.
+    pub figures: scenario::results::Figures,
+    /// What only the simulator knows.
+    pub simulation: scenario::results::Simulation,
+    /// What did not come out as it must.
+    pub problems: Vec<String>,
+    /// [`crate::PacketLog::text`].
+    pub log: String,
+}
+
+impl CaseRun {
+    /// `case` (resolved) over the links of `plan`, with the accelerator as `engine` says, or none.
+    ///
+    /// `seed` chooses what the hosts send and their numbers.
+    #[must_use]
+    pub fn new(
+        case: &Case,
+        plan: &LinkPlan,
+        engine: Option<EngineConfig>,
+        (seed, time_limit): (u64, Duration),
+        log: LogMode,
+    ) -> Self {
+        let network = network(case, plan, engine.as_ref(), (seed, time_limit), log);
+        Self { case: case.clone(), network, engine, time_limit }
+    }
+
+    /// Bytes that are to arrive over all flows.
+    #[must_use]
+    pub fn expected(&self) -> Bytes {
+        let flows = self.network.flows.len() as u64;
+        Bytes::new(self.case.workload.expected().get().saturating_mul(flows))
+    }
+
+    /// Runs it; `progress` is told from time to time how many bytes have arrived.
+    ///
+    /// # Errors
+    /// A link or the engine cannot be made. A broken rule is no error but a problem in the outcome.
+    pub fn run(&self, progress: &mut dyn FnMut(Bytes)) -> Result<CaseOutcome, SimError> {
+        match &self.engine {
+            None => self.run_around(PassThrough, progress),
+            Some(config) => self.run_around(Engine::new(config.clone())?, progress),
+        }
+    }
+
+    fn run_around<M: crate::Middlebox>(
+        &self,
+        middlebox: M,
+        progress: &mut dyn FnMut(Bytes),
+    ) -> Result<CaseOutcome, SimError> {
+        let mut network = Network::new(&self.network, middlebox)?;
+        let limit = Instant::ZERO + self.time_limit;
+        let mut broken = None;
+        loop {
+            let until = (network.now() + PROGRESS_EVERY).min(limit);
+            match network.run_until(until) {
+                Ok(true) => break,
+                Ok(false) if until < limit => {}
+                Ok(false) => break,
+                Err(SimError::Broken { at, violation }) => {
+                    broken = Some(format!("a rule was broken at {at}: {violation}"));
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+            progress(Bytes::new(figures::received(&network, &self.case.workload)));
+            network.wait_until(until);
+        }
+        Ok(Evidence { case: &self.case, limit, broken }.outcome(&mut network))
+    }
+}
+
+/// How much virtual time passes between two reports of progress.
+const PROGRESS_EVERY: Duration = Duration::from_secs(1);
+
+fn network(
+    case: &Case,
+    plan: &LinkPlan,
+    engine: Option<&EngineConfig>,
+    (seed, time_limit): (u64, Duration),
+    log: LogMode,
+) -> NetworkConfig {
+    let workload = &case.workload;
+    let path = |link: &link::LinkConfig| PathConfig { link: link.clone(), faults: FaultConfig::default() };
+    let wan = |link: &link::LinkConfig| path(&link::LinkConfig { keeps_log: false, ..link.clone() });
+    // Each device has a radio link of its own, alike but for its luck.
+    let radio = |client: u16| {
+        let own = |link: &link::LinkConfig| {
+            let seed = link.seed.wrapping_add(u64::from(client).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            path(&link::LinkConfig { seed, keeps_log: true, ..link.clone() })
+        };
+        RadioConfig { down: own(&plan.radio_down), up: own(&plan.radio_up) }
+    };
+    let numbers = (0..workload.clients()).flat_map(|client| (0..workload.flows()).map(move |n| (client, n)));
+    let debt = engine.map_or(Bytes::MAX, |engine| {
+        engine.window_max.max(engine.uplink.window_max).max(Bytes::new(65_535)) + Bytes::new(1 << 14)
+    });
+    NetworkConfig {
+        wan_down: wan(&plan.wan_down),
+        wan_up: wan(&plan.wan_up),
+        radios: (0..workload.clients()).map(radio).collect(),
+        flows: numbers.map(|(client, number)| flow(case, client, number, seed)).collect(),
+        starts_at: Instant::ZERO,
+        checks: CheckConfig { debt_max: debt, ends_by: Instant::ZERO + time_limit, ..CheckConfig::default() },
+        log,
+        merges_arrivals: engine.is_some(),
+        ping: workload.ping.map(|every| every.0),
+        notes_segments: true,
+    }
+}
+
+fn flow(case: &Case, client_number: u16, number: u16, seed: u64) -> FlowConfig {
+    let workload = &case.workload;
+    let (s, c) = addresses(workload.family(), client_number, number);
+    let begins = workload.stagger.map_or(Duration::ZERO, |time| time.0) * u64::from(number);
+    let (server_app, client_app) = applications(workload);
+    let mut server = EndpointConfig::new(s, c, Role::Listens, server_app);
+    let mut client = EndpointConfig::new(c, s, Role::Connects(Instant::ZERO + begins), client_app);
+    let congestion_control = case.server.congestion_control.unwrap_or(CongestionControl::Cubic);
+    client.controller = ControllerConfig::Cubic(CubicParams::default());
+    server.controller =
+        ControllerConfig::named(congestion_control.simulated_name()).unwrap_or(client.controller);
+    if let Some(size) = case.server.send_buffer() {
+        server.send_buffer = size.get().min(u64::from(u32::MAX / 4)) as u32;
+    }
+    if let Some(window) = window(case) {
+        client.window = window;
+        client.window_scale = Some(scale_for(window.max()));
+    }
+    let mut random = crate::Random::new(seed ^ (u64::from(client_number) << 32) ^ u64::from(number));
+    let (down, up) = (Pattern::new(random.word()), Pattern::new(random.word()));
+    (server.writes, server.expects, client.writes, client.expects) = (down, up, up, down);
+    (server.isn, client.isn) = (SeqNum::new(random.word() as u32), SeqNum::new(random.word() as u32));
+    FlowConfig { server, client, radio: usize::from(client_number) }
+}
+
+/// The receive window that the client's settings mean on Linux; none for the default.
+fn window(case: &Case) -> Option<ReceiveWindow> {
+    let memory = case.client.rmem()?;
+    let sizes: Vec<u64> = memory.split_whitespace().filter_map(|n| n.parse().ok()).collect();
+    let window_of = |memory: u64| {
+        Bytes::new(memory.saturating_mul(WINDOW_PER_RMEM.0).checked_div(WINDOW_PER_RMEM.1).unwrap_or(memory))
+    };
+    let (initial, max) = (window_of(*sizes.get(1)?), window_of(*sizes.get(2)?));
+    Some(if initial == max { ReceiveWindow::Fixed(max) } else { ReceiveWindow::Growing { initial, max } })
+}
+
+/// The scale Linux gives: 7 by its defaults, more where the window needs it.
+fn scale_for(window: u32) -> WindowScale {
+    let shift = (7..14).find(|shift| window >> shift <= 65_535).unwrap_or(14);
+    WindowScale::new(shift)
+}
+
+fn addresses(family: Family, client: u16, number: u16) -> (SocketAddr, SocketAddr) {
+    let port = 40_000u16.wrapping_add(number);
+    let [high, low] = client.wrapping_add(2).to_be_bytes();
+    match family {
+        Family::Ipv4 => {
+            ((Ipv4Addr::new(10, 1, 0, 2), 80).into(), (Ipv4Addr::new(10, 2, high, low), port).into())
+        }
+        Family::Ipv6 => {
+            let client = Ipv6Addr::new(0xfd00, 2, client, 0, 0, 0, 0, 2);
+            ((Ipv6Addr::new(0xfd00, 1, 0, 0, 0, 0, 0, 2), 80).into(), (client, port).into())
+        }
+    }
+}
+
+/// Size of an HTTP request for a file, and of the answer to an upload.
+const HTTP_HEAD: u64 = 100;
+
+/// The programs on the server and on the client.
+fn applications(workload: &Workload) -> (Application, Application) {
+    let size = workload.size().get();
+    let (mut server, mut client) = match workload.kind() {
+        Kind::Download => (Application::server(HTTP_HEAD, size), Application::client(HTTP_HEAD)),
+        Kind::Upload => (Application::server(size, HTTP_HEAD), Application::client(size)),
+        Kind::Request => {
+            let (count, request, response) =
+                (workload.requests(), workload.request().get(), workload.response().get());
+            let pause = workload.pause.map_or(Duration::ZERO, |time| time.0);
+            (
+                Application::responses(count, request, response),
+                Application::requests(count, request, response, pause),
+            )
+        }
+    };
+    let paced = |app: Application, rate: Option<Rate>| match rate {
+        Some(rate) => app.writing_at(rate),
+        None => app,
+    };
+    let write_rate = workload.write_rate.map(|rate| rate.0);
+    match workload.kind() {
+        Kind::Upload => client = paced(client, write_rate),
+        Kind::Download | Kind::Request => server = paced(server, write_rate),
+    }
+    if let Some(rate) = workload.read_rate {
+        client = client.reading_at(rate.0);
+    }
+    if workload.half_close == Some(true) {
+        client = client.half_closing();
+    }
+    if let Some(reset) = workload.reset {
+        let after = reset.after.0.get();
+        match (reset.by, workload.kind()) {
+            (End::Client, Kind::Upload) => client = client.aborting_after_sending(after),
+            (End::Client, _) => client = client.aborting_after(after),
+            (End::Server, Kind::Upload) => server = server.aborting_after(after),
+            (End::Server, _) => server = server.aborting_after_sending(after),
+        }
+    }
+    (server, client)
+}

@@ -1,0 +1,175 @@
+//! From a network that has run to the figures of its case.
+
+use scenario::figures::{mbps, radio, seconds, series};
+use scenario::results::{Distribution, Figures, Flow, Retransmissions, Simulation, Timing, Transfer};
+use scenario::{Case, Kind, Workload, segments};
+use units::{Bytes, Duration, Instant};
+
+use super::CaseOutcome;
+use crate::{Ending, Endpoint, Middlebox, Network};
+
+/// The endpoint that gets the data, and the one that sends it.
+fn roles<'a>(
+    workload: &Workload,
+    server: &'a Endpoint,
+    client: &'a Endpoint,
+) -> (&'a Endpoint, &'a Endpoint) {
+    if workload.kind() == Kind::Upload { (server, client) } else { (client, server) }
+}
+
+/// Bytes that have arrived so far.
+pub(super) fn received<M: Middlebox>(network: &Network<M>, workload: &Workload) -> u64 {
+    let flows = network.servers().iter().zip(network.clients());
+    flows.map(|(server, client)| roles(workload, server, client).0.bytes_read()).sum()
+}
+
+/// What is known of a case besides its network.
+pub(super) struct Evidence<'a> {
+    pub case: &'a Case,
+    pub limit: Instant,
+    /// The rule that was broken.
+    pub broken: Option<String>,
+}
+
+impl Evidence<'_> {
+    pub(super) fn outcome<M: Middlebox>(self, network: &mut Network<M>) -> CaseOutcome {
+        let figures = self.figures(network);
+        let outcome = network.outcome();
+        let flows = 0..network.servers().len();
+        let simulation = Simulation {
+            simulated_s: seconds(outcome.ended_at.saturating_since(Instant::ZERO)),
+            packets: outcome.packets,
+            log_hash: format!("{:016x}", outcome.log_hash),
+            debt_max_bytes: outcome.debt_max.get(),
+            accelerated_flows: flows.filter(|flow| network.is_accelerated(*flow)).count() as u64,
+        };
+        let problems = self.problems(&figures);
+        CaseOutcome { figures, simulation, problems, log: network.log().text().to_owned() }
+    }
+
+    fn figures<M: Middlebox>(&self, network: &mut Network<M>) -> Figures {
+        let workload = &self.case.workload;
+        let data = usize::from(workload.kind() == Kind::Upload);
+        let noted = network.take_segments();
+        let (data_segments, ack_segments) = (&noted[data], &noted[1 - data]);
+        let (segments, over_radio) = segments::repeats(data_segments);
+        let flows = self.flows(network);
+        let began = flows.iter().map(|f| f.began).min().unwrap_or_default();
+        let ended = flows.iter().map(|f| f.ended).max().unwrap_or_default();
+        let mut records = Vec::new();
+        for index in 0..usize::from(workload.clients()) {
+            let path = if data == 0 { network.radio_down(index) } else { network.radio_up(index) };
+            records.extend(path.map(|path| path.link_mut().take_log()).unwrap_or_default());
+        }
+        let network = &*network;
+        let offered = |from: Instant, to: Instant| {
+            let all =
+                (0..usize::from(workload.clients())).filter_map(|index| network.radio(index, data == 0));
+            all.map(|path| path.link().offered_bytes(from, to)).fold(Bytes::ZERO, |sum, bytes| sum + bytes)
+        };
+        let hosts = || network.servers().iter().zip(network.clients());
+        let senders = hosts().map(|(server, client)| roles(workload, server, client).1);
+        let marks: Vec<&[(Instant, u64)]> =
+            hosts().map(|(server, client)| roles(workload, server, client).0.progress().marks).collect();
+        let times = hosts().flat_map(|(_, client)| client.response_times());
+        Figures {
+            transfer: self.transfer(&flows, began, ended),
+            radio: radio(offered, &records, began, ended),
+            window: segments::window(ack_segments, data_segments),
+            retransmissions: Retransmissions {
+                by_sender: senders.map(|sender| sender.stats().retransmitted_segments).sum(),
+                over_radio,
+                segments,
+            },
+            ping_ms: distribution(network.round_trips().iter()),
+            response_ms: distribution(times),
+            timing: Timing { trustworthy: true, ..Timing::default() },
+            series: series(offered, &records, &marks, began, ended),
+        }
+    }
+
+    fn flows<M: Middlebox>(&self, network: &Network<M>) -> Vec<FlowEnd> {
+        let workload = &self.case.workload;
+        let hosts = network.servers().iter().zip(network.clients());
+        let one = |(server, client): (&Endpoint, &Endpoint)| {
+            let (receiver, sender) = roles(workload, server, client);
+            let progress = receiver.progress();
+            let is_whole = receiver.bytes_read() == sender.config().app.total();
+            let began = match client.config().role {
+                crate::Role::Connects(at) => at,
+                crate::Role::Listens | crate::Role::Refuses => Instant::ZERO,
+            };
+            let is_reset = [server, client].iter().any(|host| host.ending() == Some(Ending::Aborted));
+            let error = match (receiver.first_wrong_offset(), receiver.ending()) {
+                (Some(offset), _) => Some(format!("byte {offset} is not the one that was sent")),
+                (None, Some(ending)) if !is_whole && !is_reset => {
+                    Some(format!("the connection ended: {ending:?}"))
+                }
+                _ => None,
+            };
+            FlowEnd {
+                began,
+                first: progress.first,
+                ended: progress.last.filter(|_| is_whole).unwrap_or(network.now()).max(began),
+                bytes: receiver.bytes_read(),
+                is_whole,
+                is_reset,
+                error,
+            }
+        };
+        hosts.map(one).collect()
+    }
+
+    fn transfer(&self, flows: &[FlowEnd], began: Instant, ended: Instant) -> Transfer {
+        let since = |at: Instant| seconds(at.saturating_since(began));
+        let one = |flow: &FlowEnd| Flow {
+            start_s: since(flow.began),
+            first_byte_s: flow.first.map(since),
+            end_s: since(flow.ended),
+            received_bytes: flow.bytes,
+            goodput_mbps: mbps(flow.bytes, flow.ended.saturating_since(flow.began)),
+            error: flow.error.clone(),
+            ..Flow::default()
+        };
+        let received_bytes = flows.iter().map(|flow| flow.bytes).sum();
+        Transfer {
+            expected_bytes: self.case.workload.expected().get().saturating_mul(flows.len() as u64),
+            received_bytes,
+            seconds: seconds(ended.saturating_since(began)),
+            goodput_mbps: mbps(received_bytes, ended.saturating_since(began)),
+            hashes_equal: flows.iter().all(|f| f.error.is_none() && (f.is_whole || f.is_reset)),
+            cut_short: ended >= self.limit || flows.iter().any(FlowEnd::is_cut_short),
+            flows: flows.iter().map(one).collect(),
+        }
+    }
+
+    /// What did not come out as it must, one clause each.
+    fn problems(&self, figures: &Figures) -> Vec<String> {
+        let mut problems: Vec<String> = self.broken.clone().into_iter().collect();
+        problems.extend(figures.problems(self.case));
+        problems
+    }
+}
+
+/// What became of one flow.
+struct FlowEnd {
+    began: Instant,
+    first: Option<Instant>,
+    ended: Instant,
+    bytes: u64,
+    is_whole: bool,
+    /// One of its hosts aborted it, as it was told to.
+    is_reset: bool,
+    error: Option<String>,
+}
+
+impl FlowEnd {
+    fn is_cut_short(&self) -> bool {
+        !self.is_whole && !self.is_reset && self.error.is_none()
+    }
+}
+
+fn distribution<'a>(times: impl Iterator<Item = &'a Duration>) -> Option<Distribution> {
+    let mut values: Vec<f64> = times.map(|time| time.as_millis_f64()).collect();
+    Distribution::of(&mut values)
+}

@@ -1,0 +1,154 @@
+//! Into the middlebox, and out of it under the eyes of [`Checks`](crate::checks).
+
+use wire::{GsoType, TcpFlags, VirtioNetHeader};
+
+use super::{Network, count_one, is_intact};
+use crate::checks::Origin;
+use crate::{Middlebox, Outgoing, Point, Side, Violation};
+
+impl<M: Middlebox> Network<M> {
+    pub(super) fn enter_middlebox(&mut self, from: Side, arrivals: Vec<Vec<u8>>) -> Result<(), Violation> {
+        let point = if from == Side::Wired { Point::WiredIn } else { Point::MobileIn };
+        for packet in &arrivals {
+            self.log.note(self.now, point, packet);
+            if is_intact(packet)
+                && let Ok(parsed) = wire::parse(packet)
+            {
+                self.checks.on_arrival(from, &parsed);
+            }
+        }
+        let whole = VirtioNetHeader::default();
+        if !self.merges_arrivals {
+            for packet in arrivals {
+                self.pass_through_middlebox(from, whole, packet)?;
+                self.send_from_middlebox()?;
+            }
+            return Ok(());
+        }
+        for (virtio, packet) in crate::merging::merge(arrivals) {
+            self.pass_through_middlebox(from, virtio, packet)?;
+            self.send_from_middlebox()?;
+        }
+        Ok(())
+    }
+
+    fn pass_through_middlebox(
+        &mut self,
+        from: Side,
+        virtio: VirtioNetHeader,
+        mut packet: Vec<u8>,
+    ) -> Result<(), Violation> {
+        let to = from.other();
+        let is_whole = virtio.gso_type == GsoType::None;
+        // What may only pass as it is: a SYN, what is broken, and what is no segment of any flow.
+        let parsed = wire::parse(&packet).ok();
+        let tcp = parsed.as_ref().and_then(|p| p.tcp());
+        let is_syn = tcp.is_some_and(|t| t.flags.contains(TcpFlags::SYN));
+        let is_known = parsed.as_ref().is_some_and(|p| self.checks.knows(p, from.other()));
+        let is_untouchable = is_whole && (is_syn || !is_known || !is_intact(&packet));
+        // A client's own SACK blocks go on only when its flow is handed back with this very packet.
+        let has_sack = from == Side::Mobile && tcp.is_some_and(|t| !t.options.sack.is_empty());
+        let before = (is_untouchable || has_sack || self.middlebox.is_leaving()).then(|| packet.clone());
+        if !self.middlebox.handle_packet(from, &virtio, &mut packet, self.now) {
+            return Ok(());
+        }
+        if let Some(before) = before.as_ref().filter(|_| is_untouchable) {
+            if packet != *before && (is_syn || !is_known) {
+                let packet = parsed.map_or_else(String::new, |p| p.to_string());
+                let rule = if is_syn { "a SYN was changed" } else { "a packet of no flow was changed" };
+                return Err(Violation::Packet { to, rule, packet });
+            }
+            if !is_syn || !is_known || !is_intact(before) {
+                // A broken packet may pass as it is: the host drops it.
+                self.leave(to, packet);
+                return Ok(());
+            }
+        }
+        if before.as_ref() == Some(&packet) && !is_syn {
+            // The middlebox is on its way out, and hosts speak for themselves again.
+            self.checks.on_hand_back(&packet, to);
+        }
+        self.send_out(Origin::Forwarded, Outgoing { to, virtio, packet })
+    }
+
+    pub(super) fn send_from_middlebox(&mut self) -> Result<(), Violation> {
+        if self.middlebox.take_death() {
+            self.checks.on_death();
+        }
+        let mut sent = 0;
+        while let Some(outgoing) = self.middlebox.poll_transmit(self.now) {
+            sent = count_one(sent)?;
+            self.send_out(Origin::Made, outgoing)?;
+        }
+        Ok(())
+    }
+
+    /// Cuts, judges and sends what leaves the middlebox.
+    fn send_out(&mut self, origin: Origin, outgoing: Outgoing) -> Result<(), Violation> {
+        let to = outgoing.to;
+        for packet in crate::merging::cut(outgoing)? {
+            if let Ok(parsed) = wire::parse(&packet)
+                && let Err(violation) = self.checks.on_departure(to, origin, &packet, &parsed, self.now)
+            {
+                self.leave(to, packet);
+                return Err(violation);
+            }
+            self.leave(to, packet);
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self, to: Side, packet: Vec<u8>) {
+        match to {
+            Side::Wired => {
+                self.log.note(self.now, Point::WiredOut, &packet);
+                let sent = self.wan_up.send(packet, self.now);
+                self.log.remark(self.now, sent.remark);
+                if let Some(answer) = sent.answer {
+                    self.wan_down.send(answer, self.now);
+                }
+            }
+            Side::Mobile => {
+                self.log.note(self.now, Point::MobileOut, &packet);
+                self.observers[0].observe(&packet, self.now);
+                let radio = self.radio_for(&packet);
+                let Some(radio) = self.radios.get_mut(radio) else { return };
+                let sent = radio.down.send(packet, self.now);
+                self.log.remark(self.now, sent.remark);
+                if let Some(answer) = sent.answer {
+                    radio.up.send(answer, self.now);
+                }
+            }
+        }
+    }
+
+    /// The radio link behind which a packet's destination is; the first for an unknown one.
+    fn radio_for(&self, packet: &[u8]) -> usize {
+        if self.radios.len() < 2 {
+            return 0;
+        }
+        let destination = wire::parse(packet).ok().map(|parsed| parsed.ip.dst);
+        let flow = self.clients.iter().position(|client| Some(client.config().local.ip()) == destination);
+        flow.and_then(|flow| self.radio_of.get(flow)).copied().unwrap_or(0)
+    }
+
+    /// After everything that was due: what must hold between two points of time.
+    pub(super) fn settle(&mut self) -> Result<(), Violation> {
+        let now = self.now;
+        // The same time once more must change nothing.
+        let deadline = self.middlebox.next_deadline();
+        self.middlebox.handle_timeout(now);
+        if let Some(again) = self.middlebox.poll_transmit(now) {
+            let packet = wire::parse(&again.packet).map_or_else(|e| e.to_string(), |p| p.to_string());
+            return Err(Violation::Twice { what: packet });
+        }
+        if self.middlebox.next_deadline() != deadline {
+            return Err(Violation::Twice { what: format!("its deadline was {deadline:?}") });
+        }
+        let (memory, limit) = (self.middlebox.memory(), self.limits.memory_max);
+        if memory > limit {
+            return Err(Violation::Memory { memory, limit });
+        }
+        self.checks.on_pause(now)
+    }
+}

@@ -1,0 +1,127 @@
+//! What hosts send and get.
+
+use core::net::SocketAddr;
+
+use wire::Transport;
+
+use super::{Network, count_one, ends};
+use crate::endpoint::answer_of_a_closed_port;
+use crate::icmp::{echo, echo_number};
+use crate::{Middlebox, Point, Side, Violation};
+
+/// Whom a packet is for.
+enum Addressee {
+    /// The host of this flow.
+    Flow(usize),
+    /// A server's address without such a connection.
+    Nobody,
+}
+
+impl<M: Middlebox> Network<M> {
+    /// The flow a TCP packet for a host on `side` belongs to.
+    fn addressee(&self, packet: &[u8], side: Side) -> Option<Addressee> {
+        let parsed = wire::parse(packet).ok()?;
+        let key = |src, dst| if side == Side::Wired { (src, dst) } else { (dst, src) };
+        let flow = |key| self.flow_of.get(&key).map(|flow| Addressee::Flow(*flow));
+        match &parsed.transport {
+            Transport::Tcp(tcp) => {
+                let src = SocketAddr::new(parsed.ip.src, tcp.src_port);
+                let dst = SocketAddr::new(parsed.ip.dst, tcp.dst_port);
+                flow(key(src, dst)).or(Some(Addressee::Nobody))
+            }
+            // What an error is about went the other way.
+            Transport::Icmp(icmp) => {
+                let quoted = icmp.quoted(packet)?;
+                let src = SocketAddr::new(quoted.src, quoted.src_port);
+                let dst = SocketAddr::new(quoted.dst, quoted.dst_port);
+                flow(key(dst, src))
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn arrive_at_client(&mut self, packet: &[u8]) -> Result<(), Violation> {
+        if let Some(pinger) = self.pinger.as_mut()
+            && let Some((.., number)) = echo_number(packet, true)
+        {
+            pinger.take_reply(number, self.now);
+            return Ok(());
+        }
+        if let Some(Addressee::Flow(flow)) = self.addressee(packet, Side::Mobile) {
+            self.clients[flow].handle_packet(packet, self.now);
+            self.send_from_client(flow)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn arrive_at_server(&mut self, packet: &[u8]) -> Result<(), Violation> {
+        if self.pinger.is_some()
+            && let Some((from, to, number)) = echo_number(packet, false)
+        {
+            if let Some(reply) = echo(to, from, true, number) {
+                self.send_down(reply);
+            }
+            return Ok(());
+        }
+        match self.addressee(packet, Side::Wired) {
+            Some(Addressee::Flow(flow)) => {
+                self.servers[flow].handle_packet(packet, self.now);
+                self.send_from_server(flow)?;
+            }
+            // A client that changed its address in the middle of a connection: nobody knows it here.
+            Some(Addressee::Nobody) => {
+                if let Some(reset) = answer_of_a_closed_port(packet) {
+                    self.send_down(reset);
+                }
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    pub(super) fn send_ping(&mut self) {
+        let Some(request) = self.pinger.as_mut().and_then(|pinger| pinger.send(self.now)) else { return };
+        let radio = self.radio_of.first().copied().unwrap_or(0);
+        self.send_up(radio, request);
+    }
+
+    /// From a server into the WAN.
+    fn send_down(&mut self, packet: Vec<u8>) {
+        self.log.note(self.now, Point::ServerOut, &packet);
+        let sent = self.wan_down.send(packet, self.now);
+        self.log.remark(self.now, sent.remark);
+        if let Some(answer) = sent.answer {
+            self.wan_up.send(answer, self.now);
+        }
+    }
+
+    /// From a client into its radio link.
+    fn send_up(&mut self, radio: usize, packet: Vec<u8>) {
+        self.log.note(self.now, Point::ClientOut, &packet);
+        self.observers[1].observe(&packet, self.now);
+        let radio = &mut self.radios[radio];
+        let sent = radio.up.send(packet, self.now);
+        self.log.remark(self.now, sent.remark);
+        if let Some(answer) = sent.answer {
+            radio.down.send(answer, self.now);
+        }
+    }
+
+    pub(super) fn send_from_server(&mut self, flow: usize) -> Result<(), Violation> {
+        let mut sent = 0;
+        while let Some(packet) = self.servers[flow].poll_transmit(self.now) {
+            sent = count_one(sent)?;
+            self.send_down(packet);
+        }
+        ends::judge_bytes(flow, "server", &self.servers[flow], self.limits.tolerance)
+    }
+
+    pub(super) fn send_from_client(&mut self, flow: usize) -> Result<(), Violation> {
+        let mut sent = 0;
+        while let Some(packet) = self.clients[flow].poll_transmit(self.now) {
+            sent = count_one(sent)?;
+            self.send_up(self.radio_of[flow], packet);
+        }
+        ends::judge_bytes(flow, "client", &self.clients[flow], self.limits.tolerance)
+    }
+}

@@ -1,0 +1,326 @@
+//! [`RandomRun`]: a line-up drawn from a seed, run under every rule the simulator knows.
+
+use control::{ControllerConfig, FixedParams, RateParams};
+use engine::{Action, EngineConfig, PassReason, Sharing, WindowPolicy};
+use units::{Bytes, Duration, Instant, Rate};
+
+use crate::{
+    CheckConfig, Ending, Endpoint, LogMode, Network, NetworkConfig, Random, Restart, Restarting, Stop,
+    Tolerance,
+};
+
+mod flows;
+mod paths;
+
+/// A line-up drawn from a seed.
+#[derive(Clone, Debug)]
+pub struct RandomRun {
+    /// What it was drawn from.
+    pub seed: u64,
+    /// The rare thing that happens in it, in a word.
+    pub rare: &'static str,
+    /// Hosts and links.
+    pub network: NetworkConfig,
+    /// The engine between them.
+    pub engine: EngineConfig,
+    /// When the engine's process ends and begins again.
+    pub restarts: Vec<Restart>,
+    traits: Traits,
+}
+
+/// What follows from the line-up for its judgement.
+#[derive(Clone, Copy, Debug, Default)]
+struct Traits {
+    /// Faults change the order or number of packets.
+    reorders: bool,
+    /// One side aborts or refuses.
+    breaks: bool,
+    /// A middlebox rewrites numbers, so that SACK blocks make no sense.
+    shifts: bool,
+}
+
+/// How a run went that kept every rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RandomOutcome {
+    /// Packets seen at all points together.
+    pub packets: u64,
+    /// [`crate::PacketLog::hash`].
+    pub log_hash: u64,
+    /// Time that passed in it.
+    pub simulated: Duration,
+    /// [`crate::PacketLog::text`].
+    pub text: String,
+}
+
+/// A run that did not.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("seed {seed} ({rare}): {problem}")]
+pub struct RandomFailure {
+    /// What it was drawn from.
+    pub seed: u64,
+    /// The rare thing that happened in it.
+    pub rare: &'static str,
+    /// The broken rule.
+    pub problem: String,
+    /// [`crate::PacketLog::text`].
+    pub text: String,
+}
+
+/// Handshakes of the same hosts through bad links take so long at most, in all their tries.
+const RUN_MAX: Duration = Duration::from_secs(3_600);
+
+impl RandomRun {
+    /// Draws the line-up that belongs to `seed`.
+    #[must_use]
+    pub fn draw(seed: u64, log: LogMode) -> Self {
+        let mut random = Random::new(seed);
+        let random = &mut random;
+        let (mut network, radio) = paths::network(random, log);
+        let reorders = paths::add_everyday_faults(random, &mut network);
+        let mut traits = Traits { reorders, ..Traits::default() };
+        let mut engine = engine_config(random, radio);
+        // Small enough for a run to be short: at most two seconds of the link and 600 KB.
+        let budget = radio.bytes_in(Duration::from_secs(2)).get().min(600_000);
+        let is_v4 = !random.one_in(3);
+        for number in 0..if random.one_in(4) { random.within(2, 4) as u16 } else { 1 } {
+            let radios = network.radios.len() as u64;
+            let client = random.below(radios) as u8;
+            let (flow, breaks) = flows::flow(random, (number, client), budget, is_v4);
+            traits.breaks |= breaks;
+            network.flows.push(flow);
+        }
+        vary(&mut engine, seed, traits.breaks);
+        let mut tolerance = Tolerance::Nothing;
+        let mut restarts = Vec::new();
+        // One rare thing at a time: two of them explain everything.
+        let rare = RARE[random.below(RARE.len() as u64) as usize];
+        match rare {
+            "numbers shifted" => traits.shifts = paths::shift_numbers(random, &mut network),
+            "options stripped" => paths::strip_options(random, &mut network),
+            "narrow path" => tolerance = paths::narrow(random, &mut network, is_v4),
+            "address changed" => tolerance = paths::rebind(random, &mut network),
+            "tampering" => tolerance = paths::tamper(random, &mut network),
+            "blackout" => tolerance = paths::black_out(random, &mut network),
+            "drained" => restarts = draw_restarts(random, false),
+            "killed" => {
+                restarts = draw_restarts(random, true);
+                tolerance = Tolerance::Failures;
+            }
+            "clock" => network.starts_at = clock(random),
+            _ => {}
+        }
+        for restart in &mut restarts {
+            restart.at = network.starts_at + restart.at.saturating_since(Instant::ZERO);
+        }
+        flows::start_clocks(&mut network);
+        network.checks = limits(&network, &engine, tolerance);
+        Self { seed, rare, network, engine, restarts, traits }
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// The rule that was broken.
+    pub fn run(&self) -> Result<RandomOutcome, RandomFailure> {
+        let fail = |problem: String, text: &str| RandomFailure {
+            seed: self.seed,
+            rare: self.rare,
+            problem,
+            text: text.to_owned(),
+        };
+        let middlebox =
+            Restarting::new(&self.engine, self.restarts.clone()).map_err(|e| fail(e.to_string(), ""))?;
+        let mut network = Network::new(&self.network, middlebox).map_err(|e| fail(e.to_string(), ""))?;
+        let outcome = network.run().map_err(|e| fail(e.to_string(), network.log().text()))?;
+        self.judge(&network).map_err(|problem| fail(problem, network.log().text()))?;
+        Ok(RandomOutcome {
+            packets: outcome.packets,
+            log_hash: outcome.log_hash,
+            simulated: outcome.ended_at.saturating_since(self.network.starts_at),
+            text: network.log().text().to_owned(),
+        })
+    }
+
+    /// What cannot be seen in a single packet.
+    fn judge(&self, network: &Network<Restarting>) -> Result<(), String> {
+        let tolerance = self.network.checks.tolerance;
+        if tolerance == Tolerance::Tampering {
+            return Ok(());
+        }
+        for (flow, (server, client)) in network.servers().iter().zip(network.clients()).enumerate() {
+            self.judge_host("server", server).map_err(|e| format!("flow {flow}: {e}"))?;
+            self.judge_host("client", client).map_err(|e| format!("flow {flow}: {e}"))?;
+            if tolerance == Tolerance::Nothing {
+                self.judge_flow(network, flow, client, server)?;
+            }
+        }
+        let lost = network.middlebox().total(|stats| stats.bytes_acked_but_lost);
+        let is_peaceful = tolerance == Tolerance::Nothing && !self.traits.breaks;
+        if is_peaceful && (network.middlebox().debt() > Bytes::ZERO || lost > 0) {
+            return Err(format!("debt is left: {} now, {lost} bytes lost", network.middlebox().debt()));
+        }
+        Ok(())
+    }
+
+    fn judge_host(&self, name: &str, host: &Endpoint) -> Result<(), String> {
+        let stats = host.stats();
+        let expect = |is_right: bool, what: &str| {
+            if is_right { Ok(()) } else { Err(format!("the {name} saw {what}: {stats:?}")) }
+        };
+        let is_peaceful = self.network.checks.tolerance == Tolerance::Nothing;
+        expect(stats.unacceptable_acks == 0 || !is_peaceful, "acknowledgements of what it never sent")?;
+        expect(
+            stats.invalid_sack_blocks == 0 || self.traits.shifts || !is_peaceful,
+            "senseless SACK blocks",
+        )?;
+        if self.traits.reorders || !is_peaceful || !self.restarts.is_empty() {
+            return Ok(());
+        }
+        expect(stats.paws_rejected == 0, "timestamps that went back")?;
+        let opportunistic = self.engine.window_policy == WindowPolicy::Opportunistic;
+        expect(
+            stats.out_of_window_segments == 0 || (opportunistic && name == "client"),
+            "data outside its window",
+        )
+    }
+
+    fn judge_flow(
+        &self,
+        network: &Network<Restarting>,
+        flow: usize,
+        client: &Endpoint,
+        server: &Endpoint,
+    ) -> Result<(), String> {
+        // A lost third packet leaves a client that writes first unaccelerated: the handshake was not seen whole.
+        let server_is_first = self.engine.policy.default != Action::Uplink
+            && client.config().app.turns.iter().all(|turn| turn.send == 0 || turn.after_reading > 0);
+        let is_late = network.middlebox().total(|stats| stats.passed_for(PassReason::HandshakeTimeout)) > 0;
+        let should_be = !self.traits.breaks
+            && server_is_first
+            && !is_late
+            && self.restarts.is_empty()
+            && !self.traits.shifts
+            && server.config().app.total() > 0;
+        if should_be && !network.is_accelerated(flow) {
+            return Err(format!("flow {flow} was not accelerated"));
+        }
+        if client.ending() == Some(Ending::TimedOut) {
+            return Err(format!("flow {flow} never got through its handshake"));
+        }
+        Ok(())
+    }
+}
+
+fn engine_config(random: &mut Random, radio: Rate) -> EngineConfig {
+    let mut config = EngineConfig::default();
+    let near = radio.mul_ratio(random.within(5, 20), 10);
+    config.controller = if random.one_in(2) {
+        ControllerConfig::Fixed(FixedParams { rate: near, ..FixedParams::default() })
+    } else {
+        let cap = if random.one_in(3) { None } else { RateParams::default().in_flight_cap };
+        ControllerConfig::Rate(RateParams { r_cap: near, in_flight_cap: cap, ..RateParams::default() })
+    };
+    if random.one_in(2) {
+        config.window_policy = WindowPolicy::Opportunistic;
+    }
+    if random.one_in(3) {
+        config.window_floor = Bytes::new(random.spread(8_000, 500_000));
+        config.window_max = Bytes::new(config.window_floor.get() * random.within(1, 4));
+    }
+    config
+}
+
+/// Directions, limits and sharing: from a number of its own, so that older seeds keep their line-ups.
+///
+/// Where a host aborts, the uplink stays end to end: a client whose data was acknowledged has no reason to send again,
+/// and would never learn of a reset that got lost, as with any reset that meets an idle host.
+fn vary(config: &mut EngineConfig, seed: u64, breaks: bool) {
+    let random = &mut Random::new(seed ^ 0x5eed_0f0f_a11d);
+    config.policy.default = match random.below(6) {
+        0 if !breaks => Action::Uplink,
+        1 | 2 if !breaks => Action::Both,
+        _ => Action::Downlink,
+    };
+    if random.one_in(4) {
+        config.uplink.window_floor = Bytes::new(random.spread(8_000, 500_000));
+        config.uplink.window_max = Bytes::new(config.uplink.window_floor.get() * random.within(1, 4));
+    }
+    if random.one_in(4) {
+        config.sharing = Sharing::Flow;
+    }
+    if random.one_in(4) {
+        config.buffer_max = Bytes::new(random.spread(20_000, 500_000));
+    }
+    if random.one_in(4) {
+        config.subscriber_buffer_max = Bytes::new(random.spread(20_000, 500_000));
+    }
+}
+
+/// What happens in a run besides the everyday; most runs have nothing.
+const RARE: [&str; 24] = [
+    "numbers shifted",
+    "options stripped",
+    "narrow path",
+    "address changed",
+    "tampering",
+    "blackout",
+    "drained",
+    "killed",
+    "clock",
+    "nothing rare",
+    "nothing rare",
+    "nothing rare",
+    "nothing rare",
+    "nothing rare",
+    "nothing rare",
+    "nothing rare",
+    "nothing rare",
+    "nothing rare",
+    "nothing rare",
+    "nothing rare",
+    "nothing rare",
+    "nothing rare",
+    "nothing rare",
+    "nothing rare",
+];
+
+fn draw_restarts(random: &mut Random, kills: bool) -> Vec<Restart> {
+    let mut at = Instant::ZERO;
+    (0..random.within(1, 3))
+        .map(|_| {
+            at += Duration::from_millis(random.within(20, 3_000));
+            let patience = Duration::from_secs(if kills { random.within(0, 5) } else { 3_000 });
+            let how = if kills && random.one_in(2) { Stop::Kill } else { Stop::Drain(patience) };
+            Restart { at, how, absent: Duration::from_millis(random.below(2_000)) }
+        })
+        .collect()
+}
+
+/// A clock near one of its ends. Near the far one no timer may be due beyond it.
+fn clock(random: &mut Random) -> Instant {
+    match random.below(3) {
+        0 => Instant::from_nanos(random.within(1, 1_000)),
+        1 => Instant::from_nanos(random.word() >> random.within(1, 40)),
+        _ => {
+            let left = RUN_MAX + Duration::from_secs(random.within(0, 10_000));
+            Instant::from_nanos(u64::MAX - left.as_nanos())
+        }
+    }
+}
+
+fn limits(network: &NetworkConfig, engine: &EngineConfig, tolerance: Tolerance) -> CheckConfig {
+    // The window told in the handshake is the client's own, and one unit of the scale is rounded up.
+    let hosts = network.flows.iter().flat_map(|f| [&f.client, &f.server]);
+    let unit = hosts.filter_map(|host| host.window_scale).map(|scale| 1 << scale.shift()).max();
+    let window_max = engine.window_max.max(engine.uplink.window_max).get();
+    let debt = window_max.max(65_535) + unit.unwrap_or(1);
+    // A ring holds at most the next power of two, in each direction.
+    let memory = (2 * debt).next_power_of_two() * 2 * network.flows.len() as u64;
+    CheckConfig {
+        debt_max: Bytes::new(debt),
+        memory_max: Bytes::new(memory),
+        ends_by: network.starts_at + RUN_MAX,
+        tolerance,
+        ..CheckConfig::default()
+    }
+}

@@ -1,0 +1,174 @@
+//! [`Restarting`]: an engine whose process stops and starts again.
+//!
+//! ```text
+//!   engine ── drain, or killed ──▶ nobody: packets pass ── absent ──▶ a new, empty engine
+//! ```
+
+use std::collections::VecDeque;
+
+use engine::{ConfigError, Engine, EngineConfig, PassReason, Stats};
+use units::{Bytes, Duration, Instant};
+use wire::VirtioNetHeader;
+
+use crate::{Middlebox, Outgoing, Side};
+
+/// Why a flow under way is handed back.
+const HANDED_BACK: [PassReason; 3] =
+    [PassReason::NonsensicalSack, PassReason::NotTcpLike, PassReason::Desynchronised];
+
+/// How the process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// It drains; killed if that takes longer than this.
+    Drain(Duration),
+    /// At once, with all it knows.
+    Kill,
+}
+
+/// One end and the beginning after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Restart {
+    /// When, by the clock.
+    pub at: Instant,
+    /// How.
+    pub how: Stop,
+    /// How long nobody is there.
+    pub absent: Duration,
+}
+
+/// An engine that is restarted by plan.
+#[derive(Debug)]
+pub struct Restarting {
+    config: EngineConfig,
+    engine: Option<Engine>,
+    plan: VecDeque<Restart>,
+    /// A drain under way: when patience ends, and how long nobody is there after it.
+    draining: Option<(Instant, Duration)>,
+    back_at: Option<Instant>,
+    has_died: bool,
+    retired: Vec<Stats>,
+}
+
+impl Restarting {
+    /// An engine of `config`, stopped and started as `plan` says, in the order of time.
+    ///
+    /// # Errors
+    /// A setting of the engine makes no sense.
+    pub fn new(config: &EngineConfig, plan: Vec<Restart>) -> Result<Self, ConfigError> {
+        Ok(Self {
+            engine: Some(Engine::new(config.clone())?),
+            config: config.clone(),
+            plan: plan.into(),
+            draining: None,
+            back_at: None,
+            has_died: false,
+            retired: Vec::new(),
+        })
+    }
+
+    /// A counter, over all engines there were and both directions.
+    pub fn total(&self, counter: impl Fn(&Stats) -> u64) -> u64 {
+        let now = self.engine.iter().flat_map(all_stats);
+        self.retired.iter().chain(now).map(counter).sum()
+    }
+
+    /// Bytes that the engine of now has acknowledged to one host and the other has not.
+    #[must_use]
+    pub fn debt(&self) -> Bytes {
+        self.engine.as_ref().map_or(Bytes::ZERO, Engine::debt)
+    }
+
+    fn retire(&mut self, is_clean: bool, absent: Duration, now: Instant) {
+        if let Some(engine) = self.engine.take() {
+            self.retired.extend(all_stats(&engine).cloned());
+        }
+        self.has_died |= !is_clean;
+        self.draining = None;
+        self.back_at = Some(now + absent);
+    }
+
+    fn act_on_plan(&mut self, now: Instant) {
+        if self.back_at.is_some_and(|at| at <= now) {
+            self.back_at = None;
+            // The settings were good before.
+            self.engine = Engine::new(self.config.clone()).ok();
+        }
+        if self.draining.is_none()
+            && self.engine.is_some()
+            && let Some(restart) = self.plan.front().copied().filter(|restart| restart.at <= now)
+        {
+            self.plan.pop_front();
+            match (restart.how, self.engine.as_mut()) {
+                (Stop::Drain(patience), Some(engine)) => {
+                    engine.drain(now);
+                    self.draining = Some((now + patience, restart.absent));
+                }
+                _ => self.retire(false, restart.absent, now),
+            }
+        }
+        self.end_drain(now);
+    }
+
+    /// The process ends when it has handed every flow back, or when its time is over.
+    fn end_drain(&mut self, now: Instant) {
+        let Some((until, absent)) = self.draining else { return };
+        let is_done = self.engine.as_ref().is_none_or(Engine::is_empty);
+        if is_done || now >= until {
+            self.retire(is_done, absent, now);
+        }
+    }
+}
+
+/// The counters of both directions.
+fn all_stats(engine: &Engine) -> impl Iterator<Item = &Stats> {
+    core::iter::once(engine.stats()).chain(engine.uplink_stats())
+}
+
+impl Middlebox for Restarting {
+    fn handle_packet(
+        &mut self,
+        from: Side,
+        virtio: &VirtioNetHeader,
+        packet: &mut [u8],
+        now: Instant,
+    ) -> bool {
+        self.engine.as_mut().is_none_or(|engine| Middlebox::handle_packet(engine, from, virtio, packet, now))
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        if let Some(engine) = self.engine.as_mut() {
+            Middlebox::handle_timeout(engine, now);
+        }
+        self.act_on_plan(now);
+    }
+
+    fn poll_transmit(&mut self, now: Instant) -> Option<Outgoing> {
+        let out = self.engine.as_mut().and_then(|engine| Middlebox::poll_transmit(engine, now));
+        if out.is_none() {
+            self.end_drain(now);
+        }
+        out
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let engine = self.engine.as_ref().and_then(Middlebox::next_deadline);
+        let restart = self.plan.front().map(|restart| restart.at);
+        let restart = restart.filter(|_| self.draining.is_none() && self.engine.is_some());
+        [engine, restart, self.draining.map(|(until, _)| until), self.back_at].into_iter().flatten().min()
+    }
+
+    fn memory(&self) -> Bytes {
+        self.engine.as_ref().map_or(Bytes::ZERO, Middlebox::memory)
+    }
+
+    fn is_leaving(&self) -> bool {
+        let gives_up = |stats: &Stats| HANDED_BACK.iter().any(|reason| stats.passed_for(*reason) > 0);
+        self.engine.as_ref().is_none_or(|engine| all_stats(engine).any(gives_up))
+            || self.draining.is_some()
+            || !self.retired.is_empty()
+    }
+
+    fn take_death(&mut self) -> bool {
+        core::mem::take(&mut self.has_died)
+    }
+}
