@@ -1,18 +1,19 @@
 //! What an operator does: drain, reload, look at the status; flows must not notice.
 
 use std::io::Write;
+use std::net::TcpStream;
 use std::process::{Output, Stdio};
 
-use io::SpawnOptions;
+use io::{Clock, SpawnOptions};
 use lab::Host;
 use serde_json::Value;
 use units::{Duration, Rate};
 
-use crate::content::{Content, read_to_end};
+use crate::content::{Content, read_exactly, read_to_end};
 use crate::counters::counter;
 use crate::server::{Server, request};
 use crate::swarm::{Swarm, Trickle};
-use crate::testbed::{FAMILIES, Radio, Testbed, program};
+use crate::testbed::{FAMILIES, Radio, SIGKILL, Testbed, pause, program, wait_until};
 
 const SIGHUP: i32 = 1;
 
@@ -56,6 +57,56 @@ fn h02_a_thousand_transfers_do_not_notice_a_drain() {
         assert_eq!(counter(&bed, host, "Tcp.EstabResets"), 0, "{host:?}");
     }
     assert_eq!(bed.leftovers(), [""; 0]);
+}
+
+#[test]
+fn h02_killed_with_downloads_under_way_both_their_ends_are_reset() {
+    let mut bed = Testbed::accelerated("crash", &Radio::steady(Rate::from_mbps(8)), &["--r-cap", "8 Mbit/s"]);
+    let servers = FAMILIES.map(|family| Server::start(&bed, family));
+    let mut idle: Vec<_> = (0..6).map(|n| bed.connect(servers[n % 2].address)).collect();
+    let ask = |stream: &mut TcpStream, seed| {
+        let content = Content { seed, len: 20_000 };
+        stream.write_all(request(content, true).as_bytes()).unwrap();
+        assert_eq!(read_exactly(stream, content.len).unwrap(), content.print());
+    };
+    idle.iter_mut().for_each(|stream| ask(stream, 40));
+    // More than the link carries in the time there is: each is owed something all the time.
+    let content = Content { seed: 41, len: 40_000_000 };
+    let under_way: Vec<_> = (0..8)
+        .map(|n| {
+            let mut stream = bed.connect(servers[n % 2].address);
+            stream.write_all(request(content, false).as_bytes()).unwrap();
+            stream.peek(&mut [0]).unwrap();
+            stream
+        })
+        .collect();
+    let accelerator = bed.accelerator.take().unwrap();
+    let begin = Clock::now();
+    let ended = std::thread::scope(|scope| {
+        let readers: Vec<_> = under_way
+            .into_iter()
+            .map(|mut stream| scope.spawn(move || (read_to_end(&mut stream), Clock::now())))
+            .collect();
+        pause(Duration::from_millis(500));
+        accelerator.signal(SIGKILL);
+        readers.into_iter().map(|reader| reader.join().unwrap()).collect::<Vec<_>>()
+    });
+    for (end, at) in ended {
+        let error = end.err().unwrap_or_else(|| panic!("a clean end of what is not whole"));
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+        let took = at.saturating_since(begin);
+        println!("a client knew after {took}");
+        assert!(took < Duration::from_secs(10), "{took}");
+    }
+    let of_servers: usize =
+        servers.iter().map(|server| server.ends(4).iter().filter(|(_, end)| end.is_err()).count()).sum();
+    assert_eq!(of_servers, 8, "every server's end knows too");
+    let said = accelerator.wait();
+    assert!(said.lines.iter().any(|line| line.contains("owed 8 flows")), "{said:?}");
+    wait_until("the watchdog has undone everything", || bed.leftovers().is_empty());
+    bed.accelerate(&[]);
+    idle.iter_mut().for_each(|stream| ask(stream, 42));
+    assert_eq!(bed.stop().accelerated_flows(), 0);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use io::Clock;
 use units::Duration;
 
+use crate::nat::masquerade;
 use crate::topology::{Connection, PATIENCE, Program, SERVER, SIGKILL, Topology, wait_until};
 
 /// How soon both ends of a flow with debt must know, when nobody is far away.
@@ -101,6 +102,21 @@ fn h02_after_a_crash_uploads_with_debt_are_reset_too() {
     let (_, said) = program.wait();
     owed.into_iter().for_each(assert_reset);
     assert!(said.contains("owed 2 flows"), "{said}");
+    wait_until("the watchdog has undone everything", || topology.leftovers().is_empty());
+}
+
+#[test]
+fn h02_after_a_crash_behind_masquerade_flows_with_debt_are_reset() {
+    let topology = Topology::build("crashnat");
+    masquerade(&topology);
+    let program = Program::start_engine(&topology, &topology.config());
+    let mut idle = topology.connect(&topology.server, SERVER[0]);
+    idle.exchange(b"opening.");
+    let owed = SERVER.map(|address| with_debt(&topology, address));
+    program.signal(SIGKILL);
+    program.wait();
+    owed.into_iter().for_each(assert_reset);
+    idle.exchange(b"survived");
     wait_until("the watchdog has undone everything", || topology.leftovers().is_empty());
 }
 

@@ -100,6 +100,15 @@ fn resident(program: &Program) -> u64 {
     io::resident_bytes_of(program.pid()).unwrap()
 }
 
+/// A counter or level of the engine.
+fn counter(topology: &Topology, name: &str) -> u64 {
+    let found = run::choose(run::find(&topology.state).unwrap(), None).unwrap();
+    match found.ask(&run::Question::Status).unwrap() {
+        run::Answer::Status(status) => status.processor.counters[name],
+        other => panic!("{other:?}"),
+    }
+}
+
 fn report(what: &str, [alone, attacked]: [f64; 2], before: u64, after: u64) {
     println!(
         "{what}: a flow alone {:.0} Mbit/s, beside it {:.0} Mbit/s ({:.2} of it); memory {:.1} MB before, {:.1} MB after",
@@ -210,6 +219,8 @@ fn slow_readers(count: usize) {
                 Clock::now() > until
             });
             most = resident(&program);
+            let (flows, held) = (counter(&topology, "flows_now"), counter(&topology, "buffer_bytes_now"));
+            println!("{flows} flows hold {:.1} MB", held as f64 * 1e-6);
         },
     );
     report(&format!("{count} slow readers"), rates, before, most);
