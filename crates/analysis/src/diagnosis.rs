@@ -37,6 +37,10 @@ pub enum DiagnosisKind {
     TimeOuts,
     /// Loss.
     Loss,
+    /// Loss that throughput does not follow: not from a full queue.
+    LossWithoutRateChange,
+    /// Something on the way seems to end the connection and open its own.
+    SplitConnection,
     /// Order was changed on the way.
     Reordering,
     /// The capture missed data.
@@ -57,6 +61,8 @@ impl DiagnosisKind {
             Self::NeedlessRetransmissions => "needless_retransmissions",
             Self::TimeOuts => "time_outs",
             Self::Loss => "loss",
+            Self::LossWithoutRateChange => "loss_without_rate_change",
+            Self::SplitConnection => "split_connection",
             Self::Reordering => "reordering",
             Self::CaptureGaps => "capture_gaps",
         }
@@ -92,6 +98,8 @@ pub(crate) fn diagnose(flow: &FlowReport) -> Vec<Diagnosis> {
         add(time_outs(data));
         add(needless(data));
         add(loss(data));
+        add(loss_without_rate_change(data));
+        add(split(flow, data, direction));
         add(reordering(data));
         add(gaps(data));
     }
@@ -194,6 +202,38 @@ fn loss(data: &DirectionReport) -> Option<(DiagnosisKind, String)> {
         let rate = 100.0 * (behind + before) as f64 / (data.data_packets + before).max(1) as f64;
         let evidence = format!("{rate:.2} % ({behind} behind the capture point, {before} before it)");
         (DiagnosisKind::Loss, evidence)
+    })
+}
+
+/// [MA] §III-C: loss events of a radio link do not go with its rate; those of a full queue follow a peak.
+fn loss_without_rate_change(data: &DirectionReport) -> Option<(DiagnosisKind, String)> {
+    let reductions = data.window_reductions?;
+    let (events, loss) = (reductions.fast + reductions.time_outs, reductions.throughput_loss?);
+    (events >= 5 && loss.abs() < 0.1).then(|| {
+        let evidence = format!("{events} loss events, throughput changes by {:.1} % at them", -100.0 * loss);
+        (DiagnosisKind::LossWithoutRateChange, evidence)
+    })
+}
+
+/// A proxy that answers the handshake itself, or acknowledges data for the receiver: the round trip of data is not that
+/// of the handshake, or the hop limits of SYN and data differ ([MP] §IV).
+fn split(flow: &FlowReport, data: &DirectionReport, direction: usize) -> Option<(DiagnosisKind, String)> {
+    if let (Some(syn), Some(first)) = (data.hop_limit_syn, data.hop_limit_data)
+        && syn != first
+    {
+        let evidence = format!("hop limit {syn} in the SYN, {first} in data: two machines send");
+        return Some((DiagnosisKind::SplitConnection, evidence));
+    }
+    let towards_server = flow.client? == direction as u8;
+    let handshake = if towards_server { flow.handshake.to_server_ms } else { flow.handshake.to_client_ms }?;
+    let rtt = data.rtt.karn.filter(|rtt| rtt.n >= 20)?;
+    let (low, high) = (handshake.min(rtt.min_ms), handshake.max(rtt.min_ms));
+    (high > 3.0 * low && high > low + 20.0).then(|| {
+        let evidence = format!(
+            "handshake answered in {handshake:.1} ms, data never in less than {:.1} ms: suspected",
+            rtt.min_ms
+        );
+        (DiagnosisKind::SplitConnection, evidence)
     })
 }
 

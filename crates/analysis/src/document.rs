@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use crate::flow::Event;
+use crate::mptcp::MptcpReport;
 use crate::report::FlowReport;
 use crate::table::Sink;
 
@@ -46,7 +47,7 @@ impl<W: Write> DocumentWriter<W> {
     ///
     /// # Errors
     /// Writing failed, now or before.
-    pub fn finish(mut self, captures: &[CaptureFile]) -> io::Result<W> {
+    pub fn finish(mut self, findings: &Findings) -> io::Result<W> {
         let events = self.events.take();
         self.attempt(|out| {
             writeln!(out, "],")?;
@@ -55,8 +56,10 @@ impl<W: Write> DocumentWriter<W> {
                 write_lines(out, &events)?;
                 writeln!(out, "],")?;
             }
-            write!(out, "\"captures\": [")?;
-            write_lines(out, captures)?;
+            write!(out, "\"mptcp\": [")?;
+            write_lines(out, &findings.mptcp)?;
+            write!(out, "],\n\"captures\": [")?;
+            write_lines(out, &findings.captures)?;
             writeln!(out, "]}}")?;
             out.flush()
         });
@@ -86,6 +89,15 @@ impl<W: Write> Sink for DocumentWriter<W> {
             events.push(*event);
         }
     }
+}
+
+/// What is known when all captures have been read, besides flows and events.
+#[derive(Clone, Debug, Default)]
+pub struct Findings {
+    /// The captures, in the order given.
+    pub captures: Vec<CaptureFile>,
+    /// Connections of Multipath TCP.
+    pub mptcp: Vec<MptcpReport>,
 }
 
 /// What made a result.

@@ -8,7 +8,7 @@ use units::{Duration, Instant, WindowScale};
 use wire::{IpVersion, TcpFlags};
 
 use crate::coverage::Coverage;
-use crate::half::{Ack, Half, Sent, Verdict};
+use crate::half::{Ack, Half, IDLE_GAP, Sent, Verdict};
 use crate::packet::Seen;
 use crate::packet_ids::Standing;
 use crate::recovery::{Cause, Repeat, SpuriousBy};
@@ -263,6 +263,10 @@ impl Flow {
             let outstanding = half.outstanding();
             if outstanding == 0 {
                 half.shares.idle += passed;
+                if passed >= IDLE_GAP {
+                    half.shares.idle_gaps += 1;
+                    half.shares.idle_longest = half.shares.idle_longest.max(passed);
+                }
             }
             if window.is_some_and(|window| outstanding + half.counts.segment_max > window) {
                 half.shares.window_limited += passed;
@@ -293,6 +297,9 @@ impl Flow {
             counts.rst += has(TcpFlags::RST);
             counts.ece += has(TcpFlags::ECE);
             counts.cwr += has(TcpFlags::CWR);
+            if !tcp.flags.contains(TcpFlags::SYN) {
+                counts.ecn_reductions += has(TcpFlags::CWR);
+            }
         }
         if ip.ecn() != 0 {
             counts.ce += u64::from(ip.ecn() == 3);
@@ -307,6 +314,10 @@ impl Flow {
             == TcpFlags::ACK
         {
             counts.pure_acks += 1;
+        }
+        let kind = usize::from(len > 0);
+        if own.hop_limits[kind].is_none() && (len > 0 || tcp.flags.contains(TcpFlags::SYN)) {
+            own.hop_limits[kind] = Some(ip.hop_limit);
         }
         own.mptcp |= tcp.options.mptcp;
         own.timestamps |= tcp.options.timestamps.is_some();
@@ -538,6 +549,6 @@ mod tests {
     #[test]
     fn a_flow_stays_small() {
         // A hundred thousand flows in progress are common in captures of networks.
-        assert!(size_of::<Flow>() <= 2_560, "{}", size_of::<Flow>());
+        assert!(size_of::<Flow>() <= 2_816, "{}", size_of::<Flow>());
     }
 }

@@ -34,6 +34,7 @@ pub(crate) struct Counts {
     pub(crate) urg: u64,
     pub(crate) ece: u64,
     pub(crate) cwr: u64,
+    pub(crate) ecn_reductions: u64,
     pub(crate) ce: u64,
     pub(crate) ect: u64,
     pub(crate) retransmitted: u64,
@@ -75,6 +76,41 @@ pub(crate) struct Windows {
 pub(crate) struct TimeShares {
     pub(crate) window_limited: Duration,
     pub(crate) idle: Duration,
+    /// Pauses with nothing outstanding that are longer than a time-out takes, and the longest.
+    pub(crate) idle_gaps: u32,
+    pub(crate) idle_longest: Duration,
+}
+
+/// Least pause called an idle gap: that after which senders restart their window (RFC 5681 §4.1: a time-out).
+pub(crate) const IDLE_GAP: Duration = Duration::from_millis(200);
+
+/// What throughput loses at loss events.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RateLoss {
+    /// Bytes of the bin before the one in progress.
+    before: u64,
+    /// Loss events when the bin in progress began.
+    events: u64,
+    /// Sum of the losses in millionths, and how many.
+    sum: i64,
+    pub(crate) count: u32,
+}
+
+impl RateLoss {
+    /// Mean of [MA] eq. (1) over all loss events: its eq. (2).
+    pub(crate) fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum as f64 / 1e6 / f64::from(self.count))
+    }
+
+    /// A bin with `bytes` has ended, and `events` loss events have happened so far.
+    fn on_bin(&mut self, bytes: u64, events: u64) {
+        if events > self.events && self.before > 0 {
+            let before = self.before as i64;
+            self.sum += (before - bytes as i64).saturating_mul(1_000_000) / before;
+            self.count += 1;
+        }
+        (self.before, self.events) = (bytes, events);
+    }
 }
 
 /// One direction of a flow.
@@ -116,6 +152,9 @@ pub(crate) struct Half {
     highest_sacked: u64,
     bin: (u64, u64),
     pub(crate) bins: Samples,
+    pub(crate) rate_loss: RateLoss,
+    /// Hop limits of the SYN and of the first data: another hop limit is another sender.
+    pub(crate) hop_limits: [Option<u8>; 2],
     pub(crate) ids: PacketIds,
     pub(crate) fin_seen: bool,
     pub(crate) fin_acked: bool,
@@ -367,10 +406,12 @@ impl Half {
             self.bin.1 += bytes;
             return;
         }
+        let last = self.bin.0;
         self.close_bin();
         // Empty bins between two with data count, but not more of them than a person would wait for.
-        if self.bin.0 > 0 {
-            for _ in self.bin.0 + 1..index.min(self.bin.0 + 600) {
+        if last > 0 && index > last + 1 {
+            self.rate_loss.on_bin(0, self.recovery.events());
+            for _ in last + 1..index.min(last + 600) {
                 self.bins.record(Duration::ZERO);
             }
         }
@@ -381,6 +422,7 @@ impl Half {
     pub(crate) fn close_bin(&mut self) {
         if self.bin.0 > 0 {
             self.bins.record(Duration::from_nanos(self.bin.1));
+            self.rate_loss.on_bin(self.bin.1, self.recovery.events());
             self.bin = (0, 0);
         }
     }

@@ -13,6 +13,7 @@ mod document;
 mod flow;
 mod half;
 mod in_flight;
+mod mptcp;
 mod packet;
 mod packet_ids;
 mod recovery;
@@ -23,13 +24,14 @@ mod timestamps;
 mod vantage;
 
 pub use diagnosis::{Diagnosis, DiagnosisKind};
-pub use document::{CaptureFile, DocumentWriter, MadeBy, SCHEMA, Skipped};
+pub use document::{CaptureFile, DocumentWriter, Findings, MadeBy, SCHEMA, Skipped};
 pub use flow::{Event, EventKind};
+pub use mptcp::{MptcpAnalyzer, MptcpDirection, MptcpReport, MptcpSubflow, SubflowDirection};
 pub use packet::{PacketKind, PacketView};
 pub use recovery::{Cause, SpuriousBy};
 pub use report::{
     DirectionReport, End, FlowReport, Handshake, LossReport, ResetCount, Retransmissions, RttReport,
-    SampleSummary, WindowReport,
+    SampleSummary, WindowReductions, WindowReport,
 };
 pub use table::{Analyzer, Config, Sink};
 pub use vantage::Vantage;

@@ -116,6 +116,8 @@ pub(crate) struct Recovery {
     /// End of all sent when the last tail loss probe went out.
     probed_at: Option<u64>,
     recent: VecDeque<Repeat>,
+    /// Recoveries entered: by news of loss, by time-outs; and time-outs found not to have been needed.
+    pub(crate) episodes: [u64; 3],
 }
 
 impl Recovery {
@@ -123,8 +125,15 @@ impl Recovery {
     pub(crate) fn on_repeat(&mut self, s: &Situation) -> Cause {
         let cause = self.cause(s);
         match cause {
-            Cause::Rto => (self.mode, self.point) = (Mode::AfterRto, s.next),
-            Cause::Fast if self.mode == Mode::Open => (self.mode, self.point) = (Mode::Fast, s.next),
+            Cause::Rto => {
+                // Further time-outs of one silence are one event.
+                self.episodes[1] += u64::from(self.mode != Mode::AfterRto);
+                (self.mode, self.point) = (Mode::AfterRto, s.next);
+            }
+            Cause::Fast if self.mode == Mode::Open => {
+                self.episodes[0] += 1;
+                (self.mode, self.point) = (Mode::Fast, s.next);
+            }
             Cause::Tlp => self.probed_at = Some(s.next),
             _ => {}
         }
@@ -157,6 +166,11 @@ impl Recovery {
         }
     }
 
+    /// Loss events so far.
+    pub(crate) fn events(&self) -> u64 {
+        self.episodes[0] + self.episodes[1]
+    }
+
     fn remember(&mut self, s: &Situation, cause: Cause) {
         if self.recent.len() >= RECENT_MAX {
             self.recent.pop_front();
@@ -187,6 +201,7 @@ impl Recovery {
                 }
             }
             if undo && self.mode == Mode::AfterRto {
+                self.episodes[2] += 1;
                 self.mode = Mode::Open;
             }
         }

@@ -156,6 +156,16 @@ pub struct DirectionReport {
     pub idle_ms: Option<f64>,
     /// Longest pause between packets, milliseconds.
     pub pause_max_ms: f64,
+    /// Pauses of 200 ms and more with nothing outstanding: the application was silent; none beside the receiver.
+    pub idle_gaps: Option<u64>,
+    /// Longest of them, milliseconds; none beside the receiver.
+    pub idle_gap_max_ms: Option<f64>,
+    /// Reductions of the congestion window, inferred; none beside the receiver.
+    pub window_reductions: Option<WindowReductions>,
+    /// Hop limit (TTL) of the SYN and of the first data packet; another one shows that another machine sends.
+    pub hop_limit_syn: Option<u8>,
+    /// Hop limit (TTL) of the first packet with data.
+    pub hop_limit_data: Option<u8>,
     /// Duplicate acknowledgements sent (same number, no data, same window, data outstanding).
     pub duplicate_acks: u64,
     /// Runs of them that reached three.
@@ -203,6 +213,23 @@ pub struct Retransmissions {
     pub window_probes: u64,
     /// Keep-alives; no retransmissions.
     pub keep_alives: u64,
+}
+
+/// Reductions of a sender's congestion window, inferred: [EV]'s "recalculations" are these and the receiver's window
+/// updates (`window.updates`).
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct WindowReductions {
+    /// Recoveries entered by duplicate acknowledgements or SACK: one reduction each (RFC 5681 §3.2).
+    pub fast: u64,
+    /// Retransmission time-outs that reduce to one segment; a silence with several counts once.
+    pub time_outs: u64,
+    /// Of the time-outs, those found not to have been needed, which senders undo (RFC 3522, RFC 5682).
+    pub undone: u64,
+    /// Answers to marks of congestion: packets with CWR after the handshake (RFC 3168 §6.1.2).
+    pub ecn: u64,
+    /// Mean loss of throughput at a loss event, as a share: over bins of 100 ms, ([bin before] - [bin of the event]) /
+    /// [bin before], [MA] eq. (1) and (2); none without a loss event that follows a bin with data.
+    pub throughput_loss: Option<f64>,
 }
 
 /// Loss and reordering of one direction.
@@ -405,6 +432,17 @@ fn direction_report(flow: &Flow, direction: usize, place: Option<Vantage>) -> Di
             .map(|_| half.shares.window_limited.as_millis_f64()),
         idle_ms: sees_sender.then(|| half.shares.idle.as_millis_f64()),
         pause_max_ms: half.idle_max.as_millis_f64(),
+        idle_gaps: sees_sender.then_some(u64::from(half.shares.idle_gaps)),
+        idle_gap_max_ms: sees_sender.then(|| half.shares.idle_longest.as_millis_f64()),
+        window_reductions: sees_sender.then(|| WindowReductions {
+            fast: half.recovery.episodes[0],
+            time_outs: half.recovery.episodes[1],
+            undone: half.recovery.episodes[2],
+            ecn: c.ecn_reductions,
+            throughput_loss: half.rate_loss.mean(),
+        }),
+        hop_limit_syn: half.hop_limits[0],
+        hop_limit_data: half.hop_limits[1],
         duplicate_acks: c.duplicate_acks,
         triple_duplicate_acks: c.triple_duplicate_acks,
         sack_packets: c.sack_packets,
@@ -469,7 +507,7 @@ fn window(flow: &Flow, direction: usize) -> WindowReport {
     }
 }
 
-fn summary(samples: &Samples) -> Option<SampleSummary> {
+pub(crate) fn summary(samples: &Samples) -> Option<SampleSummary> {
     let percentile = |percent| samples.percentile(percent).map(Duration::as_millis_f64);
     Some(SampleSummary {
         n: samples.count(),

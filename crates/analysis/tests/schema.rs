@@ -3,10 +3,12 @@
 
 mod made;
 
-use analysis::{CaptureFile, DocumentWriter, MadeBy, Sink, Skipped};
+use analysis::{CaptureFile, DocumentWriter, Findings, MadeBy, MptcpAnalyzer, MptcpReport, Sink, Skipped};
+use capture::{LinkType, Mapping, MptcpOptions, decode};
 use made::{MSS, Tape, With};
 use serde_json::Value;
-use wire::TcpFlags;
+use units::Instant;
+use wire::{TcpFlags, TcpHeaderSpec};
 
 fn schema() -> Value {
     serde_json::from_str(include_str!("../../../schemas/analysis.schema.json")).unwrap()
@@ -91,7 +93,38 @@ fn document(wants_events: bool) -> Value {
     for flow in [kept.flows.clone(), kept.flows].concat() {
         writer.on_flow(&flow);
     }
-    serde_json::from_slice(&writer.finish(&[capture]).unwrap()).unwrap()
+    let findings = Findings { captures: vec![capture], mptcp: multipath() };
+    serde_json::from_slice(&writer.finish(&findings).unwrap()).unwrap()
+}
+
+/// A connection of two subflows that carry the same bytes.
+fn multipath() -> Vec<MptcpReport> {
+    let mut analyzer = MptcpAnalyzer::default();
+    for (ms, port) in [(0, 1), (5, 2)] {
+        let mut tape = Tape::new();
+        tape.ends[0].set_port(port);
+        tape.data(0, 0);
+        let mut header = [0; TcpHeaderSpec::MAX_LEN];
+        let (_, spec, len) = &tape.packets[0];
+        let emitted = spec.emit_partial(&mut header, *len as usize).unwrap();
+        let frame = &header[..emitted.len];
+        let segment = decode(LinkType::RAW, frame, emitted.total_len as u32).unwrap();
+        let mapping = Mapping { data_sequence: 7, is_wide: true, subflow_sequence: 1, len: 1_000 };
+        let options = MptcpOptions {
+            capable: (port == 1).then_some(1),
+            sender_key: (port == 1).then_some(0),
+            join_token: (port == 2).then_some(0xaf55_70f5),
+            mapping: Some(mapping),
+            ..MptcpOptions::default()
+        };
+        analyzer.handle(0, &segment, &options, Instant::from_millis(ms));
+    }
+    let found = analyzer.finish();
+    assert_eq!((found.len(), found[0].subflows.len()), (1, 2), "joined by the token: {found:?}");
+    // The token is that of the client's key: the second subflow was opened by the server.
+    assert_eq!(found[0].directions[0].bytes, 1_000);
+    assert_eq!(found[0].directions[1].bytes, 1_000);
+    found
 }
 
 #[test]

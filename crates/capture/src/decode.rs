@@ -21,6 +21,8 @@ pub struct Segment {
     /// True when the frame is shorter than the IP header says, though the capture kept the whole frame: a tool has
     /// cut it. Lengths are the IP header's.
     pub is_cut_by_tool: bool,
+    /// Where its IP header starts in the frame.
+    pub ip_at: usize,
 }
 
 /// Why a frame gives no segment.
@@ -50,7 +52,7 @@ pub fn decode(link: LinkType, frame: &[u8], wire_len: u32) -> Result<Segment, Sk
         && let Ok(Packet { ip, transport: Transport::Tcp(tcp) }) = wire::parse_prefix(bytes)
     {
         let is_cut_by_tool = ip.total_len > (wire_len as usize).saturating_sub(14);
-        return Ok(Segment { ip, tcp, is_tunnelled: false, is_cut_by_tool });
+        return Ok(Segment { ip, tcp, is_tunnelled: false, is_cut_by_tool, ip_at: 14 });
     }
     through_layers(link, frame, wire_len as usize)
 }
@@ -69,7 +71,13 @@ fn through_layers(link: LinkType, frame: &[u8], wire_len: usize) -> Result<Segme
             let packet = parse(bytes, left)?;
             if let Transport::Tcp(tcp) = packet.transport {
                 let is_cut_by_tool = packet.ip.total_len > left;
-                return Ok(Segment { ip: packet.ip, tcp, is_tunnelled: outer_packets > 0, is_cut_by_tool });
+                return Ok(Segment {
+                    ip: packet.ip,
+                    tcp,
+                    is_tunnelled: outer_packets > 0,
+                    is_cut_by_tool,
+                    ip_at: at,
+                });
             }
             outer_packets += 1;
             tunnel::inside(&packet, bytes).ok_or(match packet.transport {

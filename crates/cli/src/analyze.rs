@@ -11,8 +11,8 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use analysis::{Analyzer, CaptureFile, Config, MadeBy, Sink};
-use capture::{Merged, decode};
+use analysis::{Analyzer, CaptureFile, Config, Findings, MadeBy, MptcpAnalyzer, Sink};
+use capture::{Merged, decode, mptcp_options};
 use report::Wanted;
 use serde_json::Value;
 use units::Duration;
@@ -89,9 +89,9 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     let inputs = inputs::inputs(&args.files)?;
     let made_by = MadeBy { cellerator: env!("CARGO_PKG_VERSION").to_owned(), command: command() };
     let outputs = Outputs::open(args, &made_by)?;
-    let (outputs, captures) = read(args, inputs, outputs);
-    outputs.finish(&captures, &made_by, || inputs::inputs(&args.files))?;
-    Ok(outcome(&captures))
+    let (outputs, findings) = read(args, inputs, outputs);
+    outputs.finish(&findings, &made_by, || inputs::inputs(&args.files))?;
+    Ok(outcome(&findings.captures))
 }
 
 /// Writes to standard output; a reader that has gone is no failure.
@@ -106,22 +106,29 @@ fn print(text: &[u8]) -> Result<(), String> {
 }
 
 /// Reads all captures into `sink`; says on standard error what could not be read.
-fn read<S: Sink>(args: &Args, inputs: Vec<Input>, sink: S) -> (S, Vec<CaptureFile>) {
+fn read<S: Sink>(args: &Args, inputs: Vec<Input>, sink: S) -> (S, Findings) {
     read_from(args, inputs, sink, 0)
 }
 
 /// As [`read`], with the number of the first flow.
-fn read_from<S: Sink>(args: &Args, inputs: Vec<Input>, sink: S, first_flow: u64) -> (S, Vec<CaptureFile>) {
+fn read_from<S: Sink>(args: &Args, inputs: Vec<Input>, sink: S, first_flow: u64) -> (S, Findings) {
     let config = Config { idle: Duration::from_secs(args.idle), first_flow, ..Config::default() };
     let mut captures: Vec<CaptureFile> = inputs.iter().map(Input::as_capture).collect();
     let mut merged = Merged::new(inputs);
     let mut analyzer = Analyzer::new(config, sink);
+    let mut mptcp = MptcpAnalyzer::default();
     while merged.advance() {
         let Some((source, record)) = merged.current() else { break };
         match decode(record.link, record.bytes, record.wire_len) {
             Ok(segment) => {
                 captures[source].segments += 1;
                 let point = if args.one_point { 0 } else { merged.point(source) };
+                if segment.tcp.options.mptcp
+                    && let Some(bytes) = record.bytes.get(segment.ip_at..)
+                    && let Some(options) = mptcp_options(bytes, &segment.tcp)
+                {
+                    mptcp.handle(point, &segment, &options, record.time);
+                }
                 analyzer.handle_segment(point, &segment, record.time);
             }
             Err(skip) => captures[source].skipped.count(skip),
@@ -133,7 +140,7 @@ fn read_from<S: Sink>(args: &Args, inputs: Vec<Input>, sink: S, first_flow: u64)
             eprintln!("cellerator: {}: {problem}", capture.file);
         }
     }
-    (analyzer.finish(), captures)
+    (analyzer.finish(), Findings { captures, mptcp: mptcp.finish() })
 }
 
 /// Failure when nothing at all could be read.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use analysis::{CaptureFile, FlowReport, MadeBy, Sink};
+use analysis::{Findings, FlowReport, MadeBy, Sink};
 use report::{CapturePage, Environment, comparison};
 
 use super::inputs::{Input, inputs};
@@ -42,7 +42,7 @@ impl Sink for Counted<'_> {
 /// Runs the comparison: each capture is a sample of its own.
 pub(super) fn compare(args: &Args) -> Result<ExitCode, String> {
     let mut page = args.html.is_some().then(CapturePage::new);
-    let mut all_captures: Vec<CaptureFile> = Vec::new();
+    let mut all = Findings::default();
     let mut environments = Vec::new();
     let mut first_flow = 0;
     for group in &args.group {
@@ -56,9 +56,10 @@ pub(super) fn compare(args: &Args) -> Result<ExitCode, String> {
         for path in files(pattern)? {
             environment.begin(path.display().to_string());
             let counted = Counted { environment: &mut environment, page: page.as_mut(), flows: 0 };
-            let (counted, captures) = read_from(args, vec![Input::File(path)], counted, first_flow);
+            let (counted, findings) = read_from(args, vec![Input::File(path)], counted, first_flow);
             first_flow += counted.flows;
-            all_captures.extend(captures);
+            all.captures.extend(findings.captures);
+            all.mptcp.extend(findings.mptcp);
         }
         environments.push(environment);
     }
@@ -67,11 +68,11 @@ pub(super) fn compare(args: &Args) -> Result<ExitCode, String> {
         let made_by = MadeBy { cellerator: env!("CARGO_PKG_VERSION").to_owned(), command: command() };
         let file = std::fs::File::create(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let mut out = std::io::BufWriter::new(file);
-        page.write(&mut out, &made_by, &all_captures)
+        page.write(&mut out, &made_by, &all)
             .and_then(|()| std::io::Write::flush(&mut out))
             .map_err(|error| format!("{}: writing failed: {error}", path.display()))?;
     }
-    Ok(outcome(&all_captures))
+    Ok(outcome(&all.captures))
 }
 
 /// The files of a group: names, folders and patterns with `*` and `?` in the last part, separated by commas.

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Stdout, Write};
 use std::path::{Path, PathBuf};
 
-use analysis::{CaptureFile, DocumentWriter, Event, FlowReport, MadeBy, PacketView, Sink};
+use analysis::{DocumentWriter, Event, Findings, FlowReport, MadeBy, PacketView, Sink};
 use report::{CapturePage, FlowLines, GraphFormat, Graphs, LineFormat, PerfettoTrace};
 
 use super::Args;
@@ -15,7 +15,7 @@ use super::table::{Top, table};
 /// One output.
 trait Output: Sink {
     /// Writes what is left to write.
-    fn finish(self: Box<Self>, captures: &[CaptureFile], made_by: &MadeBy) -> io::Result<()>;
+    fn finish(self: Box<Self>, findings: &Findings, made_by: &MadeBy) -> io::Result<()>;
     /// What is written, for messages.
     fn name(&self) -> String;
 }
@@ -71,13 +71,13 @@ impl Outputs {
     /// Writes everything; `again` gives the captures for a second reading.
     pub(super) fn finish(
         self,
-        captures: &[CaptureFile],
+        findings: &Findings,
         made_by: &MadeBy,
         again: impl FnOnce() -> Result<Vec<Input>, String>,
     ) -> Result<(), String> {
         for output in self.all {
             let name = output.name();
-            match output.finish(captures, made_by) {
+            match output.finish(findings, made_by) {
                 Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                     return Err(format!("{name}: writing the result failed: {error}"));
                 }
@@ -141,8 +141,8 @@ fn create_file(path: &Path) -> Result<File, String> {
 }
 
 impl Output for DocumentWriter<BufWriter<Stdout>> {
-    fn finish(self: Box<Self>, captures: &[CaptureFile], _made_by: &MadeBy) -> io::Result<()> {
-        (*self).finish(captures).map(|_| ())
+    fn finish(self: Box<Self>, findings: &Findings, _made_by: &MadeBy) -> io::Result<()> {
+        (*self).finish(findings).map(|_| ())
     }
     fn name(&self) -> String {
         "standard output".to_owned()
@@ -150,10 +150,10 @@ impl Output for DocumentWriter<BufWriter<Stdout>> {
 }
 
 impl Output for Top {
-    fn finish(mut self: Box<Self>, captures: &[CaptureFile], _made_by: &MadeBy) -> io::Result<()> {
+    fn finish(mut self: Box<Self>, findings: &Findings, _made_by: &MadeBy) -> io::Result<()> {
         self.thin();
         let mut out = io::stdout().lock();
-        out.write_all(table(captures, &self.flows, self.all_flows).as_bytes())?;
+        out.write_all(table(findings, &self.flows, self.all_flows).as_bytes())?;
         out.flush()
     }
     fn name(&self) -> String {
@@ -184,8 +184,8 @@ impl Sink for Page {
 }
 
 impl Output for Page {
-    fn finish(mut self: Box<Self>, captures: &[CaptureFile], made_by: &MadeBy) -> io::Result<()> {
-        self.page.write(&mut self.file, made_by, captures)?;
+    fn finish(mut self: Box<Self>, findings: &Findings, made_by: &MadeBy) -> io::Result<()> {
+        self.page.write(&mut self.file, made_by, findings)?;
         self.file.flush()
     }
     fn name(&self) -> String {
@@ -206,7 +206,7 @@ impl Sink for Lines {
 }
 
 impl Output for Lines {
-    fn finish(self: Box<Self>, _captures: &[CaptureFile], _made_by: &MadeBy) -> io::Result<()> {
+    fn finish(self: Box<Self>, _findings: &Findings, _made_by: &MadeBy) -> io::Result<()> {
         self.lines.finish()
     }
     fn name(&self) -> String {
@@ -236,7 +236,7 @@ impl Sink for Trace {
 }
 
 impl Output for Trace {
-    fn finish(self: Box<Self>, _captures: &[CaptureFile], _made_by: &MadeBy) -> io::Result<()> {
+    fn finish(self: Box<Self>, _findings: &Findings, _made_by: &MadeBy) -> io::Result<()> {
         self.trace.finish()
     }
     fn name(&self) -> String {
@@ -263,7 +263,7 @@ impl Sink for Drawn {
 }
 
 impl Output for Drawn {
-    fn finish(self: Box<Self>, _captures: &[CaptureFile], _made_by: &MadeBy) -> io::Result<()> {
+    fn finish(self: Box<Self>, _findings: &Findings, _made_by: &MadeBy) -> io::Result<()> {
         self.graphs.finish()
     }
     fn name(&self) -> String {

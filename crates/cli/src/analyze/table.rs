@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use analysis::{CaptureFile, FlowReport, SampleSummary, Sink, Vantage};
+use analysis::{CaptureFile, Findings, FlowReport, MptcpReport, SampleSummary, Sink, Vantage};
 
 /// Keeps the flows with most data, so that memory does not grow with the capture.
 pub(super) struct Top {
@@ -44,9 +44,9 @@ impl Sink for Top {
 }
 
 /// The table for people: captures, then flows with their two directions and what was found.
-pub(super) fn table(captures: &[CaptureFile], flows: &[FlowReport], all_flows: usize) -> String {
+pub(super) fn table(findings: &Findings, flows: &[FlowReport], all_flows: usize) -> String {
     let mut text = String::new();
-    for capture in captures {
+    for capture in &findings.captures {
         let _ = writeln!(text, "{}", capture_line(capture));
     }
     let shown = flows.len();
@@ -59,7 +59,36 @@ pub(super) fn table(captures: &[CaptureFile], flows: &[FlowReport], all_flows: u
     for flow in flows {
         describe(&mut text, flow);
     }
+    for connection in &findings.mptcp {
+        describe_multipath(&mut text, connection);
+    }
     text
+}
+
+/// A connection of Multipath TCP: its subflows with their shares, then what the whole had to wait for.
+fn describe_multipath(text: &mut String, connection: &MptcpReport) {
+    let version = connection.version.map_or_else(|| "?".to_owned(), |version| version.to_string());
+    let count = connection.subflows.len();
+    let word = if count == 1 { "subflow" } else { "subflows" };
+    let _ = writeln!(text, "MPTCP #{} version {version}, {count} {word}", connection.id);
+    for subflow in &connection.subflows {
+        let ways = [("1>2", &subflow.directions[0]), ("2>1", &subflow.directions[1])].map(|(name, way)| {
+            let share = way.share.map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", share * 100.0));
+            format!("{name} {} B ({share}), reinjected {} B", way.bytes, way.reinjected_bytes)
+        });
+        let joined = if subflow.joined { "joined" } else { "first" };
+        let _ = writeln!(text, "  {} -> {} {joined}: {}", subflow.client, subflow.server, ways.join("; "));
+    }
+    for (name, way) in [("1>2", &connection.directions[0]), ("2>1", &connection.directions[1])] {
+        if let Some(delay) = way.out_of_order_delay.filter(|_| way.bytes > 0) {
+            let _ = writeln!(
+                text,
+                "  {name} {} B, {} of {} mappings out of order; wait until in order ms p50/p95/max {:.2}/{:.2}/{:.2}",
+                way.bytes, way.out_of_order, delay.n, delay.p50_ms, delay.p95_ms, delay.max_ms
+            );
+        }
+    }
+    text.push('\n');
 }
 
 fn data(flow: &FlowReport) -> u64 {

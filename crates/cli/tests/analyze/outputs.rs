@@ -72,13 +72,15 @@ fn gnuplot_gets_columns_and_a_script() {
 
 #[test]
 fn what_cannot_be_written_or_read_twice_is_said() {
-    let out = analyze(&["--html", "/nowhere/at/all.html", "-"], &capture());
+    let folder = Folder::new("twice-read");
+    let input = folder.0.join("in.pcap");
+    std::fs::write(&input, capture()).expect("written");
+    let out = analyze(&["--html", "/nowhere/at/all.html", &input.display().to_string()], &[]);
     assert!(
         !out.status.success() && text(&out.stderr).contains("cannot be written"),
         "{}",
         text(&out.stderr)
     );
-    let folder = Folder::new("twice-read");
     let annotated = folder.0.join("a.pcapng").display().to_string();
     let out = analyze(&["--annotate", &annotated, "-"], &capture());
     assert!(!out.status.success() && text(&out.stderr).contains("name files"), "{}", text(&out.stderr));

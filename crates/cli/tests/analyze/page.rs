@@ -136,14 +136,26 @@ impl Browser {
         let pipe = self.child.stdin.as_mut().expect("its pipe");
         pipe.write_all(format!("{message}\0").as_bytes()).expect("it listens");
         loop {
-            let mut bytes = Vec::new();
-            self.said.read_until(0, &mut bytes).expect("it answers");
-            let answer: Value =
-                serde_json::from_slice(bytes.strip_suffix(&[0]).expect("a message")).expect("JSON");
+            let answer = self.hear();
             if answer["id"] == id {
                 return answer["result"].clone();
             }
             self.events.push(answer);
+        }
+    }
+
+    /// The next message.
+    fn hear(&mut self) -> Value {
+        let mut bytes = Vec::new();
+        self.said.read_until(0, &mut bytes).expect("it answers");
+        serde_json::from_slice(bytes.strip_suffix(&[0]).expect("a message")).expect("JSON")
+    }
+
+    /// Waits for an event, unless it has come.
+    fn wait_for(&mut self, method: &str) {
+        while !self.events.iter().any(|event| event["method"] == method) {
+            let event = self.hear();
+            self.events.push(event);
         }
     }
 }
@@ -170,6 +182,7 @@ fn the_page_works_in_a_browser() {
     }
     let url = format!("file://{}", folder.0.join("report.html").display());
     browser.ask(8, session.as_deref(), "Page.navigate", &json!({ "url": url }));
+    browser.wait_for("Page.loadEventFired");
     let visit = json!({ "expression": VISIT, "awaitPromise": true, "returnByValue": true });
     let outcome = browser.ask(9, session.as_deref(), "Runtime.evaluate", &visit);
     assert_eq!(outcome["result"]["value"], "", "{outcome}");

@@ -10,7 +10,9 @@ mod rows;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use analysis::{CaptureFile, Event, EventKind, FlowReport, MadeBy, PacketKind, PacketView, Sink};
+use analysis::{
+    CaptureFile, Event, EventKind, Findings, FlowReport, MadeBy, MptcpReport, PacketKind, PacketView, Sink,
+};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use flate2::{Compress, Compression, FlushCompress, Status};
@@ -75,6 +77,7 @@ pub struct CapturePage {
 struct Head<'a> {
     made_by: &'a MadeBy,
     captures: &'a [CaptureFile],
+    mptcp: &'a [MptcpReport],
     flows: u64,
     start_ns: u64,
     rows: Vec<Row<'a>>,
@@ -200,12 +203,7 @@ impl CapturePage {
     ///
     /// # Errors
     /// Writing failed.
-    pub fn write(
-        mut self,
-        out: &mut impl Write,
-        made_by: &MadeBy,
-        captures: &[CaptureFile],
-    ) -> io::Result<()> {
+    pub fn write(mut self, out: &mut impl Write, made_by: &MadeBy, findings: &Findings) -> io::Result<()> {
         self.sort();
         self.kept.truncate(FLOWS_MAX);
         let origin_ns = self.origin_ns.unwrap_or(0);
@@ -227,7 +225,8 @@ impl CapturePage {
             .map(|(distribution, (title, unit))| Named { title, unit, curves: distribution.curves() });
         let head = Head {
             made_by,
-            captures,
+            captures: &findings.captures,
+            mptcp: &findings.mptcp,
             flows: self.flows,
             start_ns: origin_ns,
             rows,

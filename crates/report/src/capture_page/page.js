@@ -11,6 +11,7 @@ async function start() {
   tiles(head);
   coursePlot(head);
   captures(head);
+  multipath(head);
   distributions(head);
   const table = new FlowTable(head, row => showFlow(head, row));
   const wanted = /flow=(\d+)/.exec(location.hash)?.[1];
