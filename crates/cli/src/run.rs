@@ -332,31 +332,41 @@ fn accelerate(config: &Config, engine: EngineConfig, read: Option<ReadSettings>)
         accelerator = accelerator.with_settings(read);
     }
     let ended = run::run(config, &mut accelerator, &mut say)?;
-    summarise(&ended, accelerator.stats());
+    summarise(&ended, accelerator.stats(), accelerator.uplink_stats());
     Ok(())
 }
 
-fn summarise(ended: &Ended, stats: &engine::Stats) {
+fn summarise(ended: &Ended, stats: &engine::Stats, uplink: Option<&engine::Stats>) {
     let [wired, mobile] = ended.counters.sides;
     say(&format!("from servers: {} packets, {}", wired.received_packets, Bytes::new(wired.received_bytes)));
     say(&format!("from clients: {} packets, {}", mobile.received_packets, Bytes::new(mobile.received_bytes)));
-    say(&format!(
-        "accelerated: {} flows, {} delivered, {} sent again",
-        stats.flows_accelerated,
-        Bytes::new(stats.bytes_delivered),
-        Bytes::new(stats.bytes_retransmitted)
-    ));
+    for (what, stats) in [("accelerated", Some(stats)), ("uplink accelerated", uplink)] {
+        let Some(stats) = stats else { continue };
+        say(&format!(
+            "{what}: {} flows, {} delivered, {} sent again",
+            stats.flows_accelerated,
+            Bytes::new(stats.bytes_delivered),
+            Bytes::new(stats.bytes_retransmitted)
+        ));
+    }
+    if stats.fell_back_to_honour > 0 {
+        say(&format!(
+            "fell back to honour: {} flows, whose clients discarded what lay beyond their window",
+            stats.fell_back_to_honour
+        ));
+    }
     for reason in PassReason::ALL {
         let flows = stats.passed_for(reason);
         if flows > 0 {
             say(&format!("passed or ended: {flows} flows, {reason}"));
         }
     }
-    if stats.bytes_acked_but_lost > 0 {
-        say(&format!(
-            "warning: {} were acknowledged to servers and never by the client",
-            Bytes::new(stats.bytes_acked_but_lost)
-        ));
+    for (hosts, other, stats) in [("servers", "client", Some(stats)), ("clients", "server", uplink)] {
+        let lost = stats.map_or(0, |stats| stats.bytes_acked_but_lost);
+        if lost > 0 {
+            let lost = Bytes::new(lost);
+            say(&format!("warning: {lost} were acknowledged to {hosts} and never by the {other}"));
+        }
     }
     let drops: u64 = ended.queue_drops.iter().sum();
     let refused: u64 = ended.counters.sides.iter().map(|side| side.refused_packets).sum();

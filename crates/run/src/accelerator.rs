@@ -52,6 +52,12 @@ impl Accelerator {
     pub fn stats(&self) -> &engine::Stats {
         self.engine.stats()
     }
+
+    /// Those of the uplink, where it is accelerated.
+    #[must_use]
+    pub fn uplink_stats(&self) -> Option<&engine::Stats> {
+        self.engine.uplink_stats()
+    }
 }
 
 const fn port_of(side: Side) -> Port {

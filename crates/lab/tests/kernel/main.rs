@@ -19,6 +19,8 @@ mod peers;
 mod raw_peer;
 mod resets;
 mod server;
+mod slow_readers;
 mod stopping;
 mod swarm;
 mod testbed;
+mod uplink;

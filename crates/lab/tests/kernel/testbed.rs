@@ -262,6 +262,18 @@ impl Said {
         self.number_before("accelerated:", " flows")
     }
 
+    /// Flows whose uplink it accelerated.
+    pub fn accelerated_uplinks(&self) -> u64 {
+        self.number_before("uplink accelerated:", " flows")
+    }
+
+    /// Bytes it sent to clients more than once.
+    pub fn sent_again(&self) -> Bytes {
+        let line = self.lines.iter().find(|line| line.starts_with("accelerated:")).unwrap();
+        let amount = line.trim_end_matches(" sent again").rsplit(", ").next().unwrap();
+        amount.parse::<scenario::Quantity<Bytes>>().unwrap().0
+    }
+
     /// Flows it passed for `reason`.
     pub fn passed_flows(&self, reason: &str) -> u64 {
         let end = format!(" flows, {reason}");
