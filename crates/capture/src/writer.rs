@@ -80,6 +80,29 @@ impl<W: Write> PcapngWriter<W> {
         Ok(self.interfaces.len() as u32 - 1)
     }
 
+    /// Writes what the capturing machine counted on the first interface: frames seen, and those dropped.
+    ///
+    /// # Errors
+    /// Writing failed.
+    pub fn statistics(
+        &mut self,
+        link: LinkType,
+        wall_ns: u64,
+        received: u64,
+        dropped: u64,
+    ) -> io::Result<()> {
+        let interface = self.interface(link)?;
+        let mut body = Vec::new();
+        for word in [interface, (wall_ns >> 32) as u32, wall_ns as u32] {
+            body.extend(word.to_le_bytes());
+        }
+        // isb_ifrecv, isb_ifdrop.
+        option(&mut body, 4, &received.to_le_bytes());
+        option(&mut body, 5, &dropped.to_le_bytes());
+        body.extend([0; 4]);
+        self.write(block::INTERFACE_STATISTICS, &body)
+    }
+
     /// Ends the file.
     ///
     /// # Errors
@@ -119,6 +142,7 @@ mod tests {
             let record = Record { time: Instant::from_nanos(ns), interface: 7, link, wire_len, bytes };
             writer.packet(&record, comment).unwrap();
         }
+        writer.statistics(LinkType::ETHERNET, 1_700_000_002_000_000_000, 10, 3).unwrap();
         writer.finish().unwrap();
         let mut reader = Reader::new(&file[..]).unwrap();
         for (link, ns, bytes, wire_len, _) in packets {
@@ -130,6 +154,7 @@ mod tests {
             );
         }
         assert!(!reader.advance().unwrap());
+        assert_eq!(reader.health().dropped, Some(3));
         assert!(file.windows(9).any(|window| window == b"a comment"));
     }
 }

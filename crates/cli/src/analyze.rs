@@ -6,9 +6,10 @@ mod inputs;
 mod outputs;
 mod table;
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use analysis::{Analyzer, CaptureFile, Config, Findings, MadeBy, MptcpAnalyzer, Sink};
@@ -76,6 +77,21 @@ pub struct Args {
     /// Say what a field of the JSON means, by its name or a part of it, and how it is found
     #[arg(long, value_name = "METRIC", conflicts_with = "files")]
     explain: Option<String>,
+}
+
+/// Analyzes one file: a table, and a report if `html` names one.
+pub fn file(path: &Path, html: Option<&Path>) -> Result<ExitCode, String> {
+    #[derive(clap::Parser)]
+    struct Whole {
+        #[command(flatten)]
+        args: Args,
+    }
+    let mut words: Vec<OsString> = vec!["analyze".into(), path.into()];
+    if let Some(html) = html {
+        words.extend(["--html".into(), html.into()]);
+    }
+    let whole = <Whole as clap::Parser>::try_parse_from(words).map_err(|error| error.to_string())?;
+    main(&whole.args)
 }
 
 /// Runs the command.

@@ -5,6 +5,7 @@ mod bench;
 mod demo;
 mod instance;
 mod lab;
+mod live_capture;
 mod outcome;
 mod policy_args;
 mod progress;
@@ -49,6 +50,8 @@ enum Command {
     Bench(bench::Args),
     /// Captures to flows: retransmissions by type, round-trip times, loss, windows, what held each flow back
     Analyze(analyze::Args),
+    /// Capture an interface's packets into a file, and analyze them
+    Capture(live_capture::Args),
 }
 
 fn main() -> ExitCode {
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Command::Trace(args) => trace::main(args),
         Command::Bench(args) => bench::main(args),
         Command::Analyze(args) => analyze::main(&args),
+        Command::Capture(args) => live_capture::main(&args),
     };
     match result {
         Ok(code) => code,

@@ -3,6 +3,7 @@
 //! Everything here asks the operating system for something and reports in one line what failed, on
 //! what, and what to do. There is no protocol logic.
 
+mod capture_ring;
 mod clock;
 mod error;
 pub mod features;
@@ -19,6 +20,7 @@ pub mod sysctl;
 mod tun;
 mod waiter;
 
+pub use capture_ring::{CaptureRing, Frame};
 pub use clock::Clock;
 pub use error::IoError;
 pub use instance::{INSTANCE_DIRECTORY, Instance, Leftover, Running};

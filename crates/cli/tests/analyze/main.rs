@@ -1,6 +1,7 @@
 //! `cellerator analyze` as a user runs it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // In helpers of tests, too, a failure is a failed test.
 
+mod live;
 mod outputs;
 mod page;
 

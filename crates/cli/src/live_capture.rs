@@ -1,0 +1,96 @@
+//! `cellerator capture`: an interface's packets into a file, and on to figures.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use capture::{LinkType, PcapngWriter, Record};
+use io::netlink::Netlink;
+use io::{CaptureRing, Clock, Interest, Signals, Waiter};
+use units::{Duration, Instant};
+
+/// Arguments of `cellerator capture`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The interface
+    interface: String,
+    /// The file, pcapng
+    #[arg(long, default_value = "capture.pcapng", value_name = "FILE")]
+    write: PathBuf,
+    /// Stop after so many packets
+    #[arg(long, value_name = "N")]
+    packets: Option<u64>,
+    /// Stop after so many seconds; else an interrupt (Ctrl-C) stops
+    #[arg(long, value_name = "S")]
+    seconds: Option<u64>,
+    /// Keep so many bytes of each packet: 128 hold the headers of almost all
+    #[arg(long, default_value_t = 262_144, value_name = "BYTES")]
+    snaplen: usize,
+    /// Analyze what was captured
+    #[arg(long)]
+    analyze: bool,
+    /// With the analysis, write a report
+    #[arg(long, value_name = "FILE.html", requires = "analyze")]
+    html: Option<PathBuf>,
+}
+
+/// Runs the command.
+pub fn main(args: &Args) -> Result<ExitCode, String> {
+    let netlink = Netlink::open().map_err(|error| error.to_string())?;
+    let index = netlink.index_of(&args.interface).map_err(|error| error.to_string())?;
+    let mut ring = CaptureRing::open(index).map_err(|error| error.to_string())?;
+    let name = args.write.display();
+    let file = File::create(&args.write).map_err(|error| format!("{name}: cannot be written: {error}"))?;
+    let failed = |error: std::io::Error| format!("{name}: writing failed: {error}");
+    let mut writer = PcapngWriter::new(BufWriter::new(file)).map_err(failed)?;
+    let link = if ring.has_link_header() { LinkType::ETHERNET } else { LinkType::RAW };
+    let written = run(args, &mut ring, link, &mut writer)?;
+    let (seen, dropped) = ring.counts().map_err(|error| error.to_string())?;
+    writer.statistics(link, Clock::wall_nanos(), seen, dropped).map_err(failed)?;
+    writer.finish().map_err(failed)?;
+    eprintln!("{name}: {written} packets of {}, {dropped} dropped for want of room", args.interface);
+    if args.analyze {
+        return crate::analyze::file(&args.write, args.html.as_deref());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Captures until a limit or a signal; gives the number of packets written.
+fn run(
+    args: &Args,
+    ring: &mut CaptureRing,
+    link: LinkType,
+    writer: &mut PcapngWriter<BufWriter<File>>,
+) -> Result<u64, String> {
+    let said = |error: io::IoError| error.to_string();
+    let signals = Signals::terminating().map_err(said)?;
+    let mut waiter = Waiter::new(Duration::ZERO).map_err(said)?;
+    waiter.add(&*ring, Interest::Read, 0).map_err(said)?;
+    waiter.add(&signals, Interest::Read, 1).map_err(said)?;
+    let end = args.seconds.map(|seconds| Clock::now() + Duration::from_secs(seconds));
+    let limit = args.packets.unwrap_or(u64::MAX);
+    let mut written = 0;
+    let mut failure = None;
+    loop {
+        while written < limit
+            && failure.is_none()
+            && ring.take(&mut |frame| {
+                let bytes = &frame.bytes[..frame.bytes.len().min(args.snaplen)];
+                let time = Instant::from_nanos(frame.wall_ns);
+                let record = Record { time, interface: 0, link, wire_len: frame.wire_len, bytes };
+                failure = writer.packet(&record, "").err();
+                written += 1;
+                written < limit && failure.is_none()
+            })
+        {}
+        if let Some(error) = failure {
+            return Err(format!("{}: writing failed: {error}", args.write.display()));
+        }
+        let is_over = end.is_some_and(|end| Clock::now() >= end) || signals.take().is_some();
+        if written >= limit || is_over {
+            return Ok(written);
+        }
+        waiter.wait(end).map_err(said)?;
+    }
+}
