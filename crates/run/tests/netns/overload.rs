@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use io::Clock;
+use io::{Clock, Waiter};
 use socket2::{Domain, SockAddr, Socket, Type};
 use units::{Duration, Instant};
 use wire::{TcpFlags, TcpHeaderSpec, Timestamps};
@@ -58,6 +58,8 @@ impl Stream {
         let (is_over, received) = (AtomicBool::new(false), AtomicU64::new(0));
         std::thread::scope(|scope| {
             let (is_over, received) = (&is_over, &received);
+            // However this ends, the threads end too.
+            let _end = SetOnDrop(is_over);
             scope.spawn(move || {
                 let block: Vec<u8> = (0..251).cycle().take(251 * 256).collect();
                 while !is_over.load(Ordering::SeqCst) {
@@ -89,10 +91,18 @@ impl Stream {
             let (at, bytes) = (Clock::now(), received.load(Ordering::SeqCst));
             attack(&prepared);
             let attacked = rate_since(at, bytes);
-            is_over.store(true, Ordering::SeqCst);
             assert!(attacked > 0.0, "the flow stood still");
             [alone, attacked]
         })
+    }
+}
+
+/// Sets a flag when it goes, even by a panic.
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
     }
 }
 
@@ -183,19 +193,23 @@ fn unread(topology: &Topology, count: usize) -> Vec<(TcpStream, TcpStream)> {
     });
     servers.iter().for_each(|server| server.set_nonblocking(true).unwrap());
     let block = [0x5a; 65_536];
+    let fill = |mut server: &TcpStream| {
+        let mut has_written = false;
+        while server.write(&block).is_ok_and(|len| len > 0) {
+            has_written = true;
+        }
+        has_written
+    };
+    // Until nothing more fits anywhere; thousands take their time.
+    let mut waiter = Waiter::new(Duration::ZERO).unwrap();
+    let give_up = Clock::now() + Duration::from_secs(120);
     let mut full_rounds = 0;
-    wait_until("no more fits anywhere", || {
-        let fill = |mut server: &TcpStream| {
-            let mut has_written = false;
-            while server.write(&block).is_ok_and(|len| len > 0) {
-                has_written = true;
-            }
-            has_written
-        };
+    while full_rounds < 20 {
+        assert!(Clock::now() < give_up, "the servers write on and on");
         let has_written = servers.iter().fold(false, |any, server| fill(server) | any);
         full_rounds = if has_written { 0 } else { full_rounds + 1 };
-        full_rounds > 20
-    });
+        waiter.wait(Some(Clock::now() + Duration::from_millis(10))).unwrap();
+    }
     clients.into_iter().zip(servers).collect()
 }
 
