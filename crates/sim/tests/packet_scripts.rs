@@ -50,6 +50,7 @@ fn counter(engine: &Engine, name: &str) -> Option<u64> {
         "bad_checksums" => stats.bad_checksums,
         "paws_rejected" => stats.paws_rejected,
         "inexact_resets" => stats.inexact_resets,
+        "timeouts_undone" => stats.timeouts_undone,
         "out_of_window" => stats.out_of_window,
         "memory_refused" => stats.memory_refused,
         "fell_back_to_honour" => stats.fell_back_to_honour,

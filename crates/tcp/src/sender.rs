@@ -427,7 +427,7 @@ impl Sender {
         self.fin_sent |= fin;
         let stamp = sampler.on_send(is_path_idle, now);
         self.board.push(len + u32::from(fin), stamp);
-        self.timers.on_send(&self.rtt, self.board.len(), self.allows_tail_probe(), now);
+        self.timers.on_send(&self.rtt, self.outstanding_segments(), self.allows_tail_probe(), now);
         Transmission { seq, len, fin, is_retransmission: false, is_probe: false }
     }
 
@@ -460,7 +460,7 @@ impl Sender {
         if let Some(episode) = self.timeout.as_mut().filter(|_| is_first) {
             episode.phase = TimeoutPhase::Waiting;
         }
-        self.timers.on_send(&self.rtt, self.board.len(), self.allows_tail_probe(), now);
+        self.timers.on_send(&self.rtt, self.outstanding_segments(), self.allows_tail_probe(), now);
         Some(self.as_retransmission(&entry))
     }
 
@@ -515,6 +515,11 @@ impl Sender {
         Some(self.as_retransmission(&entry))
     }
 
+    /// Segments between the oldest unacknowledged number and the next one, a FIN alone included: an entry may hold many.
+    fn outstanding_segments(&self) -> u32 {
+        self.board.nxt().since(self.board.una()).div_ceil(self.config.mss.max(1))
+    }
+
     /// RFC 8985 §7.2: a probe helps when a SACK can answer it and no recovery is under way.
     fn allows_tail_probe(&self) -> bool {
         self.config.sack && self.recover.is_none() && self.timeout.is_none()
@@ -553,7 +558,7 @@ impl Sender {
         out.is_recovering = self.recover.is_some();
         // Not for an acknowledgement without news: a peer that uploads sends those all the time.
         if out.acked > 0 || out.delivered > 0 || out.lost > 0 {
-            self.timers.rearm(&self.rtt, self.board.len(), self.allows_tail_probe(), now);
+            self.timers.rearm(&self.rtt, self.outstanding_segments(), self.allows_tail_probe(), now);
         }
         self.arm_persist(now);
         out

@@ -62,13 +62,13 @@ impl Timers {
     }
 
     /// RFC 8985 §7.2: two round trips, longer for a lone segment, never beyond the time-out.
-    fn pto(&self, rtt: &RttEstimator, segments: usize) -> Duration {
+    fn pto(&self, rtt: &RttEstimator, segments: u32) -> Duration {
         let base = rtt.smoothed().map_or(PTO_INITIAL, |srtt| srtt * 2);
         let wait = if segments <= 1 { base + ACK_DELAY_MAX } else { base };
         wait.min(self.rto(rtt))
     }
 
-    pub(super) fn on_send(&mut self, rtt: &RttEstimator, segments: usize, may_probe: bool, now: Instant) {
+    pub(super) fn on_send(&mut self, rtt: &RttEstimator, segments: u32, may_probe: bool, now: Instant) {
         self.persist = None;
         if may_probe && !self.is_probe_out {
             self.loss = Some((now + self.pto(rtt, segments), LossTimer::TailProbe));
@@ -88,7 +88,7 @@ impl Timers {
         self.is_probe_out = false;
     }
 
-    pub(super) fn rearm(&mut self, rtt: &RttEstimator, segments: usize, may_probe: bool, now: Instant) {
+    pub(super) fn rearm(&mut self, rtt: &RttEstimator, segments: u32, may_probe: bool, now: Instant) {
         self.loss = None;
         if segments == 0 {
             self.reordering = None;
