@@ -228,6 +228,7 @@ pub(crate) struct Checks {
     config: CheckConfig,
     flows: Vec<FlowChecks>,
     debt_max: Bytes,
+    is_leaving: bool,
 }
 
 impl Checks {
@@ -245,7 +246,12 @@ impl Checks {
                 heard: [Instant::ZERO; 2],
             })
             .collect();
-        Self { config, flows, debt_max: Bytes::ZERO }
+        Self { config, flows, debt_max: Bytes::ZERO, is_leaving: false }
+    }
+
+    /// The middlebox hands flows back.
+    pub(crate) fn note_leaving(&mut self, is_leaving: bool) {
+        self.is_leaving = is_leaving;
     }
 
     /// Largest debt seen.
@@ -362,6 +368,7 @@ impl Checks {
         }
         let Some(tcp) = packet.tcp() else { return wrong("it is not TCP") };
         let limit = self.config.debt_max;
+        let is_leaving = self.is_leaving;
         let is_tampered = self.config.tolerance == Tolerance::Tampering;
         let Some(flow) = self.flow(packet, tcp, to) else {
             return if origin == Origin::Forwarded { Ok(()) } else { wrong("no such flow") };
@@ -375,6 +382,11 @@ impl Checks {
         }
         if let Some(rule) = flow.broken_option_rule(to, origin, tcp) {
             return wrong(rule);
+        }
+        // Once nothing is owed, a flow handed back has its client's own window again, whoever says it.
+        let is_handed_back = is_leaving && flow.owes(Side::Mobile) == 0;
+        if is_handed_back {
+            flow.down.edge_to_host = None;
         }
         if let Some(rule) = flow.broken_number_rule(to, origin, tcp) {
             return wrong(rule);

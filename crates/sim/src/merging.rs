@@ -10,6 +10,11 @@ const SUPER_PACKET_MAX: usize = 65_535;
 /// Merges packets that came together as a TUN device with GRO would.
 pub(crate) fn merge(packets: Vec<Vec<u8>>) -> Vec<(VirtioNetHeader, Vec<u8>)> {
     let mut out = Vec::with_capacity(packets.len());
+    if packets.len() < 2 {
+        // The usual case, and the buffer below is large.
+        out.extend(packets.into_iter().map(|packet| (VirtioNetHeader::default(), packet)));
+        return out;
+    }
     let mut buffer = vec![0; SUPER_PACKET_MAX];
     let mut merger = Merger::new(&mut buffer);
     for packet in packets {

@@ -25,6 +25,15 @@ impl Pattern {
 
     /// Writes the bytes from `offset` on into `out`.
     pub fn fill(self, offset: u64, out: &mut [u8]) {
+        if offset.is_multiple_of(8) {
+            let (words, rest) = out.as_chunks_mut::<8>();
+            for (index, word) in words.iter_mut().enumerate() {
+                *word = self.word(offset / 8 + index as u64);
+            }
+            let last = self.word(offset / 8 + words.len() as u64);
+            rest.copy_from_slice(&last[..rest.len()]);
+            return;
+        }
         self.by_words(offset, out.len(), |at, word| {
             out[at..at + word.len()].copy_from_slice(word);
             true
@@ -34,6 +43,22 @@ impl Pattern {
     /// The offset of the first byte of `bytes` that is not the stream's, when `bytes` should begin at `offset`.
     #[must_use]
     pub fn first_mismatch(self, offset: u64, bytes: &[u8]) -> Option<u64> {
+        // Word by word from the first whole one on; the slow way says where.
+        let head = ((8 - offset % 8) % 8).min(bytes.len() as u64) as usize;
+        let (words, _) = bytes[head..].as_chunks::<8>();
+        let first = (offset + head as u64) / 8;
+        let are_right = words.iter().enumerate().all(|(index, word)| {
+            u64::from_ne_bytes(*word) == u64::from_ne_bytes(self.word(first + index as u64))
+        });
+        if are_right {
+            let tail = head + words.len() * 8;
+            let ends = [(0, &bytes[..head]), (tail, &bytes[tail..])];
+            return ends.into_iter().find_map(|(at, part)| self.first_wrong(offset + at as u64, part));
+        }
+        self.first_wrong(offset, bytes)
+    }
+
+    fn first_wrong(self, offset: u64, bytes: &[u8]) -> Option<u64> {
         let mut wrong = None;
         self.by_words(offset, bytes.len(), |at, word| {
             let here = &bytes[at..at + word.len()];

@@ -8,25 +8,28 @@ use crate::{Middlebox, Outgoing, Point, Side, Violation};
 
 impl<M: Middlebox> Network<M> {
     pub(super) fn enter_middlebox(&mut self, from: Side, arrivals: Vec<Vec<u8>>) -> Result<(), Violation> {
+        if arrivals.is_empty() {
+            return Ok(());
+        }
         let point = if from == Side::Wired { Point::WiredIn } else { Point::MobileIn };
+        let mut are_intact = true;
         for packet in &arrivals {
             self.log.note(self.now, point, packet);
-            if is_intact(packet)
-                && let Ok(parsed) = wire::parse(packet)
-            {
+            let parsed = wire::parse(packet).ok().filter(|_| is_intact(packet));
+            are_intact &= parsed.is_some();
+            if let Some(parsed) = parsed {
                 self.checks.on_arrival(from, &parsed);
             }
         }
-        let whole = VirtioNetHeader::default();
-        if !self.merges_arrivals {
-            for packet in arrivals {
-                self.pass_through_middlebox(from, whole, packet)?;
-                self.send_from_middlebox()?;
-            }
-            return Ok(());
-        }
-        for (virtio, packet) in crate::merging::merge(arrivals) {
-            self.pass_through_middlebox(from, virtio, packet)?;
+        let arrivals = if self.merges_arrivals {
+            crate::merging::merge(arrivals)
+        } else {
+            arrivals.into_iter().map(|packet| (VirtioNetHeader::default(), packet)).collect()
+        };
+        for (virtio, packet) in arrivals {
+            // Looked at again only where one of them was broken.
+            let is_broken = !are_intact && virtio.gso_type == GsoType::None && !is_intact(&packet);
+            self.pass_through_middlebox(from, virtio, packet, is_broken)?;
             self.send_from_middlebox()?;
         }
         Ok(())
@@ -37,6 +40,7 @@ impl<M: Middlebox> Network<M> {
         from: Side,
         virtio: VirtioNetHeader,
         mut packet: Vec<u8>,
+        is_broken: bool,
     ) -> Result<(), Violation> {
         let to = from.other();
         let is_whole = virtio.gso_type == GsoType::None;
@@ -45,7 +49,7 @@ impl<M: Middlebox> Network<M> {
         let tcp = parsed.as_ref().and_then(|p| p.tcp());
         let is_syn = tcp.is_some_and(|t| t.flags.contains(TcpFlags::SYN));
         let is_known = parsed.as_ref().is_some_and(|p| self.checks.knows(p, from.other()));
-        let is_untouchable = is_whole && (is_syn || !is_known || !is_intact(&packet));
+        let is_untouchable = is_whole && (is_syn || !is_known || is_broken);
         // A client's own SACK blocks go on only when its flow is handed back with this very packet.
         let has_sack = from == Side::Mobile && tcp.is_some_and(|t| !t.options.sack.is_empty());
         let before = (is_untouchable || has_sack || self.middlebox.is_leaving()).then(|| packet.clone());
@@ -58,7 +62,7 @@ impl<M: Middlebox> Network<M> {
                 let rule = if is_syn { "a SYN was changed" } else { "a packet of no flow was changed" };
                 return Err(Violation::Packet { to, rule, packet });
             }
-            if !is_syn || !is_known || !is_intact(before) {
+            if !is_syn || !is_known || is_broken {
                 // A broken packet may pass as it is: the host drops it.
                 self.leave(to, packet);
                 return Ok(());
@@ -86,6 +90,7 @@ impl<M: Middlebox> Network<M> {
     /// Cuts, judges and sends what leaves the middlebox.
     fn send_out(&mut self, origin: Origin, outgoing: Outgoing) -> Result<(), Violation> {
         let to = outgoing.to;
+        self.checks.note_leaving(self.middlebox.is_leaving());
         for packet in crate::merging::cut(outgoing)? {
             if let Ok(parsed) = wire::parse(&packet)
                 && let Err(violation) = self.checks.on_departure(to, origin, &packet, &parsed, self.now)
