@@ -298,7 +298,9 @@ impl Checks {
                 && !flow.is_reset
                 && flow.owes(Side::Mobile).max(flow.owes(Side::Wired)) > 0;
             flow.is_accelerated = false;
-            (flow.down.edge_to_host, flow.up.edge_to_host) = (None, None);
+            for stream in [&mut flow.down, &mut flow.up] {
+                (stream.edge_to_host, stream.is_accelerated) = (None, false);
+            }
         }
     }
 
@@ -309,12 +311,17 @@ impl Checks {
             && let Some(flow) = self.flow(&parsed, tcp, to)
         {
             flow.is_accelerated = false;
-            (flow.down.edge_to_host, flow.up.edge_to_host) = (None, None);
+            for stream in [&mut flow.down, &mut flow.up] {
+                (stream.edge_to_host, stream.is_accelerated) = (None, false);
+            }
         }
     }
 
     /// Between two points of time: whom has the middlebox left without a word for too long?
     pub(crate) fn on_pause(&self, now: Instant) -> Result<(), Violation> {
+        if self.config.tolerance == Tolerance::Tampering {
+            return Ok(());
+        }
         for (number, flow) in self.flows.iter().enumerate() {
             let is_bound = flow.is_accelerated && !flow.is_reset && !flow.is_orphaned;
             for to in [Side::Mobile, Side::Wired] {
@@ -386,7 +393,10 @@ impl Checks {
         // Once nothing is owed, a flow handed back has its client's own window again, whoever says it.
         let is_handed_back = is_leaving && flow.owes(Side::Mobile) == 0;
         if is_handed_back {
-            flow.down.edge_to_host = None;
+            (flow.down.edge_to_host, flow.down.is_accelerated) = (None, false);
+        }
+        if is_leaving && flow.owes(Side::Wired) == 0 {
+            (flow.up.edge_to_host, flow.up.is_accelerated) = (None, false);
         }
         if let Some(rule) = flow.broken_number_rule(to, origin, tcp) {
             return wrong(rule);

@@ -25,7 +25,7 @@ use connection::{Connection, Negotiated};
 const SYN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// SYNs sent at most; then the connection has failed.
-const SYN_TRIES: u32 = 8;
+pub(crate) const SYN_TRIES: u32 = 8;
 
 /// What an endpoint saw that a well-behaved path rarely shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -97,6 +97,7 @@ pub struct Endpoint {
     ip_id: u16,
     stats: EndpointStats,
     first_wrong_offset: Option<u64>,
+    has_opened: bool,
 }
 
 impl Endpoint {
@@ -118,6 +119,7 @@ impl Endpoint {
             ip_id: 1,
             stats: EndpointStats::default(),
             first_wrong_offset: None,
+            has_opened: false,
         }
     }
 
@@ -173,6 +175,11 @@ impl Endpoint {
             State::Closed(ending) => Some(ending),
             _ => None,
         }
+    }
+    /// Its handshake was complete.
+    #[must_use]
+    pub fn has_opened(&self) -> bool {
+        self.has_opened
     }
     /// Both directions were closed by FIN, everything was acknowledged and read.
     #[must_use]
@@ -312,6 +319,7 @@ impl Endpoint {
         } else if is_ours && tcp.flags.contains(TcpFlags::SYN) {
             self.open(tcp);
             self.state = State::Open;
+            self.has_opened = true;
             self.syn_due = None;
             if let Some(connection) = self.connection.as_mut() {
                 connection.acknowledge_now();
@@ -333,6 +341,7 @@ impl Endpoint {
                 return;
             }
             self.state = State::Open;
+            self.has_opened = true;
             self.syn_due = None;
             self.measure_handshake(now);
             self.on_segment(tcp, packet, now);

@@ -52,6 +52,8 @@ pub struct Path {
     injector: Injector,
     held: BinaryHeap<Held>,
     held_before: u64,
+    /// Packets that a fault was done to.
+    harmed: u64,
 }
 
 impl Path {
@@ -66,6 +68,7 @@ impl Path {
             injector: Injector::new(&config.faults, start),
             held: BinaryHeap::new(),
             held_before: 0,
+            harmed: 0,
         })
     }
 
@@ -80,6 +83,12 @@ impl Path {
         &mut self.link
     }
 
+    /// Packets that were lost, or that a fault was done to.
+    #[must_use]
+    pub fn harmed(&self) -> u64 {
+        self.harmed + self.link.counters().dropped_packets()
+    }
+
     /// Packets on their way.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -90,6 +99,7 @@ impl Path {
     pub fn send(&mut self, packet: Vec<u8>, now: Instant) -> Sent {
         self.release(now);
         let (fate, remark) = self.injector.judge(packet, now);
+        self.harmed += u64::from(remark.is_some());
         match fate {
             Fate::Enters(packet) => {
                 let lost = self.enter(packet, now);

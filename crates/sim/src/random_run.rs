@@ -173,7 +173,7 @@ impl RandomRun {
             stats.invalid_sack_blocks == 0 || self.traits.shifts || !is_peaceful,
             "senseless SACK blocks",
         )?;
-        if self.traits.reorders || !is_peaceful || !self.restarts.is_empty() {
+        if self.traits.reorders || self.traits.shifts || !is_peaceful || !self.restarts.is_empty() {
             return Ok(());
         }
         expect(stats.paws_rejected == 0, "timestamps that went back")?;
@@ -201,11 +201,9 @@ impl RandomRun {
             && self.restarts.is_empty()
             && !self.traits.shifts
             && server.config().app.total() > 0;
-        if should_be && !network.is_accelerated(flow) {
+        let has_no_luck = [server, client].iter().any(|host| host.ending() == Some(Ending::TimedOut));
+        if should_be && !has_no_luck && !network.is_accelerated(flow) {
             return Err(format!("flow {flow} was not accelerated"));
-        }
-        if client.ending() == Some(Ending::TimedOut) {
-            return Err(format!("flow {flow} never got through its handshake"));
         }
         Ok(())
     }

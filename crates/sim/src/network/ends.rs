@@ -1,7 +1,8 @@
 //! When a flow has come to its end, and whether it is the one its applications wanted.
 
 use super::Network;
-use crate::{Ending, Endpoint, Middlebox, Role, Tolerance, Violation};
+use crate::endpoint::SYN_TRIES;
+use crate::{Ending, Endpoint, Middlebox, Path, Role, Tolerance, Violation};
 
 /// Every byte that was read is the one that was written.
 pub(super) fn judge_bytes(
@@ -57,6 +58,18 @@ impl<M: Middlebox> Network<M> {
         up && down && !self.checks.is_owed(flow) && (self.pinger.is_some() || self.is_quiet_in_between())
     }
 
+    /// A handshake of which every try was lost: an error, and nobody's fault.
+    fn has_no_luck(&self, server: &Endpoint, client: &Endpoint) -> bool {
+        let has_timed_out = |host: &Endpoint| host.ending() == Some(Ending::TimedOut) && !host.has_opened();
+        let is_untouched = |host: &Endpoint| host.bytes_read() == 0 && host.bytes_acked() == 0;
+        let radios = self.radios.iter().flat_map(|radio| [&radio.down, &radio.up]);
+        let harmed: u64 = radios.chain([&self.wan_down, &self.wan_up]).map(Path::harmed).sum();
+        (has_timed_out(server) || has_timed_out(client))
+            && is_untouched(server)
+            && is_untouched(client)
+            && harmed >= u64::from(SYN_TRIES)
+    }
+
     fn is_quiet_in_between(&self) -> bool {
         let radios = self.radios.iter().all(|radio| radio.down.is_empty() && radio.up.is_empty());
         radios && self.wan_down.is_empty() && self.wan_up.is_empty()
@@ -65,6 +78,9 @@ impl<M: Middlebox> Network<M> {
     pub(super) fn judge_ends(&self) -> Result<(), Violation> {
         for (flow, (server, client)) in self.pairs().enumerate() {
             let tolerance = self.limits.tolerance;
+            if self.has_no_luck(server, client) {
+                continue;
+            }
             if !is_right_end(server, client, tolerance) || !is_right_end(client, server, tolerance) {
                 return Err(Violation::WrongEnd { flow, state: state(server, client) });
             }
