@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::flow::Event;
 use crate::mptcp::MptcpReport;
+use crate::pairs::Pair;
 use crate::report::FlowReport;
 use crate::table::Sink;
 
@@ -58,6 +59,8 @@ impl<W: Write> DocumentWriter<W> {
             }
             write!(out, "\"mptcp\": [")?;
             write_lines(out, &findings.mptcp)?;
+            write!(out, "],\n\"pairs\": [")?;
+            write_lines(out, &findings.pairs)?;
             write!(out, "],\n\"captures\": [")?;
             write_lines(out, &findings.captures)?;
             writeln!(out, "]}}")?;
@@ -98,6 +101,8 @@ pub struct Findings {
     pub captures: Vec<CaptureFile>,
     /// Connections of Multipath TCP.
     pub mptcp: Vec<MptcpReport>,
+    /// Flows captured at both ends.
+    pub pairs: Vec<Pair>,
 }
 
 /// What made a result.

@@ -16,6 +16,7 @@ mod in_flight;
 mod mptcp;
 mod packet;
 mod packet_ids;
+mod pairs;
 mod recovery;
 mod report;
 mod samples;
@@ -28,6 +29,7 @@ pub use document::{CaptureFile, DocumentWriter, Findings, MadeBy, SCHEMA, Skippe
 pub use flow::{Event, EventKind};
 pub use mptcp::{MptcpAnalyzer, MptcpDirection, MptcpReport, MptcpSubflow, SubflowDirection};
 pub use packet::{PacketKind, PacketView};
+pub use pairs::{Pair, PairFinder};
 pub use recovery::{Cause, SpuriousBy};
 pub use report::{
     DirectionReport, End, FlowReport, Handshake, LossReport, ResetCount, Retransmissions, RttReport,

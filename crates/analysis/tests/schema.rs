@@ -3,7 +3,10 @@
 
 mod made;
 
-use analysis::{CaptureFile, DocumentWriter, Findings, MadeBy, MptcpAnalyzer, MptcpReport, Sink, Skipped};
+use analysis::{
+    CaptureFile, DocumentWriter, Findings, FlowReport, MadeBy, MptcpAnalyzer, MptcpReport, Pair, PairFinder,
+    Sink, Skipped,
+};
 use capture::{LinkType, Mapping, MptcpOptions, decode};
 use made::{MSS, Tape, With};
 use serde_json::Value;
@@ -93,8 +96,30 @@ fn document(wants_events: bool) -> Value {
     for flow in [kept.flows.clone(), kept.flows].concat() {
         writer.on_flow(&flow);
     }
-    let findings = Findings { captures: vec![capture], mptcp: multipath() };
+    let findings = Findings { captures: vec![capture], mptcp: multipath(), pairs: pairs() };
     serde_json::from_slice(&writer.finish(&findings).unwrap()).unwrap()
+}
+
+/// A connection seen 20 ms and one clock step apart.
+fn pairs() -> Vec<Pair> {
+    let mut finder = PairFinder::default();
+    for (point, shift_us, answer_us) in [(0, 0, 40_000), (1, 1_020_000, 0)] {
+        let mut tape = Tape::new();
+        let syn = With { flags: TcpFlags::SYN, ..With::default() };
+        tape.send(shift_us, 0, 0, 0, 0, &syn);
+        tape.send(shift_us + answer_us + 10, 1, 0, 1, 0, &syn);
+        tape.send(shift_us + 40_020, 0, 1, 1, 0, &With::default());
+        for n in 0..3 - u32::from(point) {
+            tape.data(shift_us + 50_000, n);
+        }
+        finder.push(&FlowReport { point, ..tape.flow() });
+    }
+    let found = finder.finish();
+    assert_eq!(found.len(), 1);
+    assert!((found[0].clock_offset_ms - 1_000.0).abs() < 0.1, "{found:?}");
+    assert!((found[0].path_rtt_ms - 40.0).abs() < 0.1, "{found:?}");
+    assert_eq!((found[0].lost_to_server, found[0].lost_to_client), (1, 0));
+    found
 }
 
 /// A connection of two subflows that carry the same bytes.

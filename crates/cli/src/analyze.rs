@@ -12,7 +12,10 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use analysis::{Analyzer, CaptureFile, Config, Findings, MadeBy, MptcpAnalyzer, Sink};
+use analysis::{
+    Analyzer, CaptureFile, Config, Event, Findings, FlowReport, MadeBy, MptcpAnalyzer, PacketView,
+    PairFinder, Sink,
+};
 use capture::{Merged, decode, mptcp_options};
 use report::Wanted;
 use serde_json::Value;
@@ -130,8 +133,9 @@ fn read<S: Sink>(args: &Args, inputs: Vec<Input>, sink: S) -> (S, Findings) {
 fn read_from<S: Sink>(args: &Args, inputs: Vec<Input>, sink: S, first_flow: u64) -> (S, Findings) {
     let config = Config { idle: Duration::from_secs(args.idle), first_flow, ..Config::default() };
     let mut captures: Vec<CaptureFile> = inputs.iter().map(Input::as_capture).collect();
+    let pairs = (inputs.len() > 1).then(PairFinder::default);
     let mut merged = Merged::new(inputs);
-    let mut analyzer = Analyzer::new(config, sink);
+    let mut analyzer = Analyzer::new(config, Paired { sink, pairs });
     let mut mptcp = MptcpAnalyzer::default();
     while merged.advance() {
         let Some((source, record)) = merged.current() else { break };
@@ -156,7 +160,33 @@ fn read_from<S: Sink>(args: &Args, inputs: Vec<Input>, sink: S, first_flow: u64)
             eprintln!("cellerator: {}: {problem}", capture.file);
         }
     }
-    (analyzer.finish(), Findings { captures, mptcp: mptcp.finish() })
+    let Paired { sink, pairs } = analyzer.finish();
+    let pairs = pairs.map(PairFinder::finish).unwrap_or_default();
+    (sink, Findings { captures, mptcp: mptcp.finish(), pairs })
+}
+
+/// Passes everything on, and finds flows captured at both ends.
+struct Paired<S> {
+    sink: S,
+    pairs: Option<PairFinder>,
+}
+
+impl<S: Sink> Sink for Paired<S> {
+    fn on_flow(&mut self, flow: &FlowReport) {
+        if let Some(pairs) = &mut self.pairs {
+            pairs.push(flow);
+        }
+        self.sink.on_flow(flow);
+    }
+    fn on_event(&mut self, event: &Event) {
+        self.sink.on_event(event);
+    }
+    fn wants_packets(&self) -> bool {
+        self.sink.wants_packets()
+    }
+    fn on_packet(&mut self, packet: &PacketView<'_>) {
+        self.sink.on_packet(packet);
+    }
 }
 
 /// Failure when nothing at all could be read.

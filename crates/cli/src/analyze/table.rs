@@ -59,6 +59,18 @@ pub(super) fn table(findings: &Findings, flows: &[FlowReport], all_flows: usize)
     for flow in flows {
         describe(&mut text, flow);
     }
+    for pair in findings.pairs.iter().take(50) {
+        let _ = writeln!(
+            text,
+            "#{} and #{} are one connection at both ends: path {:.3} ms, the server's clock {:+.3} ms; lost on the way {} to the server, {} to the client",
+            pair.client_flow,
+            pair.server_flow,
+            pair.path_rtt_ms,
+            pair.clock_offset_ms,
+            pair.lost_to_server,
+            pair.lost_to_client
+        );
+    }
     for connection in &findings.mptcp {
         describe_multipath(&mut text, connection);
     }

@@ -1,0 +1,105 @@
+//! [`PairFinder`]: one transfer captured at both of its ends.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use serde::Serialize;
+
+use crate::report::FlowReport;
+use crate::vantage::Vantage;
+
+/// The same connection seen at two capture points, as [MP] §III-A captured: on the client's interface and the server's.
+#[derive(Clone, Debug, Serialize)]
+pub struct Pair {
+    /// The flow captured nearer to the client.
+    pub client_flow: u64,
+    /// The flow captured nearer to the server.
+    pub server_flow: u64,
+    /// The server's clock less the client's, milliseconds: from SYN and SYN-ACK at both points as in RFC 5905 §8, right if both
+    /// ways take equally long.
+    pub clock_offset_ms: f64,
+    /// Time from one point to the other and back during the handshake, milliseconds.
+    pub path_rtt_ms: f64,
+    /// Packets from the client that the server's point did not see; super-packets count as the segments they stand for.
+    pub lost_to_server: u64,
+    /// Packets from the server that the client's point did not see.
+    pub lost_to_client: u64,
+}
+
+/// What is needed of a flow.
+#[derive(Clone, Copy, Debug)]
+struct Sight {
+    flow: u64,
+    point: u16,
+    syn_ns: u64,
+    /// SYN to SYN-ACK at this point.
+    to_server_ms: f64,
+    /// Packets on the wire by the client and by the server.
+    packets: [u64; 2],
+    is_at_client: bool,
+}
+
+/// Clocks further apart than this are not compared: the ports may have been used again.
+const APART_NS: u64 = 60_000_000_000;
+
+/// Collects flows, and finds those that are one.
+#[derive(Clone, Debug, Default)]
+pub struct PairFinder {
+    sights: BTreeMap<(SocketAddr, SocketAddr), Vec<Sight>>,
+    pairs: Vec<Pair>,
+}
+
+impl PairFinder {
+    /// Takes a flow; those without a whole handshake cannot be paired.
+    pub fn push(&mut self, flow: &FlowReport) {
+        let (Some(client), Some(to_server_ms)) = (flow.client, flow.handshake.to_server_ms) else {
+            return;
+        };
+        let (client, server) = (usize::from(client), usize::from(1 - client));
+        let ends = [flow.first, flow.second];
+        let packets = [client, server].map(|end| flow.directions[end].wire_segments);
+        let at_client = if client == 0 { Vantage::First } else { Vantage::Second };
+        let sight = Sight {
+            flow: flow.id,
+            point: flow.point,
+            syn_ns: flow.start_ns,
+            to_server_ms,
+            packets,
+            is_at_client: flow.vantage == Some(at_client),
+        };
+        let seen = self.sights.entry((ends[client], ends[server])).or_default();
+        let is_partner =
+            |other: &Sight| other.point != sight.point && other.syn_ns.abs_diff(sight.syn_ns) < APART_NS;
+        match seen.iter().position(is_partner) {
+            Some(index) => {
+                let other = seen.swap_remove(index);
+                self.pairs.push(pair(&other, &sight));
+            }
+            None => seen.push(sight),
+        }
+    }
+
+    /// The pairs, in the order of the client's flows.
+    #[must_use]
+    pub fn finish(mut self) -> Vec<Pair> {
+        self.pairs.sort_by_key(|pair| pair.client_flow);
+        self.pairs
+    }
+}
+
+/// The point nearer to the client waits longer for the SYN-ACK.
+fn pair(a: &Sight, b: &Sight) -> Pair {
+    let a_is_client = a.is_at_client || (!b.is_at_client && a.to_server_ms >= b.to_server_ms);
+    let (client, server) = if a_is_client { (a, b) } else { (b, a) };
+    let between_syns = (server.syn_ns as i64 - client.syn_ns as i64) as f64 / 1e6;
+    // The way there: offset + delay. The way back: delay - offset.
+    let path_rtt_ms = client.to_server_ms - server.to_server_ms;
+    Pair {
+        client_flow: client.flow,
+        server_flow: server.flow,
+        clock_offset_ms: between_syns - path_rtt_ms / 2.0,
+        path_rtt_ms,
+        lost_to_server: client.packets[0].saturating_sub(server.packets[0]),
+        lost_to_client: server.packets[1].saturating_sub(client.packets[1]),
+    }
+}
