@@ -476,7 +476,8 @@ impl FlowChecks {
         let (own, peer) = self.streams(to);
         let scale = own.scale.and(peer.scale).unwrap_or_default();
         if has_ack && own.isn.is_some() {
-            if is_accelerated && !is_reset && own.fin_end.is_none() {
+            // Where only the other direction is the middlebox's, the window is the host's own.
+            if is_accelerated && own.is_accelerated && !is_reset && own.fin_end.is_none() {
                 let edge = tcp.ack + scale.window(tcp.window);
                 // RFC 7323 §2.4: less than a unit of the scale may seem to go.
                 let edge = edge + ((1 << scale.shift()) - 1);
@@ -491,7 +492,8 @@ impl FlowChecks {
                 return Some("it acknowledges an end of stream the other host has not acknowledged");
             }
             // Blocks of the host's own are its own business.
-            let is_ours = origin == Origin::Made || (is_accelerated && to == Side::Wired);
+            let is_ours =
+                origin == Origin::Made || (is_accelerated && own.is_accelerated && to == Side::Wired);
             if is_ours && tcp.options.sack.iter().any(|b| b.end.is_after(own.highest)) {
                 return Some("it SACKs what the middlebox does not have");
             }
@@ -531,7 +533,7 @@ impl FlowChecks {
         }
         if tcp.flags.contains(TcpFlags::ACK) && !tcp.flags.contains(TcpFlags::RST) && own.isn.is_some() {
             own.acked_to_host = own.acked_to_host.later_of(tcp.ack);
-            if is_accelerated && !tcp.flags.contains(TcpFlags::SYN) {
+            if is_accelerated && own.is_accelerated && !tcp.flags.contains(TcpFlags::SYN) {
                 let edge = tcp.ack + own.scale.and(peer.scale).unwrap_or_default().window(tcp.window);
                 own.edge_to_host = Some(own.edge_to_host.map_or(edge, |told| told.later_of(edge)));
             }

@@ -194,7 +194,10 @@ impl RandomRun {
         // A lost third packet leaves a client that writes first unaccelerated: the handshake was not seen whole.
         let server_is_first = self.engine.policy.default != Action::Uplink
             && client.config().app.turns.iter().all(|turn| turn.send == 0 || turn.after_reading > 0);
-        let is_late = network.middlebox().total(|stats| stats.passed_for(PassReason::HandshakeTimeout)) > 0;
+        // Nor when its time was over, or the memory drawn for this run full.
+        let reasons = [PassReason::HandshakeTimeout, PassReason::MemoryFull, PassReason::SubscriberFull];
+        let passes = |reason: PassReason| network.middlebox().total(|stats| stats.passed_for(reason));
+        let is_late = reasons.into_iter().any(|reason| passes(reason) > 0);
         let should_be = !self.traits.breaks
             && server_is_first
             && !is_late
