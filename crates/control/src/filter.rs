@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn min_re_baselines_after_the_window() {
+    fn h17_min_re_baselines_after_the_window() {
         let mut filter = WindowedMin::new(Duration::from_secs(10));
         filter.update(20u32, Instant::ZERO);
         filter.update(50, Instant::from_millis(5_000));

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn bunched_acks_do_not_read_as_capacity() {
+    fn h15_bunched_acks_do_not_read_as_capacity() {
         // The same flow, its ACKs held back and released every 20 ms.
         let sample = last_sample(200, 2, |i| (i * 2 + 40).div_ceil(20) * 20);
         let kbps = sample.rate.as_bps() / 1_000;

@@ -134,11 +134,11 @@ fn hundred_downloads(policy: &str, seed: u64) {
 }
 
 #[test]
-fn a_hundred_downloads_arrive_intact_with_honour() {
+fn h05_a_hundred_downloads_arrive_intact_with_honour() {
     hundred_downloads("honour", 1);
 }
 
 #[test]
-fn a_hundred_downloads_arrive_intact_with_opportunistic() {
+fn h05_a_hundred_downloads_arrive_intact_with_opportunistic() {
     hundred_downloads("opportunistic", 1);
 }

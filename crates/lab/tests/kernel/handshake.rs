@@ -99,7 +99,7 @@ fn ordinary_handshakes_pass_unchanged() {
 }
 
 #[test]
-fn unknown_options_of_a_client_pass_unchanged() {
+fn h06_unknown_options_of_a_client_pass_unchanged() {
     let mut bed = testbed("optclient");
     let capture = Capture::start(&bed);
     let content = Content { seed: 4, len: 30_000 };
@@ -162,7 +162,7 @@ fn unknown_options_of_a_server_pass_unchanged() {
 }
 
 #[test]
-fn multipath_tcp_works_and_passes_unchanged() {
+fn h09_multipath_tcp_works_and_passes_unchanged() {
     let mut bed = testbed("mptcp");
     let protocol = Some(Protocol::from(MPTCP));
     let is_able = std::path::Path::new("/proc/sys/net/mptcp/enabled").exists();

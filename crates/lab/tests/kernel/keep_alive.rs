@@ -37,7 +37,7 @@ fn unplug(bed: &Testbed, host: Host, device: &str) {
 }
 
 #[test]
-fn idle_connections_are_kept_alive_and_dead_peers_noticed() {
+fn h24_idle_connections_are_kept_alive_and_dead_peers_noticed() {
     for (dead, device) in [(Host::Client, RADIO), (Host::Server, WAN)] {
         let mut bed = Testbed::accelerated("alive", &Radio::steady(Rate::from_mbps(20)), &[]);
         let mut pairs = [Family::Ipv4, Family::Ipv6].map(|family| bed.pair(family));

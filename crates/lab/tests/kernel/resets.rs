@@ -42,7 +42,7 @@ fn acknowledged(captured: &[Captured], family: Family) -> u64 {
 }
 
 #[test]
-fn a_servers_reset_in_the_middle_comes_behind_the_debt() {
+fn h04_a_servers_reset_in_the_middle_comes_behind_the_debt() {
     for policy in ["honour", "opportunistic"] {
         let radio = Radio::steady(Rate::from_mbps(8));
         let options = ["--window-policy", policy, "--r-cap", "8 Mbit/s"];

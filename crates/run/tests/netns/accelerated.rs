@@ -87,7 +87,7 @@ fn killed_it_leaves_an_idle_accelerated_connection_working() {
 }
 
 #[test]
-fn a_refused_connection_is_refused() {
+fn h03_a_refused_connection_is_refused() {
     let topology = Topology::build("refuse");
     let program = Program::start_engine(&topology, &topology.config());
     for address in SERVER {

@@ -57,7 +57,7 @@ fn killed_in_the_middle_of_a_download_it_continues() {
 }
 
 #[test]
-fn stopped_it_is_passed_by_and_continued_it_steers_again() {
+fn h37_stopped_it_is_passed_by_and_continued_it_steers_again() {
     let topology = Topology::build("stop");
     let mut program = Program::start(&topology, &Config { notrack: Notrack::Always, ..topology.config() });
     let mut connections = connections(&topology);

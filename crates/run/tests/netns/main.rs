@@ -5,6 +5,7 @@
 
 mod accelerated;
 mod crash;
+mod datagrams;
 mod fail_open;
 mod handover;
 mod icmp;

@@ -36,7 +36,7 @@ fn downloads_work_behind_masquerade() {
 }
 
 #[test]
-fn translated_connections_survive_start_kill_and_stop() {
+fn h36_translated_connections_survive_start_kill_and_stop() {
     let topology = Topology::build("natlive");
     masquerade(&topology);
     let mut connections = SERVER.map(|address| topology.connect(&topology.server, address));
@@ -104,7 +104,7 @@ fn forward_rules_by_interface_are_named() {
 }
 
 #[test]
-fn a_strict_stateful_filter_works_with_the_rules_it_is_advised_to_add() {
+fn h08_a_strict_stateful_filter_works_with_the_rules_it_is_advised_to_add() {
     let topology = Topology::build("strict");
     for command in [
         "add table inet fw",
