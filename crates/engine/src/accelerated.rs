@@ -269,7 +269,7 @@ impl Accelerated {
         // One unit of the client's scale is the least that can be said; with less the server would wait for ever.
         let unit = Bytes::new(1 << self.client_scale.shift());
         let target = (path + config.window_floor).min(config.window_max);
-        let target = target.min(subscriber.window_limit).max(unit + unit);
+        let target = target.min(subscriber.memory_limit).max(unit + unit);
         let held = self.receiver.next().distance_from(self.sender.una()).max(0).unsigned_abs();
         target.saturating_sub(Bytes::from(held)).get().min(u64::from(u32::MAX / 4)) as u32
     }

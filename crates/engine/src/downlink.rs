@@ -5,15 +5,12 @@
 //! is debt.
 
 use tcp::{Arrival, SegmentIn};
-use units::Instant;
+use units::{Bytes, Instant};
 use wire::{ChecksumState, Packet, Tcp, TcpEditor, TcpFlags};
 
 use crate::Verdict;
 use crate::accelerated::Accelerated;
-use crate::{EngineConfig, PassReason, Stats};
-
-/// Memory of a stream buffer that is never refused, in bytes.
-pub(crate) const FLOW_MEMORY_MIN: usize = 16 * 1024;
+use crate::{PassReason, Stats};
 
 /// What a packet means for the flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +28,7 @@ impl Effect {
 /// Takes in a packet that came from the server.
 pub(crate) fn on_packet(
     flow: &mut Accelerated,
-    config: &EngineConfig,
+    memory_limit: Bytes,
     (parsed, tcp): (&Packet, &Tcp),
     (packet, state): (&mut [u8], ChecksumState),
     stats: &mut Stats,
@@ -55,7 +52,7 @@ pub(crate) fn on_packet(
     if is_acceptable {
         note_congestion(flow, parsed, tcp);
     }
-    let arrival = receive(flow, tcp, tcp.payload(packet), config, stats);
+    let arrival = receive(flow, tcp, tcp.payload(packet), memory_limit, stats);
     if tcp.payload_len > 0 {
         flow.judge_hole(matches!(arrival, Arrival::InOrder { .. }), now);
     }
@@ -82,7 +79,7 @@ fn receive(
     flow: &mut Accelerated,
     tcp: &Tcp,
     payload: &[u8],
-    config: &EngineConfig,
+    memory_limit: Bytes,
     stats: &mut Stats,
 ) -> Arrival {
     let is_new = tcp.seq_end().is_after(flow.acked_to_server);
@@ -90,17 +87,17 @@ fn receive(
     if flow.is_draining && is_new && has_content {
         return Arrival::OutOfWindow; // the server will send it again, past us
     }
-    if !payload.is_empty() && is_beyond_memory(flow, tcp, payload.len(), config, stats) {
+    // What there is no memory for is left to the server to send again (H20).
+    let room = room_for(flow, tcp, payload.len(), memory_limit);
+    if room < payload.len() {
         stats.memory_refused += 1;
-        return Arrival::OutOfWindow;
+        if room == 0 {
+            return Arrival::OutOfWindow;
+        }
     }
+    let (payload, fin) = (&payload[..room], tcp.flags.contains(TcpFlags::FIN) && room == payload.len());
     let arrival = flow.receiver.on_segment(
-        &SegmentIn {
-            seq: tcp.seq,
-            payload,
-            fin: tcp.flags.contains(TcpFlags::FIN),
-            timestamp: tcp.options.timestamps.map(|t| t.value),
-        },
+        &SegmentIn { seq: tcp.seq, payload, fin, timestamp: tcp.options.timestamps.map(|t| t.value) },
         &mut flow.buffer,
     );
     match arrival {
@@ -123,13 +120,14 @@ fn receive(
     arrival
 }
 
-/// True when the segment would need memory that there is not: the server sends it again, and offers less (H20).
-///
-/// Every flow may hold a little, or those that hold much would starve the others.
-fn is_beyond_memory(flow: &Accelerated, tcp: &Tcp, len: usize, config: &EngineConfig, stats: &Stats) -> bool {
-    let needed = flow.buffer.capacity_for(tcp.seq, len);
-    let growth = needed.saturating_sub(flow.buffer.capacity()) as u64;
-    growth > 0 && needed > FLOW_MEMORY_MIN && stats.buffer_bytes_now + growth > config.buffer_max.get()
+/// How much of a segment's `len` bytes may be kept while the flow's memory is limited: what it holds already costs
+/// nothing more, and a ring is a power of two long.
+fn room_for(flow: &Accelerated, tcp: &Tcp, len: usize, memory_limit: Bytes) -> usize {
+    let held = flow.buffer.capacity();
+    let limit = usize::try_from(memory_limit.get()).ok().and_then(usize::checked_next_power_of_two);
+    let Some(limit) = limit.map(|limit| limit.max(held)) else { return len };
+    let ahead = tcp.seq.distance_from(flow.buffer.start()).max(0).unsigned_abs() as usize;
+    limit.saturating_sub(ahead).min(len)
 }
 
 /// RFC 3168 §6.1.3: a CE mark is echoed until the server says that it has slowed down (H25).

@@ -36,6 +36,9 @@ use crate::{ConfigError, EngineConfig, PassReason, Port, Sharing, Stats, Verdict
 /// faults, a quarter of all processor time when measured.
 const BUFFER_REST: Duration = Duration::from_millis(500);
 
+/// Memory that no flow is refused, in bytes.
+const FLOW_MEMORY_MIN: u64 = 16 * 1024;
+
 /// Least MTU believed of a path: what Linux believes (552), and what IPv6 demands (RFC 8200 §5). A forged message
 /// could make us send tiny segments otherwise.
 const PATH_MTU_MIN_V4: u32 = 552;
@@ -361,12 +364,12 @@ impl OneWay {
         let Some(subscriber) = self.subscribers.get_mut(subscriber_id as usize) else {
             return Verdict::Forward;
         };
-        subscriber.window_limit = window_limit(&self.config, &self.stats, subscriber);
+        subscriber.memory_limit = memory_limit(&self.config, &self.stats, subscriber, accelerated);
         let memory = accelerated.buffer.capacity();
         let Effect { verdict, end } = match from {
             Port::Wired => {
-                let config = &self.config;
-                downlink::on_packet(accelerated, config, (parsed, tcp), (packet, state), &mut self.stats, now)
+                let limit = subscriber.memory_limit;
+                downlink::on_packet(accelerated, limit, (parsed, tcp), (packet, state), &mut self.stats, now)
             }
             Port::Mobile => uplink::on_packet(
                 accelerated,
@@ -669,8 +672,9 @@ impl OneWay {
         let flow = self.flows.get_mut(id as usize)?;
         flow.in_outbox = false;
         let key = flow.key;
-        let subscriber = self.subscribers.get(flow.subscriber as usize)?;
+        let subscriber = self.subscribers.get_mut(flow.subscriber as usize)?;
         let State::Accelerated(accelerated) = &mut flow.state else { return None };
+        subscriber.memory_limit = memory_limit(&self.config, &self.stats, subscriber, accelerated);
         let pending = accelerated.outbox;
         let buf = &mut self.header;
         let (to, made, end) = if pending.reset_server {
@@ -822,15 +826,19 @@ fn note_memory(stats: &mut Stats, subscriber: &mut Subscriber, before: usize, af
     subscriber.buffered = (subscriber.buffered + after).saturating_sub(before);
 }
 
-/// Largest window a flow of `subscriber` may offer: no limit while less than half of the memory is in use, then an equal
-/// share of that half, and never less than what no flow is refused (H20).
-fn window_limit(config: &EngineConfig, stats: &Stats, subscriber: &Subscriber) -> Bytes {
-    let share = |used: u64, max: u64, flows: u64| {
-        if used <= max / 2 { u64::MAX } else { max / 2 / flows.max(1) }
+/// Memory a flow may take: no limit while less than half of all is in use; then a sixteenth of what is left or an equal
+/// share of that half, whichever is more. A flow whose client has shut its window gets only what every flow may have:
+/// more data for it would wait there, and starve those whose clients read (H20).
+fn memory_limit(config: &EngineConfig, stats: &Stats, subscriber: &Subscriber, flow: &Accelerated) -> Bytes {
+    let is_shut = flow.sender.window() == 0;
+    let limit = |used: u64, max: u64, flows: u64| match max.saturating_sub(used) {
+        left if left >= max / 2 => u64::MAX,
+        _ if is_shut => 0,
+        left => (left / 16).max(max / 2 / flows.max(1)),
     };
-    let of_all = share(stats.buffer_bytes_now, config.buffer_max.get(), stats.flows_now);
-    let of_its = share(subscriber.buffered, config.subscriber_buffer_max.get(), u64::from(subscriber.flows));
-    Bytes::new(of_all.min(of_its).max(downlink::FLOW_MEMORY_MIN as u64))
+    let of_all = limit(stats.buffer_bytes_now, config.buffer_max.get(), stats.flows_now);
+    let of_its = limit(subscriber.buffered, config.subscriber_buffer_max.get(), u64::from(subscriber.flows));
+    Bytes::new(of_all.min(of_its).max(FLOW_MEMORY_MIN))
 }
 
 /// When the memory of a flow that has delivered everything is given back.

@@ -40,8 +40,8 @@ pub(crate) struct Subscriber {
     pub(crate) flows: u32,
     /// Memory in stream buffers of its flows, in bytes.
     pub(crate) buffered: u64,
-    /// Largest window each of its flows may offer while memory is short.
-    pub(crate) window_limit: Bytes,
+    /// Memory that the flow at hand may take.
+    pub(crate) memory_limit: Bytes,
     pub(crate) last_used: Instant,
     pub(crate) armed: Option<Instant>,
     delivery_rate: WindowedMax<Rate>,
@@ -61,7 +61,7 @@ impl Subscriber {
             is_ready: false,
             flows: 0,
             buffered: 0,
-            window_limit: Bytes::MAX,
+            memory_limit: Bytes::MAX,
             last_used: now,
             armed: None,
             delivery_rate: WindowedMax::new(RATE_MEMORY),
