@@ -31,6 +31,9 @@ const MSS_MAX: u32 = 65_535 - 40 - 60;
 /// we have not seen because they were told before we took over.
 const BEYOND_WINDOW: u32 = 65_535;
 
+/// How far behind what the server has acknowledged a packet of the client may come.
+const LATE_MAX: u32 = 1 << 20;
+
 /// Bytes of the timestamps option with its padding.
 const TIMESTAMPS_LEN: u32 = 12;
 
@@ -318,6 +321,13 @@ impl Accelerated {
         if let Some(timestamps) = tcp.options.timestamps {
             self.client.tsval = later_timestamp(self.client.tsval, timestamps.value);
         }
+    }
+
+    /// True when the client may have sent this number lately: with any other one a packet's acknowledgement is not
+    /// believed (RFC 9293 §3.10.7.4, RFC 5961 §5).
+    pub(crate) fn is_client_number(&self, seq: SeqNum) -> bool {
+        seq.is_at_or_after(self.server.ack - LATE_MAX)
+            && seq.is_at_or_before(self.server.edge + BEYOND_WINDOW)
     }
 
     /// True when the server has sent this before something that has already arrived (RFC 7323 §5): its window, above

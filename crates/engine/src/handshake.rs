@@ -146,7 +146,16 @@ impl Handshake {
         }
         check(tcp)?;
         if tcp.ack == self.syn.isn + 1 {
-            self.reply = Some(Offer::of(tcp));
+            let mut reply = Offer::of(tcp);
+            // An earlier copy may come late: what has gone on with the newer time counts (H28).
+            if let Some(known) = self.reply.filter(|known| known.isn == reply.isn) {
+                reply.timestamp = reply
+                    .timestamp
+                    .zip(known.timestamp)
+                    .map(|(a, b)| later_timestamp(a, b))
+                    .or(reply.timestamp);
+            }
+            self.reply = Some(reply);
             self.reply_at = now;
         }
         Ok(())

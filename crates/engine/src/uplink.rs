@@ -13,6 +13,9 @@ use crate::downlink::Effect;
 use crate::subscriber::Subscriber;
 use crate::{EngineConfig, PassReason, Stats};
 
+/// Acknowledgements in a row of what was never sent that are believed.
+const DESYNCHRONISED_AFTER: u32 = 3;
+
 /// Takes in a packet that came from the client.
 pub(crate) fn on_packet(
     flow: &mut Accelerated,
@@ -39,14 +42,18 @@ pub(crate) fn on_packet(
     // After both ends the server has no use for a bare acknowledgement: if it has closed it would answer with a reset.
     let had_nothing_out = flow.sender.is_idle() && !flow.has_ended();
     let mut is_desynchronised = false;
-    if tcp.flags.contains(TcpFlags::ACK) {
+    if tcp.flags.contains(TcpFlags::ACK) && flow.is_client_number(tcp.seq) {
         is_desynchronised = !on_ack(flow, subscriber, tcp, stats, now);
         if flow.wants_window_update(config, subscriber) {
             flow.outbox.ack_server = true;
         }
     }
-    if is_desynchronised && tcp.ack.is_at_or_after(flow.receiver.next()) {
-        // It has everything we hold, and more, from elsewhere: we are not needed (H11).
+    if is_desynchronised
+        && tcp.ack.is_at_or_after(flow.receiver.next())
+        && flow.nonsense >= DESYNCHRONISED_AFTER
+    {
+        // It has everything we hold, and more, from elsewhere: we are not needed (H11). Said once, it may be forged or
+        // damaged, and what is owed would be lost.
         return Effect { verdict: Verdict::Forward, end: Some(PassReason::Desynchronised) };
     }
     let is_for_server = tcp.payload_len > 0
