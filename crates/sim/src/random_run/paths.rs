@@ -50,12 +50,22 @@ fn add_radio_events(random: &mut Random, path: &mut PathConfig) {
         path.link.harq = Some(Harq::default());
     }
     if random.one_in(6) {
-        path.link.outages = OutageModel::Periodic {
-            first: ms(random, 100, 2_000),
-            period: ms(random, 3_000, 8_000),
-            length: ms(random, 100, 2_500),
-        };
+        let first = ms(random, 100, 2_000);
+        let (mut period, length) = (ms(random, 3_000, 8_000), ms(random, 100, 2_500));
+        while keeps_step(period, length) {
+            period = period + Duration::from_millis(130);
+        }
+        path.link.outages = OutageModel::Periodic { first, period, length };
     }
+}
+
+/// True when retransmissions at the longest time-outs, the accelerator's and the hosts', would meet one outage after the
+/// other: a host then gives up, and rightly so.
+fn keeps_step(period: Duration, length: Duration) -> bool {
+    [10, 120].into_iter().any(|seconds| {
+        let rest = Duration::from_secs(seconds).as_nanos() % period.as_nanos().max(1);
+        rest < length.as_nanos() || rest + length.as_nanos() > period.as_nanos()
+    })
 }
 
 fn radio(random: &mut Random, rate: Rate, delay: Duration) -> RadioConfig {
