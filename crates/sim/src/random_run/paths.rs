@@ -53,7 +53,7 @@ fn add_radio_events(random: &mut Random, path: &mut PathConfig) {
         let first = ms(random, 100, 2_000);
         let (mut period, length) = (ms(random, 3_000, 8_000), ms(random, 100, 2_500));
         while keeps_step(period, length) {
-            period = period + Duration::from_millis(130);
+            period += Duration::from_millis(130);
         }
         path.link.outages = OutageModel::Periodic { first, period, length };
     }
