@@ -12,6 +12,9 @@ use crate::Verdict;
 use crate::accelerated::Accelerated;
 use crate::{PassReason, Stats};
 
+/// ECN-capable transport (1): L4S (RFC 9331 §2).
+const ECT_1: u8 = 1;
+
 /// What a packet means for the flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Effect {
@@ -44,6 +47,13 @@ pub(crate) fn on_packet(
     }
     if flow.server_reset {
         return Effect::CONSUMED;
+    }
+    if parsed.ip.ecn() == ECT_1 && tcp.payload_len > 0 {
+        // A scalable sender (RFC 9330) needs the marks of the whole path: we would answer in its receiver's place.
+        if flow.is_even() && flow.sender.is_idle() && !flow.receiver.has_holes() {
+            return Effect { verdict: Verdict::Forward, end: Some(PassReason::AccurateEcn) };
+        }
+        flow.give_up(PassReason::AccurateEcn);
     }
     let was_idle = flow.is_even() && flow.sender.is_idle();
     let is_acceptable = is_acceptable(flow, tcp);

@@ -159,7 +159,10 @@ impl OneWay {
                     self.stats.truncated += 1;
                     Verdict::Forward
                 }
-                _ => Verdict::Forward,
+                _ => {
+                    self.stats.not_tcp += 1;
+                    Verdict::Forward
+                }
             },
             Err(_) => {
                 self.stats.unparsable += 1;

@@ -55,6 +55,8 @@ pub struct Stats {
     pub unparsable: u64,
     /// Fragments of IP packets, forwarded untouched (H22).
     pub fragments: u64,
+    /// Packets that are not TCP, or where extension headers stand before it, forwarded untouched (H22).
+    pub not_tcp: u64,
     /// Segments of flows that are not in the table, forwarded untouched: they were passed, or ran before (H11).
     pub unknown_flow: u64,
     /// Segments whose TCP header cannot be read, forwarded untouched.
@@ -99,6 +101,7 @@ impl Stats {
             ("memory_refused", self.memory_refused),
             ("fell_back_to_honour", self.fell_back_to_honour),
             ("fragments", self.fragments),
+            ("not_tcp", self.not_tcp),
             ("unknown_flow", self.unknown_flow),
             ("truncated", self.truncated),
             ("path_mtu_lowered", self.path_mtu_lowered),

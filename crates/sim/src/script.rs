@@ -28,7 +28,7 @@
 //!
 //! A packet is `FLAGS SEQ[:END(LEN)] [ack N] [win N] [urg N] [<options>] [words]`. Flags are tcpdump's; PSH is not
 //! compared. Options: `mss N`, `wscale N`, `sackOK`, `TS val N ecr N`, `sack A:B C:D`, `opt HEX`; an expected list
-//! must be complete. `*` stands for any number. Without `win` the client says 500 and the server 65,535. Words: `badsum`, `fragment`, `ce`, `fill BYTE`, `gso N`.
+//! must be complete. `*` stands for any number. Without `win` the client says 500 and the server 65,535. Words: `badsum`, `fragment`, `ce`, `ect1`, `fill BYTE`, `gso N`.
 
 use std::collections::VecDeque;
 

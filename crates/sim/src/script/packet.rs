@@ -45,7 +45,8 @@ pub(super) struct PacketLine {
     pub options: Option<OptionsLine>,
     pub is_bad: bool,
     pub is_fragment: bool,
-    pub is_marked: bool,
+    /// ECN field of the IP header.
+    pub ecn: u8,
     pub fill: Option<u8>,
     pub gso: Option<u16>,
 }
@@ -96,7 +97,7 @@ impl Stage {
         let default = if from == Side::Mobile { 500 } else { 65_535 };
         spec.window = if let Window::Is(window) = line.window { window } else { default };
         spec.urgent = line.urgent;
-        spec.traffic_class = if line.is_marked { 3 } else { 0 };
+        spec.traffic_class = line.ecn;
         let options = line.options.clone().unwrap_or_default();
         spec.mss = options.mss;
         spec.window_scale = options.scale.map(WindowScale::new);

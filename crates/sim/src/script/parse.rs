@@ -154,7 +154,7 @@ fn packet(text: &str) -> Result<PacketLine, String> {
         options,
         is_bad: false,
         is_fragment: false,
-        is_marked: false,
+        ecn: 0,
         fill: None,
         gso: None,
     };
@@ -170,7 +170,8 @@ fn packet(text: &str) -> Result<PacketLine, String> {
             "gso" => line.gso = Some(number_of(value()?)?),
             "badsum" => line.is_bad = true,
             "fragment" => line.is_fragment = true,
-            "ce" => line.is_marked = true,
+            "ce" => line.ecn = 3,
+            "ect1" => line.ecn = 1,
             other => return Err(format!("`{other}` is none of ack win urg fill gso badsum fragment ce")),
         }
     }
