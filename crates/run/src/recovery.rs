@@ -5,8 +5,12 @@
 //! with the exact one (RFC 5961 §3); so each end is also asked, by a segment it must answer (RFC 9293 §3.10.7.4: an
 //! acknowledgement outside its window), and whatever it sends tells the number by its ACK field:
 //!
+//! But first the receiving hosts are heard: whoever has all that was told to be delivered was owed nothing but an
+//! acknowledgement that was under way, and its flow goes on untouched.
+//!
 //! ```text
-//!   journal ─▶ RST with the newest number known ─▶ end
+//!   journal ─▶ an old acknowledgement           ─▶ receiving host ─▶ ACK n, all of it: the flow is left alone
+//!   else    ─▶ RST with the newest number known ─▶ end
 //!              an old acknowledgement           ─▶ end ─▶ ACK n ─▶ RST with n ─▶ end (gone)
 //!                                                  end ─▶ RST: it is gone
 //! ```
@@ -26,6 +30,9 @@ use wire::{TcpFlags, TcpHeaderSpec, Timestamps, Transport};
 /// from the second time on.
 const FIRST_PAUSE: Duration = Duration::from_millis(300);
 
+/// How long the receiving hosts have to say what they have: data and acknowledgements that were under way arrive.
+const HEARING: Duration = Duration::from_millis(500);
+
 /// An end that has said nothing for so long is gone.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -38,6 +45,8 @@ const OWN_MARK: u16 = 0xce11;
 /// What became of the flows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Outcome {
+    /// Flows whose receiving host turned out to have everything.
+    pub whole: usize,
     /// Flows that were owed something.
     pub flows: usize,
     /// Ends of those, of two each, that said that they are reset.
@@ -46,8 +55,9 @@ pub(crate) struct Outcome {
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { flows, ends_reset } = self;
-        write!(f, "{flows} flows reset: {ends_reset} of {} ends are gone", 2 * flows)
+        let Self { whole, flows, ends_reset } = self;
+        write!(f, "{flows} flows reset: {ends_reset} of {} ends are gone", 2 * flows)?;
+        if *whole > 0 { write!(f, "; {whole} had everything and go on") } else { Ok(()) }
     }
 }
 
@@ -61,6 +71,11 @@ pub(crate) fn reset_ends(
     netlink: &Netlink,
 ) -> Result<Outcome, IoError> {
     let mut recovery = Recovery::new(entries, mobile, netlink)?;
+    recovery.ask_receivers();
+    recovery.listen(Clock::now() + HEARING)?;
+    recovery.flows.retain(|_, flow| !flow.is_whole());
+    recovery.is_resetting = true;
+    let whole = entries.len().saturating_sub(recovery.flows.len());
     let give_up = Clock::now() + PATIENCE;
     let mut pause = FIRST_PAUSE;
     while recovery.is_unfinished() && Clock::now() < give_up {
@@ -69,7 +84,7 @@ pub(crate) fn reset_ends(
         pause = pause + pause;
     }
     let ends_reset = recovery.flows.values().flat_map(|flow| flow.ends).filter(|end| end.is_reset).count();
-    Ok(Outcome { flows: recovery.flows.len(), ends_reset })
+    Ok(Outcome { whole, flows: recovery.flows.len(), ends_reset })
 }
 
 /// One end of a flow.
@@ -87,8 +102,16 @@ struct End {
 
 #[derive(Clone, Copy, Debug)]
 struct DeadFlow {
-    /// Client, server.
+    /// Receiving host, sending host: client and server, but for an uplink's debt.
     ends: [End; 2],
+    /// What the sending host was told that the receiving one has.
+    told: SeqNum,
+}
+
+impl DeadFlow {
+    fn is_whole(&self) -> bool {
+        !self.ends[0].is_reset && self.ends[0].expects.is_at_or_after(self.told)
+    }
 }
 
 impl From<&JournalEntry> for DeadFlow {
@@ -108,7 +131,7 @@ impl From<&JournalEntry> for DeadFlow {
             timestamps: entry.timestamps.map(|(client, server)| stamps(client, server)),
             is_reset: false,
         };
-        Self { ends: [client, server] }
+        Self { ends: [client, server], told: entry.told }
     }
 }
 
@@ -118,6 +141,8 @@ struct Recovery {
     tap: PacketSocket,
     sender: RawSocket,
     waiter: Waiter,
+    /// The receiving hosts were heard: what is left is to be reset.
+    is_resetting: bool,
 }
 
 impl Recovery {
@@ -126,11 +151,18 @@ impl Recovery {
         let tap = PacketSocket::open(netlink.index_of(mobile)?)?;
         let waiter = Waiter::new(Duration::ZERO)?;
         waiter.add(&tap, Interest::Read, 0)?;
-        Ok(Self { flows, tap, sender: RawSocket::open()?, waiter })
+        Ok(Self { flows, tap, sender: RawSocket::open()?, waiter, is_resetting: false })
     }
 
     fn is_unfinished(&self) -> bool {
         self.flows.values().flat_map(|flow| flow.ends).any(|end| !end.is_reset)
+    }
+
+    /// Sends an old acknowledgement to every receiving host.
+    fn ask_receivers(&self) {
+        for flow in self.flows.values() {
+            question(&self.sender, flow.ends[1], flow.ends[0]);
+        }
     }
 
     /// Sends a reset by the newest knowledge, and an old acknowledgement, to every end that is not reset.
@@ -139,9 +171,7 @@ impl Recovery {
             for (to, from) in [(flow.ends[0], flow.ends[1]), (flow.ends[1], flow.ends[0])] {
                 if !to.is_reset {
                     reset(&self.sender, from, to);
-                    let old =
-                        TcpHeaderSpec::new(from.address, to.address, to.expects - 1, to.acked, TcpFlags::ACK);
-                    send(&self.sender, &TcpHeaderSpec { timestamps: to.timestamps, ..old });
+                    question(&self.sender, from, to);
                 }
             }
         }
@@ -167,21 +197,20 @@ impl Recovery {
         }
         let source = SocketAddr::new(parsed.ip.src, tcp.src_port);
         let destination = SocketAddr::new(parsed.ip.dst, tcp.dst_port);
-        let (flow, speaker) = if let Some(flow) = self.flows.get_mut(&(source, destination)) {
-            (flow, 0)
-        } else if let Some(flow) = self.flows.get_mut(&(destination, source)) {
-            (flow, 1)
-        } else {
-            return;
-        };
-        let listener = flow.ends[1 - speaker];
-        let end = &mut flow.ends[speaker];
-        // With a SYN the ports are in use for a new connection: the old one is gone.
-        if tcp.flags.intersects(TcpFlags::RST.with(TcpFlags::SYN)) {
-            end.is_reset = true;
-        } else if tcp.flags.contains(TcpFlags::ACK) && !end.is_reset {
-            end.expects = tcp.ack;
-            reset(&self.sender, listener, *end);
+        // A flow with debt both ways is there twice.
+        for (key, speaker) in [((source, destination), 0), ((destination, source), 1)] {
+            let Some(flow) = self.flows.get_mut(&key) else { continue };
+            let listener = flow.ends[1 - speaker];
+            let end = &mut flow.ends[speaker];
+            // With a SYN the ports are in use for a new connection: the old one is gone.
+            if tcp.flags.intersects(TcpFlags::RST.with(TcpFlags::SYN)) {
+                end.is_reset = true;
+            } else if tcp.flags.contains(TcpFlags::ACK) && !end.is_reset {
+                end.expects = if self.is_resetting { tcp.ack } else { end.expects.later_of(tcp.ack) };
+                if self.is_resetting {
+                    reset(&self.sender, listener, *end);
+                }
+            }
         }
     }
 }
@@ -190,6 +219,12 @@ impl Recovery {
 fn reset(sender: &RawSocket, from: End, to: End) {
     let flags = TcpFlags::RST.with(TcpFlags::ACK);
     send(sender, &TcpHeaderSpec::new(from.address, to.address, to.expects, to.acked, flags));
+}
+
+/// Sends a segment that `to` must answer with what it expects.
+fn question(sender: &RawSocket, from: End, to: End) {
+    let old = TcpHeaderSpec::new(from.address, to.address, to.expects - 1, to.acked, TcpFlags::ACK);
+    send(sender, &TcpHeaderSpec { timestamps: to.timestamps, ..old });
 }
 
 fn send(sender: &RawSocket, spec: &TcpHeaderSpec) {
