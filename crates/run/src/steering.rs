@@ -65,7 +65,11 @@ impl<'a> Steering<'a> {
         let mut steering = Self { plan, netlink, instance, record, notrack: None, table, chain };
         instance.record(&steering.record.to_text())?;
         for setting in &steering.record.sysctls {
-            sysctl::write_here(&setting.path, &setting.during)?;
+            match sysctl::write_here(&setting.path, &setting.during) {
+                // The instance before owed little and has ended already, its devices with it.
+                Err(e) if e.is_not_there() && steering.plan.handover_sysctls.contains(setting) => {}
+                result => result?,
+            }
         }
         steering.steer()?;
         Ok(steering)
