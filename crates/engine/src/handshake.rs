@@ -168,6 +168,11 @@ impl Handshake {
             let is_third = tcp.flags.contains(TcpFlags::ACK) && tcp.seq == self.syn.isn + 1;
             return if is_third { Step::Pass(PassReason::OneDirection) } else { Step::Continue };
         };
+        if tcp.seq.is_after(self.syn.isn + 1) && tcp.segment_len() > 0 {
+            // The third packet and the first data were lost before us, and this passes us unaccounted: what comes again
+            // must not be taken for the third packet.
+            return Step::Pass(PassReason::Desynchronised);
+        }
         if !tcp.flags.contains(TcpFlags::ACK) || tcp.ack != reply.isn + 1 || tcp.seq != self.syn.isn + 1 {
             return Step::Continue;
         }
