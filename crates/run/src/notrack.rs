@@ -21,8 +21,8 @@ const SIGKILL: i32 = 9;
 /// How long `nft` may take to install two rules.
 const INSTALL_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// What is steered.
-const PROTOCOLS: &str = "{ tcp, icmp, ipv6-icmp }";
+/// What is steered: TCP, ICMP and ICMPv6, as numbers, because a small system has no /etc/protocols to resolve names by.
+const PROTOCOLS: &str = "{ 6, 1, 58 }";
 
 /// The commands that make the table `name`.
 ///
