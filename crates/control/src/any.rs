@@ -3,10 +3,10 @@
 use units::{Bytes, Instant};
 
 use crate::{
-    Ack, Bbr, Bbr3, Bbr3Params, BbrParams, Bic, BicParams, Control, Controller, Cubic, CubicParams, Fixed,
-    FixedParams, HTcp, HTcpParams, HighSpeed, HighSpeedParams, Loss, NewReno, NewRenoParams, RateControl,
-    RateParams, Sent, Vegas, VegasParams, Veno, VenoParams, Westwood, WestwoodParams, WestwoodPlus,
-    WestwoodPlusParams,
+    Ack, Bbr, Bbr3, Bbr3Params, BbrParams, Bic, BicParams, Control, Controller, Cubic, CubicParams, Feedback,
+    Fixed, FixedParams, HTcp, HTcpParams, HighSpeed, HighSpeedParams, Loss, NewReno, NewRenoParams,
+    RateControl, RateParams, Sent, Vegas, VegasParams, Veno, VenoParams, Westwood, WestwoodParams,
+    WestwoodPlus, WestwoodPlusParams,
 };
 
 /// Writes the two enums, their dispatch, and the names of those that need no settings.
@@ -30,6 +30,9 @@ macro_rules! controllers {
             }
             fn on_send(&mut self, sent: &Sent) {
                 match self { $(Self::$variant(c) => c.on_send(sent),)+ }
+            }
+            fn on_feedback(&mut self, feedback: &Feedback) {
+                match self { $(Self::$variant(c) => c.on_feedback(feedback),)+ }
             }
             fn on_undo(&mut self, now: Instant) {
                 match self { $(Self::$variant(c) => c.on_undo(now),)+ }

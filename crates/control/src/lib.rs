@@ -7,7 +7,7 @@
 //! ```text
 //!   scoreboard ──▶ RateSampler ──▶ Ack { delivered, rtt, rate } ──▶ Controller ──▶ Control
 //!                                  Loss { lost, kind }          ──▶            { window,
-//!                                                                                pacing_rate,
+//!   base station ─────────────────▶ Feedback { bandwidth, queue } ──▶              pacing_rate,
 //!                                                                                send_quantum }
 //! ```
 //!
@@ -38,6 +38,7 @@ mod bic;
 #[cfg(test)]
 mod bottleneck;
 mod cubic;
+mod feedback;
 mod filter;
 mod fixed;
 mod fixed_point;
@@ -60,6 +61,7 @@ pub use bbr::{Bbr, BbrParams};
 pub use bbr3::{Bbr3, Bbr3Params};
 pub use bic::{Bic, BicParams};
 pub use cubic::{Cubic, CubicParams};
+pub use feedback::Feedback;
 pub use filter::{WindowedMax, WindowedMin};
 pub use fixed::{Fixed, FixedParams};
 pub use highspeed::{HighSpeed, HighSpeedParams};
@@ -160,6 +162,8 @@ pub trait Controller {
     fn on_loss(&mut self, loss: &Loss);
     /// Takes in a transmission.
     fn on_send(&mut self, _sent: &Sent) {}
+    /// Takes in a report of the base station.
+    fn on_feedback(&mut self, _feedback: &Feedback) {}
     /// The time-out reported last was needless: what it took is to be given back.
     fn on_undo(&mut self, _now: Instant) {}
     /// The limits in force.

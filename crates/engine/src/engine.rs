@@ -13,6 +13,9 @@
 //! the side the other one stands on goes through the other one as any packet would. So neither has to know of the
 //! other, and every rule of one direction (`docs/engine.md`) holds for both.
 
+use std::net::IpAddr;
+
+use control::Feedback;
 use units::{Bytes, Instant};
 use wire::{TcpHeaderSpec, VirtioNetHeader};
 
@@ -191,6 +194,14 @@ impl Engine {
             Port::Mobile => up.handle_packet(from.opposite(), virtio, packet, now),
             Port::Wired => self.down.handle_packet(from, virtio, packet, now),
         }
+    }
+
+    /// Takes in a base station's report about the downlink of `client`, an address or one of its prefix.
+    ///
+    /// It reaches the subscriber's controller, or those of all its flows where each has its own; what it allows is
+    /// sent at once. False when nobody is known by that address: there is nothing to control.
+    pub fn handle_feedback(&mut self, client: IpAddr, feedback: &Feedback) -> bool {
+        self.down.handle_feedback(client, feedback)
     }
 
     /// When [`Engine::handle_timeout`] or [`Engine::poll_transmit`] wants to be called again.

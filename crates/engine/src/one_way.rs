@@ -30,6 +30,8 @@ use crate::table::{FlowKey, Index, SharingKey, subscriber_key};
 use crate::timer::{TimerKey, Timers};
 use crate::{ConfigError, EngineConfig, PassReason, Port, Sharing, Stats, Verdict, downlink, uplink};
 
+mod feedback;
+
 /// How long an empty stream buffer keeps its memory, unless memory is short.
 ///
 /// A fast flow's buffer is empty after every other acknowledgement; memory that comes and goes that often costs page

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use control::{Ack, AnyController, Control, Controller, Loss, LossKind, RateSampler, Sent};
+use control::{Ack, AnyController, Control, Controller, Feedback, Loss, LossKind, RateSampler, Sent};
 use tcp::AckOutcome;
 use units::{Bytes, Duration, Instant, Rate};
 
@@ -174,6 +174,20 @@ impl Subscriber {
             in_flight: Bytes::new(in_flight_before),
             is_app_limited: self.sampler.is_app_limited(),
         });
+    }
+
+    /// Hands a report of the base station to the controller.
+    ///
+    /// The pause after what was sent last was reckoned at the rate of that time; at a higher one the rest of it is
+    /// shorter. Without that a subscriber whose link stood still would wait as long as it did.
+    pub(crate) fn on_feedback(&mut self, feedback: &Feedback) {
+        let before = self.controller.control().pacing_rate;
+        self.controller.on_feedback(feedback);
+        let after = self.controller.control().pacing_rate;
+        let pause = self.next_send.saturating_since(feedback.now);
+        if after > before && !pause.is_zero() {
+            self.next_send = feedback.now + pause.mul_ratio(before.as_bps(), after.as_bps());
+        }
     }
 
     /// Takes the time of `len` payload bytes in `segments` segments out of the pacing budget.

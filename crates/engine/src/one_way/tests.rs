@@ -28,9 +28,9 @@ fn client(n: u32) -> SocketAddr {
 }
 
 /// An engine with one flow of client 1, both ISNs zero.
-struct Bench {
-    engine: OneWay,
-    now: Instant,
+pub(super) struct Bench {
+    pub(super) engine: OneWay,
+    pub(super) now: Instant,
 }
 
 impl Bench {
@@ -38,7 +38,7 @@ impl Bench {
         Self { engine: OneWay::new(Direction::Downlink, config).unwrap(), now: Instant::ZERO }
     }
 
-    fn established(config: EngineConfig) -> Self {
+    pub(super) fn established(config: EngineConfig) -> Self {
         let mut bench = Self::new(config);
         bench.establish(1);
         bench
