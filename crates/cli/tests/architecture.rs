@@ -22,6 +22,7 @@ const LAYERS: &[&str] = &[
     "cellerator-analysis",
     "cellerator-sim",
     "cellerator-fuzzing",
+    "cellerator-tables",
     "cellerator-io",
     "cellerator-report",
     "cellerator-run",

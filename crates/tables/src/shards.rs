@@ -1,0 +1,152 @@
+//! [`Shards`]: a folder of Parquet files that together are one table.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use crate::error::TablesError;
+use crate::reader::TableReader;
+use crate::schema::TableSchema;
+use crate::value::Value;
+use crate::writer::{Format, TableWriter};
+
+/// A folder of Parquet files, `part-NAME.parquet`, that together are one table and grows by whole files.
+///
+/// A part appears when it is finished, never in pieces: what a stopped program has left behind is either whole or not
+/// there. Several programs may add parts of different names at the same time.
+#[derive(Clone, Debug)]
+pub struct Shards {
+    folder: PathBuf,
+    schema: TableSchema,
+}
+
+impl Shards {
+    /// Opens a folder, and makes it if it is not there.
+    ///
+    /// # Errors
+    /// It cannot be made or read, or holds parts of another table.
+    pub fn open(folder: &Path, schema: &TableSchema) -> Result<Self, TablesError> {
+        fs::create_dir_all(folder).map_err(TablesError::io(folder.display().to_string()))?;
+        let shards = Self { folder: folder.to_owned(), schema: schema.clone() };
+        // One is enough: all were written through here.
+        if let Some(name) = shards.names()?.first() {
+            let path = shards.path(name);
+            let found = TableReader::open(&path)?;
+            let [expected, found] =
+                [schema, found.schema()].map(|schema| format!("{} version {}", schema.table, schema.version));
+            if expected != found {
+                return Err(TablesError::OtherTable { path, expected, found });
+            }
+        }
+        Ok(shards)
+    }
+
+    /// Names of the parts that are there, in order.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn names(&self) -> Result<Vec<String>, TablesError> {
+        let what = || self.folder.display().to_string();
+        let mut names = BTreeSet::new();
+        for entry in fs::read_dir(&self.folder).map_err(TablesError::io(what()))? {
+            let file = entry.map_err(TablesError::io(what()))?.file_name();
+            let name = file.to_str().and_then(|file| file.strip_prefix("part-")?.strip_suffix(".parquet"));
+            names.extend(name.map(str::to_owned));
+        }
+        Ok(names.into_iter().collect())
+    }
+
+    /// The file of a part.
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("part-{name}.parquet"))
+    }
+
+    /// True when this part is there.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.path(name).exists()
+    }
+
+    /// Opens a part.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read(&self, name: &str) -> Result<TableReader, TablesError> {
+        TableReader::open(&self.path(name))
+    }
+
+    /// Starts a part; one of the same name is replaced when this one is finished.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&self, name: &str, notes: &[(&str, &str)]) -> Result<ShardWriter, TablesError> {
+        let unfinished =
+            Unfinished(self.folder.join(format!(".part-{name}.{}.unfinished", std::process::id())));
+        let file =
+            File::create(&unfinished.0).map_err(TablesError::io(unfinished.0.display().to_string()))?;
+        let writer = TableWriter::new(file, &self.schema, Format::Parquet, notes)?;
+        Ok(ShardWriter { writer, unfinished, path: self.path(name) })
+    }
+
+    /// Writes the rows of all parts, in the order of their names, into `writer`: one table of many. Columns go by name;
+    /// what a part does not have is missing.
+    ///
+    /// # Errors
+    /// A part cannot be read, or writing failed.
+    pub fn merge_into<W: Write + Send>(&self, writer: &mut TableWriter<W>) -> Result<(), TablesError> {
+        for name in self.names()? {
+            let reader = self.read(&name)?;
+            let places: Vec<Option<usize>> =
+                writer.schema().columns.iter().map(|column| reader.schema().position(&column.name)).collect();
+            for row in reader.rows()? {
+                let row = row?;
+                let cell = |place: &Option<usize>| place.and_then(|place| row.get(place).cloned());
+                writer.push(places.iter().map(|place| cell(place).unwrap_or(Value::Null)).collect())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Removes the file unless it was renamed.
+#[derive(Debug)]
+struct Unfinished(PathBuf);
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        // It has its final name, or is not wanted: either way nothing is to be said.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// A part in the making; without [`ShardWriter::finish`] nothing is left of it.
+#[derive(Debug)]
+pub struct ShardWriter {
+    writer: TableWriter<File>,
+    unfinished: Unfinished,
+    path: PathBuf,
+}
+
+impl ShardWriter {
+    /// Writes a row.
+    ///
+    /// # Errors
+    /// As [`TableWriter::push`].
+    pub fn push(&mut self, row: Vec<Value>) -> Result<(), TablesError> {
+        self.writer.push(row)
+    }
+
+    /// Writes the rest to the disk and gives the part its name; returns its file.
+    ///
+    /// # Errors
+    /// Writing failed.
+    pub fn finish(self) -> Result<PathBuf, TablesError> {
+        let what = self.path.display().to_string();
+        let file = self.writer.finish()?;
+        file.sync_all().map_err(TablesError::io(&what))?;
+        fs::rename(&self.unfinished.0, &self.path).map_err(TablesError::io(&what))?;
+        Ok(self.path)
+    }
+}
