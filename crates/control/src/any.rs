@@ -6,7 +6,7 @@ use crate::{
     Ack, Bbr, Bbr3, Bbr3Params, BbrParams, Bic, BicParams, Control, Controller, Cubic, CubicParams, Feedback,
     Fixed, FixedParams, HTcp, HTcpParams, HighSpeed, HighSpeedParams, Loss, NewReno, NewRenoParams,
     RateControl, RateParams, Sent, Vegas, VegasParams, Veno, VenoParams, Westwood, WestwoodParams,
-    WestwoodPlus, WestwoodPlusParams,
+    WestwoodPlus, WestwoodPlusParams, WindowAdaptation, WindowAdaptationParams,
 };
 
 /// Writes the two enums, their dispatch, and the names of those that need no settings.
@@ -82,6 +82,8 @@ controllers! {
     Fixed(Fixed, FixedParams) = "fixed",
     /// \[MA\]'s rate control.
     Rate(RateControl, RateParams) = "rate",
+    /// \[WA\]'s window by the base station's reports.
+    WindowAdaptation(WindowAdaptation, WindowAdaptationParams) = "window-adaptation",
     /// NewReno's window.
     NewReno(NewReno, NewRenoParams) = "new-reno",
     /// CUBIC's window.

@@ -18,7 +18,7 @@ pub struct Feedback {
     pub is_throughput: bool,
     /// q̂: bytes that waited for the radio link, IP headers included; none if not reported.
     pub queue: Option<Bytes>,
-    /// For how long after it was measured it may be used; zero for the receiver's own limit.
+    /// For how long after it was measured it may be used; zero if it does not say.
     pub validity: Duration,
 }
 
@@ -42,11 +42,10 @@ impl Feedback {
         self.now - self.age
     }
 
-    /// Until when it may be used, `limit` after it was measured unless it says less itself.
+    /// Until when it may be used: `default` after it was measured unless it says otherwise itself.
     #[must_use]
-    pub fn valid_until(&self, limit: Duration) -> Instant {
-        let validity = if self.validity.is_zero() { limit } else { self.validity.min(limit) };
-        self.sampled_at() + validity
+    pub fn valid_until(&self, default: Duration) -> Instant {
+        self.sampled_at() + if self.validity.is_zero() { default } else { self.validity }
     }
 }
 
@@ -63,6 +62,6 @@ mod tests {
         report.validity = ms(30);
         assert_eq!(report.valid_until(ms(50)), Instant::from_millis(110));
         report.validity = ms(300);
-        assert_eq!(report.valid_until(ms(50)), Instant::from_millis(130));
+        assert_eq!(report.valid_until(ms(50)), Instant::from_millis(380));
     }
 }

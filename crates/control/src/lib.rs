@@ -24,6 +24,7 @@
 //! | `highspeed.rs` | steps that grow with the window | RFC 3649 |
 //! | `bic.rs` | binary search for the window of the last loss | INFOCOM 2004 |
 //! | `bbr.rs` | a model of bandwidth and round trip, paced | draft-cardwell-iccrg-bbr-congestion-control-00 |
+//! | `window_adaptation.rs` | a window by the base station's reports | \[WA\] equations (1)–(8), (18) |
 //! | `bbr3.rs` | the same with bounds by loss, probing every few seconds | draft-ietf-ccwg-bbr-02 |
 //!
 //! What all window controllers share (slow start, proportional rate reduction, undoing a needless time-out) is
@@ -55,6 +56,7 @@ mod vegas;
 mod veno;
 mod westwood;
 mod window;
+mod window_adaptation;
 
 pub use any::{AnyController, ControllerConfig};
 pub use bbr::{Bbr, BbrParams};
@@ -72,6 +74,7 @@ pub use sampler::{RateSample, RateSampler, SendStamp};
 pub use vegas::{Vegas, VegasParams};
 pub use veno::{Veno, VenoParams};
 pub use westwood::{Westwood, WestwoodParams, WestwoodPlus, WestwoodPlusParams};
+pub use window_adaptation::{Law, WindowAdaptation, WindowAdaptationParams};
 
 use units::{Bytes, Duration, Instant, Rate};
 

@@ -19,6 +19,7 @@
 //! - *HARQ*: block errors add retries; what comes behind waits for the repair; rarely a packet is lost.
 //! - *loss after*, *delay*: lost packets have used their capacity; delay never changes the order.
 
+mod base_station;
 mod capacity;
 mod config;
 mod delay;
@@ -40,6 +41,7 @@ mod stats;
 mod summary;
 mod trace;
 
+pub use base_station::{BaseStation, BaseStationConfig, StationReport};
 pub use capacity::{Capacity, RateSteps};
 pub use config::{LinkConfig, QueueLimit, SlotConfig};
 pub use delay::DelayModel;

@@ -22,6 +22,7 @@ pub(crate) enum Stage {
     TraceRate = 6,
     TraceOutage = 7,
     TraceSchedule = 8,
+    Feedback = 9,
 }
 
 /// A seeded sequence of random numbers (xoshiro256++).
@@ -46,6 +47,14 @@ impl Stream {
     /// The bias is below `bound / 2^64`, far under anything a run could show.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.0.next_u64()) * u128::from(bound)) >> 64) as u64
+    }
+
+    /// A nearly normal number in millionths: the sum of twelve even ones, so never beyond six deviations.
+    ///
+    /// In whole numbers, because what it decides is part of a run's identity on every platform.
+    pub(crate) fn gaussian_ppm(&mut self) -> i64 {
+        let sum: u64 = (0..12).map(|_| self.below(u64::from(PPM))).sum();
+        i64::try_from(sum).unwrap_or(0) - 6 * i64::from(PPM)
     }
 
     /// A number in `[0, 1)` with 53 random bits: for the generators only.

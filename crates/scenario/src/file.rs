@@ -5,6 +5,7 @@ use units::Duration;
 
 use crate::endpoints::{Accelerator, Client, Workload};
 use crate::error::{Error, locate};
+use crate::feedback::Feedback;
 use crate::quantity::Quantity;
 use crate::radio::{Radio, Wan};
 use crate::server::Server;
@@ -36,6 +37,9 @@ pub struct Scenario {
     /// The radio link.
     #[serde(default)]
     pub radio: Radio,
+    /// The base station's reports.
+    #[serde(default)]
+    pub feedback: Feedback,
     /// The device.
     #[serde(default)]
     pub client: Client,
@@ -75,6 +79,9 @@ pub struct Case {
     /// Changes to the radio link.
     #[serde(default, skip_serializing_if = "is_default")]
     pub radio: Radio,
+    /// Changes to the base station's reports.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub feedback: Feedback,
     /// Changes to the device.
     #[serde(default, skip_serializing_if = "is_default")]
     pub client: Client,
@@ -140,6 +147,7 @@ impl Scenario {
             name: self.name.clone(),
             wan: Wan::default(),
             radio: Radio::default(),
+            feedback: Feedback::default(),
             client: Client::default(),
             server: Server::default(),
             accelerator: Accelerator::default(),
@@ -168,6 +176,7 @@ impl Scenario {
             name: case.name.clone(),
             wan: case.wan.over(&self.wan),
             radio: case.radio.over(&self.radio),
+            feedback: case.feedback.over(&self.feedback),
             client: case.client.over(&self.client),
             server: case.server.over(&self.server),
             accelerator: case.accelerator.over(&self.accelerator),

@@ -6,6 +6,7 @@
 
 mod endpoints;
 mod error;
+mod feedback;
 pub mod figures;
 mod file;
 mod links;
@@ -18,6 +19,7 @@ mod server;
 
 pub use endpoints::{Accelerator, Client, Controller, End, Family, Kind, Reset, WindowPolicy, Workload};
 pub use error::Error;
+pub use feedback::Feedback;
 pub use file::{Case, Scenario};
 pub use links::{LinkPlan, ReadTrace};
 pub use quantity::{Kind as QuantityKind, Probability, Quantity, QuantityError, QueueLimit};

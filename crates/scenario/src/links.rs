@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use link::{Capacity, DelayModel, LinkConfig, LossModel, OutageModel, RateSteps, SlotConfig, Trace};
+use link::{
+    BaseStationConfig, Capacity, DelayModel, LinkConfig, LossModel, OutageModel, RateSteps, SlotConfig, Trace,
+};
 use units::Duration;
 
 use crate::error::Error;
@@ -24,6 +26,8 @@ pub struct LinkPlan {
     pub radio_down: LinkConfig,
     /// Client to accelerator.
     pub radio_up: LinkConfig,
+    /// What the base stations report to the accelerator.
+    pub feedback: Option<BaseStationConfig>,
 }
 
 /// A queue that nobody chose: what a Linux interface holds.
@@ -48,9 +52,13 @@ impl Case {
             wan_up: wan(&self.wan, seed_of(1)),
             radio_down: radio(down, link::Direction::Down, (seed, seed_of(2)), read)?,
             radio_up: radio(up, link::Direction::Up, (seed, seed_of(3)), read)?,
+            feedback: self.feedback.base_station(),
         };
         for (name, config) in plan.named() {
             config.check().map_err(|e| Error::Link { name: name.to_owned(), message: e.to_string() })?;
+        }
+        if let Some(Err(e)) = plan.feedback.map(|config| config.check()) {
+            return Err(Error::Link { name: "feedback".to_owned(), message: e.to_string() });
         }
         Ok(plan)
     }

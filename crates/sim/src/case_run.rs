@@ -137,6 +137,7 @@ fn network(
         log,
         merges_arrivals: engine.is_some(),
         ping: workload.ping.map(|every| every.0),
+        feedback: plan.feedback,
         notes_segments: true,
     }
 }

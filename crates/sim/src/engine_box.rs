@@ -1,5 +1,8 @@
 //! The engine as a [`Middlebox`].
 
+use core::net::IpAddr;
+
+use control::Feedback;
 use engine::{Engine, Port, Transmit, Verdict};
 use units::{Bytes, Instant};
 use wire::VirtioNetHeader;
@@ -46,6 +49,10 @@ impl Middlebox for Engine {
 
     fn next_deadline(&self) -> Option<Instant> {
         Self::next_deadline(self)
+    }
+
+    fn handle_feedback(&mut self, client: IpAddr, feedback: &Feedback) {
+        Self::handle_feedback(self, client, feedback);
     }
 
     fn memory(&self) -> Bytes {

@@ -60,6 +60,14 @@ impl LineUp {
         self
     }
 
+    /// A base station that reports each `period` how the radio link is, `delay` late.
+    #[must_use]
+    pub fn feedback(mut self, period: Duration, delay: Duration) -> Self {
+        let config = link::BaseStationConfig { period, delay, ..link::BaseStationConfig::default() };
+        self.config.feedback = Some(config);
+        self
+    }
+
     /// Ends with the client's program.
     #[must_use]
     pub fn client(mut self, app: Application) -> Self {

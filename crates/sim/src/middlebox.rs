@@ -1,5 +1,8 @@
 //! [`Middlebox`]: what sits between the wired and the mobile segment.
 
+use core::net::IpAddr;
+
+use control::Feedback;
 use units::{Bytes, Instant};
 use wire::VirtioNetHeader;
 
@@ -50,6 +53,8 @@ pub trait Middlebox {
     fn poll_transmit(&mut self, now: Instant) -> Option<Outgoing>;
     /// When it next wants [`Middlebox::handle_timeout`].
     fn next_deadline(&self) -> Option<Instant>;
+    /// Takes in a base station's report about a client's downlink.
+    fn handle_feedback(&mut self, _client: IpAddr, _feedback: &Feedback) {}
     /// Bytes it holds for flows.
     fn memory(&self) -> Bytes {
         Bytes::ZERO

@@ -3,6 +3,7 @@
 use core::net::SocketAddr;
 use std::collections::BTreeMap;
 
+use link::BaseStation;
 use scenario::segments::Observer;
 use units::{Bytes, Duration, Instant};
 
@@ -13,6 +14,7 @@ use crate::{
     SimError, Violation,
 };
 
+mod base_stations;
 mod boxed;
 mod ends;
 mod hosts;
@@ -61,6 +63,8 @@ pub struct NetworkConfig {
     pub merges_arrivals: bool,
     /// The first flow's client pings its server this often.
     pub ping: Option<Duration>,
+    /// The base stations report each client's downlink to the middlebox.
+    pub feedback: Option<link::BaseStationConfig>,
     /// The TCP segments that enter the radio links are noted, for [`Network::take_segments`].
     pub notes_segments: bool,
 }
@@ -82,6 +86,7 @@ pub struct Outcome {
 struct Radio {
     down: Path,
     up: Path,
+    station: Option<BaseStation>,
 }
 
 /// Hosts, links and a middlebox:
@@ -126,6 +131,7 @@ impl<M: Middlebox> Network<M> {
             Ok::<_, SimError>(Radio {
                 down: Path::new(&radio.down, "radio down", start)?,
                 up: Path::new(&radio.up, "radio up", start)?,
+                station: base_stations::station(config.feedback, radio, start)?,
             })
         };
         let ends = |f: &FlowConfig| (f.client.local, f.server.local);
@@ -262,7 +268,9 @@ impl<M: Middlebox> Network<M> {
         let paths = paths.chain(self.radios.iter().flat_map(|radio| [&radio.down, &radio.up]));
         let paths = paths.filter_map(Path::next_deadline);
         let ping = self.pinger.as_ref().map(Pinger::next_deadline);
-        hosts.chain(paths).chain(self.middlebox.next_deadline()).chain(ping).min()
+        let stations =
+            self.radios.iter().filter_map(|radio| radio.station.as_ref()).map(BaseStation::next_deadline);
+        hosts.chain(paths).chain(stations).chain(self.middlebox.next_deadline()).chain(ping).min()
     }
 
     /// Lets everything happen that is due at the present.
@@ -292,6 +300,7 @@ impl<M: Middlebox> Network<M> {
         if self.pinger.as_ref().is_some_and(|pinger| pinger.next_deadline() <= now) {
             self.send_ping();
         }
+        self.report()?;
         if self.middlebox.next_deadline().is_some_and(|at| at <= now) {
             self.middlebox.handle_timeout(now);
             self.send_from_middlebox()?;

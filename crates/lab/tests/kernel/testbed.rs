@@ -91,6 +91,7 @@ impl Radio {
             wan_up: wan(seed + 1),
             radio_down: radio(&self.down, self.loss_down, seed + 2),
             radio_up: radio(&self.up, self.loss_up, seed + 3),
+            feedback: None,
         }
     }
 }

@@ -1,0 +1,213 @@
+//! [`Predictor`]: the queue that what is sent at this moment will find.
+//!
+//! A report that was measured at t is a while old when it arrives, and the next one may be lost. Since t more was
+//! sent, which is known, and more was carried, of which acknowledgements tell a part and the bandwidth the rest:
+//!
+//! ```text
+//!   q(now) = q(t) + sent(t − f, now) − carried(t, now),   0 ≤ q(now) ≤ in flight       f: forward delay
+//!   carried(t, now) = acknowledged(t + r, now) + b·min(now − t, r)                      r: smallest round trip
+//! ```
+//!
+//! Noise: the reported queue q̂ corrects the reckoned one by a share only (an observer of (1) with gain k), and the
+//! bandwidth is averaged over time, so that lost reports change neither weight nor meaning:
+//!
+//! ```text
+//!   q(t) ← q⁻(t) + k·(q̂(t) − q⁻(t))        b ← b + (b̂ − b)·Δ ÷ (Δ + memory)
+//! ```
+
+use std::collections::VecDeque;
+
+use units::{Bytes, Duration, Instant, Rate};
+
+use super::WindowAdaptationParams;
+use crate::{Feedback, RateSample};
+
+/// Sends and deliveries are remembered for this long: reports older than that are useless.
+const MEMORY: Duration = Duration::from_secs(2);
+
+/// Resolution of that memory.
+const GRAIN: Duration = Duration::from_millis(1);
+
+/// Bytes of the shortest queue aimed at: two packets, or the link would idle between two acknowledgements.
+const TARGET_MIN: u64 = 2 * 1_500;
+
+/// How far a throughput, which is no more than a lower bound while nothing waits, is raised to find the bandwidth.
+const PROBE: (u64, u64) = (5, 4);
+
+/// Totals at a point of time, in bytes of IP packets.
+#[derive(Clone, Copy, Debug, Default)]
+struct Totals {
+    at: Instant,
+    sent: u64,
+    delivered: u64,
+}
+
+/// What a report left behind.
+#[derive(Clone, Copy, Debug)]
+struct Estimate {
+    at: Instant,
+    queue: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Predictor {
+    target: Duration,
+    target_memory: Duration,
+    forecast_memory: Duration,
+    observer_permille: u64,
+    forward_delay: Duration,
+    /// Totals after each grain of time in which something happened.
+    history: VecDeque<Totals>,
+    totals: Totals,
+    min_rtt: Option<Duration>,
+    delivery_rate: Option<Rate>,
+    estimate: Option<Estimate>,
+    /// Averages of the bandwidth: of the forecast, of the aim.
+    forecast: Option<Rate>,
+    level: Option<Rate>,
+}
+
+impl Predictor {
+    pub(super) fn new(params: &WindowAdaptationParams) -> Self {
+        Self {
+            target: params.target,
+            target_memory: params.target_memory,
+            forecast_memory: params.forecast_memory,
+            observer_permille: u64::from(params.observer_permille.clamp(1, 1_000)),
+            forward_delay: params.forward_delay,
+            history: VecDeque::new(),
+            totals: Totals::default(),
+            min_rtt: None,
+            delivery_rate: None,
+            estimate: None,
+            forecast: None,
+            level: None,
+        }
+    }
+
+    /// The bandwidth forecast, once there is one.
+    pub(super) fn bandwidth(&self) -> Option<Rate> {
+        self.forecast
+    }
+
+    pub(super) fn on_sent(&mut self, wire: u64, now: Instant) {
+        self.totals.sent += wire;
+        self.remember(now);
+    }
+
+    pub(super) fn on_delivered(
+        &mut self,
+        wire: u64,
+        rate: Option<RateSample>,
+        min_rtt: Option<Duration>,
+        now: Instant,
+    ) {
+        self.totals.delivered += wire;
+        self.min_rtt = min_rtt.or(self.min_rtt);
+        if let Some(sample) = rate.filter(|sample| !sample.is_app_limited) {
+            self.delivery_rate = Some(sample.rate);
+        }
+        self.remember(now);
+    }
+
+    fn remember(&mut self, now: Instant) {
+        self.totals.at = now;
+        match self.history.back_mut() {
+            Some(last) if now.saturating_since(last.at) < GRAIN => {
+                (last.sent, last.delivered) = (self.totals.sent, self.totals.delivered);
+            }
+            _ => self.history.push_back(self.totals),
+        }
+        while self.history.len() > 1 && self.history.front().is_some_and(|t| t.at + MEMORY < now) {
+            self.history.pop_front();
+        }
+    }
+
+    /// Totals at `at`, as far back as is remembered.
+    fn totals_at(&self, at: Instant) -> Totals {
+        let after = self.history.partition_point(|totals| totals.at <= at);
+        match after.checked_sub(1).and_then(|index| self.history.get(index)) {
+            Some(totals) => *totals,
+            // Before the first: nothing was sent, or it is forgotten and all remembered is later.
+            None => self.history.front().map_or(self.totals, |first| *first),
+        }
+    }
+
+    /// Takes in a report; false for one that is older than the last, which says nothing new.
+    pub(super) fn on_report(&mut self, report: &Feedback, in_flight: u64) -> bool {
+        let at = report.sampled_at();
+        let last = self.estimate.map(|estimate| estimate.at);
+        if last.is_some_and(|last| at <= last) {
+            return false;
+        }
+        let elapsed = last.map(|last| at.saturating_since(last));
+        if let Some(reported) = report.bandwidth.or(self.delivery_rate) {
+            let is_bound = report.is_throughput && report.queue.is_none_or(|q| q.get() < TARGET_MIN);
+            let b = if is_bound { self.probed(reported) } else { reported };
+            self.forecast = Some(average(self.forecast, b, elapsed, self.forecast_memory));
+            self.level = Some(average(self.level, b, elapsed, self.target_memory));
+        }
+        // What it was when measured, reckoned with the bandwidth of this very interval.
+        let carried = report.bandwidth.or(self.forecast).unwrap_or(Rate::ZERO);
+        let reckoned = self.estimate.map(|estimate| {
+            let sent = self.sent_between(estimate.at, at);
+            (estimate.queue + sent).saturating_sub(carried.bytes_in(at.saturating_since(estimate.at)).get())
+        });
+        let queue = match (reckoned, report.queue.map(Bytes::get)) {
+            (Some(reckoned), Some(reported)) => self.correct(reckoned, reported),
+            (None, Some(reported)) => reported,
+            (reckoned, None) => reckoned.unwrap_or(0).min(in_flight),
+        };
+        self.estimate = Some(Estimate { at, queue });
+        true
+    }
+
+    /// A throughput is at least doubled in a few reports while it finds the queue empty.
+    fn probed(&self, reported: Rate) -> Rate {
+        reported.max(self.forecast.unwrap_or(Rate::ZERO)).mul_ratio(PROBE.0, PROBE.1)
+    }
+
+    /// q⁻ + k·(q̂ − q⁻).
+    fn correct(&self, reckoned: u64, reported: u64) -> u64 {
+        let deviation = i128::from(reported) - i128::from(reckoned);
+        let corrected = i128::from(reckoned) + deviation * i128::from(self.observer_permille) / 1_000;
+        u64::try_from(corrected.max(0)).unwrap_or(u64::MAX)
+    }
+
+    /// What reaches the queue between two points of time.
+    fn sent_between(&self, from: Instant, to: Instant) -> u64 {
+        let at = |t: Instant| self.totals_at(t - self.forward_delay).sent;
+        at(to).saturating_sub(at(from))
+    }
+
+    /// Bytes of IP packets that may be sent at `now` with so many in flight.
+    pub(super) fn room(&self, now: Instant, in_flight: u64) -> u64 {
+        let (Some(estimate), Some(forecast), Some(level)) = (self.estimate, self.forecast, self.level) else {
+            return 0;
+        };
+        let target = level.bytes_in(self.target).get().max(TARGET_MIN);
+        let sent = self.totals.sent.saturating_sub(self.totals_at(estimate.at - self.forward_delay).sent);
+        let carried = self.carried_since(estimate.at, now, forecast);
+        let queue = (estimate.queue + sent).saturating_sub(carried).min(in_flight);
+        target.saturating_sub(queue)
+    }
+
+    /// What the link has carried since `from`: acknowledged, as far as that can be known, and forecast from there.
+    fn carried_since(&self, from: Instant, now: Instant, forecast: Rate) -> u64 {
+        let age = now.saturating_since(from);
+        let Some(back) = self.min_rtt.filter(|&back| back < age) else {
+            return forecast.bytes_in(age).get();
+        };
+        let acknowledged = self.totals.delivered.saturating_sub(self.totals_at(from + back).delivered);
+        acknowledged + forecast.bytes_in(back).get()
+    }
+}
+
+/// An average over time: a report after a long silence counts more than one of many.
+fn average(old: Option<Rate>, new: Rate, elapsed: Option<Duration>, memory: Duration) -> Rate {
+    let (Some(old), Some(elapsed)) = (old, elapsed) else { return new };
+    let (old, new) = (i128::from(old.as_bps()), i128::from(new.as_bps()));
+    let (elapsed, memory) = (i128::from(elapsed.as_nanos()), i128::from(memory.as_nanos()));
+    let average = old + (new - old) * elapsed / (elapsed + memory).max(1);
+    Rate::from_bps(u64::try_from(average.max(0)).unwrap_or(u64::MAX))
+}
