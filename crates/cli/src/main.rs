@@ -2,6 +2,7 @@
 
 mod analyze;
 mod bench;
+mod contest;
 mod demo;
 mod instance;
 mod lab;
@@ -46,6 +47,8 @@ enum Command {
     Demo(demo::Args),
     /// Generate, inspect, plot and convert capacity traces
     Trace(trace::Args),
+    /// Schemes against each other on capacity traces: utilisation, queueing delay, loaded ping
+    Contest(contest::Args),
     /// Measure how fast this machine is as an accelerator
     Bench(bench::Args),
     /// Captures to flows: retransmissions by type, round-trip times, loss, windows, what held each flow back
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => sim::main(args),
         Command::Demo(args) => demo::main(&args),
         Command::Trace(args) => trace::main(args),
+        Command::Contest(args) => contest::main(&args),
         Command::Bench(args) => bench::main(args),
         Command::Analyze(args) => analyze::main(&args),
         Command::Capture(args) => live_capture::main(&args),

@@ -27,6 +27,7 @@ const LAYERS: &[&str] = &[
     "cellerator-report",
     "cellerator-run",
     "cellerator-lab",
+    "cellerator-contest",
     "cellerator-bench",
     "cellerator",
 ];

@@ -2,11 +2,12 @@
 
 use units::{Bytes, Instant};
 
+use crate::parameters::Parameters as _;
 use crate::{
     Ack, Bbr, Bbr3, Bbr3Params, BbrParams, Bic, BicParams, Control, Controller, Cubic, CubicParams, Feedback,
     Fixed, FixedParams, HTcp, HTcpParams, HighSpeed, HighSpeedParams, Loss, NewReno, NewRenoParams,
-    RateControl, RateParams, Sent, Vegas, VegasParams, Veno, VenoParams, Westwood, WestwoodParams,
-    WestwoodPlus, WestwoodPlusParams, WindowAdaptation, WindowAdaptationParams,
+    ParameterError, ParameterValue, RateControl, RateParams, Sent, Vegas, VegasParams, Veno, VenoParams,
+    Westwood, WestwoodParams, WestwoodPlus, WestwoodPlusParams, WindowAdaptation, WindowAdaptationParams,
 };
 
 /// Writes the two enums, their dispatch, and the names of those that need no settings.
@@ -65,6 +66,26 @@ macro_rules! controllers {
             #[must_use]
             pub fn build(&self) -> AnyController {
                 match *self { $(Self::$variant(p) => AnyController::$variant(<$controller>::new(p)),)+ }
+            }
+
+            /// Sets the parameter called `name`: its field's name in the parameters' structure.
+            ///
+            /// # Errors
+            /// No such parameter, or a value of another kind.
+            pub fn set(&mut self, name: &str, value: ParameterValue) -> Result<(), ParameterError> {
+                match self { $(Self::$variant(p) => p.set_parameter($name, name, value),)+ }
+            }
+
+            /// Every parameter with its value.
+            #[must_use]
+            pub fn parameters(&self) -> Vec<(&'static str, ParameterValue)> {
+                match self { $(Self::$variant(p) => p.parameters(),)+ }
+            }
+
+            /// The name [`ControllerConfig::named`] knows it by.
+            #[must_use]
+            pub fn name(&self) -> &'static str {
+                match self { $(Self::$variant(_) => $name,)+ }
             }
 
             /// The same for segments of `mss` bytes of payload.

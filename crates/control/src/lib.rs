@@ -47,6 +47,7 @@ mod highspeed;
 mod htcp;
 mod hystart;
 mod new_reno;
+mod parameters;
 #[cfg(test)]
 mod path;
 mod rate;
@@ -69,6 +70,7 @@ pub use fixed::{Fixed, FixedParams};
 pub use highspeed::{HighSpeed, HighSpeedParams};
 pub use htcp::{HTcp, HTcpParams};
 pub use new_reno::{NewReno, NewRenoParams};
+pub use parameters::{ParameterError, ParameterValue};
 pub use rate::{RateControl, RateParams};
 pub use sampler::{RateSample, RateSampler, SendStamp};
 pub use vegas::{Vegas, VegasParams};

@@ -143,6 +143,17 @@ impl Application {
         };
         Self { turns: (0..count).map(turn).collect(), response_len: Some(response), ..Self::sink() }
     }
+    /// Writes `count` requests of `request` bytes, one `every` so long whether or not the one before was answered,
+    /// for responses of `response` bytes.
+    #[must_use]
+    pub fn requests_every(every: Duration, count: u32, request: u64, response: u64) -> Self {
+        let turn = |i: u32| Turn {
+            after_reading: 0,
+            pause: if i == 0 { Duration::ZERO } else { every },
+            send: request,
+        };
+        Self { turns: (0..count).map(turn).collect(), response_len: Some(response), ..Self::sink() }
+    }
     /// Answers `count` requests of `request` bytes with `response` bytes each and closes.
     #[must_use]
     pub fn responses(count: u32, request: u64, response: u64) -> Self {

@@ -1,5 +1,7 @@
 //! [`Program`]: what the application of an endpoint has done so far, and what it does next.
 
+use std::collections::VecDeque;
+
 use units::{Duration, Instant};
 
 use super::Progress;
@@ -27,8 +29,8 @@ pub(super) struct Program {
     first_read: Option<Instant>,
     last_read: Option<Instant>,
     marks: Vec<(Instant, u64)>,
-    /// The request that waits for its response: when it was written, and bytes read once it is there.
-    asked: Option<(Instant, u64)>,
+    /// Requests that wait for their responses: when each was written, and bytes read once its response is there.
+    asked: VecDeque<(Instant, u64)>,
     response_times: Vec<Duration>,
 }
 
@@ -46,7 +48,7 @@ impl Program {
             first_read: None,
             last_read: None,
             marks: Vec::new(),
-            asked: None,
+            asked: VecDeque::new(),
             response_times: Vec::new(),
         }
     }
@@ -58,9 +60,9 @@ impl Program {
             Some((at, _)) if now.saturating_since(*at) < MARK_SPACING => {}
             _ => self.marks.push((now, self.read)),
         }
-        if let Some((asked, _)) = self.asked.filter(|(_, end)| self.read >= *end) {
+        while let Some(&(asked, _)) = self.asked.front().filter(|(_, end)| self.read >= *end) {
+            self.asked.pop_front();
             self.response_times.push(now.saturating_since(asked));
-            self.asked = None;
         }
     }
 }
@@ -150,8 +152,9 @@ impl Connection {
             program.turns_begun += 1;
             program.allowed += turn.send;
             program.turn_at = None;
-            let response = config.app.response_len.map(|len| turn.after_reading + len);
-            program.asked = response.map(|end| (now, end));
+            if let Some(len) = config.app.response_len {
+                program.asked.push_back((now, program.turns_begun as u64 * len));
+            }
         }
     }
 

@@ -1,0 +1,125 @@
+//! `cellerator contest`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ::contest::{Buffer, Contest, Document, Maker, SCHEMA, Scheme, Settings, TraceSource, tables};
+use io::Clock;
+use scenario::Quantity;
+use units::Duration;
+
+use crate::outcome;
+
+/// Arguments of `cellerator contest`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Capacity traces: files in Mahimahi's format or with lines of `seconds Mbit/s`, or names of presets; with
+    /// `+FILE` behind, the uplink's own
+    #[arg(required = true, value_name = "TRACE[+UPLINK]")]
+    traces: Vec<String>,
+    /// Who controls the sending: direct:NAME (the server), accel:NAME (the accelerator, per client), split:NAME (the
+    /// accelerator, per flow); with other parameters as accel:rate?alpha=40ms&beta=60ms
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "direct:cubic,direct:bbr,direct:vegas,split:cubic,accel:rate"
+    )]
+    schemes: Vec<String>,
+    /// Radio queues: sizes, bandwidth-delay products as 2bdp, or both (4MB and 2bdp)
+    #[arg(long, value_delimiter = ',', default_value = "4MB", value_name = "SIZE")]
+    buffer: Vec<String>,
+    /// Length of each run
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    seconds: u64,
+    /// Where in the traces the runs begin
+    #[arg(long, default_value = "0 s", value_name = "TIME")]
+    from: Quantity<Duration>,
+    /// Another value for a controller's parameter, in all schemes that have this controller
+    #[arg(long, value_name = "CONTROLLER.NAME=VALUE")]
+    param: Vec<String>,
+    /// Seed of all random choices
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Runs at the same time; the results do not depend on it [default: the number of processors]
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Write the results as JSON (schemas/contest.schema.json)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// Runs `cellerator contest`; an error is one clear line: what, where, what to do.
+pub fn main(args: &Args) -> Result<ExitCode, String> {
+    let contest = contest(args)?;
+    let count = contest.runs();
+    let (ended, began) = (AtomicUsize::new(0), Clock::now());
+    let progress = |what: &str| {
+        let number = ended.fetch_add(1, Ordering::Relaxed) + 1;
+        let seconds = Clock::now().saturating_since(began).as_secs_f64();
+        eprintln!("  [{number}/{count}, {seconds:.0} s] {what}");
+    };
+    let (traces, runs) = contest.hold(&progress).map_err(|e| e.to_string())?;
+    let document = Document {
+        schema: SCHEMA.to_owned(),
+        made_by: Maker {
+            cellerator: env!("CARGO_PKG_VERSION").to_owned(),
+            command: outcome::command_line(),
+            runner: "sim".to_owned(),
+        },
+        seconds: contest.settings.length.as_secs_f64(),
+        seed: args.seed,
+        traces,
+        runs,
+    };
+    println!("{}", tables(&document));
+    if let Some(path) = &args.json {
+        write_json(path, &document)?;
+    }
+    let is_good = document.runs.iter().all(|run| run.problems.is_empty());
+    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn contest(args: &Args) -> Result<Contest, String> {
+    let text = |e: ::contest::ContestError| e.to_string();
+    let length = Duration::from_secs(args.seconds);
+    let mut schemes: Vec<Scheme> =
+        args.schemes.iter().map(|s| s.trim().parse()).collect::<Result<_, _>>().map_err(text)?;
+    for setting in &args.param {
+        set(&mut schemes, setting)?;
+    }
+    let mut buffers: Vec<Buffer> = Vec::new();
+    for buffer in &args.buffer {
+        let names: &[&str] = if buffer == "both" { &["4MB", "2bdp"] } else { &[buffer] };
+        buffers.extend(names.iter().map(|n| n.parse()).collect::<Result<Vec<Buffer>, _>>().map_err(text)?);
+    }
+    let open = |name: &String| TraceSource::open(name, args.from.0, length, args.seed).map_err(text);
+    let traces = args.traces.iter().map(open).collect::<Result<_, _>>()?;
+    let threads = args.threads.unwrap_or_else(io::sched::cpu_count).max(1);
+    Ok(Contest { settings: Settings { length, buffers, seed: args.seed, threads }, traces, schemes })
+}
+
+/// Sets `controller.name=value` wherever that controller is.
+fn set(schemes: &mut [Scheme], setting: &str) -> Result<(), String> {
+    let wrong = || format!("--param `{setting}`: write CONTROLLER.NAME=VALUE, as in rate.alpha=40ms");
+    let (path, value) = setting.split_once('=').ok_or_else(wrong)?;
+    let (controller, name) = path.trim().split_once('.').ok_or_else(wrong)?;
+    let mut is_used = false;
+    for scheme in schemes.iter_mut().filter(|scheme| scheme.controller.name() == controller) {
+        scheme.set(name, value).map_err(|e| e.to_string())?;
+        is_used = true;
+    }
+    if is_used {
+        Ok(())
+    } else {
+        Err(format!("--param `{setting}`: no scheme has the controller `{controller}`"))
+    }
+}
+
+fn write_json(path: &Path, document: &Document) -> Result<(), String> {
+    let json = serde_json::to_string_pretty(document).map_err(|e| format!("results as JSON: {e}"))?;
+    fs::write(path, json + "\n").map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+    eprintln!("  wrote {}", path.display());
+    Ok(())
+}

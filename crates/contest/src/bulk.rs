@@ -1,0 +1,151 @@
+//! A bulk flow with a ping beside it, and the ping alone.
+
+use engine::Engine;
+use link::{Percentiles, Summary};
+use sim::{Middlebox, Network, NetworkConfig, PassThrough, SimError};
+use units::{Bytes, Duration, Instant};
+
+use crate::line_up::{FlowPlan, LineUp, PING_EVERY};
+use crate::results::{Delays, Run, Waiting};
+
+/// How often the data in the accelerator is looked at.
+const SAMPLE_EVERY: Duration = Duration::from_millis(10);
+/// How long after the run pings of its time are waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What the bulk flow has beyond what the link can carry.
+const SURPLUS: Bytes = Bytes::from_mib(64);
+
+const PING: usize = 0;
+const BULK: usize = 1;
+
+/// A middlebox whose waiting data can be seen.
+pub(crate) trait Observed: Middlebox {
+    /// Bytes acknowledged to servers and not yet sent on; none when it holds none by nature.
+    fn waiting(&self) -> Option<u64>;
+}
+
+impl Observed for PassThrough {
+    fn waiting(&self) -> Option<u64> {
+        None
+    }
+}
+
+impl Observed for Engine {
+    fn waiting(&self) -> Option<u64> {
+        Some(self.flow_reports(0).map(|flow| flow.debt.get().saturating_sub(flow.in_flight.get())).sum())
+    }
+}
+
+/// Runs the bulk flow for `length` and fills in what was measured.
+pub(crate) fn bulk(line_up: &LineUp<'_>, length: Duration, run: Run) -> Result<Run, SimError> {
+    let offered = line_up.trace.down.offered_bytes(Duration::ZERO, length + PATIENCE);
+    let flows = [pings(length), FlowPlan::download((offered + SURPLUS).get(), Instant::ZERO)];
+    let network = line_up.network(&flows);
+    match line_up.scheme.engine() {
+        None => bulk_through(PassThrough, &network, length, run),
+        Some(config) => bulk_through(Engine::new(config)?, &network, length, run),
+    }
+}
+
+/// Round trips of the ping alone.
+pub(crate) fn idle_ping(line_up: &LineUp<'_>, length: Duration) -> Result<Delays, SimError> {
+    let network = line_up.network(&[pings(length)]);
+    let mut watched = Watched::new(PassThrough, &network)?;
+    watched.run(length);
+    Ok(watched.pings())
+}
+
+fn pings(length: Duration) -> FlowPlan {
+    let count = length.as_nanos() / PING_EVERY.as_nanos();
+    FlowPlan::pings(u32::try_from(count).unwrap_or(u32::MAX).max(1))
+}
+
+fn bulk_through<M: Observed>(
+    middlebox: M,
+    network: &NetworkConfig,
+    length: Duration,
+    mut run: Run,
+) -> Result<Run, SimError> {
+    let mut watched = Watched::new(middlebox, network)?;
+    watched.run(length);
+    let is_accelerated = watched.network.is_accelerated(BULK);
+    if watched.samples > 0 && !is_accelerated {
+        watched.problems.push("the accelerator let the bulk flow pass".to_owned());
+    }
+    run.ping_ms = watched.pings();
+    run.pings_unanswered = watched.unanswered();
+    run.waiting = (watched.samples > 0).then(|| Waiting {
+        mean_bytes: watched.waiting_sum as f64 / watched.samples as f64,
+        max_bytes: watched.waiting_max,
+    });
+    run.log_hash = format!("{:016x}", watched.network.outcome().log_hash);
+    if let Some(radio) = watched.network.radio_down(0) {
+        let records = radio.link_mut().take_log();
+        let (from, to) = (Instant::ZERO, Instant::ZERO + length);
+        let summary = Summary::from_records(&records, radio.link().offered_bytes(from, to), from, to);
+        let arrived = summary.delivered_packets + summary.queue_full;
+        run.utilisation = summary.utilisation;
+        run.throughput_mbps = summary.throughput.as_mbps_f64();
+        run.queue_ms = summary.queueing_delay.into();
+        run.loss = summary.queue_full as f64 / arrived.max(1) as f64;
+    }
+    run.problems = watched.problems;
+    Ok(run)
+}
+
+/// A network under observation.
+struct Watched<M> {
+    network: Network<M>,
+    waiting_sum: u64,
+    waiting_max: u64,
+    samples: u64,
+    problems: Vec<String>,
+}
+
+impl<M: Observed> Watched<M> {
+    fn new(middlebox: M, config: &NetworkConfig) -> Result<Self, SimError> {
+        let network = Network::new(config, middlebox)?;
+        Ok(Self { network, waiting_sum: 0, waiting_max: 0, samples: 0, problems: Vec::new() })
+    }
+
+    /// Runs for `length`, and on until every ping has its answer.
+    fn run(&mut self, length: Duration) {
+        let end = Instant::ZERO + length;
+        let mut at = Instant::ZERO;
+        while at < end || (self.unanswered() > 0 && at < end + PATIENCE) {
+            at += SAMPLE_EVERY;
+            match self.network.run_until(at) {
+                Ok(true) => return,
+                Ok(false) => self.network.wait_until(at),
+                Err(error) => {
+                    self.problems.push(format!("a rule was broken: {error}"));
+                    return;
+                }
+            }
+            if at <= end {
+                self.sample();
+            }
+        }
+    }
+
+    fn sample(&mut self) {
+        if let Some(waiting) = self.network.middlebox().waiting() {
+            self.samples += 1;
+            self.waiting_sum += waiting;
+            self.waiting_max = self.waiting_max.max(waiting);
+        }
+    }
+
+    fn round_trips(&self) -> &[Duration] {
+        self.network.clients().get(PING).map_or(&[], |client| client.response_times())
+    }
+
+    fn pings(&self) -> Delays {
+        Percentiles::of(self.round_trips().to_vec()).into()
+    }
+
+    fn unanswered(&self) -> u64 {
+        let asked = self.network.clients().get(PING).map_or(0, |client| client.config().app.turns.len());
+        asked.saturating_sub(self.round_trips().len()) as u64
+    }
+}

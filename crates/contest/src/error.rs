@@ -1,0 +1,38 @@
+//! [`ContestError`]: why a contest cannot be held.
+
+/// Why a contest cannot be held.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ContestError {
+    /// A trace cannot be had: the caller's fault.
+    #[error("trace `{name}`: {problem}")]
+    Trace {
+        /// The file or preset.
+        name: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// There is no such scheme: the caller's fault.
+    #[error("scheme `{text}`: {problem}")]
+    Scheme {
+        /// What was asked for.
+        text: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A setting makes no sense: the caller's fault.
+    #[error("{what}: {problem}")]
+    Setting {
+        /// Which.
+        what: &'static str,
+        /// What is wrong with it, and what is allowed.
+        problem: String,
+    },
+    /// A run could not be made.
+    #[error("{run}: {source}")]
+    Sim {
+        /// Scheme and trace.
+        run: String,
+        /// Why.
+        source: sim::SimError,
+    },
+}

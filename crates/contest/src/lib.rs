@@ -1,0 +1,32 @@
+//! Schemes against each other on capacity traces.
+//!
+//! ```text
+//!   server ── WAN, 10 ms ──▶ accelerator ── radio: trace, drop-tail queue, 10 ms ──▶ client
+//!          ◀────────────────             ◀──────────── uplink, 10 ms ─────────────
+//! ```
+//!
+//! A [`Contest`] runs every [`Scheme`] on every [`TraceSource`] with every [`Buffer`]: a bulk download, and alongside a
+//! ping-pong of the same client, ten times a second, 100 bytes each way, over a TCP connection of its own that takes the
+//! same way through accelerator and radio queue. All in virtual time ([`sim`]): the same seed gives the same figures
+//! whatever the number of threads.
+
+mod bulk;
+mod contest;
+mod error;
+mod line_up;
+mod offset;
+mod results;
+mod scheme;
+mod table;
+mod traces;
+mod value;
+
+pub use contest::{Contest, Settings};
+pub use error::ContestError;
+pub use line_up::Buffer;
+pub use offset::offset_ms;
+pub use results::{Delays, Document, Maker, Run, SCHEMA, TraceFigures, Waiting};
+pub use scheme::{Scheme, Treatment};
+pub use table::tables;
+pub use traces::TraceSource;
+pub use value::parameter_value;

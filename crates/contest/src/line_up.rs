@@ -1,0 +1,187 @@
+//! [`LineUp`]: the network of one run.
+
+use core::fmt;
+use core::net::{Ipv4Addr, SocketAddr};
+use core::str::FromStr;
+use std::sync::Arc;
+
+use control::{ControllerConfig, CubicParams};
+use link::{BaseStationConfig, Capacity, DelayModel, LinkConfig, QueueLimit, Trace};
+use scenario::Quantity;
+use sim::{
+    Application, CheckConfig, EndpointConfig, FaultConfig, FlowConfig, NetworkConfig, PathConfig, Pattern,
+    RadioConfig, Random, ReceiveWindow, Role,
+};
+use units::{Bytes, Duration, Instant, Rate, SeqNum, WindowScale};
+
+use crate::{ContestError, Scheme, TraceSource};
+
+/// One-way delay of the wired segment, and of the radio link behind its queue.
+const DELAY: Duration = Duration::from_millis(10);
+/// Both segments, both ways.
+pub(crate) const BASE_RTT: Duration = Duration::from_millis(40);
+/// Rate of the wired segment: never in the way.
+const WAN_RATE: Rate = Rate::from_mbps(1_000);
+/// Rate of an uplink without a trace of its own.
+const UPLINK_RATE: Rate = Rate::from_mbps(50);
+/// The wired segment never drops.
+const WAN_QUEUE: Bytes = Bytes::from_mib(64);
+/// Receive window of the client and send buffer of the server: more than path and deep queue hold.
+const HOST_BUFFER: Bytes = Bytes::from_mib(16);
+/// Scale that lets the header express it.
+const HOST_SCALE: WindowScale = WindowScale::new(9);
+/// A queue holds at least so much, however small the bandwidth-delay product.
+const QUEUE_MIN: Bytes = Bytes::new(10 * 1_500);
+/// A ping's request, and its response.
+pub(crate) const PING_LEN: u64 = 100;
+/// From ping to ping.
+pub(crate) const PING_EVERY: Duration = Duration::from_millis(100);
+
+/// Size of the radio link's drop-tail queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Buffer {
+    /// So many bytes.
+    Bytes(Bytes),
+    /// So many bandwidth-delay products, of the trace's mean rate in the run and the 40 ms of the empty path.
+    Bdp(u32),
+}
+
+impl Buffer {
+    /// Bytes of it where the trace's mean rate is `rate`.
+    #[must_use]
+    pub fn bytes(self, rate: Rate) -> Bytes {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Bdp(n) => Bytes::new(rate.bytes_in(BASE_RTT).get() * u64::from(n)).max(QUEUE_MIN),
+        }
+    }
+}
+
+impl fmt::Display for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(bytes) => write!(f, "{}", Quantity(*bytes)),
+            Self::Bdp(n) => write!(f, "{n} BDP"),
+        }
+    }
+}
+
+impl FromStr for Buffer {
+    type Err = ContestError;
+
+    fn from_str(text: &str) -> Result<Self, ContestError> {
+        let lower = text.trim().to_ascii_lowercase();
+        let bdp = lower.strip_suffix("bdp").and_then(|n| n.trim().parse().ok()).filter(|n| *n > 0);
+        let bytes = || text.parse::<Quantity<Bytes>>().ok().filter(|q| q.0 >= QUEUE_MIN);
+        bdp.map(Self::Bdp).or_else(|| bytes().map(|q| Self::Bytes(q.0))).ok_or_else(|| {
+            let problem = format!("`{text}` is none; write 4MB (at least 15 KB) or 2bdp");
+            ContestError::Setting { what: "buffer", problem }
+        })
+    }
+}
+
+/// What one flow transfers.
+#[derive(Clone, Debug)]
+pub(crate) struct FlowPlan {
+    /// When its client sends the SYN.
+    pub begins: Instant,
+    pub server: Application,
+    pub client: Application,
+}
+
+impl FlowPlan {
+    /// The client asks for `bytes`.
+    pub(crate) fn download(bytes: u64, begins: Instant) -> Self {
+        Self { begins, server: Application::server(PING_LEN, bytes), client: Application::client(PING_LEN) }
+    }
+
+    /// `count` pings.
+    pub(crate) fn pings(count: u32) -> Self {
+        Self {
+            begins: Instant::ZERO,
+            server: Application::responses(count, PING_LEN, PING_LEN),
+            client: Application::requests_every(PING_EVERY, count, PING_LEN, PING_LEN),
+        }
+    }
+}
+
+/// The path that flows share.
+pub(crate) struct LineUp<'a> {
+    pub trace: &'a TraceSource,
+    pub queue: Bytes,
+    pub scheme: &'a Scheme,
+    pub seed: u64,
+}
+
+impl LineUp<'_> {
+    /// The network with these flows, all of one client.
+    pub(crate) fn network(&self, flows: &[FlowPlan]) -> NetworkConfig {
+        let wan = PathConfig::constant(WAN_RATE, DELAY, WAN_QUEUE);
+        let down = radio(Some(&self.trace.down), self.queue, self.seed, true);
+        let up = radio(self.trace.up.as_ref(), HOST_BUFFER, self.seed.wrapping_add(1), false);
+        NetworkConfig {
+            wan_down: wan.clone(),
+            wan_up: wan,
+            radios: vec![RadioConfig { down, up }],
+            flows: flows.iter().enumerate().map(|(number, plan)| self.flow(number, plan)).collect(),
+            checks: CheckConfig { ends_by: Instant::FAR_FUTURE, ..CheckConfig::default() },
+            feedback: self
+                .scheme
+                .feedback
+                .map(|delay| BaseStationConfig { delay, ..BaseStationConfig::default() }),
+            merges_arrivals: self.scheme.engine().is_some(),
+            ..NetworkConfig::default()
+        }
+    }
+
+    fn flow(&self, number: usize, plan: &FlowPlan) -> FlowConfig {
+        let port = 40_000u16.wrapping_add(number as u16);
+        let server_at: SocketAddr = (Ipv4Addr::new(10, 1, 0, 2), 80).into();
+        let client_at: SocketAddr = (Ipv4Addr::new(10, 2, 0, 2), port).into();
+        let mut server = EndpointConfig::new(server_at, client_at, Role::Listens, plan.server.clone());
+        let mut client =
+            EndpointConfig::new(client_at, server_at, Role::Connects(plan.begins), plan.client.clone());
+        server.controller = self.scheme.server_controller();
+        client.controller = ControllerConfig::Cubic(CubicParams::default());
+        server.send_buffer = HOST_BUFFER.get() as u32;
+        client.window = ReceiveWindow::Fixed(HOST_BUFFER);
+        client.window_scale = Some(HOST_SCALE);
+        let mut random = Random::new(self.seed ^ (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let (down, up) = (Pattern::new(random.word()), Pattern::new(random.word()));
+        (server.writes, server.expects, client.writes, client.expects) = (down, up, up, down);
+        (server.isn, client.isn) = (SeqNum::new(random.word() as u32), SeqNum::new(random.word() as u32));
+        FlowConfig { server, client, radio: 0 }
+    }
+}
+
+fn radio(trace: Option<&Arc<Trace>>, queue: Bytes, seed: u64, keeps_log: bool) -> PathConfig {
+    let capacity = trace.map_or(Capacity::Constant(UPLINK_RATE), |trace| Capacity::Trace(Arc::clone(trace)));
+    let link = LinkConfig {
+        capacity,
+        queue: QueueLimit::Bytes(queue),
+        delay: DelayModel::Fixed(DELAY),
+        seed,
+        keeps_log,
+        ..LinkConfig::default()
+    };
+    PathConfig { link, faults: FaultConfig::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_read_and_sized() {
+        let deep: Buffer = "4MB".parse().unwrap();
+        let shallow: Buffer = "2 BDP".parse().unwrap();
+        assert_eq!((deep.to_string(), shallow.to_string()), ("4 MB".to_owned(), "2 BDP".to_owned()));
+        // 10 Mbit/s for 40 ms are 50 KB.
+        assert_eq!(shallow.bytes(Rate::from_mbps(10)), Bytes::new(100_000));
+        assert_eq!(shallow.bytes(Rate::from_kbps(10)), QUEUE_MIN);
+        assert_eq!(deep.bytes(Rate::from_mbps(10)), Bytes::new(4_000_000));
+        for wrong in ["0bdp", "4", "1 KB", ""] {
+            assert!(wrong.parse::<Buffer>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What comes out of a contest: the document `cellerator/contest/1`.
+//!
+//! Its schema is `schemas/contest.schema.json`. Numbers name their unit.
+
+use link::Percentiles;
+use serde::{Deserialize, Serialize};
+use units::Duration;
+
+/// Name and version of the document.
+pub const SCHEMA: &str = "cellerator/contest/1";
+
+/// Everything a contest found out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Document {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// What made it.
+    pub made_by: Maker,
+    /// Length of each run.
+    pub seconds: f64,
+    /// Seed of all random choices.
+    pub seed: u64,
+    /// The traces.
+    pub traces: Vec<TraceFigures>,
+    /// Bulk flow and ping: one entry per trace, buffer and scheme.
+    pub runs: Vec<Run>,
+}
+
+/// Program and command line.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Maker {
+    /// Version of cellerator.
+    pub cellerator: String,
+    /// The command line.
+    pub command: String,
+    /// `sim` or `lab`.
+    pub runner: String,
+}
+
+/// What a trace itself imposes, in the time of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TraceFigures {
+    /// Its name.
+    pub trace: String,
+    /// Mean rate offered.
+    pub mean_mbps: f64,
+    /// Bandwidth-delay product of that rate and the empty path's 40 ms.
+    pub bdp_bytes: u64,
+    /// [`crate::offset_ms`]: the omniscient sender's 95th percentile.
+    pub offset_p95_ms: f64,
+    /// The ping alone on the link.
+    pub idle_ping_ms: Delays,
+}
+
+/// Delays in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Delays {
+    /// Number of values.
+    pub count: u64,
+    /// Mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 95th percentile.
+    pub p95: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+impl From<Percentiles> for Delays {
+    fn from(p: Percentiles) -> Self {
+        let ms = |d: Duration| d.as_millis_f64();
+        Self {
+            count: p.count,
+            mean: ms(p.mean),
+            p50: ms(p.p50),
+            p95: ms(p.p95),
+            p99: ms(p.p99),
+            max: ms(p.max),
+        }
+    }
+}
+
+/// Data that waits in the accelerator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Waiting {
+    /// Mean over time, in bytes.
+    pub mean_bytes: f64,
+    /// Largest, in bytes.
+    pub max_bytes: u64,
+}
+
+/// A bulk flow with the ping beside it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// The trace.
+    pub trace: String,
+    /// Size of the queue as asked for.
+    pub buffer: String,
+    /// The same in bytes.
+    pub buffer_bytes: u64,
+    /// The scheme.
+    pub scheme: String,
+    /// Bytes delivered over bytes that could have been, in the time of the run.
+    pub utilisation: f64,
+    /// Bytes delivered over the radio link, headers included, over the time of the run.
+    pub throughput_mbps: f64,
+    /// From arrival in the radio queue to departure, of delivered packets.
+    pub queue_ms: Delays,
+    /// Share of packets that the queue dropped.
+    pub loss: f64,
+    /// Round trips of the pings sent in the time of the run.
+    pub ping_ms: Delays,
+    /// Pings without an answer half a minute after the run.
+    pub pings_unanswered: u64,
+    /// Data acknowledged to the server and not yet sent to the client; none without an accelerator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<Waiting>,
+    /// What did not come out as it must; empty when all is well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<String>,
+    /// A number that every packet, place and time went into: equal for equal runs.
+    pub log_hash: String,
+}
