@@ -11,15 +11,18 @@ use units::{Bytes, Duration};
 #[command(next_help_heading = "Policy and limits")]
 pub struct PolicyArgs {
     /// What is accelerated where no rule says otherwise
-    #[arg(long, value_enum, default_value = "downlink", value_name = "WHAT")]
+    #[arg(long, visible_alias = "mode", value_enum, default_value = "downlink", value_name = "WHAT")]
     direction: Direction,
-    /// A rule, as `pass port 22`, `both server 192.0.2.0/24 port 443` or `uplink client 10.0.0.9`; the first that
+    /// A rule, as `pass port 22`, `both server 192.0.2.0/24 port 443` or `drwa client 10.0.0.9`; the first that
     /// matches decides; may be given several times
     #[arg(long, value_name = "RULE")]
     rule: Vec<Rule>,
     /// Congestion control towards the servers, for uplink data
     #[arg(long, value_enum, default_value = "cubic", value_name = "CONTROLLER")]
     uplink_controller: UplinkController,
+    /// Round trips of the path without a queue that `drwa` lets the window hold
+    #[arg(long, value_name = "FACTOR", default_value = "3", value_parser = factor)]
+    drwa_lambda: u32,
     /// Pass flows whose receiving host answered the handshake faster than this: nothing to gain
     #[arg(long, value_name = "TIME", default_value = "0 ms")]
     min_rtt: Quantity<Duration>,
@@ -51,8 +54,18 @@ enum Direction {
     Uplink,
     /// Both
     Both,
+    /// Nothing is split; the windows that clients advertise are lowered, so that servers keep the radio queue short
+    Drwa,
     /// Nothing
     Pass,
+}
+
+/// A factor in thousandths, from a number above 1 and up to 100.
+fn factor(text: &str) -> Result<u32, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number > 1.0 && number <= 100.0 => Ok((number * 1_000.0).round() as u32),
+        _ => Err("a number above 1 and up to 100, such as 3 or 2.5".to_owned()),
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -69,6 +82,7 @@ impl PolicyArgs {
             Direction::Downlink => Action::Downlink,
             Direction::Uplink => Action::Uplink,
             Direction::Both => Action::Both,
+            Direction::Drwa => Action::Drwa,
             Direction::Pass => Action::Pass,
         };
         config.policy.rules.clone_from(&self.rule);
@@ -77,6 +91,7 @@ impl PolicyArgs {
             UplinkController::Cubic => ControllerConfig::Cubic(CubicParams::default()),
             UplinkController::Bbr => ControllerConfig::Bbr(BbrParams::default()),
         };
+        config.drwa.lambda_permille = self.drwa_lambda;
         config.rtt_min = self.min_rtt.0;
         config.flows_max = self.flows_max;
         config.subscriber_flows_max = self.subscriber_flows_max;
@@ -125,6 +140,8 @@ mod tests {
             "2 GiB",
             "--uplink-controller",
             "bbr",
+            "--drwa-lambda",
+            "2.5",
             "--ipv6-prefix",
             "56",
         ])
@@ -133,6 +150,9 @@ mod tests {
         assert_eq!(config.rtt_min, Duration::from_millis(5));
         assert_eq!((config.buffer_max, config.ipv6_prefix_len), (Bytes::from_mib(2_048), 56));
         assert_eq!(config.uplink.controller, ControllerConfig::Bbr(BbrParams::default()));
+        assert_eq!(config.drwa.lambda_permille, 2_500);
+        assert_eq!(parse(&["--mode", "drwa"]).unwrap().policy.default, Action::Drwa);
+        assert!(parse(&["--drwa-lambda", "1"]).unwrap_err().contains("above 1"));
         assert!(parse(&["--rule", "pass prot 22"]).unwrap_err().contains("`prot` names nothing to match"));
         assert!(parse(&["--ipv6-prefix", "129"]).is_err());
     }

@@ -26,6 +26,7 @@
 //! | `bbr.rs` | a model of bandwidth and round trip, paced | draft-cardwell-iccrg-bbr-congestion-control-00 |
 //! | `window_adaptation.rs` | a window by the base station's reports | \[WA\] equations (1)–(8), (18) |
 //! | `bbr3.rs` | the same with bounds by loss, probing every few seconds | draft-ietf-ccwg-bbr-02 |
+//! | `drwa.rs` | a receive window, not a sender's: what the path delivers in a round trip | \[DR\] |
 //!
 //! What all window controllers share (slow start, proportional rate reduction, undoing a needless time-out) is
 //! `window.rs`; an algorithm adds how the window grows and how far it shrinks.
@@ -39,6 +40,7 @@ mod bic;
 #[cfg(test)]
 mod bottleneck;
 mod cubic;
+mod drwa;
 mod feedback;
 mod filter;
 mod fixed;
@@ -64,6 +66,7 @@ pub use bbr::{Bbr, BbrParams};
 pub use bbr3::{Bbr3, Bbr3Params};
 pub use bic::{Bic, BicParams};
 pub use cubic::{Cubic, CubicParams};
+pub use drwa::{Drwa, DrwaParams, WindowField};
 pub use feedback::Feedback;
 pub use filter::{WindowedMax, WindowedMin};
 pub use fixed::{Fixed, FixedParams};

@@ -185,12 +185,7 @@ impl Accelerated {
         let start = server.isn + 1;
         let scale = agreement.client_scale();
         let window = if by_client { scale.window(tcp.window) } else { u32::from(client.window) };
-        let default = if ip.src.is_ipv4() { MSS_DEFAULT_V4 } else { MSS_DEFAULT_V6 };
-        let options_len = if agreement.timestamps() { TIMESTAMPS_LEN } else { 0 };
-        // What the server can take fits its way to us, and its own segments would be no larger. A client that can
-        // take more, by jumbo frames or a number made for the other IP version, says nothing about the way to it.
-        let mss = client.mss.unwrap_or(default).min(server.mss.unwrap_or(u16::MAX));
-        let mss = u32::from(mss).saturating_sub(options_len).clamp(MSS_MIN, MSS_MAX);
+        let mss = agreed_mss(agreement, ip.src.is_ipv4());
         let mut template = IpTemplate::of(ip);
         template.id = 0;
         let has_timestamps = agreement.timestamps();
@@ -415,6 +410,17 @@ impl Accelerated {
     pub(crate) fn has_ended(&self) -> bool {
         self.receiver.acks_fin() && self.client.fin_end.is_some_and(|end| self.server.ack.is_at_or_after(end))
     }
+}
+
+/// Payload of the largest segment towards the client, options deducted.
+///
+/// What the server can take fits its way to us, and its own segments would be no larger. A client that can take more, by
+/// jumbo frames or a number made for the other IP version, says nothing about the way to it.
+pub(crate) fn agreed_mss(agreement: &Agreement, is_v4: bool) -> u32 {
+    let default = if is_v4 { MSS_DEFAULT_V4 } else { MSS_DEFAULT_V6 };
+    let options_len = if agreement.timestamps() { TIMESTAMPS_LEN } else { 0 };
+    let mss = agreement.client.mss.unwrap_or(default).min(agreement.server.mss.unwrap_or(u16::MAX));
+    u32::from(mss).saturating_sub(options_len).clamp(MSS_MIN, MSS_MAX)
 }
 
 /// The later of two timestamps on their circle (RFC 7323 §5.2).

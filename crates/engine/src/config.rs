@@ -1,11 +1,11 @@
 //! [`EngineConfig`]: every setting of the engine with its default.
 
-use control::{ControllerConfig, CubicParams, RateParams};
+use control::{ControllerConfig, CubicParams, DrwaParams, RateParams};
 use tcp::WindowPolicy;
 use units::{Bytes, Duration};
 
-use crate::Policy;
 use crate::table::FlowKey;
+use crate::{Action, Policy};
 
 /// A setting that makes no sense.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -83,6 +83,8 @@ pub struct EngineConfig {
     pub policy: Policy,
     /// How the uplink is accelerated where the policy says so.
     pub uplink: UplinkConfig,
+    /// How windows are lowered for flows whose [`crate::Action`] is `drwa`.
+    pub drwa: DrwaParams,
     /// What shares one controller. Default: the flows of a subscriber.
     pub sharing: Sharing,
     /// The controller made for each subscriber. Default `rate` with \[MA\] Table 2.
@@ -133,6 +135,7 @@ impl Default for EngineConfig {
             accelerate: true,
             policy: Policy::default(),
             uplink: UplinkConfig::default(),
+            drwa: DrwaParams::default(),
             sharing: Sharing::default(),
             controller: ControllerConfig::Rate(RateParams::default()),
             window_policy: WindowPolicy::Honour,
@@ -192,6 +195,11 @@ impl EngineConfig {
             Direction::Downlink => self.policy.action(key.client, key.server).includes_downlink(),
             Direction::Uplink => self.policy.action(key.server, key.client).includes_uplink(),
         }
+    }
+
+    /// True when the policy only lowers the windows that the client of a flow advertises.
+    pub(crate) fn lowers_window(&self, direction: Direction, key: &FlowKey) -> bool {
+        direction == Direction::Downlink && self.policy.action(key.client, key.server) == Action::Drwa
     }
 
     /// The settings of the half that accelerates the uplink, or none where the policy has no use for it.

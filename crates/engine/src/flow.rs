@@ -1,8 +1,12 @@
-//! A flow and its life cycle: `Observing → Accelerated → Draining`, and out of the table when it is passed.
+//! A flow and its life cycle: `Observing → Accelerated → Draining` or `Observing → Windowed`, and out of the table when it
+//! is passed.
 
 use units::Instant;
+use wire::Tcp;
 
+use crate::Port;
 use crate::accelerated::Accelerated;
+use crate::drwa::Windowed;
 use crate::handshake::Handshake;
 use crate::table::FlowKey;
 
@@ -13,6 +17,8 @@ pub(crate) enum State {
     Observing(Handshake),
     /// Its delivery is ours (draining included).
     Accelerated(Box<Accelerated>),
+    /// Its delivery is its hosts', and the window its client advertises is lowered.
+    Windowed(Box<Windowed>),
 }
 
 /// One flow in the table.
@@ -31,10 +37,20 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
+    /// True when a SYN opens its ports anew.
+    pub(crate) fn gives_way_to(&self, syn: &Tcp, from: Port) -> bool {
+        match &self.state {
+            State::Accelerated(accelerated) => accelerated.gives_way_to(syn, from),
+            // Nothing is owed: what is not the same SYN sent again begins something new.
+            State::Windowed(windowed) => from == Port::Mobile && !windowed.is_own_syn(syn),
+            State::Observing(_) => false,
+        }
+    }
+
     pub(crate) fn accelerated(&mut self) -> Option<&mut Accelerated> {
         match &mut self.state {
             State::Accelerated(accelerated) => Some(accelerated),
-            State::Observing(_) => None,
+            State::Observing(_) | State::Windowed(_) => None,
         }
     }
 }

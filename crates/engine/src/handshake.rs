@@ -94,13 +94,22 @@ pub(crate) struct Handshake {
     reply_at: Instant,
 }
 
+/// Round trips of the handshake, from where we stand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RoundTrips {
+    /// To the client and back.
+    pub(crate) mobile: Duration,
+    /// To the server and back.
+    pub(crate) wired: Duration,
+}
+
 /// What a packet did to the handshake.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     /// It goes on.
     Continue,
-    /// It is complete with this packet; the client took so long to answer the server.
-    Established(Agreement, Duration),
+    /// It is complete with this packet; the client and the server took so long to answer.
+    Established(Agreement, RoundTrips),
     /// The flow is to be passed.
     Pass(PassReason),
 }
@@ -176,14 +185,16 @@ impl Handshake {
         if !tcp.flags.contains(TcpFlags::ACK) || tcp.ack != reply.isn + 1 || tcp.seq != self.syn.isn + 1 {
             return Step::Continue;
         }
+        let of_reply = self.reply_at.saturating_since(self.syn_at);
+        let of_third = now.saturating_since(self.reply_at);
         match self.initiator {
             Port::Mobile => Step::Established(
                 Agreement { client: self.syn, server: reply },
-                now.saturating_since(self.reply_at),
+                RoundTrips { mobile: of_third, wired: of_reply },
             ),
             Port::Wired => Step::Established(
                 Agreement { client: reply, server: self.syn },
-                self.reply_at.saturating_since(self.syn_at),
+                RoundTrips { mobile: of_reply, wired: of_third },
             ),
         }
     }

@@ -25,6 +25,8 @@ pub enum FlowState {
     Draining,
     /// Both directions have ended; retransmissions are still answered.
     Closed,
+    /// Its delivery is its hosts'; the window its client advertises is lowered.
+    Windowed,
 }
 
 impl FlowState {
@@ -36,6 +38,7 @@ impl FlowState {
             Self::Accelerated => "accelerated",
             Self::Draining => "draining",
             Self::Closed => "closed",
+            Self::Windowed => "drwa",
         }
     }
 }
@@ -57,9 +60,9 @@ pub struct FlowReport {
     pub held: Bytes,
     /// Sent to the client and neither acknowledged nor believed lost.
     pub in_flight: Bytes,
-    /// Smoothed round-trip time of the mobile segment.
+    /// Smoothed round-trip time of the mobile segment; of both segments where only the window is lowered.
     pub srtt: Option<Duration>,
-    /// The window the client advertises.
+    /// The window the client advertises; where it is lowered, what the server is told of it.
     pub client_window: Bytes,
     /// What the controller of its subscriber sends at, over all the subscriber's flows.
     pub subscriber_rate: Option<Rate>,
@@ -116,7 +119,17 @@ impl OneWay {
             subscriber_rate: None,
             last_activity: flow.last_activity,
         };
-        let State::Accelerated(accelerated) = &flow.state else { return report };
+        let accelerated = match &flow.state {
+            State::Accelerated(accelerated) => accelerated,
+            State::Windowed(windowed) => {
+                report.state = FlowState::Windowed;
+                report.in_flight = windowed.in_flight();
+                report.srtt = windowed.rtt();
+                report.client_window = windowed.window();
+                return report;
+            }
+            State::Observing(_) => return report,
+        };
         report.state = match accelerated {
             a if a.is_closed => FlowState::Closed,
             a if a.is_draining => FlowState::Draining,

@@ -20,6 +20,7 @@
 mod accelerated;
 mod config;
 mod downlink;
+mod drwa;
 mod emit;
 mod engine;
 mod flow;

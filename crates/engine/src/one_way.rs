@@ -79,7 +79,7 @@ pub(crate) struct OneWay {
     /// Subscribers that may have something to send.
     ready: VecDeque<u32>,
     header: HeaderBuffer,
-    stats: Stats,
+    pub(crate) stats: Stats,
     pub(crate) passed_recently: PassedRecently,
     pub(crate) journal: Option<Box<dyn Journal>>,
     is_draining: bool,
@@ -129,7 +129,7 @@ impl OneWay {
     pub(crate) fn debt(&self) -> Bytes {
         let debts = self.flows.iter().filter_map(|(_, flow)| match &flow.state {
             State::Accelerated(a) => Some(u64::from(a.debt())),
-            State::Observing(_) => None,
+            State::Observing(_) | State::Windowed(_) => None,
         });
         Bytes::new(debts.sum())
     }
@@ -195,7 +195,7 @@ impl OneWay {
         };
         let Some(flow) = self.flows.get_mut(id as usize) else { return Verdict::Forward };
         // A handshake has its time from the first SYN on: packets do not prolong it.
-        if matches!(flow.state, State::Accelerated(_)) {
+        if !matches!(flow.state, State::Observing(_)) {
             flow.last_activity = now;
         }
         if let State::Observing(handshake) = &mut flow.state {
@@ -209,23 +209,22 @@ impl OneWay {
                     self.remove(id, Some(reason));
                     return Verdict::Forward;
                 }
-                Step::Established(_, rtt) if rtt < self.config.rtt_min => {
+                Step::Established(_, rtts) if rtts.mobile < self.config.rtt_min => {
                     self.remove(id, Some(PassReason::NoGain));
                     return Verdict::Forward;
                 }
+                Step::Established(agreement, rtts) if self.config.lowers_window(self.direction, &key) => {
+                    self.begin_window(id, &agreement, rtts, now);
+                }
                 Step::Established(agreement, _) => self.accelerate(id, &agreement, (parsed, tcp), from, now),
             }
-        } else if is_opening
-            && flow.accelerated().is_some_and(|a| a.gives_way_to(tcp, from))
-            && is_intact(packet, parsed, virtio)
-        {
+        } else if is_opening && flow.gives_way_to(tcp, from) && is_intact(packet, parsed, virtio) {
             self.remove(id, None);
             self.observe(key, tcp, from, now);
             return Verdict::Forward;
         }
         if !is_intact(packet, parsed, virtio) {
-            self.stats.bad_checksums += 1;
-            return Verdict::Consumed;
+            return self.on_damaged(id);
         }
         self.handle_accelerated(id, from, (parsed, tcp), (packet, virtio.checksum_state()), now)
     }
@@ -274,7 +273,9 @@ impl OneWay {
     fn observe(&mut self, key: FlowKey, tcp: &Tcp, from: Port, now: Instant) {
         let refused = if !self.config.accelerate {
             Some(PassReason::Disabled)
-        } else if !self.config.accelerates(self.direction, &key) {
+        } else if !self.config.accelerates(self.direction, &key)
+            && !self.config.lowers_window(self.direction, &key)
+        {
             Some(PassReason::Policy)
         } else if self.is_draining {
             Some(PassReason::Draining)
@@ -355,6 +356,13 @@ impl OneWay {
         self.stats.flows_accelerated += 1;
     }
 
+    /// A segment that its host will drop: what is ours is dropped here, what only passes goes on.
+    fn on_damaged(&mut self, id: u32) -> Verdict {
+        let is_ours = self.flows.get_mut(id as usize).is_some_and(|flow| flow.accelerated().is_some());
+        self.stats.bad_checksums += 1;
+        if is_ours { Verdict::Consumed } else { Verdict::Forward }
+    }
+
     fn handle_accelerated(
         &mut self,
         id: u32,
@@ -365,7 +373,14 @@ impl OneWay {
     ) -> Verdict {
         let Some(flow) = self.flows.get_mut(id as usize) else { return Verdict::Forward };
         let subscriber_id = flow.subscriber;
-        let State::Accelerated(accelerated) = &mut flow.state else { return Verdict::Forward };
+        let accelerated = match &mut flow.state {
+            State::Accelerated(accelerated) => accelerated,
+            State::Windowed(windowed) => {
+                let end = windowed.on_packet(from, tcp, (packet, state), &mut self.stats, now);
+                return self.after_windowed(id, end, now);
+            }
+            State::Observing(_) => return Verdict::Forward,
+        };
         let Some(subscriber) = self.subscribers.get_mut(subscriber_id as usize) else {
             return Verdict::Forward;
         };
@@ -439,7 +454,7 @@ impl OneWay {
     }
 
     /// Takes a flow out of the table; its packets are forwarded untouched from here on.
-    fn remove(&mut self, id: u32, reason: Option<PassReason>) {
+    pub(crate) fn remove(&mut self, id: u32, reason: Option<PassReason>) {
         let Some(flow) = self.flows.try_remove(id as usize) else { return };
         self.flow_index.remove(&flow.key);
         self.stats.flows_now -= 1;
@@ -465,7 +480,7 @@ impl OneWay {
                 note_memory(&mut self.stats, subscriber, accelerated.buffer.capacity(), 0);
             }
             (State::Observing(_), _) => self.stats.half_open_now -= 1,
-            (State::Accelerated(_), None) => {}
+            (State::Accelerated(_), None) | (State::Windowed(_), _) => {}
         }
         if let Some(subscriber) = self.subscribers.get_mut(flow.subscriber as usize) {
             subscriber.flows -= 1;
@@ -482,10 +497,11 @@ impl OneWay {
     }
 
     /// Arms the flow's timer for the earliest thing that can happen to it without a packet.
-    fn arm_flow(&mut self, id: u32, now: Instant) {
+    pub(crate) fn arm_flow(&mut self, id: u32, now: Instant) {
         let Some(flow) = self.flows.get_mut(id as usize) else { return };
         let wanted = match &flow.state {
             State::Observing(_) => flow.last_activity + self.config.handshake_timeout,
+            State::Windowed(_) => flow.last_activity + self.config.idle_timeout,
             State::Accelerated(a) if a.is_closed => {
                 release_time(a, flow.last_activity).min(flow.last_activity + self.config.linger)
             }
@@ -560,6 +576,10 @@ impl OneWay {
                 }
                 return;
             }
+            State::Windowed(_) if silent >= self.config.idle_timeout => {
+                return self.remove(id, Some(PassReason::Idle));
+            }
+            State::Windowed(_) => return self.arm_flow(id, now),
             State::Accelerated(accelerated) => accelerated,
         };
         if now >= release_time(accelerated, flow.last_activity) {
@@ -609,7 +629,7 @@ impl OneWay {
                     accelerated.is_draining = true;
                     self.follow_up(id, now);
                 }
-                Some(State::Observing(_)) => self.remove(id, Some(PassReason::Draining)),
+                Some(State::Observing(_) | State::Windowed(_)) => self.remove(id, Some(PassReason::Draining)),
                 None => {}
             }
         }

@@ -16,6 +16,9 @@ pub enum Action {
     Uplink,
     /// Both are.
     Both,
+    /// Neither: only the window the client advertises is lowered, so that the server keeps the radio queue short
+    /// (\[DR\]).
+    Drwa,
 }
 
 impl Action {
@@ -27,6 +30,7 @@ impl Action {
             Self::Downlink => "downlink",
             Self::Uplink => "uplink",
             Self::Both => "both",
+            Self::Drwa => "drwa",
         }
     }
 
@@ -72,7 +76,7 @@ impl Prefix {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PolicyError {
     /// The first word is no action.
-    #[error("`{0}` is no action: a rule begins with pass, downlink, uplink or both")]
+    #[error("`{0}` is no action: a rule begins with pass, downlink, uplink, both or drwa")]
     Action(String),
     /// A word that names nothing to match.
     #[error("`{0}` names nothing to match: use port, client or server, each followed by its value")]
@@ -140,6 +144,7 @@ impl FromStr for Rule {
             "downlink" => Action::Downlink,
             "uplink" => Action::Uplink,
             "both" => Action::Both,
+            "drwa" => Action::Drwa,
             other => return Err(PolicyError::Action(other.to_owned())),
         };
         let mut rule = Self { action, client: None, server: None, port: None };
@@ -244,7 +249,12 @@ mod tests {
 
     #[test]
     fn a_rule_reads_back_as_it_is_written_and_nonsense_is_named() {
-        for text in ["pass port 22", "both client 10.0.0.0/8 server ::1/128 port 1-65535", "uplink"] {
+        for text in [
+            "pass port 22",
+            "drwa server 10.0.0.1/32 port 80",
+            "both client 10.0.0.0/8 server ::1/128 port 1-65535",
+            "uplink",
+        ] {
             assert_eq!(text.parse::<Rule>().unwrap().to_string(), text);
         }
         for (text, part) in [

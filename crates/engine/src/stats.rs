@@ -17,6 +17,10 @@ pub struct Stats {
     pub half_open_now: u64,
     /// Flows ever accelerated.
     pub flows_accelerated: u64,
+    /// Flows whose client's window was ever ours to lower (`drwa`).
+    pub flows_windowed: u64,
+    /// Acknowledgements of such flows that went on with a smaller window than the client's.
+    pub windows_lowered: u64,
     /// Payload bytes taken from servers.
     pub bytes_received: u64,
     /// Payload bytes acknowledged by clients.
@@ -82,6 +86,8 @@ impl Stats {
             ("flows_now", self.flows_now),
             ("half_open_now", self.half_open_now),
             ("flows_accelerated", self.flows_accelerated),
+            ("flows_windowed", self.flows_windowed),
+            ("windows_lowered", self.windows_lowered),
             ("bytes_received", self.bytes_received),
             ("bytes_delivered", self.bytes_delivered),
             ("bytes_retransmitted", self.bytes_retransmitted),

@@ -26,6 +26,8 @@ pub struct CheckConfig {
     pub silence_max: Duration,
     /// What the line-up forgives.
     pub tolerance: Tolerance,
+    /// The middlebox may make no packets, and change nothing but the windows of clients, to smaller ones.
+    pub lowers_windows_only: bool,
 }
 
 /// What may go wrong because of the line-up itself.
@@ -50,6 +52,7 @@ impl Default for CheckConfig {
             memory_max: Bytes::MAX,
             silence_max: Duration::from_secs(40),
             tolerance: Tolerance::Nothing,
+            lowers_windows_only: false,
         }
     }
 }
@@ -137,6 +140,8 @@ pub enum Violation {
 struct Stream {
     isn: Option<SeqNum>,
     mss: Option<u16>,
+    /// What its SYN allowed the other host.
+    syn_window: u16,
     has_timestamps: bool,
     has_sack: bool,
     scale: Option<units::WindowScale>,
@@ -153,6 +158,8 @@ struct Stream {
     acked_to_host: SeqNum,
     /// Highest window edge the middlebox told this host, once the flow is accelerated.
     edge_to_host: Option<SeqNum>,
+    /// The same where windows are only lowered, handshake included.
+    edge_passed_on: Option<SeqNum>,
     /// The middlebox has sent some of it in packets of its own: the stream's delivery is its business.
     is_accelerated: bool,
     /// One past the highest number sent on to the other host.
@@ -166,6 +173,7 @@ impl Stream {
         *self = Self {
             isn: Some(tcp.seq),
             mss: tcp.options.mss,
+            syn_window: tcp.window,
             has_timestamps: tcp.options.timestamps.is_some(),
             has_sack: tcp.options.sack_permitted,
             scale: tcp.options.window_scale,
@@ -354,6 +362,41 @@ impl Checks {
         }
     }
 
+    /// Judges how the middlebox, which may only lower windows, changed a packet that passes (`before` is what came in):
+    /// the right edge never moves back unless the client's own does.
+    pub(crate) fn on_passage(&mut self, to: Side, before: &[u8], after: &[u8]) -> Result<(), Violation> {
+        if !self.config.lowers_windows_only || self.config.tolerance == Tolerance::Tampering {
+            return Ok(());
+        }
+        let (Ok(old), Ok(new)) = (wire::parse(before), wire::parse(after)) else { return Ok(()) };
+        let Some((own, told)) = old.tcp().zip(new.tcp()) else { return Ok(()) };
+        let wrong = |rule| Err(Violation::Packet { to, rule, packet: new.to_string() });
+        let at = own.offset + 14;
+        let is_same = before.len() == after.len()
+            && before.iter().zip(after).enumerate().all(|(i, (a, b))| a == b || (at..at + 4).contains(&i));
+        if !is_same || (to == Side::Mobile && before != after) {
+            return wrong("it was changed otherwise than in the client's window");
+        }
+        if told.window > own.window {
+            return wrong("its window is larger than the client's own");
+        }
+        let Some(flow) = self.flow(&new, told, to).filter(|_| to == Side::Wired) else { return Ok(()) };
+        let (server, client) = flow.streams(Side::Wired);
+        if told.flags.intersects(TcpFlags::RST) || !told.flags.contains(TcpFlags::ACK) {
+            return Ok(());
+        }
+        let is_syn = told.flags.contains(TcpFlags::SYN);
+        let scale = if is_syn { None } else { server.scale.and(client.scale) }.unwrap_or_default();
+        let (edge, own_edge) = (told.ack + scale.window(told.window), own.ack + scale.window(own.window));
+        let by_syn = server.isn.map_or(edge, |isn| isn + 1 + u32::from(client.syn_window));
+        let promised = server.edge_passed_on.unwrap_or(by_syn);
+        if edge.is_before(promised.earlier_of(own_edge)) {
+            return wrong("it takes back a part of the window");
+        }
+        server.edge_passed_on = Some(promised.later_of(edge));
+        Ok(())
+    }
+
     /// Judges a packet, cut to its wire size, that leaves the middlebox.
     pub(crate) fn on_departure(
         &mut self,
@@ -374,6 +417,9 @@ impl Checks {
             return wrong("a checksum is wrong");
         }
         let Some(tcp) = packet.tcp() else { return wrong("it is not TCP") };
+        if self.config.lowers_windows_only && origin == Origin::Made {
+            return wrong("it is of the middlebox's own making");
+        }
         let limit = self.config.debt_max;
         let is_leaving = self.is_leaving;
         let is_tampered = self.config.tolerance == Tolerance::Tampering;

@@ -1,6 +1,6 @@
 //! [`RandomRun`]: a line-up drawn from a seed, run under every rule the simulator knows.
 
-use control::{ControllerConfig, FixedParams, RateParams};
+use control::{ControllerConfig, DrwaParams, FixedParams, RateParams};
 use engine::{Action, EngineConfig, PassReason, Sharing, WindowPolicy};
 use units::{Bytes, Duration, Instant, Rate};
 
@@ -192,7 +192,7 @@ impl RandomRun {
         server: &Endpoint,
     ) -> Result<(), String> {
         // A lost third packet leaves a client that writes first unaccelerated: the handshake was not seen whole.
-        let server_is_first = self.engine.policy.default != Action::Uplink
+        let server_is_first = self.engine.policy.default.includes_downlink()
             && client.config().app.turns.iter().all(|turn| turn.send == 0 || turn.after_reading > 0);
         // Nor when its time was over, or the memory drawn for this run full.
         let reasons = [PassReason::HandshakeTimeout, PassReason::MemoryFull, PassReason::SubscriberFull];
@@ -255,6 +255,20 @@ fn vary(config: &mut EngineConfig, seed: u64, breaks: bool) {
     if random.one_in(4) {
         config.subscriber_buffer_max = Bytes::new(random.spread(20_000, 500_000));
     }
+    lower_windows(config, seed);
+}
+
+/// Some line-ups lower windows and split nothing: from a number of its own, too.
+fn lower_windows(config: &mut EngineConfig, seed: u64) {
+    let random = &mut Random::new(seed ^ 0xd2a_0f_0f0f);
+    if !random.one_in(8) {
+        return;
+    }
+    config.policy.default = Action::Drwa;
+    if random.one_in(3) {
+        config.drwa = DrwaParams::paper();
+    }
+    config.drwa.lambda_permille = random.within(1_000, 5_000) as u32;
 }
 
 /// What happens in a run besides the everyday; most runs have nothing.
@@ -322,6 +336,7 @@ fn limits(network: &NetworkConfig, engine: &EngineConfig, tolerance: Tolerance) 
         memory_max: Bytes::new(memory),
         ends_by: network.starts_at + RUN_MAX,
         tolerance,
+        lowers_windows_only: engine.policy.default == Action::Drwa,
         ..CheckConfig::default()
     }
 }

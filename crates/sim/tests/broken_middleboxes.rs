@@ -386,3 +386,42 @@ fn what_the_line_up_itself_breaks_is_forgiven_only_when_it_says_so() {
     assert!(narrow(Tolerance::Nothing).around(PassThrough).unwrap().run().is_err());
     assert!(narrow(Tolerance::Failures).around(PassThrough).unwrap().run().is_ok());
 }
+
+#[test]
+fn where_windows_are_lowered_nothing_else_is_done() {
+    let line_up = line_up().with(|config| config.checks.lowers_windows_only = true);
+    let rule = |from, meddle: fn(&mut [u8], &Tcp)| {
+        let meddler = Router(move |side, packet: &mut [u8]| {
+            let tcp = tcp_of(packet);
+            if side == from && !tcp.flags.contains(TcpFlags::SYN) {
+                meddle(packet, &tcp);
+            }
+            true
+        });
+        match violation(&line_up, meddler) {
+            Violation::Packet { rule, .. } => rule,
+            other => panic!("{other}"),
+        }
+    };
+    let changed = "it was changed otherwise than in the client's window";
+    assert_eq!(rule(Side::Mobile, |p, tcp| edit(p, tcp).set_ack(tcp.ack + 1)), changed);
+    assert_eq!(rule(Side::Mobile, |p, tcp| assert!(edit(p, tcp).set_timestamp_value(1))), changed);
+    assert_eq!(rule(Side::Wired, |p, tcp| edit(p, tcp).set_window(tcp.window - 1)), changed);
+    let larger = rule(Side::Mobile, |p, tcp| edit(p, tcp).set_window(tcp.window.saturating_add(1)));
+    assert_eq!(larger, "its window is larger than the client's own");
+    let back = rule(Side::Mobile, |p, tcp| edit(p, tcp).set_window(tcp.window.min(100)));
+    assert_eq!(back, "it takes back a part of the window");
+    // An engine that splits the flow says windows of its own, before it makes any packet.
+    match violation(&line_up, engine()) {
+        Violation::Packet { rule, .. } => assert_eq!(rule, larger),
+        other => panic!("{other}"),
+    }
+    // And one that does as it should is let through.
+    let policy = engine::Policy { default: engine::Action::Drwa, ..engine::Policy::default() };
+    let lowers = Engine::new(EngineConfig { policy, ..EngineConfig::default() }).unwrap();
+    let line_up = line_up
+        .with(|config| config.flows = vec![LineUp::flow(Application::bulk(4_000_000), Application::sink())]);
+    let mut network = line_up.around(lowers).unwrap();
+    network.run().unwrap();
+    assert!(network.middlebox().stats().windows_lowered > 100);
+}

@@ -46,6 +46,8 @@ fn counter(engine: &Engine, name: &str) -> Option<u64> {
     Some(match name {
         "flows_now" => stats.flows_now,
         "flows_accelerated" => stats.flows_accelerated,
+        "flows_windowed" => stats.flows_windowed,
+        "windows_lowered" => stats.windows_lowered,
         "bytes_acked_but_lost" => stats.bytes_acked_but_lost,
         "bad_checksums" => stats.bad_checksums,
         "paws_rejected" => stats.paws_rejected,

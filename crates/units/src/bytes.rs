@@ -38,6 +38,17 @@ impl Bytes {
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
+    /// `self · numerator ÷ denominator` through 128 bits, rounded down, saturating.
+    ///
+    /// A zero denominator gives [`Bytes::MAX`].
+    #[must_use]
+    pub const fn mul_ratio(self, numerator: u64, denominator: u64) -> Self {
+        if denominator == 0 {
+            return Self::MAX;
+        }
+        let wide = self.0 as u128 * numerator as u128 / denominator as u128;
+        Self(if wide > u64::MAX as u128 { u64::MAX } else { wide as u64 })
+    }
 }
 
 impl From<usize> for Bytes {

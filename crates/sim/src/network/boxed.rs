@@ -52,7 +52,9 @@ impl<M: Middlebox> Network<M> {
         let is_untouchable = is_whole && (is_syn || !is_known || is_broken);
         // A client's own SACK blocks go on only when its flow is handed back with this very packet.
         let has_sack = from == Side::Mobile && tcp.is_some_and(|t| !t.options.sack.is_empty());
-        let before = (is_untouchable || has_sack || self.middlebox.is_leaving()).then(|| packet.clone());
+        let only_windows = self.limits.lowers_windows_only;
+        let keeps = is_untouchable || has_sack || only_windows || self.middlebox.is_leaving();
+        let before = keeps.then(|| packet.clone());
         if !self.middlebox.handle_packet(from, &virtio, &mut packet, self.now) {
             return Ok(());
         }
@@ -67,6 +69,9 @@ impl<M: Middlebox> Network<M> {
                 self.leave(to, packet);
                 return Ok(());
             }
+        }
+        if let Some(before) = before.as_ref().filter(|_| only_windows) {
+            self.checks.on_passage(to, before, &packet)?;
         }
         if before.as_ref() == Some(&packet) && !is_syn {
             // The middlebox is on its way out, and hosts speak for themselves again.
