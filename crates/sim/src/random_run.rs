@@ -260,7 +260,7 @@ fn vary(config: &mut EngineConfig, seed: u64, breaks: bool) {
 
 /// Some line-ups lower windows and split nothing: from a number of its own, too.
 fn lower_windows(config: &mut EngineConfig, seed: u64) {
-    let random = &mut Random::new(seed ^ 0xd2a_0f_0f0f);
+    let random = &mut Random::new(seed ^ 0x0d2a_0f0f);
     if !random.one_in(8) {
         return;
     }

@@ -41,7 +41,7 @@ impl Bench {
         bench.now = ms(20);
         bench.unchanged(Port::Wired, &reply, 0);
         bench.now = ms(60);
-        let third = bench.from_client(0, 500);
+        let third = bench.client_packet(0, 500);
         bench.unchanged(Port::Mobile, &third, 0);
         assert_eq!(bench.engine.stats.flows_windowed, 1);
         bench
@@ -67,13 +67,13 @@ impl Bench {
     }
 
     /// The client has all of the first `acked` bytes; its clock is the bench's.
-    fn from_client(&self, acked: u32, window: u16) -> TcpHeaderSpec {
+    fn client_packet(&self, acked: u32, window: u16) -> TcpHeaderSpec {
         let spec = TcpHeaderSpec::new(CLIENT, SERVER, ISN + 1, ISN + 1 + acked, TcpFlags::ACK);
         let timestamps = self.stamps(1_000 + self.now.as_millis() as u32, 5_000);
         TcpHeaderSpec { window, timestamps, ..spec }
     }
 
-    fn from_server(&self, offset: u32, echo: u32) -> TcpHeaderSpec {
+    fn server_packet(&self, offset: u32, echo: u32) -> TcpHeaderSpec {
         let spec = TcpHeaderSpec::new(SERVER, CLIENT, ISN + 1 + offset, ISN + 1, TcpFlags::ACK);
         TcpHeaderSpec { window: 500, timestamps: self.stamps(5_000, echo), ..spec }
     }
@@ -101,7 +101,7 @@ impl Bench {
 
     /// An acknowledgement of the client; the window field that goes up.
     fn ack(&mut self, acked: u32, window: u16) -> u16 {
-        let spec = self.from_client(acked, window);
+        let spec = self.client_packet(acked, window);
         let (mut before, after) = self.inject(Port::Mobile, &spec, 0);
         let parsed = wire::parse(&after).unwrap();
         assert!(wire::tcp_checksum_is_valid(&after, &parsed));
@@ -144,7 +144,7 @@ impl Bench {
                 (edge, echo) = (edge.max(new_edge), new_echo);
                 let _ = at;
                 while sent + MSS <= edge {
-                    let data = self.from_server(sent, echo);
+                    let data = self.server_packet(sent, echo);
                     self.unchanged(Port::Wired, &data, MSS as usize);
                     sent += MSS;
                     radio_free = radio_free.max(self.now) + Duration::from_millis(per_segment_ms);
@@ -193,7 +193,7 @@ fn the_round_trip_holds_both_halves() {
             bench.ack(acked, 500);
             let stamp = 1_000 + bench.now.as_millis() as u32;
             bench.now += Duration::from_millis(35);
-            let data = bench.from_server(acked, stamp);
+            let data = bench.server_packet(acked, stamp);
             bench.unchanged(Port::Wired, &data, MSS as usize);
             bench.now += Duration::from_millis(50);
             acked += MSS;
@@ -218,7 +218,7 @@ fn the_clients_own_window_is_never_exceeded() {
 #[test]
 fn a_repeated_segment_is_not_timed() {
     let mut bench = Bench::established(true);
-    let data = bench.from_server(0, 1_060);
+    let data = bench.server_packet(0, 1_060);
     bench.unchanged(Port::Wired, &data, MSS as usize);
     bench.now = ms(500);
     bench.unchanged(Port::Wired, &data, MSS as usize);
@@ -231,14 +231,14 @@ fn a_repeated_segment_is_not_timed() {
 #[test]
 fn what_waits_behind_a_hole_is_not_timed() {
     let mut bench = Bench::established(true);
-    let data = bench.from_server(MSS, 1_060);
+    let data = bench.server_packet(MSS, 1_060);
     bench.unchanged(Port::Wired, &data, MSS as usize);
-    let mut spec = bench.from_client(0, 500);
+    let mut spec = bench.client_packet(0, 500);
     let block = wire::SackBlock { start: ISN + 1 + MSS, end: ISN + 1 + 2 * MSS };
     spec.sack.push(block);
     bench.unchanged(Port::Mobile, &spec, 0);
     bench.now = ms(5_000);
-    let hole = bench.from_server(0, 1_060);
+    let hole = bench.server_packet(0, 1_060);
     bench.unchanged(Port::Wired, &hole, MSS as usize);
     bench.ack(2 * MSS, 500);
     assert!(bench.flow().mobile.stop(ISN + 1 + 2 * MSS, false, ms(6_000)).is_none());
@@ -258,7 +258,7 @@ fn a_flow_whose_data_goes_another_way_is_let_go() {
 #[test]
 fn data_beyond_the_window_moves_nothing() {
     let mut bench = Bench::established(true);
-    let stray = bench.from_server(1 << 29, 1_060);
+    let stray = bench.server_packet(1 << 29, 1_060);
     bench.unchanged(Port::Wired, &stray, MSS as usize);
     assert_eq!(bench.flow().in_flight(), Bytes::ZERO);
 }
@@ -266,7 +266,7 @@ fn data_beyond_the_window_moves_nothing() {
 #[test]
 fn a_damaged_segment_passes_and_is_not_believed() {
     let mut bench = Bench::established(true);
-    let data = bench.from_server(0, 1_060);
+    let data = bench.server_packet(0, 1_060);
     let (mut packet, _) = bench.inject(Port::Wired, &data, MSS as usize);
     let before = bench.flow().nxt;
     *packet.last_mut().unwrap() ^= 1;
@@ -280,15 +280,15 @@ fn a_damaged_segment_passes_and_is_not_believed() {
 fn it_ends_with_both_ends_or_a_reset() {
     let mut bench = Bench::established(true);
     let fin = TcpFlags::FIN.with(TcpFlags::ACK);
-    let end = TcpHeaderSpec { flags: fin, ..bench.from_server(0, 1_060) };
+    let end = TcpHeaderSpec { flags: fin, ..bench.server_packet(0, 1_060) };
     bench.unchanged(Port::Wired, &end, 0);
     assert_eq!(bench.engine.stats.flows_now, 1);
-    let end = TcpHeaderSpec { flags: fin, ..bench.from_client(1, 500) };
+    let end = TcpHeaderSpec { flags: fin, ..bench.client_packet(1, 500) };
     bench.unchanged(Port::Mobile, &end, 0);
     assert_eq!(bench.engine.stats.passed_for(PassReason::Closed), 1);
 
     let mut bench = Bench::established(true);
-    let reset = TcpHeaderSpec { flags: TcpFlags::RST, ..bench.from_client(0, 0) };
+    let reset = TcpHeaderSpec { flags: TcpFlags::RST, ..bench.client_packet(0, 0) };
     bench.unchanged(Port::Mobile, &reset, 0);
     assert_eq!(bench.engine.stats.passed_for(PassReason::Reset), 1);
     assert_eq!(bench.engine.stats.flows_now, 0);
