@@ -13,6 +13,7 @@ mod progress;
 mod run;
 mod settings_file;
 mod sim;
+mod sweep;
 mod trace;
 
 use std::process::ExitCode;
@@ -49,6 +50,8 @@ enum Command {
     Trace(trace::Args),
     /// Schemes against each other on capacity traces: utilisation, queueing delay, loaded ping
     Contest(contest::Args),
+    /// Grids of controllers' parameters on capacity traces, in shards
+    Sweep(sweep::Args),
     /// Measure how fast this machine is as an accelerator
     Bench(bench::Args),
     /// Captures to flows: retransmissions by type, round-trip times, loss, windows, what held each flow back
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::main(&args),
         Command::Trace(args) => trace::main(args),
         Command::Contest(args) => contest::main(&args),
+        Command::Sweep(args) => sweep::main(args),
         Command::Bench(args) => bench::main(args),
         Command::Analyze(args) => analyze::main(&args),
         Command::Capture(args) => live_capture::main(&args),

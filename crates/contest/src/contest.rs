@@ -1,7 +1,7 @@
 //! [`Contest`]: every scheme on every trace.
 
 use control::{ControllerConfig, CubicParams};
-use sim::in_parallel;
+use sim::{SimError, in_parallel};
 use units::{Bytes, Duration, Rate};
 
 use crate::line_up::{BASE_RTT, LineUp};
@@ -115,37 +115,61 @@ impl Contest {
         let failed = |source| ContestError::Sim { run: self.name(job), source };
         match job {
             Job::Idle { trace } => {
-                let source = &self.traces[trace];
-                let scheme = Scheme {
-                    label: "direct".to_owned(),
-                    treatment: Treatment::Direct,
-                    controller: ControllerConfig::Cubic(CubicParams::default()),
-                    feedback: None,
-                };
-                let queue = Buffer::Bdp(2).bytes(mean_rate(source, length));
-                let line_up = LineUp { trace: source, queue, scheme: &scheme, seed: self.settings.seed };
-                let idle = bulk::idle_ping(&line_up, length).map_err(failed)?;
-                Ok(Made::Idle(trace_figures(source, length, idle)))
+                idle(&self.traces[trace], length, self.settings.seed).map(Made::Idle).map_err(failed)
             }
             Job::Bulk { trace, buffer, scheme } => {
-                let (source, scheme) = (&self.traces[trace], &self.schemes[scheme]);
-                let queue = buffer.bytes(mean_rate(source, length));
-                let line_up = LineUp { trace: source, queue, scheme, seed: self.settings.seed };
-                let run = Run {
-                    trace: source.name.clone(),
-                    buffer: buffer.to_string(),
-                    buffer_bytes: queue.get(),
-                    scheme: scheme.label.clone(),
-                    ..Run::default()
+                let cell = Cell {
+                    trace: &self.traces[trace],
+                    buffer,
+                    scheme: &self.schemes[scheme],
+                    seed: self.settings.seed,
+                    length,
                 };
-                bulk::bulk(&line_up, length, run).map(Made::Bulk).map_err(failed)
+                cell.run().map(Made::Bulk).map_err(failed)
             }
         }
     }
 }
 
+/// One bulk run.
+pub(crate) struct Cell<'a> {
+    pub trace: &'a TraceSource,
+    pub buffer: Buffer,
+    pub scheme: &'a Scheme,
+    pub seed: u64,
+    pub length: Duration,
+}
+
+impl Cell<'_> {
+    pub(crate) fn run(&self) -> Result<Run, SimError> {
+        let queue = self.buffer.bytes(mean_rate(self.trace, self.length));
+        let line_up = LineUp { trace: self.trace, queue, scheme: self.scheme, seed: self.seed };
+        let run = Run {
+            trace: self.trace.name.clone(),
+            buffer: self.buffer.to_string(),
+            buffer_bytes: queue.get(),
+            scheme: self.scheme.label.clone(),
+            ..Run::default()
+        };
+        bulk::bulk(&line_up, self.length, run)
+    }
+}
+
 fn mean_rate(trace: &TraceSource, length: Duration) -> Rate {
     Rate::from_transfer(trace.down.offered_bytes(Duration::ZERO, length), length)
+}
+
+/// The trace's own figures, with the ping alone on it.
+pub(crate) fn idle(trace: &TraceSource, length: Duration, seed: u64) -> Result<TraceFigures, SimError> {
+    let scheme = Scheme {
+        label: "direct".to_owned(),
+        treatment: Treatment::Direct,
+        controller: ControllerConfig::Cubic(CubicParams::default()),
+        feedback: None,
+    };
+    let queue = Buffer::Bdp(2).bytes(mean_rate(trace, length));
+    let ping = bulk::idle_ping(&LineUp { trace, queue, scheme: &scheme, seed }, length)?;
+    Ok(trace_figures(trace, length, ping))
 }
 
 fn trace_figures(trace: &TraceSource, length: Duration, idle: Delays) -> TraceFigures {
@@ -159,3 +183,6 @@ fn trace_figures(trace: &TraceSource, length: Duration, idle: Delays) -> TraceFi
         idle_ping_ms: idle,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,6 +27,14 @@ pub enum ContestError {
         /// What is wrong with it, and what is allowed.
         problem: String,
     },
+    /// A file cannot be read or written, or is not what it must be.
+    #[error("{file}: {problem}")]
+    File {
+        /// Which.
+        file: String,
+        /// Why, and what to do.
+        problem: String,
+    },
     /// A run could not be made.
     #[error("{run}: {source}")]
     Sim {
@@ -35,4 +43,11 @@ pub enum ContestError {
         /// Why.
         source: sim::SimError,
     },
+}
+
+impl ContestError {
+    /// An error about `file`.
+    pub(crate) fn file(file: &std::path::Path, problem: &dyn core::fmt::Display) -> Self {
+        Self::File { file: file.display().to_string(), problem: problem.to_string() }
+    }
 }

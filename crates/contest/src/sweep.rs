@@ -1,0 +1,234 @@
+//! [`Sweep`]: a grid of parameters × traces × queues × seeds, in parallel, in shards, to be gone on with.
+//!
+//! ```text
+//!   cells 0 … N−1 ──▶ those of shard i of n: i, i+n, i+2n, … ──▶ runs, each noted in the journal as it ends
+//!                                                            ──▶ table, when all are there; the journal goes
+//! ```
+//!
+//! The number of a cell, and so its shard, depends on the specification alone.
+
+mod journal;
+mod rows;
+mod spec;
+mod summary;
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use sim::in_parallel;
+use tables::{Format, TableReader, TableWriter, Value};
+
+use crate::ContestError;
+use crate::contest::{Cell, idle};
+use crate::results::TraceFigures;
+use journal::Journal;
+pub use spec::SweepSpec;
+use spec::{Point, Prepared};
+
+/// A part of a sweep: every `of`th cell from `index` on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shard {
+    /// From 0 to `of` − 1.
+    pub index: usize,
+    /// Number of shards.
+    pub of: usize,
+}
+
+impl Shard {
+    /// Everything.
+    pub const WHOLE: Self = Self { index: 0, of: 1 };
+}
+
+impl core::str::FromStr for Shard {
+    type Err = ContestError;
+
+    fn from_str(text: &str) -> Result<Self, ContestError> {
+        let parts =
+            text.split_once('/').and_then(|(i, n)| Some((i.trim().parse().ok()?, n.trim().parse().ok()?)));
+        parts.filter(|(index, of)| index < of).map(|(index, of)| Self { index, of }).ok_or_else(|| {
+            let problem = format!("`{text}` is none; write i/n with i from 0 to n-1, as in 0/8");
+            ContestError::Setting { what: "shard", problem }
+        })
+    }
+}
+
+/// How far a sweep is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress<'a> {
+    /// Cells done, those of earlier runs included.
+    pub done: usize,
+    /// Cells of the shard.
+    pub of: usize,
+    /// What was just done.
+    pub cell: &'a str,
+}
+
+/// A sweep, or a shard of one, on its way into a file.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    /// What is to be run.
+    pub spec: SweepSpec,
+    /// Which part of it.
+    pub shard: Shard,
+    /// Runs at the same time; the table does not depend on it.
+    pub threads: usize,
+    /// Where the table goes: `.parquet`, `.csv` or `.jsonl`.
+    pub out: PathBuf,
+    /// Goes on with what an earlier run has left.
+    pub resume: bool,
+    /// Notes for the table: names and values.
+    pub notes: Vec<(String, String)>,
+}
+
+impl Sweep {
+    /// Runs all cells of the shard that are not there yet and writes the table; returns a summary for people.
+    ///
+    /// # Errors
+    /// A setting, trace or file that is not right. What was run until then stays in the journal.
+    pub fn run(&self, progress: &(dyn Fn(Progress<'_>) + Sync)) -> Result<String, ContestError> {
+        let format = table_format(&self.out)?;
+        let prepared = self.spec.prepare()?;
+        let numbers: Vec<usize> = (0..prepared.len()).skip(self.shard.index).step_by(self.shard.of).collect();
+        let header = journal::Header::new(&prepared, self.shard);
+        let (journal, known) = Journal::open(&self.out, &header, self.resume)?;
+        let missing: Vec<usize> = numbers.iter().copied().filter(|n| !known.contains_key(n)).collect();
+        let idles = prepared.idles(self.threads)?;
+        let state = Mutex::new((known, journal));
+        let outcomes = in_parallel(missing.len(), self.threads, |index| {
+            let number = missing[index];
+            let (row, name) = run_cell(&prepared, &idles, number)?;
+            let mut state = state.lock().map_err(|_| ContestError::file(&self.out, &"a thread has died"))?;
+            let (known, journal) = &mut *state;
+            journal.append(number, &row)?;
+            known.insert(number, row);
+            progress(Progress { done: known.len(), of: numbers.len(), cell: &name });
+            Ok::<_, ContestError>(())
+        });
+        outcomes.into_iter().collect::<Result<Vec<()>, _>>()?;
+        let (known, journal) =
+            state.into_inner().map_err(|_| ContestError::file(&self.out, &"a thread has died"))?;
+        let schema = rows::schema(&prepared.parameters());
+        let rows: Vec<Vec<Value>> =
+            known.into_iter().filter(|(number, _)| numbers.contains(number)).map(|(_, row)| row).collect();
+        let cells = prepared.len().to_string();
+        let own = [("sweep", prepared.identity.as_str()), ("cells", cells.as_str())];
+        let notes = self.notes.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let notes: Vec<(&str, &str)> = own.into_iter().chain(notes).collect();
+        write_table(&self.out, format, &schema, &rows, &notes)?;
+        journal.remove()?;
+        Ok(summary::summary(&schema, &rows))
+    }
+}
+
+fn run_cell(
+    prepared: &Prepared,
+    idles: &[TraceFigures],
+    number: usize,
+) -> Result<(Vec<Value>, String), ContestError> {
+    let point = prepared.point(number);
+    let Point { trace, scheme, .. } = &point;
+    let source = &prepared.traces[*trace];
+    let cell =
+        Cell { trace: source, buffer: point.buffer, scheme, seed: point.seed, length: prepared.length };
+    let name = format!("{}, {}, seed {}: {scheme}", source.name, point.buffer, point.seed);
+    let run = cell.run().map_err(|source| ContestError::Sim { run: name.clone(), source })?;
+    let told = format!(
+        "{name}: {:.1} % used, queue p95 {:.0} ms, ping p95 {:.0} ms",
+        run.utilisation * 100.0,
+        run.queue_ms.p95,
+        run.ping_ms.p95
+    );
+    Ok((rows::row(number, &point, &run, &idles[*trace], prepared.length), told))
+}
+
+impl Prepared {
+    fn idles(&self, threads: usize) -> Result<Vec<TraceFigures>, ContestError> {
+        let one = |index: usize| {
+            let trace = &self.traces[index];
+            idle(trace, self.length, 1)
+                .map_err(|source| ContestError::Sim { run: trace.name.clone(), source })
+        };
+        in_parallel(self.traces.len(), threads, one).into_iter().collect()
+    }
+}
+
+/// The format that the end of a file's name asks for.
+///
+/// # Errors
+/// Another end.
+pub fn table_format(file: &Path) -> Result<Format, ContestError> {
+    match file.extension().and_then(|end| end.to_str()) {
+        Some("parquet") => Ok(Format::Parquet),
+        Some("csv") => Ok(Format::Csv),
+        Some("jsonl") => Ok(Format::JsonLines),
+        _ => Err(ContestError::file(file, &"the name must end in .parquet, .csv or .jsonl")),
+    }
+}
+
+/// Writes beside the file first, so that it appears whole.
+fn write_table(
+    file: &Path,
+    format: Format,
+    schema: &tables::TableSchema,
+    rows: &[Vec<Value>],
+    notes: &[(&str, &str)],
+) -> Result<(), ContestError> {
+    let wrong = |e: &dyn std::fmt::Display| ContestError::file(file, &format!("cannot be written: {e}"));
+    let mut beside = file.as_os_str().to_owned();
+    beside.push(".new");
+    let beside = PathBuf::from(beside);
+    let out = BufWriter::new(File::create(&beside).map_err(|e| wrong(&e))?);
+    let mut table = TableWriter::new(out, schema, format, notes).map_err(|e| wrong(&e))?;
+    for row in rows {
+        table.push(row.clone()).map_err(|e| wrong(&e))?;
+    }
+    let out = table.finish().map_err(|e| wrong(&e))?;
+    out.into_inner().map_err(|e| wrong(&e))?.sync_all().map_err(|e| wrong(&e))?;
+    std::fs::rename(&beside, file).map_err(|e| wrong(&e))
+}
+
+/// Puts the Parquet tables of a sweep's shards together, in the order of their cells; returns a summary for people.
+///
+/// # Errors
+/// A part that cannot be read, parts of different sweeps, a cell that is there twice, or one that is missing.
+pub fn merge(parts: &[PathBuf], out: &Path) -> Result<String, ContestError> {
+    let format = table_format(out)?;
+    let mut schema = None;
+    let mut sweep = None;
+    let mut rows: Vec<Vec<Value>> = Vec::new();
+    for part in parts {
+        let wrong = |e: tables::TablesError| ContestError::file(part, &e);
+        let reader = TableReader::open(part).map_err(wrong)?;
+        let notes = (reader.note("sweep").map(str::to_owned), reader.note("cells").map(str::to_owned));
+        if schema.get_or_insert_with(|| reader.schema().clone()) != reader.schema()
+            || sweep.get_or_insert_with(|| notes.clone()) != &notes
+        {
+            return Err(ContestError::file(part, &"is of another sweep than the parts before it"));
+        }
+        for row in reader.rows().map_err(wrong)? {
+            rows.push(row.map_err(wrong)?);
+        }
+    }
+    let (Some(schema), Some((_, cells))) = (schema, sweep) else {
+        return Err(ContestError::file(out, &"there are no parts to merge"));
+    };
+    let number = |row: &Vec<Value>| row.first().and_then(Value::as_int).unwrap_or(-1);
+    rows.sort_by_key(number);
+    let twice = rows.windows(2).find(|pair| number(&pair[0]) == number(&pair[1]));
+    if let Some(pair) = twice {
+        let problem = format!("cell {} is in two of the parts; give each part once", number(&pair[0]));
+        return Err(ContestError::file(out, &problem));
+    }
+    let wanted: usize = cells.as_deref().and_then(|n| n.parse().ok()).unwrap_or(rows.len());
+    if rows.len() != wanted {
+        let problem = format!("{} of {wanted} cells are there: a shard is missing", rows.len());
+        return Err(ContestError::file(out, &problem));
+    }
+    write_table(out, format, &schema, &rows, &[])?;
+    Ok(summary::summary(&schema, &rows))
+}
+
+#[cfg(test)]
+mod tests;

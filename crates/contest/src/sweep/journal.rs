@@ -1,0 +1,112 @@
+//! [`Journal`]: the cells that are done, beside the table that is to come, so that a stopped sweep can go on.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tables::Value;
+
+use super::Shard;
+use super::spec::Prepared;
+use crate::ContestError;
+
+/// First line of a journal: what it is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Header {
+    schema: String,
+    /// Everything the cells depend on.
+    sweep: String,
+    shard: (usize, usize),
+}
+
+impl Header {
+    pub(super) fn new(prepared: &Prepared, shard: Shard) -> Self {
+        Self {
+            schema: "cellerator/sweep-journal/1".to_owned(),
+            sweep: prepared.identity.clone(),
+            shard: (shard.index, shard.of),
+        }
+    }
+}
+
+/// Rows by the number of their cell.
+pub(super) type Known = BTreeMap<usize, Vec<Value>>;
+
+/// A file of one line per cell.
+pub(super) struct Journal {
+    path: PathBuf,
+    file: File,
+}
+
+impl Journal {
+    /// The journal for a table `out`, and what an earlier run has noted there.
+    pub(super) fn open(out: &Path, header: &Header, resume: bool) -> Result<(Self, Known), ContestError> {
+        let mut name = out.as_os_str().to_owned();
+        name.push(".journal");
+        let path = PathBuf::from(name);
+        let wrong = |problem: String| ContestError::file(&path, &problem);
+        let mut known = Known::new();
+        let mut whole = 0;
+        match fs::read_to_string(&path) {
+            Ok(_) if !resume => {
+                return Err(wrong(
+                    "an earlier sweep stopped here: go on with --resume, or delete it".to_owned(),
+                ));
+            }
+            Ok(text) => (whole, known) = read(&text, header).map_err(wrong)?,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+            Err(e) => return Err(wrong(e.to_string())),
+        }
+        let cannot = |e: std::io::Error| wrong(format!("cannot be written: {e}"));
+        let mut file = OpenOptions::new().create(true).append(true).open(&path).map_err(cannot)?;
+        // What was being written when it was stopped.
+        file.set_len(whole as u64).map_err(cannot)?;
+        if whole == 0 {
+            let line = serde_json::to_string(header).map_err(|e| wrong(e.to_string()))?;
+            file.write_all((line + "\n").as_bytes()).map_err(cannot)?;
+        }
+        Ok((Self { path, file }, known))
+    }
+
+    /// Notes a cell.
+    pub(super) fn append(&mut self, number: usize, row: &[Value]) -> Result<(), ContestError> {
+        let line = serde_json::to_string(&(number, row)).map_err(|e| ContestError::file(&self.path, &e))?;
+        let written = self.file.write_all((line + "\n").as_bytes());
+        written.map_err(|e| ContestError::file(&self.path, &format!("cannot be written: {e}")))
+    }
+
+    /// Its work is done.
+    pub(super) fn remove(self) -> Result<(), ContestError> {
+        fs::remove_file(&self.path).map_err(|e| ContestError::file(&self.path, &e))
+    }
+}
+
+/// Length of the whole lines, and their rows.
+fn read(text: &str, header: &Header) -> Result<(usize, Known), String> {
+    let whole = text.rfind('\n').map_or(0, |end| end + 1);
+    let mut lines = text[..whole].lines();
+    let Some(first) = lines.next() else { return Ok((0, Known::new())) };
+    let found: Header = serde_json::from_str(first).map_err(|e| format!("is no journal of a sweep: {e}"))?;
+    if found != *header {
+        let what = if found.shard == header.shard { "specification, trace or version" } else { "shard" };
+        return Err(format!("is of another {what}; delete it, or choose another file"));
+    }
+    let mut known = Known::new();
+    for (index, line) in lines.enumerate() {
+        let (number, row): (usize, Vec<serde_json::Value>) =
+            serde_json::from_str(line).map_err(|e| format!("line {}: {e}", index + 2))?;
+        known.insert(number, row.into_iter().map(value).collect());
+    }
+    Ok((whole, known))
+}
+
+fn value(json: serde_json::Value) -> Value {
+    match json {
+        serde_json::Value::Bool(flag) => flag.into(),
+        serde_json::Value::String(text) => text.into(),
+        serde_json::Value::Number(n) => n.as_i64().map_or_else(|| n.as_f64().into(), Value::from),
+        _ => Value::Null,
+    }
+}

@@ -1,0 +1,102 @@
+use super::*;
+
+const SPEC: &str = r#"
+traces = ["4g-lte", "3g-hspa"]
+schemes = ["accel:rate"]
+seconds = 2
+seeds = [1, 2]
+[parameters]
+alpha = ["20 ms", "40 ms"]
+k_segments = [100]
+"#;
+
+fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("cellerator-sweep-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn sweep(out: PathBuf, shard: Shard, resume: bool) -> Sweep {
+    let spec: SweepSpec = toml::from_str(SPEC).unwrap();
+    Sweep { spec, shard, threads: 2, out, resume, notes: Vec::new() }
+}
+
+fn rows(file: &Path) -> Vec<Vec<Value>> {
+    let reader = TableReader::open(file).unwrap();
+    reader.rows().unwrap().map(|row| row.unwrap()).collect()
+}
+
+#[test]
+fn shards_put_together_are_the_whole() {
+    let folder = folder("shards");
+    let whole = folder.join("whole.parquet");
+    let summary = sweep(whole.clone(), Shard::WHOLE, false).run(&|_| {}).unwrap();
+    assert!(summary.contains("2 combinations"), "{summary}");
+    let parts: Vec<PathBuf> = (0..3).map(|i| folder.join(format!("part-{i}.parquet"))).collect();
+    for (index, part) in parts.iter().enumerate() {
+        let done = Mutex::new(0);
+        let shard = Shard { index, of: 3 };
+        let count = &|p: Progress<'_>| *done.lock().unwrap() = p.done;
+        sweep(part.clone(), shard, false).run(count).unwrap();
+        assert_eq!(*done.lock().unwrap(), if index == 2 { 2 } else { 3 });
+    }
+    let merged = folder.join("merged.parquet");
+    merge(&parts, &merged).unwrap();
+    assert_eq!(rows(&merged), rows(&whole));
+    assert_eq!(rows(&whole).len(), 8);
+    let missing = merge(&parts[..2], &merged).unwrap_err().to_string();
+    assert!(missing.contains("6 of 8 cells"), "{missing}");
+    let twice = merge(&[parts[0].clone(), parts[0].clone()], &merged).unwrap_err().to_string();
+    assert!(twice.contains("cell 0 is in two"), "{twice}");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_stopped_sweep_goes_on_where_it_was() {
+    let folder = folder("resume");
+    let (whole, again) = (folder.join("whole.csv"), folder.join("again.csv"));
+    sweep(whole.clone(), Shard::WHOLE, false).run(&|_| {}).unwrap();
+    // A journal as a killed run leaves it: two cells and a half.
+    let noted = Mutex::new(String::new());
+    let journal = folder.join("again.csv.journal");
+    let stop = sweep(again.clone(), Shard::WHOLE, false);
+    let note = |p: Progress<'_>| {
+        if p.done == 2 {
+            *noted.lock().unwrap() = std::fs::read_to_string(&journal).unwrap();
+        }
+    };
+    stop.run(&note).unwrap();
+    let mut text = noted.into_inner().unwrap();
+    assert_eq!(text.lines().count(), 3);
+    text.push_str("[7,[7,\"4g-l");
+    std::fs::remove_file(&again).unwrap();
+    std::fs::write(&journal, text).unwrap();
+
+    let refused = sweep(again.clone(), Shard::WHOLE, false).run(&|_| {}).unwrap_err().to_string();
+    assert!(refused.contains("--resume"), "{refused}");
+    let other = sweep(again.clone(), Shard { index: 0, of: 2 }, true).run(&|_| {}).unwrap_err().to_string();
+    assert!(other.contains("of another shard"), "{other}");
+    let made = Mutex::new(0);
+    sweep(again.clone(), Shard::WHOLE, true).run(&|_| *made.lock().unwrap() += 1).unwrap();
+    assert_eq!(made.into_inner().unwrap(), 6);
+    assert_eq!(std::fs::read_to_string(&again).unwrap(), std::fs::read_to_string(&whole).unwrap());
+    assert!(!journal.exists());
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn mistakes_in_a_specification_are_named() {
+    let prepare = |text: &str| {
+        let spec: Result<SweepSpec, _> = toml::from_str(text);
+        spec.map_err(|e| e.to_string()).and_then(|s| s.prepare().map(|_| ()).map_err(|e| e.to_string()))
+    };
+    let wrong = |text: &str| prepare(text).unwrap_err();
+    assert!(wrong("traces = []\nschemes = [\"accel:rate\"]").contains("traces: must not be empty"));
+    assert!(wrong("traces = [\"4g-lte\"]\nschemes = [\"accel:rate\"]\nseed = 1").contains("seed"));
+    let base = "traces = [\"4g-lte\"]\nschemes = [\"accel:rate\"]\n[parameters]\n";
+    assert!(wrong(&format!("{base}gamma = [1]")).contains("no parameter `gamma`"));
+    assert!(wrong(&format!("{base}alpha = []")).contains("must be a list of values"));
+    assert!("3/3".parse::<Shard>().unwrap_err().to_string().contains("0 to n-1"));
+    assert_eq!("2/3".parse(), Ok(Shard { index: 2, of: 3 }));
+    assert!(table_format(Path::new("a.txt")).unwrap_err().to_string().contains(".parquet"));
+}
