@@ -7,6 +7,7 @@ mod demo;
 mod instance;
 mod lab;
 mod live_capture;
+mod model;
 mod outcome;
 mod policy_args;
 mod progress;
@@ -46,6 +47,8 @@ enum Command {
     Sim(sim::Args),
     /// Show the main job: downloads over emulated 3G and LTE, with and without the accelerator
     Demo(demo::Args),
+    /// What the algorithms do, computed: figures of controllers on a link
+    Model(model::Args),
     /// Generate, inspect, plot and convert capacity traces
     Trace(trace::Args),
     /// Schemes against each other on capacity traces: utilisation, queueing delay, loaded ping
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         Command::Lab(args) => lab::main(args),
         Command::Sim(args) => sim::main(args),
         Command::Demo(args) => demo::main(&args),
+        Command::Model(args) => model::main(args),
         Command::Trace(args) => trace::main(args),
         Command::Contest(args) => contest::main(&args),
         Command::Sweep(args) => sweep::main(args),

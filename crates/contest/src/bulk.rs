@@ -5,6 +5,7 @@ use link::{Percentiles, Summary};
 use sim::{Middlebox, Network, NetworkConfig, PassThrough, SimError};
 use units::{Bytes, Duration, Instant};
 
+use crate::Treatment;
 use crate::line_up::{FlowPlan, LineUp, PING_EVERY};
 use crate::results::{Delays, Run, Waiting};
 
@@ -43,9 +44,20 @@ pub(crate) fn bulk(line_up: &LineUp<'_>, length: Duration, run: Run) -> Result<R
     let network = line_up.network(&flows);
     match line_up.scheme.engine() {
         None => bulk_through(PassThrough, &network, length, run),
-        Some(config) => bulk_through(Engine::new(config)?, &network, length, run),
+        Some(config) => {
+            let mut run = bulk_through(Engine::new(config)?, &network, length, run)?;
+            if line_up.scheme.treatment == Treatment::Drwa {
+                // It holds nothing by nature, and splits nothing by intention.
+                run.waiting = None;
+                run.problems.retain(|problem| problem != PASSED);
+            }
+            Ok(run)
+        }
     }
 }
+
+/// What is wrong where the accelerator was to split the bulk flow.
+const PASSED: &str = "the accelerator let the bulk flow pass";
 
 /// Round trips of the ping alone.
 pub(crate) fn idle_ping(line_up: &LineUp<'_>, length: Duration) -> Result<Delays, SimError> {
@@ -70,7 +82,7 @@ fn bulk_through<M: Observed>(
     watched.run(length);
     let is_accelerated = watched.network.is_accelerated(BULK);
     if watched.samples > 0 && !is_accelerated {
-        watched.problems.push("the accelerator let the bulk flow pass".to_owned());
+        watched.problems.push(PASSED.to_owned());
     }
     run.ping_ms = watched.pings();
     run.pings_unanswered = watched.unanswered();

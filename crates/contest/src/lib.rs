@@ -13,6 +13,7 @@
 mod bulk;
 mod contest;
 mod error;
+mod figure;
 mod line_up;
 mod offset;
 mod results;
@@ -24,6 +25,7 @@ mod value;
 
 pub use contest::{Contest, Settings};
 pub use error::ContestError;
+pub use figure::Study;
 pub use line_up::Buffer;
 pub use offset::offset_ms;
 pub use results::{Delays, Document, Maker, Run, SCHEMA, TraceFigures, Waiting};

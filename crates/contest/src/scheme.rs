@@ -4,7 +4,7 @@ use core::fmt;
 use core::str::FromStr;
 
 use control::{ControllerConfig, CubicParams, ParameterValue};
-use engine::{EngineConfig, Sharing};
+use engine::{Action, EngineConfig, Policy, Sharing};
 use units::Duration;
 
 use crate::{ContestError, parameter_value};
@@ -18,10 +18,12 @@ pub enum Treatment {
     Accelerated,
     /// In the accelerator, one per flow: conventional split TCP.
     Split,
+    /// In the server; the accelerator lowers the client's window.
+    Drwa,
 }
 
 impl Treatment {
-    const ALL: [Self; 3] = [Self::Direct, Self::Accelerated, Self::Split];
+    const ALL: [Self; 4] = [Self::Direct, Self::Accelerated, Self::Split, Self::Drwa];
 
     /// The name used on the command line and in results.
     #[must_use]
@@ -30,11 +32,12 @@ impl Treatment {
             Self::Direct => "direct",
             Self::Accelerated => "accel",
             Self::Split => "split",
+            Self::Drwa => "drwa",
         }
     }
 }
 
-/// A way of sending, written `direct:cubic`, `accel:rate`, `split:bbr`, with other parameters than the defaults
+/// A way of sending, written `direct:cubic`, `accel:rate`, `split:bbr`, `drwa:cubic`, with other parameters than the defaults
 /// `accel:rate?alpha=40ms&beta=60ms`; `feedback=20ms` among these has the base station report with that delay.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scheme {
@@ -78,6 +81,10 @@ impl Scheme {
             Treatment::Direct => return None,
             Treatment::Accelerated => Sharing::Subscriber,
             Treatment::Split => Sharing::Flow,
+            Treatment::Drwa => {
+                let policy = Policy { default: Action::Drwa, ..Policy::default() };
+                return Some(EngineConfig { policy, ..EngineConfig::default() });
+            }
         };
         Some(EngineConfig { controller: self.controller, sharing, ..EngineConfig::default() })
     }
@@ -86,7 +93,7 @@ impl Scheme {
     #[must_use]
     pub fn server_controller(&self) -> ControllerConfig {
         match self.treatment {
-            Treatment::Direct => self.controller,
+            Treatment::Direct | Treatment::Drwa => self.controller,
             Treatment::Accelerated | Treatment::Split => ControllerConfig::Cubic(CubicParams::default()),
         }
     }
@@ -106,7 +113,10 @@ impl FromStr for Scheme {
         let (path, parameters) = text.split_once('?').map_or((text, None), |(p, q)| (p, Some(q)));
         let (treatment, name) = path.split_once(':').unwrap_or((path, ""));
         let treatment = Treatment::ALL.into_iter().find(|t| t.name() == treatment).ok_or_else(|| {
-            wrong("write direct:NAME, accel:NAME or split:NAME, as in direct:cubic,accel:rate".to_owned())
+            wrong(
+                "write direct:NAME, accel:NAME, split:NAME or drwa:NAME, as in direct:cubic,accel:rate"
+                    .to_owned(),
+            )
         })?;
         let controller = ControllerConfig::named(name).ok_or_else(|| {
             wrong(format!("no controller `{name}`; there are {}", ControllerConfig::NAMES.join(", ")))

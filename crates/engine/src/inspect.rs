@@ -66,6 +66,8 @@ pub struct FlowReport {
     pub client_window: Bytes,
     /// What the controller of its subscriber sends at, over all the subscriber's flows.
     pub subscriber_rate: Option<Rate>,
+    /// What the controller of its subscriber lets be in flight, over all the subscriber's flows.
+    pub subscriber_window: Option<Bytes>,
     /// When its last packet came.
     pub last_activity: Instant,
 }
@@ -117,6 +119,7 @@ impl OneWay {
             srtt: None,
             client_window: Bytes::ZERO,
             subscriber_rate: None,
+            subscriber_window: None,
             last_activity: flow.last_activity,
         };
         let accelerated = match &flow.state {
@@ -141,7 +144,9 @@ impl OneWay {
         report.srtt = accelerated.sender.rtt().smoothed();
         report.client_window = Bytes::from(accelerated.sender.window());
         let subscriber = self.subscribers.get(flow.subscriber as usize);
-        report.subscriber_rate = subscriber.map(|s| s.controller.control().pacing_rate);
+        let control = subscriber.map(|s| s.controller.control());
+        report.subscriber_rate = control.map(|control| control.pacing_rate);
+        report.subscriber_window = control.map(|control| control.window);
         report
     }
 }

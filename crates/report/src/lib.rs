@@ -7,6 +7,7 @@ mod axis;
 mod capture_page;
 mod chart;
 mod compare;
+mod controller_figure;
 mod finding;
 mod flow_lines;
 mod graphs;
@@ -17,6 +18,7 @@ mod table;
 
 pub use capture_page::CapturePage;
 pub use compare::{Environment, Interval, Moments, Run, Sample, comparison, mann_whitney, median_interval};
+pub use controller_figure::{ControllerFigure, Curve};
 pub use finding::sentence;
 pub use flow_lines::{FlowLines, LineFormat};
 pub use graphs::{GraphFormat, Graphs, Wanted};

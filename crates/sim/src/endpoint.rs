@@ -7,7 +7,8 @@
 use core::net::SocketAddr;
 use std::collections::VecDeque;
 
-use units::{Duration, Instant, SeqNum, WindowScale};
+use control::Control;
+use units::{Bytes, Duration, Instant, SeqNum, WindowScale};
 use wire::{Icmp, Packet, Tcp, TcpFlags, TcpHeaderSpec, Timestamps, Transport};
 
 use crate::build::build_packet;
@@ -152,6 +153,11 @@ impl Endpoint {
     #[must_use]
     pub fn retransmitted_bytes(&self) -> u64 {
         self.connection.as_ref().map_or(0, |c| c.sender.retransmitted_bytes())
+    }
+    /// What its controller allows, and what it has in flight; none before the connection.
+    #[must_use]
+    pub fn sending(&self) -> Option<(Control, Bytes)> {
+        self.connection.as_deref().map(Connection::sending)
     }
     /// When its application read the first byte, when the last one so far, and how many at some moments.
     #[must_use]

@@ -148,6 +148,11 @@ impl Connection {
         self.receiver.next().since(self.inbox.start())
     }
 
+    /// What the controller allows, and what is in flight.
+    pub(super) fn sending(&self) -> (Control, Bytes) {
+        (self.controller.control(), Bytes::from(self.sender.in_flight()))
+    }
+
     pub(super) fn free(&self) -> u32 {
         self.capacity.saturating_sub(self.unread())
     }

@@ -1,0 +1,70 @@
+//! `cellerator model`: what the algorithms do, computed.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use ::contest::{Scheme, Study, TraceSource};
+use clap::Subcommand;
+use scenario::Quantity;
+use units::{Bytes, Duration};
+
+use crate::outcome;
+
+/// Arguments of `cellerator model`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: ModelCommand,
+}
+
+#[derive(Subcommand)]
+enum ModelCommand {
+    /// Draw what a controller does to one link over time: rates, window, data in flight and queue, as SVG
+    Figure(FigureArgs),
+}
+
+#[derive(clap::Args)]
+struct FigureArgs {
+    /// Who controls the sending: direct:NAME (the server), accel:NAME (the accelerator, per client), split:NAME (the
+    /// accelerator, per flow), drwa:NAME (the server, its client's window lowered); with other parameters as
+    /// direct:cubic?beta_permille=800
+    scheme: String,
+    /// Capacity of the radio link: a file in Mahimahi's format or with lines of `seconds Mbit/s`, or a preset's name
+    /// [default: 24, from 10 s on 6, from 20 s on 24 Mbit/s]
+    #[arg(long, value_name = "TRACE")]
+    trace: Option<String>,
+    /// Drop-tail queue of the radio link
+    #[arg(long, default_value = "2 MB", value_name = "SIZE")]
+    queue: Quantity<Bytes>,
+    /// Length of the run
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=600))]
+    seconds: u64,
+    /// Seed of all random choices
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Where to write the picture
+    #[arg(long, value_name = "FILE", default_value = "figure.svg")]
+    out: PathBuf,
+}
+
+/// Runs `cellerator model`; an error is one clear line: what, where, what to do.
+pub fn main(args: Args) -> Result<ExitCode, String> {
+    match args.command {
+        ModelCommand::Figure(args) => figure(&args),
+    }
+}
+
+fn figure(args: &FigureArgs) -> Result<ExitCode, String> {
+    let text = |e: ::contest::ContestError| e.to_string();
+    let length = Duration::from_secs(args.seconds);
+    let trace = match &args.trace {
+        Some(name) => TraceSource::open(name, Duration::ZERO, length, args.seed),
+        None => TraceSource::steps(),
+    };
+    let scheme: Scheme = args.scheme.parse().map_err(text)?;
+    let study = Study { scheme, trace: trace.map_err(text)?, queue: args.queue.0, length, seed: args.seed };
+    let svg = study.run(&outcome::command_line()).map_err(text)?.svg();
+    std::fs::write(&args.out, svg).map_err(|e| format!("cannot write {}: {e}", args.out.display()))?;
+    println!("{}", args.out.display());
+    Ok(ExitCode::SUCCESS)
+}

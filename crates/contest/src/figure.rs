@@ -1,0 +1,288 @@
+//! [`Study`]: one scheme on one link, looked at closely: the simulated figure of its page in `docs/algorithms`.
+
+use std::sync::Arc;
+
+use engine::{Engine, FlowState};
+use link::{PacketRecord, Trace};
+use report::{ControllerFigure, Curve};
+use sim::{Middlebox, Network, PassThrough, SimError};
+use units::{Bytes, Duration, Instant, Rate};
+
+use crate::line_up::{FlowPlan, LineUp};
+use crate::{ContestError, Scheme, TraceSource, Treatment};
+
+/// How often windows and data in flight are looked at.
+const SAMPLE_EVERY: Duration = Duration::from_millis(50);
+/// Throughput and delay are those of so long.
+const BIN: Duration = Duration::from_millis(100);
+/// What the flow has beyond what the link can carry.
+const SURPLUS: Bytes = Bytes::from_mib(64);
+
+/// One bulk download of one scheme.
+#[derive(Clone, Debug)]
+pub struct Study {
+    /// Who sends, and how.
+    pub scheme: Scheme,
+    /// What the radio link can carry.
+    pub trace: TraceSource,
+    /// Its drop-tail queue.
+    pub queue: Bytes,
+    /// How long.
+    pub length: Duration,
+    /// Of all random choices.
+    pub seed: u64,
+}
+
+impl TraceSource {
+    /// 24 Mbit/s, from 10 s on 6 Mbit/s, from 20 s on 24 Mbit/s again, each half minute.
+    ///
+    /// # Errors
+    /// None in practice: the trace is always the same.
+    pub fn steps() -> Result<Self, ContestError> {
+        let fast = |from: u64| (from + 1..=from + 10_000).flat_map(|ms| [ms, ms]);
+        let slow = (10_001..=20_000).filter(|ms| ms % 2 == 0);
+        let trace = Trace::from_opportunities_ms(fast(0).chain(slow).chain(fast(20_000)));
+        let trace =
+            trace.map_err(|e| ContestError::Trace { name: STEPS.to_owned(), problem: e.to_string() })?;
+        Ok(Self { name: STEPS.to_owned(), down: Arc::new(trace), up: None })
+    }
+}
+
+const STEPS: &str = "24, 6 and 24 Mbit/s";
+
+/// What the sender of the radio segment is limited to, and what it uses.
+#[derive(Clone, Copy, Default, Debug)]
+struct Sample {
+    window: Option<Bytes>,
+    pacing: Option<Rate>,
+    in_flight: Option<Bytes>,
+}
+
+/// A middlebox that can say what it limits the radio segment to.
+trait Limiting: Middlebox {
+    /// Nothing where it does not send by itself.
+    fn limits(&self) -> Sample;
+}
+
+impl Limiting for PassThrough {
+    fn limits(&self) -> Sample {
+        Sample::default()
+    }
+}
+
+impl Limiting for Engine {
+    fn limits(&self) -> Sample {
+        let Some(flow) = self.flow_reports(0).find(|flow| flow.state != FlowState::Observing) else {
+            return Sample::default();
+        };
+        if flow.state == FlowState::Windowed {
+            return Sample {
+                window: Some(flow.client_window),
+                in_flight: Some(flow.in_flight),
+                pacing: None,
+            };
+        }
+        Sample {
+            window: flow.subscriber_window.filter(|window| *window != Bytes::MAX),
+            pacing: flow.subscriber_rate.filter(|rate| *rate != Rate::MAX),
+            in_flight: Some(flow.in_flight),
+        }
+    }
+}
+
+impl Study {
+    /// Runs it; `command` is what the reader can make it again with.
+    ///
+    /// # Errors
+    /// The run cannot be made, or broke a rule.
+    pub fn run(&self, command: &str) -> Result<ControllerFigure, ContestError> {
+        let offered = self.trace.down.offered_bytes(Duration::ZERO, self.length);
+        let line_up = LineUp { trace: &self.trace, queue: self.queue, scheme: &self.scheme, seed: self.seed };
+        let network = line_up.network(&[FlowPlan::download((offered + SURPLUS).get(), Instant::ZERO)]);
+        let recorded = match self.scheme.engine() {
+            None => Network::new(&network, PassThrough).and_then(|network| self.record(network)),
+            Some(config) => Engine::new(config)
+                .map_err(SimError::from)
+                .and_then(|engine| Network::new(&network, engine))
+                .and_then(|network| self.record(network)),
+        };
+        let recorded = recorded.map_err(|source| ContestError::Sim {
+            run: format!("{} on {}", self.scheme, self.trace.name),
+            source,
+        })?;
+        Ok(self.draw(&recorded, command))
+    }
+
+    fn record<M: Limiting>(&self, mut network: Network<M>) -> Result<Recorded, SimError> {
+        let end = Instant::ZERO + self.length;
+        let mut samples = Vec::new();
+        let mut at = Instant::ZERO;
+        while at < end {
+            at += SAMPLE_EVERY;
+            if network.run_until(at)? {
+                break;
+            }
+            network.wait_until(at);
+            samples.push(self.sample(&network));
+        }
+        let capacity = (0..self.length.as_nanos() / BIN.as_nanos()).map(|bin| {
+            let from = BIN * bin;
+            Rate::from_transfer(self.trace.down.offered_bytes(from, from + BIN), BIN)
+        });
+        let capacity = capacity.collect();
+        let records = network.radio_down(0).map(|radio| radio.link_mut().take_log()).unwrap_or_default();
+        Ok(Recorded { samples, records, capacity })
+    }
+
+    fn sample<M: Limiting>(&self, network: &Network<M>) -> Sample {
+        let of_box = network.middlebox().limits();
+        let of_server = network.servers().first().and_then(|server| server.sending());
+        match (self.scheme.treatment, of_server) {
+            (Treatment::Accelerated | Treatment::Split, _) | (_, None) => of_box,
+            (treatment, Some((control, in_flight))) => Sample {
+                window: if treatment == Treatment::Drwa {
+                    of_box.window
+                } else {
+                    Some(control.window).filter(|window| *window != Bytes::MAX)
+                },
+                pacing: Some(control.pacing_rate).filter(|rate| *rate != Rate::MAX),
+                in_flight: Some(in_flight),
+            },
+        }
+    }
+
+    fn draw(&self, recorded: &Recorded, command: &str) -> ControllerFigure {
+        let bins = recorded.bins(self.length);
+        let step = |values: Vec<Option<f64>>, step: Duration, name: &str| Curve {
+            name: name.to_owned(),
+            values,
+            step_s: step.as_secs_f64(),
+        };
+        let sampled = |name: &str, value: &dyn Fn(&Sample) -> Option<f64>| {
+            step(recorded.samples.iter().map(value).collect(), SAMPLE_EVERY, name)
+        };
+        let kilobytes = |bytes: Bytes| bytes.get() as f64 / 1_000.0;
+        let binned = |name: &str, value: &dyn Fn(&Bin) -> Option<f64>| {
+            step(bins.iter().map(value).collect(), BIN, name)
+        };
+        let mut rates = vec![binned("delivered", &|bin| {
+            Some(Rate::from_transfer(Bytes::new(bin.delivered), BIN).as_mbps_f64())
+        })];
+        let pacing = sampled("pacing rate", &|s| s.pacing.map(Rate::as_mbps_f64));
+        let window_name =
+            if self.scheme.treatment == Treatment::Drwa { "window told to the server" } else { "window" };
+        let window = sampled(window_name, &|s| s.window.map(kilobytes));
+        let mut amounts = vec![sampled("in flight", &|s| s.in_flight.map(kilobytes))];
+        rates.extend(has_any(&pacing).then_some(pacing));
+        amounts.extend(has_any(&window).then_some(window));
+        let capacity = recorded.capacity.iter().map(|rate| Some(rate.as_mbps_f64())).collect();
+        ControllerFigure {
+            title: format!("{}: {}", self.scheme, where_it_is(self.scheme.treatment)),
+            link: format!(
+                "radio link of {}, {} of drop-tail queue; round trip of the empty path 40 ms; one download, simulated",
+                self.trace.name, self.queue
+            ),
+            command: command.to_owned(),
+            seconds: self.length.as_secs_f64(),
+            capacity: step(capacity, BIN, "capacity"),
+            rates,
+            amounts,
+            delays: vec![
+                binned("queueing delay, mean of 0.1 s", &Bin::mean_ms),
+                binned("longest", &|bin| (bin.packets > 0).then(|| bin.longest.as_millis_f64())),
+            ],
+        }
+    }
+}
+
+fn has_any(curve: &Curve) -> bool {
+    curve.values.iter().any(Option::is_some)
+}
+
+const fn where_it_is(treatment: Treatment) -> &'static str {
+    match treatment {
+        Treatment::Direct => "the server's own congestion control, no accelerator",
+        Treatment::Accelerated => "the accelerator sends, one controller per client",
+        Treatment::Split => "the accelerator sends, one controller per flow (split TCP)",
+        Treatment::Drwa => "the server sends, the accelerator lowers the client's window",
+    }
+}
+
+/// What was seen of a run.
+struct Recorded {
+    samples: Vec<Sample>,
+    records: Vec<PacketRecord>,
+    capacity: Vec<Rate>,
+}
+
+/// The packets that left the radio queue in one bin.
+#[derive(Clone, Copy, Default)]
+struct Bin {
+    delivered: u64,
+    packets: u64,
+    waited: Duration,
+    longest: Duration,
+}
+
+impl Bin {
+    fn mean_ms(&self) -> Option<f64> {
+        (self.packets > 0).then(|| self.waited.as_millis_f64() / self.packets as f64)
+    }
+}
+
+impl Recorded {
+    fn bins(&self, length: Duration) -> Vec<Bin> {
+        let mut bins = vec![Bin::default(); (length.as_nanos() / BIN.as_nanos()) as usize];
+        for record in &self.records {
+            let Some((departure, waited)) = record.departure.zip(record.queueing_delay()) else { continue };
+            let index = departure.saturating_since(Instant::ZERO).as_nanos() / BIN.as_nanos();
+            let Some(bin) = bins.get_mut(index as usize) else { continue };
+            bin.delivered += record.size.get();
+            bin.packets += 1;
+            bin.waited += waited;
+            bin.longest = bin.longest.max(waited);
+        }
+        bins
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn study(scheme: &str) -> ControllerFigure {
+        let study = Study {
+            scheme: scheme.parse().unwrap(),
+            trace: TraceSource::steps().unwrap(),
+            queue: Bytes::new(2_000_000),
+            length: Duration::from_secs(4),
+            seed: 1,
+        };
+        study.run("again").unwrap()
+    }
+
+    #[test]
+    fn the_steps_are_what_they_say() {
+        let trace = TraceSource::steps().unwrap().down;
+        let rate = |from| {
+            let from = Duration::from_secs(from);
+            Rate::from_transfer(trace.offered_bytes(from, from + BIN), BIN).as_mbps_f64()
+        };
+        assert_eq!((rate(1), rate(15), rate(25), rate(31)), (24.0, 6.0, 24.0, 24.0));
+    }
+
+    #[test]
+    fn every_treatment_shows_what_it_limits() {
+        let direct = study("direct:cubic");
+        assert_eq!((direct.rates.len(), direct.amounts.len()), (1, 2));
+        let paced = study("accel:rate");
+        assert_eq!((paced.rates.len(), paced.amounts.len()), (2, 2));
+        let lowered = study("drwa:cubic");
+        assert_eq!(lowered.amounts[1].name, "window told to the server");
+        for figure in [direct, paced, lowered] {
+            let delivered: f64 = figure.rates[0].values.iter().flatten().sum();
+            assert!(delivered > 100.0 && figure.svg().len() < 60_000, "{}", figure.title);
+        }
+        assert_eq!(study("split:bbr"), study("split:bbr"));
+    }
+}
