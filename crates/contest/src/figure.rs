@@ -179,7 +179,7 @@ impl Study {
         ControllerFigure {
             title: format!("{}: {}", self.scheme, where_it_is(self.scheme.treatment)),
             link: format!(
-                "radio link of {}, {} of drop-tail queue; round trip of the empty path 40 ms; one download, simulated",
+                "One simulated download; radio link: {}, drop-tail queue of {}; empty path: 40 ms",
                 self.trace.name, self.queue
             ),
             command: command.to_owned(),

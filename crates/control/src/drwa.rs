@@ -34,6 +34,9 @@ pub struct DrwaParams {
     pub alpha_permille: u32,
     /// λ: windows of a round trip that may be under way, in thousandths. 3000 (3).
     pub lambda_permille: u32,
+    /// rwnd before the first round has ended. 64 KiB: a receiver's window begins with as much, and what is allowed
+    /// once cannot be taken back.
+    pub initial_window: Bytes,
     /// Without a queue the estimate follows more data at once, and never less. True; false follows the paper.
     pub is_free_without_queue: bool,
     /// How long round trips must exceed what the window explains until RTT_min is learned anew. 10 s; `None` follows the
@@ -46,6 +49,7 @@ impl Default for DrwaParams {
         Self {
             alpha_permille: 875,
             lambda_permille: 3_000,
+            initial_window: Bytes::from_kib(64),
             is_free_without_queue: true,
             re_baseline: Some(Duration::from_secs(10)),
         }
@@ -88,7 +92,7 @@ pub struct Drwa {
 }
 
 impl Drwa {
-    /// A window without a limit yet, for segments of `mss` bytes of payload.
+    /// The initial window, for segments of `mss` bytes of payload.
     #[must_use]
     pub fn new(params: DrwaParams, mss: Bytes) -> Self {
         Self {
@@ -104,10 +108,10 @@ impl Drwa {
         }
     }
 
-    /// rwnd: bytes the server may have under way; none before the first round has ended.
+    /// rwnd: bytes the server may have under way.
     #[must_use]
-    pub fn window(&self) -> Option<Bytes> {
-        self.window
+    pub fn window(&self) -> Bytes {
+        self.window.unwrap_or(self.params.initial_window)
     }
 
     /// RTT_est of the round that ended last.
@@ -224,16 +228,10 @@ impl WindowField {
     /// The field for an acknowledgement of `ack` in which the receiver says `own`; noted as told.
     ///
     /// Rounded up to the scale's unit: less would take back a part of what was allowed.
-    pub fn lower(&mut self, ack: SeqNum, own: u16, limit: Option<Bytes>) -> u16 {
-        let field = match limit {
-            None => own,
-            Some(limit) => {
-                let promised = self.edge.distance_from(ack).max(0).unsigned_abs();
-                let least = limit.get().max(u64::from(promised));
-                let field = least.div_ceil(1 << self.scale.shift()).min(u64::from(u16::MAX));
-                own.min(field as u16)
-            }
-        };
+    pub fn lower(&mut self, ack: SeqNum, own: u16, limit: Bytes) -> u16 {
+        let promised = self.edge.distance_from(ack).max(0).unsigned_abs();
+        let least = limit.get().max(u64::from(promised));
+        let field = own.min(least.div_ceil(1 << self.scale.shift()).min(u64::from(u16::MAX)) as u16);
         self.edge = self.edge.later_of(ack + self.scale.window(field));
         field
     }

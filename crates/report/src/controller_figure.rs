@@ -9,7 +9,7 @@ use crate::axis::{Axis, label};
 const WIDTH: f64 = 760.0;
 const LEFT: f64 = 58.0;
 const RIGHT: f64 = 14.0;
-const TOP: f64 = 48.0;
+const TOP: f64 = 66.0;
 const PANEL: f64 = 118.0;
 const GAP: f64 = 34.0;
 const BOTTOM: f64 = 34.0;
