@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ::contest::{Buffer, Contest, Document, Maker, SCHEMA, Scheme, Settings, TraceSource, tables};
+use ::contest::{Buffer, Contest, Document, Maker, Part, Scheme, Settings, TraceSource, page, tables};
 use io::Clock;
 use scenario::Quantity;
 use units::Duration;
@@ -30,6 +30,15 @@ pub struct Args {
     /// Radio queues: sizes, bandwidth-delay products as 2bdp, or both (4MB and 2bdp)
     #[arg(long, value_delimiter = ',', default_value = "4MB", value_name = "SIZE")]
     buffer: Vec<String>,
+    /// What is run: bulk (a download and a ping), short (downloads of 16 KB, 100 KB and 1 MB), mixed (four flows)
+    #[arg(long, value_delimiter = ',', default_value = "bulk", value_name = "PART")]
+    part: Vec<Part>,
+    /// How late the senders of the limit know capacity and queue
+    #[arg(long, default_value = "20 ms", value_name = "TIME")]
+    limit_delay: Quantity<Duration>,
+    /// Leave out the limit
+    #[arg(long)]
+    no_limit: bool,
     /// Length of each run
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     seconds: u64,
@@ -48,6 +57,9 @@ pub struct Args {
     /// Write the results as JSON (schemas/contest.schema.json)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write a report with plots as one HTML page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 /// Runs `cellerator contest`; an error is one clear line: what, where, what to do.
@@ -60,24 +72,26 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
         let seconds = Clock::now().saturating_since(began).as_secs_f64();
         eprintln!("  [{number}/{count}, {seconds:.0} s] {what}");
     };
-    let (traces, runs) = contest.hold(&progress).map_err(|e| e.to_string())?;
     let document = Document {
-        schema: SCHEMA.to_owned(),
         made_by: Maker {
             cellerator: env!("CARGO_PKG_VERSION").to_owned(),
             command: outcome::command_line(),
             runner: "sim".to_owned(),
         },
-        seconds: contest.settings.length.as_secs_f64(),
-        seed: args.seed,
-        traces,
-        runs,
+        ..contest.hold(&progress).map_err(|e| e.to_string())?
     };
     println!("{}", tables(&document));
-    if let Some(path) = &args.json {
-        write_json(path, &document)?;
+    if let Some(path) = &args.html {
+        save(path, &page(&document))?;
     }
-    let is_good = document.runs.iter().all(|run| run.problems.is_empty());
+    if let Some(path) = &args.json {
+        let json = serde_json::to_string_pretty(&document).map_err(|e| format!("results as JSON: {e}"))?;
+        save(path, &(json + "\n"))?;
+    }
+    let bulk = document.runs.iter().map(|run| &run.problems);
+    let short = document.short.iter().map(|run| &run.problems);
+    let mixed = document.mixed.iter().map(|run| &run.problems);
+    let is_good = bulk.chain(short).chain(mixed).all(Vec::is_empty);
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -97,7 +111,9 @@ fn contest(args: &Args) -> Result<Contest, String> {
     let open = |name: &String| TraceSource::open(name, args.from.0, length, args.seed).map_err(text);
     let traces = args.traces.iter().map(open).collect::<Result<_, _>>()?;
     let threads = args.threads.unwrap_or_else(io::sched::cpu_count).max(1);
-    Ok(Contest { settings: Settings { length, buffers, seed: args.seed, threads }, traces, schemes })
+    let late = (!args.no_limit).then_some(args.limit_delay.0);
+    let settings = Settings { length, buffers, seed: args.seed, threads, parts: args.part.clone(), late };
+    Ok(Contest { settings, traces, schemes })
 }
 
 /// Sets `controller.name=value` wherever that controller is.
@@ -117,9 +133,8 @@ fn set(schemes: &mut [Scheme], setting: &str) -> Result<(), String> {
     }
 }
 
-fn write_json(path: &Path, document: &Document) -> Result<(), String> {
-    let json = serde_json::to_string_pretty(document).map_err(|e| format!("results as JSON: {e}"))?;
-    fs::write(path, json + "\n").map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+fn save(path: &Path, text: &str) -> Result<(), String> {
+    fs::write(path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
     eprintln!("  wrote {}", path.display());
     Ok(())
 }

@@ -6,7 +6,7 @@ use sim::{Middlebox, Network, NetworkConfig, PassThrough, SimError};
 use units::{Bytes, Duration, Instant};
 
 use crate::Treatment;
-use crate::line_up::{FlowPlan, LineUp, PING_EVERY};
+use crate::line_up::{FlowPlan, LineUp, PING_EVERY, PING_LEN};
 use crate::results::{Delays, Run, Waiting};
 
 /// How often the data in the accelerator is looked at.
@@ -14,9 +14,9 @@ const SAMPLE_EVERY: Duration = Duration::from_millis(10);
 /// How long after the run pings of its time are waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// What the bulk flow has beyond what the link can carry.
-const SURPLUS: Bytes = Bytes::from_mib(64);
+pub(crate) const SURPLUS: Bytes = Bytes::from_mib(64);
 
-const PING: usize = 0;
+pub(crate) const PING: usize = 0;
 const BULK: usize = 1;
 
 /// A middlebox whose waiting data can be seen.
@@ -67,9 +67,10 @@ pub(crate) fn idle_ping(line_up: &LineUp<'_>, length: Duration) -> Result<Delays
     Ok(watched.pings())
 }
 
-fn pings(length: Duration) -> FlowPlan {
+/// The pings of a run.
+pub(crate) fn pings(length: Duration) -> FlowPlan {
     let count = length.as_nanos() / PING_EVERY.as_nanos();
-    FlowPlan::pings(u32::try_from(count).unwrap_or(u32::MAX).max(1))
+    FlowPlan::requests(u32::try_from(count).unwrap_or(u32::MAX).max(1), PING_EVERY, PING_LEN)
 }
 
 fn bulk_through<M: Observed>(
@@ -91,37 +92,33 @@ fn bulk_through<M: Observed>(
         max_bytes: watched.waiting_max,
     });
     run.log_hash = format!("{:016x}", watched.network.outcome().log_hash);
-    if let Some(radio) = watched.network.radio_down(0) {
-        let records = radio.link_mut().take_log();
-        let (from, to) = (Instant::ZERO, Instant::ZERO + length);
-        let summary = Summary::from_records(&records, radio.link().offered_bytes(from, to), from, to);
-        let arrived = summary.delivered_packets + summary.queue_full;
-        run.utilisation = summary.utilisation;
-        run.throughput_mbps = summary.throughput.as_mbps_f64();
-        run.queue_ms = summary.queueing_delay.into();
-        run.loss = summary.queue_full as f64 / arrived.max(1) as f64;
-    }
+    let summary = watched.radio(length);
+    let arrived = summary.delivered_packets + summary.queue_full;
+    run.utilisation = summary.utilisation;
+    run.throughput_mbps = summary.throughput.as_mbps_f64();
+    run.queue_ms = summary.queueing_delay.into();
+    run.loss = summary.queue_full as f64 / arrived.max(1) as f64;
     run.problems = watched.problems;
     Ok(run)
 }
 
 /// A network under observation.
-struct Watched<M> {
+pub(crate) struct Watched<M> {
     network: Network<M>,
     waiting_sum: u64,
     waiting_max: u64,
     samples: u64,
-    problems: Vec<String>,
+    pub(crate) problems: Vec<String>,
 }
 
 impl<M: Observed> Watched<M> {
-    fn new(middlebox: M, config: &NetworkConfig) -> Result<Self, SimError> {
+    pub(crate) fn new(middlebox: M, config: &NetworkConfig) -> Result<Self, SimError> {
         let network = Network::new(config, middlebox)?;
         Ok(Self { network, waiting_sum: 0, waiting_max: 0, samples: 0, problems: Vec::new() })
     }
 
     /// Runs for `length`, and on until every ping has its answer.
-    fn run(&mut self, length: Duration) {
+    pub(crate) fn run(&mut self, length: Duration) {
         let end = Instant::ZERO + length;
         let mut at = Instant::ZERO;
         while at < end || (self.unanswered() > 0 && at < end + PATIENCE) {
@@ -148,16 +145,34 @@ impl<M: Observed> Watched<M> {
         }
     }
 
-    fn round_trips(&self) -> &[Duration] {
-        self.network.clients().get(PING).map_or(&[], |client| client.response_times())
+    /// What the radio link did in the time of the run.
+    pub(crate) fn radio(&mut self, length: Duration) -> Summary {
+        let (from, to) = (Instant::ZERO, Instant::ZERO + length);
+        let link = self.network.radio_down(0).map(sim::Path::link_mut);
+        link.map_or_else(
+            || Summary::from_records(&[], Bytes::ZERO, from, to),
+            |link| Summary::from_records(&link.take_log(), link.offered_bytes(from, to), from, to),
+        )
+    }
+
+    /// Times from requests to the ends of their responses.
+    pub(crate) fn response_times(&self, flow: usize) -> &[Duration] {
+        self.network.clients().get(flow).map_or(&[], |client| client.response_times())
+    }
+
+    /// Bytes that the client of a flow had read by `at`, as its marks of progress tell.
+    pub(crate) fn read_by(&self, flow: usize, at: Instant) -> u64 {
+        let marks = self.network.clients().get(flow).map_or(&[][..], |client| client.progress().marks);
+        let count = marks.partition_point(|(when, _)| *when <= at);
+        count.checked_sub(1).map_or(0, |last| marks[last].1)
     }
 
     fn pings(&self) -> Delays {
-        Percentiles::of(self.round_trips().to_vec()).into()
+        Percentiles::of(self.response_times(PING).to_vec()).into()
     }
 
     fn unanswered(&self) -> u64 {
         let asked = self.network.clients().get(PING).map_or(0, |client| client.config().app.turns.len());
-        asked.saturating_sub(self.round_trips().len()) as u64
+        asked.saturating_sub(self.response_times(PING).len()) as u64
     }
 }

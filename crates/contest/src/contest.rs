@@ -5,8 +5,8 @@ use sim::{SimError, in_parallel};
 use units::{Bytes, Duration, Rate};
 
 use crate::line_up::{BASE_RTT, LineUp};
-use crate::results::{Delays, Run, TraceFigures};
-use crate::{Buffer, ContestError, Scheme, TraceSource, Treatment, bulk, offset_ms};
+use crate::results::{Delays, Document, Limit, MixedRun, Run, SCHEMA, ShortRun, TraceFigures};
+use crate::{Buffer, ContestError, Scheme, TraceSource, Treatment, bulk, limit, mixed, offset_ms, short};
 
 /// What all runs have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +19,47 @@ pub struct Settings {
     pub seed: u64,
     /// Runs at the same time; nothing else depends on it.
     pub threads: usize,
+    /// What is run.
+    pub parts: Vec<Part>,
+    /// How late the senders of the limit know; none for no limit.
+    pub late: Option<Duration>,
+}
+
+/// A part of a contest.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// A bulk flow and a ping.
+    Bulk,
+    /// Short downloads.
+    Short,
+    /// Four flows of different kinds.
+    Mixed,
+}
+
+impl Part {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Bulk, Self::Short, Self::Mixed];
+
+    /// The name used on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bulk => "bulk",
+            Self::Short => "short",
+            Self::Mixed => "mixed",
+        }
+    }
+}
+
+impl core::str::FromStr for Part {
+    type Err = ContestError;
+
+    fn from_str(text: &str) -> Result<Self, ContestError> {
+        Self::ALL.into_iter().find(|part| part.name() == text).ok_or_else(|| ContestError::Setting {
+            what: "part",
+            problem: format!("`{text}` is none; there are {}", Self::ALL.map(Self::name).join(", ")),
+        })
+    }
 }
 
 /// Schemes against each other on traces.
@@ -35,13 +76,27 @@ pub struct Contest {
 /// One run to make.
 #[derive(Clone, Copy)]
 enum Job {
-    Idle { trace: usize },
-    Bulk { trace: usize, buffer: Buffer, scheme: usize },
+    Idle(usize),
+    Limit { trace: usize, buffer: Buffer, late: Duration },
+    Bulk(Place),
+    Short { place: Place, size: Bytes, is_known: bool },
+    Mixed(Place),
+}
+
+/// A scheme on a trace with a queue.
+#[derive(Clone, Copy)]
+struct Place {
+    trace: usize,
+    buffer: Buffer,
+    scheme: usize,
 }
 
 enum Made {
     Idle(TraceFigures),
+    Limit(Limit),
     Bulk(Run),
+    Short(ShortRun),
+    Mixed(MixedRun),
 }
 
 impl Contest {
@@ -51,84 +106,151 @@ impl Contest {
         self.jobs().len()
     }
 
-    /// Makes all runs; `progress` hears of each that ends, from any thread.
+    /// Makes all runs; `progress` hears of each that ends, from any thread. What made the document is left open.
     ///
     /// # Errors
     /// A run that cannot be made. A broken rule is no error but a problem in its [`Run`].
-    pub fn hold(
-        &self,
-        progress: &(dyn Fn(&str) + Sync),
-    ) -> Result<(Vec<TraceFigures>, Vec<Run>), ContestError> {
+    pub fn hold(&self, progress: &(dyn Fn(&str) + Sync)) -> Result<Document, ContestError> {
         let jobs = self.jobs();
         let made = in_parallel(jobs.len(), self.settings.threads, |index| {
-            let made = self.make(jobs[index]);
-            progress(&self.describe(jobs[index], made.as_ref().ok()));
+            let job = jobs[index];
+            let made = self.make(job).map_err(|source| ContestError::Sim { run: self.name(job), source });
+            progress(&self.describe(job, made.as_ref().ok()));
             made
         });
-        let (mut traces, mut runs) = (Vec::new(), Vec::new());
+        let mut document = Document {
+            schema: SCHEMA.to_owned(),
+            seconds: self.settings.length.as_secs_f64(),
+            seed: self.settings.seed,
+            ..Document::default()
+        };
         for one in made {
             match one? {
-                Made::Idle(figures) => traces.push(figures),
-                Made::Bulk(run) => runs.push(run),
+                Made::Idle(figures) => document.traces.push(figures),
+                Made::Limit(limit) => document.limits.push(limit),
+                Made::Bulk(run) => document.runs.push(run),
+                Made::Short(run) => document.short.push(run),
+                Made::Mixed(run) => document.mixed.push(run),
             }
         }
-        Ok((traces, runs))
+        Ok(document)
     }
 
     fn jobs(&self) -> Vec<Job> {
-        let traces = 0..self.traces.len();
-        let idle = traces.clone().map(|trace| Job::Idle { trace });
-        let mut jobs: Vec<Job> = idle.collect();
-        for trace in traces {
-            for &buffer in &self.settings.buffers {
-                jobs.extend((0..self.schemes.len()).map(|scheme| Job::Bulk { trace, buffer, scheme }));
+        let settings = &self.settings;
+        let mut jobs: Vec<Job> = (0..self.traces.len()).map(Job::Idle).collect();
+        let pairs = || (0..self.traces.len()).flat_map(|t| settings.buffers.iter().map(move |b| (t, *b)));
+        let places = || {
+            pairs().flat_map(|(trace, buffer)| {
+                (0..self.schemes.len()).map(move |scheme| Place { trace, buffer, scheme })
+            })
+        };
+        if let Some(late) = settings.late.filter(|_| settings.parts.contains(&Part::Bulk)) {
+            jobs.extend(pairs().map(|(trace, buffer)| Job::Limit { trace, buffer, late }));
+        }
+        for part in &settings.parts {
+            match part {
+                Part::Bulk => jobs.extend(places().map(Job::Bulk)),
+                Part::Mixed => jobs.extend(places().map(Job::Mixed)),
+                Part::Short => jobs.extend(places().flat_map(|place| {
+                    let kinds = short::SIZES.into_iter().flat_map(|size| [(size, false), (size, true)]);
+                    kinds.map(move |(size, is_known)| Job::Short { place, size, is_known })
+                })),
             }
         }
         jobs
     }
 
     fn name(&self, job: Job) -> String {
+        let at = |place: Place| {
+            format!("{}, {}: {}", self.traces[place.trace].name, place.buffer, self.schemes[place.scheme])
+        };
         match job {
-            Job::Idle { trace } => format!("{}: idle ping", self.traces[trace].name),
-            Job::Bulk { trace, buffer, scheme } => {
-                format!("{}, {buffer}: {}", self.traces[trace].name, self.schemes[scheme])
-            }
+            Job::Idle(trace) => format!("{}: idle ping", self.traces[trace].name),
+            Job::Limit { trace, buffer, .. } => format!("{}, {buffer}: limit", self.traces[trace].name),
+            Job::Bulk(place) => at(place),
+            Job::Short { place, size, is_known } => format!("{}, {}", at(place), short_name(size, is_known)),
+            Job::Mixed(place) => format!("{}, four flows", at(place)),
         }
     }
 
     fn describe(&self, job: Job, made: Option<&Made>) -> String {
-        let name = self.name(job);
-        match made {
+        let problem = |problems: &[String]| problems.first().map_or_else(String::new, |p| format!(" — {p}"));
+        let what = match made {
             Some(Made::Bulk(run)) => format!(
-                "{name}: {:.1} % used, queue p95 {:.0} ms, ping p95 {:.0} ms{}",
+                ": {:.1} % used, queue p95 {:.0} ms, ping p95 {:.0} ms{}",
                 run.utilisation * 100.0,
                 run.queue_ms.p95,
                 run.ping_ms.p95,
-                run.problems.first().map_or_else(String::new, |problem| format!(" — {problem}"))
+                problem(&run.problems)
             ),
-            _ => name,
+            Some(Made::Short(run)) => {
+                format!(": p50 {:.0} ms{}", run.completion_ms.p50, problem(&run.problems))
+            }
+            Some(Made::Mixed(run)) => format!(
+                ": {:.1} % used, ping p95 {:.0} ms{}",
+                run.utilisation * 100.0,
+                run.ping_ms.p95,
+                problem(&run.problems)
+            ),
+            _ => String::new(),
+        };
+        self.name(job) + &what
+    }
+
+    fn make(&self, job: Job) -> Result<Made, SimError> {
+        let (length, seed) = (self.settings.length, self.settings.seed);
+        match job {
+            Job::Idle(trace) => idle(&self.traces[trace], length, seed).map(Made::Idle),
+            Job::Limit { trace, buffer, late } => {
+                let source = &self.traces[trace];
+                let queue = buffer.bytes(mean_rate(source, length));
+                Ok(Made::Limit(Limit {
+                    trace: source.name.clone(),
+                    buffer: buffer.to_string(),
+                    late_ms: late.as_millis_f64(),
+                    points: limit::limit(&source.down, length, late, queue),
+                }))
+            }
+            Job::Bulk(place) => self.cell(place).run().map(Made::Bulk),
+            Job::Short { place, size, is_known } => {
+                let cell = self.cell(place);
+                let run = ShortRun {
+                    trace: cell.trace.name.clone(),
+                    buffer: cell.buffer.to_string(),
+                    scheme: cell.scheme.label.clone(),
+                    size_bytes: size.get(),
+                    client: if is_known { "known" } else { "new" }.to_owned(),
+                    ..ShortRun::default()
+                };
+                short::short(&cell.line_up(), length, size, is_known, run).map(Made::Short)
+            }
+            Job::Mixed(place) => {
+                let cell = self.cell(place);
+                let run = MixedRun {
+                    trace: cell.trace.name.clone(),
+                    buffer: cell.buffer.to_string(),
+                    scheme: cell.scheme.label.clone(),
+                    ..MixedRun::default()
+                };
+                mixed::mixed(&cell.line_up(), length, run).map(Made::Mixed)
+            }
         }
     }
 
-    fn make(&self, job: Job) -> Result<Made, ContestError> {
-        let length = self.settings.length;
-        let failed = |source| ContestError::Sim { run: self.name(job), source };
-        match job {
-            Job::Idle { trace } => {
-                idle(&self.traces[trace], length, self.settings.seed).map(Made::Idle).map_err(failed)
-            }
-            Job::Bulk { trace, buffer, scheme } => {
-                let cell = Cell {
-                    trace: &self.traces[trace],
-                    buffer,
-                    scheme: &self.schemes[scheme],
-                    seed: self.settings.seed,
-                    length,
-                };
-                cell.run().map(Made::Bulk).map_err(failed)
-            }
+    fn cell(&self, place: Place) -> Cell<'_> {
+        Cell {
+            trace: &self.traces[place.trace],
+            buffer: place.buffer,
+            scheme: &self.schemes[place.scheme],
+            seed: self.settings.seed,
+            length: self.settings.length,
         }
     }
+}
+
+fn short_name(size: Bytes, is_known: bool) -> String {
+    format!("{} KB, {} client", size.get() / 1_000, if is_known { "known" } else { "new" })
 }
 
 /// One bulk run.
@@ -141,13 +263,17 @@ pub(crate) struct Cell<'a> {
 }
 
 impl Cell<'_> {
-    pub(crate) fn run(&self) -> Result<Run, SimError> {
+    fn line_up(&self) -> LineUp<'_> {
         let queue = self.buffer.bytes(mean_rate(self.trace, self.length));
-        let line_up = LineUp { trace: self.trace, queue, scheme: self.scheme, seed: self.seed };
+        LineUp { trace: self.trace, queue, scheme: self.scheme, seed: self.seed }
+    }
+
+    pub(crate) fn run(&self) -> Result<Run, SimError> {
+        let line_up = self.line_up();
         let run = Run {
             trace: self.trace.name.clone(),
             buffer: self.buffer.to_string(),
-            buffer_bytes: queue.get(),
+            buffer_bytes: line_up.queue.get(),
             scheme: self.scheme.label.clone(),
             ..Run::default()
         };

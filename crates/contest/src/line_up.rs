@@ -32,7 +32,7 @@ const HOST_BUFFER: Bytes = Bytes::from_mib(16);
 const HOST_SCALE: WindowScale = WindowScale::new(9);
 /// A queue holds at least so much, however small the bandwidth-delay product.
 const QUEUE_MIN: Bytes = Bytes::new(10 * 1_500);
-/// A ping's request, and its response.
+/// A request, and a ping's response.
 pub(crate) const PING_LEN: u64 = 100;
 /// From ping to ping.
 pub(crate) const PING_EVERY: Duration = Duration::from_millis(100);
@@ -95,12 +95,12 @@ impl FlowPlan {
         Self { begins, server: Application::server(PING_LEN, bytes), client: Application::client(PING_LEN) }
     }
 
-    /// `count` pings.
-    pub(crate) fn pings(count: u32) -> Self {
+    /// `count` requests, one each `every`, answered with `bytes`.
+    pub(crate) fn requests(count: u32, every: Duration, bytes: u64) -> Self {
         Self {
             begins: Instant::ZERO,
-            server: Application::responses(count, PING_LEN, PING_LEN),
-            client: Application::requests_every(PING_EVERY, count, PING_LEN, PING_LEN),
+            server: Application::responses(count, PING_LEN, bytes),
+            client: Application::requests_every(every, count, PING_LEN, bytes),
         }
     }
 }

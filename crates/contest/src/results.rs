@@ -6,11 +6,13 @@ use link::Percentiles;
 use serde::{Deserialize, Serialize};
 use units::Duration;
 
+use crate::LimitPoint;
+
 /// Name and version of the document.
 pub const SCHEMA: &str = "cellerator/contest/1";
 
 /// Everything a contest found out.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Document {
     /// [`SCHEMA`].
     pub schema: String,
@@ -24,6 +26,84 @@ pub struct Document {
     pub traces: Vec<TraceFigures>,
     /// Bulk flow and ping: one entry per trace, buffer and scheme.
     pub runs: Vec<Run>,
+    /// Short downloads: one entry per trace, buffer, scheme, size and kind of client.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub short: Vec<ShortRun>,
+    /// Four flows at a time: one entry per trace, buffer and scheme.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mixed: Vec<MixedRun>,
+    /// What is possible: one entry per trace and buffer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<Limit>,
+}
+
+impl Document {
+    /// The limit of a trace with a queue.
+    #[must_use]
+    pub fn limit(&self, trace: &str, buffer: &str) -> Option<&Limit> {
+        self.limits.iter().find(|limit| limit.trace == trace && limit.buffer == buffer)
+    }
+}
+
+/// The best that senders reach who are told everything a little late, on one trace.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Limit {
+    /// The trace.
+    pub trace: String,
+    /// Size of the queue as asked for.
+    pub buffer: String,
+    /// How late they know.
+    pub late_ms: f64,
+    /// Points that no other beats, rising in utilisation and delay.
+    pub points: Vec<LimitPoint>,
+}
+
+/// Short downloads.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ShortRun {
+    /// The trace.
+    pub trace: String,
+    /// Size of the queue as asked for.
+    pub buffer: String,
+    /// The scheme.
+    pub scheme: String,
+    /// Bytes of each download.
+    pub size_bytes: u64,
+    /// `known` for a client that has downloaded before, `new` for one that has not.
+    pub client: String,
+    /// From the client's SYN to the last byte.
+    pub completion_ms: Delays,
+    /// Downloads that took more than a minute.
+    pub unfinished: u64,
+    /// What did not come out as it must; empty when all is well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<String>,
+}
+
+/// Two bulk downloads, a video in pieces and a ping.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MixedRun {
+    /// The trace.
+    pub trace: String,
+    /// Size of the queue as asked for.
+    pub buffer: String,
+    /// The scheme.
+    pub scheme: String,
+    /// Bytes delivered over bytes that could have been.
+    pub utilisation: f64,
+    /// From arrival in the radio queue to departure, of delivered packets.
+    pub queue_ms: Delays,
+    /// Round trips of the ping.
+    pub ping_ms: Delays,
+    /// From asking for a piece of 500 KB to its last byte.
+    pub piece_ms: Delays,
+    /// Goodput of the downloads from when the second has joined.
+    pub bulk_mbps: [f64; 2],
+    /// Jain's index of these: 1 for equal ones, a half where one gets everything.
+    pub fairness: f64,
+    /// What did not come out as it must; empty when all is well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<String>,
 }
 
 /// Program and command line.
@@ -124,3 +204,6 @@ pub struct Run {
     /// A number that every packet, place and time went into: equal for equal runs.
     pub log_hash: String,
 }
+
+#[cfg(test)]
+mod tests;

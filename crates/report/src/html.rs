@@ -8,11 +8,13 @@ use crate::chart::{self, Scales};
 use crate::table::{grouped, summary};
 use crate::{finding, network};
 
-const STYLE: &str = include_str!("style.css");
+/// Style sheet of the pages: light, dark and print; text, tables, figures, and the colours `c0` to `c5`.
+pub const STYLE: &str = include_str!("style.css");
 const COLOURS: usize = 6;
 
 /// Text made safe for HTML.
-pub(crate) fn escape(text: &str) -> String {
+#[must_use]
+pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

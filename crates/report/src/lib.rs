@@ -22,6 +22,6 @@ pub use controller_figure::{ControllerFigure, Curve};
 pub use finding::sentence;
 pub use flow_lines::{FlowLines, LineFormat};
 pub use graphs::{GraphFormat, Graphs, Wanted};
-pub use html::page;
+pub use html::{STYLE, escape, page};
 pub use perfetto::PerfettoTrace;
 pub use table::{Table, summary};

@@ -4,6 +4,9 @@ use link::Trace;
 
 use super::*;
 
+/// The paper's controller where the link is faster than the paper's.
+const RATE: &str = "accel:rate?r_cap=20Mbit/s";
+
 /// A link of 12 Mbit/s: one full packet in each millisecond.
 fn steady() -> TraceSource {
     let trace = Trace::from_opportunities_ms([1]).unwrap();
@@ -16,12 +19,14 @@ fn contest(traces: Vec<TraceSource>, schemes: &[&str], buffer: &str, seconds: u6
         buffers: vec![buffer.parse().unwrap()],
         seed: 7,
         threads: 2,
+        parts: vec![Part::Bulk],
+        late: None,
     };
     Contest { settings, traces, schemes: schemes.iter().map(|s| s.parse().unwrap()).collect() }
 }
 
 fn hold(contest: &Contest) -> (Vec<TraceFigures>, Vec<Run>) {
-    let (traces, runs) = contest.hold(&|_| {}).unwrap();
+    let Document { traces, runs, .. } = contest.hold(&|_| {}).unwrap();
     let problems: Vec<&String> = runs.iter().flat_map(|run| &run.problems).collect();
     assert!(problems.is_empty(), "{problems:?}");
     (traces, runs)
@@ -71,4 +76,48 @@ fn nothing_depends_on_the_number_of_threads() {
     assert_eq!(first.1.len(), schemes.len());
     let hashes: std::collections::BTreeSet<&str> = first.1.iter().map(|run| run.log_hash.as_str()).collect();
     assert_eq!(hashes.len(), schemes.len(), "each scheme sends other packets");
+}
+
+#[test]
+fn short_downloads_take_what_arithmetic_says() {
+    let mut contest = contest(vec![steady()], &["direct:cubic", RATE], "4MB", 20);
+    contest.settings.parts = vec![Part::Short];
+    let document = contest.hold(&|_| {}).unwrap();
+    assert_eq!((document.short.len(), document.runs.len()), (12, 0));
+    for run in &document.short {
+        assert!(run.problems.is_empty(), "{run:?}");
+        assert_eq!((run.completion_ms.count, run.unfinished), (24, 0), "{run:?}");
+        // Handshake and request take 80 ms, 12 Mbit/s carry 1.5 KB a millisecond.
+        let least = 80.0 + run.size_bytes as f64 / 1_500.0;
+        assert!(run.completion_ms.p50 >= least - 1.0 && run.completion_ms.p50 < least + 400.0, "{run:?}");
+    }
+    let time = |scheme: &str, client: &str| {
+        let is_it =
+            |run: &&ShortRun| run.scheme == scheme && run.client == client && run.size_bytes == 100_000;
+        document.short.iter().find(is_it).unwrap().completion_ms.p50
+    };
+    // 100 KB without slow start's round trips of 40 ms.
+    assert!(time(RATE, "known") <= time("direct:cubic", "known"));
+    assert_eq!(time("direct:cubic", "known"), time("direct:cubic", "new"));
+}
+
+#[test]
+fn four_flows_share_the_link() {
+    let mut contest = contest(vec![steady()], &["direct:cubic", RATE], "2bdp", 12);
+    contest.settings.parts = vec![Part::Mixed];
+    let document = contest.hold(&|_| {}).unwrap();
+    for run in &document.mixed {
+        assert!(run.problems.is_empty(), "{run:?}");
+        assert!(run.utilisation > 0.5 && run.fairness > 0.5, "{run:?}");
+        let sum: f64 = run.bulk_mbps.iter().sum();
+        assert!(sum < 12.0 && run.bulk_mbps.iter().all(|rate| *rate > 0.1), "{run:?}");
+        assert!(run.piece_ms.count >= 2 && run.piece_ms.p50 > 333.0, "{run:?}");
+    }
+    assert_eq!(document.mixed.len(), 2);
+}
+
+#[test]
+fn parts_and_mistakes() {
+    assert_eq!("mixed".parse(), Ok(Part::Mixed));
+    assert!("long".parse::<Part>().unwrap_err().to_string().contains("bulk, short, mixed"));
 }

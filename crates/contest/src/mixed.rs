@@ -1,0 +1,76 @@
+//! Four flows of one client: two bulk downloads, a video in pieces, and a ping.
+
+use engine::Engine;
+use link::Percentiles;
+use sim::{NetworkConfig, PassThrough, SimError};
+use units::{Bytes, Duration, Instant};
+
+use crate::bulk::{Observed, PING, SURPLUS, Watched, pings};
+use crate::line_up::{FlowPlan, LineUp};
+use crate::results::MixedRun;
+
+/// A piece of video: 1 Mbit/s.
+const PIECE: Bytes = Bytes::new(500_000);
+const PIECE_EVERY: Duration = Duration::from_secs(4);
+
+const VIDEO: usize = 1;
+const FIRST: usize = 2;
+const SECOND: usize = 3;
+
+/// Runs them for `length`; the second download begins after a third of it.
+pub(crate) fn mixed(line_up: &LineUp<'_>, length: Duration, run: MixedRun) -> Result<MixedRun, SimError> {
+    let all = (line_up.trace.down.offered_bytes(Duration::ZERO, length * 2) + SURPLUS).get();
+    let joins = Instant::ZERO + length.mul_ratio(1, 3);
+    let pieces = u32::try_from(length.as_nanos() / PIECE_EVERY.as_nanos()).unwrap_or(u32::MAX).max(1);
+    let flows = [
+        pings(length),
+        FlowPlan::requests(pieces, PIECE_EVERY, PIECE.get()),
+        FlowPlan::download(all, Instant::ZERO),
+        FlowPlan::download(all, joins),
+    ];
+    let network = line_up.network(&flows);
+    match line_up.scheme.engine() {
+        None => through(PassThrough, &network, (joins, length), run),
+        Some(config) => through(Engine::new(config)?, &network, (joins, length), run),
+    }
+}
+
+fn through<M: Observed>(
+    middlebox: M,
+    network: &NetworkConfig,
+    (joins, length): (Instant, Duration),
+    mut run: MixedRun,
+) -> Result<MixedRun, SimError> {
+    let mut watched = Watched::new(middlebox, network)?;
+    watched.run(length);
+    let end = Instant::ZERO + length;
+    let radio = watched.radio(length);
+    run.utilisation = radio.utilisation;
+    run.queue_ms = radio.queueing_delay.into();
+    run.ping_ms = Percentiles::of(watched.response_times(PING).to_vec()).into();
+    run.piece_ms = Percentiles::of(watched.response_times(VIDEO).to_vec()).into();
+    let seconds = end.saturating_since(joins).as_secs_f64();
+    let rates =
+        [FIRST, SECOND].map(|flow| (watched.read_by(flow, end) - watched.read_by(flow, joins)) as f64);
+    run.bulk_mbps = rates.map(|bytes| bytes * 8e-6 / seconds);
+    run.fairness = fairness(rates);
+    run.problems = watched.problems;
+    Ok(run)
+}
+
+/// Jain's index of two shares: 1 for equal ones, a half where one gets everything.
+fn fairness([a, b]: [f64; 2]) -> f64 {
+    let squares = 2.0 * (a * a + b * b);
+    if squares > 0.0 { (a + b) * (a + b) / squares } else { 1.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fairness;
+
+    #[test]
+    fn jains_index() {
+        assert_eq!((fairness([3.0, 3.0]), fairness([5.0, 0.0])), (1.0, 0.5));
+        assert!((fairness([2.0, 1.0]) - 0.9).abs() < 1e-12);
+    }
+}

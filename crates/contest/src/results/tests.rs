@@ -1,0 +1,69 @@
+use serde_json::Value;
+use units::Duration;
+
+use crate::{Contest, Part, Settings, TraceSource};
+
+/// Fails with the path of the first thing that does not fit; knows as much of JSON Schema as the schema uses.
+fn fits(value: &Value, schema: &Value, root: &Value, path: &str) {
+    if let Some(reference) = schema["$ref"].as_str() {
+        return fits(value, &root["$defs"][reference.trim_start_matches("#/$defs/")], root, path);
+    }
+    if let Some(wanted) = schema.get("const") {
+        assert_eq!(value, wanted, "{path}");
+    }
+    if let Some(allowed) = schema["enum"].as_array() {
+        assert!(allowed.contains(value), "{path}: {value}");
+    }
+    let is_right = match schema["type"].as_str() {
+        Some("object") => value.is_object(),
+        Some("array") => value.is_array(),
+        Some("string") => value.is_string(),
+        Some("number") => value.is_number(),
+        Some("integer") => value.is_u64(),
+        _ => true,
+    };
+    assert!(is_right, "{path}: {value} is no {}", schema["type"]);
+    for key in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        assert!(value.get(key).is_some(), "{path} lacks {key}");
+    }
+    for (key, value) in value.as_object().into_iter().flatten() {
+        let schema = schema["properties"].get(key).unwrap_or_else(|| panic!("{path} has unknown key {key}"));
+        fits(value, schema, root, &format!("{path}.{key}"));
+    }
+    for (i, item) in value.as_array().into_iter().flatten().enumerate() {
+        fits(item, &schema["items"], root, &format!("{path}[{i}]"));
+    }
+}
+
+#[test]
+fn a_document_fits_its_schema_and_makes_tables_and_a_page() {
+    let length = Duration::from_secs(3);
+    let settings = Settings {
+        length,
+        buffers: vec!["4MB".parse().unwrap(), "2bdp".parse().unwrap()],
+        seed: 1,
+        threads: 2,
+        parts: Part::ALL.to_vec(),
+        late: Some(Duration::from_millis(20)),
+    };
+    let traces = vec![TraceSource::open("3g-hspa", Duration::ZERO, length, 1).unwrap()];
+    let schemes = vec!["direct:cubic".parse().unwrap(), "accel:rate".parse().unwrap()];
+    let mut document = Contest { settings, traces, schemes }.hold(&|_| {}).unwrap();
+    document.made_by.runner = "sim".to_owned();
+    document.runs[0].problems.push("a <made up> problem".to_owned());
+    let schema: Value =
+        serde_json::from_str(include_str!("../../../../schemas/contest.schema.json")).unwrap();
+    let json = serde_json::to_value(&document).unwrap();
+    fits(&json, &schema, &schema, "contest");
+    assert_eq!(serde_json::from_value::<super::Document>(json).unwrap(), document);
+    assert_eq!((document.runs.len(), document.short.len(), document.mixed.len()), (4, 24, 4));
+    assert!(document.limits.iter().all(|limit| limit.points.len() > 2));
+
+    let text = crate::tables(&document);
+    for wanted in ["3g-hspa: 3 s", "queue of 2 BDP", "direct:cubic", "1 MB known", "fairness", "20 ms late"] {
+        assert!(text.contains(wanted), "{wanted} is missing in {text}");
+    }
+    let page = crate::page(&document);
+    assert_eq!(page.matches("<svg").count(), 4, "one plot per queue, for the trace and over all");
+    assert!(page.contains("a &lt;made up&gt; problem") && !page.contains("http"));
+}
