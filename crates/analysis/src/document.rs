@@ -8,7 +8,7 @@ use crate::flow::Event;
 use crate::mptcp::MptcpReport;
 use crate::pairs::Pair;
 use crate::report::FlowReport;
-use crate::table::Sink;
+use crate::analyzer::Sink;
 
 /// Name and version of the JSON schema.
 pub const SCHEMA: &str = "cellerator/analysis/1";

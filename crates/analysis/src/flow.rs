@@ -1,18 +1,17 @@
 //! [`Flow`]: both directions of one connection.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
-use capture::Segment;
 use serde::Serialize;
 use units::{Duration, Instant, WindowScale};
-use wire::{IpVersion, TcpFlags};
+use wire::TcpFlags;
 
 use crate::coverage::Coverage;
 use crate::half::{Ack, Half, IDLE_GAP, Sent, Verdict};
 use crate::packet::Seen;
 use crate::packet_ids::Standing;
+use crate::passage::{Key, Passage};
 use crate::recovery::{Cause, Repeat, SpuriousBy};
-use crate::table::Key;
 
 /// Something that happened in a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -87,44 +86,61 @@ impl Opening {
     }
 }
 
-/// One connection.
+/// One connection; as in [`Half`], what every packet needs lies together.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(crate) struct Flow {
-    pub(crate) id: u64,
     pub(crate) key: Key,
-    /// Sender of the first packet, then the other.
-    pub(crate) ends: [SocketAddr; 2],
+    pub(crate) id: u64,
+    pub(crate) last: Instant,
+    scales: [Option<WindowScale>; 2],
+    /// The sender of the first packet is the lower end of the key.
+    first_is_low: bool,
+    is_v4: bool,
+    pub(crate) is_tunnelled: bool,
+    /// It has closed and is kept for stragglers.
+    pub(crate) lingers: bool,
+    pub(crate) cut_by_tool: u64,
+    pub(crate) reset_by: Option<usize>,
     pub(crate) halves: [Half; 2],
     pub(crate) opening: Opening,
     pub(crate) first: Instant,
-    pub(crate) last: Instant,
-    scales: [Option<WindowScale>; 2],
-    pub(crate) is_tunnelled: bool,
-    pub(crate) cut_by_tool: u64,
-    pub(crate) reset_by: Option<usize>,
-    /// It has closed and is kept for stragglers.
-    pub(crate) lingers: bool,
 }
 
 impl Flow {
-    pub(crate) fn new(id: u64, key: Key, segment: &Segment, now: Instant) -> Self {
+    /// The flow that `segment` opens.
+    pub(crate) fn new(id: u64, segment: &Passage) -> Self {
+        Self::with(id, segment, [Half::default(), Half::default()])
+    }
+
+    /// The same with what another flow, which has ended, holds of memory.
+    pub(crate) fn renew(&mut self, id: u64, segment: &Passage) {
+        let [a, b] = &mut self.halves;
+        *self = Self::with(id, segment, [a.renewed(), b.renewed()]);
+    }
+
+    fn with(id: u64, segment: &Passage, halves: [Half; 2]) -> Self {
         Self {
             id,
-            key,
-            ends: [
-                SocketAddr::new(segment.ip.src, segment.tcp.src_port),
-                SocketAddr::new(segment.ip.dst, segment.tcp.dst_port),
-            ],
-            halves: [Half::default(), Half::default()],
+            key: segment.key,
+            halves,
             opening: Opening::default(),
-            first: now,
-            last: now,
+            first: segment.time,
+            last: segment.time,
             scales: [None; 2],
-            is_tunnelled: segment.is_tunnelled,
+            first_is_low: segment.is_from_low(),
+            is_v4: segment.is_v4(),
+            is_tunnelled: segment.is_tunnelled(),
             cut_by_tool: 0,
             reset_by: None,
             lingers: false,
         }
+    }
+
+    /// Sender of the first packet, then the other.
+    pub(crate) fn ends(&self) -> [SocketAddr; 2] {
+        let [low, high] = self.key.ends(self.is_v4);
+        if self.first_is_low { [low, high] } else { [high, low] }
     }
 
     /// Reads what the next segment will need, to have it in the processor's caches; the value means nothing.
@@ -134,10 +150,10 @@ impl Flow {
         self.last.as_nanos() ^ self.id ^ opened ^ self.halves[0].touch() ^ self.halves[1].touch()
     }
 
-    /// The index of the half that sent a segment from this address and port.
+    /// The index of the half that sent a segment.
     #[inline]
-    pub(crate) fn direction(&self, src: IpAddr, port: u16) -> usize {
-        usize::from(self.ends[0].port() != port || self.ends[0].ip() != src)
+    pub(crate) fn direction(&self, segment: &Passage) -> usize {
+        usize::from(segment.is_from_low() != self.first_is_low)
     }
 
     /// True when nothing but stray segments is expected.
@@ -146,13 +162,13 @@ impl Flow {
     }
 
     /// True when a SYN opens another connection between the same ends (as after quick reuse of a port).
-    pub(crate) fn is_reopened_by(&self, direction: usize, segment: &Segment) -> bool {
+    pub(crate) fn is_reopened_by(&self, direction: usize, segment: &Passage) -> bool {
         let own = &self.halves[direction];
-        let seq = segment.tcp.seq;
-        if !segment.tcp.flags.contains(TcpFlags::SYN) || own.isn == Some(seq) {
+        let seq = segment.seq;
+        if !segment.flags.contains(TcpFlags::SYN) || own.isn == Some(seq) {
             return false;
         }
-        let is_answer = segment.tcp.flags.contains(TcpFlags::ACK);
+        let is_answer = segment.flags.contains(TcpFlags::ACK);
         let is_idle = own.isn.is_none() && own.coverage.is_none();
         if is_idle && (is_answer || self.opening.client.is_none()) {
             // The answer to the SYN seen, or the start of a connection of which only the other side was seen.
@@ -205,28 +221,27 @@ impl Flow {
     pub(crate) fn handle(
         &mut self,
         direction: usize,
-        segment: &Segment,
-        now: Instant,
+        segment: &Passage,
         emit: &mut dyn FnMut(Event),
     ) -> Seen {
+        let now = segment.time;
         let mut seen = Seen::default();
         self.share_time(now);
         let pause = now.saturating_since(self.last);
         self.last = self.last.max(now);
-        self.cut_by_tool += u64::from(segment.is_cut_by_tool);
+        self.cut_by_tool += u64::from(segment.is_cut_by_tool());
         self.count(direction, segment, now);
-        let tcp = &segment.tcp;
-        if tcp.flags.intersects(TcpFlags::SYN | TcpFlags::RST) || self.opening.ack.is_none() {
+        if segment.flags.intersects(TcpFlags::SYN | TcpFlags::RST) || self.opening.ack.is_none() {
             self.on_control(direction, segment, now, emit);
         }
         let is_same_window = self.on_window(direction, segment, now, emit);
-        if tcp.flags.contains(TcpFlags::ACK) {
+        if segment.flags.contains(TcpFlags::ACK) {
             self.on_ack(direction, segment, is_same_window, now, &mut seen, emit);
         }
         // A reset's sequence number is the receiver's expectation, or made up: no place in the stream.
-        if !tcp.flags.contains(TcpFlags::RST) {
+        if !segment.flags.contains(TcpFlags::RST) {
             let verdict = self.on_data(direction, segment, now, emit);
-            if segment.ip.version == IpVersion::V4 && !tcp.flags.contains(TcpFlags::SYN) {
+            if segment.is_v4() && !segment.flags.contains(TcpFlags::SYN) {
                 self.on_id(direction, segment, pause, verdict);
             }
             seen.verdict = verdict;
@@ -234,8 +249,8 @@ impl Flow {
         seen
     }
 
-    fn on_id(&mut self, direction: usize, segment: &Segment, pause: Duration, verdict: Verdict) {
-        let len = segment.tcp.payload_len as u64;
+    fn on_id(&mut self, direction: usize, segment: &Passage, pause: Duration, verdict: Verdict) {
+        let len = segment.len();
         let [own, other] = self.pair(direction);
         let standing = Standing {
             has_data: len > 0,
@@ -244,7 +259,7 @@ impl Flow {
             pause,
             segments: own.wire_segments(len, other.mss).max(1),
         };
-        own.ids.on_packet(segment.ip.id, &standing);
+        own.ids.on_packet(segment.id, &standing);
     }
 
     /// Where the time since the last packet went, for both senders.
@@ -274,53 +289,51 @@ impl Flow {
         }
     }
 
-    fn count(&mut self, direction: usize, segment: &Segment, now: Instant) {
+    fn count(&mut self, direction: usize, segment: &Passage, now: Instant) {
         let [own, other] = self.pair(direction);
-        let (tcp, ip) = (&segment.tcp, &segment.ip);
-        let len = tcp.payload_len as u64;
+        let len = segment.len();
         if let Some(last) = own.last {
             own.idle_max = own.idle_max.max(now.saturating_since(last));
         }
-        own.first.get_or_insert(now);
         own.last = Some(now);
         let wire = if len > 0 { own.wire_segments(len, other.mss) } else { 1 };
         let counts = &mut own.counts;
         counts.packets += 1;
         counts.wire_segments += wire;
-        counts.ip_bytes += ip.total_len as u64;
-        let has = |flag| u64::from(tcp.flags.contains(flag));
+        counts.ip_bytes += u64::from(segment.ip_len);
+        let has = |flag| u64::from(segment.flags.contains(flag));
         counts.psh += has(TcpFlags::PSH);
-        if !(TcpFlags::ACK | TcpFlags::PSH).contains(tcp.flags) {
+        if !(TcpFlags::ACK | TcpFlags::PSH).contains(segment.flags) {
             counts.urg += has(TcpFlags::URG);
             counts.fin += has(TcpFlags::FIN);
             counts.syn += has(TcpFlags::SYN);
             counts.rst += has(TcpFlags::RST);
             counts.ece += has(TcpFlags::ECE);
             counts.cwr += has(TcpFlags::CWR);
-            if !tcp.flags.contains(TcpFlags::SYN) {
+            if !segment.flags.contains(TcpFlags::SYN) {
                 counts.ecn_reductions += has(TcpFlags::CWR);
             }
         }
-        if ip.ecn() != 0 {
-            counts.ce += u64::from(ip.ecn() == 3);
-            counts.ect += u64::from(ip.ecn() != 3);
+        if segment.ecn() != 0 {
+            counts.ce += u64::from(segment.ecn() == 3);
+            counts.ect += u64::from(segment.ecn() != 3);
         }
         if len > 0 {
             counts.data_packets += 1;
             counts.payload += len;
             counts.segment_max = counts.segment_max.max(len);
             counts.segment_min = if counts.segment_min == 0 { len } else { counts.segment_min.min(len) };
-        } else if tcp.flags & !(TcpFlags::PSH | TcpFlags::URG | TcpFlags::ECE | TcpFlags::CWR)
+        } else if segment.flags & !(TcpFlags::PSH | TcpFlags::URG | TcpFlags::ECE | TcpFlags::CWR)
             == TcpFlags::ACK
         {
             counts.pure_acks += 1;
         }
         let kind = usize::from(len > 0);
-        if own.hop_limits[kind].is_none() && (len > 0 || tcp.flags.contains(TcpFlags::SYN)) {
-            own.hop_limits[kind] = Some(ip.hop_limit);
+        if own.hop_limits[kind].is_none() && (len > 0 || segment.flags.contains(TcpFlags::SYN)) {
+            own.hop_limits[kind] = Some(segment.hop_limit);
         }
-        own.mptcp |= tcp.options.mptcp;
-        own.timestamps |= tcp.options.timestamps.is_some();
+        own.mptcp |= segment.is_mptcp();
+        own.timestamps |= segment.stamp().is_some();
     }
 
     fn pair(&mut self, direction: usize) -> [&mut Half; 2] {
@@ -328,9 +341,8 @@ impl Flow {
         if direction == 0 { [a, b] } else { [b, a] }
     }
 
-    fn on_control(&mut self, direction: usize, segment: &Segment, now: Instant, emit: &mut dyn FnMut(Event)) {
-        let tcp = &segment.tcp;
-        if tcp.flags.contains(TcpFlags::RST) {
+    fn on_control(&mut self, direction: usize, segment: &Passage, now: Instant, emit: &mut dyn FnMut(Event)) {
+        if segment.flags.contains(TcpFlags::RST) {
             self.reset_by.get_or_insert(direction);
             let kind = EventKind::Reset;
             emit(Event {
@@ -343,15 +355,15 @@ impl Flow {
             });
             return;
         }
-        if tcp.flags.contains(TcpFlags::SYN) {
+        if segment.flags.contains(TcpFlags::SYN) {
             let own = &mut self.halves[direction];
-            own.isn = Some(tcp.seq);
-            own.mss = tcp.options.mss;
-            own.scale = tcp.options.window_scale;
-            own.sack_permitted = tcp.options.sack_permitted;
+            own.isn = Some(segment.seq);
+            own.mss = segment.mss();
+            own.scale = segment.scale();
+            own.sack_permitted = segment.is_sack_permitted();
             self.scales = [self.negotiated_scale(0), self.negotiated_scale(1)];
             let opening = &mut self.opening;
-            if tcp.flags.contains(TcpFlags::ACK) {
+            if segment.flags.contains(TcpFlags::ACK) {
                 opening.client.get_or_insert(1 - direction);
                 opening.syn_acks += 1;
                 opening.syn_ack = Some(now);
@@ -371,26 +383,25 @@ impl Flow {
     fn on_window(
         &mut self,
         direction: usize,
-        segment: &Segment,
+        segment: &Passage,
         now: Instant,
         emit: &mut dyn FnMut(Event),
     ) -> bool {
-        let tcp = &segment.tcp;
-        if tcp.flags.contains(TcpFlags::RST) {
+        if segment.flags.contains(TcpFlags::RST) {
             return false;
         }
-        let is_syn = tcp.flags.contains(TcpFlags::SYN);
+        let is_syn = segment.flags.contains(TcpFlags::SYN);
         let scale = if is_syn { Some(WindowScale::NONE) } else { self.scale(direction) };
         let id = self.id;
         let windows = &mut self.halves[direction].windows;
-        let is_same = windows.raw == Some(tcp.window);
-        if let Some(bytes) = scale.map(|scale| u64::from(scale.window(tcp.window))) {
+        let is_same = windows.raw == Some(segment.window);
+        if let Some(bytes) = scale.map(|scale| u64::from(scale.window(segment.window))) {
             windows.max = windows.max.max(bytes);
             if !is_syn {
                 windows.min = Some(windows.min.map_or(bytes, |min| min.min(bytes)));
             }
         }
-        if tcp.window == 0 && !is_syn && !tcp.flags.contains(TcpFlags::FIN) {
+        if segment.window == 0 && !is_syn && !segment.flags.contains(TcpFlags::FIN) {
             windows.zero += 1;
             if windows.zero_since.is_none() {
                 windows.zero_since = Some(now);
@@ -409,10 +420,10 @@ impl Flow {
         }
         // In a SYN the field is not scaled: it says nothing about the same window later.
         let bytes =
-            if tcp.window == 0 { Some(0) } else { scale.map(|scale| u64::from(scale.window(tcp.window))) };
+            if segment.window == 0 { Some(0) } else { scale.map(|scale| u64::from(scale.window(segment.window))) };
         let keeps = !is_syn || self.scale(direction) == Some(WindowScale::NONE);
         let windows = &mut self.halves[direction].windows;
-        windows.raw = Some(tcp.window).filter(|_| keeps);
+        windows.raw = Some(segment.window).filter(|_| keeps);
         windows.now = bytes.filter(|_| keeps);
         is_same
     }
@@ -420,17 +431,17 @@ impl Flow {
     fn on_ack(
         &mut self,
         direction: usize,
-        segment: &Segment,
+        segment: &Passage,
         is_same_window: bool,
         now: Instant,
         seen: &mut Seen,
         emit: &mut dyn FnMut(Event),
     ) {
-        let (id, tcp) = (self.id, &segment.tcp);
+        let id = self.id;
         let [own, other] = self.pair(direction);
-        let echo = tcp.options.timestamps.map(|t| t.echo);
-        let plain = !tcp.flags.intersects(TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST);
-        let is_bare = tcp.payload_len == 0 && plain && is_same_window;
+        let echo = segment.echo();
+        let plain = !segment.flags.intersects(TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST);
+        let is_bare = segment.len() == 0 && plain && is_same_window;
         if let Some(rtt) = echo.and_then(|echo| other.echo.on_echo(echo, now)) {
             other.rtt_timestamps.record(rtt);
             seen.rtt_timestamps = Some(rtt);
@@ -439,10 +450,10 @@ impl Flow {
         let dsacks = other.counts.dsacks;
         let unexplained = other.counts.dsacks_unexplained;
         let first = other.coverage.as_ref().map_or(0, |c| c.first);
-        let ack = Ack { number: tcp.ack, now, echo, sack: &tcp.options.sack, is_bare };
+        let ack = Ack { number: segment.ack, now, echo, sack: &segment.sack, is_bare };
         let outcome = other.on_ack(&ack, |repeat| emit(spurious(id, 1 - direction, now, first, repeat)));
         (seen.rtt_karn, seen.is_duplicate_ack) = (outcome.rtt, outcome.is_duplicate);
-        if !tcp.options.sack.is_empty() {
+        if !segment.sack.is_empty() {
             // Counted for who says it.
             own.counts.sack_packets += 1;
             own.counts.dsacks += other.counts.dsacks - dsacks;
@@ -453,27 +464,26 @@ impl Flow {
             own.counts.duplicate_acks += 1;
             own.counts.triple_duplicate_acks += u64::from(other.duplicates() == 3);
         }
-        let is_update = plain && tcp.payload_len == 0 && !is_same_window && before == other.una;
+        let is_update = plain && segment.len() == 0 && !is_same_window && before == other.una;
         own.windows.updates += u64::from(is_update && before != 0);
     }
 
     fn on_data(
         &mut self,
         direction: usize,
-        segment: &Segment,
+        segment: &Passage,
         now: Instant,
         emit: &mut dyn FnMut(Event),
     ) -> Verdict {
-        let tcp = &segment.tcp;
-        let stamp = tcp.options.timestamps.map(|t| t.value);
-        let is_unusual = tcp.payload_len <= 1 || tcp.flags.intersects(TcpFlags::SYN | TcpFlags::FIN);
+        let stamp = segment.stamp();
+        let is_unusual = segment.len() <= 1 || segment.flags.intersects(TcpFlags::SYN | TcpFlags::FIN);
         let is_next =
-            self.halves[direction].coverage.as_ref().is_some_and(|c| c.next as u32 == tcp.seq.get());
+            self.halves[direction].coverage.as_ref().is_some_and(|c| c.next as u32 == segment.seq.get());
         let needs_facts = is_unusual || !is_next;
         let sent = Sent {
-            seq: tcp.seq,
-            len: tcp.payload_len as u64,
-            flags: tcp.flags,
+            seq: segment.seq,
+            len: segment.len(),
+            flags: segment.flags,
             stamp,
             now,
             peer_window: if needs_facts { self.window_towards(direction) } else { None },
@@ -482,7 +492,7 @@ impl Flow {
         };
         let own = &mut self.halves[direction];
         let verdict = own.on_segment(&sent);
-        if let Some(stamp) = stamp.filter(|_| tcp.segment_len() > 0) {
+        if let Some(stamp) = stamp.filter(|_| segment.takes_sequence_space()) {
             own.echo.on_sent(stamp, now);
         }
         if verdict == Verdict::Usual {
@@ -490,7 +500,7 @@ impl Flow {
         }
         let event = |kind| {
             let coverage = own.coverage.as_ref();
-            let distance = tcp.seq.since(wire_seq(coverage.map_or(0, |c| c.first))) as i32;
+            let distance = segment.seq.since(wire_seq(coverage.map_or(0, |c| c.first))) as i32;
             Event {
                 flow: self.id,
                 time_ns: now.as_nanos(),
@@ -515,11 +525,6 @@ impl Flow {
             Verdict::Reordered => emit(event(EventKind::Reordered)),
         }
         verdict
-    }
-
-    /// Frees what only a flow in progress needs.
-    pub(crate) fn forget(&mut self) {
-        self.halves.iter_mut().for_each(Half::forget);
     }
 }
 

@@ -114,51 +114,54 @@ impl RateLoss {
 }
 
 /// One direction of a flow.
+///
+/// The order of fields is that of memory: what most packets change comes first and lies together, because with many
+/// flows in progress the time goes into fetching it.
 #[derive(Clone, Debug, Default)]
+#[repr(C)]
 pub(crate) struct Half {
-    pub(crate) counts: Counts,
-    pub(crate) windows: Windows,
-    pub(crate) shares: TimeShares,
-    pub(crate) coverage: Option<Coverage>,
     /// Everything below is acknowledged by the other side.
     pub(crate) una: u64,
+    pub(crate) coverage: Option<Coverage>,
     pub(crate) in_flight: InFlight,
-    pub(crate) recovery: Recovery,
-    pub(crate) isn: Option<SeqNum>,
-    pub(crate) mss: Option<u16>,
-    /// Offered in the SYN.
-    pub(crate) scale: Option<WindowScale>,
-    pub(crate) sack_permitted: bool,
-    pub(crate) timestamps: bool,
-    pub(crate) mptcp: bool,
-    pub(crate) rtt_karn: Samples,
-    /// Only from where it differs from the above.
-    pub(crate) rtt_tcptrace: Option<Box<Samples>>,
-    pub(crate) rtt_timestamps: Samples,
     pub(crate) echo: TimestampRtt,
-    srtt: Option<(Duration, Duration)>,
-    pub(crate) first: Option<Instant>,
-    pub(crate) last: Option<Instant>,
-    pub(crate) idle_max: Duration,
     pub(crate) first_data: Option<Instant>,
     pub(crate) last_data: Option<Instant>,
+    pub(crate) last: Option<Instant>,
+    pub(crate) idle_max: Duration,
     /// Last segment with data or SYN or FIN.
     last_sent: Instant,
     /// Last acknowledgement of this direction's data by the other.
     last_acked: Instant,
-    duplicates: u32,
-    /// The byte above the edge that last probed a zero window.
-    probed: Option<u64>,
-    highest_sacked: u64,
     bin: (u64, u64),
-    pub(crate) bins: Samples,
-    pub(crate) rate_loss: RateLoss,
-    /// Hop limits of the SYN and of the first data: another hop limit is another sender.
-    pub(crate) hop_limits: [Option<u8>; 2],
+    pub(crate) shares: TimeShares,
     pub(crate) ids: PacketIds,
+    srtt: Option<(Duration, Duration)>,
+    duplicates: u32,
+    pub(crate) mss: Option<u16>,
+    pub(crate) timestamps: bool,
+    pub(crate) mptcp: bool,
     pub(crate) fin_seen: bool,
     pub(crate) fin_acked: bool,
+    /// Hop limits of the SYN and of the first data: another hop limit is another sender.
+    pub(crate) hop_limits: [Option<u8>; 2],
+    pub(crate) windows: Windows,
+    pub(crate) counts: Counts,
+    pub(crate) rtt_karn: Samples,
+    pub(crate) rtt_timestamps: Samples,
+    pub(crate) recovery: Recovery,
+    pub(crate) bins: Samples,
+    pub(crate) rate_loss: RateLoss,
+    /// Only from where it differs from `rtt_karn`.
+    pub(crate) rtt_tcptrace: Option<Box<Samples>>,
+    highest_sacked: u64,
+    /// The byte above the edge that last probed a zero window.
+    probed: Option<u64>,
     fin_end: u64,
+    pub(crate) isn: Option<SeqNum>,
+    /// Offered in the SYN.
+    pub(crate) scale: Option<WindowScale>,
+    pub(crate) sack_permitted: bool,
 }
 
 /// A segment's place and facts, for [`Half::on_segment`].
@@ -522,11 +525,16 @@ impl Half {
         });
     }
 
-    /// Frees what only a flow in progress needs.
-    pub(crate) fn forget(&mut self) {
-        self.in_flight.forget();
-        self.recovery.forget();
-        self.echo.forget();
+    /// A new one with the memory that this one holds.
+    pub(crate) fn renewed(&mut self) -> Self {
+        Self {
+            in_flight: self.in_flight.renewed(),
+            echo: self.echo.renewed(),
+            rtt_karn: self.rtt_karn.renewed(),
+            rtt_timestamps: self.rtt_timestamps.renewed(),
+            bins: self.bins.renewed(),
+            ..Self::default()
+        }
     }
 }
 

@@ -106,9 +106,20 @@ impl InFlight {
         AckSample { karn, tcptrace: karn.filter(|_| !sent.has_later_below), is_ambiguous: false }
     }
 
-    pub(crate) fn forget(&mut self) {
-        self.sent = VecDeque::new();
+    /// A new one with the memory that this one holds.
+    pub(crate) fn renewed(&mut self) -> Self {
+        Self { sent: emptied(&mut self.sent) }
     }
+}
+
+/// Elements for which a queue's memory is worth keeping for the next flow.
+const KEPT_MAX: usize = 128;
+
+/// An empty queue with the memory of one that is no longer needed.
+pub(crate) fn emptied<T>(queue: &mut VecDeque<T>) -> VecDeque<T> {
+    let mut taken = std::mem::take(queue);
+    taken.clear();
+    if taken.capacity() > KEPT_MAX { VecDeque::new() } else { taken }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 //! Everything is decided from the packets alone. There is no clock: time is that of the packets, and the same
 //! packets give the same result bit for bit. What cannot be known is absent (`None`, JSON `null`), never zero.
 
+mod analyzer;
 mod coverage;
 mod diagnosis;
 mod document;
@@ -17,6 +18,7 @@ mod mptcp;
 mod packet;
 mod packet_ids;
 mod pairs;
+mod passage;
 mod recovery;
 mod report;
 mod samples;
@@ -24,16 +26,18 @@ mod table;
 mod timestamps;
 mod vantage;
 
+pub use analyzer::{Analyzer, Sink};
 pub use diagnosis::{Diagnosis, DiagnosisKind};
 pub use document::{CaptureFile, DocumentWriter, Findings, MadeBy, SCHEMA, Skipped};
 pub use flow::{Event, EventKind};
 pub use mptcp::{MptcpAnalyzer, MptcpDirection, MptcpReport, MptcpSubflow, SubflowDirection};
 pub use packet::{PacketKind, PacketView};
 pub use pairs::{Pair, PairFinder};
+pub use passage::Passage;
 pub use recovery::{Cause, SpuriousBy};
 pub use report::{
     DirectionReport, End, FlowReport, Handshake, LossReport, ResetCount, Retransmissions, RttReport,
     SampleSummary, WindowReductions, WindowReport,
 };
-pub use table::{Analyzer, Config, Sink};
+pub use table::Config;
 pub use vantage::Vantage;

@@ -1,12 +1,12 @@
 //! [`PacketView`]: one packet with what the analysis thinks of it, for figures and annotations.
 
-use capture::Segment;
 use units::{Duration, Instant};
 use wire::{SackBlocks, TcpFlags};
 
 use crate::coverage::unwrap;
 use crate::flow::Flow;
 use crate::half::Verdict;
+use crate::passage::Passage;
 use crate::recovery::Cause;
 
 /// What a packet turned out to be.
@@ -84,31 +84,23 @@ impl Default for Seen {
 
 impl<'a> PacketView<'a> {
     /// The view of a segment that `flow` has just handled.
-    pub(crate) fn of(
-        flow: &Flow,
-        direction: usize,
-        segment: &'a Segment,
-        time: Instant,
-        number: u64,
-        seen: Seen,
-    ) -> Self {
-        let tcp = &segment.tcp;
+    pub(crate) fn of(flow: &Flow, direction: usize, segment: &'a Passage, seen: Seen) -> Self {
         let edge = |direction: usize| flow.halves[direction].coverage.as_ref().map(|c| c.next);
         let other = &flow.halves[1 - direction];
         let reference = if other.una > 0 { Some(other.una) } else { edge(1 - direction) };
-        let has_ack = tcp.flags.contains(TcpFlags::ACK) && !tcp.flags.contains(TcpFlags::RST);
+        let has_ack = segment.flags.contains(TcpFlags::ACK) && !segment.flags.contains(TcpFlags::RST);
         Self {
-            number,
+            number: segment.number,
             flow: flow.id,
             direction: direction as u8,
-            time,
-            position: edge(direction).map_or(0, |edge| unwrap(edge, tcp.seq)),
-            len: tcp.payload_len as u64,
-            flags: tcp.flags,
-            ecn: segment.ip.ecn(),
-            ack: reference.filter(|_| has_ack).map(|reference| unwrap(reference, tcp.ack)),
+            time: segment.time,
+            position: edge(direction).map_or(0, |edge| unwrap(edge, segment.seq)),
+            len: segment.len(),
+            flags: segment.flags,
+            ecn: segment.ecn(),
+            ack: reference.filter(|_| has_ack).map(|reference| unwrap(reference, segment.ack)),
             window: flow.window_towards(1 - direction),
-            sack: &tcp.options.sack,
+            sack: &segment.sack,
             is_duplicate_ack: seen.is_duplicate_ack,
             rtt_karn: seen.rtt_karn,
             rtt_timestamps: seen.rtt_timestamps,

@@ -227,10 +227,6 @@ impl Recovery {
             last.spurious = Some(SpuriousBy::Acknowledged);
         }
     }
-
-    pub(crate) fn forget(&mut self) {
-        self.recent = VecDeque::new();
-    }
 }
 
 #[cfg(test)]

@@ -318,6 +318,7 @@ impl FlowReport {
             }
         }
         let place = place(flow);
+        let ends = flow.ends();
         let packets: u64 = flow.halves.iter().map(|half| half.counts.packets).sum();
         let resets = [0, 1].map(|d| flow.halves[d].counts.rst);
         let opening = &flow.opening;
@@ -325,8 +326,8 @@ impl FlowReport {
         let mut report = Self {
             id: flow.id,
             point: flow.key.point(),
-            first: flow.ends[0],
-            second: flow.ends[1],
+            first: ends[0],
+            second: ends[1],
             client: opening.client.map(|client| client as u8),
             start_ns: flow.first.as_nanos(),
             duration_s: flow.last.saturating_since(flow.first).as_secs_f64(),
@@ -351,7 +352,6 @@ impl FlowReport {
             diagnoses: Vec::new(),
         };
         report.diagnoses = diagnosis::diagnose(&report);
-        flow.forget();
         report
     }
 }

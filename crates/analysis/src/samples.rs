@@ -40,6 +40,13 @@ impl Samples {
         }
     }
 
+    /// A new set with the memory that this one holds.
+    pub(crate) fn renewed(&mut self) -> Self {
+        let mut buckets = std::mem::take(&mut self.buckets);
+        buckets.clear();
+        Self { buckets, ..Self::default() }
+    }
+
     /// Reads the middle of the buckets; see [`crate::flow::Flow::touch`].
     #[inline]
     pub(crate) fn touch(&self) -> u64 {

@@ -1,46 +1,18 @@
-//! [`Analyzer`]: all flows in progress.
+//! [`Table`]: flows in progress of one shard.
+//!
+//! Flows are divided among a fixed number of shards by a hash of their ends, whatever the number of threads: when a
+//! flow ends depends on its shard alone, so that the result is the same with one thread and with many.
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
 
-use capture::Segment;
-use foldhash::fast::FixedState;
-use hashbrown::HashMap;
+use hashbrown::HashTable;
 use units::{Duration, Instant};
 use wire::TcpFlags;
 
 use crate::flow::{Event, Flow};
 use crate::packet::PacketView;
+use crate::passage::Passage;
 use crate::report::FlowReport;
-
-/// Receives what the analysis finds.
-pub trait Sink {
-    /// A flow has ended, or the capture has.
-    fn on_flow(&mut self, flow: &FlowReport);
-    /// Something happened in a flow. What happens with a packet is told before the packet itself.
-    fn on_event(&mut self, _event: &Event) {}
-    /// True when [`Sink::on_packet`] is wanted; asked once, at the start.
-    fn wants_packets(&self) -> bool {
-        false
-    }
-    /// A packet was handled.
-    fn on_packet(&mut self, _packet: &PacketView<'_>) {}
-}
-
-impl<S: Sink + ?Sized> Sink for &mut S {
-    fn on_flow(&mut self, flow: &FlowReport) {
-        (**self).on_flow(flow);
-    }
-    fn on_event(&mut self, event: &Event) {
-        (**self).on_event(event);
-    }
-    fn wants_packets(&self) -> bool {
-        (**self).wants_packets()
-    }
-    fn on_packet(&mut self, packet: &PacketView<'_>) {
-        (**self).on_packet(packet);
-    }
-}
 
 /// When flows end.
 #[derive(Clone, Copy, Debug)]
@@ -60,137 +32,126 @@ impl Default for Config {
     }
 }
 
-/// Closed flows kept for stragglers at most.
-const LINGERING_MAX: usize = 4_096;
+/// Shards, whatever the number of threads.
+pub(crate) const SHARDS: usize = 16;
 
-/// Slots looked at per packet when searching for flows that have ended: all of 65,536 in as many packets.
+/// Closed flows of a shard kept for stragglers at most.
+const LINGERING_MAX: usize = 4_096 / SHARDS;
+
+/// Slots looked at per packet when searching for flows that have ended: all of 4,096 in as many packets of the shard.
 const SWEEP: usize = 1;
 
-/// Two ends in a fixed order, packed: this is what a packet looks for among all flows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
-    low: [u64; 2],
-    high: [u64; 2],
-    ports: u32,
-    point: u16,
+/// Ended flows of a shard whose memory is kept for the next ones.
+const SPARE_MAX: usize = 32;
+
+/// The shard of a segment.
+#[inline]
+pub(crate) fn shard_of(segment: &Passage) -> usize {
+    (segment.hash >> 28) as usize % SHARDS
 }
 
-/// Segments handled together.
-const BATCH: usize = 32;
-
-/// A segment of the batch.
-struct Pending {
-    segment: Segment,
-    key: Key,
-    time: Instant,
-    /// Its flow's slot when the batch was looked up.
-    slot: Option<u32>,
+/// Takes what a [`Table`] finds.
+pub(crate) trait Receiver {
+    /// A flow begins with the segment of this number; gives its own number.
+    fn open(&mut self, segment: u64) -> u64;
+    fn on_flow(&mut self, segment: u64, flow: FlowReport);
+    fn on_event(&mut self, segment: u64, event: Event);
+    fn wants_packets(&self) -> bool;
+    fn on_packet(&mut self, packet: &PacketView<'_>);
 }
 
-/// Flows in progress, and what becomes of each segment.
-pub struct Analyzer<S> {
-    sink: S,
-    wants_packets: bool,
-    /// Segments handled.
-    segments: u64,
-    config: Config,
-    index: HashMap<Key, u32, FixedState>,
+/// Where a flow is, with a hash of its key: most look-ups end here.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    hash: u32,
+    slot: u32,
+}
+
+impl Entry {
+    /// Bits of all parts of the hash in all places.
+    #[inline]
+    fn spread(hash: u32) -> u64 {
+        u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+/// Flows in progress of one shard.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    index: HashTable<Entry>,
     slots: Vec<Option<Box<Flow>>>,
     /// When each slot's flow ends if nothing comes.
     deadlines: Vec<Instant>,
     free: Vec<u32>,
+    spare: Vec<Box<Flow>>,
     /// Closed flows, oldest first: slot and number of the flow that was there.
     closed: VecDeque<(u32, u64)>,
-    pending: Vec<Pending>,
     hand: usize,
     now: Instant,
-    flows: u64,
 }
 
-impl<S: Sink> Analyzer<S> {
-    /// An analysis without flows.
-    pub fn new(config: Config, sink: S) -> Self {
-        Self {
-            wants_packets: sink.wants_packets(),
-            segments: 0,
-            sink,
-            config,
-            index: HashMap::with_hasher(FixedState::with_seed(0)),
-            slots: Vec::new(),
-            deadlines: Vec::new(),
-            free: Vec::new(),
-            closed: VecDeque::new(),
-            pending: Vec::with_capacity(BATCH),
-            hand: 0,
-            now: Instant::ZERO,
-            flows: config.first_flow,
-        }
-    }
-
-    /// Takes the next segment, captured at `time` at capture point `point`.
-    ///
-    /// A segment seen at two points belongs to two flows: together they would look like repetitions.
-    ///
-    /// Segments are handled in batches, in their order: looking for the flows of a whole batch at once lets the memory
-    /// accesses of independent flows overlap, which are most of the cost with many flows.
+impl Table {
+    /// The slot that a segment's flow is most likely in.
     #[inline]
-    pub fn handle_segment(&mut self, point: u16, segment: &Segment, time: Instant) {
-        self.pending.push(Pending { segment: *segment, key: Key::of(point, segment), time, slot: None });
-        if self.pending.len() == BATCH {
-            self.flush();
-        }
+    pub(crate) fn likely(&self, segment: &Passage) -> Option<u32> {
+        let found = self.index.find(Entry::spread(segment.hash), |entry| entry.hash == segment.hash);
+        found.map(|entry| entry.slot)
     }
 
-    fn flush(&mut self) {
-        let mut pending = std::mem::take(&mut self.pending);
-        for one in &mut pending {
-            one.slot = self.index.get(&one.key).copied();
-        }
-        let mut touched = 0;
-        for slot in pending.iter().filter_map(|one| one.slot) {
-            touched ^= self.slots.get(slot as usize).and_then(Option::as_deref).map_or(0, Flow::touch);
-        }
-        std::hint::black_box(touched);
-        pending.iter().for_each(|one| self.handle(one));
-        pending.clear();
-        self.pending = pending;
+    /// Reads what a segment of the flow in `slot` will need; the value means nothing.
+    #[inline]
+    pub(crate) fn touch(&self, slot: u32) -> u64 {
+        self.slots.get(slot as usize).and_then(Option::as_deref).map_or(0, Flow::touch)
     }
 
-    fn handle(&mut self, one: &Pending) {
-        let (segment, time) = (&one.segment, one.time);
-        self.now = self.now.max(time);
-        self.sweep();
-        let is_there = |slot: &u32| {
-            self.slots.get(*slot as usize).and_then(Option::as_ref).is_some_and(|flow| flow.key == one.key)
-        };
+    #[inline]
+    fn is_in(&self, slot: u32, segment: &Passage) -> bool {
+        self.slots.get(slot as usize).and_then(Option::as_ref).is_some_and(|flow| flow.key == segment.key)
+    }
+
+    fn find(&self, segment: &Passage) -> Option<u32> {
+        let is_it = |entry: &Entry| entry.hash == segment.hash && self.is_in(entry.slot, segment);
+        self.index.find(Entry::spread(segment.hash), is_it).map(|entry| entry.slot)
+    }
+
+    /// Takes a segment; `likely` is what [`Table::likely`] said some segments ago.
+    #[inline]
+    pub(crate) fn handle(
+        &mut self,
+        config: &Config,
+        segment: &Passage,
+        likely: Option<u32>,
+        out: &mut impl Receiver,
+    ) {
+        self.now = self.now.max(segment.time);
+        self.sweep(segment.number, out);
         // What was found for the batch may have ended since, or begun.
-        let slot = match one.slot.filter(is_there).or_else(|| self.index.get(&one.key).copied()) {
-            Some(slot) => self.same_or_new(slot as usize, one.key, segment, time),
-            None => self.open(one.key, segment, time),
+        let slot = likely.filter(|slot| self.is_in(*slot, segment)).or_else(|| self.find(segment));
+        let slot = match slot {
+            Some(slot) => self.same_or_new(slot as usize, segment, out),
+            None => self.open(segment, out),
         };
         let Some(flow) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
-        let direction = flow.direction(segment.ip.src, segment.tcp.src_port);
-        let sink = &mut self.sink;
-        let seen = flow.handle(direction, segment, time, &mut |event| sink.on_event(&event));
-        if self.wants_packets {
-            sink.on_packet(&PacketView::of(flow, direction, segment, time, self.segments, seen));
+        let direction = flow.direction(segment);
+        let seen = flow.handle(direction, segment, &mut |event| out.on_event(segment.number, event));
+        if out.wants_packets() {
+            out.on_packet(&PacketView::of(flow, direction, segment, seen));
         }
-        self.segments += 1;
         let is_closed = flow.is_closed();
         let closes_now = is_closed && !flow.lingers;
         let id = flow.id;
         flow.lingers = is_closed;
-        let wait = if is_closed { self.config.linger } else { self.config.idle };
+        let wait = if is_closed { config.linger } else { config.idle };
         if let Some(deadline) = self.deadlines.get_mut(slot) {
             *deadline = self.now + wait;
         }
         if closes_now {
-            self.linger(slot, id);
+            self.linger(slot, id, segment.number, out);
         }
     }
 
     /// Notes a flow that has just closed; the oldest such goes when there are too many.
-    fn linger(&mut self, slot: usize, id: u64) {
+    fn linger(&mut self, slot: usize, id: u64, segment: u64, out: &mut impl Receiver) {
         self.closed.push_back((slot as u32, id));
         if self.closed.len() <= LINGERING_MAX {
             return;
@@ -198,32 +159,36 @@ impl<S: Sink> Analyzer<S> {
         if let Some((slot, id)) = self.closed.pop_front()
             && self.slots[slot as usize].as_ref().is_some_and(|flow| flow.id == id)
         {
-            self.close(slot as usize);
+            self.close(slot as usize, segment, out);
         }
     }
 
     /// The slot of a known pair of ends; a new flow if this segment opens one.
     #[inline]
-    fn same_or_new(&mut self, slot: usize, key: Key, segment: &Segment, time: Instant) -> usize {
+    fn same_or_new(&mut self, slot: usize, segment: &Passage, out: &mut impl Receiver) -> usize {
         let has_ended = self.deadlines.get(slot).is_some_and(|deadline| *deadline < self.now);
-        let is_opening = segment.tcp.flags.contains(TcpFlags::SYN);
+        let is_opening = segment.flags.contains(TcpFlags::SYN);
         if has_ended || (is_opening && self.is_reopened(slot, segment)) {
-            self.close(slot);
-            return self.open(key, segment, time);
+            self.close(slot, segment.number, out);
+            return self.open(segment, out);
         }
         slot
     }
 
-    fn is_reopened(&self, slot: usize, segment: &Segment) -> bool {
-        self.slots.get(slot).and_then(Option::as_ref).is_some_and(|flow| {
-            let direction = flow.direction(segment.ip.src, segment.tcp.src_port);
-            flow.is_reopened_by(direction, segment)
-        })
+    fn is_reopened(&self, slot: usize, segment: &Passage) -> bool {
+        let flow = self.slots.get(slot).and_then(Option::as_ref);
+        flow.is_some_and(|flow| flow.is_reopened_by(flow.direction(segment), segment))
     }
 
-    fn open(&mut self, key: Key, segment: &Segment, time: Instant) -> usize {
-        let flow = Box::new(Flow::new(self.flows, key, segment, time));
-        self.flows += 1;
+    fn open(&mut self, segment: &Passage, out: &mut impl Receiver) -> usize {
+        let id = out.open(segment.number);
+        let flow = match self.spare.pop() {
+            Some(mut flow) => {
+                flow.renew(id, segment);
+                flow
+            }
+            None => Box::new(Flow::new(id, segment)),
+        };
         let slot = match self.free.pop() {
             Some(slot) => slot as usize,
             None => {
@@ -232,66 +197,45 @@ impl<S: Sink> Analyzer<S> {
                 self.slots.len() - 1
             }
         };
-        self.index.insert(key, slot as u32);
+        let entry = Entry { hash: segment.hash, slot: slot as u32 };
+        self.index.insert_unique(Entry::spread(entry.hash), entry, |entry| Entry::spread(entry.hash));
         self.slots[slot] = Some(flow);
         slot
     }
 
-    fn close(&mut self, slot: usize) {
+    fn close(&mut self, slot: usize, segment: u64, out: &mut impl Receiver) {
         let Some(mut flow) = self.slots.get_mut(slot).and_then(Option::take) else { return };
-        self.index.remove(&flow.key);
+        let is_it = |entry: &Entry| entry.slot as usize == slot;
+        if let Ok(entry) = self.index.find_entry(Entry::spread(flow.key.hash()), is_it) {
+            entry.remove();
+        }
         self.free.push(slot as u32);
-        self.sink.on_flow(&FlowReport::of(&mut flow));
+        out.on_flow(segment, FlowReport::of(&mut flow));
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(flow);
+        }
     }
 
     /// Ends flows whose time has come; a few slots at each packet.
     #[inline]
-    fn sweep(&mut self) {
+    fn sweep(&mut self, segment: u64, out: &mut impl Receiver) {
         for _ in 0..SWEEP {
             self.hand = if self.hand + 1 < self.deadlines.len() { self.hand + 1 } else { 0 };
             let is_due = self.deadlines.get(self.hand).is_some_and(|deadline| *deadline < self.now);
             if is_due && self.slots[self.hand].is_some() {
-                self.close(self.hand);
+                self.close(self.hand, segment, out);
             }
         }
     }
 
-    /// Ends all flows, in the order of their first packets, and gives the sink back.
-    pub fn finish(mut self) -> S {
-        self.flush();
-        let mut left: Vec<(u64, usize)> = Vec::new();
-        for (slot, held) in self.slots.iter().enumerate() {
-            left.extend(held.as_ref().map(|flow| (flow.id, slot)));
-        }
-        left.sort_unstable();
-        for (_, slot) in left {
-            self.close(slot);
-        }
-        self.sink
-    }
-}
-
-impl Key {
-    /// The capture point.
-    pub(crate) fn point(&self) -> u16 {
-        self.point
+    /// The flows in progress: number and slot of each.
+    pub(crate) fn left(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
+        let flows = self.slots.iter().enumerate();
+        flows.filter_map(|(slot, held)| held.as_ref().map(|flow| (flow.id, slot)))
     }
 
-    #[inline]
-    fn of(point: u16, segment: &Segment) -> Self {
-        let source = (bits(segment.ip.src), segment.tcp.src_port);
-        let destination = (bits(segment.ip.dst), segment.tcp.dst_port);
-        let (low, high) = if source <= destination { (source, destination) } else { (destination, source) };
-        let ports = (u32::from(low.1) << 16) | u32::from(high.1);
-        Self { low: low.0, high: high.0, ports, point }
-    }
-}
-
-/// An address as IPv6, IPv4 mapped into it.
-#[inline]
-fn bits(address: IpAddr) -> [u64; 2] {
-    match address {
-        IpAddr::V4(v4) => [0, (0xffff << 32) | u64::from(v4.to_bits())],
-        IpAddr::V6(v6) => [(v6.to_bits() >> 64) as u64, v6.to_bits() as u64],
+    /// Ends the flow in `slot` at the end of the capture.
+    pub(crate) fn end(&mut self, slot: usize, out: &mut impl Receiver) {
+        self.close(slot, u64::MAX, out);
     }
 }

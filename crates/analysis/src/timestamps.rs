@@ -6,6 +6,8 @@ use std::collections::VecDeque;
 
 use units::{Duration, Instant};
 
+use crate::in_flight::emptied;
+
 /// Values waiting for their echo; at a clock of 1 ms enough for a second.
 const WAITING_MAX: usize = 1_024;
 
@@ -49,8 +51,9 @@ impl TimestampRtt {
         None
     }
 
-    pub(crate) fn forget(&mut self) {
-        self.waiting = VecDeque::new();
+    /// A new one with the memory that this one holds.
+    pub(crate) fn renewed(&mut self) -> Self {
+        Self { waiting: emptied(&mut self.waiting), newest: None }
     }
 }
 
