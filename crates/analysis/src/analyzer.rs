@@ -39,7 +39,7 @@ impl<S: Sink + ?Sized> Sink for &mut S {
 }
 
 /// Segments handled together.
-const BATCH: usize = 32;
+pub(crate) const BATCH: usize = 32;
 
 /// Flows in progress, and what becomes of each segment.
 pub struct Analyzer<S> {

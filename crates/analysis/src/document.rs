@@ -4,11 +4,11 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+use crate::analyzer::Sink;
 use crate::flow::Event;
 use crate::mptcp::MptcpReport;
 use crate::pairs::Pair;
 use crate::report::FlowReport;
-use crate::analyzer::Sink;
 
 /// Name and version of the JSON schema.
 pub const SCHEMA: &str = "cellerator/analysis/1";

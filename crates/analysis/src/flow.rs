@@ -8,6 +8,7 @@ use wire::TcpFlags;
 
 use crate::coverage::Coverage;
 use crate::half::{Ack, Half, IDLE_GAP, Sent, Verdict};
+use crate::moment::Moment;
 use crate::packet::Seen;
 use crate::packet_ids::Standing;
 use crate::passage::{Key, Passage};
@@ -199,7 +200,7 @@ impl Flow {
     /// The window that the receiver of `direction`'s data advertised last, bytes.
     #[inline]
     pub(crate) fn window_towards(&self, direction: usize) -> Option<u64> {
-        self.halves[1 - direction].windows.now
+        self.halves[1 - direction].windows.now.map(u64::from)
     }
 
     pub(crate) fn uses_sack(&self) -> bool {
@@ -292,10 +293,10 @@ impl Flow {
     fn count(&mut self, direction: usize, segment: &Passage, now: Instant) {
         let [own, other] = self.pair(direction);
         let len = segment.len();
-        if let Some(last) = own.last {
+        if let Some(last) = own.last.get() {
             own.idle_max = own.idle_max.max(now.saturating_since(last));
         }
-        own.last = Some(now);
+        own.last = Moment::at(now);
         let wire = if len > 0 { own.wire_segments(len, other.mss) } else { 1 };
         let counts = &mut own.counts;
         counts.packets += 1;
@@ -395,7 +396,7 @@ impl Flow {
         let id = self.id;
         let windows = &mut self.halves[direction].windows;
         let is_same = windows.raw == Some(segment.window);
-        if let Some(bytes) = scale.map(|scale| u64::from(scale.window(segment.window))) {
+        if let Some(bytes) = scale.map(|scale| scale.window(segment.window)) {
             windows.max = windows.max.max(bytes);
             if !is_syn {
                 windows.min = Some(windows.min.map_or(bytes, |min| min.min(bytes)));
@@ -404,7 +405,7 @@ impl Flow {
         if segment.window == 0 && !is_syn && !segment.flags.contains(TcpFlags::FIN) {
             windows.zero += 1;
             if windows.zero_since.is_none() {
-                windows.zero_since = Some(now);
+                windows.zero_since = Moment::at(now);
                 let kind = EventKind::ZeroWindow;
                 emit(Event {
                     flow: id,
@@ -420,7 +421,7 @@ impl Flow {
         }
         // In a SYN the field is not scaled: it says nothing about the same window later.
         let bytes =
-            if segment.window == 0 { Some(0) } else { scale.map(|scale| u64::from(scale.window(segment.window))) };
+            if segment.window == 0 { Some(0) } else { scale.map(|scale| scale.window(segment.window)) };
         let keeps = !is_syn || self.scale(direction) == Some(WindowScale::NONE);
         let windows = &mut self.halves[direction].windows;
         windows.raw = Some(segment.window).filter(|_| keeps);

@@ -5,6 +5,7 @@ use wire::{SackBlocks, TcpFlags};
 
 use crate::coverage::{Added, Coverage, Hole, first_position, unwrap};
 use crate::in_flight::InFlight;
+use crate::moment::Moment;
 use crate::packet_ids::PacketIds;
 use crate::recovery::{Cause, Recovery, Situation};
 use crate::samples::Samples;
@@ -62,11 +63,11 @@ pub(crate) struct Windows {
     /// The last field, not scaled.
     pub(crate) raw: Option<u16>,
     /// What it means in bytes; none while the scale is not known.
-    pub(crate) now: Option<u64>,
-    pub(crate) min: Option<u64>,
-    pub(crate) max: u64,
+    pub(crate) now: Option<u32>,
+    pub(crate) min: Option<u32>,
+    pub(crate) max: u32,
     pub(crate) zero: u64,
-    pub(crate) zero_since: Option<Instant>,
+    pub(crate) zero_since: Moment,
     pub(crate) zero_time: Duration,
     pub(crate) updates: u64,
 }
@@ -125,9 +126,9 @@ pub(crate) struct Half {
     pub(crate) coverage: Option<Coverage>,
     pub(crate) in_flight: InFlight,
     pub(crate) echo: TimestampRtt,
-    pub(crate) first_data: Option<Instant>,
-    pub(crate) last_data: Option<Instant>,
-    pub(crate) last: Option<Instant>,
+    pub(crate) first_data: Moment,
+    pub(crate) last_data: Moment,
+    pub(crate) last: Moment,
     pub(crate) idle_max: Duration,
     /// Last segment with data or SYN or FIN.
     last_sent: Instant,
@@ -271,8 +272,10 @@ impl Half {
         let verdict = self.judge(s, whole, &data, &control, has_syn);
         if s.len > 0 {
             self.count_bin(s.now, data.fresh);
-            self.first_data.get_or_insert(s.now);
-            self.last_data = Some(s.now);
+            if self.first_data.is_none() {
+                self.first_data = Moment::at(s.now);
+            }
+            self.last_data = Moment::at(s.now);
         }
         self.last_sent = s.now;
         self.counts.in_flight_max = self.counts.in_flight_max.max(self.outstanding());

@@ -10,12 +10,18 @@ const SEGMENTS_MAX: usize = 16_384;
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     start: u64,
-    end: u64,
     last: Instant,
+    len: u32,
     was_repeated: bool,
     is_sacked: bool,
     /// Something with a lower position was sent after it.
     has_later_below: bool,
+}
+
+impl Sent {
+    fn end(&self) -> u64 {
+        self.start + u64::from(self.len)
+    }
 }
 
 /// What an acknowledgement tells about the round-trip time.
@@ -39,14 +45,15 @@ impl InFlight {
     /// Reads both ends; see [`crate::flow::Flow::touch`].
     #[inline]
     pub(crate) fn touch(&self) -> u64 {
-        self.sent.front().map_or(0, |sent| sent.end) ^ self.sent.back().map_or(0, |sent| sent.start)
+        self.sent.front().map_or(0, Sent::end) ^ self.sent.back().map_or(0, |sent| sent.start)
     }
 
     /// A new segment was sent, or one that fills a hole.
     #[inline]
     pub(crate) fn push(&mut self, start: u64, end: u64, now: Instant) {
+        let len = u32::try_from(end.saturating_sub(start)).unwrap_or(u32::MAX);
         let sent =
-            Sent { start, end, last: now, was_repeated: false, is_sacked: false, has_later_below: false };
+            Sent { start, last: now, len, was_repeated: false, is_sacked: false, has_later_below: false };
         if self.sent.back().is_none_or(|last| last.start < start) {
             self.sent.push_back(sent);
         } else {
@@ -61,7 +68,7 @@ impl InFlight {
 
     /// `[start, end)` was sent again.
     pub(crate) fn repeat(&mut self, start: u64, end: u64, now: Instant) {
-        let from = self.sent.partition_point(|sent| sent.end <= start);
+        let from = self.sent.partition_point(|sent| sent.end() <= start);
         for sent in self.sent.iter_mut().skip(from) {
             if sent.start < end {
                 sent.was_repeated = true;
@@ -75,14 +82,14 @@ impl InFlight {
     /// The receiver holds `[start, end)`.
     pub(crate) fn sack(&mut self, start: u64, end: u64) {
         let from = self.sent.partition_point(|sent| sent.start < start);
-        for sent in self.sent.iter_mut().skip(from).take_while(|sent| sent.end <= end) {
+        for sent in self.sent.iter_mut().skip(from).take_while(|sent| sent.end() <= end) {
             sent.is_sacked = true;
         }
     }
 
     /// True when the receiver has said that it holds all of `[start, end)`.
     pub(crate) fn is_sacked(&self, start: u64, end: u64) -> bool {
-        let from = self.sent.partition_point(|sent| sent.end <= start);
+        let from = self.sent.partition_point(|sent| sent.end() <= start);
         let mut covered = self.sent.iter().skip(from).take_while(|sent| sent.start < end).peekable();
         covered.peek().is_some() && covered.all(|sent| sent.is_sacked)
     }
@@ -92,13 +99,13 @@ impl InFlight {
     pub(crate) fn acknowledge(&mut self, ack: u64, now: Instant) -> AckSample {
         let mut latest_below = Instant::ZERO;
         let mut exact = None;
-        while let Some(sent) = self.sent.front().copied().filter(|sent| sent.end <= ack) {
+        while let Some(sent) = self.sent.front().copied().filter(|sent| sent.end() <= ack) {
             self.sent.pop_front();
             if let Some(previous) = exact.replace(sent) {
                 latest_below = latest_below.max(previous.last);
             }
         }
-        let Some(sent) = exact.filter(|sent| sent.end == ack) else { return AckSample::default() };
+        let Some(sent) = exact.filter(|sent| sent.end() == ack) else { return AckSample::default() };
         if sent.was_repeated {
             return AckSample { is_ambiguous: true, ..AckSample::default() };
         }

@@ -13,10 +13,10 @@ const JUMP_MAX: u16 = 2_000;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PacketIds {
     expected: Option<u16>,
-    regular: u64,
-    unsound: u64,
-    missing: u64,
-    missing_after_pause: u64,
+    regular: u32,
+    unsound: u32,
+    missing: u32,
+    missing_after_pause: u32,
 }
 
 /// How a packet stands in its stream.
@@ -44,7 +44,7 @@ impl PacketIds {
         };
         let ahead = id.wrapping_sub(expected);
         if ahead == 0 {
-            self.regular += 1;
+            self.regular = self.regular.saturating_add(1);
             self.expected = Some(after);
             return;
         }
@@ -52,30 +52,30 @@ impl PacketIds {
             // An earlier packet that came late, which was counted as missing; a repeated number is neither.
             match standing.has_data && standing.is_at_hole && self.missing > 0 {
                 true => self.missing -= 1,
-                false => self.unsound += 1,
+                false => self.unsound = self.unsound.saturating_add(1),
             }
             return;
         }
         self.expected = Some(after);
         if ahead > JUMP_MAX {
-            self.unsound += 1;
+            self.unsound = self.unsound.saturating_add(1);
         } else if standing.has_data && standing.is_at_hole {
-            self.missing += u64::from(ahead);
+            self.missing = self.missing.saturating_add(u32::from(ahead));
         } else if standing.has_data && standing.pause >= PAUSE {
-            self.missing_after_pause += u64::from(ahead);
+            self.missing_after_pause = self.missing_after_pause.saturating_add(u32::from(ahead));
         } else if standing.has_data {
-            self.unsound += 1;
+            self.unsound = self.unsound.saturating_add(1);
         }
     }
 
     /// Packets missing; none if this sender does not number the packets of the connection.
     pub(crate) fn missing(&self) -> Option<u64> {
-        if self.regular < 8 || self.unsound * 50 > self.regular {
+        if self.regular < 8 || u64::from(self.unsound) * 50 > u64::from(self.regular) {
             return None;
         }
         // A counter that others use too moves on in a pause.
         let tails = if self.unsound == 0 { self.missing_after_pause } else { 0 };
-        Some(self.missing + tails)
+        Some(u64::from(self.missing) + u64::from(tails))
     }
 }
 

@@ -225,9 +225,12 @@ mod tests {
 
     #[test]
     fn ends_survive_packing() {
-        for (a, b, is_v4) in [("10.0.0.1:80", "10.0.0.2:9", true), ("[2001:db8::2]:1", "[2001:db8::1]:2", false)] {
+        for (a, b, is_v4) in
+            [("10.0.0.1:80", "10.0.0.2:9", true), ("[2001:db8::2]:1", "[2001:db8::1]:2", false)]
+        {
             let [a, b]: [SocketAddr; 2] = [a.parse().unwrap(), b.parse().unwrap()];
-            let (low, high) = if (bits(a.ip()), a.port()) <= (bits(b.ip()), b.port()) { (a, b) } else { (b, a) };
+            let (low, high) =
+                if (bits(a.ip()), a.port()) <= (bits(b.ip()), b.port()) { (a, b) } else { (b, a) };
             let ports = (u32::from(low.port()) << 16) | u32::from(high.port());
             let key = Key { low: bits(low.ip()), high: bits(high.ip()), ports, point: 0 };
             assert_eq!(key.ends(is_v4), [low, high]);

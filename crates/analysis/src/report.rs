@@ -391,7 +391,9 @@ fn direction_report(flow: &Flow, direction: usize, place: Option<Vantage>) -> Di
     let half = &flow.halves[direction];
     let c = &half.counts;
     let sees_sender = place.is_none_or(|place| place.sees_sender(direction));
-    let bins = |percent| half.bins.percentile(percent).map(|b| b.as_nanos() as f64 * 8.0 / BIN.as_secs_f64());
+    let karn = summary(&half.rtt_karn);
+    let bins = half.bins.percentiles([50, 95]);
+    let [p50, p95] = bins.map(|bin| bin.map(|bytes| bytes.as_nanos() as f64 * 8.0 / BIN.as_secs_f64()));
     DirectionReport {
         packets: c.packets,
         wire_segments: c.wire_segments,
@@ -413,14 +415,14 @@ fn direction_report(flow: &Flow, direction: usize, place: Option<Vantage>) -> Di
         segment_min: (c.segment_min > 0).then_some(c.segment_min),
         segment_max: (c.segment_max > 0).then_some(c.segment_max),
         throughput_elapsed_bps: rate_bps(c.unique, Some(flow.first), Some(flow.last)),
-        throughput_active_bps: rate_bps(c.unique, half.first_data, half.last_data),
-        throughput_p50_bps: bins(50),
-        throughput_p95_bps: bins(95),
+        throughput_active_bps: rate_bps(c.unique, half.first_data.get(), half.last_data.get()),
+        throughput_p50_bps: p50,
+        throughput_p95_bps: p95,
         retransmissions: retransmissions(half, sees_sender),
         loss: loss(half, sees_sender),
         rtt: RttReport {
-            karn: summary(&half.rtt_karn),
-            tcptrace: summary(half.rtt_tcptrace.as_deref().unwrap_or(&half.rtt_karn)),
+            karn,
+            tcptrace: half.rtt_tcptrace.as_deref().map_or(karn, summary),
             timestamps: summary(&half.rtt_timestamps),
             ambiguous_acks: c.ambiguous_acks,
         },
@@ -428,7 +430,7 @@ fn direction_report(flow: &Flow, direction: usize, place: Option<Vantage>) -> Di
         in_flight_max: sees_sender.then_some(c.in_flight_max),
         window_limited_ms: flow
             .scale(1 - direction)
-            .filter(|_| half.first_data.is_some() && sees_sender)
+            .filter(|_| !half.first_data.is_none() && sees_sender)
             .map(|_| half.shares.window_limited.as_millis_f64()),
         idle_ms: sees_sender.then(|| half.shares.idle.as_millis_f64()),
         pause_max_ms: half.idle_max.as_millis_f64(),
@@ -499,8 +501,8 @@ fn window(flow: &Flow, direction: usize) -> WindowReport {
     let is_known = flow.scale(direction).is_some();
     WindowReport {
         scale: half.scale.map(|scale| scale.shift()),
-        min: half.windows.min.filter(|_| is_known),
-        max: is_known.then_some(half.windows.max),
+        min: half.windows.min.filter(|_| is_known).map(u64::from),
+        max: is_known.then_some(u64::from(half.windows.max)),
         zero: half.windows.zero,
         zero_ms: half.windows.zero_time.as_millis_f64(),
         updates: half.windows.updates,
@@ -508,13 +510,13 @@ fn window(flow: &Flow, direction: usize) -> WindowReport {
 }
 
 pub(crate) fn summary(samples: &Samples) -> Option<SampleSummary> {
-    let percentile = |percent| samples.percentile(percent).map(Duration::as_millis_f64);
+    let [p50, p95, p99] = samples.percentiles([50, 95, 99]).map(|p| p.map(Duration::as_millis_f64));
     Some(SampleSummary {
         n: samples.count(),
         min_ms: samples.min()?.as_millis_f64(),
-        p50_ms: percentile(50)?,
-        p95_ms: percentile(95)?,
-        p99_ms: percentile(99)?,
+        p50_ms: p50?,
+        p95_ms: p95?,
+        p99_ms: p99?,
         max_ms: samples.max()?.as_millis_f64(),
         mean_ms: samples.mean_ns()? / 1e6,
         deviation_ms: samples.deviation_ns().map(|ns| ns / 1e6),

@@ -1,5 +1,6 @@
 //! [`Samples`]: count, extremes, exact mean and deviation, and percentiles in little memory.
 
+use smallvec::SmallVec;
 use units::Duration;
 
 /// Sub-buckets per power of two: percentiles are right within 0.8 %.
@@ -14,9 +15,9 @@ pub(crate) struct Samples {
     sum: u64,
     sum_of_squares: u128,
     /// Where the last one went: the next is likely to go there too.
-    last: usize,
-    /// Bucket and count, in order.
-    buckets: Vec<(u16, u32)>,
+    last: u32,
+    /// Bucket and count, in order; the round-trip times of a short flow fill only a few.
+    buckets: SmallVec<[(u16, u32); 4]>,
 }
 
 impl Samples {
@@ -28,12 +29,12 @@ impl Samples {
         self.sum = self.sum.saturating_add(ns);
         self.sum_of_squares = self.sum_of_squares.saturating_add(u128::from(ns) * u128::from(ns));
         let bucket = bucket_of(ns);
-        if let Some(entry) = self.buckets.get_mut(self.last).filter(|entry| entry.0 == bucket) {
+        if let Some(entry) = self.buckets.get_mut(self.last as usize).filter(|entry| entry.0 == bucket) {
             entry.1 = entry.1.saturating_add(1);
             return;
         }
         let found = self.buckets.binary_search_by_key(&bucket, |b| b.0);
-        self.last = found.unwrap_or_else(|at| at);
+        self.last = found.unwrap_or_else(|at| at) as u32;
         match found {
             Ok(at) => self.buckets[at].1 = self.buckets[at].1.saturating_add(1),
             Err(at) => self.buckets.insert(at, (bucket, 1)),
@@ -80,17 +81,20 @@ impl Samples {
         Some(variance.max(0.0).sqrt())
     }
 
-    /// The value with `percent` of all at or below it, by the nearest rank.
-    pub(crate) fn percentile(&self, percent: u64) -> Option<Duration> {
-        let rank = (self.count * percent).div_ceil(100).max(1);
-        let mut seen = 0;
-        for &(bucket, count) in &self.buckets {
-            seen += u64::from(count);
-            if seen >= rank {
-                return Some(Duration::from_nanos(middle_of(bucket).clamp(self.min, self.max)));
+    /// The values with so many percent of all at or below them, by the nearest rank; `percents` rise.
+    pub(crate) fn percentiles<const N: usize>(&self, percents: [u64; N]) -> [Option<Duration>; N] {
+        let mut buckets = self.buckets.iter();
+        let (mut seen, mut value) = (0, self.min);
+        percents.map(|percent| {
+            let rank = (self.count * percent).div_ceil(100).max(1);
+            while seen < rank {
+                // Counts saturate: then there are fewer than the rank says.
+                let Some(&(bucket, count)) = buckets.next() else { return self.max() };
+                seen += u64::from(count);
+                value = middle_of(bucket).clamp(self.min, self.max);
             }
-        }
-        self.max()
+            Some(Duration::from_nanos(value))
+        })
     }
 }
 
@@ -131,9 +135,10 @@ mod tests {
             let mut samples = Samples::default();
             values.iter().for_each(|v| samples.record(Duration::from_nanos(*v)));
             values.sort_unstable();
-            for percent in [50, 95, 99, 100] {
-                let exact = values[(values.len() * percent).div_ceil(100).max(1) - 1];
-                let found = samples.percentile(percent as u64).unwrap().as_nanos();
+            let percents = [50, 95, 99, 100];
+            for (percent, found) in percents.into_iter().zip(samples.percentiles(percents)) {
+                let exact = values[(values.len() * percent as usize).div_ceil(100).max(1) - 1];
+                let found = found.unwrap().as_nanos();
                 prop_assert!(found.abs_diff(exact) as f64 <= exact as f64 / 64.0);
             }
             let mean = values.iter().sum::<u64>() as f64 / values.len() as f64;
@@ -144,6 +149,8 @@ mod tests {
     #[test]
     fn nothing_is_not_zero() {
         let samples = Samples::default();
-        assert!(samples.mean_ns().is_none() && samples.percentile(50).is_none() && samples.min().is_none());
+        assert!(
+            samples.mean_ns().is_none() && samples.percentiles([50]) == [None] && samples.min().is_none()
+        );
     }
 }

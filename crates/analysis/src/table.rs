@@ -83,6 +83,7 @@ pub(crate) struct Table {
     /// When each slot's flow ends if nothing comes.
     deadlines: Vec<Instant>,
     free: Vec<u32>,
+    #[allow(clippy::vec_box)] // They come from boxes and go into boxes.
     spare: Vec<Box<Flow>>,
     /// Closed flows, oldest first: slot and number of the flow that was there.
     closed: VecDeque<(u32, u64)>,

@@ -1,10 +1,12 @@
 //! `cellerator analyze`: captures to flows and figures.
 
 mod annotate;
+mod feed;
 mod groups;
 mod inputs;
 mod outputs;
 mod table;
+mod threads;
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -12,15 +14,12 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use analysis::{
-    Analyzer, CaptureFile, Config, Event, Findings, FlowReport, MadeBy, MptcpAnalyzer, PacketView,
-    PairFinder, Sink,
-};
-use capture::{Merged, decode, mptcp_options};
+use analysis::{CaptureFile, Config, Event, Findings, FlowReport, MadeBy, PacketView, PairFinder, Sink};
 use report::Wanted;
 use serde_json::Value;
 use units::Duration;
 
+use feed::Feed;
 use inputs::Input;
 use outputs::Outputs;
 
@@ -77,6 +76,9 @@ pub struct Args {
     /// captures at different places, and what they both saw is shown once for each
     #[arg(long)]
     one_point: bool,
+    /// Threads that analyze; as many as there are processors if not given. The result does not depend on it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
     /// Say what a field of the JSON means, by its name or a part of it, and how it is found
     #[arg(long, value_name = "METRIC", conflicts_with = "files")]
     explain: Option<String>,
@@ -108,7 +110,7 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     let inputs = inputs::inputs(&args.files)?;
     let made_by = MadeBy { cellerator: env!("CARGO_PKG_VERSION").to_owned(), command: command() };
     let outputs = Outputs::open(args, &made_by)?;
-    let (outputs, findings) = read(args, inputs, outputs);
+    let (outputs, findings) = read(args, inputs, outputs)?;
     outputs.finish(&findings, &made_by, || inputs::inputs(&args.files))?;
     Ok(outcome(&findings.captures))
 }
@@ -125,44 +127,29 @@ fn print(text: &[u8]) -> Result<(), String> {
 }
 
 /// Reads all captures into `sink`; says on standard error what could not be read.
-fn read<S: Sink>(args: &Args, inputs: Vec<Input>, sink: S) -> (S, Findings) {
+fn read<S: Sink>(args: &Args, inputs: Vec<Input>, sink: S) -> Result<(S, Findings), String> {
     read_from(args, inputs, sink, 0)
 }
 
 /// As [`read`], with the number of the first flow.
-fn read_from<S: Sink>(args: &Args, inputs: Vec<Input>, sink: S, first_flow: u64) -> (S, Findings) {
+fn read_from<S: Sink>(
+    args: &Args,
+    inputs: Vec<Input>,
+    sink: S,
+    first_flow: u64,
+) -> Result<(S, Findings), String> {
     let config = Config { idle: Duration::from_secs(args.idle), first_flow, ..Config::default() };
-    let mut captures: Vec<CaptureFile> = inputs.iter().map(Input::as_capture).collect();
     let pairs = (inputs.len() > 1).then(PairFinder::default);
-    let mut merged = Merged::new(inputs);
-    let mut analyzer = Analyzer::new(config, Paired { sink, pairs });
-    let mut mptcp = MptcpAnalyzer::default();
-    while merged.advance() {
-        let Some((source, record)) = merged.current() else { break };
-        match decode(record.link, record.bytes, record.wire_len) {
-            Ok(segment) => {
-                captures[source].segments += 1;
-                let point = if args.one_point { 0 } else { merged.point(source) };
-                if segment.tcp.options.mptcp
-                    && let Some(bytes) = record.bytes.get(segment.ip_at..)
-                    && let Some(options) = mptcp_options(bytes, &segment.tcp)
-                {
-                    mptcp.handle(point, &segment, &options, record.time);
-                }
-                analyzer.handle_segment(point, &segment, record.time);
-            }
-            Err(skip) => captures[source].skipped.count(skip),
-        }
-    }
-    finish_captures(&mut captures, &merged);
+    let feed = Feed::new(inputs, args.one_point);
+    let (feed, Paired { sink, pairs }) = threads::run(args.threads, config, feed, Paired { sink, pairs })?;
+    let (captures, mptcp) = feed.finish();
     for capture in &captures {
         if let Some(problem) = &capture.problem {
             eprintln!("cellerator: {}: {problem}", capture.file);
         }
     }
-    let Paired { sink, pairs } = analyzer.finish();
     let pairs = pairs.map(PairFinder::finish).unwrap_or_default();
-    (sink, Findings { captures, mptcp: mptcp.finish(), pairs })
+    Ok((sink, Findings { captures, mptcp, pairs }))
 }
 
 /// Passes everything on, and finds flows captured at both ends.
@@ -219,18 +206,4 @@ fn explain(metric: &str) -> Result<String, String> {
 
 fn command() -> String {
     std::env::args().collect::<Vec<_>>().join(" ")
-}
-
-fn finish_captures(captures: &mut [CaptureFile], merged: &Merged<Input>) {
-    for (capture, health) in captures.iter_mut().zip(merged.healths()) {
-        capture.packets = health.packets;
-        capture.clipped = health.clipped;
-        capture.time_steps_back = health.time_steps_back;
-        capture.dropped = health.dropped;
-    }
-    for problem in merged.problems() {
-        if let Some(capture) = captures.iter_mut().find(|capture| capture.file == problem.name) {
-            capture.problem = Some(problem.error.to_string());
-        }
-    }
 }

@@ -56,7 +56,7 @@ pub(super) fn compare(args: &Args) -> Result<ExitCode, String> {
         for path in files(pattern)? {
             environment.begin(path.display().to_string());
             let counted = Counted { environment: &mut environment, page: page.as_mut(), flows: 0 };
-            let (counted, findings) = read_from(args, vec![Input::File(path)], counted, first_flow);
+            let (counted, findings) = read_from(args, vec![Input::File(path)], counted, first_flow)?;
             first_flow += counted.flows;
             all.captures.extend(findings.captures);
             all.mptcp.extend(findings.mptcp);

@@ -138,6 +138,53 @@ fn the_same_packets_in_two_files_are_no_retransmissions() {
     assert_eq!(retransmissions(&["--json", "--one-point", &place]), [4]);
 }
 
+/// The capture of [`capture`] many times, with other addresses.
+fn many_flows() -> Vec<u8> {
+    let file = capture();
+    let mut all = file[..24].to_vec();
+    for flow in 0..1_500_u16 {
+        let mut packets = file[24..].to_vec();
+        let mut at = 0;
+        while at < packets.len() {
+            let len = u32::from_le_bytes(packets[at + 8..at + 12].try_into().expect("four bytes")) as usize;
+            let ip = at + 16;
+            // The network of both ends.
+            packets[ip + 13..ip + 15].copy_from_slice(&flow.to_be_bytes());
+            packets[ip + 17..ip + 19].copy_from_slice(&flow.to_be_bytes());
+            at = ip + len;
+        }
+        all.extend(packets);
+    }
+    all
+}
+
+#[test]
+fn threads_change_nothing() {
+    let file = many_flows();
+    let of = |threads: &str, more: &[&str]| {
+        let out = analyze(&[&["--threads", threads, "-"], more].concat(), &file);
+        assert!(out.status.success(), "{}", text(&out.stderr));
+        // The command is a part of the document.
+        text(&out.stdout).lines().filter(|line| !line.contains("made_by")).collect::<Vec<_>>().join("\n")
+    };
+    let alone = of("1", &["--json", "--events"]);
+    assert!(alone.contains("\"id\":1499") && !alone.contains("\"id\":1500"), "1500 flows");
+    for threads in ["2", "3", "40"] {
+        assert_eq!(of(threads, &["--json", "--events"]), alone, "{threads} threads");
+    }
+    // With an output of packets.
+    let folder = Folder::new("threads");
+    let pages: Vec<Vec<u8>> = ["1", "2"]
+        .map(|threads| {
+            let path = folder.0.join(format!("{threads}.json"));
+            of(threads, &["--perfetto", &path.display().to_string()]);
+            std::fs::read(path).expect("written")
+        })
+        .to_vec();
+    assert!(pages[0] == pages[1] && pages[0].len() > 10_000);
+    assert!(!analyze(&["--threads", "0", "-"], &file).status.success());
+}
+
 #[test]
 fn what_is_no_capture_is_said() {
     let out = analyze(&["-"], b"hello");

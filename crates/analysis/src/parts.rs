@@ -1,0 +1,144 @@
+//! [`Part`] and [`Gather`]: one analysis divided among threads, with the same result as [`crate::Analyzer`]'s.
+//!
+//! Who runs it reads the segments, gives each to the part of [`part_of`], and hands what the parts find back in rounds:
+//! a round is any number of segments that follow each other, the same for all parts. No thread is started here.
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
+use crate::analyzer::{BATCH, Sink, end_all, handle_batch};
+use crate::flow::Event;
+use crate::packet::PacketView;
+use crate::passage::Passage;
+use crate::report::FlowReport;
+use crate::table::{Config, Receiver, SHARDS, Table, shard_of};
+
+/// Which of `parts` parts takes this segment: the one that has its flow.
+#[inline]
+#[must_use]
+pub fn part_of(segment: &Passage, parts: usize) -> usize {
+    shard_of(segment) % parts.max(1)
+}
+
+/// Most parts that have something to do.
+pub const PARTS_MAX: usize = SHARDS;
+
+/// What a part has found.
+#[derive(Debug)]
+pub struct Found {
+    /// The segment at which; the last number for the end of the capture.
+    segment: u64,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Opened,
+    Flow(Box<FlowReport>),
+    Event(Event),
+}
+
+impl Found {
+    /// The order in which one thread alone would find it.
+    fn place(&self) -> (u64, u64) {
+        match &self.what {
+            What::Flow(flow) if self.segment == u64::MAX => (self.segment, flow.id),
+            _ => (self.segment, 0),
+        }
+    }
+}
+
+/// The flows of some shards; numbers them by their first segments until [`Gather`] knows better.
+#[derive(Debug)]
+pub struct Part {
+    config: Config,
+    tables: Vec<Table>,
+    found: Collected,
+}
+
+#[derive(Debug, Default)]
+struct Collected(Vec<Found>);
+
+impl Receiver for Collected {
+    fn open(&mut self, segment: u64) -> u64 {
+        self.0.push(Found { segment, what: What::Opened });
+        segment
+    }
+    fn on_flow(&mut self, segment: u64, flow: FlowReport) {
+        self.0.push(Found { segment, what: What::Flow(Box::new(flow)) });
+    }
+    fn on_event(&mut self, segment: u64, event: Event) {
+        self.0.push(Found { segment, what: What::Event(event) });
+    }
+    fn wants_packets(&self) -> bool {
+        false
+    }
+    fn on_packet(&mut self, _packet: &PacketView<'_>) {}
+}
+
+impl Part {
+    /// A part without flows.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        let tables = (0..SHARDS).map(|_| Table::default()).collect();
+        Self { config, tables, found: Collected::default() }
+    }
+
+    /// Takes this part's segments of a round, and gives what it found.
+    pub fn handle(&mut self, segments: &[Passage]) -> Vec<Found> {
+        for batch in segments.chunks(BATCH) {
+            handle_batch(&mut self.tables, &self.config, batch, &mut self.found);
+        }
+        std::mem::take(&mut self.found.0)
+    }
+
+    /// Ends all flows.
+    #[must_use]
+    pub fn finish(mut self) -> Vec<Found> {
+        end_all(&mut self.tables, &mut self.found);
+        self.found.0
+    }
+}
+
+/// Puts what the parts found into the order of one thread, and numbers the flows as one thread would.
+pub struct Gather<S> {
+    sink: S,
+    /// Numbers of flows in progress, by the numbers of their first segments.
+    numbers: HashMap<u64, u64, FixedState>,
+    flows: u64,
+}
+
+impl<S: Sink> Gather<S> {
+    /// Nothing gathered.
+    pub fn new(config: Config, sink: S) -> Self {
+        let numbers = HashMap::with_hasher(FixedState::with_seed(0));
+        Self { sink, numbers, flows: config.first_flow }
+    }
+
+    /// Takes what all parts found in a round, each after the other, and leaves `found` empty.
+    pub fn take(&mut self, found: &mut Vec<Found>) {
+        // What one part found at one segment stays in its order.
+        found.sort_by_key(Found::place);
+        for Found { segment, what } in found.drain(..) {
+            match what {
+                What::Opened => {
+                    self.numbers.insert(segment, self.flows);
+                    self.flows += 1;
+                }
+                What::Flow(mut flow) => {
+                    flow.id = self.numbers.remove(&flow.id).unwrap_or(flow.id);
+                    self.sink.on_flow(&flow);
+                }
+                What::Event(mut event) => {
+                    event.flow = self.numbers.get(&event.flow).copied().unwrap_or(event.flow);
+                    self.sink.on_event(&event);
+                }
+            }
+        }
+    }
+
+    /// Gives the sink back.
+    pub fn finish(self) -> S {
+        self.sink
+    }
+}

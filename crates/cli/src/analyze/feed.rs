@@ -1,0 +1,70 @@
+//! [`Feed`]: from captures to segments.
+
+use analysis::{CaptureFile, MptcpAnalyzer, MptcpReport, Passage};
+use capture::{Merged, decode, mptcp_options};
+
+use super::inputs::Input;
+
+/// Reads captures and gives their TCP segments in the order of time.
+pub(super) struct Feed {
+    merged: Merged<Input>,
+    captures: Vec<CaptureFile>,
+    mptcp: MptcpAnalyzer,
+    one_point: bool,
+    /// Segments given.
+    segments: u64,
+}
+
+impl Feed {
+    pub(super) fn new(inputs: Vec<Input>, one_point: bool) -> Self {
+        let captures = inputs.iter().map(Input::as_capture).collect();
+        let merged = Merged::new(inputs);
+        Self { merged, captures, mptcp: MptcpAnalyzer::default(), one_point, segments: 0 }
+    }
+
+    /// Gives the next `count` segments to `take`; false when there are no more.
+    pub(super) fn read(&mut self, count: usize, mut take: impl FnMut(Passage)) -> bool {
+        let mut left = count;
+        while left > 0 {
+            if !self.merged.advance() {
+                return false;
+            }
+            let Some((source, record)) = self.merged.current() else { return false };
+            let segment = match decode(record.link, record.bytes, record.wire_len) {
+                Ok(segment) => segment,
+                Err(skip) => {
+                    self.captures[source].skipped.count(skip);
+                    continue;
+                }
+            };
+            self.captures[source].segments += 1;
+            let point = if self.one_point { 0 } else { self.merged.point(source) };
+            if segment.tcp.options.mptcp
+                && let Some(bytes) = record.bytes.get(segment.ip_at..)
+                && let Some(options) = mptcp_options(bytes, &segment.tcp)
+            {
+                self.mptcp.handle(point, &segment, &options, record.time);
+            }
+            take(Passage::of(self.segments, point, &segment, record.time));
+            self.segments += 1;
+            left -= 1;
+        }
+        true
+    }
+
+    /// The captures' health, and what their Multipath TCP options tell.
+    pub(super) fn finish(mut self) -> (Vec<CaptureFile>, Vec<MptcpReport>) {
+        for (capture, health) in self.captures.iter_mut().zip(self.merged.healths()) {
+            capture.packets = health.packets;
+            capture.clipped = health.clipped;
+            capture.time_steps_back = health.time_steps_back;
+            capture.dropped = health.dropped;
+        }
+        for problem in self.merged.problems() {
+            if let Some(capture) = self.captures.iter_mut().find(|capture| capture.file == problem.name) {
+                capture.problem = Some(problem.error.to_string());
+            }
+        }
+        (self.captures, self.mptcp.finish())
+    }
+}
