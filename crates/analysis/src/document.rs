@@ -144,7 +144,7 @@ pub struct Skipped {
     pub not_ip: u64,
     /// No TCP.
     pub not_tcp: u64,
-    /// Fragments.
+    /// Fragments, but the one that completes a segment: that one counts as the segment.
     pub fragment: u64,
     /// Headers cut or wrong.
     pub cut: u64,

@@ -1,5 +1,7 @@
 //! An analysis in parts gives what one alone gives, bit for bit and in the same order.
 
+#![allow(clippy::unwrap_used)] // In helpers of tests, too, a failure is a failed test.
+
 mod made;
 
 use analysis::{Analyzer, Config, DocumentWriter, Findings, Gather, MadeBy, Part, Passage, part_of};

@@ -58,6 +58,33 @@ pub fn decode(link: LinkType, frame: &[u8], wire_len: u32) -> Result<Segment, Sk
 }
 
 fn through_layers(link: LinkType, frame: &[u8], wire_len: usize) -> Result<Segment, Skip> {
+    let found = innermost(link, frame, wire_len)?;
+    match found.packet.transport {
+        Transport::Tcp(tcp) => Ok(Segment {
+            ip: found.packet.ip,
+            tcp,
+            is_tunnelled: found.is_tunnelled,
+            is_cut_by_tool: found.packet.ip.total_len > wire_len.saturating_sub(found.at),
+            ip_at: found.at,
+        }),
+        Transport::Fragment => Err(Skip::Fragment),
+        Transport::Truncated => Err(Skip::Cut),
+        _ => Err(Skip::NotTcp),
+    }
+}
+
+/// The innermost IP packet of a frame.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Innermost {
+    pub(crate) packet: Packet,
+    /// Another IP packet was around it.
+    pub(crate) is_tunnelled: bool,
+    /// Where it starts in the frame.
+    pub(crate) at: usize,
+}
+
+/// Follows all links and tunnels.
+pub(crate) fn innermost(link: LinkType, frame: &[u8], wire_len: usize) -> Result<Innermost, Skip> {
     let (mut layer, mut at) = match link::first(link, frame) {
         Some(first) => first,
         None if is_known(link) => return Err(Skip::NotIp),
@@ -67,24 +94,14 @@ fn through_layers(link: LinkType, frame: &[u8], wire_len: usize) -> Result<Segme
     for _ in 0..LAYERS_MAX {
         let bytes = frame.get(at..).unwrap_or_default();
         let next = if layer == Layer::Ip {
-            let left = wire_len.saturating_sub(at);
-            let packet = parse(bytes, left)?;
-            if let Transport::Tcp(tcp) = packet.transport {
-                let is_cut_by_tool = packet.ip.total_len > left;
-                return Ok(Segment {
-                    ip: packet.ip,
-                    tcp,
-                    is_tunnelled: outer_packets > 0,
-                    is_cut_by_tool,
-                    ip_at: at,
-                });
+            let packet = parse(bytes, wire_len.saturating_sub(at))?;
+            match tunnel::inside(&packet, bytes) {
+                Some(inside) if packet.tcp().is_none() => {
+                    outer_packets += 1;
+                    inside
+                }
+                _ => return Ok(Innermost { packet, is_tunnelled: outer_packets > 0, at }),
             }
-            outer_packets += 1;
-            tunnel::inside(&packet, bytes).ok_or(match packet.transport {
-                Transport::Fragment => Skip::Fragment,
-                Transport::Truncated => Skip::Cut,
-                _ => Skip::NotTcp,
-            })?
         } else {
             let none = if outer_packets > 0 { Skip::NotTcp } else { Skip::NotIp };
             link::next(layer, bytes).ok_or(none)?
@@ -93,6 +110,21 @@ fn through_layers(link: LinkType, frame: &[u8], wire_len: usize) -> Result<Segme
         at += next.1;
     }
     Err(Skip::NotIp)
+}
+
+/// The segment put together from fragments: `header` is its TCP header, `len` what all fragments carry, bytes.
+///
+/// Where its IP header lies in the frame is said to be the frame's end: the fragment with the options is gone.
+pub(crate) fn segment_of(
+    ip: &Ip,
+    header: &[u8],
+    len: usize,
+    is_tunnelled: bool,
+    frame_len: usize,
+) -> Option<Segment> {
+    let ip = Ip { total_len: ip.header_len + len, is_fragment: false, ..*ip };
+    let Transport::Tcp(tcp) = with_header(&ip, header)?.transport else { return None };
+    Some(Segment { ip, tcp, is_tunnelled, is_cut_by_tool: false, ip_at: frame_len })
 }
 
 /// Link types that [`link::first`] knows, though it found nothing in this frame.
@@ -155,10 +187,15 @@ fn atomic_fragment(ip: &Ip, bytes: &[u8]) -> Option<Packet> {
     (offset_and_more & 0xfff9 == 0).then(|| rebuilt(ip, bytes)).flatten()
 }
 
-/// Reads the TCP header again behind a plain IPv6 header, with zeros for options that were not captured.
+/// Reads the TCP header of a packet again; see [`with_header`].
 fn rebuilt(ip: &Ip, bytes: &[u8]) -> Option<Packet> {
+    with_header(ip, bytes.get(ip.header_len..)?)
+}
+
+/// Reads a TCP header behind a plain IPv6 header, with zeros for options that were not captured.
+fn with_header(ip: &Ip, header: &[u8]) -> Option<Packet> {
     const PLAIN: usize = 40;
-    let header = bytes.get(ip.header_len..).filter(|b| b.len() >= 20)?;
+    let header = Some(header).filter(|b| b.len() >= 20)?;
     let transport_len = ip.total_len.checked_sub(ip.header_len)?;
     let mut plain = [0; PLAIN + 60];
     plain[0] = 0x60;

@@ -2,7 +2,7 @@
 
 use wire::Tcp;
 
-use crate::octets::be16;
+use crate::octets::{be16, be32};
 
 /// A data sequence signal: which bytes of the connection the bytes of a subflow are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,10 +103,6 @@ impl MptcpOptions {
         self.is_fin = flags & 16 != 0;
         Some(())
     }
-}
-
-fn be32(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..at + 4).and_then(<[u8]>::first_chunk).map(|four| u32::from_be_bytes(*four))
 }
 
 fn be64(bytes: &[u8], at: usize) -> Option<u64> {

@@ -46,3 +46,9 @@ fn chunk<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 pub(crate) fn be16(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk::<2>().map(|b| u16::from_be_bytes(*b))
 }
+
+/// A big-endian number of four bytes, if all are there.
+#[inline]
+pub(crate) fn be32(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..)?.first_chunk::<4>().map(|b| u32::from_be_bytes(*b))
+}

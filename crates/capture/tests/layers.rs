@@ -2,9 +2,10 @@
 
 mod made;
 
-use capture::{LinkType, Segment, Skip, decode};
+use capture::{LinkType, Reassembly, Segment, Skip, decode};
 use made::{ethernet, packet};
 use proptest::prelude::*;
+use units::Instant;
 
 fn v4() -> Vec<u8> {
     packet(false, 1000, 100)
@@ -162,6 +163,112 @@ fn captured_parts_and_fragments() {
 }
 
 #[test]
+fn ipv6_extension_headers_are_followed() {
+    let tcp = &v6()[40..];
+    let extension = |next: u8, words: u8| [vec![next, words], vec![0; 6 + usize::from(words) * 8]].concat();
+    // Hop-by-hop, routing, authentication (counted in words of four, less two), destination options.
+    let chain =
+        [extension(43, 0), extension(51, 1), [&[60, 4, 0, 0][..], &[0; 20]].concat(), extension(6, 2)]
+            .concat();
+    let packet = ipv6(0, &behind(&chain, tcp));
+    let segment = seen(101, &packet).unwrap();
+    assert_eq!((segment.tcp.seq.get(), segment.tcp.payload_len, segment.ip.header_len), (1000, 100, 40 + 72));
+    // Behind encryption nobody knows; a chain that is cut is cut.
+    assert_eq!(seen(101, &ipv6(50, tcp)).unwrap_err(), Skip::NotTcp);
+    assert_eq!(decode(LinkType::RAW, &packet[..80], packet.len() as u32).unwrap_err(), Skip::Cut);
+}
+
+/// The fragments of an IPv4 packet behind its 20 bytes of header, by start and length of each.
+fn in_pieces(packet: &[u8], id: u8, pieces: &[(usize, usize)]) -> Vec<Vec<u8>> {
+    let body = &packet[20..];
+    let of = |&(start, len): &(usize, usize)| {
+        let more = if start + len < body.len() { 0x2000 } else { 0 };
+        let mut fragment = packet[..20].to_vec();
+        fragment[2..4].copy_from_slice(&((20 + len) as u16).to_be_bytes());
+        fragment[5] = id;
+        fragment[6..8].copy_from_slice(&(more | (start / 8) as u16).to_be_bytes());
+        fragment.extend(&body[start..start + len]);
+        fragment
+    };
+    pieces.iter().map(of).collect()
+}
+
+/// The same for IPv6.
+fn in_pieces_v6(packet: &[u8], id: u8, pieces: &[(usize, usize)]) -> Vec<Vec<u8>> {
+    let body = &packet[40..];
+    let of = |&(start, len): &(usize, usize)| {
+        let field = (start as u16 | u16::from(start + len < body.len())).to_be_bytes();
+        ipv6(44, &behind(&[6, 0, field[0], field[1], 0, 0, 0, id], &body[start..start + len]))
+    };
+    pieces.iter().map(of).collect()
+}
+
+#[test]
+fn fragments_are_put_together_in_any_order() {
+    let (v4, v6) = (packet(false, 5, 1400), packet(true, 5, 1400));
+    // 1420 bytes behind the IP header: in order, backwards, overlapping, one twice.
+    for pieces in [
+        &[(0, 704), (704, 716)][..],
+        &[(704, 716), (0, 704)],
+        &[(0, 800), (1200, 220), (704, 600)],
+        &[(48, 8), (1408, 12), (0, 48), (48, 8), (56, 1352)],
+    ] {
+        let gre = |fragment: &Vec<u8>| ipv4(47, &behind(&[0, 0, 8, 0], fragment));
+        let plain = in_pieces(&v4, 7, pieces);
+        for (name, fragments, header) in [
+            ("IPv4", plain.clone(), 20),
+            ("IPv6", in_pieces_v6(&v6, 7, pieces), 48),
+            ("IPv4 in GRE", plain.iter().map(gre).collect(), 20),
+        ] {
+            let mut reassembly = Reassembly::default();
+            let last = fragments.len() - 1;
+            for (index, fragment) in fragments.iter().enumerate() {
+                let now = Instant::from_millis(index as u64);
+                // Headers only, as captures often keep: all but the TCP header is there.
+                let kept = &fragment[..fragment.len().min(100)];
+                let found = reassembly.decode(0, LinkType::RAW, kept, fragment.len() as u32, now);
+                assert_eq!(found.is_ok(), index == last, "{name} {pieces:?} {index}");
+                let Ok(segment) = found else { continue };
+                let tcp = segment.tcp;
+                assert_eq!(
+                    (tcp.src_port, tcp.seq.get(), tcp.payload_len),
+                    (1000, 5, 1400),
+                    "{name} {pieces:?}"
+                );
+                assert_eq!(segment.ip.total_len, header + 1420, "{name}");
+                assert_eq!(segment.is_tunnelled, name == "IPv4 in GRE");
+            }
+        }
+    }
+}
+
+#[test]
+fn pieces_of_different_packets_stay_apart() {
+    let packet = packet(false, 5, 100);
+    let fragments = |id| in_pieces(&packet, id, &[(0, 64), (64, 56)]);
+    let (a, b) = (fragments(1), fragments(2));
+    let mut reassembly = Reassembly::default();
+    let mut take = |point, frame: &[u8], at: u64| {
+        reassembly
+            .decode(point, LinkType::RAW, frame, frame.len() as u32, Instant::from_millis(at * 1_000))
+            .is_ok()
+    };
+    assert!(!take(0, &a[0], 0) && !take(0, &b[1], 0), "two identifications");
+    assert!(!take(1, &a[1], 0), "another place");
+    assert!(take(0, &b[0], 20) && take(1, &a[0], 20));
+    assert!(!take(0, &a[1], 31), "too late");
+    // Headers in two pieces hide what is in the packet: no segment, and no harm.
+    let tiny = in_pieces(&packet, 3, &[(0, 8), (8, 112)]);
+    assert!(!take(0, &tiny[0], 40) && !take(0, &tiny[1], 40));
+    // A flood of beginnings is forgotten, the oldest first.
+    for id in 0..=255 {
+        assert!(!take(2, &fragments(id)[0], 50));
+    }
+    assert!(!take(3, &fragments(0)[0], 50));
+    assert!(take(2, &fragments(255)[1], 50) && !take(2, &fragments(0)[1], 50));
+}
+
+#[test]
 fn what_is_no_segment_says_why() {
     let quoted = ipv4(1, &behind(&[3, 4, 0, 0, 0, 0, 0, 0], &v4()));
     assert_eq!(seen(101, &quoted).unwrap_err(), Skip::NotTcp);
@@ -184,6 +291,29 @@ proptest! {
         let frame = [&heads[..kind], &body].concat();
         if let Ok(segment) = decode(LinkType(link), &frame, wire) {
             prop_assert!(segment.tcp.payload_len <= segment.ip.total_len);
+        }
+    }
+
+    #[test]
+    fn arbitrary_fragments_never_panic(
+        pieces in prop::collection::vec((any::<bool>(), 0_u8..3, 0_u16..40, any::<bool>(), 0_usize..300), 1..60),
+    ) {
+        let mut reassembly = Reassembly::default();
+        for (is_v6, id, start, more, len) in pieces {
+            let body = vec![0x50; len];
+            let field = (start << 3) | u16::from(more);
+            let frame = if is_v6 {
+                ipv6(44, &behind(&[6, 0, (field >> 8) as u8, field as u8, 0, 0, 0, id], &body))
+            } else {
+                let mut frame = ipv4(6, &body);
+                frame[5] = id;
+                frame[6..8].copy_from_slice(&(start | (u16::from(more) << 13)).to_be_bytes());
+                frame
+            };
+            let wire = frame.len() as u32;
+            if let Ok(segment) = reassembly.decode(0, LinkType::RAW, &frame, wire, Instant::ZERO) {
+                prop_assert!(segment.tcp.payload_len < segment.ip.total_len);
+            }
         }
     }
 }

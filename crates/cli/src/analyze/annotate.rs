@@ -5,16 +5,25 @@ use std::fs::File;
 use std::io::{self, BufWriter};
 
 use analysis::{Cause, Event, EventKind, FlowReport, PacketKind, PacketView, Sink, SpuriousBy};
-use capture::{Merged, PcapngWriter, decode};
+use capture::{Merged, PcapngWriter, Reassembly};
 
 use super::inputs::Input;
 
 /// Collects what is to be said of packets, by their number among all segments.
 #[derive(Default)]
 pub(super) struct Verdicts {
+    /// As of the first reading.
+    one_point: bool,
     comments: BTreeMap<u64, String>,
     /// Retransmissions by flow, direction and time, to find them when they turn out not to have been needed.
     repeats: HashMap<(u64, u8, u64), u64>,
+}
+
+impl Verdicts {
+    /// Nothing collected; `one_point` if all files were captured at one place.
+    pub(super) fn new(one_point: bool) -> Self {
+        Self { one_point, ..Self::default() }
+    }
 }
 
 impl Sink for Verdicts {
@@ -88,10 +97,14 @@ impl Verdicts {
     pub(super) fn write(&self, out: BufWriter<File>, inputs: Vec<Input>) -> io::Result<()> {
         let mut writer = PcapngWriter::new(out)?;
         let mut merged = Merged::new(inputs);
+        let mut fragments = Reassembly::default();
         let mut number = 0;
         while merged.advance() {
-            let Some((_, record)) = merged.current() else { break };
-            let is_segment = decode(record.link, record.bytes, record.wire_len).is_ok();
+            let Some((source, record)) = merged.current() else { break };
+            let point = if self.one_point { 0 } else { merged.point(source) };
+            // Numbers are right only if this finds the segments that the first reading found.
+            let found = fragments.decode(point, record.link, record.bytes, record.wire_len, record.time);
+            let is_segment = found.is_ok();
             let comment = if is_segment { self.comments.get(&number).map_or("", String::as_str) } else { "" };
             writer.packet(&record, comment)?;
             number += u64::from(is_segment);

@@ -1,13 +1,14 @@
 //! [`Feed`]: from captures to segments.
 
 use analysis::{CaptureFile, MptcpAnalyzer, MptcpReport, Passage};
-use capture::{Merged, decode, mptcp_options};
+use capture::{Merged, Reassembly, mptcp_options};
 
 use super::inputs::Input;
 
 /// Reads captures and gives their TCP segments in the order of time.
 pub(super) struct Feed {
     merged: Merged<Input>,
+    fragments: Reassembly,
     captures: Vec<CaptureFile>,
     mptcp: MptcpAnalyzer,
     one_point: bool,
@@ -19,7 +20,14 @@ impl Feed {
     pub(super) fn new(inputs: Vec<Input>, one_point: bool) -> Self {
         let captures = inputs.iter().map(Input::as_capture).collect();
         let merged = Merged::new(inputs);
-        Self { merged, captures, mptcp: MptcpAnalyzer::default(), one_point, segments: 0 }
+        Self {
+            merged,
+            fragments: Reassembly::default(),
+            captures,
+            mptcp: MptcpAnalyzer::default(),
+            one_point,
+            segments: 0,
+        }
     }
 
     /// Gives the next `count` segments to `take`; false when there are no more.
@@ -30,7 +38,9 @@ impl Feed {
                 return false;
             }
             let Some((source, record)) = self.merged.current() else { return false };
-            let segment = match decode(record.link, record.bytes, record.wire_len) {
+            let point = if self.one_point { 0 } else { self.merged.point(source) };
+            let whole = self.fragments.decode(point, record.link, record.bytes, record.wire_len, record.time);
+            let segment = match whole {
                 Ok(segment) => segment,
                 Err(skip) => {
                     self.captures[source].skipped.count(skip);
@@ -38,7 +48,6 @@ impl Feed {
                 }
             };
             self.captures[source].segments += 1;
-            let point = if self.one_point { 0 } else { self.merged.point(source) };
             if segment.tcp.options.mptcp
                 && let Some(bytes) = record.bytes.get(segment.ip_at..)
                 && let Some(options) = mptcp_options(bytes, &segment.tcp)

@@ -61,7 +61,7 @@ impl Outputs {
             all.push(Box::new(Drawn { graphs, name }));
         }
         let verdicts = match &args.annotate {
-            Some(path) => Some((Verdicts::default(), BufWriter::new(create_file(path)?))),
+            Some(path) => Some((Verdicts::new(args.one_point), BufWriter::new(create_file(path)?))),
             None => None,
         };
         let of_packets = (0..all.len()).filter(|index| all[*index].wants_packets()).collect();
