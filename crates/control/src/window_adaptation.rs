@@ -58,8 +58,11 @@ pub struct WindowAdaptationParams {
     pub gain_permille: u32,
     /// A report without a validity of its own is used for this long after its measurement. 500 ms.
     pub stale_after: Duration,
-    /// [`Law::Predictive`]: the queue aimed at, as time at the bandwidth. 25 ms.
+    /// [`Law::Predictive`]: the queue aimed at to begin with, as time at the bandwidth. 25 ms.
     pub target: Duration,
+    /// [`Law::Predictive`]: share of the capacity that may go unused, in thousandths; `target` is learned from it.
+    /// Zero leaves `target` as it is. 40.
+    pub idle_permille: u32,
     /// [`Law::Predictive`]: time over which the bandwidth of the aim is averaged. 200 ms.
     pub target_memory: Duration,
     /// [`Law::Predictive`]: time over which the bandwidth of the forecast is averaged. 20 ms.
@@ -83,6 +86,7 @@ impl Default for WindowAdaptationParams {
             gain_permille: 1_000,
             stale_after: Duration::from_millis(500),
             target: Duration::from_millis(25),
+            idle_permille: 40,
             target_memory: Duration::from_millis(200),
             forecast_memory: Duration::from_millis(20),
             observer_permille: 500,
@@ -205,6 +209,7 @@ impl Controller for WindowAdaptation {
         if self.params.law == Law::PerStep {
             self.allowance = self.allowance.saturating_sub(bytes);
         }
+        self.predictor.note_limited(!sent.is_app_limited);
         self.predictor.on_sent(self.wire(bytes), self.now);
         self.fallback.on_send(sent);
     }

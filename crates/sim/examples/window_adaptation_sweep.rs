@@ -4,7 +4,7 @@
 //!
 //! TRACE is a file in Mahimahi format or the name of a preset. Keys, each with the values to try: `delay`, `period` (of the
 //! reports, ms), `loss`, `noise` (percent), `law` (0 per step, 1 in flight, 2 predictive), `target`, `memory`,
-//! `forecast` (ms), `observer` (thousandths), `q0` (packets), `gain` (thousandths).
+//! `forecast` (ms), `observer`, `idle` (thousandths), `q0` (packets), `gain` (thousandths).
 
 use std::error::Error;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use units::{Bytes, Duration, Instant, Rate};
 /// One key and the values to try.
 type Axis = (String, Vec<u64>);
 
-const KEYS: [(&str, u64); 11] = [
+const KEYS: [(&str, u64); 12] = [
     ("delay", 20),
     ("period", 10),
     ("loss", 0),
@@ -28,6 +28,7 @@ const KEYS: [(&str, u64); 11] = [
     ("memory", 0),
     ("forecast", 0),
     ("observer", 0),
+    ("idle", 40),
     ("q0", 15),
     ("gain", 1_000),
 ];
@@ -66,6 +67,7 @@ fn params(at: impl Fn(&str) -> u64) -> WindowAdaptationParams {
         q0: Bytes::new(at("q0") * 1_500),
         gain_permille: at("gain") as u32,
         target: ms("target", default.target),
+        idle_permille: at("idle") as u32,
         target_memory: ms("memory", default.target_memory),
         forecast_memory: ms("forecast", default.forecast_memory),
         observer_permille: if at("observer") == 0 {

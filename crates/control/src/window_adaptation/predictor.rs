@@ -14,6 +14,14 @@
 //! ```text
 //!   q(t) ← q⁻(t) + k·(q̂(t) − q⁻(t))        b ← b + (b̂ − b)·Δ ÷ (Δ + memory)
 //! ```
+//!
+//! Aim: the queue is held at T·b. How long T must be depends on how the link varies within the blind time, so it is
+//! learned from what went unused while there was data to send: T grows with every byte that could have been carried
+//! and was not there, and falls steadily otherwise, so that in the long run a share ε of the capacity is unused:
+//!
+//! ```text
+//!   T ← T·(1 + (unused − ε·capacity) ÷ what is usually carried in a second)
+//! ```
 
 use std::collections::VecDeque;
 
@@ -30,6 +38,15 @@ const GRAIN: Duration = Duration::from_millis(1);
 
 /// Bytes of the shortest queue aimed at: two packets, or the link would idle between two acknowledgements.
 const TARGET_MIN: u64 = 2 * 1_500;
+
+/// Limits of T: below it rounding to packets rules, above it a queue is no longer short.
+const TARGET_TIMES: (Duration, Duration) = (Duration::from_millis(4), Duration::from_millis(150));
+
+/// What is usually carried in so much time doubles T when it goes unused.
+const TARGET_LEARNING: Duration = Duration::from_millis(1_000);
+
+/// Memory of what is usual.
+const USUAL_MEMORY: Duration = Duration::from_secs(5);
 
 /// How far a throughput, which is no more than a lower bound while nothing waits, is raised to find the bandwidth.
 const PROBE: (u64, u64) = (5, 4);
@@ -52,6 +69,9 @@ struct Estimate {
 #[derive(Clone, Debug)]
 pub(super) struct Predictor {
     target: Duration,
+    idle_permille: u64,
+    /// The sender could use more than it is allowed.
+    is_limited: bool,
     target_memory: Duration,
     forecast_memory: Duration,
     observer_permille: u64,
@@ -65,12 +85,16 @@ pub(super) struct Predictor {
     /// Averages of the bandwidth: of the forecast, of the aim.
     forecast: Option<Rate>,
     level: Option<Rate>,
+    /// And over seconds, to weigh bytes by.
+    usual: Option<Rate>,
 }
 
 impl Predictor {
     pub(super) fn new(params: &WindowAdaptationParams) -> Self {
         Self {
             target: params.target,
+            idle_permille: u64::from(params.idle_permille),
+            is_limited: false,
             target_memory: params.target_memory,
             forecast_memory: params.forecast_memory,
             observer_permille: u64::from(params.observer_permille.clamp(1, 1_000)),
@@ -82,6 +106,7 @@ impl Predictor {
             estimate: None,
             forecast: None,
             level: None,
+            usual: None,
         }
     }
 
@@ -93,6 +118,11 @@ impl Predictor {
     pub(super) fn on_sent(&mut self, wire: u64, now: Instant) {
         self.totals.sent += wire;
         self.remember(now);
+    }
+
+    /// Whether the sender of late had more to send than it was allowed.
+    pub(super) fn note_limited(&mut self, is_limited: bool) {
+        self.is_limited = is_limited;
     }
 
     pub(super) fn on_delivered(
@@ -149,9 +179,11 @@ impl Predictor {
         }
         // What it was when measured, reckoned with the bandwidth of this very interval.
         let carried = report.bandwidth.or(self.forecast).unwrap_or(Rate::ZERO);
-        let reckoned = self.estimate.map(|estimate| {
-            let sent = self.sent_between(estimate.at, at);
-            (estimate.queue + sent).saturating_sub(carried.bytes_in(at.saturating_since(estimate.at)).get())
+        let reckoned = self.estimate.take().map(|estimate| {
+            let there = estimate.queue + self.sent_between(estimate.at, at);
+            let capacity = carried.bytes_in(at.saturating_since(estimate.at)).get();
+            self.learn(there, capacity, at.saturating_since(estimate.at));
+            there.saturating_sub(capacity)
         });
         let queue = match (reckoned, report.queue.map(Bytes::get)) {
             (Some(reckoned), Some(reported)) => self.correct(reckoned, reported),
@@ -160,6 +192,24 @@ impl Predictor {
         };
         self.estimate = Some(Estimate { at, queue });
         true
+    }
+
+    /// Moves T by what of `capacity` went unused in a step in which so many bytes were there to be carried.
+    fn learn(&mut self, there: u64, capacity: u64, step: Duration) {
+        let reported = Rate::from_transfer(Bytes::new(capacity), step);
+        let usual = average(self.usual, reported, Some(step), USUAL_MEMORY);
+        self.usual = Some(usual);
+        if !self.is_limited || self.idle_permille == 0 {
+            return;
+        }
+        let unused = i128::from(capacity.saturating_sub(there));
+        let allowed = i128::from(capacity) * i128::from(self.idle_permille) / 1_000;
+        let usual = i128::from(usual.bytes_in(TARGET_LEARNING).get()).max(1);
+        let old = i128::from(self.target.as_nanos());
+        // At most doubled or halved at once, whatever a single report says.
+        let new = old + old * (unused - allowed).clamp(-usual / 2, usual) / usual;
+        let new = Duration::from_nanos(u64::try_from(new).unwrap_or(0));
+        self.target = new.clamp(TARGET_TIMES.0, TARGET_TIMES.1);
     }
 
     /// A throughput is at least doubled in a few reports while it finds the queue empty.
