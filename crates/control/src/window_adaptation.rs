@@ -14,7 +14,8 @@
 //! - [`Law::InFlight`]: w(n) limits what is in flight, as a TCP window does in ns-2.
 //! - [`Law::Predictive`] (default): the same aim where reports are late, lost or noisy. The queue that what is sent at
 //!   this moment will find is reckoned from the last report, what was sent since, and what was carried since; it is
-//!   held at `target` times the bandwidth, with q0 in bytes as an upper limit where one is set. See `predictor.rs`.
+//!   held at a time's worth of the bandwidth, which is learned. See `predictor.rs`. The defaults come from
+//!   `crates/sim/examples/window_adaptation_sweep.rs`.
 //!
 //! Reports count IP packets, the window counts payload; the conversion takes all segments as full.
 //!
@@ -58,16 +59,16 @@ pub struct WindowAdaptationParams {
     pub gain_permille: u32,
     /// A report without a validity of its own is used for this long after its measurement. 500 ms.
     pub stale_after: Duration,
-    /// [`Law::Predictive`]: the queue aimed at to begin with, as time at the bandwidth. 25 ms.
+    /// [`Law::Predictive`]: the queue aimed at to begin with, as time at the bandwidth. 20 ms.
     pub target: Duration,
     /// [`Law::Predictive`]: share of the capacity that may go unused, in thousandths; `target` is learned from it.
-    /// Zero leaves `target` as it is. 40.
+    /// Zero leaves `target` as it is. 25.
     pub idle_permille: u32,
     /// [`Law::Predictive`]: time over which the bandwidth of the aim is averaged. 200 ms.
     pub target_memory: Duration,
-    /// [`Law::Predictive`]: time over which the bandwidth of the forecast is averaged. 20 ms.
+    /// [`Law::Predictive`]: time over which the bandwidth of the forecast is averaged. 30 ms.
     pub forecast_memory: Duration,
-    /// [`Law::Predictive`]: weight of a reported queue against the one reckoned, in thousandths, 1 to 1000. 500.
+    /// [`Law::Predictive`]: weight of a reported queue against the one reckoned, in thousandths, 1 to 1000. 400.
     pub observer_permille: u32,
     /// From here to the radio queue. Zero.
     pub forward_delay: Duration,
@@ -85,11 +86,11 @@ impl Default for WindowAdaptationParams {
             q0: Bytes::new(15 * 1_500),
             gain_permille: 1_000,
             stale_after: Duration::from_millis(500),
-            target: Duration::from_millis(25),
-            idle_permille: 40,
+            target: Duration::from_millis(20),
+            idle_permille: 25,
             target_memory: Duration::from_millis(200),
-            forecast_memory: Duration::from_millis(20),
-            observer_permille: 500,
+            forecast_memory: Duration::from_millis(30),
+            observer_permille: 400,
             forward_delay: Duration::ZERO,
             fallback: RateParams { r_cap: Rate::from_mbps(100), ..RateParams::default() },
             mss: Bytes::new(1_448),
