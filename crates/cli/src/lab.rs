@@ -157,7 +157,9 @@ fn up(args: &UpArgs) -> Result<ExitCode, String> {
     let instance = Instance::register(args.name.as_deref(), scenario.heading()).map_err(text)?;
     let program = std::env::current_exe().map_err(|e| format!("cannot find this program's own file: {e}"))?;
     let is_accelerated = case.accelerator.enabled.unwrap_or(false);
-    let accelerator = is_accelerated.then(|| AcceleratorCommand::new(&program, &case.accelerator));
+    let has_feedback = case.feedback.base_station().is_some();
+    let accelerator = is_accelerated
+        .then(|| AcceleratorCommand::new(&program, &case.accelerator).with_feedback(has_feedback));
     if let Some(lack) = accelerator.as_ref().and_then(AcceleratorCommand::lack) {
         return Err(format!("case `{}` needs the accelerator: {lack}", case.name));
     }

@@ -4,6 +4,7 @@ mod analyze;
 mod bench;
 mod contest;
 mod demo;
+mod feedback_args;
 mod instance;
 mod lab;
 mod live_capture;

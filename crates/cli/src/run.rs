@@ -13,6 +13,7 @@ use run::{Accelerator, AfterHang, Config, Ended, Notrack, ReadSettings, RunError
 use scenario::Quantity;
 use units::{Bytes, Duration, Rate};
 
+use crate::feedback_args::{FeedbackArgs, WindowAdaptationArgs};
 use crate::policy_args::PolicyArgs;
 use crate::settings_file;
 
@@ -45,6 +46,8 @@ pub struct Args {
     #[command(flatten)]
     engine: EngineArgs,
     #[command(flatten)]
+    feedback: FeedbackArgs,
+    #[command(flatten)]
     machine: MachineArgs,
     /// Be the watchdog over a record, acting after so many milliseconds
     #[arg(long, hide = true, num_args = 2, value_names = ["RECORD", "MS"], exclusive = true)]
@@ -74,6 +77,8 @@ struct EngineArgs {
     /// Pass everything: only the path through this process remains
     #[arg(long)]
     no_accelerate: bool,
+    #[command(flatten)]
+    window_adaptation: WindowAdaptationArgs,
     #[command(flatten)]
     policy: PolicyArgs,
 }
@@ -120,6 +125,8 @@ enum Controller {
     Fixed,
     /// The rate follows the delivery rate and the round-trip time
     Rate,
+    /// The base station's reports set the window (--feedback); `rate` while there are none
+    WindowAdaptation,
     /// Conventional split TCP: NewReno's window
     NewReno,
     /// Conventional split TCP: CUBIC's window
@@ -180,7 +187,7 @@ pub fn main(args: Args) -> Result<ExitCode, String> {
         Box::new(move || with_file(&path, &given).and_then(|args| engine_config(&args.engine)))
     });
     let is_dry_run = args.dry_run;
-    let config = machine_config(args);
+    let config = machine_config(args)?;
     let result = if is_dry_run { dry_run(&config) } else { accelerate(&config, engine, read) };
     result.map(|()| ExitCode::SUCCESS).map_err(|error| format!("run: {error}"))
 }
@@ -231,13 +238,16 @@ pub fn engine_config_of(arguments: &[String]) -> Result<EngineConfig, String> {
 fn engine_config(args: &EngineArgs) -> Result<EngineConfig, String> {
     let has_settings = args.rate.is_some() || args.r_cap.is_some() || args.in_flight_cap.is_some();
     let controller = match args.controller {
-        Controller::NewReno | Controller::Cubic | Controller::Bbr if has_settings => {
+        Controller::WindowAdaptation | Controller::NewReno | Controller::Cubic | Controller::Bbr
+            if has_settings =>
+        {
             return Err(
                 "run: --rate, --r-cap and --in-flight-cap belong to --controller fixed and rate; the others \
                         find their limits themselves"
                     .to_owned(),
             );
         }
+        Controller::WindowAdaptation => args.window_adaptation.config(),
         Controller::NewReno => ControllerConfig::NewReno(NewRenoParams::default()),
         Controller::Cubic => ControllerConfig::Cubic(CubicParams::default()),
         Controller::Bbr => ControllerConfig::Bbr(BbrParams::default()),
@@ -277,9 +287,10 @@ fn engine_config(args: &EngineArgs) -> Result<EngineConfig, String> {
     Ok(config)
 }
 
-fn machine_config(args: Args) -> Config {
+fn machine_config(args: Args) -> Result<Config, String> {
     let machine = args.machine;
-    Config {
+    Ok(Config {
+        feedback: args.feedback.config()?,
         name: args.name.unwrap_or_default(),
         replace: args.replace,
         wired: args.wired.unwrap_or_default(),
@@ -301,7 +312,7 @@ fn machine_config(args: Args) -> Config {
         watchdog: !machine.no_watchdog,
         drain_ms_max: machine.drain_time.0.as_millis(),
         ..Config::default()
-    }
+    })
 }
 
 /// What was set up goes to standard output, what needs attention to standard error. A reader who has
@@ -403,7 +414,7 @@ mod tests {
         let wanted = EngineConfig { controller: ControllerConfig::Rate(rate), ..EngineConfig::default() };
         assert_eq!(made, wanted);
         let wanted = Config { wired: "w0".to_owned(), mobile: "m0".to_owned(), ..Config::default() };
-        assert_eq!(machine_config(args), wanted);
+        assert_eq!(machine_config(args), Ok(wanted));
     }
 
     #[test]
@@ -450,7 +461,7 @@ mod tests {
         let args = read(text, &["--config", "x", "--rate", "9 Mbit/s", "--mobile", "m1"]).unwrap();
         let wanted = FixedParams { rate: Rate::from_mbps(9), ..FixedParams::default() };
         assert_eq!(engine_config(&args.engine).unwrap().controller, ControllerConfig::Fixed(wanted));
-        let config = machine_config(args);
+        let config = machine_config(args).unwrap();
         assert_eq!((config.wired.as_str(), config.mobile.as_str(), config.gso), ("w0", "m1", false));
         assert!(read("wired = \"w0\"", &["--config", "x"]).err().unwrap().contains("`mobile`"));
         let problem = read("rate = \"8\"", &[]).err().unwrap();

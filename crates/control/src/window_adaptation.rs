@@ -62,7 +62,7 @@ pub struct WindowAdaptationParams {
     /// [`Law::Predictive`]: the queue aimed at to begin with, as time at the bandwidth. 20 ms.
     pub target: Duration,
     /// [`Law::Predictive`]: share of the capacity that may go unused, in thousandths; `target` is learned from it.
-    /// Zero leaves `target` as it is. 25.
+    /// Zero leaves `target` as it is. 28.
     pub idle_permille: u32,
     /// [`Law::Predictive`]: time over which the bandwidth of the aim is averaged. 200 ms.
     pub target_memory: Duration,
@@ -87,7 +87,7 @@ impl Default for WindowAdaptationParams {
             gain_permille: 1_000,
             stale_after: Duration::from_millis(500),
             target: Duration::from_millis(20),
-            idle_permille: 25,
+            idle_permille: 28,
             target_memory: Duration::from_millis(200),
             forecast_memory: Duration::from_millis(30),
             observer_permille: 400,
@@ -133,7 +133,8 @@ pub struct WindowAdaptation {
     known: Option<Known>,
     /// Payload that may still be sent in this step ([`Law::PerStep`]), or be in flight ([`Law::InFlight`]).
     allowance: u64,
-    predictor: Predictor,
+    /// Apart, because all controllers share one enum and none else is so large.
+    predictor: Box<Predictor>,
 }
 
 impl WindowAdaptation {
@@ -148,7 +149,7 @@ impl WindowAdaptation {
             in_flight: 0,
             known: None,
             allowance: 0,
-            predictor: Predictor::new(&params),
+            predictor: Box::new(Predictor::new(&params)),
             params,
         }
     }

@@ -26,6 +26,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "packet", run: packet::packet },
     Target { name: "tcp_options", run: packet::tcp_options },
     Target { name: "super_packet", run: packet::super_packet },
+    Target { name: "feedback", run: packet::feedback },
     Target { name: "trace", run: text::trace },
     Target { name: "scenario", run: text::scenario },
     Target { name: "script", run: text::script },

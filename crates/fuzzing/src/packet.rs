@@ -4,8 +4,8 @@ use core::fmt::Write as _;
 
 use units::SeqNum;
 use wire::{
-    ChecksumState, GsoType, MergeOutcome, Merger, Packet, SackBlock, SackBlocks, Tcp, TcpEditor, TcpFlags,
-    TcpHeaderSpec, Transport, VirtioNetHeader,
+    ChecksumState, FeedbackDatagram, FeedbackKey, GsoType, MergeOutcome, Merger, Packet, SackBlock,
+    SackBlocks, Tcp, TcpEditor, TcpFlags, TcpHeaderSpec, Transport, VirtioNetHeader,
 };
 
 /// Any packet: what is read lies inside it, and edits keep everything else, lengths and checksums.
@@ -25,6 +25,23 @@ pub fn packet(bytes: &[u8]) {
     if let Some(tcp) = parsed.tcp() {
         check_tcp_edits(bytes, &parsed, tcp);
     }
+}
+
+/// A base station's datagram: what is read can be written and reads the same; a tag holds for its key alone.
+pub fn feedback(bytes: &[u8]) {
+    let Some(key) = FeedbackKey::new(b"key") else { return };
+    if let Ok(signed) = FeedbackDatagram::decode(bytes, Some(&key)) {
+        assert_eq!(FeedbackDatagram::decode(bytes, None), Ok(signed), "the key changed what is read");
+    }
+    let Ok(report) = FeedbackDatagram::decode(bytes, None) else { return };
+    assert!(bytes.len() <= FeedbackDatagram::LEN_MAX);
+    for key in [None, Some(&key)] {
+        let encoded = report.encode(key);
+        assert_eq!(FeedbackDatagram::decode(encoded.as_ref(), key), Ok(report), "written and read");
+    }
+    let other = FeedbackKey::new(b"another");
+    let encoded = report.encode(other.as_ref());
+    assert!(FeedbackDatagram::decode(encoded.as_ref(), Some(&key)).is_err(), "signed with another key");
 }
 
 fn print(parsed: &Packet) {

@@ -52,6 +52,7 @@ replays!(
     packet,
     tcp_options,
     super_packet,
+    feedback,
     trace,
     scenario,
     script,

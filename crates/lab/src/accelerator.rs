@@ -12,6 +12,7 @@ use units::Duration;
 
 use crate::LabError;
 use crate::error::Context;
+use crate::reporter::FEEDBACK_ADDRESS;
 use crate::topology::{RADIO, WAN};
 
 /// How long it may take to say that it is ready.
@@ -36,6 +37,15 @@ impl AcceleratorCommand {
         let mut arguments = ["run", "--wired", WAN, "--mobile", RADIO].map(str::to_owned).to_vec();
         arguments.extend(settings.run_arguments());
         Self { program: program.to_owned(), arguments }
+    }
+
+    /// Has it listen for the base station's reports.
+    #[must_use]
+    pub fn with_feedback(mut self, is_wanted: bool) -> Self {
+        if is_wanted {
+            self.arguments.extend(["--feedback".to_owned(), FEEDBACK_ADDRESS.to_string()]);
+        }
+        self
     }
 
     /// The command line as one would type it.

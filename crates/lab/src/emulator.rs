@@ -25,6 +25,7 @@ use units::{Bytes, Duration, Instant};
 use crate::LabError;
 use crate::error::Context;
 use crate::lateness::Lateness;
+use crate::reporter::Reporter;
 use crate::spin_budget::SpinBudget;
 
 /// Packets fetched from one device before the others and the due ones get their turn.
@@ -75,11 +76,17 @@ pub struct Emulation {
 }
 
 impl Emulator {
-    /// Starts to move packets between `devices` through the links of `plan`, whose time begins now.
+    /// Starts to move packets between `devices` through the links of `plan`, whose time begins now, and has
+    /// `reporter` report on them.
     ///
     /// # Errors
     /// When a link cannot be made, or the system has no more threads or descriptors.
-    pub fn start(devices: [Tun; 4], plan: &LinkPlan, keep: Keep) -> Result<Self, LabError> {
+    pub fn start(
+        devices: [Tun; 4],
+        plan: &LinkPlan,
+        keep: Keep,
+        mut reporter: Option<Reporter>,
+    ) -> Result<Self, LabError> {
         let (stop, stopped) = UnixStream::pair().doing(|| "make a socket pair".to_owned())?;
         let started = Clock::now();
         let make = |config: &link::LinkConfig, is_radio: bool| {
@@ -93,7 +100,11 @@ impl Emulator {
             make(&plan.radio_up, true)?,
         ];
         let observers = [Observer::new(keep == Keep::Everything), Observer::new(keep == Keep::Everything)];
-        let moved = Mover { devices, links, observers, lateness: Lateness::default(), spare: Vec::new() };
+        if let Some(reporter) = &mut reporter {
+            reporter.begin(plan.radio_down.seed, started)?;
+        }
+        let moved =
+            Mover { devices, links, observers, lateness: Lateness::default(), spare: Vec::new(), reporter };
         let thread = std::thread::Builder::new()
             .name("emulator".to_owned())
             .spawn(move || moved.run(&stopped))
@@ -143,6 +154,7 @@ struct Mover {
     observers: [Observer; 2],
     lateness: Lateness,
     spare: Vec<Vec<u8>>,
+    reporter: Option<Reporter>,
 }
 
 const STOP: u64 = 4;
@@ -155,7 +167,8 @@ impl Mover {
         let mut budget = SpinBudget::default();
         let mut woken = Clock::now();
         loop {
-            let deadline = self.links.iter().filter_map(Link::next_deadline).min();
+            let report = self.reporter.as_ref().and_then(Reporter::next_deadline);
+            let deadline = self.links.iter().filter_map(Link::next_deadline).chain(report).min();
             let asleep_from = Clock::now();
             let (waiter, margin) = if budget.allows_spinning() {
                 (&mut precise, SPIN_MARGIN)
@@ -177,6 +190,9 @@ impl Mover {
             budget.spend(now.saturating_since(woken) - asleep, asleep);
             woken = now;
             self.deliver();
+            if let Some(reporter) = &mut self.reporter {
+                reporter.turn(&mut self.links[RADIO_DOWN]);
+            }
             for device in (0..4).filter(|i| arrived[*i]) {
                 self.fetch(device)?;
             }

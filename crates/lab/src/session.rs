@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use scenario::{Case, LinkPlan};
+use scenario::{Case, Family, LinkPlan};
 
 use crate::accelerator::{AcceleratorCommand, Running};
 use crate::emulator::{Emulation, Emulator, Keep};
-use crate::topology::{HostSettings, Network};
+use crate::reporter::Reporter;
+use crate::topology::{HostSettings, Network, client_address};
 use crate::{Instance, LabError};
 
 /// A network that is set up; everything goes when it is dropped.
@@ -16,6 +17,7 @@ pub struct Session {
     accelerating: Option<Running>,
     emulator: Option<Emulator>,
     network: Network,
+    family: Family,
 }
 
 impl Session {
@@ -34,7 +36,8 @@ impl Session {
             server_wmem: case.server.wmem(),
         };
         let network = Network::create(instance.name(), &settings)?;
-        let mut session = Self { accelerating: None, emulator: None, network };
+        let family = case.workload.family();
+        let mut session = Self { accelerating: None, emulator: None, network, family };
         if let Some(command) = accelerator {
             let namespace = session.network.namespace(crate::Host::Accelerator)?;
             session.accelerating = Some(command.start(namespace, instance.directory())?);
@@ -50,7 +53,11 @@ impl Session {
         let devices = self.network.take_devices();
         let devices =
             devices.ok_or_else(|| LabError::Which("the lab's links are running already".to_owned()))?;
-        self.emulator = Some(Emulator::start(devices, plan, keep)?);
+        let reporter = plan.feedback.filter(|_| self.accelerating.is_some()).map(|config| {
+            let accelerator = self.network.namespace(crate::Host::Accelerator)?;
+            Reporter::open(config, accelerator, client_address(self.family))
+        });
+        self.emulator = Some(Emulator::start(devices, plan, keep, reporter.transpose()?)?);
         Ok(())
     }
 

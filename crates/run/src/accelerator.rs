@@ -1,7 +1,9 @@
 //! [`Accelerator`]: the engine as the packet loop's processor.
 
 use std::fmt;
+use std::net::IpAddr;
 
+use control::Feedback;
 use engine::{Engine, EngineConfig, Journal, Port};
 use io::{VNET_HEADER_LEN, VnetHeader};
 use units::Instant;
@@ -103,6 +105,10 @@ impl Processor for Accelerator {
 
     fn next_deadline(&self) -> Option<Instant> {
         self.engine.next_deadline()
+    }
+
+    fn handle_feedback(&mut self, client: IpAddr, feedback: &Feedback) -> bool {
+        self.engine.handle_feedback(client, feedback)
     }
 
     fn keep_journals(&mut self, downlink: Box<dyn Journal>, uplink: Box<dyn Journal>) {

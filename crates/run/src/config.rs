@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use units::Duration;
 
+use crate::FeedbackConfig;
+
 /// How the accelerator is attached to the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -36,6 +38,8 @@ pub struct Config {
     pub watchdog: bool,
     /// Longest time to deliver what is owed to clients when asked to stop, ms.
     pub drain_ms_max: u64,
+    /// Where reports of base stations come in, if anywhere.
+    pub feedback: Option<FeedbackConfig>,
     /// Where running instances are recorded.
     pub state_directory: PathBuf,
     /// Program and first arguments that reach [`crate::watch`]; two arguments are appended.
@@ -59,6 +63,7 @@ impl Default for Config {
             after_hang: AfterHang::Resume,
             watchdog: true,
             drain_ms_max: 5_000,
+            feedback: None,
             state_directory: PathBuf::from(io::INSTANCE_DIRECTORY),
             watchdog_command,
         }

@@ -1,5 +1,8 @@
 //! [`Processor`]: what the packet loop needs of whatever handles the packets.
 
+use std::net::IpAddr;
+
+use control::Feedback;
 use engine::Journal;
 use io::VnetHeader;
 use units::Instant;
@@ -74,6 +77,11 @@ pub trait Processor {
 
     /// The next packet to send at `now`, if any; asked until there is none.
     fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>>;
+
+    /// Takes in a base station's report about a client's downlink; false when nobody is known by that address.
+    fn handle_feedback(&mut self, _client: IpAddr, _feedback: &Feedback) -> bool {
+        false
+    }
 
     /// When [`Processor::handle_timeout`] is to be called next.
     fn next_deadline(&self) -> Option<Instant>;

@@ -8,13 +8,15 @@ use io::{Clock, Instance, Interest, Namespace, Signals, Waiter};
 use units::{Bytes, Duration, Instant};
 
 use crate::console::{Answer, Console, Question};
+use crate::feedback::FeedbackReceiver;
 use crate::handover::Predecessor;
 use crate::journal::{self, DebtJournal};
 use crate::packet_loop::PacketLoop;
 use crate::steering::{self, Steering};
 use crate::watchdog::{Guardian, News};
 use crate::{
-    AfterHang, Config, Counters, Plan, Processor, RunError, Side, SideStatus, Status, leftovers, recovery,
+    AfterHang, Config, Counters, Plan, Processor, ProcessorStatus, RunError, Side, SideStatus, Status,
+    leftovers, recovery,
 };
 
 /// How an instance ended.
@@ -47,6 +49,10 @@ const MOBILE: u64 = 1;
 const SIGNAL: u64 = 2;
 const WATCHDOG: u64 = 3;
 const CONSOLE: u64 = 4;
+const FEEDBACK: u64 = 5;
+
+/// While packets keep coming, reports are looked for this often.
+const FEEDBACK_EVERY: Duration = Duration::from_millis(1);
 
 /// Flows in one answer: few enough for the packets not to notice.
 const FLOWS_PER_ANSWER: usize = 2_000;
@@ -110,6 +116,8 @@ pub fn run(
         before.retire(config)?;
         say(&format!("replacing '{}'", config.replace.as_deref().unwrap_or_default()));
     }
+    // One that is replaced has closed its own.
+    let feedback = config.feedback.as_ref().map(FeedbackReceiver::open).transpose()?;
     let steering = Steering::install(&plan, &config.instance_name(), &netlink, &instance)?;
     for line in plan.commands() {
         say(&line);
@@ -121,6 +129,7 @@ pub fn run(
     processor.keep_journals(Box::new(down), Box::new(up));
     let guardian = if config.watchdog { Some(Guardian::start(config, &instance)?) } else { None };
     let mut session = Session::new(config, &plan, &netlink, &instance, steering, guardian, packet_loop)?;
+    session.listen(feedback)?;
     if !removed.indebted.is_empty() {
         session.settling = Some(leftovers::settle(removed.indebted));
     }
@@ -190,6 +199,8 @@ struct Session<'a> {
     /// Resets flows of a killed instance.
     settling: Option<JoinHandle<Vec<String>>>,
     console: Console,
+    feedback: Option<FeedbackReceiver>,
+    next_feedback: Instant,
     started_at: Instant,
     stop: Option<Stop>,
     /// The instance whose place this one takes, while it is there.
@@ -227,10 +238,21 @@ impl<'a> Session<'a> {
             next_beat: Instant::ZERO,
             settling: None,
             console,
+            feedback: None,
+            next_feedback: Instant::ZERO,
             started_at: Clock::now(),
             stop: None,
             predecessor: plan.predecessor.as_ref(),
         })
+    }
+
+    /// Has reports of base stations received.
+    fn listen(&mut self, receiver: Option<FeedbackReceiver>) -> Result<(), RunError> {
+        if let Some(receiver) = &receiver {
+            self.waiter.add(receiver, Interest::Read, FEEDBACK)?;
+        }
+        self.feedback = receiver;
+        Ok(())
     }
 
     /// Runs until there is a reason to end.
@@ -251,6 +273,10 @@ impl<'a> Session<'a> {
             {
                 return Ok(stop.why);
             }
+            if let Some(receiver) = self.feedback.as_mut().filter(|_| now >= self.next_feedback) {
+                receiver.turn(processor);
+                self.next_feedback = now + FEEDBACK_EVERY;
+            }
             // While busy, signals and questions are looked at with each heartbeat.
             let mut is_asked = now >= self.next_beat;
             if now >= self.next_beat {
@@ -263,6 +289,9 @@ impl<'a> Session<'a> {
                 let deadline = processor.next_deadline().map_or(self.next_beat, |at| at.min(self.next_beat));
                 let ready = self.waiter.wait(Some(deadline))?;
                 is_asked |= ready.iter().any(|ready| [SIGNAL, CONSOLE].contains(&ready.token));
+                if ready.iter().any(|ready| ready.token == FEEDBACK) {
+                    self.next_feedback = Instant::ZERO;
+                }
                 if ready.iter().any(|ready| ready.token == WATCHDOG) {
                     self.next_beat = Instant::ZERO;
                 }
@@ -312,6 +341,8 @@ impl<'a> Session<'a> {
         let give_up = self.stop.map_or(give_up, |earlier| earlier.give_up.min(give_up));
         if self.stop.is_none() {
             processor.begin_drain(now);
+            // Who takes this one's place may listen at the same port.
+            self.feedback = None;
         }
         self.stop = Some(Stop { why, give_up });
     }
@@ -361,8 +392,16 @@ impl<'a> Session<'a> {
             uptime_s: Clock::now().saturating_since(self.started_at).as_millis() / 1_000,
             resident_bytes: io::resident_bytes().unwrap_or(0),
             sides,
-            processor: processor.status(),
+            processor: self.with_feedback(processor.status()),
         }
+    }
+
+    /// With what became of the base stations' reports among the counters.
+    fn with_feedback(&self, mut status: ProcessorStatus) -> ProcessorStatus {
+        let counters = self.feedback.as_ref().map(FeedbackReceiver::counters);
+        let named = counters.map(|counters| counters.named()).into_iter().flatten();
+        status.counters.extend(named.map(|(name, value)| (name.to_owned(), value)));
+        status
     }
 
     /// What is done a few times a second: heartbeat, news of the watchdog, state of the interfaces.

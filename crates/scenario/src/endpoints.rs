@@ -66,6 +66,8 @@ pub enum Controller {
     Fixed,
     /// The rate follows the delivery rate and the RTT ([MA] equations (3) to (5)).
     Rate,
+    /// The base station's reports set the window ([WA] (18)); needs `[feedback]`.
+    WindowAdaptation,
     /// Conventional split TCP with NewReno's window.
     NewReno,
     /// Conventional split TCP with CUBIC's window.
@@ -81,6 +83,7 @@ impl Controller {
         match self {
             Self::Fixed => "fixed",
             Self::Rate => "rate",
+            Self::WindowAdaptation => "window-adaptation",
             Self::NewReno => "new-reno",
             Self::Cubic => "cubic",
             Self::Bbr => "bbr",

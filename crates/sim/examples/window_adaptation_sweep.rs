@@ -28,7 +28,7 @@ const KEYS: [(&str, u64); 12] = [
     ("memory", 0),
     ("forecast", 0),
     ("observer", 0),
-    ("idle", 25),
+    ("idle", 28),
     ("q0", 15),
     ("gain", 1_000),
 ];

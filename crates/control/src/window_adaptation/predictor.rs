@@ -4,8 +4,9 @@
 //! sent, which is known, and more was carried, of which acknowledgements tell a part and the bandwidth the rest:
 //!
 //! ```text
-//!   q(now) = q(t) + sent(t − f, now) − carried(t, now),   0 ≤ q(now) ≤ in flight       f: forward delay
-//!   carried(t, now) = acknowledged(t + r, now) + b·min(now − t, r)                      r: smallest round trip
+//!   q(t + 1 ms) = max(0, q(t) − carried(t, t + 1 ms)) + sent(t − f, t + 1 ms − f)    f: forward delay
+//!   carried(t, s) = acknowledged(t + r, s + r) if s + r ≤ now, else b·(s − t)          r: smallest round trip
+//!   q ≤ in flight
 //! ```
 //!
 //! Noise: the reported queue q̂ corrects the reckoned one by a share only (an observer of (1) with gain k), and the
@@ -35,6 +36,9 @@ const MEMORY: Duration = Duration::from_secs(2);
 
 /// Resolution of that memory.
 const GRAIN: Duration = Duration::from_millis(1);
+
+/// How much of the past is replayed at most: of older reports the end.
+const REPLAY_MAX: Duration = Duration::from_millis(500);
 
 /// Bytes of the shortest queue aimed at: two packets, or the link would idle between two acknowledgements.
 const TARGET_MIN: u64 = 2 * 1_500;
@@ -81,7 +85,10 @@ pub(super) struct Predictor {
     totals: Totals,
     min_rtt: Option<Duration>,
     delivery_rate: Option<Rate>,
+    /// The queue when the last report was measured.
     estimate: Option<Estimate>,
+    /// The queue that what is sent at this moment will find.
+    present: Option<Estimate>,
     /// Averages of the bandwidth: of the forecast, of the aim.
     forecast: Option<Rate>,
     level: Option<Rate>,
@@ -104,6 +111,7 @@ impl Predictor {
             min_rtt: None,
             delivery_rate: None,
             estimate: None,
+            present: None,
             forecast: None,
             level: None,
             usual: None,
@@ -115,7 +123,14 @@ impl Predictor {
         self.forecast
     }
 
+    /// T, the queue aimed at as time.
+    #[cfg(test)]
+    pub(super) fn target(&self) -> Duration {
+        self.target
+    }
+
     pub(super) fn on_sent(&mut self, wire: u64, now: Instant) {
+        self.advance(wire, now);
         self.totals.sent += wire;
         self.remember(now);
     }
@@ -191,6 +206,8 @@ impl Predictor {
             (reckoned, None) => reckoned.unwrap_or(0).min(in_flight),
         };
         self.estimate = Some(Estimate { at, queue });
+        let recent = Estimate { at: at.max(report.now - REPLAY_MAX), queue };
+        self.present = Some(self.replay(recent, report.now));
         true
     }
 
@@ -232,24 +249,46 @@ impl Predictor {
 
     /// Bytes of IP packets that may be sent at `now` with so many in flight.
     pub(super) fn room(&self, now: Instant, in_flight: u64) -> u64 {
-        let (Some(estimate), Some(forecast), Some(level)) = (self.estimate, self.forecast, self.level) else {
+        let (Some(present), Some(forecast), Some(level)) = (self.present, self.forecast, self.level) else {
             return 0;
         };
         let target = level.bytes_in(self.target).get().max(TARGET_MIN);
-        let sent = self.totals.sent.saturating_sub(self.totals_at(estimate.at - self.forward_delay).sent);
-        let carried = self.carried_since(estimate.at, now, forecast);
-        let queue = (estimate.queue + sent).saturating_sub(carried).min(in_flight);
-        target.saturating_sub(queue)
+        let carried = forecast.bytes_in(now.saturating_since(present.at)).get();
+        target.saturating_sub(present.queue.saturating_sub(carried).min(in_flight))
     }
 
-    /// What the link has carried since `from`: acknowledged, as far as that can be known, and forecast from there.
-    fn carried_since(&self, from: Instant, now: Instant, forecast: Rate) -> u64 {
-        let age = now.saturating_since(from);
-        let Some(back) = self.min_rtt.filter(|&back| back < age) else {
-            return forecast.bytes_in(age).get();
-        };
-        let acknowledged = self.totals.delivered.saturating_sub(self.totals_at(from + back).delivered);
-        acknowledged + forecast.bytes_in(back).get()
+    /// Moves the queue of the present on: carried away at the forecast rate, and then so many bytes more.
+    fn advance(&mut self, sent: u64, now: Instant) {
+        let (Some(present), Some(forecast)) = (self.present.as_mut(), self.forecast) else { return };
+        let carried = forecast.bytes_in(now.saturating_since(present.at)).get();
+        *present = Estimate { at: now.max(present.at), queue: present.queue.saturating_sub(carried) + sent };
+    }
+
+    /// The queue at `now`, from that of a report through everything that has happened since.
+    ///
+    /// A grain at a time, because capacity that finds nothing to carry is gone.
+    fn replay(&self, from: Estimate, now: Instant) -> Estimate {
+        let forecast = self.forecast.unwrap_or(Rate::ZERO);
+        let (mut at, mut queue) = (from.at, from.queue);
+        let mut sent = self.totals_at(at - self.forward_delay).sent;
+        let mut delivered = self.min_rtt.map(|back| self.totals_at(at + back).delivered);
+        while at < now {
+            let next = (at + GRAIN).min(now);
+            let known = self.min_rtt.filter(|&back| next + back <= now);
+            let carried = match (known, delivered) {
+                (Some(back), Some(before)) => {
+                    let after = self.totals_at(next + back).delivered;
+                    delivered = Some(after);
+                    after.saturating_sub(before)
+                }
+                _ => forecast.bytes_in(next.saturating_since(at)).get(),
+            };
+            let sent_by_then = self.totals_at(next - self.forward_delay).sent;
+            queue = queue.saturating_sub(carried) + sent_by_then.saturating_sub(sent);
+            (at, sent) = (next, sent_by_then);
+        }
+        // What is still on its way there will be there when what is sent at this moment arrives.
+        Estimate { at: now, queue: queue + self.totals.sent.saturating_sub(sent) }
     }
 }
 

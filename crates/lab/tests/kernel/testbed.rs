@@ -119,7 +119,7 @@ impl Testbed {
             .unwrap_or_else(|e| panic!("this test needs root and a TUN device: {e}"));
         let mut network = Network::create(&name, &HostSettings::default()).unwrap();
         let devices = network.take_devices().unwrap();
-        let emulator = Emulator::start(devices, &radio.plan(7), Keep::Nothing).unwrap();
+        let emulator = Emulator::start(devices, &radio.plan(7), Keep::Nothing, None).unwrap();
         let bed = Self { accelerator: None, emulator: Some(emulator), network, instance, _turn: turn };
         // Buffers must not shape what is tested: a server may always have several megabytes under way.
         bed.set(Host::Server, "net/ipv4/tcp_wmem", "4096 262144 8388608");

@@ -1,0 +1,140 @@
+//! Flags of `cellerator run` about what base stations report and what is made of it.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use control::{ControllerConfig, Law, WindowAdaptationParams};
+use run::FeedbackConfig;
+use scenario::Quantity;
+use units::Duration;
+
+/// Where reports come from.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Feedback of base stations")]
+pub struct FeedbackArgs {
+    /// Listen for base stations' reports at this address and port (docs/feedback.md)
+    #[arg(long, value_name = "ADDR:PORT")]
+    feedback: Option<SocketAddr>,
+    /// Take only reports signed with the key in this file: its bytes without the line end
+    #[arg(long, value_name = "FILE", requires = "feedback")]
+    feedback_key_file: Option<PathBuf>,
+    /// How old a report is at least whose sender's clock does not agree with this machine's
+    #[arg(long, value_name = "TIME", default_value = "5 ms")]
+    feedback_delay: Quantity<Duration>,
+}
+
+impl FeedbackArgs {
+    /// How reports are received, if at all; an error is one line.
+    pub fn config(&self) -> Result<Option<FeedbackConfig>, String> {
+        let Some(listen) = self.feedback else { return Ok(None) };
+        let key = self.feedback_key_file.as_deref().map(read_key).transpose()?;
+        Ok(Some(FeedbackConfig { listen, key, delay_us: self.feedback_delay.0.as_micros() }))
+    }
+}
+
+/// The key in a file, without the line end that editors leave.
+///
+/// # Errors
+/// One line: the file cannot be read, or holds no key.
+pub fn read_key(path: &Path) -> Result<Vec<u8>, String> {
+    let mut key = std::fs::read(path)
+        .map_err(|error| format!("cannot read the feedback key {}: {error}", path.display()))?;
+    while key.last().is_some_and(|byte| [b'\n', b'\r'].contains(byte)) {
+        key.pop();
+    }
+    if key.is_empty() {
+        return Err(format!("the feedback key {} is empty: write at least 16 random bytes", path.display()));
+    }
+    Ok(key)
+}
+
+/// What a window by the base station means.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum LawName {
+    /// (18) as what is sent in each step
+    PerStep,
+    /// (18) as what is in flight
+    InFlight,
+    /// The queue predicted over the reports' delay, held as short as the link's variation allows
+    Predictive,
+}
+
+/// Settings of `window-adaptation`.
+#[derive(clap::Args)]
+pub struct WindowAdaptationArgs {
+    /// How `window-adaptation` reads the paper's w(n)
+    #[arg(long, value_enum, default_value = "predictive", value_name = "LAW")]
+    window_law: LawName,
+    /// The gain g of w = b·τ − g·(q − q0), in thousandths, for the first two laws
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=2_000))]
+    window_gain: u32,
+    /// The step τ of the first two laws: the period of the reports
+    #[arg(long, value_name = "TIME", default_value = "10 ms")]
+    window_step: Quantity<Duration>,
+}
+
+impl WindowAdaptationArgs {
+    /// The controller they mean.
+    pub fn config(&self) -> ControllerConfig {
+        ControllerConfig::WindowAdaptation(WindowAdaptationParams {
+            law: match self.window_law {
+                LawName::PerStep => Law::PerStep,
+                LawName::InFlight => Law::InFlight,
+                LawName::Predictive => Law::Predictive,
+            },
+            gain_permille: self.window_gain,
+            tau: self.window_step.0,
+            ..WindowAdaptationParams::default()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        feedback: FeedbackArgs,
+        #[command(flatten)]
+        window: WindowAdaptationArgs,
+    }
+
+    fn parse(words: &[&str]) -> Result<Line, String> {
+        Line::try_parse_from(std::iter::once(&"run").chain(words)).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn without_flags_nobody_listens_and_the_defaults_hold() {
+        let line = parse(&[]).unwrap();
+        assert_eq!(line.feedback.config(), Ok(None));
+        let default = ControllerConfig::named("window-adaptation").unwrap();
+        assert_eq!(line.window.config(), default);
+    }
+
+    #[test]
+    fn a_key_is_read_without_its_line_end_and_an_empty_one_refused() {
+        let path = std::env::temp_dir().join(format!("cellerator-feedback-key-{}", std::process::id()));
+        std::fs::write(&path, "secret\r\n").unwrap();
+        let words = ["--feedback", "127.0.0.1:7310", "--feedback-key-file", path.to_str().unwrap()];
+        let config = parse(&words).unwrap().feedback.config().unwrap().unwrap();
+        assert_eq!((config.key.as_deref(), config.delay_us), (Some(&b"secret"[..]), 5_000));
+        std::fs::write(&path, "\n").unwrap();
+        assert!(parse(&words).unwrap().feedback.config().unwrap_err().contains("is empty"));
+        std::fs::remove_file(&path).unwrap();
+        assert!(parse(&words).unwrap().feedback.config().unwrap_err().contains("cannot read"));
+        assert!(parse(&["--feedback-key-file", "k"]).is_err(), "a key for nothing");
+    }
+
+    #[test]
+    fn laws_and_gain_reach_the_controller() {
+        let line = parse(&["--window-law", "per-step", "--window-gain", "500", "--window-step", "20 ms"]);
+        let ControllerConfig::WindowAdaptation(params) = line.unwrap().window.config() else { panic!() };
+        assert_eq!((params.law, params.gain_permille), (Law::PerStep, 500));
+        assert_eq!(params.tau, Duration::from_millis(20));
+    }
+}
