@@ -138,7 +138,7 @@ pub(crate) fn handle_batch(
     let mut touched = 0;
     for (slot, segment) in slots.iter().zip(batch) {
         if let (Some(slot), Some(table)) = (slot, tables.get(shard_of(segment))) {
-            touched ^= table.touch(*slot);
+            touched ^= table.touch(*slot, segment);
         }
     }
     std::hint::black_box(touched);

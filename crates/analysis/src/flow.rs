@@ -144,11 +144,13 @@ impl Flow {
         if self.first_is_low { [low, high] } else { [high, low] }
     }
 
-    /// Reads what the next segment will need, to have it in the processor's caches; the value means nothing.
+    /// Reads what `segment` will need, to have it in the processor's caches; the value means nothing.
     #[inline]
-    pub(crate) fn touch(&self) -> u64 {
+    pub(crate) fn touch(&self, segment: &Passage) -> u64 {
+        let (direction, has_data) = (self.direction(segment), segment.len() > 0);
+        let [own, other] = [&self.halves[direction], &self.halves[1 - direction]];
         let opened = u64::from(self.opening.ack.is_some());
-        self.last.as_nanos() ^ self.id ^ opened ^ self.halves[0].touch() ^ self.halves[1].touch()
+        self.last.as_nanos() ^ opened ^ own.touch_sent(has_data) ^ other.touch_acknowledged(has_data)
     }
 
     /// The index of the half that sent a segment.

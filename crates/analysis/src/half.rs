@@ -210,14 +210,23 @@ impl Half {
         }
     }
 
-    /// Reads one field of each part that a segment changes; see [`crate::flow::Flow::touch`].
+    /// Reads what a segment of this direction will change; see [`crate::flow::Flow::touch`].
     #[inline]
-    pub(crate) fn touch(&self) -> u64 {
-        let counts = self.counts.packets ^ self.counts.unique ^ self.counts.in_flight_max;
-        let times =
-            self.last_sent.as_nanos() ^ self.shares.idle.as_nanos() ^ self.windows.zero_time.as_nanos();
-        let edge = self.coverage.as_ref().map_or(0, |coverage| coverage.next);
-        counts ^ times ^ edge ^ self.bin.1 ^ self.una ^ self.in_flight.touch() ^ self.rtt_karn.touch()
+    pub(crate) fn touch_sent(&self, has_data: bool) -> u64 {
+        let counts = self.counts.packets ^ self.counts.psh;
+        let common = self.touch_both() ^ counts ^ self.idle_max.as_nanos();
+        if has_data { common ^ self.in_flight.touch_back() ^ self.bin.1 } else { common }
+    }
+
+    /// Reads what an acknowledgement of this direction's data will change.
+    #[inline]
+    pub(crate) fn touch_acknowledged(&self, has_data: bool) -> u64 {
+        let common = self.touch_both();
+        if has_data { common } else { common ^ self.in_flight.touch_front() ^ self.rtt_karn.count() }
+    }
+
+    fn touch_both(&self) -> u64 {
+        self.una ^ self.shares.idle.as_nanos() ^ u64::from(self.windows.max) ^ u64::from(self.duplicates)
     }
 
     pub(crate) fn outstanding(&self) -> u64 {

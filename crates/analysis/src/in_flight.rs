@@ -42,10 +42,16 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
-    /// Reads both ends; see [`crate::flow::Flow::touch`].
+    /// Reads where the next segment goes; see [`crate::flow::Flow::touch`].
     #[inline]
-    pub(crate) fn touch(&self) -> u64 {
-        self.sent.front().map_or(0, Sent::end) ^ self.sent.back().map_or(0, |sent| sent.start)
+    pub(crate) fn touch_back(&self) -> u64 {
+        self.sent.back().map_or(0, |sent| sent.start)
+    }
+
+    /// Reads what the next acknowledgement takes away.
+    #[inline]
+    pub(crate) fn touch_front(&self) -> u64 {
+        self.sent.front().map_or(0, |sent| sent.start)
     }
 
     /// A new segment was sent, or one that fills a hole.
@@ -123,7 +129,7 @@ impl InFlight {
 const KEPT_MAX: usize = 128;
 
 /// An empty queue with the memory of one that is no longer needed.
-pub(crate) fn emptied<T>(queue: &mut VecDeque<T>) -> VecDeque<T> {
+fn emptied<T>(queue: &mut VecDeque<T>) -> VecDeque<T> {
     let mut taken = std::mem::take(queue);
     taken.clear();
     if taken.capacity() > KEPT_MAX { VecDeque::new() } else { taken }

@@ -48,12 +48,6 @@ impl Samples {
         Self { buckets, ..Self::default() }
     }
 
-    /// Reads the middle of the buckets; see [`crate::flow::Flow::touch`].
-    #[inline]
-    pub(crate) fn touch(&self) -> u64 {
-        self.buckets.get(self.buckets.len() / 2).map_or(self.sum, |bucket| u64::from(bucket.1))
-    }
-
     pub(crate) fn count(&self) -> u64 {
         self.count
     }

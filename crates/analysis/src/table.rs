@@ -101,8 +101,9 @@ impl Table {
 
     /// Reads what a segment of the flow in `slot` will need; the value means nothing.
     #[inline]
-    pub(crate) fn touch(&self, slot: u32) -> u64 {
-        self.slots.get(slot as usize).and_then(Option::as_deref).map_or(0, Flow::touch)
+    pub(crate) fn touch(&self, slot: u32, segment: &Passage) -> u64 {
+        let flow = self.slots.get(slot as usize).and_then(Option::as_deref);
+        flow.map_or(0, |flow| flow.touch(segment))
     }
 
     #[inline]

@@ -2,13 +2,11 @@
 //!
 //! The method of passive ping: it needs no sequence numbers and works for retransmissions too (RFC 7323 §4).
 
-use std::collections::VecDeque;
-
+use smallvec::SmallVec;
 use units::{Duration, Instant};
 
-use crate::in_flight::emptied;
-
-/// Values waiting for their echo; at a clock of 1 ms enough for a second.
+/// Values waiting for their echo at most, of which the older half is then given up; at a clock of 1 ms enough for half a
+/// second at least.
 const WAITING_MAX: usize = 1_024;
 
 /// True when `a` is newer than `b` on the circle of timestamp values.
@@ -19,7 +17,8 @@ pub(crate) const fn is_newer(a: u32, b: u32) -> bool {
 /// Timestamp values of one direction that wait for their echo.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TimestampRtt {
-    waiting: VecDeque<(u32, Instant)>,
+    /// Oldest first; of a short path only a few wait.
+    waiting: SmallVec<[(u32, Instant); 4]>,
     newest: Option<u32>,
 }
 
@@ -30,30 +29,26 @@ impl TimestampRtt {
         if self.newest.is_none_or(|newest| is_newer(value, newest)) {
             self.newest = Some(value);
             if self.waiting.len() >= WAITING_MAX {
-                self.waiting.pop_front();
+                self.waiting.drain(..WAITING_MAX / 2);
             }
-            self.waiting.push_back((value, now));
+            self.waiting.push((value, now));
         }
     }
 
     /// An echo of `value` passed the other way; a sample if it is the first.
     #[inline]
     pub(crate) fn on_echo(&mut self, value: u32, now: Instant) -> Option<Duration> {
-        while let Some(&(waiting, since)) = self.waiting.front() {
-            if is_newer(waiting, value) {
-                return None;
-            }
-            self.waiting.pop_front();
-            if waiting == value {
-                return Some(now.saturating_since(since));
-            }
-        }
-        None
+        let older = self.waiting.iter().take_while(|(waiting, _)| !is_newer(*waiting, value)).count();
+        let &(newest, since) = self.waiting.get(older.checked_sub(1)?)?;
+        self.waiting.drain(..older);
+        (newest == value).then(|| now.saturating_since(since))
     }
 
     /// A new one with the memory that this one holds.
     pub(crate) fn renewed(&mut self) -> Self {
-        Self { waiting: emptied(&mut self.waiting), newest: None }
+        let mut waiting = std::mem::take(&mut self.waiting);
+        waiting.clear();
+        Self { waiting, newest: None }
     }
 }
 

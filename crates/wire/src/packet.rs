@@ -92,6 +92,7 @@ pub fn parse(packet: &[u8]) -> Result<Packet, ParseError> {
 ///
 /// # Errors
 /// The IP header does not make sense or is cut.
+#[inline]
 pub fn parse_prefix(packet: &[u8]) -> Result<Packet, ParseError> {
     let ip = Ip::parse(packet)?;
     Ok(Packet { ip, transport: transport(packet, &ip) })
