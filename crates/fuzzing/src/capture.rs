@@ -3,8 +3,10 @@
 use std::io::Read;
 use std::sync::Mutex;
 
-use analysis::{Analyzer, Config, DocumentWriter, Event, FlowReport, MadeBy, Sink};
-use capture::{Format, Health, Merged, Reader, Segment, Skip, decode};
+use analysis::{
+    Analyzer, Config, DocumentWriter, Event, FlowReport, Gather, MadeBy, Part, Passage, Sink, part_of,
+};
+use capture::{Format, Health, Merged, Reader, Reassembly, Segment, decode};
 use units::Instant;
 
 /// What may come out of a packed file at most, bytes: enough for any seed, too little to wait for.
@@ -173,10 +175,7 @@ pub(crate) struct Study {
 
 impl Study {
     pub(crate) fn new() -> Self {
-        let made_by = MadeBy { cellerator: "0".to_owned(), command: "fuzz".to_owned() };
-        let document = DocumentWriter::new(Vec::new(), &made_by, true);
-        let found = Found { document, flows: 0, packets: 0, events_without_flow: 0 };
-        Self { analyzer: Analyzer::new(Config::default(), found), segments: 0 }
+        Self { analyzer: Analyzer::new(Config::default(), Found::new()), segments: 0 }
     }
 
     pub(crate) fn take(&mut self, point: u16, segment: &Segment, time: Instant) {
@@ -184,41 +183,72 @@ impl Study {
         self.analyzer.handle_segment(point, segment, time);
     }
 
-    fn take_frame(&mut self, frame: &capture::Record<'_>) -> Result<(), Skip> {
-        let segment = decode(frame.link, frame.bytes, frame.wire_len)?;
-        self.take(0, &segment, frame.time);
-        Ok(())
+    /// Ends the analysis.
+    pub(crate) fn finish(self) -> Vec<u8> {
+        self.analyzer.finish().finish(self.segments)
+    }
+}
+
+impl Found {
+    fn new() -> Self {
+        let made_by = MadeBy { cellerator: "0".to_owned(), command: "fuzz".to_owned() };
+        let document = DocumentWriter::new(Vec::new(), &made_by, true);
+        Self { document, flows: 0, packets: 0, events_without_flow: 0 }
     }
 
-    /// Ends the analysis; the document must be JSON that says what was counted.
-    pub(crate) fn finish(self) -> Vec<u8> {
-        let found = self.analyzer.finish();
-        assert_eq!(found.packets, self.segments, "packets in flows, segments handed in");
-        assert_eq!(found.events_without_flow, 0);
-        let flows = found.flows;
-        let text = found.document.finish(&analysis::Findings::default()).expect("a Vec takes everything");
+    /// The document: it must be JSON that says what was counted.
+    fn finish(self, segments: u64) -> Vec<u8> {
+        assert_eq!(self.packets, segments, "packets in flows, segments handed in");
+        assert_eq!(self.events_without_flow, 0);
+        let flows = self.flows;
+        let text = self.document.finish(&analysis::Findings::default()).expect("a Vec takes everything");
         let value: serde_json::Value = serde_json::from_slice(&text).expect("the document is JSON");
         assert_eq!(value["flows"].as_array().map(|list| list.len() as u64), Some(flows));
         text
     }
 }
 
-/// The whole of `analyze`: any bytes through a reader, the layers and the analysis, to the document; and the same
-/// through [`Merged`], which must give the same.
+/// The same segments in three parts, in rounds of seven.
+fn in_parts(passages: &[Passage]) -> Vec<u8> {
+    const PARTS: usize = 3;
+    let mut parts: Vec<Part> = (0..PARTS).map(|_| Part::new(Config::default())).collect();
+    let mut gather = Gather::new(Config::default(), Found::new());
+    let mut found = Vec::new();
+    for round in passages.chunks(7) {
+        for (index, part) in parts.iter_mut().enumerate() {
+            let own: Vec<Passage> =
+                round.iter().filter(|one| part_of(one, PARTS) == index).copied().collect();
+            found.extend(part.handle(&own));
+        }
+        gather.take(&mut found);
+    }
+    found.extend(parts.into_iter().flat_map(Part::finish));
+    gather.take(&mut found);
+    gather.finish().finish(passages.len() as u64)
+}
+
+/// The whole of `analyze`: any bytes through a reader, the layers, reassembly and the analysis, to the document; and the
+/// same through [`Merged`] and in parts, which must give the same.
 pub fn analyzer(bytes: &[u8]) {
     let Ok(mut reader) = Reader::new(bytes) else { return };
     let mut study = Study::new();
+    let mut fragments = Reassembly::default();
     while let Ok(true) = reader.advance() {
         let frame = reader.current().expect("advance() said there is a frame");
         // Frames without a segment are counted by the caller, and nothing else.
-        let _ = study.take_frame(&frame);
+        if let Ok(segment) = fragments.decode(0, frame.link, frame.bytes, frame.wire_len, frame.time) {
+            study.take(0, &segment, frame.time);
+        }
     }
     let direct = study.finish();
     let mut merged = Merged::new(vec![Mutex::new(Some(std::io::Cursor::new(bytes.to_vec())))]);
-    let mut study = Study::new();
+    let mut fragments = Reassembly::default();
+    let mut passages = Vec::new();
     while merged.advance() {
         let (_, frame) = merged.current().expect("advance() said there is a frame");
-        let _ = study.take_frame(&frame);
+        if let Ok(segment) = fragments.decode(0, frame.link, frame.bytes, frame.wire_len, frame.time) {
+            passages.push(Passage::of(passages.len() as u64, 0, &segment, frame.time));
+        }
     }
-    assert_eq!(direct, study.finish(), "one capture alone and merged differ");
+    assert_eq!(direct, in_parts(&passages), "one capture alone, and merged and in parts, differ");
 }
