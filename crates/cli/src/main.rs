@@ -4,6 +4,7 @@ mod analyze;
 mod bench;
 mod contest;
 mod demo;
+mod feedback_adapter;
 mod feedback_args;
 mod instance;
 mod lab;
@@ -15,6 +16,7 @@ mod progress;
 mod run;
 mod settings_file;
 mod sim;
+mod stability;
 mod sweep;
 mod trace;
 
@@ -46,6 +48,8 @@ enum Command {
     Lab(lab::Args),
     /// The same networks in virtual time, without root, and random ones by the million
     Sim(sim::Args),
+    /// Turn what radio networks publish (srsRAN metrics, ETSI MEC RNIS) into feedback for `run --feedback`
+    FeedbackAdapter(feedback_adapter::Args),
     /// Show the main job: downloads over emulated 3G and LTE, with and without the accelerator
     Demo(demo::Args),
     /// What the algorithms do, computed: figures of controllers on a link
@@ -73,6 +77,7 @@ fn main() -> ExitCode {
         Command::Reload(which) => instance::reload(&which),
         Command::Lab(args) => lab::main(args),
         Command::Sim(args) => sim::main(args),
+        Command::FeedbackAdapter(args) => feedback_adapter::main(&args),
         Command::Demo(args) => demo::main(&args),
         Command::Model(args) => model::main(args),
         Command::Trace(args) => trace::main(args),

@@ -8,7 +8,7 @@ use clap::Subcommand;
 use scenario::Quantity;
 use units::{Bytes, Duration};
 
-use crate::outcome;
+use crate::{outcome, stability};
 
 /// Arguments of `cellerator model`.
 #[derive(clap::Args)]
@@ -21,6 +21,8 @@ pub struct Args {
 enum ModelCommand {
     /// Draw what a controller does to one link over time: rates, window, data in flight and queue, as SVG
     Figure(FigureArgs),
+    /// Eigenvalues and simulated queues of the window by base-station feedback
+    Stability(stability::Args),
 }
 
 #[derive(clap::Args)]
@@ -51,6 +53,7 @@ struct FigureArgs {
 pub fn main(args: Args) -> Result<ExitCode, String> {
     match args.command {
         ModelCommand::Figure(args) => figure(&args),
+        ModelCommand::Stability(args) => stability::main(&args),
     }
 }
 

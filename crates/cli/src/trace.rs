@@ -7,8 +7,11 @@ use std::sync::Arc;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Subcommand, ValueEnum};
-use link::{Comparison, CsvColumns, Direction, Preset, RateUnit, Replay, Trace, TraceStats};
-use units::Duration;
+use link::{
+    Comparison, CsvColumns, Direction, Distribution, Preset, RateProcess, RateUnit, Replay, Trace, TraceStats,
+};
+use scenario::{Quantity, QuantityError};
+use units::{Duration, Rate};
 
 /// Arguments of `cellerator trace`.
 #[derive(clap::Args)]
@@ -35,9 +38,11 @@ enum Command {
 
 #[derive(clap::Args)]
 struct Generate {
-    /// Kind of link
-    #[arg(value_parser = presets())]
-    preset: Preset,
+    /// Kind of link; none with --redraw or --arma
+    #[arg(value_parser = presets(), required_unless_present = "process")]
+    preset: Option<Preset>,
+    #[command(flatten)]
+    process: ProcessArgs,
     #[command(flatten)]
     draw: Draw,
     /// Which way the data flows
@@ -46,6 +51,59 @@ struct Generate {
     /// File to write; `-` is standard output
     #[arg(short, long, default_value = "-", value_name = "FILE")]
     output: String,
+}
+
+/// A rate that is drawn anew at a fixed distance, instead of a kind of link.
+#[derive(clap::Args)]
+#[group(id = "process")]
+struct ProcessArgs {
+    /// A rate drawn anew from LOW to HIGH with every --every, each one equally likely: `1 Mbit/s..2 Mbit/s`
+    #[arg(long, value_name = "LOW..HIGH", value_parser = low_high, group = "process", conflicts_with = "arma")]
+    redraw: Option<(Rate, Rate)>,
+    /// An ARMA process around this rate
+    #[arg(long, value_name = "MEAN", group = "process")]
+    arma: Option<Quantity<Rate>>,
+    /// From draw to draw
+    #[arg(long, value_name = "TIME", default_value = "200 ms")]
+    every: Quantity<Duration>,
+    /// Standard deviation of the ARMA process's noise [default: a tenth of its mean]
+    #[arg(long, requires = "arma", value_name = "RATE")]
+    deviation: Option<Quantity<Rate>>,
+    /// Coefficients α₁,α₂,… of the ARMA process, in thousandths
+    #[arg(long, requires = "arma", value_delimiter = ',', value_name = "N,N…", allow_hyphen_values = true)]
+    alpha_permille: Vec<i32>,
+    /// Coefficients β₁,β₂,… of the ARMA process, in thousandths
+    #[arg(long, requires = "arma", value_delimiter = ',', value_name = "N,N…", allow_hyphen_values = true)]
+    beta_permille: Vec<i32>,
+    /// Highest rate of the ARMA process [default: twice its mean]
+    #[arg(long, requires = "arma", value_name = "RATE")]
+    peak: Option<Quantity<Rate>>,
+}
+
+impl ProcessArgs {
+    fn process(&self) -> Option<RateProcess> {
+        let every = self.every.0;
+        if let Some((low, high)) = self.redraw {
+            return Some(RateProcess::Redraw { every, from: Distribution::Uniform(low, high) });
+        }
+        let Quantity(mean) = self.arma?;
+        let ppm = |values: &[i32]| values.iter().map(|value| i64::from(*value) * 1_000).collect();
+        Some(RateProcess::Arma {
+            every,
+            mean,
+            deviation: self.deviation.map_or(mean.mul_ratio(1, 10), |rate| rate.0),
+            alphas_ppm: ppm(&self.alpha_permille),
+            betas_ppm: ppm(&self.beta_permille),
+            peak: self.peak.map_or(mean.mul_ratio(2, 1), |rate| rate.0),
+        })
+    }
+}
+
+fn low_high(text: &str) -> Result<(Rate, Rate), String> {
+    let (low, high) = text.split_once("..").ok_or("expected LOW..HIGH, as 1 Mbit/s..2 Mbit/s")?;
+    let rate =
+        |text: &str| text.trim().parse().map(|Quantity(rate)| rate).map_err(|e: QuantityError| e.to_string());
+    Ok((rate(low)?, rate(high)?))
 }
 
 #[derive(clap::Args)]
@@ -174,7 +232,15 @@ fn generate(args: &Generate) -> Result<ExitCode, String> {
         Way::Down => Direction::Down,
         Way::Up => Direction::Up,
     };
-    let trace = make(args.preset, direction, &args.draw)?;
+    let trace = match (args.process.process(), args.preset) {
+        (Some(process), _) => process
+            .trace(Duration::from_secs(args.draw.seconds), args.draw.seed)
+            .map_err(|e| format!("trace generate: {e}"))?,
+        (None, Some(preset)) => make(preset, direction, &args.draw)?,
+        (None, None) => {
+            return Err("trace generate: name a kind of link, or give --redraw or --arma".to_owned());
+        }
+    };
     write_to(&args.output, &|out| trace.write_mahimahi(out))
 }
 

@@ -23,6 +23,7 @@ pub(crate) enum Stage {
     TraceOutage = 7,
     TraceSchedule = 8,
     Feedback = 9,
+    Redraw = 10,
 }
 
 /// A seeded sequence of random numbers (xoshiro256++).

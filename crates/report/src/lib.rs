@@ -14,6 +14,7 @@ mod graphs;
 mod html;
 mod network;
 mod perfetto;
+mod queue_figure;
 mod table;
 
 pub use capture_page::CapturePage;
@@ -24,4 +25,5 @@ pub use flow_lines::{FlowLines, LineFormat};
 pub use graphs::{GraphFormat, Graphs, Wanted};
 pub use html::{STYLE, escape, page};
 pub use perfetto::PerfettoTrace;
+pub use queue_figure::{QueuePanel, queue_figure};
 pub use table::{Table, summary};

@@ -19,6 +19,7 @@
 //! the nft table go with their descriptors, and a policy rule whose table is empty is passed over.
 
 mod accelerator;
+pub mod adapter;
 mod config;
 mod console;
 mod error;

@@ -150,6 +150,13 @@ fn capacity(
         let steps = RateSteps::new(&steps, true).map_err(|e| failed("steps", e.to_string()))?;
         return Ok(Capacity::Steps(steps));
     }
+    let process = d.redraw.map(|r| ("redraw", r.process()));
+    let process = process.or_else(|| d.arma.as_ref().map(|a| ("arma", a.process())));
+    if let Some((name, process)) = process {
+        let length = d.trace_length.map_or(TRACE_LENGTH, |q| q.0);
+        let steps = process.steps(length, d.trace_seed.unwrap_or(seed));
+        return Ok(Capacity::Steps(steps.map_err(|e| failed(name, e.to_string()))?));
+    }
     Ok(Capacity::Unlimited)
 }
 

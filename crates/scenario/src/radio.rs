@@ -55,6 +55,10 @@ layered! {
         pub trace: String,
         /// Capacity: rates held for a time each, repeated from the start.
         pub steps: Vec<Step>,
+        /// Capacity: a rate drawn anew from a distribution every so often.
+        pub redraw: Redraw,
+        /// Capacity: an ARMA(p,q) process of rates.
+        pub arma: Arma,
         /// Seed of the synthetic trace. Default: the scenario's seed.
         pub trace_seed: u64,
         /// Length of the synthetic trace before it repeats. Default: 60 s.
@@ -80,10 +84,17 @@ layered! {
 
 impl Direction {
     /// The capacity keys, of which at most one may be given.
-    const CAPACITY_KEYS: [&'static str; 4] = ["rate", "preset", "trace", "steps"];
+    const CAPACITY_KEYS: [&'static str; 6] = ["rate", "preset", "trace", "steps", "redraw", "arma"];
 
     fn capacity_keys(&self) -> Vec<&'static str> {
-        let given = [self.rate.is_some(), self.preset.is_some(), self.trace.is_some(), self.steps.is_some()];
+        let given = [
+            self.rate.is_some(),
+            self.preset.is_some(),
+            self.trace.is_some(),
+            self.steps.is_some(),
+            self.redraw.is_some(),
+            self.arma.is_some(),
+        ];
         Self::CAPACITY_KEYS.into_iter().zip(given).filter_map(|(key, given)| given.then_some(key)).collect()
     }
 
@@ -93,6 +104,7 @@ impl Direction {
         let mut base = base.clone();
         if !self.capacity_keys().is_empty() {
             (base.rate, base.preset, base.trace, base.steps) = (None, None, None, None);
+            (base.redraw, base.arma) = (None, None);
         }
         self.layered_over(&base)
     }
@@ -199,4 +211,75 @@ pub struct Harq {
     /// Tries in all before the packet is lost. Default: 5.
     #[serde(default = "five_tries")]
     pub tries: u8,
+}
+
+/// A rate drawn anew every so often: evenly between `from` and `to`, or normally around `mean`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Redraw {
+    /// From draw to draw.
+    pub every: Quantity<Duration>,
+    /// Lowest rate. Default: zero.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Quantity<Rate>>,
+    /// Highest rate.
+    pub to: Quantity<Rate>,
+    /// Mean of a normal distribution, cut at zero and `to`; without it every rate between them is equally likely.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean: Option<Quantity<Rate>>,
+    /// Its standard deviation. Default: a quarter of the mean.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deviation: Option<Quantity<Rate>>,
+}
+
+impl Redraw {
+    /// The process of the link model.
+    #[must_use]
+    pub fn process(&self) -> link::RateProcess {
+        let low = self.from.map_or(Rate::ZERO, |rate| rate.0);
+        let from = match self.mean {
+            None => link::Distribution::Uniform(low, self.to.0),
+            Some(Quantity(mean)) => {
+                let deviation = self.deviation.map_or(mean.mul_ratio(1, 4), |rate| rate.0);
+                link::Distribution::Normal { mean, deviation, peak: self.to.0 }
+            }
+        };
+        link::RateProcess::Redraw { every: self.every.0, from }
+    }
+}
+
+/// ARMA(p,q) of the rate, [WA] (2); coefficients in thousandths.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Arma {
+    /// From step to step.
+    pub every: Quantity<Duration>,
+    /// The nominal rate.
+    pub mean: Quantity<Rate>,
+    /// Standard deviation of the noise.
+    pub deviation: Quantity<Rate>,
+    /// α, in thousandths. Default: none.
+    #[serde(default)]
+    pub alpha_permille: Vec<i32>,
+    /// β from β₁ on, in thousandths. Default: none.
+    #[serde(default)]
+    pub beta_permille: Vec<i32>,
+    /// Highest rate; the lowest is zero.
+    pub peak: Quantity<Rate>,
+}
+
+impl Arma {
+    /// The process of the link model.
+    #[must_use]
+    pub fn process(&self) -> link::RateProcess {
+        let ppm = |values: &[i32]| values.iter().map(|value| i64::from(*value) * 1_000).collect();
+        link::RateProcess::Arma {
+            every: self.every.0,
+            mean: self.mean.0,
+            deviation: self.deviation.0,
+            alphas_ppm: ppm(&self.alpha_permille),
+            betas_ppm: ppm(&self.beta_permille),
+            peak: self.peak.0,
+        }
+    }
 }

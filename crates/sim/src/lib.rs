@@ -34,6 +34,7 @@ mod random;
 mod random_run;
 mod restart;
 mod script;
+mod stability;
 
 pub use build::build_packet;
 pub use case_run::{CaseOutcome, CaseRun};
@@ -55,3 +56,4 @@ pub use random::Random;
 pub use random_run::{RandomFailure, RandomOutcome, RandomRun};
 pub use restart::{Restart, Restarting, Stop};
 pub use script::{Script, ScriptFailure};
+pub use stability::{Complex, Stability, Verdict};

@@ -1,0 +1,192 @@
+//! `cellerator feedback-adapter`: what radio networks publish, as feedback datagrams.
+
+use std::fs::File;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::io::{BufReader, Read};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use io::Clock;
+use run::adapter::{Adapted, Mapping, mec_rnis, srsran};
+use scenario::Quantity;
+use serde_json::Value;
+use units::Duration;
+use wire::FeedbackKey;
+
+use crate::feedback_args::read_key;
+
+/// Arguments of `cellerator feedback-adapter`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// What the input is
+    #[arg(value_enum)]
+    kind: Kind,
+    /// Where `cellerator run --feedback` listens
+    #[arg(long, value_name = "ADDR:PORT")]
+    to: SocketAddr,
+    /// Where the documents come from: `-` (standard input), a file, `udp:ADDR:PORT` to listen at, or `tcp:ADDR:PORT` to
+    /// connect to
+    #[arg(long, default_value = "-", value_name = "INPUT")]
+    input: String,
+    /// Address of a device by what the input calls it: `RNTI=ADDR` or `PCI/RNTI=ADDR` for srsran, `TEID=ADDR` or
+    /// `NATED=ADDR` for mec-rnis; may be given several times
+    #[arg(long, value_name = "NAME=ADDR", value_parser = map)]
+    map: Vec<(String, IpAddr)>,
+    /// Sign with the key in this file
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    /// For how long each report may be used: a little more than the time between two
+    #[arg(long, value_name = "TIME", default_value = "3 s")]
+    validity: Quantity<Duration>,
+    /// mec-rnis: reckon the queue from throughput and packet delay
+    #[arg(long)]
+    queue_from_delay: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// JSON metrics of an srsRAN gNB, one object after the other
+    Srsran,
+    /// L2Meas documents of the ETSI MEC 012 Radio Network Information Service
+    MecRnis,
+}
+
+/// `NAME=ADDR`.
+fn map(text: &str) -> Result<(String, IpAddr), String> {
+    let (name, address) = text.split_once('=').ok_or("expected NAME=ADDR, as 0x4601=10.45.0.2")?;
+    let address = address.parse().map_err(|_| format!("`{address}` is no IP address"))?;
+    Ok((name.to_owned(), address))
+}
+
+/// An RNTI, or PCI/RNTI, with the RNTI in decimal: logs write it in hexadecimal, the metrics do not.
+fn decimal(name: &str) -> String {
+    let (cell, number) = name.rsplit_once('/').map_or(("", name), |(cell, number)| (cell, number));
+    let hexadecimal = number.strip_prefix("0x").and_then(|digits| u16::from_str_radix(digits, 16).ok());
+    let number = hexadecimal.map_or_else(|| number.to_owned(), |number| number.to_string());
+    if cell.is_empty() { number } else { format!("{cell}/{number}") }
+}
+
+/// Runs `cellerator feedback-adapter`; an error is one clear line: what, where, what to do.
+pub fn main(args: &Args) -> Result<ExitCode, String> {
+    let key = args.key_file.as_deref().map(read_key).transpose()?;
+    let any = if args.to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let socket = UdpSocket::bind(any).and_then(|socket| socket.connect(args.to).map(|()| socket));
+    let socket = socket.map_err(|error| format!("feedback-adapter: no way to {}: {error}", args.to))?;
+    // Tunnels are named as the documents write them, radio identities as numbers.
+    let named = |(name, address): &(String, IpAddr)| match args.kind {
+        Kind::Srsran => (decimal(name), *address),
+        Kind::MecRnis => (name.clone(), *address),
+    };
+    let mapping: Mapping = args.map.iter().map(named).collect();
+    let mut sender = Sender {
+        args,
+        mapping,
+        socket,
+        key: key.and_then(|bytes| FeedbackKey::new(&bytes)),
+        number: RandomState::new().build_hasher().finish() as u32,
+        sequence: 0,
+        documents: 0,
+        unmapped: Vec::new(),
+    };
+    let result = sender.read_all();
+    sender.summarise();
+    result.map(|()| ExitCode::SUCCESS).map_err(|error| format!("feedback-adapter: {error}"))
+}
+
+struct Sender<'a> {
+    args: &'a Args,
+    mapping: Mapping,
+    socket: UdpSocket,
+    key: Option<FeedbackKey>,
+    number: u32,
+    sequence: u64,
+    documents: u64,
+    unmapped: Vec<String>,
+}
+
+/// Longest UDP datagram.
+const DATAGRAM_MAX: usize = 65_535;
+
+/// Names of devices without an address that are said.
+const UNMAPPED_MAX: usize = 32;
+
+impl Sender<'_> {
+    fn read_all(&mut self) -> Result<(), String> {
+        let input = self.args.input.as_str();
+        let failed = |error: std::io::Error| format!("cannot read {input}: {error}");
+        if let Some(address) = input.strip_prefix("udp:") {
+            let socket = UdpSocket::bind(address).map_err(failed)?;
+            let mut buffer = vec![0; DATAGRAM_MAX];
+            loop {
+                let (len, _) = socket.recv_from(&mut buffer).map_err(failed)?;
+                // What else arrives at an open port is no reason to end.
+                let _ = self.read(buffer.get(..len).unwrap_or_default());
+            }
+        }
+        if let Some(address) = input.strip_prefix("tcp:") {
+            return self.read(TcpStream::connect(address).map_err(failed)?);
+        }
+        if input == "-" {
+            self.read(std::io::stdin().lock())
+        } else {
+            self.read(File::open(input).map_err(failed)?)
+        }
+    }
+
+    /// JSON values one after the other, with anything JSON calls space between them.
+    fn read(&mut self, from: impl Read) -> Result<(), String> {
+        let documents = serde_json::Deserializer::from_reader(BufReader::new(from)).into_iter::<Value>();
+        for document in documents {
+            let number = self.documents + 1;
+            let document =
+                document.map_err(|error| format!("{}: document {number}: {error}", self.args.input))?;
+            self.documents = number;
+            self.send(&document);
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, document: &Value) {
+        let now_us = Clock::wall_nanos() / 1_000;
+        let Adapted { reports, unmapped } = match self.args.kind {
+            Kind::Srsran => srsran(document, &self.mapping, now_us),
+            Kind::MecRnis => mec_rnis(document, &self.mapping, self.args.queue_from_delay, now_us),
+        };
+        for mut report in reports {
+            self.sequence += 1;
+            (report.sender, report.sequence) = (self.number, self.sequence);
+            report.validity = self.args.validity.0;
+            // Nobody listens yet: lost, as any datagram may be.
+            let _ = self.socket.send(report.encode(self.key.as_ref()).as_ref());
+        }
+        for name in unmapped {
+            if self.unmapped.len() < UNMAPPED_MAX && !self.unmapped.contains(&name) {
+                eprintln!("feedback-adapter: no address for `{name}`: give one with --map {name}=ADDR");
+                self.unmapped.push(name);
+            }
+        }
+    }
+
+    fn summarise(&self) {
+        let (documents, sent, unmapped) = (self.documents, self.sequence, self.unmapped.len());
+        eprintln!(
+            "feedback-adapter: {documents} documents, {sent} reports, {unmapped} devices without address"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_decimal_or_hexadecimal() {
+        let address: IpAddr = "10.45.0.2".parse().unwrap();
+        assert_eq!(map("0x4601=10.45.0.2"), Ok(("0x4601".to_owned(), address)));
+        assert_eq!(["0x4601", "17921", "1/0x4601", "1/7"].map(decimal), ["17921", "17921", "1/17921", "1/7"]);
+        assert!(map("4601").unwrap_err().contains("NAME=ADDR"));
+        assert!(map("1=x").unwrap_err().contains("no IP address"));
+    }
+}

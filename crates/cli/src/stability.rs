@@ -1,0 +1,222 @@
+//! `cellerator model stability`: [WA]'s theorem in numbers.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use report::{QueuePanel, queue_figure};
+use serde_json::{Value, json};
+use sim::{Complex, Stability};
+
+use crate::outcome;
+
+/// Arguments of `cellerator model stability`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Coefficients α₁,α₂,… of the bandwidth's ARMA process
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "0.5,0.3",
+        value_name = "X,X…",
+        allow_hyphen_values = true
+    )]
+    alpha: Vec<f64>,
+    /// Coefficients β₁,β₂,…; β₀ is 1
+    #[arg(long, value_delimiter = ',', value_name = "X,X…", allow_hyphen_values = true)]
+    beta: Vec<f64>,
+    /// The gain g of w = b·τ − g·(q − q0); 1 is the paper's
+    #[arg(long, default_value_t = 1.0, value_name = "G")]
+    gain: f64,
+    /// Steps τ simulated
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(10..=100_000))]
+    steps: u32,
+    /// Standard deviation of the bandwidth's noise, packets per step
+    #[arg(long, default_value_t = 1.0, value_name = "PACKETS")]
+    bandwidth_noise: f64,
+    /// Standard deviation of the reports' noise π, packets
+    #[arg(long, default_value_t = 1.0, value_name = "PACKETS")]
+    report_noise: f64,
+    /// Seed of the noise
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Write the figures as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write a page with the table and the queues
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write the queues as SVG
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+/// One system, and what its queue did.
+struct Case {
+    name: String,
+    system: Stability,
+    start: f64,
+    queue: Vec<f64>,
+}
+
+/// Coefficients at most: the roots are searched for all at once.
+const ORDER_MAX: usize = 32;
+
+/// Queues are drawn up to here, packets.
+const DRAWN_MAX: f64 = 200.0;
+
+/// Runs `cellerator model stability`; an error is one line.
+pub fn main(args: &Args) -> Result<ExitCode, String> {
+    let numbers =
+        args.alpha.iter().chain(&args.beta).chain([&args.gain, &args.bandwidth_noise, &args.report_noise]);
+    if numbers.clone().any(|x| !x.is_finite() || x.abs() > 100.0) || args.gain <= 0.0 {
+        return Err(
+            "model stability: coefficients must be between −100 and 100, and the gain above 0".to_owned()
+        );
+    }
+    if args.alpha.len().max(args.beta.len()) > ORDER_MAX {
+        return Err(format!("model stability: at most {ORDER_MAX} coefficients of a kind"));
+    }
+    let cases = cases(args);
+    let table = table(&cases);
+    println!("{NOTE}\n\n{table}");
+    let command = outcome::command_line();
+    let write = |path: &PathBuf, text: &str| {
+        std::fs::write(path, text)
+            .map_err(|e| format!("model stability: cannot write {}: {e}", path.display()))
+    };
+    let panels: Vec<QueuePanel> = cases
+        .iter()
+        .map(|case| QueuePanel {
+            name: format!("{}: q(n) − q0, packets", case.name),
+            values: case.queue.clone(),
+        })
+        .collect();
+    let svg = queue_figure("Queues under [WA]'s control", &command, &panels, DRAWN_MAX);
+    if let Some(path) = &args.json {
+        let document = json!({ "command": command, "cases": cases.iter().map(document).collect::<Vec<_>>() });
+        write(path, &format!("{document:#}\n"))?;
+    }
+    if let Some(path) = &args.svg {
+        write(path, &svg)?;
+    }
+    if let Some(path) = &args.html {
+        let escape = report::escape;
+        write(
+            path,
+            &format!(
+                "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Stability of [WA]</title>\
+                 <h1>Stability of [WA]</h1><p>{}</p><pre>{}</pre>{svg}<p><code>{}</code></p></html>\n",
+                escape(NOTE),
+                escape(&table),
+                escape(&command)
+            ),
+        )?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+const NOTE: &str = "Matrix A is (11) with one step of delay: w(n+1) = b(n) − g·(q(n) − q0) + π. Taken as written, (9)–(11) \
+give q(n+1) = q0 + π(n+1).";
+
+fn cases(args: &Args) -> Vec<Case> {
+    let system =
+        |gain: f64, alphas: &[f64]| Stability { gain, alphas: alphas.to_vec(), betas: args.beta.clone() };
+    let steps = args.steps as usize;
+    let noise = (args.bandwidth_noise, args.report_noise);
+    let case = |name: &str, system: Stability, start: f64, noise| Case {
+        name: name.to_owned(),
+        queue: system.queue(steps, start, noise, args.seed),
+        system,
+        start,
+    };
+    let alphas = &args.alpha;
+    vec![
+        case("given", system(args.gain, alphas), 0.0, noise),
+        case("[WA], g = 1, E[q(0)] = q0", system(1.0, alphas), 0.0, noise),
+        case("[WA], g = 1, q(0) = q0 + 10, no noise", system(1.0, alphas), 10.0, (0.0, 0.0)),
+        case("AR root outside the unit circle (α₁ = 1.02)", system(1.0, &[1.02]), 0.0, noise),
+        case("g = 0.5, E[q(0)] = q0", system(0.5, alphas), 0.0, noise),
+        case("g = 0.25, q(0) = q0 + 10, no noise", system(0.25, alphas), 10.0, (0.0, 0.0)),
+    ]
+}
+
+fn largest(values: &[Complex]) -> f64 {
+    values.iter().map(|value| value.modulus()).fold(0.0, f64::max)
+}
+
+/// The largest distance from q0 in the first and in the last quarter.
+fn excursions(queue: &[f64]) -> (f64, f64) {
+    let quarter = (queue.len() / 4).max(1);
+    let far = |part: &[f64]| part.iter().fold(0.0f64, |max, q| max.max(q.abs()));
+    (far(&queue[..quarter]), far(&queue[queue.len() - quarter..]))
+}
+
+fn table(cases: &[Case]) -> String {
+    let mut text = format!(
+        "{:<46}{:>8}{:>8}{:>8}{:>12}{:>12}  {}\n",
+        "system", "Σ|α|", "|λ| B", "|λ| C", "1st quarter", "last quarter", "verdict"
+    );
+    for case in cases {
+        let (b, c) = case.system.eigenvalues();
+        let (first, last) = excursions(&case.queue);
+        text += &format!(
+            "{:<46}{:>8.3}{:>8.4}{:>8.4}{:>12}{:>12}  {}\n",
+            case.name,
+            case.system.alpha_sum(),
+            largest(&b),
+            largest(&c),
+            size(first),
+            size(last),
+            case.system.verdict().name()
+        );
+    }
+    text + "Quarters: the largest |q(n) − q0| in packets, of a queue that may become negative, as in the theorem.\n"
+}
+
+fn size(packets: f64) -> String {
+    if packets < 1e5 { format!("{packets:.2}") } else { format!("{packets:.1e}") }
+}
+
+fn document(case: &Case) -> Value {
+    let (b, c) = case.system.eigenvalues();
+    let values = |values: &[Complex]| -> Vec<Value> {
+        values.iter().map(|v| json!({ "re": v.re, "im": v.im, "modulus": v.modulus() })).collect()
+    };
+    json!({
+        "name": case.name,
+        "gain": case.system.gain,
+        "alpha": case.system.alphas,
+        "beta": case.system.betas,
+        "start_packets": case.start,
+        "eigenvalues_b": values(&b),
+        "eigenvalues_c": values(&c),
+        "verdict": case.system.verdict().name(),
+        "queue_deviation_packets": case.queue,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn the_cases_of_the_paper_and_ours_come_out_as_they_must() {
+        let line = Line::try_parse_from(["stability", "--alpha", "0.5,-0.3", "--beta", "0.2"]).unwrap();
+        let cases = cases(&line.args);
+        let verdicts: Vec<&str> = cases.iter().map(|case| case.system.verdict().name()).collect();
+        let neutral = "neutrally stable";
+        assert_eq!(verdicts, [neutral, neutral, neutral, "unstable", "stable", "stable"]);
+        let text = table(&cases);
+        assert!(text.contains("0.800") && text.contains("1.0000") && text.contains("0.7071"), "{text}");
+        assert_eq!(document(&cases[0])["alpha"], json!([0.5, -0.3]));
+        assert!(main(&Line::try_parse_from(["stability", "--gain", "0"]).unwrap().args).is_err());
+    }
+}
