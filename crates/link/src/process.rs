@@ -139,17 +139,19 @@ impl RateProcess {
     pub fn trace(&self, length: Duration, seed: u64) -> Result<Trace, LinkError> {
         let (every, rates) = (self.every(), self.rates(length, seed)?);
         let mut builder = TraceBuilder::new("generated trace");
-        let (mut credit, mut line) = (0u64, 0);
+        // In bits times 10^3, of which a rate gives a whole number each millisecond.
+        let (mut credit, mut line) = (0u128, 0);
+        let opportunity = u128::from(OPPORTUNITY.get()) * 8_000;
         for ms in 1..=length.as_millis() {
             let begins = Duration::from_millis(ms - 1);
             let step = usize::try_from(begins.as_nanos() / every.as_nanos()).unwrap_or(usize::MAX);
             let rate = rates.get(step).copied().unwrap_or(Rate::ZERO);
-            credit = credit.saturating_add(rate.bytes_in(Duration::from_millis(1)).get());
-            for _ in 0..credit / OPPORTUNITY.get() {
+            credit += u128::from(rate.as_bps());
+            for _ in 0..credit / opportunity {
                 line += 1;
                 builder.push(line, ms)?;
             }
-            credit %= OPPORTUNITY.get();
+            credit %= opportunity;
         }
         builder.finish()
     }
