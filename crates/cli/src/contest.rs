@@ -5,8 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ::contest::{Buffer, Contest, Document, Maker, Part, Scheme, Settings, TraceSource, page, tables};
-use io::Clock;
+use ::contest::{
+    Buffer, Contest, Document, LabContest, Maker, Part, Scheme, Settings, TraceSource, page, tables,
+};
+use io::{Clock, Signals};
+use lab::Instance;
 use scenario::Quantity;
 use units::Duration;
 
@@ -39,6 +42,9 @@ pub struct Args {
     /// Leave out the limit
     #[arg(long)]
     no_limit: bool,
+    /// Real kernel TCP in namespaces, in real time, one run after the other; direct:cubic, direct:bbr, accel:NAME
+    #[arg(long)]
+    lab: bool,
     /// Length of each run
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     seconds: u64,
@@ -72,13 +78,18 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
         let seconds = Clock::now().saturating_since(began).as_secs_f64();
         eprintln!("  [{number}/{count}, {seconds:.0} s] {what}");
     };
+    let held = if args.lab {
+        in_lab(&contest, &progress)?
+    } else {
+        contest.hold(&progress).map_err(|e| e.to_string())?
+    };
     let document = Document {
         made_by: Maker {
             cellerator: env!("CARGO_PKG_VERSION").to_owned(),
             command: outcome::command_line(),
-            runner: "sim".to_owned(),
+            runner: if args.lab { "lab" } else { "sim" }.to_owned(),
         },
-        ..contest.hold(&progress).map_err(|e| e.to_string())?
+        ..held
     };
     println!("{}", tables(&document));
     if let Some(path) = &args.html {
@@ -114,6 +125,14 @@ fn contest(args: &Args) -> Result<Contest, String> {
     let late = (!args.no_limit).then_some(args.limit_delay.0);
     let settings = Settings { length, buffers, seed: args.seed, threads, parts: args.part.clone(), late };
     Ok(Contest { settings, traces, schemes })
+}
+
+fn in_lab(contest: &Contest, progress: &(dyn Fn(&str) + Sync)) -> Result<Document, String> {
+    let signals = Signals::terminating().map_err(|e| e.to_string())?;
+    let instance = Instance::register(None, "contest").map_err(|e| e.to_string())?;
+    let program = std::env::current_exe().map_err(|e| format!("cannot find this program's own file: {e}"))?;
+    let lab = LabContest { contest, instance: &instance, signals: &signals, program };
+    lab.hold(progress).map_err(|e| e.to_string())
 }
 
 /// Sets `controller.name=value` wherever that controller is.

@@ -111,7 +111,17 @@ impl Contest {
     /// # Errors
     /// A run that cannot be made. A broken rule is no error but a problem in its [`Run`].
     pub fn hold(&self, progress: &(dyn Fn(&str) + Sync)) -> Result<Document, ContestError> {
-        let jobs = self.jobs();
+        self.hold_all(&self.jobs(), progress)
+    }
+
+    /// The limits alone.
+    pub(crate) fn limits(&self) -> Document {
+        let jobs: Vec<Job> = self.jobs().into_iter().filter(|job| matches!(job, Job::Limit { .. })).collect();
+        // Nothing can go wrong without a network.
+        self.hold_all(&jobs, &|_| {}).unwrap_or_default()
+    }
+
+    fn hold_all(&self, jobs: &[Job], progress: &(dyn Fn(&str) + Sync)) -> Result<Document, ContestError> {
         let made = in_parallel(jobs.len(), self.settings.threads, |index| {
             let job = jobs[index];
             let made = self.make(job).map_err(|source| ContestError::Sim { run: self.name(job), source });
@@ -281,7 +291,7 @@ impl Cell<'_> {
     }
 }
 
-fn mean_rate(trace: &TraceSource, length: Duration) -> Rate {
+pub(crate) fn mean_rate(trace: &TraceSource, length: Duration) -> Rate {
     Rate::from_transfer(trace.down.offered_bytes(Duration::ZERO, length), length)
 }
 
@@ -298,7 +308,7 @@ pub(crate) fn idle(trace: &TraceSource, length: Duration, seed: u64) -> Result<T
     Ok(trace_figures(trace, length, ping))
 }
 
-fn trace_figures(trace: &TraceSource, length: Duration, idle: Delays) -> TraceFigures {
+pub(crate) fn trace_figures(trace: &TraceSource, length: Duration, idle: Delays) -> TraceFigures {
     let rate = mean_rate(trace, length);
     let bdp: Bytes = rate.bytes_in(BASE_RTT);
     TraceFigures {

@@ -35,6 +35,14 @@ pub enum ContestError {
         /// Why, and what to do.
         problem: String,
     },
+    /// The lab failed, or was interrupted.
+    #[error("{run}: {problem}")]
+    Lab {
+        /// Scheme and trace.
+        run: String,
+        /// Why.
+        problem: String,
+    },
     /// A run could not be made.
     #[error("{run}: {source}")]
     Sim {

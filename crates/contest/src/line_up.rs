@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use control::{ControllerConfig, CubicParams};
 use link::{BaseStationConfig, Capacity, DelayModel, LinkConfig, QueueLimit, Trace};
-use scenario::Quantity;
+use scenario::{LinkPlan, Quantity};
 use sim::{
     Application, CheckConfig, EndpointConfig, FaultConfig, FlowConfig, NetworkConfig, PathConfig, Pattern,
     RadioConfig, Random, ReceiveWindow, Role,
@@ -131,6 +131,20 @@ impl LineUp<'_> {
                 .map(|delay| BaseStationConfig { delay, ..BaseStationConfig::default() }),
             merges_arrivals: self.scheme.engine().is_some(),
             ..NetworkConfig::default()
+        }
+    }
+
+    /// The links alone, for the lab.
+    pub(crate) fn plan(&self) -> LinkPlan {
+        let network = self.network(&[]);
+        let link = |path: &PathConfig| path.link.clone();
+        let radio = network.radios.first().cloned().unwrap_or_default();
+        LinkPlan {
+            wan_down: link(&network.wan_down),
+            wan_up: link(&network.wan_up),
+            radio_down: link(&radio.down),
+            radio_up: link(&radio.up),
+            feedback: network.feedback,
         }
     }
 

@@ -5,7 +5,7 @@ use core::str::FromStr;
 
 use control::{ControllerConfig, CubicParams, ParameterValue};
 use engine::{Action, EngineConfig, Policy, Sharing};
-use units::Duration;
+use units::{Duration, Rate};
 
 use crate::{ContestError, parameter_value};
 
@@ -51,6 +51,9 @@ pub struct Scheme {
     /// `accel:window-adaptation` and none for all others.
     pub feedback: Option<Duration>,
 }
+
+/// R_cap of `rate`, as `cellerator run` has it: the paper's own is for 3G.
+const RATE_CAP: Rate = Rate::from_mbps(100);
 
 /// Delay of reports for the controller that is made for them.
 const FEEDBACK: Duration = Duration::from_millis(20);
@@ -118,9 +121,12 @@ impl FromStr for Scheme {
                     .to_owned(),
             )
         })?;
-        let controller = ControllerConfig::named(name).ok_or_else(|| {
+        let mut controller = ControllerConfig::named(name).ok_or_else(|| {
             wrong(format!("no controller `{name}`; there are {}", ControllerConfig::NAMES.join(", ")))
         })?;
+        if let ControllerConfig::Rate(rate) = &mut controller {
+            rate.r_cap = RATE_CAP;
+        }
         let is_fed = treatment == Treatment::Accelerated && name == "window-adaptation";
         let feedback = is_fed.then_some(FEEDBACK);
         let mut scheme = Self { label: text.to_owned(), treatment, controller, feedback };

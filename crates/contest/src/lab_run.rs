@@ -1,0 +1,217 @@
+//! [`LabContest`]: the same line-up between real kernel TCP stacks, in namespaces and in real time.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use io::{Clock, Namespace, Signals, Waiter};
+use lab::{AcceleratorCommand, Host, Instance, Keep, LabError, Session, server_address};
+use link::{Percentiles, Summary};
+use scenario::{Case, Family};
+use units::{Bytes, Duration, Instant};
+
+use crate::contest::{mean_rate, trace_figures};
+use crate::results::{Delays, Document, Run, TraceFigures};
+use crate::traffic::{BULK_PORT, PING_PORT, Traffic};
+use crate::{Contest, ContestError, Part, Scheme, TraceSource, Treatment};
+
+/// How long after the run pings of its time are waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How often signals and the parts of the lab are looked at.
+const TURN: Duration = Duration::from_millis(50);
+/// Memory of the hosts' sockets: more than path and deep queue hold.
+const MEMORY: &str = "4096 131072 33554432";
+
+/// Runs the bulk part of a contest in the lab `instance`, one run after the other.
+#[derive(Debug)]
+pub struct LabContest<'a> {
+    /// What is to be run.
+    pub contest: &'a Contest,
+    /// The lab's name and directory.
+    pub instance: &'a Instance,
+    /// Ends everything when one comes.
+    pub signals: &'a Signals,
+    /// The `cellerator` program, for the accelerator.
+    pub program: PathBuf,
+}
+
+/// What was measured of one run.
+struct Measured {
+    radio: Summary,
+    pings: Delays,
+    unanswered: u64,
+    problems: Vec<String>,
+}
+
+impl LabContest<'_> {
+    /// Makes all runs; `progress` hears of each that ends. The limit is computed, as in the simulation.
+    ///
+    /// # Errors
+    /// A scheme or a part that only the simulation has; a lab that cannot be built; an interruption.
+    pub fn hold(&self, progress: &(dyn Fn(&str) + Sync)) -> Result<Document, ContestError> {
+        let settings = &self.contest.settings;
+        if settings.parts != [Part::Bulk] {
+            let problem = "the lab has `bulk` only; short and mixed are simulated".to_owned();
+            return Err(ContestError::Setting { what: "part", problem });
+        }
+        let cases: Vec<Case> = self.contest.schemes.iter().map(case).collect::<Result<_, _>>()?;
+        // Computed before: the lab wants the processors for itself.
+        let mut document = self.contest.limits();
+        for trace in &self.contest.traces {
+            document.traces.push(self.idle(trace)?);
+            progress(&format!("{}: idle ping", trace.name));
+            for &buffer in &settings.buffers {
+                for (scheme, case) in self.contest.schemes.iter().zip(&cases) {
+                    let queue = buffer.bytes(mean_rate(trace, settings.length));
+                    let name = format!("{}, {buffer}: {scheme}", trace.name);
+                    let failed =
+                        |error: LabError| ContestError::Lab { run: name.clone(), problem: error.to_string() };
+                    let measured = self.measure(trace, queue, case, scheme, true).map_err(failed)?;
+                    let run = run(trace, (buffer.to_string(), queue), scheme, measured);
+                    progress(&format!(
+                        "{name}: {:.1} % used, queue p95 {:.0} ms, ping p95 {:.0} ms",
+                        run.utilisation * 100.0,
+                        run.queue_ms.p95,
+                        run.ping_ms.p95
+                    ));
+                    document.runs.push(run);
+                }
+            }
+        }
+        Ok(document)
+    }
+
+    fn idle(&self, trace: &TraceSource) -> Result<TraceFigures, ContestError> {
+        let failed = |error: LabError| ContestError::Lab {
+            run: format!("{}: idle ping", trace.name),
+            problem: error.to_string(),
+        };
+        let scheme: Scheme = "direct:cubic".parse()?;
+        let measured =
+            self.measure(trace, Bytes::new(4_000_000), &case(&scheme)?, &scheme, false).map_err(failed)?;
+        Ok(trace_figures(trace, self.contest.settings.length, measured.pings))
+    }
+
+    fn measure(
+        &self,
+        trace: &TraceSource,
+        queue: Bytes,
+        case: &Case,
+        scheme: &Scheme,
+        has_bulk: bool,
+    ) -> Result<Measured, LabError> {
+        let length = self.contest.settings.length;
+        let line_up = crate::line_up::LineUp { trace, queue, scheme, seed: self.contest.settings.seed };
+        let command = scheme.engine().map(|_| {
+            AcceleratorCommand::new(&self.program, &case.accelerator).with_feedback(scheme.feedback.is_some())
+        });
+        let mut session = Session::build(self.instance, case, command.as_ref())?;
+        let server = session.network().namespace(Host::Server)?;
+        let listen = |port: u16| {
+            let address = server_address(Family::Ipv4);
+            server.run(|| TcpListener::bind((address, port)))?.map_err(|e| socket_error(&e))
+        };
+        let listeners = (listen(PING_PORT)?, listen(BULK_PORT)?);
+        let client = Namespace::open(session.network().namespace(Host::Client)?.name())?;
+        // Last, so that the links' time begins together with the flows.
+        session.begin(&line_up.plan(), Keep::Everything)?;
+        let traffic =
+            Traffic::start(listeners, &Arc::new(client), length, has_bulk).map_err(|e| socket_error(&e))?;
+        self.wait(&mut session, &traffic)?;
+        let emulation = session.end()?;
+        let (pings, unanswered, mut problems) = traffic.finish();
+        let from = emulation.links[2].start();
+        let to = from + length;
+        let offered = emulation.links[2].offered_bytes(from, to);
+        let radio = Summary::from_records(&emulation.records[0], offered, from, to);
+        problems.extend(emulation.timing.why_not.map(|why| format!("do not trust these figures, {why}")));
+        Ok(Measured { radio, pings: Percentiles::of(pings).into(), unanswered, problems })
+    }
+
+    /// Until the run is over and its pings are answered.
+    fn wait(&self, session: &mut Session, traffic: &Traffic) -> Result<(), LabError> {
+        let mut waiter = Waiter::new(Duration::ZERO)?;
+        let end = Clock::now() + self.contest.settings.length;
+        loop {
+            let now = Clock::now();
+            if now >= end && (traffic.unanswered() == 0 || now >= end + PATIENCE) {
+                return Ok(());
+            }
+            if self.signals.take().is_some() {
+                return Err(LabError::Interrupted);
+            }
+            session.check()?;
+            waiter.wait(Some((now + TURN).min(end.max(now + Duration::from_millis(1)))))?;
+        }
+    }
+}
+
+fn socket_error(error: &std::io::Error) -> LabError {
+    LabError::Program { program: "contest".to_owned(), message: error.to_string() }
+}
+
+fn run(trace: &TraceSource, (buffer, queue): (String, Bytes), scheme: &Scheme, measured: Measured) -> Run {
+    let Measured { radio, pings, unanswered, problems } = measured;
+    let arrived = radio.delivered_packets + radio.queue_full;
+    Run {
+        trace: trace.name.clone(),
+        buffer,
+        buffer_bytes: queue.get(),
+        scheme: scheme.label.clone(),
+        utilisation: radio.utilisation,
+        throughput_mbps: radio.throughput.as_mbps_f64(),
+        queue_ms: radio.queueing_delay.into(),
+        loss: radio.queue_full as f64 / arrived.max(1) as f64,
+        ping_ms: pings,
+        pings_unanswered: unanswered,
+        problems,
+        ..Run::default()
+    }
+}
+
+/// The settings of the hosts for a scheme.
+fn case(scheme: &Scheme) -> Result<Case, ContestError> {
+    let wrong = |problem: String| ContestError::Scheme { text: scheme.label.clone(), problem };
+    if scheme.label.contains('?') {
+        return Err(wrong("parameters of controllers can be changed in the simulation only".to_owned()));
+    }
+    let name = scheme.controller.name();
+    let (control, arguments) = match scheme.treatment {
+        // The name that scenarios know it by.
+        Treatment::Direct => (if name == "new-reno" { "reno" } else { name }, String::new()),
+        Treatment::Accelerated => ("cubic", format!("arguments = [\"--controller\", \"{name}\"]")),
+        Treatment::Split | Treatment::Drwa => {
+            return Err(wrong(format!("`{}` is simulated only", scheme.treatment.name())));
+        }
+    };
+    let text = format!(
+        "name = \"contest\"\n[client]\ntcp_rmem = \"{MEMORY}\"\n\
+         [server]\ntcp_wmem = \"{MEMORY}\"\ncongestion_control = \"{control}\"\n[accelerator]\n{arguments}\n"
+    );
+    toml::from_str(&text).map_err(|e| wrong(e.message().to_owned()))
+}
+
+/// When the run is over; only for [`Traffic`].
+pub(crate) fn end_of(length: Duration) -> Instant {
+    Clock::now() + length
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schemes_become_settings_of_hosts() {
+        let of = |text: &str| case(&text.parse().unwrap());
+        let bbr = of("direct:bbr").unwrap();
+        assert_eq!(bbr.server.congestion_control.unwrap().name(), "bbr");
+        assert_eq!(bbr.client.rmem().unwrap(), MEMORY);
+        assert_eq!(of("direct:new-reno").unwrap().server.congestion_control.unwrap().name(), "reno");
+        let rate = of("accel:rate").unwrap();
+        assert_eq!(rate.accelerator.run_arguments(), ["--controller", "rate"]);
+        assert_eq!(rate.server.congestion_control.unwrap().name(), "cubic");
+        for wrong in ["split:cubic", "drwa:cubic", "accel:rate?alpha=1ms", "direct:fixed"] {
+            assert!(of(wrong).is_err(), "{wrong}");
+        }
+    }
+}
