@@ -118,8 +118,9 @@ impl LabContest<'_> {
         let traffic =
             Traffic::start(listeners, &Arc::new(client), length, has_bulk).map_err(|e| socket_error(&e))?;
         self.wait(&mut session, &traffic)?;
-        let emulation = session.end()?;
+        // While packets still move: the hosts close, and the accelerator has nothing left to give up.
         let (pings, unanswered, mut problems) = traffic.finish();
+        let emulation = session.end()?;
         let from = emulation.links[2].start();
         let to = from + length;
         let offered = emulation.links[2].offered_bytes(from, to);
