@@ -225,7 +225,8 @@ fn split(flow: &FlowReport, data: &DirectionReport, direction: usize) -> Option<
         return Some((DiagnosisKind::SplitConnection, evidence));
     }
     let towards_server = flow.client? == direction as u8;
-    let handshake = if towards_server { flow.handshake.to_server_ms } else { flow.handshake.to_client_ms }?;
+    let to_client = flow.handshake.to_client_ms.filter(|_| !flow.handshake.ack_has_data);
+    let handshake = if towards_server { flow.handshake.to_server_ms } else { to_client }?;
     let rtt = data.rtt.karn.filter(|rtt| rtt.n >= 20)?;
     let (low, high) = (handshake.min(rtt.min_ms), handshake.max(rtt.min_ms));
     (high > 3.0 * low && high > low + 20.0).then(|| {

@@ -72,6 +72,8 @@ pub(crate) struct Opening {
     pub(crate) syn: Option<Instant>,
     pub(crate) syn_ack: Option<Instant>,
     pub(crate) ack: Option<Instant>,
+    /// It came with data: a plain one may have been lost before.
+    pub(crate) ack_has_data: bool,
     pub(crate) syns: u64,
     pub(crate) syn_acks: u64,
 }
@@ -379,6 +381,7 @@ impl Flow {
             }
         } else if self.opening.client == Some(direction) && self.opening.syn_ack.is_some() {
             self.opening.ack = Some(now);
+            self.opening.ack_has_data = segment.len() > 0;
         }
     }
 

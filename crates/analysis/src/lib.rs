@@ -32,7 +32,9 @@ pub use analyzer::{Analyzer, Sink};
 pub use diagnosis::{Diagnosis, DiagnosisKind};
 pub use document::{CaptureFile, DocumentWriter, Findings, MadeBy, SCHEMA, Skipped};
 pub use flow::{Event, EventKind};
-pub use mptcp::{MptcpAnalyzer, MptcpDirection, MptcpReport, MptcpSubflow, SubflowDirection};
+pub use mptcp::{
+    MappingNews, MappingSeen, MptcpAnalyzer, MptcpDirection, MptcpReport, MptcpSubflow, SubflowDirection,
+};
 pub use packet::{PacketKind, PacketView};
 pub use pairs::{Pair, PairFinder};
 pub use parts::{Found, Gather, PARTS_MAX, Part, part_of};

@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use capture::{MptcpOptions, Segment};
+use capture::{Mapping, MptcpOptions, Segment};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use serde::Serialize;
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
-use units::{Duration, Instant};
+use units::{Duration, Instant, SeqNum};
 use wire::TcpFlags;
 
 use crate::report::{SampleSummary, summary};
@@ -33,7 +33,45 @@ pub struct MptcpReport {
     pub subflows: Vec<MptcpSubflow>,
     /// Data from the end that opened the connection, and to it.
     pub directions: [MptcpDirection; 2],
+    /// What packets carried in both directions, in the order of capture; empty unless it was asked for.
+    #[serde(skip)]
+    pub mappings: [Vec<MappingSeen>; 2],
+    /// Those beyond the most that are kept.
+    #[serde(skip)]
+    pub mappings_left_out: u64,
+    /// The delays behind `out_of_order_delay`, longest last; empty unless mappings are kept.
+    #[serde(skip)]
+    pub delays: [Vec<Duration>; 2],
 }
+
+/// What one packet carried: a point of the graph of data sequence numbers over time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MappingSeen {
+    /// When.
+    pub time: Instant,
+    /// Data sequence number, all 64 bits.
+    pub start: u64,
+    /// Bytes.
+    pub len: u32,
+    /// The subflow's place among the connection's.
+    pub subflow: u16,
+    /// What its bytes are.
+    pub news: MappingNews,
+}
+
+/// What a packet's bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MappingNews {
+    /// Bytes not seen before, at least some.
+    Fresh,
+    /// Bytes that another subflow had carried.
+    Reinjected,
+    /// Bytes that this subflow had carried.
+    Repeated,
+}
+
+/// Packets kept for graphs at most, over all connections: some 10 MB.
+const MAPPINGS_MAX: usize = 300_000;
 
 /// One subflow.
 #[derive(Clone, Debug, Serialize)]
@@ -89,6 +127,8 @@ struct Stream {
     /// Seen above it: end and time, by start.
     waiting: BTreeMap<u64, (u64, Instant)>,
     delays: Samples,
+    /// The delays one by one, if they are kept.
+    kept: Option<Vec<Duration>>,
     out_of_order: u64,
 }
 
@@ -99,8 +139,19 @@ struct Connection {
     keys: [Option<u64>; 2],
     fast_close: bool,
     subflows: Vec<MptcpSubflow>,
+    /// Sequence numbers of each subflow's SYN and SYN-ACK.
+    first_numbers: Vec<[Option<SeqNum>; 2]>,
+    /// The last mapping of each subflow.
+    last_mappings: Vec<[Option<LastMapping>; 2]>,
     streams: [Stream; 2],
+    /// What packets carried, for graphs.
+    drawn: Option<[Stream; 2]>,
+    mappings: [Vec<MappingSeen>; 2],
+    mappings_left_out: u64,
 }
+
+/// A mapping, and its start in 64 bits and its bytes of data.
+type LastMapping = (Mapping, (u64, u64));
 
 /// Where a subflow belongs.
 #[derive(Clone, Copy, Debug)]
@@ -117,9 +168,21 @@ pub struct MptcpAnalyzer {
     subflows: HashMap<(u16, SocketAddr, SocketAddr), Place, FixedState>,
     /// Connection, and which of its ends owns the key, by capture point and token.
     tokens: BTreeMap<(u16, u32), (usize, usize)>,
+    /// What packets carry is kept.
+    keeps: bool,
+    /// Packets for which there is still room.
+    room: usize,
 }
 
 impl MptcpAnalyzer {
+    /// Also keeps what single packets carry, for graphs.
+    #[must_use]
+    pub fn keeping_mappings(mut self) -> Self {
+        self.keeps = true;
+        self.room = MAPPINGS_MAX;
+        self
+    }
+
     /// Takes a segment's options.
     pub fn handle(&mut self, point: u16, segment: &Segment, options: &MptcpOptions, now: Instant) {
         let source = SocketAddr::new(segment.ip.src, segment.tcp.src_port);
@@ -138,6 +201,9 @@ impl MptcpAnalyzer {
         self.subflows.insert(key, place);
         let Some(connection) = self.connections.get_mut(place.connection) else { return };
         let from_server = usize::from(connection.subflows[place.subflow].client != source);
+        if is_syn {
+            connection.first_numbers[place.subflow][from_server] = Some(segment.tcp.seq);
+        }
         connection.version = connection.version.or(options.capable);
         connection.fast_close |= options.is_fast_close;
         if options.capable.is_some() {
@@ -151,7 +217,8 @@ impl MptcpAnalyzer {
                 self.tokens.extend(token.map(|(token, owner)| ((point, token), owner)));
             }
         }
-        connection.on_data(place.subflow, from_server, options, now);
+        let packet = (segment.tcp.seq, segment.tcp.payload_len as u64);
+        connection.on_data(place.subflow, from_server, options, packet, now, &mut self.room);
     }
 
     fn is_over(&self, place: Place, now: Instant) -> bool {
@@ -173,11 +240,18 @@ impl MptcpAnalyzer {
         let connection = match joined {
             Some((connection, _)) => connection,
             None => {
-                self.connections.push(Connection::default());
+                let mut connection = Connection::default();
+                if self.keeps {
+                    connection.drawn = Some(Default::default());
+                    connection.streams.iter_mut().for_each(|stream| stream.kept = Some(Vec::new()));
+                }
+                self.connections.push(connection);
                 self.connections.len() - 1
             }
         };
         let (client, server) = if source_is_client { (source, destination) } else { (destination, source) };
+        self.connections[connection].first_numbers.push([None; 2]);
+        self.connections[connection].last_mappings.push([None; 2]);
         let subflows = &mut self.connections[connection].subflows;
         subflows.push(MptcpSubflow {
             client,
@@ -220,23 +294,47 @@ fn hash(version: u8, key: u64) -> Vec<u8> {
 }
 
 impl Connection {
-    fn on_data(&mut self, subflow: usize, direction: usize, options: &MptcpOptions, now: Instant) {
+    fn on_data(
+        &mut self,
+        subflow: usize,
+        direction: usize,
+        options: &MptcpOptions,
+        packet: (SeqNum, u64),
+        now: Instant,
+        room: &mut usize,
+    ) {
         if let (Some(version), Some(len), Some(key)) =
             (options.capable, options.first_data, self.keys[direction])
         {
             let start = first_sequence(version, key).wrapping_add(1);
             self.map(subflow, direction, (start, u64::from(len)), now);
+            self.draw(subflow, direction, (start, u64::from(len)), now, room);
         }
         if let Some(mapping) = options.mapping {
-            let stream = &self.streams[direction];
-            let start = match mapping.is_wide {
-                true => mapping.data_sequence,
-                false => widen(stream.next.unwrap_or(0), mapping.data_sequence as u32),
-            };
-            // A DATA_FIN takes one number, and is no data.
-            let fin = u64::from(options.is_fin);
-            self.map(subflow, direction, (start, u64::from(mapping.len).saturating_sub(fin)), now);
+            let mapped = self.mapped(direction, &mapping, options.is_fin);
+            self.map(subflow, direction, mapped, now);
+            self.last_mappings[subflow][direction] = Some((mapping, mapped));
         }
+        // A packet without a mapping of its own goes on with the one before.
+        if let Some((mapping, mapped)) = self.last_mappings[subflow][direction]
+            && packet.1 > 0
+        {
+            let first = self.first_numbers[subflow][direction];
+            let whole = options.mapping.is_some().then_some(mapped).filter(|_| first.is_none());
+            if let Some(part) = carried(first, packet, &mapping, mapped).or(whole) {
+                self.draw(subflow, direction, part, now, room);
+            }
+        }
+    }
+
+    /// Where a mapping starts, in 64 bits, and how many bytes of data it has.
+    fn mapped(&self, direction: usize, mapping: &Mapping, is_fin: bool) -> (u64, u64) {
+        let start = match mapping.is_wide {
+            true => mapping.data_sequence,
+            false => widen(self.streams[direction].next.unwrap_or(0), mapping.data_sequence as u32),
+        };
+        // A DATA_FIN takes one number, and is no data.
+        (start, u64::from(mapping.len).saturating_sub(u64::from(is_fin)))
     }
 
     fn map(&mut self, subflow: usize, direction: usize, (start, len): (u64, u64), now: Instant) {
@@ -246,6 +344,31 @@ impl Connection {
         counts.mappings += 1;
         counts.bytes += found.0;
         counts.reinjected_bytes += found.1;
+    }
+
+    /// Keeps what a packet carries for graphs, if there is room.
+    fn draw(
+        &mut self,
+        subflow: usize,
+        direction: usize,
+        (start, len): (u64, u64),
+        now: Instant,
+        room: &mut usize,
+    ) {
+        let Some(drawn) = &mut self.drawn else { return };
+        let Some(end) = start.checked_add(len).filter(|end| *end > start) else { return };
+        let news = match drawn[direction].add(start, end, subflow, now) {
+            (1.., _) => MappingNews::Fresh,
+            (0, 1..) => MappingNews::Reinjected,
+            (0, 0) => MappingNews::Repeated,
+        };
+        if *room == 0 {
+            self.mappings_left_out += 1;
+            return;
+        }
+        *room -= 1;
+        let seen = MappingSeen { time: now, start, len: len as u32, subflow: subflow as u16, news };
+        self.mappings[direction].push(seen);
     }
 
     fn report(mut self, id: u64) -> MptcpReport {
@@ -274,8 +397,27 @@ impl Connection {
             fast_close: self.fast_close,
             subflows: self.subflows,
             directions,
+            mappings: self.mappings,
+            mappings_left_out: self.mappings_left_out,
+            delays: self.streams.map(|stream| {
+                let mut kept = stream.kept.unwrap_or_default();
+                kept.sort_unstable();
+                kept
+            }),
         }
     }
+}
+
+/// What `packet` (sequence number, payload bytes) carries of a mapping of `len` bytes from `start` on: one mapping may
+/// span many packets. None if it is not known: without the subflow's first number, or beyond the mapping.
+fn carried(
+    first: Option<SeqNum>,
+    (seq, payload): (SeqNum, u64),
+    mapping: &Mapping,
+    (start, len): (u64, u64),
+) -> Option<(u64, u64)> {
+    let offset = u64::from(seq.since(first?).wrapping_sub(mapping.subflow_sequence));
+    (offset < len).then(|| (start.wrapping_add(offset), payload.min(len - offset)))
 }
 
 /// The 64-bit number nearest to `reference` with these lower 32 bits.
@@ -326,6 +468,13 @@ impl Stream {
         self.ranges.insert(from, (to, subflow));
     }
 
+    fn waited(&mut self, delay: Duration) {
+        self.delays.record(delay);
+        if let Some(kept) = self.kept.as_mut().filter(|kept| kept.len() < MAPPINGS_MAX) {
+            kept.push(delay);
+        }
+    }
+
     fn order(&mut self, from: u64, to: u64, now: Instant) {
         let next = *self.next.get_or_insert(from);
         if from > next {
@@ -333,11 +482,11 @@ impl Stream {
             self.waiting.insert(from, (to, now));
             return;
         }
-        self.delays.record(Duration::ZERO);
+        self.waited(Duration::ZERO);
         let mut next = next.max(to);
         while let Some(first) = self.waiting.first_entry().filter(|first| *first.key() <= next) {
             let (to, since) = first.remove();
-            self.delays.record(now.saturating_since(since));
+            self.waited(now.saturating_since(since));
             next = next.max(to);
         }
         self.next = Some(next);
@@ -355,6 +504,18 @@ mod tests {
         assert_eq!(hash(0, 0).len(), 20);
         assert_eq!(hash(1, 0)[..4], [0xaf, 0x55, 0x70, 0xf5]);
         assert_eq!(hash(0, 0)[..4], [0x05, 0xfe, 0x40, 0x57]);
+    }
+
+    #[test]
+    fn a_packet_carries_its_part_of_a_mapping() {
+        let mapping = Mapping { data_sequence: 5_000, is_wide: true, subflow_sequence: 1, len: 3_000 };
+        let first = Some(SeqNum::new(u32::MAX - 500));
+        let part = |seq, payload| carried(first, (seq, payload), &mapping, (5_000, 3_000));
+        assert_eq!(part(SeqNum::new(u32::MAX - 499), 1_400), Some((5_000, 1_400)));
+        assert_eq!(part(SeqNum::new(900), 1_400), Some((6_400, 1_400)), "beyond the wrap");
+        assert_eq!(part(SeqNum::new(2_300), 1_400), Some((7_800, 200)), "no more than the mapping");
+        assert_eq!(part(SeqNum::new(900_000), 1_400), None, "outside of it");
+        assert_eq!(carried(None, (SeqNum::new(7), 1_400), &mapping, (5_000, 3_000)), None);
     }
 
     #[test]

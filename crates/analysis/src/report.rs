@@ -89,6 +89,9 @@ pub struct Handshake {
     pub to_client_ms: Option<f64>,
     /// Both.
     pub total_ms: Option<f64>,
+    /// The ACK came with data, so that a plain one may have been lost: `to_client_ms` may hold a wait.
+    #[serde(skip)]
+    pub(crate) ack_has_data: bool,
 }
 
 /// One direction of a flow.
@@ -345,6 +348,7 @@ impl FlowReport {
                 to_server_ms: opening.to_server().map(Duration::as_millis_f64),
                 to_client_ms: opening.to_client().map(Duration::as_millis_f64),
                 total_ms: halves.map(|(a, b)| (a + b).as_millis_f64()),
+                ack_has_data: opening.ack_has_data,
             },
             vantage: place,
             cut_by_tool: flow.cut_by_tool,

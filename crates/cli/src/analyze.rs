@@ -44,6 +44,13 @@ pub struct Args {
     /// Write one JSON object per flow and line; `-` is standard output
     #[arg(long, value_name = "FILE.jsonl")]
     jsonl: Option<PathBuf>,
+    /// Add Parquet tables (captures, flows, mptcp, intervals, events, samples, pairs) to a dataset in this folder, for
+    /// databases
+    #[arg(long, value_name = "DIR")]
+    parquet: Option<PathBuf>,
+    /// The environment that the captures are from (a network, a carrier), in the dataset
+    #[arg(long, value_name = "NAME", default_value = "none", requires = "parquet")]
+    env: String,
     /// Draw graphs of every flow, chosen by tcptrace's letters: T throughput, R round-trip time, S time-sequence,
     /// N outstanding data, F segment size, G all
     #[arg(long, value_name = "LETTERS", value_parser = Wanted::parse)]
@@ -99,6 +106,19 @@ pub fn file(path: &Path, html: Option<&Path>) -> Result<ExitCode, String> {
     main(&whole.args)
 }
 
+/// Reads one file into `sink`, with the settings that the command has by default.
+pub fn read_file<S: Sink>(path: &Path, sink: S) -> Result<S, String> {
+    #[derive(clap::Parser)]
+    struct Whole {
+        #[command(flatten)]
+        args: Args,
+    }
+    let words: [OsString; 2] = ["analyze".into(), path.into()];
+    let whole = <Whole as clap::Parser>::try_parse_from(words).map_err(|error| error.to_string())?;
+    let (sink, _) = read(&whole.args, inputs::inputs(&whole.args.files)?, sink)?;
+    Ok(sink)
+}
+
 /// Runs the command.
 pub fn main(args: &Args) -> Result<ExitCode, String> {
     if let Some(metric) = &args.explain {
@@ -109,7 +129,7 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     }
     let inputs = inputs::inputs(&args.files)?;
     let made_by = MadeBy { cellerator: env!("CARGO_PKG_VERSION").to_owned(), command: command() };
-    let outputs = Outputs::open(args, &made_by)?;
+    let outputs = Outputs::open(args, &inputs, &made_by)?;
     let (outputs, findings) = read(args, inputs, outputs)?;
     outputs.finish(&findings, &made_by, || inputs::inputs(&args.files))?;
     Ok(outcome(&findings.captures))
@@ -140,7 +160,7 @@ fn read_from<S: Sink>(
 ) -> Result<(S, Findings), String> {
     let config = Config { idle: Duration::from_secs(args.idle), first_flow, ..Config::default() };
     let pairs = (inputs.len() > 1).then(PairFinder::default);
-    let feed = Feed::new(inputs, args.one_point);
+    let feed = Feed::new(inputs, args.one_point, args.html.is_some());
     let (feed, Paired { sink, pairs }) = threads::run(args.threads, config, feed, Paired { sink, pairs })?;
     let (captures, mptcp) = feed.finish();
     for capture in &captures {

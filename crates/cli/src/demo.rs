@@ -16,7 +16,7 @@ const PARTS: [(&str, &str); 2] = [
 /// Arguments of `cellerator demo`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Directory for report.html and results.json
+    /// Directory for report.html, results.json and captures
     #[arg(long, value_name = "DIR", default_value = "out/demo")]
     out: PathBuf,
 }
@@ -30,7 +30,12 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
         .map_err(|e| e.to_string())?;
     println!("Real downloads over an emulated cellular link; about two minutes.\n");
     let (html, json) = (args.out.join("report.html"), args.out.join("results.json"));
-    let files =
-        Files { json: Some(&json), html: Some(&html), title: "Cellerator: downloads over 3G and LTE" };
+    let captures = args.out.join("captures");
+    let files = Files {
+        json: Some(&json),
+        html: Some(&html),
+        title: "Cellerator: downloads over 3G and LTE",
+        captures: Some(&captures),
+    };
     outcome::run(&scenarios, None, Path::new("."), None, &files)
 }

@@ -96,6 +96,10 @@ struct RunArgs {
     /// Write a report as one HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Capture on the server's and the client's interface in each run, into this folder, and write down what the
+    /// kernels and links counted
+    #[arg(long, value_name = "DIR")]
+    captures: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]
@@ -143,7 +147,12 @@ fn text(error: impl std::fmt::Display) -> String {
 fn run(args: &RunArgs) -> Result<ExitCode, String> {
     let (scenario, traces) = outcome::read(&args.scenario)?;
     let title = format!("Cellerator: {}", scenario.heading());
-    let files = Files { json: args.json.as_deref(), html: args.html.as_deref(), title: &title };
+    let files = Files {
+        json: args.json.as_deref(),
+        html: args.html.as_deref(),
+        title: &title,
+        captures: args.captures.as_deref(),
+    };
     outcome::run(&[scenario], args.case.as_deref(), &traces, args.name.as_deref(), &files)
 }
 

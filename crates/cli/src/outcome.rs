@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use io::Signals;
-use lab::{Instance, Runner};
+use lab::{Instance, Recording, Runner};
+use report::CaseFlow;
 use scenario::Scenario;
 use scenario::results::{Results, SCHEMA, ScenarioResult};
 
@@ -19,6 +20,8 @@ pub struct Files<'a> {
     pub html: Option<&'a Path>,
     /// The report's title.
     pub title: &'a str,
+    /// A folder for captures of each run, made at both ends; the report then shows what they say.
+    pub captures: Option<&'a Path>,
 }
 
 /// Runs `scenarios`, prints a table and a sentence for each, and writes the files wanted.
@@ -36,7 +39,9 @@ pub fn run(
     let titles: Vec<&str> = scenarios.iter().map(Scenario::heading).collect();
     let instance = Instance::register(name, &titles.join(", ")).map_err(|e| e.to_string())?;
     let program = std::env::current_exe().map_err(|e| format!("cannot find this program's own file: {e}"))?;
-    let runner = Runner { instance: &instance, signals: &signals, program, traces: traces.to_owned() };
+    let captures = files.captures.map(Path::to_owned);
+    let runner =
+        Runner { instance: &instance, signals: &signals, program, traces: traces.to_owned(), captures };
     let made_by = lab::made_by(env!("CARGO_PKG_VERSION"), &command_line());
     let mut results = Results { schema: SCHEMA.to_owned(), made_by, scenarios: Vec::new() };
     for scenario in scenarios {
@@ -47,7 +52,8 @@ pub fn run(
         print(&result);
         results.scenarios.push(result);
     }
-    files.write(&results)?;
+    let flows = files.captured(&results)?;
+    files.write(&results, &flows)?;
     let cases = results.scenarios.iter().flat_map(|s| &s.cases);
     Ok(if cases.into_iter().all(|c| c.problems.is_empty()) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -60,18 +66,38 @@ pub fn print(result: &ScenarioResult) {
 impl Files<'_> {
     /// Makes the directories: a path that cannot be written should not cost minutes.
     pub fn prepare(&self) -> Result<(), String> {
-        [self.json, self.html].into_iter().flatten().try_for_each(create_parent)
+        [self.json, self.html].into_iter().flatten().try_for_each(create_parent)?;
+        self.captures.map_or(Ok(()), |folder| {
+            fs::create_dir_all(folder).map_err(|e| format!("cannot create {}: {e}", folder.display()))
+        })
+    }
+
+    /// Each case's largest flow as its first capture beside the server has it.
+    fn captured(&self, results: &Results) -> Result<Vec<CaseFlow>, String> {
+        let mut flows = Vec::new();
+        let Some(folder) = self.captures else { return Ok(flows) };
+        for result in &results.scenarios {
+            let firsts = result.cases.iter().filter(|case| case.repetition == 1 && case.figures.is_some());
+            for case in firsts {
+                let name = lab::run_name(&result.scenario, &case.settings, case.repetition);
+                let path = Recording::in_folder(folder, &name).server;
+                let flow = CaseFlow::new(&result.scenario.name, &case.name);
+                flows.push(crate::analyze::read_file(&path, flow)?);
+            }
+        }
+        println!("  captures of both ends are in {}", folder.display());
+        Ok(flows)
     }
 
     /// Writes the files wanted.
-    pub fn write(&self, results: &Results) -> Result<(), String> {
+    pub fn write(&self, results: &Results, flows: &[CaseFlow]) -> Result<(), String> {
         let save = |path: &Path, text: String| {
             fs::write(path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
             println!("  wrote {}", path.display());
             Ok::<(), String>(())
         };
         if let Some(path) = self.html {
-            save(path, report::page(self.title, results))?;
+            save(path, report::page_with_flows(self.title, results, flows))?;
         }
         if let Some(path) = self.json {
             let json = serde_json::to_string_pretty(results).map_err(|e| format!("results as JSON: {e}"))?;

@@ -98,7 +98,7 @@ fn run(args: &RunArgs) -> Result<ExitCode, String> {
     let in_out = |name: &str| args.out.as_ref().map(|out| out.join(name));
     let json = args.json.clone().or_else(|| in_out("results.json"));
     let html = args.html.clone().or_else(|| in_out("report.html"));
-    let files = Files { json: json.as_deref(), html: html.as_deref(), title: &title };
+    let files = Files { json: json.as_deref(), html: html.as_deref(), title: &title, captures: None };
     files.prepare()?;
     let jobs = jobs(&scenario, args, &traces)?;
     eprintln!("{}", scenario.heading());
@@ -125,7 +125,7 @@ fn run(args: &RunArgs) -> Result<ExitCode, String> {
     );
     let is_good = result.cases.iter().all(|case| case.problems.is_empty());
     let results = Results { schema: SCHEMA.to_owned(), made_by: made_by(args), scenarios: vec![result] };
-    files.write(&results)?;
+    files.write(&results, &[])?;
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -1,18 +1,20 @@
 //! [`Runner`]: turns a scenario into results, case by case, each on a network of its own.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
 use io::{Namespace, Signals};
 use scenario::results::{CaseResult, Figures, MadeBy, ScenarioResult};
-use scenario::{Case, Kind, Scenario};
+use scenario::{Case, Kind, LinkPlan, Scenario};
 use units::{Bytes, Duration};
 
 use crate::accelerator::AcceleratorCommand;
-use crate::emulator::Keep;
+use crate::emulator::{Emulation, Keep};
 use crate::error::Context;
 use crate::figures::Evidence;
 use crate::origin::{Content, Origin};
+use crate::recorder::{Dropped, Recorder, Recording, Truth, counters, path_rtt};
 use crate::session::{Session, read_trace};
 use crate::topology::{Host, Network, server_address};
 use crate::transfer::{Ping, Transfers};
@@ -52,6 +54,8 @@ pub struct Runner<'a> {
     pub program: PathBuf,
     /// Where the scenario's trace files are looked for.
     pub traces: PathBuf,
+    /// Where captures of each run go, made at both ends, and what really happened in it; a folder that is there.
+    pub captures: Option<PathBuf>,
 }
 
 impl Runner<'_> {
@@ -108,7 +112,12 @@ impl Runner<'_> {
         };
         if result.skipped.is_none() {
             let time_limit = scenario.time_limit.0;
-            match self.measure(case, seed, time_limit, command.as_ref(), progress) {
+            let recording = self
+                .captures
+                .as_ref()
+                .map(|folder| Recording::in_folder(folder, &run_name(scenario, case, repetition)));
+            let run = Run { scenario, case, seed, time_limit, recording: recording.as_ref() };
+            match self.measure(&run, command.as_ref(), progress) {
                 Ok(figures) => {
                     result.problems = figures.problems(case);
                     result.figures = Some(figures);
@@ -122,17 +131,18 @@ impl Runner<'_> {
 
     fn measure(
         &self,
-        case: &Case,
-        seed: u64,
-        time_limit: Duration,
+        run: &Run<'_>,
         command: Option<&AcceleratorCommand>,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Figures, LabError> {
+        let &Run { case, seed, time_limit, .. } = run;
         let workload = &case.workload;
         let plan = case.links(seed, &mut |file| read_trace(&self.traces, file))?;
         let content = Content::write(self.instance.directory(), workload.size(), seed)?;
         let mut session = Session::build(self.instance, case, command)?;
         let origin = Origin::start(session.network().namespace(Host::Server)?, self.instance.directory())?;
+        let recorder =
+            run.recording.map(|recording| Recorder::start(session.network(), recording)).transpose()?;
         // Last, so that the links' time begins together with the transfer in every case.
         session.begin(&plan, Keep::Everything)?;
         let client = Namespace::open(session.network().namespace(Host::Client)?.name())?;
@@ -147,10 +157,17 @@ impl Runner<'_> {
         let ping_ms = ping.map(Ping::finish).unwrap_or_default();
         let sender = if workload.kind() == Kind::Upload { Host::Client } else { Host::Server };
         let resent_by_sender = resent_segments(session.network(), sender)?;
+        let counters = [Host::Server, Host::Client].map(|host| counters(session.network(), host));
+        recorder.map(Recorder::finish).transpose()?;
+        let emulation = session.end()?;
+        if let Some(recording) = run.recording {
+            let bytes = outcomes.iter().map(|outcome| outcome.bytes).sum();
+            run.write_truth(recording, sender, bytes, counters, &plan, &emulation)?;
+        }
         let evidence = Evidence {
             resent_by_sender,
             uploaded: origin.uploaded()?,
-            emulation: session.end()?,
+            emulation,
             outcomes: &outcomes,
             workload,
             content: &content,
@@ -158,6 +175,52 @@ impl Runner<'_> {
         };
         Ok(evidence.figures())
     }
+}
+
+/// One run of a case.
+struct Run<'a> {
+    scenario: &'a Scenario,
+    case: &'a Case,
+    seed: u64,
+    time_limit: Duration,
+    recording: Option<&'a Recording>,
+}
+
+impl Run<'_> {
+    fn write_truth(
+        &self,
+        recording: &Recording,
+        sender: Host,
+        bytes: u64,
+        [server, client]: [Result<BTreeMap<String, u64>, LabError>; 2],
+        plan: &LinkPlan,
+        emulation: &Emulation,
+    ) -> Result<(), LabError> {
+        let truth = Truth {
+            scenario: self.scenario.name.clone(),
+            case: self.case.name.clone(),
+            seed: self.seed,
+            sender: sender.name(),
+            bytes,
+            path_rtt_ms: path_rtt(plan).as_millis_f64(),
+            server: server?,
+            client: client?,
+            dropped: Dropped::of(emulation),
+        };
+        let path = &recording.truth;
+        let json = serde_json::to_string_pretty(&truth).unwrap_or_default();
+        fs::write(path, json + "\n").doing(|| format!("write {}", path.display()))
+    }
+}
+
+/// The name of a run's files: `scenario-case`, and the repetition where there are several; letters and digits of the case.
+#[must_use]
+pub fn run_name(scenario: &Scenario, case: &Case, repetition: u32) -> String {
+    let plain = |name: &str| -> String {
+        name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect()
+    };
+    let name = format!("{}-{}", plain(&scenario.name), plain(&case.name));
+    if scenario.repetitions > 1 { format!("{name}-{repetition}") } else { name }
 }
 
 /// `Tcp RetransSegs` of a host.

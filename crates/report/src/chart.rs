@@ -6,11 +6,11 @@ use scenario::results::{CaseResult, Series};
 
 use crate::axis::{Axis, Spread, label};
 
-const WIDTH: f64 = 560.0;
+pub(crate) const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 168.0;
-const LEFT: f64 = 52.0;
-const RIGHT: f64 = 12.0;
-const TOP: f64 = 12.0;
+pub(crate) const LEFT: f64 = 52.0;
+pub(crate) const RIGHT: f64 = 12.0;
+pub(crate) const TOP: f64 = 12.0;
 const BOTTOM: f64 = 34.0;
 
 /// The scales that all panels of a scenario share, so that they can be compared by eye.
@@ -121,15 +121,21 @@ fn runs(series: &Series) -> Vec<Vec<(usize, f64, f64)>> {
     runs
 }
 
-fn open(description: &str) -> String {
+/// A chart that says what it shows.
+pub(crate) fn open(description: &str) -> String {
     format!(
         r#"<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{}" xmlns="http://www.w3.org/2000/svg">"#,
         crate::html::escape(description)
     )
 }
 
+/// The lower edge of what is drawn.
+pub(crate) const fn plot_bottom() -> f64 {
+    HEIGHT - BOTTOM
+}
+
 /// Grid, axes, tick labels and units.
-fn frame(svg: &mut String, x: &Axis, y: &Axis, unit: &str) {
+pub(crate) fn frame(svg: &mut String, x: &Axis, y: &Axis, unit: &str) {
     let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
     for tick in y.ticks() {
         let py = y.at(*tick);

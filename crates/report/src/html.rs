@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use scenario::results::{CaseResult, Figures, MadeBy, Results, ScenarioResult, Timing};
 
+use crate::case_flow::{self, CaseFlow};
 use crate::chart::{self, Scales};
 use crate::table::{grouped, summary};
 use crate::{finding, network};
@@ -28,13 +29,21 @@ fn units_kept(text: &str) -> String {
 /// The whole page for `results`, under `title`.
 #[must_use]
 pub fn page(title: &str, results: &Results) -> String {
+    page_with_flows(title, results, &[])
+}
+
+/// As [`page`], with charts and findings from captures of the cases.
+#[must_use]
+pub fn page_with_flows(title: &str, results: &Results, flows: &[CaseFlow]) -> String {
     let mut html = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{0}</title>\n<style>\n{STYLE}</style></head>\n<body>\n<h1>{0}</h1>\n",
         escape(title)
     );
     let _ = writeln!(html, "<p class=\"soft\">{}</p>", escape(&made_by(&results.made_by)));
     for result in &results.scenarios {
-        section(&mut html, result);
+        let flows: Vec<&CaseFlow> =
+            flows.iter().filter(|flow| flow.scenario == result.scenario.name).collect();
+        section(&mut html, result, &flows);
     }
     method(&mut html, results);
     html.push_str("</body>\n</html>\n");
@@ -57,7 +66,7 @@ fn made_by(made: &MadeBy) -> String {
     )
 }
 
-fn section(html: &mut String, result: &ScenarioResult) {
+fn section(html: &mut String, result: &ScenarioResult, flows: &[&CaseFlow]) {
     let scenario = &result.scenario;
     let _ = writeln!(html, "<section>\n<h2>{}</h2>", escape(scenario.heading()));
     if let Some(text) = &scenario.description {
@@ -82,6 +91,9 @@ fn section(html: &mut String, result: &ScenarioResult) {
         }
     }
     panels(html, result);
+    let colour =
+        |case: &str| grouped(result).iter().position(|(name, _)| *name == case).unwrap_or_default() % COLOURS;
+    case_flow::panels(html, flows, &colour);
     html.push_str("</section>\n");
 }
 

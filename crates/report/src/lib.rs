@@ -5,11 +5,14 @@
 
 mod axis;
 mod capture_page;
+mod case_flow;
 mod chart;
 mod compare;
 mod controller_figure;
+mod dataset;
 mod finding;
 mod flow_lines;
+mod flow_row;
 mod graphs;
 mod html;
 mod network;
@@ -18,12 +21,14 @@ mod queue_figure;
 mod table;
 
 pub use capture_page::CapturePage;
+pub use case_flow::CaseFlow;
 pub use compare::{Environment, Interval, Moments, Run, Sample, comparison, mann_whitney, median_interval};
 pub use controller_figure::{ControllerFigure, Curve};
+pub use dataset::{CaptureId, Dataset, capture_id};
 pub use finding::sentence;
 pub use flow_lines::{FlowLines, LineFormat};
 pub use graphs::{GraphFormat, Graphs, Wanted};
-pub use html::{STYLE, escape, page};
+pub use html::{STYLE, escape, page, page_with_flows};
 pub use perfetto::PerfettoTrace;
 pub use queue_figure::{QueuePanel, queue_figure};
 pub use table::{Table, summary};

@@ -3,10 +3,11 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use parquet::basic::Compression;
+use parquet::basic::{Compression, Encoding};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::ColumnPath;
 
 use crate::error::TablesError;
 use crate::groups::Group;
@@ -133,7 +134,13 @@ fn properties(schema: &TableSchema, notes: &[(&str, &str)]) -> WriterProperties 
     let columns = serde_json::to_string(schema).unwrap_or_default();
     let mut pairs = vec![KeyValue::new(SCHEMA_NOTE.to_owned(), columns)];
     pairs.extend(notes.iter().map(|(name, value)| KeyValue::new((*name).to_owned(), (*value).to_owned())));
-    WriterProperties::builder()
+    let mut builder = WriterProperties::builder();
+    for column in schema.columns.iter().filter(|column| matches!(column.kind, Kind::Int | Kind::Time)) {
+        // Where a dictionary grows too long, as of times: differences are short.
+        builder = builder
+            .set_column_encoding(ColumnPath::from(column.name.as_str()), Encoding::DELTA_BINARY_PACKED);
+    }
+    builder
         .set_compression(Compression::SNAPPY)
         .set_created_by(format!("cellerator {}", env!("CARGO_PKG_VERSION")))
         .set_key_value_metadata(Some(pairs))

@@ -17,14 +17,15 @@ pub(super) struct Feed {
 }
 
 impl Feed {
-    pub(super) fn new(inputs: Vec<Input>, one_point: bool) -> Self {
+    /// With `keeps_mappings`, what packets of Multipath TCP carry is kept for graphs.
+    pub(super) fn new(inputs: Vec<Input>, one_point: bool, keeps_mappings: bool) -> Self {
         let captures = inputs.iter().map(Input::as_capture).collect();
-        let merged = Merged::new(inputs);
+        let (merged, mptcp) = (Merged::new(inputs), MptcpAnalyzer::default());
         Self {
             merged,
             fragments: Reassembly::default(),
             captures,
-            mptcp: MptcpAnalyzer::default(),
+            mptcp: if keeps_mappings { mptcp.keeping_mappings() } else { mptcp },
             one_point,
             segments: 0,
         }

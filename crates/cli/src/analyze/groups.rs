@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use analysis::{Findings, FlowReport, MadeBy, Sink};
-use report::{CapturePage, Environment, comparison};
+use report::{CapturePage, Dataset, Environment, comparison};
 
 use super::inputs::{Input, inputs};
 use super::{Args, command, outcome, print, read_from};
@@ -13,6 +13,7 @@ use super::{Args, command, outcome, print, read_from};
 struct Counted<'a> {
     environment: &'a mut Environment,
     page: Option<&'a mut CapturePage>,
+    stored: Option<Dataset>,
     flows: u64,
 }
 
@@ -23,18 +24,27 @@ impl Sink for Counted<'_> {
         if let Some(page) = &mut self.page {
             page.on_flow(flow);
         }
+        if let Some(stored) = &mut self.stored {
+            stored.on_flow(flow);
+        }
     }
     fn on_event(&mut self, event: &analysis::Event) {
         if let Some(page) = &mut self.page {
             page.on_event(event);
         }
+        if let Some(stored) = &mut self.stored {
+            stored.on_event(event);
+        }
     }
     fn wants_packets(&self) -> bool {
-        self.page.is_some()
+        self.page.is_some() || self.stored.is_some()
     }
     fn on_packet(&mut self, packet: &analysis::PacketView<'_>) {
         if let Some(page) = &mut self.page {
             page.on_packet(packet);
+        }
+        if let Some(stored) = &mut self.stored {
+            stored.on_packet(packet);
         }
     }
 }
@@ -45,6 +55,7 @@ pub(super) fn compare(args: &Args) -> Result<ExitCode, String> {
     let mut all = Findings::default();
     let mut environments = Vec::new();
     let mut first_flow = 0;
+    let made_by = MadeBy { cellerator: env!("CARGO_PKG_VERSION").to_owned(), command: command() };
     for group in &args.group {
         let (name, pattern) = group
             .split_once('=')
@@ -55,9 +66,22 @@ pub(super) fn compare(args: &Args) -> Result<ExitCode, String> {
         }
         for path in files(pattern)? {
             environment.begin(path.display().to_string());
-            let counted = Counted { environment: &mut environment, page: page.as_mut(), flows: 0 };
-            let (counted, findings) = read_from(args, vec![Input::File(path)], counted, first_flow)?;
+            let input = Input::File(path);
+            let stored = match &args.parquet {
+                Some(root) => {
+                    let dataset = Dataset::new(root, name, vec![input.identity()?], &made_by);
+                    Some(dataset.starting_at(first_flow))
+                }
+                None => None,
+            };
+            let counted = Counted { environment: &mut environment, page: page.as_mut(), stored, flows: 0 };
+            let (counted, findings) = read_from(args, vec![input], counted, first_flow)?;
             first_flow += counted.flows;
+            if let (Some(stored), Some(root)) = (counted.stored, &args.parquet) {
+                stored
+                    .finish(&findings)
+                    .map_err(|error| format!("{}: writing failed: {error}", root.display()))?;
+            }
             all.captures.extend(findings.captures);
             all.mptcp.extend(findings.mptcp);
         }
@@ -65,7 +89,6 @@ pub(super) fn compare(args: &Args) -> Result<ExitCode, String> {
     }
     print(comparison(&environments).as_bytes())?;
     if let (Some(page), Some(path)) = (page, &args.html) {
-        let made_by = MadeBy { cellerator: env!("CARGO_PKG_VERSION").to_owned(), command: command() };
         let file = std::fs::File::create(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let mut out = std::io::BufWriter::new(file);
         page.write(&mut out, &made_by, &all)

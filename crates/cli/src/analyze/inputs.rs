@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use analysis::{CaptureFile, Skipped};
 use capture::{Source, decompressed};
+use report::{CaptureId, capture_id};
 
 /// A file, or standard input.
 pub(super) enum Input {
@@ -41,6 +42,16 @@ impl Input {
         match self {
             Self::File(path) => Some(path),
             Self::StandardInput => None,
+        }
+    }
+
+    /// What the capture is, from its contents; standard input cannot be read twice and is new each time.
+    pub(super) fn identity(&self) -> Result<CaptureId, String> {
+        match self {
+            Self::File(path) if self.can_reopen() => {
+                capture_id(path).map_err(|error| format!("{}: {error}", path.display()))
+            }
+            _ => Ok(CaptureId(format!("stream-{}-{}", std::process::id(), ::io::Clock::wall_nanos()))),
         }
     }
 

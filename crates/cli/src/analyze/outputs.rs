@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Stdout, Write};
 use std::path::{Path, PathBuf};
 
 use analysis::{DocumentWriter, Event, Findings, FlowReport, MadeBy, PacketView, Sink};
-use report::{CapturePage, FlowLines, GraphFormat, Graphs, LineFormat, PerfettoTrace};
+use report::{CaptureId, CapturePage, Dataset, FlowLines, GraphFormat, Graphs, LineFormat, PerfettoTrace};
 
 use super::Args;
 use super::annotate::Verdicts;
@@ -31,7 +31,7 @@ pub(super) struct Outputs {
 
 impl Outputs {
     /// Opens all files, so that one that cannot be written is said before the captures are read.
-    pub(super) fn open(args: &Args, made_by: &MadeBy) -> Result<Self, String> {
+    pub(super) fn open(args: &Args, inputs: &[Input], made_by: &MadeBy) -> Result<Self, String> {
         let mut all: Vec<Box<dyn Output>> = Vec::new();
         let uses_stdout = [&args.csv, &args.jsonl].iter().any(|path| path.as_deref().is_some_and(is_stdout));
         if args.json {
@@ -43,7 +43,9 @@ impl Outputs {
         for (path, format) in [(&args.csv, LineFormat::Csv), (&args.jsonl, LineFormat::Json)] {
             if let Some(path) = path {
                 let name = path.display().to_string();
-                all.push(Box::new(Lines { lines: FlowLines::new(create(path)?, format), name }));
+                let lines =
+                    FlowLines::new(create(path)?, format).map_err(|error| format!("{name}: {error}"))?;
+                all.push(Box::new(Lines { lines, name }));
             }
         }
         if let Some(path) = &args.html {
@@ -52,6 +54,9 @@ impl Outputs {
         if let Some(path) = &args.perfetto {
             let name = path.display().to_string();
             all.push(Box::new(Trace { trace: PerfettoTrace::new(create(path)?), name }));
+        }
+        if let Some(root) = &args.parquet {
+            all.push(Box::new(Stored::open(root, &args.env, inputs, made_by)?));
         }
         if let Some(wanted) = args.graphs {
             let folder = args.graphs_to.clone();
@@ -122,7 +127,7 @@ impl Sink for Outputs {
 }
 
 /// Something to write to.
-type Writer = Box<dyn Write>;
+type Writer = Box<dyn Write + Send>;
 
 fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
@@ -238,6 +243,46 @@ impl Sink for Trace {
 impl Output for Trace {
     fn finish(self: Box<Self>, _findings: &Findings, _made_by: &MadeBy) -> io::Result<()> {
         self.trace.finish()
+    }
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+}
+
+/// Tables of a dataset.
+pub(super) struct Stored {
+    dataset: Dataset,
+    name: String,
+}
+
+impl Stored {
+    /// Opens the dataset in the folder `root`.
+    pub(super) fn open(root: &Path, env: &str, inputs: &[Input], made_by: &MadeBy) -> Result<Self, String> {
+        let name = root.display().to_string();
+        std::fs::create_dir_all(root).map_err(|error| format!("{name}: cannot be made: {error}"))?;
+        let ids: Result<Vec<CaptureId>, String> = inputs.iter().map(Input::identity).collect();
+        Ok(Self { dataset: Dataset::new(root, env, ids?, made_by), name })
+    }
+}
+
+impl Sink for Stored {
+    fn on_flow(&mut self, flow: &FlowReport) {
+        self.dataset.on_flow(flow);
+    }
+    fn on_event(&mut self, event: &Event) {
+        self.dataset.on_event(event);
+    }
+    fn wants_packets(&self) -> bool {
+        self.dataset.wants_packets()
+    }
+    fn on_packet(&mut self, packet: &PacketView<'_>) {
+        self.dataset.on_packet(packet);
+    }
+}
+
+impl Output for Stored {
+    fn finish(self: Box<Self>, findings: &Findings, _made_by: &MadeBy) -> io::Result<()> {
+        self.dataset.finish(findings)
     }
     fn name(&self) -> String {
         self.name.clone()

@@ -4,6 +4,7 @@
 mod live;
 mod outputs;
 mod page;
+mod truth;
 
 use std::io::Write;
 use std::net::SocketAddr;

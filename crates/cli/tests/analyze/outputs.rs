@@ -2,6 +2,7 @@
 
 use capture::Reader;
 use serde_json::Value;
+use tables::TableReader;
 
 use crate::{Folder, analyze, capture, text};
 
@@ -21,10 +22,9 @@ fn one_reading_gives_every_output() {
 
     let table = read(&csv);
     let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split(',').collect()).collect();
-    // From the right: what was found, left of it, has commas within quotes.
-    let column =
-        lines[0].iter().rev().position(|name| *name == "1to2_retransmissions_rto").expect("a column");
-    assert_eq!((lines.len(), lines[1].iter().rev().nth(column)), (2, Some(&"1")));
+    // What was found, the last column, may have commas within quotes.
+    let column = lines[0].iter().position(|name| *name == "a2b_retransmissions_rto").expect("a column");
+    assert_eq!((lines.len(), lines[1].get(column)), (2, Some(&"1")));
 
     let flow: Value = serde_json::from_str(read(&jsonl).trim()).expect("one line of JSON");
     assert_eq!((&flow["schema"], &flow["id"]), (&"cellerator/analysis/1".into(), &0.into()));
@@ -53,7 +53,7 @@ fn one_reading_gives_every_output() {
     assert_eq!(packets, 8);
     let said = String::from_utf8_lossy(&annotated);
     assert_eq!(said.matches("cellerator: flow 0: retransmission: time-out").count(), 1);
-    assert!(analyze(&["--csv", "-", &input], &[]).stdout.starts_with(b"client,"));
+    assert!(analyze(&["--csv", "-", &input], &[]).stdout.starts_with(b"id,point,first,"));
 }
 
 #[test]
@@ -108,4 +108,74 @@ fn environments_are_compared() {
     assert!(std::fs::metadata(&html).expect("a page").len() > 10_000);
     let out = analyze(&["--group", "nothing", "--compare"], &[]);
     assert!(!out.status.success() && text(&out.stderr).contains("NAME=FILES"), "{}", text(&out.stderr));
+}
+
+/// The one part of a table, with its path below the dataset.
+fn part(root: &std::path::Path, table: &str, env: &str) -> (String, TableReader) {
+    let folder = root.join(format!("v1/table={table}/env={env}/date=1970-01-01"));
+    let files: Vec<_> = std::fs::read_dir(&folder)
+        .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    (files[0].clone(), TableReader::open(&folder.join(&files[0])).expect("a table"))
+}
+
+/// A column's values.
+fn column(table: &TableReader, name: &str) -> Vec<tables::Value> {
+    let at = table.schema().position(name).unwrap_or_else(|| panic!("no column {name}"));
+    table.rows().expect("rows").map(|row| row.expect("a row").swap_remove(at)).collect()
+}
+
+#[test]
+fn a_dataset_holds_what_the_json_says() {
+    let folder = Folder::new("dataset");
+    let input = folder.0.join("in.pcap");
+    std::fs::write(&input, capture()).expect("written");
+    let (root, input) = (folder.0.join("data"), input.display().to_string());
+    let write = || {
+        let out = analyze(&["--parquet", &root.display().to_string(), "--env", "lte drive", &input], &[]);
+        assert!(out.status.success(), "{}", text(&out.stderr));
+    };
+    write();
+    let env = "lte%20drive";
+    let (name, flows) = part(&root, "flows", env);
+    assert_eq!(flows.note("cellerator.schema"), Some("cellerator/analysis/1"));
+    assert_eq!(column(&flows, "first"), ["10.0.0.1:1000".into()]);
+    assert_eq!(column(&flows, "a2b_retransmissions_rto"), [1.into()]);
+    assert_eq!(column(&flows, "a2b_window_scale"), [tables::Value::Null], "what is not known is not zero");
+    let milliseconds = flows.schema().columns.iter().find(|column| column.name == "a2b_rtt_karn_min_ms");
+    assert_eq!(milliseconds.and_then(|column| column.unit.as_deref()), Some("ms"));
+    let id = column(&flows, "flow_id");
+
+    let (_, events) = part(&root, "events", env);
+    assert_eq!(
+        (column(&events, "event"), column(&events, "cause")),
+        (vec!["retransmission".into()], vec!["rto".into()])
+    );
+    assert_eq!(column(&events, "flow_id"), id);
+    let (_, intervals) = part(&root, "intervals", env);
+    let sum = |name: &str| -> i64 { column(&intervals, name).iter().filter_map(tables::Value::as_int).sum() };
+    assert_eq!((sum("packets"), sum("payload_bytes"), sum("retransmitted_packets")), (8, 3_000, 1));
+    assert_eq!(sum("acked_bytes"), 2_000, "what the SYN took is the first acknowledged");
+    let (_, samples) = part(&root, "samples", env);
+    assert_eq!(column(&samples, "karn_ms").first(), Some(&tables::Value::Float(40.0)));
+    let (_, captures) = part(&root, "captures", env);
+    assert_eq!(
+        (column(&captures, "packets"), column(&captures, "problem")),
+        (vec![8.into()], vec![tables::Value::Null])
+    );
+    assert!(!root.join("v1/table=mptcp").exists(), "no rows, no part");
+
+    // Again: the same parts, not more; under another name too.
+    write();
+    std::fs::rename(&input, folder.0.join("other.pcap")).expect("renamed");
+    let other = folder.0.join("other.pcap").display().to_string();
+    let out = analyze(
+        &["--group", &format!("lte drive={other}"), "--compare", "--parquet", &root.display().to_string()],
+        &[],
+    );
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let (again, flows) = part(&root, "flows", env);
+    assert_eq!((again, column(&flows, "flow_id")), (name, id));
 }

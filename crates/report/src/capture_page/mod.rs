@@ -4,15 +4,14 @@
 //! compressed; its scripts unpack a flow when it is chosen.
 
 mod distribution;
+mod multipath;
 mod packets;
 mod rows;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use analysis::{
-    CaptureFile, Event, EventKind, Findings, FlowReport, MadeBy, MptcpReport, PacketKind, PacketView, Sink,
-};
+use analysis::{CaptureFile, Event, EventKind, Findings, FlowReport, MadeBy, PacketKind, PacketView, Sink};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use flate2::{Compress, Compression, FlushCompress, Status};
@@ -21,6 +20,7 @@ use hashbrown::HashMap;
 use serde::Serialize;
 
 use distribution::{Course, CourseData, Curve, Distribution};
+use multipath::Connection;
 use packets::{PacketLog, put};
 use rows::Row;
 
@@ -32,7 +32,7 @@ const HELD_MAX: usize = 64 << 20;
 const PACKED_MAX: usize = 12 << 20;
 
 /// The scripts, in the order in which they need each other.
-const SCRIPTS: [&str; 9] = [
+const SCRIPTS: [&str; 10] = [
     include_str!("decode.js"),
     include_str!("format.js"),
     include_str!("plot.js"),
@@ -41,6 +41,7 @@ const SCRIPTS: [&str; 9] = [
     include_str!("flow.js"),
     include_str!("table.js"),
     include_str!("overview.js"),
+    include_str!("multipath.js"),
     include_str!("page.js"),
 ];
 
@@ -77,7 +78,7 @@ pub struct CapturePage {
 struct Head<'a> {
     made_by: &'a MadeBy,
     captures: &'a [CaptureFile],
-    mptcp: &'a [MptcpReport],
+    mptcp: Vec<Connection<'a>>,
     flows: u64,
     start_ns: u64,
     rows: Vec<Row<'a>>,
@@ -226,7 +227,7 @@ impl CapturePage {
         let head = Head {
             made_by,
             captures: &findings.captures,
-            mptcp: &findings.mptcp,
+            mptcp: findings.mptcp.iter().map(|one| Connection::of(one, origin_ns)).collect(),
             flows: self.flows,
             start_ns: origin_ns,
             rows,

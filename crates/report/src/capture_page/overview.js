@@ -115,15 +115,3 @@ function captures(head) {
   const names = ["Packets", "of TCP", "clipped", "lost while capturing", "steps back in time"];
   document.getElementById("captures").replaceChildren(el("table", {}, el("thead", {}, el("tr", {}, el("th", { class: "t" }, "File"), ...names.map(name => el("th", {}, name)), el("th", { class: "t" }, "Without TCP"), el("th", { class: "t" }, "State"))), el("tbody", {}, ...rows)));
 }
-
-// Connections of Multipath TCP: share and reinjection of each subflow, and what the whole had to wait for.
-function multipath(head) {
-  const host = document.getElementById("multipath");
-  if (!head.mptcp.length) return;
-  const way = d => d.bytes ? `${bytes(d.bytes)} (${percent(d.share)})` : missing, again = d => d.reinjected_bytes ? bytes(d.reinjected_bytes) : "0";
-  const bar = d => el("span", { class: "share", role: "img", "aria-label": percent(d.share), style: `--share: ${(100 * (d.share ?? 0)).toFixed(1)}%` });
-  const rows = head.mptcp.flatMap(connection => connection.subflows.map((subflow, i) => el("tr", {}, el("td", {}, i ? "" : String(connection.id)), el("td", {}, i ? "" : String(connection.version ?? missing)), el("td", { class: "t" }, `${subflow.client} → ${subflow.server}`), el("td", { class: "t" }, subflow.joined ? "joined" : "first"),
-    ...subflow.directions.flatMap(d => [el("td", {}, way(d), bar(d)), el("td", {}, again(d))]), ...connection.directions.map(d => el("td", {}, i || !d.out_of_order_delay ? "" : `${count(d.out_of_order)}, ${ms(d.out_of_order_delay.p95_ms)}`)))));
-  const names = [["Connection"], ["Version"], ["Subflow"], [""], ["From the client", "share"], ["reinjected"], ["To the client", "share"], ["reinjected"], ["Out of order", "from the client; wait, 95 %"], ["Out of order", "to the client; wait, 95 %"]];
-  host.append(el("h2", { id: "mptcp" }, "Multipath TCP"), el("div", { class: "scroll rows" }, el("table", {}, el("thead", {}, el("tr", {}, ...names.map(([name, note], i) => el("th", { class: i === 2 || i === 3 ? "t" : null }, name, note ? el("small", {}, note) : null)))), el("tbody", {}, ...rows))));
-}

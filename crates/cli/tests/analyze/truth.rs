@@ -1,0 +1,165 @@
+//! The analysis against what really happened: captures of kernel TCP over the lab's links, with the kernels' counters.
+//!
+//! Made by `cellerator lab run scenarios/captures.toml --captures DIR`, packed with gzip (`tests/captures/README.md`).
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::{analyze, text};
+
+fn captures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/captures")
+}
+
+/// A recorded case.
+struct Case {
+    name: String,
+    truth: Value,
+    /// As found in the captures beside the server and beside the client.
+    server: Value,
+    client: Value,
+}
+
+impl Case {
+    fn read(truth: &Path) -> Self {
+        let name =
+            truth.file_name().and_then(|name| name.to_str()?.strip_suffix(".truth.json")).expect("a name");
+        let found = |end: &str| {
+            let file = captures().join(format!("{name}.{end}.pcapng.gz"));
+            let out = analyze(&["--json", &file.display().to_string()], &[]);
+            assert!(out.status.success(), "{}", text(&out.stderr));
+            serde_json::from_slice(&out.stdout).expect("JSON")
+        };
+        let truth = serde_json::from_slice(&std::fs::read(truth).expect("readable")).expect("JSON");
+        Self { server: found("server"), client: found("client"), truth, name: name.to_owned() }
+    }
+
+    fn all() -> Vec<Self> {
+        let entries = std::fs::read_dir(captures()).expect("captures");
+        let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+        files.retain(|file| file.to_string_lossy().ends_with(".truth.json"));
+        files.sort();
+        assert!(files.len() >= 9, "{files:?}");
+        files.iter().map(|file| Self::read(file)).collect()
+    }
+
+    /// A counter of the server's kernel.
+    fn counted(&self, name: &str) -> u64 {
+        self.truth["server"][name].as_u64().unwrap_or(0)
+    }
+
+    /// A figure of the direction from the server, summed over the flows of a capture.
+    fn found(capture: &Value, path: &str) -> u64 {
+        let flows = capture["flows"].as_array().expect("flows");
+        let from_server = |flow: &Value| -> Value {
+            let server = 1 - flow["client"].as_u64().expect("a handshake") as usize;
+            flow["directions"][server].clone()
+        };
+        flows.iter().filter_map(|flow| from_server(flow).pointer(path)?.as_u64()).sum()
+    }
+
+    fn resent(&self, what: &str) -> u64 {
+        Self::found(&self.server, &format!("/retransmissions/{what}"))
+    }
+}
+
+#[test]
+fn retransmissions_are_those_of_the_kernel() {
+    for case in Case::all() {
+        let found = case.resent("data_packets") + case.resent("syn") + case.resent("fin");
+        assert_eq!(found, case.counted("Tcp.RetransSegs"), "{}", case.name);
+    }
+}
+
+#[test]
+fn their_causes_are_those_of_the_kernel() {
+    let (mut right, mut all) = (0, 0);
+    for case in Case::all() {
+        for (cause, counter) in
+            [("fast", "TcpExt.TCPFastRetrans"), ("rto_recovery", "TcpExt.TCPSlowStartRetrans")]
+        {
+            let (found, counted) = (case.resent(cause), case.counted(counter));
+            right += found.min(counted);
+            all += found.max(counted);
+        }
+    }
+    assert!(all > 90, "there is something to tell apart: {all}");
+    assert!(right * 100 >= all * 95, "{right} of {all}");
+}
+
+#[test]
+fn time_outs_are_found_where_the_kernel_had_them() {
+    for case in Case::all() {
+        assert_eq!(case.resent("rto") > 0, case.counted("TcpExt.TCPTimeouts") > 0, "{}", case.name);
+        let has_undone = case.counted("TcpExt.TCPLossUndo") + case.counted("TcpExt.TCPDSACKRecv") > 0;
+        if has_undone {
+            assert!(case.resent("spurious") > 0, "{}: what was not needed is found", case.name);
+        }
+    }
+}
+
+#[test]
+fn beside_the_receiver_losses_are_those_of_the_link() {
+    for case in Case::all() {
+        // Of short flows whole tails and handshakes are lost, which leave nothing at the receiver to see.
+        if case.name == "short-flows" {
+            continue;
+        }
+        let lost = Case::found(&case.client, "/loss/before_capture");
+        let dropped = case.truth["dropped"]["radio_down"].as_u64().expect("a count");
+        assert!(lost.abs_diff(dropped) * 10 <= dropped, "{}: {lost} found, {dropped} dropped", case.name);
+        assert_eq!(
+            Case::found(&case.client, "/loss/reordered"),
+            0,
+            "{}: these links keep the order",
+            case.name
+        );
+    }
+}
+
+#[test]
+fn round_trips_and_bytes_are_those_of_the_path() {
+    for case in Case::all() {
+        let sent = case.truth["bytes"].as_u64().expect("bytes");
+        let unique = Case::found(&case.server, "/unique_bytes");
+        let flows = case.server["flows"].as_array().expect("flows");
+        // Each answer has a header of HTTP.
+        let header = (unique - sent) / flows.len() as u64;
+        assert!((100..500).contains(&header), "{}: {unique} for {sent}", case.name);
+        let path = case.truth["path_rtt_ms"].as_f64().expect("a time");
+        for flow in flows {
+            let server = 1 - flow["client"].as_u64().expect("a handshake") as usize;
+            let karn = &flow["directions"][server]["rtt"]["karn"];
+            let Some(least) = karn["min_ms"].as_f64() else { continue };
+            assert!((path..path + 60.0).contains(&least), "{}: {least} ms on a path of {path} ms", case.name);
+            if karn["n"].as_u64() > Some(50) {
+                assert!(least < path + 2.0, "{}: {least} ms on a path of {path} ms", case.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn each_case_is_told_by_what_was_found() {
+    let said = |case: &Case| -> Vec<String> {
+        let flows = case.server["flows"].as_array().expect("flows");
+        let found = flows.iter().flat_map(|flow| flow["diagnoses"].as_array().expect("a list").clone());
+        found.map(|one| one["kind"].as_str().expect("a kind").to_owned()).collect()
+    };
+    for case in Case::all() {
+        let kinds = said(&case);
+        let has = |kind: &str| kinds.iter().any(|found| found == kind);
+        let is_as_it_must = match case.name.as_str() {
+            "clean" => kinds.is_empty(),
+            "bufferbloat" => has("bufferbloat") && !has("loss"),
+            "small-window" => kinds == ["receive_window_limited"],
+            "outage" => has("time_outs") && has("needless_retransmissions"),
+            "loss" | "ipv6" | "small-queue" => kinds == ["loss"],
+            "acks-lost" => has("loss") && !has("split_connection"),
+            _ => has("loss"),
+        };
+        assert!(is_as_it_must, "{}: {kinds:?}", case.name);
+        assert_eq!(case.server["flows"][0]["vantage"], "second", "{}: beside the server", case.name);
+    }
+}

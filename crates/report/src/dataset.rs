@@ -1,0 +1,334 @@
+//! [`Dataset`]: what an analysis finds as Parquet tables in folders that databases know.
+
+mod identity;
+mod intervals;
+mod schemas;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use analysis::{
+    CaptureFile, Event, EventKind, Findings, FlowReport, MadeBy, MptcpReport, PacketView, SCHEMA, Sink,
+};
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use serde::Serialize;
+use tables::{ShardWriter, Shards, TableSchema, TablesError, Value};
+use units::Instant;
+
+use crate::flow_lines::failure;
+use crate::flow_row::FlowRow;
+pub use identity::{CaptureId, capture_id};
+use identity::{date_of, flow_id, partition, run_id};
+use intervals::Intervals;
+
+/// The layout's version: the first folder of a dataset.
+const LAYOUT: &str = "v1";
+
+/// Writes one analysis into a dataset: `ROOT/v1/table=T/env=E/date=D/part-RUN.parquet`.
+///
+/// RUN comes from the captures' contents, so that another run over the same captures replaces its parts, and runs over others
+/// add theirs. The date is that of the first segment. Memory is that of one row group per table.
+pub struct Dataset {
+    root: PathBuf,
+    environment: String,
+    captures: Vec<CaptureId>,
+    run: String,
+    made_by: MadeBy,
+    /// Number of the run's first flow.
+    first_flow: u64,
+    /// Of the first segment.
+    date: Option<String>,
+    row: FlowRow,
+    intervals: Intervals,
+    /// Flows of Multipath TCP, by capture point, lower and higher end, and first packet.
+    subflows: HashMap<(u16, String, String, u64), i64, FixedState>,
+    parts: Parts,
+    failed: Option<io::Error>,
+}
+
+impl std::fmt::Debug for Dataset {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Dataset").field("root", &self.root).field("run", &self.run).finish_non_exhaustive()
+    }
+}
+
+/// Tables in the making.
+#[derive(Default)]
+struct Parts {
+    open: Vec<(TableSchema, Option<ShardWriter>)>,
+}
+
+/// Tables by their place in [`Parts`].
+#[derive(Clone, Copy)]
+enum Table {
+    Captures,
+    Flows,
+    Mptcp,
+    Intervals,
+    Events,
+    Samples,
+    Pairs,
+}
+
+impl Dataset {
+    /// A dataset in the folder `root`, for captures with these identities, of an environment (a network, a carrier).
+    pub fn new(root: &Path, environment: &str, captures: Vec<CaptureId>, made_by: &MadeBy) -> Self {
+        let row = FlowRow::new();
+        let schemas = [
+            schemas::captures(),
+            schemas::flows(row.columns()),
+            schemas::mptcp(),
+            schemas::intervals(),
+            schemas::events(),
+            schemas::samples(),
+            schemas::pairs(),
+        ];
+        Self {
+            root: root.to_owned(),
+            environment: environment.to_owned(),
+            run: run_id(&captures),
+            captures,
+            made_by: made_by.clone(),
+            first_flow: 0,
+            date: None,
+            row,
+            intervals: Intervals::default(),
+            subflows: HashMap::default(),
+            parts: Parts { open: schemas.into_iter().map(|schema| (schema, None)).collect() },
+            failed: None,
+        }
+    }
+
+    /// For an analysis whose flows are numbered from `first_flow`: its flows keep their identities.
+    #[must_use]
+    pub fn starting_at(mut self, first_flow: u64) -> Self {
+        self.first_flow = first_flow;
+        self
+    }
+
+    fn flow_id(&self, number: u64) -> i64 {
+        flow_id(&self.run, number.wrapping_sub(self.first_flow))
+    }
+
+    /// Writes a row; the first failure is kept for the end.
+    fn push(&mut self, table: Table, row: Vec<Value>) {
+        if self.failed.is_none() {
+            self.failed = self.try_push(table, row).map_err(failure).err();
+        }
+    }
+
+    fn try_push(&mut self, table: Table, row: Vec<Value>) -> Result<(), TablesError> {
+        let (schema, part) = &mut self.parts.open[table as usize];
+        if part.is_none() {
+            let folder = self
+                .root
+                .join(LAYOUT)
+                .join(format!("table={}", schema.table))
+                .join(format!("env={}", partition(&self.environment)))
+                .join(format!("date={}", self.date.as_deref().unwrap_or("__HIVE_DEFAULT_PARTITION__")));
+            let notes = [
+                ("cellerator.schema", SCHEMA),
+                ("cellerator.version", &self.made_by.cellerator),
+                ("cellerator.command", &self.made_by.command),
+            ];
+            *part = Some(Shards::open(&folder, schema)?.write(&self.run, &notes)?);
+        }
+        part.as_mut().map_or(Ok(()), |part| part.push(row))
+    }
+
+    /// Ends the parts and gives them their names.
+    ///
+    /// # Errors
+    /// Writing failed, now or before; parts not yet finished are removed.
+    pub fn finish(mut self, findings: &Findings) -> io::Result<()> {
+        for (capture, id) in findings.captures.iter().zip(self.captures.clone()) {
+            let row = self.capture_row(capture, &id);
+            self.push(Table::Captures, row);
+        }
+        for connection in &findings.mptcp {
+            self.push_connection(connection);
+        }
+        for pair in &findings.pairs {
+            let flows = [pair.client_flow, pair.server_flow].map(|flow| self.flow_id(flow));
+            let row = vec![
+                self.run.as_str().into(),
+                flows[0].into(),
+                flows[1].into(),
+                pair.clock_offset_ms.into(),
+                pair.path_rtt_ms.into(),
+                pair.lost_to_server.into(),
+                pair.lost_to_client.into(),
+            ];
+            self.push(Table::Pairs, row);
+        }
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        for part in self.parts.open.into_iter().filter_map(|(_, part)| part) {
+            part.finish().map_err(failure)?;
+        }
+        Ok(())
+    }
+
+    fn capture_row(&self, capture: &CaptureFile, id: &CaptureId) -> Vec<Value> {
+        let skipped = &capture.skipped;
+        vec![
+            self.run.as_str().into(),
+            id.0.as_str().into(),
+            capture.file.as_str().into(),
+            capture.packets.into(),
+            capture.segments.into(),
+            capture.clipped.into(),
+            capture.time_steps_back.into(),
+            capture.dropped.into(),
+            capture.problem.as_deref().into(),
+            skipped.unknown_link.into(),
+            skipped.not_ip.into(),
+            skipped.not_tcp.into(),
+            skipped.fragment.into(),
+            skipped.cut.into(),
+        ]
+    }
+
+    /// One row per subflow and direction.
+    fn push_connection(&mut self, connection: &MptcpReport) {
+        for subflow in &connection.subflows {
+            let key = subflow_key(subflow.point, subflow.client, subflow.server, subflow.start_ns);
+            let flow = self.subflows.get(&key).copied();
+            for (index, (direction, whole)) in
+                subflow.directions.iter().zip(&connection.directions).enumerate()
+            {
+                let row = vec![
+                    self.run.as_str().into(),
+                    connection.id.into(),
+                    connection.version.into(),
+                    flow.into(),
+                    subflow.client.to_string().into(),
+                    subflow.server.to_string().into(),
+                    subflow.joined.into(),
+                    (index == 1).into(),
+                    direction.bytes.into(),
+                    direction.share.into(),
+                    direction.reinjected_bytes.into(),
+                    direction.mappings.into(),
+                    whole.bytes.into(),
+                    whole.reinjected_bytes.into(),
+                    whole.out_of_order.into(),
+                    whole.out_of_order_delay.map(|delay| delay.p50_ms).into(),
+                    whole.out_of_order_delay.map(|delay| delay.p95_ms).into(),
+                    whole.out_of_order_delay.map(|delay| delay.max_ms).into(),
+                ];
+                self.push(Table::Mptcp, row);
+            }
+        }
+    }
+
+    fn push_intervals(&mut self, rows: Vec<Vec<Value>>) {
+        rows.into_iter().for_each(|row| self.push(Table::Intervals, row));
+    }
+}
+
+fn subflow_key(
+    point: u16,
+    a: std::net::SocketAddr,
+    b: std::net::SocketAddr,
+    start_ns: u64,
+) -> (u16, String, String, u64) {
+    (point, a.min(b).to_string(), a.max(b).to_string(), start_ns)
+}
+
+/// Microseconds since 1970.
+fn micros(ns: u64) -> Value {
+    Value::from(ns / 1_000)
+}
+
+impl Sink for Dataset {
+    fn on_flow(&mut self, flow: &FlowReport) {
+        let id = self.flow_id(flow.id);
+        let rows = self.intervals.end(flow.id, id);
+        self.push_intervals(rows);
+        if flow.mptcp {
+            self.subflows.insert(subflow_key(flow.point, flow.first, flow.second, flow.start_ns), id);
+        }
+        let mut row = vec![id.into(), self.run.as_str().into(), micros(flow.start_ns)];
+        row.extend(self.row.of(flow));
+        self.push(Table::Flows, row);
+    }
+
+    fn on_event(&mut self, event: &Event) {
+        // The same names as in the JSON.
+        let (mut cause, mut by, mut sent) = (Value::Null, Value::Null, Value::Null);
+        match event.kind {
+            EventKind::Retransmission { cause: why } => cause = name_of(&why),
+            EventKind::Spurious { cause: why, by: how, sent_ns } => {
+                (cause, by, sent) = (name_of(&why), name_of(&how), sent_ns.into());
+            }
+            _ => {}
+        }
+        if self.date.is_none() {
+            self.date = Some(date_of(Instant::from_nanos(event.time_ns)));
+        }
+        let row = vec![
+            self.flow_id(event.flow).into(),
+            event.direction.into(),
+            micros(event.time_ns),
+            event.time_ns.into(),
+            kind_of(&event.kind).into(),
+            event.offset.into(),
+            event.len.into(),
+            cause,
+            by,
+            sent,
+        ];
+        self.push(Table::Events, row);
+    }
+
+    fn wants_packets(&self) -> bool {
+        true
+    }
+
+    fn on_packet(&mut self, packet: &PacketView<'_>) {
+        if self.date.is_none() {
+            self.date = Some(date_of(packet.time));
+        }
+        let id = self.flow_id(packet.flow);
+        if packet.rtt_karn.is_some() || packet.rtt_timestamps.is_some() {
+            let time = packet.time.as_nanos();
+            let row = vec![
+                id.into(),
+                // The sample is of the data that this packet answers.
+                (1 - packet.direction.min(1)).into(),
+                micros(time),
+                time.into(),
+                packet.rtt_karn.map(|rtt| rtt.as_millis_f64()).into(),
+                packet.rtt_timestamps.map(|rtt| rtt.as_millis_f64()).into(),
+            ];
+            self.push(Table::Samples, row);
+        }
+        if let Some(row) = self.intervals.push(packet, id) {
+            self.push(Table::Intervals, row);
+        }
+    }
+}
+
+/// The name that the JSON has for a variant.
+fn name_of(variant: &impl Serialize) -> Value {
+    match serde_json::to_value(variant) {
+        Ok(serde_json::Value::String(name)) => name.into(),
+        _ => Value::Null,
+    }
+}
+
+fn kind_of(kind: &EventKind) -> &'static str {
+    match kind {
+        EventKind::Retransmission { .. } => "retransmission",
+        EventKind::Spurious { .. } => "spurious",
+        EventKind::WindowProbe => "window_probe",
+        EventKind::KeepAlive => "keep_alive",
+        EventKind::Repaired => "repaired",
+        EventKind::Reordered => "reordered",
+        EventKind::ZeroWindow => "zero_window",
+        EventKind::Reset => "reset",
+    }
+}

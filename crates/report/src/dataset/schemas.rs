@@ -1,0 +1,155 @@
+//! The columns of the tables.
+
+use tables::{Column, TableSchema};
+
+/// Changes when a column changes its meaning or goes.
+const VERSION: u32 = 1;
+
+fn run() -> Column {
+    Column::text("run").required().meaning("The analysis that this row is from; from the captures' contents")
+}
+
+fn flow_id() -> Column {
+    Column::int("flow_id").required().meaning("The flow, in all tables and runs")
+}
+
+fn direction() -> Column {
+    Column::int("direction").required().meaning("0: from the sender of the flow's first packet; 1: to it")
+}
+
+fn count(name: &str, meaning: &str) -> Column {
+    Column::int(name).required().meaning(meaning)
+}
+
+fn bytes(name: &str, meaning: &str) -> Column {
+    count(name, meaning).unit("B")
+}
+
+fn ms(name: &str, meaning: &str) -> Column {
+    Column::float(name).unit("ms").meaning(meaning)
+}
+
+fn table(name: &str, columns: Vec<Column>) -> TableSchema {
+    columns.into_iter().fold(TableSchema::new(name, VERSION), TableSchema::with)
+}
+
+pub(super) fn captures() -> TableSchema {
+    let columns = vec![
+        run(),
+        Column::text("capture").required().meaning("Identity of the file's contents"),
+        Column::text("file").required().meaning("Its name when it was read"),
+        count("packets", "Packets read"),
+        count("segments", "TCP segments"),
+        count("clipped", "Packets kept in part"),
+        count("time_steps_back", "Steps back in time"),
+        Column::int("dropped").meaning("Packets that the capturing machine says it lost"),
+        Column::text("problem").meaning("Where and why it could not be read to its end"),
+        count("skipped_unknown_link", "Packets of an unknown link type"),
+        count("skipped_not_ip", "Packets without IP"),
+        count("skipped_not_tcp", "Packets without TCP"),
+        count("skipped_fragment", "Fragments"),
+        count("skipped_cut", "Packets with headers cut or wrong"),
+    ];
+    table("captures", columns)
+}
+
+pub(super) fn flows(of_report: &[Column]) -> TableSchema {
+    let mut columns = vec![flow_id(), run(), Column::time("start").required().meaning("First packet")];
+    columns.extend(of_report.iter().cloned());
+    table("flows", columns)
+}
+
+pub(super) fn mptcp() -> TableSchema {
+    let columns = vec![
+        run(),
+        count("connection", "Number of the connection in its run"),
+        Column::int("version").meaning("Version of Multipath TCP"),
+        Column::int("flow_id").meaning("The subflow's flow"),
+        Column::text("client").required().meaning("End of the subflow that opened the connection"),
+        Column::text("server").required().meaning("The other end"),
+        Column::bool("joined")
+            .required()
+            .meaning("Joined by a token; false for the connection's first subflow"),
+        Column::bool("to_client").required().meaning("Direction of this row's figures"),
+        bytes("bytes", "Bytes first mapped on this subflow"),
+        Column::float("share").meaning("Of the connection's bytes"),
+        bytes("reinjected_bytes", "Bytes mapped here after another subflow had carried them"),
+        count("mappings", "Mappings seen, repetitions included"),
+        bytes("connection_bytes", "Bytes of the connection, each once"),
+        bytes("connection_reinjected_bytes", "Bytes of the connection mapped again on another subflow"),
+        count("connection_out_of_order", "Mappings that came before an earlier data sequence number"),
+        ms("connection_out_of_order_delay_p50_ms", "Wait until in order: median"),
+        ms("connection_out_of_order_delay_p95_ms", "Wait until in order: 95th percentile"),
+        ms("connection_out_of_order_delay_max_ms", "Wait until in order: longest"),
+    ];
+    table("mptcp", columns)
+}
+
+pub(super) fn intervals() -> TableSchema {
+    let columns = vec![
+        flow_id(),
+        direction(),
+        Column::time("start")
+            .required()
+            .meaning("Start of 100 ms, at a multiple of them since 1970; without packets no row"),
+        count("packets", "Packets"),
+        count("data_packets", "Packets with data"),
+        bytes("payload_bytes", "Payload, repetitions included"),
+        count("retransmitted_packets", "Packets with data seen before"),
+        bytes("retransmitted_bytes", "Payload of these"),
+        count("repaired", "Packets that filled holes: lost before the capture point"),
+        count("reordered", "Packets that filled holes: late"),
+        count("duplicate_acks", "Duplicate acknowledgements sent"),
+        bytes("acked_bytes", "Bytes of the other direction acknowledged"),
+        Column::int("window_min").unit("B").meaning("Smallest window advertised"),
+        count(
+            "rtt_n",
+            "Round-trip times by Karn's rule that this direction's packets gave for the other's data",
+        ),
+        ms("rtt_min_ms", "Their smallest"),
+        ms("rtt_mean_ms", "Their mean"),
+        ms("rtt_max_ms", "Their largest"),
+    ];
+    table("intervals", columns)
+}
+
+pub(super) fn events() -> TableSchema {
+    let columns = vec![
+        flow_id(),
+        direction(),
+        Column::time("time").required().meaning("When"),
+        Column::int("time_ns").required().unit("ns").meaning("When, since 1970"),
+        Column::text("event").required().meaning("What: retransmission, spurious, window_probe, keep_alive, repaired, reordered, zero_window, reset"),
+        Column::int("offset").required().unit("B").meaning("Position in the stream, after its first byte seen"),
+        bytes("len", "Bytes"),
+        Column::text("cause").meaning("Why it was sent again: syn, rto, rto_recovery, fast, tlp, unclear"),
+        Column::text("by").meaning("How it is known to have been spurious: dsack, timestamp, acknowledged"),
+        Column::int("sent_ns").unit("ns").meaning("When what was spurious had been sent again"),
+    ];
+    table("events", columns)
+}
+
+pub(super) fn samples() -> TableSchema {
+    let columns = vec![
+        flow_id(),
+        Column::int("direction").required().meaning("The direction of the data whose round trip it is"),
+        Column::time("time").required().meaning("When the answer was captured"),
+        Column::int("time_ns").required().unit("ns").meaning("When, since 1970"),
+        ms("karn_ms", "Round-trip time by Karn's rule"),
+        ms("timestamps_ms", "Round-trip time by timestamps"),
+    ];
+    table("samples", columns)
+}
+
+pub(super) fn pairs() -> TableSchema {
+    let columns = vec![
+        run(),
+        Column::int("client_flow_id").required().meaning("The flow captured nearer to the client"),
+        Column::int("server_flow_id").required().meaning("The same connection captured nearer to the server"),
+        ms("clock_offset_ms", "The server's clock less the client's"),
+        ms("path_rtt_ms", "From one point to the other and back during the handshake"),
+        count("lost_to_server", "Packets that the server's point did not see"),
+        count("lost_to_client", "Packets that the client's point did not see"),
+    ];
+    table("pairs", columns)
+}
