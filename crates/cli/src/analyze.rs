@@ -204,17 +204,23 @@ fn outcome(captures: &[CaptureFile]) -> ExitCode {
     }
 }
 
-/// The schema's descriptions of all fields whose names contain `metric`.
+/// What everything whose name contains `metric` means: fields and values of the JSON, and columns of the tables.
 fn explain(metric: &str) -> Result<String, String> {
     let schema: Value = serde_json::from_str(include_str!("../../../schemas/analysis.schema.json"))
         .map_err(|error| format!("the schema of the results cannot be read: {error}"))?;
     let wanted = metric.to_lowercase().replace([' ', '-'], "_");
     let mut text = String::new();
+    explain_fields(&mut text, "results", &schema, &wanted);
     for (object, definition) in schema["$defs"].as_object().into_iter().flatten() {
-        for (field, meaning) in definition["properties"].as_object().into_iter().flatten() {
-            if field.contains(&wanted) {
-                let meaning = meaning["description"].as_str().unwrap_or_default();
-                let _ = writeln!(text, "{object}.{field}: {meaning}");
+        explain_fields(&mut text, object, definition, &wanted);
+        explain_values(&mut text, object, definition, &wanted);
+    }
+    // A name that only a table has.
+    if text.is_empty() {
+        for (table, column) in report::columns() {
+            if column.name.contains(&wanted) {
+                let unit = column.unit.map(|unit| format!(" ({unit})")).unwrap_or_default();
+                let _ = writeln!(text, "table {table}, {}{unit}: {}", column.name, column.meaning);
             }
         }
     }
@@ -222,6 +228,25 @@ fn explain(metric: &str) -> Result<String, String> {
         return Err(format!("no field's name contains {metric:?}: docs/analyze.md lists what there is"));
     }
     Ok(text)
+}
+
+fn explain_fields(text: &mut String, object: &str, definition: &Value, wanted: &str) {
+    for (field, meaning) in definition["properties"].as_object().into_iter().flatten() {
+        if field.contains(wanted) {
+            let said = meaning["description"].as_str().unwrap_or_default();
+            let _ = writeln!(text, "{object}.{field}: {said}");
+        }
+        explain_values(text, &format!("{object}.{field}"), meaning, wanted);
+    }
+}
+
+fn explain_values(text: &mut String, name: &str, definition: &Value, wanted: &str) {
+    for value in definition["anyOf"].as_array().into_iter().flatten() {
+        if let Some(constant) = value["const"].as_str().filter(|constant| constant.contains(wanted)) {
+            let said = value["description"].as_str().unwrap_or_default();
+            let _ = writeln!(text, "{name} = {constant}: {said}");
+        }
+    }
 }
 
 fn command() -> String {

@@ -32,6 +32,8 @@ pub struct Sample {
     pub connections: u64,
     /// Of these, reset by either end.
     pub reset: u64,
+    /// Recalculations of windows: congestion windows reduced, and windows that a receiver advertised anew.
+    pub recalculations: u64,
     /// The run's flow with most data, as [MP] measures it; none without data.
     pub run: Option<Run>,
     /// Bytes of that flow.
@@ -47,6 +49,8 @@ impl Sample {
         self.retransmitted += again;
         self.lost += again.saturating_sub(r.spurious) + direction.loss.before_capture;
         self.out_of_order += direction.loss.hole_fills;
+        let reduced = direction.window_reductions.map_or(0, |w| w.fast + w.time_outs + w.ecn);
+        self.recalculations += reduced + direction.window.updates;
     }
 }
 
@@ -145,24 +149,25 @@ fn percent(part: u64, whole: u64) -> String {
 fn samples(text: &mut String, environments: &[Environment]) {
     let _ = writeln!(
         text,
-        "Samples: packets retransmitted, lost, out of order; connections reset ([EV] Table 1)\n"
+        "Samples: packets retransmitted, lost, out of order; windows recalculated; connections reset ([EV] Table 1)\n"
     );
     let _ = writeln!(
         text,
-        "{:<20} {:>6} {:>9} {:>8} {:>8} {:>8} {:>6} {:>6}  file",
-        "environment", "sample", "packets", "resent %", "lost %", "order", "conns", "reset"
+        "{:<20} {:>6} {:>9} {:>8} {:>8} {:>8} {:>8} {:>6} {:>6}  file",
+        "environment", "sample", "packets", "resent %", "lost %", "order", "recalc", "conns", "reset"
     );
     for environment in environments {
         for (index, s) in environment.samples.iter().enumerate() {
             let _ = writeln!(
                 text,
-                "{:<20} {:>6} {:>9} {:>8} {:>8} {:>8} {:>6} {:>6}  {}",
+                "{:<20} {:>6} {:>9} {:>8} {:>8} {:>8} {:>8} {:>6} {:>6}  {}",
                 environment.name,
                 index + 1,
                 s.packets,
                 percent(s.retransmitted, s.packets),
                 percent(s.lost, s.packets),
                 s.out_of_order,
+                s.recalculations,
                 s.connections,
                 s.reset,
                 s.file

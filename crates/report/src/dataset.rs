@@ -13,7 +13,7 @@ use analysis::{
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use serde::Serialize;
-use tables::{ShardWriter, Shards, TableSchema, TablesError, Value};
+use tables::{Column, ShardWriter, Shards, TableSchema, TablesError, Value};
 use units::Instant;
 
 use crate::flow_lines::failure;
@@ -71,19 +71,21 @@ enum Table {
     Pairs,
 }
 
+/// All columns of a dataset, with the names of their tables.
+#[must_use]
+pub fn columns() -> Vec<(String, Column)> {
+    let of = |schema: TableSchema| {
+        let table = schema.table;
+        schema.columns.into_iter().map(move |column| (table.clone(), column))
+    };
+    schemas::all(FlowRow::new().columns()).into_iter().flat_map(of).collect()
+}
+
 impl Dataset {
     /// A dataset in the folder `root`, for captures with these identities, of an environment (a network, a carrier).
     pub fn new(root: &Path, environment: &str, captures: Vec<CaptureId>, made_by: &MadeBy) -> Self {
         let row = FlowRow::new();
-        let schemas = [
-            schemas::captures(),
-            schemas::flows(row.columns()),
-            schemas::mptcp(),
-            schemas::intervals(),
-            schemas::events(),
-            schemas::samples(),
-            schemas::pairs(),
-        ];
+        let schemas = schemas::all(row.columns());
         Self {
             root: root.to_owned(),
             environment: environment.to_owned(),

@@ -87,7 +87,11 @@ pub(super) fn compare(args: &Args) -> Result<ExitCode, String> {
         }
         environments.push(environment);
     }
-    print(comparison(&environments).as_bytes())?;
+    let text = match args.json {
+        true => as_json(&environments, &made_by, &all)?,
+        false => comparison(&environments),
+    };
+    print(text.as_bytes())?;
     if let (Some(page), Some(path)) = (page, &args.html) {
         let file = std::fs::File::create(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let mut out = std::io::BufWriter::new(file);
@@ -96,6 +100,17 @@ pub(super) fn compare(args: &Args) -> Result<ExitCode, String> {
             .map_err(|error| format!("{}: writing failed: {error}", path.display()))?;
     }
     Ok(outcome(&all.captures))
+}
+
+/// Every sample, run and value behind the tables.
+fn as_json(environments: &[Environment], made_by: &MadeBy, all: &Findings) -> Result<String, String> {
+    let document = serde_json::json!({
+        "schema": "cellerator/comparison/1",
+        "made_by": made_by,
+        "captures": all.captures,
+        "environments": environments,
+    });
+    serde_json::to_string_pretty(&document).map(|text| text + "\n").map_err(|error| error.to_string())
 }
 
 /// The files of a group: names, folders and patterns with `*` and `?` in the last part, separated by commas.

@@ -6,6 +6,7 @@ mod outputs;
 mod page;
 mod truth;
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -196,6 +197,39 @@ fn what_is_no_capture_is_said() {
         "{}",
         text(&out.stderr)
     );
+}
+
+/// Names of all fields within a value.
+fn names(value: &Value, found: &mut BTreeSet<String>) {
+    for (name, inner) in value.as_object().into_iter().flatten() {
+        found.insert(name.clone());
+        names(inner, found);
+    }
+    value.as_array().into_iter().flatten().for_each(|inner| names(inner, found));
+}
+
+#[test]
+fn every_field_is_explained() {
+    let json = analyze(&["--json", "--events", "-"], &capture());
+    let document: Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    let mut fields = BTreeSet::new();
+    names(&document, &mut fields);
+    assert!(fields.len() > 120, "{fields:?}");
+    // Of the tables; the kinds of findings; and a cause.
+    let others =
+        ["flow_id", "a2b_rtt_karn_p95_ms", "rtt_mean_ms", "split_connection", "tlp", "dsack", "half_closed"];
+    for name in fields.iter().map(String::as_str).chain(others) {
+        let out = analyze(&["--explain", name], &[]);
+        let shown = text(&out.stdout);
+        assert!(out.status.success(), "{name}: {}", text(&out.stderr));
+        let is_said = shown.lines().any(|line| {
+            line.split_once(": ").is_some_and(|(what, said)| {
+                let what = what.split([' ', '.', '(']).any(|part| part == name);
+                what && said.trim().len() > 3
+            })
+        });
+        assert!(is_said, "{name}: {shown}");
+    }
 }
 
 #[test]

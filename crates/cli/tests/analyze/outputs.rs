@@ -106,6 +106,14 @@ fn environments_are_compared() {
     );
     assert!(shown.lines().any(|line| line.starts_with("lte") && line.contains("33.333 (-)")), "{shown}");
     assert!(std::fs::metadata(&html).expect("a page").len() > 10_000);
+    let json = analyze(&["--group", &wifi, "--group", &lte, "--compare", "--json"], &[]);
+    let document: Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    let wifi_found = &document["environments"][0];
+    assert_eq!(
+        (&wifi_found["name"], &wifi_found["samples"][1]["retransmitted"]),
+        (&"wifi".into(), &1.into())
+    );
+    assert_eq!(wifi_found["samples"][0]["recalculations"], 1, "one time-out");
     let out = analyze(&["--group", "nothing", "--compare"], &[]);
     assert!(!out.status.success() && text(&out.stderr).contains("NAME=FILES"), "{}", text(&out.stderr));
 }

@@ -162,7 +162,7 @@ function flightPlot(host, flow, d, view) {
   });
 }
 
-const LANES = [["SYN FIN RST", "unclear"], ["time-out", "rto"], ["fast", "fast"], ["probe (TLP)", "tlp"], ["not needed", "spurious"], ["lost before", "rto"], ["late", "late"], ["duplicate ACK", "ack"], ["SACK", "sack"], ["zero window", "window"]];
+const LANES = [["SYN FIN RST", "unclear"], ["time-out", "rto"], ["fast", "fast"], ["probe (TLP)", "tlp"], ["not needed", "spurious"], ["lost before", "rto"], ["late", "late"], ["duplicate ACK", "ack"], ["SACK", "sack"], ["zero window", "window"], ["congestion (ECN)", "unclear"]];
 
 // All events of a direction as [lane, side, index].
 function eventsOf(flow, d) {
@@ -173,12 +173,14 @@ function eventsOf(flow, d) {
     if (data.flags[k] & (SYN | FIN | RST)) lanes[0].push([data, k]);
     else if (lane >= 0) lanes[lane].push([data, k]);
     if (data.spurious[k]) lanes[4].push([data, k]);
+    if (data.marks[k] & MARKED || (data.flags[k] & 128 && !(data.flags[k] & SYN))) lanes[10].push([data, k]);
   }
   for (let k = 0; k < acks.n; k++) {
     if (acks.marks[k] & DUPLICATE) lanes[7].push([acks, k]);
     if (acks.sackAt[k + 1] > acks.sackAt[k]) lanes[8].push([acks, k]);
     if (acks.win[k] === 0 && !(acks.flags[k] & (SYN | RST))) lanes[9].push([acks, k]);
     if (acks.flags[k] & RST) lanes[0].push([acks, k]);
+    if (acks.flags[k] & 64 && !(acks.flags[k] & SYN)) lanes[10].push([acks, k]);
   }
   return lanes.map((found, i) => ({ name: LANES[i][0], tone: LANES[i][1], found })).filter(lane => lane.found.length);
 }

@@ -84,6 +84,7 @@ function sequencePlot(host, flow, d, view, layers) {
     if (layers.ack) paintAcks(f, first, at);
     paintGaps(f);
     if (layers.data) paintData(f);
+    paintMarks(f, ...range(data, f.x0, f.x1), first, at);
   }
 
   function paintZero(f) {
@@ -119,6 +120,24 @@ function sequencePlot(host, flow, d, view, layers) {
       if (x - last < 1) continue;
       g.fillRect(x - 0.5, f.Y(acks.ack[k]), 1, 5);
       last = x;
+    }
+  }
+
+  // Congestion as ECN tells it: marks on data, their echo in acknowledgements, the sender's answer.
+  function paintMarks(f, from, to, first, last) {
+    const signs = [];
+    for (let k = from; k < to; k++) {
+      if (data.flags[k] & SYN) continue;
+      if (data.marks[k] & MARKED) signs.push([data.t[k], data.pos[k] + data.len[k], "CE", "window"]);
+      if (data.flags[k] & 128) signs.push([data.t[k], data.pos[k] + data.len[k], "CWR", "sack"]);
+    }
+    for (let k = first; k < last; k++) if (acks.flags[k] & 64 && !(acks.flags[k] & SYN) && is(acks.ack[k])) signs.push([acks.t[k], acks.ack[k], "ECE", "window"]);
+    let lastLetter = [-99, 0];
+    for (const [t, position, name, tone] of signs) {
+      const x = f.X(t), y = f.Y(position);
+      f.g.fillStyle = colour(tone);
+      diamond(f.g, x, y);
+      if (Math.hypot(x - lastLetter[0], y - lastLetter[1]) > 30) { letter(f, name, x, y + (name === "ECE" ? 11 : -10), tone); lastLetter = [x, y]; }
     }
   }
 
@@ -198,7 +217,7 @@ function sequencePlot(host, flow, d, view, layers) {
   function next(x, way) {
     const tiny = (view.range[1] - view.range[0]) * 1e-4;
     for (let k = way > 0 ? lowerBound(data.clock, x + tiny) : lowerBound(data.clock, x - tiny) - 1; k >= 0 && k < data.n; k += way) {
-      if (data.kind[k] || data.flags[k] & (SYN | FIN | RST)) return { x: data.t[k], y: data.pos[k] + data.len[k], text: describePacket(data, k, arrows[0]) };
+      if (data.kind[k] || data.marks[k] & MARKED || data.flags[k] & (SYN | FIN | RST | 128)) return { x: data.t[k], y: data.pos[k] + data.len[k], text: describePacket(data, k, arrows[0]) };
     }
     return null;
   }

@@ -33,7 +33,12 @@ fn table(name: &str, columns: Vec<Column>) -> TableSchema {
     columns.into_iter().fold(TableSchema::new(name, VERSION), TableSchema::with)
 }
 
-pub(super) fn captures() -> TableSchema {
+/// All, in the order of the writer's tables.
+pub(super) fn all(of_report: &[Column]) -> [TableSchema; 7] {
+    [captures(), flows(of_report), mptcp(), intervals(), events(), samples(), pairs()]
+}
+
+fn captures() -> TableSchema {
     let columns = vec![
         run(),
         Column::text("capture").required().meaning("Identity of the file's contents"),
@@ -53,13 +58,13 @@ pub(super) fn captures() -> TableSchema {
     table("captures", columns)
 }
 
-pub(super) fn flows(of_report: &[Column]) -> TableSchema {
+fn flows(of_report: &[Column]) -> TableSchema {
     let mut columns = vec![flow_id(), run(), Column::time("start").required().meaning("First packet")];
     columns.extend(of_report.iter().cloned());
     table("flows", columns)
 }
 
-pub(super) fn mptcp() -> TableSchema {
+fn mptcp() -> TableSchema {
     let columns = vec![
         run(),
         count("connection", "Number of the connection in its run"),
@@ -85,7 +90,7 @@ pub(super) fn mptcp() -> TableSchema {
     table("mptcp", columns)
 }
 
-pub(super) fn intervals() -> TableSchema {
+fn intervals() -> TableSchema {
     let columns = vec![
         flow_id(),
         direction(),
@@ -113,7 +118,7 @@ pub(super) fn intervals() -> TableSchema {
     table("intervals", columns)
 }
 
-pub(super) fn events() -> TableSchema {
+fn events() -> TableSchema {
     let columns = vec![
         flow_id(),
         direction(),
@@ -129,7 +134,7 @@ pub(super) fn events() -> TableSchema {
     table("events", columns)
 }
 
-pub(super) fn samples() -> TableSchema {
+fn samples() -> TableSchema {
     let columns = vec![
         flow_id(),
         Column::int("direction").required().meaning("The direction of the data whose round trip it is"),
@@ -141,7 +146,7 @@ pub(super) fn samples() -> TableSchema {
     table("samples", columns)
 }
 
-pub(super) fn pairs() -> TableSchema {
+fn pairs() -> TableSchema {
     let columns = vec![
         run(),
         Column::int("client_flow_id").required().meaning("The flow captured nearer to the client"),
