@@ -11,14 +11,19 @@
 //!   RTT < α:  R_max ← μ·R_max + (1 − μ)·R_cap                    (5)
 //! ```
 //!
-//! What the paper leaves open, and what is done here:
-//! - R_max starts at R_cap: §IV-A says there is no slow ramp-up.
+//! What the paper leaves open, what is done here, and the parameter that does it otherwise (`docs/algorithms/rate.md`
+//! has the figures of each):
+//! - R_max starts at R_cap: §IV-A says there is no slow ramp-up (`start_permille`).
 //! - (5) is applied at most once per smallest round trip, not per ACK: twenty ACKs would otherwise take
-//!   R_max to R_cap within one round trip.
-//! - RTT is the round trip of the newest segment an ACK covers, unsmoothed.
-//! - k counts segments' worth of acknowledged bytes, so that stretched or bunched ACKs give the same
-//!   estimate; one R_i per k, without overlap.
-//! - Before the first R (the first k segments), RTT > β uses the largest recent delivery rate.
+//!   R_max to R_cap within one round trip (`raise_permille`).
+//! - RTT is the round trip of the newest segment an ACK covers; of those of the last 50 ms the smallest, since ACKs that
+//!   wait for the uplink are no queue (`rtt_window`), and unsmoothed (`rtt_permille`).
+//! - k counts segments' worth of acknowledged bytes, over all flows of a subscriber, so that stretched or bunched ACKs
+//!   give the same estimate: an ACK of ten segments counts ten, ten bunched ACKs end a block only at the last of the k
+//!   segments; one R_i per k, without overlap.
+//! - Before the first R (the first k segments), RTT > β uses the largest recent delivery rate (`beta_waits_for_r`).
+//! - R_cap is what is configured; what was learned (`r_cap_memory`); what a base station reports (`r_cap_from_feedback`).
+//! - α and β are round trips; with `is_over_base` they count from the smallest round trip on.
 //!
 //! DEVIATION: \[MA\] has no draining term. While RTT > β it sends at R, which is what leaves the queue, so a
 //! queue once built stands. With `in_flight_cap` = c the data in flight is held to max(c, RTT_min + c ÷ 2)·R̂, R̂
@@ -28,7 +33,11 @@
 
 use units::{Bytes, Duration, Instant, Rate};
 
-use crate::{Ack, Control, Controller, Loss, WindowedMax, quantum_for};
+use crate::{Ack, Control, Controller, Feedback, Loss, WindowedMax, WindowedMin, quantum_for};
+
+mod capacity;
+
+use capacity::LinkCapacity;
 
 /// Parameters of [`RateControl`]; the defaults are \[MA\] Table 2.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,8 +52,28 @@ pub struct RateParams {
     pub beta: Duration,
     /// μ: weight of the old limit when raising it, in thousandths. 800 (0.8).
     pub mu_permille: u32,
-    /// R_cap: capacity of the link. 5.6 Mbit/s (3G); the paper uses 100 Mbit/s for LTE.
+    /// R_cap: capacity of the link; nothing is sent faster. 5.6 Mbit/s (3G); the paper uses 100 Mbit/s for LTE.
     pub r_cap: Rate,
+    /// Learn R_cap, up to `r_cap`: 5/4 of the largest delivery rate of so long. `None`: it is known.
+    pub r_cap_memory: Option<Duration>,
+    /// While reports of a base station come, R_cap is the bandwidth they state. True.
+    pub r_cap_from_feedback: bool,
+    /// A report without a validity of its own is used for so long after its measurement. 500 ms.
+    pub stale_after: Duration,
+    /// The first R_max, in thousandths of R_cap. 1000; the paper does not say.
+    pub start_permille: u32,
+    /// Time between two applications of (5), in thousandths of the smallest round trip; 0 for every ACK. 1000; the
+    /// paper does not say.
+    pub raise_permille: u32,
+    /// The smallest round trip of so long is compared with α and β; `None`: each. 50 ms; the paper does not say.
+    pub rtt_window: Option<Duration>,
+    /// Weight of a new round trip in the smoothed one that is compared, in thousandths; 1000 for no smoothing. 1000; the
+    /// paper does not say.
+    pub rtt_permille: u32,
+    /// Before the first R nothing happens above β; else the largest recent delivery rate stands in for it. False.
+    pub beta_waits_for_r: bool,
+    /// α and β count from the smallest round trip on, not from zero. False.
+    pub is_over_base: bool,
     /// c: data in flight is held to max(c, RTT_min + c ÷ 2)·R̂; `None` follows the paper. 120 ms.
     pub in_flight_cap: Option<Duration>,
     /// Memory of R̂, the largest delivery rate the cap is computed from. 500 ms.
@@ -64,6 +93,15 @@ impl Default for RateParams {
             beta: Duration::from_millis(260),
             mu_permille: 800,
             r_cap: Rate::from_kbps(5_600),
+            r_cap_memory: None,
+            r_cap_from_feedback: true,
+            stale_after: Duration::from_millis(500),
+            start_permille: 1_000,
+            raise_permille: 1_000,
+            rtt_window: Some(Duration::from_millis(50)),
+            rtt_permille: 1_000,
+            beta_waits_for_r: false,
+            is_over_base: false,
             in_flight_cap: Some(Duration::from_millis(120)),
             rate_window: Duration::from_millis(500),
             initial_window: Bytes::from_kib(64),
@@ -73,10 +111,10 @@ impl Default for RateParams {
 }
 
 impl RateParams {
-    /// The paper's algorithm without additions, for reproduction: no in-flight cap.
+    /// The paper's algorithm without additions, for reproduction: no in-flight cap, no filter of round trips, R_cap known.
     #[must_use]
     pub fn paper() -> Self {
-        Self { in_flight_cap: None, ..Self::default() }
+        Self { in_flight_cap: None, rtt_window: None, r_cap_from_feedback: false, ..Self::default() }
     }
 }
 
@@ -92,18 +130,27 @@ pub struct RateControl {
     last_raise: Option<Instant>,
     delivery_rate: WindowedMax<Rate>,
     smallest_rtt: Duration,
+    /// Round trips of the last `rtt_window`.
+    recent_rtt: Option<WindowedMin<Duration>>,
+    smoothed_rtt: Option<Duration>,
+    capacity: LinkCapacity,
+    now: Instant,
 }
 
 /// The limit never falls below this: one segment every 290 ms still probes the link.
 const RATE_MIN: Rate = Rate::from_kbps(40);
 
 impl RateControl {
-    /// A controller at R_max = R_cap.
+    /// A controller at its first R_max.
     #[must_use]
     pub fn new(params: RateParams) -> Self {
         Self {
             r: None,
-            r_max: params.r_cap,
+            r_max: params.r_cap.mul_ratio(u64::from(params.start_permille.min(1_000)), 1_000).max(RATE_MIN),
+            recent_rtt: params.rtt_window.map(WindowedMin::new),
+            smoothed_rtt: None,
+            capacity: LinkCapacity::new(&params),
+            now: Instant::ZERO,
             block: None,
             last_raise: None,
             delivery_rate: WindowedMax::new(params.rate_window),
@@ -158,18 +205,36 @@ impl RateControl {
         }
     }
 
-    /// (5) and its counterpart: compares one round trip with α and β.
+    /// The round trip that is compared with α and β.
+    fn compared(&mut self, rtt: Duration, now: Instant) -> Duration {
+        let rtt = self.recent_rtt.as_mut().map_or(rtt, |recent| {
+            recent.update(rtt, now);
+            recent.get().unwrap_or(rtt)
+        });
+        let weight = u64::from(self.params.rtt_permille.min(1_000));
+        let smoothed = self
+            .smoothed_rtt
+            .map_or(rtt, |old| old.mul_ratio(1_000 - weight, 1_000) + rtt.mul_ratio(weight, 1_000));
+        self.smoothed_rtt = Some(smoothed);
+        smoothed
+    }
+
+    /// (5) and its counterpart: compares a round trip with α and β.
     fn adapt(&mut self, rtt: Duration, now: Instant) {
-        if rtt > self.params.beta {
-            if let Some(r) = self.r.or(self.delivery_rate.get()) {
-                self.r_max = r.clamp(RATE_MIN, self.params.r_cap.max(RATE_MIN));
+        let base = if self.params.is_over_base { self.smallest_rtt } else { Duration::ZERO };
+        let r_cap = self.capacity.get(now);
+        if rtt > base + self.params.beta {
+            let stand_in = self.delivery_rate.get().filter(|_| !self.params.beta_waits_for_r);
+            if let Some(r) = self.r.or(stand_in) {
+                self.r_max = r.clamp(RATE_MIN, r_cap);
             }
-        } else if rtt < self.params.alpha {
-            let due = self.last_raise.is_none_or(|at| now.saturating_since(at) >= self.smallest_rtt);
+        } else if rtt < base + self.params.alpha {
+            let pause = self.smallest_rtt.mul_ratio(u64::from(self.params.raise_permille), 1_000);
+            let due = self.last_raise.is_none_or(|at| now.saturating_since(at) >= pause);
             if due {
                 let mu = u64::from(self.params.mu_permille.min(1_000));
                 let kept = self.r_max.mul_ratio(mu, 1_000).as_bps();
-                let added = self.params.r_cap.mul_ratio(1_000 - mu, 1_000).as_bps();
+                let added = r_cap.mul_ratio(1_000 - mu, 1_000).as_bps();
                 self.r_max = Rate::from_bps(kept.saturating_add(added));
                 self.last_raise = Some(now);
             }
@@ -183,7 +248,9 @@ impl Controller for RateControl {
     }
 
     fn on_ack(&mut self, ack: &Ack) {
+        self.now = self.now.max(ack.now);
         if let Some(sample) = ack.rate {
+            self.capacity.on_sample(&sample, ack.now);
             // A sample taken while data was short is a lower bound: it may raise R̂, never replace it.
             if !sample.is_app_limited || self.delivery_rate.get().is_none_or(|r| sample.rate > r) {
                 self.delivery_rate.update(sample.rate, ack.now);
@@ -193,8 +260,14 @@ impl Controller for RateControl {
         if let Some(rtt) = ack.rtt {
             self.smallest_rtt = self.smallest_rtt.min(rtt);
             self.re_baseline(ack.min_rtt);
-            self.adapt(rtt, ack.now);
+            let compared = self.compared(rtt, ack.now);
+            self.adapt(compared, ack.now);
         }
+    }
+
+    fn on_feedback(&mut self, feedback: &Feedback) {
+        self.now = self.now.max(feedback.now);
+        self.capacity.on_feedback(feedback);
     }
 
     fn on_loss(&mut self, _loss: &Loss) {}
@@ -208,7 +281,9 @@ impl Controller for RateControl {
                 rate.bytes_in(self.cap_time(c)).max(least)
             }
         };
-        Control { window, pacing_rate: self.r_max, send_quantum: quantum_for(self.r_max, self.params.mss) }
+        // What R_cap was when R_max was raised to it may be more than it is.
+        let pacing_rate = self.r_max.min(self.capacity.get(self.now));
+        Control { window, pacing_rate, send_quantum: quantum_for(pacing_rate, self.params.mss) }
     }
 }
 

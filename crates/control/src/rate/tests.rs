@@ -149,6 +149,126 @@ fn loss_never_changes_the_rate() {
     assert_eq!(c.control(), before);
 }
 
+#[test]
+fn the_first_limit_is_a_share_of_the_capacity() {
+    let start = |permille| {
+        let params = RateParams { start_permille: permille, ..RateParams::paper() };
+        RateControl::new(params).control().pacing_rate
+    };
+    assert_eq!((start(1_000), start(250)), (Rate::from_kbps(5_600), Rate::from_kbps(1_400)));
+    assert_eq!((start(0), start(9_000)), (RATE_MIN, Rate::from_kbps(5_600)));
+}
+
+#[test]
+fn equation_5_as_often_as_it_is_asked_for() {
+    let raised = |permille| {
+        let mut feed =
+            Feed::new(RateParams { raise_permille: permille, start_permille: 0, ..RateParams::paper() });
+        feed.ack(0, MSS, 100);
+        let after_one = feed.control.control().pacing_rate;
+        (1..=10).for_each(|i| feed.ack(i * 20, MSS, 100));
+        (after_one, feed.control.control().pacing_rate)
+    };
+    let steps = |n: u32| (0..n).fold(RATE_MIN.as_bps(), |r, _| r * 8 / 10 + 5_600_000 * 2 / 10);
+    assert_eq!(raised(0), (Rate::from_bps(steps(1)), Rate::from_bps(steps(11))));
+    assert_eq!(raised(1_000).1, Rate::from_bps(steps(3)));
+    assert_eq!(raised(2_000).1, Rate::from_bps(steps(2)));
+}
+
+#[test]
+fn a_late_acknowledgement_is_no_queue_where_round_trips_are_filtered() {
+    let limit = |rtt_window| {
+        let mut feed = Feed::new(RateParams { rtt_window, ..RateParams::paper() });
+        feed.ack(0, MSS, 200);
+        feed.ack(1_000, 250 * MSS, 200);
+        // One of a bunch has waited for the uplink.
+        feed.ack(1_010, MSS, 300);
+        feed.control.control().pacing_rate
+    };
+    assert_eq!(limit(None), Rate::from_bps(250 * MSS * 8));
+    assert_eq!(limit(Some(Duration::from_millis(50))), Rate::from_kbps(5_600));
+    // A queue that lasts is one.
+    let mut feed = Feed::new(RateParams::default());
+    feed.ack(0, MSS, 200);
+    feed.ack(1_000, 250 * MSS, 300);
+    (0..=6).for_each(|i| feed.ack(1_010 + i * 10, MSS, 300));
+    assert_eq!(feed.control.control().pacing_rate, Rate::from_bps(250 * MSS * 8));
+}
+
+#[test]
+fn smoothed_round_trips_follow_slowly() {
+    let mut feed = Feed::new(RateParams { rtt_permille: 125, ..RateParams::paper() });
+    feed.ack(0, MSS, 200);
+    feed.ack(1_000, 250 * MSS, 200);
+    let limit = |feed: &Feed| feed.control.control().pacing_rate;
+    let before = limit(&feed);
+    // 7/8·200 + 1/8·400 = 225 ms, 246.9 ms, 266 ms.
+    feed.ack(1_010, MSS, 400);
+    feed.ack(1_020, MSS, 400);
+    assert_eq!(limit(&feed), before);
+    feed.ack(1_030, MSS, 400);
+    assert_eq!(limit(&feed), Rate::from_bps(250 * MSS * 8));
+}
+
+#[test]
+fn thresholds_over_the_base_move_with_it() {
+    let params = RateParams { is_over_base: true, ..RateParams::paper() };
+    let mut feed = Feed::new(params);
+    feed.ack(0, MSS, 500);
+    // A base of 500 ms: 760 ms is the threshold.
+    feed.ack(1_000, 250 * MSS, 750);
+    assert_eq!(feed.control.control().pacing_rate, Rate::from_kbps(5_600));
+    feed.ack(1_010, MSS, 761);
+    assert_eq!(feed.control.control().pacing_rate, Rate::from_bps(250 * MSS * 8));
+    feed.ack(2_000, MSS, 639);
+    assert!(feed.control.control().pacing_rate > Rate::from_bps(250 * MSS * 8));
+}
+
+#[test]
+fn beta_may_wait_for_the_first_estimate() {
+    let mut c = RateControl::new(RateParams { beta_waits_for_r: true, ..RateParams::paper() });
+    c.on_ack(&Ack {
+        now: Instant::from_millis(300),
+        delivered: Bytes::new(MSS),
+        delivered_total: Bytes::new(MSS),
+        rtt: Some(Duration::from_millis(300)),
+        rate: Some(RateSample {
+            rate: Rate::from_kbps(900),
+            delivered: Bytes::new(MSS),
+            interval: Duration::from_millis(300),
+            is_app_limited: false,
+        }),
+        ..Ack::default()
+    });
+    assert_eq!(c.control().pacing_rate, Rate::from_kbps(5_600));
+}
+
+#[test]
+fn a_report_is_the_capacity() {
+    let mut c = RateControl::new(RateParams { r_cap: Rate::from_mbps(100), ..RateParams::default() });
+    let report = Feedback::new(Instant::from_millis(10), Duration::ZERO, Rate::from_mbps(3), Bytes::ZERO);
+    c.on_feedback(&report);
+    assert_eq!(c.control().pacing_rate, Rate::from_bps(2_896_000));
+    // Without more reports it is what is configured again.
+    c.on_ack(&Ack { now: Instant::from_millis(600), ..Ack::default() });
+    assert_eq!(c.control().pacing_rate, Rate::from_mbps(100));
+}
+
+#[test]
+fn a_learned_capacity_bounds_the_rate() {
+    let params = RateParams {
+        r_cap: Rate::from_mbps(100),
+        r_cap_memory: Some(Duration::from_secs(10)),
+        ..RateParams::default()
+    };
+    let rate = Rate::from_mbps(8);
+    let mut fluid = Fluid::new(params, rate, Bytes::new(4_000));
+    let delivered = fluid.run(BASE, 20);
+    assert!(delivered >= rate.bytes_in(Duration::from_secs(19)), "{delivered}");
+    let pace = fluid.control.control().pacing_rate;
+    assert!(pace <= rate.mul_ratio(5, 4), "{pace}");
+}
+
 /// A fluid link: `rate`, a propagation delay that may change, and a queue.
 struct Fluid {
     control: RateControl,
