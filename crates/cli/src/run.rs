@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, ValueEnum};
 use control::{BbrParams, ControllerConfig, CubicParams, FixedParams, NewRenoParams, RateParams};
-use engine::{Engine, EngineConfig, PassReason, WindowPolicy};
+use engine::{Engine, EngineConfig, PassReason, Sharing, WindowPolicy};
 use run::{Accelerator, AfterHang, Config, Ended, Notrack, ReadSettings, RunError};
 use scenario::Quantity;
 use units::{Bytes, Duration, Rate};
@@ -71,6 +71,14 @@ struct EngineArgs {
     /// Data in flight at most, as time at the current rate, or `none` [default: 120 ms for `rate`, none for `fixed`]
     #[arg(long, value_name = "TIME", value_parser = cap)]
     in_flight_cap: Option<Cap>,
+    /// What one controller is for: all flows of a client address, which share one radio queue, or each flow by itself as
+    /// in conventional split TCP
+    #[arg(long, value_enum, default_value = "subscriber")]
+    sharing: SharingArg,
+    /// A parameter of the controller, as `beta_permille=800` for `cubic` or `r_cap_memory=10s` for `rate`; an unknown name
+    /// is answered with all there are; may be given several times
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
     /// Whether the client's receive window limits what is sent to it; see NOTICE for the second
     #[arg(long, value_enum, default_value = "honour")]
     window_policy: Policy,
@@ -133,6 +141,14 @@ enum Controller {
     Cubic,
     /// Conventional split TCP: BBR
     Bbr,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum SharingArg {
+    /// All flows of a client address or IPv6 prefix
+    Subscriber,
+    /// Each flow
+    Flow,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -278,13 +294,30 @@ fn engine_config(args: &EngineArgs) -> Result<EngineConfig, String> {
     };
     let mut config = EngineConfig {
         accelerate: !args.no_accelerate,
-        controller,
+        controller: with_settings(controller, &args.set)?,
+        sharing: match args.sharing {
+            SharingArg::Subscriber => Sharing::Subscriber,
+            SharingArg::Flow => Sharing::Flow,
+        },
         window_policy,
         hash_seed: RandomState::new().build_hasher().finish(),
         ..EngineConfig::default()
     };
     args.policy.apply(&mut config);
     Ok(config)
+}
+
+/// The controller with the parameters of `--set`.
+fn with_settings(mut controller: ControllerConfig, settings: &[String]) -> Result<ControllerConfig, String> {
+    for setting in settings {
+        let wrong = |problem: String| format!("run: --set {setting}: {problem}");
+        let (name, value) = setting.split_once('=').ok_or_else(|| wrong("write NAME=VALUE".to_owned()))?;
+        let value = ::contest::parameter_value(value).ok_or_else(|| {
+            wrong(format!("`{value}` is no value: write 250, true, 20 ms, 5 Mbit/s, 10 KB or off"))
+        })?;
+        controller.set(name.trim(), value).map_err(|error| wrong(error.to_string()))?;
+    }
+    Ok(controller)
 }
 
 fn machine_config(args: Args) -> Result<Config, String> {
@@ -438,6 +471,17 @@ mod tests {
             assert_eq!(Some(made), ControllerConfig::named(name));
             assert!(engine(&format!("  --controller  {name}  --rate  8 Mbit/s")).is_err());
         }
+    }
+
+    #[test]
+    fn split_tcp_has_a_controller_per_flow_and_cubic_any_reduction() {
+        let split = engine("  --controller  cubic  --sharing  flow  --set  beta_permille=800").unwrap();
+        let wanted = CubicParams { beta_permille: 800, ..CubicParams::default() };
+        assert_eq!((split.controller, split.sharing), (ControllerConfig::Cubic(wanted), Sharing::Flow));
+        let unknown = engine("  --controller  cubic  --set  beta=800").unwrap_err();
+        assert!(unknown.contains("it has mss, initial_window_segments, beta_permille"), "{unknown}");
+        assert!(engine("  --set  alpha").unwrap_err().contains("NAME=VALUE"));
+        assert!(engine("  --set  alpha=7 parsecs").unwrap_err().contains("20 ms"));
     }
 
     #[test]

@@ -126,7 +126,8 @@ struct Known {
 #[derive(Clone, Debug)]
 pub struct WindowAdaptation {
     params: WindowAdaptationParams,
-    fallback: RateControl,
+    /// Boxed: most of its size, and rarely used.
+    fallback: Box<RateControl>,
     now: Instant,
     /// Payload in flight, as of the last event.
     in_flight: u64,
@@ -144,7 +145,7 @@ impl WindowAdaptation {
         params.mss = params.mss.max(Bytes::new(1));
         params.fallback.mss = params.mss;
         Self {
-            fallback: RateControl::new(params.fallback),
+            fallback: Box::new(RateControl::new(params.fallback)),
             now: Instant::ZERO,
             in_flight: 0,
             known: None,
