@@ -393,6 +393,10 @@ fn summarise(ended: &Ended, stats: &engine::Stats, uplink: Option<&engine::Stats
             Bytes::new(stats.bytes_retransmitted)
         ));
     }
+    if stats.flows_windowed > 0 {
+        let (flows, acks) = (stats.flows_windowed, stats.windows_lowered);
+        say(&format!("windows lowered: {flows} flows, {acks} acknowledgements"));
+    }
     if stats.fell_back_to_honour > 0 {
         say(&format!(
             "fell back to honour: {} flows, whose clients discarded what lay beyond their window",

@@ -177,10 +177,12 @@ impl Study {
         amounts.extend(has_any(&window).then_some(window));
         let capacity = recorded.capacity.iter().map(|rate| Some(rate.as_mbps_f64())).collect();
         ControllerFigure {
-            title: format!("{}: {}", self.scheme, where_it_is(self.scheme.treatment)),
+            title: self.scheme.to_string(),
             link: format!(
-                "One simulated download; radio link: {}, drop-tail queue of {}; empty path: 40 ms",
-                self.trace.name, self.queue
+                "One simulated download, {}. Radio link: {}; queue: {}; empty path: 40 ms",
+                sent_by(self.scheme.treatment),
+                self.trace.name,
+                self.queue
             ),
             command: command.to_owned(),
             seconds: self.length.as_secs_f64(),
@@ -199,12 +201,12 @@ fn has_any(curve: &Curve) -> bool {
     curve.values.iter().any(Option::is_some)
 }
 
-const fn where_it_is(treatment: Treatment) -> &'static str {
+const fn sent_by(treatment: Treatment) -> &'static str {
     match treatment {
-        Treatment::Direct => "the server's own congestion control, no accelerator",
-        Treatment::Accelerated => "the accelerator sends, one controller per client",
-        Treatment::Split => "the accelerator sends, one controller per flow (split TCP)",
-        Treatment::Drwa => "the server sends, the accelerator lowers the client's window",
+        Treatment::Direct => "without accelerator",
+        Treatment::Accelerated => "sent by the accelerator",
+        Treatment::Split => "split TCP",
+        Treatment::Drwa => "window lowered",
     }
 }
 

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use units::{Duration, Instant};
 
-/// Samples kept at most: one more replaces the newest, which costs only time resolution.
+/// Samples kept at most: one more, which is worse than all of them, only makes the newest newer. That costs time
+/// resolution; in its place it would lose an extreme that is still in the window.
 const SAMPLES_MAX: usize = 64;
 
 /// Values in the order they came, each better than all that came after it.
@@ -25,10 +26,11 @@ impl<T: Copy> Monotone<T> {
         while self.samples.back().is_some_and(|&(_, old)| !beats(old, value)) {
             self.samples.pop_back();
         }
-        if self.samples.len() >= SAMPLES_MAX {
-            self.samples.pop_back();
+        let is_full = self.samples.len() >= SAMPLES_MAX;
+        match self.samples.back_mut() {
+            Some(newest) if is_full => newest.0 = now,
+            _ => self.samples.push_back((now, value)),
         }
-        self.samples.push_back((now, value));
     }
 
     /// Drops what is older than the window, but never the last value known.
@@ -121,6 +123,26 @@ mod tests {
         assert_eq!(filter.get(), Some(20));
         filter.update(60, Instant::from_millis(10_001));
         assert_eq!(filter.get(), Some(50));
+    }
+
+    #[test]
+    fn a_full_memory_loses_no_extreme() {
+        let mut filter = WindowedMin::new(Duration::from_secs(10));
+        // Rising samples fill the memory; then a level for seconds, and a jump.
+        for i in 0..100u64 {
+            filter.update(40 + i as u32, Instant::from_millis(i));
+        }
+        for i in 100..10_000 {
+            filter.update(141, Instant::from_millis(i));
+        }
+        for i in 10_000..15_000 {
+            filter.update(480, Instant::from_millis(i));
+        }
+        assert_eq!(filter.get(), Some(141));
+        for i in 15_000..20_300 {
+            filter.update(480, Instant::from_millis(i));
+        }
+        assert_eq!(filter.get(), Some(480));
     }
 
     #[test]

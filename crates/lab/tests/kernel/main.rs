@@ -14,6 +14,7 @@ mod downloads;
 mod duplex;
 mod handshake;
 mod keep_alive;
+mod lowered_windows;
 mod operation;
 mod peers;
 mod raw_peer;

@@ -113,11 +113,16 @@ pub struct Testbed {
 impl Testbed {
     /// Builds the network and lets packets move; nothing accelerates.
     pub fn build(what: &str, radio: &Radio) -> Self {
+        Self::build_with(what, radio, &HostSettings::default())
+    }
+
+    /// The same with these settings of the hosts.
+    pub fn build_with(what: &str, radio: &Radio, hosts: &HostSettings) -> Self {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let name = format!("kernel-{what}-{}", std::process::id());
         let instance = Instance::register(Some(&name), "a test")
             .unwrap_or_else(|e| panic!("this test needs root and a TUN device: {e}"));
-        let mut network = Network::create(&name, &HostSettings::default()).unwrap();
+        let mut network = Network::create(&name, hosts).unwrap();
         let devices = network.take_devices().unwrap();
         let emulator = Emulator::start(devices, &radio.plan(7), Keep::Nothing, None).unwrap();
         let bed = Self { accelerator: None, emulator: Some(emulator), network, instance, _turn: turn };
@@ -261,6 +266,11 @@ impl Said {
     /// Flows it accelerated.
     pub fn accelerated_flows(&self) -> u64 {
         self.number_before("accelerated:", " flows")
+    }
+
+    /// Flows whose client's window it lowered.
+    pub fn windowed_flows(&self) -> u64 {
+        self.number_before("windows lowered:", " flows")
     }
 
     /// Flows whose uplink it accelerated.
