@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use units::{Duration, Instant};
 
-/// Samples kept at most: one more, which is worse than all of them, only makes the newest newer. That costs time
-/// resolution; in its place it would lose an extreme that is still in the window.
+/// Samples kept at most: one more takes the place of one that stands close to another, which costs only time resolution.
+/// In the place of the newest it would lose an extreme that is to count for long.
 const SAMPLES_MAX: usize = 64;
 
 /// Values in the order they came, each better than all that came after it.
@@ -26,10 +26,20 @@ impl<T: Copy> Monotone<T> {
         while self.samples.back().is_some_and(|&(_, old)| !beats(old, value)) {
             self.samples.pop_back();
         }
-        let is_full = self.samples.len() >= SAMPLES_MAX;
-        match self.samples.back_mut() {
-            Some(newest) if is_full => newest.0 = now,
-            _ => self.samples.push_back((now, value)),
+        if self.samples.len() >= SAMPLES_MAX {
+            self.thin_out();
+        }
+        self.samples.push_back((now, value));
+    }
+
+    /// Drops the sample that came soonest after the one before it: for so short a time a worse one stands in for it.
+    fn thin_out(&mut self) {
+        let gap = |i: usize| match (self.samples.get(i - 1), self.samples.get(i)) {
+            (Some((before, _)), Some((at, _))) => at.saturating_since(*before),
+            _ => Duration::MAX,
+        };
+        if let Some(index) = (1..self.samples.len()).min_by_key(|&i| gap(i)) {
+            self.samples.remove(index);
         }
     }
 
