@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, ValueEnum};
-use control::{BbrParams, ControllerConfig, CubicParams, FixedParams, NewRenoParams, RateParams};
+use control::{
+    AdaptiveParams, BbrParams, ControllerConfig, CubicParams, FixedParams, NewRenoParams, RateParams,
+};
 use engine::{Engine, EngineConfig, PassReason, Sharing, WindowPolicy};
 use run::{Accelerator, AfterHang, Config, Ended, Notrack, ReadSettings, RunError};
 use scenario::Quantity;
@@ -59,7 +61,7 @@ pub struct Args {
 #[command(next_help_heading = "Acceleration")]
 struct EngineArgs {
     /// How the sending rate towards a client is found
-    #[arg(long, value_enum, default_value = "rate")]
+    #[arg(long, value_enum, default_value = "adaptive")]
     controller: Controller,
     /// The rate of `fixed` [default: 5.6 Mbit/s]
     #[arg(long)]
@@ -129,6 +131,8 @@ struct MachineArgs {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Controller {
+    /// The shortest queue that keeps a varying link busy; finds everything itself
+    Adaptive,
     /// A constant rate
     Fixed,
     /// The rate follows the delivery rate and the round-trip time
@@ -254,7 +258,11 @@ pub fn engine_config_of(arguments: &[String]) -> Result<EngineConfig, String> {
 fn engine_config(args: &EngineArgs) -> Result<EngineConfig, String> {
     let has_settings = args.rate.is_some() || args.r_cap.is_some() || args.in_flight_cap.is_some();
     let controller = match args.controller {
-        Controller::WindowAdaptation | Controller::NewReno | Controller::Cubic | Controller::Bbr
+        Controller::Adaptive
+        | Controller::WindowAdaptation
+        | Controller::NewReno
+        | Controller::Cubic
+        | Controller::Bbr
             if has_settings =>
         {
             return Err(
@@ -263,6 +271,7 @@ fn engine_config(args: &EngineArgs) -> Result<EngineConfig, String> {
                     .to_owned(),
             );
         }
+        Controller::Adaptive => ControllerConfig::Adaptive(AdaptiveParams::default()),
         Controller::WindowAdaptation => args.window_adaptation.config(),
         Controller::NewReno => ControllerConfig::NewReno(NewRenoParams::default()),
         Controller::Cubic => ControllerConfig::Cubic(CubicParams::default()),
@@ -447,16 +456,15 @@ mod tests {
     fn defaults_are_those_of_the_crates() {
         let args = parse("--wired  w0  --mobile  m0").unwrap();
         let made = EngineConfig { hash_seed: 0, ..engine_config(&args.engine).unwrap() };
-        let rate = RateParams { r_cap: R_CAP_DEFAULT, ..RateParams::default() };
-        let wanted = EngineConfig { controller: ControllerConfig::Rate(rate), ..EngineConfig::default() };
-        assert_eq!(made, wanted);
+        assert_eq!(made, EngineConfig::default());
         let wanted = Config { wired: "w0".to_owned(), mobile: "m0".to_owned(), ..Config::default() };
         assert_eq!(machine_config(args), Ok(wanted));
     }
 
     #[test]
     fn settings_reach_the_controller() {
-        let rate = engine("  --r-cap  30 Mbit/s  --in-flight-cap  none").unwrap().controller;
+        let rate =
+            engine("  --controller  rate  --r-cap  30 Mbit/s  --in-flight-cap  none").unwrap().controller;
         let wanted = RateParams { r_cap: Rate::from_mbps(30), in_flight_cap: None, ..RateParams::default() };
         assert_eq!(rate, ControllerConfig::Rate(wanted));
         let fixed =

@@ -1,13 +1,14 @@
 //! [`AnyController`] and [`ControllerConfig`]: all controllers behind one type and one name each.
 
-use units::{Bytes, Instant};
+use units::{Bytes, Duration, Instant};
 
 use crate::parameters::Parameters as _;
 use crate::{
-    Ack, Bbr, Bbr3, Bbr3Params, BbrParams, Bic, BicParams, Control, Controller, Cubic, CubicParams, Feedback,
-    Fixed, FixedParams, HTcp, HTcpParams, HighSpeed, HighSpeedParams, Loss, NewReno, NewRenoParams,
-    ParameterError, ParameterValue, RateControl, RateParams, Sent, Vegas, VegasParams, Veno, VenoParams,
-    Westwood, WestwoodParams, WestwoodPlus, WestwoodPlusParams, WindowAdaptation, WindowAdaptationParams,
+    Ack, Adaptive, AdaptiveParams, Bbr, Bbr3, Bbr3Params, BbrParams, Bic, BicParams, Control, Controller,
+    Cubic, CubicParams, Feedback, Fixed, FixedParams, HTcp, HTcpParams, HighSpeed, HighSpeedParams, Loss,
+    NewReno, NewRenoParams, ParameterError, ParameterValue, RateControl, RateParams, Sent, Vegas,
+    VegasParams, Veno, VenoParams, Westwood, WestwoodParams, WestwoodPlus, WestwoodPlusParams,
+    WindowAdaptation, WindowAdaptationParams,
 };
 
 /// Writes the two enums, their dispatch, and the names of those that need no settings.
@@ -34,6 +35,9 @@ macro_rules! controllers {
             }
             fn on_feedback(&mut self, feedback: &Feedback) {
                 match self { $(Self::$variant(c) => c.on_feedback(feedback),)+ }
+            }
+            fn on_round_trip(&mut self, rtt: Duration, now: Instant) {
+                match self { $(Self::$variant(c) => c.on_round_trip(rtt, now),)+ }
             }
             fn on_undo(&mut self, now: Instant) {
                 match self { $(Self::$variant(c) => c.on_undo(now),)+ }
@@ -99,6 +103,8 @@ macro_rules! controllers {
 }
 
 controllers! {
+    /// This project's own.
+    Adaptive(Adaptive, AdaptiveParams) = "adaptive",
     /// A constant rate.
     Fixed(Fixed, FixedParams) = "fixed",
     /// \[MA\]'s rate control.
@@ -148,7 +154,7 @@ mod tests {
             let config = ControllerConfig::named(name).expect("listed").with_mss(Bytes::new(500));
             let quantum = config.build().control().send_quantum.get();
             assert!(
-                quantum >= 500 && quantum.is_multiple_of(500) || *name == "rate" || *name == "fixed",
+                quantum >= 500 && quantum.is_multiple_of(500) || ["adaptive", "rate", "fixed"].contains(name),
                 "{name}"
             );
         }

@@ -13,7 +13,7 @@ pub(crate) const MSS: u64 = 1_000;
 pub(crate) struct Link<C> {
     pub(crate) bbr: C,
     pub(crate) rate: Rate,
-    round_trip: Duration,
+    pub(crate) round_trip: Duration,
     pub(crate) queue_max: u64,
     pub(crate) now: Instant,
     pub(crate) sampler: RateSampler,
@@ -24,6 +24,7 @@ pub(crate) struct Link<C> {
     may_send_at: Instant,
     min_rtt: Option<Duration>,
     lost: u64,
+    pub(crate) all_lost: u64,
     /// A recovery ends when so much is delivered.
     recovers_until: Option<Bytes>,
     delivered: u64,
@@ -45,6 +46,7 @@ impl<C: Controller> Link<C> {
             may_send_at: Instant::ZERO,
             min_rtt: None,
             lost: 0,
+            all_lost: 0,
             recovers_until: None,
             delivered: 0,
             largest_queue_ms: 0,
@@ -76,6 +78,7 @@ impl<C: Controller> Link<C> {
         let Some(stamp) = stamp else {
             // Found when the next one is acknowledged.
             self.lost += MSS;
+            self.all_lost += MSS;
             return;
         };
         self.delivered += MSS;

@@ -33,6 +33,7 @@
 
 #![deny(clippy::float_arithmetic)]
 
+mod adaptive;
 mod any;
 mod bbr;
 mod bbr3;
@@ -61,6 +62,7 @@ mod westwood;
 mod window;
 mod window_adaptation;
 
+pub use adaptive::{Adaptive, AdaptiveParams};
 pub use any::{AnyController, ControllerConfig};
 pub use bbr::{Bbr, BbrParams};
 pub use bbr3::{Bbr3, Bbr3Params};
@@ -172,6 +174,8 @@ pub trait Controller {
     fn on_send(&mut self, _sent: &Sent) {}
     /// Takes in a report of the base station.
     fn on_feedback(&mut self, _feedback: &Feedback) {}
+    /// A round trip measured without data: that of a handshake.
+    fn on_round_trip(&mut self, _rtt: Duration, _now: Instant) {}
     /// The time-out reported last was needless: what it took is to be given back.
     fn on_undo(&mut self, _now: Instant) {}
     /// The limits in force.

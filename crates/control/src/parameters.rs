@@ -6,8 +6,8 @@
 use units::{Bytes, Duration, Rate};
 
 use crate::{
-    Bbr3Params, BbrParams, BicParams, CubicParams, FixedParams, HTcpParams, HighSpeedParams, Law,
-    NewRenoParams, RateParams, VegasParams, VenoParams, WestwoodParams, WestwoodPlusParams,
+    AdaptiveParams, Bbr3Params, BbrParams, BicParams, CubicParams, FixedParams, HTcpParams, HighSpeedParams,
+    Law, NewRenoParams, RateParams, VegasParams, VenoParams, WestwoodParams, WestwoodPlusParams,
     WindowAdaptationParams,
 };
 
@@ -166,6 +166,10 @@ macro_rules! parameters {
 }
 
 parameters! {
+    AdaptiveParams {
+        bin, bins, constant, headroom_min, headroom_max, starved_permille, headroom_gain, starved_below, delay_max,
+        initial_window, memory, mss,
+    }
     FixedParams { rate, mss, window }
     RateParams {
         k_segments, lambda_permille, alpha, beta, mu_permille, r_cap, r_cap_memory, r_cap_from_feedback, stale_after,

@@ -1,6 +1,6 @@
 //! [`EngineConfig`]: every setting of the engine with its default.
 
-use control::{ControllerConfig, CubicParams, DrwaParams, RateParams};
+use control::{AdaptiveParams, ControllerConfig, CubicParams, DrwaParams};
 use tcp::WindowPolicy;
 use units::{Bytes, Duration};
 
@@ -137,7 +137,7 @@ impl Default for EngineConfig {
             uplink: UplinkConfig::default(),
             drwa: DrwaParams::default(),
             sharing: Sharing::default(),
-            controller: ControllerConfig::Rate(RateParams::default()),
+            controller: ControllerConfig::Adaptive(AdaptiveParams::default()),
             window_policy: WindowPolicy::Honour,
             window_floor: Bytes::from_kib(256),
             window_max: Bytes::new(2_000_000),

@@ -92,6 +92,8 @@ pub(crate) struct Handshake {
     syn_at: Instant,
     reply: Option<Offer>,
     reply_at: Instant,
+    /// Something was sent twice: which of them was answered, nobody knows (Karn).
+    is_repeated: bool,
 }
 
 /// Round trips of the handshake, from where we stand.
@@ -101,6 +103,8 @@ pub(crate) struct RoundTrips {
     pub(crate) mobile: Duration,
     /// To the server and back.
     pub(crate) wired: Duration,
+    /// Something was sent twice: they may be too short.
+    pub(crate) is_doubtful: bool,
 }
 
 /// What a packet did to the handshake.
@@ -118,7 +122,14 @@ impl Handshake {
     /// Starts with a SYN that came in at `from`.
     pub(crate) fn begin(tcp: &Tcp, from: Port, now: Instant) -> Result<Self, PassReason> {
         check(tcp)?;
-        Ok(Self { initiator: from, syn: Offer::of(tcp), syn_at: now, reply: None, reply_at: now })
+        Ok(Self {
+            initiator: from,
+            syn: Offer::of(tcp),
+            syn_at: now,
+            reply: None,
+            reply_at: now,
+            is_repeated: false,
+        })
     }
 
     /// Takes in the next packet of the flow.
@@ -130,7 +141,7 @@ impl Handshake {
             (true, true) => Self::begin(tcp, from, now).map(|new| {
                 // The reply to a SYN answers the same SYN sent again as well.
                 let reply = self.reply.filter(|_| new.syn.repeats(&self.syn));
-                *self = Self { reply, reply_at: self.reply_at, ..new };
+                *self = Self { reply, reply_at: self.reply_at, is_repeated: true, ..new };
             }),
             (false, true) => self.on_reply(tcp, now),
             (true, false) => {
@@ -164,6 +175,7 @@ impl Handshake {
                     .map(|(a, b)| later_timestamp(a, b))
                     .or(reply.timestamp);
             }
+            self.is_repeated |= self.reply.is_some();
             self.reply = Some(reply);
             self.reply_at = now;
         }
@@ -190,11 +202,11 @@ impl Handshake {
         match self.initiator {
             Port::Mobile => Step::Established(
                 Agreement { client: self.syn, server: reply },
-                RoundTrips { mobile: of_third, wired: of_reply },
+                RoundTrips { mobile: of_third, wired: of_reply, is_doubtful: self.is_repeated },
             ),
             Port::Wired => Step::Established(
                 Agreement { client: reply, server: self.syn },
-                RoundTrips { mobile: of_reply, wired: of_third },
+                RoundTrips { mobile: of_reply, wired: of_third, is_doubtful: self.is_repeated },
             ),
         }
     }

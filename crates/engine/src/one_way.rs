@@ -216,7 +216,12 @@ impl OneWay {
                 Step::Established(agreement, rtts) if self.config.lowers_window(self.direction, &key) => {
                     self.begin_window(id, &agreement, rtts, now);
                 }
-                Step::Established(agreement, _) => self.accelerate(id, &agreement, (parsed, tcp), from, now),
+                Step::Established(agreement, rtts) => {
+                    self.accelerate(id, &agreement, (parsed, tcp), from, now);
+                    if !rtts.is_doubtful {
+                        self.on_round_trip(id, rtts.mobile, now);
+                    }
+                }
             }
         } else if is_opening && flow.gives_way_to(tcp, from) && is_intact(packet, parsed, virtio) {
             self.remove(id, None);
@@ -354,6 +359,16 @@ impl OneWay {
         flow.state = State::Accelerated(Box::new(accelerated));
         self.stats.half_open_now -= 1;
         self.stats.flows_accelerated += 1;
+    }
+
+    /// Tells a flow's subscriber of a round trip of the path.
+    fn on_round_trip(&mut self, id: u32, rtt: Duration, now: Instant) {
+        let subscriber = self.flows.get(id as usize).map(|flow| flow.subscriber);
+        if let Some(subscriber) =
+            subscriber.and_then(|subscriber| self.subscribers.get_mut(subscriber as usize))
+        {
+            subscriber.controller.on_round_trip(rtt, now);
+        }
     }
 
     /// A segment that its host will drop: what is ours is dropped here, what only passes goes on.

@@ -62,6 +62,8 @@ impl Client {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Controller {
+    /// The shortest queue that keeps a varying link busy.
+    Adaptive,
     /// A constant rate ([MA] Fig 2).
     Fixed,
     /// The rate follows the delivery rate and the RTT ([MA] equations (3) to (5)).
@@ -81,6 +83,7 @@ impl Controller {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Adaptive => "adaptive",
             Self::Fixed => "fixed",
             Self::Rate => "rate",
             Self::WindowAdaptation => "window-adaptation",

@@ -81,7 +81,7 @@ fn assert_nothing_was_lost_on_the_wire(bed: &Testbed) {
 
 fn losses_stay_on_the_radio(policy: &str) {
     let radio = Radio { loss_down: burst_loss(3_000), ..Radio::steady(Rate::from_mbps(20)) };
-    let options = ["--window-policy", policy, "--r-cap", "20 Mbit/s"];
+    let options = ["--window-policy", policy];
     let mut bed = Testbed::accelerated(&format!("count-{policy}"), &radio, &options);
     for family in FAMILIES {
         let server = Server::start(&bed, family);

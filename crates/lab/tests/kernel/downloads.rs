@@ -90,7 +90,7 @@ fn download(bed: &Testbed, to: SocketAddr, job: &Job) -> io::Result<(Print, Sock
 fn hundred_downloads(policy: &str, seed: u64) {
     println!("seed {seed}");
     let jobs = jobs(seed);
-    let options = ["--window-policy", policy, "--r-cap", "200 Mbit/s"];
+    let options = ["--window-policy", policy];
     let mut bed = Testbed::accelerated(policy, &Radio::lossy_5g(seed), &options);
     let servers = FAMILIES.map(|family| Server::start(&bed, family));
     let addresses = [servers[0].address, servers[1].address];

@@ -33,7 +33,7 @@ fn both_ways(client: &TcpStream, server: &TcpStream, down: Content, up: Content)
 #[test]
 fn both_directions_at_once_arrive_intact() {
     for policy in ["honour", "opportunistic"] {
-        let options = ["--window-policy", policy, "--r-cap", "12 Mbit/s"];
+        let options = ["--window-policy", policy];
         let mut bed = Testbed::accelerated("duplex", &slow(), &options);
         for family in FAMILIES {
             let (client, server) = bed.pair(family);
@@ -85,7 +85,7 @@ fn play(mut client: TcpStream, mut server: TcpStream) {
 fn a_thousand_exchanges_work_beside_a_download() {
     let short = Duration::from_millis(1);
     let radio = Radio { delay: short, wan_delay: short, ..slow() };
-    let mut bed = Testbed::accelerated("ping", &radio, &["--r-cap", "12 Mbit/s"]);
+    let mut bed = Testbed::accelerated("ping", &radio, &[]);
     let (bulk_client, bulk_server) = bed.pair(Family::Ipv4);
     let (client, server) = bed.pair(Family::Ipv4);
     let (down, up) = (Content { seed: 14, len: 4_000_000 }, Content { seed: 15, len: 1 });

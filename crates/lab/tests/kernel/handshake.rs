@@ -20,7 +20,7 @@ const FAST_OPEN: i32 = 0x2000_0000;
 const FAST_OPEN_EVERYWHERE: &str = "1027";
 
 fn testbed(what: &str) -> Testbed {
-    Testbed::accelerated(what, &Radio::steady(Rate::from_mbps(50)), &["--r-cap", "50 Mbit/s"])
+    Testbed::accelerated(what, &Radio::steady(Rate::from_mbps(50)), &[])
 }
 
 /// As another router would send it on, without the IPv4 header's checksum.

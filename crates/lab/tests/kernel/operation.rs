@@ -37,7 +37,7 @@ fn json(bed: &Testbed, command: &str) -> Value {
 fn h02_a_thousand_transfers_do_not_notice_a_drain() {
     const FLOWS: usize = 1_000;
     let radio = Radio { queue: units::Bytes::new(8_000_000), ..Radio::steady(Rate::from_mbps(200)) };
-    let mut bed = Testbed::accelerated("drain", &radio, &["--r-cap", "200 Mbit/s", "--drain-time", "30 s"]);
+    let mut bed = Testbed::accelerated("drain", &radio, &["--drain-time", "30 s"]);
     for host in [Host::Client, Host::Server] {
         bed.set(host, "net/core/somaxconn", "4096");
     }
@@ -61,7 +61,7 @@ fn h02_a_thousand_transfers_do_not_notice_a_drain() {
 
 #[test]
 fn h02_killed_with_downloads_under_way_both_their_ends_are_reset() {
-    let mut bed = Testbed::accelerated("crash", &Radio::steady(Rate::from_mbps(8)), &["--r-cap", "8 Mbit/s"]);
+    let mut bed = Testbed::accelerated("crash", &Radio::steady(Rate::from_mbps(8)), &[]);
     let servers = FAMILIES.map(|family| Server::start(&bed, family));
     let mut idle: Vec<_> = (0..6).map(|n| bed.connect(servers[n % 2].address)).collect();
     let ask = |stream: &mut TcpStream, seed| {

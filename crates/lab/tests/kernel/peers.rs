@@ -62,7 +62,7 @@ fn fetch(bed: &Testbed, server: &Server, content: Content) {
 
 fn every_kind_of_client(policy: &str) {
     let radio = Radio { loss_down: burst_loss(3_000), ..Radio::steady(Rate::from_mbps(20)) };
-    let options = ["--window-policy", policy, "--r-cap", "20 Mbit/s"];
+    let options = ["--window-policy", policy];
     let mut bed = Testbed::accelerated(&format!("peers-{policy}"), &radio, &options);
     let servers = FAMILIES.map(|family| Server::start(&bed, family));
     let mut flows = 0;

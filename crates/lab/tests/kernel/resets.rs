@@ -45,7 +45,7 @@ fn acknowledged(captured: &[Captured], family: Family) -> u64 {
 fn h04_a_servers_reset_in_the_middle_comes_behind_the_debt() {
     for policy in ["honour", "opportunistic"] {
         let radio = Radio::steady(Rate::from_mbps(8));
-        let options = ["--window-policy", policy, "--r-cap", "8 Mbit/s"];
+        let options = ["--window-policy", policy];
         let mut bed = Testbed::accelerated("reset", &radio, &options);
         for family in FAMILIES {
             let capture = Capture::start(&bed);
@@ -110,7 +110,7 @@ fn a_reset_of_an_idle_connection_arrives_either_way() {
 #[test]
 fn a_clients_reset_in_the_middle_reaches_the_server() {
     let radio = Radio::steady(Rate::from_mbps(8));
-    let mut bed = Testbed::accelerated("resetmid", &radio, &["--r-cap", "8 Mbit/s"]);
+    let mut bed = Testbed::accelerated("resetmid", &radio, &[]);
     for family in FAMILIES {
         let (mut client, mut server) = bed.pair(family);
         let end = std::thread::scope(|scope| {

@@ -33,7 +33,7 @@ fn read_slowly(stream: &mut TcpStream, content: Content) {
 
 #[test]
 fn h18_a_client_that_discards_what_lies_beyond_its_window_has_its_window_honoured() {
-    let options = ["--window-policy", "opportunistic", "--r-cap", "100 Mbit/s"];
+    let options = ["--window-policy", "opportunistic"];
     let mut bed = Testbed::accelerated("slow-readers", &Radio::steady(Rate::from_mbps(100)), &options);
     let server = Server::start(&bed, Family::Ipv4);
     let mut streams: Vec<_> = (0..READERS)

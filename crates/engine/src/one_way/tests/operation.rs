@@ -67,7 +67,7 @@ fn other_settings_hold_for_new_flows_and_end_none() {
     let config = EngineConfig { controller: fixed, flows_max: 1, hash_seed: 8, ..EngineConfig::default() };
     bench.engine.reconfigure(config.clone());
     assert_eq!(bench.engine.config(), &EngineConfig { hash_seed: 7, ..config.clone() });
-    assert_eq!(bench.engine.subscribers[0].controller.name(), "rate", "its flow is under way");
+    assert_eq!(bench.engine.subscribers[0].controller.name(), "adaptive", "its flow is under way");
     bench.server_sends(1, 1, 0, TcpFlags::ACK, 500);
     assert_eq!(bench.run_to(ms(50)), 500);
     bench.client_sends(2, 0, 0, TcpFlags::SYN);

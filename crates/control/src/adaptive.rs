@@ -1,0 +1,340 @@
+//! `adaptive`: this project's own control for one subscriber's radio link; the default of `run`.
+//!
+//! A cellular link has one queue per device and offers what the scheduler and the radio allow: tenfold more or less
+//! within a second, nothing at all for whole seconds, in bunches. What is lost of it cannot be had again, and what
+//! waits too long hurts everything else the device does. So the data in flight is bounded, and acknowledgements
+//! clock it out, such that the queue outlives the link's better moments and no more:
+//!
+//! ```text
+//!   W = min( K + (τ + d)·r̂ ,  K′ + (τ + D)·r̄ )
+//!
+//!   r̂   forecast: 0.7 × the 0.7 quantile + 0.3 × the largest of the last N bins of deliveries
+//!   r̄   mean of the last M bins
+//!   τ   round trip of the path without a queue (its floor)
+//!   d   headroom: as much queue, in time, as keeps the link from running dry more than a share φ of the time
+//!   K   constant part: what a link too slow for the rest needs to be busy
+//! ```
+//!
+//! - **Forecast.** A link that varies is kept busy by provision for its good moments, not for its mean: hence the
+//!   upper quantile of a short memory. The second bound holds the queue down once the link has become slower for
+//!   longer than a bin or two: no packet shall wait for more than D at the rate of the last moments.
+//! - **Headroom.** An acknowledgement with a round trip near τ says that the queue was empty: the link may have been
+//!   idle. d follows these as a quantile is followed: up by 1 − φ, down by φ, so that it rests where the share of such
+//!   acknowledgements is φ. On a steady link it falls to its least, on a jumpy one it grows.
+//! - **Outages.** Without acknowledgements nothing is sent, after a time-out no more than four segments at a time; and
+//!   bins last no longer than their cap, so that the forecast of before still stands after.
+//! - **Losses** say nothing, except that more than an eighth of a whole round trip's data lost means a buffer
+//!   smaller than W: then W is bounded by what the buffer takes.
+//! - **Floor.** See `floor.rs`: let down for one round trip when it has not been seen for 10 s (H17).
+//! - **Known subscribers.** What was learnt stays while the subscriber is idle, up to `memory`: a new flow starts
+//!   with the whole window. A new one starts with `initial_window` and doubles until a queue shows.
+//! - **Feedback.** While the base station reports, its bandwidth fills the bins.
+//!
+//! Integer arithmetic; the parameters come from `docs/algorithms/adaptive.md`'s sweep.
+
+mod floor;
+mod offer;
+
+use units::{Bytes, Duration, Instant, Rate};
+
+use crate::{Ack, Control, Controller, Feedback, Loss, LossKind, Sent, quantum_for};
+
+use floor::Floor;
+use offer::Offer;
+
+/// Bins of r̄: the link's last moments.
+const RECENT_BINS: usize = 4;
+
+/// Data in flight is never held below so many segments: fewer starve delayed acknowledgements.
+const SEGMENTS_MIN: u64 = 4;
+
+/// How much sooner than the link takes it data is handed over: pacing keeps bursts off the wire, not the queue low.
+const PACING_GAIN: u64 = 2;
+
+/// Parameters of [`Adaptive`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AdaptiveParams {
+    /// B: the shortest bin of deliveries. 30 ms; 5 ms to 1 s.
+    pub bin: Duration,
+    /// N: bins of the forecast. 16; 3 to 32.
+    pub bins: u32,
+    /// K: the constant part of the window. 6,000 bytes.
+    pub constant: Bytes,
+    /// Least headroom; a quarter of the floor where that is more. 12 ms.
+    pub headroom_min: Duration,
+    /// Largest headroom; the floor where that is more. 72 ms.
+    pub headroom_max: Duration,
+    /// φ: share of the time, in thousandths, for which the queue may be empty. 20.
+    pub starved_permille: u32,
+    /// How fast the headroom follows: so much per second of an empty queue. 80 ms.
+    pub headroom_gain: Duration,
+    /// A round trip so little above the floor says that the queue was empty. 5 ms.
+    pub starved_below: Duration,
+    /// D: longest queueing time at the rate of the last moments. 100 ms.
+    pub delay_max: Duration,
+    /// Data in flight of a subscriber never seen before. 32 KiB.
+    pub initial_window: Bytes,
+    /// For how long an idle subscriber's link is remembered. 60 s.
+    pub memory: Duration,
+    /// Segment size. 1448 bytes.
+    pub mss: Bytes,
+}
+
+impl Default for AdaptiveParams {
+    fn default() -> Self {
+        Self {
+            bin: Duration::from_millis(30),
+            bins: 16,
+            constant: Bytes::new(6_000),
+            headroom_min: Duration::from_millis(12),
+            headroom_max: Duration::from_millis(72),
+            starved_permille: 20,
+            headroom_gain: Duration::from_millis(80),
+            starved_below: Duration::from_millis(5),
+            delay_max: Duration::from_millis(100),
+            initial_window: Bytes::from_kib(32),
+            memory: Duration::from_secs(60),
+            mss: Bytes::new(1_448),
+        }
+    }
+}
+
+/// This project's own controller.
+#[derive(Clone, Debug)]
+pub struct Adaptive {
+    params: AdaptiveParams,
+    offer: Offer,
+    floor: Floor,
+    headroom: Duration,
+    /// The window of a start, until the first queue shows.
+    start: Option<Bytes>,
+    /// What a buffer that is smaller than the window takes.
+    ceiling: Option<Bytes>,
+    round: LossRound,
+    /// Nothing has been heard since a time-out.
+    is_silent: bool,
+    window: Bytes,
+    pacing_rate: Rate,
+    last_ack: Instant,
+    reports_valid_until: Instant,
+}
+
+/// Bytes delivered and lost in a round trip.
+#[derive(Clone, Copy, Debug, Default)]
+struct LossRound {
+    until: Instant,
+    delivered: u64,
+    lost: u64,
+}
+
+impl Adaptive {
+    /// A controller for a subscriber never seen before.
+    #[must_use]
+    pub fn new(params: AdaptiveParams) -> Self {
+        let mut new = Self {
+            offer: Offer::new(params.bin, params.bins as usize),
+            floor: Floor::new(),
+            headroom: params.headroom_min,
+            start: Some(params.initial_window),
+            ceiling: None,
+            round: LossRound::default(),
+            is_silent: false,
+            window: params.initial_window,
+            pacing_rate: Rate::MAX,
+            last_ack: Instant::ZERO,
+            reports_valid_until: Instant::ZERO,
+            params,
+        };
+        new.update();
+        new
+    }
+
+    /// r̂, once three bins are known.
+    #[must_use]
+    pub fn forecast(&self) -> Option<Rate> {
+        self.offer.forecast()
+    }
+
+    /// τ, once there was a round trip.
+    #[must_use]
+    pub fn floor(&self) -> Option<Duration> {
+        self.floor.get()
+    }
+
+    /// d: the standing queue provided for, as time at the forecast rate.
+    #[must_use]
+    pub fn headroom(&self) -> Duration {
+        self.headroom
+    }
+
+    fn headroom_range(&self) -> (Duration, Duration) {
+        let floor = self.floor.get().unwrap_or(Duration::ZERO);
+        let least = self.params.headroom_min.max(floor / 4);
+        (least, self.params.headroom_max.max(floor).max(least))
+    }
+
+    /// d follows the share of acknowledgements that found the queue empty.
+    fn adapt_headroom(&mut self, rtt: Duration, delivered: Bytes) {
+        let (Some(floor), Some(forecast)) = (self.floor.get(), self.offer.forecast()) else { return };
+        let time = forecast.time_for(delivered).min(Duration::from_millis(100));
+        let step = self.params.headroom_gain.mul_ratio(time.as_nanos(), 1_000_000_000);
+        let phi = u64::from(self.params.starved_permille.min(1_000));
+        let near = self.params.starved_below.max(floor / 16);
+        if rtt < floor + near {
+            self.headroom += step.mul_ratio(1_000 - phi, 1_000);
+        } else {
+            self.headroom -= step.mul_ratio(phi, 1_000);
+        }
+        let (least, most) = self.headroom_range();
+        self.headroom = self.headroom.clamp(least, most);
+    }
+
+    /// A round trip with more than an eighth lost met a buffer smaller than the window.
+    fn watch_losses(&mut self, ack: &Ack) {
+        self.round.delivered += ack.delivered.get();
+        if ack.now < self.round.until {
+            return;
+        }
+        let LossRound { delivered, lost, .. } = self.round;
+        if lost * 8 > lost + delivered {
+            // What arrived in a round trip is what the path and its buffer hold.
+            let held = Bytes::new(delivered.max(self.window.get() / 2));
+            self.ceiling = Some(self.ceiling.unwrap_or(self.window).min(held));
+        } else if let Some(ceiling) = self.ceiling {
+            let raised = Bytes::new(ceiling.get() + ceiling.get() / 32 + self.params.mss.get() / 8);
+            self.ceiling = (raised.get() / 2 < self.window.get()).then_some(raised);
+        }
+        let rtt = ack.rtt.or(self.floor.get()).unwrap_or(Duration::from_millis(100));
+        self.round = LossRound { until: ack.now + rtt, delivered: 0, lost: 0 };
+    }
+
+    fn leave_start(&mut self, ack: &Ack) {
+        let Some(window) = self.start else { return };
+        let (Some(rtt), Some(floor)) = (ack.rtt, self.floor.get()) else { return };
+        let (least, most) = self.headroom_range();
+        let is_queueing = rtt > floor + least.max(most / 2);
+        if is_queueing && self.offer.forecast().is_some() {
+            self.start = None;
+        } else if ack.in_flight_before.get() >= window.get() / 2 && !is_queueing {
+            // Half of it in use is use enough (as in RFC 7661 §4.4): pacing has not yet sent what the growth allows.
+            self.start = Some(window + ack.delivered);
+        }
+    }
+
+    /// W without floor measurement and ceiling.
+    fn model(&self) -> Option<Bytes> {
+        let (floor, forecast) = (self.floor.get()?, self.offer.forecast()?);
+        let provided = forecast.bytes_in(floor + self.headroom) + self.params.constant;
+        let recent = self.offer.recent(RECENT_BINS).unwrap_or(forecast);
+        let patient =
+            recent.bytes_in(floor + self.params.delay_max) + self.params.constant + self.params.constant;
+        Some(provided.min(patient))
+    }
+
+    fn update(&mut self) {
+        let least = Bytes::new(self.params.mss.get().saturating_mul(SEGMENTS_MIN));
+        let model = self.model();
+        let mut window = match (self.start, model) {
+            (Some(start), model) => start.max(model.unwrap_or(start)),
+            (None, model) => model.unwrap_or(self.params.initial_window),
+        };
+        if let Some(ceiling) = self.ceiling {
+            window = window.min(ceiling);
+        }
+        let floor = self.floor.get();
+        if self.floor.is_draining()
+            && let (Some(floor), Some(forecast)) = (floor, self.offer.forecast())
+        {
+            window = window.min(forecast.bytes_in(floor / 2));
+        }
+        if self.is_silent {
+            window = Bytes::ZERO;
+        }
+        self.window = window.max(least);
+        self.pacing_rate = match floor {
+            Some(floor) => {
+                let by_window = Rate::from_transfer(self.window, floor.max(Duration::from_millis(1)));
+                let by_forecast = self.offer.forecast().unwrap_or(by_window);
+                by_window.max(by_forecast).mul_ratio(PACING_GAIN, 1)
+            }
+            None => Rate::MAX,
+        };
+    }
+}
+
+impl Controller for Adaptive {
+    fn name(&self) -> &'static str {
+        "adaptive"
+    }
+
+    fn on_send(&mut self, sent: &Sent) {
+        if sent.in_flight > Bytes::ZERO {
+            return;
+        }
+        self.floor.on_idle(sent.now);
+        if sent.now.saturating_since(self.last_ack) > self.params.memory && self.last_ack > Instant::ZERO {
+            self.offer.forget();
+            self.ceiling = None;
+            self.headroom = self.params.headroom_min;
+            self.start = Some(self.params.initial_window);
+            self.update();
+        }
+        self.offer.restart(sent.now);
+    }
+
+    fn on_round_trip(&mut self, rtt: Duration, now: Instant) {
+        self.floor.on_handshake(rtt, now);
+    }
+
+    fn on_ack(&mut self, ack: &Ack) {
+        self.last_ack = ack.now;
+        self.is_silent = false;
+        if let Some(rtt) = ack.rtt {
+            self.floor.update(rtt, ack.is_window_limited, ack.now);
+            if ack.is_window_limited && !self.floor.is_draining() && self.start.is_none() {
+                self.adapt_headroom(rtt, ack.delivered);
+            }
+        }
+        let is_limited = ack.is_window_limited && !self.floor.is_draining();
+        if ack.now >= self.reports_valid_until {
+            self.offer.count(ack.delivered, is_limited, ack.now);
+        }
+        self.watch_losses(ack);
+        self.leave_start(ack);
+        self.update();
+    }
+
+    fn on_loss(&mut self, loss: &Loss) {
+        match loss.kind {
+            LossKind::Fast => self.round.lost += loss.lost.get(),
+            // An outage, most likely: the data still waits in the radio's queue, and the window's worth of it once
+            // more behind it would double that queue. So ask with little until something is heard.
+            LossKind::Timeout => {
+                self.is_silent = true;
+                self.update();
+            }
+        }
+    }
+
+    fn on_feedback(&mut self, feedback: &Feedback) {
+        if let Some(bandwidth) = feedback.bandwidth.filter(|_| !feedback.is_throughput) {
+            self.reports_valid_until = feedback.valid_until(self.params.bin * 5);
+            // Reports count whole packets, windows payload; bins of B each.
+            let payload = bandwidth.mul_ratio(self.params.mss.get(), self.params.mss.get() + 52);
+            self.offer.report(payload, feedback.now);
+            self.update();
+        }
+    }
+
+    fn control(&self) -> Control {
+        Control {
+            window: self.window,
+            pacing_rate: self.pacing_rate,
+            send_quantum: quantum_for(self.pacing_rate, self.params.mss),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "adaptive/tests.rs"]
+mod tests;

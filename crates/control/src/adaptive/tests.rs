@@ -1,0 +1,289 @@
+//! The parts by hand, and a link for what follows from them.
+
+use super::*;
+use crate::bottleneck::{Link, MSS};
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn at(ms: u64) -> Instant {
+    Instant::from_millis(ms)
+}
+
+fn params() -> AdaptiveParams {
+    AdaptiveParams { mss: Bytes::new(MSS), ..AdaptiveParams::default() }
+}
+
+/// A controller fed by hand with one acknowledgement after another.
+struct Feed {
+    control: Adaptive,
+    now: u64,
+    total: u64,
+}
+
+impl Feed {
+    fn new() -> Self {
+        let mut control = Adaptive::new(params());
+        control.on_round_trip(ms(20), at(0));
+        Self { control, now: 0, total: 0 }
+    }
+    fn ack_of(&mut self, bytes: u64, rtt_ms: u64, is_window_limited: bool) {
+        self.total += bytes;
+        self.control.on_ack(&Ack {
+            now: at(self.now),
+            delivered: Bytes::new(bytes),
+            delivered_total: Bytes::new(self.total),
+            rtt: Some(ms(rtt_ms)),
+            in_flight: Bytes::new(50_000),
+            in_flight_before: Bytes::new(50_000 + bytes),
+            is_window_limited,
+            ..Ack::default()
+        });
+    }
+    /// `for_ms` of a link that delivers a segment every `gap_ms`, each after `rtt_ms`.
+    fn deliver(&mut self, for_ms: u64, gap_ms: u64, rtt_ms: u64, is_window_limited: bool) {
+        for _ in 0..for_ms / gap_ms {
+            self.now += gap_ms;
+            self.ack_of(MSS, rtt_ms, is_window_limited);
+        }
+    }
+    fn window(&self) -> u64 {
+        self.control.control().window.get()
+    }
+    fn forecast_kbps(&self) -> u64 {
+        self.control.forecast().map_or(0, |rate| rate.as_bps() / 1_000)
+    }
+}
+
+#[test]
+fn the_window_is_the_sum_of_the_formula() {
+    let mut feed = Feed::new();
+    // 1000 bytes a millisecond: 8 Mbit/s; a queue of 40 ms shows that the link is busy.
+    feed.deliver(2_000, 1, 60, true);
+    assert_eq!(feed.forecast_kbps(), 8_000);
+    // d has fallen to its least, 12 ms: 6,000 + (20 + 12) ms of 1 byte per µs.
+    assert_eq!(feed.control.headroom(), ms(12));
+    assert_eq!(feed.window(), 6_000 + 32_000);
+}
+
+#[test]
+fn the_forecast_provides_for_the_good_moments() {
+    let mut feed = Feed::new();
+    for _ in 0..8 {
+        feed.deliver(30, 1, 60, true);
+        feed.deliver(60, 10, 60, true);
+    }
+    // A third of the time 8 Mbit/s, two thirds 0.8: 3.2 on the whole.
+    assert!(feed.forecast_kbps() > 5_000, "{} kbit/s", feed.forecast_kbps());
+}
+
+#[test]
+fn h15_bunched_acks_give_the_forecast_of_smooth_ones() {
+    let mut smooth = Feed::new();
+    smooth.deliver(3_000, 1, 60, true);
+    let mut bunched = Feed::new();
+    for _ in 0..60 {
+        bunched.now += 50;
+        for _ in 0..50 {
+            bunched.ack_of(MSS, 60, true);
+        }
+    }
+    let (smooth, bunched) = (smooth.forecast_kbps(), bunched.forecast_kbps());
+    assert!(bunched.abs_diff(smooth) * 10 < smooth, "{bunched} against {smooth} kbit/s");
+}
+
+#[test]
+fn an_outage_is_not_an_offer_of_nothing() {
+    let mut feed = Feed::new();
+    feed.deliver(2_000, 1, 60, true);
+    let before = feed.forecast_kbps();
+    feed.now += 5_000;
+    feed.deliver(30, 1, 5_060, true);
+    assert!(feed.forecast_kbps() * 10 > before * 9, "{} of {before} kbit/s", feed.forecast_kbps());
+}
+
+#[test]
+fn a_link_become_slow_is_not_made_to_queue_for_long() {
+    let mut feed = Feed::new();
+    feed.deliver(1_000, 1, 60, true);
+    // An eighth of the rate: after four bins the recent mean bounds the window.
+    feed.deliver(160, 8, 100, true);
+    let at_once = feed.window();
+    // (20 + 100) ms at 1 Mbit/s and twice the constant part, and no more.
+    assert!(at_once <= 15_000 + 12_000 + 3_000, "{at_once} bytes");
+    feed.deliver(1_000, 8, 60, true);
+    assert!(feed.window() < 6_000 + 5_000, "{} bytes", feed.window());
+}
+
+#[test]
+fn an_empty_queue_raises_the_headroom_and_a_standing_one_lowers_it() {
+    let mut feed = Feed::new();
+    feed.deliver(500, 1, 60, true);
+    let least = feed.control.headroom();
+    feed.deliver(300, 1, 21, true);
+    let raised = feed.control.headroom();
+    // 80 ms a second for 0.3 s, less φ.
+    assert!(raised > least + ms(20) && raised < least + ms(25), "{raised} after {least}");
+    feed.deliver(300, 1, 60, true);
+    // Down by φ of that: 50 times as slow.
+    assert!(feed.control.headroom() < raised && feed.control.headroom() > raised - ms(1));
+    feed.deliver(3_000, 1, 21, true);
+    assert_eq!(feed.control.headroom(), ms(72));
+}
+
+#[test]
+fn data_running_short_teaches_nothing() {
+    let mut feed = Feed::new();
+    feed.deliver(2_000, 1, 60, true);
+    let (window, headroom) = (feed.window(), feed.control.headroom());
+    // A tenth of the rate, because there is no more to send.
+    feed.deliver(5_000, 10, 20, false);
+    assert_eq!(feed.window(), window);
+    assert_eq!(feed.control.headroom(), headroom);
+    // More than was thought possible is believed all the same.
+    for _ in 0..500 {
+        feed.now += 1;
+        feed.ack_of(2 * MSS, 20, false);
+    }
+    assert!(feed.forecast_kbps() > 15_000);
+}
+
+#[test]
+fn a_known_subscriber_starts_with_its_window_and_is_forgotten_in_the_end() {
+    let send = |feed: &mut Feed| {
+        let now = at(feed.now);
+        feed.control.on_send(&Sent {
+            now,
+            bytes: Bytes::new(MSS),
+            in_flight: Bytes::ZERO,
+            is_app_limited: false,
+        });
+    };
+    let mut feed = Feed::new();
+    feed.deliver(2_000, 1, 60, true);
+    let window = feed.window();
+    feed.now += 30_000;
+    send(&mut feed);
+    assert_eq!(feed.window(), window);
+    // Idle time is not counted into the first bin.
+    feed.deliver(40, 1, 60, true);
+    assert_eq!(feed.forecast_kbps(), 8_000);
+    feed.now += 61_000;
+    send(&mut feed);
+    assert_eq!(feed.window(), 32 * 1_024);
+    assert_eq!(feed.control.forecast(), None);
+}
+
+#[test]
+fn after_a_timeout_little_is_sent_until_something_is_heard() {
+    let mut feed = Feed::new();
+    feed.deliver(2_000, 1, 60, true);
+    let window = feed.window();
+    let (lost, in_flight) = (Bytes::new(window), Bytes::ZERO);
+    feed.control.on_loss(&Loss {
+        now: at(3_000),
+        lost,
+        kind: LossKind::Timeout,
+        is_new_event: true,
+        in_flight,
+    });
+    assert_eq!(feed.window(), SEGMENTS_MIN * MSS);
+    feed.now = 4_000;
+    feed.ack_of(MSS, 60, true);
+    assert_eq!(feed.window(), window);
+}
+
+#[test]
+fn scattered_losses_change_nothing() {
+    let mut feed = Feed::new();
+    feed.deliver(1_000, 1, 60, true);
+    let window = feed.window();
+    for _ in 0..100 {
+        // One segment in twenty.
+        let (lost, in_flight) = (Bytes::new(MSS), Bytes::new(30_000));
+        let now = at(feed.now);
+        feed.control.on_loss(&Loss { now, lost, kind: LossKind::Fast, is_new_event: true, in_flight });
+        feed.deliver(20, 1, 60, true);
+    }
+    assert_eq!(feed.window(), window);
+}
+
+#[test]
+fn reports_of_the_base_station_fill_the_bins() {
+    let mut feed = Feed::new();
+    feed.deliver(500, 1, 60, true);
+    for step in 0..40 {
+        let now = at(500 + step * 10);
+        feed.control.on_feedback(&Feedback::new(now, ms(5), Rate::from_kbps(16_832), Bytes::ZERO));
+    }
+    // 16.832 Mbit/s of packets of 1,052 bytes are 16 Mbit/s of payload.
+    assert!((15_900..=16_100).contains(&feed.forecast_kbps()), "{} kbit/s", feed.forecast_kbps());
+    // While they come, acknowledgements are not counted; when they stop, they are again.
+    feed.now = 890;
+    feed.deliver(100, 1, 60, true);
+    assert!(feed.forecast_kbps() > 15_000);
+    feed.deliver(2_000, 1, 60, true);
+    assert_eq!(feed.forecast_kbps(), 8_000);
+}
+
+#[test]
+fn a_steady_link_is_kept_busy_with_a_short_queue() {
+    for (mbps, rtt) in [(1, 60), (5, 20), (20, 40), (100, 30), (400, 15), (10, 600)] {
+        let rate = Rate::from_mbps(mbps);
+        let mut link = Link::new(Adaptive::new(params()), rate, rtt, 4_000_000);
+        link.run_until(5_000);
+        link.largest_queue_ms = 0;
+        let busy = link.utilisation_until(35_000);
+        assert!(busy >= 95, "{mbps} Mbit/s, {rtt} ms: {busy} % busy");
+        // K, the larger of 12 ms and a quarter of the round trip, and what the end of a drain sends at once.
+        let longest = rate.time_for(Bytes::new(9_000)).as_millis() + 12.max(rtt / 4) + 8 + rtt / 2;
+        let queue = link.largest_queue_ms;
+        assert!(queue <= longest, "{mbps} Mbit/s, {rtt} ms: {queue} ms of {longest} queued");
+    }
+}
+
+#[test]
+fn h17_a_path_become_longer_is_found_out() {
+    let mut link = Link::new(Adaptive::new(params()), Rate::from_mbps(10), 20, 4_000_000);
+    link.run_until(3_000);
+    link.round_trip = ms(90);
+    link.run_until(60_000);
+    let floor = link.bbr.floor().expect("known").as_millis();
+    assert!((88..=96).contains(&floor), "a floor of {floor} ms");
+    let busy = link.utilisation_until(80_000);
+    assert!(busy >= 97, "{busy} % busy");
+}
+
+#[test]
+fn h17_a_floor_learnt_in_a_queue_is_found_out() {
+    let mut link = Link::new(Adaptive::new(params()), Rate::from_mbps(10), 20, 4_000_000);
+    link.bbr.on_round_trip(ms(20), at(0));
+    link.run_until(2_000);
+    // Nobody may rest on a queue of its own: the window does not creep over minutes.
+    let before = link.bbr.control().window.get();
+    link.run_until(120_000);
+    let after = link.bbr.control().window.get();
+    assert!(after <= before + before / 10, "{before} bytes became {after}");
+}
+
+#[test]
+fn a_new_subscriber_is_up_to_speed_in_a_few_round_trips() {
+    let mut link = Link::new(Adaptive::new(params()), Rate::from_mbps(100), 40, 4_000_000);
+    link.run_until(400);
+    let busy = link.utilisation_until(1_000);
+    assert!(busy >= 95, "{busy} % busy");
+}
+
+#[test]
+fn a_small_buffer_bounds_the_window() {
+    // 20 Mbit/s, 40 ms: 100 KB on the way, and a buffer of 10 KB behind which the window would lose a fifth for ever.
+    let mut link = Link::new(Adaptive::new(params()), Rate::from_mbps(20), 40, 10_000);
+    link.run_until(10_000);
+    let lost_before = link.all_lost;
+    let busy = link.utilisation_until(40_000);
+    let lost = link.all_lost - lost_before;
+    assert!(busy >= 85, "{busy} % busy");
+    let sent = link.rate.bytes_in(ms(30_000)).get();
+    assert!(lost * 100 < sent * 12, "{lost} of {sent} bytes lost");
+}
