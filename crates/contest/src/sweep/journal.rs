@@ -72,7 +72,8 @@ impl Journal {
 
     /// Notes a cell.
     pub(super) fn append(&mut self, number: usize, row: &[Value]) -> Result<(), ContestError> {
-        let line = serde_json::to_string(&(number, row)).map_err(|e| ContestError::file(&self.path, &e))?;
+        let cells: Vec<Cell> = row.iter().map(Cell::from).collect();
+        let line = serde_json::to_string(&(number, cells)).map_err(|e| ContestError::file(&self.path, &e))?;
         let written = self.file.write_all((line + "\n").as_bytes());
         written.map_err(|e| ContestError::file(&self.path, &format!("cannot be written: {e}")))
     }
@@ -95,18 +96,44 @@ fn read(text: &str, header: &Header) -> Result<(usize, Known), String> {
     }
     let mut known = Known::new();
     for (index, line) in lines.enumerate() {
-        let (number, row): (usize, Vec<serde_json::Value>) =
-            serde_json::from_str(line).map_err(|e| format!("line {}: {e}", index + 2))?;
-        known.insert(number, row.into_iter().map(value).collect());
+        let wrong = |e: &dyn core::fmt::Display| format!("line {}: {e}", index + 2);
+        let (number, row): (usize, Vec<Cell>) = serde_json::from_str(line).map_err(|e| wrong(&e))?;
+        let row: Option<Vec<Value>> = row.into_iter().map(Cell::value).collect();
+        known.insert(number, row.ok_or_else(|| wrong(&"a number cannot be read"))?);
     }
     Ok((whole, known))
 }
 
-fn value(json: serde_json::Value) -> Value {
-    match json {
-        serde_json::Value::Bool(flag) => flag.into(),
-        serde_json::Value::String(text) => text.into(),
-        serde_json::Value::Number(n) => n.as_i64().map_or_else(|| n.as_f64().into(), Value::from),
-        _ => Value::Null,
+/// A cell as the journal has it. Numbers with a point are text: JSON's readers may change their last digit.
+#[derive(Serialize, Deserialize)]
+enum Cell {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Float(String),
+    Text(String),
+}
+
+impl From<&Value> for Cell {
+    fn from(value: &Value) -> Self {
+        match value {
+            Value::Null => Self::Null,
+            Value::Bool(flag) => Self::Bool(*flag),
+            Value::Int(number) => Self::Int(*number),
+            Value::Float(number) => Self::Float(number.to_string()),
+            Value::Text(text) => Self::Text(text.clone()),
+        }
+    }
+}
+
+impl Cell {
+    fn value(self) -> Option<Value> {
+        Some(match self {
+            Self::Null => Value::Null,
+            Self::Bool(flag) => Value::Bool(flag),
+            Self::Int(number) => Value::Int(number),
+            Self::Float(number) => Value::Float(number.parse().ok()?),
+            Self::Text(text) => Value::Text(text),
+        })
     }
 }
