@@ -134,7 +134,7 @@ impl Adaptive {
         let mut new = Self {
             offer: Offer::new(params.bin, params.bins as usize),
             floor: Floor::new(),
-            headroom: params.headroom_min,
+            headroom: params.headroom_max / 3,
             start: Some(params.initial_window),
             ceiling: None,
             round: LossRound::default(),
@@ -275,7 +275,7 @@ impl Controller for Adaptive {
         if sent.now.saturating_since(self.last_ack) > self.params.memory && self.last_ack > Instant::ZERO {
             self.offer.forget();
             self.ceiling = None;
-            self.headroom = self.params.headroom_min;
+            self.headroom = self.params.headroom_max / 3;
             self.start = Some(self.params.initial_window);
             self.update();
         }

@@ -60,7 +60,7 @@ impl Feed {
 fn the_window_is_the_sum_of_the_formula() {
     let mut feed = Feed::new();
     // 1000 bytes a millisecond: 8 Mbit/s; a queue of 40 ms shows that the link is busy.
-    feed.deliver(2_000, 1, 60, true);
+    feed.deliver(10_000, 1, 60, true);
     assert_eq!(feed.forecast_kbps(), 8_000);
     // d has fallen to its least, 12 ms: 6,000 + (20 + 12) ms of 1 byte per µs.
     assert_eq!(feed.control.headroom(), ms(12));
@@ -119,7 +119,7 @@ fn a_link_become_slow_is_not_made_to_queue_for_long() {
 #[test]
 fn an_empty_queue_raises_the_headroom_and_a_standing_one_lowers_it() {
     let mut feed = Feed::new();
-    feed.deliver(500, 1, 60, true);
+    feed.deliver(10_000, 1, 60, true);
     let least = feed.control.headroom();
     feed.deliver(300, 1, 21, true);
     let raised = feed.control.headroom();
