@@ -106,7 +106,7 @@ fn an_outage_is_not_an_offer_of_nothing() {
 #[test]
 fn a_link_become_slow_is_not_made_to_queue_for_long() {
     let mut feed = Feed::new();
-    feed.deliver(1_000, 1, 60, true);
+    feed.deliver(10_000, 1, 60, true);
     // An eighth of the rate: after four bins the recent mean bounds the window.
     feed.deliver(160, 8, 100, true);
     let at_once = feed.window();
@@ -178,7 +178,7 @@ fn a_known_subscriber_starts_with_its_window_and_is_forgotten_in_the_end() {
 #[test]
 fn after_a_timeout_little_is_sent_until_something_is_heard() {
     let mut feed = Feed::new();
-    feed.deliver(2_000, 1, 60, true);
+    feed.deliver(10_000, 1, 60, true);
     let window = feed.window();
     let (lost, in_flight) = (Bytes::new(window), Bytes::ZERO);
     feed.control.on_loss(&Loss {
@@ -189,7 +189,7 @@ fn after_a_timeout_little_is_sent_until_something_is_heard() {
         in_flight,
     });
     assert_eq!(feed.window(), SEGMENTS_MIN * MSS);
-    feed.now = 4_000;
+    feed.now = 12_000;
     feed.ack_of(MSS, 60, true);
     assert_eq!(feed.window(), window);
 }
@@ -197,7 +197,7 @@ fn after_a_timeout_little_is_sent_until_something_is_heard() {
 #[test]
 fn scattered_losses_change_nothing() {
     let mut feed = Feed::new();
-    feed.deliver(1_000, 1, 60, true);
+    feed.deliver(10_000, 1, 60, true);
     let window = feed.window();
     for _ in 0..100 {
         // One segment in twenty.
