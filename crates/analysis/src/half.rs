@@ -416,7 +416,8 @@ impl Half {
     }
 
     fn count_bin(&mut self, now: Instant, bytes: u64) {
-        let index = now.as_nanos() / BIN.as_nanos();
+        // Zero is none, also for captures whose clock starts at zero.
+        let index = now.as_nanos() / BIN.as_nanos() + 1;
         if index == self.bin.0 {
             self.bin.1 += bytes;
             return;

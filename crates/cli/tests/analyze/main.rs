@@ -1,7 +1,9 @@
 //! `cellerator analyze` as a user runs it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // In helpers of tests, too, a failure is a failed test.
 
+mod frames;
 mod live;
+mod metamorphic;
 mod outputs;
 mod page;
 mod truth;
