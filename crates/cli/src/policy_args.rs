@@ -26,6 +26,10 @@ pub struct PolicyArgs {
     /// Pass flows whose receiving host answered the handshake faster than this: nothing to gain
     #[arg(long, value_name = "TIME", default_value = "0 ms")]
     min_rtt: Quantity<Duration>,
+    /// Let servers send what the controller allows plus this, less what waits here: q20 of [WA] (8), 75 KB there
+    /// [default: twice what the path holds, and a floor]
+    #[arg(long, value_name = "SIZE")]
+    waiting_target: Option<Quantity<Bytes>>,
     /// Flows in the table at most; more pass
     #[arg(long, value_name = "N", default_value_t = EngineConfig::default().flows_max)]
     flows_max: usize,
@@ -93,6 +97,7 @@ impl PolicyArgs {
         };
         config.drwa.lambda_permille = self.drwa_lambda;
         config.rtt_min = self.min_rtt.0;
+        config.waiting_target = self.waiting_target.map(|Quantity(size)| size);
         config.flows_max = self.flows_max;
         config.subscriber_flows_max = self.subscriber_flows_max;
         config.buffer_max = self.memory_max.0;

@@ -1,6 +1,7 @@
 //! An accelerated flow: a receiver that faces the server, a sender that faces the client, and what must be
 //! known of each side's headers to speak in the other's name.
 
+use control::Controller;
 use tcp::{Receiver, Sender, SenderConfig, StreamBuffer};
 use units::{Bytes, Duration, Instant, SeqNum, WindowScale};
 use wire::{Ip, Tcp, TcpFlags};
@@ -261,8 +262,11 @@ impl Accelerated {
         self.sender.una().is_at_or_after(self.receiver.next())
     }
 
-    /// Bytes of buffer the server may still fill: twice the path's, plus a floor, less what is held.
+    /// Bytes of buffer the server may still fill: twice the path's, plus a floor, less what is held; or \[WA\] (8).
     fn free_window(&self, config: &EngineConfig, subscriber: &Subscriber) -> u32 {
+        if let Some(q20) = config.waiting_target {
+            return self.window_by_controller(q20, config, subscriber);
+        }
         let path = subscriber.window_for_path(self.sender.rtt().smoothed());
         // One unit of the client's scale is the least that can be said; with less the server would wait for ever.
         let unit = Bytes::new(1 << self.client_scale.shift());
@@ -270,6 +274,17 @@ impl Accelerated {
         let target = target.min(subscriber.memory_limit).max(unit + unit);
         let held = self.receiver.next().distance_from(self.sender.una()).max(0).unsigned_abs();
         target.saturating_sub(Bytes::from(held)).get().min(u64::from(u32::MAX / 4)) as u32
+    }
+
+    /// aw = w − q2 + q20, \[WA\] (8): w is the flow's share of the controller's window, q2 what waits here for its turn.
+    fn window_by_controller(&self, q20: Bytes, config: &EngineConfig, subscriber: &Subscriber) -> u32 {
+        let share = subscriber.controller.control().window.get() / u64::from(subscriber.flows.max(1));
+        let waiting = self.receiver.next().distance_from(self.sender.nxt()).max(0).unsigned_abs();
+        let held = self.receiver.next().distance_from(self.sender.una()).max(0).unsigned_abs();
+        let most = config.window_max.min(subscriber.memory_limit).saturating_sub(Bytes::from(held));
+        let window = Bytes::new(share.saturating_add(q20.get())).saturating_sub(Bytes::from(waiting));
+        // One unit of the client's scale is the least that can be said: none while that would be too much.
+        window.min(most).get().min(u64::from(u32::MAX / 4)) as u32
     }
 
     /// The window field for the server, noted as told.

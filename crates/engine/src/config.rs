@@ -87,7 +87,7 @@ pub struct EngineConfig {
     pub drwa: DrwaParams,
     /// What shares one controller. Default: the flows of a subscriber.
     pub sharing: Sharing,
-    /// The controller made for each subscriber. Default `rate` with \[MA\] Table 2.
+    /// The controller made for each subscriber. Default `adaptive`.
     pub controller: ControllerConfig,
     /// Whether the client's window limits what is sent to it. Default `honour`; see NOTICE for the other.
     pub window_policy: WindowPolicy,
@@ -95,6 +95,9 @@ pub struct EngineConfig {
     pub window_floor: Bytes,
     /// Largest window offered to servers. Default 2 MB (\[MA\]).
     pub window_max: Bytes,
+    /// q20 of \[WA\] (8): the window offered to servers is then a flow's share of what the controller allows, plus this,
+    /// less what waits here. Default none: twice the path and the floor, less what is held.
+    pub waiting_target: Option<Bytes>,
     /// Flows in the table at most. Default 100,000.
     pub flows_max: usize,
     /// Handshakes under way at most. Default 10,000.
@@ -141,6 +144,7 @@ impl Default for EngineConfig {
             window_policy: WindowPolicy::Honour,
             window_floor: Bytes::from_kib(256),
             window_max: Bytes::new(2_000_000),
+            waiting_target: None,
             flows_max: 100_000,
             half_open_max: 10_000,
             buffer_max: Bytes::from_mib(1_024),

@@ -13,6 +13,7 @@ use units::{Bytes, Duration, Rate};
 fn engine(settings: &[(String, String)]) -> Result<Engine, String> {
     let mut rate = Rate::from_mbps(1_000);
     let mut config = EngineConfig::default();
+    let mut window = Bytes::MAX;
     for (key, value) in settings {
         let number = value.parse::<u64>();
         let number = || number.clone().map_err(|_| format!("config {key}: `{value}` is not a number"));
@@ -24,6 +25,8 @@ fn engine(settings: &[(String, String)]) -> Result<Engine, String> {
             "accelerate" => config.accelerate = value == "true",
             "window_floor" => config.window_floor = Bytes::new(number()?),
             "window_max" => config.window_max = Bytes::new(number()?),
+            "waiting_target" => config.waiting_target = Some(Bytes::new(number()?)),
+            "in_flight_max" => window = Bytes::new(number()?),
             "flows_max" => config.flows_max = number()? as usize,
             "subscriber_flows_max" => config.subscriber_flows_max = number()? as u32,
             "buffer_max" => config.buffer_max = Bytes::new(number()?),
@@ -33,7 +36,7 @@ fn engine(settings: &[(String, String)]) -> Result<Engine, String> {
             _ => return Err(format!("config {key} {value}: no such setting")),
         }
     }
-    config.controller = ControllerConfig::Fixed(FixedParams { rate, ..FixedParams::default() });
+    config.controller = ControllerConfig::Fixed(FixedParams { rate, window, ..FixedParams::default() });
     Engine::new(config).map_err(|e| e.to_string())
 }
 
