@@ -56,13 +56,13 @@ const PACING_GAIN: u64 = 2;
 pub struct AdaptiveParams {
     /// B: the shortest bin of deliveries. 30 ms; 5 ms to 1 s.
     pub bin: Duration,
-    /// N: bins of the forecast. 16; 3 to 32.
+    /// N: bins of the forecast. 24; 3 to 32.
     pub bins: u32,
     /// K: the constant part of the window. 6,000 bytes.
     pub constant: Bytes,
     /// Least headroom; a quarter of the floor where that is more. 12 ms.
     pub headroom_min: Duration,
-    /// Largest headroom; the floor where that is more. 72 ms.
+    /// Largest headroom; the floor where that is more. 48 ms.
     pub headroom_max: Duration,
     /// φ: share of the time, in thousandths, for which the queue may be empty. 20.
     pub starved_permille: u32,
@@ -84,10 +84,10 @@ impl Default for AdaptiveParams {
     fn default() -> Self {
         Self {
             bin: Duration::from_millis(30),
-            bins: 16,
+            bins: 24,
             constant: Bytes::new(6_000),
             headroom_min: Duration::from_millis(12),
-            headroom_max: Duration::from_millis(72),
+            headroom_max: Duration::from_millis(48),
             starved_permille: 20,
             headroom_gain: Duration::from_millis(80),
             starved_below: Duration::from_millis(5),
@@ -134,7 +134,7 @@ impl Adaptive {
         let mut new = Self {
             offer: Offer::new(params.bin, params.bins as usize),
             floor: Floor::new(),
-            headroom: params.headroom_max / 3,
+            headroom: params.headroom_max / 2,
             start: Some(params.initial_window),
             ceiling: None,
             round: LossRound::default(),
@@ -275,7 +275,7 @@ impl Controller for Adaptive {
         if sent.now.saturating_since(self.last_ack) > self.params.memory && self.last_ack > Instant::ZERO {
             self.offer.forget();
             self.ceiling = None;
-            self.headroom = self.params.headroom_max / 3;
+            self.headroom = self.params.headroom_max / 2;
             self.start = Some(self.params.initial_window);
             self.update();
         }

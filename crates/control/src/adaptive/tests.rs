@@ -24,8 +24,8 @@ struct Feed {
 
 impl Feed {
     fn new() -> Self {
-        // A third of the largest headroom is what it starts with: here its least.
-        let mut control = Adaptive::new(AdaptiveParams { headroom_max: ms(36), ..params() });
+        // Half of the largest headroom is what it starts with: here its least.
+        let mut control = Adaptive::new(AdaptiveParams { headroom_max: ms(24), ..params() });
         control.on_round_trip(ms(20), at(0));
         Self { control, now: 0, total: 0 }
     }
@@ -122,15 +122,15 @@ fn an_empty_queue_raises_the_headroom_and_a_standing_one_lowers_it() {
     let mut feed = Feed::new();
     feed.deliver(2_000, 1, 60, true);
     let least = feed.control.headroom();
-    feed.deliver(200, 1, 21, true);
+    feed.deliver(100, 1, 21, true);
     let raised = feed.control.headroom();
-    // 80 ms a second for 0.2 s, less φ.
-    assert!(raised > least + ms(13) && raised < least + ms(17), "{raised} after {least}");
+    // 80 ms a second for 0.1 s, less φ.
+    assert!(raised > least + ms(6) && raised < least + ms(9), "{raised} after {least}");
     feed.deliver(300, 1, 60, true);
     // Down by φ of that: 50 times as slow.
     assert!(feed.control.headroom() < raised && feed.control.headroom() > raised - ms(1));
     feed.deliver(3_000, 1, 21, true);
-    assert_eq!(feed.control.headroom(), ms(36));
+    assert_eq!(feed.control.headroom(), ms(24));
 }
 
 #[test]
@@ -233,9 +233,9 @@ fn a_steady_link_is_kept_busy_with_a_short_queue() {
     for (mbps, rtt) in [(1, 60), (5, 20), (20, 40), (100, 30), (400, 15), (10, 600)] {
         let rate = Rate::from_mbps(mbps);
         let mut link = Link::new(Adaptive::new(params()), rate, rtt, 4_000_000);
-        link.run_until(5_000);
+        link.run_until(5_000 + 10 * rtt);
         link.largest_queue_ms = 0;
-        let busy = link.utilisation_until(35_000);
+        let busy = link.utilisation_until(45_000);
         assert!(busy >= 95, "{mbps} Mbit/s, {rtt} ms: {busy} % busy");
         // K, the larger of 12 ms and a quarter of the round trip, and what the end of a drain sends at once.
         let longest = rate.time_for(Bytes::new(9_000)).as_millis() + 12.max(rtt / 4) + 8 + rtt / 2;
