@@ -107,3 +107,110 @@ impl Floor {
         self.drain = None;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_millis(ms)
+    }
+
+    /// A round trip every 10 ms over `span`, the sender keeping the path full.
+    fn feed(floor: &mut Floor, span: std::ops::Range<u64>, rtt: impl Fn(&Floor, u64) -> u64) {
+        for t in span.step_by(10) {
+            let rtt = rtt(floor, t);
+            floor.update(ms(rtt), true, at(t));
+        }
+    }
+
+    #[test]
+    fn it_is_the_smallest_seen() {
+        let mut floor = Floor::new();
+        assert_eq!(floor.get(), None);
+        for (t, rtt) in [(0, 50), (10, 40), (20, 60)] {
+            floor.update(ms(rtt), true, at(t));
+        }
+        assert_eq!(floor.get(), Some(ms(40)));
+        floor.on_handshake(ms(70), at(30));
+        assert_eq!(floor.get(), Some(ms(40)));
+        floor.on_handshake(ms(25), at(40));
+        assert_eq!(floor.get(), Some(ms(25)));
+    }
+
+    #[test]
+    fn one_that_is_seen_now_and_then_needs_no_drain() {
+        let mut floor = Floor::new();
+        floor.on_handshake(ms(20), at(0));
+        feed(&mut floor, 0..60_000, |floor, t| {
+            assert!(!floor.is_draining(), "at {t} ms");
+            if t % 5_000 == 0 { 21 } else { 80 }
+        });
+        assert_eq!(floor.get(), Some(ms(20)));
+    }
+
+    #[test]
+    fn one_that_is_never_seen_is_measured() {
+        let mut floor = Floor::new();
+        floor.on_handshake(ms(20), at(0));
+        // A standing queue of 30 ms, which goes while the data in flight is let down.
+        let drains = std::cell::Cell::new(0);
+        feed(&mut floor, 0..41_000, |floor, _| {
+            drains.set(drains.get() + u32::from(floor.is_draining()));
+            if floor.is_draining() { 20 } else { 50 }
+        });
+        assert_eq!(floor.get(), Some(ms(20)));
+        // One every ten seconds, over with the first round trip that met no queue.
+        assert!((3..60).contains(&drains.get()), "{} samples", drains.get());
+    }
+
+    #[test]
+    fn h17_a_longer_path_is_believed_step_by_step() {
+        let mut floor = Floor::new();
+        floor.on_handshake(ms(20), at(0));
+        // The path now takes 100 ms, with a queue of 20.
+        let path = |floor: &Floor, _| if floor.is_draining() { 100 } else { 120 };
+        feed(&mut floor, 0..11_000, path);
+        assert_eq!(floor.get(), Some(ms(35)), "half as much again and 5 ms");
+        feed(&mut floor, 11_000..30_000, path);
+        assert_eq!(floor.get(), Some(ms(100)));
+    }
+
+    #[test]
+    fn a_measurement_in_an_outage_does_little_harm() {
+        let mut floor = Floor::new();
+        floor.on_handshake(ms(20), at(0));
+        feed(&mut floor, 0..10_000, |_, _| 80);
+        // Whatever is measured now is a second or more.
+        feed(&mut floor, 10_000..12_500, |_, _| 1_200);
+        assert!(floor.get() <= Some(ms(35)), "{:?}", floor.get());
+        floor.update(ms(22), true, at(12_510));
+        assert_eq!(floor.get(), Some(ms(22)));
+    }
+
+    #[test]
+    fn a_start_in_a_queue_is_doubted_soon() {
+        let mut floor = Floor::new();
+        // No handshake was seen, and every round trip so far met a queue.
+        feed(&mut floor, 0..4_000, |floor, _| if floor.is_draining() { 20 } else { 60 });
+        assert_eq!(floor.get(), Some(ms(20)));
+    }
+
+    #[test]
+    fn idle_time_ends_a_drain_and_a_path_not_kept_full_needs_none() {
+        let mut floor = Floor::new();
+        floor.on_handshake(ms(20), at(0));
+        feed(&mut floor, 0..10_020, |_, _| 80);
+        assert!(floor.is_draining());
+        floor.on_idle(at(10_030));
+        assert!(!floor.is_draining());
+        for t in (10_030..40_000).step_by(10) {
+            floor.update(ms(80), false, at(t));
+        }
+        assert!(!floor.is_draining());
+    }
+}

@@ -146,3 +146,90 @@ impl Offer {
         (count > 0).then(|| Rate::from_bps(sum / count))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_millis(ms)
+    }
+
+    fn kbps(rate: Option<Rate>) -> u64 {
+        rate.map_or(0, |rate| rate.as_bps() / 1_000)
+    }
+
+    #[test]
+    fn three_bins_make_a_forecast() {
+        let mut offer = Offer::new(ms(30), 24);
+        let mut closed = 0;
+        // 1000 bytes every 10 ms: 800 kbit/s.
+        for t in (0..=90).step_by(10) {
+            closed += u32::from(offer.count(Bytes::new(1_000), true, at(t)));
+            assert_eq!(offer.forecast().is_some(), closed >= 3, "at {t} ms");
+        }
+        assert_eq!((closed, kbps(offer.forecast())), (3, 800));
+    }
+
+    #[test]
+    fn the_forecast_is_seven_tenths_of_the_quantile_and_three_of_the_largest() {
+        let mut offer = Offer::new(ms(30), 11);
+        for rate in 1..=11 {
+            offer.push(Rate::from_kbps(rate * 100));
+        }
+        // Of 100, 200 … 1,100 the 0.7 quantile is 800.
+        assert_eq!(kbps(offer.forecast()), 560 + 330);
+        assert_eq!(kbps(offer.recent(4)), 950);
+    }
+
+    #[test]
+    fn only_the_last_bins_count_however_many_there_were() {
+        let mut offer = Offer::new(ms(30), 8);
+        for round in 0..1_000u64 {
+            offer.push(Rate::from_kbps(if round < 992 { 9_000 } else { 500 }));
+        }
+        assert_eq!(kbps(offer.forecast()), 500);
+        assert_eq!(kbps(offer.recent(9)), (8 * 500 + 9_000) / 9);
+    }
+
+    #[test]
+    fn a_late_acknowledgement_closes_a_bin_of_limited_length() {
+        let mut offer = Offer::new(ms(30), 8);
+        offer.restart(at(0));
+        assert!(offer.count(Bytes::new(12_000), true, at(10_000)));
+        // 12,000 bytes in 120 ms, not in ten seconds.
+        assert_eq!(kbps(offer.recent(1)), 800);
+    }
+
+    #[test]
+    fn without_enough_data_only_more_is_news() {
+        let mut offer = Offer::new(ms(30), 8);
+        (0..4).for_each(|_| offer.push(Rate::from_kbps(800)));
+        offer.restart(at(0));
+        assert!(!offer.count(Bytes::new(1_000), false, at(30)));
+        assert!(offer.count(Bytes::new(9_000), false, at(60)));
+        assert_eq!(kbps(offer.recent(1)), 2_400);
+    }
+
+    #[test]
+    fn what_is_forgotten_is_gone() {
+        let mut offer = Offer::new(ms(30), 8);
+        (0..4).for_each(|_| offer.push(Rate::from_kbps(800)));
+        offer.forget();
+        assert_eq!((offer.forecast(), offer.recent(4)), (None, None));
+    }
+
+    #[test]
+    fn reports_are_averaged_over_a_bin() {
+        let mut offer = Offer::new(ms(30), 8);
+        for step in 0..30u64 {
+            // 1 and 3 Mbit/s in turn, every 5 ms.
+            offer.report(Rate::from_mbps(1 + 2 * (step % 2)), at(step * 5));
+        }
+        assert_eq!(kbps(offer.recent(3)), 2_000);
+    }
+}
