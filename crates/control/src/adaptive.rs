@@ -23,8 +23,8 @@
 //!   acknowledgements is φ. On a steady link it falls to its least, on a jumpy one it grows.
 //! - **Outages.** Without acknowledgements nothing is sent, after a time-out no more than four segments at a time; and
 //!   bins last no longer than their cap, so that the forecast of before still stands after.
-//! - **Losses** say nothing, except that more than an eighth of a whole round trip's data lost means a buffer
-//!   smaller than W: then W is bounded by what the buffer takes.
+//! - **Losses** say nothing, except that more than an eighth of the data lost in each of three round trips in a row means
+//!   a buffer smaller than W: then W is bounded by what the buffer takes.
 //! - **Floor.** See `floor.rs`: let down for one round trip when it has not been seen for 10 s (H17).
 //! - **Known subscribers.** What was learnt stays while the subscriber is idle, up to `memory`: a new flow starts
 //!   with the whole window. A new one starts with `initial_window` and doubles until a queue shows.
@@ -44,6 +44,9 @@ use offer::Offer;
 
 /// Bins of r̄: the link's last moments.
 const RECENT_BINS: usize = 4;
+
+/// Round trips with heavy losses that make a buffer smaller than the window.
+const HEAVY_ROUNDS: u32 = 3;
 
 /// Data in flight is never held below so many segments: fewer starve delayed acknowledgements.
 const SEGMENTS_MIN: u64 = 4;
@@ -111,6 +114,8 @@ pub struct Adaptive {
     /// What a buffer that is smaller than the window takes.
     ceiling: Option<Bytes>,
     round: LossRound,
+    /// Round trips in a row that lost more than an eighth.
+    heavy_rounds: u32,
     /// Nothing has been heard since a time-out.
     is_silent: bool,
     window: Bytes,
@@ -138,6 +143,7 @@ impl Adaptive {
             start: Some(params.initial_window),
             ceiling: None,
             round: LossRound::default(),
+            heavy_rounds: 0,
             is_silent: false,
             window: params.initial_window,
             pacing_rate: Rate::MAX,
@@ -189,19 +195,22 @@ impl Adaptive {
         self.headroom = self.headroom.clamp(least, most);
     }
 
-    /// A round trip with more than an eighth lost met a buffer smaller than the window.
+    /// Round trips in a row with more than an eighth lost met a buffer smaller than the window.
     fn watch_losses(&mut self, ack: &Ack) {
         self.round.delivered += ack.delivered.get();
         if ack.now < self.round.until {
             return;
         }
         let LossRound { delivered, lost, .. } = self.round;
-        if lost * 8 > lost + delivered {
+        let is_heavy = lost * 8 > lost + delivered;
+        // A burst on the radio lies in one round, or in the seam of two; a small buffer loses in all of them.
+        self.heavy_rounds = if is_heavy { self.heavy_rounds.saturating_add(1) } else { 0 };
+        if self.heavy_rounds >= HEAVY_ROUNDS || (is_heavy && self.ceiling.is_some()) {
             // What arrived in a round trip is what the path and its buffer hold.
             let held = Bytes::new(delivered.max(self.window.get() / 2));
             self.ceiling = Some(self.ceiling.unwrap_or(self.window).min(held));
         } else if let Some(ceiling) = self.ceiling {
-            let raised = Bytes::new(ceiling.get() + ceiling.get() / 32 + self.params.mss.get() / 8);
+            let raised = Bytes::new(ceiling.get() + ceiling.get() / 32 + self.params.mss.get() / 4);
             self.ceiling = (raised.get() / 2 < self.window.get()).then_some(raised);
         }
         let rtt = ack.rtt.or(self.floor.get()).unwrap_or(Duration::from_millis(100));
