@@ -3,6 +3,7 @@
 // Helpers of a test are test code too, which the lint cannot know.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use control::{ControllerConfig, RateParams};
 use engine::{Engine, EngineConfig};
 use sim::{
     Application, LineUp, Middlebox, Outgoing, PassThrough, ReceiveWindow, Side, SimError, Tolerance,
@@ -20,7 +21,9 @@ fn line_up() -> LineUp {
 }
 
 fn engine() -> Engine {
-    Engine::new(EngineConfig::default()).unwrap()
+    // Whose pieces are small enough to be single packets now and then, which are what is spoilt.
+    let controller = ControllerConfig::Rate(RateParams::default());
+    Engine::new(EngineConfig { controller, ..EngineConfig::default() }).unwrap()
 }
 
 /// What a spoilt packet is to become.
