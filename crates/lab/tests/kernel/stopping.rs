@@ -57,10 +57,10 @@ fn stopped_in_the_middle_it_delivers_what_it_owes_and_hands_back() {
     for policy in ["honour", "opportunistic"] {
         let radio =
             Radio { loss_down: crate::testbed::burst_loss(500), ..Radio::steady(Rate::from_mbps(30)) };
-        let options = ["--window-policy", policy, "--controller", "rate", "--r-cap", "30 Mbit/s"];
+        let options = ["--window-policy", policy];
         let mut bed = Testbed::accelerated("stop", &radio, &options);
         let servers = FAMILIES.map(|family| Server::start(&bed, family));
-        let content = Content { seed: 25, len: 3_000_000 };
+        let content = Content { seed: 25, len: 6_000_000 };
         let mut streams = Vec::new();
         for server in &servers {
             for _ in 0..2 {
