@@ -30,5 +30,5 @@ pub use process::{PidFd, ProcessId, resident_bytes, resident_bytes_of};
 pub use raw_socket::RawSocket;
 pub use shared_words::SharedWords;
 pub use signals::{Signals, ignore_signals};
-pub use tun::{Offloads, PACKET_LEN_MAX, PIECES_MAX, Tun, TunConfig, VNET_HEADER_LEN, VnetHeader};
+pub use tun::{Offloads, PACKET_LEN_MAX, PIECES_MAX, Tun, TunConfig, TunQueue, VNET_HEADER_LEN, VnetHeader};
 pub use waiter::{Interest, Ready, Waiter};

@@ -1,13 +1,11 @@
 //! [`Tun`]: a layer-3 network device whose other end is this process.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::io;
+use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
-use units::Bytes;
-
-use crate::error::Context;
 use crate::netlink::{InterfaceIndex, LinkChange, LinkStats, Netlink};
 use crate::{IoError, sysctl};
 
@@ -33,11 +31,19 @@ pub struct TunConfig {
     pub queue_len_packets: u32,
     /// With super-packets and partial checksums: a virtio header stands before each packet.
     pub gso: bool,
+    /// Further queues can be opened ([`Tun::open_queue`]).
+    pub multi_queue: bool,
 }
 
 impl Default for TunConfig {
     fn default() -> Self {
-        Self { name: "cell%d".to_owned(), mtu: 1_500, queue_len_packets: 10_000, gso: true }
+        Self {
+            name: "cell%d".to_owned(),
+            mtu: 1_500,
+            queue_len_packets: 10_000,
+            gso: true,
+            multi_queue: false,
+        }
     }
 }
 
@@ -52,16 +58,13 @@ pub struct Offloads {
     pub udp: bool,
 }
 
-/// A TUN device in the namespace where it was made; it vanishes, with its routes, when dropped.
-///
-/// The device is non-blocking. Watch it with [`crate::Waiter`].
+/// A TUN device in the namespace where it was made, with its first queue; it vanishes, with its routes, when its last
+/// queue is dropped.
 #[derive(Debug)]
 pub struct Tun {
-    file: File,
-    name: String,
+    queue: TunQueue,
     index: InterfaceIndex,
     offloads: Offloads,
-    has_vnet_header: bool,
     netlink: Netlink,
 }
 
@@ -84,7 +87,7 @@ impl Tun {
     /// When the name is taken or too long, `/dev/net/tun` is missing, or the privilege is.
     pub fn create(config: &TunConfig) -> Result<Self, IoError> {
         let file = open_control()?;
-        let name = attach(&file, config)?;
+        let name = attach(&file, &config.name, flags_of(config.gso, config.multi_queue))?;
         let offloads = if config.gso { set_offloads(&file, &name)? } else { Offloads::default() };
         let netlink = Netlink::open()?;
         let index = netlink.index_of(&name)?;
@@ -103,13 +106,26 @@ impl Tun {
             Err(error) if !error.is_not_there() => return Err(error),
             _ => {}
         }
-        Ok(Self { file, name, index, offloads, has_vnet_header: config.gso, netlink })
+        let queue = TunQueue { file, name, has_vnet_header: config.gso };
+        Ok(Self { queue, index, offloads, netlink })
     }
 
-    /// The device's name.
+    /// Opens one more queue of a device made with `multi_queue`. Which packets come out of it is the kernel's choice, by
+    /// a hash of addresses and ports, unless a program is set to choose.
+    ///
+    /// # Errors
+    /// When the device has no further queues, or too many (256).
+    pub fn open_queue(&self) -> Result<TunQueue, IoError> {
+        let file = open_control()?;
+        let has_vnet_header = self.queue.has_vnet_header;
+        attach(&file, self.name(), flags_of(has_vnet_header, true))?;
+        Ok(TunQueue { file, name: self.name().to_owned(), has_vnet_header })
+    }
+
+    /// The first queue alone; the device lives as long as that or another one.
     #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
+    pub fn into_queue(self) -> TunQueue {
+        self.queue
     }
 
     /// The device's number in its namespace.
@@ -122,12 +138,6 @@ impl Tun {
     #[must_use]
     pub fn offloads(&self) -> Offloads {
         self.offloads
-    }
-
-    /// Bytes that stand before each packet: [`VNET_HEADER_LEN`] with GSO, else 0.
-    #[must_use]
-    pub fn header_len(&self) -> usize {
-        if self.has_vnet_header { VNET_HEADER_LEN } else { 0 }
     }
 
     /// Brings the device up.
@@ -159,80 +169,19 @@ impl Tun {
     pub fn netlink(&self) -> &Netlink {
         &self.netlink
     }
+}
 
-    /// Receives what the device has: with GSO the virtio header, then the packet. `None` when it has
-    /// nothing now. `buffer` should hold [`PACKET_LEN_MAX`] plus [`Tun::header_len`]; more is cut off.
-    ///
-    /// # Errors
-    /// When the device is gone ([`IoError::is_device_gone`]).
-    pub fn recv(&self, buffer: &mut [u8]) -> Result<Option<usize>, IoError> {
-        self.received((&self.file).read(buffer))
-    }
+impl Deref for Tun {
+    type Target = TunQueue;
 
-    /// Receives one packet with its virtio header apart (zeros without GSO); gives the packet's length,
-    /// or `None` when there is nothing now. `packet` should hold [`PACKET_LEN_MAX`]; more is cut off.
-    ///
-    /// # Errors
-    /// When the device is gone ([`IoError::is_device_gone`]).
-    pub fn recv_split(&self, header: &mut VnetHeader, packet: &mut [u8]) -> Result<Option<usize>, IoError> {
-        if !self.has_vnet_header {
-            *header = [0; VNET_HEADER_LEN];
-            return self.recv(packet);
-        }
-        let mut pieces = [IoSliceMut::new(header), IoSliceMut::new(packet)];
-        let len = self.received((&self.file).read_vectored(&mut pieces))?;
-        Ok(len.map(|len| len.saturating_sub(VNET_HEADER_LEN)))
-    }
-
-    fn received(&self, result: io::Result<usize>) -> Result<Option<usize>, IoError> {
-        match result {
-            Ok(len) => Ok(Some(len)),
-            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(None),
-            Err(e) => Err(e).doing(|| format!("receive from '{}'", self.name)),
-        }
-    }
-
-    /// Sends one packet in one system call: what stands in `buffer` as [`Tun::recv`] gives it.
-    ///
-    /// # Errors
-    /// When the device is gone or down ([`IoError::is_device_gone`]), or the packet is malformed.
-    pub fn send(&self, buffer: &[u8]) -> Result<(), IoError> {
-        (&self.file).write(buffer).map(drop).doing(|| format!("send on '{}'", self.name))
-    }
-
-    /// Sends one packet, super-packets of up to 64 KB included, in one system call and without
-    /// joining its pieces first. Without GSO the header is left out. At most [`PIECES_MAX`] pieces.
-    ///
-    /// # Errors
-    /// When the device is gone or down ([`IoError::is_device_gone`]), or the header does not fit the packet.
-    pub fn send_vectored(&self, header: &VnetHeader, pieces: &[IoSlice<'_>]) -> Result<(), IoError> {
-        let mut all = [IoSlice::new(&[]); PIECES_MAX + 1];
-        let mut used = 0;
-        if self.has_vnet_header {
-            all[0] = IoSlice::new(header);
-            used = 1;
-        }
-        let Some(room) = all.get_mut(used..used + pieces.len()).filter(|_| pieces.len() <= PIECES_MAX) else {
-            return Err(IoError::Invalid {
-                what: format!("a packet of {} pieces", pieces.len()),
-                why: format!("at most {PIECES_MAX} are sent in one call"),
-            });
-        };
-        room.copy_from_slice(pieces);
-        used += pieces.len();
-        (&self.file).write_vectored(&all[..used]).map(drop).doing(|| {
-            let len: usize = pieces.iter().map(|piece| piece.len()).sum();
-            format!("send a packet of {} on '{}'", Bytes::from(len), self.name)
-        })
+    fn deref(&self) -> &TunQueue {
+        &self.queue
     }
 }
 
-/// Most pieces of one packet for [`Tun::send_vectored`].
-pub const PIECES_MAX: usize = 7;
-
 impl AsFd for Tun {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+        self.queue.as_fd()
     }
 }
 
@@ -255,12 +204,18 @@ fn open_control() -> Result<File, IoError> {
         })
 }
 
-/// Makes the device and gives the name the kernel chose.
-fn attach(file: &File, config: &TunConfig) -> Result<String, IoError> {
-    let name = config.name.as_bytes();
+fn flags_of(gso: bool, multi_queue: bool) -> libc::c_int {
+    let header = if gso { libc::IFF_VNET_HDR } else { 0 };
+    let queues = if multi_queue { libc::IFF_MULTI_QUEUE } else { 0 };
+    libc::IFF_TUN | libc::IFF_NO_PI | header | queues
+}
+
+/// Makes the device, or another queue of it, and gives the name the kernel chose.
+fn attach(file: &File, wanted: &str, flags: libc::c_int) -> Result<String, IoError> {
+    let name = wanted.as_bytes();
     if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains(&0) || name.contains(&b'/') {
         return Err(IoError::Invalid {
-            what: format!("interface name '{}'", config.name),
+            what: format!("interface name '{wanted}'"),
             why: "1 to 15 characters without '/' are allowed".to_owned(),
         });
     }
@@ -269,10 +224,6 @@ fn attach(file: &File, config: &TunConfig) -> Result<String, IoError> {
     for (to, from) in request.ifr_name.iter_mut().zip(name) {
         *to = from.cast_signed();
     }
-    let mut flags = libc::IFF_TUN | libc::IFF_NO_PI;
-    if config.gso {
-        flags |= libc::IFF_VNET_HDR;
-    }
     request.ifr_ifru.ifru_flags = flags as libc::c_short;
     // SAFETY: TUNSETIFF reads and writes one ifreq, which `request` is for the duration of the call.
     let done = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) };
@@ -280,10 +231,10 @@ fn attach(file: &File, config: &TunConfig) -> Result<String, IoError> {
         let error = io::Error::last_os_error();
         return Err(match error.raw_os_error() {
             Some(libc::EPERM) => IoError::NotPrivileged {
-                what: format!("create the TUN device '{}'", config.name),
+                what: format!("create the TUN device '{wanted}'"),
                 capability: "CAP_NET_ADMIN",
             },
-            _ => IoError::system(format!("create the TUN device '{}'", config.name), error),
+            _ => IoError::system(format!("create the TUN device '{wanted}'"), error),
         });
     }
     let chosen: Vec<u8> =
@@ -307,6 +258,10 @@ fn set_offloads(file: &File, name: &str) -> Result<Offloads, IoError> {
     }
     Err(IoError::last(format!("enable super-packets on '{name}'")))
 }
+
+mod queue;
+
+pub use queue::{PIECES_MAX, TunQueue};
 
 #[cfg(test)]
 mod tests;

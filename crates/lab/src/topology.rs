@@ -139,7 +139,13 @@ impl Network {
     /// Makes a device in `host`, address `10.NET.0.LAST` and `fd00:NET::LAST`, as the way to everything if `is_edge`.
     fn device(&self, host: Host, name: &str, net: u8, last: u8, is_edge: bool) -> Result<Tun, LabError> {
         let namespace = self.namespace(host)?;
-        let config = TunConfig { name: name.to_owned(), mtu: MTU, queue_len_packets: 10_000, gso: false };
+        let config = TunConfig {
+            name: name.to_owned(),
+            mtu: MTU,
+            queue_len_packets: 10_000,
+            gso: false,
+            multi_queue: false,
+        };
         let made = namespace.run(|| -> Result<Tun, io::IoError> {
             let netlink = Netlink::open()?;
             netlink.set_up(netlink.index_of("lo")?)?;

@@ -14,7 +14,7 @@ use crate::{FlowList, Processor, ProcessorStatus, Side, Transmit, Verdict, statu
 /// Reads the engine's settings anew; an error is one line.
 pub type ReadSettings = Box<dyn FnMut() -> Result<EngineConfig, String>>;
 
-/// The engine, with the second router hop of this machine given back.
+/// The engine, and where its settings come from.
 pub struct Accelerator {
     engine: Engine,
     read_settings: Option<ReadSettings>,
@@ -84,7 +84,6 @@ impl Processor for Accelerator {
         packet: &mut [u8],
         now: Instant,
     ) -> Verdict {
-        crate::processor::give_back_hop(packet);
         let Ok(parsed) = VirtioNetHeader::parse(virtio) else { return Verdict::Forward };
         match self.engine.handle_packet(port_of(from), &parsed, packet, now) {
             engine::Verdict::Forward => Verdict::Forward,

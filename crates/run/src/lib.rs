@@ -31,6 +31,7 @@ mod journal;
 mod leftovers;
 mod notrack;
 mod packet_loop;
+mod packet_path;
 mod plan;
 mod processor;
 mod record;
@@ -38,6 +39,7 @@ mod recovery;
 mod session;
 mod status;
 mod steering;
+mod tun_path;
 mod watchdog;
 
 pub use accelerator::{Accelerator, ReadSettings};

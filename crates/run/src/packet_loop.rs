@@ -1,11 +1,10 @@
-//! [`PacketLoop`]: moves packets between the two TUN devices and the processor.
+//! [`PacketLoop`]: moves packets between a path and the processor.
 
-use std::io::IoSlice;
-
-use io::{Clock, IoError, PACKET_LEN_MAX, Tun, VNET_HEADER_LEN};
+use io::{Clock, IoError};
 use units::Instant;
 
-use crate::{Processor, Side, Transmit, Verdict};
+use crate::packet_path::{PacketPath, Received};
+use crate::{Processor, Side, Verdict};
 
 /// Packets read from one side before the other has its turn.
 const READ_BUDGET_PACKETS: usize = 64;
@@ -39,26 +38,35 @@ pub struct SideCounters {
     pub refused_packets: u64,
 }
 
-/// The two devices, and room for one packet.
+impl SideCounters {
+    fn count(&mut self, is_sent: bool) {
+        if is_sent {
+            self.sent_packets += 1;
+        } else {
+            self.refused_packets += 1;
+        }
+    }
+}
+
+/// A path and what passed along it.
 #[derive(Debug)]
-pub(crate) struct PacketLoop {
-    tuns: [Tun; 2],
-    packet: Vec<u8>,
+pub(crate) struct PacketLoop<P> {
+    path: P,
     counters: Counters,
 }
 
-impl PacketLoop {
-    /// A loop over the wired and the mobile device.
-    pub fn new(tuns: [Tun; 2]) -> Self {
-        Self { tuns, packet: vec![0; PACKET_LEN_MAX], counters: Counters::default() }
+impl<P: PacketPath> PacketLoop<P> {
+    /// A loop along `path`.
+    pub fn new(path: P) -> Self {
+        Self { path, counters: Counters::default() }
     }
 
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    pub fn tuns(&self) -> &[Tun; 2] {
-        &self.tuns
+    pub fn path(&self) -> &P {
+        &self.path
     }
 
     /// Reads, handles and sends a bounded amount; true when there may be more at once.
@@ -74,29 +82,31 @@ impl PacketLoop {
         if processor.next_deadline().is_some_and(|at| at <= now) {
             processor.handle_timeout(now);
         }
-        Ok(more | self.transmit(processor, now)?)
+        more |= self.transmit(processor, now)?;
+        let refused = self.path.flush()?;
+        for (counters, refused) in self.counters.sides.iter_mut().zip(refused) {
+            counters.sent_packets = counters.sent_packets.saturating_sub(refused);
+            counters.refused_packets += refused;
+        }
+        Ok(more)
     }
 
     fn read(&mut self, from: Side, processor: &mut impl Processor) -> Result<bool, IoError> {
-        let mut virtio = [0; VNET_HEADER_LEN];
         let mut bytes = 0;
         for _ in 0..READ_BUDGET_PACKETS {
             if bytes >= READ_BUDGET_BYTES {
                 break;
             }
-            let received = self.tuns[from.index()].recv_split(&mut virtio, &mut self.packet)?;
-            let Some(packet) = received.and_then(|len| self.packet.get_mut(..len)) else {
-                return Ok(false);
-            };
+            let Some(Received { virtio, packet }) = self.path.receive(from)? else { return Ok(false) };
             bytes += packet.len();
             let counters = &mut self.counters.sides[from.index()];
             counters.received_packets += 1;
             counters.received_bytes += packet.len() as u64;
-            match processor.handle_packet(from, &mut virtio, packet, Clock::now()) {
+            match processor.handle_packet(from, virtio, packet, Clock::now()) {
                 Verdict::Consumed => counters.consumed_packets += 1,
                 Verdict::Forward => {
-                    let packet = Transmit { to: from.other(), virtio, header: packet, payload: (&[], &[]) };
-                    send(&self.tuns, &mut self.counters, &packet)?;
+                    let is_sent = self.path.forward()?;
+                    self.counters.sides[from.other().index()].count(is_sent);
                 }
             }
         }
@@ -106,21 +116,9 @@ impl PacketLoop {
     fn transmit(&mut self, processor: &mut impl Processor, now: Instant) -> Result<bool, IoError> {
         for _ in 0..TRANSMIT_BUDGET_PACKETS {
             let Some(packet) = processor.poll_transmit(now) else { return Ok(false) };
-            send(&self.tuns, &mut self.counters, &packet)?;
+            let is_sent = self.path.send(&packet)?;
+            self.counters.sides[packet.to.index()].count(is_sent);
         }
         Ok(true)
     }
-}
-
-/// Writes one packet; what the kernel refuses is lost and counted, as on any link.
-fn send(tuns: &[Tun; 2], counters: &mut Counters, packet: &Transmit<'_>) -> Result<(), IoError> {
-    let pieces = [packet.header, packet.payload.0, packet.payload.1].map(IoSlice::new);
-    let used = pieces.iter().rposition(|piece| !piece.is_empty()).map_or(0, |last| last + 1);
-    let counters = &mut counters.sides[packet.to.index()];
-    match tuns[packet.to.index()].send_vectored(&packet.virtio, &pieces[..used]) {
-        Ok(()) => counters.sent_packets += 1,
-        Err(e) if e.is_device_gone() => return Err(e),
-        Err(_) => counters.refused_packets += 1,
-    }
-    Ok(())
 }

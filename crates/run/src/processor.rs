@@ -61,9 +61,6 @@ pub struct Transmit<'a> {
 /// Handles packets; never does I/O and never reads a clock.
 pub trait Processor {
     /// Takes one packet, which may be edited in place; `packet` starts at the IP header.
-    ///
-    /// The packet has passed one router hop on its way here and will pass a second one: who wants this
-    /// machine to count as one hop adds one to the hop limit.
     fn handle_packet(
         &mut self,
         from: Side,
@@ -121,25 +118,12 @@ pub trait Processor {
     }
 }
 
-/// Adds one to the hop limit: this machine is one router hop, though the kernel forwards a packet twice.
-pub(crate) fn give_back_hop(packet: &mut [u8]) {
-    let hop_limit = match packet.first().map(|byte| byte >> 4) {
-        Some(4) => packet.get(8),
-        Some(6) => packet.get(7),
-        _ => None,
-    };
-    if let Some(hop_limit) = hop_limit.and_then(|limit| limit.checked_add(1)) {
-        wire::set_hop_limit(packet, hop_limit);
-    }
-}
-
 /// A processor that forwards everything: the bare path.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PassThrough;
 
 impl Processor for PassThrough {
-    fn handle_packet(&mut self, _: Side, _: &mut VnetHeader, packet: &mut [u8], _: Instant) -> Verdict {
-        give_back_hop(packet);
+    fn handle_packet(&mut self, _: Side, _: &mut VnetHeader, _: &mut [u8], _: Instant) -> Verdict {
         Verdict::Forward
     }
 
@@ -151,49 +135,5 @@ impl Processor for PassThrough {
 
     fn next_deadline(&self) -> Option<Instant> {
         None
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// An IPv4 header with a right checksum and the given time to live.
-    fn ipv4(ttl: u8) -> [u8; 20] {
-        let mut packet = [0; 20];
-        (packet[0], packet[8]) = (0x45, 1);
-        let sum = !(0x4500u16 + 0x0100);
-        packet[10..12].copy_from_slice(&sum.to_be_bytes());
-        assert!(wire::set_hop_limit(&mut packet, ttl));
-        packet
-    }
-
-    fn pass(packet: &mut [u8]) {
-        let verdict = PassThrough.handle_packet(Side::Wired, &mut [0; 10], packet, Instant::ZERO);
-        assert_eq!(verdict, Verdict::Forward);
-    }
-
-    #[test]
-    fn the_second_hop_is_given_back() {
-        for ttl in [1, 63, 254] {
-            let mut packet = ipv4(ttl);
-            assert!(wire::ipv4_checksum_is_valid(&packet));
-            pass(&mut packet);
-            assert_eq!(packet, ipv4(ttl + 1));
-            let mut packet = [0; 40];
-            (packet[0], packet[7]) = (0x60, ttl);
-            pass(&mut packet);
-            assert_eq!(packet[7], ttl + 1);
-        }
-        let mut packet = ipv4(255);
-        pass(&mut packet);
-        assert_eq!(packet, ipv4(255), "no more than 255");
-    }
-
-    #[test]
-    fn anything_is_passed_without_panic() {
-        for packet in [&mut [][..], &mut [0x45], &mut [0x60; 3], &mut [0; 64]] {
-            pass(packet);
-        }
     }
 }

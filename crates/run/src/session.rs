@@ -4,7 +4,7 @@ use std::thread::JoinHandle;
 
 use io::features::{self, Feature};
 use io::netlink::Netlink;
-use io::{Clock, Instance, Interest, Namespace, Signals, Waiter};
+use io::{Clock, Instance, Interest, Namespace, Signals, Tun, Waiter};
 use units::{Bytes, Duration, Instant};
 
 use crate::console::{Answer, Console, Question};
@@ -12,7 +12,9 @@ use crate::feedback::FeedbackReceiver;
 use crate::handover::Predecessor;
 use crate::journal::{self, DebtJournal};
 use crate::packet_loop::PacketLoop;
+use crate::packet_path::PacketPath;
 use crate::steering::{self, Steering};
+use crate::tun_path::TunPath;
 use crate::watchdog::{Guardian, News};
 use crate::{
     AfterHang, Config, Counters, Plan, Processor, ProcessorStatus, RunError, Side, SideStatus, Status,
@@ -158,13 +160,13 @@ fn settle(
 }
 
 /// Plans and makes the devices; a start at the same moment may take the names first, then plans anew.
-fn make_devices(config: &Config, netlink: &Netlink) -> Result<(Plan, PacketLoop), RunError> {
+fn make_devices(config: &Config, netlink: &Netlink) -> Result<(Plan, PacketLoop<TunPath>), RunError> {
     const EBUSY: i32 = 16;
     let mut attempt = 1;
     loop {
         let plan = Plan::make(config, netlink)?;
         match steering::create_devices(&plan, netlink) {
-            Ok(tuns) => return Ok((plan, PacketLoop::new(tuns))),
+            Ok(tuns) => return Ok((plan, PacketLoop::new(TunPath::new(tuns.map(Tun::into_queue))))),
             Err(e) if e.raw_os_error() == Some(EBUSY) && attempt < PLAN_ATTEMPTS => attempt += 1,
             Err(e) => return Err(e.into()),
         }
@@ -192,7 +194,7 @@ struct Session<'a> {
     netlink: &'a Netlink,
     instance: &'a Instance,
     steering: Steering<'a>,
-    packet_loop: PacketLoop,
+    packet_loop: PacketLoop<TunPath>,
     guardian: Option<Guardian>,
     waiter: Waiter,
     next_beat: Instant,
@@ -215,12 +217,10 @@ impl<'a> Session<'a> {
         instance: &'a Instance,
         steering: Steering<'a>,
         guardian: Option<Guardian>,
-        packet_loop: PacketLoop,
+        packet_loop: PacketLoop<TunPath>,
     ) -> Result<Self, RunError> {
         let waiter = Waiter::new(config.spin_margin())?;
-        for (tun, token) in packet_loop.tuns().iter().zip([WIRED, MOBILE]) {
-            waiter.add(tun, Interest::Read, token)?;
-        }
+        packet_loop.path().watch(&waiter, [WIRED, MOBILE])?;
         if let Some(fd) = guardian.as_ref().and_then(Guardian::fd) {
             waiter.add(&fd, Interest::Read, WATCHDOG)?;
         }
@@ -373,13 +373,13 @@ impl<'a> Session<'a> {
     fn status(&self, processor: &impl Processor) -> Status {
         let counters = self.packet_loop.counters();
         let sides = [Side::Wired, Side::Mobile].map(|side| {
-            let (counters, tun) = (counters.sides[side.index()], &self.packet_loop.tuns()[side.index()]);
+            let counters = counters.sides[side.index()];
             SideStatus {
                 received_packets: counters.received_packets,
                 received_bytes: counters.received_bytes,
                 sent_packets: counters.sent_packets,
                 refused_packets: counters.refused_packets,
-                queue_drops: tun.stats().map_or(0, |stats| stats.tx_dropped),
+                queue_drops: self.queue_drops(side),
             }
         });
         Status {
@@ -470,10 +470,15 @@ impl<'a> Session<'a> {
 
     /// A device of ours that is gone was deleted or switched off by somebody.
     fn explain(&self, error: io::IoError) -> RunError {
-        let lost = self.packet_loop.tuns().iter().find(|tun| {
-            error.is_device_gone() && !self.netlink.link(tun.name()).is_ok_and(|link| link.is_up)
+        let lost = self.plan.sides.iter().find(|side| {
+            error.is_device_gone() && !self.netlink.link(&side.tun).is_ok_and(|link| link.is_up)
         });
-        lost.map_or_else(|| error.into(), |tun| RunError::InterfaceLost(tun.name().to_owned()))
+        lost.map_or_else(|| error.into(), |side| RunError::InterfaceLost(side.tun.clone()))
+    }
+
+    /// Packets lost because the queue of a side's device was full.
+    fn queue_drops(&self, side: Side) -> u64 {
+        self.netlink.link(&self.plan.side(side).tun).map_or(0, |link| link.stats.tx_dropped)
     }
 
     /// Undoes everything: rules first, then what is still in the devices is passed on, then the rest.
@@ -486,8 +491,7 @@ impl<'a> Session<'a> {
         let unsteered = self.steering.unsteer();
         let is_usable = result.is_ok();
         while is_usable && self.packet_loop.turn(processor).unwrap_or(false) {}
-        let queue_drops = [0, 1]
-            .map(|side: usize| self.packet_loop.tuns()[side].stats().map_or(0, |stats| stats.tx_dropped));
+        let queue_drops = [Side::Wired, Side::Mobile].map(|side| self.queue_drops(side));
         let counters = self.packet_loop.counters();
         let Self { config, netlink, instance, steering, packet_loop, guardian, settling, console, .. } = self;
         drop(console);

@@ -20,6 +20,7 @@ fn create_device(plan: &Plan, side: &SidePlan, netlink: &Netlink) -> Result<Tun,
         mtu: plan.mtu,
         queue_len_packets: QUEUE_LEN_PACKETS,
         gso: plan.gso,
+        multi_queue: false,
     };
     let tun = Tun::create(&config)?;
     tun.set_up()?;

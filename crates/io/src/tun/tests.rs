@@ -1,5 +1,6 @@
 //! Each test works in a fresh network namespace of its own; they need root.
 
+use std::io::{IoSlice, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,0 +1,125 @@
+//! [`TunPath`]: packets by way of a queue of each of two TUN devices.
+
+use std::io::IoSlice;
+
+use io::{Interest, IoError, PACKET_LEN_MAX, TunQueue, VNET_HEADER_LEN, VnetHeader, Waiter};
+
+use crate::packet_path::{PacketPath, Received};
+use crate::{Side, Transmit};
+
+/// A queue on either side, and room for one packet: read, handled and written before the next one is, it stays in the
+/// processor's cache.
+#[derive(Debug)]
+pub(crate) struct TunPath {
+    queues: [TunQueue; 2],
+    virtio: VnetHeader,
+    packet: Vec<u8>,
+    /// Where the packet came in, and its length.
+    received: (Side, usize),
+}
+
+impl TunPath {
+    /// A path over a queue of the wired and one of the mobile device.
+    pub fn new(queues: [TunQueue; 2]) -> Self {
+        Self {
+            queues,
+            virtio: [0; VNET_HEADER_LEN],
+            packet: vec![0; PACKET_LEN_MAX],
+            received: (Side::Wired, 0),
+        }
+    }
+}
+
+impl PacketPath for TunPath {
+    fn receive(&mut self, from: Side) -> Result<Option<Received<'_>>, IoError> {
+        let Some(len) = self.queues[from.index()].recv_split(&mut self.virtio, &mut self.packet)? else {
+            return Ok(None);
+        };
+        self.received = (from, len);
+        let Some(packet) = self.packet.get_mut(..len) else { return Ok(None) };
+        give_back_hop(packet);
+        Ok(Some(Received { virtio: &mut self.virtio, packet }))
+    }
+
+    fn forward(&mut self) -> Result<bool, IoError> {
+        let (from, len) = self.received;
+        let queue = &self.queues[from.other().index()];
+        write(queue, &self.virtio, &[self.packet.get(..len).unwrap_or_default()])
+    }
+
+    fn send(&mut self, packet: &Transmit<'_>) -> Result<bool, IoError> {
+        let pieces = [packet.header, packet.payload.0, packet.payload.1];
+        let used = pieces.iter().rposition(|piece| !piece.is_empty()).map_or(0, |last| last + 1);
+        write(&self.queues[packet.to.index()], &packet.virtio, &pieces[..used])
+    }
+
+    fn watch(&self, waiter: &Waiter, tokens: [u64; 2]) -> Result<(), IoError> {
+        self.queues.iter().zip(tokens).try_for_each(|(queue, token)| waiter.add(queue, Interest::Read, token))
+    }
+}
+
+/// Most pieces of a packet here: header, and payload in two where the ring wraps.
+const PIECES: usize = 3;
+
+fn write(queue: &TunQueue, virtio: &VnetHeader, pieces: &[&[u8]]) -> Result<bool, IoError> {
+    let mut slices = [IoSlice::new(&[]); PIECES];
+    for (slice, piece) in slices.iter_mut().zip(pieces) {
+        *slice = IoSlice::new(piece);
+    }
+    match queue.send_vectored(virtio, &slices[..pieces.len().min(PIECES)]) {
+        Ok(()) => Ok(true),
+        Err(e) if e.is_device_gone() => Err(e),
+        Err(_) => Ok(false),
+    }
+}
+
+/// Adds one to the hop limit: this machine is one router hop, though the kernel forwards a packet twice.
+fn give_back_hop(packet: &mut [u8]) {
+    let hop_limit = match packet.first().map(|byte| byte >> 4) {
+        Some(4) => packet.get(8),
+        Some(6) => packet.get(7),
+        _ => None,
+    };
+    if let Some(hop_limit) = hop_limit.and_then(|limit| limit.checked_add(1)) {
+        wire::set_hop_limit(packet, hop_limit);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An IPv4 header with a right checksum and the given time to live.
+    fn ipv4(ttl: u8) -> [u8; 20] {
+        let mut packet = [0; 20];
+        (packet[0], packet[8]) = (0x45, 1);
+        let sum = !(0x4500u16 + 0x0100);
+        packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        assert!(wire::set_hop_limit(&mut packet, ttl));
+        packet
+    }
+
+    #[test]
+    fn the_second_hop_is_given_back() {
+        for ttl in [1, 63, 254] {
+            let mut packet = ipv4(ttl);
+            assert!(wire::ipv4_checksum_is_valid(&packet));
+            give_back_hop(&mut packet);
+            assert_eq!(packet, ipv4(ttl + 1));
+            let mut packet = [0; 40];
+            (packet[0], packet[7]) = (0x60, ttl);
+            give_back_hop(&mut packet);
+            assert_eq!(packet[7], ttl + 1);
+        }
+        let mut packet = ipv4(255);
+        give_back_hop(&mut packet);
+        assert_eq!(packet, ipv4(255), "no more than 255");
+    }
+
+    #[test]
+    fn anything_is_taken_without_panic() {
+        for packet in [&mut [][..], &mut [0x45], &mut [0x60; 3], &mut [0; 64]] {
+            give_back_hop(packet);
+        }
+    }
+}
