@@ -13,6 +13,7 @@ mod model;
 mod outcome;
 mod policy_args;
 mod progress;
+mod reproduce;
 mod run;
 mod settings_file;
 mod sim;
@@ -60,6 +61,8 @@ enum Command {
     Contest(contest::Args),
     /// Grids of controllers' parameters on capacity traces, in shards
     Sweep(sweep::Args),
+    /// The papers' tables and figures, run again and laid beside what they print
+    Reproduce(reproduce::Args),
     /// Measure how fast this machine is as an accelerator
     Bench(bench::Args),
     /// Captures to flows: retransmissions by type, round-trip times, loss, windows, what held each flow back
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
         Command::Trace(args) => trace::main(args),
         Command::Contest(args) => contest::main(&args),
         Command::Sweep(args) => sweep::main(args),
+        Command::Reproduce(args) => reproduce::main(&args),
         Command::Bench(args) => bench::main(args),
         Command::Analyze(args) => analyze::main(&args),
         Command::Capture(args) => live_capture::main(&args),

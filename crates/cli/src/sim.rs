@@ -153,7 +153,7 @@ fn jobs(scenario: &Scenario, args: &RunArgs, traces: &Path) -> Result<Vec<Job>, 
 }
 
 /// The engine that `cellerator run` would be started with, by the same reading of its arguments.
-fn engine(case: &Case) -> Result<Option<EngineConfig>, String> {
+pub(crate) fn engine(case: &Case) -> Result<Option<EngineConfig>, String> {
     if !case.accelerator.enabled.unwrap_or(false) {
         return Ok(None);
     }

@@ -28,6 +28,7 @@ const LAYERS: &[&str] = &[
     "cellerator-run",
     "cellerator-lab",
     "cellerator-contest",
+    "cellerator-reproduce",
     "cellerator-bench",
     "cellerator",
 ];

@@ -20,6 +20,7 @@ mod perfetto;
 mod queue_figure;
 mod table;
 
+pub use axis::{Axis, Spread, label as axis_label};
 pub use capture_page::CapturePage;
 pub use case_flow::CaseFlow;
 pub use compare::{Environment, Interval, Moments, Run, Sample, comparison, mann_whitney, median_interval};

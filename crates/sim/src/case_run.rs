@@ -39,6 +39,8 @@ pub struct CaseOutcome {
     pub problems: Vec<String>,
     /// [`crate::PacketLog::text`].
     pub log: String,
+    /// Every packet on the radio links in the direction of the data, link by link.
+    pub radio: Vec<link::PacketRecord>,
 }
 
 impl CaseRun {

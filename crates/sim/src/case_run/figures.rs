@@ -1,5 +1,6 @@
 //! From a network that has run to the figures of its case.
 
+use link::PacketRecord;
 use scenario::figures::{mbps, radio, seconds, series};
 use scenario::results::{Distribution, Figures, Flow, Retransmissions, Simulation, Timing, Transfer};
 use scenario::{Case, Kind, Workload, segments};
@@ -33,7 +34,7 @@ pub(super) struct Evidence<'a> {
 
 impl Evidence<'_> {
     pub(super) fn outcome<M: Middlebox>(self, network: &mut Network<M>) -> CaseOutcome {
-        let figures = self.figures(network);
+        let (figures, radio) = self.figures(network);
         let outcome = network.outcome();
         let flows = 0..network.servers().len();
         let simulation = Simulation {
@@ -44,10 +45,10 @@ impl Evidence<'_> {
             accelerated_flows: flows.filter(|flow| network.is_accelerated(*flow)).count() as u64,
         };
         let problems = self.problems(&figures);
-        CaseOutcome { figures, simulation, problems, log: network.log().text().to_owned() }
+        CaseOutcome { figures, simulation, problems, log: network.log().text().to_owned(), radio }
     }
 
-    fn figures<M: Middlebox>(&self, network: &mut Network<M>) -> Figures {
+    fn figures<M: Middlebox>(&self, network: &mut Network<M>) -> (Figures, Vec<PacketRecord>) {
         let workload = &self.case.workload;
         let data = usize::from(workload.kind() == Kind::Upload);
         let noted = network.take_segments();
@@ -72,7 +73,7 @@ impl Evidence<'_> {
         let marks: Vec<&[(Instant, u64)]> =
             hosts().map(|(server, client)| roles(workload, server, client).0.progress().marks).collect();
         let times = hosts().flat_map(|(_, client)| client.response_times());
-        Figures {
+        let figures = Figures {
             transfer: self.transfer(&flows, began, ended),
             radio: radio(offered, &records, began, ended),
             window: segments::window(ack_segments, data_segments),
@@ -85,7 +86,8 @@ impl Evidence<'_> {
             response_ms: distribution(times),
             timing: Timing { trustworthy: true, ..Timing::default() },
             series: series(offered, &records, &marks, began, ended),
-        }
+        };
+        (figures, records)
     }
 
     fn flows<M: Middlebox>(&self, network: &Network<M>) -> Vec<FlowEnd> {

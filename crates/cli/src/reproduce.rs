@@ -1,0 +1,253 @@
+//! `cellerator reproduce`.
+
+use std::fs;
+use std::io::{IsTerminal, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Mutex;
+
+use ::reproduce::{
+    Context, Experiment, Maker, Reproduction, Step, Store, Where, all, chosen, fingerprint, html, markdown,
+};
+use io::{Clock, Signals};
+use lab::{Instance, Runner};
+use scenario::results::MadeBy;
+use units::{Duration, Instant};
+
+/// Arguments of `cellerator reproduce`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Experiments by name, or a paper by its key (`ma`)
+    #[arg(value_name = "NAME", required_unless_present_any = ["all", "list"])]
+    names: Vec<String>,
+    /// All experiments
+    #[arg(long, conflicts_with = "names")]
+    all: bool,
+    /// Name the experiments and what they take, and run none
+    #[arg(long)]
+    list: bool,
+    /// Kernel TCP in namespaces, in real time: those that exist there (needs root)
+    #[arg(long)]
+    lab: bool,
+    /// Folder of the results: one JSON document per experiment (schemas/reproduction.schema.json), and the page
+    #[arg(long, value_name = "DIR", default_value = "out/reproduction")]
+    out: PathBuf,
+    /// Keep the results in --out that this program made of these scenario files
+    #[arg(long)]
+    resume: bool,
+    /// Run nothing: make the pages again from the results in --out
+    #[arg(long, conflicts_with_all = ["lab", "resume", "threads"])]
+    pages: bool,
+    /// Write the page there [default: reproduction.html in --out]
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write the page as Markdown as well, its pictures in a folder of its name
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// Scenario files from below this folder in place of those built in
+    #[arg(long, value_name = "DIR")]
+    experiments: Option<PathBuf>,
+    /// Runs at the same time; the results do not depend on it [default: the number of processors]
+    #[arg(long)]
+    threads: Option<usize>,
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// Runs `cellerator reproduce`; an error is one clear line: what, where, what to do.
+pub fn main(args: &Args) -> Result<ExitCode, String> {
+    let wanted = if args.all || args.names.is_empty() { all() } else { chosen(&args.names).map_err(text)? };
+    if args.list {
+        print!("{}", list(&wanted));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let store = Store::open(&args.out).map_err(text)?;
+    if !args.pages {
+        if args.lab {
+            in_lab(args, &wanted, &store)?;
+        } else {
+            let engine_of = |case: &scenario::Case| crate::sim::engine(case);
+            let threads = args.threads.unwrap_or_else(io::sched::cpu_count).max(1);
+            let made_by = MadeBy { runner: "sim".to_owned(), ..MadeBy::default() };
+            run(args, &wanted, &store, Where::Sim { threads, engine_of: &engine_of }, made_by)?;
+        }
+    }
+    let missed = pages(args, &store, &wanted)?;
+    Ok(if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn list(experiments: &[&Experiment]) -> String {
+    let mut lines = String::new();
+    for e in experiments {
+        let lab = e.lab_seconds.map_or("–".to_owned(), in_words);
+        lines += &format!(
+            "{:<16} [{}] {:<10} {:>7} {:>7} in the lab  {}\n",
+            e.name,
+            e.paper.key(),
+            e.part,
+            in_words(e.seconds),
+            lab,
+            e.title
+        );
+    }
+    lines
+}
+
+/// A time for people.
+fn in_words(seconds: u32) -> String {
+    if seconds < 100 { format!("{seconds} s") } else { format!("{} min", seconds.div_ceil(60)) }
+}
+
+fn in_lab(args: &Args, wanted: &[&'static Experiment], store: &Store) -> Result<(), String> {
+    let there: Vec<&'static Experiment> =
+        wanted.iter().copied().filter(|experiment| experiment.lab_seconds.is_some()).collect();
+    for experiment in wanted.iter().filter(|experiment| experiment.lab_seconds.is_none()) {
+        eprintln!("  {} exists in the simulator only: run it without --lab", experiment.name);
+    }
+    let signals = Signals::terminating().map_err(text)?;
+    let instance = Instance::register(None, "reproduce").map_err(text)?;
+    let program = program()?;
+    let made_by = lab::made_by(env!("CARGO_PKG_VERSION"), "");
+    let (traces, captures) = (PathBuf::from("."), None);
+    let runner = Runner { instance: &instance, signals: &signals, program, traces, captures };
+    run(args, &there, store, Where::Lab(&runner), made_by)
+}
+
+fn program() -> Result<PathBuf, String> {
+    std::env::current_exe().map_err(|e| format!("cannot find this program's own file: {e}"))
+}
+
+fn run(
+    args: &Args,
+    wanted: &[&'static Experiment],
+    store: &Store,
+    place: Where<'_>,
+    made_by: MadeBy,
+) -> Result<(), String> {
+    let path = program()?;
+    let own = fs::read(&path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+    let cellerator = env!("CARGO_PKG_VERSION").to_owned();
+    let mut maker = Maker { made_by: MadeBy { cellerator, ..made_by }, program: fingerprint(&own) };
+    let is_lab = args.lab;
+    let folder = args.experiments.as_deref();
+    let mut left = Vec::new();
+    for experiment in wanted {
+        let kept = if args.resume { store.load(experiment.name, is_lab).map_err(text)? } else { None };
+        let is_current =
+            kept.map(|result| result.is_current(experiment, folder, &maker)).transpose().map_err(text)?;
+        if is_current == Some(true) {
+            eprintln!("  {} is there already", experiment.name);
+        } else {
+            left.push(*experiment);
+        }
+    }
+    let seconds = |e: &Experiment| if is_lab { e.lab_seconds.unwrap_or(0) } else { e.seconds };
+    let total: u32 = left.iter().map(|e| seconds(e)).sum();
+    let began = Clock::now();
+    eprintln!("{} experiments, about {}", left.len(), in_words(total));
+    for (number, experiment) in left.iter().enumerate() {
+        eprintln!(
+            "[{}/{}] {}: [{}] {}, {} (about {})",
+            number + 1,
+            left.len(),
+            experiment.name,
+            experiment.paper.key(),
+            experiment.part,
+            experiment.title,
+            in_words(seconds(experiment))
+        );
+        let display = Display::new();
+        let show = |step: &Step| display.show(step);
+        let context = Context::new(experiment, place, folder, &show);
+        maker.made_by.command =
+            format!("cellerator reproduce {}{}", experiment.name, if is_lab { " --lab" } else { "" });
+        let result = Reproduction::make(experiment, context, &maker).map_err(text)?;
+        display.end();
+        tell(&result);
+        store.save(&result).map_err(text)?;
+    }
+    eprintln!("  took {}", in_words(Clock::now().saturating_since(began).as_secs() as u32));
+    Ok(())
+}
+
+/// What an experiment found, on the terminal.
+fn tell(result: &Reproduction) {
+    println!("{}: {}", result.experiment, result.outcome.we_see);
+    for check in &result.outcome.checks {
+        println!("  {} {}: {}", if check.passed { "✓" } else { "✗" }, check.claim, check.numbers());
+    }
+    for run in &result.runs {
+        for problem in run.problems.iter().chain(&run.distrusted) {
+            println!("  {}, case {}, seed {}: {problem}", run.scenario, run.case, run.seed);
+        }
+    }
+}
+
+/// Writes the pages over all stored results; how many aims of the `wanted` experiments were missed.
+fn pages(args: &Args, store: &Store, wanted: &[&'static Experiment]) -> Result<usize, String> {
+    let experiments = all();
+    let mut results = Vec::new();
+    for experiment in &experiments {
+        for is_lab in [false, true] {
+            results.extend(store.load(experiment.name, is_lab).map_err(text)?);
+        }
+    }
+    let page = args.html.clone().unwrap_or_else(|| args.out.join("reproduction.html"));
+    write(&page, &html(&experiments, &results))?;
+    if let Some(path) = &args.markdown {
+        let stem = path.file_stem().map_or_else(|| "reproduction".into(), |stem| stem.to_string_lossy());
+        let document = markdown(&experiments, &results, &stem);
+        let folder = path.with_file_name(stem.as_ref());
+        fs::create_dir_all(&folder).map_err(|e| format!("cannot create {}: {e}", folder.display()))?;
+        for (name, picture) in &document.pictures {
+            let path = folder.join(name);
+            fs::write(&path, picture).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+        }
+        write(path, &document.text)?;
+    }
+    let own = |result: &&Reproduction| wanted.iter().any(|e| e.name == result.experiment);
+    Ok(results.iter().filter(own).map(|r| r.score()).map(|(passed, all)| all - passed).sum())
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(parent).map_err(|e| format!("cannot create {}: {e}", parent.display()))?;
+    fs::write(path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+    eprintln!("  wrote {}", path.display());
+    Ok(())
+}
+
+/// Runs that have ended: a line that is written over on a terminal, a line every few seconds elsewhere.
+struct Display {
+    is_terminal: bool,
+    shown: Mutex<Option<Instant>>,
+}
+
+/// From line to line where they cannot be written over.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+
+impl Display {
+    fn new() -> Self {
+        Self { is_terminal: std::io::stderr().is_terminal(), shown: Mutex::new(None) }
+    }
+
+    fn show(&self, step: &Step) {
+        let Ok(mut shown) = self.shown.lock() else { return };
+        let line = format!("  {} of {} runs: {}", step.done, step.of, step.case);
+        if self.is_terminal {
+            eprint!("\r\x1b[2K{line}");
+            let _ = std::io::stderr().flush();
+        } else if shown.is_none_or(|at| Clock::now().saturating_since(at) >= LINE_EVERY) {
+            eprintln!("{line}");
+            *shown = Some(Clock::now());
+        }
+    }
+
+    fn end(&self) {
+        if self.is_terminal {
+            eprint!("\r\x1b[2K");
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! [`Context`]: what an experiment runs its scenarios by.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use engine::EngineConfig;
+use lab::Progress;
+use scenario::results::CaseResult;
+use scenario::{Case, Scenario};
+use sim::{CaseRun, LogMode, in_parallel};
+use units::Duration;
+
+use crate::document::{RunRecord, UsedScenario, fingerprint};
+use crate::link_figure::links_of;
+use crate::{Experiment, Figure, Outcome, ReproduceError, Run, Runs};
+
+/// The engine that the settings of a case mean, by the same reading as `cellerator run`'s arguments.
+pub type EngineOf<'a> = &'a (dyn Fn(&Case) -> Result<Option<EngineConfig>, String> + Sync);
+
+/// Where scenarios are run.
+#[derive(Clone, Copy)]
+pub enum Where<'a> {
+    /// In virtual time.
+    Sim {
+        /// Runs at the same time.
+        threads: usize,
+        /// Engines of the cases.
+        engine_of: EngineOf<'a>,
+    },
+    /// With kernel TCP in namespaces, one run after the other.
+    Lab(&'a lab::Runner<'a>),
+}
+
+/// A run has begun or ended, for a progress display.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Name of the experiment.
+    pub experiment: &'static str,
+    /// Runs of the present scenario that have ended.
+    pub done: usize,
+    /// All of them.
+    pub of: usize,
+    /// The case.
+    pub case: String,
+}
+
+/// What an experiment runs its scenarios by. It keeps a record of every run.
+pub struct Context<'a> {
+    experiment: &'static Experiment,
+    place: Where<'a>,
+    folder: Option<&'a Path>,
+    progress: &'a (dyn Fn(&Step) + Sync),
+    used: Vec<UsedScenario>,
+    runs: Vec<RunRecord>,
+    links: Vec<Figure>,
+}
+
+/// What a [`Context`] has seen.
+pub(crate) struct Evidence {
+    pub used: Vec<UsedScenario>,
+    pub runs: Vec<RunRecord>,
+    pub links: Vec<Figure>,
+}
+
+impl<'a> Context<'a> {
+    /// A context for `experiment`. Scenario files are read from below `folder` in place of those built in, if given:
+    /// `experiments/ma/figure-2.toml` as `ma/figure-2.toml`.
+    #[must_use]
+    pub fn new(
+        experiment: &'static Experiment,
+        place: Where<'a>,
+        folder: Option<&'a Path>,
+        progress: &'a (dyn Fn(&Step) + Sync),
+    ) -> Self {
+        Self { experiment, place, folder, progress, used: Vec::new(), runs: Vec::new(), links: Vec::new() }
+    }
+
+    /// Runs the experiment.
+    ///
+    /// # Errors
+    /// A scenario cannot be read or run. An aim that is missed is no error.
+    pub(crate) fn outcome(mut self) -> Result<(Outcome, Evidence), ReproduceError> {
+        let outcome = (self.experiment.run)(&mut self)?;
+        Ok((outcome, Evidence { used: self.used, runs: self.runs, links: self.links }))
+    }
+
+    /// True with kernel TCP: what needs the simulator is skipped then, and has no figures.
+    #[must_use]
+    pub fn is_lab(&self) -> bool {
+        matches!(self.place, Where::Lab(_))
+    }
+
+    /// The experiment's scenario file of this path (`experiments/ma/figure-2.toml`, or its end).
+    ///
+    /// # Errors
+    /// It is not among the experiment's files, or cannot be read.
+    pub fn scenario(&mut self, path: &str) -> Result<Scenario, ReproduceError> {
+        let file = self.experiment.files.iter().find(|file| file.path.ends_with(path));
+        let file = file.ok_or_else(|| ReproduceError::Meaning {
+            file: path.to_owned(),
+            problem: format!("is not among the files of {}", self.experiment.name),
+        })?;
+        let text = text_of(file, self.folder)?;
+        let scenario = Scenario::from_toml(file.path, &text)?;
+        let hash = fingerprint(text.as_bytes());
+        self.used.push(UsedScenario { file: file.path.to_owned(), hash, seed: scenario.seed, text });
+        Ok(scenario)
+    }
+
+    /// Runs every case of `scenario`, as often as it says.
+    ///
+    /// # Errors
+    /// A link or an engine cannot be made, or the lab fails. A broken rule or a transfer that fails is no error but
+    /// a problem of its run.
+    pub fn run(&mut self, scenario: &Scenario) -> Result<Runs, ReproduceError> {
+        let traces = self.traces(scenario);
+        for figure in links_of(scenario, &traces)? {
+            if !self.links.contains(&figure) {
+                self.links.push(figure);
+            }
+        }
+        let runs = match self.place {
+            Where::Sim { threads, engine_of } => self.simulate(scenario, &traces, threads, engine_of)?,
+            Where::Lab(runner) => self.in_lab(scenario, &traces, runner)?,
+        };
+        self.runs.extend(runs.runs.iter().map(|run| RunRecord::of(&scenario.name, &run.result)));
+        Ok(runs)
+    }
+
+    /// Where the scenario's trace files are.
+    fn traces(&self, scenario: &Scenario) -> PathBuf {
+        let file = self.experiment.files.iter().find(|file| file.path.contains(&scenario.name));
+        let parent = file.and_then(|file| Path::new(file.path).parent()).unwrap_or(Path::new("experiments"));
+        let below = parent.strip_prefix("experiments").unwrap_or(parent);
+        self.folder.map_or_else(|| parent.to_owned(), |folder| folder.join(below))
+    }
+
+    fn simulate(
+        &self,
+        scenario: &Scenario,
+        traces: &Path,
+        threads: usize,
+        engine_of: EngineOf<'_>,
+    ) -> Result<Runs, ReproduceError> {
+        let mut jobs = Vec::new();
+        for repetition in 1..=scenario.repetitions {
+            let seed = scenario.seed.wrapping_add(u64::from(repetition - 1));
+            for case in scenario.resolved() {
+                let plan = case.links(seed, &mut |file| lab::read_trace(traces, file))?;
+                let engine = engine_of(&case).map_err(|problem| ReproduceError::Meaning {
+                    file: scenario.name.clone(),
+                    problem: format!("case `{}`: {problem}", case.name),
+                })?;
+                let run = CaseRun::new(&case, &plan, engine, (seed, scenario.time_limit.0), LogMode::Hash);
+                jobs.push((case, repetition, seed, run));
+            }
+        }
+        let ended = AtomicUsize::new(0);
+        let outcomes = in_parallel(jobs.len(), threads, |index| {
+            let (case, _, _, run) = &jobs[index];
+            let outcome = run.run(&mut |_| {});
+            let done = ended.fetch_add(1, Ordering::Relaxed) + 1;
+            self.tell(done, jobs.len(), &case.name);
+            outcome
+        });
+        let mut runs = Runs::default();
+        for ((case, repetition, seed, _), outcome) in jobs.into_iter().zip(outcomes) {
+            let outcome = outcome.map_err(|source| ReproduceError::Sim {
+                run: format!("{}, case `{}`", self.experiment.name, case.name),
+                source,
+            })?;
+            runs.runs.push(Run {
+                result: CaseResult {
+                    name: case.name.clone(),
+                    repetition,
+                    seed,
+                    settings: case,
+                    accelerator_command: None,
+                    skipped: None,
+                    problems: outcome.problems,
+                    figures: Some(outcome.figures),
+                    simulation: Some(outcome.simulation),
+                },
+                radio: outcome.radio,
+            });
+        }
+        Ok(runs)
+    }
+
+    fn in_lab(
+        &self,
+        scenario: &Scenario,
+        traces: &Path,
+        runner: &lab::Runner<'_>,
+    ) -> Result<Runs, ReproduceError> {
+        let mut runs = Runs::default();
+        let mut there = scenario.clone();
+        there.cases.clear();
+        for case in scenario.resolved() {
+            match case.workload.simulated_only() {
+                Some(key) => runs.runs.push(skipped(case, scenario.seed, key)),
+                None => there.cases.push(case),
+            }
+        }
+        if there.cases.is_empty() {
+            return Ok(runs);
+        }
+        let runner = lab::Runner {
+            instance: runner.instance,
+            signals: runner.signals,
+            program: runner.program.clone(),
+            traces: traces.to_owned(),
+            captures: None,
+        };
+        let of = there.cases.len() * there.repetitions as usize;
+        let mut done = 0;
+        let result = runner.run(&there, None, &mut |progress| {
+            if let Progress::Ends(result) = progress {
+                done += 1;
+                self.tell(done, of, &result.name);
+            }
+        });
+        let result = result.map_err(|error| ReproduceError::Lab {
+            run: self.experiment.name.to_owned(),
+            problem: error.to_string(),
+        })?;
+        runs.runs.extend(result.cases.into_iter().map(|result| Run { result, radio: Vec::new() }));
+        Ok(runs)
+    }
+
+    fn tell(&self, done: usize, of: usize, case: &str) {
+        (self.progress)(&Step { experiment: self.experiment.name, done, of, case: case.to_owned() });
+    }
+}
+
+/// The text of a scenario file, from below `folder` if that is given.
+pub(crate) fn text_of(file: &crate::ScenarioFile, folder: Option<&Path>) -> Result<String, ReproduceError> {
+    let Some(folder) = folder else { return Ok(file.text.to_owned()) };
+    let path = folder.join(file.path.strip_prefix("experiments/").unwrap_or(file.path));
+    std::fs::read_to_string(&path).map_err(|error| ReproduceError::file(&path, error))
+}
+
+fn skipped(case: Case, seed: u64, key: &str) -> Run {
+    let result = CaseResult {
+        name: case.name.clone(),
+        repetition: 1,
+        seed,
+        settings: case,
+        accelerator_command: None,
+        skipped: Some(format!("only the simulator has `{key}`")),
+        problems: Vec::new(),
+        figures: None,
+        simulation: None,
+    };
+    Run { result, radio: Vec::new() }
+}
+
+/// How long the links of a scenario are shown at most.
+pub(crate) const LINK_SHOWN: Duration = Duration::from_secs(60);

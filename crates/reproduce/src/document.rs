@@ -1,0 +1,232 @@
+//! [`Reproduction`]: an outcome with all that made it, and the folder it is stored in.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use scenario::results::{CaseResult, MadeBy};
+use serde::{Deserialize, Serialize};
+
+use crate::context::{Evidence, text_of};
+use crate::{Context, Experiment, Figure, Outcome, ReproduceError};
+
+/// Name and version of the document; its schema is `schemas/reproduction.schema.json`.
+pub const SCHEMA: &str = "cellerator/reproduction/1";
+
+/// FNV-1a of 64 bits, hexadecimal: tells whether a file is the same.
+#[must_use]
+pub fn fingerprint(bytes: &[u8]) -> String {
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    format!("{hash:016x}")
+}
+
+/// The program that runs experiments.
+#[derive(Clone, Debug)]
+pub struct Maker {
+    /// Version, command line, and in the lab the machine.
+    pub made_by: MadeBy,
+    /// [`fingerprint`] of the program's file.
+    pub program: String,
+}
+
+/// A scenario file that was used.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct UsedScenario {
+    /// Where it lies in the repository.
+    pub file: String,
+    /// [`fingerprint`] of its text.
+    pub hash: String,
+    /// Seed of its first repetition.
+    pub seed: u64,
+    /// The whole text.
+    pub text: String,
+}
+
+/// One run in a line.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct RunRecord {
+    /// Name of the scenario.
+    pub scenario: String,
+    /// Name of the case.
+    pub case: String,
+    /// Its seed.
+    pub seed: u64,
+    /// What the application received over the time it took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goodput_mbps: Option<f64>,
+    /// Delivered over offered bytes on the radio link, 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub utilisation: Option<f64>,
+    /// 95th percentile of the queueing delay on the radio link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_p95_ms: Option<f64>,
+    /// A number that every packet, place and time went into, from the simulator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_hash: Option<String>,
+    /// 99th percentile of the emulator's own lateness, from the lab.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late_p99_us: Option<f64>,
+    /// Why the emulator's timing was too bad to believe the figures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distrusted: Option<String>,
+    /// Why it was not run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<String>,
+    /// What did not come out as it must.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<String>,
+}
+
+impl RunRecord {
+    pub(crate) fn of(scenario: &str, result: &CaseResult) -> Self {
+        let figures = result.figures.as_ref();
+        let is_lab = result.simulation.is_none();
+        Self {
+            scenario: scenario.to_owned(),
+            case: result.name.clone(),
+            seed: result.seed,
+            goodput_mbps: figures.map(|f| f.transfer.goodput_mbps),
+            utilisation: figures.and_then(|f| f.radio.utilisation),
+            queue_p95_ms: figures.map(|f| f.radio.queue_delay_ms.p95),
+            log_hash: result.simulation.as_ref().map(|s| s.log_hash.clone()),
+            late_p99_us: figures.filter(|_| is_lab).map(|f| f.timing.late_us.p99),
+            distrusted: figures.and_then(|f| f.timing.why_not.clone()),
+            skipped: result.skipped.clone(),
+            problems: result.problems.clone(),
+        }
+    }
+}
+
+/// An outcome with all that made it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Reproduction {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Name of the experiment.
+    pub experiment: String,
+    /// What ran it.
+    pub made_by: MadeBy,
+    /// [`fingerprint`] of the program's file.
+    pub program: String,
+    /// Its scenario files.
+    pub scenarios: Vec<UsedScenario>,
+    /// What the links do over time.
+    pub links: Vec<Figure>,
+    /// What was found.
+    pub outcome: Outcome,
+    /// Every run.
+    pub runs: Vec<RunRecord>,
+}
+
+impl Reproduction {
+    /// Runs `experiment` through `context`.
+    ///
+    /// # Errors
+    /// A scenario cannot be read or run.
+    pub fn make(
+        experiment: &'static Experiment,
+        context: Context<'_>,
+        maker: &Maker,
+    ) -> Result<Self, ReproduceError> {
+        let (outcome, Evidence { used, runs, links }) = context.outcome()?;
+        Ok(Self {
+            schema: SCHEMA.to_owned(),
+            experiment: experiment.name.to_owned(),
+            made_by: maker.made_by.clone(),
+            program: maker.program.clone(),
+            scenarios: used,
+            links,
+            outcome,
+            runs,
+        })
+    }
+
+    /// True when this program would run the same scenarios: the result need not be made again.
+    ///
+    /// # Errors
+    /// A scenario file below `folder` cannot be read.
+    pub fn is_current(
+        &self,
+        experiment: &Experiment,
+        folder: Option<&Path>,
+        maker: &Maker,
+    ) -> Result<bool, ReproduceError> {
+        let is_same_program =
+            self.program == maker.program && self.made_by.cellerator == maker.made_by.cellerator;
+        for file in experiment.files {
+            let hash = fingerprint(text_of(file, folder)?.as_bytes());
+            if !self.scenarios.iter().any(|used| used.file == file.path && used.hash == hash) {
+                return Ok(false);
+            }
+        }
+        Ok(is_same_program)
+    }
+
+    /// Aims reached, and all.
+    #[must_use]
+    pub fn score(&self) -> (usize, usize) {
+        let checks = &self.outcome.checks;
+        (checks.iter().filter(|check| check.passed).count(), checks.len())
+    }
+}
+
+/// A folder of results.
+#[derive(Clone, Debug)]
+pub struct Store {
+    folder: PathBuf,
+}
+
+impl Store {
+    /// The store in `folder`, which is made.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn open(folder: &Path) -> Result<Self, ReproduceError> {
+        fs::create_dir_all(folder).map_err(|error| ReproduceError::file(folder, error))?;
+        Ok(Self { folder: folder.to_owned() })
+    }
+
+    /// Where the result of an experiment lies: in the lab it has a place of its own.
+    #[must_use]
+    pub fn path(&self, experiment: &str, is_lab: bool) -> PathBuf {
+        self.folder.join(format!("{experiment}{}.json", if is_lab { ".lab" } else { "" }))
+    }
+
+    /// The result of an experiment, if it is there.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no such document.
+    pub fn load(&self, experiment: &str, is_lab: bool) -> Result<Option<Reproduction>, ReproduceError> {
+        let path = self.path(experiment, is_lab);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(ReproduceError::file(&path, error)),
+        };
+        let remedy = |what: String| ReproduceError::file(&path, format!("{what}; delete it and run again"));
+        let found: Reproduction =
+            serde_json::from_str(&text).map_err(|error| remedy(format!("is no result ({error})")))?;
+        if found.schema == SCHEMA {
+            Ok(Some(found))
+        } else {
+            Err(remedy(format!("is a `{}`, not a `{SCHEMA}`", found.schema)))
+        }
+    }
+
+    /// Stores a result; a stopped program leaves the old one or the new one.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn save(&self, result: &Reproduction) -> Result<PathBuf, ReproduceError> {
+        let path = self.path(&result.experiment, result.made_by.runner == "lab");
+        let text = serde_json::to_string_pretty(result).map_err(|e| ReproduceError::file(&path, e))?;
+        let beside = path.with_extension("part");
+        let written = fs::write(&beside, text + "\n").and_then(|()| fs::rename(&beside, &path));
+        written.map_err(|error| ReproduceError::file(&path, error))?;
+        Ok(path)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,150 @@
+//! [`Experiment`]: one table or figure of a paper, and the list of all.
+
+use crate::{Context, Outcome, ReproduceError, ma};
+
+/// A paper, by the key that `docs/references.md` gives it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Paper {
+    /// Mobile Accelerator.
+    Ma,
+    /// TCP over HSDPA with a window adaptation proxy.
+    Wa,
+    /// Multi-path TCP over cellular networks.
+    Mp,
+    /// Mobile TCP Evaluation.
+    Ev,
+    /// Dynamic receive window adjustment.
+    Dr,
+}
+
+impl Paper {
+    /// The key, as in `[MA]`.
+    #[must_use]
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Ma => "MA",
+            Self::Wa => "WA",
+            Self::Mp => "MP",
+            Self::Ev => "EV",
+            Self::Dr => "DR",
+        }
+    }
+
+    /// Authors and title.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Ma => "Liu and Lee, Mobile Accelerator",
+            Self::Wa => "Ren et al., Improving TCP Throughput over HSDPA Networks",
+            Self::Mp => "Chen et al., Characterizing Multi-Path TCP over Cellular Networks",
+            Self::Ev => "Ayerdi et al., Mobile TCP Evaluation",
+            Self::Dr => "Jiang et al., Tackling Bufferbloat in 3G/4G Networks",
+        }
+    }
+}
+
+/// A scenario file that is built in.
+#[derive(Clone, Copy, Debug)]
+pub struct ScenarioFile {
+    /// Where it lies in the repository.
+    pub path: &'static str,
+    /// What it says.
+    pub text: &'static str,
+}
+
+/// The [`ScenarioFile`] at this path below `experiments/`.
+macro_rules! scenario_file {
+    ($path:literal) => {
+        $crate::ScenarioFile {
+            path: concat!("experiments/", $path),
+            text: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/", $path)),
+        }
+    };
+}
+pub(crate) use scenario_file;
+
+/// One table or figure of a paper.
+#[derive(Clone, Copy, Debug)]
+pub struct Experiment {
+    /// Its name on the command line: the paper's key and what it is, as in `ma-table-3`.
+    pub name: &'static str,
+    /// The paper.
+    pub paper: Paper,
+    /// What it is there, as in `Table 3`.
+    pub part: &'static str,
+    /// One line for headings.
+    pub title: &'static str,
+    /// What the paper asked, a sentence.
+    pub asked: &'static str,
+    /// What it found, a sentence.
+    pub found: &'static str,
+    /// Its scenario files.
+    pub files: &'static [ScenarioFile],
+    /// How long it takes in virtual time, on two processors, in seconds.
+    pub seconds: u32,
+    /// How long it takes in the lab, in seconds; none when nothing of it exists there.
+    pub lab_seconds: Option<u32>,
+    /// Runs it.
+    pub run: fn(&mut Context<'_>) -> Result<Outcome, ReproduceError>,
+}
+
+/// All experiments, paper by paper.
+#[must_use]
+pub fn all() -> Vec<&'static Experiment> {
+    [ma::EXPERIMENTS].into_iter().flatten().copied().collect()
+}
+
+/// The experiments of these names, in their own order; a paper's key (`ma`) means all of it.
+///
+/// # Errors
+/// There is none of that name; the message lists those there are.
+pub fn chosen(names: &[String]) -> Result<Vec<&'static Experiment>, ReproduceError> {
+    let all = all();
+    let means = |name: &str, e: &Experiment| e.name == name || e.paper.key().eq_ignore_ascii_case(name);
+    for name in names {
+        if !all.iter().any(|e| means(name, e)) {
+            let names = all.iter().map(|e| e.name).collect::<Vec<_>>().join(", ");
+            return Err(ReproduceError::Unknown { name: name.clone(), names });
+        }
+    }
+    Ok(all.into_iter().filter(|e| names.iter().any(|name| means(name, e))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_name_their_paper() {
+        let all = all();
+        for (i, experiment) in all.iter().enumerate() {
+            let name = experiment.name;
+            assert!(all[..i].iter().all(|earlier| earlier.name != name), "{name}");
+            let key = experiment.paper.key().to_lowercase();
+            assert!(name.starts_with(&format!("{key}-")), "{name}");
+            assert!(!experiment.files.is_empty(), "{name}");
+            for sentence in [experiment.asked, experiment.found] {
+                assert!(sentence.ends_with('.') && !sentence.contains('\n'), "{name}: {sentence}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_scenario_file_can_be_read_and_its_links_made() {
+        for file in all().iter().flat_map(|e| e.files) {
+            let scenario = scenario::Scenario::from_toml(file.path, file.text).unwrap();
+            for case in scenario.resolved() {
+                case.links(1, &mut |name| Err(format!("{name}: no trace files here"))).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_all_names() {
+        let message = chosen(&["ma-table-99".to_owned()]).unwrap_err().to_string();
+        assert!(message.contains("`ma-table-99`"), "{message}");
+        assert!(all().iter().all(|e| message.contains(e.name)), "{message}");
+        let ma = chosen(&["MA".to_owned()]).unwrap();
+        assert!(!ma.is_empty() && ma.iter().all(|e| e.paper == Paper::Ma));
+    }
+}

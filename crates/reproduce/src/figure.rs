@@ -1,0 +1,132 @@
+//! [`Figure`]: what is drawn, as data.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Moments, Source};
+
+/// What an axis shows.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Axis {
+    /// Quantity and unit.
+    pub name: String,
+    /// Logarithmic instead of linear from zero.
+    #[serde(default)]
+    pub log: bool,
+}
+
+impl Axis {
+    /// Linear from zero.
+    #[must_use]
+    pub fn linear(name: &str) -> Self {
+        Self { name: name.to_owned(), log: false }
+    }
+    /// Logarithmic.
+    #[must_use]
+    pub fn log(name: &str) -> Self {
+        Self { name: name.to_owned(), log: true }
+    }
+}
+
+/// How a [`Series`] is drawn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mark {
+    /// From point to point.
+    Line,
+    /// From point to point, with a dot at each.
+    Dotted,
+    /// Dots alone.
+    Dots,
+    /// A line from the axis up to each point.
+    Stems,
+    /// Level steps over a filled ground; each point begins a step.
+    Ground,
+}
+
+/// A point, with its standard deviation where there is one.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Point {
+    /// Across.
+    pub x: f64,
+    /// Up.
+    pub y: f64,
+    /// Standard deviation of `y`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deviation: Option<f64>,
+}
+
+impl Point {
+    /// A point without a spread.
+    #[must_use]
+    pub const fn new(x: f64, y: f64) -> Self {
+        Self { x, y, deviation: None }
+    }
+    /// A mean with its standard deviation.
+    #[must_use]
+    pub fn of(x: f64, moments: Moments) -> Self {
+        Self { x, y: moments.mean, deviation: (moments.count > 1).then_some(moments.deviation) }
+    }
+}
+
+/// Points that belong together.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Series {
+    /// What it is, for the legend.
+    pub name: String,
+    /// Where it comes from: the paper's is drawn dashed with hollow dots, a limit grey.
+    pub source: Source,
+    /// How it is drawn.
+    pub mark: Mark,
+    /// From left to right.
+    pub points: Vec<Point>,
+}
+
+impl Series {
+    /// Points that are drawn so.
+    #[must_use]
+    pub fn new(name: &str, source: Source, mark: Mark, points: Vec<Point>) -> Self {
+        Self { name: name.to_owned(), source, mark, points }
+    }
+    /// Values in bins of `bin` each, at their middles; what has no value breaks nothing and is left out.
+    #[must_use]
+    pub fn over_time(name: &str, source: Source, bin: f64, values: &[Option<f64>]) -> Self {
+        let at = |(i, value): (usize, &Option<f64>)| value.map(|y| Point::new((i as f64 + 0.5) * bin, y));
+        Self::new(name, source, Mark::Line, values.iter().enumerate().filter_map(at).collect())
+    }
+}
+
+/// One of the diagrams that stand above each other over the same axis.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Panel {
+    /// The axis that goes up.
+    pub y: Axis,
+    /// What is drawn, the first lowest.
+    pub series: Vec<Series>,
+}
+
+/// Diagrams above each other over one axis.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Figure {
+    /// What it shows.
+    pub title: String,
+    /// What to look at.
+    pub caption: String,
+    /// The axis they share.
+    pub x: Axis,
+    /// The diagrams, from top to bottom.
+    pub panels: Vec<Panel>,
+}
+
+impl Figure {
+    /// A figure without diagrams.
+    #[must_use]
+    pub fn new(title: &str, caption: &str, x: Axis) -> Self {
+        Self { title: title.to_owned(), caption: caption.to_owned(), x, panels: Vec::new() }
+    }
+    /// The same with one more diagram below.
+    #[must_use]
+    pub fn panel(mut self, y: Axis, series: Vec<Series>) -> Self {
+        self.panels.push(Panel { y, series });
+        self
+    }
+}

@@ -1,0 +1,34 @@
+//! The papers' tables and figures, run again and laid beside what they print.
+//!
+//! An [`Experiment`] belongs to one table or figure of one paper. It runs the scenario files of `experiments/` through a
+//! [`Context`], in virtual time or in the lab, and hands back an [`Outcome`]: tables and figures with the paper's
+//! values beside ours, aims that were reached or missed, and why we differ. What a paper printed is data with its
+//! place in the paper; what we found is always computed from runs. A [`Reproduction`] is an outcome with all that made
+//! it, stored as JSON, from which [`html`] and [`markdown`] make the pages.
+
+mod context;
+mod document;
+mod draw;
+mod error;
+mod experiment;
+mod figure;
+mod link_figure;
+mod ma;
+mod markdown;
+mod outcome;
+mod page;
+mod runs;
+mod table;
+
+pub use context::{Context, EngineOf, Step, Where};
+pub use document::{Maker, Reproduction, RunRecord, SCHEMA, Store, UsedScenario, fingerprint};
+pub use draw::svg;
+pub use error::ReproduceError;
+pub use experiment::{Experiment, Paper, ScenarioFile, all, chosen};
+pub use figure::{Axis, Figure, Mark, Panel, Point, Series};
+pub use link_figure::link_figure;
+pub use markdown::{Document, markdown};
+pub use outcome::{Check, Outcome};
+pub use page::html;
+pub use runs::{LossEvent, Moments, Run, Runs, loss_events, rebinned};
+pub use table::{Column, Row, Source, Table, Value};

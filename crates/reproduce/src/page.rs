@@ -1,0 +1,205 @@
+//! [`html`]: all results as one self-contained page.
+
+use std::fmt::Write as _;
+
+use report::{STYLE, escape};
+
+use crate::draw::svg;
+use crate::{Check, Experiment, Figure, Reproduction, Source, Table};
+
+const OWN_STYLE: &str = "\
+.mark { font-weight: 600; } .pass { color: var(--good); } .miss { color: var(--bad); }\n\
+.who { font-weight: 600; } .sentences { list-style: none; padding: 0; max-width: 92ch; } .sentences li { margin: .3rem 0; }\n\
+.figures { display: grid; grid-template-columns: 1fr 1fr; gap: .6rem 1.8rem; } .wide { grid-column: 1 / -1; }\n\
+td.paper, th.paper { color: var(--soft); } td.adaptive, th.adaptive { font-weight: 600; }\n\
+@media (max-width: 900px) { .figures { grid-template-columns: 1fr; } }\n";
+
+/// The page over `results`: what belongs to an experiment follows its heading, from the simulator and from the lab.
+#[must_use]
+pub fn html(experiments: &[&Experiment], results: &[Reproduction]) -> String {
+    let title = "Reproduction of the papers";
+    let mut page = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\"><meta name=\"viewport\" \
+         content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n<style>\n{STYLE}{OWN_STYLE}</style>\
+         </head>\n<body>\n<h1>{title}</h1>\n<p>Every experiment below was run by this program on an emulated link, and \
+         stands beside what the paper prints. The papers ran on real networks: expect the shape and the ratios, not the \
+         digits.</p>\n"
+    );
+    overview(&mut page, experiments, results);
+    let mut paper = None;
+    for experiment in experiments {
+        let own: Vec<&Reproduction> = results.iter().filter(|r| r.experiment == experiment.name).collect();
+        if own.is_empty() {
+            continue;
+        }
+        if paper != Some(experiment.paper) {
+            paper = Some(experiment.paper);
+            let (key, title) = (experiment.paper.key(), experiment.paper.title());
+            let _ = writeln!(page, "<h1>[{key}] {}</h1>", escape(title));
+        }
+        section(&mut page, experiment, &own);
+    }
+    page.push_str("</body>\n</html>\n");
+    page
+}
+
+fn overview(page: &mut String, experiments: &[&Experiment], results: &[Reproduction]) {
+    page.push_str(
+        "<div class=\"scroll\"><table><thead><tr><th>experiment</th><th>paper</th><th>run by</th><th>aims reached</th>\
+         </tr></thead><tbody>\n",
+    );
+    for experiment in experiments {
+        for result in results.iter().filter(|r| r.experiment == experiment.name) {
+            let (passed, all) = result.score();
+            let class = if passed == all { "pass" } else { "miss" };
+            let _ = writeln!(
+                page,
+                "<tr><td><a href=\"#{0}\">{0}</a>: {1}</td><td>[{2}] {3}</td><td>{4}</td>\
+                 <td class=\"{class}\">{passed} of {all}</td></tr>",
+                experiment.name,
+                escape(experiment.title),
+                experiment.paper.key(),
+                experiment.part,
+                escape(&result.made_by.runner)
+            );
+        }
+    }
+    page.push_str("</tbody></table></div>\n");
+}
+
+fn section(page: &mut String, experiment: &Experiment, results: &[&Reproduction]) {
+    let Experiment { name, part, title, asked, found, .. } = experiment;
+    let _ = writeln!(page, "<section id=\"{name}\">\n<h2>{part}: {}</h2>", escape(title));
+    for result in results {
+        let is_lab = result.made_by.runner == "lab";
+        if is_lab {
+            page.push_str("<h3>With kernel TCP, in real time</h3>\n");
+        }
+        let we_see = &result.outcome.we_see;
+        let _ = writeln!(
+            page,
+            "<ul class=\"sentences\"><li><span class=\"who\">Asked:</span> {}</li><li><span class=\"who\">Found:</span> {}</li>\
+             <li><span class=\"who\">We see:</span> {}</li></ul>",
+            escape(asked),
+            escape(found),
+            escape(we_see)
+        );
+        let _ = writeln!(page, "<pre>{}</pre>", escape(&command(experiment, is_lab)));
+        checks(page, &result.outcome.checks);
+        for figure in &result.outcome.figures {
+            drawn(page, figure, experiment, is_lab);
+        }
+        for table in &result.outcome.tables {
+            tabled(page, table);
+        }
+        for note in &result.outcome.notes {
+            let _ = writeln!(page, "<p>{}</p>", escape(note));
+        }
+        page.push_str("<h3>The link</h3>\n<div class=\"figures\">\n");
+        for figure in &result.links {
+            drawn(page, figure, experiment, is_lab);
+        }
+        page.push_str("</div>\n");
+        made_of(page, result);
+    }
+    page.push_str("</section>\n");
+}
+
+/// The one command that repeats an experiment.
+pub(crate) fn command(experiment: &Experiment, is_lab: bool) -> String {
+    format!("cellerator reproduce {}{}", experiment.name, if is_lab { " --lab" } else { "" })
+}
+
+fn checks(page: &mut String, checks: &[Check]) {
+    if checks.is_empty() {
+        return;
+    }
+    page.push_str("<ul class=\"diagnoses\">\n");
+    for check in checks {
+        let (class, mark) = if check.passed { ("pass", "✓") } else { ("miss", "✗") };
+        let _ = writeln!(
+            page,
+            "<li><span class=\"mark {class}\">{mark}</span> {}: {}</li>",
+            escape(&check.claim),
+            check.numbers()
+        );
+    }
+    page.push_str("</ul>\n");
+}
+
+fn drawn(page: &mut String, figure: &Figure, experiment: &Experiment, is_lab: bool) {
+    let _ = writeln!(
+        page,
+        "<figure>{}<figcaption>{}</figcaption></figure>",
+        svg(figure, &command(experiment, is_lab)),
+        escape(&figure.caption)
+    );
+}
+
+/// The class of a column.
+fn class(source: Source) -> &'static str {
+    source.word()
+}
+
+fn tabled(page: &mut String, table: &Table) {
+    let _ = write!(
+        page,
+        "<h3>{}</h3>\n<div class=\"scroll\"><table><thead><tr><th>{}</th>",
+        escape(&table.title),
+        escape(&table.rows_are)
+    );
+    for column in &table.columns {
+        let _ = write!(
+            page,
+            "<th class=\"{}\">{}<small>{} {}</small></th>",
+            class(column.source),
+            escape(&column.heading),
+            column.source.word(),
+            escape(&column.unit)
+        );
+    }
+    page.push_str("</tr></thead><tbody>\n");
+    for row in &table.rows {
+        let _ = write!(page, "<tr><td>{}</td>", escape(&row.label));
+        for (column, text) in table.texts(row) {
+            let _ = write!(page, "<td class=\"{}\">{}</td>", class(column.source), escape(&text));
+        }
+        page.push_str("</tr>\n");
+    }
+    page.push_str("</tbody></table></div>\n");
+}
+
+/// What the result was made of: program, seeds, scenarios, every run, and the emulator's own error.
+fn made_of(page: &mut String, result: &Reproduction) {
+    let seeds = result.scenarios.iter().map(|used| used.seed.to_string()).collect::<Vec<_>>().join(", ");
+    let made = &result.made_by;
+    let _ = write!(page, "<p class=\"soft\">Cellerator {}, seed {seeds}", escape(&made.cellerator));
+    if made.runner == "lab" {
+        let _ = write!(page, ", Linux {}, {} processors", escape(&made.kernel), made.processors);
+        let late = result.runs.iter().filter_map(|run| run.late_p99_us).fold(0.0, f64::max);
+        let _ = write!(page, "; the emulator's own lateness: p99 of the worst run {late:.0} µs");
+    }
+    page.push_str(".</p>\n");
+    for run in &result.runs {
+        let faults = run.problems.iter().chain(&run.distrusted).chain(&run.skipped);
+        for fault in faults {
+            let _ = writeln!(
+                page,
+                "<p class=\"soft\">{}, case {}, seed {}: {}.</p>",
+                escape(&run.scenario),
+                escape(&run.case),
+                run.seed,
+                escape(fault)
+            );
+        }
+    }
+    for used in &result.scenarios {
+        let _ = writeln!(
+            page,
+            "<details><summary>{} ({})</summary><pre>{}</pre></details>",
+            escape(&used.file),
+            used.hash,
+            escape(&used.text)
+        );
+    }
+}

@@ -1,0 +1,160 @@
+//! [`Runs`]: what came out of the cases of a scenario.
+
+use link::PacketRecord;
+use scenario::results::{CaseResult, Figures};
+use serde::{Deserialize, Serialize};
+use units::Instant;
+
+/// Mean and standard deviation of a few values.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Moments {
+    /// Mean.
+    pub mean: f64,
+    /// Standard deviation of the sample, zero for a single value.
+    pub deviation: f64,
+    /// Number of values.
+    pub count: usize,
+}
+
+impl Moments {
+    /// Those of `values`; none without values.
+    #[must_use]
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let values: Vec<f64> = values.into_iter().collect();
+        let count = values.len();
+        if count == 0 {
+            return None;
+        }
+        let mean = values.iter().sum::<f64>() / count as f64;
+        let squares: f64 = values.iter().map(|v| (v - mean) * (v - mean)).sum();
+        Some(Self { mean, deviation: (squares / (count - 1).max(1) as f64).sqrt(), count })
+    }
+}
+
+/// One case and repetition.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// What was measured.
+    pub result: CaseResult,
+    /// What happened to each packet on the radio link in the direction of the data; empty in the lab.
+    pub radio: Vec<PacketRecord>,
+}
+
+/// Every case and repetition of a scenario that was run.
+#[derive(Clone, Debug, Default)]
+pub struct Runs {
+    /// In the order run.
+    pub runs: Vec<Run>,
+}
+
+impl Runs {
+    /// The repetitions of a case.
+    pub fn of<'a>(&'a self, case: &'a str) -> impl Iterator<Item = &'a Run> {
+        self.runs.iter().filter(move |run| run.result.name == case)
+    }
+    /// The figures of a case's repetitions; nothing where it was skipped.
+    pub fn figures<'a>(&'a self, case: &'a str) -> impl Iterator<Item = &'a Figures> {
+        self.of(case).filter_map(|run| run.result.figures.as_ref())
+    }
+    /// A case's first repetition that has figures.
+    #[must_use]
+    pub fn first(&self, case: &str) -> Option<&Figures> {
+        self.runs.iter().filter(|run| run.result.name == case).find_map(|run| run.result.figures.as_ref())
+    }
+    /// Mean and deviation of `value` over a case's repetitions; none where it was skipped.
+    pub fn moments(&self, case: &str, value: impl Fn(&Figures) -> f64) -> Option<Moments> {
+        Moments::of(self.figures(case).map(value).filter(|v| v.is_finite()))
+    }
+    /// What the application received over the time it took, Mbit/s.
+    #[must_use]
+    pub fn goodput(&self, case: &str) -> Option<Moments> {
+        self.moments(case, |figures| figures.transfer.goodput_mbps)
+    }
+    /// 95th percentile of the queueing delay on the radio link, ms.
+    #[must_use]
+    pub fn queue_p95(&self, case: &str) -> Option<Moments> {
+        self.moments(case, |figures| figures.radio.queue_delay_ms.p95)
+    }
+    /// Delivered over offered bytes on the radio link.
+    #[must_use]
+    pub fn utilisation(&self, case: &str) -> Option<Moments> {
+        self.moments(case, |figures| figures.radio.utilisation.unwrap_or(f64::NAN))
+    }
+}
+
+/// Packets lost on the radio link one behind the other.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct LossEvent {
+    /// When the first of them came to the link, seconds from the start.
+    pub at_s: f64,
+    /// How many.
+    pub packets: u32,
+}
+
+/// The bursts of losses in a link's log.
+#[must_use]
+pub fn loss_events(radio: &[PacketRecord]) -> Vec<LossEvent> {
+    let mut events: Vec<LossEvent> = Vec::new();
+    let mut was_lost = false;
+    for record in radio {
+        let is_lost = record.drop.is_some();
+        match events.last_mut().filter(|_| was_lost && is_lost) {
+            Some(event) => event.packets += 1,
+            None if is_lost => {
+                let at_s = record.arrival.saturating_since(Instant::ZERO).as_secs_f64();
+                events.push(LossEvent { at_s, packets: 1 });
+            }
+            None => {}
+        }
+        was_lost = is_lost;
+    }
+    events
+}
+
+/// Means over bins that are a whole number of times as long; what does not fill a bin at the end is left out.
+///
+/// `bin_s` and `wanted_s` are in seconds; values stay as they are where the wanted bin is not longer.
+#[must_use]
+pub fn rebinned(values: &[f64], bin_s: f64, wanted_s: f64) -> Vec<f64> {
+    let count = ((wanted_s / bin_s).round() as usize).max(1);
+    values.chunks_exact(count).map(|chunk| chunk.iter().sum::<f64>() / count as f64).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use link::{DropReason, PacketId};
+    use units::Bytes;
+
+    #[test]
+    fn moments_of_none_one_and_more() {
+        assert_eq!(Moments::of([]), None);
+        assert_eq!(Moments::of([3.0]), Some(Moments { mean: 3.0, deviation: 0.0, count: 1 }));
+        let two = Moments::of([1.0, 3.0]).unwrap();
+        assert!((two.mean - 2.0).abs() < 1e-12 && (two.deviation - 2f64.sqrt()).abs() < 1e-12);
+    }
+
+    #[test]
+    fn losses_one_behind_the_other_are_one_event() {
+        let record = |n: u64, lost: bool| PacketRecord {
+            id: PacketId(n),
+            size: Bytes::new(1_500),
+            arrival: Instant::from_millis(n * 10),
+            service_start: None,
+            departure: None,
+            delivered: None,
+            failed_tries: 0,
+            drop: lost.then_some(DropReason::LossAfter),
+        };
+        let lost = [false, true, true, false, true, false];
+        let log: Vec<PacketRecord> = (0u64..).zip(lost).map(|(n, lost)| record(n, lost)).collect();
+        let events = loss_events(&log);
+        assert_eq!(events, [LossEvent { at_s: 0.01, packets: 2 }, LossEvent { at_s: 0.04, packets: 1 }]);
+    }
+
+    #[test]
+    fn bins_are_joined_by_their_mean() {
+        assert_eq!(rebinned(&[1.0, 3.0, 5.0, 7.0, 9.0], 0.25, 0.5), [2.0, 6.0]);
+        assert_eq!(rebinned(&[1.0, 3.0], 1.0, 0.5), [1.0, 3.0]);
+    }
+}
