@@ -103,7 +103,9 @@ impl<'a> Context<'a> {
         let text = text_of(file, self.folder)?;
         let scenario = Scenario::from_toml(file.path, &text)?;
         let hash = fingerprint(text.as_bytes());
-        self.used.push(UsedScenario { file: file.path.to_owned(), hash, seed: scenario.seed, text });
+        let description = scenario.description.as_deref().unwrap_or_default().trim().to_owned();
+        let (file, seed) = (file.path.to_owned(), scenario.seed);
+        self.used.push(UsedScenario { file, hash, seed, description, text });
         Ok(scenario)
     }
 

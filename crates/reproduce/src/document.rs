@@ -39,6 +39,9 @@ pub struct UsedScenario {
     pub hash: String,
     /// Seed of its first repetition.
     pub seed: u64,
+    /// What it models, and what that was fitted to.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
     /// The whole text.
     pub text: String,
 }

@@ -34,7 +34,7 @@ text{font:12px system-ui,sans-serif;fill:#333}.t{font-size:14px;font-weight:600;
 pub fn svg(figure: &Figure, command: &str) -> String {
     let is_small = figure.panels.len() > 2;
     let panel_height = if is_small { SMALL_PANEL } else { PANEL };
-    let legends: Vec<usize> = figure.panels.iter().map(|panel| legend_lines(panel)).collect();
+    let legends: Vec<usize> = figure.panels.iter().map(legend_lines).collect();
     let legend_height: f64 = legends.iter().map(|lines| *lines as f64 * LEGEND).sum();
     let count = figure.panels.len() as f64;
     let height = TOP + legend_height + count * (panel_height + GAP) - GAP + BOTTOM;

@@ -59,7 +59,7 @@ pub fn link_figure(title: &str, config: &LinkConfig, length: Duration) -> Result
         while link.poll(now).is_some() {}
         // A packet that is lost at once is in the log too.
         let _ = link.enqueue((), PROBE, now);
-        now = now + every;
+        now += every;
     }
     let log = link.take_log();
     let (mut capacity, mut delay, mut loss) = (Vec::new(), Vec::new(), Vec::new());

@@ -96,6 +96,9 @@ fn section(page: &mut Document, experiment: &Experiment, result: &Reproduction, 
     for note in &result.outcome.notes {
         let _ = write!(page.text, "\n{note}\n");
     }
+    for used in result.scenarios.iter().filter(|used| !used.description.is_empty()) {
+        let _ = write!(page.text, "\nThe link: {}\n", used.description.replace('\n', " "));
+    }
     if let Some(link) = result.links.first() {
         picture(page, folder, &format!("{name}{suffix}-link.svg"), link, &command(experiment, is_lab));
     }

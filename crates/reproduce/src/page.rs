@@ -10,6 +10,7 @@ use crate::{Check, Experiment, Figure, Reproduction, Source, Table};
 const OWN_STYLE: &str = "\
 .mark { font-weight: 600; } .pass { color: var(--good); } .miss { color: var(--bad); }\n\
 .who { font-weight: 600; } .sentences { list-style: none; padding: 0; max-width: 92ch; } .sentences li { margin: .3rem 0; }\n\
+section > figure svg { max-width: 860px; }\n\
 .figures { display: grid; grid-template-columns: 1fr 1fr; gap: .6rem 1.8rem; } .wide { grid-column: 1 / -1; }\n\
 td.paper, th.paper { color: var(--soft); } td.adaptive, th.adaptive { font-weight: 600; }\n\
 @media (max-width: 900px) { .figures { grid-template-columns: 1fr; } }\n";
@@ -95,7 +96,11 @@ fn section(page: &mut String, experiment: &Experiment, results: &[&Reproduction]
         for note in &result.outcome.notes {
             let _ = writeln!(page, "<p>{}</p>", escape(note));
         }
-        page.push_str("<h3>The link</h3>\n<div class=\"figures\">\n");
+        page.push_str("<h3>The link</h3>\n");
+        for used in result.scenarios.iter().filter(|used| !used.description.is_empty()) {
+            let _ = writeln!(page, "<p>{}</p>", escape(&used.description));
+        }
+        page.push_str("<div class=\"figures\">\n");
         for figure in &result.links {
             drawn(page, figure, experiment, is_lab);
         }

@@ -13,6 +13,7 @@ fn result() -> Reproduction {
         file: file.path.to_owned(),
         hash: fingerprint(file.text.as_bytes()),
         seed: 1,
+        description: String::new(),
         text: file.text.to_owned(),
     };
     Reproduction {
