@@ -22,11 +22,13 @@ pub struct NewRenoParams {
     pub mss: Bytes,
     /// First window in segments. Default 10 (RFC 6928).
     pub initial_window_segments: u64,
+    /// Where slow start ends first. None by default: at the first loss (RFC 5681 §3.1). \[MP\]'s servers begin with 64 KB.
+    pub initial_ssthresh: Option<Bytes>,
 }
 
 impl Default for NewRenoParams {
     fn default() -> Self {
-        Self { mss: Bytes::new(1_448), initial_window_segments: 10 }
+        Self { mss: Bytes::new(1_448), initial_window_segments: 10, initial_ssthresh: None }
     }
 }
 
@@ -41,7 +43,9 @@ impl NewReno {
     /// A window of `initial_window_segments` in slow start.
     #[must_use]
     pub fn new(params: NewRenoParams) -> Self {
-        Self::with(NewRenoRule, params.mss, params.initial_window_segments)
+        let mut control = Self::with(NewRenoRule, params.mss, params.initial_window_segments);
+        control.window.ssthresh = params.initial_ssthresh.map_or(u64::MAX, Bytes::get);
+        control
     }
 }
 
@@ -64,8 +68,19 @@ mod tests {
     use crate::{Controller, LossKind};
 
     fn reno() -> WindowPath<NewReno> {
-        let params = NewRenoParams { mss: Bytes::new(1_000), initial_window_segments: 10 };
+        let params = NewRenoParams { mss: Bytes::new(1_000), ..NewRenoParams::default() };
         WindowPath::new(NewReno::new(params), 1_000)
+    }
+
+    #[test]
+    fn a_first_threshold_ends_slow_start() {
+        let initial_ssthresh = Some(Bytes::new(30_000));
+        let params = NewRenoParams { mss: Bytes::new(1_000), initial_ssthresh, ..NewRenoParams::default() };
+        let mut path = WindowPath::new(NewReno::new(params), 1_000);
+        for expected in [20_000, 30_000, 31_000] {
+            path.round(50);
+            assert_eq!(path.controller.control().window, Bytes::new(expected));
+        }
     }
 
     #[test]

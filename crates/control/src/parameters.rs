@@ -180,7 +180,7 @@ parameters! {
         law, tau, q0, gain_permille, stale_after, target, target_memory, forecast_memory, observer_permille, forward_delay,
         mss,
     }
-    NewRenoParams { mss, initial_window_segments }
+    NewRenoParams { mss, initial_window_segments, initial_ssthresh }
     CubicParams { mss, initial_window_segments, beta_permille, c_permille, fast_convergence, hystart }
     WestwoodParams { mss, initial_window_segments, tau }
     WestwoodPlusParams { mss, initial_window_segments, filter_permille, sample_time_min }

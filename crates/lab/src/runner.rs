@@ -71,7 +71,7 @@ impl Runner<'_> {
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<ScenarioResult, LabError> {
         let cases = scenario.chosen(only)?;
-        if let Some((case, key)) = cases.iter().find_map(|c| Some((c, c.workload.simulated_only()?))) {
+        if let Some((case, key)) = cases.iter().find_map(|c| Some((c, c.simulated_only()?))) {
             return Err(LabError::SimulatedOnly { case: case.name.clone(), key });
         }
         let runs = cases.len() * scenario.repetitions as usize;

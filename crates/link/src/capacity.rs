@@ -27,6 +27,8 @@ pub enum Capacity {
 pub struct RateSteps {
     steps: Vec<Step>,
     repeats: bool,
+    /// A packet keeps the rate it began with.
+    is_held: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +58,20 @@ impl RateSteps {
             end += length;
             list.push(Step { end, rate });
         }
-        Ok(Self { steps: list, repeats })
+        Ok(Self { steps: list, repeats, is_held: false })
+    }
+
+    /// The same, but a packet is sent to its end at the rate with which it began, as ns-2's links do: they reckon a
+    /// packet's time when it begins. One that begins while the rate is low holds up the link long after.
+    #[must_use]
+    pub fn holding_rates(self) -> Self {
+        Self { is_held: true, ..self }
+    }
+
+    /// [`RateSteps::at`] for a packet: the rate and the time until which it is sent at that rate.
+    pub(crate) fn for_packet_at(&self, t: Duration) -> (Rate, Duration) {
+        let (rate, end) = self.at(t);
+        (rate, if self.is_held && !rate.is_zero() { Duration::MAX } else { end })
     }
 
     fn total(&self) -> Duration {
@@ -192,5 +207,19 @@ mod tests {
         assert!(RateSteps::new(&[], true).is_err());
         let error = RateSteps::new(&[(ms(0), Rate::ZERO)], true).unwrap_err();
         assert!(error.to_string().contains("step 1 lasts no time"), "{error}");
+    }
+
+    #[test]
+    fn a_held_rate_lasts_as_long_as_the_packet() {
+        let steps = [(ms(10), Rate::from_kbps(12)), (ms(10), Rate::ZERO), (ms(10), Rate::from_mbps(12))];
+        let steps = RateSteps::new(&steps, true).unwrap();
+        assert_eq!(steps.for_packet_at(ms(5)), (Rate::from_kbps(12), ms(10)));
+        let held = steps.holding_rates();
+        assert_eq!(held.for_packet_at(ms(5)), (Rate::from_kbps(12), Duration::MAX));
+        assert_eq!(
+            held.for_packet_at(ms(15)),
+            (Rate::ZERO, ms(20)),
+            "nothing begins while nothing is carried"
+        );
     }
 }

@@ -25,12 +25,14 @@ const ORDER_MAX: usize = 32;
 pub enum Distribution {
     /// Every rate between the two equally often.
     Uniform(Rate, Rate),
-    /// Nearly normal (never beyond six deviations), cut at zero and at the peak.
+    /// Nearly normal (never beyond six deviations), cut at both ends.
     Normal {
         /// Mean before the cut.
         mean: Rate,
         /// Standard deviation before the cut.
         deviation: Rate,
+        /// Lowest rate.
+        floor: Rate,
         /// Highest rate.
         peak: Rate,
     },
@@ -163,10 +165,10 @@ fn draw(from: &Distribution, random: &mut Stream) -> Rate {
             let width = high.as_bps() - low.as_bps();
             Rate::from_bps(low.as_bps() + random.below(width.saturating_add(1)))
         }
-        Distribution::Normal { mean, deviation, peak } => {
+        Distribution::Normal { mean, deviation, floor, peak } => {
             let by = i128::from(deviation.as_bps()) * i128::from(random.gaussian_ppm()) / i128::from(PPM);
             let rate = (i128::from(mean.as_bps()) + by).max(0);
-            Rate::from_bps(u64::try_from(rate).unwrap_or(u64::MAX)).min(*peak)
+            Rate::from_bps(u64::try_from(rate).unwrap_or(u64::MAX)).max(*floor).min(*peak)
         }
         Distribution::Either(one, other, ppm) => {
             if random.is_hit(*ppm) {
@@ -304,10 +306,11 @@ mod tests {
         let normal = Distribution::Normal {
             mean: Rate::from_mbps(1),
             deviation: Rate::from_mbps(1),
+            floor: low,
             peak: Rate::from_mbps(2),
         };
         let rates = RateProcess::Redraw { every: EVERY, from: normal }.rates(LENGTH, 1).unwrap();
-        assert!(rates.iter().all(|rate| *rate <= Rate::from_mbps(2)) && rates.contains(&Rate::ZERO));
+        assert!(rates.iter().all(|rate| *rate <= Rate::from_mbps(2) && *rate >= low) && rates.contains(&low));
     }
 
     #[test]

@@ -77,7 +77,7 @@ impl Rates {
     fn at(&self, t: Duration) -> (Rate, Duration) {
         match self {
             Self::Constant(rate) => (*rate, Duration::MAX),
-            Self::Steps(steps) => steps.at(t),
+            Self::Steps(steps) => steps.for_packet_at(t),
         }
     }
 }

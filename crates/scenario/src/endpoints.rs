@@ -14,9 +14,25 @@ layered! {
         pub tcp_rmem: String,
         /// The receive window the client is to advertise, instead of `tcp_rmem`.
         pub window: Quantity<Bytes>,
+        /// The receive window is [DR]'s, up to what `tcp_rmem` or `window` allow: `paper`, or `additions` with this project's.
+        pub drwa: DrwaVariant,
+        /// The hosts agree on SACK. Default: yes.
+        pub sack: bool,
+        /// The hosts agree on timestamps. Default: yes.
+        pub timestamps: bool,
         /// The largest window in the client's ACKs must lie in this range, or the case has a problem.
         pub expected_window: WindowRange,
     }
+}
+
+/// How a client that computes its own receive window does it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DrwaVariant {
+    /// The paper's algorithm alone.
+    Paper,
+    /// With this project's additions.
+    Additions,
 }
 
 /// A range of window sizes.
@@ -38,10 +54,26 @@ impl Client {
         check_memory("tcp_rmem", self.tcp_rmem.as_deref())
     }
 
-    /// This section where it says something, `base` elsewhere; either window key replaces both of the base's.
+    /// This section where it says something, `base` elsewhere; either window key replaces both of the base's, and what
+    /// the base expects of them.
     #[must_use]
     pub fn over(&self, base: &Self) -> Self {
-        if self.tcp_rmem.is_some() || self.window.is_some() { self.clone() } else { self.layered_over(base) }
+        let mut base = base.clone();
+        if self.tcp_rmem.is_some() || self.window.is_some() {
+            (base.tcp_rmem, base.window, base.expected_window) = (None, None, None);
+        }
+        self.layered_over(&base)
+    }
+
+    /// The first key that only the simulator has.
+    #[must_use]
+    pub fn simulated_only(&self) -> Option<&'static str> {
+        let keys = [
+            ("drwa", self.drwa.is_some()),
+            ("sack = false", self.sack == Some(false)),
+            ("timestamps = false", self.timestamps == Some(false)),
+        ];
+        keys.into_iter().find_map(|(key, is_asked)| is_asked.then_some(key))
     }
 
     /// The value for `net.ipv4.tcp_rmem`, if the scenario says one.
@@ -212,6 +244,8 @@ layered! {
         pub flows: u16,
         /// Time between the starts of two flows. Default: none.
         pub stagger: Quantity<Duration>,
+        /// The time limit is the planned end: a transfer it cuts short is no problem. Default: no.
+        pub ends_at_limit: bool,
         /// The client reads no faster than this.
         pub read_rate: Quantity<Rate>,
         /// The sender of the data writes no faster than this.

@@ -96,6 +96,15 @@ pub struct Case {
     pub workload: Workload,
 }
 
+impl Case {
+    /// The first key that asks for what only the simulator has.
+    #[must_use]
+    pub fn simulated_only(&self) -> Option<&'static str> {
+        let of_hosts = self.client.simulated_only().or_else(|| self.server.simulated_only());
+        self.workload.simulated_only().or(of_hosts)
+    }
+}
+
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

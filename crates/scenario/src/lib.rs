@@ -17,7 +17,9 @@ pub mod results;
 pub mod segments;
 mod server;
 
-pub use endpoints::{Accelerator, Client, Controller, End, Family, Kind, Reset, WindowPolicy, Workload};
+pub use endpoints::{
+    Accelerator, Client, Controller, DrwaVariant, End, Family, Kind, Reset, WindowPolicy, Workload,
+};
 pub use error::Error;
 pub use feedback::Feedback;
 pub use file::{Case, Scenario};

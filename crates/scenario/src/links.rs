@@ -148,16 +148,20 @@ fn capacity(
     if let Some(steps) = &d.steps {
         let steps: Vec<_> = steps.iter().map(|s| (s.lasting.0, s.rate.0)).collect();
         let steps = RateSteps::new(&steps, true).map_err(|e| failed("steps", e.to_string()))?;
-        return Ok(Capacity::Steps(steps));
+        return Ok(Capacity::Steps(held(d, steps)));
     }
     let process = d.redraw.map(|r| ("redraw", r.process()));
     let process = process.or_else(|| d.arma.as_ref().map(|a| ("arma", a.process())));
     if let Some((name, process)) = process {
         let length = d.trace_length.map_or(TRACE_LENGTH, |q| q.0);
         let steps = process.steps(length, d.trace_seed.unwrap_or(seed));
-        return Ok(Capacity::Steps(steps.map_err(|e| failed(name, e.to_string()))?));
+        return Ok(Capacity::Steps(held(d, steps.map_err(|e| failed(name, e.to_string()))?)));
     }
     Ok(Capacity::Unlimited)
+}
+
+fn held(d: &Direction, steps: RateSteps) -> RateSteps {
+    if d.holds_rate == Some(true) { steps.holding_rates() } else { steps }
 }
 
 fn loss(d: &Direction) -> LossModel {

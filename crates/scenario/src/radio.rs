@@ -59,6 +59,9 @@ layered! {
         pub redraw: Redraw,
         /// Capacity: an ARMA(p,q) process of rates.
         pub arma: Arma,
+        /// A packet is sent to its end at the rate with which it began, as ns-2's links do; of `steps`, `redraw`, `arma`.
+        /// Default: no.
+        pub holds_rate: bool,
         /// Seed of the synthetic trace. Default: the scenario's seed.
         pub trace_seed: u64,
         /// Length of the synthetic trace before it repeats. Default: 60 s.
@@ -119,6 +122,9 @@ impl Direction {
         }
         if self.loss.is_some() && self.burst_loss.is_some() {
             return Err("`loss` and `burst_loss` exclude each other: give one of them".to_owned());
+        }
+        if self.redraw.is_some_and(|redraw| redraw.mean.is_some() && redraw.share.is_some()) {
+            return Err("`mean` and `share` of `redraw` exclude each other: give one of them".to_owned());
         }
         if self.steps.as_ref().is_some_and(|steps| steps.iter().all(|s| s.lasting.0.is_zero())) {
             return Err("`steps` need at least one with a `for` above zero".to_owned());
@@ -213,7 +219,7 @@ pub struct Harq {
     pub tries: u8,
 }
 
-/// A rate drawn anew every so often: evenly between `from` and `to`, or normally around `mean`.
+/// A rate drawn anew every so often: evenly between `from` and `to`, normally around `mean`, or one of the two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Redraw {
@@ -224,12 +230,15 @@ pub struct Redraw {
     pub from: Option<Quantity<Rate>>,
     /// Highest rate.
     pub to: Quantity<Rate>,
-    /// Mean of a normal distribution, cut at zero and `to`; without it every rate between them is equally likely.
+    /// Mean of a normal distribution, cut at `from` and `to`; without it every rate between them is equally likely.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean: Option<Quantity<Rate>>,
     /// Its standard deviation. Default: a quarter of the mean.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deviation: Option<Quantity<Rate>>,
+    /// Either `to`, with this probability, or `from`, and nothing between.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<Quantity<Probability>>,
 }
 
 impl Redraw {
@@ -237,11 +246,12 @@ impl Redraw {
     #[must_use]
     pub fn process(&self) -> link::RateProcess {
         let low = self.from.map_or(Rate::ZERO, |rate| rate.0);
-        let from = match self.mean {
-            None => link::Distribution::Uniform(low, self.to.0),
-            Some(Quantity(mean)) => {
+        let from = match (self.mean, self.share) {
+            (None, None) => link::Distribution::Uniform(low, self.to.0),
+            (_, Some(share)) => link::Distribution::Either(self.to.0, low, share.0.ppm()),
+            (Some(Quantity(mean)), None) => {
                 let deviation = self.deviation.map_or(mean.mul_ratio(1, 4), |rate| rate.0);
-                link::Distribution::Normal { mean, deviation, peak: self.to.0 }
+                link::Distribution::Normal { mean, deviation, floor: low, peak: self.to.0 }
             }
         };
         link::RateProcess::Redraw { every: self.every.0, from }

@@ -103,7 +103,9 @@ impl Figures {
             .filter_map(|(i, flow)| Some(format!("flow {} failed: {}", i + 1, flow.error.as_ref()?)))
             .collect();
         if self.transfer.cut_short {
-            problems.push("the time limit ended the transfer".to_owned());
+            let is_planned = case.workload.ends_at_limit == Some(true);
+            let told = (!is_planned).then(|| "the time limit ended the transfer".to_owned());
+            problems.extend(told);
         } else if !self.transfer.hashes_equal && problems.is_empty() {
             problems.push("what arrived is not what was sent".to_owned());
         }

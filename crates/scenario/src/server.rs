@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use units::Bytes;
 
 use crate::merge::layered;
+use crate::quantity::Quantity;
 
 /// Three rising numbers of bytes, as the kernel wants them.
 pub(crate) fn check_memory(key: &str, text: Option<&str>) -> Result<(), String> {
@@ -88,6 +89,8 @@ layered! {
     checked pub struct Server {
         /// Congestion control. Default: `cubic`.
         pub congestion_control: CongestionControl,
+        /// Where slow start of `reno` ends first. Default: at the first loss.
+        pub initial_ssthresh: Quantity<Bytes>,
         /// `net.ipv4.tcp_wmem` of the server, three numbers of bytes. Default: the kernel's.
         pub tcp_wmem: String,
     }
@@ -103,6 +106,12 @@ impl Server {
     #[must_use]
     pub fn over(&self, base: &Self) -> Self {
         self.layered_over(base)
+    }
+
+    /// The first key that only the simulator has.
+    #[must_use]
+    pub fn simulated_only(&self) -> Option<&'static str> {
+        self.initial_ssthresh.map(|_| "initial_ssthresh")
     }
 
     /// The value for `net.ipv4.tcp_wmem`, if the scenario says one.

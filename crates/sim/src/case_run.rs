@@ -2,9 +2,9 @@
 
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use control::{ControllerConfig, CubicParams};
+use control::{ControllerConfig, CubicParams, DrwaParams};
 use engine::{Engine, EngineConfig};
-use scenario::{Case, CongestionControl, End, Family, Kind, LinkPlan, Workload};
+use scenario::{Case, CongestionControl, DrwaVariant, End, Family, Kind, LinkPlan, Workload};
 use units::{Bytes, Duration, Instant, Rate, SeqNum, WindowScale};
 
 use crate::{
@@ -13,8 +13,11 @@ use crate::{
 };
 
 mod figures;
+mod watch;
 
 use figures::Evidence;
+use watch::Progress;
+pub use watch::{Sample, Watcher};
 
 /// Window that Linux advertises per byte of receive memory: measured, 30,400 bytes give 17,664.
 const WINDOW_PER_RMEM: (u64, u64) = (17_664, 30_400);
@@ -71,22 +74,33 @@ impl CaseRun {
     /// # Errors
     /// A link or the engine cannot be made. A broken rule is no error but a problem in the outcome.
     pub fn run(&self, progress: &mut dyn FnMut(Bytes)) -> Result<CaseOutcome, SimError> {
+        self.watch(&mut Progress(progress))
+    }
+
+    /// Runs it before the eyes of `watcher`. What it sees changes nothing.
+    ///
+    /// # Errors
+    /// As [`CaseRun::run`].
+    pub fn watch(&self, watcher: &mut dyn Watcher) -> Result<CaseOutcome, SimError> {
         match &self.engine {
-            None => self.run_around(PassThrough, progress),
-            Some(config) => self.run_around(Engine::new(config.clone())?, progress),
+            None => self.run_around(PassThrough, watcher),
+            Some(config) => self.run_around(Engine::new(config.clone())?, watcher),
         }
     }
 
     fn run_around<M: crate::Middlebox>(
         &self,
         middlebox: M,
-        progress: &mut dyn FnMut(Bytes),
+        watcher: &mut dyn Watcher,
     ) -> Result<CaseOutcome, SimError> {
-        let mut network = Network::new(&self.network, middlebox)?;
+        let config = NetworkConfig { keeps_packets: watcher.wants_packets(), ..self.network.clone() };
+        let mut network = Network::new(&config, middlebox)?;
+        let every = watcher.every().unwrap_or(PROGRESS_EVERY);
+        let is_upload = self.case.workload.kind() == Kind::Upload;
         let limit = Instant::ZERO + self.time_limit;
         let mut broken = None;
         loop {
-            let until = (network.now() + PROGRESS_EVERY).min(limit);
+            let until = watch::next_look(network.now(), every).min(limit);
             match network.run_until(until) {
                 Ok(true) => break,
                 Ok(false) if until < limit => {}
@@ -97,9 +111,11 @@ impl CaseRun {
                 }
                 Err(error) => return Err(error),
             }
-            progress(Bytes::new(figures::received(&network, &self.case.workload)));
+            watcher.on_progress(Bytes::new(figures::received(&network, &self.case.workload)));
             network.wait_until(until);
+            watch::look(&mut network, is_upload, until, watcher);
         }
+        watch::hand_on(&mut network, watcher);
         Ok(Evidence { case: &self.case, limit, broken }.outcome(&mut network))
     }
 }
@@ -141,6 +157,7 @@ fn network(
         ping: workload.ping.map(|every| every.0),
         feedback: plan.feedback,
         notes_segments: true,
+        keeps_packets: false,
     }
 }
 
@@ -155,10 +172,21 @@ fn flow(case: &Case, client_number: u16, number: u16, seed: u64) -> FlowConfig {
     client.controller = ControllerConfig::Cubic(CubicParams::default());
     server.controller =
         ControllerConfig::named(congestion_control.simulated_name()).unwrap_or(client.controller);
+    if let (ControllerConfig::NewReno(reno), Some(threshold)) =
+        (&mut server.controller, case.server.initial_ssthresh)
+    {
+        reno.initial_ssthresh = Some(threshold.0);
+    }
     if let Some(size) = case.server.send_buffer() {
         server.send_buffer = size.get().min(u64::from(u32::MAX / 4)) as u32;
     }
-    if let Some(window) = window(case) {
+    if case.client.sack == Some(false) {
+        (server.sack, client.sack) = (false, false);
+    }
+    if case.client.timestamps == Some(false) {
+        (server.timestamps, client.timestamps) = (None, None);
+    }
+    if let Some(window) = window(case, client.window) {
         client.window = window;
         client.window_scale = Some(scale_for(window.max()));
     }
@@ -169,8 +197,19 @@ fn flow(case: &Case, client_number: u16, number: u16, seed: u64) -> FlowConfig {
     FlowConfig { server, client, radio: usize::from(client_number) }
 }
 
-/// The receive window that the client's settings mean on Linux; none for the default.
-fn window(case: &Case) -> Option<ReceiveWindow> {
+/// The receive window that the client's settings mean on Linux; none for `default`.
+fn window(case: &Case, default: ReceiveWindow) -> Option<ReceiveWindow> {
+    let fixed_or_growing = memory_window(case);
+    let params = match case.client.drwa {
+        None => return fixed_or_growing,
+        Some(DrwaVariant::Paper) => DrwaParams::paper(),
+        Some(DrwaVariant::Additions) => DrwaParams::default(),
+    };
+    let max = Bytes::from(fixed_or_growing.unwrap_or(default).max());
+    Some(ReceiveWindow::Dynamic { max, params })
+}
+
+fn memory_window(case: &Case) -> Option<ReceiveWindow> {
     let memory = case.client.rmem()?;
     let sizes: Vec<u64> = memory.split_whitespace().filter_map(|n| n.parse().ok()).collect();
     let window_of = |memory: u64| {

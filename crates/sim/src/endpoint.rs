@@ -18,6 +18,7 @@ mod auto_tuning;
 mod config;
 mod connection;
 mod program;
+mod reno_sack;
 
 pub use config::{Application, Closing, EndpointConfig, Reading, ReceiveWindow, Role, Turn};
 use connection::{Connection, Negotiated};

@@ -55,6 +55,14 @@ impl Middlebox for Engine {
         Self::handle_feedback(self, client, feedback);
     }
 
+    fn sending(&self) -> Option<(Bytes, Bytes)> {
+        let flows = || self.flow_reports(0);
+        let client = flows().map(|flow| flow.client.ip()).next()?;
+        let own = flows().filter(|flow| flow.client.ip() == client);
+        let in_flight = own.map(|flow| flow.in_flight).fold(Bytes::ZERO, |sum, bytes| sum + bytes);
+        Some((flows().next()?.subscriber_window?, in_flight))
+    }
+
     fn memory(&self) -> Bytes {
         let both = [Some(self.stats()), self.uplink_stats()];
         Bytes::new(both.into_iter().flatten().map(|stats| stats.buffer_bytes_now).sum())

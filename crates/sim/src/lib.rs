@@ -37,7 +37,7 @@ mod script;
 mod stability;
 
 pub use build::build_packet;
-pub use case_run::{CaseOutcome, CaseRun};
+pub use case_run::{CaseOutcome, CaseRun, Sample, Watcher};
 pub use checks::{CheckConfig, Tolerance, Violation};
 pub use endpoint::{
     Application, Closing, Ending, Endpoint, EndpointConfig, EndpointStats, Progress, Reading, ReceiveWindow,
@@ -46,7 +46,7 @@ pub use endpoint::{
 pub use error::SimError;
 pub use faults::{Fault, FaultConfig, Mtu, Rebinding, Span, Strips};
 pub use line_up::LineUp;
-pub use log::{LogMode, PacketLog, Point};
+pub use log::{Kept, LogMode, PacketLog, Point};
 pub use middlebox::{Middlebox, Outgoing, PassThrough, Side};
 pub use network::{FlowConfig, Network, NetworkConfig, Outcome, RadioConfig};
 pub use parallel::in_parallel;

@@ -26,6 +26,19 @@ pub enum Point {
     ClientIn,
 }
 
+impl Point {
+    /// At a host's own interface.
+    const fn is_at_host(self) -> bool {
+        matches!(self, Self::ServerOut | Self::ServerIn | Self::ClientOut | Self::ClientIn)
+    }
+
+    /// At the client's interface.
+    #[must_use]
+    pub const fn is_at_client(self) -> bool {
+        matches!(self, Self::ClientOut | Self::ClientIn)
+    }
+}
+
 impl fmt::Display for Point {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
@@ -61,11 +74,32 @@ pub struct PacketLog {
     text: String,
     hash: u64,
     packets: u64,
+    /// Packets at the hosts, where they are kept.
+    kept: Option<Vec<Kept>>,
+}
+
+/// A packet as a capture on a host would show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// When it passed.
+    pub at: Instant,
+    /// At which host, and which way.
+    pub point: Point,
+    /// Its first bytes, every header among them.
+    pub bytes: Vec<u8>,
+    /// Its whole length.
+    pub wire_len: u32,
 }
 
 impl PacketLog {
-    pub(crate) fn new(mode: LogMode) -> Self {
-        Self { mode, text: String::new(), hash: 0xcbf2_9ce4_8422_2325, packets: 0 }
+    pub(crate) fn new(mode: LogMode, keeps_packets: bool) -> Self {
+        let kept = keeps_packets.then(Vec::new);
+        Self { mode, text: String::new(), hash: 0xcbf2_9ce4_8422_2325, packets: 0, kept }
+    }
+
+    /// What passed at the hosts since the last time this was asked, if that is kept.
+    pub fn take_kept(&mut self) -> Vec<Kept> {
+        self.kept.as_mut().map(core::mem::take).unwrap_or_default()
     }
 
     /// One line per packet; empty when only the number is kept.
@@ -105,6 +139,10 @@ impl PacketLog {
         let mut last = [0; 8];
         last[..words.remainder().len()].copy_from_slice(words.remainder());
         self.mix(u64::from_le_bytes(last));
+        if let Some(kept) = self.kept.as_mut().filter(|_| point.is_at_host()) {
+            let bytes = packet[..packet.len().min(HEADERS)].to_vec();
+            kept.push(Kept { at, point, bytes, wire_len: packet.len() as u32 });
+        }
         if self.mode == LogMode::Text {
             let _ = match wire::parse(packet) {
                 Ok(parsed) => writeln!(self.text, "{at} {point} {parsed}"),

@@ -55,6 +55,10 @@ pub trait Middlebox {
     fn next_deadline(&self) -> Option<Instant>;
     /// Takes in a base station's report about a client's downlink.
     fn handle_feedback(&mut self, _client: IpAddr, _feedback: &Feedback) {}
+    /// What it may have in flight towards the first client, and what it has; none when it sends nothing of its own.
+    fn sending(&self) -> Option<(Bytes, Bytes)> {
+        None
+    }
     /// Bytes it holds for flows.
     fn memory(&self) -> Bytes {
         Bytes::ZERO

@@ -67,6 +67,8 @@ pub struct NetworkConfig {
     pub feedback: Option<link::BaseStationConfig>,
     /// The TCP segments that enter the radio links are noted, for [`Network::take_segments`].
     pub notes_segments: bool,
+    /// Packets at the hosts are kept, for [`PacketLog::take_kept`].
+    pub keeps_packets: bool,
 }
 
 /// How a run went.
@@ -147,7 +149,7 @@ impl<M: Middlebox> Network<M> {
             now: start,
             checks: Checks::new(config.checks, flows.iter().map(ends)),
             limits: config.checks,
-            log: PacketLog::new(config.log),
+            log: PacketLog::new(config.log, config.keeps_packets),
             merges_arrivals: config.merges_arrivals,
             pinger: config.ping.zip(flows.first()).map(|(every, flow)| {
                 Pinger::new(flow.client.local.ip(), flow.server.local.ip(), every, start)
@@ -198,6 +200,10 @@ impl<M: Middlebox> Network<M> {
     #[must_use]
     pub fn log(&self) -> &PacketLog {
         &self.log
+    }
+    /// The same, to take kept packets from it.
+    pub fn log_mut(&mut self) -> &mut PacketLog {
+        &mut self.log
     }
     /// The present.
     #[must_use]

@@ -5,7 +5,8 @@ use crate::{NewReno, NewRenoParams};
 const MSS: u64 = 1_000;
 
 fn reno(segments: u64) -> WindowPath<NewReno> {
-    let params = NewRenoParams { mss: Bytes::new(MSS), initial_window_segments: segments };
+    let params =
+        NewRenoParams { mss: Bytes::new(MSS), initial_window_segments: segments, ..NewRenoParams::default() };
     WindowPath::new(NewReno::new(params), MSS)
 }
 

@@ -2,7 +2,7 @@
 
 use core::net::SocketAddr;
 
-use control::{ControllerConfig, NewRenoParams};
+use control::{ControllerConfig, DrwaParams, NewRenoParams};
 use units::{Bytes, Duration, Instant, Rate, SeqNum, WindowScale};
 
 use crate::Pattern;
@@ -30,6 +30,13 @@ pub enum ReceiveWindow {
         /// Largest size. Linux: 6 MB.
         max: Bytes,
     },
+    /// \[DR\]'s: the buffer is as large as it may be, and the window follows what the path delivers.
+    Dynamic {
+        /// The buffer.
+        max: Bytes,
+        /// Of the window.
+        params: DrwaParams,
+    },
 }
 
 impl ReceiveWindow {
@@ -37,14 +44,18 @@ impl ReceiveWindow {
     #[must_use]
     pub const fn initial(self) -> u32 {
         match self {
-            Self::Fixed(size) | Self::Growing { initial: size, .. } => size.get() as u32,
+            Self::Fixed(size) | Self::Growing { initial: size, .. } | Self::Dynamic { max: size, .. } => {
+                size.get() as u32
+            }
         }
     }
     /// Bytes at most.
     #[must_use]
     pub const fn max(self) -> u32 {
         match self {
-            Self::Fixed(size) | Self::Growing { max: size, .. } => size.get() as u32,
+            Self::Fixed(size) | Self::Growing { max: size, .. } | Self::Dynamic { max: size, .. } => {
+                size.get() as u32
+            }
         }
     }
 }

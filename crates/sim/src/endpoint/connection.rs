@@ -1,6 +1,6 @@
 //! [`Connection`]: both halves of an endpoint's connection and its application.
 
-use control::{Ack, AnyController, Control, Controller, Loss, LossKind, RateSampler, Sent};
+use control::{Ack, AnyController, Control, Controller, Drwa, Loss, LossKind, RateSampler, Sent};
 use tcp::{
     AckIn, AckOutcome, Arrival, Receiver, SegmentIn, SendLimits, Sender, SenderConfig, StreamBuffer,
     Transmission, WindowPolicy,
@@ -11,8 +11,9 @@ use wire::{Tcp, TcpFlags};
 use super::EndpointStats;
 use super::ack_compression::AckCompression;
 use super::auto_tuning::AutoTuning;
-use super::config::EndpointConfig;
+use super::config::{EndpointConfig, ReceiveWindow};
 use super::program::Program;
+use super::reno_sack::RenoSack;
 
 /// Longest an acknowledgement waits for a second segment (Linux `TCP_DELACK_MIN`).
 const DELAYED_ACK: Duration = Duration::from_millis(40);
@@ -72,6 +73,10 @@ pub(super) struct Connection {
     pub(super) capacity: u32,
     pub(super) auto_tuning: AutoTuning,
     compression: AckCompression,
+    /// The receive window, where it follows the path.
+    pub(super) drwa: Option<Drwa>,
+    /// What a peer without SACK is believed to have got behind a hole.
+    reno_sack: RenoSack,
     /// When the peer last acknowledged something new, answered with a shut window, or had nothing to answer.
     pub(super) last_progress: Instant,
     last_reply_to_empty: Option<Instant>,
@@ -113,6 +118,11 @@ impl Connection {
             capacity: config.window.initial(),
             auto_tuning: AutoTuning::new(config.window.initial(), agreed.mss),
             compression: AckCompression::default(),
+            drwa: match config.window {
+                ReceiveWindow::Dynamic { params, .. } => Some(Drwa::new(params, Bytes::from(agreed.mss))),
+                ReceiveWindow::Fixed(_) | ReceiveWindow::Growing { .. } => None,
+            },
+            reno_sack: RenoSack::default(),
             last_progress: Instant::ZERO,
             last_reply_to_empty: None,
             clock_offset: config.timestamps.unwrap_or(0),
@@ -150,11 +160,18 @@ impl Connection {
 
     /// What the controller allows, and what is in flight.
     pub(super) fn sending(&self) -> (Control, Bytes) {
-        (self.controller.control(), Bytes::from(self.sender.in_flight()))
+        (self.controller.control(), Bytes::from(self.in_flight()))
     }
 
     pub(super) fn free(&self) -> u32 {
-        self.capacity.saturating_sub(self.unread())
+        let window = self.drwa.as_ref().map_or(u64::MAX, |drwa| drwa.window().get());
+        let window = window.min(u64::from(self.capacity)) as u32;
+        window.saturating_sub(self.unread())
+    }
+
+    /// Bytes believed to be in the network.
+    fn in_flight(&self) -> u32 {
+        self.sender.in_flight().saturating_sub(self.reno_sack.bytes())
     }
 
     /// Answers a segment that was refused; one without data at most every 500 ms, as Linux does
@@ -184,13 +201,16 @@ impl Connection {
             sack: &tcp.options.sack,
             has_payload: tcp.segment_len() > 0,
         };
-        let in_flight_before = Bytes::from(self.sender.in_flight());
-        let out = self.sender.on_ack(&ack, now);
+        let in_flight_before = Bytes::from(self.in_flight());
+        let mut out = self.sender.on_ack(&ack, now);
         if out.is_unacceptable {
             stats.unacceptable_acks += 1;
             return false;
         }
         stats.invalid_sack_blocks += u64::from(out.invalid_sack_blocks);
+        if !self.agreed.sack {
+            self.reno_sack.on_ack(&mut out, self.sender.in_flight(), self.agreed.payload_max);
+        }
         // A shut window is an answer; an old number is none.
         if out.acked > 0 || (self.sender.window() == 0 && tcp.ack == self.sender.una()) {
             self.last_progress = now;
@@ -221,7 +241,7 @@ impl Connection {
             rtt: out.rtt,
             min_rtt,
             rate,
-            in_flight: Bytes::from(self.sender.in_flight()),
+            in_flight: Bytes::from(self.in_flight()),
             in_flight_before,
             lost: Bytes::from(out.lost),
             is_recovering: out.is_recovering,
@@ -232,11 +252,14 @@ impl Connection {
     /// The round trip of the handshake, unless its SYN was repeated (Karn).
     pub(super) fn on_handshake(&mut self, rtt: Duration, now: Instant) {
         self.auto_tuning.on_round_trip(rtt);
+        if let Some(drwa) = &mut self.drwa {
+            drwa.on_handshake(rtt);
+        }
         self.controller.on_ack(&Ack { now, rtt: Some(rtt), min_rtt: Some(rtt), ..Ack::default() });
     }
 
     fn report_loss(&mut self, lost: u32, kind: LossKind, is_new_event: bool, now: Instant) {
-        let in_flight = Bytes::from(self.sender.in_flight());
+        let in_flight = Bytes::from(self.in_flight());
         self.controller.on_loss(&Loss { now, lost: Bytes::from(lost), kind, is_new_event, in_flight });
     }
 
@@ -244,7 +267,11 @@ impl Connection {
     pub(super) fn on_data(&mut self, tcp: &Tcp, payload: &[u8], stats: &mut EndpointStats, now: Instant) {
         if let Some(ts) = tcp.options.timestamps.filter(|_| self.agreed.timestamps && !payload.is_empty()) {
             let age_ms = self.clock_offset.wrapping_add(now.as_millis() as u32).wrapping_sub(ts.echo);
-            self.auto_tuning.on_round_trip(Duration::from_millis(u64::from(age_ms.max(1))));
+            let age = Duration::from_millis(u64::from(age_ms.max(1)));
+            self.auto_tuning.on_round_trip(age);
+            if let Some(drwa) = &mut self.drwa {
+                drwa.on_rtt(age);
+            }
         }
         let segment = SegmentIn {
             seq: tcp.seq,
@@ -300,6 +327,9 @@ impl Connection {
         }
         if self.sender.next_deadline().is_some_and(|at| at <= now) {
             let out = self.sender.on_timeout(now);
+            if out.is_timeout {
+                self.reno_sack.on_timeout();
+            }
             if let Some(kind) = out.kind {
                 self.report_loss(out.lost, kind, out.is_new_loss, now);
             }
@@ -351,7 +381,7 @@ impl Connection {
         if self.is_paced {
             return None;
         }
-        let in_flight = self.sender.in_flight();
+        let in_flight = self.in_flight();
         let room = window.get().saturating_sub(u64::from(in_flight)).min(u64::from(u32::MAX)) as u32;
         let limits = SendLimits { quantum: self.sender.mss(), window_room: room };
         let is_idle = self.sender.is_idle();

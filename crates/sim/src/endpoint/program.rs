@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use units::{Duration, Instant};
+use units::{Bytes, Duration, Instant};
 
 use super::Progress;
 use super::config::{Application, Closing, EndpointConfig, Reading, ReceiveWindow};
@@ -122,6 +122,9 @@ impl Connection {
         self.program.note_read(now);
         self.inbox.advance_to(start + len);
         self.grow(config, now);
+        if let Some(drwa) = &mut self.drwa {
+            drwa.on_delivered(Bytes::new(self.program.read), now);
+        }
         let growth = self.receiver.window_growth(self.free());
         // RFC 9293 §3.8.6.2.2, with Linux's two segments.
         if growth >= (2 * self.agreed.mss).min(self.capacity / 2).max(1) && self.ack_due == AckDue::No {
