@@ -12,7 +12,8 @@ use units::Duration;
 
 use crate::document::{RunRecord, UsedScenario, fingerprint};
 use crate::link_figure::links_of;
-use crate::{Experiment, Figure, Outcome, ReproduceError, Run, Runs};
+use crate::seen::{Eyes, Looking};
+use crate::{Experiment, Figure, Outcome, ReproduceError, Run, Runs, Seen};
 
 /// The engine that the settings of a case mean, by the same reading as `cellerator run`'s arguments.
 pub type EngineOf<'a> = &'a (dyn Fn(&Case) -> Result<Option<EngineConfig>, String> + Sync);
@@ -115,6 +116,14 @@ impl<'a> Context<'a> {
     /// A link or an engine cannot be made, or the lab fails. A broken rule or a transfer that fails is no error but
     /// a problem of its run.
     pub fn run(&mut self, scenario: &Scenario) -> Result<Runs, ReproduceError> {
+        self.watch(scenario, Looking { radio: true, ..Looking::default() })
+    }
+
+    /// The same, and what is to be looked at is in [`Run::seen`].
+    ///
+    /// # Errors
+    /// As [`Context::run`].
+    pub fn watch(&mut self, scenario: &Scenario, looking: Looking) -> Result<Runs, ReproduceError> {
         let traces = self.traces(scenario);
         for figure in links_of(scenario, &traces)? {
             if !self.links.contains(&figure) {
@@ -122,7 +131,9 @@ impl<'a> Context<'a> {
             }
         }
         let runs = match self.place {
-            Where::Sim { threads, engine_of } => self.simulate(scenario, &traces, threads, engine_of)?,
+            Where::Sim { threads, engine_of } => {
+                self.simulate(scenario, &traces, (threads, engine_of), looking)?
+            }
             Where::Lab(runner) => self.in_lab(scenario, &traces, runner)?,
         };
         self.runs.extend(runs.runs.iter().map(|run| RunRecord::of(&scenario.name, &run.result)));
@@ -141,8 +152,8 @@ impl<'a> Context<'a> {
         &self,
         scenario: &Scenario,
         traces: &Path,
-        threads: usize,
-        engine_of: EngineOf<'_>,
+        (threads, engine_of): (usize, EngineOf<'_>),
+        looking: Looking,
     ) -> Result<Runs, ReproduceError> {
         let mut jobs = Vec::new();
         for repetition in 1..=scenario.repetitions {
@@ -160,14 +171,20 @@ impl<'a> Context<'a> {
         let ended = AtomicUsize::new(0);
         let outcomes = in_parallel(jobs.len(), threads, |index| {
             let (case, _, _, run) = &jobs[index];
-            let outcome = run.run(&mut |_| {});
+            let mut eyes = Eyes::new(looking);
+            let outcome = run.watch(&mut eyes).map(|mut outcome| {
+                if !looking.radio {
+                    outcome.radio = Vec::new();
+                }
+                (outcome, eyes.seen())
+            });
             let done = ended.fetch_add(1, Ordering::Relaxed) + 1;
             self.tell(done, jobs.len(), &case.name);
             outcome
         });
         let mut runs = Runs::default();
         for ((case, repetition, seed, _), outcome) in jobs.into_iter().zip(outcomes) {
-            let outcome = outcome.map_err(|source| ReproduceError::Sim {
+            let (outcome, seen) = outcome.map_err(|source| ReproduceError::Sim {
                 run: format!("{}, case `{}`", self.experiment.name, case.name),
                 source,
             })?;
@@ -184,6 +201,7 @@ impl<'a> Context<'a> {
                     simulation: Some(outcome.simulation),
                 },
                 radio: outcome.radio,
+                seen,
             });
         }
         Ok(runs)
@@ -199,7 +217,7 @@ impl<'a> Context<'a> {
         let mut there = scenario.clone();
         there.cases.clear();
         for case in scenario.resolved() {
-            match case.workload.simulated_only() {
+            match case.simulated_only() {
                 Some(key) => runs.runs.push(skipped(case, scenario.seed, key)),
                 None => there.cases.push(case),
             }
@@ -226,7 +244,11 @@ impl<'a> Context<'a> {
             run: self.experiment.name.to_owned(),
             problem: error.to_string(),
         })?;
-        runs.runs.extend(result.cases.into_iter().map(|result| Run { result, radio: Vec::new() }));
+        runs.runs.extend(result.cases.into_iter().map(|result| Run {
+            result,
+            radio: Vec::new(),
+            seen: Seen::default(),
+        }));
         Ok(runs)
     }
 
@@ -254,7 +276,7 @@ fn skipped(case: Case, seed: u64, key: &str) -> Run {
         figures: None,
         simulation: None,
     };
-    Run { result, radio: Vec::new() }
+    Run { result, radio: Vec::new(), seen: Seen::default() }
 }
 
 /// How long the links of a scenario are shown at most.

@@ -18,6 +18,7 @@ mod markdown;
 mod outcome;
 mod page;
 mod runs;
+mod seen;
 mod table;
 
 pub use context::{Context, EngineOf, Step, Where};
@@ -31,4 +32,5 @@ pub use markdown::{Document, markdown};
 pub use outcome::{Check, Outcome};
 pub use page::html;
 pub use runs::{LossEvent, Moments, Run, Runs, loss_events, rebinned};
+pub use seen::{Host, Looking, Seen, SeenPacket};
 pub use table::{Column, Row, Source, Table, Value};

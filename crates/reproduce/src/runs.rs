@@ -5,6 +5,8 @@ use scenario::results::{CaseResult, Figures};
 use serde::{Deserialize, Serialize};
 use units::Instant;
 
+use crate::Seen;
+
 /// Mean and standard deviation of a few values.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Moments {
@@ -38,6 +40,8 @@ pub struct Run {
     pub result: CaseResult,
     /// What happened to each packet on the radio link in the direction of the data; empty in the lab.
     pub radio: Vec<PacketRecord>,
+    /// What was looked at.
+    pub seen: Seen,
 }
 
 /// Every case and repetition of a scenario that was run.

@@ -1,0 +1,125 @@
+//! [`Seen`]: what captures at the hosts and looks at senders and queue would have shown of a run.
+
+use analysis::{Analyzer, FlowReport, PacketView, Sink};
+use capture::LinkType;
+use sim::{Kept, Sample, Watcher};
+use units::{Duration, Instant};
+
+/// What is to be looked at beyond a run's figures. In the lab nothing is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Looking {
+    /// Senders and queue are looked at this often.
+    pub every: Option<Duration>,
+    /// Flows are drawn up from captures at both hosts.
+    pub flows: bool,
+    /// Single packets at a host are kept.
+    pub packets_of: Option<Host>,
+    /// The radio link's packet log is kept.
+    pub radio: bool,
+}
+
+/// Where a capture is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Host {
+    /// At the server's interface.
+    Server,
+    /// At the client's interface.
+    Client,
+}
+
+/// A packet in a capture.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct SeenPacket {
+    /// Seconds since the start of the run.
+    pub at_s: f64,
+    /// It comes from the server.
+    pub is_down: bool,
+    /// Bytes of data.
+    pub payload: u64,
+    /// The round trip it gives by Karn's rule, ms.
+    pub rtt_ms: Option<f64>,
+    /// It carries data sent before.
+    pub is_retransmission: bool,
+}
+
+/// What was seen of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// Senders and queue.
+    pub samples: Vec<Sample>,
+    /// Flows in a capture at the server's interface, in the order of their first packets.
+    pub at_server: Vec<FlowReport>,
+    /// The same at the client's.
+    pub at_client: Vec<FlowReport>,
+    /// Single packets.
+    pub packets: Vec<SeenPacket>,
+}
+
+/// Collects what an analysis finds.
+#[derive(Default)]
+struct Found {
+    flows: Vec<FlowReport>,
+    packets: Option<Vec<SeenPacket>>,
+}
+
+impl Sink for Found {
+    fn on_flow(&mut self, flow: &FlowReport) {
+        self.flows.push(flow.clone());
+    }
+    fn wants_packets(&self) -> bool {
+        self.packets.is_some()
+    }
+    fn on_packet(&mut self, packet: &PacketView<'_>) {
+        let Some(packets) = &mut self.packets else { return };
+        packets.push(SeenPacket {
+            at_s: packet.time.saturating_since(Instant::ZERO).as_secs_f64(),
+            // The client opens the connection: it is the first end.
+            is_down: packet.direction == 1,
+            payload: packet.len,
+            rtt_ms: packet.rtt_karn.map(Duration::as_millis_f64),
+            is_retransmission: matches!(packet.kind, analysis::PacketKind::Retransmission { .. }),
+        });
+    }
+}
+
+/// Looks on and takes notes.
+pub(crate) struct Eyes {
+    looking: Looking,
+    samples: Vec<Sample>,
+    server: Analyzer<Found>,
+    client: Analyzer<Found>,
+}
+
+impl Eyes {
+    pub(crate) fn new(looking: Looking) -> Self {
+        let analyzer = |host: Host| {
+            let packets = (looking.packets_of == Some(host)).then(Vec::new);
+            Analyzer::new(analysis::Config::default(), Found { packets, ..Found::default() })
+        };
+        let (server, client) = (analyzer(Host::Server), analyzer(Host::Client));
+        Self { looking, samples: Vec::new(), server, client }
+    }
+
+    pub(crate) fn seen(self) -> Seen {
+        let (server, client) = (self.server.finish(), self.client.finish());
+        let packets = server.packets.or(client.packets).unwrap_or_default();
+        Seen { samples: self.samples, at_server: server.flows, at_client: client.flows, packets }
+    }
+}
+
+impl Watcher for Eyes {
+    fn wants_packets(&self) -> bool {
+        self.looking.flows || self.looking.packets_of.is_some()
+    }
+    fn on_packet(&mut self, packet: &Kept) {
+        let Ok(segment) = capture::decode(LinkType::RAW, &packet.bytes, packet.wire_len) else { return };
+        let analyzer = if packet.point.is_at_client() { &mut self.client } else { &mut self.server };
+        analyzer.handle_segment(0, &segment, packet.at);
+    }
+    fn every(&self) -> Option<Duration> {
+        self.looking.every
+    }
+    fn on_sample(&mut self, sample: &Sample) {
+        self.samples.push(*sample);
+    }
+}
