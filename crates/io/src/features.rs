@@ -8,6 +8,7 @@ use crate::{IoError, Namespace};
 const CAP_NET_ADMIN: u32 = 12;
 const CAP_NET_RAW: u32 = 13;
 const CAP_SYS_ADMIN: u32 = 21;
+const CAP_BPF: u32 = 39;
 
 /// Something this program may need of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub enum Feature {
     Tun,
     /// IPv6 in this namespace.
     Ipv6,
+    /// Programs in the kernel.
+    Bpf,
 }
 
 /// Checks that `feature` is there.
@@ -43,6 +46,13 @@ pub fn require(feature: Feature) -> Result<(), IoError> {
         Feature::Tun => {
             require_capability(CAP_NET_ADMIN, "CAP_NET_ADMIN", "create TUN devices")?;
             require_path("/dev/net/tun", "load the driver with `modprobe tun`")
+        }
+        Feature::Bpf => {
+            let what = "load BPF programs";
+            // Who may administrate the system may this too (capabilities(7)).
+            require_capability(CAP_SYS_ADMIN, "CAP_SYS_ADMIN", what)
+                .or_else(|_| require_capability(CAP_BPF, "CAP_BPF", what))?;
+            require_capability(CAP_NET_ADMIN, "CAP_NET_ADMIN", what)
         }
         Feature::Ipv6 => require_path("/proc/sys/net/ipv6", "the kernel runs without IPv6 (ipv6.disable=1)"),
     }

@@ -1,8 +1,9 @@
-//! TUN devices, netlink, namespaces, clocks and timers: the only crate with unsafe code.
+//! TUN devices, netlink, BPF, namespaces, clocks and timers: the only crate with unsafe code.
 //!
 //! Everything here asks the operating system for something and reports in one line what failed, on
 //! what, and what to do. There is no protocol logic.
 
+pub mod bpf;
 mod capture_ring;
 mod clock;
 mod error;

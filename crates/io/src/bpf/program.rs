@@ -1,0 +1,97 @@
+//! [`Program`]: verified and translated by the kernel; [`Attachment`]: at work on an interface.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use super::{Instruction, system};
+use crate::IoError;
+use crate::netlink::InterfaceIndex;
+
+/// A loaded program; it goes with the value, once it is attached nowhere.
+#[derive(Debug)]
+pub struct Program {
+    fd: OwnedFd,
+    name: String,
+}
+
+/// A program at work; it ends with the value, and with this process however that ends.
+#[derive(Debug)]
+pub struct Attachment {
+    _link: OwnedFd,
+}
+
+impl Program {
+    /// Has the kernel verify and translate a program (`BPF_PROG_TYPE_SCHED_CLS`). Its name has 15 characters at most.
+    ///
+    /// # Errors
+    /// When the privilege is missing, or the verifier refuses it: then with the last line of what it said.
+    pub fn load(name: &str, instructions: &[Instruction]) -> Result<Self, IoError> {
+        match system::load(instructions, name) {
+            Ok(fd) => Ok(Self { fd, name: name.to_owned() }),
+            Err((error, log)) => Err(refusal(name, error, &log)),
+        }
+    }
+
+    /// Sets it to work on what comes in through `interface`, behind programs that are there (tcx, Linux 6.6 and later).
+    /// The interface is one of the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// When the kernel has no tcx, or the interface is gone.
+    pub fn attach(&self, interface: InterfaceIndex) -> Result<Attachment, IoError> {
+        let what = || format!("attach the BPF program '{}' to interface {}", self.name, interface.get());
+        match system::attach(self.fd.as_fd(), interface.get()) {
+            Ok(link) => Ok(Attachment { _link: link }),
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Err(without_tcx()),
+            Err(error) => Err(explained(what(), error)),
+        }
+    }
+}
+
+/// Why the kernel refused a program: what it said last of it.
+fn refusal(name: &str, error: std::io::Error, log: &str) -> IoError {
+    let what = format!("load the BPF program '{name}'");
+    // The verifier ends with a count of what it looked at.
+    let lines = log.lines().filter(|line| !line.starts_with("processed ") && !line.trim().is_empty());
+    match lines.last() {
+        Some(line) => IoError::Invalid { what, why: format!("{error}; the verifier says: {}", line.trim()) },
+        None => explained(what, error),
+    }
+}
+
+fn explained(what: String, error: std::io::Error) -> IoError {
+    match error.raw_os_error() {
+        Some(libc::EPERM) => IoError::NotPrivileged { what, capability: "CAP_BPF and CAP_NET_ADMIN" },
+        Some(libc::ENOSYS) => IoError::Missing {
+            what: "bpf(2)".to_owned(),
+            remedy: "the kernel was built without CONFIG_BPF_SYSCALL".to_owned(),
+        },
+        _ => IoError::system(what, error),
+    }
+}
+
+fn without_tcx() -> IoError {
+    IoError::Missing {
+        what: "tcx".to_owned(),
+        remedy: "Linux 6.6 or later with CONFIG_NET_XGRESS has it".to_owned(),
+    }
+}
+
+/// Checks that programs can be attached to what comes in through `interface`; changes nothing.
+///
+/// # Errors
+/// One line that says what is missing.
+pub fn is_tcx_there(interface: InterfaceIndex) -> Result<(), IoError> {
+    crate::features::require(crate::features::Feature::Bpf)?;
+    match system::query(interface.get()) {
+        Ok(_) => Ok(()),
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Err(without_tcx()),
+        Err(error) => Err(explained(format!("ask for BPF programs of interface {}", interface.get()), error)),
+    }
+}
+
+/// The names of the programs at work on what comes in through `interface`; none where the kernel has no such thing.
+#[must_use]
+pub fn programs_at(interface: InterfaceIndex) -> Vec<String> {
+    let ids = system::query(interface.get()).unwrap_or_default();
+    // One that has gone since has no name any more.
+    ids.into_iter().filter_map(|id| system::program_name(id).ok()).collect()
+}

@@ -1,0 +1,274 @@
+//! bpf(2): one function per command, each with the part of `union bpf_attr` that it reads.
+//!
+//! The kernel takes a shorter union for one whose rest is zero, so each command has a structure of its own. All of them
+//! are `#[repr(C)]`, without padding, and made of integers.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use super::Instruction;
+
+const MAP_CREATE: libc::c_long = 0;
+const MAP_LOOKUP: libc::c_long = 1;
+const MAP_UPDATE: libc::c_long = 2;
+const MAP_DELETE: libc::c_long = 3;
+const PROGRAM_LOAD: libc::c_long = 5;
+const PROGRAM_BY_ID: libc::c_long = 13;
+const INFO_BY_FD: libc::c_long = 15;
+const PROGRAM_QUERY: libc::c_long = 16;
+const LINK_CREATE: libc::c_long = 28;
+
+/// `BPF_PROG_TYPE_SCHED_CLS`.
+const TRAFFIC_CONTROL: u32 = 3;
+/// `BPF_TCX_INGRESS`, Linux 6.6 and later.
+const TCX_INGRESS: u32 = 46;
+/// The kernel's helpers are for programs under its own licence.
+const LICENCE: &std::ffi::CStr = c"GPL";
+
+/// Longest name of a program or map, without the zero behind it.
+pub(super) const NAME_LEN_MAX: usize = 15;
+/// Programs of one interface that are looked at.
+const PROGRAMS_MAX: usize = 64;
+/// Room for what the verifier says.
+const LOG_LEN: usize = 1 << 18;
+
+/// A name with zeros behind it.
+pub(super) fn name(text: &str) -> [u8; NAME_LEN_MAX + 1] {
+    let mut name = [0; NAME_LEN_MAX + 1];
+    for (to, from) in name.iter_mut().take(NAME_LEN_MAX).zip(text.bytes()) {
+        *to = from;
+    }
+    name
+}
+
+/// `attr` must be one of the structures here: integers without padding, as the command reads them.
+///
+/// # Safety
+/// Every address in `attr` must be valid for what the command reads or writes there.
+unsafe fn call<T>(command: libc::c_long, attr: &mut T) -> io::Result<libc::c_long> {
+    // SAFETY: the kernel reads and writes `size_of::<T>()` bytes at `attr`, which are T's; the caller answers for the
+    // addresses in it.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attr), size_of::<T>()) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// # Safety
+/// As [`call`], for a command that gives a descriptor.
+unsafe fn open<T>(command: libc::c_long, attr: &mut T) -> io::Result<OwnedFd> {
+    // SAFETY: passed on to the caller.
+    let fd = unsafe { call(command, attr) }?;
+    // SAFETY: the command has just made this descriptor (closed on exec), and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+fn address<T>(what: &T) -> u64 {
+    std::ptr::from_ref(what).addr() as u64
+}
+
+fn number(fd: BorrowedFd<'_>) -> u32 {
+    fd.as_raw_fd().cast_unsigned()
+}
+
+/// What a map is to be.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(super) struct MapAttr {
+    pub kind: u32,
+    pub key_len: u32,
+    pub value_len: u32,
+    pub entries_max: u32,
+    pub flags: u32,
+    pub inner_map: u32,
+    pub numa_node: u32,
+    pub name: [u8; NAME_LEN_MAX + 1],
+}
+
+pub(super) fn create_map(mut attr: MapAttr) -> io::Result<OwnedFd> {
+    // SAFETY: there are no addresses in it.
+    unsafe { open(MAP_CREATE, &mut attr) }
+}
+
+#[repr(C)]
+struct ElementAttr {
+    map: u32,
+    padding: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+/// Only if the key is not there (`BPF_NOEXIST`).
+const UNLESS_THERE: u64 = 1;
+
+/// The value of `key`. The map must have keys and values of exactly these lengths.
+pub(super) fn look_up<const K: usize, const V: usize>(
+    map: BorrowedFd<'_>,
+    key: &[u8; K],
+) -> io::Result<[u8; V]> {
+    let mut value = [0; V];
+    let out = std::ptr::from_mut(&mut value).addr() as u64;
+    let mut attr = ElementAttr { map: number(map), padding: 0, key: address(key), value: out, flags: 0 };
+    // SAFETY: the kernel reads the map's key length at `key` and writes its value length at `value`, which are K and V.
+    unsafe { call(MAP_LOOKUP, &mut attr) }.map(|_| value)
+}
+
+/// Adds an element that must not be there. The map must have keys and values of exactly these lengths.
+pub(super) fn insert<const K: usize, const V: usize>(
+    map: BorrowedFd<'_>,
+    key: &[u8; K],
+    value: &[u8; V],
+) -> io::Result<()> {
+    let (key, value) = (address(key), address(value));
+    let mut attr = ElementAttr { map: number(map), padding: 0, key, value, flags: UNLESS_THERE };
+    // SAFETY: the kernel reads the map's key and value lengths there, which are K and V.
+    unsafe { call(MAP_UPDATE, &mut attr) }.map(drop)
+}
+
+/// Deletes an element. The map must have keys of exactly this length.
+pub(super) fn delete<const K: usize>(map: BorrowedFd<'_>, key: &[u8; K]) -> io::Result<()> {
+    let mut attr = ElementAttr { map: number(map), padding: 0, key: address(key), value: 0, flags: 0 };
+    // SAFETY: the kernel reads the map's key length there, which is K.
+    unsafe { call(MAP_DELETE, &mut attr) }.map(drop)
+}
+
+#[repr(C)]
+struct ProgramAttr {
+    kind: u32,
+    instruction_count: u32,
+    instructions: u64,
+    licence: u64,
+    log_level: u32,
+    log_len: u32,
+    log: u64,
+    kernel_version: u32,
+    flags: u32,
+    name: [u8; NAME_LEN_MAX + 1],
+}
+
+/// Loads a program for an interface; the error comes with what the verifier said of it.
+pub(super) fn load(program: &[Instruction], name_text: &str) -> Result<OwnedFd, (io::Error, String)> {
+    let mut attr = ProgramAttr {
+        kind: TRAFFIC_CONTROL,
+        instruction_count: program.len() as u32,
+        instructions: program.as_ptr().addr() as u64,
+        licence: LICENCE.as_ptr().addr() as u64,
+        log_level: 0,
+        log_len: 0,
+        log: 0,
+        kernel_version: 0,
+        flags: 0,
+        name: name(name_text),
+    };
+    // SAFETY: the kernel reads as many instructions as there are, and a C string.
+    let first = unsafe { open(PROGRAM_LOAD, &mut attr) };
+    let error = match first {
+        Ok(fd) => return Ok(fd),
+        // Without the privilege the verifier has not even looked.
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => return Err((error, String::new())),
+        Err(error) => error,
+    };
+    let mut log = vec![0u8; LOG_LEN];
+    (attr.log_level, attr.log_len, attr.log) = (1, LOG_LEN as u32, log.as_mut_ptr().addr() as u64);
+    // SAFETY: as above, and the kernel writes at most `log_len` bytes to `log`, which lives until the end.
+    let second = unsafe { open(PROGRAM_LOAD, &mut attr) };
+    let text: Vec<u8> = log.into_iter().take_while(|byte| *byte != 0).collect();
+    second.map_err(|_| (error, String::from_utf8_lossy(&text).into_owned()))
+}
+
+#[repr(C)]
+struct LinkAttr {
+    program: u32,
+    interface: u32,
+    attach_type: u32,
+    flags: u32,
+    relative: u32,
+    padding: u32,
+    revision: u64,
+}
+
+/// Attaches a program to what comes in through an interface, behind those that are there.
+pub(super) fn attach(program: BorrowedFd<'_>, interface: u32) -> io::Result<OwnedFd> {
+    let mut attr = LinkAttr {
+        program: number(program),
+        interface,
+        attach_type: TCX_INGRESS,
+        flags: 0,
+        relative: 0,
+        padding: 0,
+        revision: 0,
+    };
+    // SAFETY: there are no addresses in it.
+    unsafe { open(LINK_CREATE, &mut attr) }
+}
+
+#[repr(C)]
+struct QueryAttr {
+    interface: u32,
+    attach_type: u32,
+    query_flags: u32,
+    attach_flags: u32,
+    ids: u64,
+    count: u32,
+    padding: u32,
+    attach_flags_each: u64,
+    links: u64,
+    link_flags: u64,
+    revision: u64,
+}
+
+/// The numbers of the programs at what comes in through an interface.
+pub(super) fn query(interface: u32) -> io::Result<Vec<u32>> {
+    let mut ids = [0u32; PROGRAMS_MAX];
+    let mut attr = QueryAttr {
+        interface,
+        attach_type: TCX_INGRESS,
+        query_flags: 0,
+        attach_flags: 0,
+        ids: ids.as_mut_ptr().addr() as u64,
+        count: PROGRAMS_MAX as u32,
+        padding: 0,
+        attach_flags_each: 0,
+        links: 0,
+        link_flags: 0,
+        revision: 0,
+    };
+    // SAFETY: the kernel writes at most `count` numbers to `ids`; the other addresses are none.
+    unsafe { call(PROGRAM_QUERY, &mut attr) }?;
+    Ok(ids.into_iter().take(attr.count as usize).collect())
+}
+
+#[repr(C)]
+struct IdAttr {
+    id: u32,
+    next: u32,
+    flags: u32,
+}
+
+#[repr(C)]
+struct InfoAttr {
+    fd: u32,
+    len: u32,
+    info: u64,
+}
+
+/// Of `struct bpf_prog_info` what lies before and with the name.
+const INFO_LEN: usize = 80;
+const INFO_NAME: usize = 64;
+
+/// The name of the program with a number.
+pub(super) fn program_name(id: u32) -> io::Result<String> {
+    let mut attr = IdAttr { id, next: 0, flags: 0 };
+    // SAFETY: there are no addresses in it.
+    let program = unsafe { open(PROGRAM_BY_ID, &mut attr) }?;
+    let mut info = [0u64; INFO_LEN / 8];
+    let mut attr = InfoAttr {
+        fd: program.as_raw_fd().cast_unsigned(),
+        len: INFO_LEN as u32,
+        info: info.as_mut_ptr().addr() as u64,
+    };
+    // SAFETY: the kernel writes at most `len` bytes to `info`, which is aligned and has as many.
+    unsafe { call(INFO_BY_FD, &mut attr) }?;
+    let bytes = info.iter().flat_map(|word| word.to_ne_bytes()).skip(INFO_NAME);
+    let name: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
+    Ok(String::from_utf8_lossy(&name).into_owned())
+}
