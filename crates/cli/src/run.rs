@@ -11,7 +11,7 @@ use control::{
     AdaptiveParams, BbrParams, ControllerConfig, CubicParams, FixedParams, NewRenoParams, RateParams,
 };
 use engine::{Engine, EngineConfig, PassReason, Sharing, WindowPolicy};
-use run::{Accelerator, AfterHang, Config, Ended, Notrack, ReadSettings, RunError};
+use run::{Accelerator, AfterHang, Config, Ended, Notrack, ReadSettings, RunError, SteeringChoice};
 use scenario::Quantity;
 use units::{Bytes, Duration, Rate};
 
@@ -100,6 +100,13 @@ const R_CAP_DEFAULT: Rate = Rate::from_mbps(100);
 #[derive(clap::Args)]
 #[command(next_help_heading = "This machine")]
 struct MachineArgs {
+    /// How packets get into this process: by BPF programs at the interfaces (`tcx`: Linux 6.6, no connection tracking on
+    /// this machine), or by policy rules
+    #[arg(long, value_enum, default_value = "rules", value_name = "HOW")]
+    steering: SteeringArg,
+    /// Have flows that are passed come through this process too, where tcx would leave them to the kernel
+    #[arg(long)]
+    no_bypass: bool,
     /// Keep connection tracking away from the mobile side: needed with NAT or a stateful firewall
     #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
     notrack: When,
@@ -161,6 +168,14 @@ enum Policy {
     Honour,
     /// Irrespective of the window unless it is zero
     Opportunistic,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum SteeringArg {
+    /// tcx where that is possible, else rules
+    Auto,
+    Tcx,
+    Rules,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -337,6 +352,12 @@ fn machine_config(args: Args) -> Result<Config, String> {
         replace: args.replace,
         wired: args.wired.unwrap_or_default(),
         mobile: args.mobile.unwrap_or_default(),
+        steering: match machine.steering {
+            SteeringArg::Auto => SteeringChoice::Auto,
+            SteeringArg::Tcx => SteeringChoice::Tcx,
+            SteeringArg::Rules => SteeringChoice::Rules,
+        },
+        bypass: !machine.no_bypass,
         notrack: match machine.notrack {
             When::Auto => Notrack::Auto,
             When::Always => Notrack::Always,

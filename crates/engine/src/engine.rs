@@ -13,7 +13,7 @@
 //! the side the other one stands on goes through the other one as any packet would. So neither has to know of the
 //! other, and every rule of one direction (`docs/engine.md`) holds for both.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use control::Feedback;
 use units::{Bytes, Instant};
@@ -194,6 +194,18 @@ impl Engine {
             Port::Mobile => up.handle_packet(from.opposite(), virtio, packet, now),
             Port::Wired => self.down.handle_packet(from, virtio, packet, now),
         }
+    }
+
+    /// Client and server of the flow that the packet handled last belongs to, if neither half knows it and none of its
+    /// packets will matter before its ports are opened anew: who steers packets here may leave it out until then.
+    ///
+    /// Asked after [`Verdict::Forward`]. Told by data only: who acknowledges a connection's end begins nothing.
+    pub fn take_stranger(&mut self) -> Option<(SocketAddr, SocketAddr)> {
+        let stranger = self.down.stranger.take();
+        if let Some(up) = self.up.as_mut() {
+            up.stranger.take()?;
+        }
+        stranger.map(|key| (key.client, key.server))
     }
 
     /// Takes in a base station's report about the downlink of `client`, an address or one of its prefix.

@@ -82,6 +82,8 @@ pub(crate) struct OneWay {
     pub(crate) stats: Stats,
     pub(crate) passed_recently: PassedRecently,
     pub(crate) journal: Option<Box<dyn Journal>>,
+    /// The flow of the packet handled last, if it carries data and is not in the table.
+    pub(crate) stranger: Option<FlowKey>,
     is_draining: bool,
 }
 
@@ -107,6 +109,7 @@ impl OneWay {
             stats: Stats::default(),
             passed_recently: PassedRecently::default(),
             journal: None,
+            stranger: None,
             is_draining: false,
             config,
         })
@@ -146,6 +149,7 @@ impl OneWay {
         now: Instant,
     ) -> Verdict {
         self.stats.packets_in += 1;
+        self.stranger = None;
         let verdict = match wire::parse(packet) {
             Ok(parsed) => match parsed.transport {
                 wire::Transport::Tcp(tcp) => self.handle_segment(from, (&parsed, &tcp), virtio, packet, now),
@@ -190,6 +194,10 @@ impl OneWay {
                 self.observe(key, tcp, from, now);
             } else if !is_opening {
                 self.stats.unknown_flow += 1;
+                let ends = tcp.flags.contains(TcpFlags::FIN) || tcp.flags.contains(TcpFlags::RST);
+                if tcp.payload_len > 0 && !ends && !tcp.flags.contains(TcpFlags::SYN) {
+                    self.stranger = Some(key);
+                }
             }
             return Verdict::Forward;
         };

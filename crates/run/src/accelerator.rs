@@ -1,7 +1,7 @@
 //! [`Accelerator`]: the engine as the packet loop's processor.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use control::Feedback;
 use engine::{Engine, EngineConfig, Journal, Port};
@@ -89,6 +89,10 @@ impl Processor for Accelerator {
             engine::Verdict::Forward => Verdict::Forward,
             engine::Verdict::Consumed => Verdict::Consumed,
         }
+    }
+
+    fn take_stranger(&mut self) -> Option<(SocketAddr, SocketAddr)> {
+        self.engine.take_stranger()
     }
 
     fn handle_timeout(&mut self, now: Instant) {

@@ -19,6 +19,10 @@ pub struct Config {
     pub wired: String,
     /// Interface towards the clients.
     pub mobile: String,
+    /// How TCP gets here.
+    pub steering: SteeringChoice,
+    /// Leave flows that are passed to the kernel, where the steering allows it.
+    pub bypass: bool,
     /// Keep connection tracking away from the mobile side.
     pub notrack: Notrack,
     /// Switch IP forwarding on, and back on exit.
@@ -54,6 +58,8 @@ impl Default for Config {
             replace: None,
             wired: String::new(),
             mobile: String::new(),
+            steering: SteeringChoice::Rules,
+            bypass: true,
             notrack: Notrack::Auto,
             set_forwarding: false,
             gso: true,
@@ -94,6 +100,18 @@ impl Config {
     pub fn spin_margin(&self) -> Duration {
         if self.busy_poll { Duration::MAX } else { Duration::from_micros(self.spin_margin_us) }
     }
+}
+
+/// How TCP is steered into this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SteeringChoice {
+    /// By tcx where that is possible, else by rules.
+    Auto,
+    /// By BPF programs at the interfaces (tcx); where that is not possible it is an error.
+    Tcx,
+    /// By policy rules.
+    Rules,
 }
 
 /// When to install the nft table that keeps connection tracking away from the mobile side.

@@ -21,15 +21,16 @@ pub enum RunError {
     )]
     NoAddress(String),
     /// Another instance has the interface.
-    #[error(
-        "interface '{interface}' is steered already (rule priority {priority}): is another cellerator running?"
-    )]
+    #[error("interface '{interface}' is steered already ({how}): is another cellerator running?")]
     AlreadySteered {
         /// The interface.
         interface: String,
-        /// The priority of the rule found.
-        priority: u32,
+        /// What was found that steers it.
+        how: String,
     },
+    /// Steering by tcx was asked for and is not possible.
+    #[error("no steering by tcx: {0}; --steering rules works without")]
+    NoTcx(String),
     /// No free number was found for the routing tables.
     #[error("no free pair of routing tables and TUN names: too many instances are running")]
     NoFreeSlot,

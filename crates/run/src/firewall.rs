@@ -1,8 +1,9 @@
 //! What the machine's packet filter does that matters to us: connection tracking in use, and rules
 //! that name our interfaces.
 //!
-//! Steered TCP passes the forward hook twice, under the names of the TUN devices (H36). A rule by pairs
-//! of interfaces no longer matches it, so such rules are found and named.
+//! Steered TCP passes the forward hook under the names of the TUN devices, twice where rules steer it (H36). A rule
+//! by pairs of interfaces no longer matches it, so such rules are found and named. What tcx redirects comes past no hook
+//! before the TUN device, so rules about what comes in are found too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,6 +16,8 @@ use serde_json::Value;
 pub(crate) struct Firewall {
     /// NAT or connection tracking is in use.
     pub tracks_connections: bool,
+    /// The first rule found about packets that come in, before they are routed.
+    pub at_arrival: Option<String>,
     /// One line for each rule that names one of our interfaces where TCP passes under other names.
     pub conflicts: Vec<String>,
     /// One line for each thing that could not be examined.
@@ -115,6 +118,7 @@ fn examine_nft(ruleset: &Value, names: Names<'_>, found: &mut Firewall) {
             found.conflicts.push(format!(
                 "nft flowtable '{name}' takes forwarded flows past the routing rules: they are not accelerated"
             ));
+            found.at_arrival.get_or_insert_with(|| format!("nft flowtable '{name}'"));
         }
     }
     let rules = objects.iter().map(|object| &object["rule"]).filter(|rule| rule.is_object());
@@ -132,6 +136,9 @@ fn examine_nft(ruleset: &Value, names: Names<'_>, found: &mut Firewall) {
         let table = table_of(rule);
         let facts = Facts::of(&rule["expr"], |name| sets.get(&(table, name)).copied());
         found.tracks_connections |= facts.tracks;
+        if found.at_arrival.is_none() && matches!(hook_of(rule), Some("prerouting" | "ingress")) {
+            found.at_arrival = Some(describe(rule));
+        }
         let is_forward = is_forward(rule);
         if is_forward && facts.names_either(names) {
             found.conflicts.push(names_interface(&describe(rule), names));
@@ -246,9 +253,9 @@ fn describe(rule: &Value) -> String {
 
 fn names_interface(rule: &str, Names { wired, mobile, wired_tun, mobile_tun }: Names<'_>) -> String {
     format!(
-        "{rule} names an interface, but TCP is now forwarded in two steps, from {mobile} to {mobile_tun} and \
-         from {wired_tun} to {wired}, and back from {wired} to {wired_tun} and from {mobile_tun} to {mobile}: \
-         write it for those pairs too"
+        "{rule} names an interface, but TCP is now forwarded from {wired_tun} to {wired} and from {mobile_tun} to \
+         {mobile}, and where rules steer it from {mobile} to {mobile_tun} and from {wired} to {wired_tun} before \
+         that: write it for those pairs too"
     )
 }
 
@@ -275,6 +282,9 @@ fn examine_iptables(saved: &str, names: Names<'_>, found: &mut Firewall) {
             .windows(2)
             .any(|pair| matches!(pair[0], "-i" | "-o") && is_either(&pair[1].replace('+', "*"), names));
         let chain = words.first().copied().unwrap_or_default();
+        if chain == "PREROUTING" {
+            found.at_arrival.get_or_insert_with(|| format!("rule '-A {rule}' (iptables {table})"));
+        }
         if table != "filter" || matches!(chain, "INPUT" | "OUTPUT") {
             continue;
         }

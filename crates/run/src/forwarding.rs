@@ -32,6 +32,16 @@ pub(crate) fn is_on(family: Family, interfaces: [&str; 2]) -> Result<bool, IoErr
     Ok(true)
 }
 
+/// True unless forwarding is on for everything but this interface, which asked by a BPF program counts.
+///
+/// For IPv6 the kernel forwards if `all` says so, whatever the interface's own setting, and a program is told by the latter.
+pub(crate) fn is_consistent(interface: &str) -> bool {
+    let is_on = |of: &str| {
+        sysctl::read_here(&format!("net/ipv6/conf/{of}/forwarding")).is_ok_and(|value| value != "0")
+    };
+    !is_on("all") || is_on(interface)
+}
+
 /// What switching forwarding on changes.
 pub(crate) fn change(family: Family) -> Result<RecordedSysctl, IoError> {
     let path = switch(family).to_owned();

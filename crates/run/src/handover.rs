@@ -42,7 +42,7 @@ impl Predecessor {
         let found = find(config, name)?;
         let here = Namespace::current()?.id()?;
         let is_before_us = |record: &Record| {
-            record.namespace == here && record.rules.iter().any(|rule| rule.interface == config.wired)
+            record.namespace == here && record.wired == config.wired && record.mobile == config.mobile
         };
         let record = found.record().filter(is_before_us);
         let Some(Record { tuns, rules, .. }) = record else {
@@ -52,6 +52,11 @@ impl Predecessor {
             )));
         };
         Ok(Some(Self { tuns, rules, name: found.name, process: found.process }))
+    }
+
+    /// True when policy rules steer its packets.
+    pub fn steers_by_rules(&self) -> bool {
+        !self.rules.is_empty()
     }
 
     /// True for a rule it has made.

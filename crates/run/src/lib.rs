@@ -3,19 +3,22 @@
 //! ```text
 //!                    ┌────────────── this process ──────────────┐
 //!            cellw0 ─┤ ──▶  handle_packet ──▶ Forward/Transmit ─├─▶ cellm0
-//!  rule: iif WIRED   │                                          │   rule: iif MOBILE
-//!  ipproto tcp, icmp │                                          │   ipproto tcp, icmp
+//!  at WIRED:         │                                          │   at MOBILE:
+//!  TCP, ICMP         │                                          │   TCP, ICMP
 //!            cellw0 ◀┤ ◀──  Forward/Transmit ◀── handle_packet ◀├── cellm0
 //!                    └──────────────────────────────────────────┘
 //! ```
 //!
 //! A packet that comes in on WIRED is steered into `cellw0`, read there, and written into `cellm0`, from
-//! where the kernel forwards it out of MOBILE. A packet for the client thus enters the kernel through the
-//! very device to which the client's own packets are steered, which satisfies reverse-path filtering.
+//! where the kernel forwards it out of MOBILE. ICMP errors go the same way, because those about what the engine
+//! sends are for the engine (H23).
 //!
-//! ICMP goes the same way, because its errors about what the engine sends are for the engine (H23).
+//! What steers is a BPF program at each interface (`steering::program`), which redirects packets and leaves alone those
+//! of flows that are passed; or, where that cannot be, policy rules (`iif WIRED ipproto tcp lookup TABLE`): then a packet
+//! passes routing twice, and one for the client enters the kernel through the very device to which the client's own
+//! packets are steered, which satisfies reverse-path filtering.
 //!
-//! INVARIANT: nothing here outlives the process for longer than the watchdog needs: TUN devices and
+//! INVARIANT: nothing here outlives the process for longer than the watchdog needs: programs, TUN devices and
 //! the nft table go with their descriptors, and a policy rule whose table is empty is passed over.
 
 mod accelerator;
@@ -43,7 +46,7 @@ mod tun_path;
 mod watchdog;
 
 pub use accelerator::{Accelerator, ReadSettings};
-pub use config::{AfterHang, Config, Notrack};
+pub use config::{AfterHang, Config, Notrack, SteeringChoice};
 pub use console::{Answer, Found, Question, choose, find};
 pub use error::RunError;
 pub use feedback::FeedbackConfig;

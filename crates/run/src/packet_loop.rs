@@ -1,9 +1,12 @@
 //! [`PacketLoop`]: moves packets between a path and the processor.
 
+use std::sync::Arc;
+
 use io::{Clock, IoError};
 use units::Instant;
 
 use crate::packet_path::{PacketPath, Received};
+use crate::steering::Bypass;
 use crate::{Processor, Side, Verdict};
 
 /// Packets read from one side before the other has its turn.
@@ -53,12 +56,19 @@ impl SideCounters {
 pub(crate) struct PacketLoop<P> {
     path: P,
     counters: Counters,
+    /// Where flows go that the processor takes no part in.
+    bypass: Option<Arc<Bypass>>,
 }
 
 impl<P: PacketPath> PacketLoop<P> {
     /// A loop along `path`.
     pub fn new(path: P) -> Self {
-        Self { path, counters: Counters::default() }
+        Self { path, counters: Counters::default(), bypass: None }
+    }
+
+    /// Has flows that the processor takes no part in left to the kernel.
+    pub fn set_bypass(&mut self, bypass: Option<Arc<Bypass>>) {
+        self.bypass = bypass;
     }
 
     pub fn counters(&self) -> Counters {
@@ -105,6 +115,11 @@ impl<P: PacketPath> PacketLoop<P> {
             match processor.handle_packet(from, virtio, packet, Clock::now()) {
                 Verdict::Consumed => counters.consumed_packets += 1,
                 Verdict::Forward => {
+                    // Before the next packet: that may open the same ports anew.
+                    if let (Some(bypass), Some((client, server))) = (&self.bypass, processor.take_stranger())
+                    {
+                        bypass.add(client, server);
+                    }
                     let is_sent = self.path.forward()?;
                     self.counters.sides[from.other().index()].count(is_sent);
                 }

@@ -4,8 +4,10 @@ use io::netlink::{Family, Netlink, OWNER_PROTOCOL, Rule, Table};
 use io::{IoError, Namespace, features};
 use wire::protocol;
 
+use crate::firewall::Firewall;
 use crate::handover::Predecessor;
 use crate::record::RecordedSysctl;
+use crate::steering::{Method, method, tcx};
 use crate::{Config, Notrack, RunError, Side, firewall, forwarding, notrack};
 
 /// First routing table and first rule priority; each instance takes two of each.
@@ -35,6 +37,8 @@ pub(crate) struct SidePlan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     pub(crate) sides: [SidePlan; 2],
+    /// How packets are steered, and why not by tcx.
+    pub(crate) method: Method,
     pub(crate) families: Vec<Family>,
     pub(crate) mtu: u32,
     pub(crate) gso: bool,
@@ -46,6 +50,8 @@ pub struct Plan {
     pub(crate) predecessor: Option<Predecessor>,
     /// Changed for as long as that one is there.
     pub(crate) handover_sysctls: Vec<RecordedSysctl>,
+    /// Whether only packets may come in through the wired and the mobile interface whose source is reached through it.
+    pub(crate) strict_interfaces: [bool; 2],
     warnings: Vec<String>,
 }
 
@@ -63,7 +69,17 @@ impl Plan {
         let is_known = |rule: &Rule| predecessor.as_ref().is_some_and(|before| before.has_rule(rule));
         if let Some(rule) = rules.iter().find(|rule| rule.is_own && is_for(rule, names) && !is_known(rule)) {
             let interface = rule.iif.clone().unwrap_or_default();
-            return Err(RunError::AlreadySteered { interface, priority: rule.priority });
+            return Err(RunError::AlreadySteered {
+                interface,
+                how: format!("rule priority {}", rule.priority),
+            });
+        }
+        let programs = method::programs(netlink, names)?;
+        if let Some(at) = programs.iter().position(|at| at.iter().any(|name| name == tcx::NAME))
+            && predecessor.is_none()
+        {
+            let how = format!("BPF program {}", tcx::NAME);
+            return Err(RunError::AlreadySteered { interface: names[at].to_owned(), how });
         }
         let sides = free_slot(names, netlink, &families, &rules)?;
         let mut warnings = Vec::new();
@@ -74,10 +90,23 @@ impl Plan {
             ));
         }
         let sysctls = plan_forwarding(config, netlink, &families, &mut warnings)?;
-        let notrack = plan_notrack(config, &sides, predecessor.as_ref(), &mut warnings)?;
+        let mut found = examine_firewall(&sides);
+        warnings.append(&mut found.conflicts);
+        warnings.append(&mut found.unknown);
+        let machine = method::Machine {
+            names,
+            netlink,
+            found: &found,
+            programs: &programs,
+            predecessor: predecessor.as_ref(),
+        };
+        let method = method::choose(config, &machine)?;
+        let notrack = plan_notrack(config, &method, &found, &sides, predecessor.as_ref())?;
         let namespace = Namespace::current()?.id()?;
         let handover_sysctls = predecessor.as_ref().map_or(Ok(Vec::new()), |before| before.sysctls(names))?;
         Ok(Self {
+            strict_interfaces: names.map(method::is_strict),
+            method,
             sides,
             families,
             mtu,
@@ -101,7 +130,12 @@ impl Plan {
         &self.sides[side.index()]
     }
 
-    /// The steering rules, in the order in which they are installed.
+    /// Steers by rules after all, because tcx failed.
+    pub(crate) fn fall_back(&mut self, why: String) {
+        self.method = Method::Rules { why: Some(why) };
+    }
+
+    /// The steering rules, in the order in which they are installed; none where programs steer.
     pub(crate) fn rules(&self) -> Vec<Rule> {
         let [wired, mobile] = &self.sides;
         self.rules_for([&wired.interface, &mobile.interface])
@@ -119,6 +153,9 @@ impl Plan {
     /// Rules for packets that come in through `interfaces`, from servers and from clients.
     fn rules_for(&self, interfaces: [&str; 2]) -> Vec<Rule> {
         let mut rules = Vec::new();
+        if self.method == Method::Tcx {
+            return rules;
+        }
         for &family in &self.families {
             let icmp = if family == Family::V4 { protocol::ICMP } else { protocol::ICMPV6 };
             for protocol in [protocol::TCP, icmp] {
@@ -138,7 +175,7 @@ impl Plan {
     /// The equivalent commands, in order.
     #[must_use]
     pub fn commands(&self) -> Vec<String> {
-        let mut lines = Vec::new();
+        let mut lines = vec![format!("# steering by {}", self.method)];
         for setting in &self.sysctls {
             lines.push(format!("sysctl -w {}={}", setting.path.replace('/', "."), setting.during));
         }
@@ -153,6 +190,15 @@ impl Plan {
                 "ip link set {} mtu {} txqueuelen {QUEUE_LEN_PACKETS} multicast off up",
                 side.tun, self.mtu
             ));
+            if self.method == Method::Tcx {
+                lines.push(format!(
+                    "# BPF program {} at {}: TCP and ICMP errors into {}",
+                    tcx::NAME,
+                    side.interface,
+                    side.tun
+                ));
+                continue;
+            }
             for family in &self.families {
                 lines.push(format!(
                     "ip {family} route add default dev {} table {} protocol {OWNER_PROTOCOL}",
@@ -279,28 +325,29 @@ fn plan_forwarding(
     Ok(changes)
 }
 
-/// The nft table, if it is needed and can be had.
-fn plan_notrack(
-    config: &Config,
-    sides: &[SidePlan; 2],
-    predecessor: Option<&Predecessor>,
-    warnings: &mut Vec<String>,
-) -> Result<Option<(String, Vec<String>)>, RunError> {
-    let [wired, mobile] = sides;
-    let found = firewall::examine(firewall::Names {
+fn examine_firewall([wired, mobile]: &[SidePlan; 2]) -> Firewall {
+    firewall::examine(firewall::Names {
         wired: &wired.interface,
         mobile: &mobile.interface,
         wired_tun: &wired.tun,
         mobile_tun: &mobile.tun,
-    });
-    warnings.extend(found.conflicts);
-    warnings.extend(found.unknown);
+    })
+}
+
+/// The nft table, if it is needed and can be had.
+fn plan_notrack(
+    config: &Config,
+    method: &Method,
+    found: &Firewall,
+    [_, mobile]: &[SidePlan; 2],
+    predecessor: Option<&Predecessor>,
+) -> Result<Option<(String, Vec<String>)>, RunError> {
     let is_wanted = match config.notrack {
         Notrack::Auto => found.tracks_connections,
         Notrack::Always => true,
         Notrack::Never => false,
     };
-    if !is_wanted {
+    if !is_wanted || *method == Method::Tcx {
         return Ok(None);
     }
     if features::find_program("nft").is_none() {

@@ -1,6 +1,6 @@
 //! [`Processor`]: what the packet loop needs of whatever handles the packets.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use control::Feedback;
 use engine::Journal;
@@ -68,6 +68,12 @@ pub trait Processor {
         packet: &mut [u8],
         now: Instant,
     ) -> Verdict;
+
+    /// Client and server of the packet handled last, if it was forwarded, its flow is none of ours, and none of its packets
+    /// is going to be before its ports are opened anew.
+    fn take_stranger(&mut self) -> Option<(SocketAddr, SocketAddr)> {
+        None
+    }
 
     /// Tells the time; called at or after [`Processor::next_deadline`].
     fn handle_timeout(&mut self, now: Instant);

@@ -13,6 +13,9 @@ pub(crate) struct Record {
     pub sysctls: Vec<RecordedSysctl>,
     /// The process that holds the nft table, as [`ProcessId`] writes it.
     pub nft: Option<String>,
+    /// The interface towards the servers.
+    #[serde(default)]
+    pub wired: String,
     /// The interface towards the clients: flows with debt pass it.
     #[serde(default)]
     pub mobile: String,
@@ -153,6 +156,7 @@ mod tests {
             rules: vec![RecordedRule::from(&rule)],
             sysctls: vec![sysctl],
             nft: Some("12:34".to_owned()),
+            wired: "w0".to_owned(),
             mobile: "m0".to_owned(),
             name: "w0-m0".to_owned(),
             tuns: ["cellw0", "cellm0"].map(str::to_owned),

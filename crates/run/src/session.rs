@@ -13,7 +13,7 @@ use crate::handover::Predecessor;
 use crate::journal::{self, DebtJournal};
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
-use crate::steering::{self, Steering};
+use crate::steering::{self, Steering, Tcx};
 use crate::tun_path::TunPath;
 use crate::watchdog::{Guardian, News};
 use crate::{
@@ -111,7 +111,7 @@ pub fn run(
     let namespace = Namespace::current()?.id()?;
     let removed = leftovers::remove(&config.state_directory, &netlink, namespace)?;
     removed.lines.iter().for_each(|line| say(line));
-    let (plan, packet_loop) = make_devices(config, &netlink)?;
+    let Made { plan, tcx, mut packet_loop } = make_devices(config, &netlink)?;
     let instance = Instance::register(&config.state_directory, leftovers::KIND)?;
     if let Some(before) = &plan.predecessor {
         // First, so that no flow is taken over by both.
@@ -120,7 +120,8 @@ pub fn run(
     }
     // One that is replaced has closed its own.
     let feedback = config.feedback.as_ref().map(FeedbackReceiver::open).transpose()?;
-    let steering = Steering::install(&plan, &config.instance_name(), &netlink, &instance)?;
+    let steering = Steering::install(&plan, &config.instance_name(), tcx, &netlink, &instance)?;
+    packet_loop.set_bypass(steering.bypass().filter(|_| config.bypass).cloned());
     for line in plan.commands() {
         say(&line);
     }
@@ -159,14 +160,25 @@ fn settle(
     Ok(())
 }
 
+/// What is there before anything is steered.
+struct Made {
+    plan: Plan,
+    tcx: Option<Tcx>,
+    packet_loop: PacketLoop<TunPath>,
+}
+
 /// Plans and makes the devices; a start at the same moment may take the names first, then plans anew.
-fn make_devices(config: &Config, netlink: &Netlink) -> Result<(Plan, PacketLoop<TunPath>), RunError> {
+fn make_devices(config: &Config, netlink: &Netlink) -> Result<Made, RunError> {
     const EBUSY: i32 = 16;
     let mut attempt = 1;
     loop {
-        let plan = Plan::make(config, netlink)?;
-        match steering::create_devices(&plan, netlink) {
-            Ok(tuns) => return Ok((plan, PacketLoop::new(TunPath::new(tuns.map(Tun::into_queue))))),
+        let mut plan = Plan::make(config, netlink)?;
+        match steering::create_devices(&plan) {
+            Ok(tuns) => {
+                let tcx = steering::load(config, &mut plan, tuns.each_ref().map(Tun::index), netlink)?;
+                let path = TunPath::new(tuns.map(Tun::into_queue), tcx.is_none());
+                return Ok(Made { plan, tcx, packet_loop: PacketLoop::new(path) });
+            }
             Err(e) if e.raw_os_error() == Some(EBUSY) && attempt < PLAN_ATTEMPTS => attempt += 1,
             Err(e) => return Err(e.into()),
         }
@@ -392,7 +404,8 @@ impl<'a> Session<'a> {
             uptime_s: Clock::now().saturating_since(self.started_at).as_millis() / 1_000,
             resident_bytes: io::resident_bytes().unwrap_or(0),
             sides,
-            processor: self.with_feedback(processor.status()),
+            steering: self.plan.method.name().to_owned(),
+            processor: self.with_bypass(self.with_feedback(processor.status())),
         }
     }
 
@@ -404,8 +417,17 @@ impl<'a> Session<'a> {
         status
     }
 
+    /// With the flows left to the kernel among the counters.
+    fn with_bypass(&self, mut status: ProcessorStatus) -> ProcessorStatus {
+        let named = self.steering.bypass().map(|bypass| bypass.counters().named());
+        let named = named.into_iter().flatten().map(|(name, value)| (name.to_owned(), value));
+        status.counters.extend(named);
+        status
+    }
+
     /// What is done a few times a second: heartbeat, news of the watchdog, state of the interfaces.
     fn beat(&mut self, say: &mut dyn FnMut(&str)) -> Result<Option<Why>, RunError> {
+        self.steering.beat();
         for side in [Side::Wired, Side::Mobile] {
             self.check_interface(side)?;
         }
@@ -423,6 +445,7 @@ impl<'a> Session<'a> {
         if self.steering.ensure_notrack()? {
             say("warning: the nft table had vanished and was installed again");
         }
+        self.steering.ensure_paths()?;
         let added = self.steering.ensure_rules()?;
         if added > 0 {
             say(&format!(

@@ -16,6 +16,9 @@ pub struct Status {
     pub process: u32,
     /// The program's version.
     pub version: String,
+    /// `tcx` or `rules`: how packets are steered into the process.
+    #[serde(default)]
+    pub steering: String,
     /// Interface towards the servers.
     pub wired: String,
     /// Interface towards the clients.

@@ -16,16 +16,19 @@ pub(crate) struct TunPath {
     packet: Vec<u8>,
     /// Where the packet came in, and its length.
     received: (Side, usize),
+    /// Packets come through routing and go through it again, and are to have passed one hop.
+    gives_back_hop: bool,
 }
 
 impl TunPath {
-    /// A path over a queue of the wired and one of the mobile device.
-    pub fn new(queues: [TunQueue; 2]) -> Self {
+    /// A path over a queue of the wired and one of the mobile device, into which packets were routed or redirected.
+    pub fn new(queues: [TunQueue; 2], are_routed: bool) -> Self {
         Self {
             queues,
             virtio: [0; VNET_HEADER_LEN],
             packet: vec![0; PACKET_LEN_MAX],
             received: (Side::Wired, 0),
+            gives_back_hop: are_routed,
         }
     }
 }
@@ -37,7 +40,9 @@ impl PacketPath for TunPath {
         };
         self.received = (from, len);
         let Some(packet) = self.packet.get_mut(..len) else { return Ok(None) };
-        give_back_hop(packet);
+        if self.gives_back_hop {
+            give_back_hop(packet);
+        }
         Ok(Some(Received { virtio: &mut self.virtio, packet }))
     }
 

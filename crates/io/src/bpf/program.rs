@@ -50,8 +50,8 @@ impl Program {
 fn refusal(name: &str, error: std::io::Error, log: &str) -> IoError {
     let what = format!("load the BPF program '{name}'");
     // The verifier ends with a count of what it looked at.
-    let lines = log.lines().filter(|line| !line.starts_with("processed ") && !line.trim().is_empty());
-    match lines.last() {
+    let mut lines = log.lines().filter(|line| !line.starts_with("processed ") && !line.trim().is_empty());
+    match lines.next_back() {
         Some(line) => IoError::Invalid { what, why: format!("{error}; the verifier says: {}", line.trim()) },
         None => explained(what, error),
     }

@@ -1,8 +1,10 @@
 //! Addresses of interfaces.
 
+use std::net::Ipv4Addr;
+
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
+use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage, AddressScope};
 
 use super::{Cidr, Family, InterfaceIndex, Netlink};
 use crate::IoError;
@@ -17,6 +19,18 @@ impl Netlink {
         if address.family() == Family::V6 {
             message.header.flags = AddressHeaderFlags::Nodad;
         }
+        self.change(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL, || {
+            format!("give {address} to interface number {}", index.get())
+        })
+    }
+
+    /// Gives an interface an IPv4 address of its own that is never taken for the source of a packet that leaves.
+    ///
+    /// # Errors
+    /// When it has the address already or the privilege is missing.
+    pub fn add_host_address(&self, index: InterfaceIndex, address: Ipv4Addr) -> Result<(), IoError> {
+        let mut message = message(index, Cidr::new(address, 32));
+        message.header.scope = AddressScope::Host;
         self.change(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL, || {
             format!("give {address} to interface number {}", index.get())
         })

@@ -3,6 +3,7 @@
 //! Requests are synchronous: each returns when the kernel has done it or refused.
 
 mod addresses;
+mod disciplines;
 mod links;
 mod routes;
 mod rules;

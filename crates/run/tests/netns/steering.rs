@@ -1,9 +1,14 @@
 //! What is set up, what passes, what is said, and that nothing stays.
 
 use io::netlink::Family;
-use run::{Config, Notrack};
+use run::{Config, Notrack, SteeringChoice};
 
 use crate::topology::{BOX_MOBILE, BOX_WIRED, Program, SERVER, SIGKILL, SIGTERM, Topology, wait_until};
+
+/// With policy rules, which are the choice where BPF programs cannot be.
+fn by_rules(topology: &Topology) -> Config {
+    Config { steering: SteeringChoice::Rules, ..topology.config() }
+}
 
 #[test]
 fn downloads_pass_through_the_devices_intact() {
@@ -95,7 +100,7 @@ fn a_dry_run_says_the_same_and_changes_nothing() {
 #[test]
 fn the_printed_commands_are_what_ip_shows() {
     let topology = Topology::build("shown");
-    let program = Program::start(&topology, &topology.config());
+    let program = Program::start(&topology, &by_rules(&topology));
     for family in Family::BOTH {
         // Without /etc/protocols `ip` shows the protocol's number.
         let shown =
@@ -110,7 +115,7 @@ fn the_printed_commands_are_what_ip_shows() {
 #[test]
 fn rules_that_somebody_takes_away_come_back() {
     let topology = Topology::build("flushed");
-    let mut program = Program::start(&topology, &topology.config());
+    let mut program = Program::start(&topology, &by_rules(&topology));
     topology.exec("ip", &["-4", "rule", "del", "priority", "206"]);
     topology.exec("ip", &["-6", "rule", "del", "priority", "207"]);
     program.await_line("had vanished");
@@ -159,11 +164,11 @@ fn two_instances_side_by_side_do_not_touch_each_other() {
         "m1",
         ["10.3.0.1/24", "fd03::1/64"],
     );
-    let first = Program::start(&topology, &topology.config());
+    let first = Program::start(&topology, &by_rules(&topology));
     let again = Program::launch(&topology, &topology.config());
     let (status, said) = again.wait();
     assert!(!status.success() && said.contains("'w0' is steered already"), "{said}");
-    let other = Config { wired: "w1".to_owned(), mobile: "m1".to_owned(), ..topology.config() };
+    let other = Config { wired: "w1".to_owned(), mobile: "m1".to_owned(), ..by_rules(&topology) };
     let mut second = Program::start(&topology, &other);
     topology.connect(&topology.server, SERVER[0]).download(100_000);
     first.signal(SIGTERM);
@@ -221,7 +226,7 @@ fn a_lost_interface_ends_it_in_good_order() {
 fn leftovers_of_a_killed_pair_are_removed_by_the_next_start() {
     let topology = Topology::build("next");
     topology.set("net/ipv4/ip_forward", "0");
-    let config = Config { set_forwarding: true, watchdog: false, ..topology.config() };
+    let config = Config { set_forwarding: true, watchdog: false, ..by_rules(&topology) };
     let program = Program::start(&topology, &config);
     let mut connection = topology.connect(&topology.server, SERVER[0]);
     program.signal(SIGKILL);

@@ -1,20 +1,49 @@
 //! [`Steering`]: what a [`Plan`] says, installed; and undone.
 
-use io::netlink::{Netlink, Route, Rule};
+pub(crate) mod method;
+mod program;
+pub(crate) mod tcx;
+
+use std::sync::Arc;
+
+use io::netlink::{InterfaceIndex, Netlink, Route, Rule};
 use io::{Instance, IoError, Tun, TunConfig, sysctl};
+
+pub(crate) use method::Method;
+pub(crate) use tcx::{Bypass, Tcx};
 
 use crate::notrack::NotrackTable;
 use crate::plan::{Plan, QUEUE_LEN_PACKETS, SidePlan};
 use crate::record::{Record, RecordedRule};
-use crate::{RunError, Side, notrack};
+use crate::{Config, RunError, Side, SteeringChoice, notrack};
 
-/// Makes both TUN devices, up, with the routes into them; nothing leads there yet.
-pub(crate) fn create_devices(plan: &Plan, netlink: &Netlink) -> Result<[Tun; 2], IoError> {
+/// Makes both TUN devices, up; nothing leads there yet.
+pub(crate) fn create_devices(plan: &Plan) -> Result<[Tun; 2], IoError> {
     let [wired, mobile] = &plan.sides;
-    Ok([create_device(plan, wired, netlink)?, create_device(plan, mobile, netlink)?])
+    Ok([create_device(plan, wired)?, create_device(plan, mobile)?])
 }
 
-fn create_device(plan: &Plan, side: &SidePlan, netlink: &Netlink) -> Result<Tun, IoError> {
+/// Loads the steering programs, if the plan has some; where they fail and need not be, the plan is to have rules.
+pub(crate) fn load(
+    config: &Config,
+    plan: &mut Plan,
+    tuns: [InterfaceIndex; 2],
+    netlink: &Netlink,
+) -> Result<Option<Tcx>, RunError> {
+    if plan.method != Method::Tcx {
+        return Ok(None);
+    }
+    match Tcx::load(plan, config.hang_after(), tuns, netlink) {
+        Ok(tcx) => Ok(Some(tcx)),
+        Err(error) if config.steering == SteeringChoice::Tcx => Err(RunError::NoTcx(error.to_string())),
+        Err(error) => {
+            plan.fall_back(error.to_string());
+            Ok(None)
+        }
+    }
+}
+
+fn create_device(plan: &Plan, side: &SidePlan) -> Result<Tun, IoError> {
     let config = TunConfig {
         name: side.tun.clone(),
         mtu: plan.mtu,
@@ -26,19 +55,20 @@ fn create_device(plan: &Plan, side: &SidePlan, netlink: &Netlink) -> Result<Tun,
     tun.set_up()?;
     // What we write into the device is forwarded whatever the default for new devices is.
     sysctl::write_here(&format!("net/ipv4/conf/{}/forwarding", side.tun), "1")?;
-    for &family in &plan.families {
-        netlink.add_route(&Route::default_via_device(family, tun.index(), side.table))?;
-    }
     Ok(tun)
 }
 
-/// Rules, nft table and changed settings, as long as they are installed; undone when dropped.
+/// Programs or rules, nft table and changed settings, as long as they are installed; undone when dropped.
 #[derive(Debug)]
 pub(crate) struct Steering<'a> {
     plan: &'a Plan,
     netlink: &'a Netlink,
     instance: &'a Instance,
     record: Record,
+    /// Where programs steer.
+    tcx: Option<Tcx>,
+    /// Whether reverse paths were checked on all interfaces when that was last looked at.
+    was_filter_for_all: Option<bool>,
     notrack: Option<NotrackTable>,
     /// Name and commands of the nft table that is needed now.
     table: Option<(String, Vec<String>)>,
@@ -47,10 +77,11 @@ pub(crate) struct Steering<'a> {
 }
 
 impl<'a> Steering<'a> {
-    /// Installs everything, the rules last, so that no packet comes before all is ready.
+    /// Installs everything, programs or rules last, so that no packet comes before all is ready.
     pub fn install(
         plan: &'a Plan,
         name: &str,
+        tcx: Option<Tcx>,
         netlink: &'a Netlink,
         instance: &'a Instance,
     ) -> Result<Self, RunError> {
@@ -59,11 +90,22 @@ impl<'a> Steering<'a> {
             name: name.to_owned(),
             sysctls: plan.sysctls.iter().chain(&plan.handover_sysctls).cloned().collect(),
             tuns: plan.sides.each_ref().map(|side| side.tun.clone()),
+            wired: plan.side(Side::Wired).interface.clone(),
             mobile: plan.side(Side::Mobile).interface.clone(),
             ..Record::default()
         };
         let (table, chain) = (plan.notrack.clone(), plan.chain_rules());
-        let mut steering = Self { plan, netlink, instance, record, notrack: None, table, chain };
+        let mut steering = Self {
+            plan,
+            netlink,
+            instance,
+            record,
+            tcx,
+            was_filter_for_all: None,
+            notrack: None,
+            table,
+            chain,
+        };
         instance.record(&steering.record.to_text())?;
         for setting in &steering.record.sysctls {
             match sysctl::write_here(&setting.path, &setting.during) {
@@ -72,8 +114,50 @@ impl<'a> Steering<'a> {
                 result => result?,
             }
         }
+        if steering.tcx.is_none() {
+            steering.add_routes()?;
+        }
+        steering.ensure_paths()?;
         steering.steer()?;
+        if let Some(tcx) = steering.tcx.as_mut() {
+            tcx.attach()?;
+        }
         Ok(steering)
+    }
+
+    /// The routes that rules lead to.
+    fn add_routes(&self) -> Result<(), IoError> {
+        for side in &self.plan.sides {
+            let tun = self.netlink.index_of(&side.tun)?;
+            for &family in &self.plan.families {
+                self.netlink.add_route(&Route::default_via_device(family, tun, side.table))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has both devices let through what programs have steered, whatever is set for all interfaces.
+    pub fn ensure_paths(&mut self) -> Result<(), IoError> {
+        let is_filter_for_all = method::is_filter_for_all();
+        if self.tcx.is_some() && self.was_filter_for_all != Some(is_filter_for_all) {
+            self.was_filter_for_all = Some(is_filter_for_all);
+            for side in &self.plan.sides {
+                method::let_through(&side.tun, self.netlink)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The packet loop is alive: to be told several times in the time after which it counts as hung.
+    pub fn beat(&self) {
+        if let Some(tcx) = &self.tcx {
+            tcx.beat();
+        }
+    }
+
+    /// Where flows go that are left to the kernel, if they can be.
+    pub fn bypass(&self) -> Option<&Arc<Bypass>> {
+        self.tcx.as_ref().map(Tcx::bypass)
     }
 
     /// Installs nft table and rules; those that are there already stay.
@@ -99,6 +183,9 @@ impl<'a> Steering<'a> {
 
     /// The instance before has ended: what was needed beside it goes.
     pub fn unchain(&mut self) -> Result<(), RunError> {
+        if let Some(tcx) = self.tcx.as_mut() {
+            tcx.unchain();
+        }
         for rule in std::mem::take(&mut self.chain) {
             match self.netlink.delete_rule(&rule) {
                 Err(e) if e.is_not_there() => {}
@@ -153,8 +240,11 @@ impl<'a> Steering<'a> {
         Ok(true)
     }
 
-    /// Takes the rules away: TCP goes the plain way from here on.
+    /// Takes programs and rules away: TCP goes the plain way from here on.
     pub fn unsteer(&mut self) -> Result<(), IoError> {
+        if let Some(tcx) = self.tcx.as_mut() {
+            tcx.detach();
+        }
         for rule in self.rules() {
             match self.netlink.delete_rule(&rule) {
                 Err(e) if e.is_not_there() => {}

@@ -1,0 +1,399 @@
+//! What the kernel does with each packet that comes in through an interface: the steering as a BPF program.
+//!
+//! ```text
+//!   not to this machine's MAC address, or with a VLAN tag ──▶ the kernel
+//!   neither TCP nor an ICMP error, a fragment, at its last hop ──▶ the kernel
+//!   TCP of a flow in the map, and not its first SYN ──▶ the kernel
+//!   nobody has beaten the heart for too long ──▶ the kernel
+//!   not to be forwarded out of the other side's interface ──▶ the kernel
+//!   anything else ──▶ into the TUN device
+//! ```
+//!
+//! "The kernel" is whatever it would have done without us. All of the kernel's own checks of a packet are made when it
+//! comes back from the TUN device.
+
+use std::os::fd::AsFd;
+
+use io::IoError;
+use io::bpf::Condition::{Above, AtLeast, Below, Differs, Equal, HasAny};
+use io::bpf::Operation::{Add, And, Or, ShiftLeft, ShiftRight};
+use io::bpf::Register::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
+use io::bpf::Width::{Byte, Double, Half, Word};
+use io::bpf::{Assembler, Helper, Instruction, Label, Register, Width};
+use io::netlink::InterfaceIndex;
+use units::Duration;
+use wire::protocol;
+
+use crate::Side;
+
+/// What one program is to do.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spec {
+    /// The side the packets come from.
+    pub from: Side,
+    /// The interface they come in through.
+    pub interface: InterfaceIndex,
+    /// Only what would leave through this interface is taken.
+    pub leaves_through: InterfaceIndex,
+    /// The device they are redirected into.
+    pub tun: InterfaceIndex,
+    /// Only packets whose source would be reached through the interface they came from (RFC 3704 §2.2).
+    pub checks_reverse_path: bool,
+    /// Silence of the packet loop after which nothing is redirected.
+    pub hang_after: Duration,
+    /// Where in the shared array this program counts, in bytes.
+    pub counters: i32,
+}
+
+/// The maps of all programs of an instance.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Maps<'a, M, A> {
+    /// Flows that are left alone: [`KEY_LEN`] and [`VALUE_LEN`] bytes.
+    pub passed: &'a M,
+    /// [`HEARTBEAT`], and the programs' counters.
+    pub shared: &'a A,
+}
+
+/// Bytes of a flow's key: the client's address and the server's (IPv4 in the first four bytes), the client's port and
+/// the server's, in network order; then 4 or 6 as a 32-bit number.
+pub(super) const KEY_LEN: usize = 40;
+/// Bytes of its value: a 64-bit number whose bits say from which sides a FIN has come.
+pub(super) const VALUE_LEN: usize = 8;
+
+/// Where the time of the last heartbeat stands in the shared array: nanoseconds of the monotonic clock.
+pub(super) const HEARTBEAT: i32 = 0;
+/// What a program counts, 8 bytes each from its counters on: packets of flows in the map, and flows it took out of it.
+pub(super) const BYPASSED_PACKETS: i32 = 0;
+pub(super) const ENDED_FLOWS: i32 = 8;
+
+// `struct __sk_buff`.
+const PKT_TYPE: i16 = 4;
+const PROTOCOL: i16 = 16;
+const VLAN_PRESENT: i16 = 20;
+const PACKET_HOST: i32 = 0;
+
+const ETHERTYPE_IPV4: u16 = 0x0800;
+const ETHERTYPE_IPV6: u16 = 0x86dd;
+
+// The stack: places below R10.
+const KEY: i16 = -40;
+const KEY_CLIENT: i16 = KEY;
+const KEY_SERVER: i16 = KEY + 16;
+const KEY_PORTS: i16 = KEY + 32;
+const KEY_FAMILY: i16 = KEY + 36;
+const IP: i16 = -80;
+const TCP: i16 = -96;
+const FIB: i16 = -160;
+
+const IPV4_LEN: i32 = 20;
+const IPV6_LEN: i32 = 40;
+/// Of the TCP header what lies up to the flags.
+const TCP_PREFIX_LEN: i32 = 14;
+const TCP_FLAGS: i16 = 13;
+const FIN: i32 = 0x01;
+const SYN: i32 = 0x02;
+const RST: i32 = 0x04;
+const ACK: i32 = 0x10;
+
+const ICMP_DESTINATION_UNREACHABLE: i32 = 3;
+/// ICMPv6 errors have smaller types (RFC 4443 §2.1).
+const ICMPV6_FIRST_INFORMATIONAL: i32 = 128;
+/// Hop-by-hop, routing, destination options: TCP may come behind them.
+const IPV6_EXTENSIONS: [i32; 3] = [0, 43, 60];
+
+// `struct bpf_fib_lookup` and its flags.
+const FIB_LEN: i32 = 64;
+const FIB_FAMILY: i16 = FIB;
+const FIB_PROTOCOL: i16 = FIB + 1;
+const FIB_SOURCE_PORT: i16 = FIB + 2;
+const FIB_DESTINATION_PORT: i16 = FIB + 4;
+const FIB_INTERFACE: i16 = FIB + 8;
+const FIB_TRAFFIC_CLASS: i16 = FIB + 12;
+const FIB_SOURCE: i16 = FIB + 16;
+const FIB_DESTINATION: i16 = FIB + 32;
+const AF_INET: i32 = 2;
+const AF_INET6: i32 = 10;
+/// `BPF_FIB_LOOKUP_SKIP_NEIGH`: whether the next hop's MAC address is known does not matter.
+const SKIP_NEIGHBOUR: i32 = 4;
+/// `BPF_FIB_LKUP_RET_FRAG_NEEDED`: longer than the way out allows. The engine may cut it.
+const FRAGMENTATION_NEEDED: i32 = 8;
+
+/// `BPF_HDR_START_NET`.
+const FROM_NETWORK_HEADER: i32 = 1;
+/// `TCX_NEXT`: the next program, or the kernel.
+const NEXT: i32 = -1;
+
+/// The number as a program sees it that loaded it from a packet.
+fn from_network(number: u16) -> i32 {
+    i32::from(number.to_be())
+}
+
+/// The program for one interface.
+pub(super) fn assemble<M: AsFd, A: AsFd>(
+    spec: &Spec,
+    maps: Maps<'_, M, A>,
+) -> Result<Vec<Instruction>, IoError> {
+    let mut a = Assembler::new();
+    let next = a.label();
+    let part = Part { spec, maps, next };
+    // R6: the packet. R7: where the transport header begins. R8: TCP's flags. R9: the Ethernet protocol.
+    a.copy(R6, R1);
+    part.is_for_this_machine(&mut a);
+    let (ipv6, tcp, steer) = (a.label(), a.label(), a.label());
+    a.load(Word, R9, R6, PROTOCOL);
+    // ICMP has no ports, and IPv4 only four bytes of address.
+    a.store_number(Double, R10, TCP, 0);
+    for place in [KEY, KEY + 8, KEY + 16, KEY + 24] {
+        a.store_number(Double, R10, place, 0);
+    }
+    a.jump_if(Equal, R9, from_network(ETHERTYPE_IPV6), ipv6);
+    a.jump_if(Differs, R9, from_network(ETHERTYPE_IPV4), next);
+    part.read_ipv4(&mut a, tcp, steer);
+    a.place(ipv6);
+    part.read_ipv6(&mut a, tcp, steer);
+    a.place(tcp);
+    part.pass_known(&mut a, steer);
+    a.place(steer);
+    part.is_loop_alive(&mut a);
+    part.is_forwarded(&mut a);
+    a.set(R1, spec.tun.get().cast_signed());
+    a.set(R2, 0);
+    a.call(Helper::Redirect);
+    a.exit();
+    a.place(next);
+    a.set(R0, NEXT);
+    a.exit();
+    a.finish()
+}
+
+/// What all parts of the program need.
+struct Part<'a, M, A> {
+    spec: &'a Spec,
+    maps: Maps<'a, M, A>,
+    /// Leaves the packet to the kernel.
+    next: Label,
+}
+
+impl<M: AsFd, A: AsFd> Part<'_, M, A> {
+    /// What is for another machine passes a bridge or a capture; what has a VLAN tag is for another interface.
+    fn is_for_this_machine(&self, a: &mut Assembler) {
+        a.load(Word, R0, R6, PKT_TYPE);
+        a.jump_if(Differs, R0, PACKET_HOST, self.next);
+        a.load(Word, R0, R6, VLAN_PRESENT);
+        a.jump_if(Differs, R0, 0, self.next);
+    }
+
+    /// Copies `len` bytes to the stack that begin as far behind the network header as `offset` says.
+    fn copy_from_packet(&self, a: &mut Assembler, offset: Option<Register>, to: i16, len: i32) {
+        a.copy(R1, R6);
+        match offset {
+            Some(register) => a.copy(R2, register),
+            None => a.set(R2, 0),
+        }
+        a.point(R3, R10, to);
+        a.set(R4, len);
+        a.set(R5, FROM_NETWORK_HEADER);
+        a.call(Helper::LoadBytesRelative);
+        a.jump_if(Differs, R0, 0, self.next);
+    }
+
+    /// Where source and destination belong in the key.
+    fn places(&self) -> [i16; 2] {
+        match self.spec.from {
+            Side::Mobile => [KEY_CLIENT, KEY_SERVER],
+            Side::Wired => [KEY_SERVER, KEY_CLIENT],
+        }
+    }
+
+    fn copy_address(&self, a: &mut Assembler, from: i16, to: i16, width: Width, count: i16) {
+        let step = if width == Double { 8 } else { 4 };
+        for index in 0..count {
+            a.load(width, R1, R10, from + step * index);
+            a.store(width, R10, to + step * index, R1);
+        }
+    }
+
+    fn read_ipv4(&self, a: &mut Assembler, tcp: Label, steer: Label) {
+        self.copy_from_packet(a, None, IP, IPV4_LEN);
+        // A packet at its last hop is answered by the kernel.
+        a.load(Byte, R1, R10, IP + 8);
+        a.jump_if(Below, R1, 2, self.next);
+        a.load(Half, R1, R10, IP + 6);
+        a.jump_if(HasAny, R1, from_network(0x3fff), self.next);
+        a.load(Byte, R7, R10, IP);
+        a.calculate(And, R7, 15);
+        a.calculate(ShiftLeft, R7, 2);
+        a.jump_if(Below, R7, IPV4_LEN, self.next);
+        let [source, destination] = self.places();
+        self.copy_address(a, IP + 12, source, Word, 1);
+        self.copy_address(a, IP + 16, destination, Word, 1);
+        a.store_number(Word, R10, KEY_FAMILY, 4);
+        a.load(Byte, R1, R10, IP + 9);
+        a.jump_if(Equal, R1, i32::from(protocol::TCP), tcp);
+        a.jump_if(Differs, R1, i32::from(protocol::ICMP), self.next);
+        self.copy_from_packet(a, Some(R7), TCP + 8, 1);
+        a.load(Byte, R1, R10, TCP + 8);
+        a.jump_if(Equal, R1, ICMP_DESTINATION_UNREACHABLE, steer);
+        a.jump(self.next);
+    }
+
+    fn read_ipv6(&self, a: &mut Assembler, tcp: Label, steer: Label) {
+        self.copy_from_packet(a, None, IP, IPV6_LEN);
+        a.load(Byte, R1, R10, IP + 7);
+        a.jump_if(Below, R1, 2, self.next);
+        let [source, destination] = self.places();
+        self.copy_address(a, IP + 8, source, Double, 2);
+        self.copy_address(a, IP + 24, destination, Double, 2);
+        a.store_number(Word, R10, KEY_FAMILY, 6);
+        a.set(R7, IPV6_LEN);
+        a.load(Byte, R1, R10, IP + 6);
+        a.jump_if(Equal, R1, i32::from(protocol::TCP), tcp);
+        // What comes behind extension headers the engine finds out: such packets are rare.
+        for extension in IPV6_EXTENSIONS {
+            a.jump_if(Equal, R1, extension, steer);
+        }
+        a.jump_if(Differs, R1, i32::from(protocol::ICMPV6), self.next);
+        self.copy_from_packet(a, Some(R7), TCP + 8, 1);
+        a.load(Byte, R1, R10, TCP + 8);
+        a.jump_if(AtLeast, R1, ICMPV6_FIRST_INFORMATIONAL, self.next);
+        a.jump(steer);
+    }
+
+    /// Leaves segments of flows in the map to the kernel, and takes flows out of it that begin anew or end.
+    fn pass_known(&self, a: &mut Assembler, steer: Label) {
+        self.copy_from_packet(a, Some(R7), TCP, TCP_PREFIX_LEN);
+        a.load(Word, R1, R10, TCP);
+        if self.spec.from == Side::Wired {
+            // The client's port first.
+            a.copy(R2, R1);
+            a.calculate(ShiftRight, R1, 16);
+            a.calculate(ShiftLeft, R2, 16);
+            a.calculate_with(Or, R1, R2);
+        }
+        a.store(Word, R10, KEY_PORTS, R1);
+        a.load(Byte, R8, R10, TCP + TCP_FLAGS);
+        let (look_up, ends, gone, count) = (a.label(), a.label(), a.label(), a.label());
+        a.copy(R1, R8);
+        a.calculate(And, R1, SYN | ACK);
+        a.jump_if(Differs, R1, SYN, look_up);
+        // The ports are used again: what was said about the old flow does not hold.
+        self.forget(a);
+        a.jump(steer);
+        a.place(look_up);
+        self.with_key(a);
+        a.call(Helper::MapLookup);
+        a.jump_if(Equal, R0, 0, steer);
+        a.jump_if(HasAny, R8, FIN | RST, ends);
+        a.jump(count);
+        // After a reset, or a FIN from both sides, the flow has ended. A stray reset costs a detour, no more.
+        a.place(ends);
+        a.jump_if(HasAny, R8, RST, gone);
+        let own = if self.spec.from == Side::Wired { 1 } else { 2 };
+        a.load(Double, R1, R0, 0);
+        a.calculate(Or, R1, own);
+        a.store(Double, R0, 0, R1);
+        a.jump_if(Differs, R1, 3, count);
+        a.place(gone);
+        self.forget(a);
+        a.place(count);
+        self.count(a, BYPASSED_PACKETS);
+        a.jump(self.next);
+    }
+
+    fn with_key(&self, a: &mut Assembler) {
+        a.set_map(R1, self.maps.passed);
+        a.point(R2, R10, KEY);
+    }
+
+    /// Takes the flow out of the map, if it is in there.
+    fn forget(&self, a: &mut Assembler) {
+        let absent = a.label();
+        self.with_key(a);
+        a.call(Helper::MapDelete);
+        a.jump_if(Differs, R0, 0, absent);
+        self.count(a, ENDED_FLOWS);
+        a.place(absent);
+    }
+
+    fn count(&self, a: &mut Assembler, what: i32) {
+        a.set_map_value(R1, self.maps.shared, self.spec.counters + what);
+        a.set(R2, 1);
+        a.add_atomically(R1, 0, R2);
+    }
+
+    /// A loop that hangs must not swallow anything (H37).
+    fn is_loop_alive(&self, a: &mut Assembler) {
+        a.call(Helper::CoarseTime);
+        a.set_map_value(R1, self.maps.shared, HEARTBEAT);
+        a.load(Double, R1, R1, 0);
+        a.set_wide(R2, self.spec.hang_after.as_nanos());
+        a.calculate_with(Add, R1, R2);
+        a.jump_if_register(Above, R0, R1, self.next);
+    }
+
+    /// Asks the kernel's routing whether the packet would be forwarded to the other side.
+    ///
+    /// What is for this machine itself, has no route, is broadcast or multicast, or came although forwarding is off, is not.
+    fn is_forwarded(&self, a: &mut Assembler) {
+        let (way_out, way_in) = (self.spec.leaves_through, self.spec.interface);
+        self.ask_routing(a, way_in, false);
+        let fits = a.label();
+        a.jump_if(Equal, R0, FRAGMENTATION_NEEDED, fits);
+        a.jump_if(Differs, R0, 0, self.next);
+        a.place(fits);
+        a.load(Word, R1, R10, FIB_INTERFACE);
+        a.jump_if(Differs, R1, way_out.get().cast_signed(), self.next);
+        if self.spec.checks_reverse_path {
+            let (is_ipv6, done) = (a.label(), a.label());
+            a.jump_if(Equal, R9, from_network(ETHERTYPE_IPV6), is_ipv6);
+            self.ask_routing(a, way_out, true);
+            a.jump_if(Equal, R0, FRAGMENTATION_NEEDED, done);
+            a.jump_if(Differs, R0, 0, self.next);
+            a.place(done);
+            a.load(Word, R1, R10, FIB_INTERFACE);
+            a.jump_if(Differs, R1, way_in.get().cast_signed(), self.next);
+            a.place(is_ipv6);
+        }
+    }
+
+    /// Fills in the question and asks it: where would the packet go that came in through `interface`?
+    fn ask_routing(&self, a: &mut Assembler, interface: InterfaceIndex, is_back: bool) {
+        let (ipv6, ask) = (a.label(), a.label());
+        for place in [FIB, FIB + 8, FIB + 16, FIB + 24, FIB + 32, FIB + 40, FIB + 48, FIB + 56] {
+            a.store_number(Double, R10, place, 0);
+        }
+        a.load(Byte, R1, R10, IP + 9);
+        a.store_number(Word, R10, FIB_INTERFACE, interface.get().cast_signed());
+        let [source_port, destination_port] = if is_back { [TCP + 2, TCP] } else { [TCP, TCP + 2] };
+        a.load(Half, R2, R10, source_port);
+        a.store(Half, R10, FIB_SOURCE_PORT, R2);
+        a.load(Half, R2, R10, destination_port);
+        a.store(Half, R10, FIB_DESTINATION_PORT, R2);
+        let [source, destination] =
+            if is_back { [FIB_DESTINATION, FIB_SOURCE] } else { [FIB_SOURCE, FIB_DESTINATION] };
+        a.jump_if(Equal, R9, from_network(ETHERTYPE_IPV6), ipv6);
+        a.store(Byte, R10, FIB_PROTOCOL, R1);
+        a.store_number(Byte, R10, FIB_FAMILY, AF_INET);
+        a.load(Byte, R1, R10, IP + 1);
+        a.store(Byte, R10, FIB_TRAFFIC_CLASS, R1);
+        self.copy_address(a, IP + 12, source, Word, 1);
+        self.copy_address(a, IP + 16, destination, Word, 1);
+        a.jump(ask);
+        a.place(ipv6);
+        a.load(Byte, R1, R10, IP + 6);
+        a.store(Byte, R10, FIB_PROTOCOL, R1);
+        a.store_number(Byte, R10, FIB_FAMILY, AF_INET6);
+        a.load(Word, R1, R10, IP);
+        // Traffic class and flow label, without the version.
+        a.calculate(And, R1, 0x0fff_ffffu32.to_be().cast_signed());
+        a.store(Word, R10, FIB_TRAFFIC_CLASS, R1);
+        self.copy_address(a, IP + 8, source, Double, 2);
+        self.copy_address(a, IP + 24, destination, Double, 2);
+        a.place(ask);
+        a.copy(R1, R6);
+        a.point(R2, R10, FIB);
+        a.set(R3, FIB_LEN);
+        a.set(R4, SKIP_NEIGHBOUR);
+        a.call(Helper::FibLookup);
+    }
+}

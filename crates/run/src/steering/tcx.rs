@@ -1,0 +1,220 @@
+//! [`Tcx`]: the steering by programs at the interfaces, and the flows they leave alone.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use io::bpf::{Attachment, HashMap, Program, SharedArray};
+use io::netlink::{InterfaceIndex, Netlink};
+use io::{Clock, IoError};
+use units::Duration;
+
+use super::program::{self, Maps, Spec};
+use crate::Side;
+use crate::plan::Plan;
+
+/// What the programs are called, so that an interface is not steered twice.
+pub(crate) const NAME: &str = "cell_steer";
+
+/// Flows in the map: 10 MB of the kernel's memory. When there are more, those that were silent for longest take the
+/// detour through this process again.
+const PASSED_MAX: u32 = 65_536;
+
+/// Flows that are put into the map between two heartbeats: a flood of made-up segments is not to occupy us.
+const ADDED_MAX: u32 = 5_000;
+
+/// Words of the shared array that each program has for its counters, and that stand before the first: a cache line.
+const LINE_WORDS: usize = 8;
+/// Two interfaces, and two devices of an instance that is replaced.
+const PROGRAMS_MAX: usize = 4;
+
+type PassedMap = HashMap<{ program::KEY_LEN }, { program::VALUE_LEN }>;
+
+/// The flows that the kernel forwards past us.
+#[derive(Debug)]
+pub(crate) struct Bypass {
+    passed: PassedMap,
+    shared: SharedArray,
+    added: AtomicU64,
+    /// How many may be added until the next heartbeat.
+    room: AtomicU32,
+}
+
+/// What became of flows that are none of ours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BypassCounters {
+    /// Flows left to the kernel.
+    pub flows: u64,
+    /// Of those, flows that were seen to end or begin anew.
+    pub ended: u64,
+    /// Packets of theirs that never entered this process; a super-packet counts as one.
+    pub packets: u64,
+}
+
+impl BypassCounters {
+    /// Names and values, as in the status.
+    pub fn named(&self) -> [(&'static str, u64); 3] {
+        [("bypass_flows", self.flows), ("bypass_flows_ended", self.ended), ("bypass_packets", self.packets)]
+    }
+}
+
+impl Bypass {
+    fn create() -> Result<Self, IoError> {
+        Ok(Self {
+            passed: HashMap::create("cell_passed", PASSED_MAX)?,
+            shared: SharedArray::create("cell_shared", LINE_WORDS * (1 + PROGRAMS_MAX))?,
+            added: AtomicU64::new(0),
+            room: AtomicU32::new(ADDED_MAX),
+        })
+    }
+
+    /// Leaves a flow to the kernel until it ends or its ports are used again.
+    pub fn add(&self, client: SocketAddr, server: SocketAddr) {
+        let has_room = self.room.fetch_update(Relaxed, Relaxed, |room| room.checked_sub(1)).is_ok();
+        // The kernel may have no element to give at this moment: then the next packet asks again.
+        if has_room && matches!(self.passed.insert(&key(client, server), &[0; program::VALUE_LEN]), Ok(true))
+        {
+            self.added.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// What has happened so far.
+    pub fn counters(&self) -> BypassCounters {
+        let mut counters = BypassCounters { flows: self.added.load(Relaxed), ..BypassCounters::default() };
+        for line in self.shared.words().chunks(LINE_WORDS).skip(1) {
+            let value = |at: i32| line.get(at as usize / 8).map_or(0, |word| word.load(Relaxed));
+            counters.packets += value(program::BYPASSED_PACKETS);
+            counters.ended += value(program::ENDED_FLOWS);
+        }
+        counters
+    }
+}
+
+/// A flow's key as the programs make it of a packet.
+fn key(client: SocketAddr, server: SocketAddr) -> [u8; program::KEY_LEN] {
+    let mut key = [0; program::KEY_LEN];
+    for (start, address) in [(0, client.ip()), (16, server.ip())] {
+        match address {
+            IpAddr::V4(address) => key[start..start + 4].copy_from_slice(&address.octets()),
+            IpAddr::V6(address) => key[start..start + 16].copy_from_slice(&address.octets()),
+        }
+    }
+    key[32..34].copy_from_slice(&client.port().to_be_bytes());
+    key[34..36].copy_from_slice(&server.port().to_be_bytes());
+    let family: u32 = if client.is_ipv4() { 4 } else { 6 };
+    key[36..40].copy_from_slice(&family.to_ne_bytes());
+    key
+}
+
+/// One program, and the interface it is for.
+#[derive(Debug)]
+struct Loaded {
+    program: Program,
+    interface: InterfaceIndex,
+    /// At a device of the instance before.
+    is_chain: bool,
+}
+
+/// The programs: loaded; attached as long as they are to steer.
+#[derive(Debug)]
+pub(crate) struct Tcx {
+    bypass: Arc<Bypass>,
+    loaded: Vec<Loaded>,
+    attached: Vec<Attachment>,
+    chained: Vec<Attachment>,
+}
+
+impl Tcx {
+    /// Makes the maps and loads the programs that redirect into `tuns`; nothing is steered yet.
+    pub fn load(
+        plan: &Plan,
+        hang_after: Duration,
+        tuns: [InterfaceIndex; 2],
+        netlink: &Netlink,
+    ) -> Result<Self, IoError> {
+        let bypass = Bypass::create()?;
+        let [wired, mobile] =
+            [Side::Wired, Side::Mobile].map(|side| netlink.index_of(&plan.side(side).interface));
+        let outer = [wired?, mobile?];
+        let mut places = vec![
+            (Side::Wired, outer[0], plan.strict_interfaces[0], false),
+            (Side::Mobile, outer[1], plan.strict_interfaces[1], false),
+        ];
+        if let Some(before) = &plan.predecessor {
+            // What it writes into its mobile device came from the servers.
+            let [wired, mobile] = &before.tuns;
+            places.push((Side::Wired, netlink.index_of(mobile)?, false, true));
+            places.push((Side::Mobile, netlink.index_of(wired)?, false, true));
+        }
+        let mut loaded = Vec::new();
+        for (number, (from, interface, checks_reverse_path, is_chain)) in places.into_iter().enumerate() {
+            let counters = (LINE_WORDS * size_of::<u64>() * (1 + number)) as i32;
+            let spec = Spec {
+                from,
+                interface,
+                leaves_through: outer[from.other().index()],
+                tun: tuns[from.index()],
+                checks_reverse_path,
+                hang_after,
+                counters,
+            };
+            let maps = Maps { passed: &bypass.passed, shared: &bypass.shared };
+            let program = Program::load(NAME, &program::assemble(&spec, maps)?)?;
+            loaded.push(Loaded { program, interface, is_chain });
+        }
+        Ok(Self { bypass: Arc::new(bypass), loaded, attached: Vec::new(), chained: Vec::new() })
+    }
+
+    /// Sets the programs to work, those of the chain first: no packet is to pass one instance only.
+    pub fn attach(&mut self) -> Result<(), IoError> {
+        self.beat();
+        for is_chain in [true, false] {
+            for one in self.loaded.iter().filter(|one| one.is_chain == is_chain) {
+                let attachment = one.program.attach(one.interface)?;
+                if is_chain { self.chained.push(attachment) } else { self.attached.push(attachment) }
+            }
+        }
+        Ok(())
+    }
+
+    /// The packet loop is alive.
+    pub fn beat(&self) {
+        self.bypass.room.store(ADDED_MAX, Relaxed);
+        if let Some(word) = self.bypass.shared.words().get(program::HEARTBEAT as usize / size_of::<u64>()) {
+            word.store(Clock::now().as_nanos(), Relaxed);
+        }
+    }
+
+    /// The instance before has ended.
+    pub fn unchain(&mut self) {
+        self.chained.clear();
+    }
+
+    /// Nothing is steered from here on.
+    pub fn detach(&mut self) {
+        self.attached.clear();
+        self.chained.clear();
+    }
+
+    /// The flows that the kernel forwards past us.
+    pub fn bypass(&self) -> &Arc<Bypass> {
+        &self.bypass
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_has_each_thing_at_its_place() {
+        let made = key("10.1.0.2:258".parse().unwrap(), "10.2.0.2:80".parse().unwrap());
+        assert_eq!((&made[..4], &made[16..20]), (&[10, 1, 0, 2][..], &[10, 2, 0, 2][..]));
+        assert_eq!(&made[32..36], &[1, 2, 0, 80]);
+        assert!(made[4..16].iter().chain(&made[20..32]).all(|byte| *byte == 0));
+        let made = key("[fd01::2]:1".parse().unwrap(), "[fd02::2]:2".parse().unwrap());
+        assert_eq!((made[0], made[15], made[16], made[31]), (0xfd, 2, 0xfd, 2));
+        // As the program stores it: a number of this machine's.
+        assert_eq!(u32::from_ne_bytes([made[36], made[37], made[38], made[39]]), 6);
+    }
+}
