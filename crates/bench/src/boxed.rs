@@ -4,16 +4,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use io::{Clock, PidFd, SpawnOptions};
+use io::{Clock, INSTANCE_DIRECTORY, PidFd, SpawnOptions};
+use run::{Answer, Question, Status};
 use units::Duration;
 
 use crate::error::Context;
-use crate::path::Pause;
+use crate::haproxy::{self, Proxy};
+use crate::pause::Pause;
 use crate::topology::{MOBILE, Network, WIRED};
+use crate::way::Program;
 use crate::{BenchError, Way};
 
 /// How long it may take to say that it is ready, and to end.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(15);
 
 const POLL: Duration = Duration::from_millis(5);
 
@@ -29,41 +32,72 @@ pub(crate) struct BoxProgram {
     way: Way,
     child: Child,
     log: PathBuf,
+    /// What leads packets to it, where it does not do so itself.
+    proxy: Option<Proxy>,
 }
 
 impl BoxProgram {
     /// Starts what `way` needs, if anything, and waits until packets go through it. What it says goes to a file
-    /// in `directory`.
+    /// in `directory`. `more` are further arguments of `cellerator`.
     pub fn start(
         way: Way,
+        more: &[&str],
         program: &Path,
         network: &Network,
         directory: &Path,
         pause: &mut Pause<'_>,
     ) -> Result<Option<Self>, BenchError> {
-        let Some(arguments) = way.arguments(WIRED, MOBILE) else { return Ok(None) };
+        let Some(wanted) = way.program(WIRED, MOBILE) else { return Ok(None) };
+        let (mut command, proxy) = match wanted {
+            Program::Cellerator(arguments) => {
+                let mut command = Command::new(program);
+                command.args(arguments).args(more);
+                (command, None)
+            }
+            Program::Haproxy { splice } => {
+                (haproxy::command(splice, directory)?, Some(Proxy::steer(network)?))
+            }
+        };
         let log = directory.join("box.log");
         let file = fs::File::create(&log).doing(|| format!("create {}", log.display()))?;
         let errors = file.try_clone().doing(|| format!("share {}", log.display()))?;
-        let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::null()).stdout(file).stderr(errors);
+        command.stdin(Stdio::null()).stdout(file).stderr(errors);
         let options = SpawnOptions { death_signal: Some(libc::SIGKILL), own_process_group: true };
         let child = network.middle.spawn(command, options)?;
-        let mut running = Self { way, child, log };
+        let mut running = Self { way, child, log, proxy };
         let give_up = Clock::now() + PATIENCE;
-        while !running.said().lines().any(|line| line.starts_with(READY)) {
+        while !running.is_ready() {
             running.check()?;
             if Clock::now() >= give_up {
-                return Err(running.failed(&format!("it did not say `{READY}` within {PATIENCE}")));
+                return Err(running.failed(&format!("it was not ready within {PATIENCE}")));
             }
             pause.wait(POLL)?;
         }
         Ok(Some(running))
     }
 
+    fn is_ready(&self) -> bool {
+        match self.proxy {
+            Some(_) => haproxy::is_listening(self.pid()),
+            None => self.said().lines().any(|line| line.starts_with(READY)),
+        }
+    }
+
     /// Its process number.
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// What it says of itself; only `cellerator run` and the bare echo can tell.
+    pub fn status(&self) -> Result<Status, BenchError> {
+        let all = run::find(Path::new(INSTANCE_DIRECTORY))?;
+        let found = all.into_iter().find(|found| found.process == self.pid());
+        match found.map(|found| found.ask(&Question::Status)) {
+            Some(Ok(Answer::Status(status))) => Ok(*status),
+            Some(Ok(other)) => Err(self.failed(&format!("asked for its status it said {other:?}"))),
+            Some(Err(error)) => Err(self.failed(&error.to_string())),
+            None => Err(self.failed("it cannot be asked for its status")),
+        }
     }
 
     /// Refuses to go on when it has ended by itself.
@@ -75,8 +109,12 @@ impl BoxProgram {
         }
     }
 
-    /// Ends it in good order; it must have accelerated `flows` flows if that is its way.
-    pub fn stop(mut self, flows: u64, pause: &mut Pause<'_>) -> Result<(), BenchError> {
+    /// Ends it in good order; gives the flows it says it accelerated.
+    pub fn stop(mut self, pause: &mut Pause<'_>) -> Result<Option<u64>, BenchError> {
+        if self.proxy.is_some() {
+            // It would wait for its connections; they have ended as far as the benchmark is concerned.
+            return Ok(None);
+        }
         PidFd::open(self.pid())?.send_signal(libc::SIGTERM)?;
         let give_up = Clock::now() + PATIENCE;
         let status = loop {
@@ -93,10 +131,17 @@ impl BoxProgram {
         if !status.success() {
             return Err(self.failed(&format!("it ended badly, {status}")));
         }
-        let accelerated = accelerated_flows(&self.said());
-        if self.way.accelerates() && accelerated != Some(flows) {
+        Ok(accelerated_flows(&self.said()))
+    }
+
+    /// As [`BoxProgram::stop`]; if its way is to accelerate, it must have done so with `flows` flows.
+    pub fn stop_after(self, flows: u64, pause: &mut Pause<'_>) -> Result<(), BenchError> {
+        let way = self.way;
+        let accelerated = self.stop(pause)?;
+        if way.accelerates() && accelerated != Some(flows) {
             let said = accelerated.map_or("an unknown number".to_owned(), |n| n.to_string());
-            return Err(self.failed(&format!("{flows} flows were to be accelerated, {said} were")));
+            let message = format!("{flows} flows were to be accelerated, {said} were");
+            return Err(BenchError::Box { way: way.name().to_owned(), message });
         }
         Ok(())
     }

@@ -23,9 +23,20 @@ pub enum BenchError {
         /// What happened, with the program's last words.
         message: String,
     },
-    /// No byte came through.
-    #[error("{0}: no byte came through the box while it was measured")]
-    NoBytes(String),
+    /// A peer to compare with, or something a part needs, is not there.
+    #[error("{what} is left out: {why}")]
+    Missing {
+        /// What.
+        what: String,
+        /// Why, and what to do.
+        why: String,
+    },
+    /// Nothing came through.
+    #[error("{0}: nothing came through the box while it was measured")]
+    Nothing(String),
+    /// A load generator failed.
+    #[error("load generator: {0}")]
+    Load(String),
     /// The user asked to stop.
     #[error("interrupted")]
     Interrupted,

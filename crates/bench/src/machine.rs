@@ -2,10 +2,11 @@
 
 use std::fs;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The machine a benchmark ran on.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Machine {
     /// The processor's model name as the kernel gives it.
     pub processor: String,
@@ -13,6 +14,9 @@ pub struct Machine {
     pub processors: usize,
     /// Kernel release.
     pub kernel: String,
+    /// Version of HAProxy, if it is installed.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub haproxy: Option<String>,
 }
 
 impl Machine {
@@ -24,6 +28,7 @@ impl Machine {
             processor: model(&info).unwrap_or("unknown").to_owned(),
             processors: io::sched::cpu_count(),
             kernel: fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
+            haproxy: crate::haproxy::version(),
         }
     }
 }
@@ -56,6 +61,11 @@ impl Ticks {
         Some(Self { idle, busy: fields.iter().sum::<u64>() - idle })
     }
 
+    /// Processor time that was used since `earlier`, by anything.
+    pub fn busy_seconds_since(self, earlier: Self) -> f64 {
+        self.busy.saturating_sub(earlier.busy) as f64 / TICKS_PER_SECOND
+    }
+
     /// The share of time since `earlier` in which processors were busy, 0 to 1.
     pub fn busy_share_since(self, earlier: Self) -> f64 {
         let busy = self.busy.saturating_sub(earlier.busy) as f64;
@@ -64,21 +74,36 @@ impl Ticks {
     }
 }
 
-/// Processor time process `pid` has used, in seconds, to the kernel's tick of 10 ms: user and system time of all
-/// its threads, including packets that the kernel handles on its back.
+/// Processor time process `pid` has used, in seconds: user and system time of all its threads, including packets that
+/// the kernel handles on its back. To the nanosecond where the scheduler keeps account, else to the tick of 10 ms.
 pub(crate) fn cpu_seconds(pid: u32) -> Option<f64> {
-    used_ticks(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-        .map(|ticks| ticks as f64 / TICKS_PER_SECOND)
+    scheduled_seconds(pid).or_else(|| ticks(pid).map(|(user, system)| user + system))
+}
+
+/// The first field of each thread's `schedstat`: nanoseconds on a processor.
+fn scheduled_seconds(pid: u32) -> Option<f64> {
+    let mut nanos = 0u64;
+    for thread in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
+        let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        nanos += text.split_ascii_whitespace().next()?.parse::<u64>().ok()?;
+    }
+    Some(nanos as f64 / 1e9)
+}
+
+/// User time and system time of a process, seconds; the kernel divides its exact account by what ticks have seen.
+pub(crate) fn ticks(pid: u32) -> Option<(f64, f64)> {
+    let (user, system) = used_ticks(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
+    Some((user as f64 / TICKS_PER_SECOND, system as f64 / TICKS_PER_SECOND))
 }
 
 /// USER_HZ: the same on all architectures Linux runs on today.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Fields 14 and 15 of `/proc/PID/stat`; the program's name before them may contain spaces.
-fn used_ticks(stat: &str) -> Option<u64> {
+fn used_ticks(stat: &str) -> Option<(u64, u64)> {
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
     let mut next = || fields.next()?.parse::<u64>().ok();
-    Some(next()? + next()?)
+    Some((next()?, next()?))
 }
 
 #[cfg(test)]
@@ -95,7 +120,7 @@ mod tests {
         let share = Ticks { busy: 60, idle: 365 }.busy_share_since(Ticks { busy: 40, idle: 305 });
         assert!((share - 0.25).abs() < 1e-9);
         let stat = "77 (a (b) c) R 1 2 3 4 5 6 7 8 9 10 120 30 0 0 20 0 1 0 5 6 7";
-        assert_eq!(used_ticks(stat), Some(150));
+        assert_eq!(used_ticks(stat), Some((120, 30)));
     }
 
     #[test]

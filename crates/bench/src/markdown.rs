@@ -1,54 +1,85 @@
 //! The results as Markdown.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use crate::{PathResults, Row, Spread, Way};
+use crate::date::date;
+use crate::results::{Aim, Figure, Metric, Part, Results, Spread};
 
 /// Above this the machine was busy with something else, and the figures say less.
 const BUSY_SHARE: f64 = 0.1;
 
-impl PathResults {
+impl Results {
+    /// The table of figures with aims, then every part.
+    #[must_use]
+    pub fn markdown(&self) -> String {
+        let mut text = self.summary();
+        for part in &self.parts {
+            text += "\n";
+            text += &part.markdown();
+        }
+        text
+    }
+
+    /// The figures that have aims, and what is missing.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let mut text = "## In one table\n\n".to_owned();
+        text += "Medians; in brackets the smallest and the largest pair.\n\n";
+        text += "| figure | measured | aim | pairs | |\n|---|---|---|---|---|\n";
+        for figure in self.parts.iter().flat_map(|part| &part.figures) {
+            if let (Some(aim), Some(is_met)) = (figure.aim, figure.is_met()) {
+                let verdict = if is_met { "met" } else { "**missed**" };
+                let _ = writeln!(
+                    text,
+                    "| {} | {} | {} | {} | {verdict} |",
+                    figure.title,
+                    figure_value(figure),
+                    aim_text(aim, figure),
+                    figure.pairs
+                );
+            }
+        }
+        let missing: BTreeSet<&String> = self.parts.iter().flat_map(|part| &part.missing).collect();
+        for line in missing {
+            let _ = writeln!(text, "\n{}.", line.trim_end_matches('.').replace('\n', " "));
+        }
+        text
+    }
+}
+
+impl Part {
     /// What was measured, on what, how, and how to repeat it.
     #[must_use]
     pub fn markdown(&self) -> String {
-        let mut text = format!("## The data path\n\n{}\n\n{}\n", self.made_on(), HOW);
+        let mut text = format!("## {}\n\n{}\n\n{}\n", self.title, self.how, self.made_on());
         if let Some(warning) = self.warning() {
             let _ = writeln!(text, "\n**{warning}**");
         }
-        let mut flows: Vec<usize> = self.rows.iter().map(|row| row.flows).collect();
-        flows.dedup();
-        for flows in flows {
-            let plural = if flows == 1 { "" } else { "s" };
-            let _ = write!(text, "\n### {flows} flow{plural}\n\n{HEAD}");
-            for row in self.rows.iter().filter(|row| row.flows == flows) {
-                text += &line(row);
-            }
+        for line in &self.missing {
+            let _ = writeln!(text, "\n**{}.**", line.trim_end_matches('.').replace('\n', " "));
         }
-        text += "\n### In the box\n\n";
-        for way in Way::ALL {
-            let command =
-                self.rows.iter().find(|row| row.way == way.name()).and_then(|row| row.in_the_box.as_ref());
-            let what =
-                command.map_or("nothing; the kernel forwards".to_owned(), |command| format!("`{command}`"));
-            let _ = writeln!(text, "- {}: {what}", way.title());
-        }
+        text += &self.rows_table();
+        text += &self.figures_table();
+        text += &self.commands();
         text
     }
 
     fn made_on(&self) -> String {
         let machine = &self.machine;
+        let peer =
+            machine.haproxy.as_ref().filter(|_| self.ways.iter().any(|way| way.name.starts_with("haproxy")));
+        let peer = peer.map_or(String::new(), |version| format!(", HAProxy {version}"));
         format!(
-            "Cellerator {}, Linux {}, {}, {} processors, {}. Made by `{}`: {} rounds of {} s per run, congestion \
-             control of the sender {}.",
+            "Cellerator {}, Linux {}, {}, {} processors{peer}, {}. {} rounds, {:.0} s, made by `{}`.",
             self.cellerator,
             machine.kernel,
             machine.processor,
             machine.processors,
             date(self.ended_unix_s),
-            self.command,
             self.rounds,
-            self.seconds,
-            self.congestion_control
+            self.took_s,
+            self.command,
         )
     }
 
@@ -63,63 +94,95 @@ impl PathResults {
             )
         })
     }
+
+    fn rows_table(&self) -> String {
+        let mut text = "\n| case | way |".to_owned();
+        for metric in &self.metrics {
+            let _ = write!(text, " {} |", metric.title);
+        }
+        text += "\n|---|---|";
+        text += &"---|".repeat(self.metrics.len());
+        text += "\n";
+        for row in &self.rows {
+            let title = self.ways.iter().find(|way| way.name == row.way).map_or(&row.way, |way| &way.title);
+            let _ = write!(text, "| {} | {title} |", row.case);
+            for metric in &self.metrics {
+                let value = row.values.get(&metric.name);
+                let _ =
+                    write!(text, " {} |", value.map_or("–".to_owned(), |value| in_metric(*value, metric)));
+            }
+            text += "\n";
+        }
+        text
+    }
+
+    fn figures_table(&self) -> String {
+        if self.figures.is_empty() {
+            return String::new();
+        }
+        let mut text = "\n| figure | median (min–max) | aim | pairs |\n|---|---|---|---|\n".to_owned();
+        for figure in &self.figures {
+            let aim = figure.aim.map_or("–".to_owned(), |aim| aim_text(aim, figure));
+            let _ =
+                writeln!(text, "| {} | {} | {aim} | {} |", figure.title, figure_value(figure), figure.pairs);
+        }
+        text
+    }
+
+    fn commands(&self) -> String {
+        let mut text = "\nIn the box:\n\n".to_owned();
+        for way in &self.ways {
+            let what = way.in_the_box.as_ref();
+            let what =
+                what.map_or("nothing; the kernel forwards".to_owned(), |command| format!("`{command}`"));
+            let _ = writeln!(text, "- {}: {what}", way.title);
+        }
+        text
+    }
 }
 
-const HOW: &str = "One machine plays all parts: client, box and server are network namespaces joined by veth pairs, offloads as the \
-kernel sets them. The server sends TCP flows of zeros to the client as fast as it can; what the client's program reads \
-counts, after a warm-up of 0.7 s. All ways through the box are measured once in each round, in rotating order, and \
-compared with the bare echo of the same round. The bare echo has the same steering, TUN devices and packet loop \
-without the engine: it is the limit of this path. Server, box and client share the processors, so that a way that \
-costs the box more also leaves less to the ends. *Box* is processor time of the program in the box (user and system, \
-packets that the kernel forwards on its back included) per 10⁹ bytes; *machine* is that of everything.";
-
-const HEAD: &str = "| way | Gbit/s, median (min–max) | ÷ bare echo, median (min–max) | box s/GB | machine s/GB | segments sent again |\n\
-|---|---|---|---|---|---|\n";
-
-fn line(row: &Row) -> String {
-    let title = Way::ALL.into_iter().find(|way| way.name() == row.way).map_or(row.way, Way::title);
+fn aim_text(aim: Aim, figure: &Figure) -> String {
+    let (sign, bound) = match aim {
+        Aim::AtLeast(bound) => ('≥', bound),
+        Aim::AtMost(bound) => ('≤', bound),
+    };
     format!(
-        "| {title} | {} | {} | {} | {:.2} | {} |\n",
-        spread(row.goodput_gbps),
-        spread(row.ratio_to_echo),
-        row.box_cpu_s_per_gb.map_or("–".to_owned(), |cpu| format!("{:.2}", cpu.median)),
-        row.machine_cpu_s_per_gb.median,
-        row.retransmitted_segments
+        "{sign} {}{}",
+        grouped(bound, if bound.fract() == 0.0 && !figure.unit.is_empty() { 0 } else { figure.digits }),
+        figure.unit
     )
 }
 
-fn spread(spread: Spread) -> String {
-    format!("{:.2} ({:.2}–{:.2})", spread.median, spread.min, spread.max)
+fn figure_value(figure: &Figure) -> String {
+    let Spread { median, min, max } = figure.value;
+    let number = |value| grouped(value, figure.digits);
+    format!("{}{} ({}–{})", number(median), figure.unit, number(min), number(max))
 }
 
-/// The day, as `2026-01-31`, in UTC: civil date from days since 1970 (proleptic Gregorian calendar, eras of 400
-/// years that begin in March).
-fn date(unix_s: u64) -> String {
-    let days = unix_s / 86_400 + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    format!("{year}-{month:02}-{day:02}")
+fn in_metric(spread: Spread, metric: &Metric) -> String {
+    let number = |value| grouped(value, metric.digits);
+    if number(spread.min) == number(spread.max) {
+        return number(spread.median);
+    }
+    format!("{} ({}–{})", number(spread.median), number(spread.min), number(spread.max))
+}
+
+/// With a true minus sign, and thousands set apart.
+fn grouped(value: f64, digits: u8) -> String {
+    let text = format!("{:.*}", usize::from(digits), value.abs());
+    let (whole, rest) =
+        text.split_once('.').map_or((text.as_str(), String::new()), |(w, r)| (w, format!(".{r}")));
+    let mut out = String::new();
+    for (at, digit) in whole.chars().enumerate() {
+        if at > 0 && (whole.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    let is_zero = text.chars().all(|c| c == '0' || c == '.');
+    let sign = if value < 0.0 && !is_zero { "−" } else { "" };
+    format!("{sign}{out}{rest}")
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dates_are_those_of_the_calendar() {
-        for (seconds, wanted) in [
-            (0, "1970-01-01"),
-            (951_782_400, "2000-02-29"),
-            (951_868_800, "2000-03-01"),
-            (1_735_689_599, "2024-12-31"),
-            (4_107_542_400, "2100-03-01"),
-        ] {
-            assert_eq!(date(seconds), wanted);
-        }
-    }
-}
+mod tests;

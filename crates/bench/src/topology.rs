@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use io::netlink::{Cidr, Family, Netlink, Route, VethEnd};
+use io::netlink::{Cidr, Family, LinkChange, Netlink, Route, VethEnd};
 use io::{Namespace, sysctl};
 
 use crate::BenchError;
@@ -11,6 +11,8 @@ use crate::BenchError;
 pub(crate) const WIRED: &str = "w0";
 /// The box's interface towards the client.
 pub(crate) const MOBILE: &str = "m0";
+/// The interface of either end.
+pub(crate) const HOST_INTERFACE: &str = "eth0";
 
 const SERVER_NET: u8 = 2;
 const CLIENT_NET: u8 = 1;
@@ -21,9 +23,30 @@ const HOST: u8 = 2;
 
 /// The server's address.
 pub(crate) const SERVER: IpAddr = address(SERVER_NET, HOST);
+/// The client's own address; its other ones are those of subscribers.
+pub(crate) const CLIENT: IpAddr = address(CLIENT_NET, HOST);
 
 const fn address(net: u8, last: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, net, 0, last))
+}
+
+/// The `number`th subscriber's address, from 0.
+pub(crate) const fn subscriber(number: u32) -> Ipv4Addr {
+    let [_, high, middle, low] = (number + 1).to_be_bytes();
+    Ipv4Addr::new(10, 128 | high, middle, low)
+}
+
+/// All subscribers.
+const SUBSCRIBERS: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 0);
+const SUBSCRIBERS_LEN: u8 = 9;
+
+/// What a part needs beyond three hosts in a row.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct NetworkOptions {
+    /// Addresses of the client besides its own: [`subscriber`].
+    pub subscribers: u32,
+    /// The server sends ordinary packets instead of super-packets.
+    pub no_gso: bool,
 }
 
 /// The three namespaces; their names are removed when it is dropped.
@@ -55,7 +78,7 @@ impl Network {
     }
 
     /// Makes the namespaces, joins them, and has the box forward. Offloads stay as the kernel sets them.
-    pub fn create() -> Result<Self, BenchError> {
+    pub fn create(options: NetworkOptions) -> Result<Self, BenchError> {
         let mut names = Names::default();
         let mut create = |name: &String| {
             let made = Namespace::create(name)?;
@@ -72,20 +95,49 @@ impl Network {
             // Figures of one flow must not shape the next.
             sysctl::write(end, "net/ipv4/tcp_no_metrics_save", "1")?;
         }
+        for end in [&network.client, &network.server, &network.middle] {
+            // Thousands of connections a second need more than the 28,000 ports of the default; and a queue of them.
+            sysctl::write(end, "net/ipv4/ip_local_port_range", "2048 65000")?;
+            sysctl::write(end, "net/core/somaxconn", "65535")?;
+            sysctl::write(end, "net/ipv4/tcp_max_syn_backlog", "65535")?;
+        }
+        network.apply(options)?;
         Ok(network)
+    }
+
+    fn apply(&self, options: NetworkOptions) -> Result<(), BenchError> {
+        if options.subscribers > 0 {
+            let client = self.client.netlink()?;
+            let interface = client.index_of(HOST_INTERFACE)?;
+            for number in 0..options.subscribers {
+                client.add_address(interface, Cidr::new(subscriber(number), 32))?;
+            }
+            let all = Cidr::new(SUBSCRIBERS, SUBSCRIBERS_LEN);
+            self.middle.netlink()?.add_route(&Route::via(all, CLIENT))?;
+        }
+        if options.no_gso {
+            let server = self.server.netlink()?;
+            let change = LinkChange { gso_segments_max: Some(1), ..LinkChange::default() };
+            server.change_link(server.index_of(HOST_INTERFACE)?, &change)?;
+        }
+        Ok(())
     }
 
     /// A cable between the box's interface `here` and `there`, whose way to everything it is.
     fn cable(&self, there: &Namespace, net: u8, here: &str) -> Result<(), BenchError> {
-        const THERE: &str = "eth0";
         let middle = self.middle.netlink()?;
-        let ends = [VethEnd { name: here, namespace: None }, VethEnd { name: THERE, namespace: Some(there) }];
-        middle.create_veth(ends[0], ends[1])?;
+        let outer_end = VethEnd { name: HOST_INTERFACE, namespace: Some(there) };
+        middle.create_veth(VethEnd { name: here, namespace: None }, outer_end)?;
         let outer = there.netlink()?;
         configure(&middle, here, address(net, BOX))?;
-        configure(&outer, THERE, address(net, HOST))?;
+        configure(&outer, HOST_INTERFACE, address(net, HOST))?;
         outer.add_route(&Route::via(Cidr::everything(Family::V4), address(net, BOX)))?;
         Ok(())
+    }
+
+    /// Packets that came in at the client so far.
+    pub fn client_packets(&self) -> Result<u64, BenchError> {
+        Ok(self.client.netlink()?.link(HOST_INTERFACE)?.stats.rx_packets)
     }
 }
 
@@ -93,4 +145,15 @@ fn configure(netlink: &Netlink, name: &str, address: IpAddr) -> Result<(), io::I
     let index = netlink.index_of(name)?;
     netlink.add_address(index, Cidr::new(address, 24))?;
     netlink.set_up(index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subscribers_have_addresses_of_their_own_in_one_network() {
+        assert_eq!(subscriber(0), Ipv4Addr::new(10, 128, 0, 1));
+        assert_eq!(subscriber(65_535), Ipv4Addr::new(10, 129, 0, 0));
+    }
 }

@@ -7,20 +7,59 @@ pub enum Way {
     Kernel,
     /// The path of `cellerator run` around a processor that passes everything: the limit of this path.
     Echo,
+    /// The same, exchanging ordinary packets with the kernel.
+    EchoPlain,
+    /// The same as [`Way::Echo`], never sleeping.
+    EchoBusy,
     /// The engine, passing every flow.
     Pass,
     /// The engine accelerating at a constant rate that no machine reaches.
     Fixed,
     /// The engine accelerating at a rate it finds itself.
     Rate,
+    /// The engine accelerating with its defaults.
+    Adaptive,
+    /// The same, exchanging ordinary packets with the kernel.
+    AdaptivePlain,
+    /// The same as [`Way::Adaptive`], never sleeping.
+    AdaptiveBusy,
+    /// HAProxy as transparent TCP proxy, which copies what it carries.
+    Haproxy,
+    /// The same, which has the kernel move what it carries (`splice`).
+    HaproxySplice,
+}
+
+/// What runs in the box.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Program {
+    /// `cellerator` with these arguments.
+    Cellerator(Vec<String>),
+    /// HAProxy.
+    Haproxy {
+        /// With splicing.
+        splice: bool,
+    },
 }
 
 /// Beyond what one flow reaches on any machine this runs on, so that pacing is never the limit.
 const NO_LIMIT: &str = "100 Gbit/s";
 
 impl Way {
-    /// All, in the order of the first round.
-    pub const ALL: [Self; 5] = [Self::Kernel, Self::Echo, Self::Pass, Self::Fixed, Self::Rate];
+    /// All.
+    pub const ALL: [Self; 12] = [
+        Self::Kernel,
+        Self::Echo,
+        Self::EchoPlain,
+        Self::EchoBusy,
+        Self::Pass,
+        Self::Fixed,
+        Self::Rate,
+        Self::Adaptive,
+        Self::AdaptivePlain,
+        Self::AdaptiveBusy,
+        Self::Haproxy,
+        Self::HaproxySplice,
+    ];
 
     /// Its name in results.
     #[must_use]
@@ -28,9 +67,16 @@ impl Way {
         match self {
             Self::Kernel => "kernel",
             Self::Echo => "echo",
+            Self::EchoPlain => "echo-no-gso",
+            Self::EchoBusy => "echo-busy-poll",
             Self::Pass => "pass",
             Self::Fixed => "accelerate-fixed",
             Self::Rate => "accelerate-rate",
+            Self::Adaptive => "accelerate",
+            Self::AdaptivePlain => "accelerate-no-gso",
+            Self::AdaptiveBusy => "accelerate-busy-poll",
+            Self::Haproxy => "haproxy",
+            Self::HaproxySplice => "haproxy-splice",
         }
     }
 
@@ -40,32 +86,67 @@ impl Way {
         match self {
             Self::Kernel => "kernel forwarding",
             Self::Echo => "bare TUN echo",
+            Self::EchoPlain => "bare TUN echo, no GSO",
+            Self::EchoBusy => "bare TUN echo, busy polling",
             Self::Pass => "engine passing",
-            Self::Fixed => "engine accelerating, `fixed`",
-            Self::Rate => "engine accelerating, `rate`",
+            Self::Fixed => "accelerating, `fixed`",
+            Self::Rate => "accelerating, `rate`",
+            Self::Adaptive => "accelerating",
+            Self::AdaptivePlain => "accelerating, no GSO",
+            Self::AdaptiveBusy => "accelerating, busy polling",
+            Self::Haproxy => "HAProxy, no splice",
+            Self::HaproxySplice => "HAProxy, splice",
         }
     }
 
     /// True when the engine takes flows over.
     #[must_use]
     pub const fn accelerates(self) -> bool {
-        matches!(self, Self::Fixed | Self::Rate)
+        matches!(self, Self::Fixed | Self::Rate | Self::Adaptive | Self::AdaptivePlain | Self::AdaptiveBusy)
     }
 
-    /// Arguments of `cellerator` for the program in the box, if there is one, to join the two interfaces.
-    #[must_use]
-    pub fn arguments(self, wired: &str, mobile: &str) -> Option<Vec<String>> {
-        let more: &[&str] = match self {
+    /// What runs in the box between the two interfaces, if anything.
+    pub(crate) fn program(self, wired: &str, mobile: &str) -> Option<Program> {
+        let (command, more): (&[&str], &[&str]) = match self {
             Self::Kernel => return None,
-            Self::Echo => return Some(strings(&["bench", "echo", "--wired", wired, "--mobile", mobile])),
-            Self::Pass => &["--no-accelerate"],
-            Self::Fixed => &["--controller", "fixed", "--rate", NO_LIMIT],
-            Self::Rate => &["--controller", "rate", "--r-cap", NO_LIMIT],
+            Self::Haproxy => return Some(Program::Haproxy { splice: false }),
+            Self::HaproxySplice => return Some(Program::Haproxy { splice: true }),
+            Self::Echo => (ECHO, &[]),
+            Self::EchoPlain => (ECHO, &["--no-gso"]),
+            Self::EchoBusy => (ECHO, &["--busy-poll"]),
+            Self::Pass => (RUN, &["--no-accelerate"]),
+            Self::Fixed => (RUN, &["--controller", "fixed", "--rate", NO_LIMIT]),
+            Self::Rate => (RUN, &["--controller", "rate", "--r-cap", NO_LIMIT]),
+            Self::Adaptive => (RUN, &[]),
+            Self::AdaptivePlain => (RUN, &["--no-gso"]),
+            Self::AdaptiveBusy => (RUN, &["--busy-poll"]),
         };
-        Some(strings(&[&["run", "--wired", wired, "--mobile", mobile], more].concat()))
+        let words = [command, &["--wired", wired, "--mobile", mobile], more].concat();
+        Some(Program::Cellerator(words.into_iter().map(str::to_owned).collect()))
+    }
+
+    /// The command in the box as a user would type it.
+    pub(crate) fn command(self) -> Option<String> {
+        Some(match self.program("IF", "IF")? {
+            Program::Haproxy { splice } => {
+                let option = if splice { ", `option splice-auto`" } else { "" };
+                format!("haproxy -db -f FILE (TPROXY, `usesrc clientip`, `option transparent`{option})")
+            }
+            Program::Cellerator(words) => {
+                let quoted = words
+                    .iter()
+                    .map(|word| if word.contains(' ') { format!("'{word}'") } else { word.clone() });
+                std::iter::once("cellerator".to_owned()).chain(quoted).collect::<Vec<_>>().join(" ")
+            }
+        })
+    }
+
+    /// The way of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|way| way.name() == name)
     }
 }
 
-fn strings(words: &[&str]) -> Vec<String> {
-    words.iter().map(|word| (*word).to_owned()).collect()
-}
+const ECHO: &[&str] = &["bench", "echo"];
+const RUN: &[&str] = &["run"];

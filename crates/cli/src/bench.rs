@@ -4,43 +4,45 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use bench::{PathBenchmark, PathResults, Progress};
-use clap::Subcommand;
+use bench::{BenchError, Benchmark, PartName, Progress, Results};
+use clap::builder::PossibleValue;
+use clap::{Subcommand, ValueEnum};
 use io::Signals;
+use run::{Config, Notrack};
 use units::Duration;
 
 use crate::outcome;
 
 /// Arguments of `cellerator bench`.
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
+    /// What to measure [default: everything, about 15 minutes]
+    #[arg(value_enum, value_name = "PART")]
+    parts: Vec<Name>,
+    /// Rounds instead of each part's own number; every way through the box is measured once in each and compared within
+    /// it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pairs: Option<u32>,
+    /// Time of each run instead of each part's own, in seconds
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=600))]
+    seconds: Option<u64>,
+    /// Write the results as JSON (schemas/bench-results.schema.json), after each part; parts that FILE has of an earlier
+    /// run stay in it
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the results as Markdown, with those that stay in the JSON file
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
     #[command(subcommand)]
-    command: BenchCommand,
+    command: Option<HelperCommand>,
 }
 
 #[derive(Subcommand)]
-enum BenchCommand {
-    /// Bulk TCP through this machine: kernel forwarding, a bare TUN echo, the engine passing and accelerating
-    Path(PathArgs),
+enum HelperCommand {
     /// Be the bare TUN echo between two interfaces until a signal comes
     #[command(hide = true)]
     Echo(EchoArgs),
-}
-
-#[derive(clap::Args)]
-struct PathArgs {
-    /// Time measured in each run, of which a round has ten
-    #[arg(long, default_value = "3", value_parser = clap::value_parser!(u64).range(1..=600))]
-    seconds: u64,
-    /// Rounds; every way through the box is measured once in each and compared within it
-    #[arg(long, default_value = "5", value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    pairs: u32,
-    /// Write the results as JSON (schemas/bench-results.schema.json)
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Write the results as Markdown
-    #[arg(long, value_name = "FILE")]
-    markdown: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]
@@ -49,50 +51,129 @@ struct EchoArgs {
     wired: String,
     #[arg(long)]
     mobile: String,
+    #[arg(long)]
+    no_gso: bool,
+    #[arg(long)]
+    busy_poll: bool,
+}
+
+/// A part, as clap wants it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Name(PartName);
+
+impl ValueEnum for Name {
+    fn value_variants<'a>() -> &'a [Self] {
+        const ALL: [Name; PartName::ALL.len()] = {
+            let mut all = [Name(PartName::ALL[0]); PartName::ALL.len()];
+            let mut i = 1;
+            while i < all.len() {
+                all[i] = Name(PartName::ALL[i]);
+                i += 1;
+            }
+            all
+        };
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.0.name()).help(self.0.about()))
+    }
 }
 
 /// Runs `cellerator bench`; an error is one clear line: what, where, what to do.
 pub fn main(args: Args) -> Result<ExitCode, String> {
     match args.command {
-        BenchCommand::Path(args) => path(&args),
-        BenchCommand::Echo(args) => {
+        None => measure(&args),
+        Some(HelperCommand::Echo(args)) => {
             let mut say = |line: &str| drop(writeln!(std::io::stdout(), "{line}"));
-            bench::echo(&args.wired, &args.mobile, &mut say).map_err(|error| format!("bench: {error}"))
+            let config = Config {
+                wired: args.wired,
+                mobile: args.mobile,
+                gso: !args.no_gso,
+                busy_poll: args.busy_poll,
+                notrack: Notrack::Auto,
+                ..Config::default()
+            };
+            bench::echo(&config, &mut say).map_err(|error| format!("bench: {error}"))
         }
     }
     .map(|()| ExitCode::SUCCESS)
 }
 
-fn path(args: &PathArgs) -> Result<(), String> {
+fn measure(args: &Args) -> Result<(), String> {
     let text = |error: &dyn std::fmt::Display| format!("bench: {error}");
+    let parts: Vec<PartName> = match args.parts.as_slice() {
+        [] => PartName::ALL.to_vec(),
+        some => PartName::ALL.into_iter().filter(|part| some.contains(&Name(*part))).collect(),
+    };
     // Before minutes of measuring: a path that cannot be written should not cost them.
     for path in [&args.json, &args.markdown].into_iter().flatten() {
         create_parent(path)?;
     }
+    let mut results = args.json.as_deref().map_or(Ok(Results::new()), earlier)?;
     let signals = Signals::terminating().map_err(|error| text(&error))?;
     let program = std::env::current_exe().map_err(|e| format!("cannot find this program's own file: {e}"))?;
-    let benchmark = PathBenchmark {
-        time: Duration::from_secs(args.seconds),
+    let benchmark = Benchmark {
+        time: args.seconds.map(Duration::from_secs),
         rounds: args.pairs,
         program,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         command: outcome::command_line(),
     };
-    let results = benchmark.run(&signals, &mut show).map_err(|error| text(&error))?;
+    let order = PartName::ALL.map(PartName::name);
+    let mut made = Results::new();
+    let mut failed = Vec::new();
+    for part in &parts {
+        match benchmark.run(*part, &signals, &mut show) {
+            Ok(part) => {
+                made.put(part.clone(), &order);
+                results.put(part, &order);
+                // After each, so that what comes later cannot lose it.
+                save(args, &results)?;
+            }
+            Err(BenchError::Interrupted) => return Err(text(&BenchError::Interrupted)),
+            Err(error) => {
+                eprintln!("bench: {}: {error}", part.name());
+                failed.push(part.name());
+            }
+        }
+    }
     // A reader who has gone away is no reason to lose the files.
-    drop(writeln!(std::io::stdout(), "\n{}", results.markdown()));
-    save(args, &results)
+    drop(writeln!(std::io::stdout(), "\n{}", made.markdown()));
+    if failed.is_empty() { Ok(()) } else { Err(format!("bench: these parts failed: {}", failed.join(", "))) }
+}
+
+/// The results that an earlier run wrote to `path`, if it is there.
+fn earlier(path: &Path) -> Result<Results, String> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Results::new()),
+        Err(e) => return Err(format!("bench: cannot read {}: {e}", path.display())),
+    };
+    let results =
+        serde_json::from_str(&text).ok().filter(|results: &Results| results.schema == bench::SCHEMA);
+    results.ok_or_else(|| {
+        format!(
+            "bench: {} is not of the form {}: delete it or name another file",
+            path.display(),
+            bench::SCHEMA
+        )
+    })
 }
 
 fn show(step: Progress<'_>) {
     match step {
-        Progress::Round(round, rounds) => eprintln!("round {round} of {rounds}"),
+        Progress::Part(part) => eprintln!("{}: {}", part.name(), part.about()),
+        Progress::Round(round, rounds) => eprintln!(" round {round} of {rounds}"),
         Progress::Way(_) => {}
-        Progress::Run(run) => eprintln!("  {}", run.line()),
+        Progress::Sample(sample, values) => {
+            eprintln!("  {:<14} {:<22} {values}", sample.case, sample.way);
+        }
+        Progress::Missing(line) => eprintln!("  {line}"),
     }
 }
 
-fn save(args: &PathArgs, results: &PathResults) -> Result<(), String> {
+fn save(args: &Args, results: &Results) -> Result<(), String> {
     let write = |path: &Path, text: String| {
         std::fs::write(path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))
     };

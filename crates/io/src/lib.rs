@@ -27,7 +27,7 @@ pub use error::IoError;
 pub use instance::{INSTANCE_DIRECTORY, Instance, Leftover, Running};
 pub use netns::{Namespace, SpawnOptions, set_death_signal};
 pub use packet_socket::{PacketSocket, ReceivedPacket};
-pub use process::{PidFd, ProcessId, resident_bytes, resident_bytes_of};
+pub use process::{PidFd, ProcessId, raise_descriptor_limit, resident_bytes, resident_bytes_of};
 pub use raw_socket::RawSocket;
 pub use shared_words::SharedWords;
 pub use signals::{Signals, ignore_signals};

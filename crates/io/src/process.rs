@@ -128,6 +128,24 @@ impl AsFd for PidFd {
     }
 }
 
+/// Raises the number of descriptors this process may have open to what it is allowed at most; gives that number.
+///
+/// # Errors
+/// When the system does not tell, or refuses.
+pub fn raise_descriptor_limit() -> Result<u64, IoError> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a live rlimit that the kernel writes.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } < 0 {
+        return Err(IoError::last("ask for the limit of open descriptors"));
+    }
+    limit.rlim_cur = limit.rlim_max;
+    // SAFETY: `limit` is a live rlimit that the kernel only reads.
+    if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } < 0 {
+        return Err(IoError::last("raise the limit of open descriptors"));
+    }
+    Ok(limit.rlim_cur)
+}
+
 /// Memory of this process that is in use (`VmRSS`), bytes; `None` where the kernel does not tell.
 #[must_use]
 pub fn resident_bytes() -> Option<u64> {
@@ -161,6 +179,12 @@ mod tests {
         let id = ProcessId::of(child.id()).ok();
         child.wait().unwrap();
         assert!(id.is_none_or(|id| !id.is_alive()));
+    }
+
+    #[test]
+    fn the_limit_of_descriptors_is_raised_once() {
+        let limit = raise_descriptor_limit().unwrap();
+        assert!(limit >= 64 && raise_descriptor_limit().unwrap() == limit);
     }
 
     #[test]

@@ -60,6 +60,8 @@ pub struct LinkChange {
     pub name: Option<String>,
     /// Multicast at all.
     pub multicast: Option<bool>,
+    /// Segments of a super-packet at most, that is sent through it; 1 has the kernel send ordinary packets.
+    pub gso_segments_max: Option<u32>,
 }
 
 /// One end of a virtual cable.
@@ -141,6 +143,7 @@ impl Netlink {
         }
         message.attributes.extend(change.mtu.map(LinkAttribute::Mtu));
         message.attributes.extend(change.queue_len_packets.map(LinkAttribute::TxQueueLen));
+        message.attributes.extend(change.gso_segments_max.map(LinkAttribute::GsoMaxSegs));
         message.attributes.extend(change.name.clone().map(LinkAttribute::IfName));
         self.change(RouteNetlinkMessage::SetLink(message), 0, || {
             format!("change interface number {} ({change:?})", index.get())

@@ -1,4 +1,4 @@
-//! [`Load`]: bulk TCP flows from the server to the client, counted where they are read.
+//! [`Bulk`]: bulk TCP flows from the server to the client, counted where they are read.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use units::Duration;
 
 use crate::BenchError;
 use crate::error::Context;
-use crate::path::Pause;
+use crate::pause::Pause;
 use crate::topology::{Network, SERVER};
 
 /// Bytes per read and write: large enough that system calls of the ends do not count.
@@ -25,14 +25,14 @@ const POLL: Duration = Duration::from_millis(2);
 
 /// Flows under way; ended when dropped.
 #[derive(Debug)]
-pub(crate) struct Load {
+pub(crate) struct Bulk {
     sockets: Vec<TcpStream>,
     threads: Vec<JoinHandle<()>>,
     congestion_control: String,
     received: Arc<AtomicU64>,
 }
 
-impl Load {
+impl Bulk {
     /// Opens `flows` connections from the client to the server, which sends on all of them for as long as it
     /// lasts.
     pub fn start(network: &Network, flows: usize, pause: &mut Pause<'_>) -> Result<Self, BenchError> {
@@ -90,7 +90,7 @@ impl Load {
     }
 }
 
-impl Drop for Load {
+impl Drop for Bulk {
     fn drop(&mut self) {
         for socket in &self.sockets {
             // Wakes the thread that reads or writes; a connection already gone is fine.

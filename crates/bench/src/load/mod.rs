@@ -1,0 +1,11 @@
+//! Load generators: bulk flows, short connections, ping-pong, datagrams, and flows held open in many processes.
+
+mod bulk;
+mod connections;
+mod datagrams;
+mod pings;
+
+pub(crate) use bulk::Bulk;
+pub(crate) use connections::Connections;
+pub(crate) use datagrams::Datagrams;
+pub(crate) use pings::{Ping, Pings};

@@ -1,0 +1,56 @@
+//! UDP, which never enters the engine: what its steering costs others.
+
+use units::Duration;
+
+use crate::comparison::Comparison;
+use crate::load::Datagrams;
+use crate::results::Sample;
+use crate::stage::{Measure, Meter, Plan, Stage, metric};
+use crate::topology::NetworkOptions;
+use crate::{BenchError, Way};
+
+const WARM_UP: Duration = Duration::from_millis(150);
+
+const CASE: &str = "1,400 bytes";
+
+pub(crate) struct DatagramsPart;
+
+impl Measure for DatagramsPart {
+    fn plan(&self) -> Plan {
+        let ratio = |title: &str, metric| Comparison::ratio(title, metric, CASE, Way::Adaptive, Way::Kernel);
+        Plan {
+            title: "UDP past the engine",
+            how: "One thread of the server sends datagrams of 1,400 bytes to the client as fast as it can, which is what the \
+                  sending, the box's forwarding and the receiving kernel together allow; packets that arrive at the \
+                  client's interface count. UDP is not steered to the engine: what is compared is the machine with the \
+                  engine running and without.",
+            metrics: vec![
+                metric("kpps", "1,000 datagrams/s", 1),
+                metric("read_kpps", "read by the client's program", 1),
+            ],
+            ways: vec![Way::Kernel, Way::Adaptive],
+            rounds: 20,
+            time: Duration::from_millis(600),
+            network: NetworkOptions::default(),
+            comparisons: vec![ratio("UDP through the box: engine on ÷ off", "kpps").at_least(0.95)],
+        }
+    }
+
+    fn measure(&mut self, stage: &mut Stage<'_>, way: Way, round: u32) -> Result<Vec<Sample>, BenchError> {
+        let boxed = stage.start(way)?;
+        let load = Datagrams::start(&stage.network)?;
+        stage.pause.wait(WARM_UP)?;
+        let begin = (Meter::read(None), stage.network.client_packets()?, load.read());
+        stage.pause.wait(stage.time)?;
+        let end = (Meter::read(None), stage.network.client_packets()?, load.read());
+        drop(load);
+        stage.stop(boxed, 0)?;
+        if end.1 == begin.1 {
+            return Err(BenchError::Nothing(way.name().to_owned()));
+        }
+        let seconds = end.0.since(begin.0).seconds;
+        let per_s = |count: u64| count as f64 / 1e3 / seconds;
+        let values = [("kpps", per_s(end.1 - begin.1)), ("read_kpps", per_s(end.2 - begin.2))];
+        Ok(vec![Sample::new(CASE, way, round, values)])
+    }
+}

@@ -1,0 +1,102 @@
+//! Added delay at low load, each direction by itself.
+
+use units::Duration;
+
+use crate::comparison::Comparison;
+use crate::load::{Ping, Pings};
+use crate::results::Sample;
+use crate::stage::{Measure, Plan, Stage, metric};
+use crate::topology::NetworkOptions;
+use crate::{BenchError, Way};
+
+const WARM_UP: Duration = Duration::from_millis(200);
+
+const CASE: &str = "64 bytes each ms";
+
+pub(crate) struct LatencyPart;
+
+impl Measure for LatencyPart {
+    fn plan(&self) -> Plan {
+        let added = |title: &str, metric, way, to| {
+            Comparison::difference(title, metric, CASE, way, to).in_unit(" µs", 1)
+        };
+        Plan {
+            title: "Delay at low load",
+            how: "A client sends 64 bytes over one TCP connection and waits for the answer, a thousand times a second at most; \
+                  each direction is timed from the sender's write to the end of the receiver's read, by one clock. The added \
+                  delay is that of the engine less that of the bare echo in the same round, both with or both without busy \
+                  polling.",
+            metrics: vec![
+                metric("down_p50", "to the client, p50 µs", 1),
+                metric("down_p99", "p99 µs", 1),
+                metric("up_p50", "to the server, p50 µs", 1),
+                metric("up_p99", "p99 µs", 1),
+            ],
+            ways: vec![Way::Kernel, Way::Echo, Way::Adaptive, Way::EchoBusy, Way::AdaptiveBusy, Way::Haproxy],
+            rounds: 7,
+            time: Duration::from_millis(1_500),
+            network: NetworkOptions::default(),
+            comparisons: vec![
+                added("Added delay to the client, p50", "down_p50", Way::Adaptive, Way::Echo).at_most(30.0),
+                added("Added delay to the server, p50", "up_p50", Way::Adaptive, Way::Echo).at_most(30.0),
+                added(
+                    "Added delay to the client, p99, busy polling",
+                    "down_p99",
+                    Way::AdaptiveBusy,
+                    Way::EchoBusy,
+                )
+                .at_most(100.0),
+                added(
+                    "Added delay to the server, p99, busy polling",
+                    "up_p99",
+                    Way::AdaptiveBusy,
+                    Way::EchoBusy,
+                )
+                .at_most(100.0),
+                added("Added delay to the client, p99", "down_p99", Way::Adaptive, Way::Echo),
+                added("Added delay to the server, p99", "up_p99", Way::Adaptive, Way::Echo),
+            ],
+        }
+    }
+
+    fn measure(&mut self, stage: &mut Stage<'_>, way: Way, round: u32) -> Result<Vec<Sample>, BenchError> {
+        let boxed = stage.start(way)?;
+        let mut pings = Pings::start(&stage.network)?;
+        pings.run(WARM_UP)?;
+        let times = pings.run(stage.time)?;
+        drop(pings);
+        stage.pause.wait(Duration::ZERO)?;
+        stage.stop(boxed, 1)?;
+        let sorted = |of: fn(&Ping) -> u64| {
+            let mut times: Vec<u64> = times.iter().map(of).collect();
+            times.sort_unstable();
+            times
+        };
+        let (up, down) = (sorted(|ping| ping.up_ns), sorted(|ping| ping.down_ns));
+        let values = [
+            ("down_p50", percentile(&down, 50)),
+            ("down_p99", percentile(&down, 99)),
+            ("up_p50", percentile(&up, 50)),
+            ("up_p99", percentile(&up, 99)),
+        ];
+        Ok(vec![Sample::new(CASE, way, round, values)])
+    }
+}
+
+/// The smallest of the sorted times, in µs, that `percent` of them do not exceed.
+fn percentile(sorted_ns: &[u64], percent: usize) -> f64 {
+    let rank = (sorted_ns.len() * percent).div_ceil(100).max(1);
+    sorted_ns.get(rank - 1).map_or(f64::NAN, |ns| *ns as f64 / 1e3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_by_nearest_rank() {
+        let times: Vec<u64> = (1..=200).map(|n| n * 1_000).collect();
+        assert_eq!((percentile(&times, 50), percentile(&times, 99)), (100.0, 198.0));
+        assert_eq!(percentile(&[7_000], 99), 7.0);
+    }
+}

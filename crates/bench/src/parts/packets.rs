@@ -1,0 +1,74 @@
+//! Packets per second: TCP whose server sends ordinary packets, one system call each way through a TUN.
+
+use units::Duration;
+
+use super::bulk;
+use crate::comparison::Comparison;
+use crate::results::Sample;
+use crate::stage::{Measure, Plan, Stage, metric};
+use crate::topology::NetworkOptions;
+use crate::{BenchError, Way};
+
+/// Payload of a full segment: 1,500 bytes less IP and TCP headers with timestamps.
+const SEGMENT_LEN: f64 = 1_448.0;
+
+const FLOWS: usize = 4;
+
+pub(crate) struct PacketsPart;
+
+impl Measure for PacketsPart {
+    fn plan(&self) -> Plan {
+        let case = &bulk::flows_text(FLOWS);
+        let ratio = |title: &str, metric, way, to| Comparison::ratio(title, metric, case, way, to);
+        Plan {
+            title: "Packets without super-packets",
+            how: "As bulk throughput with 4 flows, but the server's interface takes no super-packets \
+                  (`ip link set eth0 gso_max_segs 1`), so that every segment of 1,448 bytes is a packet of its own on its way \
+                  to the box. *No GSO* has the TUN devices refuse super-packets as well; without that, the engine may merge \
+                  what it sends. Packets are those that the client's program has read, acknowledgements not counted; *per \
+                  core* is per second of processor time of the program in the box.",
+            metrics: vec![
+                metric("kpps", "1,000 packets/s", 0),
+                metric("kpps_per_core", "1,000 packets/s and core", 0),
+                metric("box_us_per_packet", "box, µs per packet", 2),
+            ],
+            ways: vec![Way::Kernel, Way::EchoPlain, Way::Echo, Way::AdaptivePlain, Way::Adaptive],
+            rounds: 5,
+            time: Duration::from_millis(1_500),
+            network: NetworkOptions { no_gso: true, ..NetworkOptions::default() },
+            comparisons: vec![
+                ratio(
+                    "Packets per second and core: accelerating ÷ bare TUN echo without GSO",
+                    "kpps_per_core",
+                    Way::Adaptive,
+                    Way::EchoPlain,
+                )
+                .at_least(0.7),
+                ratio(
+                    "Packets per second: accelerating ÷ bare TUN echo without GSO",
+                    "kpps",
+                    Way::Adaptive,
+                    Way::EchoPlain,
+                ),
+                ratio(
+                    "Packets per second and core: accelerating without GSO ÷ bare TUN echo without GSO",
+                    "kpps_per_core",
+                    Way::AdaptivePlain,
+                    Way::EchoPlain,
+                ),
+            ],
+        }
+    }
+
+    fn measure(&mut self, stage: &mut Stage<'_>, way: Way, round: u32) -> Result<Vec<Sample>, BenchError> {
+        let boxed = stage.start(way)?;
+        let transfer = bulk::transfer(stage, boxed.as_ref(), way, FLOWS)?;
+        stage.stop(boxed, FLOWS as u64)?;
+        let packets = transfer.bytes / SEGMENT_LEN;
+        let mut sample =
+            Sample::new(bulk::flows_text(FLOWS), way, round, [("kpps", packets / 1e3 / transfer.seconds)]);
+        sample.add("kpps_per_core", transfer.box_cpu_s.map(|cpu| packets / 1e3 / cpu));
+        sample.add("box_us_per_packet", transfer.box_cpu_s.map(|cpu| cpu * 1e6 / packets));
+        Ok(vec![sample])
+    }
+}

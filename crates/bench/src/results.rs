@@ -1,0 +1,273 @@
+//! [`Results`]: what was measured, and what it comes to. Every part has the same shape.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Machine;
+
+/// Name and version of the document; its schema is `schemas/bench-results.schema.json`.
+pub const SCHEMA: &str = "cellerator/bench-results/2";
+
+/// Everything that one or more runs of `cellerator bench` found out on one machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Results {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The parts, in the order of the table.
+    pub parts: Vec<Part>,
+}
+
+/// One part: some cases, each measured in some ways, round by round.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Part {
+    /// Its name on the command line.
+    pub name: String,
+    /// What it is about.
+    pub title: String,
+    /// How it is measured.
+    pub how: String,
+    /// Version of cellerator.
+    pub cellerator: String,
+    /// Where.
+    pub machine: Machine,
+    /// The command line.
+    pub command: String,
+    /// When it ended: seconds since 1970-01-01 UTC.
+    pub ended_unix_s: u64,
+    /// How long it took, seconds.
+    pub took_s: f64,
+    /// Rounds in which every way was measured once.
+    pub rounds: u32,
+    /// Share of processor time that others used just before each round, 0 to 1.
+    pub busy_before: Vec<f64>,
+    /// What is left out and why, one line each: a peer that is not installed, a way that failed.
+    pub missing: Vec<String>,
+    /// What was measured.
+    pub metrics: Vec<Metric>,
+    /// What was in the box.
+    pub ways: Vec<WayNote>,
+    /// Each case and way, over all rounds.
+    pub rows: Vec<Row>,
+    /// What the rows come to.
+    pub figures: Vec<Figure>,
+    /// Every measurement, in the order made.
+    pub samples: Vec<Sample>,
+}
+
+/// Something that is measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Metric {
+    /// Its name in [`Sample::values`].
+    pub name: String,
+    /// Heading of its column, with its unit.
+    pub title: String,
+    /// Digits behind the point that mean something.
+    pub digits: u8,
+}
+
+/// What a way was.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WayNote {
+    /// [`crate::Way::name`].
+    pub name: String,
+    /// [`crate::Way::title`].
+    pub title: String,
+    /// The command in the box, if any.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub in_the_box: Option<String>,
+}
+
+/// One measurement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sample {
+    /// What was measured, such as `4 flows`.
+    pub case: String,
+    /// [`crate::Way::name`].
+    pub way: String,
+    /// Round, from 1.
+    pub round: u32,
+    /// By [`Metric::name`].
+    pub values: BTreeMap<String, f64>,
+}
+
+/// One case in one way, over all rounds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Row {
+    /// As in [`Sample`].
+    pub case: String,
+    /// As in [`Sample`].
+    pub way: String,
+    /// By [`Metric::name`].
+    pub values: BTreeMap<String, Spread>,
+}
+
+/// One figure: two rows compared within each round, or one row by itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Figure {
+    /// What it is.
+    pub title: String,
+    /// What it should be, if there is an aim.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub aim: Option<Aim>,
+    /// Median and extremes of the comparisons.
+    pub value: Spread,
+    /// Comparisons: rounds in which both rows were measured.
+    pub pairs: u32,
+    /// Unit behind the number, with its space; empty for ratios.
+    pub unit: String,
+    /// Digits behind the point that mean something.
+    pub digits: u8,
+}
+
+impl Figure {
+    /// Whether the median is as it should be; `None` without an aim.
+    #[must_use]
+    pub fn is_met(&self) -> Option<bool> {
+        Some(match self.aim? {
+            Aim::AtLeast(bound) => self.value.median >= bound,
+            Aim::AtMost(bound) => self.value.median <= bound,
+        })
+    }
+}
+
+/// What a figure should be.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Aim {
+    /// This or more.
+    AtLeast(f64),
+    /// This or less.
+    AtMost(f64),
+}
+
+/// Median and extremes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spread {
+    /// The middle value; of an even number, the mean of the middle two.
+    pub median: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+impl Spread {
+    /// Of some values; `None` of none.
+    #[must_use]
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        let (&min, &max) = (values.first()?, values.last()?);
+        let middle = values.len() / 2;
+        let median = if values.len() % 2 == 1 {
+            values[middle]
+        } else {
+            f64::midpoint(values[middle - 1], values[middle])
+        };
+        Some(Self { median: rounded(median), min: rounded(min), max: rounded(max) })
+    }
+}
+
+/// To six digits behind the point: more would be noise.
+pub(crate) fn rounded(value: f64) -> f64 {
+    (value * 1e6).round() / 1e6
+}
+
+impl Sample {
+    /// One measurement.
+    pub(crate) fn new<const N: usize>(
+        case: impl Into<String>,
+        way: crate::Way,
+        round: u32,
+        values: [(&str, f64); N],
+    ) -> Self {
+        let values = values.into_iter().map(|(name, value)| (name.to_owned(), rounded(value))).collect();
+        Self { case: case.into(), way: way.name().to_owned(), round, values }
+    }
+
+    /// Adds a value, if there is one.
+    pub(crate) fn add(&mut self, name: &str, value: Option<f64>) {
+        self.values.extend(value.map(|value| (name.to_owned(), rounded(value))));
+    }
+}
+
+impl Results {
+    /// Without parts.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { schema: SCHEMA.to_owned(), parts: Vec::new() }
+    }
+
+    /// Puts `part` in the place of an earlier one of its name, or in its place in `order`.
+    pub fn put(&mut self, part: Part, order: &[&str]) {
+        let place = |name: &str| order.iter().position(|other| *other == name).unwrap_or(order.len());
+        self.parts.retain(|other| other.name != part.name);
+        self.parts.push(part);
+        self.parts.sort_by_key(|part| place(&part.name));
+    }
+
+    /// The part of that name.
+    #[must_use]
+    pub fn part(&self, name: &str) -> Option<&Part> {
+        self.parts.iter().find(|part| part.name == name)
+    }
+}
+
+impl Default for Results {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Part {
+    /// The row of a case and way.
+    #[must_use]
+    pub fn row(&self, case: &str, way: &str) -> Option<&Row> {
+        self.rows.iter().find(|row| row.case == case && row.way == way)
+    }
+
+    /// The largest share of processor time that others used just before a round.
+    #[must_use]
+    pub fn busiest(&self) -> f64 {
+        self.busy_before.iter().copied().fold(0.0, f64::max)
+    }
+}
+
+/// The rows that `samples` come to, in the order of cases first, then of ways as they were first measured.
+pub(crate) fn rows(samples: &[Sample], ways: &[&str]) -> Vec<Row> {
+    let mut cases: Vec<&str> = Vec::new();
+    for sample in samples {
+        if !cases.contains(&sample.case.as_str()) {
+            cases.push(&sample.case);
+        }
+    }
+    let mut rows = Vec::new();
+    for case in cases {
+        for way in ways {
+            let of = || samples.iter().filter(|sample| sample.case == case && sample.way == *way);
+            let mut names: Vec<&String> = of().flat_map(|sample| sample.values.keys()).collect();
+            names.sort_unstable();
+            names.dedup();
+            let values: BTreeMap<String, Spread> = names
+                .into_iter()
+                .filter_map(|name| {
+                    let spread = Spread::of(of().filter_map(|sample| sample.values.get(name).copied()))?;
+                    Some((name.clone(), spread))
+                })
+                .collect();
+            if !values.is_empty() {
+                rows.push(Row { case: case.to_owned(), way: (*way).to_owned(), values });
+            }
+        }
+    }
+    rows
+}
