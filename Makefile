@@ -28,10 +28,12 @@ lint: deps ## Check formatting, run clippy with warnings as errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-bench: build ## Measure the data path and the emulator (as root, about five minutes): docs/benchmarks.md
+bench: build ## Measure everything on this machine (as root, about 15 minutes): docs/benchmarks.md
 	@tools/need-root bench
+	@tools/install-deps --optional haproxy
 	@mkdir -p $(OUT)/bench
-	$(CELLERATOR) bench path --markdown $(OUT)/bench/path.md --json $(OUT)/bench/path.json
+	@rm -f $(OUT)/bench/results.json
+	$(CELLERATOR) bench --json $(OUT)/bench/results.json
 	$(CELLERATOR) lab benchmark --markdown $(OUT)/bench/emulator.md --json $(OUT)/bench/emulator.json
 	@tools/write-benchmarks $(OUT)/bench
 

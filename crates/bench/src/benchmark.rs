@@ -112,7 +112,7 @@ impl Benchmark {
         let note = |way: &Way| WayNote {
             name: way.name().to_owned(),
             title: way.title().to_owned(),
-            in_the_box: way.command(),
+            in_the_box: way.in_the_box(),
         };
         Part {
             name: name.name().to_owned(),

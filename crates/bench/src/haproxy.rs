@@ -3,14 +3,14 @@
 //! Clients' connections to any address reach it through TPROXY; it opens its own to the same server, from the
 //! client's address (`usesrc clientip`), so that both ends see each other's. Everything else is as Debian ships it.
 
-use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use io::{Namespace, SpawnOptions};
+use io::Namespace;
 
 use crate::BenchError;
 use crate::error::Context;
+use crate::tool::run_tool;
 use crate::topology::{MOBILE, Network};
 
 /// Where it listens: no client sees it.
@@ -42,27 +42,7 @@ impl Proxy {
     }
 
     fn run(&self, program: &str, arguments: &[&str], input: &str) -> Result<(), BenchError> {
-        let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let options = SpawnOptions { death_signal: Some(libc::SIGKILL), own_process_group: false };
-        let doing = || format!("run `{program} {}`", arguments.join(" "));
-        let mut child = self.middle.spawn(command, options).map_err(|error| BenchError::Missing {
-            what: "HAProxy's way in".to_owned(),
-            why: error.to_string(),
-        })?;
-        if let Some(mut stdin) = child.stdin.take() {
-            match stdin.write_all(input.as_bytes()) {
-                Err(e) if e.kind() != ErrorKind::BrokenPipe => return Err(e).doing(doing),
-                _ => {}
-            }
-        }
-        let output = child.wait_with_output().doing(doing)?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let said = String::from_utf8_lossy(&output.stderr);
-        let why = format!("{}: {}", doing(), said.lines().next().unwrap_or("failed").trim());
-        Err(BenchError::Missing { what: "HAProxy's way in".to_owned(), why })
+        run_tool(&self.middle, program, arguments, input, "HAProxy")
     }
 }
 

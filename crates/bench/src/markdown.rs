@@ -132,10 +132,7 @@ impl Part {
     fn commands(&self) -> String {
         let mut text = "\nIn the box:\n\n".to_owned();
         for way in &self.ways {
-            let what = way.in_the_box.as_ref();
-            let what =
-                what.map_or("nothing; the kernel forwards".to_owned(), |command| format!("`{command}`"));
-            let _ = writeln!(text, "- {}: {what}", way.title);
+            let _ = writeln!(text, "- {}: {}", way.title, way.in_the_box);
         }
         text
     }

@@ -77,9 +77,8 @@ pub struct WayNote {
     pub name: String,
     /// [`crate::Way::title`].
     pub title: String,
-    /// The command in the box, if any.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub in_the_box: Option<String>,
+    /// What runs in the box, as Markdown.
+    pub in_the_box: String,
 }
 
 /// One measurement.

@@ -27,6 +27,8 @@ pub enum Way {
     Haproxy,
     /// The same, which has the kernel move what it carries (`splice`).
     HaproxySplice,
+    /// No box: the engine alone, in virtual time.
+    EngineAlone,
 }
 
 /// What runs in the box.
@@ -46,7 +48,7 @@ const NO_LIMIT: &str = "100 Gbit/s";
 
 impl Way {
     /// All.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Kernel,
         Self::Echo,
         Self::EchoPlain,
@@ -59,6 +61,7 @@ impl Way {
         Self::AdaptiveBusy,
         Self::Haproxy,
         Self::HaproxySplice,
+        Self::EngineAlone,
     ];
 
     /// Its name in results.
@@ -77,6 +80,7 @@ impl Way {
             Self::AdaptiveBusy => "accelerate-busy-poll",
             Self::Haproxy => "haproxy",
             Self::HaproxySplice => "haproxy-splice",
+            Self::EngineAlone => "engine",
         }
     }
 
@@ -96,6 +100,7 @@ impl Way {
             Self::AdaptiveBusy => "accelerating, busy polling",
             Self::Haproxy => "HAProxy, no splice",
             Self::HaproxySplice => "HAProxy, splice",
+            Self::EngineAlone => "engine alone",
         }
     }
 
@@ -108,7 +113,7 @@ impl Way {
     /// What runs in the box between the two interfaces, if anything.
     pub(crate) fn program(self, wired: &str, mobile: &str) -> Option<Program> {
         let (command, more): (&[&str], &[&str]) = match self {
-            Self::Kernel => return None,
+            Self::Kernel | Self::EngineAlone => return None,
             Self::Haproxy => return Some(Program::Haproxy { splice: false }),
             Self::HaproxySplice => return Some(Program::Haproxy { splice: true }),
             Self::Echo => (ECHO, &[]),
@@ -125,20 +130,27 @@ impl Way {
         Some(Program::Cellerator(words.into_iter().map(str::to_owned).collect()))
     }
 
-    /// The command in the box as a user would type it.
-    pub(crate) fn command(self) -> Option<String> {
-        Some(match self.program("IF", "IF")? {
-            Program::Haproxy { splice } => {
-                let option = if splice { ", `option splice-auto`" } else { "" };
-                format!("haproxy -db -f FILE (TPROXY, `usesrc clientip`, `option transparent`{option})")
+    /// What runs in the box, as Markdown; commands as a user would type them.
+    pub(crate) fn in_the_box(self) -> String {
+        match self.program("IF", "IF") {
+            None if self == Self::EngineAlone => {
+                "no box: `cellerator bench engine-cost --flows N`".to_owned()
             }
-            Program::Cellerator(words) => {
+            None => "nothing; the kernel forwards".to_owned(),
+            Some(Program::Haproxy { splice }) => {
+                let option = if splice { "`option splice-auto`" } else { "no splicing" };
+                format!(
+                    "`haproxy -db -f FILE` with TPROXY, `usesrc clientip`, `option transparent`, {option}"
+                )
+            }
+            Some(Program::Cellerator(words)) => {
                 let quoted = words
                     .iter()
                     .map(|word| if word.contains(' ') { format!("'{word}'") } else { word.clone() });
-                std::iter::once("cellerator".to_owned()).chain(quoted).collect::<Vec<_>>().join(" ")
+                let words: Vec<String> = std::iter::once("cellerator".to_owned()).chain(quoted).collect();
+                format!("`{}`", words.join(" "))
             }
-        })
+        }
     }
 
     /// The way of that name.

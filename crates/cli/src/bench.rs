@@ -1,10 +1,11 @@
 //! `cellerator bench`.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use bench::{BenchError, Benchmark, PartName, Progress, Results};
+use bench::{BenchError, Benchmark, ClientSide, PartName, Progress, Results};
 use clap::builder::PossibleValue;
 use clap::{Subcommand, ValueEnum};
 use io::Signals;
@@ -34,6 +35,12 @@ pub struct Args {
     /// Write the results as Markdown, with those that stay in the JSON file
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
+    /// Measure nothing: write the Markdown and the plots of an earlier run's JSON
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["parts", "pairs", "seconds", "json"])]
+    show: Option<PathBuf>,
+    /// Write the plots as SVG to this directory
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
     #[command(subcommand)]
     command: Option<HelperCommand>,
 }
@@ -43,6 +50,35 @@ enum HelperCommand {
     /// Be the bare TUN echo between two interfaces until a signal comes
     #[command(hide = true)]
     Echo(EchoArgs),
+    /// Be the servers of many flows, as told on standard input
+    #[command(hide = true)]
+    HoldServer {
+        #[arg(long, default_value = "0")]
+        buffer: usize,
+    },
+    /// Be the clients of many flows
+    #[command(hide = true)]
+    HoldClients(HoldArgs),
+    /// Measure the engine alone with so many flows, and print JSON
+    #[command(hide = true)]
+    EngineCost {
+        #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+        flows: u32,
+    },
+}
+
+#[derive(clap::Args)]
+struct HoldArgs {
+    #[arg(long)]
+    to: SocketAddr,
+    #[arg(long)]
+    flows: u32,
+    #[arg(long, default_value = "0")]
+    first: u32,
+    #[arg(long, default_value = "1")]
+    subscribers: u32,
+    #[arg(long, default_value = "0")]
+    buffer: usize,
 }
 
 #[derive(clap::Args)]
@@ -81,23 +117,51 @@ impl ValueEnum for Name {
 }
 
 /// Runs `cellerator bench`; an error is one clear line: what, where, what to do.
-pub fn main(args: Args) -> Result<ExitCode, String> {
-    match args.command {
-        None => measure(&args),
-        Some(HelperCommand::Echo(args)) => {
-            let mut say = |line: &str| drop(writeln!(std::io::stdout(), "{line}"));
-            let config = Config {
-                wired: args.wired,
-                mobile: args.mobile,
-                gso: !args.no_gso,
-                busy_poll: args.busy_poll,
-                notrack: Notrack::Auto,
-                ..Config::default()
-            };
-            bench::echo(&config, &mut say).map_err(|error| format!("bench: {error}"))
+pub fn main(args: &Args) -> Result<ExitCode, String> {
+    match &args.command {
+        None => match &args.show {
+            Some(path) => show_again(path, args),
+            None => measure(args),
+        },
+        Some(HelperCommand::Echo(args)) => echo(args).map_err(|error| format!("bench: {error}")),
+        Some(HelperCommand::HoldServer { buffer }) => {
+            bench::hold_server(*buffer).map_err(|error| format!("bench: {error}"))
         }
+        Some(HelperCommand::HoldClients(args)) => {
+            hold_clients(args).map_err(|error| format!("bench: {error}"))
+        }
+        Some(HelperCommand::EngineCost { flows }) => engine_cost(*flows),
     }
     .map(|()| ExitCode::SUCCESS)
+}
+
+fn echo(args: &EchoArgs) -> Result<(), run::RunError> {
+    let mut say = |line: &str| drop(writeln!(std::io::stdout(), "{line}"));
+    let config = Config {
+        wired: args.wired.clone(),
+        mobile: args.mobile.clone(),
+        gso: !args.no_gso,
+        busy_poll: args.busy_poll,
+        notrack: Notrack::Auto,
+        ..Config::default()
+    };
+    bench::echo(&config, &mut say)
+}
+
+fn hold_clients(args: &HoldArgs) -> Result<(), BenchError> {
+    bench::hold_clients(ClientSide {
+        to: args.to,
+        flows: args.flows,
+        first: args.first,
+        subscribers: args.subscribers,
+        buffer: args.buffer,
+    })
+}
+
+fn engine_cost(flows: u32) -> Result<(), String> {
+    let cost = bench::engine_cost(flows).map_err(|error| format!("bench: {error}"))?;
+    let json = serde_json::to_string(&cost).map_err(|error| format!("bench: {error}"))?;
+    writeln!(std::io::stdout(), "{json}").map_err(|error| format!("bench: {error}"))
 }
 
 fn measure(args: &Args) -> Result<(), String> {
@@ -143,6 +207,16 @@ fn measure(args: &Args) -> Result<(), String> {
     if failed.is_empty() { Ok(()) } else { Err(format!("bench: these parts failed: {}", failed.join(", "))) }
 }
 
+fn show_again(path: &Path, args: &Args) -> Result<(), String> {
+    if !path.is_file() {
+        return Err(format!("bench: there is no file {}", path.display()));
+    }
+    let results = earlier(path)?;
+    save(args, &results)?;
+    drop(writeln!(std::io::stdout(), "{}", results.markdown()));
+    Ok(())
+}
+
 /// The results that an earlier run wrote to `path`, if it is there.
 fn earlier(path: &Path) -> Result<Results, String> {
     let text = match std::fs::read_to_string(path) {
@@ -178,7 +252,15 @@ fn save(args: &Args, results: &Results) -> Result<(), String> {
         std::fs::write(path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))
     };
     if let Some(path) = &args.markdown {
+        create_parent(path)?;
         write(path, results.markdown())?;
+    }
+    if let Some(directory) = &args.plots {
+        std::fs::create_dir_all(directory)
+            .map_err(|e| format!("cannot create {}: {e}", directory.display()))?;
+        for (name, svg) in results.plots() {
+            write(&directory.join(format!("{name}.svg")), svg)?;
+        }
     }
     if let Some(path) = &args.json {
         let json = serde_json::to_string_pretty(results).map_err(|e| format!("results as JSON: {e}"))?;

@@ -87,7 +87,7 @@ fn main() -> ExitCode {
         Command::Contest(args) => contest::main(&args),
         Command::Sweep(args) => sweep::main(args),
         Command::Reproduce(args) => reproduce::main(&args),
-        Command::Bench(args) => bench::main(args),
+        Command::Bench(args) => bench::main(&args),
         Command::Analyze(args) => analyze::main(&args),
         Command::Capture(args) => live_capture::main(&args),
     };

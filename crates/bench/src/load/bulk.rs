@@ -28,7 +28,6 @@ const POLL: Duration = Duration::from_millis(2);
 pub(crate) struct Bulk {
     sockets: Vec<TcpStream>,
     threads: Vec<JoinHandle<()>>,
-    congestion_control: String,
     received: Arc<AtomicU64>,
 }
 
@@ -40,12 +39,8 @@ impl Bulk {
             network.server.run(|| TcpListener::bind((SERVER, 0)))?.doing(|| "listen".to_owned())?;
         listener.set_nonblocking(true).doing(|| "make a listener non-blocking".to_owned())?;
         let to = listener.local_addr().doing(|| "ask for a port".to_owned())?;
-        let mut load = Self {
-            sockets: Vec::new(),
-            threads: Vec::new(),
-            congestion_control: choose_congestion_control(&listener),
-            received: Arc::default(),
-        };
+        choose_congestion_control(&listener);
+        let mut load = Self { sockets: Vec::new(), threads: Vec::new(), received: Arc::default() };
         for _ in 0..flows {
             load.add(&network.client, &listener, to, pause)?;
         }
@@ -79,11 +74,6 @@ impl Bulk {
         Ok(())
     }
 
-    /// The sender's congestion control.
-    pub fn congestion_control(&self) -> &str {
-        &self.congestion_control
-    }
-
     /// Bytes the client has read so far, over all flows.
     pub fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
@@ -102,13 +92,10 @@ impl Drop for Bulk {
     }
 }
 
-/// Has connections to `listener` use one that does not pace itself: with BBR, the default of some machines, its rate
-/// would be measured instead of the box. Gives the one in force: the machine may lack CUBIC.
-fn choose_congestion_control(listener: &TcpListener) -> String {
-    let socket = SockRef::from(listener);
-    drop(socket.set_tcp_congestion(b"cubic"));
-    let name = socket.tcp_congestion().unwrap_or_default();
-    String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned()
+/// Has connections to `listener` use CUBIC, which does not pace itself: with BBR, the default of some machines, its rate
+/// would be measured instead of the box. Where the machine lacks CUBIC, its default is used.
+fn choose_congestion_control(listener: &TcpListener) {
+    drop(SockRef::from(listener).set_tcp_congestion(b"cubic"));
 }
 
 /// Ends with the connection.

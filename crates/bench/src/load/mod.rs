@@ -3,9 +3,11 @@
 mod bulk;
 mod connections;
 mod datagrams;
+mod held;
 mod pings;
 
 pub(crate) use bulk::Bulk;
 pub(crate) use connections::Connections;
 pub(crate) use datagrams::Datagrams;
+pub(crate) use held::Held;
 pub(crate) use pings::{Ping, Pings};

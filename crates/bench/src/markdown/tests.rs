@@ -39,7 +39,7 @@ fn results() -> Results {
             .map(|way| WayNote {
                 name: way.name().to_owned(),
                 title: way.title().to_owned(),
-                in_the_box: way.command(),
+                in_the_box: way.in_the_box(),
             })
             .to_vec(),
         rows: rows(&samples, &["echo", "accelerate"]),

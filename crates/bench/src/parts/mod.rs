@@ -3,6 +3,9 @@
 mod bulk;
 mod connections;
 mod datagrams;
+mod engine;
+mod flows;
+mod growth;
 mod latency;
 mod packets;
 
@@ -21,6 +24,12 @@ pub enum PartName {
     Latency,
     /// UDP beside the engine.
     Datagrams,
+    /// Many flows at once.
+    Flows,
+    /// The engine alone.
+    Engine,
+    /// Against flows, subscribers, loss.
+    Growth,
 }
 
 impl PartName {
@@ -36,6 +45,9 @@ impl PartName {
             Self::Connections => "connections",
             Self::Latency => "latency",
             Self::Datagrams => "datagrams",
+            Self::Flows => "flows",
+            Self::Engine => "engine",
+            Self::Growth => "growth",
         }
     }
 
@@ -48,6 +60,9 @@ impl PartName {
             Self::Connections => "short connections per second",
             Self::Latency => "delay at low load, per direction",
             Self::Datagrams => "UDP past the engine",
+            Self::Flows => "100,000 flows at once: time per packet and memory against 1,000",
+            Self::Engine => "the engine alone, up to a million flows in virtual time",
+            Self::Growth => "throughput, processor time and memory against flows, subscribers and loss",
         }
     }
 
@@ -58,6 +73,34 @@ impl PartName {
             Self::Connections => Box::new(connections::ConnectionsPart),
             Self::Latency => Box::new(latency::LatencyPart),
             Self::Datagrams => Box::new(datagrams::DatagramsPart),
+            Self::Flows => Box::new(flows::FlowsPart),
+            Self::Engine => Box::new(engine::EnginePart),
+            Self::Growth => Box::new(growth::GrowthPart),
         }
+    }
+}
+
+/// A case such as `1,000 flows`.
+fn count_text(count: u32, what: &str) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{text} {what}{plural}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cases_are_counts_with_their_thousands_apart() {
+        assert_eq!(count_text(1, "flow"), "1 flow");
+        assert_eq!(count_text(100_000, "flow"), "100,000 flows");
     }
 }

@@ -1,0 +1,86 @@
+//! Time per packet and memory per flow of the engine alone.
+
+use std::process::{Command, Stdio};
+
+use units::Duration;
+
+use crate::comparison::Comparison;
+use crate::engine_cost::EngineCost;
+use crate::error::Context;
+use crate::results::Sample;
+use crate::stage::{Measure, Plan, Stage, metric};
+use crate::topology::NetworkOptions;
+use crate::{BenchError, Way};
+
+const FLOWS: [u32; 4] = [1_000, 10_000, 100_000, 1_000_000];
+
+pub(crate) struct EnginePart;
+
+impl Measure for EnginePart {
+    fn plan(&self) -> Plan {
+        let against_1000 = |flows: &str, title: &str| {
+            Comparison::between_cases(title, "ns_per_packet", Way::EngineAlone, flows, "1,000 flows")
+        };
+        Plan {
+            title: "The engine alone",
+            how: "The engine in virtual time, with a real clock around it and no input or output, in a process of its own: all \
+                  flows, ten of each subscriber, are opened by their handshakes; then they are visited in an order that no \
+                  cache foresees: the server sends a segment of 1,400 bytes, the client acknowledges what the engine sent it. \
+                  *Packet* is one handed in; what the engine makes of it is included. Memory is that of the process after \
+                  all data has been acknowledged and buffers have been given back, less that before the first flow, \
+                  divided by the flows: control blocks, tables, timers and subscribers.",
+            metrics: vec![
+                metric("ns_per_packet", "ns per packet", 0),
+                metric("ns_per_flow_opened", "ns per flow opened", 0),
+                metric("bytes_per_flow", "bytes per idle flow", 0),
+            ],
+            ways: vec![Way::EngineAlone],
+            rounds: 5,
+            time: Duration::ZERO,
+            network: NetworkOptions::default(),
+            comparisons: vec![
+                against_1000("100,000 flows", "Engine alone: time per packet, 100,000 flows ÷ 1,000")
+                    .at_most(1.5),
+                against_1000("1,000,000 flows", "Engine alone: time per packet, 1,000,000 flows ÷ 1,000")
+                    .at_most(1.5),
+                Comparison::alone(
+                    "Engine alone: memory per idle flow of 1,000,000",
+                    "bytes_per_flow",
+                    "1,000,000 flows",
+                    Way::EngineAlone,
+                )
+                .in_unit(" B", 0)
+                .at_most(1_024.0),
+            ],
+        }
+    }
+
+    fn measure(&mut self, stage: &mut Stage<'_>, way: Way, round: u32) -> Result<Vec<Sample>, BenchError> {
+        let mut samples = Vec::new();
+        for flows in FLOWS {
+            stage.pause.wait(Duration::ZERO)?;
+            let cost = cost_in_own_process(stage, flows)?;
+            let values = [
+                ("ns_per_packet", cost.ns_per_packet),
+                ("ns_per_flow_opened", cost.ns_per_flow_opened),
+                ("bytes_per_flow", cost.bytes_per_flow),
+            ];
+            samples.push(Sample::new(super::count_text(flows, "flow"), way, round, values));
+        }
+        Ok(samples)
+    }
+}
+
+fn cost_in_own_process(stage: &Stage<'_>, flows: u32) -> Result<EngineCost, BenchError> {
+    let doing = || format!("run the engine with {flows} flows");
+    let mut command = Command::new(stage.program);
+    command.args(["bench", "engine-cost", "--flows", &flows.to_string()]).stdin(Stdio::null());
+    io::set_death_signal(&mut command, libc::SIGKILL);
+    let output = command.output().doing(doing)?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        return Err(BenchError::Load(format!("{flows} flows: {}", said.trim())));
+    }
+    serde_json::from_slice(&output.stdout)
+        .map_err(|error| BenchError::Load(format!("{flows} flows: it did not say what it measured: {error}")))
+}

@@ -1,0 +1,169 @@
+//! How cost grows: throughput, processor time and memory against flows, subscribers and loss.
+
+use io::Namespace;
+use units::Duration;
+
+use super::{count_text, flows};
+use crate::boxed::BoxProgram;
+use crate::comparison::Comparison;
+use crate::load::Held;
+use crate::results::Sample;
+use crate::stage::{Measure, Meter, Plan, Stage, metric};
+use crate::tool::run_tool;
+use crate::topology::{HOST_INTERFACE, NetworkOptions};
+use crate::{BenchError, Way};
+
+const FLOWS: [u32; 6] = [1, 10, 100, 1_000, 10_000, 100_000];
+
+/// Flows while subscribers vary.
+const FLOWS_OF_SUBSCRIBERS: u32 = 1_000;
+
+const SUBSCRIBERS: [u32; 4] = [1, 10, 100, 1_000];
+
+/// Flows, of one subscriber each, while loss varies.
+const FLOWS_OF_LOSS: u32 = 10;
+
+/// In thousandths.
+const LOSS: [u32; 6] = [0, 1, 5, 10, 20, 50];
+
+const WARM_UP: Duration = Duration::from_millis(700);
+
+/// What a socket of more than a thousand flows may hold.
+const MANY: u32 = 1_000;
+
+pub(crate) struct GrowthPart;
+
+impl Measure for GrowthPart {
+    fn plan(&self) -> Plan {
+        Plan {
+            title: "How cost grows",
+            how: "All flows send as fast as they can; the client's processes count what they read. Flows: those of at most \
+                  1,000 client addresses, held by processes of 16,000 flows on either side; from 10,000 on sockets \
+                  hold 16 KiB each. Subscribers: 1,000 flows of so many addresses. Loss: ten flows of ten addresses; the \
+                  client's packet filter drops what comes in at random, a packet of up to 64 KB as a whole, so \
+                  that a share of packets is lost and not of segments. *Box* is processor time of the program per Gbit carried, \
+                  with what the kernel does on its back; 1 is one processor at 1 Gbit/s.",
+            metrics: vec![
+                metric("gbps", "Gbit/s", 2),
+                metric("box_s_per_gbit", "box, processors per Gbit/s", 4),
+                metric("memory_mb", "memory of the program, MB", 1),
+            ],
+            ways: vec![Way::Echo, Way::Adaptive],
+            rounds: 1,
+            time: Duration::from_millis(1_500),
+            network: NetworkOptions { subscribers: 1_000, ..NetworkOptions::default() },
+            comparisons: vec![
+                Comparison::between_cases(
+                    "Throughput, accelerating, 10,000 flows ÷ 1 flow",
+                    "gbps",
+                    Way::Adaptive,
+                    "10,000 flows",
+                    "1 flow",
+                ),
+                Comparison::between_cases(
+                    "Throughput, accelerating, 1 % loss ÷ none",
+                    "gbps",
+                    Way::Adaptive,
+                    "1 % loss",
+                    "0 % loss",
+                ),
+                Comparison::ratio(
+                    "Throughput, 1 % loss, accelerating ÷ bare TUN echo",
+                    "gbps",
+                    "1 % loss",
+                    Way::Adaptive,
+                    Way::Echo,
+                ),
+            ],
+        }
+    }
+
+    fn measure(&mut self, stage: &mut Stage<'_>, way: Way, round: u32) -> Result<Vec<Sample>, BenchError> {
+        let mut samples = Vec::new();
+        for flows in FLOWS {
+            let sample = run(stage, way, flows, flows.min(1_000))?;
+            samples.push(sample.named(count_text(flows, "flow"), way, round));
+        }
+        for subscribers in SUBSCRIBERS {
+            let sample = run(stage, way, FLOWS_OF_SUBSCRIBERS, subscribers)?;
+            samples.push(sample.named(count_text(subscribers, "subscriber"), way, round));
+        }
+        for thousandths in LOSS {
+            let loss = Loss::set(stage, thousandths)?;
+            let sample = run(stage, way, FLOWS_OF_LOSS, FLOWS_OF_LOSS);
+            drop(loss);
+            samples.push(sample?.named(format!("{} % loss", f64::from(thousandths) / 10.0), way, round));
+        }
+        Ok(samples)
+    }
+}
+
+/// What one run came to.
+struct Grown {
+    gbps: f64,
+    box_s_per_gbit: Option<f64>,
+    memory: Option<u64>,
+}
+
+impl Grown {
+    fn named(&self, case: String, way: Way, round: u32) -> Sample {
+        let mut sample = Sample::new(case, way, round, [("gbps", self.gbps)]);
+        sample.add("box_s_per_gbit", self.box_s_per_gbit);
+        sample.add("memory_mb", self.memory.map(|bytes| bytes as f64 / 1e6));
+        sample
+    }
+}
+
+/// As fast as `flows` flows of `subscribers` addresses go.
+fn run(stage: &mut Stage<'_>, way: Way, flows: u32, subscribers: u32) -> Result<Grown, BenchError> {
+    let boxed = stage.start(way)?;
+    let buffer = if flows > MANY { flows::BUFFER } else { 0 };
+    let mut held = Held::open(stage, flows, subscribers, buffer)?;
+    held.blast()?;
+    stage.pause.wait(WARM_UP)?;
+    let begin = (Meter::read(boxed.as_ref()), held.received()?);
+    stage.pause.wait(stage.time)?;
+    let end = (Meter::read(boxed.as_ref()), held.received()?);
+    let memory = boxed.as_ref().map(BoxProgram::pid).and_then(io::resident_bytes_of);
+    drop(held);
+    stage.stop(boxed, u64::from(flows))?;
+    if end.1 == begin.1 {
+        return Err(BenchError::Nothing(way.name().to_owned()));
+    }
+    let spent = end.0.since(begin.0);
+    let gigabits = (end.1 - begin.1) as f64 * 8.0 / 1e9;
+    Ok(Grown {
+        gbps: gigabits / spent.seconds,
+        box_s_per_gbit: spent.box_cpu_s.map(|seconds| seconds / gigabits),
+        memory,
+    })
+}
+
+/// A rule of the client's packet filter that drops some of what comes in; gone when dropped.
+struct Loss {
+    client: Option<Namespace>,
+}
+
+impl Loss {
+    fn set(stage: &Stage<'_>, thousandths: u32) -> Result<Self, BenchError> {
+        if thousandths == 0 {
+            return Ok(Self { client: None });
+        }
+        let client = Namespace::open(stage.network.client.name())?;
+        let rules = format!(
+            "table ip cbench {{\n chain in {{\n  type filter hook prerouting priority raw;\n  iifname \"{HOST_INTERFACE}\" \
+             numgen random mod 1000 < {thousandths} drop\n }}\n}}\n"
+        );
+        run_tool(&client, "nft", &["-f", "-"], &rules, "loss")?;
+        Ok(Self { client: Some(client) })
+    }
+}
+
+impl Drop for Loss {
+    fn drop(&mut self) {
+        if let Some(client) = &self.client {
+            // The namespace goes at the end in any case.
+            drop(run_tool(client, "nft", &["delete", "table", "ip", "cbench"], "", "loss"));
+        }
+    }
+}
