@@ -7,5 +7,5 @@ use run::{Config, PassThrough, RunError};
 /// # Errors
 /// As [`run::run`].
 pub fn echo(config: &Config, say: &mut dyn FnMut(&str)) -> Result<(), RunError> {
-    run::run(config, &mut PassThrough, say).map(drop)
+    run::run(config, |shards| Ok(vec![PassThrough; shards]), say).map(drop)
 }

@@ -153,6 +153,10 @@ fn status_lines(status: &Status) -> Vec<String> {
         let lost = side.refused_packets + side.queue_drops;
         lines.push(format!("{from:<28}{packets} packets, {bytes}, {lost} lost in queues"));
     }
+    for (shard, of) in status.shards.iter().enumerate().filter(|_| status.shards.len() > 1) {
+        let what = format!("shard {shard}");
+        lines.push(format!("{what:<28}{} packets, {} flows now", of.received_packets, of.flows_now));
+    }
     for (counter, value) in status.processor.counters.iter().filter(|(_, value)| **value > 0) {
         lines.push(format!("{:<28}{value}", counter.replace('_', " ")));
     }

@@ -80,6 +80,11 @@ enum UplinkController {
 }
 
 impl PolicyArgs {
+    /// The prefix length that makes a subscriber.
+    pub fn ipv6_prefix(&self) -> u8 {
+        self.ipv6_prefix
+    }
+
     /// Puts the flags into `config`.
     pub fn apply(&self, config: &mut EngineConfig) {
         config.policy.default = match self.direction {

@@ -10,7 +10,7 @@ use clap::{CommandFactory, Parser, ValueEnum};
 use control::{
     AdaptiveParams, BbrParams, ControllerConfig, CubicParams, FixedParams, NewRenoParams, RateParams,
 };
-use engine::{Engine, EngineConfig, PassReason, Sharing, WindowPolicy};
+use engine::{EngineConfig, PassReason, Sharing, WindowPolicy};
 use run::{Accelerator, AfterHang, Config, Ended, Notrack, ReadSettings, RunError, SteeringChoice};
 use scenario::Quantity;
 use units::{Bytes, Duration, Rate};
@@ -125,7 +125,10 @@ struct MachineArgs {
     /// Longest time to deliver what is owed to clients on exit
     #[arg(long, value_name = "TIME", default_value = "5 s")]
     drain_time: Quantity<Duration>,
-    /// Never sleep: fastest reaction, one processor busy all the time
+    /// Threads that handle packets, each for some of the subscribers [default: one per processor, 8 at most; one where there are two processors]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    shards: Option<u16>,
+    /// Never sleep: fastest reaction, one processor per shard busy all the time
     #[arg(long)]
     busy_poll: bool,
     /// Stop sleeping and spin this long before each deadline: exact pacing for processor time
@@ -365,6 +368,8 @@ fn machine_config(args: Args) -> Result<Config, String> {
         },
         set_forwarding: machine.set_forwarding,
         gso: !machine.no_gso,
+        shards: machine.shards.map_or(0, usize::from),
+        ipv6_prefix_len: args.engine.policy.ipv6_prefix(),
         busy_poll: machine.busy_poll,
         spin_margin_us: machine.spin_margin.0.as_micros(),
         hang_after_ms: machine.hang_after.0.as_millis(),
@@ -400,47 +405,43 @@ fn accelerate(config: &Config, engine: EngineConfig, read: Option<ReadSettings>)
     if engine.window_policy == WindowPolicy::Opportunistic {
         say(NOTICE);
     }
-    let engine = Engine::new(engine).map_err(|error| RunError::Settings(error.to_string()))?;
-    let mut accelerator = Accelerator::new(engine);
-    if let Some(read) = read {
-        accelerator = accelerator.with_settings(read);
-    }
-    let ended = run::run(config, &mut accelerator, &mut say)?;
-    summarise(&ended, accelerator.stats(), accelerator.uplink_stats());
+    let make = |shards| {
+        Accelerator::for_shards(&engine, shards, read).map_err(|error| RunError::Settings(error.to_string()))
+    };
+    let ended = run::run(config, make, &mut say)?;
+    summarise(&ended);
     Ok(())
 }
 
-fn summarise(ended: &Ended, stats: &engine::Stats, uplink: Option<&engine::Stats>) {
+fn summarise(ended: &Ended) {
     let [wired, mobile] = ended.counters.sides;
     say(&format!("from servers: {} packets, {}", wired.received_packets, Bytes::new(wired.received_bytes)));
     say(&format!("from clients: {} packets, {}", mobile.received_packets, Bytes::new(mobile.received_bytes)));
-    for (what, stats) in [("accelerated", Some(stats)), ("uplink accelerated", uplink)] {
-        let Some(stats) = stats else { continue };
-        say(&format!(
-            "{what}: {} flows, {} delivered, {} sent again",
-            stats.flows_accelerated,
-            Bytes::new(stats.bytes_delivered),
-            Bytes::new(stats.bytes_retransmitted)
-        ));
+    let counted = |name: &str| ended.processor.counter(name);
+    for (what, prefix) in [("accelerated", ""), ("uplink accelerated", "uplink_")] {
+        let of = |name: &str| ended.processor.counters.get(&format!("{prefix}{name}")).copied();
+        let Some(flows) = of("flows_accelerated") else { continue };
+        let [delivered, again] = ["bytes_delivered", "bytes_retransmitted"].map(|name| of(name).unwrap_or(0));
+        let (delivered, again) = (Bytes::new(delivered), Bytes::new(again));
+        say(&format!("{what}: {flows} flows, {delivered} delivered, {again} sent again"));
     }
-    if stats.flows_windowed > 0 {
-        let (flows, acks) = (stats.flows_windowed, stats.windows_lowered);
+    if counted("flows_windowed") > 0 {
+        let (flows, acks) = (counted("flows_windowed"), counted("windows_lowered"));
         say(&format!("windows lowered: {flows} flows, {acks} acknowledgements"));
     }
-    if stats.fell_back_to_honour > 0 {
+    if counted("fell_back_to_honour") > 0 {
         say(&format!(
             "fell back to honour: {} flows, whose clients discarded what lay beyond their window",
-            stats.fell_back_to_honour
+            counted("fell_back_to_honour")
         ));
     }
     for reason in PassReason::ALL {
-        let flows = stats.passed_for(reason);
-        if flows > 0 {
+        if let Some(flows) = ended.processor.passed.get(reason.name()) {
             say(&format!("passed or ended: {flows} flows, {reason}"));
         }
     }
-    for (hosts, other, stats) in [("servers", "client", Some(stats)), ("clients", "server", uplink)] {
-        let lost = stats.map_or(0, |stats| stats.bytes_acked_but_lost);
+    for (hosts, other, prefix) in [("servers", "client", ""), ("clients", "server", "uplink_")] {
+        let lost = counted(&format!("{prefix}bytes_acked_but_lost"));
         if lost > 0 {
             let lost = Bytes::new(lost);
             say(&format!("warning: {lost} were acknowledged to {hosts} and never by the {other}"));

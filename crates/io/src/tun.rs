@@ -6,6 +6,7 @@ use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
+use crate::bpf::Program;
 use crate::netlink::{InterfaceIndex, LinkChange, LinkStats, Netlink};
 use crate::{IoError, sysctl};
 
@@ -71,6 +72,9 @@ pub struct Tun {
 /// Below IPv6's least MTU of 1,280 (RFC 8200 §5).
 const MTU_WITHOUT_IPV6: u32 = 1_000;
 
+/// `_IOR('T', 224, int)` of Linux's `if_tun.h`.
+const TUNSETSTEERINGEBPF: libc::c_ulong = 0x8004_54e0;
+
 const TUN_F_CSUM: libc::c_uint = 0x01;
 const TUN_F_TSO4: libc::c_uint = 0x02;
 const TUN_F_TSO6: libc::c_uint = 0x04;
@@ -120,6 +124,21 @@ impl Tun {
         let has_vnet_header = self.queue.has_vnet_header;
         attach(&file, self.name(), flags_of(has_vnet_header, true))?;
         Ok(TunQueue { file, name: self.name().to_owned(), has_vnet_header })
+    }
+
+    /// Has `program` choose the queue of each packet that the kernel hands over: what it returns, modulo the number of
+    /// queues, counts them in the order in which they were opened. It works as long as the device is there.
+    ///
+    /// # Errors
+    /// When the kernel is too old (before Linux 4.16), or the program is of another kind.
+    pub fn set_queue_chooser(&self, program: &Program) -> Result<(), IoError> {
+        let fd = program.as_fd().as_raw_fd();
+        // SAFETY: TUNSETSTEERINGEBPF reads one int, which `fd` is for the duration of the call.
+        let done = unsafe { libc::ioctl(self.as_fd().as_raw_fd(), TUNSETSTEERINGEBPF, &raw const fd) };
+        if done < 0 {
+            return Err(IoError::last(format!("have a BPF program choose the queues of '{}'", self.name())));
+        }
+        Ok(())
     }
 
     /// The first queue alone; the device lives as long as that or another one.

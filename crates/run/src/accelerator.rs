@@ -4,19 +4,22 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use control::Feedback;
-use engine::{Engine, EngineConfig, Journal, Port};
+use engine::{ConfigError, Engine, EngineConfig, Journal, Port};
 use io::{VNET_HEADER_LEN, VnetHeader};
-use units::Instant;
+use units::{Bytes, Instant};
 use wire::VirtioNetHeader;
 
 use crate::{FlowList, Processor, ProcessorStatus, Side, Transmit, Verdict, status};
 
 /// Reads the engine's settings anew; an error is one line.
-pub type ReadSettings = Box<dyn FnMut() -> Result<EngineConfig, String>>;
+pub type ReadSettings = Box<dyn FnMut() -> Result<EngineConfig, String> + Send>;
 
 /// The engine, and where its settings come from.
 pub struct Accelerator {
     engine: Engine,
+    /// The settings of all shards together, and how many there are: the engine has its share.
+    whole: EngineConfig,
+    shards: usize,
     read_settings: Option<ReadSettings>,
     /// Waits until the uplink is accelerated.
     uplink_journal: Option<Box<dyn Journal>>,
@@ -29,10 +32,24 @@ impl fmt::Debug for Accelerator {
 }
 
 impl Accelerator {
-    /// A processor around `engine`.
-    #[must_use]
-    pub fn new(engine: Engine) -> Self {
-        Self { engine, read_settings: None, uplink_journal: None }
+    /// One for each of `shards` shards, which together keep to the limits of `config`; the first one reads the settings
+    /// anew, if anyone is to.
+    ///
+    /// # Errors
+    /// A setting that makes no sense.
+    pub fn for_shards(
+        config: &EngineConfig,
+        shards: usize,
+        read: Option<ReadSettings>,
+    ) -> Result<Vec<Self>, ConfigError> {
+        config.validate()?;
+        let mut read = read;
+        let make = |_| {
+            let engine = Engine::new(share_of(config, shards))?;
+            let read_settings = read.take();
+            Ok(Self { engine, whole: config.clone(), shards, read_settings, uplink_journal: None })
+        };
+        (0..shards).map(make).collect()
     }
 
     fn start_uplink_journal(&mut self) {
@@ -42,23 +59,16 @@ impl Accelerator {
             self.engine.set_uplink_journal(journal);
         }
     }
+}
 
-    /// Has `read` give the settings when they are to be read anew.
-    #[must_use]
-    pub fn with_settings(self, read: ReadSettings) -> Self {
-        Self { read_settings: Some(read), ..self }
-    }
-
-    /// The engine's counters.
-    #[must_use]
-    pub fn stats(&self) -> &engine::Stats {
-        self.engine.stats()
-    }
-
-    /// Those of the uplink, where it is accelerated.
-    #[must_use]
-    pub fn uplink_stats(&self) -> Option<&engine::Stats> {
-        self.engine.uplink_stats()
+/// What one of `shards` shards may take of what there is once. Limits of a subscriber are its own: it is in one shard.
+fn share_of(config: &EngineConfig, shards: usize) -> EngineConfig {
+    let shards = shards.max(1);
+    EngineConfig {
+        flows_max: config.flows_max.div_ceil(shards),
+        half_open_max: config.half_open_max.div_ceil(shards),
+        buffer_max: Bytes::new(config.buffer_max.get().div_ceil(shards as u64)),
+        ..config.clone()
     }
 }
 
@@ -77,6 +87,8 @@ const fn side_of(port: Port) -> Side {
 }
 
 impl Processor for Accelerator {
+    type Settings = EngineConfig;
+
     fn handle_packet(
         &mut self,
         from: Side,
@@ -124,12 +136,17 @@ impl Processor for Accelerator {
         self.read_settings.is_some()
     }
 
-    fn reload(&mut self) -> Result<String, String> {
-        let read = self.read_settings.as_mut().ok_or("it was started without a settings file")?;
-        let config = read()?;
-        let is_same = EngineConfig { hash_seed: 0, ..config.clone() }
-            == EngineConfig { hash_seed: 0, ..self.engine.config().clone() };
-        self.engine.reconfigure(&config).map_err(|error| error.to_string())?;
+    fn read_settings(&mut self) -> Result<EngineConfig, String> {
+        self.read_settings.as_mut().ok_or("it was started without a settings file")?()
+    }
+
+    fn apply(&mut self, settings: &EngineConfig) -> Result<String, String> {
+        let unseeded = |config: &EngineConfig| EngineConfig { hash_seed: 0, ..config.clone() };
+        let is_same = unseeded(settings) == unseeded(&self.whole);
+        settings.validate().map_err(|error| error.to_string())?;
+        let share = share_of(settings, self.shards);
+        self.engine.reconfigure(&share).map_err(|error| error.to_string())?;
+        self.whole = settings.clone();
         self.start_uplink_journal();
         Ok(if is_same { "no setting has changed" } else { "new settings hold for new flows" }.to_owned())
     }
@@ -142,11 +159,52 @@ impl Processor for Accelerator {
         status::flows_of_engine(&self.engine, skip, count, now)
     }
 
+    fn flow_count(&self) -> usize {
+        let stats = [Some(self.engine.stats()), self.engine.uplink_stats()];
+        stats.into_iter().flatten().map(|stats| stats.flows_now as usize).sum()
+    }
+
     fn begin_drain(&mut self, now: Instant) {
         self.engine.drain(now);
     }
 
     fn is_drained(&self) -> bool {
         self.engine.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_keep_to_the_limits_together() {
+        let config = EngineConfig { flows_max: 101, ..EngineConfig::default() };
+        let shares: Vec<EngineConfig> = Accelerator::for_shards(&config, 4, None)
+            .unwrap()
+            .iter()
+            .map(|shard| shard.engine.config().clone())
+            .collect();
+        assert_eq!(shares.len(), 4);
+        for share in shares {
+            assert_eq!((share.flows_max, share.half_open_max), (26, 2_500));
+            assert_eq!(share.buffer_max, Bytes::from_mib(256));
+            assert_eq!(share.subscriber_buffer_max, config.subscriber_buffer_max);
+        }
+        let none = EngineConfig { flows_max: 0, ..config };
+        assert!(Accelerator::for_shards(&none, 4, None).is_err());
+    }
+
+    #[test]
+    fn settings_are_divided_too_when_they_change() {
+        let config = EngineConfig { flows_max: 100, ..EngineConfig::default() };
+        let mut shards = Accelerator::for_shards(&config, 2, None).unwrap();
+        let shard = &mut shards[1];
+        assert_eq!(shard.apply(&config).unwrap(), "no setting has changed");
+        let more = EngineConfig { flows_max: 300, ..config };
+        assert!(shard.apply(&more).unwrap().contains("new settings"));
+        assert_eq!(shard.engine.config().flows_max, 150);
+        assert!(shard.apply(&EngineConfig { flows_max: 0, ..more }).is_err());
+        assert!(shard.read_settings().unwrap_err().contains("without a settings file"));
     }
 }

@@ -29,7 +29,11 @@ pub struct Config {
     pub set_forwarding: bool,
     /// Take super-packets from the kernel and give it such.
     pub gso: bool,
-    /// Never sleep: one processor is busy all the time.
+    /// Threads that handle packets, each for some of the subscribers; 0 for as many as suit this machine.
+    pub shards: usize,
+    /// IPv6 prefix length that makes a subscriber, in bits, 1 to 128.
+    pub ipv6_prefix_len: u8,
+    /// Never sleep: one processor for each shard is busy all the time.
     pub busy_poll: bool,
     /// How long before a deadline to stop sleeping and spin, µs. 0 lets a packet leave up to about
     /// 0.1 ms late; more costs processor time at every paced packet.
@@ -63,6 +67,8 @@ impl Default for Config {
             notrack: Notrack::Auto,
             set_forwarding: false,
             gso: true,
+            shards: 0,
+            ipv6_prefix_len: 64,
             busy_poll: false,
             spin_margin_us: 0,
             hang_after_ms: 1_000,

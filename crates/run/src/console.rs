@@ -76,13 +76,16 @@ pub(crate) struct Console {
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub question: Question,
-    answer: mpsc::Sender<Answer>,
+    answer: mpsc::Sender<Reply>,
 }
+
+/// An answer, finished by the thread that does the talking: it may wait where the packet loop may not.
+pub(crate) type Reply = Box<dyn FnOnce() -> Answer + Send>;
 
 impl Asked {
     /// Answers; nobody minds if who asked has gone.
-    pub fn answer(self, answer: Answer) {
-        drop(self.answer.send(answer));
+    pub fn answer(self, reply: Reply) {
+        drop(self.answer.send(reply));
     }
 }
 
@@ -168,8 +171,10 @@ fn pass_on(question: Question, ask: &mpsc::Sender<Asked>, waker: &mut UnixStream
     let asked = ask.send(Asked { question, answer });
     // A full pipe wakes as well.
     drop(waker.write(&[0]));
-    let answer = asked.ok().and_then(|()| receive.recv_timeout(PATIENCE).ok());
-    answer.unwrap_or_else(|| Answer::Refused("it does not answer: it is ending, or hangs".to_owned()))
+    let reply = asked.ok().and_then(|()| receive.recv_timeout(PATIENCE).ok());
+    reply
+        .map(|reply| reply())
+        .unwrap_or_else(|| Answer::Refused("it does not answer: it is ending, or hangs".to_owned()))
 }
 
 /// A running instance, as others find it.

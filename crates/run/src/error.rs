@@ -48,6 +48,9 @@ pub enum RunError {
     /// An interface vanished or was switched off while running.
     #[error("interface '{0}' is gone or down: stopped, and everything is undone")]
     InterfaceLost(String),
+    /// A thread that handles packets has ended.
+    #[error("a shard has ended: stopped, and everything is undone")]
+    ShardLost,
     /// The watchdog cannot be started.
     #[error("cannot start the watchdog ({0}); --no-watchdog runs without, then a hang blocks TCP")]
     Watchdog(IoError),

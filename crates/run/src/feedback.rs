@@ -6,7 +6,7 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use control::{Feedback, WindowedMin};
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use units::{Duration, Instant};
 use wire::{FeedbackDatagram, FeedbackError, FeedbackKey};
 
-use crate::{Processor, RunError};
+use crate::RunError;
 
 /// Senders remembered at most; beyond it the one that was silent longest is forgotten.
 const SENDERS_MAX: usize = 1_024;
@@ -53,6 +53,13 @@ pub(crate) struct FeedbackCounters {
 }
 
 impl FeedbackCounters {
+    /// With reports about subscribers of other shards, which count them themselves.
+    pub(crate) fn with_those_of_shards(mut self, accepted: u64, unknown: u64) -> Self {
+        self.accepted += accepted;
+        self.unknown_subscriber += unknown;
+        self
+    }
+
     /// Each by the name `cellerator status` shows.
     pub(crate) fn named(&self) -> [(&'static str, u64); 7] {
         [
@@ -181,7 +188,9 @@ impl FeedbackReceiver {
     }
 
     /// Hands on what has come. What the system reports about the socket concerns single datagrams.
-    pub(crate) fn turn(&mut self, processor: &mut impl Processor) {
+    ///
+    /// `deliver` says whether the subscriber is known, or `None` where somebody else will count that.
+    pub(crate) fn turn(&mut self, mut deliver: impl FnMut(IpAddr, &Feedback) -> Option<bool>) {
         // One byte more than the longest, so that longer ones are seen to be so.
         let mut buffer = [0; FeedbackDatagram::LEN_MAX + 1];
         for _ in 0..BATCH {
@@ -192,10 +201,10 @@ impl FeedbackReceiver {
             else {
                 continue;
             };
-            if processor.handle_feedback(datagram.subscriber, &feedback) {
-                self.inbox.counters.accepted += 1;
-            } else {
-                self.inbox.counters.unknown_subscriber += 1;
+            match deliver(datagram.subscriber, &feedback) {
+                Some(true) => self.inbox.counters.accepted += 1,
+                Some(false) => self.inbox.counters.unknown_subscriber += 1,
+                None => {}
             }
         }
     }

@@ -5,15 +5,31 @@
 //! and whose numbers are each true at some moment: all that the recovery needs.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use engine::{Journal, JournalEntry};
 use io::{IoError, SharedWords};
 use units::SeqNum;
 
-/// Names of the files in an instance's directory: what clients are owed, what servers are.
+/// Names of the files in an instance's directory: what clients are owed, what servers are. Those of further shards
+/// have the shard's number behind.
 const FILES: [&str; 2] = ["journal", "journal-up"];
+
+fn file_of(name: &str, shard: usize) -> String {
+    if shard == 0 { name.to_owned() } else { format!("{name}.{shard}") }
+}
+
+/// The files in an instance's directory, in the order of their shards.
+fn files(directory: &Path) -> Vec<PathBuf> {
+    (0..)
+        .map_while(|shard| {
+            let both = FILES.map(|file| directory.join(file_of(file, shard)));
+            both.iter().any(|file| file.exists()).then_some(both)
+        })
+        .flatten()
+        .collect()
+}
 
 /// First word of the file: another version of this program may have written it.
 const MAGIC: u32 = 0xce11_0001;
@@ -42,10 +58,10 @@ pub(crate) struct DebtJournal {
 }
 
 impl DebtJournal {
-    /// Makes both in an instance's directory: for the downlink, for the uplink.
-    pub fn create_both(directory: &Path) -> Result<[Self; 2], IoError> {
-        let [down, up] = FILES;
-        Ok([Self::create(&directory.join(down))?, Self::create(&directory.join(up))?])
+    /// Makes both of a shard in an instance's directory: for the downlink, for the uplink.
+    pub fn create_both(directory: &Path, shard: usize) -> Result<[Self; 2], IoError> {
+        let [down, up] = FILES.map(|file| directory.join(file_of(file, shard)));
+        Ok([Self::create(&down)?, Self::create(&up)?])
     }
 
     fn create(file: &Path) -> Result<Self, IoError> {
@@ -126,7 +142,7 @@ fn write_addresses(words: &[AtomicU32], entry: &JournalEntry) {
 /// The entries in an instance's directory: what it owed when it ended. None when there is no journal, or one of
 /// another version. In those of the uplink `client` is the server: it is the one that is owed.
 pub(crate) fn read(directory: &Path) -> Vec<JournalEntry> {
-    FILES.iter().flat_map(|file| read_one(&directory.join(file))).collect()
+    files(directory).iter().flat_map(|file| read_one(file)).collect()
 }
 
 fn read_one(file: &Path) -> Vec<JournalEntry> {
@@ -141,9 +157,9 @@ fn read_one(file: &Path) -> Vec<JournalEntry> {
 
 /// Forgets them: their flows are dealt with.
 pub(crate) fn discard(directory: &Path) {
-    for file in FILES {
+    for file in files(directory) {
         // It goes with the directory otherwise.
-        drop(std::fs::remove_file(directory.join(file)));
+        drop(std::fs::remove_file(file));
     }
 }
 
@@ -194,7 +210,7 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("ct-run-journal-{}", std::process::id()));
         std::fs::create_dir(&directory).unwrap();
         assert!(read(&directory).is_empty(), "there is none");
-        let [mut journal, mut uplink] = DebtJournal::create_both(&directory).unwrap();
+        let [mut journal, mut uplink] = DebtJournal::create_both(&directory, 0).unwrap();
         assert!(read(&directory).is_empty());
         for slot in [0, 1, 2, 5_000] {
             journal.owe(slot, &entry(slot), true);
@@ -206,10 +222,12 @@ mod tests {
         journal.owe(2, &entry(3), true);
         assert_eq!(read(&directory)[2], entry(3), "the slot is used again");
         uplink.owe(0, &entry(4), true);
-        drop((journal, uplink));
-        assert_eq!((read(&directory).len(), read(&directory)[4]), (5, entry(4)));
+        let [mut other_shard, _] = DebtJournal::create_both(&directory, 1).unwrap();
+        other_shard.owe(0, &entry(5), true);
+        drop((journal, uplink, other_shard));
+        assert_eq!(read(&directory)[4..], [entry(4), entry(5)]);
         std::fs::write(directory.join(FILES[0]), [7; 4_096]).unwrap();
-        assert_eq!(read(&directory), [entry(4)], "the first is not ours");
+        assert_eq!(read(&directory), [entry(4), entry(5)], "the first is not ours");
         discard(&directory);
         assert!(read(&directory).is_empty());
         std::fs::remove_dir_all(directory).unwrap();

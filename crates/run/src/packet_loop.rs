@@ -26,6 +26,19 @@ pub struct Counters {
     pub sides: [SideCounters; 2],
 }
 
+impl Counters {
+    /// Adds what happened elsewhere.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (own, other) in self.sides.iter_mut().zip(&other.sides) {
+            own.received_packets += other.received_packets;
+            own.received_bytes += other.received_bytes;
+            own.consumed_packets += other.consumed_packets;
+            own.sent_packets += other.sent_packets;
+            own.refused_packets += other.refused_packets;
+        }
+    }
+}
+
 /// What happened on one side. A super-packet counts as one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SideCounters {
@@ -61,14 +74,9 @@ pub(crate) struct PacketLoop<P> {
 }
 
 impl<P: PacketPath> PacketLoop<P> {
-    /// A loop along `path`.
-    pub fn new(path: P) -> Self {
-        Self { path, counters: Counters::default(), bypass: None }
-    }
-
-    /// Has flows that the processor takes no part in left to the kernel.
-    pub fn set_bypass(&mut self, bypass: Option<Arc<Bypass>>) {
-        self.bypass = bypass;
+    /// A loop along `path`. Flows that the processor takes no part in are left to the kernel by `bypass`.
+    pub fn new(path: P, bypass: Option<Arc<Bypass>>) -> Self {
+        Self { path, counters: Counters::default(), bypass }
     }
 
     pub fn counters(&self) -> Counters {

@@ -8,7 +8,7 @@ use crate::firewall::Firewall;
 use crate::handover::Predecessor;
 use crate::record::RecordedSysctl;
 use crate::steering::{Method, method, tcx};
-use crate::{Config, Notrack, RunError, Side, firewall, forwarding, notrack};
+use crate::{Config, Notrack, RunError, Side, firewall, forwarding, notrack, shards};
 
 /// First routing table and first rule priority; each instance takes two of each.
 const TABLE_BASE: u32 = 20_600;
@@ -42,6 +42,8 @@ pub struct Plan {
     pub(crate) families: Vec<Family>,
     pub(crate) mtu: u32,
     pub(crate) gso: bool,
+    /// Threads that handle packets, and queues of each device.
+    pub(crate) shards: usize,
     pub(crate) sysctls: Vec<RecordedSysctl>,
     /// Name and commands of the nft table, if one is needed.
     pub(crate) notrack: Option<(String, Vec<String>)>,
@@ -102,6 +104,7 @@ impl Plan {
         };
         let method = method::choose(config, &machine)?;
         let notrack = plan_notrack(config, &method, &found, &sides, predecessor.as_ref())?;
+        let shards = plan_shards(config, &mut warnings);
         let namespace = Namespace::current()?.id()?;
         let handover_sysctls = predecessor.as_ref().map_or(Ok(Vec::new()), |before| before.sysctls(names))?;
         Ok(Self {
@@ -111,6 +114,7 @@ impl Plan {
             families,
             mtu,
             gso: config.gso,
+            shards,
             sysctls,
             notrack,
             namespace,
@@ -181,7 +185,8 @@ impl Plan {
         }
         for side in &self.sides {
             let header = if self.gso { " vnet_hdr" } else { "" };
-            lines.push(format!("ip tuntap add dev {} mode tun{header}", side.tun));
+            let queues = if self.shards > 1 { " multi_queue" } else { "" };
+            lines.push(format!("ip tuntap add dev {} mode tun{header}{queues}", side.tun));
             lines.push(format!(
                 "sysctl -w net.ipv6.conf.{0}.addr_gen_mode=1 net.ipv4.conf.{0}.forwarding=1",
                 side.tun
@@ -219,6 +224,21 @@ impl Plan {
                 .map(|rule| format!("ip {} rule add {rule}", rule.family)),
         );
         lines
+    }
+}
+
+/// How many shards: one where the kernel cannot lead each subscriber's packets to its own.
+fn plan_shards(config: &Config, warnings: &mut Vec<String>) -> usize {
+    let wanted = if config.shards == 0 { shards::suitable() } else { config.shards };
+    if wanted == 1 {
+        return 1;
+    }
+    match shards::is_possible(config.ipv6_prefix_len) {
+        Ok(()) => wanted,
+        Err(error) => {
+            warnings.push(format!("one shard instead of {wanted}: {error}"));
+            1
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! [`Processor`]: what the packet loop needs of whatever handles the packets.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use control::Feedback;
@@ -60,6 +61,9 @@ pub struct Transmit<'a> {
 
 /// Handles packets; never does I/O and never reads a clock.
 pub trait Processor {
+    /// Settings that can be put in force while it works.
+    type Settings: Clone + Send + fmt::Debug;
+
     /// Takes one packet, which may be edited in place; `packet` starts at the IP header.
     fn handle_packet(
         &mut self,
@@ -97,12 +101,20 @@ pub trait Processor {
         false
     }
 
-    /// Takes on other settings, from wherever it had its own; gives one line on what holds.
+    /// Reads its settings anew from wherever they came from.
+    ///
+    /// # Errors
+    /// Why that is not possible, in one line.
+    fn read_settings(&mut self) -> Result<Self::Settings, String> {
+        Err("there are no settings to read anew".to_owned())
+    }
+
+    /// Puts settings in force; gives one line on what holds.
     ///
     /// # Errors
     /// Why not, in one line; then everything stays as it was.
-    fn reload(&mut self) -> Result<String, String> {
-        Err("there are no settings to read anew".to_owned())
+    fn apply(&mut self, _settings: &Self::Settings) -> Result<String, String> {
+        Err("there are no settings to put in force".to_owned())
     }
 
     /// What it has counted.
@@ -113,6 +125,11 @@ pub trait Processor {
     /// Its flows from the `skip`th on, `count` at most.
     fn flows(&self, _skip: usize, _count: usize, _now: Instant) -> FlowList {
         FlowList::default()
+    }
+
+    /// How many flows it has.
+    fn flow_count(&self) -> usize {
+        0
     }
 
     /// The accelerator is to stop: take nothing new over and deliver what is owed.
@@ -129,6 +146,8 @@ pub trait Processor {
 pub struct PassThrough;
 
 impl Processor for PassThrough {
+    type Settings = ();
+
     fn handle_packet(&mut self, _: Side, _: &mut VnetHeader, _: &mut [u8], _: Instant) -> Verdict {
         Verdict::Forward
     }

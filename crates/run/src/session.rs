@@ -7,22 +7,23 @@ use io::netlink::Netlink;
 use io::{Clock, Instance, Interest, Namespace, Signals, Tun, Waiter};
 use units::{Bytes, Duration, Instant};
 
-use crate::console::{Answer, Console, Question};
+use crate::console::{Answer, Console, Question, Reply};
 use crate::feedback::FeedbackReceiver;
 use crate::handover::Predecessor;
 use crate::journal::{self, DebtJournal};
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
-use crate::steering::{self, Steering, Tcx};
+use crate::shards::{self, Command, Report, Shards, Terms};
+use crate::steering::{self, Method, Steering, Tcx};
 use crate::tun_path::TunPath;
 use crate::watchdog::{Guardian, News};
 use crate::{
-    AfterHang, Config, Counters, Plan, Processor, ProcessorStatus, RunError, Side, SideStatus, Status,
-    leftovers, recovery,
+    AfterHang, Config, Counters, Plan, Processor, ProcessorStatus, RunError, Side, Status, leftovers,
+    recovery,
 };
 
 /// How an instance ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// Why.
     pub why: Why,
@@ -30,6 +31,8 @@ pub struct Ended {
     pub counters: Counters,
     /// Packets lost because the devices' queues were full: wired, then mobile.
     pub queue_drops: [u64; 2],
+    /// What the processors have counted.
+    pub processor: ProcessorStatus,
 }
 
 /// Why an instance ended in good order.
@@ -52,6 +55,7 @@ const SIGNAL: u64 = 2;
 const WATCHDOG: u64 = 3;
 const CONSOLE: u64 = 4;
 const FEEDBACK: u64 = 5;
+const SHARDS: u64 = 6;
 
 /// While packets keep coming, reports are looked for this often.
 const FEEDBACK_EVERY: Duration = Duration::from_millis(1);
@@ -91,16 +95,17 @@ pub fn dry_run(config: &Config) -> Result<Plan, RunError> {
     Plan::make(config, &Netlink::open()?)
 }
 
-/// Steers TCP between the two interfaces through `processor` until a signal comes; then undoes everything.
+/// Steers TCP between the two interfaces through processors until a signal comes; then undoes everything.
 ///
-/// Works in the calling thread's network namespace, on the calling thread. `say` gets one line at a time
-/// for the user: what was set up, warnings, what happened.
+/// `make` is asked for one processor for each shard: as many as [`Config::shards`] says, or as the machine allows. Works
+/// in the calling thread's network namespace, on the calling thread and on one more for each further shard. `say` gets
+/// one line at a time for the user: what was set up, warnings, what happened.
 ///
 /// # Errors
 /// When it cannot start, or an interface is lost; everything is undone in both cases.
-pub fn run(
+pub fn run<P: Processor + Send + 'static>(
     config: &Config,
-    processor: &mut impl Processor,
+    make: impl FnOnce(usize) -> Result<Vec<P>, RunError>,
     say: &mut dyn FnMut(&str),
 ) -> Result<Ended, RunError> {
     features::require(Feature::NetworkAdministration)?;
@@ -111,8 +116,13 @@ pub fn run(
     let namespace = Namespace::current()?.id()?;
     let removed = leftovers::remove(&config.state_directory, &netlink, namespace)?;
     removed.lines.iter().for_each(|line| say(line));
-    let Made { plan, tcx, mut packet_loop } = make_devices(config, &netlink)?;
+    let Made { plan, tcx, paths } = make_devices(config, &netlink)?;
     let instance = Instance::register(&config.state_directory, leftovers::KIND)?;
+    let mut processors = make(plan.shards)?;
+    for (shard, processor) in processors.iter_mut().enumerate() {
+        let [down, up] = DebtJournal::create_both(instance.path(), shard)?;
+        processor.keep_journals(Box::new(down), Box::new(up));
+    }
     if let Some(before) = &plan.predecessor {
         // First, so that no flow is taken over by both.
         before.retire(config)?;
@@ -121,22 +131,30 @@ pub fn run(
     // One that is replaced has closed its own.
     let feedback = config.feedback.as_ref().map(FeedbackReceiver::open).transpose()?;
     let steering = Steering::install(&plan, &config.instance_name(), tcx, &netlink, &instance)?;
-    packet_loop.set_bypass(steering.bypass().filter(|_| config.bypass).cloned());
+    let bypass = steering.bypass().filter(|_| config.bypass).cloned();
     for line in plan.commands() {
         say(&line);
     }
     for warning in plan.warnings() {
         say(&format!("warning: {warning}"));
     }
-    let [down, up] = DebtJournal::create_both(instance.path())?;
-    processor.keep_journals(Box::new(down), Box::new(up));
     let guardian = if config.watchdog { Some(Guardian::start(config, &instance)?) } else { None };
-    let mut session = Session::new(config, &plan, &netlink, &instance, steering, guardian, packet_loop)?;
+    let mut shards = Shards::new(config.ipv6_prefix_len)?;
+    let loops = paths.into_iter().map(|path| PacketLoop::new(path, bypass.clone()));
+    let mut places = loops.zip(processors);
+    let (packet_loop, mut processor) =
+        places.next().ok_or_else(|| RunError::Settings("no shards".to_owned()))?;
+    for (packet_loop, processor) in places {
+        let terms = Terms { heartbeat: config.heartbeat(), spin_margin: config.spin_margin() };
+        shards.start(packet_loop, processor, terms)?;
+    }
+    let held = Held { plan: &plan, netlink: &netlink, instance: &instance, steering, guardian, shards };
+    let mut session = Session::new(config, held, packet_loop)?;
     session.listen(feedback)?;
     if !removed.indebted.is_empty() {
         session.settling = Some(leftovers::settle(removed.indebted));
     }
-    let result = session.serve(&signals, processor, say);
+    let result = session.serve(&signals, &mut processor, say);
     session.close(processor, result, say)
 }
 
@@ -164,7 +182,8 @@ fn settle(
 struct Made {
     plan: Plan,
     tcx: Option<Tcx>,
-    packet_loop: PacketLoop<TunPath>,
+    /// One for each shard.
+    paths: Vec<TunPath>,
 }
 
 /// Plans and makes the devices; a start at the same moment may take the names first, then plans anew.
@@ -176,8 +195,8 @@ fn make_devices(config: &Config, netlink: &Netlink) -> Result<Made, RunError> {
         match steering::create_devices(&plan) {
             Ok(tuns) => {
                 let tcx = steering::load(config, &mut plan, tuns.each_ref().map(Tun::index), netlink)?;
-                let path = TunPath::new(tuns.map(Tun::into_queue), tcx.is_none());
-                return Ok(Made { plan, tcx, packet_loop: PacketLoop::new(path) });
+                let paths = open_paths(tuns, &plan, config.ipv6_prefix_len)?;
+                return Ok(Made { plan, tcx, paths });
             }
             Err(e) if e.raw_os_error() == Some(EBUSY) && attempt < PLAN_ATTEMPTS => attempt += 1,
             Err(e) => return Err(e.into()),
@@ -185,12 +204,21 @@ fn make_devices(config: &Config, netlink: &Netlink) -> Result<Made, RunError> {
     }
 }
 
-/// Has the settings read anew; gives a line either way.
-fn reload(processor: &mut impl Processor) -> Result<String, String> {
-    match processor.reload() {
-        Ok(line) => Ok(format!("reloaded: {line}")),
-        Err(problem) => Err(format!("not reloaded, all is as before: {problem}")),
+/// A queue of either device for each shard.
+fn open_paths(tuns: [Tun; 2], plan: &Plan, ipv6_prefix_len: u8) -> Result<Vec<TunPath>, RunError> {
+    let are_routed = plan.method != Method::Tcx;
+    let mut further = Vec::new();
+    if plan.shards > 1 {
+        for (tun, side) in tuns.iter().zip([Side::Wired, Side::Mobile]) {
+            shards::install(tun, side, ipv6_prefix_len)?;
+        }
+        let [wired, mobile] = &tuns;
+        for _ in 1..plan.shards {
+            further.push(TunPath::new([wired.open_queue()?, mobile.open_queue()?], are_routed));
+        }
     }
+    further.insert(0, TunPath::new(tuns.map(Tun::into_queue), are_routed));
+    Ok(further)
 }
 
 /// Waits for the thread that resets flows of a killed instance.
@@ -199,15 +227,28 @@ fn end_settling(settling: Option<JoinHandle<Vec<String>>>, say: &mut dyn FnMut(&
     lines.into_iter().flatten().flatten().for_each(|line| say(&line));
 }
 
+/// What was made before the session.
+struct Held<'a, P: Processor> {
+    plan: &'a Plan,
+    netlink: &'a Netlink,
+    instance: &'a Instance,
+    steering: Steering<'a>,
+    guardian: Option<Guardian>,
+    shards: Shards<P>,
+}
+
 /// Everything a running instance holds. Fields are dropped in order: the steering before the devices.
-struct Session<'a> {
+struct Session<'a, P: Processor> {
     config: &'a Config,
     plan: &'a Plan,
     netlink: &'a Netlink,
     instance: &'a Instance,
     steering: Steering<'a>,
     packet_loop: PacketLoop<TunPath>,
+    shards: Shards<P>,
     guardian: Option<Guardian>,
+    /// The watchdog has taken the steering away, and it is to be installed again.
+    is_unsteered: bool,
     waiter: Waiter,
     next_beat: Instant,
     /// Resets flows of a killed instance.
@@ -221,21 +262,19 @@ struct Session<'a> {
     predecessor: Option<&'a Predecessor>,
 }
 
-impl<'a> Session<'a> {
+impl<'a, P: Processor + Send + 'static> Session<'a, P> {
     fn new(
         config: &'a Config,
-        plan: &'a Plan,
-        netlink: &'a Netlink,
-        instance: &'a Instance,
-        steering: Steering<'a>,
-        guardian: Option<Guardian>,
+        held: Held<'a, P>,
         packet_loop: PacketLoop<TunPath>,
     ) -> Result<Self, RunError> {
+        let Held { plan, netlink, instance, steering, guardian, shards } = held;
         let waiter = Waiter::new(config.spin_margin())?;
         packet_loop.path().watch(&waiter, [WIRED, MOBILE])?;
         if let Some(fd) = guardian.as_ref().and_then(Guardian::fd) {
             waiter.add(&fd, Interest::Read, WATCHDOG)?;
         }
+        waiter.add(shards.news(), Interest::Read, SHARDS)?;
         let console = Console::open(instance.path())?;
         waiter.add(&console, Interest::Read, CONSOLE)?;
         Ok(Self {
@@ -245,7 +284,9 @@ impl<'a> Session<'a> {
             instance,
             steering,
             packet_loop,
+            shards,
             guardian,
+            is_unsteered: false,
             waiter,
             next_beat: Instant::ZERO,
             settling: None,
@@ -271,22 +312,27 @@ impl<'a> Session<'a> {
     fn serve(
         &mut self,
         signals: &CaughtSignals,
-        processor: &mut impl Processor,
+        processor: &mut P,
         say: &mut dyn FnMut(&str),
     ) -> Result<Why, RunError> {
         self.waiter.add(&signals.ending, Interest::Read, SIGNAL)?;
         self.waiter.add(&signals.reload, Interest::Read, SIGNAL)?;
         say(&format!("ready: steering TCP between {} and {}", self.config.wired, self.config.mobile));
         loop {
-            let is_busy = self.packet_loop.turn(processor).map_err(|error| self.explain(error))?;
+            let is_busy =
+                self.packet_loop.turn(processor).map_err(|e| explain(e, self.plan, self.netlink))?;
             let now = Clock::now();
             if let Some(stop) = self.stop
-                && (processor.is_drained() || now >= stop.give_up)
+                && (self.is_drained(processor) || now >= stop.give_up)
             {
                 return Ok(stop.why);
             }
             if let Some(receiver) = self.feedback.as_mut().filter(|_| now >= self.next_feedback) {
-                receiver.turn(processor);
+                let shards = &self.shards;
+                receiver.turn(|client, feedback| {
+                    let is_elsewhere = shards.hand_on(client, feedback);
+                    (!is_elsewhere).then(|| processor.handle_feedback(client, feedback))
+                });
                 self.next_feedback = now + FEEDBACK_EVERY;
             }
             // While busy, signals and questions are looked at with each heartbeat.
@@ -307,6 +353,12 @@ impl<'a> Session<'a> {
                 if ready.iter().any(|ready| ready.token == WATCHDOG) {
                     self.next_beat = Instant::ZERO;
                 }
+                if ready.iter().any(|ready| ready.token == SHARDS) {
+                    self.shards.hear();
+                    if self.shards.has_failed() {
+                        self.next_beat = Instant::ZERO;
+                    }
+                }
             }
             if is_asked && let Some(why) = self.obey(signals, processor, say) {
                 return Ok(why);
@@ -315,16 +367,11 @@ impl<'a> Session<'a> {
     }
 
     /// Acts on signals and questions; gives a reason to end without further patience.
-    fn obey(
-        &mut self,
-        signals: &CaughtSignals,
-        processor: &mut impl Processor,
-        say: &mut dyn FnMut(&str),
-    ) -> Option<Why> {
+    fn obey(&mut self, signals: &CaughtSignals, processor: &mut P, say: &mut dyn FnMut(&str)) -> Option<Why> {
         let mut ending = signals.ending.take();
         if let Some(signal) = signals.reload.take() {
             if processor.has_settings() {
-                say(&reload(processor).unwrap_or_else(|problem| format!("warning: {problem}")));
+                say(&self.reload(processor).unwrap_or_else(|problem| format!("warning: {problem}")));
             } else {
                 // The terminal has gone.
                 ending = ending.or(Some(signal));
@@ -345,7 +392,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn begin_stop(&mut self, why: Why, time_max: Option<Duration>, processor: &mut impl Processor) {
+    fn begin_stop(&mut self, why: Why, time_max: Option<Duration>, processor: &mut P) {
         let now = Clock::now();
         let time_max = time_max.unwrap_or(Duration::from_millis(self.config.drain_ms_max));
         let give_up = now + time_max;
@@ -353,48 +400,60 @@ impl<'a> Session<'a> {
         let give_up = self.stop.map_or(give_up, |earlier| earlier.give_up.min(give_up));
         if self.stop.is_none() {
             processor.begin_drain(now);
+            self.shards.tell_all(|| Command::Drain);
             // Who takes this one's place may listen at the same port.
             self.feedback = None;
         }
         self.stop = Some(Stop { why, give_up });
     }
 
-    fn answer(
-        &mut self,
-        question: &Question,
-        processor: &mut impl Processor,
-        say: &mut dyn FnMut(&str),
-    ) -> Answer {
-        match *question {
-            Question::Status => Answer::Status(Box::new(self.status(processor))),
-            Question::Flows { skip } => Answer::Flows(processor.flows(skip, FLOWS_PER_ANSWER, Clock::now())),
+    /// True when nobody owes anything.
+    fn is_drained(&self, processor: &P) -> bool {
+        processor.is_drained() && self.shards.are_drained()
+    }
+
+    /// Has the settings read anew, for all shards; gives a line either way.
+    fn reload(&mut self, processor: &mut P) -> Result<String, String> {
+        let settings = processor.read_settings();
+        match settings.and_then(|settings| processor.apply(&settings).map(|line| (settings, line))) {
+            Ok((settings, line)) => {
+                self.shards.tell_all(|| Command::Apply(settings.clone()));
+                Ok(format!("reloaded: {line}"))
+            }
+            Err(problem) => Err(format!("not reloaded, all is as before: {problem}")),
+        }
+    }
+
+    fn answer(&mut self, question: &Question, processor: &mut P, say: &mut dyn FnMut(&str)) -> Reply {
+        let answer = match *question {
+            Question::Status => return self.status(processor),
+            Question::Flows { skip } => {
+                let own = processor.flows(skip, FLOWS_PER_ANSWER, Clock::now());
+                let (asker, count) = (self.shards.asker(), processor.flow_count());
+                let skip = skip.saturating_sub(count);
+                return Box::new(move || Answer::Flows(asker.flows(own, skip, FLOWS_PER_ANSWER)));
+            }
             Question::Drain { time_ms_max } => {
                 self.begin_stop(Why::Drain, time_ms_max.map(Duration::from_millis), processor);
                 Answer::Done("draining".to_owned())
             }
-            Question::Reload => match reload(processor) {
+            Question::Reload => match self.reload(processor) {
                 Ok(line) => {
                     say(&line);
                     Answer::Done(line)
                 }
                 Err(problem) => Answer::Refused(problem),
             },
-        }
+        };
+        Box::new(move || answer)
     }
 
-    fn status(&self, processor: &impl Processor) -> Status {
-        let counters = self.packet_loop.counters();
-        let sides = [Side::Wired, Side::Mobile].map(|side| {
-            let counters = counters.sides[side.index()];
-            SideStatus {
-                received_packets: counters.received_packets,
-                received_bytes: counters.received_bytes,
-                sent_packets: counters.sent_packets,
-                refused_packets: counters.refused_packets,
-                queue_drops: self.queue_drops(side),
-            }
-        });
-        Status {
+    /// What this shard and all others have counted, the others' asked for by the thread that answers.
+    fn status(&self, processor: &P) -> Reply {
+        let (counters, status) = (self.packet_loop.counters(), processor.status());
+        let own = Report { counters, processor: self.with_bypass(self.with_feedback(status)) };
+        let queue_drops = [Side::Wired, Side::Mobile].map(|side| self.queue_drops(side));
+        let status = Status {
             name: self.config.instance_name(),
             process: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -403,15 +462,24 @@ impl<'a> Session<'a> {
             is_draining: self.stop.is_some(),
             uptime_s: Clock::now().saturating_since(self.started_at).as_millis() / 1_000,
             resident_bytes: io::resident_bytes().unwrap_or(0),
-            sides,
             steering: self.plan.method.name().to_owned(),
-            processor: self.with_bypass(self.with_feedback(processor.status())),
-        }
+            ..Status::default()
+        };
+        let asker = self.shards.asker();
+        Box::new(move || {
+            let mut reports = vec![own];
+            reports.extend(asker.reports());
+            Answer::Status(Box::new(status.with_reports(&reports, queue_drops)))
+        })
     }
 
     /// With what became of the base stations' reports among the counters.
     fn with_feedback(&self, mut status: ProcessorStatus) -> ProcessorStatus {
         let counters = self.feedback.as_ref().map(FeedbackReceiver::counters);
+        let counters = counters.map(|own| {
+            let (accepted, unknown) = self.shards.feedback();
+            own.with_those_of_shards(accepted, unknown)
+        });
         let named = counters.map(|counters| counters.named()).into_iter().flatten();
         status.counters.extend(named.map(|(name, value)| (name.to_owned(), value)));
         status
@@ -427,9 +495,15 @@ impl<'a> Session<'a> {
 
     /// What is done a few times a second: heartbeat, news of the watchdog, state of the interfaces.
     fn beat(&mut self, say: &mut dyn FnMut(&str)) -> Result<Option<Why>, RunError> {
-        self.steering.beat();
+        let are_alive = self.shards.are_alive();
+        if are_alive {
+            self.steering.beat();
+        }
         for side in [Side::Wired, Side::Mobile] {
             self.check_interface(side)?;
+        }
+        if self.shards.has_failed() {
+            return Err(RunError::ShardLost);
         }
         if self.settling.as_ref().is_some_and(JoinHandle::is_finished) {
             end_settling(self.settling.take(), say);
@@ -439,7 +513,7 @@ impl<'a> Session<'a> {
             self.steering.unchain()?;
             say("the replaced one has ended");
         }
-        if let Some(why) = self.hear_watchdog(say)? {
+        if let Some(why) = self.hear_watchdog(are_alive, say)? {
             return Ok(Some(why));
         }
         if self.steering.ensure_notrack()? {
@@ -455,30 +529,32 @@ impl<'a> Session<'a> {
         Ok(None)
     }
 
-    /// Sends the heartbeat and acts on what the watchdog did.
-    fn hear_watchdog(&mut self, say: &mut dyn FnMut(&str)) -> Result<Option<Why>, RunError> {
+    /// Sends the heartbeat if all shards are alive, and acts on what the watchdog did.
+    fn hear_watchdog(&mut self, are_alive: bool, say: &mut dyn FnMut(&str)) -> Result<Option<Why>, RunError> {
         let Some(guardian) = self.guardian.as_mut() else { return Ok(None) };
         match guardian.news() {
             Some(News::SteeringRemoved) if self.config.after_hang == AfterHang::Exit => {
                 say("warning: this process had hung and the watchdog took the steering away: ending");
                 return Ok(Some(Why::Hang));
             }
-            Some(News::SteeringRemoved) => {
-                self.steering.steer()?;
-                guardian.resumed();
-                say(
-                    "warning: this process had hung and the watchdog took the steering away: installed again",
-                );
-            }
+            Some(News::SteeringRemoved) => self.is_unsteered = true,
             Some(News::Died) => say("warning: the watchdog has ended: starting another one"),
             None => {}
+        }
+        if self.is_unsteered && are_alive {
+            self.is_unsteered = false;
+            self.steering.steer()?;
+            guardian.resumed();
+            say("warning: this process had hung and the watchdog took the steering away: installed again");
         }
         if guardian.revive(self.instance)?
             && let Some(fd) = guardian.fd()
         {
             self.waiter.add(&fd, Interest::Read, WATCHDOG)?;
         }
-        guardian.beat();
+        if are_alive {
+            guardian.beat();
+        }
         Ok(None)
     }
 
@@ -491,14 +567,6 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// A device of ours that is gone was deleted or switched off by somebody.
-    fn explain(&self, error: io::IoError) -> RunError {
-        let lost = self.plan.sides.iter().find(|side| {
-            error.is_device_gone() && !self.netlink.link(&side.tun).is_ok_and(|link| link.is_up)
-        });
-        lost.map_or_else(|| error.into(), |side| RunError::InterfaceLost(side.tun.clone()))
-    }
-
     /// Packets lost because the queue of a side's device was full.
     fn queue_drops(&self, side: Side) -> u64 {
         self.netlink.link(&self.plan.side(side).tun).map_or(0, |link| link.stats.tx_dropped)
@@ -507,17 +575,24 @@ impl<'a> Session<'a> {
     /// Undoes everything: rules first, then what is still in the devices is passed on, then the rest.
     fn close(
         mut self,
-        processor: &mut impl Processor,
+        mut processor: P,
         result: Result<Why, RunError>,
         say: &mut dyn FnMut(&str),
     ) -> Result<Ended, RunError> {
         let unsteered = self.steering.unsteer();
         let is_usable = result.is_ok();
-        while is_usable && self.packet_loop.turn(processor).unwrap_or(false) {}
+        while is_usable && self.packet_loop.turn(&mut processor).unwrap_or(false) {}
         let queue_drops = [Side::Wired, Side::Mobile].map(|side| self.queue_drops(side));
-        let counters = self.packet_loop.counters();
-        let Self { config, netlink, instance, steering, packet_loop, guardian, settling, console, .. } = self;
+        let mut counters = self.packet_loop.counters();
+        let Self { config, plan, netlink, instance, steering, packet_loop, shards, guardian, .. } = self;
+        let (settling, console) = (self.settling, self.console);
         drop(console);
+        let (others, theirs, sharded) = shards.finish();
+        counters.add(&theirs);
+        let mut status = processor.status();
+        others.iter().for_each(|other| status.add(&other.status()));
+        // The journals are complete: no processor works any more.
+        drop((processor, others));
         drop(steering);
         drop(packet_loop);
         let settled = settle(instance, config, netlink, say);
@@ -525,9 +600,21 @@ impl<'a> Session<'a> {
         if let Some(guardian) = guardian {
             guardian.finish()?;
         }
-        let why = result?;
+        let why = match (result, sharded) {
+            (Err(RunError::ShardLost), Err(error)) => return Err(explain(error, plan, netlink)),
+            (result, _) => result?,
+        };
         unsteered?;
         settled?;
-        Ok(Ended { why, counters, queue_drops })
+        Ok(Ended { why, counters, queue_drops, processor: status })
     }
+}
+
+/// A device of ours that is gone was deleted or switched off by somebody.
+fn explain(error: io::IoError, plan: &Plan, netlink: &Netlink) -> RunError {
+    let lost = plan
+        .sides
+        .iter()
+        .find(|side| error.is_device_gone() && !netlink.link(&side.tun).is_ok_and(|link| link.is_up));
+    lost.map_or_else(|| error.into(), |side| RunError::InterfaceLost(side.tun.clone()))
 }

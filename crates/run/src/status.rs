@@ -7,6 +7,9 @@ use engine::{Engine, FlowReport, PassReason};
 use serde::{Deserialize, Serialize};
 use units::Instant;
 
+use crate::Counters;
+use crate::shards::Report;
+
 /// The whole instance.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
@@ -31,9 +34,35 @@ pub struct Status {
     pub resident_bytes: u64,
     /// What passed through, by the side it came from or left to: wired, then mobile.
     pub sides: [SideStatus; 2],
-    /// What the processor counted.
+    /// What each shard took in and has; one for each thread that handles packets.
+    #[serde(default)]
+    pub shards: Vec<ShardStatus>,
+    /// What the processors counted.
     #[serde(flatten)]
     pub processor: ProcessorStatus,
+}
+
+impl Status {
+    /// With what the shards have counted, in their order, and the drops of the devices' queues.
+    pub(crate) fn with_reports(mut self, reports: &[Report], queue_drops: [u64; 2]) -> Self {
+        let mut counters = Counters::default();
+        for Report { counters: own, processor } in reports {
+            counters.add(own);
+            self.processor.add(processor);
+            let received_packets = own.sides.iter().map(|side| side.received_packets).sum();
+            self.shards.push(ShardStatus { received_packets, flows_now: processor.counter("flows_now") });
+        }
+        for ((side, counters), queue_drops) in self.sides.iter_mut().zip(counters.sides).zip(queue_drops) {
+            *side = SideStatus {
+                received_packets: counters.received_packets,
+                received_bytes: counters.received_bytes,
+                sent_packets: counters.sent_packets,
+                refused_packets: counters.refused_packets,
+                queue_drops,
+            };
+        }
+        self
+    }
 }
 
 /// What passed through one side; a super-packet counts as one.
@@ -51,6 +80,15 @@ pub struct SideStatus {
     pub queue_drops: u64,
 }
 
+/// A shard: some of the subscribers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShardStatus {
+    /// Packets the kernel handed over, of either side.
+    pub received_packets: u64,
+    /// Flows in its table.
+    pub flows_now: u64,
+}
+
 /// What a processor counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessorStatus {
@@ -62,12 +100,30 @@ pub struct ProcessorStatus {
     pub passed: BTreeMap<String, u64>,
 }
 
+impl ProcessorStatus {
+    /// A counter or level by its name; 0 for one that there is not.
+    #[must_use]
+    pub fn counter(&self, name: &str) -> u64 {
+        self.counters.get(name).copied().unwrap_or(0)
+    }
+
+    /// Adds what another one has counted.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.debt_bytes += other.debt_bytes;
+        for (sums, parts) in [(&mut self.counters, &other.counters), (&mut self.passed, &other.passed)] {
+            for (name, value) in parts {
+                *sums.entry(name.clone()).or_default() += value;
+            }
+        }
+    }
+}
+
 /// Part of the flows, and those passed last.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowList {
     /// Flows in the table, from the asked one on, in bounded number.
     pub flows: Vec<FlowLine>,
-    /// The flows passed or ended last, newest first; with the first part only.
+    /// The flows passed or ended last, of each shard newest first; with the first part only.
     pub passed: Vec<PassedLine>,
 }
 

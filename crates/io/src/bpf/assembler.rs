@@ -46,6 +46,8 @@ pub enum Width {
 pub enum Operation {
     /// The sum.
     Add = 0x00,
+    /// The product's lower bits.
+    Multiply = 0x20,
     /// The bits that either has.
     Or = 0x40,
     /// The bits that both have.

@@ -1,6 +1,6 @@
 //! [`Program`]: verified and translated by the kernel; [`Attachment`]: at work on an interface.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::{Instruction, system};
 use crate::IoError;
@@ -25,7 +25,20 @@ impl Program {
     /// # Errors
     /// When the privilege is missing, or the verifier refuses it: then with the last line of what it said.
     pub fn load(name: &str, instructions: &[Instruction]) -> Result<Self, IoError> {
-        match system::load(instructions, name) {
+        Self::load_kind(system::TRAFFIC_CONTROL, name, instructions)
+    }
+
+    /// The same for a program that looks at packets for a device or a socket (`BPF_PROG_TYPE_SOCKET_FILTER`), as for
+    /// [`crate::Tun::set_queue_chooser`].
+    ///
+    /// # Errors
+    /// As [`Program::load`].
+    pub fn load_filter(name: &str, instructions: &[Instruction]) -> Result<Self, IoError> {
+        Self::load_kind(system::SOCKET_FILTER, name, instructions)
+    }
+
+    fn load_kind(kind: u32, name: &str, instructions: &[Instruction]) -> Result<Self, IoError> {
+        match system::load(kind, instructions, name) {
             Ok(fd) => Ok(Self { fd, name: name.to_owned() }),
             Err((error, log)) => Err(refusal(name, error, &log)),
         }
@@ -43,6 +56,12 @@ impl Program {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Err(without_tcx()),
             Err(error) => Err(explained(what(), error)),
         }
+    }
+}
+
+impl AsFd for Program {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 }
 

@@ -19,7 +19,9 @@ const PROGRAM_QUERY: libc::c_long = 16;
 const LINK_CREATE: libc::c_long = 28;
 
 /// `BPF_PROG_TYPE_SCHED_CLS`.
-const TRAFFIC_CONTROL: u32 = 3;
+pub(super) const TRAFFIC_CONTROL: u32 = 3;
+/// `BPF_PROG_TYPE_SOCKET_FILTER`.
+pub(super) const SOCKET_FILTER: u32 = 1;
 /// `BPF_TCX_INGRESS`, Linux 6.6 and later.
 const TCX_INGRESS: u32 = 46;
 /// The kernel's helpers are for programs under its own licence.
@@ -145,10 +147,14 @@ struct ProgramAttr {
     name: [u8; NAME_LEN_MAX + 1],
 }
 
-/// Loads a program for an interface; the error comes with what the verifier said of it.
-pub(super) fn load(program: &[Instruction], name_text: &str) -> Result<OwnedFd, (io::Error, String)> {
+/// Loads a program of a kind; the error comes with what the verifier said of it.
+pub(super) fn load(
+    kind: u32,
+    program: &[Instruction],
+    name_text: &str,
+) -> Result<OwnedFd, (io::Error, String)> {
     let mut attr = ProgramAttr {
-        kind: TRAFFIC_CONTROL,
+        kind,
         instruction_count: program.len() as u32,
         instructions: program.as_ptr().addr() as u64,
         licence: LICENCE.as_ptr().addr() as u64,

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use control::{ControllerConfig, RateParams};
-use engine::{Action, Engine, EngineConfig, Policy};
-use run::{Accelerator, Config, PassThrough};
+use engine::{Action, EngineConfig, Policy};
+use run::{Accelerator, Config, PassThrough, RunError};
 use units::{Duration, Rate};
 
 fn main() -> ExitCode {
@@ -52,7 +52,8 @@ fn parse(config: &str) -> Result<Config, String> {
 }
 
 fn echo(config: &Config) -> Result<(), String> {
-    let ended = run::run(config, &mut PassThrough, &mut |line| eprintln!("{line}"));
+    let make = |shards| Ok(vec![PassThrough; shards]);
+    let ended = run::run(config, make, &mut |line| eprintln!("{line}"));
     let ended = ended.map_err(|error| error.to_string())?;
     eprintln!("{ended:?}");
     Ok(())
@@ -61,13 +62,19 @@ fn echo(config: &Config) -> Result<(), String> {
 fn accelerate(config: &Config, engine: EngineConfig) -> Result<(), String> {
     let controller =
         ControllerConfig::Rate(RateParams { r_cap: Rate::from_mbps(1_000), ..RateParams::default() });
-    let engine = Engine::new(EngineConfig { controller, ..engine });
-    let mut accelerator = Accelerator::new(engine.map_err(|error| error.to_string())?);
-    let ended = run::run(config, &mut accelerator, &mut |line| eprintln!("{line}"));
+    let engine = EngineConfig { controller, ..engine };
+    let make = |shards| {
+        Accelerator::for_shards(&engine, shards, None).map_err(|error| RunError::Settings(error.to_string()))
+    };
+    let ended = run::run(config, make, &mut |line| eprintln!("{line}"));
     let ended = ended.map_err(|error| error.to_string())?;
-    let stats = accelerator.stats();
-    eprintln!("{ended:?}");
-    eprintln!("accelerated {} flows, {} B lost", stats.flows_accelerated, stats.bytes_acked_but_lost);
+    let counted = |name| ended.processor.counter(name);
+    eprintln!("{:?} {:?} {:?}", ended.why, ended.counters, ended.queue_drops);
+    eprintln!(
+        "accelerated {} flows, {} B lost",
+        counted("flows_accelerated"),
+        counted("bytes_acked_but_lost")
+    );
     Ok(())
 }
 

@@ -49,7 +49,7 @@ fn create_device(plan: &Plan, side: &SidePlan) -> Result<Tun, IoError> {
         mtu: plan.mtu,
         queue_len_packets: QUEUE_LEN_PACKETS,
         gso: plan.gso,
-        multi_queue: false,
+        multi_queue: plan.shards > 1,
     };
     let tun = Tun::create(&config)?;
     tun.set_up()?;

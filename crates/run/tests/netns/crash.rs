@@ -20,7 +20,7 @@ fn with_debt(topology: &Topology, address: &str) -> Connection {
     connection
 }
 
-fn fill(server: &mut TcpStream) {
+pub fn fill(server: &mut TcpStream) {
     server.set_nonblocking(true).unwrap();
     let block = [0x5a; 65_536];
     let mut full_for = 0;
@@ -47,7 +47,7 @@ fn end_of(stream: &mut TcpStream) -> std::io::Result<()> {
 }
 
 /// Both ends must hear of it, and neither may take it for a clean end.
-fn assert_reset(connection: Connection) {
+pub fn assert_reset(connection: Connection) {
     let Connection { mut client, mut server, .. } = connection;
     for (end, name) in [(&mut client, "client"), (&mut server, "server")] {
         let error = end_of(end).expect_err("a clean end of what is not whole");

@@ -12,6 +12,7 @@ mod icmp;
 mod nat;
 mod overload;
 mod raw;
+mod sharded;
 mod steering;
 mod strange;
 mod topology;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use io::netlink::{Cidr, Family, LinkChange, Netlink, Route, Table, VethEnd};
 use io::{Clock, Namespace, PidFd, SpawnOptions, Waiter, sysctl};
-use run::Config;
+use run::{Answer, Config, Question, Status};
 
 /// Longest wait for anything; reached only when a test fails.
 pub const PATIENCE: Duration = Duration::from_secs(15);
@@ -102,6 +102,8 @@ impl Topology {
         Config {
             wired: "w0".to_owned(),
             mobile: "m0".to_owned(),
+            // The same on every machine.
+            shards: 1,
             // Long enough for a loaded machine, short enough for a test.
             hang_after_ms: 1_000,
             state_directory: self.state.clone(),
@@ -160,6 +162,15 @@ impl Topology {
         all
     }
 
+    /// What the running instance says of itself.
+    pub fn status(&self) -> Status {
+        let found = run::choose(run::find(&self.state).unwrap(), None).unwrap();
+        match found.ask(&Question::Status).unwrap() {
+            Answer::Status(status) => *status,
+            other => panic!("{other:?}"),
+        }
+    }
+
     /// Number of packets the kernel has handed to the TUN devices.
     pub fn steered_packets(&self) -> u64 {
         let links = self.netlink().links().unwrap();
@@ -168,9 +179,22 @@ impl Topology {
 
     /// A connection from the client to a server at `address`, which is in `at`.
     pub fn connect(&self, at: &Namespace, address: &str) -> Connection {
+        let any = if address.contains(':') { "::" } else { "0.0.0.0" };
+        self.connect_from(any, at, address)
+    }
+
+    /// The same from one of the client's addresses.
+    pub fn connect_from(&self, from: &str, at: &Namespace, address: &str) -> Connection {
         let listener = at.run(|| TcpListener::bind((address, 0))).unwrap().unwrap();
         let to = listener.local_addr().unwrap();
-        let client = self.client.run(|| TcpStream::connect_timeout(&to, PATIENCE)).unwrap().unwrap();
+        let from = SocketAddr::new(from.parse().unwrap(), 0);
+        let connect = || {
+            let socket = socket2::Socket::new(socket2::Domain::for_address(to), socket2::Type::STREAM, None)?;
+            socket.bind(&from.into())?;
+            socket.connect_timeout(&to.into(), PATIENCE)?;
+            Ok::<TcpStream, std::io::Error>(socket.into())
+        };
+        let client = self.client.run(connect).unwrap().unwrap();
         let (server, peer) = listener.accept().unwrap();
         for end in [&client, &server] {
             end.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -294,7 +318,7 @@ impl Program {
         Self::launch_with(topology, config, &[])
     }
 
-    fn launch_with(topology: &Topology, config: &Config, arguments: &[&str]) -> Self {
+    pub fn launch_with(topology: &Topology, config: &Config, arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tun-echo"));
         command.args(arguments).arg(serde_json::to_string(config).unwrap()).stderr(Stdio::piped());
         let options = SpawnOptions { death_signal: None, own_process_group: true };

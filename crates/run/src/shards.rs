@@ -1,0 +1,314 @@
+//! [`Shards`]: packet loops beside the first one, each with a thread, a queue of either device and a processor of its
+//! own, for some of the subscribers.
+//!
+//! ```text
+//!              ┌ shard 0: the session's own thread, which also does all that is done once
+//!   subscriber ┼ shard 1 ◀── Command ── session
+//!              └ shard 2 ──── Beacon ─▶
+//! ```
+//!
+//! No shard waits for another one, and none shares anything that a packet needs.
+
+mod queue_choice;
+mod worker;
+
+use std::io::{Read, Write};
+use std::net::IpAddr;
+use std::num::NonZero;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Duration as StdDuration;
+
+use control::Feedback;
+use io::IoError;
+use units::Duration;
+
+pub(crate) use queue_choice::{install, is_possible, shard_of};
+
+use crate::packet_loop::PacketLoop;
+use crate::packet_path::PacketPath;
+use crate::{Counters, FlowList, Processor, ProcessorStatus};
+use worker::Worker;
+
+/// How long a shard may take to answer.
+const PATIENCE: StdDuration = StdDuration::from_secs(2);
+
+/// More shards than this are made on request only.
+const SHARDS_MAX: usize = 8;
+
+/// As many as suit this machine: one per processor, one less where the kernel's own work on packets leaves none free.
+pub(crate) fn suitable() -> usize {
+    let processors = thread::available_parallelism().map_or(1, NonZero::get);
+    if processors <= 2 { 1 } else { processors.min(SHARDS_MAX) }
+}
+
+/// What the session tells a shard.
+#[derive(Debug)]
+pub(crate) enum Command<S> {
+    /// Say what was counted.
+    Report { answer: mpsc::Sender<Report> },
+    /// List flows; the answer comes with the number of all there are.
+    Flows { skip: usize, count: usize, answer: mpsc::Sender<(FlowList, usize)> },
+    /// A base station's report about one of its subscribers.
+    Feedback { client: IpAddr, feedback: Feedback },
+    /// Put settings in force that shard 0 has accepted.
+    Apply(S),
+    /// Take nothing new over and deliver what is owed.
+    Drain,
+    /// Nothing is steered here any more: pass on what is left, and end.
+    Finish,
+}
+
+/// What a shard has counted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Report {
+    pub counters: Counters,
+    pub processor: ProcessorStatus,
+}
+
+/// What a shard shows without being asked.
+#[derive(Debug, Default)]
+pub(crate) struct Beacon {
+    /// Counts up with each heartbeat.
+    beats: AtomicU64,
+    is_drained: AtomicBool,
+    /// A command waits.
+    is_told: AtomicBool,
+    feedback_accepted: AtomicU64,
+    feedback_unknown: AtomicU64,
+}
+
+/// What all shards need to know.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// How often a shard shows that it is alive.
+    pub heartbeat: Duration,
+    pub spin_margin: Duration,
+}
+
+/// The session's end of a shard.
+#[derive(Debug)]
+struct Shard<P: Processor> {
+    commands: mpsc::Sender<Command<P::Settings>>,
+    wake: Arc<UnixStream>,
+    beacon: Arc<Beacon>,
+    /// Heartbeats when they were looked at last.
+    beats_seen: u64,
+    thread: JoinHandle<Outcome<P>>,
+}
+
+/// How a shard ended.
+#[derive(Debug)]
+struct Outcome<P> {
+    processor: P,
+    counters: Counters,
+    result: Result<(), IoError>,
+}
+
+/// All shards but the first.
+#[derive(Debug)]
+pub(crate) struct Shards<P: Processor> {
+    all: Vec<Shard<P>>,
+    ipv6_prefix_len: u8,
+    /// Readable when a shard has news; the shards write to the other end.
+    news: UnixStream,
+    newsboy: UnixStream,
+}
+
+impl<P: Processor + Send + 'static> Shards<P> {
+    /// No shards yet.
+    pub fn new(ipv6_prefix_len: u8) -> Result<Self, IoError> {
+        let (news, newsboy) = wake_pair()?;
+        Ok(Self { all: Vec::new(), ipv6_prefix_len, news, newsboy })
+    }
+
+    /// Starts one more.
+    pub fn start(
+        &mut self,
+        packet_loop: PacketLoop<impl PacketPath + 'static>,
+        processor: P,
+        terms: Terms,
+    ) -> Result<(), IoError> {
+        let number = self.all.len() + 1;
+        let failed = |error| IoError::system(format!("start shard {number}"), error);
+        let (wake, woken) = wake_pair()?;
+        let (commands, inbox) = mpsc::channel();
+        let beacon = Arc::new(Beacon::default());
+        let news = self.newsboy.try_clone().map_err(failed)?;
+        let worker =
+            Worker::new(packet_loop, processor, worker::Ends { inbox, woken, news }, Arc::clone(&beacon));
+        let thread = thread::Builder::new()
+            .name(format!("shard-{number}"))
+            .spawn(move || worker.run(terms))
+            .map_err(failed)?;
+        self.all.push(Shard { commands, wake: Arc::new(wake), beacon, beats_seen: 0, thread });
+        Ok(())
+    }
+
+    /// Watch this for news: a shard is drained, or has ended.
+    pub fn news(&self) -> &UnixStream {
+        &self.news
+    }
+
+    /// Takes the news out, which are seen by asking.
+    pub fn hear(&mut self) {
+        let mut sink = [0; 16];
+        while matches!(self.news.read(&mut sink), Ok(len) if len > 0) {}
+    }
+
+    /// True when each has shown a sign of life since this was asked last.
+    pub fn are_alive(&mut self) -> bool {
+        let mut are_alive = true;
+        for shard in &mut self.all {
+            let beats = shard.beacon.beats.load(Ordering::Relaxed);
+            are_alive &= beats != shard.beats_seen;
+            shard.beats_seen = beats;
+        }
+        are_alive
+    }
+
+    /// True when one has ended, which none does unless told to.
+    pub fn has_failed(&self) -> bool {
+        self.all.iter().any(|shard| shard.thread.is_finished())
+    }
+
+    /// True when none owes anything any more.
+    pub fn are_drained(&self) -> bool {
+        self.all.iter().all(|shard| shard.beacon.is_drained.load(Ordering::Acquire))
+    }
+
+    /// Tells all of them the same.
+    pub fn tell_all(&self, command: impl Fn() -> Command<P::Settings>) {
+        self.all.iter().for_each(|shard| shard.address().tell(command()));
+    }
+
+    /// Gives a report about `client` to the shard it is in; false when that is shard 0.
+    pub fn hand_on(&self, client: IpAddr, feedback: &Feedback) -> bool {
+        let number = shard_of(client, self.ipv6_prefix_len, self.all.len() + 1);
+        let shard = number.checked_sub(1).and_then(|index| self.all.get(index));
+        let Some(shard) = shard else { return false };
+        shard.address().tell(Command::Feedback { client, feedback: *feedback });
+        true
+    }
+
+    /// Reports about subscribers of these shards: those that were taken in, and those about nobody.
+    pub fn feedback(&self) -> (u64, u64) {
+        let sum = |number: fn(&Beacon) -> &AtomicU64| {
+            self.all.iter().map(|shard| number(&shard.beacon).load(Ordering::Relaxed)).sum()
+        };
+        (sum(|beacon| &beacon.feedback_accepted), sum(|beacon| &beacon.feedback_unknown))
+    }
+
+    /// What any thread may ask the shards by.
+    pub fn asker(&self) -> Asker<P::Settings> {
+        Asker { all: self.all.iter().map(Shard::address).collect() }
+    }
+
+    /// Has all of them end; gives their processors and what passed through them.
+    ///
+    /// # Errors
+    /// Why the first one ended that was not told to.
+    pub fn finish(mut self) -> (Vec<P>, Counters, Result<(), IoError>) {
+        self.tell_all(|| Command::Finish);
+        let (mut processors, mut counters, mut result) = (Vec::new(), Counters::default(), Ok(()));
+        for shard in std::mem::take(&mut self.all) {
+            match shard.thread.join() {
+                Ok(outcome) => {
+                    processors.push(outcome.processor);
+                    counters.add(&outcome.counters);
+                    result = result.and(outcome.result);
+                }
+                Err(_) => {
+                    let why = std::io::Error::other("it has panicked");
+                    result = result.and(Err(IoError::system("run a shard", why)));
+                }
+            }
+        }
+        (processors, counters, result)
+    }
+}
+
+impl<P: Processor> Drop for Shards<P> {
+    fn drop(&mut self) {
+        // Those that are left after a start that failed: nobody waits for them.
+        self.all.iter().for_each(|shard| shard.address().tell(Command::Finish));
+    }
+}
+
+/// Where commands for a shard go.
+#[derive(Clone, Debug)]
+struct Address<S> {
+    commands: mpsc::Sender<Command<S>>,
+    wake: Arc<UnixStream>,
+    beacon: Arc<Beacon>,
+}
+
+impl<P: Processor> Shard<P> {
+    fn address(&self) -> Address<P::Settings> {
+        let (commands, wake) = (self.commands.clone(), Arc::clone(&self.wake));
+        Address { commands, wake, beacon: Arc::clone(&self.beacon) }
+    }
+}
+
+impl<S> Address<S> {
+    /// One that has ended hears nothing; the session notices that by itself.
+    fn tell(&self, command: Command<S>) {
+        drop(self.commands.send(command));
+        self.beacon.is_told.store(true, Ordering::Release);
+        // A full pipe wakes as well.
+        drop((&*self.wake).write(&[0]));
+    }
+}
+
+/// Asks the shards, from a thread that may wait for them.
+#[derive(Debug)]
+pub(crate) struct Asker<S> {
+    all: Vec<Address<S>>,
+}
+
+impl<S> Asker<S> {
+    /// What each has counted; nothing for one that does not answer.
+    pub fn reports(&self) -> Vec<Report> {
+        let asked: Vec<_> = self
+            .all
+            .iter()
+            .map(|shard| {
+                let (answer, answered) = mpsc::channel();
+                shard.tell(Command::Report { answer });
+                answered
+            })
+            .collect();
+        asked.iter().map(|answered| answered.recv_timeout(PATIENCE).unwrap_or_default()).collect()
+    }
+
+    /// Their flows from the `skip`th on behind those in `list`, which has room for `count_max`.
+    pub fn flows(&self, mut list: FlowList, mut skip: usize, count_max: usize) -> FlowList {
+        let is_first_part = skip == 0;
+        for shard in &self.all {
+            let count = count_max.saturating_sub(list.flows.len());
+            if count == 0 && !is_first_part {
+                break;
+            }
+            let (answer, answered) = mpsc::channel();
+            shard.tell(Command::Flows { skip, count, answer });
+            let (part, total) = answered.recv_timeout(PATIENCE).unwrap_or_default();
+            skip = skip.saturating_sub(total);
+            list.flows.extend(part.flows);
+            if is_first_part {
+                list.passed.extend(part.passed);
+            }
+        }
+        list
+    }
+}
+
+/// Two ends of a pipe for waking, neither of which ever waits.
+fn wake_pair() -> Result<(UnixStream, UnixStream), IoError> {
+    let failed = |error| IoError::system("make a pair of sockets", error);
+    let (a, b) = UnixStream::pair().map_err(failed)?;
+    a.set_nonblocking(true).map_err(failed)?;
+    b.set_nonblocking(true).map_err(failed)?;
+    Ok((a, b))
+}

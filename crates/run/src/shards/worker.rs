@@ -1,0 +1,138 @@
+//! [`Worker`]: what a shard's thread does.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
+
+use io::{Clock, Interest, IoError, Waiter};
+use units::Instant;
+
+use super::{Beacon, Command, Outcome, Report, Terms};
+use crate::Processor;
+use crate::packet_loop::PacketLoop;
+use crate::packet_path::PacketPath;
+
+const WIRED: u64 = 0;
+const MOBILE: u64 = 1;
+const TOLD: u64 = 2;
+
+/// How a shard hears and is heard.
+#[derive(Debug)]
+pub(super) struct Ends<S> {
+    pub inbox: mpsc::Receiver<Command<S>>,
+    /// Readable when a command has come.
+    pub woken: UnixStream,
+    /// Wakes the session.
+    pub news: UnixStream,
+}
+
+/// A packet loop and its processor, on a thread of their own.
+#[derive(Debug)]
+pub(super) struct Worker<P: Processor, T> {
+    packet_loop: PacketLoop<T>,
+    processor: P,
+    ends: Ends<P::Settings>,
+    beacon: Arc<Beacon>,
+    is_draining: bool,
+}
+
+impl<P: Processor, T: PacketPath> Worker<P, T> {
+    pub fn new(
+        packet_loop: PacketLoop<T>,
+        processor: P,
+        ends: Ends<P::Settings>,
+        beacon: Arc<Beacon>,
+    ) -> Self {
+        Self { packet_loop, processor, ends, beacon, is_draining: false }
+    }
+
+    /// Works until it is told to end, or a device is lost.
+    pub fn run(mut self, terms: Terms) -> Outcome<P> {
+        let result = self.serve(terms);
+        if result.is_ok() {
+            while self.packet_loop.turn(&mut self.processor).unwrap_or(false) {}
+        }
+        self.announce();
+        Outcome { processor: self.processor, counters: self.packet_loop.counters(), result }
+    }
+
+    fn serve(&mut self, terms: Terms) -> Result<(), IoError> {
+        // Here, because a waiter belongs to the thread that waits.
+        let mut waiter = Waiter::new(terms.spin_margin)?;
+        self.packet_loop.path().watch(&waiter, [WIRED, MOBILE])?;
+        waiter.add(&self.ends.woken, Interest::Read, TOLD)?;
+        let mut next_beat = Instant::ZERO;
+        loop {
+            let is_busy = self.packet_loop.turn(&mut self.processor)?;
+            let now = Clock::now();
+            if now >= next_beat {
+                next_beat = now + terms.heartbeat;
+                self.beacon.beats.fetch_add(1, Ordering::Relaxed);
+            }
+            if self.is_draining && !self.is_drained() && self.processor.is_drained() {
+                self.beacon.is_drained.store(true, Ordering::Release);
+                self.announce();
+            }
+            if self.beacon.is_told.load(Ordering::Relaxed) && self.obey() {
+                return Ok(());
+            }
+            if !is_busy {
+                let deadline = self.processor.next_deadline().map_or(next_beat, |at| at.min(next_beat));
+                waiter.wait(Some(deadline))?;
+            }
+        }
+    }
+
+    fn is_drained(&self) -> bool {
+        self.beacon.is_drained.load(Ordering::Relaxed)
+    }
+
+    /// Wakes the session; a full pipe wakes as well.
+    fn announce(&mut self) {
+        drop(self.ends.news.write(&[0]));
+    }
+
+    /// Does what it was told; true when that is to end.
+    fn obey(&mut self) -> bool {
+        let mut sink = [0; 16];
+        while matches!(self.ends.woken.read(&mut sink), Ok(len) if len > 0) {}
+        // Before the commands are taken: one that comes in between is heard of again.
+        self.beacon.is_told.swap(false, Ordering::AcqRel);
+        loop {
+            match self.ends.inbox.try_recv() {
+                Ok(Command::Finish) | Err(mpsc::TryRecvError::Disconnected) => return true,
+                Ok(command) => self.act(command),
+                Err(mpsc::TryRecvError::Empty) => return false,
+            }
+        }
+    }
+
+    fn act(&mut self, command: Command<P::Settings>) {
+        let now = Clock::now();
+        match command {
+            // Who asked and has gone misses nothing.
+            Command::Report { answer } => {
+                let (counters, processor) = (self.packet_loop.counters(), self.processor.status());
+                drop(answer.send(Report { counters, processor }));
+            }
+            Command::Flows { skip, count, answer } => {
+                let flows = self.processor.flows(skip, count, now);
+                drop(answer.send((flows, self.processor.flow_count())));
+            }
+            Command::Feedback { client, feedback } => {
+                let is_known = self.processor.handle_feedback(client, &feedback);
+                let counter =
+                    if is_known { &self.beacon.feedback_accepted } else { &self.beacon.feedback_unknown };
+                counter.fetch_add(1, Ordering::Relaxed);
+            }
+            // Shard 0 has taken the same settings, and says so.
+            Command::Apply(settings) => drop(self.processor.apply(&settings)),
+            Command::Drain => {
+                self.is_draining = true;
+                self.processor.begin_drain(now);
+            }
+            Command::Finish => {}
+        }
+    }
+}
