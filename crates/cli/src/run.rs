@@ -226,7 +226,7 @@ pub fn main(args: Args) -> Result<ExitCode, String> {
     });
     let is_dry_run = args.dry_run;
     let config = machine_config(args)?;
-    let result = if is_dry_run { dry_run(&config) } else { accelerate(&config, engine, read) };
+    let result = if is_dry_run { dry_run(&config) } else { accelerate(&config, &engine, read) };
     result.map(|()| ExitCode::SUCCESS).map_err(|error| format!("run: {error}"))
 }
 
@@ -401,12 +401,12 @@ fn dry_run(config: &Config) -> Result<(), RunError> {
     Ok(())
 }
 
-fn accelerate(config: &Config, engine: EngineConfig, read: Option<ReadSettings>) -> Result<(), RunError> {
+fn accelerate(config: &Config, engine: &EngineConfig, read: Option<ReadSettings>) -> Result<(), RunError> {
     if engine.window_policy == WindowPolicy::Opportunistic {
         say(NOTICE);
     }
     let make = |shards| {
-        Accelerator::for_shards(&engine, shards, read).map_err(|error| RunError::Settings(error.to_string()))
+        Accelerator::for_shards(engine, shards, read).map_err(|error| RunError::Settings(error.to_string()))
     };
     let ended = run::run(config, make, &mut say)?;
     summarise(&ended);
