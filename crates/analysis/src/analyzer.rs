@@ -7,7 +7,8 @@ use crate::flow::Event;
 use crate::packet::PacketView;
 use crate::passage::Passage;
 use crate::report::FlowReport;
-use crate::table::{Config, Receiver, SHARDS, Table, shard_of};
+use crate::slab::Slab;
+use crate::table::{Config, Likely, Receiver, SHARDS, Table, shard_of};
 
 /// Receives what the analysis finds.
 pub trait Sink {
@@ -45,7 +46,7 @@ pub(crate) const BATCH: usize = 32;
 pub struct Analyzer<S> {
     out: Direct<S>,
     config: Config,
-    tables: Vec<Table>,
+    flows: Flows,
     pending: Vec<Passage>,
     /// Segments taken.
     segments: u64,
@@ -82,8 +83,8 @@ impl<S: Sink> Analyzer<S> {
     pub fn new(config: Config, sink: S) -> Self {
         Self {
             out: Direct { wants_packets: sink.wants_packets(), sink, flows: config.first_flow },
+            flows: Flows::new(&config),
             config,
-            tables: (0..SHARDS).map(|_| Table::default()).collect(),
             pending: Vec::with_capacity(BATCH),
             segments: 0,
         }
@@ -104,59 +105,76 @@ impl<S: Sink> Analyzer<S> {
     /// Takes the next segments, in the order of their numbers. An analysis gets all its segments in one of the two ways.
     pub fn handle_passages(&mut self, passages: &[Passage]) {
         for batch in passages.chunks(BATCH) {
-            handle_batch(&mut self.tables, &self.config, batch, &mut self.out);
+            self.flows.handle_batch(&self.config, batch, &mut self.out);
         }
     }
 
     fn flush(&mut self) {
-        handle_batch(&mut self.tables, &self.config, &self.pending, &mut self.out);
+        self.flows.handle_batch(&self.config, &self.pending, &mut self.out);
         self.pending.clear();
     }
 
     /// Ends all flows, in the order of their first packets, and gives the sink back.
     pub fn finish(mut self) -> S {
         self.flush();
-        end_all(&mut self.tables, &mut self.out);
+        self.flows.end_all(&mut self.out);
         self.out.sink
     }
 }
 
-/// Handles up to [`BATCH`] segments in their order; `tables` has a table for each shard that they belong to.
-///
-/// Looking for the flows of a whole batch at once lets the memory accesses of independent flows overlap, which are
-/// most of the cost with many flows.
-pub(crate) fn handle_batch(
-    tables: &mut [Table],
-    config: &Config,
-    batch: &[Passage],
-    out: &mut impl Receiver,
-) {
-    let mut slots = [None; BATCH];
-    for (slot, segment) in slots.iter_mut().zip(batch) {
-        *slot = tables.get(shard_of(segment)).and_then(|table| table.likely(segment));
-    }
-    let mut touched = 0;
-    for (slot, segment) in slots.iter().zip(batch) {
-        if let (Some(slot), Some(table)) = (slot, tables.get(shard_of(segment))) {
-            touched ^= table.touch(*slot, segment);
-        }
-    }
-    std::hint::black_box(touched);
-    for (slot, segment) in slots.iter().zip(batch) {
-        if let Some(table) = tables.get_mut(shard_of(segment)) {
-            table.handle(config, segment, *slot, out);
-        }
-    }
+/// Flows in progress of all shards, or of those of one part.
+#[derive(Debug)]
+pub(crate) struct Flows {
+    tables: Vec<Table>,
+    slab: Slab,
 }
 
-/// Ends all flows, in the order of their numbers.
-pub(crate) fn end_all(tables: &mut [Table], out: &mut impl Receiver) {
-    let mut left: Vec<(u64, usize, usize)> = Vec::new();
-    for (shard, table) in tables.iter().enumerate() {
-        left.extend(table.left().map(|(id, slot)| (id, shard, slot)));
+impl Flows {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self { tables: (0..SHARDS).map(|_| Table::default()).collect(), slab: Slab::new(config.on_memory) }
     }
-    left.sort_unstable();
-    for (_, shard, slot) in left {
-        tables[shard].end(slot, out);
+
+    /// Handles up to [`BATCH`] segments in their order.
+    ///
+    /// Looking for the flows of a whole batch at once lets the memory accesses of independent flows overlap, which are
+    /// most of the cost with many flows.
+    pub(crate) fn handle_batch(&mut self, config: &Config, batch: &[Passage], out: &mut impl Receiver) {
+        let mut likely = [None; BATCH];
+        for (likely, segment) in likely.iter_mut().zip(batch) {
+            *likely = self.tables.get(shard_of(segment)).and_then(|table| table.likely(segment));
+        }
+        self.touch(&likely, batch);
+        for (likely, segment) in likely.iter().zip(batch) {
+            if let Some(table) = self.tables.get_mut(shard_of(segment)) {
+                table.handle(&mut self.slab, config, segment, *likely, out);
+            }
+        }
+    }
+
+    /// Reads what a batch will need. No access within one loop waits for another.
+    #[inline]
+    fn touch(&self, likely: &[Option<Likely>; BATCH], batch: &[Passage]) {
+        let found = || likely.iter().zip(batch).filter_map(|(likely, segment)| Some(((*likely)?, segment)));
+        let mut touched = 0;
+        for (likely, segment) in found() {
+            touched ^= self.slab.get(likely.place).map_or(0, |flow| flow.touch(likely.direction, segment));
+        }
+        for (likely, segment) in found() {
+            touched ^=
+                self.slab.get(likely.place).map_or(0, |flow| flow.touch_buffers(likely.direction, segment));
+        }
+        std::hint::black_box(touched);
+    }
+
+    /// Ends all flows, in the order of their numbers.
+    pub(crate) fn end_all(&mut self, out: &mut impl Receiver) {
+        let mut left: Vec<(u64, usize, usize)> = Vec::new();
+        for (shard, table) in self.tables.iter().enumerate() {
+            left.extend(table.left(&self.slab).map(|(id, slot)| (id, shard, slot)));
+        }
+        left.sort_unstable();
+        for (_, shard, slot) in left {
+            self.tables[shard].end(&mut self.slab, slot, out);
+        }
     }
 }

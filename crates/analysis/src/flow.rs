@@ -7,7 +7,7 @@ use units::{Duration, Instant, WindowScale};
 use wire::TcpFlags;
 
 use crate::coverage::Coverage;
-use crate::half::{Ack, Half, IDLE_GAP, Sent, Verdict};
+use crate::half::{Ack, Half, IDLE_GAP, Sent, Verdict, Window};
 use crate::moment::Moment;
 use crate::packet::Seen;
 use crate::packet_ids::Standing;
@@ -91,23 +91,32 @@ impl Opening {
 
 /// One connection; as in [`Half`], what every packet needs lies together.
 #[derive(Clone, Debug)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub(crate) struct Flow {
     pub(crate) key: Key,
-    pub(crate) id: u64,
     pub(crate) last: Instant,
+    /// Its slot in its table.
+    pub(crate) slot: u32,
     scales: [Option<WindowScale>; 2],
     /// The sender of the first packet is the lower end of the key.
     first_is_low: bool,
     is_v4: bool,
-    pub(crate) is_tunnelled: bool,
+    /// It has not ended.
+    pub(crate) is_live: bool,
+    /// The ACK of the handshake has come, so that nothing more is expected of it.
+    is_open: bool,
+    /// Nothing but stray segments is expected.
+    pub(crate) is_closed: bool,
     /// It has closed and is kept for stragglers.
     pub(crate) lingers: bool,
+    // The next line, with what few packets need.
+    pub(crate) id: u64,
+    pub(crate) first: Instant,
     pub(crate) cut_by_tool: u64,
     pub(crate) reset_by: Option<usize>,
+    pub(crate) is_tunnelled: bool,
     pub(crate) halves: [Half; 2],
     pub(crate) opening: Opening,
-    pub(crate) first: Instant,
 }
 
 impl Flow {
@@ -122,21 +131,33 @@ impl Flow {
         *self = Self::with(id, segment, [a.renewed(), b.renewed()]);
     }
 
+    /// It has ended: only the memory it holds may be of use.
+    pub(crate) fn retire(&mut self, keeps_buffers: bool) {
+        self.is_live = false;
+        if !keeps_buffers {
+            self.halves = [Half::default(), Half::default()];
+        }
+    }
+
     fn with(id: u64, segment: &Passage, halves: [Half; 2]) -> Self {
         Self {
-            id,
             key: segment.key,
-            halves,
-            opening: Opening::default(),
-            first: segment.time,
             last: segment.time,
+            slot: 0,
             scales: [None; 2],
             first_is_low: segment.is_from_low(),
             is_v4: segment.is_v4(),
-            is_tunnelled: segment.is_tunnelled(),
+            is_live: true,
+            is_open: false,
+            is_closed: false,
+            lingers: false,
+            id,
+            first: segment.time,
             cut_by_tool: 0,
             reset_by: None,
-            lingers: false,
+            is_tunnelled: segment.is_tunnelled(),
+            halves,
+            opening: Opening::default(),
         }
     }
 
@@ -146,24 +167,28 @@ impl Flow {
         if self.first_is_low { [low, high] } else { [high, low] }
     }
 
-    /// Reads what `segment` will need, to have it in the processor's caches; the value means nothing.
+    /// Reads what `segment`, sent by `direction`, will need, to have it in the processor's caches; the value means
+    /// nothing.
     #[inline]
-    pub(crate) fn touch(&self, segment: &Passage) -> u64 {
-        let (direction, has_data) = (self.direction(segment), segment.len() > 0);
+    pub(crate) fn touch(&self, direction: usize, segment: &Passage) -> u64 {
         let [own, other] = [&self.halves[direction], &self.halves[1 - direction]];
-        let opened = u64::from(self.opening.ack.is_some());
-        self.last.as_nanos() ^ opened ^ own.touch_sent(has_data) ^ other.touch_acknowledged(has_data)
+        let has_data = segment.len() > 0;
+        self.last.as_nanos() ^ own.touch_sent(has_data) ^ other.touch_acknowledged(has_data)
+    }
+
+    /// The same for what [`Flow::touch`] has brought the addresses of.
+    #[inline]
+    pub(crate) fn touch_buffers(&self, direction: usize, segment: &Passage) -> u64 {
+        match segment.len() > 0 {
+            true => self.halves[direction].in_flight.touch_back(),
+            false => self.halves[1 - direction].in_flight.touch_front(),
+        }
     }
 
     /// The index of the half that sent a segment.
     #[inline]
     pub(crate) fn direction(&self, segment: &Passage) -> usize {
         usize::from(segment.is_from_low() != self.first_is_low)
-    }
-
-    /// True when nothing but stray segments is expected.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.reset_by.is_some() || self.halves.iter().all(|half| half.fin_acked)
     }
 
     /// True when a SYN opens another connection between the same ends (as after quick reuse of a port).
@@ -179,7 +204,7 @@ impl Flow {
             // The answer to the SYN seen, or the start of a connection of which only the other side was seen.
             return false;
         }
-        if own.isn.is_none() && !self.is_closed() {
+        if own.isn.is_none() && !self.is_closed {
             // The handshake comes after its data: packets out of order in the file.
             return own.coverage.as_ref().is_some_and(|c| c.first as u32 != (seq + 1).get());
         }
@@ -204,7 +229,7 @@ impl Flow {
     /// The window that the receiver of `direction`'s data advertised last, bytes.
     #[inline]
     pub(crate) fn window_towards(&self, direction: usize) -> Option<u64> {
-        self.halves[1 - direction].windows.now.map(u64::from)
+        self.halves[1 - direction].window.get().map(u64::from)
     }
 
     pub(crate) fn uses_sack(&self) -> bool {
@@ -221,27 +246,29 @@ impl Flow {
         })
     }
 
-    /// Takes one segment; gives each event to `emit`.
+    /// Takes one segment: notes in `seen`, which is new, what was learned from it, and gives each event to `emit`.
     #[inline]
     pub(crate) fn handle(
         &mut self,
         direction: usize,
         segment: &Passage,
+        seen: &mut Seen,
         emit: &mut dyn FnMut(Event),
-    ) -> Seen {
+    ) {
         let now = segment.time;
-        let mut seen = Seen::default();
         self.share_time(now);
         let pause = now.saturating_since(self.last);
         self.last = self.last.max(now);
-        self.cut_by_tool += u64::from(segment.is_cut_by_tool());
+        if segment.is_cut_by_tool() {
+            self.cut_by_tool += 1;
+        }
         self.count(direction, segment, now);
-        if segment.flags.intersects(TcpFlags::SYN | TcpFlags::RST) || self.opening.ack.is_none() {
+        if segment.flags.intersects(TcpFlags::SYN | TcpFlags::RST) || !self.is_open {
             self.on_control(direction, segment, now, emit);
         }
         let is_same_window = self.on_window(direction, segment, now, emit);
         if segment.flags.contains(TcpFlags::ACK) {
-            self.on_ack(direction, segment, is_same_window, now, &mut seen, emit);
+            self.on_ack(direction, segment, is_same_window, now, seen, emit);
         }
         // A reset's sequence number is the receiver's expectation, or made up: no place in the stream.
         if !segment.flags.contains(TcpFlags::RST) {
@@ -251,7 +278,6 @@ impl Flow {
             }
             seen.verdict = verdict;
         }
-        seen
     }
 
     fn on_id(&mut self, direction: usize, segment: &Passage, pause: Duration, verdict: Verdict) {
@@ -284,11 +310,11 @@ impl Flow {
             if outstanding == 0 {
                 half.shares.idle += passed;
                 if passed >= IDLE_GAP {
-                    half.shares.idle_gaps += 1;
-                    half.shares.idle_longest = half.shares.idle_longest.max(passed);
+                    half.idle_gaps.count += 1;
+                    half.idle_gaps.longest = half.idle_gaps.longest.max(passed);
                 }
             }
-            if window.is_some_and(|window| outstanding + half.counts.segment_max > window) {
+            if window.is_some_and(|window| outstanding + u64::from(half.segment_max) > window) {
                 half.shares.window_limited += passed;
             }
         }
@@ -302,12 +328,12 @@ impl Flow {
         }
         own.last = Moment::at(now);
         let wire = if len > 0 { own.wire_segments(len, other.mss) } else { 1 };
-        let counts = &mut own.counts;
-        counts.packets += 1;
-        counts.wire_segments += wire;
-        counts.ip_bytes += u64::from(segment.ip_len);
+        own.totals.packets += 1;
+        own.totals.wire_segments += wire;
+        own.totals.ip_bytes += u64::from(segment.ip_len);
         let has = |flag| u64::from(segment.flags.contains(flag));
-        counts.psh += has(TcpFlags::PSH);
+        own.totals.psh += has(TcpFlags::PSH);
+        let counts = &mut own.counts;
         if !(TcpFlags::ACK | TcpFlags::PSH).contains(segment.flags) {
             counts.urg += has(TcpFlags::URG);
             counts.fin += has(TcpFlags::FIN);
@@ -324,14 +350,15 @@ impl Flow {
             counts.ect += u64::from(segment.ecn() != 3);
         }
         if len > 0 {
-            counts.data_packets += 1;
-            counts.payload += len;
-            counts.segment_max = counts.segment_max.max(len);
-            counts.segment_min = if counts.segment_min == 0 { len } else { counts.segment_min.min(len) };
+            let data = &mut own.data;
+            data.packets += 1;
+            data.payload += len;
+            data.segment_min = if data.segment_min == 0 { len } else { data.segment_min.min(len) };
+            own.segment_max = own.segment_max.max(u32::try_from(len).unwrap_or(u32::MAX));
         } else if segment.flags & !(TcpFlags::PSH | TcpFlags::URG | TcpFlags::ECE | TcpFlags::CWR)
             == TcpFlags::ACK
         {
-            counts.pure_acks += 1;
+            own.pure_acks += 1;
         }
         let kind = usize::from(len > 0);
         if own.hop_limits[kind].is_none() && (len > 0 || segment.flags.contains(TcpFlags::SYN)) {
@@ -349,6 +376,7 @@ impl Flow {
     fn on_control(&mut self, direction: usize, segment: &Passage, now: Instant, emit: &mut dyn FnMut(Event)) {
         if segment.flags.contains(TcpFlags::RST) {
             self.reset_by.get_or_insert(direction);
+            self.is_closed = true;
             let kind = EventKind::Reset;
             emit(Event {
                 flow: self.id,
@@ -380,6 +408,7 @@ impl Flow {
                 }
             }
         } else if self.opening.client == Some(direction) && self.opening.syn_ack.is_some() {
+            self.is_open = true;
             self.opening.ack = Some(now);
             self.opening.ack_has_data = segment.len() > 0;
         }
@@ -399,7 +428,8 @@ impl Flow {
         let is_syn = segment.flags.contains(TcpFlags::SYN);
         let scale = if is_syn { Some(WindowScale::NONE) } else { self.scale(direction) };
         let id = self.id;
-        let windows = &mut self.halves[direction].windows;
+        let half = &mut self.halves[direction];
+        let windows = &mut half.windows;
         let is_same = windows.raw == Some(segment.window);
         if let Some(bytes) = scale.map(|scale| scale.window(segment.window)) {
             windows.max = windows.max.max(bytes);
@@ -408,7 +438,7 @@ impl Flow {
             }
         }
         if segment.window == 0 && !is_syn && !segment.flags.contains(TcpFlags::FIN) {
-            windows.zero += 1;
+            half.window_news.zero += 1;
             if windows.zero_since.is_none() {
                 windows.zero_since = Moment::at(now);
                 let kind = EventKind::ZeroWindow;
@@ -422,15 +452,15 @@ impl Flow {
                 });
             }
         } else if let Some(since) = windows.zero_since.take() {
-            windows.zero_time += now.saturating_since(since);
+            half.window_news.zero_time += now.saturating_since(since);
         }
         // In a SYN the field is not scaled: it says nothing about the same window later.
         let bytes =
             if segment.window == 0 { Some(0) } else { scale.map(|scale| scale.window(segment.window)) };
         let keeps = !is_syn || self.scale(direction) == Some(WindowScale::NONE);
-        let windows = &mut self.halves[direction].windows;
-        windows.raw = Some(segment.window).filter(|_| keeps);
-        windows.now = bytes.filter(|_| keeps);
+        let half = &mut self.halves[direction];
+        half.windows.raw = Some(segment.window).filter(|_| keeps);
+        half.window = Window::new(bytes.filter(|_| keeps));
         is_same
     }
 
@@ -453,13 +483,16 @@ impl Flow {
             seen.rtt_timestamps = Some(rtt);
         }
         let before = other.una;
-        let dsacks = other.counts.dsacks;
-        let unexplained = other.counts.dsacks_unexplained;
+        let has_sack = !segment.sack.is_empty();
+        let (dsacks, unexplained) = match has_sack {
+            true => (other.counts.dsacks, other.counts.dsacks_unexplained),
+            false => (0, 0),
+        };
         let first = other.coverage.as_ref().map_or(0, |c| c.first);
         let ack = Ack { number: segment.ack, now, echo, sack: &segment.sack, is_bare };
         let outcome = other.on_ack(&ack, |repeat| emit(spurious(id, 1 - direction, now, first, repeat)));
         (seen.rtt_karn, seen.is_duplicate_ack) = (outcome.rtt, outcome.is_duplicate);
-        if !segment.sack.is_empty() {
+        if has_sack {
             // Counted for who says it.
             own.counts.sack_packets += 1;
             own.counts.dsacks += other.counts.dsacks - dsacks;
@@ -471,7 +504,12 @@ impl Flow {
             own.counts.triple_duplicate_acks += u64::from(other.duplicates() == 3);
         }
         let is_update = plain && segment.len() == 0 && !is_same_window && before == other.una;
-        own.windows.updates += u64::from(is_update && before != 0);
+        if is_update && before != 0 {
+            own.window_news.updates += 1;
+        }
+        if before != other.una && other.fin_acked && own.fin_acked {
+            self.is_closed = true;
+        }
     }
 
     fn on_data(
@@ -493,7 +531,7 @@ impl Flow {
             stamp,
             now,
             peer_window: if needs_facts { self.window_towards(direction) } else { None },
-            uses_sack: needs_facts && self.uses_sack(),
+            uses_sack: needs_facts && segment.takes_sequence_space() && self.uses_sack(),
             path_rtt: if is_next { None } else { self.path_rtt() },
         };
         let own = &mut self.halves[direction];

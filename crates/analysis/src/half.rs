@@ -14,21 +14,28 @@ use crate::timestamps::{TimestampRtt, is_newer};
 /// Width of the bins that throughput percentiles are taken over.
 pub(crate) const BIN: Duration = Duration::from_millis(100);
 
-/// Plain counts of one direction.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Counts {
-    // What every packet changes lies together.
+/// Counts that every packet of one direction changes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
     pub(crate) packets: u64,
     pub(crate) ip_bytes: u64,
     pub(crate) wire_segments: u64,
-    pub(crate) data_packets: u64,
+    pub(crate) psh: u64,
+}
+
+/// What every packet with data changes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DataTotals {
+    pub(crate) packets: u64,
     pub(crate) payload: u64,
     pub(crate) unique: u64,
     pub(crate) segment_min: u64,
-    pub(crate) segment_max: u64,
-    pub(crate) psh: u64,
-    pub(crate) pure_acks: u64,
     pub(crate) in_flight_max: u64,
+}
+
+/// Counts that few packets of one direction change.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counts {
     pub(crate) syn: u64,
     pub(crate) fin: u64,
     pub(crate) rst: u64,
@@ -58,18 +65,43 @@ pub(crate) struct Counts {
 }
 
 /// Windows advertised by one direction.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Windows {
     /// The last field, not scaled.
     pub(crate) raw: Option<u16>,
-    /// What it means in bytes; none while the scale is not known.
-    pub(crate) now: Option<u32>,
     pub(crate) min: Option<u32>,
     pub(crate) max: u32,
-    pub(crate) zero: u64,
     pub(crate) zero_since: Moment,
+}
+
+/// What is rare about the windows advertised by one direction.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WindowNews {
+    pub(crate) zero: u64,
     pub(crate) zero_time: Duration,
     pub(crate) updates: u64,
+}
+
+/// The window that a packet advertised last, bytes; none while the scale is not known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window(u32);
+
+impl Window {
+    pub(crate) fn new(bytes: Option<u32>) -> Self {
+        // No window is so large: 65,535 shifted by 14.
+        Self(bytes.unwrap_or(u32::MAX))
+    }
+
+    #[inline]
+    pub(crate) fn get(self) -> Option<u32> {
+        (self.0 != u32::MAX).then_some(self.0)
+    }
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self::new(None)
+    }
 }
 
 /// Where time went, for the sender of this direction.
@@ -77,9 +109,13 @@ pub(crate) struct Windows {
 pub(crate) struct TimeShares {
     pub(crate) window_limited: Duration,
     pub(crate) idle: Duration,
-    /// Pauses with nothing outstanding that are longer than a time-out takes, and the longest.
-    pub(crate) idle_gaps: u32,
-    pub(crate) idle_longest: Duration,
+}
+
+/// Pauses with nothing outstanding that are longer than a time-out takes, and the longest.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct IdleGaps {
+    pub(crate) count: u32,
+    pub(crate) longest: Duration,
 }
 
 /// Least pause called an idle gap: that after which senders restart their window (RFC 5681 §4.1: a time-out).
@@ -116,49 +152,64 @@ impl RateLoss {
 
 /// One direction of a flow.
 ///
-/// The order of fields is that of memory: what most packets change comes first and lies together, because with many
-/// flows in progress the time goes into fetching it.
+/// The order of fields is that of memory, in lines of 64 bytes as the processor fetches them: what most packets change
+/// comes first, because with many flows in progress the time goes into fetching it.
 #[derive(Clone, Debug, Default)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub(crate) struct Half {
+    // Line 1: every packet of both directions.
     /// Everything below is acknowledged by the other side.
     pub(crate) una: u64,
     pub(crate) coverage: Option<Coverage>,
-    pub(crate) in_flight: InFlight,
-    pub(crate) echo: TimestampRtt,
     pub(crate) first_data: Moment,
-    pub(crate) last_data: Moment,
+    pub(crate) segment_max: u32,
+    pub(crate) window: Window,
+    // Lines 2 and 3: every packet of this direction.
+    pub(crate) shares: TimeShares,
     pub(crate) last: Moment,
     pub(crate) idle_max: Duration,
+    pub(crate) totals: Totals,
+    pub(crate) ids: PacketIds,
+    pub(crate) mss: Option<u16>,
+    /// Hop limits of the SYN and of the first data: another hop limit is another sender.
+    pub(crate) hop_limits: [Option<u8>; 2],
+    pub(crate) timestamps: bool,
+    pub(crate) mptcp: bool,
+    pub(crate) windows: Windows,
+    pub(crate) pure_acks: u64,
+    // Lines 4 and 5: data of this direction, and acknowledgements of it.
+    pub(crate) in_flight: InFlight,
     /// Last segment with data or SYN or FIN.
     last_sent: Instant,
     /// Last acknowledgement of this direction's data by the other.
     last_acked: Instant,
-    bin: (u64, u64),
-    pub(crate) shares: TimeShares,
-    pub(crate) ids: PacketIds,
+    /// The byte above the edge that last probed a zero window.
+    probed: Option<u64>,
     srtt: Option<(Duration, Duration)>,
     duplicates: u32,
-    pub(crate) mss: Option<u16>,
-    pub(crate) timestamps: bool,
-    pub(crate) mptcp: bool,
     pub(crate) fin_seen: bool,
     pub(crate) fin_acked: bool,
-    /// Hop limits of the SYN and of the first data: another hop limit is another sender.
-    pub(crate) hop_limits: [Option<u8>; 2],
-    pub(crate) windows: Windows,
-    pub(crate) counts: Counts,
+    /// Something was sent again.
+    has_repeated: bool,
+    highest_sacked: u64,
+    fin_end: u64,
+    /// Only from where it differs from `rtt_karn`.
+    pub(crate) rtt_tcptrace: Option<Box<Samples>>,
+    // Line 6: data of this direction.
+    bin: (u64, u64),
+    pub(crate) last_data: Moment,
+    pub(crate) data: DataTotals,
+    // Lines 7 to 10: round-trip times of it.
+    pub(crate) echo: TimestampRtt,
     pub(crate) rtt_karn: Samples,
     pub(crate) rtt_timestamps: Samples,
+    // What few packets change.
+    pub(crate) counts: Counts,
     pub(crate) recovery: Recovery,
     pub(crate) bins: Samples,
     pub(crate) rate_loss: RateLoss,
-    /// Only from where it differs from `rtt_karn`.
-    pub(crate) rtt_tcptrace: Option<Box<Samples>>,
-    highest_sacked: u64,
-    /// The byte above the edge that last probed a zero window.
-    probed: Option<u64>,
-    fin_end: u64,
+    pub(crate) idle_gaps: IdleGaps,
+    pub(crate) window_news: WindowNews,
     pub(crate) isn: Option<SeqNum>,
     /// Offered in the SYN.
     pub(crate) scale: Option<WindowScale>,
@@ -213,20 +264,21 @@ impl Half {
     /// Reads what a segment of this direction will change; see [`crate::flow::Flow::touch`].
     #[inline]
     pub(crate) fn touch_sent(&self, has_data: bool) -> u64 {
-        let counts = self.counts.packets ^ self.counts.psh;
-        let common = self.touch_both() ^ counts ^ self.idle_max.as_nanos();
-        if has_data { common ^ self.in_flight.touch_back() ^ self.bin.1 } else { common }
+        let always = self.una ^ self.totals.packets ^ self.pure_acks;
+        if !has_data {
+            return always;
+        }
+        always ^ self.in_flight.touch() ^ self.fin_end ^ self.data.packets ^ self.echo.touch()
     }
 
     /// Reads what an acknowledgement of this direction's data will change.
     #[inline]
     pub(crate) fn touch_acknowledged(&self, has_data: bool) -> u64 {
-        let common = self.touch_both();
-        if has_data { common } else { common ^ self.in_flight.touch_front() ^ self.rtt_karn.count() }
-    }
-
-    fn touch_both(&self) -> u64 {
-        self.una ^ self.shares.idle.as_nanos() ^ u64::from(self.windows.max) ^ u64::from(self.duplicates)
+        let always = self.una ^ self.last_acked.as_nanos() ^ self.echo.touch();
+        if has_data {
+            return always;
+        }
+        always ^ self.fin_end ^ self.rtt_karn.count() ^ self.rtt_timestamps.touch()
     }
 
     pub(crate) fn outstanding(&self) -> u64 {
@@ -266,7 +318,7 @@ impl Half {
         let start = position + u64::from(has_syn);
         let end = start + s.len;
         let data = if s.len > 0 { self.cover(start, end, s) } else { Added::default() };
-        self.counts.unique += data.fresh;
+        self.data.unique += data.fresh;
         let mut control = Added::default();
         if has_syn {
             control = self.cover(position, start, s);
@@ -287,7 +339,7 @@ impl Half {
             self.last_data = Moment::at(s.now);
         }
         self.last_sent = s.now;
-        self.counts.in_flight_max = self.counts.in_flight_max.max(self.outstanding());
+        self.data.in_flight_max = self.data.in_flight_max.max(self.outstanding());
         verdict
     }
 
@@ -305,7 +357,7 @@ impl Half {
             && position > probed
             && let Some(coverage) = &mut self.coverage
         {
-            self.counts.unique += coverage.add(probed, probed + 1, now, None).fresh;
+            self.data.unique += coverage.add(probed, probed + 1, now, None).fresh;
         }
     }
 
@@ -355,6 +407,7 @@ impl Half {
         if fresh_from < end {
             self.in_flight.push(fresh_from.max(start + 1), end, s.now);
         }
+        self.has_repeated = true;
         let cause = if syn && data.again == 0 {
             self.recovery.on_syn_repeat(&situation);
             Cause::Syn
@@ -464,16 +517,23 @@ impl Half {
         let is_plausible = position < coverage.next + (1 << 30);
         if position > self.una && is_plausible {
             let spurious = &mut self.counts.spurious;
-            self.counts.not_captured += coverage.acknowledge(position, now);
-            self.recovery.on_ack(self.una, position, ack.echo, |repeat| {
-                spurious[1] += 1;
-                found(repeat);
-            });
+            let missed = coverage.acknowledge(position, now);
+            if missed > 0 {
+                self.counts.not_captured += missed;
+            }
+            if self.has_repeated {
+                self.recovery.on_ack(self.una, position, ack.echo, |repeat| {
+                    spurious[1] += 1;
+                    found(repeat);
+                });
+            }
             self.una = position;
             self.duplicates = 0;
             self.fin_acked |= self.fin_seen && position >= self.fin_end;
             let sample = self.in_flight.acknowledge(position, now);
-            self.counts.ambiguous_acks += u64::from(sample.is_ambiguous);
+            if sample.is_ambiguous {
+                self.counts.ambiguous_acks += 1;
+            }
             outcome.rtt = sample.karn;
             if let Some(rtt) = sample.karn {
                 if sample.tcptrace.is_none() && self.rtt_tcptrace.is_none() {

@@ -1,13 +1,13 @@
 //! [`InFlight`]: segments sent and not yet acknowledged; RTT samples by Karn's rule.
 
-use std::collections::VecDeque;
-
 use units::{Duration, Instant};
+
+use crate::ring::Ring;
 
 /// Segments remembered when nothing acknowledges them, as in a capture of one direction.
 const SEGMENTS_MAX: usize = 16_384;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Sent {
     start: u64,
     last: Instant,
@@ -38,14 +38,21 @@ pub(crate) struct AckSample {
 /// Segments in flight, by position.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InFlight {
-    sent: VecDeque<Sent>,
+    sent: Ring<Sent>,
 }
 
 impl InFlight {
-    /// Reads where the next segment goes; see [`crate::flow::Flow::touch`].
+    /// Reads where the segments are; see [`crate::flow::Flow::touch`].
+    #[inline]
+    pub(crate) fn touch(&self) -> u64 {
+        self.sent.len() as u64
+    }
+
+    /// Reads where the next segment goes, and the last one.
     #[inline]
     pub(crate) fn touch_back(&self) -> u64 {
-        self.sent.back().map_or(0, |sent| sent.start)
+        let [next, last] = [self.sent.next_slot(), self.sent.back()];
+        next.map_or(0, |sent| sent.start) ^ last.map_or(0, |sent| sent.start)
     }
 
     /// Reads what the next acknowledgement takes away.
@@ -58,45 +65,59 @@ impl InFlight {
     #[inline]
     pub(crate) fn push(&mut self, start: u64, end: u64, now: Instant) {
         let len = u32::try_from(end.saturating_sub(start)).unwrap_or(u32::MAX);
-        let sent =
-            Sent { start, last: now, len, was_repeated: false, is_sacked: false, has_later_below: false };
+        let sent = Sent { start, last: now, len, ..Sent::default() };
         if self.sent.back().is_none_or(|last| last.start < start) {
             self.sent.push_back(sent);
         } else {
             let at = self.sent.partition_point(|other| other.start < start);
             self.sent.insert(at, sent);
-            self.sent.iter_mut().skip(at + 1).for_each(|above| above.has_later_below = true);
+            self.from(at + 1, |above| {
+                above.has_later_below = true;
+                true
+            });
         }
         if self.sent.len() > SEGMENTS_MAX {
             self.sent.pop_front();
         }
     }
 
+    /// Gives each segment from `at` on to `change`, until it says that this was enough.
+    fn from(&mut self, at: usize, mut change: impl FnMut(&mut Sent) -> bool) {
+        for at in at..self.sent.len() {
+            if !self.sent.get_mut(at).is_some_and(&mut change) {
+                return;
+            }
+        }
+    }
+
     /// `[start, end)` was sent again.
     pub(crate) fn repeat(&mut self, start: u64, end: u64, now: Instant) {
         let from = self.sent.partition_point(|sent| sent.end() <= start);
-        for sent in self.sent.iter_mut().skip(from) {
+        self.from(from, |sent| {
             if sent.start < end {
                 sent.was_repeated = true;
                 sent.last = now;
             } else {
                 sent.has_later_below = true;
             }
-        }
+            true
+        });
     }
 
     /// The receiver holds `[start, end)`.
     pub(crate) fn sack(&mut self, start: u64, end: u64) {
         let from = self.sent.partition_point(|sent| sent.start < start);
-        for sent in self.sent.iter_mut().skip(from).take_while(|sent| sent.end() <= end) {
-            sent.is_sacked = true;
-        }
+        self.from(from, |sent| {
+            let is_within = sent.end() <= end;
+            sent.is_sacked |= is_within;
+            is_within
+        });
     }
 
     /// True when the receiver has said that it holds all of `[start, end)`.
     pub(crate) fn is_sacked(&self, start: u64, end: u64) -> bool {
         let from = self.sent.partition_point(|sent| sent.end() <= start);
-        let mut covered = self.sent.iter().skip(from).take_while(|sent| sent.start < end).peekable();
+        let mut covered = self.sent.iter_from(from).take_while(|sent| sent.start < end).peekable();
         covered.peek().is_some() && covered.all(|sent| sent.is_sacked)
     }
 
@@ -121,19 +142,12 @@ impl InFlight {
 
     /// A new one with the memory that this one holds.
     pub(crate) fn renewed(&mut self) -> Self {
-        Self { sent: emptied(&mut self.sent) }
+        Self { sent: self.sent.renewed(KEPT_MAX) }
     }
 }
 
 /// Elements for which a queue's memory is worth keeping for the next flow.
 const KEPT_MAX: usize = 128;
-
-/// An empty queue with the memory of one that is no longer needed.
-fn emptied<T>(queue: &mut VecDeque<T>) -> VecDeque<T> {
-    let mut taken = std::mem::take(queue);
-    taken.clear();
-    if taken.capacity() > KEPT_MAX { VecDeque::new() } else { taken }
-}
 
 #[cfg(test)]
 mod tests {

@@ -84,7 +84,7 @@ impl Default for Seen {
 
 impl<'a> PacketView<'a> {
     /// The view of a segment that `flow` has just handled.
-    pub(crate) fn of(flow: &Flow, direction: usize, segment: &'a Passage, seen: Seen) -> Self {
+    pub(crate) fn of(flow: &Flow, direction: usize, segment: &'a Passage, seen: &Seen) -> Self {
         let edge = |direction: usize| flow.halves[direction].coverage.as_ref().map(|c| c.next);
         let other = &flow.halves[1 - direction];
         let reference = if other.una > 0 { Some(other.una) } else { edge(1 - direction) };

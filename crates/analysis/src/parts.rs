@@ -6,12 +6,12 @@
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use crate::analyzer::{BATCH, Sink, end_all, handle_batch};
+use crate::analyzer::{BATCH, Flows, Sink};
 use crate::flow::Event;
 use crate::packet::PacketView;
 use crate::passage::Passage;
 use crate::report::FlowReport;
-use crate::table::{Config, Receiver, SHARDS, Table, shard_of};
+use crate::table::{Config, Receiver, SHARDS, shard_of};
 
 /// Which of `parts` parts takes this segment: the one that has its flow.
 #[inline]
@@ -52,7 +52,7 @@ impl Found {
 #[derive(Debug)]
 pub struct Part {
     config: Config,
-    tables: Vec<Table>,
+    flows: Flows,
     found: Collected,
 }
 
@@ -80,14 +80,13 @@ impl Part {
     /// A part without flows.
     #[must_use]
     pub fn new(config: Config) -> Self {
-        let tables = (0..SHARDS).map(|_| Table::default()).collect();
-        Self { config, tables, found: Collected::default() }
+        Self { flows: Flows::new(&config), config, found: Collected::default() }
     }
 
     /// Takes this part's segments of a round, and gives what it found.
     pub fn handle(&mut self, segments: &[Passage]) -> Vec<Found> {
         for batch in segments.chunks(BATCH) {
-            handle_batch(&mut self.tables, &self.config, batch, &mut self.found);
+            self.flows.handle_batch(&self.config, batch, &mut self.found);
         }
         std::mem::take(&mut self.found.0)
     }
@@ -95,7 +94,7 @@ impl Part {
     /// Ends all flows.
     #[must_use]
     pub fn finish(mut self) -> Vec<Found> {
-        end_all(&mut self.tables, &mut self.found);
+        self.flows.end_all(&mut self.found);
         self.found.0
     }
 }

@@ -317,12 +317,12 @@ impl FlowReport {
         flow.halves.iter_mut().for_each(Half::close_bin);
         for half in &mut flow.halves {
             if let Some(since) = half.windows.zero_since.take() {
-                half.windows.zero_time += flow.last.saturating_since(since);
+                half.window_news.zero_time += flow.last.saturating_since(since);
             }
         }
         let place = place(flow);
         let ends = flow.ends();
-        let packets: u64 = flow.halves.iter().map(|half| half.counts.packets).sum();
+        let packets: u64 = flow.halves.iter().map(|half| half.totals.packets).sum();
         let resets = [0, 1].map(|d| flow.halves[d].counts.rst);
         let opening = &flow.opening;
         let halves = opening.to_server().zip(opening.to_client());
@@ -399,27 +399,27 @@ fn direction_report(flow: &Flow, direction: usize, place: Option<Vantage>) -> Di
     let bins = half.bins.percentiles([50, 95]);
     let [p50, p95] = bins.map(|bin| bin.map(|bytes| bytes.as_nanos() as f64 * 8.0 / BIN.as_secs_f64()));
     DirectionReport {
-        packets: c.packets,
-        wire_segments: c.wire_segments,
-        ip_bytes: c.ip_bytes,
-        data_packets: c.data_packets,
-        payload_bytes: c.payload,
-        unique_bytes: c.unique,
+        packets: half.totals.packets,
+        wire_segments: half.totals.wire_segments,
+        ip_bytes: half.totals.ip_bytes,
+        data_packets: half.data.packets,
+        payload_bytes: half.data.payload,
+        unique_bytes: half.data.unique,
         syn: c.syn,
         fin: c.fin,
         rst: c.rst,
-        psh: c.psh,
+        psh: half.totals.psh,
         urg: c.urg,
-        pure_acks: c.pure_acks,
+        pure_acks: half.pure_acks,
         ece: c.ece,
         cwr: c.cwr,
         ect: c.ect,
         ce: c.ce,
         mss: half.mss,
-        segment_min: (c.segment_min > 0).then_some(c.segment_min),
-        segment_max: (c.segment_max > 0).then_some(c.segment_max),
-        throughput_elapsed_bps: rate_bps(c.unique, Some(flow.first), Some(flow.last)),
-        throughput_active_bps: rate_bps(c.unique, half.first_data.get(), half.last_data.get()),
+        segment_min: (half.data.segment_min > 0).then_some(half.data.segment_min),
+        segment_max: (half.segment_max > 0).then_some(u64::from(half.segment_max)),
+        throughput_elapsed_bps: rate_bps(half.data.unique, Some(flow.first), Some(flow.last)),
+        throughput_active_bps: rate_bps(half.data.unique, half.first_data.get(), half.last_data.get()),
         throughput_p50_bps: p50,
         throughput_p95_bps: p95,
         retransmissions: retransmissions(half, sees_sender),
@@ -431,15 +431,15 @@ fn direction_report(flow: &Flow, direction: usize, place: Option<Vantage>) -> Di
             ambiguous_acks: c.ambiguous_acks,
         },
         window: window(flow, direction),
-        in_flight_max: sees_sender.then_some(c.in_flight_max),
+        in_flight_max: sees_sender.then_some(half.data.in_flight_max),
         window_limited_ms: flow
             .scale(1 - direction)
             .filter(|_| !half.first_data.is_none() && sees_sender)
             .map(|_| half.shares.window_limited.as_millis_f64()),
         idle_ms: sees_sender.then(|| half.shares.idle.as_millis_f64()),
         pause_max_ms: half.idle_max.as_millis_f64(),
-        idle_gaps: sees_sender.then_some(u64::from(half.shares.idle_gaps)),
-        idle_gap_max_ms: sees_sender.then(|| half.shares.idle_longest.as_millis_f64()),
+        idle_gaps: sees_sender.then_some(u64::from(half.idle_gaps.count)),
+        idle_gap_max_ms: sees_sender.then(|| half.idle_gaps.longest.as_millis_f64()),
         window_reductions: sees_sender.then(|| WindowReductions {
             fast: half.recovery.episodes[0],
             time_outs: half.recovery.episodes[1],
@@ -484,17 +484,17 @@ fn loss(half: &Half, sees_sender: bool) -> LossReport {
     let c = &half.counts;
     let spurious = c.spurious.iter().sum::<u64>().min(c.retransmitted);
     // What the capture missed is missing among the identifications too, but was not lost.
-    let not_captured = c.not_captured.div_ceil(c.segment_max.max(1));
+    let not_captured = c.not_captured.div_ceil(u64::from(half.segment_max.max(1)));
     let by_ids = half.ids.missing().map(|missing| missing.saturating_sub(not_captured));
     let before = by_ids.unwrap_or(c.lost_before);
     LossReport {
-        rate: share(c.retransmitted, c.data_packets).filter(|_| sees_sender),
-        rate_bytes: share(c.retransmitted_bytes, c.payload).filter(|_| sees_sender),
-        rate_needed: share(c.retransmitted - spurious, c.data_packets).filter(|_| sees_sender),
+        rate: share(c.retransmitted, half.data.packets).filter(|_| sees_sender),
+        rate_bytes: share(c.retransmitted_bytes, half.data.payload).filter(|_| sees_sender),
+        rate_needed: share(c.retransmitted - spurious, half.data.packets).filter(|_| sees_sender),
         before_capture: before,
         before_capture_by_holes: c.lost_before,
         before_capture_by_ids: by_ids,
-        rate_before_capture: share(before, c.data_packets + before),
+        rate_before_capture: share(before, half.data.packets + before),
         reordered: c.reordered,
         hole_fills: c.hole_fills,
     }
@@ -507,9 +507,9 @@ fn window(flow: &Flow, direction: usize) -> WindowReport {
         scale: half.scale.map(|scale| scale.shift()),
         min: half.windows.min.filter(|_| is_known).map(u64::from),
         max: is_known.then_some(u64::from(half.windows.max)),
-        zero: half.windows.zero,
-        zero_ms: half.windows.zero_time.as_millis_f64(),
-        updates: half.windows.updates,
+        zero: half.window_news.zero,
+        zero_ms: half.window_news.zero_time.as_millis_f64(),
+        updates: half.window_news.updates,
     }
 }
 

@@ -10,9 +10,10 @@ use units::{Duration, Instant};
 use wire::TcpFlags;
 
 use crate::flow::{Event, Flow};
-use crate::packet::PacketView;
+use crate::packet::{PacketView, Seen};
 use crate::passage::Passage;
 use crate::report::FlowReport;
+use crate::slab::{Place, Slab};
 
 /// When flows end.
 #[derive(Clone, Copy, Debug)]
@@ -23,12 +24,20 @@ pub struct Config {
     pub linger: Duration,
     /// Number of the first flow.
     pub first_flow: u64,
+    /// Called with address and length of each large piece of memory for flows before it is used, so that the caller
+    /// may ask the operating system for huge pages.
+    pub on_memory: Option<fn(usize, usize)>,
 }
 
 impl Default for Config {
     fn default() -> Self {
         // Beyond the two hours of default keep-alives nobody waits; a closed flow's stragglers come within seconds.
-        Self { idle: Duration::from_secs(15 * 60), linger: Duration::from_secs(10), first_flow: 0 }
+        Self {
+            idle: Duration::from_secs(15 * 60),
+            linger: Duration::from_secs(10),
+            first_flow: 0,
+            on_memory: None,
+        }
     }
 }
 
@@ -40,9 +49,6 @@ const LINGERING_MAX: usize = 4_096 / SHARDS;
 
 /// Slots looked at per packet when searching for flows that have ended: all of 4,096 in as many packets of the shard.
 const SWEEP: usize = 1;
-
-/// Ended flows of a shard whose memory is kept for the next ones.
-const SPARE_MAX: usize = 32;
 
 /// The shard of a segment.
 #[inline]
@@ -64,10 +70,20 @@ pub(crate) trait Receiver {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     hash: u32,
-    slot: u32,
+    /// The place, and in the lowest bit whether the flow's first sender is the lower end.
+    place: u32,
 }
 
 impl Entry {
+    fn new(hash: u32, place: Place, first_is_low: bool) -> Self {
+        Self { hash, place: place.number() << 1 | u32::from(first_is_low) }
+    }
+
+    #[inline]
+    fn place(self) -> Place {
+        Place::numbered(self.place >> 1)
+    }
+
     /// Bits of all parts of the hash in all places.
     #[inline]
     fn spread(hash: u32) -> u64 {
@@ -75,169 +91,172 @@ impl Entry {
     }
 }
 
-/// Flows in progress of one shard.
+/// Flows in progress of one shard; they live in a [`Slab`] that shards share.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     index: HashTable<Entry>,
-    slots: Vec<Option<Box<Flow>>>,
+    slots: Vec<Option<Place>>,
     /// When each slot's flow ends if nothing comes.
     deadlines: Vec<Instant>,
     free: Vec<u32>,
-    #[allow(clippy::vec_box)] // They come from boxes and go into boxes.
-    spare: Vec<Box<Flow>>,
     /// Closed flows, oldest first: slot and number of the flow that was there.
     closed: VecDeque<(u32, u64)>,
     hand: usize,
     now: Instant,
 }
 
+/// A flow that a segment most likely belongs to, found without looking at the flow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Likely {
+    pub(crate) place: Place,
+    /// The index of the half that sent the segment.
+    pub(crate) direction: usize,
+}
+
 impl Table {
-    /// The slot that a segment's flow is most likely in.
+    /// Where a segment's flow most likely is.
     #[inline]
-    pub(crate) fn likely(&self, segment: &Passage) -> Option<u32> {
-        let found = self.index.find(Entry::spread(segment.hash), |entry| entry.hash == segment.hash);
-        found.map(|entry| entry.slot)
+    pub(crate) fn likely(&self, segment: &Passage) -> Option<Likely> {
+        let found = self.index.find(Entry::spread(segment.hash), |entry| entry.hash == segment.hash)?;
+        let direction = usize::from(segment.is_from_low() != (found.place & 1 == 1));
+        Some(Likely { place: found.place(), direction })
     }
 
-    /// Reads what a segment of the flow in `slot` will need; the value means nothing.
-    #[inline]
-    pub(crate) fn touch(&self, slot: u32, segment: &Passage) -> u64 {
-        let flow = self.slots.get(slot as usize).and_then(Option::as_deref);
-        flow.map_or(0, |flow| flow.touch(segment))
-    }
-
-    #[inline]
-    fn is_in(&self, slot: u32, segment: &Passage) -> bool {
-        self.slots.get(slot as usize).and_then(Option::as_ref).is_some_and(|flow| flow.key == segment.key)
-    }
-
-    fn find(&self, segment: &Passage) -> Option<u32> {
-        let is_it = |entry: &Entry| entry.hash == segment.hash && self.is_in(entry.slot, segment);
-        self.index.find(Entry::spread(segment.hash), is_it).map(|entry| entry.slot)
+    fn find(&self, slab: &Slab, segment: &Passage) -> Option<Place> {
+        let is_it = |entry: &Entry| entry.hash == segment.hash && is_in(slab, entry.place(), segment);
+        self.index.find(Entry::spread(segment.hash), is_it).map(|entry| entry.place())
     }
 
     /// Takes a segment; `likely` is what [`Table::likely`] said some segments ago.
     #[inline]
     pub(crate) fn handle(
         &mut self,
+        slab: &mut Slab,
         config: &Config,
         segment: &Passage,
-        likely: Option<u32>,
+        likely: Option<Likely>,
         out: &mut impl Receiver,
     ) {
         self.now = self.now.max(segment.time);
-        self.sweep(segment.number, out);
+        self.sweep(slab, segment.number, out);
         // What was found for the batch may have ended since, or begun.
-        let slot = likely.filter(|slot| self.is_in(*slot, segment)).or_else(|| self.find(segment));
-        let slot = match slot {
-            Some(slot) => self.same_or_new(slot as usize, segment, out),
-            None => self.open(segment, out),
+        let place = likely.map(|likely| likely.place).filter(|place| is_in(slab, *place, segment));
+        let place = match place.or_else(|| self.find(slab, segment)) {
+            Some(place) => self.same_or_new(slab, place, segment, out),
+            None => self.open(slab, segment, out),
         };
-        let Some(flow) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
+        let Some(flow) = slab.get_mut(place) else { return };
         let direction = flow.direction(segment);
-        let seen = flow.handle(direction, segment, &mut |event| out.on_event(segment.number, event));
+        let mut seen = Seen::default();
+        flow.handle(direction, segment, &mut seen, &mut |event| out.on_event(segment.number, event));
         if out.wants_packets() {
-            out.on_packet(&PacketView::of(flow, direction, segment, seen));
+            out.on_packet(&PacketView::of(flow, direction, segment, &seen));
         }
-        let is_closed = flow.is_closed();
+        let is_closed = flow.is_closed;
         let closes_now = is_closed && !flow.lingers;
-        let id = flow.id;
         flow.lingers = is_closed;
+        let slot = flow.slot;
         let wait = if is_closed { config.linger } else { config.idle };
-        if let Some(deadline) = self.deadlines.get_mut(slot) {
+        if let Some(deadline) = self.deadlines.get_mut(slot as usize) {
             *deadline = self.now + wait;
         }
         if closes_now {
-            self.linger(slot, id, segment.number, out);
+            let id = flow.id;
+            self.linger(slab, slot, id, segment.number, out);
         }
     }
 
     /// Notes a flow that has just closed; the oldest such goes when there are too many.
-    fn linger(&mut self, slot: usize, id: u64, segment: u64, out: &mut impl Receiver) {
-        self.closed.push_back((slot as u32, id));
+    fn linger(&mut self, slab: &mut Slab, slot: u32, id: u64, segment: u64, out: &mut impl Receiver) {
+        self.closed.push_back((slot, id));
         if self.closed.len() <= LINGERING_MAX {
             return;
         }
         if let Some((slot, id)) = self.closed.pop_front()
-            && self.slots[slot as usize].as_ref().is_some_and(|flow| flow.id == id)
+            && self.flow_in(slab, slot as usize).is_some_and(|flow| flow.id == id)
         {
-            self.close(slot as usize, segment, out);
+            self.close(slab, slot as usize, segment, out);
         }
     }
 
-    /// The slot of a known pair of ends; a new flow if this segment opens one.
+    fn flow_in<'a>(&self, slab: &'a Slab, slot: usize) -> Option<&'a Flow> {
+        slab.get(self.slots.get(slot).copied().flatten()?)
+    }
+
+    /// The place of a known pair of ends; a new flow if this segment opens one.
     #[inline]
-    fn same_or_new(&mut self, slot: usize, segment: &Passage, out: &mut impl Receiver) -> usize {
+    fn same_or_new(
+        &mut self,
+        slab: &mut Slab,
+        place: Place,
+        segment: &Passage,
+        out: &mut impl Receiver,
+    ) -> Place {
+        let Some(flow) = slab.get(place) else { return place };
+        let slot = flow.slot as usize;
         let has_ended = self.deadlines.get(slot).is_some_and(|deadline| *deadline < self.now);
         let is_opening = segment.flags.contains(TcpFlags::SYN);
-        if has_ended || (is_opening && self.is_reopened(slot, segment)) {
-            self.close(slot, segment.number, out);
-            return self.open(segment, out);
+        if has_ended || (is_opening && flow.is_reopened_by(flow.direction(segment), segment)) {
+            self.close(slab, slot, segment.number, out);
+            return self.open(slab, segment, out);
         }
-        slot
+        place
     }
 
-    fn is_reopened(&self, slot: usize, segment: &Passage) -> bool {
-        let flow = self.slots.get(slot).and_then(Option::as_ref);
-        flow.is_some_and(|flow| flow.is_reopened_by(flow.direction(segment), segment))
-    }
-
-    fn open(&mut self, segment: &Passage, out: &mut impl Receiver) -> usize {
-        let id = out.open(segment.number);
-        let flow = match self.spare.pop() {
-            Some(mut flow) => {
-                flow.renew(id, segment);
-                flow
-            }
-            None => Box::new(Flow::new(id, segment)),
-        };
-        let slot = match self.free.pop() {
-            Some(slot) => slot as usize,
-            None => {
-                self.slots.push(None);
-                self.deadlines.push(Instant::ZERO);
-                self.slots.len() - 1
-            }
-        };
-        let entry = Entry { hash: segment.hash, slot: slot as u32 };
+    fn open(&mut self, slab: &mut Slab, segment: &Passage, out: &mut impl Receiver) -> Place {
+        let place = slab.open(out.open(segment.number), segment);
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.deadlines.push(Instant::ZERO);
+            self.slots.len() as u32 - 1
+        });
+        if let Some(flow) = slab.get_mut(place) {
+            flow.slot = slot;
+        }
+        let entry = Entry::new(segment.hash, place, segment.is_from_low());
         self.index.insert_unique(Entry::spread(entry.hash), entry, |entry| Entry::spread(entry.hash));
-        self.slots[slot] = Some(flow);
-        slot
+        self.slots[slot as usize] = Some(place);
+        place
     }
 
-    fn close(&mut self, slot: usize, segment: u64, out: &mut impl Receiver) {
-        let Some(mut flow) = self.slots.get_mut(slot).and_then(Option::take) else { return };
-        let is_it = |entry: &Entry| entry.slot as usize == slot;
+    fn close(&mut self, slab: &mut Slab, slot: usize, segment: u64, out: &mut impl Receiver) {
+        let Some(place) = self.slots.get_mut(slot).and_then(Option::take) else { return };
+        let Some(flow) = slab.get_mut(place) else { return };
+        let is_it = |entry: &Entry| entry.place() == place;
         if let Ok(entry) = self.index.find_entry(Entry::spread(flow.key.hash()), is_it) {
             entry.remove();
         }
         self.free.push(slot as u32);
-        out.on_flow(segment, FlowReport::of(&mut flow));
-        if self.spare.len() < SPARE_MAX {
-            self.spare.push(flow);
-        }
+        out.on_flow(segment, FlowReport::of(flow));
+        slab.close(place);
     }
 
     /// Ends flows whose time has come; a few slots at each packet.
     #[inline]
-    fn sweep(&mut self, segment: u64, out: &mut impl Receiver) {
+    fn sweep(&mut self, slab: &mut Slab, segment: u64, out: &mut impl Receiver) {
         for _ in 0..SWEEP {
             self.hand = if self.hand + 1 < self.deadlines.len() { self.hand + 1 } else { 0 };
             let is_due = self.deadlines.get(self.hand).is_some_and(|deadline| *deadline < self.now);
-            if is_due && self.slots[self.hand].is_some() {
-                self.close(self.hand, segment, out);
+            if is_due {
+                self.close(slab, self.hand, segment, out);
             }
         }
     }
 
     /// The flows in progress: number and slot of each.
-    pub(crate) fn left(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
-        let flows = self.slots.iter().enumerate();
-        flows.filter_map(|(slot, held)| held.as_ref().map(|flow| (flow.id, slot)))
+    pub(crate) fn left(&self, slab: &Slab) -> impl Iterator<Item = (u64, usize)> {
+        let slots = 0..self.slots.len();
+        slots.filter_map(|slot| Some((self.flow_in(slab, slot)?.id, slot)))
     }
 
     /// Ends the flow in `slot` at the end of the capture.
-    pub(crate) fn end(&mut self, slot: usize, out: &mut impl Receiver) {
-        self.close(slot, u64::MAX, out);
+    pub(crate) fn end(&mut self, slab: &mut Slab, slot: usize, out: &mut impl Receiver) {
+        self.close(slab, slot, u64::MAX, out);
     }
+}
+
+/// True when the flow at this place is that of a segment.
+#[inline]
+fn is_in(slab: &Slab, place: Place, segment: &Passage) -> bool {
+    slab.get(place).is_some_and(|flow| flow.is_live && flow.key == segment.key)
 }

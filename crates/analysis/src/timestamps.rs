@@ -23,6 +23,12 @@ pub(crate) struct TimestampRtt {
 }
 
 impl TimestampRtt {
+    /// Reads what the next value will change; see [`crate::flow::Flow::touch`].
+    #[inline]
+    pub(crate) fn touch(&self) -> u64 {
+        self.waiting.len() as u64
+    }
+
     /// A segment with `value` passed.
     #[inline]
     pub(crate) fn on_sent(&mut self, value: u32, now: Instant) {
@@ -40,7 +46,8 @@ impl TimestampRtt {
     pub(crate) fn on_echo(&mut self, value: u32, now: Instant) -> Option<Duration> {
         let older = self.waiting.iter().take_while(|(waiting, _)| !is_newer(*waiting, value)).count();
         let &(newest, since) = self.waiting.get(older.checked_sub(1)?)?;
-        self.waiting.drain(..older);
+        self.waiting.copy_within(older.., 0);
+        self.waiting.truncate(self.waiting.len() - older);
         (newest == value).then(|| now.saturating_since(since))
     }
 

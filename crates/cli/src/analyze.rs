@@ -158,7 +158,12 @@ fn read_from<S: Sink>(
     sink: S,
     first_flow: u64,
 ) -> Result<(S, Findings), String> {
-    let config = Config { idle: Duration::from_secs(args.idle), first_flow, ..Config::default() };
+    let config = Config {
+        idle: Duration::from_secs(args.idle),
+        first_flow,
+        on_memory: Some(::io::prefer_huge_pages),
+        ..Config::default()
+    };
     let pairs = (inputs.len() > 1).then(PairFinder::default);
     let feed = Feed::new(inputs, args.one_point, args.html.is_some());
     let (feed, Paired { sink, pairs }) = threads::run(args.threads, config, feed, Paired { sink, pairs })?;

@@ -41,10 +41,11 @@ impl Feed {
             let Some((source, record)) = self.merged.current() else { return false };
             let point = if self.one_point { 0 } else { self.merged.point(source) };
             let whole = self.fragments.decode(point, record.link, record.bytes, record.wire_len, record.time);
-            let segment = match whole {
+            // By reference: it is large.
+            let segment = match &whole {
                 Ok(segment) => segment,
                 Err(skip) => {
-                    self.captures[source].skipped.count(skip);
+                    self.captures[source].skipped.count(*skip);
                     continue;
                 }
             };
@@ -53,9 +54,9 @@ impl Feed {
                 && let Some(bytes) = record.bytes.get(segment.ip_at..)
                 && let Some(options) = mptcp_options(bytes, &segment.tcp)
             {
-                self.mptcp.handle(point, &segment, &options, record.time);
+                self.mptcp.handle(point, segment, &options, record.time);
             }
-            take(Passage::of(self.segments, point, &segment, record.time));
+            take(Passage::of(self.segments, point, segment, record.time));
             self.segments += 1;
             left -= 1;
         }
