@@ -60,6 +60,10 @@ pub enum EventKind {
     Reordered,
     /// A zero window was advertised.
     ZeroWindow,
+    /// A packet arrived with the mark of congestion (CE).
+    CongestionMark,
+    /// The sender says that it has answered to a mark of congestion: CWR after the handshake.
+    CongestionAnswer,
     /// The connection was reset.
     Reset,
 }
@@ -277,6 +281,33 @@ impl Flow {
                 self.on_id(direction, segment, pause, verdict);
             }
             seen.verdict = verdict;
+        }
+        let answers = segment.flags.contains(TcpFlags::CWR) && !segment.flags.contains(TcpFlags::SYN);
+        if segment.ecn() == 3 || answers {
+            self.on_ecn(direction, segment, answers, emit);
+        }
+    }
+
+    #[cold]
+    fn on_ecn(&self, direction: usize, segment: &Passage, answers: bool, emit: &mut dyn FnMut(Event)) {
+        let is_marked = segment.ecn() == 3;
+        let kinds = [(is_marked, EventKind::CongestionMark), (answers, EventKind::CongestionAnswer)];
+        for (_, kind) in kinds.into_iter().filter(|(happened, _)| *happened) {
+            emit(self.event(direction, segment, kind));
+        }
+    }
+
+    /// What happened with a segment, at its place in the stream.
+    fn event(&self, direction: usize, segment: &Passage, kind: EventKind) -> Event {
+        let coverage = self.halves[direction].coverage.as_ref();
+        let distance = segment.seq.since(wire_seq(coverage.map_or(0, |c| c.first))) as i32;
+        Event {
+            flow: self.id,
+            time_ns: segment.time.as_nanos(),
+            direction: direction as u8,
+            offset: if coverage.is_some() { i64::from(distance) } else { 0 },
+            len: segment.len(),
+            kind,
         }
     }
 
@@ -542,18 +573,7 @@ impl Flow {
         if verdict == Verdict::Usual {
             return verdict;
         }
-        let event = |kind| {
-            let coverage = own.coverage.as_ref();
-            let distance = segment.seq.since(wire_seq(coverage.map_or(0, |c| c.first))) as i32;
-            Event {
-                flow: self.id,
-                time_ns: now.as_nanos(),
-                direction: direction as u8,
-                offset: i64::from(distance),
-                len: sent.len,
-                kind,
-            }
-        };
+        let event = |kind| self.event(direction, segment, kind);
         match verdict {
             Verdict::Usual => {}
             Verdict::Repeated { cause, is_needless } => {

@@ -20,6 +20,7 @@ mod link;
 mod merge;
 mod mptcp;
 mod octets;
+mod order;
 mod pcap;
 mod pcapng;
 mod reader;

@@ -7,6 +7,7 @@ use units::Instant;
 
 use crate::compression::Stream;
 use crate::error::CaptureError;
+use crate::order::Ordered;
 use crate::reader::{Health, Reader, Record};
 
 /// Something that can be opened, perhaps later.
@@ -35,13 +36,14 @@ pub struct Problem {
 
 struct Active {
     index: usize,
-    reader: Reader<Stream>,
+    reader: Ordered<Stream>,
 }
 
 /// Reads several captures in the order of time.
 ///
 /// Rotated files follow each other, files that overlap in time are interleaved, and only files that overlap are open
-/// at the same time. Equal times keep the order of the sources.
+/// at the same time. Equal times keep the order of the sources. The interfaces of one file are put in the order of time
+/// where the file has them a little out of it.
 pub struct Merged<S> {
     sources: Vec<S>,
     /// Not yet open, by the time of their first packet.
@@ -184,7 +186,11 @@ impl<S: Source> Merged<S> {
     fn start(&mut self, index: usize) -> Option<Active> {
         let source = &self.sources[index];
         let opened = source.open().map_err(|error| CaptureError::Io { at: 0, error });
-        match opened.and_then(Reader::new).and_then(|mut reader| Ok((reader.advance()?, reader))) {
+        let first = |reader| {
+            let mut reader = Ordered::new(reader);
+            Ok((reader.advance()?, reader))
+        };
+        match opened.and_then(Reader::new).and_then(first) {
             Ok((true, reader)) => Some(Active { index, reader }),
             Ok((false, reader)) => {
                 self.healths[index] = *reader.health();

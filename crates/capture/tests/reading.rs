@@ -8,7 +8,7 @@ use std::io::{Cursor, Read};
 use std::sync::Mutex;
 
 use capture::{CaptureError, Format, LinkType, Merged, Reader, Source, decode, decompressed};
-use made::{Order, PcapStyle, USUAL, ethernet, packet, pcap, rich_pcapng};
+use made::{Order, PcapStyle, USUAL, enhanced, ethernet, interface, packet, pcap, rich_pcapng, section};
 use proptest::prelude::*;
 
 /// Time in ns, wire length and bytes.
@@ -195,6 +195,36 @@ fn several_files_come_in_the_order_of_time() {
     let problems: Vec<&str> = merged.problems().iter().map(|p| p.name.as_str()).collect();
     assert_eq!(problems, ["no capture", "cut"]);
     assert_eq!(merged.healths().iter().map(|h| h.packets).sum::<u64>(), 6);
+}
+
+#[test]
+fn interfaces_of_one_file_come_in_the_order_of_time() {
+    let o = Order::Little;
+    let frame = ethernet(&packet(false, 1, 10));
+    let head = [section(o), interface(o, 1, &[]), interface(o, 1, &[])].concat();
+    let order_of = |frames: &[(u32, u64)]| {
+        let bodies: Vec<u8> = frames.iter().flat_map(|(on, us)| enhanced(o, *on, *us, &frame)).collect();
+        let mut merged = Merged::new(vec![Memory("two", [head.clone(), bodies].concat())]);
+        let mut found = Vec::new();
+        while merged.advance() {
+            let (_, record) = merged.current().unwrap();
+            found.push((record.interface, record.time.as_nanos() / 1_000));
+        }
+        assert_eq!(merged.healths()[0].packets, frames.len() as u64);
+        found
+    };
+    // Buffers emptied in turn, and frames of the same time.
+    let second = [(1, 20), (1, 40), (1, 50), (0, 10), (0, 30), (0, 40), (1, 60), (0, 70), (0, 2_000_000)];
+    let sorted = [(0, 10), (1, 20), (0, 30), (1, 40), (0, 40), (1, 50), (1, 60), (0, 70), (0, 2_000_000)];
+    assert_eq!(order_of(&second), sorted);
+    // A clock that was set back: within an interface, and by more than buffers explain, the file's order stays.
+    let set_back = [(0, 500_000), (0, 400_000), (1, 450_000), (0, 9_000_000), (1, 7_000_000), (0, 9_500_000)];
+    let kept = [(1, 450_000), (0, 500_000), (0, 400_000), (0, 9_000_000), (1, 7_000_000), (0, 9_500_000)];
+    assert_eq!(order_of(&set_back), kept);
+    // More than is held at a time.
+    let many: Vec<(u32, u64)> = (0..50_000_u32).map(|i| (i % 2, u64::from(i ^ 6))).collect();
+    let found = order_of(&many);
+    assert!(found.len() == many.len() && found.is_sorted_by_key(|(_, us)| *us));
 }
 
 #[test]

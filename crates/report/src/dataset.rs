@@ -331,6 +331,8 @@ fn kind_of(kind: &EventKind) -> &'static str {
         EventKind::Repaired => "repaired",
         EventKind::Reordered => "reordered",
         EventKind::ZeroWindow => "zero_window",
+        EventKind::CongestionMark => "congestion_mark",
+        EventKind::CongestionAnswer => "congestion_answer",
         EventKind::Reset => "reset",
     }
 }

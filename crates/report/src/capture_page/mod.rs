@@ -8,6 +8,7 @@ mod multipath;
 mod packets;
 mod rows;
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -21,13 +22,15 @@ use serde::Serialize;
 
 use distribution::{Course, CourseData, Curve, Distribution};
 use multipath::Connection;
-use packets::{PacketLog, put};
+use packets::{FinishedLog, PacketLog, put};
 use rows::Row;
 
 /// Flows listed at most: those with most data.
 const FLOWS_MAX: usize = 5_000;
-/// Packed packets held while reading at most, bytes.
-const HELD_MAX: usize = 64 << 20;
+/// Flows held beyond these before the lightest go.
+const SURPLUS: usize = 1_000;
+/// Packed packets held while reading at most, bytes; compressed they are about a third.
+const HELD_MAX: usize = 40 << 20;
 /// Compressed packets in the page at most, bytes; a third more as text.
 const PACKED_MAX: usize = 12 << 20;
 
@@ -48,13 +51,14 @@ const SCRIPTS: [&str; 10] = [
 /// A flow that has ended, with its packets.
 struct Kept {
     report: FlowReport,
-    log: PacketLog,
+    log: FinishedLog,
 }
 
-impl Kept {
-    fn weight(&self) -> u64 {
-        self.report.directions.iter().map(|direction| direction.unique_bytes).sum()
-    }
+/// What flows are ordered by: those with most data first, then those that began first.
+type Rank = (Reverse<u64>, u64);
+
+fn rank(flow: &FlowReport) -> Rank {
+    (Reverse(flow.directions.iter().map(|direction| direction.unique_bytes).sum()), flow.id)
 }
 
 /// Collects what the page shows; see [`CapturePage::write`].
@@ -62,6 +66,8 @@ impl Kept {
 pub struct CapturePage {
     active: HashMap<u64, PacketLog, FixedState>,
     kept: Vec<Kept>,
+    /// Flows of a lower rank are not listed, because enough of a higher one have been seen.
+    last_listed: Option<Rank>,
     /// Bytes of packets in `kept`.
     held: usize,
     flows: u64,
@@ -112,9 +118,13 @@ impl Sink for CapturePage {
         self.flows += 1;
         self.describe(flow);
         let log = self.active.remove(&flow.id).unwrap_or_default();
+        if self.last_listed.is_some_and(|last| rank(flow) > last) {
+            return;
+        }
+        let log = log.finish();
         self.held += log.len();
         self.kept.push(Kept { report: flow.clone(), log });
-        if self.kept.len() >= 2 * FLOWS_MAX || self.held > HELD_MAX {
+        if self.kept.len() >= FLOWS_MAX + SURPLUS || self.held > HELD_MAX {
             self.thin();
         }
     }
@@ -185,19 +195,22 @@ impl CapturePage {
     /// Keeps the flows with most data.
     fn thin(&mut self) {
         self.sort();
-        self.kept.truncate(FLOWS_MAX);
         self.held = 0;
         for one in &mut self.kept {
             self.held += one.log.len();
-            if self.held > HELD_MAX / 2 {
+            if self.held > HELD_MAX / 4 * 3 {
                 self.held -= one.log.len();
-                one.log = PacketLog::default();
+                one.log = FinishedLog::default();
             }
         }
     }
 
     fn sort(&mut self) {
-        self.kept.sort_by_key(|one| (std::cmp::Reverse(one.weight()), one.report.id));
+        self.kept.sort_by_key(|one| rank(&one.report));
+        self.kept.truncate(FLOWS_MAX);
+        if let Some(last) = self.kept.get(FLOWS_MAX - 1) {
+            self.last_listed = Some(rank(&last.report));
+        }
     }
 
     /// Writes the page.
@@ -206,13 +219,13 @@ impl CapturePage {
     /// Writing failed.
     pub fn write(mut self, out: &mut impl Write, made_by: &MadeBy, findings: &Findings) -> io::Result<()> {
         self.sort();
-        self.kept.truncate(FLOWS_MAX);
         let origin_ns = self.origin_ns.unwrap_or(0);
-        let mut data = String::new();
-        let mut places = Vec::new();
         let mut packer = Packer::new();
+        // Data comes before the head, which says where what lies: it need not be held.
+        write_start(out)?;
+        let (mut places, mut written) = (Vec::new(), 0);
         for one in &mut self.kept {
-            places.push(place(one, &mut data, &mut packer)?);
+            places.push(place(one, out, &mut written, &mut packer)?);
         }
         let mut rows: Vec<Row<'_>> = self.kept.iter().map(|one| Row::of(&one.report, origin_ns)).collect();
         for (row, place) in rows.iter_mut().zip(places) {
@@ -238,28 +251,35 @@ impl CapturePage {
             definitions: &schema["$defs"],
         };
         let head = BASE64.encode(packer.pack(&serde_json::to_vec(&head)?));
-        write_page(out, &head, &data)
+        write_end(out, &head)
     }
 }
 
 const SCHEMA: &str = include_str!("../../../../schemas/analysis.schema.json");
 
-/// Appends a flow's report and packets to `data`; none when there are no packets or the page is full.
-fn place(one: &mut Kept, data: &mut String, packer: &mut Packer) -> io::Result<Option<[u64; 4]>> {
+/// Writes a flow's report and packets behind `written` characters of others; none when there are no packets or the
+/// page is full.
+fn place(
+    one: &mut Kept,
+    out: &mut impl Write,
+    written: &mut usize,
+    packer: &mut Packer,
+) -> io::Result<Option<[u64; 4]>> {
     let log = std::mem::take(&mut one.log);
-    let (packets, left_out) = (log.packets(), log.left_out);
-    if packets == 0 || data.len() / 4 * 3 >= PACKED_MAX {
+    if log.packets == 0 || *written / 4 * 3 >= PACKED_MAX {
         return Ok(None);
     }
     let report = serde_json::to_vec(&one.report)?;
     let mut bytes = Vec::new();
     put(&mut bytes, report.len() as u64);
-    put(&mut bytes, u64::from(packets));
+    put(&mut bytes, u64::from(log.packets));
     bytes.extend(report);
-    bytes.extend(log.finish());
-    let from = data.len();
-    BASE64.encode_string(packer.pack(&bytes), data);
-    Ok(Some([from as u64, (data.len() - from) as u64, u64::from(packets), left_out]))
+    bytes.extend(log.bytes);
+    let text = BASE64.encode(packer.pack(&bytes));
+    out.write_all(text.as_bytes())?;
+    let from = *written;
+    *written += text.len();
+    Ok(Some([from as u64, text.len() as u64, u64::from(log.packets), log.left_out]))
 }
 
 /// Compresses one piece after the other, each on its own (raw deflate, RFC 1951).
@@ -289,17 +309,21 @@ impl Packer {
     }
 }
 
-fn write_page(out: &mut impl Write, head: &str, data: &str) -> io::Result<()> {
+fn write_start(out: &mut impl Write) -> io::Result<()> {
     write!(
         out,
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n<title>Capture analysis</title>\n<style>\n{}</style>\n</head>\n<body>\n{}",
         include_str!("page.css"),
         include_str!("page.html")
     )?;
+    out.write_all(b"<script type=\"text/plain\" id=\"data\">")
+}
+
+fn write_end(out: &mut impl Write, head: &str) -> io::Result<()> {
     // Base64 has no character that could end an element.
     write!(
         out,
-        "<script type=\"text/plain\" id=\"head\">{head}</script>\n<script type=\"text/plain\" id=\"data\">{data}</script>\n<script>\n\"use strict\";\n(() => {{\n"
+        "</script>\n<script type=\"text/plain\" id=\"head\">{head}</script>\n<script>\n\"use strict\";\n(() => {{\n"
     )?;
     for script in SCRIPTS {
         out.write_all(script.as_bytes())?;

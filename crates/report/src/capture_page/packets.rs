@@ -43,18 +43,10 @@ pub(super) struct PacketLog {
     /// Those found not to have been needed: index, how it is known.
     needless: Vec<(u32, u8)>,
     /// Packets beyond the longest log.
-    pub(super) left_out: u64,
+    left_out: u64,
 }
 
 impl PacketLog {
-    pub(super) fn packets(&self) -> u32 {
-        self.packets
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.bytes.len()
-    }
-
     pub(super) fn push(&mut self, packet: &PacketView<'_>) {
         if self.bytes.len() > LOG_MAX {
             self.left_out += 1;
@@ -148,13 +140,28 @@ impl PacketLog {
     }
 
     /// All of it: the records, then the needless ones as index and reason, then how many these are.
-    pub(super) fn finish(mut self) -> Vec<u8> {
+    pub(super) fn finish(mut self) -> FinishedLog {
         put(&mut self.bytes, self.needless.len() as u64);
         for (index, by) in self.needless {
             put(&mut self.bytes, u64::from(index));
             self.bytes.push(by);
         }
-        self.bytes
+        FinishedLog { bytes: self.bytes.into_boxed_slice(), packets: self.packets, left_out: self.left_out }
+    }
+}
+
+/// The log of a flow that has ended.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FinishedLog {
+    pub(super) bytes: Box<[u8]>,
+    pub(super) packets: u32,
+    /// Packets beyond the longest log.
+    pub(super) left_out: u64,
+}
+
+impl FinishedLog {
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
     }
 }
 

@@ -124,7 +124,7 @@ fn events() -> TableSchema {
         direction(),
         Column::time("time").required().meaning("When"),
         Column::int("time_ns").required().unit("ns").meaning("When, since 1970"),
-        Column::text("event").required().meaning("What: retransmission, spurious, window_probe, keep_alive, repaired, reordered, zero_window, reset"),
+        Column::text("event").required().meaning("What: retransmission, spurious, window_probe, keep_alive, repaired, reordered, zero_window, congestion_mark, congestion_answer, reset"),
         Column::int("offset").required().unit("B").meaning("Position in the stream, after its first byte seen"),
         bytes("len", "Bytes"),
         Column::text("cause").meaning("Why it was sent again: syn, rto, rto_recovery, fast, tlp, unclear"),

@@ -184,8 +184,9 @@ proptest! {
                 needless.push((index as u64, SpuriousBy::Timestamp as u8));
             }
         }
-        let count = log.packets();
-        let (found, found_needless) = decode(&log.finish(), count, packets[0].0.time_ns);
+        let log = log.finish();
+        let count = log.packets;
+        let (found, found_needless) = decode(&log.bytes, count, packets[0].0.time_ns);
         let sent: Vec<Decoded> = packets.into_iter().map(|(one, _)| one).collect();
         prop_assert_eq!(found, sent);
         prop_assert_eq!(found_needless, needless);
