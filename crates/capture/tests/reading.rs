@@ -222,7 +222,8 @@ fn interfaces_of_one_file_come_in_the_order_of_time() {
     let kept = [(1, 450_000), (0, 500_000), (0, 400_000), (0, 9_000_000), (1, 7_000_000), (0, 9_500_000)];
     assert_eq!(order_of(&set_back), kept);
     // More than is held at a time.
-    let many: Vec<(u32, u64)> = (0..50_000_u32).map(|i| (i % 2, u64::from(i ^ 6))).collect();
+    let place = |i: u64| ((i % 100 / 50) as u32, i / 100 * 100 + i % 50 * 2 + i % 100 / 50);
+    let many: Vec<(u32, u64)> = (0..50_000).map(place).collect();
     let found = order_of(&many);
     assert!(found.len() == many.len() && found.is_sorted_by_key(|(_, us)| *us));
 }
