@@ -103,6 +103,22 @@ const VISIT: &str = r##"(async () => {
   return problems.join("; ");
 })()"##;
 
+/// Whether the page is as dark, or as light, as `DARK` says, its drawings too; gives what is not.
+const SHADE: &str = r##"(async () => {
+  const frames = n => new Promise(done => { const step = () => n-- > 0 ? requestAnimationFrame(step) : done(); step(); });
+  await frames(5);
+  const shade = (r, g, b) => (r + g + b) / 765, problems = [];
+  const check = (value, what) => { if (DARK ? value > 0.35 : value < 0.65) problems.push(`${what} has shade ${value}`); };
+  check(shade(...getComputedStyle(document.body).backgroundColor.match(/\d+/g).slice(0, 3).map(Number)), "the page");
+  const canvas = document.querySelector("#flow canvas:not(.over)"), found = new Map();
+  const pixels = new Uint32Array(canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.buffer);
+  for (const pixel of pixels) found.set(pixel, (found.get(pixel) ?? 0) + 1);
+  const [most] = [...found].filter(([pixel]) => pixel >>> 24 > 200).sort((a, b) => b[1] - a[1])[0] ?? [0];
+  if (found.size < 10) problems.push("nothing drawn");
+  if (most) check(shade(most & 255, most >> 8 & 255, most >> 16 & 255), "a drawing");
+  return problems.join("; ");
+})()"##;
+
 /// Chromium behind its debugging pipe: JSON messages ended by zero bytes.
 struct Browser {
     child: Child,
@@ -186,6 +202,23 @@ fn the_page_works_in_a_browser() {
     let visit = json!({ "expression": VISIT, "awaitPromise": true, "returnByValue": true });
     let outcome = browser.ask(9, session.as_deref(), "Runtime.evaluate", &visit);
     assert_eq!(outcome["result"]["value"], "", "{outcome}");
+    let mut shade = |id, scheme: &str| {
+        let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
+        browser.ask(id, session.as_deref(), "Emulation.setEmulatedMedia", &features);
+        let script = SHADE.replace("DARK", if scheme == "dark" { "true" } else { "false" });
+        let look = json!({ "expression": script, "awaitPromise": true, "returnByValue": true });
+        let outcome = browser.ask(id + 1, session.as_deref(), "Runtime.evaluate", &look);
+        assert_eq!(outcome["result"]["value"], "", "{scheme}: {outcome}");
+    };
+    shade(10, "light");
+    shade(12, "dark");
+    // Printed from the dark page; then it is dark again.
+    let paper = browser.ask(14, session.as_deref(), "Page.printToPDF", &json!({ "printBackground": true }));
+    let pdf = STANDARD.decode(paper["data"].as_str().unwrap_or_default()).expect("base64");
+    assert!(pdf.starts_with(b"%PDF") && pdf.len() > 20_000, "{} bytes of PDF", pdf.len());
+    let look = "document.documentElement.classList.contains('paper')";
+    let outcome = browser.ask(15, session.as_deref(), "Runtime.evaluate", &json!({ "expression": look }));
+    assert_eq!(outcome["result"]["value"], false, "{outcome}");
     for event in &browser.events {
         let what = event["method"].as_str().unwrap_or_default();
         assert!(
