@@ -102,7 +102,7 @@ const R_CAP_DEFAULT: Rate = Rate::from_mbps(100);
 struct MachineArgs {
     /// How packets get into this process: by BPF programs at the interfaces (`tcx`: Linux 6.6, no connection tracking on
     /// this machine), or by policy rules
-    #[arg(long, value_enum, default_value = "rules", value_name = "HOW")]
+    #[arg(long, value_enum, default_value = "auto", value_name = "HOW")]
     steering: SteeringArg,
     /// Have flows that are passed come through this process too, where tcx would leave them to the kernel
     #[arg(long)]

@@ -62,7 +62,7 @@ impl Default for Config {
             replace: None,
             wired: String::new(),
             mobile: String::new(),
-            steering: SteeringChoice::Rules,
+            steering: SteeringChoice::Auto,
             bypass: true,
             notrack: Notrack::Auto,
             set_forwarding: false,

@@ -170,8 +170,13 @@ impl Tcx {
         self.beat();
         for is_chain in [true, false] {
             for one in self.loaded.iter().filter(|one| one.is_chain == is_chain) {
-                let attachment = one.program.attach(one.interface)?;
-                if is_chain { self.chained.push(attachment) } else { self.attached.push(attachment) }
+                match one.program.attach(one.interface) {
+                    Ok(attachment) if is_chain => self.chained.push(attachment),
+                    Ok(attachment) => self.attached.push(attachment),
+                    // The instance before owed little and has ended already, its devices with it.
+                    Err(error) if is_chain && error.is_not_there() => {}
+                    Err(error) => return Err(error),
+                }
             }
         }
         Ok(())

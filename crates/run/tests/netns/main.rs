@@ -15,4 +15,5 @@ mod raw;
 mod sharded;
 mod steering;
 mod strange;
+mod tcx;
 mod topology;

@@ -89,6 +89,14 @@ fn h26_a_simultaneous_open_passes() {
     assert_eq!(verdict(&said), (0, 0), "{said}");
 }
 
+/// True when the client has a connection from `port` in any state.
+fn is_port_in_use(topology: &Topology, port: u16) -> bool {
+    let table = |name| std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
+    let tables = topology.client.run(|| ["tcp", "tcp6"].map(table).concat()).unwrap();
+    let has_port = |address: &str| address.ends_with(&format!(":{port:04X}"));
+    tables.lines().any(|line| line.split_ascii_whitespace().nth(1).is_some_and(has_port))
+}
+
 #[test]
 fn h26_ports_are_used_again_while_the_server_waits() {
     const ROUNDS: u64 = 10;
@@ -122,6 +130,8 @@ fn h26_ports_are_used_again_while_the_server_waits() {
                 assert!(got == *sent, "round {round}: {} bytes", got.len());
                 client.shutdown(Shutdown::Both).unwrap();
             });
+            // Its own end is free with the last acknowledgement, which is still on its way.
+            wait_until("the client's end is closed", || !is_port_in_use(&topology, own.port()));
         }
     }
     let said = program.stop(&topology);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use io::netlink::{Cidr, Family, LinkChange, Netlink, Route, Table, VethEnd};
+use io::netlink::{Cidr, Family, Link, LinkChange, Netlink, Route, Table, VethEnd};
 use io::{Clock, Namespace, PidFd, SpawnOptions, Waiter, sysctl};
 use run::{Answer, Config, Question, Status};
 
@@ -133,6 +133,7 @@ impl Topology {
         }
         let links = netlink.links().unwrap();
         found.extend(links.into_iter().map(|link| link.name).filter(|name| name.starts_with("cell")));
+        found.extend(self.bpf_programs());
         let tables = self.exec("nft", &["list", "tables"]);
         found.extend(tables.lines().filter(|line| line.contains("cellerator")).map(str::to_owned));
         if let Ok(entries) = std::fs::read_dir(&self.state) {
@@ -140,6 +141,25 @@ impl Topology {
             found.extend(names.filter(|name| name != "lock"));
         }
         found
+    }
+
+    /// True when the kernel knows VLAN devices.
+    pub fn has_vlan_devices(&self) -> bool {
+        let mut command = Command::new("ip");
+        command.args(["link", "add", "link", "w0", "name", "w0.6", "type", "vlan", "id", "6"]);
+        command.stderr(Stdio::null());
+        let status = self.middle.spawn(command, SpawnOptions::default()).unwrap().wait().unwrap();
+        status.success()
+    }
+
+    /// Our programs at the box's interfaces.
+    pub fn bpf_programs(&self) -> Vec<String> {
+        let links = self.netlink().links().unwrap();
+        let at = |link: &Link| {
+            let programs = self.middle.run(|| io::bpf::programs_at(link.index)).unwrap();
+            programs.into_iter().map(|program| format!("BPF program {program} at {}", link.name)).collect()
+        };
+        links.iter().flat_map(|link| -> Vec<String> { at(link) }).collect()
     }
 
     /// Everything the box has, for comparison.
@@ -155,6 +175,7 @@ impl Topology {
             // The kernel gives interfaces link-local addresses in its own time.
             all.retain(|line| !line.starts_with("fe80:"));
         }
+        all.extend(self.bpf_programs());
         all.push(self.exec("nft", &["list", "ruleset"]));
         for path in ["net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"] {
             all.push(sysctl::read(&self.middle, path).unwrap());
