@@ -7,7 +7,7 @@ use io::Clock;
 use units::Duration;
 
 use crate::nat::masquerade;
-use crate::topology::{Connection, PATIENCE, Program, SERVER, SIGKILL, Topology, wait_until};
+use crate::topology::{Connection, PATIENCE, Program, SERVER, SIGKILL, SIGSTOP, Topology, wait_until};
 
 /// How soon both ends of a flow with debt must know, when nobody is far away.
 const PROMPTLY: Duration = Duration::from_secs(5);
@@ -128,6 +128,8 @@ fn h02_when_the_watchdog_died_too_the_next_start_resets() {
     idle.exchange(b"opening.");
     let owed = SERVER.map(|address| with_debt(&topology, address));
     let dog = program.watchdog().unwrap();
+    // Else it might start another one in between.
+    program.signal(SIGSTOP);
     io::PidFd::open(dog).unwrap().send_signal(SIGKILL).unwrap();
     program.signal(SIGKILL);
     program.wait();
