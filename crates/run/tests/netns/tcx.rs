@@ -267,7 +267,7 @@ fn tagged_packets_are_for_the_interface_of_their_tag() {
 }
 
 #[test]
-fn where_it_would_pass_something_by_rules_steer_and_it_says_why() {
+fn h36_where_it_would_pass_something_by_rules_steer_and_it_says_why() {
     type Prepare = fn(&Topology);
     let cases: [(Prepare, &str); 4] = [
         (masquerade, "connections are tracked or translated"),
