@@ -119,7 +119,8 @@ struct MachineArgs {
     /// What to do after such a hang
     #[arg(long, value_enum, default_value = "resume", value_name = "WHAT")]
     after_hang: Afterwards,
-    /// Run without the watchdog: a hang then blocks TCP
+    /// Run without the watchdog: a hang then blocks TCP where rules steer, and after a crash nobody resets flows with debt
+    /// before the next start
     #[arg(long)]
     no_watchdog: bool,
     /// Longest time to deliver what is owed to clients on exit
