@@ -80,6 +80,7 @@ pub(crate) struct Opening {
     pub(crate) ack_has_data: bool,
     pub(crate) syns: u64,
     pub(crate) syn_acks: u64,
+    offers_to_count_marks: bool,
 }
 
 impl Opening {
@@ -119,6 +120,8 @@ pub(crate) struct Flow {
     pub(crate) cut_by_tool: u64,
     pub(crate) reset_by: Option<usize>,
     pub(crate) is_tunnelled: bool,
+    /// ECE, CWR and AE count marks (RFC 9768 §3.1.1), agreed in the handshake: CWR is no answer to a mark.
+    counts_marks: bool,
     pub(crate) halves: [Half; 2],
     pub(crate) opening: Opening,
 }
@@ -160,6 +163,7 @@ impl Flow {
             cut_by_tool: 0,
             reset_by: None,
             is_tunnelled: segment.is_tunnelled(),
+            counts_marks: false,
             halves,
             opening: Opening::default(),
         }
@@ -282,7 +286,8 @@ impl Flow {
             }
             seen.verdict = verdict;
         }
-        let answers = segment.flags.contains(TcpFlags::CWR) && !segment.flags.contains(TcpFlags::SYN);
+        let cwr = segment.flags.contains(TcpFlags::CWR) && !segment.flags.contains(TcpFlags::SYN);
+        let answers = cwr && !self.counts_marks;
         if segment.ecn() == 3 || answers {
             self.on_ecn(direction, segment, answers, emit);
         }
@@ -352,6 +357,7 @@ impl Flow {
     }
 
     fn count(&mut self, direction: usize, segment: &Passage, now: Instant) {
+        let counts_marks = self.counts_marks;
         let [own, other] = self.pair(direction);
         let len = segment.len();
         if let Some(last) = own.last.get() {
@@ -372,7 +378,7 @@ impl Flow {
             counts.rst += has(TcpFlags::RST);
             counts.ece += has(TcpFlags::ECE);
             counts.cwr += has(TcpFlags::CWR);
-            if !segment.flags.contains(TcpFlags::SYN) {
+            if !segment.flags.contains(TcpFlags::SYN) && !counts_marks {
                 counts.ecn_reductions += has(TcpFlags::CWR);
             }
         }
@@ -426,13 +432,18 @@ impl Flow {
             own.scale = segment.scale();
             own.sack_permitted = segment.is_sack_permitted();
             self.scales = [self.negotiated_scale(0), self.negotiated_scale(1)];
+            let ecn = [TcpFlags::AE, TcpFlags::CWR, TcpFlags::ECE].map(|flag| segment.flags.contains(flag));
             let opening = &mut self.opening;
             if segment.flags.contains(TcpFlags::ACK) {
+                // RFC 9768 §3.1.2, table 2: all else agrees on classic ECN or on none.
+                self.counts_marks =
+                    opening.offers_to_count_marks && matches!(ecn, [false, true, _] | [true, _, false]);
                 opening.client.get_or_insert(1 - direction);
                 opening.syn_acks += 1;
                 opening.syn_ack = Some(now);
             } else {
                 opening.client.get_or_insert(direction);
+                opening.offers_to_count_marks = ecn == [true; 3];
                 opening.syns += 1;
                 if opening.syn_ack.is_none() {
                     opening.syn = Some(now);

@@ -209,6 +209,32 @@ fn the_receivers_window_as_the_limit() {
 }
 
 #[test]
+fn marks_of_congestion_and_answers_are_events() {
+    use TcpFlags as F;
+    let with = |flags| With { flags, ..With::default() };
+    // Offer, answer, and then a segment with CWR whose successor arrives marked.
+    let answers = |offer: F, accepted: F| {
+        let mut tape = Tape::new();
+        tape.send(0, 0, 0, 0, 0, &with(F::SYN | offer));
+        tape.send(40_000, 1, 0, 1, 0, &with(F::SYN | accepted));
+        tape.send(40_010, 0, 1, 1, 0, &with(F::NONE));
+        tape.send(50_000, 0, 1, 1, MSS, &with(F::CWR));
+        tape.data(50_100, 1);
+        tape.packets.last_mut().unwrap().1.traffic_class = 3;
+        let kept = tape.analyze();
+        let found: Vec<_> = kept.events.iter().map(|e| (e.kind, e.direction, e.offset, e.len)).collect();
+        let data = &kept.flows[0].directions[0];
+        (found, data.ce, data.window_reductions.unwrap().ecn)
+    };
+    let (mss, mark) = (u64::from(MSS), EventKind::CongestionMark);
+    let classic = [(EventKind::CongestionAnswer, 0, 1, mss), (mark, 0, 1 + i64::from(MSS), mss)];
+    assert_eq!(answers(F::ECE | F::CWR, F::ECE), (classic.to_vec(), 1, 1));
+    // Accurate ECN counts marks with the same bits (RFC 9768).
+    assert_eq!(answers(F::ECE | F::CWR | F::AE, F::CWR), (classic[1..].to_vec(), 1, 0));
+    assert_eq!(answers(F::ECE | F::CWR | F::AE, F::ECE), (classic.to_vec(), 1, 1), "it was refused");
+}
+
+#[test]
 fn ends_and_reuse() {
     let syn = With { flags: TcpFlags::SYN, ..With::default() };
     let mut refused = Tape::new();

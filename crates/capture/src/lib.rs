@@ -2,8 +2,8 @@
 //!
 //! [`Reader`] reads pcap and pcapng from any [`std::io::Read`], one packet at a time and without a copy:
 //! [`Reader::advance`] moves to the next packet, [`Reader::current`] lends it. [`decompressed`] looks through gzip
-//! and Zstandard, [`Merged`] reads several files in the order of time, [`decode`] finds the TCP segment behind
-//! link headers and tunnels.
+//! and Zstandard, [`Merged`] reads several files in the order of time, [`Ordered`] the interfaces of one, and
+//! [`decode`] finds the TCP segment behind link headers and tunnels.
 //!
 //! Why own parsers: a file that ends or breaks anywhere must give everything before that place and say where it
 //! is, records of the three old header layouts must be told apart, and a packet must cost tens of nanoseconds.
@@ -35,6 +35,7 @@ pub use error::CaptureError;
 pub use link::LinkType;
 pub use merge::{Merged, Problem, Source};
 pub use mptcp::{Mapping, MptcpOptions, mptcp_options};
+pub use order::Ordered;
 pub use reader::{Format, Health, Reader, Record};
 pub use reassembly::Reassembly;
 pub use writer::PcapngWriter;

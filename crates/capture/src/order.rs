@@ -58,7 +58,7 @@ impl Ord for Held {
 }
 
 /// As [`Reader`], with the frames of several interfaces in the order of time.
-pub(crate) struct Ordered<R> {
+pub struct Ordered<R> {
     reader: Reader<R>,
     /// None while there is one interface.
     merging: Option<Box<Merging>>,
@@ -81,17 +81,22 @@ struct Merging {
 }
 
 impl<R: Read> Ordered<R> {
-    pub(crate) fn new(reader: Reader<R>) -> Self {
+    /// Takes a reader that has given nothing yet.
+    #[must_use]
+    pub fn new(reader: Reader<R>) -> Self {
         Self { reader, merging: None }
     }
 
-    pub(crate) fn health(&self) -> &Health {
+    /// As [`Reader::health`].
+    #[must_use]
+    pub fn health(&self) -> &Health {
         self.reader.health()
     }
 
     /// As [`Reader::current`].
     #[inline]
-    pub(crate) fn current(&self) -> Option<Record<'_>> {
+    #[must_use]
+    pub fn current(&self) -> Option<Record<'_>> {
         match &self.merging {
             None => self.reader.current(),
             Some(merging) => merging.current.as_ref().map(|held| Record {
@@ -105,8 +110,11 @@ impl<R: Read> Ordered<R> {
     }
 
     /// As [`Reader::advance`].
+    ///
+    /// # Errors
+    /// The file is cut or broken behind what has been given.
     #[inline]
-    pub(crate) fn advance(&mut self) -> Result<bool, CaptureError> {
+    pub fn advance(&mut self) -> Result<bool, CaptureError> {
         if let Some(merging) = &mut self.merging {
             return merging.advance(&mut self.reader);
         }

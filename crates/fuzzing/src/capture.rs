@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use analysis::{
     Analyzer, Config, DocumentWriter, Event, FlowReport, Gather, MadeBy, Part, Passage, Sink, part_of,
 };
-use capture::{Format, Health, Merged, Reader, Reassembly, Segment, decode};
+use capture::{Format, Health, Merged, Ordered, Reader, Reassembly, Record, Segment, decode};
 use units::Instant;
 
 /// What may come out of a packed file at most, bytes: enough for any seed, too little to wait for.
@@ -38,6 +38,18 @@ struct Frame {
     bytes: Vec<u8>,
 }
 
+impl Frame {
+    fn of(record: &Record<'_>) -> Self {
+        Self {
+            time: record.time,
+            interface: record.interface,
+            link: record.link.0,
+            wire_len: record.wire_len,
+            bytes: record.bytes.to_vec(),
+        }
+    }
+}
+
 /// All frames of a capture, and how it ended.
 #[derive(PartialEq, Eq, Debug)]
 struct Reading {
@@ -63,17 +75,30 @@ fn read(source: impl Read, wanted: Option<Format>) -> Option<Reading> {
         assert!(reader.position() >= position, "the position went back");
         position = reader.position();
         let record = reader.current().expect("advance() said there is a frame");
-        frames.push(Frame {
-            time: record.time,
-            interface: record.interface,
-            link: record.link.0,
-            wire_len: record.wire_len,
-            bytes: record.bytes.to_vec(),
-        });
+        frames.push(Frame::of(&record));
     };
     assert!(reader.current().is_none(), "a frame after the end");
     assert!(problem.is_some() || matches!(reader.advance(), Ok(false)), "the end does not stay the end");
     Some(Reading { frames, health: *reader.health(), problem })
+}
+
+/// Put in the order of time, frames are the same, of each interface in the same order, and the file ends the same way.
+fn check_order(bytes: &[u8], whole: &Reading) {
+    let mut ordered = Ordered::new(Reader::new(bytes).expect("it started well before"));
+    let mut frames = Vec::new();
+    let problem = loop {
+        match ordered.advance() {
+            Ok(true) => frames.push(Frame::of(&ordered.current().expect("advance() said there is a frame"))),
+            Ok(false) => break None,
+            Err(error) => break Some(error.to_string()),
+        }
+    };
+    assert_eq!((&whole.health, &whole.problem), (ordered.health(), &problem));
+    let by_interface = |mut frames: Vec<Frame>| {
+        frames.sort_by_key(|frame| frame.interface);
+        frames
+    };
+    assert_eq!(by_interface(whole.frames.clone()), by_interface(frames), "order changes what is read");
 }
 
 /// A reader's promises: frames lie in the file, how the bytes arrive does not matter, and a file that is cut gives
@@ -86,6 +111,7 @@ fn check_reader(bytes: &[u8], format: Format) {
     for frame in &whole.frames {
         let _ = decode(capture::LinkType(frame.link), &frame.bytes, frame.wire_len);
     }
+    check_order(bytes, &whole);
     let trickled = read(Trickle { left: bytes, step: bytes.len() }, None).expect("it started well before");
     assert_eq!(whole, trickled, "the result depends on how the bytes arrive");
     let cut = bytes.len() - bytes.len() / 4;
@@ -230,7 +256,7 @@ fn in_parts(passages: &[Passage]) -> Vec<u8> {
 /// The whole of `analyze`: any bytes through a reader, the layers, reassembly and the analysis, to the document; and the
 /// same through [`Merged`] and in parts, which must give the same.
 pub fn analyzer(bytes: &[u8]) {
-    let Ok(mut reader) = Reader::new(bytes) else { return };
+    let Ok(mut reader) = Reader::new(bytes).map(Ordered::new) else { return };
     let mut study = Study::new();
     let mut fragments = Reassembly::default();
     while let Ok(true) = reader.advance() {
