@@ -51,6 +51,7 @@ impl Evidence<'_> {
             timing: self.emulation.timing.clone(),
             ping_ms: Distribution::of(&mut self.ping_ms),
             response_ms: None,
+            udp: None,
         }
     }
 
@@ -59,7 +60,7 @@ impl Evidence<'_> {
         let mut flows: Vec<Flow> = Vec::new();
         for outcome in self.outcomes {
             let sha256_received = match self.workload.kind() {
-                Kind::Download | Kind::Request => outcome.sha256.clone(),
+                Kind::Download | Kind::Request | Kind::Udp => outcome.sha256.clone(),
                 // Uploads are all of the same content: each flow takes one that came out right, if there is one.
                 Kind::Upload => {
                     let right = uploaded.iter().position(|hash| *hash == self.content.sha256).unwrap_or(0);

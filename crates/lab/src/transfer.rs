@@ -173,7 +173,9 @@ impl<'a> Transfers<'a> {
             command.args(["--limit-rate", &(rate.0.as_bps() / 8).max(1).to_string()]);
         }
         match self.workload.kind() {
-            Kind::Download | Kind::Request => command.args(["--no-buffer", &format!("http://{host}/{FILE}")]),
+            Kind::Download | Kind::Request | Kind::Udp => {
+                command.args(["--no-buffer", &format!("http://{host}/{FILE}")])
+            }
             Kind::Upload => {
                 command.arg("--upload-file").arg(&self.content.path).arg(format!("http://{host}/up/{flow}"))
             }

@@ -190,6 +190,8 @@ pub enum Kind {
     Upload,
     /// Requests and responses in turn over one connection.
     Request,
+    /// UDP datagrams from server to client at `write_rate`, each acknowledged by the client.
+    Udp,
 }
 
 /// A host that aborts its connections.
@@ -226,7 +228,7 @@ pub enum Family {
 layered! {
     /// What is sent over the network.
     pub struct Workload {
-        /// `download`, `upload` or `request`. Default: `download`.
+        /// `download`, `upload`, `request` or `udp`. Default: `download`.
         pub kind: Kind,
         /// Size of each flow's file. Default: 10 MB.
         pub size: Quantity<Bytes>,
@@ -248,8 +250,12 @@ layered! {
         pub ends_at_limit: bool,
         /// The client reads no faster than this.
         pub read_rate: Quantity<Rate>,
-        /// The sender of the data writes no faster than this.
+        /// The sender of the data writes no faster than this; the rate of `udp`, payload. Of `udp` 1 Mbit/s by default.
         pub write_rate: Quantity<Rate>,
+        /// How long `udp` sends. Default: 60 s.
+        pub length: Quantity<Duration>,
+        /// Payload of a datagram of `udp`. Default: what makes a packet of 1500 B.
+        pub datagram: Quantity<Bytes>,
         /// The client closes its direction as soon as it has written everything. Default: no.
         pub half_close: bool,
         /// One host aborts every connection on the way.
@@ -298,13 +304,35 @@ impl Workload {
         match self.kind() {
             Kind::Download | Kind::Upload => self.size(),
             Kind::Request => Bytes::new(self.response().get().saturating_mul(u64::from(self.requests()))),
+            Kind::Udp => {
+                let sent = self.udp_rate().bytes_in(self.length()).get();
+                Bytes::new(sent.div_ceil(self.datagram().get()).saturating_mul(self.datagram().get()))
+            }
         }
+    }
+    /// The rate of `udp`, 1 Mbit/s unless given.
+    #[must_use]
+    pub fn udp_rate(&self) -> Rate {
+        self.write_rate.map_or(Rate::from_mbps(1), |q| q.0).max(Rate::from_kbps(1))
+    }
+    /// How long `udp` sends, 60 s unless given.
+    #[must_use]
+    pub fn length(&self) -> Duration {
+        self.length.map_or(Duration::from_secs(60), |q| q.0)
+    }
+    /// Payload of a datagram of `udp`, at least 16 B and in a packet of at most 1500 B, which is the default.
+    #[must_use]
+    pub fn datagram(&self) -> Bytes {
+        let headers = if self.family() == Family::Ipv4 { 28 } else { 48 };
+        let largest = Bytes::new(1_500 - headers);
+        self.datagram.map_or(largest, |q| q.0).clamp(Bytes::new(16), largest)
     }
     /// The first key that asks for more than downloads and uploads by one device: only the simulator has that.
     #[must_use]
     pub fn simulated_only(&self) -> Option<&'static str> {
         let keys = [
             ("kind = \"request\"", self.kind() == Kind::Request),
+            ("kind = \"udp\"", self.kind() == Kind::Udp),
             ("clients", self.clients() > 1),
             ("write_rate", self.write_rate.is_some()),
             ("half_close", self.half_close == Some(true)),

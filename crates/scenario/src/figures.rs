@@ -3,7 +3,7 @@
 use link::{PacketRecord, Summary, time_bins};
 use units::{Bytes, Duration, Instant, Rate};
 
-use crate::results::{Distribution, RadioFigures, Series, rounded};
+use crate::results::{Distribution, RadioFigures, Series, UdpFigures, rounded};
 
 /// Length of a bin, and the longest transfer for which it is taken. A quarter of a second spans several round
 /// trips of a cellular link: shorter bins show the bursts of single round trips.
@@ -74,6 +74,34 @@ pub fn series(
         queue_delay_ms: bins.iter().map(|b| delay(b.queueing_delay_mean)).collect(),
         queue_delay_max_ms: bins.iter().map(|b| delay(b.queueing_delay_max)).collect(),
         goodput_mbps: goodput(marks, began, bin, bins.len()),
+    }
+}
+
+/// Of datagrams `sent` and `received`, and when each acknowledgement came and how long after its datagram had left; in the
+/// bins of `series`, which begin at `began`.
+#[must_use]
+pub fn udp(
+    (sent, received): (u64, u64),
+    round_trips: &[(Instant, Duration)],
+    began: Instant,
+    series: &Series,
+) -> UdpFigures {
+    let mut sums = vec![(0.0, 0u32); series.delivered_mbps.len()];
+    for (at, rtt) in round_trips {
+        let bin = at.saturating_since(began).as_secs_f64() / series.bin_s;
+        if let Some((sum, count)) = sums.get_mut(bin as usize) {
+            (*sum, *count) = (*sum + rtt.as_millis_f64(), *count + 1);
+        }
+    }
+    let mean = |(sum, count): (f64, u32)| (count > 0).then(|| rounded(sum / f64::from(count)));
+    let mut rtts: Vec<f64> = round_trips.iter().map(|(_, rtt)| rtt.as_millis_f64()).collect();
+    UdpFigures {
+        sent,
+        received,
+        // Six decimals: a loss of 0.01 % has two digits then.
+        loss: ((sent - received.min(sent)) as f64 / sent.max(1) as f64 * 1e6).round() / 1e6,
+        rtt_ms: Distribution::of(&mut rtts),
+        rtt_series_ms: sums.into_iter().map(mean).collect(),
     }
 }
 

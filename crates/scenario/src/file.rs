@@ -6,6 +6,7 @@ use units::Duration;
 use crate::endpoints::{Accelerator, Client, Workload};
 use crate::error::{Error, locate};
 use crate::feedback::Feedback;
+use crate::grid::Grid;
 use crate::quantity::Quantity;
 use crate::radio::{Radio, Wan};
 use crate::server::Server;
@@ -55,6 +56,9 @@ pub struct Scenario {
     /// The cases; none means one case named like the scenario.
     #[serde(default, rename = "case", skip_serializing_if = "Vec::is_empty")]
     pub cases: Vec<Case>,
+    /// Values that every case is run with. Spent when the file is read: the cases are all of them then.
+    #[serde(default, skip_serializing)]
+    grid: Option<Grid>,
 }
 
 const fn one_seed() -> u64 {
@@ -68,7 +72,7 @@ const fn two_minutes() -> Quantity<Duration> {
 }
 
 /// A named variation. In [`Scenario::cases`] it holds what differs, in [`Scenario::resolved`] everything.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
     /// Unique name within the scenario.
@@ -115,7 +119,11 @@ impl Scenario {
     /// # Errors
     /// [`Error::File`] with file, line, the offending text and the values allowed.
     pub fn from_toml(file: &str, text: &str) -> Result<Self, Error> {
-        let scenario: Self = toml::from_str(text).map_err(|e| locate(file, text, &e))?;
+        let mut scenario: Self = toml::from_str(text).map_err(|e| locate(file, text, &e))?;
+        if let Some(grid) = scenario.grid.take() {
+            let cases = grid.over(&scenario.cases);
+            scenario.cases = cases.map_err(|message| Error::Meaning { file: file.to_owned(), message })?;
+        }
         scenario.check(file)?;
         Ok(scenario)
     }
@@ -152,16 +160,7 @@ impl Scenario {
     /// Every case with the scenario's settings filled in where it says nothing.
     #[must_use]
     pub fn resolved(&self) -> Vec<Case> {
-        let whole = Case {
-            name: self.name.clone(),
-            wan: Wan::default(),
-            radio: Radio::default(),
-            feedback: Feedback::default(),
-            client: Client::default(),
-            server: Server::default(),
-            accelerator: Accelerator::default(),
-            workload: Workload::default(),
-        };
+        let whole = Case { name: self.name.clone(), ..Case::default() };
         let cases = if self.cases.is_empty() { vec![whole] } else { self.cases.clone() };
         cases.into_iter().map(|case| self.resolve(&case)).collect()
     }

@@ -9,6 +9,7 @@ mod error;
 mod feedback;
 pub mod figures;
 mod file;
+mod grid;
 mod links;
 mod merge;
 mod quantity;

@@ -142,10 +142,29 @@ pub struct Figures {
     /// Time from each request to the end of its response, in ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_ms: Option<Distribution>,
+    /// Of UDP datagrams that the receiver acknowledges.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub udp: Option<UdpFigures>,
     /// The emulator's own timing error.
     pub timing: Timing,
     /// Figures against time.
     pub series: Series,
+}
+
+/// UDP datagrams at a set rate, each acknowledged by its receiver.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct UdpFigures {
+    /// Datagrams sent.
+    pub sent: u64,
+    /// Datagrams that arrived.
+    pub received: u64,
+    /// Share of the sent that did not arrive, 0 to 1.
+    pub loss: f64,
+    /// From sending a datagram to its acknowledgement.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rtt_ms: Option<Distribution>,
+    /// Mean round-trip time of the acknowledgements that came in each bin of the series; `null` without any.
+    pub rtt_series_ms: Vec<Option<f64>>,
 }
 
 /// The application's view of all flows together.

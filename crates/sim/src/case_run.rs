@@ -8,8 +8,8 @@ use scenario::{Case, CongestionControl, DrwaVariant, End, Family, Kind, LinkPlan
 use units::{Bytes, Duration, Instant, Rate, SeqNum, WindowScale};
 
 use crate::{
-    Application, CheckConfig, EndpointConfig, FaultConfig, FlowConfig, LogMode, Network, NetworkConfig,
-    PassThrough, PathConfig, Pattern, RadioConfig, ReceiveWindow, Role, SimError,
+    Application, CheckConfig, DatagramConfig, EndpointConfig, FaultConfig, FlowConfig, LogMode, Network,
+    NetworkConfig, PassThrough, PathConfig, Pattern, RadioConfig, ReceiveWindow, Role, SimError,
 };
 
 mod figures;
@@ -65,7 +65,8 @@ impl CaseRun {
     /// Bytes that are to arrive over all flows.
     #[must_use]
     pub fn expected(&self) -> Bytes {
-        let flows = self.network.flows.len() as u64;
+        let flows = self.network.flows.len() + usize::from(self.network.datagrams.is_some());
+        let flows = flows as u64;
         Bytes::new(self.case.workload.expected().get().saturating_mul(flows))
     }
 
@@ -141,7 +142,9 @@ fn network(
         };
         RadioConfig { down: own(&plan.radio_down), up: own(&plan.radio_up) }
     };
-    let numbers = (0..workload.clients()).flat_map(|client| (0..workload.flows()).map(move |n| (client, n)));
+    let is_udp = workload.kind() == Kind::Udp;
+    let flows_each = if is_udp { 0 } else { workload.flows() };
+    let numbers = (0..workload.clients()).flat_map(|client| (0..flows_each).map(move |n| (client, n)));
     let debt = engine.map_or(Bytes::MAX, |engine| {
         engine.window_max.max(engine.uplink.window_max).max(Bytes::new(65_535)) + Bytes::new(1 << 14)
     });
@@ -155,10 +158,18 @@ fn network(
         log,
         merges_arrivals: engine.is_some(),
         ping: workload.ping.map(|every| every.0),
+        datagrams: is_udp.then(|| datagrams(workload)),
         feedback: plan.feedback,
         notes_segments: true,
         keeps_packets: false,
     }
+}
+
+fn datagrams(workload: &Workload) -> DatagramConfig {
+    let (server, client) = addresses(workload.family(), 0, 0);
+    let payload = workload.datagram();
+    let count = workload.expected().get() / payload.get();
+    DatagramConfig { server, client, rate: workload.udp_rate(), payload, count }
 }
 
 fn flow(case: &Case, client_number: u16, number: u16, seed: u64) -> FlowConfig {
@@ -257,6 +268,8 @@ fn applications(workload: &Workload) -> (Application, Application) {
                 Application::requests(count, request, response, pause),
             )
         }
+        // Its datagrams are no application's.
+        Kind::Udp => (Application::sink(), Application::sink()),
     };
     let paced = |app: Application, rate: Option<Rate>| match rate {
         Some(rate) => app.writing_at(rate),
@@ -265,7 +278,7 @@ fn applications(workload: &Workload) -> (Application, Application) {
     let write_rate = workload.write_rate.map(|rate| rate.0);
     match workload.kind() {
         Kind::Upload => client = paced(client, write_rate),
-        Kind::Download | Kind::Request => server = paced(server, write_rate),
+        Kind::Download | Kind::Request | Kind::Udp => server = paced(server, write_rate),
     }
     if let Some(rate) = workload.read_rate {
         client = client.reading_at(rate.0);

@@ -16,6 +16,7 @@
 mod build;
 mod case_run;
 mod checks;
+mod datagrams;
 mod endpoint;
 mod engine_box;
 mod error;
@@ -39,6 +40,7 @@ mod stability;
 pub use build::build_packet;
 pub use case_run::{CaseOutcome, CaseRun, Sample, Watcher};
 pub use checks::{CheckConfig, Tolerance, Violation};
+pub use datagrams::{DatagramConfig, DatagramLog};
 pub use endpoint::{
     Application, Closing, Ending, Endpoint, EndpointConfig, EndpointStats, Progress, Reading, ReceiveWindow,
     Role, Turn,

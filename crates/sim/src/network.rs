@@ -8,10 +8,11 @@ use scenario::segments::Observer;
 use units::{Bytes, Duration, Instant};
 
 use crate::checks::Checks;
+use crate::datagrams::Datagrams;
 use crate::ping::Pinger;
 use crate::{
-    CheckConfig, Endpoint, EndpointConfig, LogMode, Middlebox, PacketLog, Path, PathConfig, Point, Side,
-    SimError, Violation,
+    CheckConfig, DatagramConfig, DatagramLog, Endpoint, EndpointConfig, LogMode, Middlebox, PacketLog, Path,
+    PathConfig, Point, Side, SimError, Violation,
 };
 
 mod base_stations;
@@ -63,6 +64,8 @@ pub struct NetworkConfig {
     pub merges_arrivals: bool,
     /// The first flow's client pings its server this often.
     pub ping: Option<Duration>,
+    /// A UDP source beside the flows, or alone.
+    pub datagrams: Option<DatagramConfig>,
     /// The base stations report each client's downlink to the middlebox.
     pub feedback: Option<link::BaseStationConfig>,
     /// The TCP segments that enter the radio links are noted, for [`Network::take_segments`].
@@ -116,6 +119,7 @@ pub struct Network<M> {
     log: PacketLog,
     merges_arrivals: bool,
     pinger: Option<Pinger>,
+    datagrams: Option<Datagrams>,
     observers: [Observer; 2],
 }
 
@@ -126,7 +130,10 @@ impl<M: Middlebox> Network<M> {
     /// A link's settings are out of range, or there is no radio link for a flow.
     pub fn new(config: &NetworkConfig, middlebox: M) -> Result<Self, SimError> {
         let (flows, start) = (&config.flows, config.starts_at);
-        if let Some(flow) = flows.iter().position(|f| f.radio >= config.radios.len()) {
+        // A source of datagrams needs the first.
+        let lacks_first = config.datagrams.is_some() && config.radios.is_empty();
+        let flow = flows.iter().position(|f| f.radio >= config.radios.len()).or(lacks_first.then_some(0));
+        if let Some(flow) = flow {
             return Err(SimError::NoRadio { flow });
         }
         let radio = |radio: &RadioConfig| {
@@ -154,6 +161,7 @@ impl<M: Middlebox> Network<M> {
             pinger: config.ping.zip(flows.first()).map(|(every, flow)| {
                 Pinger::new(flow.client.local.ip(), flow.server.local.ip(), every, start)
             }),
+            datagrams: config.datagrams.clone().map(|config| Datagrams::new(config, start)),
             observers: [Observer::new(config.notes_segments), Observer::new(config.notes_segments)],
         })
     }
@@ -195,6 +203,11 @@ impl<M: Middlebox> Network<M> {
     #[must_use]
     pub fn round_trips(&self) -> &[Duration] {
         self.pinger.as_ref().map_or(&[], Pinger::round_trips)
+    }
+    /// What the UDP source and its sink have seen.
+    #[must_use]
+    pub fn datagrams(&self) -> Option<&DatagramLog> {
+        self.datagrams.as_ref().map(Datagrams::log)
     }
     /// What passed where.
     #[must_use]
@@ -276,7 +289,9 @@ impl<M: Middlebox> Network<M> {
         let ping = self.pinger.as_ref().map(Pinger::next_deadline);
         let stations =
             self.radios.iter().filter_map(|radio| radio.station.as_ref()).map(BaseStation::next_deadline);
-        hosts.chain(paths).chain(stations).chain(self.middlebox.next_deadline()).chain(ping).min()
+        let datagram = self.datagrams.as_ref().and_then(Datagrams::next_deadline);
+        let others = self.middlebox.next_deadline().into_iter().chain(ping).chain(datagram);
+        hosts.chain(paths).chain(stations).chain(others).min()
     }
 
     /// Lets everything happen that is due at the present.
@@ -306,6 +321,7 @@ impl<M: Middlebox> Network<M> {
         if self.pinger.as_ref().is_some_and(|pinger| pinger.next_deadline() <= now) {
             self.send_ping();
         }
+        self.send_datagrams();
         self.report()?;
         if self.middlebox.next_deadline().is_some_and(|at| at <= now) {
             self.middlebox.handle_timeout(now);

@@ -1,13 +1,13 @@
 //! From a network that has run to the figures of its case.
 
 use link::PacketRecord;
-use scenario::figures::{mbps, radio, seconds, series};
+use scenario::figures::{mbps, radio, seconds, series, udp};
 use scenario::results::{Distribution, Figures, Flow, Retransmissions, Simulation, Timing, Transfer};
 use scenario::{Case, Kind, Workload, segments};
 use units::{Bytes, Duration, Instant};
 
 use super::CaseOutcome;
-use crate::{Ending, Endpoint, Middlebox, Network};
+use crate::{DatagramLog, Ending, Endpoint, Middlebox, Network};
 
 /// The endpoint that gets the data, and the one that sends it.
 fn roles<'a>(
@@ -21,7 +21,8 @@ fn roles<'a>(
 /// Bytes that have arrived so far.
 pub(super) fn received<M: Middlebox>(network: &Network<M>, workload: &Workload) -> u64 {
     let flows = network.servers().iter().zip(network.clients());
-    flows.map(|(server, client)| roles(workload, server, client).0.bytes_read()).sum()
+    let datagrams = network.datagrams().map_or(0, |log| log.received * workload.datagram().get());
+    flows.map(|(server, client)| roles(workload, server, client).0.bytes_read()).sum::<u64>() + datagrams
 }
 
 /// What is known of a case besides its network.
@@ -54,7 +55,8 @@ impl Evidence<'_> {
         let noted = network.take_segments();
         let (data_segments, ack_segments) = (&noted[data], &noted[1 - data]);
         let (segments, over_radio) = segments::repeats(data_segments);
-        let flows = self.flows(network);
+        let mut flows = self.flows(network);
+        flows.extend(network.datagrams().map(|log| self.datagram_flow(log)));
         let began = flows.iter().map(|f| f.began).min().unwrap_or_default();
         let ended = flows.iter().map(|f| f.ended).max().unwrap_or_default();
         let mut records = Vec::new();
@@ -70,9 +72,11 @@ impl Evidence<'_> {
         };
         let hosts = || network.servers().iter().zip(network.clients());
         let senders = hosts().map(|(server, client)| roles(workload, server, client).1);
-        let marks: Vec<&[(Instant, u64)]> =
+        let mut marks: Vec<&[(Instant, u64)]> =
             hosts().map(|(server, client)| roles(workload, server, client).0.progress().marks).collect();
+        marks.extend(network.datagrams().map(|log| log.marks.as_slice()));
         let times = hosts().flat_map(|(_, client)| client.response_times());
+        let series = series(offered, &records, &marks, began, ended);
         let figures = Figures {
             transfer: self.transfer(&flows, began, ended),
             radio: radio(offered, &records, began, ended),
@@ -84,10 +88,30 @@ impl Evidence<'_> {
             },
             ping_ms: distribution(network.round_trips().iter()),
             response_ms: distribution(times),
+            udp: network
+                .datagrams()
+                .map(|log| udp((log.sent, log.received), &log.round_trips, began, &series)),
             timing: Timing { trustworthy: true, ..Timing::default() },
-            series: series(offered, &records, &marks, began, ended),
+            series,
         };
         (figures, records)
+    }
+
+    /// Source and sink of datagrams, seen as a flow: it ends when the last one has arrived, or would have been sent.
+    fn datagram_flow(&self, log: &DatagramLog) -> FlowEnd {
+        let workload = &self.case.workload;
+        let bytes = log.received.saturating_mul(workload.datagram().get());
+        let sent_until = Instant::ZERO + workload.length();
+        FlowEnd {
+            began: Instant::ZERO,
+            first: log.marks.first().map(|(at, _)| *at),
+            ended: log.last.map_or(sent_until, |last| last.max(sent_until)),
+            bytes,
+            // Nobody asks for what is lost.
+            is_whole: log.sent.saturating_mul(workload.datagram().get()) == workload.expected().get(),
+            is_reset: false,
+            error: None,
+        }
     }
 
     fn flows<M: Middlebox>(&self, network: &Network<M>) -> Vec<FlowEnd> {

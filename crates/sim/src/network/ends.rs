@@ -37,7 +37,9 @@ impl<M: Middlebox> Network<M> {
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        (0..self.servers.len()).all(|flow| self.flow_has_ended(flow))
+        let is_sending = self.datagrams.as_ref().is_some_and(|source| source.next_deadline().is_some());
+        let datagrams_are_out = self.datagrams.is_none() || (!is_sending && self.is_quiet_in_between());
+        datagrams_are_out && (0..self.servers.len()).all(|flow| self.flow_has_ended(flow))
     }
 
     /// Both hosts are done; or one ended abnormally, and the other has nothing left to find that out by.

@@ -47,6 +47,11 @@ impl<M: Middlebox> Network<M> {
             pinger.take_reply(number, self.now);
             return Ok(());
         }
+        let ack = self.datagrams.as_mut().and_then(|source| source.handle_at_sink(packet, self.now));
+        if let Some(ack) = ack {
+            self.send_up(0, ack);
+            return Ok(());
+        }
         if let Some(Addressee::Flow(flow)) = self.addressee(packet, Side::Mobile) {
             self.clients[flow].handle_packet(packet, self.now);
             self.send_from_client(flow)?;
@@ -61,6 +66,9 @@ impl<M: Middlebox> Network<M> {
             if let Some(reply) = echo(to, from, true, number) {
                 self.send_down(reply);
             }
+            return Ok(());
+        }
+        if self.datagrams.as_mut().is_some_and(|source| source.handle_at_source(packet, self.now)) {
             return Ok(());
         }
         match self.addressee(packet, Side::Wired) {
@@ -83,6 +91,12 @@ impl<M: Middlebox> Network<M> {
         let Some(request) = self.pinger.as_mut().and_then(|pinger| pinger.send(self.now)) else { return };
         let radio = self.radio_of.first().copied().unwrap_or(0);
         self.send_up(radio, request);
+    }
+
+    pub(super) fn send_datagrams(&mut self) {
+        while let Some(packet) = self.datagrams.as_mut().and_then(|source| source.poll_transmit(self.now)) {
+            self.send_down(packet);
+        }
     }
 
     /// From a server into the WAN.
