@@ -89,7 +89,7 @@ impl Runs {
 /// Packets lost on the radio link one behind the other.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct LossEvent {
-    /// When the first of them came to the link, seconds from the start.
+    /// When the first of them would have left the link, or came to it where it was dropped at once; seconds from the start.
     pub at_s: f64,
     /// How many.
     pub packets: u32,
@@ -105,7 +105,8 @@ pub fn loss_events(radio: &[PacketRecord]) -> Vec<LossEvent> {
         match events.last_mut().filter(|_| was_lost && is_lost) {
             Some(event) => event.packets += 1,
             None if is_lost => {
-                let at_s = record.arrival.saturating_since(Instant::ZERO).as_secs_f64();
+                let at = record.departure.unwrap_or(record.arrival);
+                let at_s = at.saturating_since(Instant::ZERO).as_secs_f64();
                 events.push(LossEvent { at_s, packets: 1 });
             }
             None => {}

@@ -132,10 +132,14 @@ impl Rack {
         (lost, again)
     }
 
-    /// Time after which a segment sent at `sent_at` is overdue even if nothing later was delivered.
-    pub(crate) fn is_overdue(&self, sent_at: Instant, rtt: &RttEstimator, now: Instant) -> bool {
+    /// True when `entry` is overdue even if nothing later was delivered.
+    ///
+    /// A repair gets half a round more: it is queued behind all that was under way, whose round trips nobody measures, and
+    /// whoever takes it for lost sends all of that again.
+    pub(crate) fn is_overdue(&self, entry: &Sent, rtt: &RttEstimator, now: Instant) -> bool {
         let round = rtt.smoothed().unwrap_or(Duration::ZERO).max(self.rtt);
-        now >= sent_at + round + rtt.min().unwrap_or(Duration::ZERO) / 4
+        let grace = if entry.is_retransmitted { round / 2 } else { rtt.min().unwrap_or(Duration::ZERO) / 4 };
+        now >= entry.sent_at() + round + grace
     }
 }
 

@@ -166,21 +166,31 @@ struct Bet {
     retransmitted_before: u64,
     /// Times the window shut on what was under way beyond it.
     shut: u32,
+    /// Most bytes under way: what a single loss makes the client discard, however well it holds the rest.
+    under_way: u64,
 }
 
 impl Bet {
-    /// Bytes after which the accounts begin anew.
+    /// Bytes after which the accounts begin anew, unless more is under way.
     const EPOCH: u64 = 1 << 20;
     /// Bytes sent again that are no reason to give up, however little was delivered.
     const STAKE: u64 = 128 * 1024;
+    /// Losses whose price, all that was under way, may be paid before as much was delivered: they come in groups.
+    const LOSSES: u64 = 4;
     /// Times the window may shut in an epoch.
     const SHUT_MAX: u32 = 4;
 
-    /// True when the client throws away more than it takes, or again and again has no room: it cannot hold what is
+    /// True when the client throws away twice what it takes, or again and again has no room: it cannot hold what is
     /// sent beyond its window, and betting on it only fills the link with copies.
     fn is_lost(&self, retransmitted: u64) -> bool {
         let again = retransmitted - self.retransmitted_before;
-        self.shut >= Self::SHUT_MAX || again > self.delivered.max(Self::STAKE)
+        self.shut >= Self::SHUT_MAX
+            || again > (2 * self.delivered).max(Self::STAKE).max(Self::LOSSES * self.under_way)
+    }
+
+    /// True when the accounts begin anew: there was time for several losses to show what they cost.
+    fn is_over(&self) -> bool {
+        self.delivered >= Self::EPOCH.max(Self::LOSSES * self.under_way)
     }
 }
 
@@ -571,10 +581,12 @@ impl Sender {
         }
         self.bet.shut += u32::from(old_window > 0 && self.discards_all());
         self.bet.delivered += u64::from(out.delivered);
+        let under_way = u64::from(self.board.nxt().since(self.board.una()));
+        self.bet.under_way = self.bet.under_way.max(under_way);
         if self.bet.is_lost(self.retransmitted_bytes) {
             self.config.policy = WindowPolicy::Honour;
             out.fell_back = true;
-        } else if self.bet.delivered >= Bet::EPOCH {
+        } else if self.bet.is_over() {
             self.bet = Bet { retransmitted_before: self.retransmitted_bytes, ..Bet::default() };
         }
     }
@@ -716,7 +728,7 @@ impl Sender {
             }
         } else if self.config.policy == WindowPolicy::Opportunistic
             && self.duplicate_acks >= DUP_THRESHOLD
-            && self.rack.is_overdue(head.sent_at(), &self.rtt, now)
+            && self.rack.is_overdue(&head, &self.rtt, now)
         {
             // A client that drops what lies beyond its window answers without SACK: only the count and
             // the time tell that the head is missing (H18).
@@ -796,7 +808,7 @@ impl Sender {
     }
 
     fn is_overdue(&self, index: usize, now: Instant) -> bool {
-        self.board.entry(index).is_some_and(|e| self.rack.is_overdue(e.sent_at(), &self.rtt, now))
+        self.board.entry(index).is_some_and(|e| self.rack.is_overdue(e, &self.rtt, now))
     }
 
     fn report_loss(&mut self, lost: u32, kind: LossKind, out: &mut TimeoutOutcome) {
