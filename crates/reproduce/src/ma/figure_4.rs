@@ -45,7 +45,7 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
         "UDP",
         vec![287.0.into(), rtt.into(), goodput("UDP"), queue("UDP"), plain.into(), growth.into()],
     );
-    table.row("adaptive", vec![None.into(), None.into(), goodput("adaptive"), queue("adaptive")]);
+    table.row("adaptive", vec![Value::default(), Value::default(), goodput("adaptive"), queue("adaptive")]);
     let (plain, growth) = (super::mean(plain), super::mean(growth));
     Ok(Outcome {
         we_see: format!(
