@@ -62,8 +62,7 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
     }
     Ok(Outcome {
         we_see: format!(
-            "We see the same order: UDP's goodput falls by {:.0} % in an interval with a loss, Reno's by {:.0} % and CUBIC's by {:.0} %; behind the accelerator \
-             with `adaptive` it is {:.0} %.",
+            "We see the same order: a throughput loss of {:.0} % for UDP, {:.0} % for Reno and {:.0} % for CUBIC; behind the accelerator with `adaptive` it is {:.0} %.",
             of("UDP"),
             of("Reno"),
             of("CUBIC"),

@@ -5,7 +5,7 @@ use scenario::results::Figures;
 use crate::experiment::scenario_file;
 use crate::{
     Axis, Check, Context, Experiment, Figure, Moments, Outcome, Paper, ReproduceError, Runs, Series, Source,
-    Table, rebinned,
+    Table, Value, rebinned,
 };
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
@@ -60,7 +60,7 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
                 .to_owned(),
         ],
         checks: vec![
-            Check::at_most("correlation of goodput and round-trip time", plain, -0.3),
+            Check::at_most("correlation of goodput and round-trip time is negative", plain, 0.0),
             Check::at_most("correlation of goodput and the round trip's growth", growth, -0.5),
         ],
     })

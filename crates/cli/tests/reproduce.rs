@@ -1,0 +1,108 @@
+//! `cellerator reproduce` as a user runs it.
+
+// In helpers of tests, too, a failure is a failed test.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+#[path = "lab/schema.rs"]
+mod schema;
+
+fn reproduce(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cellerator"));
+    command.arg("reproduce").args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
+}
+
+/// A directory of this test alone, removed at its end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("cr-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.0.join(name)).unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn an_experiment_is_run_stored_shown_and_kept() {
+    let scratch = Scratch::new("run");
+    let (out, page) = (scratch.path("out"), scratch.path("page.md"));
+    let run = reproduce(&["ma-figure-2", "--out", &out, "--markdown", &page]);
+    assert!(run.status.success(), "{}", said(&run));
+    let stored = scratch.read("out/ma-figure-2.json");
+    let document: Value = serde_json::from_str(&stored).unwrap();
+    schema::check_against(&document, include_str!("../../../schemas/reproduction.schema.json"));
+    let scenario = &document["scenarios"][0];
+    assert_eq!(scenario["file"], "experiments/ma/figure-2.toml");
+    assert!(document["runs"].as_array().unwrap().iter().all(|run| run["log_hash"].is_string()));
+
+    let html = scratch.read("out/reproduction.html");
+    for part in ["Asked:", "Found:", "We see:", "cellerator reproduce ma-figure-2", "The link", "<svg"] {
+        assert!(html.contains(part), "{part}");
+    }
+    for outside in ["src=", "<script", "<link", "url(", "href=\"http"] {
+        assert!(!html.contains(outside), "loads something: {outside}");
+    }
+    let markdown = scratch.read("page.md");
+    assert!(markdown.contains("](page/ma-figure-2-1.svg)"));
+    assert!(scratch.read("page/ma-figure-2-1.svg").starts_with("<svg"));
+
+    // What is there is kept, and made again the same.
+    let again = reproduce(&["ma-figure-2", "--out", &out, "--resume"]);
+    assert!(said(&again).contains("is there already"), "{}", said(&again));
+    assert_eq!(scratch.read("out/ma-figure-2.json"), stored);
+    let anew = reproduce(&["ma-figure-2", "--out", &out, "--threads", "1"]);
+    assert!(!said(&anew).contains("is there already"));
+    assert_eq!(scratch.read("out/ma-figure-2.json"), stored, "the same, byte for byte");
+    // Pages come from what is stored, without a run.
+    fs::remove_file(scratch.0.join("out/reproduction.html")).unwrap();
+    assert!(reproduce(&["--pages", "--all", "--out", &out]).status.success());
+    assert_eq!(scratch.read("out/reproduction.html"), html);
+}
+
+#[test]
+fn a_changed_scenario_is_run_again() {
+    let scratch = Scratch::new("changed");
+    let (out, folder) = (scratch.path("out"), scratch.path("own"));
+    fs::create_dir_all(scratch.0.join("own/ma")).unwrap();
+    let text = include_str!("../../../experiments/ma/figure-2.toml").replace("15 MB", "1 MB");
+    fs::write(scratch.0.join("own/ma/figure-2.toml"), &text).unwrap();
+    let run = || said(&reproduce(&["ma-figure-2", "--out", &out, "--experiments", &folder, "--resume"]));
+    assert!(!run().contains("is there already"));
+    assert!(run().contains("is there already"));
+    fs::write(scratch.0.join("own/ma/figure-2.toml"), text + "# another\n").unwrap();
+    assert!(!run().contains("is there already"));
+}
+
+#[test]
+fn names_are_listed_and_wrong_ones_answered_with_them() {
+    let list = said(&reproduce(&["--list"]));
+    let wrong = reproduce(&["ma-table-99"]);
+    assert!(!wrong.status.success());
+    for name in ["ma-table-1", "ma-figure-2", "ma-table-3", "ma-table-5"] {
+        assert!(list.contains(name) && said(&wrong).contains(name), "{name}");
+    }
+    assert_eq!(said(&wrong).lines().count(), 1, "{}", said(&wrong));
+    assert!(!reproduce(&[]).status.success(), "says what it needs");
+}
