@@ -78,7 +78,7 @@ fn table_4(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
         "The paper delivered 35 Mbit/s of 40 with a round trip of 964 ms, which is a link of about 40 Mbit/s with a full queue, and 52 Mbit/s of 80: \
          not the same link. Ours is fitted to the rows up to 40, so that it delivers less at 80 and loses more."
             .to_owned(),
-        "`adaptive` repairs 5.5 % of random loss and not 10.7 %, which no radio link with repair of its own has: there the download stands."
+        "`adaptive` falls short of UDP where random loss of some percent meets repairs of the radio that hold back what comes behind: the column says by how much."
             .to_owned(),
         "Loss that grows with the rate while the queue is short is no property of a queue; it may be the measuring computer's. Up to 36 Mbit/s it is given \
          to our link for each rate, and no result. The round trips are results: blocks that fail hold back what is behind them, and the faster one sends \
