@@ -124,7 +124,8 @@ mod tests {
             assert!(name.starts_with(&format!("{key}-")), "{name}");
             assert!(!experiment.files.is_empty(), "{name}");
             for sentence in [experiment.asked, experiment.found] {
-                assert!(sentence.ends_with('.') && !sentence.contains('\n'), "{name}: {sentence}");
+                let is_sentence = sentence.ends_with(['.', '?']) && !sentence.contains('\n');
+                assert!(is_sentence, "{name}: {sentence}");
             }
         }
     }
