@@ -65,6 +65,8 @@ struct End {
     bytes: u64,
     buffer: usize,
     block: Vec<u8>,
+    /// Of standard input, up to the end of a line.
+    heard: String,
 }
 
 /// Accepts flows and sends on them, as told on standard input.
@@ -141,6 +143,7 @@ impl End {
             bytes: 0,
             buffer,
             block: vec![0; BLOCK],
+            heard: String::new(),
         })
     }
 
@@ -229,8 +232,10 @@ impl End {
         if len == 0 {
             return Ok(false);
         }
-        let text = String::from_utf8_lossy(&text[..len]).into_owned();
-        for line in text.lines() {
+        self.heard += &String::from_utf8_lossy(&text[..len]);
+        while let Some((line, rest)) = self.heard.split_once('\n') {
+            let (line, rest) = (line.to_owned(), rest.to_owned());
+            self.heard = rest;
             let words: Vec<&str> = line.split_ascii_whitespace().collect();
             match words.as_slice() {
                 ["count"] => say(&format!("count {} {}", self.flows.len(), self.bytes)),

@@ -27,6 +27,16 @@ pub enum Way {
     Haproxy,
     /// The same, which has the kernel move what it carries (`splice`).
     HaproxySplice,
+    /// The engine accelerating, policy rules lead packets to it.
+    AdaptiveRules,
+    /// The same, a BPF program at the interfaces does.
+    AdaptiveTcx,
+    /// The engine passing every flow, by policy rules.
+    PassRules,
+    /// The same by a BPF program, which sends it every packet.
+    PassTcxAll,
+    /// The same by a BPF program that leaves passed flows to the kernel.
+    PassTcx,
     /// No box: the engine alone, in virtual time.
     EngineAlone,
 }
@@ -48,7 +58,7 @@ const NO_LIMIT: &str = "100 Gbit/s";
 
 impl Way {
     /// All.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 18] = [
         Self::Kernel,
         Self::Echo,
         Self::EchoPlain,
@@ -61,6 +71,11 @@ impl Way {
         Self::AdaptiveBusy,
         Self::Haproxy,
         Self::HaproxySplice,
+        Self::AdaptiveRules,
+        Self::AdaptiveTcx,
+        Self::PassRules,
+        Self::PassTcxAll,
+        Self::PassTcx,
         Self::EngineAlone,
     ];
 
@@ -80,6 +95,11 @@ impl Way {
             Self::AdaptiveBusy => "accelerate-busy-poll",
             Self::Haproxy => "haproxy",
             Self::HaproxySplice => "haproxy-splice",
+            Self::AdaptiveRules => "accelerate-rules",
+            Self::AdaptiveTcx => "accelerate-tcx",
+            Self::PassRules => "pass-rules",
+            Self::PassTcxAll => "pass-tcx-no-bypass",
+            Self::PassTcx => "pass-tcx",
             Self::EngineAlone => "engine",
         }
     }
@@ -100,6 +120,11 @@ impl Way {
             Self::AdaptiveBusy => "accelerating, busy polling",
             Self::Haproxy => "HAProxy, no splice",
             Self::HaproxySplice => "HAProxy, splice",
+            Self::AdaptiveRules => "accelerating, rules",
+            Self::AdaptiveTcx => "accelerating, tcx",
+            Self::PassRules => "passing, rules",
+            Self::PassTcxAll => "passing, tcx, through the engine",
+            Self::PassTcx => "passing, tcx, left to the kernel",
             Self::EngineAlone => "engine alone",
         }
     }
@@ -125,6 +150,11 @@ impl Way {
             Self::Adaptive => (RUN, &[]),
             Self::AdaptivePlain => (RUN, &["--no-gso"]),
             Self::AdaptiveBusy => (RUN, &["--busy-poll"]),
+            Self::AdaptiveRules => (RUN, &["--steering", "rules"]),
+            Self::AdaptiveTcx => (RUN, &["--steering", "tcx"]),
+            Self::PassRules => (RUN, &["--no-accelerate", "--steering", "rules"]),
+            Self::PassTcxAll => (RUN, &["--no-accelerate", "--steering", "tcx", "--no-bypass"]),
+            Self::PassTcx => (RUN, &["--no-accelerate", "--steering", "tcx"]),
         };
         let words = [command, &["--wired", wired, "--mobile", mobile], more].concat();
         Some(Program::Cellerator(words.into_iter().map(str::to_owned).collect()))

@@ -36,7 +36,7 @@ impl Process {
     fn tell(&mut self, line: &str) -> Result<(), BenchError> {
         let input =
             self.input.as_mut().ok_or_else(|| BenchError::Load("a process without input".to_owned()))?;
-        writeln!(input, "{line}").doing(|| format!("tell a load generator to {line}"))
+        input.write_all(format!("{line}\n").as_bytes()).doing(|| format!("tell a load generator to {line}"))
     }
 
     /// The numbers behind `word` in its next line.

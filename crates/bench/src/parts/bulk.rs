@@ -100,7 +100,7 @@ pub(super) struct Transfer {
 }
 
 impl Transfer {
-    fn sample(&self, case: String, way: Way, round: u32) -> Sample {
+    pub fn sample(&self, case: String, way: Way, round: u32) -> Sample {
         let gigabytes = self.bytes / 1e9;
         let values = [
             ("gbps", self.bytes * 8.0 / 1e9 / self.seconds),

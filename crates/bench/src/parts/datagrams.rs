@@ -38,19 +38,25 @@ impl Measure for DatagramsPart {
 
     fn measure(&mut self, stage: &mut Stage<'_>, way: Way, round: u32) -> Result<Vec<Sample>, BenchError> {
         let boxed = stage.start(way)?;
-        let load = Datagrams::start(&stage.network)?;
-        stage.pause.wait(WARM_UP)?;
-        let begin = (Meter::read(None), stage.network.client_packets()?, load.read());
-        stage.pause.wait(stage.time)?;
-        let end = (Meter::read(None), stage.network.client_packets()?, load.read());
-        drop(load);
+        let [kpps, read_kpps] = rates(stage, way)?;
         stage.stop(boxed, 0)?;
-        if end.1 == begin.1 {
-            return Err(BenchError::Nothing(way.name().to_owned()));
-        }
-        let seconds = end.0.since(begin.0).seconds;
-        let per_s = |count: u64| count as f64 / 1e3 / seconds;
-        let values = [("kpps", per_s(end.1 - begin.1)), ("read_kpps", per_s(end.2 - begin.2))];
+        let values = [("kpps", kpps), ("read_kpps", read_kpps)];
         Ok(vec![Sample::new(CASE, way, round, values)])
     }
+}
+
+/// Datagrams that arrive at the client's interface, and those its program reads, thousands a second.
+pub(super) fn rates(stage: &mut Stage<'_>, way: Way) -> Result<[f64; 2], BenchError> {
+    let load = Datagrams::start(&stage.network)?;
+    stage.pause.wait(WARM_UP)?;
+    let begin = (Meter::read(None), stage.network.client_packets()?, load.read());
+    stage.pause.wait(stage.time)?;
+    let end = (Meter::read(None), stage.network.client_packets()?, load.read());
+    drop(load);
+    if end.1 == begin.1 {
+        return Err(BenchError::Nothing(way.name().to_owned()));
+    }
+    let seconds = end.0.since(begin.0).seconds;
+    let per_s = |count: u64| count as f64 / 1e3 / seconds;
+    Ok([per_s(end.1 - begin.1), per_s(end.2 - begin.2)])
 }

@@ -26,13 +26,15 @@ impl Measure for EnginePart {
             how: "The engine in virtual time, with a real clock around it and no input or output, in a process of its own: all \
                   flows, ten of each subscriber, are opened by their handshakes; then they are visited in an order that no \
                   cache foresees: the server sends a segment of 1,400 bytes, the client acknowledges what the engine sent it. \
-                  *Packet* is one handed in; what the engine makes of it is included. Memory is that of the process after \
-                  all data has been acknowledged and buffers have been given back, less that before the first flow, \
-                  divided by the flows: control blocks, tables, timers and subscribers.",
+                  *Packet* is one handed in; what the engine makes of it is included. Memory is that of the process with \
+                  all flows open before any has carried data, less that before the first flow, divided by the flows: control \
+                  blocks, tables, timers and subscribers; *used* is after all data has been acknowledged, with what the \
+                  allocator keeps of the buffers.",
             metrics: vec![
                 metric("ns_per_packet", "ns per packet", 0),
                 metric("ns_per_flow_opened", "ns per flow opened", 0),
                 metric("bytes_per_flow", "bytes per idle flow", 0),
+                metric("bytes_per_used_flow", "used", 0),
             ],
             ways: vec![Way::EngineAlone],
             rounds: 5,
@@ -64,6 +66,7 @@ impl Measure for EnginePart {
                 ("ns_per_packet", cost.ns_per_packet),
                 ("ns_per_flow_opened", cost.ns_per_flow_opened),
                 ("bytes_per_flow", cost.bytes_per_flow),
+                ("bytes_per_used_flow", cost.bytes_per_used_flow),
             ];
             samples.push(Sample::new(super::count_text(flows, "flow"), way, round, values));
         }

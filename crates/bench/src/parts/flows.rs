@@ -44,11 +44,13 @@ impl Measure for FlowsPart {
                   in all, whatever the number of flows, so that every packet finds its flow cold. *Packet* is one read from or \
                   written to a TUN device. *Box* is the processor time of the program, with what the kernel does on its \
                   back: forwarding, and TCP of the receiving end, whose sockets are as many. *Program* is its own code. \
-                  Memory is that of the program with all flows idle, their data delivered, less that before the first flow.",
+                  Memory is that of the program less that before the first flow: *idle* flows are open and have carried nothing, \
+                  *used* ones have, with what the allocator keeps of their buffers.",
             metrics: vec![
                 metric("box_us", "box, µs per packet", 2),
                 metric("program_us", "program, µs per packet", 2),
                 metric("bytes_per_flow", "bytes per idle flow", 0),
+                metric("bytes_per_used_flow", "used", 0),
                 metric("opened_per_s", "flows opened per s", 0),
             ],
             ways: vec![Way::Adaptive],
@@ -85,6 +87,11 @@ fn measure(stage: &mut Stage<'_>, way: Way, round: u32, flows: u32) -> Result<Sa
     let begin = io::Clock::now();
     let mut held = Held::open(stage, flows, SUBSCRIBERS.min(flows), BUFFER)?;
     let opening = io::Clock::now().saturating_since(begin);
+    let memory = || {
+        let bytes = io::resident_bytes_of(boxed.pid()).unwrap_or(0).saturating_sub(memory_before);
+        bytes as f64 / f64::from(flows)
+    };
+    let bytes_per_flow = memory();
     held.pulse(PER_S, SEGMENT_LEN)?;
     stage.pause.wait(Duration::from_millis(500))?;
     let begin = Load::read(&boxed)?;
@@ -92,12 +99,13 @@ fn measure(stage: &mut Stage<'_>, way: Way, round: u32, flows: u32) -> Result<Sa
     let end = Load::read(&boxed)?;
     held.quiet()?;
     stage.pause.wait(REST)?;
-    let memory = io::resident_bytes_of(boxed.pid()).unwrap_or(0).saturating_sub(memory_before);
+    let bytes_per_used_flow = memory();
     drop(held);
     boxed.stop_after(u64::from(flows), &mut stage.pause)?;
     let packets = (end.packets - begin.packets) as f64;
     let values = [
-        ("bytes_per_flow", memory as f64 / f64::from(flows)),
+        ("bytes_per_flow", bytes_per_flow),
+        ("bytes_per_used_flow", bytes_per_used_flow),
         ("opened_per_s", f64::from(flows) / opening.as_secs_f64()),
     ];
     let mut sample = Sample::new(super::count_text(flows, "flow"), way, round, values);

@@ -8,6 +8,7 @@ mod flows;
 mod growth;
 mod latency;
 mod packets;
+mod steering;
 
 use crate::stage::Measure;
 
@@ -24,6 +25,8 @@ pub enum PartName {
     Latency,
     /// UDP beside the engine.
     Datagrams,
+    /// BPF program against policy rules.
+    Steering,
     /// Many flows at once.
     Flows,
     /// The engine alone.
@@ -34,7 +37,17 @@ pub enum PartName {
 
 impl PartName {
     /// All, in the order of the results.
-    pub const ALL: [Self; 5] = [Self::Bulk, Self::Packets, Self::Connections, Self::Latency, Self::Datagrams];
+    pub const ALL: [Self; 9] = [
+        Self::Bulk,
+        Self::Packets,
+        Self::Connections,
+        Self::Latency,
+        Self::Datagrams,
+        Self::Steering,
+        Self::Flows,
+        Self::Engine,
+        Self::Growth,
+    ];
 
     /// Its name on the command line.
     #[must_use]
@@ -45,6 +58,7 @@ impl PartName {
             Self::Connections => "connections",
             Self::Latency => "latency",
             Self::Datagrams => "datagrams",
+            Self::Steering => "steering",
             Self::Flows => "flows",
             Self::Engine => "engine",
             Self::Growth => "growth",
@@ -60,6 +74,7 @@ impl PartName {
             Self::Connections => "short connections per second",
             Self::Latency => "delay at low load, per direction",
             Self::Datagrams => "UDP past the engine",
+            Self::Steering => "a BPF program against policy rules, passed flows left to the kernel",
             Self::Flows => "100,000 flows at once: time per packet and memory against 1,000",
             Self::Engine => "the engine alone, up to a million flows in virtual time",
             Self::Growth => "throughput, processor time and memory against flows, subscribers and loss",
@@ -73,6 +88,7 @@ impl PartName {
             Self::Connections => Box::new(connections::ConnectionsPart),
             Self::Latency => Box::new(latency::LatencyPart),
             Self::Datagrams => Box::new(datagrams::DatagramsPart),
+            Self::Steering => Box::new(steering::SteeringPart),
             Self::Flows => Box::new(flows::FlowsPart),
             Self::Engine => Box::new(engine::EnginePart),
             Self::Growth => Box::new(growth::GrowthPart),
