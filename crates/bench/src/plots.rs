@@ -27,7 +27,7 @@ impl Part {
                 .collect();
             cases.sort_unstable();
             cases.dedup();
-            cases.len() >= 3
+            cases.len() >= 2
         };
         let plot = |unit: &str| {
             let title = format!("{} against {unit}", self.title);
@@ -69,7 +69,7 @@ fn counted(case: &str) -> Option<(f64, &str)> {
     let plural = match unit {
         "flow" => "flows",
         "subscriber" => "subscribers",
-        "processor" => "processors",
+        "shard" => "shards",
         other => other,
     };
     Some((number, plural))

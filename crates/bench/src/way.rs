@@ -23,6 +23,8 @@ pub enum Way {
     AdaptivePlain,
     /// The same as [`Way::Adaptive`], never sleeping.
     AdaptiveBusy,
+    /// The same as [`Way::Adaptive`] with a thread for each processor.
+    AdaptiveShards,
     /// HAProxy as transparent TCP proxy, which copies what it carries.
     Haproxy,
     /// The same, which has the kernel move what it carries (`splice`).
@@ -58,7 +60,7 @@ const NO_LIMIT: &str = "100 Gbit/s";
 
 impl Way {
     /// All.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Kernel,
         Self::Echo,
         Self::EchoPlain,
@@ -69,6 +71,7 @@ impl Way {
         Self::Adaptive,
         Self::AdaptivePlain,
         Self::AdaptiveBusy,
+        Self::AdaptiveShards,
         Self::Haproxy,
         Self::HaproxySplice,
         Self::AdaptiveRules,
@@ -93,6 +96,7 @@ impl Way {
             Self::Adaptive => "accelerate",
             Self::AdaptivePlain => "accelerate-no-gso",
             Self::AdaptiveBusy => "accelerate-busy-poll",
+            Self::AdaptiveShards => "accelerate-shards",
             Self::Haproxy => "haproxy",
             Self::HaproxySplice => "haproxy-splice",
             Self::AdaptiveRules => "accelerate-rules",
@@ -118,6 +122,7 @@ impl Way {
             Self::Adaptive => "accelerating",
             Self::AdaptivePlain => "accelerating, no GSO",
             Self::AdaptiveBusy => "accelerating, busy polling",
+            Self::AdaptiveShards => "accelerating, a shard per processor",
             Self::Haproxy => "HAProxy, no splice",
             Self::HaproxySplice => "HAProxy, splice",
             Self::AdaptiveRules => "accelerating, rules",
@@ -137,6 +142,7 @@ impl Way {
 
     /// What runs in the box between the two interfaces, if anything.
     pub(crate) fn program(self, wired: &str, mobile: &str) -> Option<Program> {
+        let count = io::sched::cpu_count().to_string();
         let (command, more): (&[&str], &[&str]) = match self {
             Self::Kernel | Self::EngineAlone => return None,
             Self::Haproxy => return Some(Program::Haproxy { splice: false }),
@@ -150,6 +156,7 @@ impl Way {
             Self::Adaptive => (RUN, &[]),
             Self::AdaptivePlain => (RUN, &["--no-gso"]),
             Self::AdaptiveBusy => (RUN, &["--busy-poll"]),
+            Self::AdaptiveShards => (RUN, &["--shards", &count]),
             Self::AdaptiveRules => (RUN, &["--steering", "rules"]),
             Self::AdaptiveTcx => (RUN, &["--steering", "tcx"]),
             Self::PassRules => (RUN, &["--no-accelerate", "--steering", "rules"]),

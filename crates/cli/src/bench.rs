@@ -91,6 +91,8 @@ struct EchoArgs {
     no_gso: bool,
     #[arg(long)]
     busy_poll: bool,
+    #[arg(long, default_value = "0")]
+    shards: u16,
 }
 
 /// A part, as clap wants it.
@@ -142,6 +144,7 @@ fn echo(args: &EchoArgs) -> Result<(), run::RunError> {
         mobile: args.mobile.clone(),
         gso: !args.no_gso,
         busy_poll: args.busy_poll,
+        shards: usize::from(args.shards),
         notrack: Notrack::Auto,
         ..Config::default()
     };

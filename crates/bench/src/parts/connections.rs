@@ -24,7 +24,8 @@ impl Measure for ConnectionsPart {
         Plan {
             title: "New connections",
             how: "Clients of 256 addresses connect, 64 at a time; the server sends 1,000 bytes and closes, the client reads to \
-                  the end and closes. Client and server are one thread each and share the processors with the box. \
+                  the end and closes. Client and server are one thread each and share the processors with the box. HAProxy has a \
+                  thread for each processor, the engine one on machines of two. \
                   *Accelerated* is the share of connections that the engine took over.",
             metrics: vec![
                 metric("per_s", "connections/s", 0),
@@ -32,13 +33,18 @@ impl Measure for ConnectionsPart {
                 metric("failed", "failed", 0),
                 metric("accelerated", "accelerated, %", 1),
             ],
-            ways: vec![Way::Kernel, Way::Echo, Way::Adaptive, Way::Haproxy],
+            ways: vec![Way::Kernel, Way::Echo, Way::Adaptive, Way::AdaptiveShards, Way::Haproxy],
             rounds: 5,
             time: Duration::from_millis(2_000),
             network: NetworkOptions { subscribers: SUBSCRIBERS, ..NetworkOptions::default() },
             comparisons: vec![
                 ratio("New connections per second: accelerating ÷ HAProxy", Way::Adaptive, Way::Haproxy)
                     .at_least(1.0),
+                ratio(
+                    "New connections per second: accelerating with a shard per processor ÷ HAProxy",
+                    Way::AdaptiveShards,
+                    Way::Haproxy,
+                ),
                 ratio("New connections per second: accelerating ÷ bare TUN echo", Way::Adaptive, Way::Echo),
             ],
         }

@@ -23,6 +23,9 @@ const SUBSCRIBERS: [u32; 4] = [1, 10, 100, 1_000];
 /// Flows, of one subscriber each, while loss varies.
 const FLOWS_OF_LOSS: u32 = 10;
 
+/// Flows, of one subscriber each, while processors vary.
+const FLOWS_OF_SHARDS: u32 = 16;
+
 /// In thousandths.
 const LOSS: [u32; 6] = [0, 1, 5, 10, 20, 50];
 
@@ -39,7 +42,8 @@ impl Measure for GrowthPart {
             title: "How cost grows",
             how: "All flows send as fast as they can; the client's processes count what they read. Flows: those of at most \
                   1,000 client addresses, held by processes of 16,000 flows on either side; from 10,000 on sockets \
-                  hold 16 KiB each. Subscribers: 1,000 flows of so many addresses. Loss: ten flows of ten addresses; the \
+                  hold 16 KiB each. Subscribers: 1,000 flows of so many addresses. Shards: 16 flows of 16 addresses, with so many \
+                  threads in the box. Loss: ten flows of ten addresses; the \
                   client's packet filter drops what comes in at random, a packet of up to 64 KB as a whole, so \
                   that a share of packets is lost and not of segments. *Box* is processor time of the program per Gbit carried, \
                   with what the kernel does on its back; 1 is one processor at 1 Gbit/s.",
@@ -88,6 +92,11 @@ impl Measure for GrowthPart {
             let sample = run(stage, way, FLOWS_OF_SUBSCRIBERS, subscribers)?;
             samples.push(sample.named(count_text(subscribers, "subscriber"), way, round));
         }
+        for shards in shard_counts(io::sched::cpu_count() as u32) {
+            let more = ["--shards".to_owned(), shards.to_string()];
+            let sample = run_with(stage, way, &more, FLOWS_OF_SHARDS, FLOWS_OF_SHARDS)?;
+            samples.push(sample.named(count_text(shards, "shard"), way, round));
+        }
         for thousandths in LOSS {
             let loss = Loss::set(stage, thousandths)?;
             let sample = run(stage, way, FLOWS_OF_LOSS, FLOWS_OF_LOSS);
@@ -114,9 +123,29 @@ impl Grown {
     }
 }
 
+/// One, two, four and so on, up to all processors.
+fn shard_counts(processors: u32) -> Vec<u32> {
+    let doubled = std::iter::successors(Some(1u32), |count| count.checked_mul(2));
+    let mut counts: Vec<u32> = doubled.take_while(|count| *count < processors).collect();
+    counts.push(processors);
+    counts
+}
+
 /// As fast as `flows` flows of `subscribers` addresses go.
 fn run(stage: &mut Stage<'_>, way: Way, flows: u32, subscribers: u32) -> Result<Grown, BenchError> {
-    let boxed = stage.start(way)?;
+    run_with(stage, way, &[], flows, subscribers)
+}
+
+/// The same with further arguments of the program in the box.
+fn run_with(
+    stage: &mut Stage<'_>,
+    way: Way,
+    more: &[String],
+    flows: u32,
+    subscribers: u32,
+) -> Result<Grown, BenchError> {
+    let more: Vec<&str> = more.iter().map(String::as_str).collect();
+    let boxed = stage.start_with(way, &more)?;
     let buffer = if flows > MANY { flows::BUFFER } else { 0 };
     let mut held = Held::open(stage, flows, subscribers, buffer)?;
     held.blast()?;
@@ -165,5 +194,17 @@ impl Drop for Loss {
             // The namespace goes at the end in any case.
             drop(run_tool(client, "nft", &["delete", "table", "ip", "cbench"], "", "loss"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_double_up_to_all_processors() {
+        assert_eq!(shard_counts(1), [1]);
+        assert_eq!(shard_counts(2), [1, 2]);
+        assert_eq!(shard_counts(12), [1, 2, 4, 8, 12]);
     }
 }
