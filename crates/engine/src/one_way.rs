@@ -481,8 +481,6 @@ impl OneWay {
         let Some(flow) = self.flows.try_remove(id as usize) else { return };
         self.flow_index.remove(&flow.key);
         self.stats.flows_now -= 1;
-        let mut armed = flow.armed;
-        self.timers.cancel(TimerKey::Flow(id), &mut armed);
         if let Some(reason) = reason {
             self.count_pass(flow.key, reason);
         }
@@ -559,16 +557,19 @@ impl OneWay {
 
     /// Acts on every deadline up to `now`; calling it early does nothing.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
-        while let Some(key) = self.timers.pop_due(now) {
+        while let Some((at, key)) = self.timers.pop_due(now) {
             match key {
-                TimerKey::Flow(id) => self.on_flow_timer(id, now),
-                TimerKey::Subscriber(id) => self.on_subscriber_timer(id, now),
+                TimerKey::Flow(id) => self.on_flow_timer(id, at, now),
+                TimerKey::Subscriber(id) => self.on_subscriber_timer(id, at, now),
             }
         }
     }
 
-    fn on_subscriber_timer(&mut self, id: u32, now: Instant) {
+    fn on_subscriber_timer(&mut self, id: u32, at: Instant, now: Instant) {
         let Some(subscriber) = self.subscribers.get_mut(id as usize) else { return };
+        if subscriber.armed != Some(at) {
+            return;
+        }
         subscriber.armed = None;
         if subscriber.flows == 0 {
             let forgotten = subscriber.forgotten_at(self.config.subscriber_memory);
@@ -585,8 +586,11 @@ impl OneWay {
         }
     }
 
-    fn on_flow_timer(&mut self, id: u32, now: Instant) {
+    fn on_flow_timer(&mut self, id: u32, at: Instant, now: Instant) {
         let Some(flow) = self.flows.get_mut(id as usize) else { return };
+        if flow.armed != Some(at) {
+            return;
+        }
         flow.armed = None;
         let silent = now.saturating_since(flow.last_activity);
         let subscriber_id = flow.subscriber;
