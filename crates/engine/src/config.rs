@@ -196,14 +196,14 @@ impl EngineConfig {
     /// the uplink the roles are exchanged.
     pub(crate) fn accelerates(&self, direction: Direction, key: &FlowKey) -> bool {
         match direction {
-            Direction::Downlink => self.policy.action(key.client, key.server).includes_downlink(),
-            Direction::Uplink => self.policy.action(key.server, key.client).includes_uplink(),
+            Direction::Downlink => self.policy.action(key.client(), key.server()).includes_downlink(),
+            Direction::Uplink => self.policy.action(key.server(), key.client()).includes_uplink(),
         }
     }
 
     /// True when the policy only lowers the windows that the client of a flow advertises.
     pub(crate) fn lowers_window(&self, direction: Direction, key: &FlowKey) -> bool {
-        direction == Direction::Downlink && self.policy.action(key.client, key.server) == Action::Drwa
+        direction == Direction::Downlink && self.policy.action(key.client(), key.server()) == Action::Drwa
     }
 
     /// The settings of the half that accelerates the uplink, or none where the policy has no use for it.

@@ -240,7 +240,7 @@ impl OneWay {
     pub(crate) fn begin_window(&mut self, id: u32, agreement: &Agreement, rtts: RoundTrips, now: Instant) {
         let params = self.config.drwa;
         let Some(flow) = self.flows.get_mut(id as usize) else { return };
-        let windowed = Windowed::new(agreement, params, flow.key.client.is_ipv4(), rtts, now);
+        let windowed = Windowed::new(agreement, params, flow.key.is_ipv4(), rtts, now);
         flow.state = State::Windowed(Box::new(windowed));
         self.stats.half_open_now -= 1;
         self.stats.flows_windowed += 1;

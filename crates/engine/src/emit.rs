@@ -51,7 +51,7 @@ pub(crate) fn reset_for_server(
 }
 
 fn from_client(key: &FlowKey, flow: &mut Accelerated, flags: TcpFlags) -> TcpHeaderSpec {
-    let spec = TcpHeaderSpec::new(key.client, key.server, flow.client.nxt, flow.receiver.next(), flags);
+    let spec = TcpHeaderSpec::new(key.client(), key.server(), flow.client.nxt, flow.receiver.next(), flags);
     with_template(spec, &mut flow.client.ip, 1)
 }
 
@@ -122,7 +122,7 @@ fn from_server(key: &FlowKey, flow: &mut Accelerated, flags: TcpFlags, segments:
     let spec = TcpHeaderSpec {
         window: flow.server.window,
         timestamps: flow.has_timestamps.then_some(timestamps),
-        ..TcpHeaderSpec::new(key.server, key.client, flow.sender.nxt(), flow.server.ack, flags)
+        ..TcpHeaderSpec::new(key.server(), key.client(), flow.sender.nxt(), flow.server.ack, flags)
     };
     with_template(spec, &mut flow.server.ip, segments)
 }

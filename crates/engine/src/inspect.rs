@@ -92,7 +92,7 @@ impl PassedRecently {
         if self.0.len() == PASSED_MAX {
             self.0.pop_back();
         }
-        self.0.push_front(PassedFlow { client: key.client, server: key.server, reason });
+        self.0.push_front(PassedFlow { client: key.client(), server: key.server(), reason });
     }
 }
 
@@ -109,8 +109,8 @@ impl OneWay {
 
     fn report(&self, flow: &Flow) -> FlowReport {
         let mut report = FlowReport {
-            client: flow.key.client,
-            server: flow.key.server,
+            client: flow.key.client(),
+            server: flow.key.server(),
             direction: self.direction,
             state: FlowState::Observing,
             debt: Bytes::ZERO,

@@ -56,8 +56,8 @@ pub(crate) fn follow(journal: &mut dyn Journal, id: u32, flow: &mut Flow) {
 
 fn entry(flow: &Flow, accelerated: &Accelerated) -> JournalEntry {
     JournalEntry {
-        client: flow.key.client,
-        server: flow.key.server,
+        client: flow.key.client(),
+        server: flow.key.server(),
         delivered: accelerated.sender.una(),
         told: accelerated.acked_to_server,
         client_next: accelerated.client.nxt,

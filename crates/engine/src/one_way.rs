@@ -8,7 +8,6 @@ use std::collections::VecDeque;
 use control::{Control, Controller, LossKind};
 use std::net::SocketAddr;
 
-use foldhash::fast::FixedState;
 use slab::Slab;
 use tcp::{SendLimits, Transmission};
 use units::{Bytes, Duration, Instant, SeqNum};
@@ -68,9 +67,9 @@ pub(crate) struct OneWay {
     pub(crate) direction: Direction,
     pub(crate) config: EngineConfig,
     pub(crate) flows: Slab<Flow>,
-    flow_index: Index<FlowKey>,
+    flow_index: Index,
     pub(crate) subscribers: Slab<Subscriber>,
-    subscriber_index: Index<SharingKey>,
+    subscriber_index: Index,
     timers: Timers,
     /// Flows with control packets to make.
     outbox: VecDeque<u32>,
@@ -94,13 +93,12 @@ impl OneWay {
     /// A setting that makes no sense.
     pub(crate) fn new(direction: Direction, config: EngineConfig) -> Result<Self, ConfigError> {
         config.validate()?;
-        let hasher = FixedState::with_seed(config.hash_seed);
         Ok(Self {
             direction,
             flows: Slab::new(),
-            flow_index: Index::with_hasher(hasher.clone()),
+            flow_index: Index::new(config.hash_seed),
             subscribers: Slab::new(),
-            subscriber_index: Index::with_hasher(hasher),
+            subscriber_index: Index::new(config.hash_seed),
             timers: Timers::default(),
             outbox: VecDeque::new(),
             after_data: VecDeque::new(),
@@ -189,7 +187,7 @@ impl OneWay {
     ) -> Verdict {
         let key = FlowKey::of(parsed, tcp, from);
         let is_opening = tcp.flags.contains(TcpFlags::SYN) && !tcp.flags.contains(TcpFlags::ACK);
-        let Some(&id) = self.flow_index.get(&key) else {
+        let Some(id) = self.flow_index.get(&key, &self.flows) else {
             if is_opening && is_intact(packet, parsed, virtio) {
                 self.observe(key, tcp, from, now);
             } else if !is_opening {
@@ -253,11 +251,9 @@ impl OneWay {
         else {
             return;
         };
-        let key = FlowKey {
-            client: SocketAddr::new(quoted.dst, quoted.dst_port),
-            server: SocketAddr::new(quoted.src, quoted.src_port),
-        };
-        let Some(&id) = self.flow_index.get(&key) else { return };
+        let client = SocketAddr::new(quoted.dst, quoted.dst_port);
+        let key = FlowKey::new(client, SocketAddr::new(quoted.src, quoted.src_port));
+        let Some(id) = self.flow_index.get(&key, &self.flows) else { return };
         let Some(flow) = self.flows.get_mut(id as usize) else { return };
         let subscriber_id = flow.subscriber;
         let Some(accelerated) = flow.accelerated() else { return };
@@ -267,8 +263,8 @@ impl OneWay {
             return;
         }
         let before = sender.in_flight();
-        let headers = if key.client.is_ipv4() { 40 } else { 60 } + accelerated.options_len();
-        let floor = if key.client.is_ipv4() { PATH_MTU_MIN_V4 } else { PATH_MTU_MIN_V6 };
+        let headers = if key.is_ipv4() { 40 } else { 60 } + accelerated.options_len();
+        let floor = if key.is_ipv4() { PATH_MTU_MIN_V4 } else { PATH_MTU_MIN_V6 };
         let sender = &mut accelerated.sender;
         let lost = sender.on_path_mtu(mtu.max(floor).saturating_sub(headers));
         if lost == 0 {
@@ -317,7 +313,7 @@ impl OneWay {
             in_outbox: false,
             is_journaled: false,
         }) as u32;
-        self.flow_index.insert(key, id);
+        self.flow_index.insert(&key, id, &self.flows);
         self.stats.flows_now += 1;
         self.stats.half_open_now += 1;
         self.arm_flow(id, now);
@@ -327,16 +323,16 @@ impl OneWay {
     fn subscriber_for(&mut self, flow: &FlowKey, now: Instant) -> Option<u32> {
         let key = match self.config.sharing {
             Sharing::Subscriber => {
-                SharingKey::Address(subscriber_key(flow.client.ip(), self.config.ipv6_prefix_len))
+                SharingKey::Address(subscriber_key(flow.client().ip(), self.config.ipv6_prefix_len))
             }
             Sharing::Flow => SharingKey::Flow(*flow),
         };
-        let id = match self.subscriber_index.get(&key) {
-            Some(&id) => id,
+        let id = match self.subscriber_index.get(&key, &self.subscribers) {
+            Some(id) => id,
             None => {
                 let subscriber = Subscriber::new(key, self.config.controller.build(), now);
                 let id = self.subscribers.insert(subscriber) as u32;
-                self.subscriber_index.insert(key, id);
+                self.subscriber_index.insert(&key, id, &self.subscribers);
                 id
             }
         };
@@ -479,7 +475,7 @@ impl OneWay {
     /// Takes a flow out of the table; its packets are forwarded untouched from here on.
     pub(crate) fn remove(&mut self, id: u32, reason: Option<PassReason>) {
         let Some(flow) = self.flows.try_remove(id as usize) else { return };
-        self.flow_index.remove(&flow.key);
+        self.flow_index.remove(&flow.key, id);
         self.stats.flows_now -= 1;
         if let Some(reason) = reason {
             self.count_pass(flow.key, reason);
@@ -575,7 +571,7 @@ impl OneWay {
             let forgotten = subscriber.forgotten_at(self.config.subscriber_memory);
             if now >= forgotten {
                 let key = subscriber.key;
-                self.subscriber_index.remove(&key);
+                self.subscriber_index.remove(&key, id);
                 self.subscribers.remove(id as usize);
             } else {
                 self.timers.arm(TimerKey::Subscriber(id), &mut subscriber.armed, forgotten);
@@ -830,7 +826,7 @@ impl OneWay {
         accelerated.outbox.ack_client = false;
         let mss = accelerated.sender.mss();
         let virtio = if transmission.len > mss {
-            let version = if key.client.is_ipv4() { IpVersion::V4 } else { IpVersion::V6 };
+            let version = if key.is_ipv4() { IpVersion::V4 } else { IpVersion::V6 };
             VirtioNetHeader::for_tcp_gso(version, header.transport_offset, header.len, mss as u16)
         } else {
             VirtioNetHeader::for_partial_checksum(header.transport_offset)

@@ -1,29 +1,77 @@
 //! Keys and the tables behind them.
 
-use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+use slab::Slab;
 use wire::{Packet, Tcp};
 
 use crate::Port;
+use crate::flow::Flow;
+use crate::subscriber::Subscriber;
+
+/// Bytes of a [`FlowKey`]: two addresses, two ports, the version.
+const KEY_LEN: usize = 16 + 16 + 2 + 2 + 1;
 
 /// A flow: the client behind the mobile port and the server behind the wired one.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct FlowKey {
-    pub(crate) client: SocketAddr,
-    pub(crate) server: SocketAddr,
-}
+///
+/// Packed, because every packet compares one that lies somewhere in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct FlowKey([u8; KEY_LEN]);
 
 impl FlowKey {
+    pub(crate) fn new(client: SocketAddr, server: SocketAddr) -> Self {
+        let mut key = [0; KEY_LEN];
+        for (at, host) in [(0, client), (16, server)] {
+            match host.ip() {
+                IpAddr::V4(ip) => key[at..at + 4].copy_from_slice(&ip.octets()),
+                IpAddr::V6(ip) => key[at..at + 16].copy_from_slice(&ip.octets()),
+            }
+        }
+        key[32..34].copy_from_slice(&client.port().to_be_bytes());
+        key[34..36].copy_from_slice(&server.port().to_be_bytes());
+        key[36] = u8::from(client.is_ipv6());
+        Self(key)
+    }
+
     /// The flow a segment belongs to, given the port it came in at.
     pub(crate) fn of(packet: &Packet, tcp: &Tcp, from: Port) -> Self {
         let source = SocketAddr::new(packet.ip.src, tcp.src_port);
         let destination = SocketAddr::new(packet.ip.dst, tcp.dst_port);
         match from {
-            Port::Mobile => Self { client: source, server: destination },
-            Port::Wired => Self { client: destination, server: source },
+            Port::Mobile => Self::new(source, destination),
+            Port::Wired => Self::new(destination, source),
         }
+    }
+
+    pub(crate) fn is_ipv4(&self) -> bool {
+        self.0[36] == 0
+    }
+
+    pub(crate) fn client(&self) -> SocketAddr {
+        self.host(0, 32)
+    }
+
+    pub(crate) fn server(&self) -> SocketAddr {
+        self.host(16, 34)
+    }
+
+    fn host(&self, at: usize, port: usize) -> SocketAddr {
+        let mut octets = [0; 16];
+        octets.copy_from_slice(&self.0[at..at + 16]);
+        let [a, b, c, d, ..] = octets;
+        let ip =
+            if self.is_ipv4() { Ipv4Addr::new(a, b, c, d).into() } else { Ipv6Addr::from(octets).into() };
+        SocketAddr::new(ip, u16::from_be_bytes([self.0[port], self.0[port + 1]]))
+    }
+}
+
+impl fmt::Debug for FlowKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} <- {}", self.client(), self.server())
     }
 }
 
@@ -47,12 +95,80 @@ pub(crate) fn subscriber_key(client: IpAddr, ipv6_prefix_len: u8) -> IpAddr {
     }
 }
 
-/// A hash map that is only looked up, never iterated: its order depends on the seed.
-pub(crate) type Index<K> = HashMap<K, u32, FixedState>;
+/// What is found by a key of its own.
+pub(crate) trait Keyed {
+    type Key: Eq + Hash;
+    fn key(&self) -> &Self::Key;
+}
+
+impl Keyed for Flow {
+    type Key = FlowKey;
+    fn key(&self) -> &FlowKey {
+        &self.key
+    }
+}
+
+impl Keyed for Subscriber {
+    type Key = SharingKey;
+    fn key(&self) -> &SharingKey {
+        &self.key
+    }
+}
+
+/// Where in a slab things lie, by their keys. The keys stay with the things, so a look-up costs four bytes of table;
+/// never iterated: its order depends on the seed.
+#[derive(Debug)]
+pub(crate) struct Index {
+    places: HashTable<u32>,
+    hasher: FixedState,
+}
+
+impl Index {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { places: HashTable::new(), hasher: FixedState::with_seed(seed) }
+    }
+
+    /// Where `key` lies in `slab`.
+    pub(crate) fn get<T: Keyed>(&self, key: &T::Key, slab: &Slab<T>) -> Option<u32> {
+        let is_meant = |&id: &u32| slab.get(id as usize).is_some_and(|thing| thing.key() == key);
+        self.places.find(self.hasher.hash_one(key), is_meant).copied()
+    }
+
+    /// Notes where `key`, which is not known yet, lies in `slab`.
+    pub(crate) fn insert<T: Keyed>(&mut self, key: &T::Key, id: u32, slab: &Slab<T>) {
+        let hasher = &self.hasher;
+        // Only what the slab holds is in here, so that nothing is ever looked for in the place of nothing.
+        let hash_of = |&id: &u32| slab.get(id as usize).map_or(0, |thing| hasher.hash_one(thing.key()));
+        self.places.insert_unique(hasher.hash_one(key), id, hash_of);
+    }
+
+    /// Forgets `key`, which was noted with `id`.
+    pub(crate) fn remove<K: Hash>(&mut self, key: &K, id: u32) {
+        if let Ok(found) = self.places.find_entry(self.hasher.hash_one(key), |&other| other == id) {
+            found.remove();
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_gives_back_what_it_was_made_of() {
+        for (client, server) in [
+            ("10.0.0.7:40000", "192.0.2.1:443"),
+            ("[2001:db8::7]:1", "[2001:db8:1:2:3:4:5:6]:65535"),
+            ("[::ffff:10.0.0.7]:40000", "[::ffff:192.0.2.1]:443"),
+        ] {
+            let (client, server): (SocketAddr, SocketAddr) =
+                (client.parse().unwrap(), server.parse().unwrap());
+            let key = FlowKey::new(client, server);
+            assert_eq!((key.client(), key.server(), key.is_ipv4()), (client, server, client.is_ipv4()));
+        }
+        let [v4, v6] = ["10.0.0.7:1", "[a00:7::]:1"].map(|host| host.parse().unwrap());
+        assert_ne!(FlowKey::new(v4, v4), FlowKey::new(v6, v6), "the same octets");
+    }
 
     #[test]
     fn subscribers_are_v4_addresses_and_v6_prefixes() {

@@ -13,7 +13,7 @@ impl OneWay {
     pub(crate) fn handle_feedback(&mut self, client: IpAddr, feedback: &Feedback) -> bool {
         let address = subscriber_key(client, self.config.ipv6_prefix_len);
         let prefix_len = self.config.ipv6_prefix_len;
-        if let Some(&id) = self.subscriber_index.get(&SharingKey::Address(address)) {
+        if let Some(id) = self.subscriber_index.get(&SharingKey::Address(address), &self.subscribers) {
             self.inform(id, feedback);
             return true;
         }
@@ -21,7 +21,7 @@ impl OneWay {
             return false;
         }
         let is_meant = |key: &SharingKey| match key {
-            SharingKey::Flow(flow) => subscriber_key(flow.client.ip(), prefix_len) == address,
+            SharingKey::Flow(flow) => subscriber_key(flow.client().ip(), prefix_len) == address,
             SharingKey::Address(_) => false,
         };
         let meant: Vec<u32> =
