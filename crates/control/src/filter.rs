@@ -101,6 +101,88 @@ impl<T: Copy + Ord> WindowedMin<T> {
     }
 }
 
+/// The three best values of a window, each later than the one before it.
+#[derive(Clone, Copy, Debug)]
+struct BestThree<T>([(Instant, T); 3]);
+
+impl<T: Copy> BestThree<T> {
+    fn update(&mut self, window: Duration, value: T, now: Instant, equals_or_beats: impl Fn(T, T) -> bool) {
+        let new = (now, value);
+        let [first, second, third] = &mut self.0;
+        let age = |sample: &(Instant, T)| now.saturating_since(sample.0);
+        if equals_or_beats(value, first.1) || age(third) > window {
+            return self.0 = [new; 3];
+        }
+        if equals_or_beats(value, second.1) {
+            (*second, *third) = (new, new);
+        } else if equals_or_beats(value, third.1) {
+            *third = new;
+        }
+        if age(first) > window {
+            (*first, *second, *third) = (*second, *third, new);
+            if age(first) > window {
+                (*first, *second, *third) = (*second, *third, new);
+            }
+        } else if second.0 == first.0 && age(first) > window / 4 {
+            (*second, *third) = (new, new);
+        } else if third.0 == second.0 && age(first) > window / 2 {
+            *third = new;
+        }
+    }
+}
+
+/// The largest value of about the last `window` in a fixed 48 bytes: exact until it is `window` old, then the best of
+/// what came a quarter of the window or more after it (K. Nichols' filter, which Linux keeps its smallest round trip
+/// with). For what there is one of per flow; [`WindowedMax`] is exact.
+#[derive(Clone, Copy, Debug)]
+pub struct RecentMax<T> {
+    window: Duration,
+    best: Option<BestThree<T>>,
+}
+
+impl<T: Copy + Ord> RecentMax<T> {
+    /// A filter with a memory of `window`.
+    #[must_use]
+    pub const fn new(window: Duration) -> Self {
+        Self { window, best: None }
+    }
+    /// Takes in a value.
+    pub fn update(&mut self, value: T, now: Instant) {
+        let best = self.best.get_or_insert(BestThree([(now, value); 3]));
+        best.update(self.window, value, now, |new, old| new >= old);
+    }
+    /// The largest value as of the last update.
+    #[must_use]
+    pub fn get(&self) -> Option<T> {
+        self.best.map(|best| best.0[0].1)
+    }
+}
+
+/// The smallest value of about the last `window`, as [`RecentMax`] keeps the largest.
+#[derive(Clone, Copy, Debug)]
+pub struct RecentMin<T> {
+    window: Duration,
+    best: Option<BestThree<T>>,
+}
+
+impl<T: Copy + Ord> RecentMin<T> {
+    /// A filter with a memory of `window`.
+    #[must_use]
+    pub const fn new(window: Duration) -> Self {
+        Self { window, best: None }
+    }
+    /// Takes in a value.
+    pub fn update(&mut self, value: T, now: Instant) {
+        let best = self.best.get_or_insert(BestThree([(now, value); 3]));
+        best.update(self.window, value, now, |new, old| new <= old);
+    }
+    /// The smallest value as of the last update.
+    #[must_use]
+    pub fn get(&self) -> Option<T> {
+        self.best.map(|best| best.0[0].1)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,6 +205,41 @@ mod tests {
                 prop_assert_eq!(filter.get(), scan);
             }
         }
+    }
+
+    proptest! {
+        /// Three samples against the definition: never worse than what came in the last quarter of the window,
+        /// never better than the best of it all.
+        #[test]
+        fn the_best_three_are_near_a_full_scan(
+            steps in proptest::collection::vec((0u64..25, 0u32..1000), 1..200))
+        {
+            let window = Duration::from_millis(400);
+            let (mut max, mut min) = (RecentMax::new(window), RecentMin::new(window));
+            let mut all: Vec<(Instant, u32)> = Vec::new();
+            let mut now = Instant::ZERO;
+            for (gap_ms, value) in steps {
+                now += Duration::from_millis(gap_ms);
+                all.push((now, value));
+                max.update(value, now);
+                min.update(1_000 - value, now);
+                let scan = |span: Duration| all.iter()
+                    .filter(|(at, _)| now.saturating_since(*at) <= span).map(|&(_, v)| v).max();
+                prop_assert!(max.get() <= scan(window));
+                prop_assert!(max.get() >= scan(window / 4));
+                prop_assert_eq!(min.get(), max.get().map(|max| 1_000 - max));
+            }
+        }
+    }
+
+    #[test]
+    fn h17_a_recent_min_re_baselines_after_the_window() {
+        let mut filter = RecentMin::new(Duration::from_secs(10));
+        filter.update(20u32, Instant::ZERO);
+        filter.update(50, Instant::from_millis(5_000));
+        assert_eq!(filter.get(), Some(20));
+        filter.update(60, Instant::from_millis(10_001));
+        assert_eq!(filter.get(), Some(50));
     }
 
     #[test]

@@ -71,7 +71,7 @@ pub use bic::{Bic, BicParams};
 pub use cubic::{Cubic, CubicParams};
 pub use drwa::{Drwa, DrwaParams, WindowField};
 pub use feedback::Feedback;
-pub use filter::{WindowedMax, WindowedMin};
+pub use filter::{RecentMax, RecentMin, WindowedMax, WindowedMin};
 pub use fixed::{Fixed, FixedParams};
 pub use highspeed::{HighSpeed, HighSpeedParams};
 pub use htcp::{HTcp, HTcpParams};

@@ -9,6 +9,7 @@ use crate::accelerated::Accelerated;
 use crate::drwa::Windowed;
 use crate::handshake::Handshake;
 use crate::table::FlowKey;
+use crate::turns::Link;
 
 /// Where a flow is in its life.
 #[derive(Debug)]
@@ -26,12 +27,16 @@ pub(crate) enum State {
 pub(crate) struct Flow {
     pub(crate) key: FlowKey,
     pub(crate) subscriber: u32,
+    /// Its place among those of its subscriber that may send.
+    pub(crate) turn: Link,
     pub(crate) state: State,
     pub(crate) last_activity: Instant,
     /// The deadline it has in the timers.
     pub(crate) armed: Option<Instant>,
     /// It waits in the engine's list of flows with control packets to make.
     pub(crate) in_outbox: bool,
+    /// It waits in its subscriber's list of flows with something urgent to send.
+    pub(crate) is_urgent: bool,
     /// The journal has an entry of it.
     pub(crate) is_journaled: bool,
 }

@@ -35,6 +35,7 @@ mod stats;
 mod subscriber;
 mod table;
 mod timer;
+mod turns;
 mod uplink;
 
 pub use config::{ConfigError, Direction, EngineConfig, Sharing, UplinkConfig};

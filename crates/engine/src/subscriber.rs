@@ -6,9 +6,10 @@ use control::{Ack, AnyController, Control, Controller, Feedback, Loss, LossKind,
 use tcp::AckOutcome;
 use units::{Bytes, Duration, Instant, Rate};
 
-use control::WindowedMax;
+use control::RecentMax;
 
 use crate::table::SharingKey;
+use crate::turns::Turns;
 
 /// How far pacing may lag behind and still catch up: the lateness of timers, not a burst.
 const PACING_SLACK: Duration = Duration::from_millis(2);
@@ -31,10 +32,10 @@ pub(crate) struct Subscriber {
     pub(crate) in_flight: u64,
     /// Pacing: nothing leaves before.
     pub(crate) next_send: Instant,
-    /// Flows that have just got something to send: they go first, as in fq_codel's list of new flows.
-    pub(crate) fresh: VecDeque<u32>,
-    /// Flows with something to send, in turn (deficit round robin).
-    pub(crate) round: VecDeque<u32>,
+    /// Flows that may have something to send.
+    pub(crate) turns: Turns,
+    /// Flows that may have something to send that must not wait for room.
+    pub(crate) urgent: VecDeque<u32>,
     /// It waits in the engine's list of subscribers that may send.
     pub(crate) is_ready: bool,
     pub(crate) flows: u32,
@@ -44,7 +45,7 @@ pub(crate) struct Subscriber {
     pub(crate) memory_limit: Bytes,
     pub(crate) last_used: Instant,
     pub(crate) armed: Option<Instant>,
-    delivery_rate: WindowedMax<Rate>,
+    delivery_rate: RecentMax<Rate>,
 }
 
 impl Subscriber {
@@ -56,15 +57,15 @@ impl Subscriber {
             sampler: RateSampler::new(),
             in_flight: 0,
             next_send: now,
-            fresh: VecDeque::new(),
-            round: VecDeque::new(),
+            turns: Turns::default(),
+            urgent: VecDeque::new(),
             is_ready: false,
             flows: 0,
             buffered: 0,
             memory_limit: Bytes::MAX,
             last_used: now,
             armed: None,
-            delivery_rate: WindowedMax::new(RATE_MEMORY),
+            delivery_rate: RecentMax::new(RATE_MEMORY),
         }
     }
 
@@ -76,45 +77,7 @@ impl Subscriber {
 
     /// True when a flow may have something to send.
     pub(crate) fn has_work(&self) -> bool {
-        !(self.fresh.is_empty() && self.round.is_empty())
-    }
-
-    /// The flow whose turn it is; new ones first.
-    pub(crate) fn front(&self) -> Option<u32> {
-        self.fresh.front().or(self.round.front()).copied()
-    }
-
-    /// Flows that may have something to send.
-    pub(crate) fn waiting(&self) -> usize {
-        self.fresh.len() + self.round.len()
-    }
-
-    /// The `index`th of them, in the order of their turns.
-    pub(crate) fn nth(&self, index: usize) -> Option<u32> {
-        self.fresh.get(index).or_else(|| self.round.get(index - self.fresh.len())).copied()
-    }
-
-    /// Takes the flow whose turn it is out of the lists; true when it came from that of the new ones.
-    pub(crate) fn pop_front(&mut self) -> bool {
-        let was_fresh = self.fresh.pop_front().is_some();
-        if !was_fresh {
-            self.round.pop_front();
-        }
-        was_fresh
-    }
-
-    /// Puts the flow whose turn it is behind all others.
-    pub(crate) fn rotate(&mut self) {
-        if let Some(id) = self.front() {
-            self.pop_front();
-            self.round.push_back(id);
-        }
-    }
-
-    /// Forgets a flow.
-    pub(crate) fn leave(&mut self, id: u32) {
-        self.fresh.retain(|&other| other != id);
-        self.round.retain(|&other| other != id);
+        !self.turns.is_empty()
     }
 
     /// Follows a change of one flow's bytes in flight.

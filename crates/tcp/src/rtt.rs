@@ -1,6 +1,6 @@
 //! Round-trip time and the retransmission time-out it gives (RFC 6298).
 
-use control::WindowedMin;
+use control::RecentMin;
 use units::{Duration, Instant};
 
 /// Smallest margin of the retransmission time-out above the smoothed round trip.
@@ -20,13 +20,13 @@ const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
 pub struct RttEstimator {
     srtt: Option<Duration>,
     rttvar: Duration,
-    min: WindowedMin<Duration>,
+    min: RecentMin<Duration>,
     latest: Option<Duration>,
 }
 
 impl Default for RttEstimator {
     fn default() -> Self {
-        Self { srtt: None, rttvar: Duration::ZERO, min: WindowedMin::new(MIN_RTT_WINDOW), latest: None }
+        Self { srtt: None, rttvar: Duration::ZERO, min: RecentMin::new(MIN_RTT_WINDOW), latest: None }
     }
 }
 
