@@ -21,6 +21,8 @@
 //! - **Headroom.** An acknowledgement with a round trip near τ says that the queue was empty: the link may have been
 //!   idle. d follows these as a quantile is followed: up by 1 − φ, down by φ, so that it rests where the share of such
 //!   acknowledgements is φ. On a steady link it falls to its least, on a jumpy one it grows.
+//! - **Bunches.** Acknowledgements that come together every so often, because the uplink gets its turn so seldom,
+//!   make the path longer by their spacing: see `bunches.rs`.
 //! - **Outages.** Without acknowledgements nothing is sent, after a time-out no more than four segments at a time; and
 //!   bins last no longer than their cap, so that the forecast of before still stands after.
 //! - **Losses** say nothing, except that more than an eighth of the data lost in each of three round trips in a row means
@@ -32,6 +34,7 @@
 //!
 //! Integer arithmetic; the parameters come from `docs/algorithms/adaptive.md`'s sweep.
 
+mod bunches;
 mod floor;
 mod offer;
 
@@ -39,6 +42,7 @@ use units::{Bytes, Duration, Instant, Rate};
 
 use crate::{Ack, Control, Controller, Feedback, Loss, LossKind, Sent, quantum_for};
 
+use bunches::Bunches;
 use floor::Floor;
 use offer::Offer;
 
@@ -121,6 +125,7 @@ pub struct Adaptive {
     window: Bytes,
     pacing_rate: Rate,
     last_ack: Instant,
+    bunches: Bunches,
     reports_valid_until: Instant,
 }
 
@@ -148,6 +153,7 @@ impl Adaptive {
             window: params.initial_window,
             pacing_rate: Rate::MAX,
             last_ack: Instant::ZERO,
+            bunches: Bunches::new(),
             reports_valid_until: Instant::ZERO,
             params,
         };
@@ -233,10 +239,11 @@ impl Adaptive {
     /// W without floor measurement and ceiling.
     fn model(&self) -> Option<Bytes> {
         let (floor, forecast) = (self.floor.get()?, self.offer.forecast()?);
-        let provided = forecast.bytes_in(floor + self.headroom) + self.params.constant;
+        let path = floor + self.bunches.delay(floor);
+        let provided = forecast.bytes_in(path + self.headroom) + self.params.constant;
         let recent = self.offer.recent(RECENT_BINS).unwrap_or(forecast);
         let patient =
-            recent.bytes_in(floor + self.params.delay_max) + self.params.constant + self.params.constant;
+            recent.bytes_in(path + self.params.delay_max) + self.params.constant + self.params.constant;
         Some(provided.min(patient))
     }
 
@@ -298,13 +305,14 @@ impl Controller for Adaptive {
     fn on_ack(&mut self, ack: &Ack) {
         self.last_ack = ack.now;
         self.is_silent = false;
+        let is_limited = self.bunches.count(ack.is_window_limited, ack.now);
         if let Some(rtt) = ack.rtt {
-            self.floor.update(rtt, ack.is_window_limited, ack.now);
-            if ack.is_window_limited && !self.floor.is_draining() && self.start.is_none() {
+            self.floor.update(rtt, is_limited, ack.now);
+            if is_limited && !self.floor.is_draining() && self.start.is_none() {
                 self.adapt_headroom(rtt, ack.delivered);
             }
         }
-        let is_limited = ack.is_window_limited && !self.floor.is_draining();
+        let is_limited = is_limited && !self.floor.is_draining();
         if ack.now >= self.reports_valid_until {
             self.offer.count(ack.delivered, is_limited, ack.now);
         }
