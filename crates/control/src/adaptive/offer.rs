@@ -21,7 +21,8 @@ const BINS_SPANNED: u64 = 4;
 #[derive(Clone, Debug)]
 pub(super) struct Offer {
     length: Duration,
-    bins: [Rate; BINS_MAX],
+    /// In kbit/s: there is one of these per subscriber.
+    bins: [u32; BINS_MAX],
     /// Bins written so far, the oldest overwritten.
     written: usize,
     /// Bins that tell the forecast.
@@ -39,7 +40,7 @@ impl Offer {
     pub(super) fn new(length: Duration, remembered: usize) -> Self {
         Self {
             length,
-            bins: [Rate::from_bps(0); BINS_MAX],
+            bins: [0; BINS_MAX],
             written: 0,
             remembered: remembered.clamp(1, BINS_MAX),
             started: None,
@@ -104,7 +105,7 @@ impl Offer {
     }
 
     fn push(&mut self, rate: Rate) {
-        self.bins[self.written % BINS_MAX] = rate;
+        self.bins[self.written % BINS_MAX] = u32::try_from(rate.as_bps() / 1_000).unwrap_or(u32::MAX);
         // Kept between one and two rings once the ring is full.
         self.written += 1;
         if self.written >= 2 * BINS_MAX {
@@ -116,7 +117,8 @@ impl Offer {
     /// The last `n` bins, newest first.
     fn last(&self, n: usize) -> impl Iterator<Item = Rate> + '_ {
         let known = self.written.min(BINS_MAX);
-        (1..=n.min(known)).map(|back| self.bins[(self.written + BINS_MAX - back) % BINS_MAX])
+        (1..=n.min(known))
+            .map(|back| Rate::from_kbps(u64::from(self.bins[(self.written + BINS_MAX - back) % BINS_MAX])))
     }
 
     fn compute(&self) -> Option<Rate> {
