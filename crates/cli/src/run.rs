@@ -11,7 +11,9 @@ use control::{
     AdaptiveParams, BbrParams, ControllerConfig, CubicParams, FixedParams, NewRenoParams, RateParams,
 };
 use engine::{EngineConfig, PassReason, Sharing, WindowPolicy};
-use run::{Accelerator, AfterHang, Config, Ended, Notrack, ReadSettings, RunError, SteeringChoice};
+use run::{
+    Accelerator, AfterHang, Config, Ended, InlineFallback, Notrack, ReadSettings, RunError, SteeringChoice,
+};
 use scenario::Quantity;
 use units::{Bytes, Duration, Rate};
 
@@ -26,11 +28,17 @@ const NOTICE: &str = "notice: `opportunistic` together with early acknowledgemen
 #[derive(clap::Args)]
 pub struct Args {
     /// Interface towards the servers
-    #[arg(long, value_name = "IF", required_unless_present_any = ["watchdog", "config"])]
+    #[arg(long, value_name = "IF", required_unless_present_any = ["watchdog", "config", "inline"])]
     wired: Option<String>,
     /// Interface towards the clients
-    #[arg(long, value_name = "IF", required_unless_present_any = ["watchdog", "config"])]
+    #[arg(long, value_name = "IF", required_unless_present_any = ["watchdog", "config", "inline"])]
     mobile: Option<String>,
+    /// Be a bridge between two interfaces, WIRED towards the servers, instead of taking TCP out of what a router forwards
+    #[arg(long, num_args = 2, value_names = ["WIRED", "MOBILE"], conflicts_with_all = ["wired", "mobile", "replace"])]
+    inline: Option<Vec<String>>,
+    /// What joins the two interfaces of --inline when this process dies or hangs
+    #[arg(long, value_enum, default_value = "none", value_name = "WHAT")]
+    inline_fallback: Fallback,
     /// What `status`, `drain` and others call this accelerator [default: WIRED-MOBILE]
     #[arg(long)]
     name: Option<String>,
@@ -191,6 +199,14 @@ enum When {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
+enum Fallback {
+    /// Nothing: the wire is cut
+    None,
+    /// A bridge of the kernel's, until the next start
+    Bridge,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
 enum Afterwards {
     /// Install the steering again
     Resume,
@@ -249,6 +265,7 @@ fn with_file(path: &Path, given: &[OsString]) -> Result<Args, String> {
         format!("run: {}, or a flag: {problem}", path.display())
     })?;
     match (&args.wired, &args.mobile) {
+        _ if args.inline.is_some() => Ok(args),
         (Some(_), Some(_)) => Ok(args),
         _ => Err(format!("run: neither {} nor a flag says `wired` and `mobile`", path.display())),
     }
@@ -350,12 +367,21 @@ fn with_settings(mut controller: ControllerConfig, settings: &[String]) -> Resul
 
 fn machine_config(args: Args) -> Result<Config, String> {
     let machine = args.machine;
+    let inline = args.inline.as_ref().map(|_| match args.inline_fallback {
+        Fallback::None => InlineFallback::None,
+        Fallback::Bridge => InlineFallback::Bridge,
+    });
+    let [wired, mobile] = match args.inline.as_deref() {
+        Some([wired, mobile]) => [wired.clone(), mobile.clone()],
+        _ => [args.wired, args.mobile].map(Option::unwrap_or_default),
+    };
     Ok(Config {
+        inline,
         feedback: args.feedback.config()?,
         name: args.name.unwrap_or_default(),
         replace: args.replace,
-        wired: args.wired.unwrap_or_default(),
-        mobile: args.mobile.unwrap_or_default(),
+        wired,
+        mobile,
         steering: match machine.steering {
             SteeringArg::Auto => SteeringChoice::Auto,
             SteeringArg::Tcx => SteeringChoice::Tcx,
@@ -396,6 +422,13 @@ fn say(line: &str) {
 }
 
 fn dry_run(config: &Config) -> Result<(), RunError> {
+    if config.inline.is_some() {
+        say(&format!(
+            "two packet sockets, at {} and {}; a bridge between them with --inline-fallback bridge",
+            config.wired, config.mobile
+        ));
+        return Ok(());
+    }
     let plan = run::dry_run(config)?;
     plan.commands().iter().for_each(|line| say(line));
     plan.warnings().iter().for_each(|line| say(&format!("warning: {line}")));

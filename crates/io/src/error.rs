@@ -98,7 +98,10 @@ impl IoError {
     /// True when a TUN device is gone or down: `EBADFD`, `EIO`, `ENODEV`, `ENETDOWN`.
     #[must_use]
     pub fn is_device_gone(&self) -> bool {
-        matches!(self.raw_os_error(), Some(libc::EBADFD | libc::EIO | libc::ENODEV | libc::ENETDOWN))
+        matches!(
+            self.raw_os_error(),
+            Some(libc::EBADFD | libc::EIO | libc::ENODEV | libc::ENETDOWN | libc::ENXIO)
+        )
     }
 }
 

@@ -115,7 +115,7 @@ impl PacketSocket {
 #[repr(align(8))]
 struct Control([u8; 64]);
 
-fn bind(fd: &OwnedFd, index: InterfaceIndex, protocol: u16) -> Result<(), IoError> {
+pub(crate) fn bind(fd: &OwnedFd, index: InterfaceIndex, protocol: u16) -> Result<(), IoError> {
     let address = libc::sockaddr_ll {
         sll_family: libc::AF_PACKET as u16,
         sll_protocol: protocol,

@@ -19,6 +19,8 @@ pub struct Config {
     pub wired: String,
     /// Interface towards the clients.
     pub mobile: String,
+    /// Be a bridge between the two interfaces instead of steering what a router forwards; what is to happen when it dies.
+    pub inline: Option<InlineFallback>,
     /// How TCP gets here.
     pub steering: SteeringChoice,
     /// Leave flows that are passed to the kernel, where the steering allows it.
@@ -62,6 +64,7 @@ impl Default for Config {
             replace: None,
             wired: String::new(),
             mobile: String::new(),
+            inline: None,
             steering: SteeringChoice::Auto,
             bypass: true,
             notrack: Notrack::Auto,
@@ -106,6 +109,16 @@ impl Config {
     pub fn spin_margin(&self) -> Duration {
         if self.busy_poll { Duration::MAX } else { Duration::from_micros(self.spin_margin_us) }
     }
+}
+
+/// What joins two interfaces when the process that did so dies or hangs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum InlineFallback {
+    /// Nothing: the wire is cut.
+    None,
+    /// A bridge of the kernel's, until the next start.
+    Bridge,
 }
 
 /// How TCP is steered into this process.

@@ -30,6 +30,7 @@ mod feedback;
 mod firewall;
 mod forwarding;
 mod handover;
+mod inline;
 mod journal;
 mod leftovers;
 mod notrack;
@@ -47,7 +48,7 @@ mod tun_path;
 mod watchdog;
 
 pub use accelerator::{Accelerator, ReadSettings};
-pub use config::{AfterHang, Config, Notrack, SteeringChoice};
+pub use config::{AfterHang, Config, InlineFallback, Notrack, SteeringChoice};
 pub use console::{Answer, Found, Question, choose, find};
 pub use error::RunError;
 pub use feedback::FeedbackConfig;

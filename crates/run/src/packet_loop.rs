@@ -87,6 +87,10 @@ impl<P: PacketPath> PacketLoop<P> {
         &self.path
     }
 
+    pub fn path_mut(&mut self) -> &mut P {
+        &mut self.path
+    }
+
     /// Reads, handles and sends a bounded amount; true when there may be more at once.
     ///
     /// # Errors

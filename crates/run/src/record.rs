@@ -13,6 +13,9 @@ pub(crate) struct Record {
     pub sysctls: Vec<RecordedSysctl>,
     /// The process that holds the nft table, as [`ProcessId`] writes it.
     pub nft: Option<String>,
+    /// The bridge that stands by, or has taken over.
+    #[serde(default)]
+    pub bridge: Option<String>,
     /// The interface towards the servers.
     #[serde(default)]
     pub wired: String,
@@ -115,8 +118,10 @@ impl Record {
 
     /// Undoes the steering and puts changed settings back unless somebody else changed them since.
     pub fn undo_all(&self, netlink: &Netlink) -> Result<(), IoError> {
-        let result = self.undo_steering(netlink);
-        result.and(Self::put_back(&self.sysctls))
+        let bridge = self.bridge.as_ref().map_or(Ok(()), |name| {
+            absent_is_fine(netlink.index_of(name).and_then(|index| netlink.delete_link(index)))
+        });
+        self.undo_steering(netlink).and(bridge).and(Self::put_back(&self.sysctls))
     }
 }
 
@@ -156,6 +161,7 @@ mod tests {
             rules: vec![RecordedRule::from(&rule)],
             sysctls: vec![sysctl],
             nft: Some("12:34".to_owned()),
+            bridge: Some("cellbr0".to_owned()),
             wired: "w0".to_owned(),
             mobile: "m0".to_owned(),
             name: "w0-m0".to_owned(),

@@ -18,7 +18,7 @@ use crate::steering::{self, Method, Steering, Tcx};
 use crate::tun_path::TunPath;
 use crate::watchdog::{Guardian, News};
 use crate::{
-    AfterHang, Config, Counters, Plan, Processor, ProcessorStatus, RunError, Side, Status, leftovers,
+    AfterHang, Config, Counters, Plan, Processor, ProcessorStatus, RunError, Side, Status, inline, leftovers,
     recovery,
 };
 
@@ -58,10 +58,10 @@ const FEEDBACK: u64 = 5;
 const SHARDS: u64 = 6;
 
 /// While packets keep coming, reports are looked for this often.
-const FEEDBACK_EVERY: Duration = Duration::from_millis(1);
+pub(crate) const FEEDBACK_EVERY: Duration = Duration::from_millis(1);
 
 /// Flows in one answer: few enough for the packets not to notice.
-const FLOWS_PER_ANSWER: usize = 2_000;
+pub(crate) const FLOWS_PER_ANSWER: usize = 2_000;
 
 const SIGHUP: i32 = 1;
 const SIGINT: i32 = 2;
@@ -69,22 +69,22 @@ const SIGTERM: i32 = 15;
 
 /// Those that end the instance, and the one that has it read its settings anew: neither hides the other.
 #[derive(Debug)]
-struct CaughtSignals {
-    ending: Signals,
-    reload: Signals,
+pub(crate) struct CaughtSignals {
+    pub ending: Signals,
+    pub reload: Signals,
 }
 
 impl CaughtSignals {
-    fn catch() -> Result<Self, RunError> {
+    pub fn catch() -> Result<Self, RunError> {
         Ok(Self { ending: Signals::catch(&[SIGINT, SIGTERM])?, reload: Signals::catch(&[SIGHUP])? })
     }
 }
 
 /// The end, asked for: why, and until when to deliver what is owed.
 #[derive(Clone, Copy, Debug)]
-struct Stop {
-    why: Why,
-    give_up: Instant,
+pub(crate) struct Stop {
+    pub why: Why,
+    pub give_up: Instant,
 }
 
 /// Decides what would be set up, and changes nothing.
@@ -108,6 +108,9 @@ pub fn run<P: Processor + Send + 'static>(
     make: impl FnOnce(usize) -> Result<Vec<P>, RunError>,
     say: &mut dyn FnMut(&str),
 ) -> Result<Ended, RunError> {
+    if config.inline.is_some() {
+        return inline::run(config, make, say);
+    }
     features::require(Feature::NetworkAdministration)?;
     features::require(Feature::Tun)?;
     // Before anything is set up, so that no signal can end us in between.
@@ -219,6 +222,16 @@ fn open_paths(tuns: [Tun; 2], plan: &Plan, ipv6_prefix_len: u8) -> Result<Vec<Tu
     }
     further.insert(0, TunPath::new(tuns.map(Tun::into_queue), are_routed));
     Ok(further)
+}
+
+/// Has the settings read anew; gives them, and a line either way.
+pub(crate) fn reload<P: Processor>(processor: &mut P) -> Result<(P::Settings, String), String> {
+    let settings = processor.read_settings();
+    let applied = settings.and_then(|settings| processor.apply(&settings).map(|line| (settings, line)));
+    match applied {
+        Ok((settings, line)) => Ok((settings, format!("reloaded: {line}"))),
+        Err(problem) => Err(format!("not reloaded, all is as before: {problem}")),
+    }
 }
 
 /// Waits for the thread that resets flows of a killed instance.
@@ -414,14 +427,9 @@ impl<'a, P: Processor + Send + 'static> Session<'a, P> {
 
     /// Has the settings read anew, for all shards; gives a line either way.
     fn reload(&mut self, processor: &mut P) -> Result<String, String> {
-        let settings = processor.read_settings();
-        match settings.and_then(|settings| processor.apply(&settings).map(|line| (settings, line))) {
-            Ok((settings, line)) => {
-                self.shards.tell_all(|| Command::Apply(settings.clone()));
-                Ok(format!("reloaded: {line}"))
-            }
-            Err(problem) => Err(format!("not reloaded, all is as before: {problem}")),
-        }
+        let (settings, line) = reload(processor)?;
+        self.shards.tell_all(|| Command::Apply(settings.clone()));
+        Ok(line)
     }
 
     fn answer(&mut self, question: &Question, processor: &mut P, say: &mut dyn FnMut(&str)) -> Reply {

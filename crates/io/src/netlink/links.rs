@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
-    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+    InfoBridge, InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
 };
 
 use super::{InterfaceIndex, Netlink};
@@ -180,6 +180,38 @@ impl Netlink {
         message.header.index = index.get();
         self.change(RouteNetlinkMessage::DelLink(message), 0, || {
             format!("delete interface number {}", index.get())
+        })
+    }
+
+    /// Makes a bridge that hides nothing: no spanning tree, no multicast snooping, and what is meant for bridges passes
+    /// (IEEE 802.1D §7.12.6), but for the three addresses that the kernel never lets pass. It is off.
+    ///
+    /// # Errors
+    /// When the name is taken or the privilege is missing.
+    pub fn create_bridge(&self, name: &str) -> Result<(), IoError> {
+        /// All reserved group addresses but those of spanning tree, pause frames and LACP.
+        const GROUPS: u16 = 0xfff8;
+        let data =
+            InfoData::Bridge(vec![InfoBridge::MulticastSnooping(false), InfoBridge::GroupFwdMask(GROUPS)]);
+        let mut message = LinkMessage::default();
+        message.attributes.push(LinkAttribute::IfName(name.to_owned()));
+        let info = vec![LinkInfo::Kind(InfoKind::Bridge), LinkInfo::Data(data)];
+        message.attributes.push(LinkAttribute::LinkInfo(info));
+        self.change(RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL, || {
+            format!("create the bridge '{name}'")
+        })
+    }
+
+    /// Makes an interface a port of `bridge`.
+    ///
+    /// # Errors
+    /// When it is a port of another one, or cannot be one.
+    pub fn set_bridge(&self, index: InterfaceIndex, bridge: InterfaceIndex) -> Result<(), IoError> {
+        let mut message = LinkMessage::default();
+        message.header.index = index.get();
+        message.attributes.push(LinkAttribute::Controller(bridge.get()));
+        self.change(RouteNetlinkMessage::SetLink(message), 0, || {
+            format!("make interface number {} a port of a bridge", index.get())
         })
     }
 

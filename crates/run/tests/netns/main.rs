@@ -9,6 +9,7 @@ mod datagrams;
 mod fail_open;
 mod handover;
 mod icmp;
+mod inline;
 mod nat;
 mod overload;
 mod raw;

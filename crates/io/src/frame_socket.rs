@@ -1,0 +1,240 @@
+//! [`FrameSocket`]: whole frames of an interface, in and out, with their VLAN tags and what the kernel left undone.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::netlink::InterfaceIndex;
+use crate::{IoError, PIECES_MAX, VNET_HEADER_LEN, VnetHeader};
+
+/// `PACKET_IGNORE_OUTGOING` (Linux 4.20 and later).
+const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
+/// `PACKET_VNET_HDR`.
+const PACKET_VNET_HDR: libc::c_int = 15;
+/// Memory for frames that wait, either way, in bytes.
+const BUFFER_LEN: libc::c_int = 8 << 20;
+
+/// Frames that come in through an interface, whoever they are for, and a way to send frames out of it. Frames sent by
+/// others do not come in.
+///
+/// In front of each frame stands a virtio header; a VLAN tag that the kernel has taken out of a frame comes beside it.
+#[derive(Debug)]
+pub struct FrameSocket {
+    fd: OwnedFd,
+    name: String,
+    /// Frames lost because nobody read them in time: reading the kernel's counter sets it to zero.
+    drops: AtomicU64,
+}
+
+/// A frame's circumstances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceivedFrame {
+    /// Bytes of the frame, Ethernet header included, VLAN tag not.
+    pub len: usize,
+    /// The outer VLAN tag as it stands in a frame: protocol and control information.
+    pub tag: Option<[u8; 4]>,
+}
+
+impl FrameSocket {
+    /// Opens the interface called `name` in the calling thread's namespace, non-blocking, in promiscuous mode for as
+    /// long as the socket is open.
+    ///
+    /// # Errors
+    /// Without CAP_NET_RAW, or when there is no such interface.
+    pub fn open(index: InterfaceIndex, name: &str) -> Result<Self, IoError> {
+        let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        // No protocol: nothing comes in before the socket is bound.
+        // SAFETY: socket takes integers only; the result is checked before use.
+        let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
+        if fd < 0 {
+            return Err(match io::Error::last_os_error() {
+                e if e.raw_os_error() == Some(libc::EPERM) => IoError::NotPrivileged {
+                    what: "open a packet socket".to_owned(),
+                    capability: "CAP_NET_RAW",
+                },
+                e => IoError::system("open a packet socket", e),
+            });
+        }
+        // SAFETY: the kernel just created `fd` for us alone.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let on: libc::c_int = 1;
+        for (level, option) in [
+            (libc::SOL_PACKET, PACKET_VNET_HDR),
+            (libc::SOL_PACKET, libc::PACKET_AUXDATA),
+            (libc::SOL_PACKET, PACKET_IGNORE_OUTGOING),
+        ] {
+            set(&fd, level, option, &on)?;
+        }
+        set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &BUFFER_LEN)?;
+        set(&fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &BUFFER_LEN)?;
+        let everything = libc::packet_mreq {
+            mr_ifindex: index.get().cast_signed(),
+            mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
+        set(&fd, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &everything)?;
+        crate::packet_socket::bind(&fd, index, (libc::ETH_P_ALL as u16).to_be())?;
+        Ok(Self { fd, name: name.to_owned(), drops: AtomicU64::new(0) })
+    }
+
+    /// The interface's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Receives one frame and its virtio header; `None` when there is none now. What does not fit into `frame` is cut
+    /// off.
+    ///
+    /// # Errors
+    /// When the interface is gone or down.
+    pub fn recv(&self, virtio: &mut VnetHeader, frame: &mut [u8]) -> Result<Option<ReceivedFrame>, IoError> {
+        let mut pieces = [
+            libc::iovec { iov_base: virtio.as_mut_ptr().cast(), iov_len: VNET_HEADER_LEN },
+            libc::iovec { iov_base: frame.as_mut_ptr().cast(), iov_len: frame.len() },
+        ];
+        let mut control = Control([0; 64]);
+        // SAFETY: msghdr is integers and pointers, for which all zero bytes are a valid value.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = pieces.as_mut_ptr();
+        message.msg_iovlen = pieces.len();
+        message.msg_control = control.0.as_mut_ptr().cast();
+        message.msg_controllen = control.0.len();
+        // SAFETY: every pointer in `message` points to live memory of the length given beside it.
+        let len = unsafe { libc::recvmsg(self.fd.as_raw_fd(), &raw mut message, 0) };
+        let Ok(len) = usize::try_from(len) else {
+            let error = io::Error::last_os_error();
+            return match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
+                _ => Err(IoError::system(format!("receive from '{}'", self.name), error)),
+            };
+        };
+        Ok(Some(ReceivedFrame { len: len.saturating_sub(VNET_HEADER_LEN), tag: tag(&message) }))
+    }
+
+    /// Sends one frame in one system call, without joining its pieces first; at most [`PIECES_MAX`].
+    ///
+    /// # Errors
+    /// When the interface is gone or down ([`IoError::is_device_gone`]), its queue is full, or the frame does not fit.
+    pub fn send(&self, virtio: &VnetHeader, pieces: &[IoSlice<'_>]) -> Result<(), IoError> {
+        let mut all = [IoSlice::new(&[]); PIECES_MAX + 1];
+        all[0] = IoSlice::new(virtio);
+        let count = pieces.len().min(PIECES_MAX);
+        all[1..=count].copy_from_slice(&pieces[..count]);
+        // SAFETY: as in `recv`.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        // An IoSlice is an iovec, by its documentation.
+        message.msg_iov = all.as_mut_ptr().cast();
+        message.msg_iovlen = count + 1;
+        // SAFETY: the pieces are live for the duration of the call, which only reads them.
+        let sent = unsafe { libc::sendmsg(self.fd.as_raw_fd(), &raw const message, 0) };
+        if sent < 0 { Err(IoError::last(format!("send on '{}'", self.name))) } else { Ok(()) }
+    }
+
+    /// Frames lost so far because nobody read them in time.
+    #[must_use]
+    pub fn drops(&self) -> u64 {
+        let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+        let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t;
+        // SAFETY: the kernel writes at most `len` bytes to `stats`, which has as many.
+        let done = unsafe {
+            libc::getsockopt(
+                self.fd.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_STATISTICS,
+                (&raw mut stats).cast(),
+                &raw mut len,
+            )
+        };
+        let new = if done < 0 { 0 } else { u64::from(stats.tp_drops) };
+        self.drops.fetch_add(new, Ordering::Relaxed) + new
+    }
+}
+
+impl AsFd for FrameSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Room for control messages, aligned as they must be.
+#[repr(align(8))]
+struct Control([u8; 64]);
+
+fn set<T>(fd: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> Result<(), IoError> {
+    // SAFETY: the kernel reads `size_of::<T>()` bytes at `value`, which are T's.
+    let done = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            level,
+            option,
+            std::ptr::from_ref(value).cast(),
+            size_of::<T>() as libc::socklen_t,
+        )
+    };
+    if done < 0 { Err(IoError::last(format!("set option {option} of a packet socket"))) } else { Ok(()) }
+}
+
+/// The VLAN tag in a received message's auxiliary data, if it has one.
+fn tag(message: &libc::msghdr) -> Option<[u8; 4]> {
+    // SAFETY: `message` was filled by recvmsg, so its control pointer and length describe live, aligned memory with
+    // well-formed control messages, which the CMSG functions walk.
+    let aux = unsafe {
+        let mut header = libc::CMSG_FIRSTHDR(message);
+        loop {
+            let current = header.as_ref()?;
+            if current.cmsg_level == libc::SOL_PACKET && current.cmsg_type == libc::PACKET_AUXDATA {
+                break libc::CMSG_DATA(header).cast::<libc::tpacket_auxdata>().read_unaligned();
+            }
+            header = libc::CMSG_NXTHDR(message, header);
+        }
+    };
+    if aux.tp_status & libc::TP_STATUS_VLAN_VALID == 0 {
+        return None;
+    }
+    let has_protocol = aux.tp_status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+    let protocol = if has_protocol { aux.tp_vlan_tpid } else { libc::ETH_P_8021Q as u16 };
+    let ([p0, p1], [t0, t1]) = (protocol.to_be_bytes(), aux.tp_vlan_tci.to_be_bytes());
+    Some([p0, p1, t0, t1])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netlink::VethEnd;
+    use crate::netns::TestNamespace;
+
+    #[test]
+    fn frames_come_whole_and_tags_beside_them() {
+        let ns = TestNamespace::create("frames");
+        let netlink = ns.netlink();
+        let ends = ["fa", "fb"].map(|name| VethEnd { name, namespace: None });
+        netlink.create_veth(ends[0], ends[1]).unwrap();
+        let [a, b] = ["fa", "fb"].map(|name| {
+            let index = netlink.index_of(name).unwrap();
+            netlink.set_up(index).unwrap();
+            ns.run(|| FrameSocket::open(index, name)).unwrap().unwrap()
+        });
+        // A kind of frame that nothing else sends here.
+        let plain = [&[2; 6][..], &[4; 6], &[0x88, 0xb5], &[7; 50]].concat();
+        let tagged = [&plain[..12], &[0x81, 0x00, 0x20, 0x07], &plain[12..]].concat();
+        a.send(&[0; VNET_HEADER_LEN], &[IoSlice::new(&plain[..20]), IoSlice::new(&plain[20..])]).unwrap();
+        a.send(&[0; VNET_HEADER_LEN], &[IoSlice::new(&tagged)]).unwrap();
+        let (mut virtio, mut frame) = ([0; VNET_HEADER_LEN], [0; 2_000]);
+        let mut got = Vec::new();
+        while let Some(received) = b.recv(&mut virtio, &mut frame).unwrap() {
+            if frame[12..14] == [0x88, 0xb5] {
+                got.push((frame[..received.len].to_vec(), received.tag));
+            }
+        }
+        assert_eq!(got, [(plain.clone(), None), (plain, Some([0x81, 0x00, 0x20, 0x07]))]);
+        assert_eq!(b.drops(), 0);
+        let (mut virtio, mut frame) = ([0; VNET_HEADER_LEN], [0; 2_000]);
+        while let Some(received) = a.recv(&mut virtio, &mut frame).unwrap() {
+            assert_ne!(&frame[12..14], [0x88, 0xb5], "our own frame of {} B came back", received.len);
+        }
+        netlink.delete_link(netlink.index_of("fa").unwrap()).unwrap();
+        assert!(a.send(&[0; VNET_HEADER_LEN], &[IoSlice::new(&[0; 60])]).unwrap_err().is_device_gone());
+    }
+}

@@ -1,0 +1,105 @@
+//! [`Fallback`]: a bridge of the kernel's that takes over when this process dies or hangs.
+//!
+//! ```text
+//!   frame ─▶ our socket (a copy)
+//!         ─▶ BPF program: has the heart beaten? ─ yes ─▶ dropped: the socket has it
+//!                                               ─ no ──▶ kernel bridge ─▶ other interface
+//! ```
+//!
+//! Both interfaces are ports of the bridge all the time, behind a program that lets nothing through to it. The program
+//! goes with the process, however that ends, and lets everything through when the heartbeat stays away: nobody has to
+//! notice anything first.
+
+use std::sync::atomic::Ordering;
+
+use io::bpf::Condition::Above;
+use io::bpf::Operation::Add;
+use io::bpf::Register::{R0, R1, R2};
+use io::bpf::Width::Double;
+use io::bpf::{Assembler, Attachment, Helper, Program, SharedArray};
+use io::netlink::{InterfaceIndex, Netlink};
+use io::{Clock, IoError, sysctl};
+use units::Duration;
+
+/// `TCX_NEXT`, `TCX_DROP`.
+const NEXT: i32 = -1;
+const DROP: i32 = 2;
+
+/// The bridge, and what keeps frames from it.
+#[derive(Debug)]
+pub(super) struct Fallback {
+    bridge: InterfaceIndex,
+    heartbeat: SharedArray,
+    _attached: [Attachment; 2],
+}
+
+impl Fallback {
+    /// Makes the bridge `name` between two interfaces, with the heart beating.
+    pub fn install(
+        name: &str,
+        interfaces: [InterfaceIndex; 2],
+        hang_after: Duration,
+        netlink: &Netlink,
+    ) -> Result<Self, IoError> {
+        let heartbeat = SharedArray::create("cell_inline", 1)?;
+        let program = Program::load("cellerator_inl", &assemble(&heartbeat, hang_after)?)?;
+        beat(&heartbeat);
+        // First the programs: no frame is to go both ways.
+        let attached = [program.attach(interfaces[0])?, program.attach(interfaces[1])?];
+        netlink.create_bridge(name)?;
+        let bridge = netlink.index_of(name)?;
+        let fallback = Self { bridge, heartbeat, _attached: attached };
+        let connect = || {
+            // It is a cable and no host: without this it would ask for an IPv6 router on both sides.
+            match sysctl::write_here(&format!("net/ipv6/conf/{name}/disable_ipv6"), "1") {
+                Err(error) if !error.is_not_there() => return Err(error),
+                _ => {}
+            }
+            netlink.set_up(bridge)?;
+            interfaces.iter().try_for_each(|interface| netlink.set_bridge(*interface, bridge))
+        };
+        match connect() {
+            Ok(()) => Ok(fallback),
+            Err(error) => {
+                fallback.remove(netlink)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// The packet loop is alive.
+    pub fn beat(&self) {
+        beat(&self.heartbeat);
+    }
+
+    /// Takes the bridge away; both interfaces stay as they are.
+    pub fn remove(self, netlink: &Netlink) -> Result<(), IoError> {
+        match netlink.delete_link(self.bridge) {
+            Err(error) if !error.is_not_there() => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn beat(heartbeat: &SharedArray) {
+    if let Some(word) = heartbeat.words().first() {
+        word.store(Clock::now().as_nanos(), Ordering::Relaxed);
+    }
+}
+
+fn assemble(heartbeat: &SharedArray, hang_after: Duration) -> Result<Vec<io::bpf::Instruction>, IoError> {
+    let mut a = Assembler::new();
+    let next = a.label();
+    a.call(Helper::CoarseTime);
+    a.set_map_value(R1, heartbeat, 0);
+    a.load(Double, R1, R1, 0);
+    a.set_wide(R2, hang_after.as_nanos());
+    a.calculate_with(Add, R1, R2);
+    a.jump_if_register(Above, R0, R1, next);
+    a.set(R0, DROP);
+    a.exit();
+    a.place(next);
+    a.set(R0, NEXT);
+    a.exit();
+    a.finish()
+}

@@ -1,0 +1,125 @@
+//! [`LinkHeaders`]: which Ethernet header the packets of each flow have, either way (H13).
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use foldhash::fast::FixedState;
+
+use crate::Side;
+
+/// Flows in each of two generations: more than the engine's table has.
+const GENERATION_MAX: usize = 200_000;
+
+/// What stands in front of an IP packet, but for its Ethernet type.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct LinkHeader {
+    /// Destination and source address.
+    pub addresses: [u8; 12],
+    /// The VLAN tag as it stands in a frame.
+    pub tag: Option<[u8; 4]>,
+}
+
+/// A flow: the client's address and port, and the server's.
+pub(super) type Key = (SocketAddr, SocketAddr);
+
+type Generation = HashMap<Key, [Option<LinkHeader>; 2], FixedState>;
+
+/// The headers seen last, by flow and by the side they go to.
+///
+/// There are two generations: when one is full, it takes the place of the older one, and what is used moves to the
+/// younger. So a flow is forgotten only after as many others were seen without it.
+#[derive(Debug)]
+pub(super) struct LinkHeaders {
+    young: Generation,
+    old: Generation,
+}
+
+impl LinkHeaders {
+    pub fn new(seed: u64) -> Self {
+        let hasher = FixedState::with_seed(seed);
+        Self { young: Generation::with_hasher(hasher.clone()), old: Generation::with_hasher(hasher) }
+    }
+
+    /// Notes what a packet of a flow that goes to `to` has in front. False for a flow that is known with another VLAN tag:
+    /// the same addresses in another network are another flow.
+    pub fn learn(&mut self, key: Key, to: Side, header: LinkHeader) -> bool {
+        let Some(known) = self.find(key) else {
+            let mut headers = [None; 2];
+            headers[to.index()] = Some(header);
+            self.insert(key, headers);
+            return true;
+        };
+        if known.iter().flatten().any(|other| other.tag != header.tag) {
+            return false;
+        }
+        known[to.index()] = Some(header);
+        true
+    }
+
+    /// What packets of a flow that go to `to` have in front.
+    pub fn get(&mut self, key: Key, to: Side) -> Option<LinkHeader> {
+        self.find(key)?[to.index()]
+    }
+
+    fn find(&mut self, key: Key) -> Option<&mut [Option<LinkHeader>; 2]> {
+        if !self.young.contains_key(&key) {
+            let headers = self.old.remove(&key)?;
+            self.insert(key, headers);
+        }
+        self.young.get_mut(&key)
+    }
+
+    fn insert(&mut self, key: Key, headers: [Option<LinkHeader>; 2]) {
+        if self.young.len() >= GENERATION_MAX {
+            std::mem::swap(&mut self.young, &mut self.old);
+            self.young.clear();
+        }
+        self.young.insert(key, headers);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(port: u16) -> Key {
+        (SocketAddr::from(([10, 0, 0, 1], port)), SocketAddr::from(([10, 0, 0, 2], 80)))
+    }
+
+    fn header(n: u8, tag: Option<[u8; 4]>) -> LinkHeader {
+        LinkHeader { addresses: [n; 12], tag }
+    }
+
+    #[test]
+    fn h13_each_direction_of_a_flow_has_its_header() {
+        let mut headers = LinkHeaders::new(1);
+        assert!(headers.learn(key(1), Side::Mobile, header(1, None)));
+        assert!(headers.learn(key(1), Side::Wired, header(2, None)));
+        assert!(headers.learn(key(1), Side::Wired, header(3, None)), "another router has taken over");
+        assert_eq!(headers.get(key(1), Side::Mobile), Some(header(1, None)));
+        assert_eq!(headers.get(key(1), Side::Wired), Some(header(3, None)));
+        assert_eq!(headers.get(key(2), Side::Wired), None);
+    }
+
+    #[test]
+    fn h13_the_same_addresses_in_another_vlan_are_another_flow() {
+        let mut headers = LinkHeaders::new(1);
+        let tag = |id| Some([0x81, 0, 0, id]);
+        assert!(headers.learn(key(1), Side::Mobile, header(1, tag(7))));
+        assert!(!headers.learn(key(1), Side::Mobile, header(1, tag(8))));
+        assert!(!headers.learn(key(1), Side::Wired, header(1, None)));
+        assert_eq!(headers.get(key(1), Side::Mobile), Some(header(1, tag(7))));
+    }
+
+    #[test]
+    fn what_is_used_is_not_forgotten_and_memory_is_bounded() {
+        let mut headers = LinkHeaders::new(1);
+        headers.learn(key(1), Side::Mobile, header(1, None));
+        for n in 0..GENERATION_MAX as u32 + 10 {
+            let other = (SocketAddr::from((n.to_be_bytes(), 1)), key(1).1);
+            headers.learn(other, Side::Mobile, header(2, None));
+        }
+        assert_eq!(headers.get(key(1), Side::Mobile), Some(header(1, None)), "it is in the older one");
+        assert!(headers.young.len() + headers.old.len() <= 2 * GENERATION_MAX);
+    }
+}

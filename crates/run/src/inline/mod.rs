@@ -1,0 +1,302 @@
+//! The accelerator as a bridge: two interfaces joined by this process, frame by frame.
+//!
+//! ```text
+//!            ┌───────────── this process ─────────────┐
+//!   WIRED ──▶│ socket ─▶ TCP, ICMP: handle_packet ─┐  │
+//!            │        └▶ anything else ────────────┴─▶│─▶ MOBILE
+//!   WIRED ◀──│◀───────────────── socket ◀─────────────│── MOBILE
+//!            └────────────────────────────────────────┘
+//! ```
+//!
+//! What is forwarded keeps its addresses and its VLAN tag; what the processor makes has those that the flow's packets had
+//! in the same direction. There is no hop: neither end sees a machine here. A bridge that dies cuts the wire, unless a
+//! [`fallback`] stands by.
+
+mod fallback;
+mod link_headers;
+mod path;
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+use io::features::{self, Feature};
+use io::netlink::{InterfaceIndex, Netlink};
+use io::{Clock, FrameSocket, Instance, Interest, Namespace, Waiter};
+use units::{Duration, Instant};
+
+use crate::console::{Answer, Console, Question, Reply};
+use crate::feedback::FeedbackReceiver;
+use crate::packet_loop::PacketLoop;
+use crate::packet_path::PacketPath;
+use crate::record::Record;
+use crate::session::{CaughtSignals, FEEDBACK_EVERY, FLOWS_PER_ANSWER, Stop, reload};
+use crate::shards::Report;
+use crate::{Config, Ended, InlineFallback, Processor, RunError, Status, Why, leftovers};
+use fallback::Fallback;
+use path::InlinePath;
+
+const WIRED: u64 = 0;
+const MOBILE: u64 = 1;
+const SIGNAL: u64 = 2;
+const CONSOLE: u64 = 4;
+const FEEDBACK: u64 = 5;
+
+/// Joins the two interfaces through a processor until a signal comes; then takes itself out.
+///
+/// # Errors
+/// When it cannot start, or an interface is lost; everything is undone in both cases.
+pub(crate) fn run<P: Processor>(
+    config: &Config,
+    make: impl FnOnce(usize) -> Result<Vec<P>, RunError>,
+    say: &mut dyn FnMut(&str),
+) -> Result<Ended, RunError> {
+    features::require(Feature::NetworkAdministration)?;
+    features::require(Feature::PacketSockets)?;
+    let signals = CaughtSignals::catch()?;
+    let netlink = Netlink::open()?;
+    let namespace = Namespace::current()?.id()?;
+    let removed = leftovers::remove(&config.state_directory, &netlink, namespace)?;
+    removed.lines.iter().for_each(|line| say(line));
+    let interfaces = check(config, &netlink)?;
+    let mut processors = make(1)?;
+    let processor = processors.pop().ok_or_else(|| RunError::Settings("no shards".to_owned()))?;
+    let instance = Instance::register(&config.state_directory, leftovers::KIND)?;
+    let [wired, mobile] = interfaces;
+    let sockets = [FrameSocket::open(wired, &config.wired)?, FrameSocket::open(mobile, &config.mobile)?];
+    let mut record = Record {
+        namespace,
+        name: config.instance_name(),
+        wired: config.wired.clone(),
+        mobile: config.mobile.clone(),
+        ..Record::default()
+    };
+    let fallback = if config.inline == Some(InlineFallback::Bridge) {
+        let bridge = free_name(&netlink)?;
+        record.bridge = Some(bridge.clone());
+        // Written down first: whatever happens from here on can be undone by the next start.
+        instance.record(&record.to_text())?;
+        let fallback = Fallback::install(&bridge, interfaces, config.hang_after(), &netlink)?;
+        say(&format!("bridge {bridge} stands by between {} and {}", config.wired, config.mobile));
+        Some(fallback)
+    } else {
+        instance.record(&record.to_text())?;
+        say(
+            "warning: when this process ends the wire is cut; --inline-fallback bridge has the kernel take over",
+        );
+        None
+    };
+    let seed = RandomState::new().build_hasher().finish();
+    let packet_loop = PacketLoop::new(InlinePath::new(sockets, seed), None);
+    let feedback = config.feedback.as_ref().map(FeedbackReceiver::open).transpose()?;
+    let mut inline = Inline {
+        config,
+        netlink: &netlink,
+        packet_loop,
+        processor,
+        fallback,
+        console: Console::open(instance.path())?,
+        feedback,
+        next_feedback: Instant::ZERO,
+        last_beat: Clock::now(),
+        started_at: Clock::now(),
+        stop: None,
+    };
+    let result = inline.serve(&signals, say);
+    inline.close(result)
+}
+
+/// Both interfaces exist, differ and are up.
+fn check(config: &Config, netlink: &Netlink) -> Result<[InterfaceIndex; 2], RunError> {
+    if config.wired == config.mobile {
+        return Err(RunError::SameInterface(config.wired.clone()));
+    }
+    if config.replace.is_some() {
+        return Err(RunError::Settings(
+            "--replace is for steered accelerators: stop the inline one and start the next".to_owned(),
+        ));
+    }
+    let index_of = |name: &String| -> Result<InterfaceIndex, RunError> {
+        let link = netlink.link(name)?;
+        if link.is_up { Ok(link.index) } else { Err(RunError::InterfaceDown(name.clone())) }
+    };
+    Ok([index_of(&config.wired)?, index_of(&config.mobile)?])
+}
+
+/// A name that no interface has.
+fn free_name(netlink: &Netlink) -> Result<String, RunError> {
+    let links = netlink.links()?;
+    let mut names = (0..100).map(|n| format!("cellbr{n}"));
+    names.find(|name| !links.iter().any(|link| link.name == *name)).ok_or(RunError::NoFreeSlot)
+}
+
+/// Everything a running instance holds.
+struct Inline<'a, P> {
+    config: &'a Config,
+    netlink: &'a Netlink,
+    packet_loop: PacketLoop<InlinePath>,
+    processor: P,
+    fallback: Option<Fallback>,
+    console: Console,
+    feedback: Option<FeedbackReceiver>,
+    next_feedback: Instant,
+    last_beat: Instant,
+    started_at: Instant,
+    stop: Option<Stop>,
+}
+
+impl<P: Processor> Inline<'_, P> {
+    fn serve(&mut self, signals: &CaughtSignals, say: &mut dyn FnMut(&str)) -> Result<Why, RunError> {
+        let mut waiter = Waiter::new(self.config.spin_margin())?;
+        self.packet_loop.path().watch(&waiter, [WIRED, MOBILE])?;
+        waiter.add(&signals.ending, Interest::Read, SIGNAL)?;
+        waiter.add(&signals.reload, Interest::Read, SIGNAL)?;
+        waiter.add(&self.console, Interest::Read, CONSOLE)?;
+        if let Some(receiver) = &self.feedback {
+            waiter.add(receiver, Interest::Read, FEEDBACK)?;
+        }
+        say(&format!("ready: bridging {} and {}", self.config.wired, self.config.mobile));
+        let mut next_beat = Instant::ZERO;
+        loop {
+            let now = Clock::now();
+            let mut is_asked = now >= next_beat;
+            if now >= next_beat {
+                next_beat = now + self.config.heartbeat();
+                self.beat(now, say)?;
+            }
+            let is_busy = self.packet_loop.turn(&mut self.processor).map_err(|error| self.explain(error))?;
+            if let Some(stop) = self.stop
+                && (self.processor.is_drained() || now >= stop.give_up)
+            {
+                return Ok(stop.why);
+            }
+            if let Some(receiver) = self.feedback.as_mut().filter(|_| now >= self.next_feedback) {
+                let processor = &mut self.processor;
+                receiver.turn(|client, feedback| Some(processor.handle_feedback(client, feedback)));
+                self.next_feedback = now + FEEDBACK_EVERY;
+            }
+            if !is_busy {
+                let deadline = self.processor.next_deadline().map_or(next_beat, |at| at.min(next_beat));
+                let ready = waiter.wait(Some(deadline))?;
+                is_asked |= ready.iter().any(|ready| [SIGNAL, CONSOLE].contains(&ready.token));
+                if ready.iter().any(|ready| ready.token == FEEDBACK) {
+                    self.next_feedback = Instant::ZERO;
+                }
+            }
+            if is_asked && let Some(why) = self.obey(signals, say) {
+                return Ok(why);
+            }
+        }
+    }
+
+    /// Shows that the loop is alive. After a hang the bridge has had what waits in the sockets.
+    fn beat(&mut self, now: Instant, say: &mut dyn FnMut(&str)) -> Result<(), RunError> {
+        let has_hung = now.saturating_since(self.last_beat) > self.config.hang_after();
+        self.last_beat = now;
+        if let Some(fallback) = &self.fallback {
+            fallback.beat();
+            if has_hung {
+                self.packet_loop.path_mut().discard().map_err(|error| self.explain(error))?;
+                say("warning: this process had hung and the bridge had taken over: bridging here again");
+            }
+        }
+        for name in [&self.config.wired, &self.config.mobile] {
+            match self.netlink.link(name) {
+                Ok(link) if link.is_up => {}
+                Err(error) if !error.is_not_there() => return Err(error.into()),
+                _ => return Err(RunError::InterfaceLost(name.clone())),
+            }
+        }
+        Ok(())
+    }
+
+    fn obey(&mut self, signals: &CaughtSignals, say: &mut dyn FnMut(&str)) -> Option<Why> {
+        let mut ending = signals.ending.take();
+        if let Some(signal) = signals.reload.take() {
+            if self.processor.has_settings() {
+                let line = reload(&mut self.processor).map(|(_, line)| line);
+                say(&line.unwrap_or_else(|problem| format!("warning: {problem}")));
+            } else {
+                // The terminal has gone.
+                ending = ending.or(Some(signal));
+            }
+        }
+        while let Some(asked) = self.console.take() {
+            let reply = self.answer(&asked.question, say);
+            asked.answer(reply);
+        }
+        let signal = ending?;
+        let is_asked_twice = matches!(self.stop, Some(Stop { why: Why::Signal(_), .. }));
+        self.begin_stop(Why::Signal(signal), None);
+        is_asked_twice.then_some(Why::Signal(signal))
+    }
+
+    fn begin_stop(&mut self, why: Why, time_max: Option<Duration>) {
+        let now = Clock::now();
+        let give_up = now + time_max.unwrap_or(Duration::from_millis(self.config.drain_ms_max));
+        // A second wish can only shorten the time.
+        let give_up = self.stop.map_or(give_up, |earlier| earlier.give_up.min(give_up));
+        if self.stop.is_none() {
+            self.processor.begin_drain(now);
+        }
+        self.stop = Some(Stop { why, give_up });
+    }
+
+    fn answer(&mut self, question: &Question, say: &mut dyn FnMut(&str)) -> Reply {
+        let answer = match *question {
+            Question::Status => Answer::Status(Box::new(self.status())),
+            Question::Flows { skip } => {
+                Answer::Flows(self.processor.flows(skip, FLOWS_PER_ANSWER, Clock::now()))
+            }
+            Question::Drain { time_ms_max } => {
+                self.begin_stop(Why::Drain, time_ms_max.map(Duration::from_millis));
+                Answer::Done("draining".to_owned())
+            }
+            Question::Reload => match reload(&mut self.processor) {
+                Ok((_, line)) => {
+                    say(&line);
+                    Answer::Done(line)
+                }
+                Err(problem) => Answer::Refused(problem),
+            },
+        };
+        Box::new(move || answer)
+    }
+
+    fn status(&self) -> Status {
+        let mut processor = self.processor.status();
+        let named = self.feedback.as_ref().map(|receiver| receiver.counters().named());
+        let named = named.into_iter().flatten().map(|(name, value)| (name.to_owned(), value));
+        processor.counters.extend(named);
+        let status = Status {
+            name: self.config.instance_name(),
+            process: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            steering: "inline".to_owned(),
+            wired: self.config.wired.clone(),
+            mobile: self.config.mobile.clone(),
+            is_draining: self.stop.is_some(),
+            uptime_s: Clock::now().saturating_since(self.started_at).as_millis() / 1_000,
+            resident_bytes: io::resident_bytes().unwrap_or(0),
+            ..Status::default()
+        };
+        let report = Report { counters: self.packet_loop.counters(), processor };
+        status.with_reports(&[report], self.packet_loop.path().drops())
+    }
+
+    fn explain(&self, error: io::IoError) -> RunError {
+        let lost = [&self.config.wired, &self.config.mobile]
+            .into_iter()
+            .find(|name| error.is_device_gone() && !self.netlink.link(name).is_ok_and(|link| link.is_up));
+        lost.map_or_else(|| error.into(), |name| RunError::InterfaceLost(name.clone()))
+    }
+
+    /// Hands on what is left and takes the bridge away, if there is one.
+    fn close(mut self, result: Result<Why, RunError>) -> Result<Ended, RunError> {
+        while result.is_ok() && self.packet_loop.turn(&mut self.processor).unwrap_or(false) {}
+        let counters = self.packet_loop.counters();
+        let queue_drops = self.packet_loop.path().drops();
+        let removed = self.fallback.map_or(Ok(()), |fallback| fallback.remove(self.netlink));
+        let why = result?;
+        removed?;
+        Ok(Ended { why, counters, queue_drops, processor: self.processor.status() })
+    }
+}
