@@ -134,7 +134,7 @@ struct MachineArgs {
     /// Longest time to deliver what is owed to clients on exit
     #[arg(long, value_name = "TIME", default_value = "5 s")]
     drain_time: Quantity<Duration>,
-    /// Threads that handle packets, each for some of the subscribers [default: one per processor, 8 at most; one where there are two processors]
+    /// Threads that handle packets, each for some of the subscribers [default: one per processor, 8 at most; one less with --busy-poll]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     shards: Option<u16>,
     /// Never sleep: fastest reaction, one processor per shard busy all the time

@@ -229,7 +229,7 @@ impl Plan {
 
 /// How many shards: one where the kernel cannot lead each subscriber's packets to its own.
 fn plan_shards(config: &Config, warnings: &mut Vec<String>) -> usize {
-    let wanted = if config.shards == 0 { shards::suitable() } else { config.shards };
+    let wanted = if config.shards == 0 { shards::suitable(config.busy_poll) } else { config.shards };
     if wanted == 1 {
         return 1;
     }

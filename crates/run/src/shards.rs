@@ -38,10 +38,11 @@ const PATIENCE: StdDuration = StdDuration::from_secs(2);
 /// More shards than this are made on request only.
 const SHARDS_MAX: usize = 8;
 
-/// As many as suit this machine: one per processor, one less where the kernel's own work on packets leaves none free.
-pub(crate) fn suitable() -> usize {
+/// As many as suit this machine: one per processor. Threads that never sleep leave one to the kernel, which would
+/// otherwise starve: on two processors two of them do.
+pub(crate) fn suitable(busy_poll: bool) -> usize {
     let processors = thread::available_parallelism().map_or(1, NonZero::get);
-    if processors <= 2 { 1 } else { processors.min(SHARDS_MAX) }
+    processors.saturating_sub(usize::from(busy_poll)).clamp(1, SHARDS_MAX)
 }
 
 /// What the session tells a shard.
