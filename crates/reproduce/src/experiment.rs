@@ -1,6 +1,6 @@
 //! [`Experiment`]: one table or figure of a paper, and the list of all.
 
-use crate::{Context, Outcome, ReproduceError, ma};
+use crate::{Context, Outcome, ReproduceError, dr, ev, ma, mp, wa};
 
 /// A paper, by the key that `docs/references.md` gives it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -91,7 +91,11 @@ pub struct Experiment {
 /// All experiments, paper by paper.
 #[must_use]
 pub fn all() -> Vec<&'static Experiment> {
-    [ma::EXPERIMENTS].into_iter().flatten().copied().collect()
+    [ma::EXPERIMENTS, wa::EXPERIMENTS, mp::EXPERIMENTS, ev::EXPERIMENTS, dr::EXPERIMENTS]
+        .into_iter()
+        .flatten()
+        .copied()
+        .collect()
 }
 
 /// The experiments of these names, in their own order; a paper's key (`ma`) means all of it.

@@ -6,20 +6,25 @@
 //! place in the paper; what we found is always computed from runs. A [`Reproduction`] is an outcome with all that made
 //! it, stored as JSON, from which [`html`] and [`markdown`] make the pages.
 
+mod accelerated;
 mod context;
 mod document;
+mod dr;
 mod draw;
 mod error;
+mod ev;
 mod experiment;
 mod figure;
 mod link_figure;
 mod ma;
 mod markdown;
+mod mp;
 mod outcome;
 mod page;
 mod runs;
 mod seen;
 mod table;
+mod wa;
 
 pub use context::{Context, EngineOf, Step, Where};
 pub use document::{Maker, Reproduction, RunRecord, SCHEMA, Store, UsedScenario, fingerprint};

@@ -14,6 +14,8 @@ pub struct Looking {
     pub flows: bool,
     /// Single packets at a host are kept.
     pub packets_of: Option<Host>,
+    /// Captures end after so many packets.
+    pub packets_max: Option<u64>,
     /// The radio link's packet log is kept.
     pub radio: bool,
 }
@@ -38,6 +40,8 @@ pub struct SeenPacket {
     pub payload: u64,
     /// The round trip it gives by Karn's rule, ms.
     pub rtt_ms: Option<f64>,
+    /// The round trip that its timestamps give, from the capture to the other end and back, ms.
+    pub rtt_by_timestamps_ms: Option<f64>,
     /// It carries data sent before.
     pub is_retransmission: bool,
 }
@@ -77,6 +81,7 @@ impl Sink for Found {
             is_down: packet.direction == 1,
             payload: packet.len,
             rtt_ms: packet.rtt_karn.map(Duration::as_millis_f64),
+            rtt_by_timestamps_ms: packet.rtt_timestamps.map(Duration::as_millis_f64),
             is_retransmission: matches!(packet.kind, analysis::PacketKind::Retransmission { .. }),
         });
     }
@@ -88,6 +93,8 @@ pub(crate) struct Eyes {
     samples: Vec<Sample>,
     server: Analyzer<Found>,
     client: Analyzer<Found>,
+    /// Packets captured at the server and at the client.
+    captured: [u64; 2],
 }
 
 impl Eyes {
@@ -97,7 +104,7 @@ impl Eyes {
             Analyzer::new(analysis::Config::default(), Found { packets, ..Found::default() })
         };
         let (server, client) = (analyzer(Host::Server), analyzer(Host::Client));
-        Self { looking, samples: Vec::new(), server, client }
+        Self { looking, samples: Vec::new(), server, client, captured: [0; 2] }
     }
 
     pub(crate) fn seen(self) -> Seen {
@@ -113,7 +120,13 @@ impl Watcher for Eyes {
     }
     fn on_packet(&mut self, packet: &Kept) {
         let Ok(segment) = capture::decode(LinkType::RAW, &packet.bytes, packet.wire_len) else { return };
-        let analyzer = if packet.point.is_at_client() { &mut self.client } else { &mut self.server };
+        let is_at_client = packet.point.is_at_client();
+        let captured = &mut self.captured[usize::from(is_at_client)];
+        if self.looking.packets_max.is_some_and(|most| *captured >= most) {
+            return;
+        }
+        *captured += 1;
+        let analyzer = if is_at_client { &mut self.client } else { &mut self.server };
         analyzer.handle_segment(0, &segment, packet.at);
     }
     fn every(&self) -> Option<Duration> {

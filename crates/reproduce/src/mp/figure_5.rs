@@ -1,0 +1,164 @@
+//! [MP] Fig 5: an RTT that rises to 200 ms and falls at a loss.
+
+use scenario::WindowPolicy;
+
+use super::{mean, over_runs};
+use crate::accelerated::with_adaptive;
+use crate::experiment::scenario_file;
+use crate::{
+    Axis, Check, Context, Experiment, Figure, Host, Looking, Mark, Outcome, Paper, Point, ReproduceError,
+    Runs, SeenPacket, Series, Source, Table,
+};
+
+pub(crate) const EXPERIMENT: Experiment = Experiment {
+    name: "mp-figure-5",
+    paper: Paper::Mp,
+    part: "Fig 5",
+    title: "An RTT that rises to 200 ms and falls at a loss",
+    asked: "Where does the throughput of AT&T's 4G hide its saw-tooth?",
+    found: "In the RTT: it rises almost linearly to 200 ms and drops to roughly 40 ms when a packet is lost; the mean is (40.57 + 200) ÷ 2 = 120.3 ms.",
+    files: &[scenario_file!("mp/figure-5.toml")],
+    seconds: 3,
+    lab_seconds: None,
+    run,
+};
+
+const VERIZON: &str = "Verizon 4G";
+const ATT: &str = "AT&T 4G";
+/// §IV-A: largest RTT, that of the handshake, and what their mean is, ms.
+const PAPER_MAX_MS: f64 = 200.0;
+const PAPER_HANDSHAKE_MS: f64 = 40.57;
+const PAPER_MEAN_MS: f64 = 120.285;
+/// A loss is answered within so long; round trips before it are looked at for as long, seconds.
+const AROUND_S: f64 = 1.5;
+
+fn packets<'a>(runs: &'a Runs, case: &'a str) -> impl Iterator<Item = &'a SeenPacket> {
+    runs.of(case).take(1).flat_map(|run| &run.seen.packets)
+}
+
+fn rtts(runs: &Runs, case: &str) -> Vec<Point> {
+    packets(runs, case).filter_map(|p| Some(Point::new(p.at_s, p.rtt_ms?))).collect()
+}
+
+/// When the sender began to repair, losses close to each other once.
+fn losses(runs: &Runs, case: &str) -> Vec<f64> {
+    let mut at: Vec<f64> = Vec::new();
+    for packet in packets(runs, case).filter(|p| p.is_down && p.is_retransmission) {
+        if at.last().is_none_or(|last| packet.at_s - last > AROUND_S) {
+            at.push(packet.at_s);
+        }
+    }
+    at
+}
+
+/// Mean over the losses of: the largest round trip shortly before it, and the smallest shortly after it.
+fn around_losses(rtts: &[Point], losses: &[f64]) -> Option<(f64, f64)> {
+    let extreme = |from: f64, to: f64, pick: fn(f64, f64) -> f64| {
+        rtts.iter().filter(|p| p.x >= from && p.x < to).map(|p| p.y).reduce(pick)
+    };
+    let pairs: Vec<(f64, f64)> = losses
+        .iter()
+        .filter_map(|at| {
+            Some((extreme(at - AROUND_S, *at, f64::max)?, extreme(*at, at + AROUND_S, f64::min)?))
+        })
+        .collect();
+    let count = pairs.len() as f64;
+    let sum = pairs.iter().fold((0.0, 0.0), |(a, b), (high, low)| (a + high, b + low));
+    (count > 0.0).then(|| (sum.0 / count, sum.1 / count))
+}
+
+/// One of `count` points, evenly, so that a picture stays small.
+fn thinned(points: &[Point], count: usize) -> Vec<Point> {
+    points.iter().step_by((points.len() / count).max(1)).copied().collect()
+}
+
+fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
+    let scenario = context.scenario("mp/figure-5.toml")?;
+    let looking = Looking { flows: true, packets_of: Some(Host::Server), ..Looking::default() };
+    let runs = context.watch(&scenario, looking)?;
+    let adaptive = context.watch(&with_adaptive(&scenario, WindowPolicy::Honour), Looking::default())?;
+    let points = rtts(&runs, ATT);
+    let events = losses(&runs, ATT);
+    let (before, after) = around_losses(&points, &events).unwrap_or((f64::NAN, f64::NAN));
+    let largest = points.iter().map(|p| p.y).fold(0.0, f64::max);
+    let average = mean(over_runs(&runs, ATT, |m| m.rtt_ms()));
+    let mut table = Table::new("RTT of AT&T's 4G, at the server", "figure")
+        .column(Source::Paper, "value", "ms", 1)
+        .column(Source::Ours, "value", "ms", 1);
+    table.row(
+        "handshake",
+        vec![PAPER_HANDSHAKE_MS.into(), over_runs(&runs, ATT, |m| m.handshake_ms()).into()],
+    );
+    table.row("largest", vec![PAPER_MAX_MS.into(), largest.into()]);
+    table.row("mean", vec![PAPER_MEAN_MS.into(), average.into()]);
+    table.row("before a loss", vec![PAPER_MAX_MS.into(), before.into()]);
+    table.row("after it", vec![40.0.into(), after.into()]);
+    let queue = |runs: &Runs| mean(runs.moments(ATT, |f| f.radio.queue_delay_ms.mean));
+    let goodput = |runs: &Runs| mean(runs.goodput(ATT));
+    Ok(Outcome {
+        we_see: format!(
+            "We see RTTs rise to {before:.0} ms before each of {} losses and fall to {after:.0} ms behind it, {average:.0} ms on average; `adaptive` has {:.2} of the goodput with a mean queue of {:.0} instead of {:.0} ms.",
+            events.len(),
+            goodput(&adaptive) / goodput(&runs),
+            queue(&adaptive),
+            queue(&runs)
+        ),
+        tables: vec![table],
+        figures: vec![figure(&runs, &points, &events)],
+        notes: vec![
+            "The paper's explanation holds here too: halving the window silences the sender until half of it is acknowledged, and the queue drains meanwhile. How low \
+             the RTT falls depends on how much is lost: a NewReno sender that loses one packet comes back to half its window, and to half the largest RTT; to fall to 40 ms \
+             the flow must lose several packets or the base station serve it faster for a while, as the paper supposes."
+                .to_owned(),
+        ],
+        checks: vec![
+            Check::at_least("largest RTT, ms (paper 200)", largest, 180.0),
+            Check::at_most("largest RTT, ms (paper 200)", largest, 220.0),
+            Check::at_most("RTT after a loss ÷ before it (paper 0.2)", after / before, 0.6),
+            Check::at_most("mean RTT, farthest from the paper's 120.3 ms, share", (average / PAPER_MEAN_MS - 1.0).abs(), 0.2),
+            Check::at_least("goodput of adaptive ÷ NewReno", goodput(&adaptive) / goodput(&runs), 0.97),
+            Check::at_most("mean queue of adaptive ÷ NewReno", queue(&adaptive) / queue(&runs), 1.0),
+        ],
+    })
+}
+
+fn figure(runs: &Runs, att: &[Point], events: &[f64]) -> Figure {
+    let end = att.last().map_or(1.0, |p| p.x);
+    let cap = vec![Point::new(0.0, PAPER_MAX_MS), Point::new(end, PAPER_MAX_MS)];
+    let stems = |events: &[f64], top: f64| events.iter().map(|at| Point::new(*at, top)).collect::<Vec<_>>();
+    let dots =
+        |name: &str, points: &[Point]| Series::new(name, Source::Ours, Mark::Line, thinned(points, 1_500));
+    let lost = |points| Series::new("loss repaired", Source::Limit, Mark::Stems, points);
+    Figure::new(
+        "Fig 5: RTT over time",
+        "Every round trip that the server can measure, thinned; vertical lines where it began to send something again.",
+        Axis::linear("seconds"),
+    )
+    .panel(
+        Axis::linear("AT&T 4G, ms"),
+        vec![
+            lost(stems(events, PAPER_MAX_MS)),
+            Series::new("paper: largest", Source::Paper, Mark::Line, cap),
+            dots("AT&T 4G", att),
+        ],
+    )
+    .panel(
+        Axis::linear("Verizon 4G, ms"),
+        vec![lost(stems(&losses(runs, VERIZON), 120.0)), dots("Verizon 4G", &rtts(runs, VERIZON))],
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_saw_tooth_is_measured_around_its_losses() {
+        let tooth: Vec<Point> =
+            (0..300).map(|i| Point::new(f64::from(i) * 0.1, 40.0 + f64::from(i % 100))).collect();
+        let (before, after) = around_losses(&tooth, &[10.0, 20.0]).unwrap();
+        assert!((before - 139.0).abs() < 1e-9 && (after - 40.0).abs() < 1e-9, "{before} {after}");
+        assert_eq!(around_losses(&tooth, &[]), None);
+        assert_eq!(thinned(&tooth, 30).len(), 30);
+    }
+}
