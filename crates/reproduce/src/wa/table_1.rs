@@ -20,9 +20,12 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
+/// A row of Table I.
+type Row = (&'static str, f64, f64, f64, f64, f64, f64);
+
 /// Table I: T, upper bound, NewReno and proxy in packets/s, utilisation by NewReno and by the proxy in percent, and the
 /// least that the proxy is to reach.
-pub(super) const PAPER: [(&str, f64, f64, f64, f64, f64, f64); 3] = [
+pub(super) const PAPER: [Row; 3] = [
     ("2 s", 119.2, 69.5, 118.8, 58.26, 99.70, 99.0),
     ("200 ms", 124.0, 60.0, 115.1, 48.32, 92.82, 92.0),
     ("20 ms", 123.82, 18.6, 115.5, 15.04, 93.29, 93.0),
@@ -148,12 +151,10 @@ fn figure(runs: &Runs) -> Figure {
         }
     };
     let ours = |scheme: &str, source| {
-        let at = |(t, ..): &(&str, f64, f64, f64, f64, f64, f64)| {
-            Some(Point::of(seconds(t), percent(runs, &case(t, scheme))?))
-        };
+        let at = |(t, ..): &Row| Some(Point::of(seconds(t), percent(runs, &case(t, scheme))?));
         Series::new(scheme, source, Mark::Dotted, PAPER.iter().rev().filter_map(at).collect())
     };
-    let paper = |name: &str, value: fn(&(&str, f64, f64, f64, f64, f64, f64)) -> f64| {
+    let paper = |name: &str, value: fn(&Row) -> f64| {
         let points = PAPER.iter().rev().map(|row| Point::new(seconds(row.0), value(row))).collect();
         Series::new(name, Source::Paper, Mark::Dotted, points)
     };
