@@ -205,7 +205,7 @@ impl Engine {
         if let Some(up) = self.up.as_mut() {
             up.stranger.take()?;
         }
-        stranger.map(|key| (key.client, key.server))
+        stranger.map(|key| (key.client(), key.server()))
     }
 
     /// Takes in a base station's report about the downlink of `client`, an address or one of its prefix.
