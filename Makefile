@@ -33,7 +33,7 @@ bench: build ## Measure everything on this machine (as root, about 15 minutes): 
 	@tools/install-deps --optional haproxy
 	@mkdir -p $(OUT)/bench
 	@rm -f $(OUT)/bench/results.json
-	$(CELLERATOR) bench --json $(OUT)/bench/results.json
+	$(CELLERATOR) bench --json $(OUT)/bench/results.json || echo "  not all parts were measured; the others are kept" >&2
 	$(CELLERATOR) lab benchmark --markdown $(OUT)/bench/emulator.md --json $(OUT)/bench/emulator.json
 	@tools/write-benchmarks $(OUT)/bench
 

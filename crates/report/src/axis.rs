@@ -79,7 +79,8 @@ fn round_step(rough: f64) -> f64 {
 pub fn label(value: f64) -> String {
     if value >= 1_000.0 {
         let whole = value.round() as u64;
-        return format!("{}\u{2009}{:03}", whole / 1_000, whole % 1_000);
+        let front = label((whole / 1_000) as f64);
+        return format!("{front}\u{2009}{:03}", whole % 1_000);
     }
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -105,5 +106,6 @@ mod tests {
         assert_eq!(label(0.25), "0.25");
         assert_eq!(label(10.0), "10");
         assert_eq!(label(2500.0), "2\u{2009}500");
+        assert_eq!(label(1e6), "1\u{2009}000\u{2009}000");
     }
 }

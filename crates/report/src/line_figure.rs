@@ -7,7 +7,7 @@ use crate::html::escape;
 
 const WIDTH: f64 = 760.0;
 const LEFT: f64 = 64.0;
-const RIGHT: f64 = 14.0;
+const RIGHT: f64 = 36.0;
 const PANEL: f64 = 120.0;
 const GAP: f64 = 52.0;
 const TOP: f64 = 30.0;

@@ -55,7 +55,7 @@ impl Measure for FlowsPart {
             ],
             ways: vec![Way::Adaptive],
             rounds: 5,
-            time: Duration::from_millis(4_200),
+            time: Duration::from_millis(3_600),
             network: NetworkOptions { subscribers: SUBSCRIBERS, ..NetworkOptions::default() },
             comparisons: vec![
                 against_1000("Time per packet of the box, 100,000 flows ÷ 1,000", "box_us").at_most(1.5),

@@ -54,7 +54,7 @@ impl Measure for GrowthPart {
             ],
             ways: vec![Way::Echo, Way::Adaptive],
             rounds: 1,
-            time: Duration::from_millis(1_500),
+            time: Duration::from_millis(1_000),
             network: NetworkOptions { subscribers: 1_000, ..NetworkOptions::default() },
             comparisons: vec![
                 Comparison::between_cases(
