@@ -111,7 +111,10 @@ const SHADE: &str = r##"(async () => {
   const check = (value, what) => { if (DARK ? value > 0.35 : value < 0.65) problems.push(`${what} has shade ${value}`); };
   check(shade(...getComputedStyle(document.body).backgroundColor.match(/\d+/g).slice(0, 3).map(Number)), "the page");
   const canvas = document.querySelector("#flow canvas:not(.over)"), found = new Map();
-  const pixels = new Uint32Array(canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.buffer);
+  // Of a copy: a browser warns of canvases that are read again and again.
+  const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });
+  copy.drawImage(canvas, 0, 0);
+  const pixels = new Uint32Array(copy.getImageData(0, 0, canvas.width, canvas.height).data.buffer);
   for (const pixel of pixels) found.set(pixel, (found.get(pixel) ?? 0) + 1);
   const [most] = [...found].filter(([pixel]) => pixel >>> 24 > 200).sort((a, b) => b[1] - a[1])[0] ?? [0];
   if (found.size < 10) problems.push("nothing drawn");
