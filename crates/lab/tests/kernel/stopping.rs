@@ -60,7 +60,7 @@ fn stopped_in_the_middle_it_delivers_what_it_owes_and_hands_back() {
         let options = ["--window-policy", policy];
         let mut bed = Testbed::accelerated("stop", &radio, &options);
         let servers = FAMILIES.map(|family| Server::start(&bed, family));
-        let content = Content { seed: 25, len: 6_000_000 };
+        let content = Content { seed: 25, len: 12_000_000 };
         let mut streams = Vec::new();
         for server in &servers {
             for _ in 0..2 {
