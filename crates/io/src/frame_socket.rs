@@ -219,6 +219,11 @@ mod tests {
             netlink.set_up(index).unwrap();
             ns.run(|| FrameSocket::open(index, name)).unwrap().unwrap()
         });
+        let give_up = Clock::now() + Duration::from_secs(5);
+        while ["fa", "fb"].iter().any(|name| !netlink.link(name).unwrap().is_running) {
+            assert!(Clock::now() < give_up, "the cable is not in operation");
+            std::thread::yield_now();
+        }
         // A kind of frame that nothing else sends here.
         let plain = [&[2; 6][..], &[4; 6], &[0x88, 0xb5], &[7; 50]].concat();
         let tagged = [&plain[..12], &[0x81, 0x00, 0x20, 0x07], &plain[12..]].concat();
@@ -226,7 +231,6 @@ mod tests {
         a.send(&[0; VNET_HEADER_LEN], &[IoSlice::new(&tagged)]).unwrap();
         let (mut virtio, mut frame) = ([0; VNET_HEADER_LEN], [0; 2_000]);
         let mut got = Vec::new();
-        let give_up = Clock::now() + Duration::from_secs(5);
         while got.len() < 2 && Clock::now() < give_up {
             let Some(received) = b.recv(&mut virtio, &mut frame).unwrap() else { continue };
             if frame[12..14] == [0x88, 0xb5] {

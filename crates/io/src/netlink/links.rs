@@ -24,6 +24,9 @@ pub struct Link {
     pub is_up: bool,
     /// Switched on, and the medium is there.
     pub has_carrier: bool,
+    /// In operation (RFC 2863 §3.1.14): its queue takes packets. After the medium appears the kernel takes a moment for
+    /// this, and drops what is sent before without a word.
+    pub is_running: bool,
     /// Largest packet, in bytes.
     pub mtu: u32,
     /// Packets its queue holds.
@@ -247,6 +250,7 @@ fn parse(answer: RouteNetlinkMessage) -> Option<Link> {
         kind: None,
         is_up: flags.contains(LinkFlags::Up),
         has_carrier: flags.contains(LinkFlags::LowerUp),
+        is_running: flags.contains(LinkFlags::Running),
         mtu: 0,
         queue_len_packets: 0,
         stats: LinkStats::default(),

@@ -72,6 +72,12 @@ impl Topology {
         topology.set("net/ipv4/ip_forward", "1");
         topology.set("net/ipv6/conf/all/forwarding", "1");
         let netlink = topology.netlink();
+        // What is sent before a cable is in operation is dropped.
+        wait_until("the cables are in operation", || {
+            let ends = [(&topology.client, "c0"), (&topology.server, "s0")];
+            let outer = ends.iter().all(|(end, name)| end.netlink().unwrap().link(name).unwrap().is_running);
+            outer && ["m0", "w0"].iter().all(|name| netlink.link(name).unwrap().is_running)
+        });
         // The kernel makes IPv6 addresses usable in its own time.
         wait_until("all addresses are there", || {
             let routes = netlink.routes(Family::V6, Table(255)).unwrap();
