@@ -128,6 +128,8 @@ pub struct EngineConfig {
     pub subscriber_memory: Duration,
     /// IPv6 prefix length that makes one subscriber, in bits, 1 to 128. Default 64.
     pub ipv6_prefix_len: u8,
+    /// Whether what is sent may be longer than the path's packets, for whoever sends it to cut. Default true.
+    pub super_packets: bool,
     /// Seed of the flow table's hash, so that no sender can choose collisions. Default 0.
     pub hash_seed: u64,
 }
@@ -158,6 +160,7 @@ impl Default for EngineConfig {
             linger: Duration::from_secs(30),
             subscriber_memory: Duration::from_secs(600),
             ipv6_prefix_len: 64,
+            super_packets: true,
             hash_seed: 0,
         }
     }

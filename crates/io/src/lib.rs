@@ -35,5 +35,7 @@ pub use process::{PidFd, ProcessId, raise_descriptor_limit, resident_bytes, resi
 pub use raw_socket::RawSocket;
 pub use shared_words::SharedWords;
 pub use signals::{Signals, ignore_signals};
-pub use tun::{Offloads, PACKET_LEN_MAX, PIECES_MAX, Tun, TunConfig, TunQueue, VNET_HEADER_LEN, VnetHeader};
+pub use tun::{
+    Framing, Offloads, PACKET_LEN_MAX, PIECES_MAX, Tun, TunConfig, TunQueue, VNET_HEADER_LEN, VnetHeader,
+};
 pub use waiter::{Interest, Ready, Waiter};

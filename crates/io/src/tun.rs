@@ -20,6 +20,17 @@ pub type VnetHeader = [u8; VNET_HEADER_LEN];
 /// Largest IP packet a device hands over in one piece.
 pub const PACKET_LEN_MAX: usize = 65_535;
 
+/// What a device's packets look like to this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// Packets alone, each with its checksums.
+    Bare,
+    /// A virtio header before each packet; the kernel hands over nothing undone, but may be handed it.
+    Header,
+    /// The same, with super-packets and partial checksums both ways.
+    SuperPackets,
+}
+
 /// How to make a [`Tun`].
 #[derive(Clone, Debug)]
 pub struct TunConfig {
@@ -30,8 +41,8 @@ pub struct TunConfig {
     /// Packets the kernel holds for us before it drops. A bare echo lost 600 segments in 3 s with
     /// 1,000, none with 10,000.
     pub queue_len_packets: u32,
-    /// With super-packets and partial checksums: a virtio header stands before each packet.
-    pub gso: bool,
+    /// What packets look like.
+    pub framing: Framing,
     /// Further queues can be opened ([`Tun::open_queue`]).
     pub multi_queue: bool,
 }
@@ -42,7 +53,7 @@ impl Default for TunConfig {
             name: "cell%d".to_owned(),
             mtu: 1_500,
             queue_len_packets: 10_000,
-            gso: true,
+            framing: Framing::SuperPackets,
             multi_queue: false,
         }
     }
@@ -91,8 +102,13 @@ impl Tun {
     /// When the name is taken or too long, `/dev/net/tun` is missing, or the privilege is.
     pub fn create(config: &TunConfig) -> Result<Self, IoError> {
         let file = open_control()?;
-        let name = attach(&file, &config.name, flags_of(config.gso, config.multi_queue))?;
-        let offloads = if config.gso { set_offloads(&file, &name)? } else { Offloads::default() };
+        let has_vnet_header = config.framing != Framing::Bare;
+        let name = attach(&file, &config.name, flags_of(has_vnet_header, config.multi_queue))?;
+        let offloads = match config.framing {
+            Framing::SuperPackets => set_offloads(&file, &name)?,
+            // A device that is made has none.
+            Framing::Bare | Framing::Header => Offloads::default(),
+        };
         let netlink = Netlink::open()?;
         let index = netlink.index_of(&name)?;
         // A router's interface joins IPv6 multicast groups and says so into the device. Without the
@@ -110,7 +126,7 @@ impl Tun {
             Err(error) if !error.is_not_there() => return Err(error),
             _ => {}
         }
-        let queue = TunQueue { file, name, has_vnet_header: config.gso };
+        let queue = TunQueue { file, name, has_vnet_header };
         Ok(Self { queue, index, offloads, netlink })
     }
 
@@ -223,8 +239,8 @@ fn open_control() -> Result<File, IoError> {
         })
 }
 
-fn flags_of(gso: bool, multi_queue: bool) -> libc::c_int {
-    let header = if gso { libc::IFF_VNET_HDR } else { 0 };
+fn flags_of(vnet_header: bool, multi_queue: bool) -> libc::c_int {
+    let header = if vnet_header { libc::IFF_VNET_HDR } else { 0 };
     let queues = if multi_queue { libc::IFF_MULTI_QUEUE } else { 0 };
     libc::IFF_TUN | libc::IFF_NO_PI | header | queues
 }

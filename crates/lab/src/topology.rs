@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::{Command, Stdio};
 
 use io::netlink::{Cidr, Netlink, Route};
-use io::{Namespace, SpawnOptions, Tun, TunConfig, sysctl};
+use io::{Framing, Namespace, SpawnOptions, Tun, TunConfig, sysctl};
 use scenario::{CongestionControl, Family};
 
 use crate::LabError;
@@ -143,7 +143,7 @@ impl Network {
             name: name.to_owned(),
             mtu: MTU,
             queue_len_packets: 10_000,
-            gso: false,
+            framing: Framing::Bare,
             multi_queue: false,
         };
         let made = namespace.run(|| -> Result<Tun, io::IoError> {

@@ -132,6 +132,12 @@ impl Processor for Accelerator {
         self.start_uplink_journal();
     }
 
+    fn refuse_super_packets(&mut self) {
+        self.whole.super_packets = false;
+        // Nothing that was valid stops being so.
+        drop(self.engine.reconfigure(&share_of(&self.whole, self.shards)));
+    }
+
     fn has_settings(&self) -> bool {
         self.read_settings.is_some()
     }
@@ -142,6 +148,8 @@ impl Processor for Accelerator {
 
     fn apply(&mut self, settings: &EngineConfig) -> Result<String, String> {
         let unseeded = |config: &EngineConfig| EngineConfig { hash_seed: 0, ..config.clone() };
+        // That concerns the devices, which stay as they are.
+        let settings = &EngineConfig { super_packets: self.whole.super_packets, ..settings.clone() };
         let is_same = unseeded(settings) == unseeded(&self.whole);
         settings.validate().map_err(|error| error.to_string())?;
         let share = share_of(settings, self.shards);
@@ -205,6 +213,10 @@ mod tests {
         assert!(shard.apply(&more).unwrap().contains("new settings"));
         assert_eq!(shard.engine.config().flows_max, 150);
         assert!(shard.apply(&EngineConfig { flows_max: 0, ..more }).is_err());
+        shard.refuse_super_packets();
+        assert!(!shard.engine.config().super_packets);
+        assert_eq!(shard.apply(&more).unwrap(), "no setting has changed", "the devices are the same");
+        assert!(!shard.engine.config().super_packets);
         assert!(shard.read_settings().unwrap_err().contains("without a settings file"));
     }
 }

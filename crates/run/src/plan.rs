@@ -184,9 +184,8 @@ impl Plan {
             lines.push(format!("sysctl -w {}={}", setting.path.replace('/', "."), setting.during));
         }
         for side in &self.sides {
-            let header = if self.gso { " vnet_hdr" } else { "" };
             let queues = if self.shards > 1 { " multi_queue" } else { "" };
-            lines.push(format!("ip tuntap add dev {} mode tun{header}{queues}", side.tun));
+            lines.push(format!("ip tuntap add dev {} mode tun vnet_hdr{queues}", side.tun));
             lines.push(format!(
                 "sysctl -w net.ipv6.conf.{0}.addr_gen_mode=1 net.ipv4.conf.{0}.forwarding=1",
                 side.tun

@@ -96,6 +96,9 @@ pub trait Processor {
     /// Notes what it owes to clients in `downlink` and what to servers in `uplink`, if it ever owes anything.
     fn keep_journals(&mut self, _downlink: Box<dyn Journal>, _uplink: Box<dyn Journal>) {}
 
+    /// What it sends may not be longer than the path's packets from here on.
+    fn refuse_super_packets(&mut self) {}
+
     /// True when there are settings to read anew.
     fn has_settings(&self) -> bool {
         false

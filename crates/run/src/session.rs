@@ -125,6 +125,9 @@ pub fn run<P: Processor + Send + 'static>(
     for (shard, processor) in processors.iter_mut().enumerate() {
         let [down, up] = DebtJournal::create_both(instance.path(), shard)?;
         processor.keep_journals(Box::new(down), Box::new(up));
+        if !config.gso {
+            processor.refuse_super_packets();
+        }
     }
     if let Some(before) = &plan.predecessor {
         // First, so that no flow is taken over by both.

@@ -113,6 +113,7 @@ impl OneWay {
 
     /// Deficit round robin: the next transmission of a subscriber, if pacing and window allow one.
     fn next_transmission(&mut self, subscriber_id: u32, now: Instant) -> Option<(u32, Transmission)> {
+        let super_packets = self.config.super_packets;
         let subscriber = self.subscribers.get_mut(subscriber_id as usize)?;
         if !subscriber.has_work() {
             return None;
@@ -124,6 +125,7 @@ impl OneWay {
         }
         let control = subscriber.controller.control();
         let quantum = control.send_quantum.get().min(u64::from(u16::MAX) / 2 * 2 - 200) as u32;
+        let cut = |flow: &Accelerated| if super_packets { quantum } else { flow.sender.mss() };
         let mut is_short_of_data = false;
         let mut turns = 3 * subscriber.turns.len();
         while turns > 0 {
@@ -152,7 +154,8 @@ impl OneWay {
                 subscriber.turns.rotate(&mut self.flows);
                 continue;
             }
-            if let Some(made) = transmit(accelerated, subscriber, &control, quantum, now) {
+            let piece = cut(accelerated);
+            if let Some(made) = transmit(accelerated, subscriber, &control, piece, now) {
                 return Some((id, made));
             }
             // The window is full: its turn waits for room, and so do the others behind it. Only the repair of the
@@ -171,7 +174,8 @@ impl OneWay {
                 subscriber.urgent.remove(index);
                 continue;
             };
-            if let Some(made) = transmit(accelerated, subscriber, &control, quantum, now) {
+            let piece = cut(accelerated);
+            if let Some(made) = transmit(accelerated, subscriber, &control, piece, now) {
                 return Some((id, made));
             }
             index += 1;

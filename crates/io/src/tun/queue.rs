@@ -45,7 +45,7 @@ impl TunQueue {
         self.received((&self.file).read(buffer))
     }
 
-    /// Receives one packet with its virtio header apart (zeros without GSO); gives the packet's length,
+    /// Receives one packet with its virtio header apart (zeros where there is none); gives the packet's length,
     /// or `None` when there is nothing now. `packet` should hold [`crate::PACKET_LEN_MAX`]; more is cut off.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl TunQueue {
     }
 
     /// Sends one packet, super-packets of up to 64 KB included, in one system call and without
-    /// joining its pieces first. Without GSO the header is left out. At most [`PIECES_MAX`] pieces.
+    /// joining its pieces first. Where packets come bare the header is left out. At most [`PIECES_MAX`] pieces.
     ///
     /// # Errors
     /// When the device is gone or down ([`IoError::is_device_gone`]), or the header does not fit the packet.

@@ -10,8 +10,8 @@ use crate::netns::TestNamespace;
 use crate::{Clock, Interest, Waiter};
 
 /// A device in `ns`, up, with addresses 10.8.0.1/24 and fd08::1/64.
-fn device(ns: &TestNamespace, gso: bool) -> Tun {
-    let config = TunConfig { name: "ct%d".to_owned(), gso, ..TunConfig::default() };
+fn device(ns: &TestNamespace, framing: Framing) -> Tun {
+    let config = TunConfig { name: "ct%d".to_owned(), framing, ..TunConfig::default() };
     let tun = ns.run(|| Tun::create(&config)).unwrap().unwrap();
     tun.set_up().unwrap();
     for address in ["10.8.0.1/24", "fd08::1/64"] {
@@ -45,9 +45,9 @@ fn echo(tun: &Tun, stop: &AtomicBool) -> usize {
 }
 
 /// Sends 4 MB from this namespace through the device and back into it; gives the longest packet's length.
-fn transfer(gso: bool, own: &str, other: &str) -> usize {
-    let ns = TestNamespace::create(if gso { "tun-gso" } else { "tun-plain" });
-    let tun = device(&ns, gso);
+fn transfer(framing: Framing, own: &str, other: &str) -> usize {
+    let ns = TestNamespace::create("tun-echo");
+    let tun = device(&ns, framing);
     let stop = AtomicBool::new(false);
     let sent: Vec<u8> = (0..4_000_000u32).map(|i| (i.wrapping_mul(i) >> 7) as u8).collect();
     let sent = &sent;
@@ -71,21 +71,23 @@ fn transfer(gso: bool, own: &str, other: &str) -> usize {
 #[test]
 fn super_packets_pass_whole_with_gso() {
     for (own, other) in [("10.8.0.1", "10.8.0.2"), ("[fd08::1]", "[fd08::2]")] {
-        let longest = transfer(true, own, other);
+        let longest = transfer(Framing::SuperPackets, own, other);
         assert!(longest > 1_500, "longest packet was {longest} bytes");
     }
 }
 
 #[test]
 fn packets_fit_the_wire_without_gso() {
-    let longest = transfer(false, "10.8.0.1", "10.8.0.2");
-    assert!(longest <= 1_500, "longest packet was {longest} bytes");
+    for framing in [Framing::Bare, Framing::Header] {
+        let longest = transfer(framing, "10.8.0.1", "10.8.0.2");
+        assert!(longest <= 1_500, "{framing:?}: longest packet was {longest} bytes");
+    }
 }
 
 #[test]
 fn a_full_queue_counts_its_drops() {
     let ns = TestNamespace::create("tun-drop");
-    let tun = device(&ns, true);
+    let tun = device(&ns, Framing::SuperPackets);
     tun.netlink()
         .change_link(tun.index(), &LinkChange { queue_len_packets: Some(5), ..LinkChange::default() })
         .unwrap();
@@ -121,7 +123,7 @@ fn a_router_s_device_is_silent() {
 #[test]
 fn a_device_vanishes_with_its_handle() {
     let ns = TestNamespace::create("tun-drop2");
-    let tun = device(&ns, true);
+    let tun = device(&ns, Framing::SuperPackets);
     let name = tun.name().to_owned();
     assert!(name.starts_with("ct"));
     assert!(tun.offloads().checksum && tun.offloads().tcp);
@@ -137,7 +139,7 @@ fn a_device_vanishes_with_its_handle() {
 #[test]
 fn errors_say_what_and_why() {
     let ns = TestNamespace::create("tun-err");
-    let tun = device(&ns, true);
+    let tun = device(&ns, Framing::SuperPackets);
     let config = |name: &str| TunConfig { name: name.to_owned(), ..TunConfig::default() };
     let taken = ns.run(|| Tun::create(&config(tun.name()))).unwrap().unwrap_err();
     assert!(taken.to_string().contains(tun.name()), "{taken}");

@@ -7,7 +7,7 @@ pub(crate) mod tcx;
 use std::sync::Arc;
 
 use io::netlink::{InterfaceIndex, Netlink, Route, Rule};
-use io::{Instance, IoError, Tun, TunConfig, sysctl};
+use io::{Framing, Instance, IoError, Tun, TunConfig, sysctl};
 
 pub(crate) use method::Method;
 pub(crate) use tcx::{Bypass, Tcx};
@@ -48,7 +48,7 @@ fn create_device(plan: &Plan, side: &SidePlan) -> Result<Tun, IoError> {
         name: side.tun.clone(),
         mtu: plan.mtu,
         queue_len_packets: QUEUE_LEN_PACKETS,
-        gso: plan.gso,
+        framing: if plan.gso { Framing::SuperPackets } else { Framing::Header },
         multi_queue: plan.shards > 1,
     };
     let tun = Tun::create(&config)?;

@@ -3,6 +3,8 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
+use run::Config;
+
 use crate::nat::masquerade;
 use crate::topology::{BOX_WIRED, PATIENCE, Program, SERVER, SIGKILL, SIGTERM, Topology, wait_until};
 
@@ -22,6 +24,24 @@ fn downloads_are_accelerated_intact() {
         let client = connection.client.local_addr().unwrap();
         assert_eq!(connection.peer, client, "the server sees the client's own address");
         connection.download(20_000_000);
+    }
+    let said = program.stop(&topology);
+    assert_eq!(verdict(&said), (2, 0), "{said}");
+}
+
+#[test]
+fn downloads_are_accelerated_intact_without_super_packets() {
+    let topology = Topology::build("engnogso");
+    let program = Program::start_engine(&topology, &Config { gso: false, ..topology.config() });
+    for address in SERVER {
+        topology.connect(&topology.server, address).download(10_000_000);
+    }
+    for link in topology.netlink().links().unwrap() {
+        if link.name.starts_with("cell") {
+            let stats = link.stats;
+            assert!(stats.rx_packets > 0 && stats.rx_bytes <= 1_500 * stats.rx_packets, "{link:?}");
+            assert!(stats.tx_packets > 0 && stats.tx_bytes <= 1_500 * stats.tx_packets, "{link:?}");
+        }
     }
     let said = program.stop(&topology);
     assert_eq!(verdict(&said), (2, 0), "{said}");
