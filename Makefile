@@ -22,7 +22,7 @@ demo: build ## Run the demo (as root, about two minutes): tables, out/demo/repor
 
 test: deps ## Run every test, those in network namespaces too (as root)
 	@tools/need-root test
-	cargo test --workspace --locked
+	cargo test --workspace --locked --no-fail-fast
 
 lint: deps ## Check formatting, run clippy with warnings as errors
 	cargo fmt --all --check

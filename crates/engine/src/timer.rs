@@ -32,8 +32,8 @@ const FAR_SHIFT: u32 = NEAR_SHIFT + SLOT_BITS;
 const SLOT_BITS: u32 = 10;
 const SLOTS: u64 = 1 << SLOT_BITS;
 
-/// Slots with room for more entries than these give it back when they are poured.
-const KEPT_CAPACITY: usize = 64;
+/// Entries for which a wheel keeps room that it does not use now.
+const SPARE_MAX: usize = 1 << 16;
 
 /// Unordered slots of one length; slot `n` lies at `n` modulo their number.
 #[derive(Clone, Debug)]
@@ -41,17 +41,31 @@ struct Wheel {
     slots: Vec<Vec<Entry>>,
     /// One bit per slot: something is in it.
     occupied: [u64; (SLOTS / 64) as usize],
+    /// The memory of slots that were poured, for those to come: time goes on to slots that never held anything.
+    spare: Vec<Vec<Entry>>,
+    /// Entries that `spare` has room for.
+    spare_capacity: usize,
 }
 
 impl Wheel {
     fn new() -> Self {
-        Self { slots: (0..SLOTS).map(|_| Vec::new()).collect(), occupied: [0; (SLOTS / 64) as usize] }
+        Self {
+            slots: (0..SLOTS).map(|_| Vec::new()).collect(),
+            occupied: [0; (SLOTS / 64) as usize],
+            spare: Vec::new(),
+            spare_capacity: 0,
+        }
     }
 
     fn push(&mut self, slot: u64, entry: Entry) {
         let place = slot % SLOTS;
         self.occupied[(place / 64) as usize] |= 1 << (place % 64);
-        self.slots[place as usize].push(entry);
+        let entries = &mut self.slots[place as usize];
+        if entries.capacity() == 0 {
+            *entries = self.spare.pop().unwrap_or_default();
+            self.spare_capacity -= entries.capacity();
+        }
+        entries.push(entry);
     }
 
     /// The first slot from `from` on, within one turn, that holds anything.
@@ -79,11 +93,12 @@ impl Wheel {
         std::mem::take(&mut self.slots[place as usize])
     }
 
-    /// Gives a slot its memory back.
-    fn put_back(&mut self, slot: u64, mut entries: Vec<Entry>) {
-        if entries.capacity() <= KEPT_CAPACITY {
+    /// Keeps the memory of a slot that was poured.
+    fn put_back(&mut self, mut entries: Vec<Entry>) {
+        if self.spare_capacity + entries.capacity() <= SPARE_MAX {
             entries.clear();
-            self.slots[(slot % SLOTS) as usize] = entries;
+            self.spare_capacity += entries.capacity();
+            self.spare.push(entries);
         }
     }
 }
@@ -176,7 +191,7 @@ impl Timers {
                 }
                 let mut entries = self.near.take(slot);
                 self.soon.extend(entries.drain(..).map(Reverse));
-                self.near.put_back(slot, entries);
+                self.near.put_back(entries);
                 self.next_near = slot + 1;
             } else {
                 let beyond = || self.beyond.iter().map(|(at, _)| at.as_nanos() >> FAR_SHIFT).min();
@@ -195,7 +210,7 @@ impl Timers {
         self.next_near = slot << SLOT_BITS;
         let mut entries = self.far.take(slot);
         entries.drain(..).for_each(|entry| self.put(entry));
-        self.far.put_back(slot, entries);
+        self.far.put_back(entries);
         let is_within = |&mut (at, _): &mut Entry| at.as_nanos() >> FAR_SHIFT < slot + SLOTS;
         let within: Vec<Entry> = self.beyond.extract_if(.., is_within).collect();
         within.into_iter().for_each(|entry| self.put(entry));
