@@ -1,10 +1,12 @@
 //! [`Datagrams`]: a UDP source at a set rate on the server's side, and a sink that acknowledges every datagram.
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 
 use units::{Bytes, Duration, Instant, Rate};
 use wire::checksum::Sum;
 use wire::{Transport, protocol};
+
+use crate::ip_header::ip_header;
 
 /// Payload of an acknowledgement: the number of the datagram.
 const ACK_LEN: usize = 8;
@@ -114,26 +116,7 @@ impl Datagrams {
 /// A UDP packet that carries `number` in `len` bytes of payload; none for mixed addresses.
 fn datagram(src: SocketAddr, dst: SocketAddr, number: u64, len: usize) -> Option<Vec<u8>> {
     let udp_len = 8 + len.max(ACK_LEN);
-    let mut packet = Vec::with_capacity(40 + udp_len);
-    match (src.ip(), dst.ip()) {
-        (IpAddr::V4(src), IpAddr::V4(dst)) => {
-            packet.extend([0x45, 0]);
-            packet.extend(((20 + udp_len) as u16).to_be_bytes());
-            packet.extend([0, 0, 0x40, 0, 64, protocol::UDP, 0, 0]);
-            packet.extend(src.octets());
-            packet.extend(dst.octets());
-            let checksum = !wire::checksum::sum(&packet);
-            packet[10..12].copy_from_slice(&checksum.to_be_bytes());
-        }
-        (IpAddr::V6(src), IpAddr::V6(dst)) => {
-            packet.extend([0x60, 0, 0, 0]);
-            packet.extend((udp_len as u16).to_be_bytes());
-            packet.extend([protocol::UDP, 64]);
-            packet.extend(src.octets());
-            packet.extend(dst.octets());
-        }
-        _ => return None,
-    }
+    let mut packet = ip_header(src.ip(), dst.ip(), [protocol::UDP; 2], udp_len, false)?;
     let at = packet.len();
     packet.extend(src.port().to_be_bytes());
     packet.extend(dst.port().to_be_bytes());

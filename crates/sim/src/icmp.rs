@@ -5,6 +5,8 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wire::checksum::Sum;
 use wire::{Transport, protocol};
 
+use crate::ip_header::ip_header;
+
 /// The router that speaks in the middle of a path (RFC 5737, RFC 3849).
 const ROUTER: (Ipv4Addr, Ipv6Addr) =
     (Ipv4Addr::new(192, 0, 2, 1), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1));
@@ -15,27 +17,7 @@ const QUOTE_MAX: usize = 548;
 /// An ICMP or ICMPv6 packet with the fixed part `head` (its checksum left zero) and `body`.
 fn message(src: IpAddr, dst: IpAddr, head: [u8; 8], body: &[u8]) -> Option<Vec<u8>> {
     let len = 8 + body.len();
-    let mut packet = Vec::with_capacity(40 + len);
-    match (src, dst) {
-        (IpAddr::V4(src), IpAddr::V4(dst)) => {
-            let total = (20 + len) as u16;
-            packet.extend([0x45, 0]);
-            packet.extend(total.to_be_bytes());
-            packet.extend([0, 0, 0, 0, 64, protocol::ICMP, 0, 0]);
-            packet.extend(src.octets());
-            packet.extend(dst.octets());
-            let checksum = !wire::checksum::sum(&packet);
-            packet[10..12].copy_from_slice(&checksum.to_be_bytes());
-        }
-        (IpAddr::V6(src), IpAddr::V6(dst)) => {
-            packet.extend([0x60, 0, 0, 0]);
-            packet.extend((len as u16).to_be_bytes());
-            packet.extend([protocol::ICMPV6, 64]);
-            packet.extend(src.octets());
-            packet.extend(dst.octets());
-        }
-        _ => return None,
-    }
+    let mut packet = ip_header(src, dst, [protocol::ICMP, protocol::ICMPV6], len, true)?;
     let at = packet.len();
     packet.extend(head);
     packet.extend(body);

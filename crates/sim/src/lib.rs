@@ -22,6 +22,7 @@ mod engine_box;
 mod error;
 mod faults;
 mod icmp;
+mod ip_header;
 mod line_up;
 mod log;
 mod merging;

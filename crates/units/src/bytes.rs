@@ -1,7 +1,6 @@
 //! [`Bytes`]: an amount of data.
 
 use core::fmt;
-use core::ops::{Add, AddAssign, Sub, SubAssign};
 
 /// An amount of data in bytes. Arithmetic saturates.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -33,22 +32,6 @@ impl Bytes {
     pub const fn get(self) -> u64 {
         self.0
     }
-    /// `self − other`, at least zero.
-    #[must_use]
-    pub const fn saturating_sub(self, other: Self) -> Self {
-        Self(self.0.saturating_sub(other.0))
-    }
-    /// `self · numerator ÷ denominator` through 128 bits, rounded down, saturating.
-    ///
-    /// A zero denominator gives [`Bytes::MAX`].
-    #[must_use]
-    pub const fn mul_ratio(self, numerator: u64, denominator: u64) -> Self {
-        if denominator == 0 {
-            return Self::MAX;
-        }
-        let wide = self.0 as u128 * numerator as u128 / denominator as u128;
-        Self(if wide > u64::MAX as u128 { u64::MAX } else { wide as u64 })
-    }
 }
 
 impl From<usize> for Bytes {
@@ -61,28 +44,8 @@ impl From<u32> for Bytes {
         Self(u64::from(n))
     }
 }
-impl Add for Bytes {
-    type Output = Self;
-    fn add(self, rhs: Self) -> Self {
-        Self(self.0.saturating_add(rhs.0))
-    }
-}
-impl AddAssign for Bytes {
-    fn add_assign(&mut self, rhs: Self) {
-        *self = *self + rhs;
-    }
-}
-impl Sub for Bytes {
-    type Output = Self;
-    fn sub(self, rhs: Self) -> Self {
-        self.saturating_sub(rhs)
-    }
-}
-impl SubAssign for Bytes {
-    fn sub_assign(&mut self, rhs: Self) {
-        *self = *self - rhs;
-    }
-}
+crate::quantity::scalable!(Bytes);
+crate::quantity::additive!(Bytes);
 impl fmt::Display for Bytes {
     /// Prints `999 B`, `12.3 KB`, `4.0 MB` in decimal units.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

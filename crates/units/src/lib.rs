@@ -7,6 +7,7 @@
 #![deny(clippy::float_arithmetic)]
 
 mod bytes;
+mod quantity;
 mod rate;
 mod seq;
 mod time;

@@ -71,18 +71,9 @@ impl Rate {
         let wide = self.0 as u128 * time.as_nanos() as u128 / (8 * NANOS_PER_SEC);
         Bytes::new(if wide > u64::MAX as u128 { u64::MAX } else { wide as u64 })
     }
-    /// `self · numerator ÷ denominator` through 128 bits, rounded down, saturating.
-    ///
-    /// A zero denominator gives [`Rate::MAX`].
-    #[must_use]
-    pub const fn mul_ratio(self, numerator: u64, denominator: u64) -> Self {
-        if denominator == 0 {
-            return Self::MAX;
-        }
-        let wide = self.0 as u128 * numerator as u128 / denominator as u128;
-        Self(if wide > u64::MAX as u128 { u64::MAX } else { wide as u64 })
-    }
 }
+
+crate::quantity::scalable!(Rate);
 
 impl fmt::Display for Rate {
     /// Prints in Mbit/s with three decimals: `12.500 Mbit/s`.

@@ -1,7 +1,7 @@
 //! [`Instant`] and [`Duration`]: time in integer nanoseconds.
 
 use core::fmt;
-use core::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
+use core::ops::{Add, AddAssign, Div, Mul, Sub};
 
 /// A span of time in nanoseconds, 0 to about 584 years. Arithmetic saturates.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -70,46 +70,10 @@ impl Duration {
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
-    /// `self − other`, at least zero.
-    #[must_use]
-    pub const fn saturating_sub(self, other: Self) -> Self {
-        Self(self.0.saturating_sub(other.0))
-    }
-    /// `self · numerator ÷ denominator` through 128 bits, rounded down, saturating.
-    ///
-    /// A zero denominator gives [`Duration::MAX`].
-    #[must_use]
-    pub const fn mul_ratio(self, numerator: u64, denominator: u64) -> Self {
-        if denominator == 0 {
-            return Self::MAX;
-        }
-        let wide = self.0 as u128 * numerator as u128 / denominator as u128;
-        Self(if wide > u64::MAX as u128 { u64::MAX } else { wide as u64 })
-    }
 }
 
-impl Add for Duration {
-    type Output = Self;
-    fn add(self, rhs: Self) -> Self {
-        Self(self.0.saturating_add(rhs.0))
-    }
-}
-impl AddAssign for Duration {
-    fn add_assign(&mut self, rhs: Self) {
-        *self = *self + rhs;
-    }
-}
-impl Sub for Duration {
-    type Output = Self;
-    fn sub(self, rhs: Self) -> Self {
-        self.saturating_sub(rhs)
-    }
-}
-impl SubAssign for Duration {
-    fn sub_assign(&mut self, rhs: Self) {
-        *self = *self - rhs;
-    }
-}
+crate::quantity::scalable!(Duration);
+crate::quantity::additive!(Duration);
 impl Mul<u64> for Duration {
     type Output = Self;
     fn mul(self, rhs: u64) -> Self {

@@ -1,0 +1,35 @@
+//! The IP header of packets that are made byte by byte.
+
+use core::net::IpAddr;
+
+/// An IP header in front of `len` bytes of payload, in a buffer with room for them; none for mixed addresses.
+/// `protocols` are those of IPv4 and of IPv6.
+pub(crate) fn ip_header(
+    src: IpAddr,
+    dst: IpAddr,
+    protocols: [u8; 2],
+    len: usize,
+    may_be_fragmented: bool,
+) -> Option<Vec<u8>> {
+    let mut packet = Vec::with_capacity(40 + len);
+    match (src, dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => {
+            packet.extend([0x45, 0]);
+            packet.extend(((20 + len) as u16).to_be_bytes());
+            packet.extend([0, 0, if may_be_fragmented { 0 } else { 0x40 }, 0, 64, protocols[0], 0, 0]);
+            packet.extend(src.octets());
+            packet.extend(dst.octets());
+            let checksum = !wire::checksum::sum(&packet);
+            packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+        }
+        (IpAddr::V6(src), IpAddr::V6(dst)) => {
+            packet.extend([0x60, 0, 0, 0]);
+            packet.extend((len as u16).to_be_bytes());
+            packet.extend([protocols[1], 64]);
+            packet.extend(src.octets());
+            packet.extend(dst.octets());
+        }
+        _ => return None,
+    }
+    Some(packet)
+}
