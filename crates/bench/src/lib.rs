@@ -9,7 +9,6 @@
 mod benchmark;
 mod boxed;
 mod comparison;
-mod date;
 mod echo;
 mod engine_cost;
 mod error;
@@ -23,6 +22,7 @@ mod parts;
 mod pause;
 mod plots;
 mod results;
+mod segment;
 mod stage;
 mod tool;
 mod topology;

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use crate::date::date;
+use report::date_of;
+use units::{Duration, Instant};
+
 use crate::results::{Aim, Figure, Metric, Part, Results, Spread};
 
 /// Above this the machine was busy with something else, and the figures say less.
@@ -76,7 +78,7 @@ impl Part {
             machine.kernel,
             machine.processor,
             machine.processors,
-            date(self.ended_unix_s),
+            date_of(Instant::ZERO + Duration::from_secs(self.ended_unix_s)),
             self.rounds,
             self.took_s,
             self.command,

@@ -30,6 +30,20 @@ const fn address(net: u8, last: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, net, 0, last))
 }
 
+const fn network(net: u8) -> Cidr {
+    Cidr { address: address(net, 0), prefix_len_bits: 24 }
+}
+
+/// The network of the server.
+pub(crate) const fn server_network() -> Cidr {
+    network(SERVER_NET)
+}
+
+/// The network of the client's own address.
+pub(crate) const fn client_network() -> Cidr {
+    network(CLIENT_NET)
+}
+
 /// The `number`th subscriber's address, from 0.
 pub(crate) const fn subscriber(number: u32) -> Ipv4Addr {
     let [_, high, middle, low] = (number + 1).to_be_bytes();

@@ -39,6 +39,12 @@ pub enum Way {
     PassTcxAll,
     /// The same by a BPF program that leaves passed flows to the kernel.
     PassTcx,
+    /// A bridge of the kernel's; no program takes part.
+    KernelBridge,
+    /// The engine as a bridge, accelerating.
+    Inline,
+    /// The engine as a bridge, passing every flow.
+    InlinePass,
     /// No box: the engine alone, in virtual time.
     EngineAlone,
 }
@@ -60,7 +66,7 @@ const NO_LIMIT: &str = "100 Gbit/s";
 
 impl Way {
     /// All.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 22] = [
         Self::Kernel,
         Self::Echo,
         Self::EchoPlain,
@@ -79,6 +85,9 @@ impl Way {
         Self::PassRules,
         Self::PassTcxAll,
         Self::PassTcx,
+        Self::KernelBridge,
+        Self::Inline,
+        Self::InlinePass,
         Self::EngineAlone,
     ];
 
@@ -104,6 +113,9 @@ impl Way {
             Self::PassRules => "pass-rules",
             Self::PassTcxAll => "pass-tcx-no-bypass",
             Self::PassTcx => "pass-tcx",
+            Self::KernelBridge => "kernel-bridge",
+            Self::Inline => "inline",
+            Self::InlinePass => "inline-pass",
             Self::EngineAlone => "engine",
         }
     }
@@ -130,6 +142,9 @@ impl Way {
             Self::PassRules => "passing, rules",
             Self::PassTcxAll => "passing, tcx, through the engine",
             Self::PassTcx => "passing, tcx, left to the kernel",
+            Self::KernelBridge => "kernel bridge",
+            Self::Inline => "inline, accelerating",
+            Self::InlinePass => "inline, passing",
             Self::EngineAlone => "engine alone",
         }
     }
@@ -137,14 +152,29 @@ impl Way {
     /// True when the engine takes flows over.
     #[must_use]
     pub const fn accelerates(self) -> bool {
-        matches!(self, Self::Fixed | Self::Rate | Self::Adaptive | Self::AdaptivePlain | Self::AdaptiveBusy)
+        matches!(
+            self,
+            Self::Fixed
+                | Self::Rate
+                | Self::Adaptive
+                | Self::AdaptivePlain
+                | Self::AdaptiveBusy
+                | Self::Inline
+        )
+    }
+
+    /// True when the box has no addresses and both ends are in one segment.
+    pub(crate) const fn bridges(self) -> bool {
+        matches!(self, Self::KernelBridge | Self::Inline | Self::InlinePass)
     }
 
     /// What runs in the box between the two interfaces, if anything.
     pub(crate) fn program(self, wired: &str, mobile: &str) -> Option<Program> {
         let count = io::sched::cpu_count().to_string();
         let (command, more): (&[&str], &[&str]) = match self {
-            Self::Kernel | Self::EngineAlone => return None,
+            Self::Kernel | Self::KernelBridge | Self::EngineAlone => return None,
+            Self::Inline => (RUN, &[]),
+            Self::InlinePass => (RUN, &["--no-accelerate"]),
             Self::Haproxy => return Some(Program::Haproxy { splice: false }),
             Self::HaproxySplice => return Some(Program::Haproxy { splice: true }),
             Self::Echo => (ECHO, &[]),
@@ -163,7 +193,12 @@ impl Way {
             Self::PassTcxAll => (RUN, &["--no-accelerate", "--steering", "tcx", "--no-bypass"]),
             Self::PassTcx => (RUN, &["--no-accelerate", "--steering", "tcx"]),
         };
-        let words = [command, &["--wired", wired, "--mobile", mobile], more].concat();
+        let between: &[&str] = if self.bridges() {
+            &["--inline", wired, mobile]
+        } else {
+            &["--wired", wired, "--mobile", mobile]
+        };
+        let words = [command, between, more].concat();
         Some(Program::Cellerator(words.into_iter().map(str::to_owned).collect()))
     }
 
@@ -173,6 +208,7 @@ impl Way {
             None if self == Self::EngineAlone => {
                 "no box: `cellerator bench engine-cost --flows N`".to_owned()
             }
+            None if self == Self::KernelBridge => "nothing; the kernel bridges".to_owned(),
             None => "nothing; the kernel forwards".to_owned(),
             Some(Program::Haproxy { splice }) => {
                 let option = if splice { "`option splice-auto`" } else { "no splicing" };

@@ -18,8 +18,8 @@ use units::Instant;
 
 use crate::flow_lines::failure;
 use crate::flow_row::FlowRow;
-pub use identity::{CaptureId, capture_id};
-use identity::{date_of, flow_id, partition, run_id};
+pub use identity::{CaptureId, capture_id, date_of};
+use identity::{flow_id, partition, run_id};
 use intervals::Intervals;
 
 /// The layout's version: the first folder of a dataset.

@@ -26,7 +26,7 @@ pub use capture_page::CapturePage;
 pub use case_flow::CaseFlow;
 pub use compare::{Environment, Interval, Moments, Run, Sample, comparison, mann_whitney, median_interval};
 pub use controller_figure::{ControllerFigure, Curve};
-pub use dataset::{CaptureId, Dataset, capture_id, columns};
+pub use dataset::{CaptureId, Dataset, capture_id, columns, date_of};
 pub use finding::sentence;
 pub use flow_lines::{FlowLines, LineFormat};
 pub use graphs::{GraphFormat, Graphs, Wanted};

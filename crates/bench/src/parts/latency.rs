@@ -4,14 +4,14 @@ use units::Duration;
 
 use crate::comparison::Comparison;
 use crate::load::{Ping, Pings};
-use crate::results::Sample;
+use crate::results::{Metric, Sample};
 use crate::stage::{Measure, Plan, Stage, metric};
 use crate::topology::NetworkOptions;
 use crate::{BenchError, Way};
 
-const WARM_UP: Duration = Duration::from_millis(200);
+pub(super) const WARM_UP: Duration = Duration::from_millis(200);
 
-const CASE: &str = "64 bytes each ms";
+pub(super) const CASE: &str = "64 bytes each ms";
 
 pub(crate) struct LatencyPart;
 
@@ -26,12 +26,7 @@ impl Measure for LatencyPart {
                   each direction is timed from the sender's write to the end of the receiver's read, by one clock. The added \
                   delay is that of the engine less that of the bare echo in the same round, both with or both without busy \
                   polling.",
-            metrics: vec![
-                metric("down_p50", "to the client, p50 µs", 1),
-                metric("down_p99", "p99 µs", 1),
-                metric("up_p50", "to the server, p50 µs", 1),
-                metric("up_p99", "p99 µs", 1),
-            ],
+            metrics: metrics().to_vec(),
             ways: vec![Way::Kernel, Way::Echo, Way::Adaptive, Way::EchoBusy, Way::AdaptiveBusy, Way::Haproxy],
             rounds: 7,
             time: Duration::from_millis(1_500),
@@ -67,20 +62,35 @@ impl Measure for LatencyPart {
         drop(pings);
         stage.pause.wait(Duration::ZERO)?;
         stage.stop(boxed, 1)?;
-        let sorted = |of: fn(&Ping) -> u64| {
-            let mut times: Vec<u64> = times.iter().map(of).collect();
-            times.sort_unstable();
-            times
-        };
-        let (up, down) = (sorted(|ping| ping.up_ns), sorted(|ping| ping.down_ns));
-        let values = [
-            ("down_p50", percentile(&down, 50)),
-            ("down_p99", percentile(&down, 99)),
-            ("up_p50", percentile(&up, 50)),
-            ("up_p99", percentile(&up, 99)),
-        ];
-        Ok(vec![Sample::new(CASE, way, round, values)])
+        Ok(vec![sample(&times, way, round)])
     }
+}
+
+/// What is said of pings.
+pub(super) fn metrics() -> [Metric; 4] {
+    [
+        metric("down_p50", "to the client, p50 µs", 1),
+        metric("down_p99", "p99 µs", 1),
+        metric("up_p50", "to the server, p50 µs", 1),
+        metric("up_p99", "p99 µs", 1),
+    ]
+}
+
+/// The percentiles of some pings.
+pub(super) fn sample(times: &[Ping], way: Way, round: u32) -> Sample {
+    let sorted = |of: fn(&Ping) -> u64| {
+        let mut times: Vec<u64> = times.iter().map(of).collect();
+        times.sort_unstable();
+        times
+    };
+    let (up, down) = (sorted(|ping| ping.up_ns), sorted(|ping| ping.down_ns));
+    let values = [
+        ("down_p50", percentile(&down, 50)),
+        ("down_p99", percentile(&down, 99)),
+        ("up_p50", percentile(&up, 50)),
+        ("up_p99", percentile(&up, 99)),
+    ];
+    Sample::new(CASE, way, round, values)
 }
 
 /// The smallest of the sorted times, in µs, that `percent` of them do not exceed.

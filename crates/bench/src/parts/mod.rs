@@ -6,6 +6,7 @@ mod datagrams;
 mod engine;
 mod flows;
 mod growth;
+mod inline;
 mod latency;
 mod packets;
 mod steering;
@@ -27,6 +28,8 @@ pub enum PartName {
     Datagrams,
     /// BPF program against policy rules.
     Steering,
+    /// The box as a bridge.
+    Inline,
     /// Many flows at once.
     Flows,
     /// The engine alone.
@@ -37,13 +40,14 @@ pub enum PartName {
 
 impl PartName {
     /// All, in the order of the results.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Bulk,
         Self::Packets,
         Self::Connections,
         Self::Latency,
         Self::Datagrams,
         Self::Steering,
+        Self::Inline,
         Self::Flows,
         Self::Engine,
         Self::Growth,
@@ -59,6 +63,7 @@ impl PartName {
             Self::Latency => "latency",
             Self::Datagrams => "datagrams",
             Self::Steering => "steering",
+            Self::Inline => "inline",
             Self::Flows => "flows",
             Self::Engine => "engine",
             Self::Growth => "growth",
@@ -75,6 +80,7 @@ impl PartName {
             Self::Latency => "delay at low load, per direction",
             Self::Datagrams => "UDP past the engine",
             Self::Steering => "a BPF program against policy rules, passed flows left to the kernel",
+            Self::Inline => "the box as a bridge, against the kernel's bridge and the TUN path",
             Self::Flows => "100,000 flows at once: time per packet and memory against 1,000",
             Self::Engine => "the engine alone, up to a million flows in virtual time",
             Self::Growth => "throughput, processor time and memory against flows, subscribers and loss",
@@ -89,6 +95,7 @@ impl PartName {
             Self::Latency => Box::new(latency::LatencyPart),
             Self::Datagrams => Box::new(datagrams::DatagramsPart),
             Self::Steering => Box::new(steering::SteeringPart),
+            Self::Inline => Box::new(inline::InlinePart),
             Self::Flows => Box::new(flows::FlowsPart),
             Self::Engine => Box::new(engine::EnginePart),
             Self::Growth => Box::new(growth::GrowthPart),

@@ -44,8 +44,9 @@ pub(super) fn flow_id(run: &str, number: u64) -> i64 {
     XxHash3_64::oneshot_with_seed(number, run.as_bytes()).cast_signed()
 }
 
-/// The day in UTC, `YYYY-MM-DD`.
-pub(super) fn date_of(time: Instant) -> String {
+/// The day in UTC, `YYYY-MM-DD`, of a time since 1970.
+#[must_use]
+pub fn date_of(time: Instant) -> String {
     // Days since 0000-03-01: years that begin in March have their leap day last.
     let days = time.as_nanos() / 86_400_000_000_000 + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
@@ -79,6 +80,7 @@ mod tests {
         assert_eq!(date(951_868_800), "2000-03-01");
         assert_eq!(date(1_735_689_599), "2024-12-31");
         assert_eq!(date(1_735_689_600), "2025-01-01");
+        assert_eq!(date(4_107_542_400), "2100-03-01");
     }
 
     #[test]
