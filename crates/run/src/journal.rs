@@ -12,29 +12,32 @@ use engine::{Journal, JournalEntry};
 use io::{IoError, SharedWords};
 use units::SeqNum;
 
-/// Names of the files in an instance's directory: what clients are owed, what servers are. Those of further shards
-/// have the shard's number behind.
-const FILES: [&str; 2] = ["journal", "journal-up"];
+use crate::Side;
+use crate::inline::{LinkHeader, SharedHeaders};
+
+/// Names of the files in an instance's directory, and where those are who are owed: clients, servers. The names of further
+/// shards have the shard's number behind.
+const FILES: [(&str, Side); 2] = [("journal", Side::Mobile), ("journal-up", Side::Wired)];
 
 fn file_of(name: &str, shard: usize) -> String {
     if shard == 0 { name.to_owned() } else { format!("{name}.{shard}") }
 }
 
 /// The files in an instance's directory, in the order of their shards.
-fn files(directory: &Path) -> Vec<PathBuf> {
+fn files(directory: &Path) -> Vec<(PathBuf, Side)> {
     (0..)
         .map_while(|shard| {
-            let both = FILES.map(|file| directory.join(file_of(file, shard)));
-            both.iter().any(|file| file.exists()).then_some(both)
+            let both = FILES.map(|(file, receiver)| (directory.join(file_of(file, shard)), receiver));
+            both.iter().any(|(file, _)| file.exists()).then_some(both)
         })
         .flatten()
         .collect()
 }
 
 /// First word of the file: another version of this program may have written it.
-const MAGIC: u32 = 0xce11_0001;
+const MAGIC: u32 = 0xce11_0002;
 
-/// Words of a slot: 128 bytes, addresses in the first cache line and numbers in the second.
+/// Words of a slot: 128 bytes, addresses in the first cache line; numbers and link headers in the second.
 const SLOT_WORDS: usize = 32;
 const SLOTS_AT_FIRST: usize = 1_024;
 
@@ -45,9 +48,27 @@ const CLIENT: usize = 2;
 const SERVER: usize = 6;
 const PORTS: usize = 10;
 const NUMBERS: usize = 16;
+const LINKS: usize = 22;
+
+/// Words of a link header: addresses and tag.
+const LINK_WORDS: usize = 4;
 
 const KIND_IPV6: u32 = 1;
 const KIND_TIMESTAMPS: u32 = 2;
+/// By the side the header leads to, shifted by its number: there is one, and it has a tag.
+const KIND_LINK: u32 = 4;
+const KIND_TAG: u32 = 16;
+
+/// What was owed when an instance ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Owed {
+    /// The flow. For an uplink `client` is the server: it is the one that is owed.
+    pub entry: JournalEntry,
+    /// Where the one that is owed is.
+    pub receiver: Side,
+    /// What packets have in front that go to the wired side, and to the mobile one, where this machine bridged.
+    pub links: [Option<LinkHeader>; 2],
+}
 
 /// The journal of a running instance.
 #[derive(Debug)]
@@ -55,19 +76,37 @@ pub(crate) struct DebtJournal {
     words: SharedWords,
     /// It could not grow: no further attempt is made.
     is_full: bool,
+    receiver: Side,
+    /// Where this machine bridges.
+    headers: Option<SharedHeaders>,
 }
 
 impl DebtJournal {
-    /// Makes both of a shard in an instance's directory: for the downlink, for the uplink.
-    pub fn create_both(directory: &Path, shard: usize) -> Result<[Self; 2], IoError> {
-        let [down, up] = FILES.map(|file| directory.join(file_of(file, shard)));
-        Ok([Self::create(&down)?, Self::create(&up)?])
+    /// Makes both of a shard in an instance's directory: for the downlink, for the uplink. They have the flows' link
+    /// headers in them if `headers` are given.
+    pub fn create_both(
+        directory: &Path,
+        shard: usize,
+        headers: Option<&SharedHeaders>,
+    ) -> Result<[Self; 2], IoError> {
+        let create = |(name, receiver)| {
+            let file = directory.join(file_of(name, shard));
+            let words = SharedWords::create(&file, (1 + SLOTS_AT_FIRST) * SLOT_WORDS)?;
+            words.words()[0].store(MAGIC, Ordering::Relaxed);
+            Ok(Self { words, is_full: false, receiver, headers: headers.cloned() })
+        };
+        let [down, up] = FILES;
+        Ok([create(down)?, create(up)?])
     }
 
-    fn create(file: &Path) -> Result<Self, IoError> {
-        let words = SharedWords::create(file, (1 + SLOTS_AT_FIRST) * SLOT_WORDS)?;
-        words.words()[0].store(MAGIC, Ordering::Relaxed);
-        Ok(Self { words, is_full: false })
+    /// What the packets of a flow have in front.
+    fn links(&self, entry: &JournalEntry) -> [Option<LinkHeader>; 2] {
+        let key = match self.receiver {
+            Side::Mobile => (entry.client, entry.server),
+            Side::Wired => (entry.server, entry.client),
+        };
+        let headers = self.headers.as_ref().map(SharedHeaders::lock);
+        headers.map_or([None; 2], |mut headers| Side::BOTH.map(|to| headers.get(key, to)))
     }
 
     /// A slot's words; the first slot's place holds the file's mark.
@@ -94,7 +133,7 @@ impl Journal for DebtJournal {
         let Some(words) = self.slot(slot) else { return };
         if is_new {
             words[IS_VALID].store(0, Ordering::Release);
-            write_addresses(words, entry);
+            write_addresses(words, entry, self.links(entry));
         }
         let (client_time, server_time) = entry.timestamps.unwrap_or_default();
         let numbers = [
@@ -120,7 +159,7 @@ impl Journal for DebtJournal {
     }
 }
 
-fn write_addresses(words: &[AtomicU32], entry: &JournalEntry) {
+fn write_addresses(words: &[AtomicU32], entry: &JournalEntry, links: [Option<LinkHeader>; 2]) {
     let mut kind = if entry.timestamps.is_some() { KIND_TIMESTAMPS } else { 0 };
     for (at, address) in [(CLIENT, entry.client.ip()), (SERVER, entry.server.ip())] {
         let bits = match address {
@@ -134,30 +173,55 @@ fn write_addresses(words: &[AtomicU32], entry: &JournalEntry) {
             word.store((bits >> (32 * i)) as u32, Ordering::Relaxed);
         }
     }
+    for (side, link) in links.iter().enumerate() {
+        let Some(link) = link else { continue };
+        let tag = link.tag.unwrap_or_default();
+        kind |= (KIND_LINK | if link.tag.is_some() { KIND_TAG } else { 0 }) << side;
+        let bytes = link.addresses.as_chunks::<4>().0.iter().chain([&tag]);
+        for (word, bytes) in words[LINKS + side * LINK_WORDS..].iter().zip(bytes) {
+            word.store(u32::from_ne_bytes(*bytes), Ordering::Relaxed);
+        }
+    }
     let ports = u32::from(entry.client.port()) << 16 | u32::from(entry.server.port());
     words[PORTS].store(ports, Ordering::Relaxed);
     words[KIND].store(kind, Ordering::Relaxed);
 }
 
 /// The entries in an instance's directory: what it owed when it ended. None when there is no journal, or one of
-/// another version. In those of the uplink `client` is the server: it is the one that is owed.
-pub(crate) fn read(directory: &Path) -> Vec<JournalEntry> {
-    files(directory).iter().flat_map(|file| read_one(file)).collect()
+/// another version.
+pub(crate) fn read(directory: &Path) -> Vec<Owed> {
+    files(directory).iter().flat_map(|(file, receiver)| read_one(file, *receiver)).collect()
 }
 
-fn read_one(file: &Path) -> Vec<JournalEntry> {
+fn read_one(file: &Path, receiver: Side) -> Vec<Owed> {
     let bytes = std::fs::read(file).unwrap_or_default();
     let words: Vec<u32> = bytes.as_chunks::<4>().0.iter().map(|bytes| u32::from_ne_bytes(*bytes)).collect();
     let mut slots = words.chunks_exact(SLOT_WORDS);
     if slots.next().is_none_or(|first| first[0] != MAGIC) {
         return Vec::new();
     }
-    slots.filter(|words| words[IS_VALID] == 1).map(parse).collect()
+    let valid = slots.filter(|words| words[IS_VALID] == 1);
+    valid
+        .map(|words| Owed { entry: parse(words), receiver, links: [0, 1].map(|side| link(words, side)) })
+        .collect()
+}
+
+fn link(words: &[u32], side: usize) -> Option<LinkHeader> {
+    let has = |kind: u32| words[KIND] & kind << side != 0;
+    has(KIND_LINK).then(|| {
+        let mut link = LinkHeader::default();
+        let at = LINKS + side * LINK_WORDS;
+        for (bytes, word) in link.addresses.as_chunks_mut::<4>().0.iter_mut().zip(&words[at..]) {
+            *bytes = word.to_ne_bytes();
+        }
+        link.tag = has(KIND_TAG).then(|| words[at + LINK_WORDS - 1].to_ne_bytes());
+        link
+    })
 }
 
 /// Forgets them: their flows are dealt with.
 pub(crate) fn discard(directory: &Path) {
-    for file in files(directory) {
+    for (file, _) in files(directory) {
         // It goes with the directory otherwise.
         drop(std::fs::remove_file(file));
     }
@@ -205,31 +269,77 @@ mod tests {
         }
     }
 
+    fn owed(entry: JournalEntry, receiver: Side) -> Owed {
+        Owed { entry, receiver, links: [None; 2] }
+    }
+
+    /// A directory of its own, removed when dropped.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn make(what: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("ct-run-journal-{what}-{}", std::process::id()));
+            std::fs::create_dir(&path).unwrap();
+            Self(path)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            std::fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+
     #[test]
     fn what_is_owed_survives_and_what_is_settled_does_not() {
-        let directory = std::env::temp_dir().join(format!("ct-run-journal-{}", std::process::id()));
-        std::fs::create_dir(&directory).unwrap();
-        assert!(read(&directory).is_empty(), "there is none");
-        let [mut journal, mut uplink] = DebtJournal::create_both(&directory, 0).unwrap();
-        assert!(read(&directory).is_empty());
+        let scratch = Scratch::make("survives");
+        let directory = &scratch.0;
+        let down = |n| owed(entry(n), Side::Mobile);
+        assert!(read(directory).is_empty(), "there is none");
+        let [mut journal, mut uplink] = DebtJournal::create_both(directory, 0, None).unwrap();
+        assert!(read(directory).is_empty());
         for slot in [0, 1, 2, 5_000] {
             journal.owe(slot, &entry(slot), true);
         }
         let newer = JournalEntry { delivered: SeqNum::new(3), ..entry(1) };
         journal.owe(1, &newer, false);
         journal.settle(2);
-        assert_eq!(read(&directory), [entry(0), newer, entry(5_000)]);
+        assert_eq!(read(directory), [down(0), owed(newer, Side::Mobile), down(5_000)]);
         journal.owe(2, &entry(3), true);
-        assert_eq!(read(&directory)[2], entry(3), "the slot is used again");
+        assert_eq!(read(directory)[2], down(3), "the slot is used again");
         uplink.owe(0, &entry(4), true);
-        let [mut other_shard, _] = DebtJournal::create_both(&directory, 1).unwrap();
+        let [mut other_shard, _] = DebtJournal::create_both(directory, 1, None).unwrap();
         other_shard.owe(0, &entry(5), true);
         drop((journal, uplink, other_shard));
-        assert_eq!(read(&directory)[4..], [entry(4), entry(5)]);
-        std::fs::write(directory.join(FILES[0]), [7; 4_096]).unwrap();
-        assert_eq!(read(&directory), [entry(4), entry(5)], "the first is not ours");
-        discard(&directory);
-        assert!(read(&directory).is_empty());
-        std::fs::remove_dir_all(directory).unwrap();
+        let last = [owed(entry(4), Side::Wired), down(5)];
+        assert_eq!(read(directory)[4..], last);
+        std::fs::write(directory.join(FILES[0].0), [7; 4_096]).unwrap();
+        assert_eq!(read(directory), last, "the first is not ours");
+        discard(directory);
+        assert!(read(directory).is_empty());
+    }
+
+    #[test]
+    fn h13_link_headers_survive_by_the_side_they_lead_to() {
+        let scratch = Scratch::make("links");
+        let header = |n: u8, tag| LinkHeader { addresses: [n; 12], tag };
+        let (plain, tagged) = (header(1, None), header(2, Some([0x81, 0, 0x20, 7])));
+        let headers = SharedHeaders::new(1);
+        for to in Side::BOTH {
+            headers.lock().learn((entry(0).client, entry(0).server), to, plain);
+        }
+        let [mut journal, mut uplink] = DebtJournal::create_both(&scratch.0, 0, Some(&headers)).unwrap();
+        journal.owe(0, &entry(0), true);
+        headers.lock().learn((entry(1).client, entry(1).server), Side::Mobile, tagged);
+        journal.owe(1, &entry(1), true);
+        let up = JournalEntry { client: entry(0).server, server: entry(0).client, ..entry(0) };
+        uplink.owe(0, &up, true);
+        let both = [Some(plain), Some(plain)];
+        let wanted = [
+            Owed { links: both, ..owed(entry(0), Side::Mobile) },
+            Owed { links: [None, Some(tagged)], ..owed(entry(1), Side::Mobile) },
+            Owed { links: both, ..owed(up, Side::Wired) },
+        ];
+        assert_eq!(read(&scratch.0), wanted);
     }
 }

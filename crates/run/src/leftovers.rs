@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::thread::{self, JoinHandle};
 
-use engine::JournalEntry;
 use io::netlink::Netlink;
 use io::{Clock, IoError, Leftover, Waiter};
 use units::Duration;
 
+use crate::journal::{self, Owed};
 use crate::record::Record;
-use crate::{journal, recovery};
+use crate::recovery;
 
 /// The kind under which instances are registered.
 pub(crate) const KIND: &str = "run";
@@ -30,8 +30,8 @@ pub(crate) struct Removed {
 #[derive(Debug)]
 pub(crate) struct Indebted {
     leftover: Leftover,
-    owed: Vec<JournalEntry>,
-    mobile: String,
+    owed: Vec<Owed>,
+    record: Record,
 }
 
 /// Resets the flows of `indebted` on a thread of its own, for up to ten seconds each; gives what to tell.
@@ -40,7 +40,7 @@ pub(crate) fn settle(indebted: Vec<Indebted>) -> JoinHandle<Vec<String>> {
 }
 
 fn settle_one(indebted: Indebted) -> String {
-    let reset = || recovery::reset_ends(&indebted.owed, &indebted.mobile, &Netlink::open()?);
+    let reset = || recovery::reset_ends(&indebted.owed, indebted.record.passage(), &Netlink::open()?);
     let line = match reset() {
         Ok(outcome) => format!("warning: a killed process owed data: {outcome}"),
         Err(error) => {
@@ -78,7 +78,7 @@ pub(crate) fn remove(base: &Path, netlink: &Netlink, namespace: u64) -> Result<R
         match record {
             // A directory in our way is needed: its name is ours.
             Some(record) if !owed.is_empty() && !is_in_our_way => {
-                removed.indebted.push(Indebted { leftover, owed, mobile: record.mobile });
+                removed.indebted.push(Indebted { leftover, owed, record });
             }
             _ => leftover.forget()?,
         }

@@ -20,6 +20,8 @@ pub enum Side {
 }
 
 impl Side {
+    pub(crate) const BOTH: [Self; 2] = [Self::Wired, Self::Mobile];
+
     /// The side across.
     #[must_use]
     pub const fn other(self) -> Self {

@@ -4,6 +4,8 @@ use io::netlink::{Family, Netlink, Rule, Table};
 use io::{IoError, PidFd, ProcessId, sysctl};
 use serde::{Deserialize, Serialize};
 
+use crate::recovery::Passage;
+
 /// Everything of an instance that does not vanish with its process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
@@ -16,6 +18,9 @@ pub(crate) struct Record {
     /// The bridge that stands by, or has taken over.
     #[serde(default)]
     pub bridge: Option<String>,
+    /// It bridges the two interfaces frame by frame.
+    #[serde(default)]
+    pub is_inline: bool,
     /// The interface towards the servers.
     #[serde(default)]
     pub wired: String,
@@ -91,6 +96,15 @@ impl Record {
         serde_json::to_string(self).unwrap_or_default()
     }
 
+    /// Where its flows pass.
+    pub fn passage(&self) -> Passage<'_> {
+        if self.is_inline {
+            Passage::Bridged { interfaces: [&self.wired, &self.mobile] }
+        } else {
+            Passage::Routed { mobile: &self.mobile }
+        }
+    }
+
     /// Lets TCP take the plain way again: rules and notrack go. What is gone already is fine.
     ///
     /// Everything is tried; the first failure is reported.
@@ -114,6 +128,13 @@ impl Record {
             }
         }
         result
+    }
+
+    /// True when its bridge has ports.
+    pub fn is_bridging(&self, netlink: &Netlink) -> Result<bool, IoError> {
+        let links = netlink.links()?;
+        let bridge = links.iter().find(|link| Some(&link.name) == self.bridge.as_ref());
+        Ok(bridge.is_some_and(|bridge| links.iter().any(|link| link.bridge == Some(bridge.index))))
     }
 
     /// Undoes the steering and puts changed settings back unless somebody else changed them since.
@@ -162,6 +183,7 @@ mod tests {
             sysctls: vec![sysctl],
             nft: Some("12:34".to_owned()),
             bridge: Some("cellbr0".to_owned()),
+            is_inline: true,
             wired: "w0".to_owned(),
             mobile: "m0".to_owned(),
             name: "w0-m0".to_owned(),

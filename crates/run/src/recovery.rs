@@ -19,11 +19,19 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 
-use engine::JournalEntry;
 use io::netlink::Netlink;
-use io::{Clock, Interest, IoError, PacketSocket, RawSocket, Waiter};
+use io::{Clock, IoError, Waiter};
 use units::{Duration, Instant, SeqNum};
 use wire::{TcpFlags, TcpHeaderSpec, Timestamps, Transport};
+
+use crate::Side;
+use crate::inline::LinkHeader;
+use crate::journal::Owed;
+
+mod medium;
+
+pub(crate) use medium::Passage;
+use medium::{Heard, Medium};
 
 /// When the ends that have not answered are asked again: after this time, then after twice that, and so on. Longer
 /// than the time in which Linux answers one connection's old segments at most once (`tcp_invalid_ratelimit`, 500 ms)
@@ -35,9 +43,6 @@ const HEARING: Duration = Duration::from_millis(500);
 
 /// An end that has said nothing for so long is gone.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Longest part of a packet that is looked at: IPv6, TCP and options, and room for extension headers.
-const HEADERS_LEN_MAX: usize = 256;
 
 /// The window field of everything sent here, which no end looks at: the tap hears our own packets too.
 const OWN_MARK: u16 = 0xce11;
@@ -61,21 +66,16 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Resets both ends of every flow in `entries`; gives up after ten seconds.
+/// Resets both ends of every flow in `owed`; gives up after ten seconds.
 ///
-/// Works in the calling thread's namespace; the flows' packets must be forwarded by the kernel again, and pass
-/// `mobile` under their own addresses (NAT is on the wired side).
-pub(crate) fn reset_ends(
-    entries: &[JournalEntry],
-    mobile: &str,
-    netlink: &Netlink,
-) -> Result<Outcome, IoError> {
-    let mut recovery = Recovery::new(entries, mobile, netlink)?;
+/// Works in the calling thread's namespace; the flows' packets must take `passage` again without this program's help.
+pub(crate) fn reset_ends(owed: &[Owed], passage: Passage<'_>, netlink: &Netlink) -> Result<Outcome, IoError> {
+    let mut recovery = Recovery::new(owed, passage, netlink)?;
     recovery.ask_receivers();
     recovery.listen(Clock::now() + HEARING)?;
     recovery.flows.retain(|_, flow| !flow.is_whole());
     recovery.is_resetting = true;
-    let whole = entries.len().saturating_sub(recovery.flows.len());
+    let whole = owed.len().saturating_sub(recovery.flows.len());
     let give_up = Clock::now() + PATIENCE;
     let mut pause = FIRST_PAUSE;
     while recovery.is_unfinished() && Clock::now() < give_up {
@@ -98,6 +98,10 @@ struct End {
     /// Newest TSval of the segments sent to it, and of its own.
     timestamps: Option<Timestamps>,
     is_reset: bool,
+    /// Where it is.
+    side: Side,
+    /// What packets to it have in front, where frames are bridged.
+    link: Option<LinkHeader>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -114,8 +118,10 @@ impl DeadFlow {
     }
 }
 
-impl From<&JournalEntry> for DeadFlow {
-    fn from(entry: &JournalEntry) -> Self {
+impl From<&Owed> for DeadFlow {
+    fn from(owed: &Owed) -> Self {
+        let Owed { entry, receiver, links } = owed;
+        let sender = receiver.other();
         let stamps = |value, echo| Timestamps { value, echo };
         let client = End {
             address: entry.client,
@@ -123,6 +129,8 @@ impl From<&JournalEntry> for DeadFlow {
             acked: entry.server_ack,
             timestamps: entry.timestamps.map(|(client, server)| stamps(server, client)),
             is_reset: false,
+            side: *receiver,
+            link: links[receiver.index()],
         };
         let server = End {
             address: entry.server,
@@ -130,6 +138,8 @@ impl From<&JournalEntry> for DeadFlow {
             acked: entry.told,
             timestamps: entry.timestamps.map(|(client, server)| stamps(client, server)),
             is_reset: false,
+            side: sender,
+            link: links[sender.index()],
         };
         Self { ends: [client, server], told: entry.told }
     }
@@ -138,20 +148,19 @@ impl From<&JournalEntry> for DeadFlow {
 struct Recovery {
     /// By client and server.
     flows: BTreeMap<(SocketAddr, SocketAddr), DeadFlow>,
-    tap: PacketSocket,
-    sender: RawSocket,
+    medium: Medium,
     waiter: Waiter,
     /// The receiving hosts were heard: what is left is to be reset.
     is_resetting: bool,
 }
 
 impl Recovery {
-    fn new(entries: &[JournalEntry], mobile: &str, netlink: &Netlink) -> Result<Self, IoError> {
-        let flows = entries.iter().map(|e| ((e.client, e.server), DeadFlow::from(e))).collect();
-        let tap = PacketSocket::open(netlink.index_of(mobile)?)?;
+    fn new(owed: &[Owed], passage: Passage<'_>, netlink: &Netlink) -> Result<Self, IoError> {
+        let flows = owed.iter().map(|o| ((o.entry.client, o.entry.server), DeadFlow::from(o))).collect();
+        let medium = Medium::open(passage, netlink)?;
         let waiter = Waiter::new(Duration::ZERO)?;
-        waiter.add(&tap, Interest::Read, 0)?;
-        Ok(Self { flows, tap, sender: RawSocket::open()?, waiter, is_resetting: false })
+        medium.watch(&waiter)?;
+        Ok(Self { flows, medium, waiter, is_resetting: false })
     }
 
     fn is_unfinished(&self) -> bool {
@@ -161,7 +170,7 @@ impl Recovery {
     /// Sends an old acknowledgement to every receiving host.
     fn ask_receivers(&self) {
         for flow in self.flows.values() {
-            question(&self.sender, flow.ends[1], flow.ends[0]);
+            question(&self.medium, flow.ends[1], flow.ends[0]);
         }
     }
 
@@ -170,8 +179,8 @@ impl Recovery {
         for flow in self.flows.values() {
             for (to, from) in [(flow.ends[0], flow.ends[1]), (flow.ends[1], flow.ends[0])] {
                 if !to.is_reset {
-                    reset(&self.sender, from, to);
-                    question(&self.sender, from, to);
+                    reset(&self.medium, from, to);
+                    question(&self.medium, from, to);
                 }
             }
         }
@@ -179,18 +188,18 @@ impl Recovery {
 
     /// Answers what the ends say, until `until` or until all are reset.
     fn listen(&mut self, until: Instant) -> Result<(), IoError> {
-        let mut buffer = [0; HEADERS_LEN_MAX];
+        let mut buffer = medium::buffer();
         while self.is_unfinished() && Clock::now() < until {
-            match self.tap.recv(&mut buffer)? {
-                Some(received) => self.hear(&buffer[..received.len]),
+            match self.medium.hear(&mut buffer)? {
+                Some(heard) => self.hear(&heard),
                 None => drop(self.waiter.wait(Some(until))?),
             }
         }
         Ok(())
     }
 
-    fn hear(&mut self, packet: &[u8]) {
-        let Ok(parsed) = wire::parse_prefix(packet) else { return };
+    fn hear(&mut self, heard: &Heard<'_>) {
+        let Ok(parsed) = wire::parse_prefix(heard.packet) else { return };
         let Transport::Tcp(tcp) = parsed.transport else { return };
         if tcp.window == OWN_MARK {
             return;
@@ -200,6 +209,8 @@ impl Recovery {
         // A flow with debt both ways is there twice.
         for (key, speaker) in [((source, destination), 0), ((destination, source), 1)] {
             let Some(flow) = self.flows.get_mut(&key) else { continue };
+            // A router may have taken another one's place since the process died.
+            flow.ends[1 - speaker].link = heard.link.or(flow.ends[1 - speaker].link);
             let listener = flow.ends[1 - speaker];
             let end = &mut flow.ends[speaker];
             // With a SYN the ports are in use for a new connection: the old one is gone.
@@ -208,7 +219,7 @@ impl Recovery {
             } else if tcp.flags.contains(TcpFlags::ACK) && !end.is_reset {
                 end.expects = if self.is_resetting { tcp.ack } else { end.expects.later_of(tcp.ack) };
                 if self.is_resetting {
-                    reset(&self.sender, listener, *end);
+                    reset(&self.medium, listener, *end);
                 }
             }
         }
@@ -216,22 +227,17 @@ impl Recovery {
 }
 
 /// Sends a reset with the number that `to` is believed to expect.
-fn reset(sender: &RawSocket, from: End, to: End) {
+fn reset(medium: &Medium, from: End, to: End) {
     let flags = TcpFlags::RST.with(TcpFlags::ACK);
-    send(sender, &TcpHeaderSpec::new(from.address, to.address, to.expects, to.acked, flags));
+    send(medium, &to, &TcpHeaderSpec::new(from.address, to.address, to.expects, to.acked, flags));
 }
 
 /// Sends a segment that `to` must answer with what it expects.
-fn question(sender: &RawSocket, from: End, to: End) {
+fn question(medium: &Medium, from: End, to: End) {
     let old = TcpHeaderSpec::new(from.address, to.address, to.expects - 1, to.acked, TcpFlags::ACK);
-    send(sender, &TcpHeaderSpec { timestamps: to.timestamps, ..old });
+    send(medium, &to, &TcpHeaderSpec { timestamps: to.timestamps, ..old });
 }
 
-fn send(sender: &RawSocket, spec: &TcpHeaderSpec) {
-    let mut packet = [0; TcpHeaderSpec::MAX_LEN];
-    let spec = TcpHeaderSpec { window: OWN_MARK, ..*spec };
-    if let Ok(header) = spec.emit(&mut packet, &[]) {
-        // What does not go out is sent again with the next question.
-        let _is_sent = sender.send(&packet[..header.len], spec.dst.ip());
-    }
+fn send(medium: &Medium, to: &End, spec: &TcpHeaderSpec) {
+    medium.send(to, &TcpHeaderSpec { window: OWN_MARK, ..*spec });
 }

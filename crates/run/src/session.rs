@@ -13,6 +13,7 @@ use crate::handover::Predecessor;
 use crate::journal::{self, DebtJournal};
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
+use crate::recovery::Passage;
 use crate::shards::{self, Command, Report, Shards, Terms};
 use crate::steering::{self, Method, Steering, Tcx};
 use crate::tun_path::TunPath;
@@ -123,7 +124,7 @@ pub fn run<P: Processor + Send + 'static>(
     let instance = Instance::register(&config.state_directory, leftovers::KIND)?;
     let mut processors = make(plan.shards)?;
     for (shard, processor) in processors.iter_mut().enumerate() {
-        let [down, up] = DebtJournal::create_both(instance.path(), shard)?;
+        let [down, up] = DebtJournal::create_both(instance.path(), shard, None)?;
         processor.keep_journals(Box::new(down), Box::new(up));
         if !config.gso {
             processor.refuse_super_packets();
@@ -165,9 +166,9 @@ pub fn run<P: Processor + Send + 'static>(
 }
 
 /// Ends the flows that are still owed something although it was stopped: their time was up.
-fn settle(
+pub(crate) fn settle(
     instance: &Instance,
-    config: &Config,
+    passage: Passage<'_>,
     netlink: &Netlink,
     say: &mut dyn FnMut(&str),
 ) -> Result<(), RunError> {
@@ -175,10 +176,10 @@ fn settle(
     if owed.is_empty() {
         return Ok(());
     }
-    let bytes = owed.iter().map(|entry| u64::from(entry.told.since(entry.delivered))).sum();
+    let bytes = owed.iter().map(|owed| u64::from(owed.entry.told.since(owed.entry.delivered))).sum();
     let bytes = Bytes::new(bytes);
     say(&format!("warning: {bytes} could not be delivered to {} flows in time: resetting them", owed.len()));
-    let outcome = recovery::reset_ends(&owed, &config.mobile, netlink)?;
+    let outcome = recovery::reset_ends(&owed, passage, netlink)?;
     say(&format!("warning: {outcome}"));
     journal::discard(instance.path());
     Ok(())
@@ -238,7 +239,7 @@ pub(crate) fn reload<P: Processor>(processor: &mut P) -> Result<(P::Settings, St
 }
 
 /// Waits for the thread that resets flows of a killed instance.
-fn end_settling(settling: Option<JoinHandle<Vec<String>>>, say: &mut dyn FnMut(&str)) {
+pub(crate) fn end_settling(settling: Option<JoinHandle<Vec<String>>>, say: &mut dyn FnMut(&str)) {
     let lines = settling.map(JoinHandle::join);
     lines.into_iter().flatten().flatten().for_each(|line| say(&line));
 }
@@ -606,7 +607,7 @@ impl<'a, P: Processor + Send + 'static> Session<'a, P> {
         drop((processor, others));
         drop(steering);
         drop(packet_loop);
-        let settled = settle(instance, config, netlink, say);
+        let settled = settle(instance, Passage::Routed { mobile: &config.mobile }, netlink, say);
         end_settling(settling, say);
         if let Some(guardian) = guardian {
             guardian.finish()?;

@@ -176,9 +176,15 @@ pub fn watch(record_path: &Path, hang_after: Duration) -> Result<(), RunError> {
         let is_silent = waiter.wait(last_beat.map(|at| at + hang_after))?.is_empty();
         if is_silent {
             last_beat = None;
-            let result = read_record(record_path).undo_steering(&netlink);
+            let record = read_record(record_path);
+            let result = record.undo_steering(&netlink);
             drop(socket.write(&[REMOVED]));
-            eprintln!("cellerator: no sign of life for {hang_after}: TCP is forwarded without acceleration");
+            let instead = match (record.is_inline, &record.bridge) {
+                (false, _) => "TCP is forwarded without acceleration",
+                (true, Some(_)) => "the kernel bridges",
+                (true, None) => "the wire is cut",
+            };
+            eprintln!("cellerator: no sign of life for {hang_after}: {instead}");
             result?;
             continue;
         }
@@ -195,6 +201,9 @@ pub fn watch(record_path: &Path, hang_after: Duration) -> Result<(), RunError> {
         }
     }
     let record = read_record(record_path);
+    if record.is_inline {
+        return Ok(end_inline(record_path, &record, &netlink)?);
+    }
     let result = record.undo_all(&netlink);
     if let (Ok(()), Some(directory)) = (&result, record_path.parent()) {
         settle(directory, &record, &netlink);
@@ -202,6 +211,21 @@ pub fn watch(record_path: &Path, hang_after: Duration) -> Result<(), RunError> {
         drop(fs::remove_dir_all(directory));
     }
     Ok(result?)
+}
+
+/// Ends the flows of a bridge that died. A kernel bridge that has taken over stays, and with it what is written down, until
+/// the next start takes its place; one that has done so meanwhile has left that bridge without ports.
+fn end_inline(record_path: &Path, record: &Record, netlink: &Netlink) -> Result<(), IoError> {
+    let Some(directory) = record_path.parent() else { return Ok(()) };
+    settle(directory, record, netlink);
+    journal::discard(directory);
+    if record.is_bridging(netlink)? {
+        return Ok(());
+    }
+    record.undo_all(netlink)?;
+    // Already gone if the next start has found it.
+    drop(fs::remove_dir_all(directory));
+    Ok(())
 }
 
 /// Ends the flows that the process owed something when it died; the packets of all take the plain way already.
@@ -212,7 +236,7 @@ fn settle(directory: &Path, record: &Record, netlink: &Netlink) {
     }
     let count = owed.len();
     eprintln!("cellerator: the accelerator died and owed {count} flows data: resetting their ends");
-    match recovery::reset_ends(&owed, &record.mobile, netlink) {
+    match recovery::reset_ends(&owed, record.passage(), netlink) {
         Ok(outcome) => eprintln!("cellerator: {outcome}"),
         Err(error) => eprintln!("cellerator: cannot reset {count} flows that will stall: {error}"),
     }

@@ -20,6 +20,8 @@ pub struct Link {
     pub name: String,
     /// What it is (`veth`, `tun`, `bridge`); `None` for hardware.
     pub kind: Option<String>,
+    /// The bridge whose port it is.
+    pub bridge: Option<InterfaceIndex>,
     /// Switched on by the administrator.
     pub is_up: bool,
     /// Switched on, and the medium is there.
@@ -248,6 +250,7 @@ fn parse(answer: RouteNetlinkMessage) -> Option<Link> {
         index: InterfaceIndex(message.header.index),
         name: String::new(),
         kind: None,
+        bridge: None,
         is_up: flags.contains(LinkFlags::Up),
         has_carrier: flags.contains(LinkFlags::LowerUp),
         is_running: flags.contains(LinkFlags::Running),
@@ -259,6 +262,7 @@ fn parse(answer: RouteNetlinkMessage) -> Option<Link> {
         match attribute {
             LinkAttribute::IfName(name) => link.name = name,
             LinkAttribute::Mtu(mtu) => link.mtu = mtu,
+            LinkAttribute::Controller(index) => link.bridge = Some(InterfaceIndex(index)),
             LinkAttribute::TxQueueLen(len) => link.queue_len_packets = len,
             LinkAttribute::LinkInfo(infos) => {
                 link.kind = infos.into_iter().find_map(|info| match info {

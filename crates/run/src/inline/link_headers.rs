@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use foldhash::fast::FixedState;
 
@@ -12,7 +13,7 @@ const GENERATION_MAX: usize = 200_000;
 
 /// What stands in front of an IP packet, but for its Ethernet type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct LinkHeader {
+pub(crate) struct LinkHeader {
     /// Destination and source address.
     pub addresses: [u8; 12],
     /// The VLAN tag as it stands in a frame.
@@ -20,7 +21,7 @@ pub(super) struct LinkHeader {
 }
 
 /// A flow: the client's address and port, and the server's.
-pub(super) type Key = (SocketAddr, SocketAddr);
+pub(crate) type Key = (SocketAddr, SocketAddr);
 
 type Generation = HashMap<Key, [Option<LinkHeader>; 2], FixedState>;
 
@@ -29,7 +30,7 @@ type Generation = HashMap<Key, [Option<LinkHeader>; 2], FixedState>;
 /// There are two generations: when one is full, it takes the place of the older one, and what is used moves to the
 /// younger. So a flow is forgotten only after as many others were seen without it.
 #[derive(Debug)]
-pub(super) struct LinkHeaders {
+pub(crate) struct LinkHeaders {
     young: Generation,
     old: Generation,
 }
@@ -75,6 +76,21 @@ impl LinkHeaders {
             self.young.clear();
         }
         self.young.insert(key, headers);
+    }
+}
+
+/// The headers where the path learns them and the journal, in the same thread, looks them up.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedHeaders(Arc<Mutex<LinkHeaders>>);
+
+impl SharedHeaders {
+    pub fn new(seed: u64) -> Self {
+        Self(Arc::new(Mutex::new(LinkHeaders::new(seed))))
+    }
+
+    /// Nobody else ever holds them for longer than a look.
+    pub fn lock(&self) -> MutexGuard<'_, LinkHeaders> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

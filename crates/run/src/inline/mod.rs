@@ -13,10 +13,12 @@
 //! [`fallback`] stands by.
 
 mod fallback;
+mod frame;
 mod link_headers;
 mod path;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::thread::JoinHandle;
 
 use io::features::{self, Feature};
 use io::netlink::{InterfaceIndex, Netlink};
@@ -25,18 +27,24 @@ use units::{Duration, Instant};
 
 use crate::console::{Answer, Console, Question, Reply};
 use crate::feedback::FeedbackReceiver;
+use crate::journal::DebtJournal;
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
 use crate::record::Record;
-use crate::session::{CaughtSignals, FEEDBACK_EVERY, FLOWS_PER_ANSWER, Stop, reload};
+use crate::session::{CaughtSignals, FEEDBACK_EVERY, FLOWS_PER_ANSWER, Stop, end_settling, reload, settle};
 use crate::shards::Report;
+use crate::watchdog::{Guardian, News};
 use crate::{Config, Ended, InlineFallback, Processor, RunError, Status, Why, leftovers};
 use fallback::Fallback;
 use path::InlinePath;
 
+pub(crate) use frame::{ETHERNET_LEN, kind_of, split, write};
+pub(crate) use link_headers::{LinkHeader, SharedHeaders};
+
 const WIRED: u64 = 0;
 const MOBILE: u64 = 1;
 const SIGNAL: u64 = 2;
+const WATCHDOG: u64 = 3;
 const CONSOLE: u64 = 4;
 const FEEDBACK: u64 = 5;
 
@@ -58,12 +66,19 @@ pub(crate) fn run<P: Processor>(
     removed.lines.iter().for_each(|line| say(line));
     let interfaces = check(config, &netlink)?;
     let mut processors = make(1)?;
-    let processor = processors.pop().ok_or_else(|| RunError::Settings("no shards".to_owned()))?;
+    let mut processor = processors.pop().ok_or_else(|| RunError::Settings("no shards".to_owned()))?;
     let instance = Instance::register(&config.state_directory, leftovers::KIND)?;
     let [wired, mobile] = interfaces;
     let sockets = [FrameSocket::open(wired, &config.wired)?, FrameSocket::open(mobile, &config.mobile)?];
+    let headers = SharedHeaders::new(RandomState::new().build_hasher().finish());
+    let [down, up] = DebtJournal::create_both(instance.path(), 0, Some(&headers))?;
+    processor.keep_journals(Box::new(down), Box::new(up));
+    if !config.gso {
+        processor.refuse_super_packets();
+    }
     let mut record = Record {
         namespace,
+        is_inline: true,
         name: config.instance_name(),
         wired: config.wired.clone(),
         mobile: config.mobile.clone(),
@@ -84,15 +99,19 @@ pub(crate) fn run<P: Processor>(
         );
         None
     };
-    let seed = RandomState::new().build_hasher().finish();
-    let packet_loop = PacketLoop::new(InlinePath::new(sockets, seed), None);
+    let guardian = if config.watchdog { Some(Guardian::start(config, &instance)?) } else { None };
+    let packet_loop = PacketLoop::new(InlinePath::new(sockets, headers), None);
     let feedback = config.feedback.as_ref().map(FeedbackReceiver::open).transpose()?;
     let mut inline = Inline {
         config,
         netlink: &netlink,
+        instance: &instance,
+        record,
         packet_loop,
         processor,
         fallback,
+        guardian,
+        settling: (!removed.indebted.is_empty()).then(|| leftovers::settle(removed.indebted)),
         console: Console::open(instance.path())?,
         feedback,
         next_feedback: Instant::ZERO,
@@ -101,7 +120,7 @@ pub(crate) fn run<P: Processor>(
         stop: None,
     };
     let result = inline.serve(&signals, say);
-    inline.close(result)
+    inline.close(result, say)
 }
 
 /// Both interfaces exist, differ and are up.
@@ -132,9 +151,14 @@ fn free_name(netlink: &Netlink) -> Result<String, RunError> {
 struct Inline<'a, P> {
     config: &'a Config,
     netlink: &'a Netlink,
+    instance: &'a Instance,
+    record: Record,
     packet_loop: PacketLoop<InlinePath>,
     processor: P,
     fallback: Option<Fallback>,
+    guardian: Option<Guardian>,
+    /// Resets flows of a killed instance.
+    settling: Option<JoinHandle<Vec<String>>>,
     console: Console,
     feedback: Option<FeedbackReceiver>,
     next_feedback: Instant,
@@ -153,6 +177,9 @@ impl<P: Processor> Inline<'_, P> {
         if let Some(receiver) = &self.feedback {
             waiter.add(receiver, Interest::Read, FEEDBACK)?;
         }
+        if let Some(fd) = self.guardian.as_ref().and_then(Guardian::fd) {
+            waiter.add(&fd, Interest::Read, WATCHDOG)?;
+        }
         say(&format!("ready: bridging {} and {}", self.config.wired, self.config.mobile));
         let mut next_beat = Instant::ZERO;
         loop {
@@ -160,7 +187,7 @@ impl<P: Processor> Inline<'_, P> {
             let mut is_asked = now >= next_beat;
             if now >= next_beat {
                 next_beat = now + self.config.heartbeat();
-                self.beat(now, say)?;
+                self.beat(now, &waiter, say)?;
             }
             let is_busy = self.packet_loop.turn(&mut self.processor).map_err(|error| self.explain(error))?;
             if let Some(stop) = self.stop
@@ -188,7 +215,7 @@ impl<P: Processor> Inline<'_, P> {
     }
 
     /// Shows that the loop is alive. After a hang the bridge has had what waits in the sockets.
-    fn beat(&mut self, now: Instant, say: &mut dyn FnMut(&str)) -> Result<(), RunError> {
+    fn beat(&mut self, now: Instant, waiter: &Waiter, say: &mut dyn FnMut(&str)) -> Result<(), RunError> {
         let has_hung = now.saturating_since(self.last_beat) > self.config.hang_after();
         self.last_beat = now;
         if let Some(fallback) = &self.fallback {
@@ -198,6 +225,10 @@ impl<P: Processor> Inline<'_, P> {
                 say("warning: this process had hung and the bridge had taken over: bridging here again");
             }
         }
+        if self.settling.as_ref().is_some_and(JoinHandle::is_finished) {
+            end_settling(self.settling.take(), say);
+        }
+        self.hear_watchdog(waiter, say)?;
         for name in [&self.config.wired, &self.config.mobile] {
             match self.netlink.link(name) {
                 Ok(link) if link.is_up => {}
@@ -205,6 +236,24 @@ impl<P: Processor> Inline<'_, P> {
                 _ => return Err(RunError::InterfaceLost(name.clone())),
             }
         }
+        Ok(())
+    }
+
+    /// Tells the watchdog that the loop is alive. There is nothing to install again after a hang: its program looks at the
+    /// heartbeat itself.
+    fn hear_watchdog(&mut self, waiter: &Waiter, say: &mut dyn FnMut(&str)) -> Result<(), RunError> {
+        let Some(guardian) = self.guardian.as_mut() else { return Ok(()) };
+        match guardian.news() {
+            Some(News::SteeringRemoved) => guardian.resumed(),
+            Some(News::Died) => say("warning: the watchdog has ended: starting another one"),
+            None => {}
+        }
+        if guardian.revive(self.instance)?
+            && let Some(fd) = guardian.fd()
+        {
+            waiter.add(&fd, Interest::Read, WATCHDOG)?;
+        }
+        guardian.beat();
         Ok(())
     }
 
@@ -289,14 +338,27 @@ impl<P: Processor> Inline<'_, P> {
         lost.map_or_else(|| error.into(), |name| RunError::InterfaceLost(name.clone()))
     }
 
-    /// Hands on what is left and takes the bridge away, if there is one.
-    fn close(mut self, result: Result<Why, RunError>) -> Result<Ended, RunError> {
+    /// Hands on what is left, takes the bridge away, if there is one, and resets what is owed something for too long.
+    fn close(mut self, result: Result<Why, RunError>, say: &mut dyn FnMut(&str)) -> Result<Ended, RunError> {
         while result.is_ok() && self.packet_loop.turn(&mut self.processor).unwrap_or(false) {}
         let counters = self.packet_loop.counters();
         let queue_drops = self.packet_loop.path().drops();
-        let removed = self.fallback.map_or(Ok(()), |fallback| fallback.remove(self.netlink));
+        let processor = self.processor.status();
+        let Self { netlink, instance, record, fallback, guardian, settling, packet_loop, .. } = self;
+        // The journals are complete: no packet comes any more.
+        drop(packet_loop);
+        let removed = fallback.map_or(Ok(()), |fallback| fallback.remove(netlink));
+        let settled = settle(instance, record.passage(), netlink, say);
+        end_settling(settling, say);
+        // There is nothing left for the watchdog to do.
+        let forgotten = instance.record(&Record::default().to_text());
+        if let Some(guardian) = guardian {
+            guardian.finish()?;
+        }
         let why = result?;
         removed?;
-        Ok(Ended { why, counters, queue_drops, processor: self.processor.status() })
+        settled?;
+        forgotten?;
+        Ok(Ended { why, counters, queue_drops, processor })
     }
 }

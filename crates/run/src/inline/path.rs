@@ -1,31 +1,19 @@
 //! [`InlinePath`]: packets by way of whole frames between two interfaces.
 
-use std::io::IoSlice;
 use std::net::SocketAddr;
 
 use io::{FrameSocket, Interest, IoError, PACKET_LEN_MAX, VNET_HEADER_LEN, VnetHeader, Waiter};
 use wire::{Packet, TcpHeaderSpec, Transport, protocol};
 
-use super::link_headers::{Key, LinkHeader, LinkHeaders};
+use super::frame::{self, ADDRESSES_LEN, ETHERNET_LEN, moved};
+use super::link_headers::{Key, SharedHeaders};
 use crate::packet_path::{PacketPath, Received};
 use crate::{Side, Transmit};
 
-/// Addresses and type.
-const ETHERNET_LEN: usize = 14;
-const ADDRESSES_LEN: usize = 12;
 const TAG_LEN: usize = 4;
-const IPV4: [u8; 2] = [0x08, 0x00];
-const IPV6: [u8; 2] = [0x86, 0xdd];
 
 /// Frames that are none of ours and are bridged before packets get their turn again.
 const BRIDGED_MAX: usize = 64;
-
-// Where 16-bit numbers of the virtio header stand that count from the start of the frame.
-const HEADER_LEN: usize = 2;
-const CHECKSUM_START: usize = 6;
-const FLAGS: usize = 0;
-/// `VIRTIO_NET_HDR_F_NEEDS_CSUM`; what else there is is for receivers.
-const NEEDS_CHECKSUM: u8 = 1;
 
 /// A socket at either interface, and room for one frame.
 #[derive(Debug)]
@@ -35,18 +23,18 @@ pub(super) struct InlinePath {
     frame: Vec<u8>,
     /// Where the frame came in, its length, and its tag.
     received: (Side, usize, Option<[u8; 4]>),
-    headers: LinkHeaders,
+    headers: SharedHeaders,
 }
 
 impl InlinePath {
     /// A path between the wired and the mobile interface.
-    pub fn new(sockets: [FrameSocket; 2], hash_seed: u64) -> Self {
+    pub fn new(sockets: [FrameSocket; 2], headers: SharedHeaders) -> Self {
         Self {
             sockets,
             virtio: [0; VNET_HEADER_LEN],
             frame: vec![0; ETHERNET_LEN + TAG_LEN + PACKET_LEN_MAX],
             received: (Side::Wired, 0, None),
-            headers: LinkHeaders::new(hash_seed),
+            headers,
         }
     }
 
@@ -64,15 +52,13 @@ impl InlinePath {
     }
 
     /// Where the IP packet in the frame ends, if its flow may be the processor's.
-    fn packet_end(&mut self) -> Option<usize> {
+    fn packet_end(&self) -> Option<usize> {
         let (from, len, tag) = self.received;
         let frame = self.frame.get(..len)?;
-        let (ethernet, packet) = frame.split_at_checked(ETHERNET_LEN)?;
-        let kind = &ethernet[ADDRESSES_LEN..];
+        let (header, packet) = frame::split(frame, tag)?;
         let ip_len = match packet.first()? >> 4 {
-            4 if kind == IPV4 => usize::from(u16::from_be_bytes([*packet.get(2)?, *packet.get(3)?])),
-            6 if kind == IPV6 => 40 + usize::from(u16::from_be_bytes([*packet.get(4)?, *packet.get(5)?])),
-            _ => return None,
+            4 => usize::from(u16::from_be_bytes([*packet.get(2)?, *packet.get(3)?])),
+            _ => 40 + usize::from(u16::from_be_bytes([*packet.get(4)?, *packet.get(5)?])),
         };
         // Short frames are padded; of super-packets the length may not fit its field.
         let packet = if ip_len == 0 { packet } else { packet.get(..ip_len)? };
@@ -82,9 +68,7 @@ impl InlinePath {
             let is_icmp = [protocol::ICMP, protocol::ICMPV6].contains(&parsed.ip.protocol);
             return is_icmp.then_some(end);
         };
-        let mut header = LinkHeader { addresses: [0; ADDRESSES_LEN], tag };
-        header.addresses.copy_from_slice(&ethernet[..ADDRESSES_LEN]);
-        self.headers.learn(key, from.other(), header).then_some(end)
+        self.headers.lock().learn(key, from.other(), header).then_some(end)
     }
 
     /// Sends the frame as it stands out of the other side.
@@ -92,7 +76,7 @@ impl InlinePath {
         let (from, len, tag) = self.received;
         let frame = self.frame.get(..len).unwrap_or_default();
         let Some((addresses, rest)) = frame.split_at_checked(ADDRESSES_LEN) else { return Ok(false) };
-        write(&self.sockets[from.other().index()], virtio, tag, [addresses, rest, &[], &[]])
+        frame::write(&self.sockets[from.other().index()], virtio, tag, [addresses, rest, &[], &[]])
     }
 }
 
@@ -105,36 +89,6 @@ fn key_of(packet: &Packet, from: Side) -> Option<Key> {
         Side::Mobile => (source, destination),
         Side::Wired => (destination, source),
     })
-}
-
-/// With the places it names so many bytes further on, or back.
-fn moved(mut virtio: VnetHeader, by: i16) -> VnetHeader {
-    for at in [HEADER_LEN, CHECKSUM_START] {
-        let place = u16::from_ne_bytes([virtio[at], virtio[at + 1]]);
-        let is_used = at == HEADER_LEN || virtio[FLAGS] & NEEDS_CHECKSUM != 0;
-        if place != 0 && is_used {
-            virtio[at..at + 2].copy_from_slice(&place.saturating_add_signed(by).to_ne_bytes());
-        }
-    }
-    virtio
-}
-
-/// Writes a frame whose first piece is its addresses, with its tag behind those.
-fn write(
-    socket: &FrameSocket,
-    mut virtio: VnetHeader,
-    tag: Option<[u8; 4]>,
-    [addresses, rest @ ..]: [&[u8]; 4],
-) -> Result<bool, IoError> {
-    let tag = tag.as_ref().map_or(&[][..], |tag| &tag[..]);
-    virtio[FLAGS] &= NEEDS_CHECKSUM;
-    let virtio = moved(virtio, tag.len() as i16);
-    let pieces = [addresses, tag, rest[0], rest[1], rest[2]].map(IoSlice::new);
-    match socket.send(&virtio, &pieces) {
-        Ok(()) => Ok(true),
-        Err(e) if e.is_device_gone() => Err(e),
-        Err(_) => Ok(false),
-    }
 }
 
 impl PacketPath for InlinePath {
@@ -161,36 +115,20 @@ impl PacketPath for InlinePath {
         let mut start = [0; TcpHeaderSpec::MAX_LEN + ETHERNET_LEN];
         let Ok(parsed) = wire::parse_prefix(packet.header) else { return Ok(false) };
         let key = key_of(&parsed, packet.to.other());
-        let Some(link) = key.and_then(|key| self.headers.get(key, packet.to)) else { return Ok(false) };
+        let Some(link) = key.and_then(|key| self.headers.lock().get(key, packet.to)) else {
+            return Ok(false);
+        };
         let len = 2 + packet.header.len();
         let Some(rest) = start.get_mut(..len) else { return Ok(false) };
-        rest[..2].copy_from_slice(if parsed.ip.src.is_ipv4() { &IPV4 } else { &IPV6 });
+        rest[..2].copy_from_slice(&frame::kind_of(parsed.ip.src.is_ipv4()));
         rest[2..].copy_from_slice(packet.header);
         let virtio = moved(packet.virtio, ETHERNET_LEN as i16);
         let pieces = [&link.addresses[..], &start[..len], packet.payload.0, packet.payload.1];
-        write(&self.sockets[packet.to.index()], virtio, link.tag, pieces)
+        frame::write(&self.sockets[packet.to.index()], virtio, link.tag, pieces)
     }
 
     fn watch(&self, waiter: &Waiter, tokens: [u64; 2]) -> Result<(), IoError> {
         let mut all = self.sockets.iter().zip(tokens);
         all.try_for_each(|(socket, token)| waiter.add(socket, Interest::Read, token))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn places_move_with_what_stands_in_front() {
-        let mut virtio: VnetHeader = [0; VNET_HEADER_LEN];
-        assert_eq!(moved(virtio, 14), virtio, "nothing is left undone");
-        virtio[FLAGS] = NEEDS_CHECKSUM;
-        virtio[HEADER_LEN..HEADER_LEN + 2].copy_from_slice(&40u16.to_ne_bytes());
-        virtio[CHECKSUM_START..CHECKSUM_START + 2].copy_from_slice(&20u16.to_ne_bytes());
-        let further = moved(virtio, 14);
-        assert_eq!(further[HEADER_LEN..HEADER_LEN + 2], 54u16.to_ne_bytes());
-        assert_eq!(further[CHECKSUM_START..CHECKSUM_START + 2], 34u16.to_ne_bytes());
-        assert_eq!(moved(further, -14), virtio);
     }
 }

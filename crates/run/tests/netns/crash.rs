@@ -13,7 +13,7 @@ use crate::topology::{Connection, PATIENCE, Program, SERVER, SIGKILL, SIGSTOP, T
 const PROMPTLY: Duration = Duration::from_secs(5);
 
 /// A connection whose client reads nothing: the server has written all that fits anywhere.
-fn with_debt(topology: &Topology, address: &str) -> Connection {
+pub fn with_debt(topology: &Topology, address: &str) -> Connection {
     let mut connection = topology.connect(&topology.server, address);
     connection.exchange(b"opening.");
     fill(&mut connection.server);

@@ -7,6 +7,7 @@ use io::{FrameSocket, VNET_HEADER_LEN};
 use run::{Config, InlineFallback};
 
 use crate::accelerated::verdict;
+use crate::crash::{assert_reset, fill, with_debt};
 use crate::topology::{Program, SIGCONT, SIGKILL, SIGSTOP, Topology, wait_until};
 
 /// The server's addresses in the clients' own networks.
@@ -110,7 +111,7 @@ fn h13_killed_in_the_middle_of_a_transfer_the_kernel_goes_on_bridging() {
     assert_eq!(bridges(&topology).len(), 1);
     let mut idle = HERE.map(|address| topology.connect(&topology.server, address));
     idle.iter_mut().for_each(|connection| connection.exchange(b"opening."));
-    // A download that is under way, with whatever debt it has.
+    // A download that is under way, with whatever debt it has: it may be reset.
     let under_way = topology.connect(&topology.server, HERE[0]);
     let (mut server, mut client) = (under_way.server, under_way.client);
     let sender = std::thread::spawn(move || server.write_all(&vec![7; 100_000_000]).is_ok());
@@ -122,7 +123,6 @@ fn h13_killed_in_the_middle_of_a_transfer_the_kernel_goes_on_bridging() {
         topology.connect(&topology.server, address).download(5_000_000);
     }
     drop(client);
-    // Nobody resets this one yet: its server gives up by itself.
     drop(sender);
     // The next start takes over from the bridge, and a stop in good order leaves nothing.
     let program = start(&topology, &config);
@@ -133,6 +133,81 @@ fn h13_killed_in_the_middle_of_a_transfer_the_kernel_goes_on_bridging() {
     topology.connect(&topology.server, HERE[0]).download(1_000_000);
     program.stop(&topology);
     assert!(bridges(&topology).is_empty());
+}
+
+#[test]
+fn h02_killed_as_a_bridge_flows_with_debt_are_reset_and_the_others_go_on() {
+    let (topology, config) = build("inlowed", InlineFallback::Bridge);
+    let mut program = start(&topology, &config);
+    let mut idle = HERE.map(|address| topology.connect(&topology.server, address));
+    idle.iter_mut().for_each(|connection| connection.exchange(b"opening."));
+    let owed: Vec<_> = (0..6).map(|n| with_debt(&topology, HERE[n % 2])).collect();
+    program.signal(SIGKILL);
+    owed.into_iter().for_each(assert_reset);
+    program.await_line("6 flows reset: 12 of 12 ends are gone");
+    program.wait();
+    idle.iter_mut().for_each(|connection| connection.exchange(b"survived"));
+    assert_eq!(bridges(&topology).len(), 1, "it stays");
+    let program = start(&topology, &config);
+    idle.into_iter().for_each(|connection| connection.download(1_000_000));
+    program.stop(&topology);
+    assert!(bridges(&topology).is_empty());
+}
+
+#[test]
+fn h02_killed_as_a_bridge_uploads_with_debt_are_reset_though_the_wire_is_cut() {
+    let (topology, config) = build("inlup", InlineFallback::None);
+    let mut program = Program::launch_with(&topology, &config, &["--both-ways", "--engine"]);
+    program.await_line("ready: bridging w0 and m0");
+    let owed: Vec<_> = HERE
+        .iter()
+        .map(|address| {
+            let mut connection = topology.connect(&topology.server, address);
+            connection.exchange(b"opening.");
+            fill(&mut connection.client);
+            connection
+        })
+        .collect();
+    program.signal(SIGKILL);
+    owed.into_iter().for_each(assert_reset);
+    program.await_line("2 flows reset: 4 of 4 ends are gone");
+    program.wait();
+    wait_until("nothing is left", || topology.leftovers().is_empty());
+}
+
+#[test]
+fn h02_of_a_bridge_whose_watchdog_died_too_the_next_start_resets() {
+    let (topology, config) = build("inldog", InlineFallback::Bridge);
+    let program = start(&topology, &config);
+    let mut idle = topology.connect(&topology.server, HERE[0]);
+    idle.exchange(b"opening.");
+    let owed = HERE.map(|address| with_debt(&topology, address));
+    let dog = program.watchdog().unwrap();
+    // Else it might start another one in between.
+    program.signal(SIGSTOP);
+    io::PidFd::open(dog).unwrap().send_signal(SIGKILL).unwrap();
+    program.signal(SIGKILL);
+    program.wait();
+    assert_eq!(bridges(&topology).len(), 1, "nobody was left to say anything");
+    let mut program = start(&topology, &config);
+    owed.into_iter().for_each(assert_reset);
+    program.await_line("2 flows reset: 4 of 4 ends are gone");
+    idle.exchange(b"survived");
+    program.stop(&topology);
+}
+
+#[test]
+fn h02_started_again_while_its_watchdog_is_at_work_one_bridge_is_left() {
+    let (topology, config) = build("inlagain", InlineFallback::Bridge);
+    let mut first = start(&topology, &config);
+    let owed = HERE.map(|address| with_debt(&topology, address));
+    first.signal(SIGKILL);
+    let second = start(&topology, &config);
+    owed.into_iter().for_each(assert_reset);
+    first.await_line("flows reset");
+    wait_until("the first one's bridge is gone", || bridges(&topology).len() == 1);
+    topology.connect(&topology.server, HERE[0]).download(1_000_000);
+    second.stop(&topology);
 }
 
 #[test]

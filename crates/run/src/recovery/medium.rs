@@ -1,0 +1,115 @@
+//! [`Medium`]: how the ends of flows are heard and spoken to, once the process between them is gone.
+
+use io::netlink::Netlink;
+use io::{FrameSocket, Interest, IoError, PacketSocket, RawSocket, VNET_HEADER_LEN, Waiter};
+use wire::TcpHeaderSpec;
+
+use super::End;
+use crate::Side;
+use crate::inline::{self, ETHERNET_LEN, LinkHeader};
+
+/// Longest part of a packet that is looked at: IPv6, TCP and options, and room for extension headers.
+const HEADERS_LEN_MAX: usize = 256;
+
+/// Where flows pass.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Passage<'a> {
+    /// Through the kernel's routing, under their own addresses at this interface (NAT is on the wired side).
+    Routed { mobile: &'a str },
+    /// From one interface to the other, frame by frame, whoever bridges now: wired, mobile.
+    Bridged { interfaces: [&'a str; 2] },
+}
+
+/// Sockets for a [`Passage`].
+pub(super) enum Medium {
+    Routed {
+        tap: PacketSocket,
+        sender: RawSocket,
+    },
+    Bridged {
+        sockets: [FrameSocket; 2],
+        /// Which one is heard next.
+        turn: Side,
+    },
+}
+
+/// A packet that was heard.
+pub(super) struct Heard<'a> {
+    /// From its IP header on; its end may be missing.
+    pub packet: &'a [u8],
+    /// What packets to the host it is for have in front, where frames are bridged.
+    pub link: Option<LinkHeader>,
+}
+
+/// Room for what is heard.
+pub(super) type Buffer = [u8; ETHERNET_LEN + HEADERS_LEN_MAX];
+
+pub(super) const fn buffer() -> Buffer {
+    [0; ETHERNET_LEN + HEADERS_LEN_MAX]
+}
+
+impl Medium {
+    pub fn open(passage: Passage<'_>, netlink: &Netlink) -> Result<Self, IoError> {
+        Ok(match passage {
+            Passage::Routed { mobile } => Self::Routed {
+                tap: PacketSocket::open(netlink.index_of(mobile)?)?,
+                sender: RawSocket::open()?,
+            },
+            Passage::Bridged { interfaces: [wired, mobile] } => {
+                let open = |name: &str| FrameSocket::open(netlink.index_of(name)?, name);
+                Self::Bridged { sockets: [open(wired)?, open(mobile)?], turn: Side::Wired }
+            }
+        })
+    }
+
+    pub fn watch(&self, waiter: &Waiter) -> Result<(), IoError> {
+        match self {
+            Self::Routed { tap, .. } => waiter.add(tap, Interest::Read, 0),
+            Self::Bridged { sockets, .. } => {
+                sockets.iter().try_for_each(|socket| waiter.add(socket, Interest::Read, 0))
+            }
+        }
+    }
+
+    /// The next packet, if there is one now.
+    pub fn hear<'a>(&mut self, buffer: &'a mut Buffer) -> Result<Option<Heard<'a>>, IoError> {
+        match self {
+            Self::Routed { tap, .. } => {
+                let received = tap.recv(buffer)?;
+                Ok(received.map(|received| Heard { packet: &buffer[..received.len], link: None }))
+            }
+            Self::Bridged { sockets, turn } => {
+                let mut virtio = [0; VNET_HEADER_LEN];
+                for _ in Side::BOTH {
+                    let socket = &sockets[turn.index()];
+                    *turn = turn.other();
+                    if let Some(received) = socket.recv(&mut virtio, buffer)? {
+                        let frame = buffer.get(..received.len).unwrap_or_default();
+                        // What is no IP is nothing that was waited for.
+                        let found = inline::split(frame, received.tag);
+                        let (link, packet) =
+                            found.map_or((None, &[][..]), |(link, packet)| (Some(link), packet));
+                        return Ok(Some(Heard { packet, link }));
+                    }
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// Sends a segment to `to`. What does not go out is sent again with the next question.
+    pub fn send(&self, to: &End, spec: &TcpHeaderSpec) {
+        let mut packet = [0; TcpHeaderSpec::MAX_LEN];
+        let Ok(header) = spec.emit(&mut packet, &[]) else { return };
+        match self {
+            Self::Routed { sender, .. } => drop(sender.send(&packet[..header.len], spec.dst.ip())),
+            Self::Bridged { sockets, .. } => {
+                // Of a flow whose frames nobody has seen nothing can be said.
+                let Some(link) = to.link else { return };
+                let kind = inline::kind_of(spec.dst.is_ipv4());
+                let pieces = [&link.addresses[..], &kind, &packet[..header.len], &[]];
+                drop(inline::write(&sockets[to.side.index()], [0; VNET_HEADER_LEN], link.tag, pieces));
+            }
+        }
+    }
+}
