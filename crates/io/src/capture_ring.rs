@@ -3,12 +3,12 @@
 //! `TPACKET_V3`: the kernel fills blocks of frames and hands each over when it is full or 50 ms old. While all blocks
 //! are full, frames are dropped and counted. Source: the kernel's `packet_mmap.rst`.
 
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{Ordering, fence};
 
 use crate::IoError;
+use crate::af_packet::{self, last};
 use crate::netlink::InterfaceIndex;
 
 const BLOCK_LEN: usize = 1 << 20;
@@ -41,30 +41,19 @@ pub struct Frame<'a> {
     pub bytes: &'a [u8],
 }
 
-fn last(what: &str) -> IoError {
-    let error = io::Error::last_os_error();
-    match error.raw_os_error() {
-        Some(libc::EPERM) => IoError::NotPrivileged { what: what.to_owned(), capability: "CAP_NET_RAW" },
-        _ => IoError::system(what.to_owned(), error),
-    }
-}
-
 impl CaptureRing {
     /// Opens the interface numbered `index` in the calling thread's namespace.
     ///
     /// # Errors
     /// Without CAP_NET_RAW, without 32 MB of memory, or when there is no such interface.
     pub fn open(index: InterfaceIndex) -> Result<Self, IoError> {
-        // Protocol zero receives nothing until the socket is bound to the interface.
-        let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        // SAFETY: socket takes integers only; the result is checked before use.
-        let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
-        if fd < 0 {
-            return Err(last("open a packet socket"));
-        }
-        // SAFETY: the kernel just created `fd` for us alone.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        set(&fd, libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V3 as libc::c_int))?;
+        let fd = af_packet::open(libc::SOCK_RAW)?;
+        af_packet::set(
+            &fd,
+            libc::SOL_PACKET,
+            libc::PACKET_VERSION,
+            &(libc::tpacket_versions::TPACKET_V3 as libc::c_int),
+        )?;
         let request = libc::tpacket_req3 {
             tp_block_size: BLOCK_LEN as u32,
             tp_block_nr: BLOCKS as u32,
@@ -74,7 +63,7 @@ impl CaptureRing {
             tp_sizeof_priv: 0,
             tp_feature_req_word: 0,
         };
-        set(&fd, libc::PACKET_RX_RING, &request)?;
+        af_packet::set(&fd, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let len = BLOCK_LEN * BLOCKS;
         // SAFETY: a new mapping at an address of the kernel's choice; the result is checked before use.
@@ -94,15 +83,7 @@ impl CaptureRing {
 
     /// Binds to the interface; gives its kind of hardware.
     fn bind(&self, index: InterfaceIndex) -> Result<u16, IoError> {
-        let mut address = libc::sockaddr_ll {
-            sll_family: libc::AF_PACKET as u16,
-            sll_protocol: (libc::ETH_P_ALL as u16).to_be(),
-            sll_ifindex: index.get().cast_signed(),
-            sll_hatype: 0,
-            sll_pkttype: 0,
-            sll_halen: 0,
-            sll_addr: [0; 8],
-        };
+        let mut address = af_packet::address(index.get().cast_signed());
         let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
         let place = (&raw mut address).cast::<libc::sockaddr>();
         // SAFETY: `place` points to a sockaddr_ll of the length given, which lives through both calls.
@@ -219,20 +200,6 @@ impl AsFd for CaptureRing {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
-}
-
-fn set<T>(fd: &OwnedFd, option: libc::c_int, value: &T) -> Result<(), IoError> {
-    // SAFETY: `value` is live and its size is given.
-    let done = unsafe {
-        libc::setsockopt(
-            fd.as_raw_fd(),
-            libc::SOL_PACKET,
-            option,
-            std::ptr::from_ref(value).cast(),
-            size_of::<T>() as libc::socklen_t,
-        )
-    };
-    if done < 0 { Err(last("set up a capture ring")) } else { Ok(()) }
 }
 
 #[cfg(test)]

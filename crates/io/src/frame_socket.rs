@@ -1,9 +1,10 @@
 //! [`FrameSocket`]: whole frames of an interface, in and out, with their VLAN tags and what the kernel left undone.
 
-use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::io::IoSlice;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::af_packet::{self, Control, set};
 use crate::netlink::InterfaceIndex;
 use crate::{IoError, PIECES_MAX, VNET_HEADER_LEN, VnetHeader};
 
@@ -42,21 +43,7 @@ impl FrameSocket {
     /// # Errors
     /// Without CAP_NET_RAW, or when there is no such interface.
     pub fn open(index: InterfaceIndex, name: &str) -> Result<Self, IoError> {
-        let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        // No protocol: nothing comes in before the socket is bound.
-        // SAFETY: socket takes integers only; the result is checked before use.
-        let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
-        if fd < 0 {
-            return Err(match io::Error::last_os_error() {
-                e if e.raw_os_error() == Some(libc::EPERM) => IoError::NotPrivileged {
-                    what: "open a packet socket".to_owned(),
-                    capability: "CAP_NET_RAW",
-                },
-                e => IoError::system("open a packet socket", e),
-            });
-        }
-        // SAFETY: the kernel just created `fd` for us alone.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let fd = af_packet::open(libc::SOCK_RAW)?;
         let on: libc::c_int = 1;
         for (level, option) in [
             (libc::SOL_PACKET, PACKET_VNET_HDR),
@@ -74,7 +61,7 @@ impl FrameSocket {
             mr_address: [0; 8],
         };
         set(&fd, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &everything)?;
-        crate::packet_socket::bind(&fd, index, (libc::ETH_P_ALL as u16).to_be())?;
+        af_packet::bind(&fd, index)?;
         Ok(Self { fd, name: name.to_owned(), drops: AtomicU64::new(0) })
     }
 
@@ -103,13 +90,8 @@ impl FrameSocket {
         message.msg_controllen = control.0.len();
         // SAFETY: every pointer in `message` points to live memory of the length given beside it.
         let len = unsafe { libc::recvmsg(self.fd.as_raw_fd(), &raw mut message, 0) };
-        let Ok(len) = usize::try_from(len) else {
-            let error = io::Error::last_os_error();
-            return match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
-                _ => Err(IoError::system(format!("receive from '{}'", self.name), error)),
-            };
-        };
+        let len = af_packet::received(len, || format!("receive from '{}'", self.name))?;
+        let Some(len) = len else { return Ok(None) };
         Ok(Some(ReceivedFrame { len: len.saturating_sub(VNET_HEADER_LEN), tag: tag(&message) }))
     }
 
@@ -158,38 +140,11 @@ impl AsFd for FrameSocket {
     }
 }
 
-/// Room for control messages, aligned as they must be.
-#[repr(align(8))]
-struct Control([u8; 64]);
-
-fn set<T>(fd: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> Result<(), IoError> {
-    // SAFETY: the kernel reads `size_of::<T>()` bytes at `value`, which are T's.
-    let done = unsafe {
-        libc::setsockopt(
-            fd.as_raw_fd(),
-            level,
-            option,
-            std::ptr::from_ref(value).cast(),
-            size_of::<T>() as libc::socklen_t,
-        )
-    };
-    if done < 0 { Err(IoError::last(format!("set option {option} of a packet socket"))) } else { Ok(()) }
-}
-
 /// The VLAN tag in a received message's auxiliary data, if it has one.
 fn tag(message: &libc::msghdr) -> Option<[u8; 4]> {
-    // SAFETY: `message` was filled by recvmsg, so its control pointer and length describe live, aligned memory with
-    // well-formed control messages, which the CMSG functions walk.
-    let aux = unsafe {
-        let mut header = libc::CMSG_FIRSTHDR(message);
-        loop {
-            let current = header.as_ref()?;
-            if current.cmsg_level == libc::SOL_PACKET && current.cmsg_type == libc::PACKET_AUXDATA {
-                break libc::CMSG_DATA(header).cast::<libc::tpacket_auxdata>().read_unaligned();
-            }
-            header = libc::CMSG_NXTHDR(message, header);
-        }
-    };
+    // SAFETY: the only caller has just filled `message`, whose control buffer it holds; the kernel sends auxiliary data.
+    let aux: libc::tpacket_auxdata =
+        unsafe { af_packet::control_message(message, libc::SOL_PACKET, libc::PACKET_AUXDATA) }?;
     if aux.tp_status & libc::TP_STATUS_VLAN_VALID == 0 {
         return None;
     }

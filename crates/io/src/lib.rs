@@ -3,6 +3,7 @@
 //! Everything here asks the operating system for something and reports in one line what failed, on
 //! what, and what to do. There is no protocol logic.
 
+mod af_packet;
 pub mod bpf;
 mod capture_ring;
 mod clock;
@@ -11,6 +12,7 @@ pub mod features;
 mod frame_socket;
 mod huge_pages;
 mod instance;
+mod mapping;
 pub mod netlink;
 mod netns;
 mod packet_socket;

@@ -1,10 +1,10 @@
 //! [`PacketSocket`]: packets of an interface with the time at which the kernel received them.
 
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use units::Instant;
 
+use crate::af_packet::{self, Control};
 use crate::netlink::InterfaceIndex;
 use crate::{Clock, IoError};
 
@@ -36,36 +36,10 @@ impl PacketSocket {
     /// # Errors
     /// Without CAP_NET_RAW, or when there is no such interface.
     pub fn open(index: InterfaceIndex) -> Result<Self, IoError> {
-        let protocol = (libc::ETH_P_ALL as u16).to_be();
-        let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        // SAFETY: socket takes integers only; the result is checked before use.
-        let fd = unsafe { libc::socket(libc::AF_PACKET, kind, i32::from(protocol)) };
-        if fd < 0 {
-            return Err(match io::Error::last_os_error() {
-                e if e.raw_os_error() == Some(libc::EPERM) => IoError::NotPrivileged {
-                    what: "open a packet socket".to_owned(),
-                    capability: "CAP_NET_RAW",
-                },
-                e => IoError::system("open a packet socket", e),
-            });
-        }
-        // SAFETY: the kernel just created `fd` for us alone.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let fd = af_packet::open(libc::SOCK_DGRAM)?;
         let on: libc::c_int = 1;
-        // SAFETY: `on` is a c_int and its size is given.
-        let done = unsafe {
-            libc::setsockopt(
-                fd.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_TIMESTAMPNS,
-                (&raw const on).cast(),
-                size_of::<libc::c_int>() as libc::socklen_t,
-            )
-        };
-        if done < 0 {
-            return Err(IoError::last("switch receive timestamps on"));
-        }
-        bind(&fd, index, protocol)?;
+        af_packet::set(&fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &on)?;
+        af_packet::bind(&fd, index)?;
         Ok(Self { fd })
     }
 
@@ -74,15 +48,7 @@ impl PacketSocket {
     /// # Errors
     /// When the interface is gone or down.
     pub fn recv(&self, buffer: &mut [u8]) -> Result<Option<ReceivedPacket>, IoError> {
-        let mut from = libc::sockaddr_ll {
-            sll_family: 0,
-            sll_protocol: 0,
-            sll_ifindex: 0,
-            sll_hatype: 0,
-            sll_pkttype: 0,
-            sll_halen: 0,
-            sll_addr: [0; 8],
-        };
+        let mut from = af_packet::address(0);
         let mut iov = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
         let mut control = Control([0; 64]);
         // SAFETY: msghdr is integers and pointers, for which all zero bytes are a valid value.
@@ -95,12 +61,9 @@ impl PacketSocket {
         message.msg_controllen = control.0.len();
         // SAFETY: every pointer in `message` points to live memory of the length given beside it.
         let len = unsafe { libc::recvmsg(self.fd.as_raw_fd(), &raw mut message, libc::MSG_TRUNC) };
-        let Ok(original_len) = usize::try_from(len) else {
-            let error = io::Error::last_os_error();
-            return match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
-                _ => Err(IoError::system("receive from a packet socket", error)),
-            };
+        let Some(original_len) = af_packet::received(len, || "receive from a packet socket".to_owned())?
+        else {
+            return Ok(None);
         };
         Ok(Some(ReceivedPacket {
             len: original_len.min(buffer.len()),
@@ -111,48 +74,11 @@ impl PacketSocket {
     }
 }
 
-/// Room for control messages, aligned as they must be.
-#[repr(align(8))]
-struct Control([u8; 64]);
-
-pub(crate) fn bind(fd: &OwnedFd, index: InterfaceIndex, protocol: u16) -> Result<(), IoError> {
-    let address = libc::sockaddr_ll {
-        sll_family: libc::AF_PACKET as u16,
-        sll_protocol: protocol,
-        sll_ifindex: index.get().cast_signed(),
-        sll_hatype: 0,
-        sll_pkttype: 0,
-        sll_halen: 0,
-        sll_addr: [0; 8],
-    };
-    // SAFETY: `address` is a sockaddr_ll and its size is given.
-    let done = unsafe {
-        libc::bind(
-            fd.as_raw_fd(),
-            (&raw const address).cast(),
-            size_of::<libc::sockaddr_ll>() as libc::socklen_t,
-        )
-    };
-    if done < 0 {
-        return Err(IoError::last(format!("open interface number {} for reading packets", index.get())));
-    }
-    Ok(())
-}
-
 /// The wall-clock nanoseconds of a received message's SCM_TIMESTAMPNS, if it has one.
 fn timestamp(message: &libc::msghdr) -> Option<u64> {
-    // SAFETY: `message` was filled by recvmsg, so its control pointer and length describe live,
-    // aligned memory with well-formed control messages, which the CMSG functions walk.
-    let ts = unsafe {
-        let mut header = libc::CMSG_FIRSTHDR(message);
-        loop {
-            let current = header.as_ref()?;
-            if current.cmsg_level == libc::SOL_SOCKET && current.cmsg_type == libc::SCM_TIMESTAMPNS {
-                break libc::CMSG_DATA(header).cast::<libc::timespec>().read_unaligned();
-            }
-            header = libc::CMSG_NXTHDR(message, header);
-        }
-    };
+    // SAFETY: the only caller has just filled `message`, whose control buffer it holds; the kernel sends a timespec.
+    let ts: libc::timespec =
+        unsafe { af_packet::control_message(message, libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) }?;
     let secs = u64::try_from(ts.tv_sec).ok()?;
     Some(secs.saturating_mul(1_000_000_000).saturating_add(u64::try_from(ts.tv_nsec).ok()?))
 }

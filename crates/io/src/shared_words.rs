@@ -4,11 +4,11 @@ use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
 
 use crate::IoError;
 use crate::error::Context;
+use crate::mapping::Mapping;
 
 /// A new file whose content is memory: written without a system call, there for others after `kill -9`.
 ///
@@ -16,15 +16,8 @@ use crate::error::Context;
 #[derive(Debug)]
 pub struct SharedWords {
     file: File,
-    start: NonNull<AtomicU32>,
-    len: usize,
+    mapping: Mapping<AtomicU32>,
 }
-
-// SAFETY: the mapping belongs to this value alone and is only reached through `&[AtomicU32]`, which any thread may
-// use.
-unsafe impl Send for SharedWords {}
-// SAFETY: as above.
-unsafe impl Sync for SharedWords {}
 
 impl SharedWords {
     /// Makes the file, for this user only, with `len` words of zero, at least one.
@@ -37,8 +30,8 @@ impl SharedWords {
         let file = options.read(true).write(true).create_new(true).mode(0o600).open(path).doing(doing)?;
         let len = len.max(1);
         reserve(&file, len)?;
-        let start = map(&file, len)?;
-        Ok(Self { file, start, len })
+        let mapping = map(&file, len)?;
+        Ok(Self { file, mapping })
     }
 
     /// Makes it longer; new words are zero.
@@ -46,28 +39,18 @@ impl SharedWords {
     /// # Errors
     /// When the file system is full; then it is as before.
     pub fn grow(&mut self, len: usize) -> Result<(), IoError> {
-        if len <= self.len {
+        if len <= self.mapping.len() {
             return Ok(());
         }
         reserve(&self.file, len)?;
-        let start = map(&self.file, len)?;
-        unmap(self.start, self.len);
-        (self.start, self.len) = (start, len);
+        self.mapping = map(&self.file, len)?;
         Ok(())
     }
 
     /// The words.
     #[must_use]
     pub fn words(&self) -> &[AtomicU32] {
-        // SAFETY: `start` is the page-aligned begin of a mapping of `len` words that lives as long as `self`; whoever
-        // else maps the file sees each word change atomically.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
-    }
-}
-
-impl Drop for SharedWords {
-    fn drop(&mut self) {
-        unmap(self.start, self.len);
+        self.mapping.words()
     }
 }
 
@@ -86,28 +69,9 @@ fn reserve(file: &File, len: usize) -> Result<(), IoError> {
         .doing(|| format!("reserve {} bytes for a journal", bytes(len)))
 }
 
-fn map(file: &File, len: usize) -> Result<NonNull<AtomicU32>, IoError> {
-    // SAFETY: a new mapping at a place of the kernel's choice, of a file that is long enough and stays so: nobody
-    // else has it for writing (mode 0600, just created).
-    let start = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            bytes(len),
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED,
-            file.as_raw_fd(),
-            0,
-        )
-    };
-    match NonNull::new(start.cast::<AtomicU32>()) {
-        Some(start) if start.as_ptr().cast() != libc::MAP_FAILED => Ok(start),
-        _ => Err(IoError::last("map a file into memory")),
-    }
-}
-
-fn unmap(start: NonNull<AtomicU32>, len: usize) {
-    // SAFETY: exactly what `map` gave, and no reference into it is left.
-    unsafe { libc::munmap(start.as_ptr().cast(), bytes(len)) };
+fn map(file: &File, len: usize) -> Result<Mapping<AtomicU32>, IoError> {
+    // SAFETY: the file is long enough and stays so: nobody else has it for writing (mode 0600, just created).
+    unsafe { Mapping::new(file, len, "a file") }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use units::Duration;
 use crate::boxed::BoxProgram;
 use crate::comparison::Comparison;
 use crate::load::Bulk;
-use crate::results::Sample;
+use crate::results::{Metric, Sample};
 use crate::stage::{Measure, Meter, Plan, Stage, metric};
 use crate::topology::NetworkOptions;
 use crate::{BenchError, Way};
@@ -52,12 +52,7 @@ impl Measure for BulkPart {
                   reads counts, after a warm-up of 0.5 s. Server, box and client share the processors, so that a way that \
                   costs the box more also leaves less to the ends. *Box* is processor time of the program in the box, user \
                   and system, with the packets that the kernel forwards on its back; *machine* is that of everything.",
-            metrics: vec![
-                metric("gbps", "Gbit/s", 2),
-                metric("box_s_per_gb", "box, s/GB", 3),
-                metric("machine_s_per_gb", "machine, s/GB", 3),
-                metric("sent_again", "segments sent again", 0),
-            ],
+            metrics: metrics().into_iter().chain([metric("sent_again", "segments sent again", 0)]).collect(),
             ways: vec![
                 Way::Kernel,
                 Way::Echo,
@@ -88,6 +83,15 @@ impl Measure for BulkPart {
         stage.stop(boxed, FLOWS.iter().sum::<usize>() as u64)?;
         Ok(samples)
     }
+}
+
+/// What is said of transfers.
+pub(super) fn metrics() -> [Metric; 3] {
+    [
+        metric("gbps", "Gbit/s", 2),
+        metric("box_s_per_gb", "box, s/GB", 3),
+        metric("machine_s_per_gb", "machine, s/GB", 3),
+    ]
 }
 
 /// What one transfer came to.

@@ -4,7 +4,7 @@ use units::Duration;
 
 use crate::comparison::Comparison;
 use crate::load::Datagrams;
-use crate::results::Sample;
+use crate::results::{Metric, Sample};
 use crate::stage::{Measure, Meter, Plan, Stage, metric};
 use crate::topology::NetworkOptions;
 use crate::{BenchError, Way};
@@ -24,10 +24,7 @@ impl Measure for DatagramsPart {
                   sending, the box's forwarding and the receiving kernel together allow; packets that arrive at the \
                   client's interface count. UDP is not steered to the engine: what is compared is the machine with the \
                   engine running and without.",
-            metrics: vec![
-                metric("kpps", "1,000 datagrams/s", 1),
-                metric("read_kpps", "read by the client's program", 1),
-            ],
+            metrics: vec![metric_of_rates(), metric("read_kpps", "read by the client's program", 1)],
             ways: vec![Way::Kernel, Way::Adaptive],
             rounds: 20,
             time: Duration::from_millis(600),
@@ -43,6 +40,11 @@ impl Measure for DatagramsPart {
         let values = [("kpps", kpps), ("read_kpps", read_kpps)];
         Ok(vec![Sample::new(CASE, way, round, values)])
     }
+}
+
+/// What is said of datagrams that arrive.
+pub(super) fn metric_of_rates() -> Metric {
+    metric("kpps", "1,000 datagrams/s", 1)
 }
 
 /// Datagrams that arrive at the client's interface, and those its program reads, thousands a second.

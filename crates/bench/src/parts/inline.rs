@@ -7,7 +7,7 @@ use crate::comparison::Comparison;
 use crate::load::Pings;
 use crate::results::Sample;
 use crate::segment::Segment;
-use crate::stage::{Measure, Plan, Stage, metric};
+use crate::stage::{Measure, Plan, Stage};
 use crate::topology::NetworkOptions;
 use crate::{BenchError, Way};
 
@@ -59,20 +59,15 @@ impl Measure for InlinePart {
             added("delay to the client over the TUN path, p50", "down_p50", Way::Inline, Way::Adaptive),
             added("delay to the server over a kernel bridge, p50", "up_p50", Way::Inline, Way::KernelBridge),
         ]);
-        let mut metrics = vec![
-            metric("gbps", "Gbit/s", 2),
-            metric("box_s_per_gb", "box, s/GB", 3),
-            metric("machine_s_per_gb", "machine, s/GB", 3),
-            metric("kpps", "1,000 datagrams/s", 1),
-        ];
-        metrics.extend(latency::metrics());
+        let metrics =
+            bulk::metrics().into_iter().chain([datagrams::metric_of_rates()]).chain(latency::metrics());
         Plan {
             title: "Inline",
             how: "`cellerator run --inline` joins the box's two interfaces frame by frame; client and server are neighbours in one \
                   Ethernet segment. Beside it a bridge of the kernel's in the same place, and the TUN path with the ends as in \
                   the other parts. Bulk throughput, datagrams and delay are measured as in their own parts; datagrams pass the \
                   program here, which the TUN path leaves to the kernel.",
-            metrics,
+            metrics: metrics.collect(),
             ways: vec![Way::KernelBridge, Way::InlinePass, Way::Inline, Way::Adaptive],
             rounds: 5,
             time: Duration::from_secs(1),

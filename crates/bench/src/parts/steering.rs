@@ -5,7 +5,7 @@ use units::Duration;
 use super::{bulk, datagrams};
 use crate::comparison::Comparison;
 use crate::results::Sample;
-use crate::stage::{Measure, Plan, Stage, metric};
+use crate::stage::{Measure, Plan, Stage};
 use crate::topology::NetworkOptions;
 use crate::{BenchError, Way};
 
@@ -26,12 +26,7 @@ impl Measure for SteeringPart {
             how: "Policy rules (`ip rule iif … ipproto tcp`) against a BPF program at each interface (tcx). With tcx, flows that \
                   the engine has decided to pass can be left to the kernel: their packets no longer come through a TUN \
                   device. Bulk throughput and datagrams are measured as in their own parts.",
-            metrics: vec![
-                metric("gbps", "Gbit/s", 2),
-                metric("box_s_per_gb", "box, s/GB", 3),
-                metric("machine_s_per_gb", "machine, s/GB", 3),
-                metric("kpps", "1,000 datagrams/s", 1),
-            ],
+            metrics: bulk::metrics().into_iter().chain([datagrams::metric_of_rates()]).collect(),
             ways: vec![
                 Way::Kernel,
                 Way::AdaptiveRules,

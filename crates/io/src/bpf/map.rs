@@ -1,12 +1,12 @@
 //! [`HashMap`] and [`SharedArray`]: memory that a program in the kernel shares with this process.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::ptr::NonNull;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicU64;
 
 use super::system::{self, MapAttr};
 use crate::IoError;
 use crate::error::Context;
+use crate::mapping::Mapping;
 
 /// `BPF_MAP_TYPE_ARRAY`, `BPF_MAP_TYPE_LRU_HASH`.
 const ARRAY: u32 = 2;
@@ -82,14 +82,8 @@ impl<const K: usize, const V: usize> AsFd for HashMap<K, V> {
 #[derive(Debug)]
 pub struct SharedArray {
     fd: OwnedFd,
-    start: NonNull<AtomicU64>,
-    len: usize,
+    mapping: Mapping<AtomicU64>,
 }
-
-// SAFETY: the mapping belongs to this value alone and is only reached through `&[AtomicU64]`, which any thread may use.
-unsafe impl Send for SharedArray {}
-// SAFETY: as above.
-unsafe impl Sync for SharedArray {}
 
 impl SharedArray {
     /// An array with `len` words of zero. Its name has 15 characters at most.
@@ -108,51 +102,21 @@ impl SharedArray {
             ..MapAttr::default()
         };
         let fd = system::create_map(attr).doing(|| format!("make the BPF map '{name}'"))?;
-        let start = map(&fd, len)?;
-        Ok(Self { fd, start, len })
+        // SAFETY: the map was made for it with as many words, and programs write them whole.
+        let mapping = unsafe { Mapping::new(&fd, len, "a BPF array") }?;
+        Ok(Self { fd, mapping })
     }
 
     /// The words.
     #[must_use]
     pub fn words(&self) -> &[AtomicU64] {
-        // SAFETY: `start` is the page-aligned begin of a mapping of at least `len` words that lives as long as `self`;
-        // whoever else has it changes each word atomically.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+        self.mapping.words()
     }
 }
 
 impl AsFd for SharedArray {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
-    }
-}
-
-impl Drop for SharedArray {
-    fn drop(&mut self) {
-        // SAFETY: exactly what `map` gave, and no reference into it is left.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), bytes(self.len)) };
-    }
-}
-
-const fn bytes(len: usize) -> usize {
-    len * size_of::<AtomicU64>()
-}
-
-fn map(fd: &OwnedFd, len: usize) -> Result<NonNull<AtomicU64>, IoError> {
-    // SAFETY: a new mapping at a place of the kernel's choice, of a map that was made for it and has as many bytes.
-    let start = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            bytes(len),
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED,
-            fd.as_raw_fd(),
-            0,
-        )
-    };
-    match NonNull::new(start.cast::<AtomicU64>()) {
-        Some(start) if start.as_ptr().cast() != libc::MAP_FAILED => Ok(start),
-        _ => Err(IoError::last("map a BPF array into memory")),
     }
 }
 
