@@ -7,11 +7,13 @@ use units::{Bytes, Duration, Instant, SeqNum, WindowScale};
 use wire::{Ip, Tcp, TcpFlags};
 
 use crate::handshake::Agreement;
-use crate::subscriber::Subscriber;
+use crate::path::Path;
+use crate::rings::RingSize;
+use crate::timer::Moment;
 use crate::{EngineConfig, PassReason, Port};
 
 /// Acknowledgements that make no sense, in a row, before a flow is given up.
-const NONSENSE_MAX: u32 = 8;
+const NONSENSE_MAX: u8 = 8;
 
 /// How long data may come in behind a hole that is not filled. A server that lives retransmits within its time-out,
 /// which RFC 6298 lets grow to 60 s, though not while data arrives.
@@ -138,6 +140,8 @@ impl Outbox {
 #[derive(Debug)]
 pub(crate) struct Accelerated {
     pub(crate) buffer: StreamBuffer,
+    /// How much memory its buffer last had, if not much.
+    pub(crate) ring: RingSize,
     pub(crate) receiver: Receiver,
     pub(crate) sender: Sender,
     pub(crate) client: ClientSide,
@@ -154,21 +158,21 @@ pub(crate) struct Accelerated {
     /// Highest number acknowledged to the server.
     pub(crate) acked_to_server: SeqNum,
     /// Deficit round robin.
-    pub(crate) deficit: i64,
+    pub(crate) deficit: i32,
     pub(crate) in_round: bool,
     /// When it last had nothing to send.
-    pub(crate) left_round: Option<Instant>,
+    pub(crate) left_round: Moment,
     /// When the client last acknowledged something, or had nothing to acknowledge.
     pub(crate) last_progress: Instant,
     pub(crate) is_draining: bool,
     /// Why it is to leave the table, once nothing is owed: it does not behave.
     pub(crate) leaves_for: Option<PassReason>,
     /// Acknowledgements in a row that make no sense.
-    pub(crate) nonsense: u32,
+    pub(crate) nonsense: u8,
     /// When a packet without data that was not acceptable was last answered.
-    pub(crate) challenged: Option<Instant>,
+    pub(crate) challenged: Moment,
     /// Since when the same hole in the server's data has been open.
-    pub(crate) hole_since: Option<Instant>,
+    pub(crate) hole_since: Moment,
     /// Both directions have ended; retransmissions are still answered.
     pub(crate) is_closed: bool,
 }
@@ -192,6 +196,7 @@ impl Accelerated {
         let has_timestamps = agreement.timestamps();
         Self {
             buffer: StreamBuffer::new(start),
+            ring: RingSize::default(),
             // What the server was told so far: the window of the client's SYN, never scaled. That of a third
             // packet is replaced by ours before the server sees it, so it promises nothing.
             receiver: Receiver::new(
@@ -236,15 +241,41 @@ impl Accelerated {
             acked_to_server: start,
             deficit: 0,
             in_round: false,
-            left_round: None,
+            left_round: Moment::NEVER,
             last_progress: now,
             is_draining: false,
             leaves_for: None,
             nonsense: 0,
-            hole_since: None,
-            challenged: None,
+            hole_since: Moment::NEVER,
+            challenged: Moment::NEVER,
             is_closed: false,
         }
+    }
+
+    /// Reads a little of each of its parts: see [`crate::flow::Flow::touch`].
+    #[inline]
+    pub(crate) fn touch(&self) -> u64 {
+        let sender = &self.sender;
+        let numbers = [
+            sender.una(),
+            sender.nxt(),
+            self.receiver.next(),
+            self.receiver.right_edge(),
+            self.client.nxt,
+            self.server.ack,
+            self.acked_to_server,
+            self.buffer.start(),
+        ];
+        let sums = [
+            u64::from(sender.in_flight()),
+            u64::from(sender.mss()),
+            sender.retransmitted_bytes(),
+            sender.rtt().rto().as_nanos(),
+            sender.next_deadline().map_or(0, Instant::as_nanos),
+            self.last_progress.as_nanos(),
+            u64::from(self.nonsense),
+        ];
+        numbers.iter().fold(sums.iter().sum(), |sum, number| sum ^ u64::from(number.get()))
     }
 
     /// Bytes of options on every segment.
@@ -263,42 +294,42 @@ impl Accelerated {
     }
 
     /// Bytes of buffer the server may still fill: twice the path's, plus a floor, less what is held; or \[WA\] (8).
-    fn free_window(&self, config: &EngineConfig, subscriber: &Subscriber) -> u32 {
+    fn free_window(&self, config: &EngineConfig, path: &Path) -> u32 {
         if let Some(q20) = config.waiting_target {
-            return self.window_by_controller(q20, config, subscriber);
+            return self.window_by_controller(q20, config, path);
         }
-        let path = subscriber.window_for_path(self.sender.rtt().smoothed());
+        let held_by_path = path.window_for_path(self.sender.rtt().smoothed());
         // One unit of the client's scale is the least that can be said; with less the server would wait for ever.
         let unit = Bytes::new(1 << self.client_scale.shift());
-        let target = (path + config.window_floor).min(config.window_max);
-        let target = target.min(subscriber.memory_limit).max(unit + unit);
+        let target = (held_by_path + config.window_floor).min(config.window_max);
+        let target = target.min(path.memory_limit).max(unit + unit);
         let held = self.receiver.next().distance_from(self.sender.una()).max(0).unsigned_abs();
         target.saturating_sub(Bytes::from(held)).get().min(u64::from(u32::MAX / 4)) as u32
     }
 
     /// aw = w − q2 + q20, \[WA\] (8): w is the flow's share of the controller's window, q2 what waits here for its turn.
-    fn window_by_controller(&self, q20: Bytes, config: &EngineConfig, subscriber: &Subscriber) -> u32 {
-        let share = subscriber.controller.control().window.get() / u64::from(subscriber.flows.max(1));
+    fn window_by_controller(&self, q20: Bytes, config: &EngineConfig, path: &Path) -> u32 {
+        let share = path.controller.control().window.get() / u64::from(path.flows.max(1));
         let waiting = self.receiver.next().distance_from(self.sender.nxt()).max(0).unsigned_abs();
         let held = self.receiver.next().distance_from(self.sender.una()).max(0).unsigned_abs();
-        let most = config.window_max.min(subscriber.memory_limit).saturating_sub(Bytes::from(held));
+        let most = config.window_max.min(path.memory_limit).saturating_sub(Bytes::from(held));
         let window = Bytes::new(share.saturating_add(q20.get())).saturating_sub(Bytes::from(waiting));
         // One unit of the client's scale is the least that can be said: none while that would be too much.
         window.min(most).get().min(u64::from(u32::MAX / 4)) as u32
     }
 
     /// The window field for the server, noted as told.
-    pub(crate) fn offer_window(&mut self, config: &EngineConfig, subscriber: &Subscriber) -> u16 {
-        let free = self.free_window(config, subscriber);
+    pub(crate) fn offer_window(&mut self, config: &EngineConfig, path: &Path) -> u16 {
+        let free = self.free_window(config, path);
         self.receiver.window_field(free, self.client_scale)
     }
 
     /// True when the server should hear that its window has grown: it may be about to run out of it.
-    pub(crate) fn wants_window_update(&self, config: &EngineConfig, subscriber: &Subscriber) -> bool {
+    pub(crate) fn wants_window_update(&self, config: &EngineConfig, path: &Path) -> bool {
         if self.is_draining || self.server_reset || self.receiver.is_finished() {
             return false;
         }
-        let free = self.free_window(config, subscriber);
+        let free = self.free_window(config, path);
         // Only what the field can say: the same window again is no update, and may count as a duplicate.
         let free = self.client_scale.window(self.client_scale.field(free));
         let growth = self.receiver.window_growth(free);
@@ -382,9 +413,9 @@ impl Accelerated {
     /// True when one more answer to an unacceptable packet without data is due: two hosts that disagree would answer
     /// each other for ever (RFC 5961 §10).
     pub(crate) fn may_challenge(&mut self, now: Instant) -> bool {
-        let is_due = self.challenged.is_none_or(|at| now.saturating_since(at) >= CHALLENGE_INTERVAL);
+        let is_due = self.challenged.get().is_none_or(|at| now.saturating_since(at) >= CHALLENGE_INTERVAL);
         if is_due {
-            self.challenged = Some(now);
+            self.challenged = Moment::at(now);
         }
         is_due
     }
@@ -395,7 +426,7 @@ impl Accelerated {
             self.nonsense = 0;
             return;
         };
-        self.nonsense += 1;
+        self.nonsense = self.nonsense.saturating_add(1);
         if self.nonsense >= NONSENSE_MAX {
             self.give_up(reason);
         }
@@ -405,10 +436,11 @@ impl Accelerated {
     /// whatever this is, it does not retransmit (H27).
     pub(crate) fn judge_hole(&mut self, has_advanced: bool, now: Instant) {
         if has_advanced || !self.receiver.has_holes() {
-            self.hole_since = self.receiver.has_holes().then_some(now);
+            self.hole_since = if self.receiver.has_holes() { Moment::at(now) } else { Moment::NEVER };
             return;
         }
-        let since = *self.hole_since.get_or_insert(now);
+        let since = self.hole_since.get().unwrap_or(now);
+        self.hole_since = Moment::at(since);
         if now.saturating_since(since) >= HOLE_MAX {
             self.give_up(PassReason::NotTcpLike);
         }

@@ -239,7 +239,7 @@ impl OneWay {
     /// Lowers the window of a flow from here on, whose handshake is complete.
     pub(crate) fn begin_window(&mut self, id: u32, agreement: &Agreement, rtts: RoundTrips, now: Instant) {
         let params = self.config.drwa;
-        let Some(flow) = self.flows.get_mut(id as usize) else { return };
+        let Some(flow) = self.flows.get_mut(id) else { return };
         let windowed = Windowed::new(agreement, params, flow.key.is_ipv4(), rtts, now);
         flow.state = State::Windowed(Box::new(windowed));
         self.stats.half_open_now -= 1;

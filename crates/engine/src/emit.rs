@@ -5,7 +5,7 @@ use wire::{BuildError, EmittedHeader, TcpFlags, TcpHeaderSpec, Timestamps};
 
 use crate::EngineConfig;
 use crate::accelerated::{Accelerated, IpTemplate};
-use crate::subscriber::Subscriber;
+use crate::path::Path;
 use crate::table::FlowKey;
 
 /// Room for any IP and TCP header.
@@ -19,11 +19,11 @@ const BLOCKS_ALONE: usize = 4;
 pub(crate) fn ack_for_server(
     key: &FlowKey,
     flow: &mut Accelerated,
-    subscriber: &Subscriber,
+    path: &Path,
     config: &EngineConfig,
     buf: &mut HeaderBuffer,
 ) -> Result<EmittedHeader, BuildError> {
-    let window = flow.offer_window(config, subscriber);
+    let window = flow.offer_window(config, path);
     let ack = flow.acknowledge();
     let room = if flow.has_timestamps { BLOCKS_WITH_TIMESTAMPS } else { BLOCKS_ALONE };
     let flags = if flow.echo_congestion { TcpFlags::ACK.with(TcpFlags::ECE) } else { TcpFlags::ACK };

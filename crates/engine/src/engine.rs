@@ -20,7 +20,8 @@ use units::{Bytes, Instant};
 use wire::{TcpHeaderSpec, VirtioNetHeader};
 
 use crate::config::Direction;
-use crate::one_way::{Made, OneWay};
+use crate::one_way::{AHEAD_MAX, Made, OneWay};
+use crate::slab::OnMemory;
 use crate::{ConfigError, EngineConfig, FlowReport, Journal, PassedFlow, Stats};
 
 /// A side of the accelerator.
@@ -70,6 +71,7 @@ pub struct Transmit<'a> {
 pub struct Engine {
     down: OneWay,
     up: Option<Box<OneWay>>,
+    on_memory: Option<OnMemory>,
     /// A packet that one half made and the other one has edited.
     passing: [u8; TcpHeaderSpec::MAX_LEN],
 }
@@ -82,6 +84,9 @@ enum Next {
 }
 
 impl Engine {
+    /// Packets that [`Engine::look_ahead`] looks at.
+    pub const LOOK_AHEAD_MAX: usize = AHEAD_MAX;
+
     /// An engine without flows.
     ///
     /// # Errors
@@ -89,7 +94,7 @@ impl Engine {
     pub fn new(config: EngineConfig) -> Result<Self, ConfigError> {
         let uplink = config.for_uplink();
         let up = uplink.map(|config| OneWay::new(Direction::Uplink, config)).transpose()?.map(Box::new);
-        Ok(Self { down: OneWay::new(Direction::Downlink, config)?, up, passing: [0; TcpHeaderSpec::MAX_LEN] })
+        Ok(Self { down: OneWay::new(Direction::Downlink, config)?, up, on_memory: None, passing: [0; TcpHeaderSpec::MAX_LEN] })
     }
 
     /// Counters of the downlink, and of all flows where only it is accelerated.
@@ -136,7 +141,13 @@ impl Engine {
         let config = EngineConfig { hash_seed: self.config().hash_seed, ..config.clone() };
         match (self.up.as_mut(), config.for_uplink()) {
             (Some(up), Some(uplink)) => up.reconfigure(uplink),
-            (None, Some(uplink)) => self.up = Some(Box::new(OneWay::new(Direction::Uplink, uplink)?)),
+            (None, Some(uplink)) => {
+                let mut up = OneWay::new(Direction::Uplink, uplink)?;
+                if let Some(hook) = self.on_memory {
+                    up.set_on_memory(hook);
+                }
+                self.up = Some(Box::new(up));
+            }
             // Flows under way go on; the policy takes on no new ones.
             (Some(up), None) => {
                 up.reconfigure(EngineConfig { policy: config.policy.clone(), ..up.config().clone() });
@@ -145,6 +156,16 @@ impl Engine {
         }
         self.down.reconfigure(config);
         Ok(())
+    }
+
+    /// Calls `hook` with address and length of each large piece of memory for flows before it is used, so that whoever
+    /// runs the engine may ask the operating system for huge pages.
+    pub fn set_on_memory(&mut self, hook: OnMemory) {
+        self.on_memory = Some(hook);
+        self.down.set_on_memory(hook);
+        if let Some(up) = self.up.as_mut() {
+            up.set_on_memory(hook);
+        }
     }
 
     /// Has every debt to clients noted in `journal` from here on.
@@ -193,6 +214,18 @@ impl Engine {
         match from {
             Port::Mobile => up.handle_packet(from.opposite(), virtio, packet, now),
             Port::Wired => self.down.handle_packet(from, virtio, packet, now),
+        }
+    }
+
+    /// Reads ahead what handling these packets, each with the port it arrived at, will need: worth it when several
+    /// wait, just before they are handled one after the other. [`Engine::LOOK_AHEAD_MAX`] of them are looked at.
+    ///
+    /// Changes nothing. With many flows the state of each has to be fetched from memory, which takes longer than all
+    /// else; asked for together, that time is spent once for all of them.
+    pub fn look_ahead<'a>(&self, packets: impl Iterator<Item = (Port, &'a [u8])> + Clone) {
+        self.down.look_ahead(packets.clone());
+        if let Some(up) = self.up.as_deref() {
+            up.look_ahead(packets.map(|(from, packet)| (from.opposite(), packet)));
         }
     }
 

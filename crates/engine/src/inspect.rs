@@ -143,8 +143,8 @@ impl OneWay {
         report.in_flight = Bytes::from(accelerated.sender.in_flight());
         report.srtt = accelerated.sender.rtt().smoothed();
         report.client_window = Bytes::from(accelerated.sender.window());
-        let subscriber = self.subscribers.get(flow.subscriber as usize);
-        let control = subscriber.map(|s| s.controller.control());
+        let path = self.path_of(flow.subscriber);
+        let control = path.map(|path| path.controller.control());
         report.subscriber_rate = control.map(|control| control.pacing_rate);
         report.subscriber_window = control.map(|control| control.window);
         report

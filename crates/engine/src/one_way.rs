@@ -8,7 +8,6 @@ use std::collections::VecDeque;
 use control::{Controller, LossKind};
 use std::net::SocketAddr;
 
-use slab::Slab;
 use units::{Bytes, Duration, Instant, SeqNum};
 use wire::{
     ChecksumState, Packet, Tcp, TcpFlags, TcpHeaderSpec, VirtioNetHeader, ipv4_checksum_is_valid,
@@ -23,15 +22,21 @@ use crate::flow::{Flow, State};
 use crate::handshake::{Agreement, Handshake, Step};
 use crate::inspect::PassedRecently;
 use crate::journal::{self, Journal};
+use crate::path::Path;
+use crate::rings::Rings;
+use crate::slab::{OnMemory, Slab};
 use crate::subscriber::Subscriber;
 use crate::table::{FlowKey, Index, SharingKey, subscriber_key};
-use crate::timer::{TimerKey, Timers};
+use crate::timer::{Moment, TimerKey, Timers};
 use crate::turns::Link;
 use crate::{ConfigError, EngineConfig, PassReason, Port, Sharing, Stats, Verdict, downlink, uplink};
 
+mod ahead;
 mod feedback;
 mod output;
 
+pub(crate) use ahead::AHEAD_MAX;
+use ahead::TIMERS_AHEAD;
 use output::join_credit;
 
 /// How long an empty stream buffer keeps its memory, unless memory is short.
@@ -67,6 +72,12 @@ pub(crate) struct OneWay {
     flow_index: Index,
     pub(crate) subscribers: Slab<Subscriber>,
     subscriber_index: Index,
+    /// Of subscribers with data.
+    pub(crate) paths: Slab<Path>,
+    /// In the place of the path of a subscriber without data: nothing happens on it.
+    no_path: Path,
+    /// Memory for small buffers.
+    rings: Rings,
     timers: Timers,
     /// Flows with control packets to make.
     outbox: VecDeque<u32>,
@@ -92,10 +103,13 @@ impl OneWay {
         config.validate()?;
         Ok(Self {
             direction,
-            flows: Slab::new(),
+            flows: Slab::default(),
             flow_index: Index::new(config.hash_seed),
-            subscribers: Slab::new(),
+            subscribers: Slab::default(),
             subscriber_index: Index::new(config.hash_seed),
+            paths: Slab::default(),
+            no_path: Path::new(config.controller.build(), Instant::ZERO),
+            rings: Rings::default(),
             timers: Timers::default(),
             outbox: VecDeque::new(),
             after_data: VecDeque::new(),
@@ -108,6 +122,13 @@ impl OneWay {
             is_draining: false,
             config,
         })
+    }
+
+    /// Tells `hook` of each large piece of memory from here on.
+    pub(crate) fn set_on_memory(&mut self, hook: OnMemory) {
+        self.flows.set_on_memory(hook);
+        self.subscribers.set_on_memory(hook);
+        self.paths.set_on_memory(hook);
     }
 
     /// Counters.
@@ -196,7 +217,7 @@ impl OneWay {
             }
             return Verdict::Forward;
         };
-        let Some(flow) = self.flows.get_mut(id as usize) else { return Verdict::Forward };
+        let Some(flow) = self.flows.get_mut(id) else { return Verdict::Forward };
         // A handshake has its time from the first SYN on: packets do not prolong it.
         if !matches!(flow.state, State::Observing(_)) {
             flow.last_activity = now;
@@ -251,7 +272,7 @@ impl OneWay {
         let client = SocketAddr::new(quoted.dst, quoted.dst_port);
         let key = FlowKey::new(client, SocketAddr::new(quoted.src, quoted.src_port));
         let Some(id) = self.flow_index.get(&key, &self.flows) else { return };
-        let Some(flow) = self.flows.get_mut(id as usize) else { return };
+        let Some(flow) = self.flows.get_mut(id) else { return };
         let subscriber_id = flow.subscriber;
         let Some(accelerated) = flow.accelerated() else { return };
         // RFC 5927 §4: only what is under way can have been too big, and nobody who cannot see it knows its numbers.
@@ -269,10 +290,34 @@ impl OneWay {
         }
         self.stats.path_mtu_lowered += 1;
         let after = sender.in_flight();
-        if let Some(subscriber) = self.subscribers.get_mut(subscriber_id as usize) {
-            subscriber.adjust_in_flight(before, after);
+        if let Some(path) = self.path_of_mut(subscriber_id) {
+            path.adjust_in_flight(before, after);
         }
         self.follow_up(id, now);
+    }
+
+    /// The path to a subscriber, if there was data for it.
+    pub(crate) fn path_of(&self, subscriber_id: u32) -> Option<&Path> {
+        self.paths.get(self.subscribers.get(subscriber_id)?.path()?)
+    }
+
+    /// The same, to be changed.
+    fn path_of_mut(&mut self, subscriber_id: u32) -> Option<&mut Path> {
+        self.paths.get_mut(self.subscribers.get(subscriber_id)?.path()?)
+    }
+
+    /// Makes the path to a subscriber, if there is none yet.
+    fn open_path(&mut self, subscriber_id: u32) {
+        let Some(subscriber) = self.subscribers.get_mut(subscriber_id) else { return };
+        if subscriber.path().is_some() {
+            return;
+        }
+        subscriber.is_outdated = false;
+        let mut controller = self.config.controller.build();
+        if let Some((rtt, at)) = subscriber.round_trip() {
+            controller.on_round_trip(rtt, at);
+        }
+        subscriber.set_path(self.paths.insert(Path::new(controller, subscriber.last_used)));
     }
 
     /// Begins to watch a handshake, if there is room for it and no reason against it.
@@ -303,16 +348,17 @@ impl OneWay {
         };
         let id = self.flows.insert(Flow {
             key,
-            subscriber,
-            turn: Link::default(),
-            state: State::Observing(handshake),
-            last_activity: now,
-            armed: None,
             in_outbox: false,
             is_urgent: false,
             is_journaled: false,
-        }) as u32;
-        self.flow_index.insert(&key, id, &self.flows);
+            subscriber,
+            armed: Moment::NEVER,
+            due: Instant::FAR_FUTURE,
+            last_activity: now,
+            turn: Link::default(),
+            state: State::Observing(handshake),
+        });
+        self.flow_index.insert(&key, id);
         self.stats.flows_now += 1;
         self.stats.half_open_now += 1;
         self.arm_flow(id, now);
@@ -329,20 +375,21 @@ impl OneWay {
         let id = match self.subscriber_index.get(&key, &self.subscribers) {
             Some(id) => id,
             None => {
-                let subscriber = Subscriber::new(key, self.config.controller.build(), now);
-                let id = self.subscribers.insert(subscriber) as u32;
-                self.subscriber_index.insert(&key, id, &self.subscribers);
+                let id = self.subscribers.insert(Subscriber::new(key, now));
+                self.subscriber_index.insert(&key, id);
                 id
             }
         };
-        let subscriber = self.subscribers.get_mut(id as usize)?;
+        let subscriber = self.subscribers.get_mut(id)?;
         if subscriber.flows >= self.config.subscriber_flows_max {
             return None;
         }
         subscriber.flows += 1;
         subscriber.last_used = now;
-        if std::mem::take(&mut subscriber.is_outdated) {
-            subscriber.controller = self.config.controller.build();
+        if std::mem::take(&mut subscriber.is_outdated)
+            && let Some(path) = subscriber.path().and_then(|path| self.paths.get_mut(path))
+        {
+            path.controller = self.config.controller.build();
         }
         Some(id)
     }
@@ -356,27 +403,27 @@ impl OneWay {
         from: Port,
         now: Instant,
     ) {
-        let Some(flow) = self.flows.get_mut(id as usize) else { return };
+        let Some(flow) = self.flows.get_mut(id) else { return };
         let by_client = from == Port::Mobile;
         let accelerated = Accelerated::new(agreement, &self.config, (&parsed.ip, tcp), by_client, now);
-        flow.state = State::Accelerated(Box::new(accelerated));
+        flow.state = State::Accelerated(accelerated);
         self.stats.half_open_now -= 1;
         self.stats.flows_accelerated += 1;
     }
 
     /// Tells a flow's subscriber of a round trip of the path.
     fn on_round_trip(&mut self, id: u32, rtt: Duration, now: Instant) {
-        let subscriber = self.flows.get(id as usize).map(|flow| flow.subscriber);
-        if let Some(subscriber) =
-            subscriber.and_then(|subscriber| self.subscribers.get_mut(subscriber as usize))
-        {
-            subscriber.controller.on_round_trip(rtt, now);
+        let subscriber = self.flows.get(id).map(|flow| flow.subscriber);
+        let Some(subscriber) = subscriber.and_then(|id| self.subscribers.get_mut(id)) else { return };
+        match subscriber.path().and_then(|path| self.paths.get_mut(path)) {
+            Some(path) => path.controller.on_round_trip(rtt, now),
+            None => subscriber.note_round_trip(rtt, now),
         }
     }
 
     /// A segment that its host will drop: what is ours is dropped here, what only passes goes on.
     fn on_damaged(&mut self, id: u32) -> Verdict {
-        let is_ours = self.flows.get_mut(id as usize).is_some_and(|flow| flow.accelerated().is_some());
+        let is_ours = self.flows.get_mut(id).is_some_and(|flow| flow.accelerated().is_some());
         self.stats.bad_checksums += 1;
         if is_ours { Verdict::Consumed } else { Verdict::Forward }
     }
@@ -389,8 +436,13 @@ impl OneWay {
         (packet, state): (&mut [u8], ChecksumState),
         now: Instant,
     ) -> Verdict {
-        let Some(flow) = self.flows.get_mut(id as usize) else { return Verdict::Forward };
+        let Some(flow) = self.flows.get(id) else { return Verdict::Forward };
         let subscriber_id = flow.subscriber;
+        let has_content = tcp.payload_len > 0 || tcp.flags.contains(TcpFlags::FIN);
+        if from == Port::Wired && has_content {
+            self.open_path(subscriber_id);
+        }
+        let Some(flow) = self.flows.get_mut(id) else { return Verdict::Forward };
         let accelerated = match &mut flow.state {
             State::Accelerated(accelerated) => accelerated,
             State::Windowed(windowed) => {
@@ -399,19 +451,21 @@ impl OneWay {
             }
             State::Observing(_) => return Verdict::Forward,
         };
-        let Some(subscriber) = self.subscribers.get_mut(subscriber_id as usize) else {
-            return Verdict::Forward;
-        };
-        subscriber.memory_limit = memory_limit(&self.config, &self.stats, subscriber, accelerated);
+        let Some(subscriber) = self.subscribers.get(subscriber_id) else { return Verdict::Forward };
+        let path = subscriber.path().and_then(|path| self.paths.get_mut(path));
+        let path = path.unwrap_or(&mut self.no_path);
+        path.flows = subscriber.flows;
+        path.memory_limit = memory_limit(&self.config, &self.stats, path, accelerated);
         let memory = accelerated.buffer.capacity();
         let Effect { verdict, end } = match from {
             Port::Wired => {
-                let limit = subscriber.memory_limit;
+                let limit = path.memory_limit;
+                self.rings.lend(tcp.payload_len, accelerated.ring, &mut accelerated.buffer);
                 downlink::on_packet(accelerated, limit, (parsed, tcp), (packet, state), &mut self.stats, now)
             }
             Port::Mobile => uplink::on_packet(
                 accelerated,
-                subscriber,
+                path,
                 &self.config,
                 (parsed, tcp),
                 (packet, state),
@@ -422,7 +476,8 @@ impl OneWay {
         if self.stats.buffer_bytes_now > self.config.buffer_max.get() / 2 {
             accelerated.buffer.release_if_empty();
         }
-        note_memory(&mut self.stats, subscriber, memory, accelerated.buffer.capacity());
+        self.rings.take_back(&mut accelerated.ring, &mut accelerated.buffer);
+        note_memory(&mut self.stats, path, memory, accelerated.buffer.capacity());
         if end.is_some() {
             self.remove(id, end);
             return verdict;
@@ -433,7 +488,7 @@ impl OneWay {
 
     /// After anything changed in an accelerated flow: life cycle, outbox, turn to send, deadline.
     fn follow_up(&mut self, id: u32, now: Instant) {
-        let Some(flow) = self.flows.get_mut(id as usize) else { return };
+        let Some(flow) = self.flows.get_mut(id) else { return };
         let subscriber_id = flow.subscriber;
         if let Some(journal) = self.journal.as_deref_mut() {
             journal::follow(journal, id, flow);
@@ -453,24 +508,29 @@ impl OneWay {
         let wants_turn = accelerated.sender.wants_to_send();
         let joins = wants_turn && !accelerated.in_round;
         accelerated.in_round |= wants_turn;
+        let is_urgent = accelerated.sender.is_urgent() && !flow.is_urgent;
+        flow.is_urgent |= is_urgent;
         if !accelerated.outbox.is_empty() && !flow.in_outbox {
             flow.in_outbox = true;
             self.outbox.push_back(id);
         }
-        if let Some(subscriber) = self.subscribers.get_mut(subscriber_id as usize) {
-            if joins {
-                accelerated.deficit = join_credit(accelerated, subscriber, now);
+        if joins {
+            self.open_path(subscriber_id);
+        }
+        let path = self.subscribers.get(subscriber_id).and_then(Subscriber::path);
+        if let Some(path) = path.and_then(|path| self.paths.get_mut(path)) {
+            if is_urgent {
+                path.urgent.push_back(id);
             }
-            if accelerated.sender.is_urgent() && !flow.is_urgent {
-                flow.is_urgent = true;
-                subscriber.urgent.push_back(id);
-            }
             if joins {
-                subscriber.turns.push_fresh(id, &mut self.flows);
+                if let Some(accelerated) = self.flows.get_mut(id).and_then(Flow::accelerated) {
+                    accelerated.deficit = join_credit(accelerated, path, now);
+                }
+                path.turns.push_fresh(id, &mut self.flows);
             }
             // An acknowledgement may have opened the window for other flows of the subscriber too.
-            if subscriber.has_work() && !subscriber.is_ready {
-                subscriber.is_ready = true;
+            if path.has_work() && !path.is_ready {
+                path.is_ready = true;
                 self.ready.push_back(subscriber_id);
             }
         }
@@ -479,11 +539,12 @@ impl OneWay {
 
     /// Takes a flow out of the table; its packets are forwarded untouched from here on.
     pub(crate) fn remove(&mut self, id: u32, reason: Option<PassReason>) {
-        let Some(flow) = self.flows.get(id as usize) else { return };
-        if let Some(subscriber) = self.subscribers.get_mut(flow.subscriber as usize) {
-            subscriber.turns.remove(id, &mut self.flows);
+        let Some(flow) = self.flows.get(id) else { return };
+        let path = self.subscribers.get(flow.subscriber).and_then(Subscriber::path);
+        if let Some(path) = path.and_then(|path| self.paths.get_mut(path)) {
+            path.turns.remove(id, &mut self.flows);
         }
-        let flow = self.flows.remove(id as usize);
+        let Some(flow) = self.flows.remove(id) else { return };
         self.flow_index.remove(&flow.key, id);
         self.stats.flows_now -= 1;
         if let Some(reason) = reason {
@@ -492,28 +553,36 @@ impl OneWay {
         if let Some(journal) = self.journal.as_deref_mut().filter(|_| flow.is_journaled) {
             journal.settle(id);
         }
-        let subscriber = self.subscribers.get_mut(flow.subscriber as usize);
-        match (flow.state, subscriber) {
-            (State::Accelerated(accelerated), Some(subscriber)) => {
-                subscriber.adjust_in_flight(accelerated.sender.in_flight(), 0);
+        match (flow.state, path.and_then(|path| self.paths.get_mut(path))) {
+            (State::Accelerated(accelerated), Some(path)) => {
+                path.adjust_in_flight(accelerated.sender.in_flight(), 0);
                 // Its bytes in flight no longer count: others may have waited for just that room, without a timer.
-                if subscriber.has_work() && !subscriber.is_ready {
-                    subscriber.is_ready = true;
+                if path.has_work() && !path.is_ready {
+                    path.is_ready = true;
                     self.ready.push_back(flow.subscriber);
                 }
                 self.stats.bytes_retransmitted += accelerated.sender.retransmitted_bytes();
-                note_memory(&mut self.stats, subscriber, accelerated.buffer.capacity(), 0);
+                note_memory(&mut self.stats, path, accelerated.buffer.capacity(), 0);
             }
             (State::Observing(_), _) => self.stats.half_open_now -= 1,
             (State::Accelerated(_), None) | (State::Windowed(_), _) => {}
         }
-        if let Some(subscriber) = self.subscribers.get_mut(flow.subscriber as usize) {
+        let forgotten = self.forgotten_at(flow.subscriber);
+        if let Some(subscriber) = self.subscribers.get_mut(flow.subscriber) {
             subscriber.flows -= 1;
             if subscriber.flows == 0 {
-                let at = subscriber.forgotten_at(self.config.subscriber_memory);
-                self.timers.arm(TimerKey::Subscriber(flow.subscriber), &mut subscriber.armed, at);
+                self.timers.arm(TimerKey::Subscriber(flow.subscriber), &mut subscriber.armed, forgotten);
             }
         }
+    }
+
+    /// When a subscriber may be forgotten, once without flows: at once if nothing was delivered and so nothing learnt, or
+    /// a scan of addresses would fill the memory (H20).
+    fn forgotten_at(&self, subscriber_id: u32) -> Instant {
+        let opened = self.subscribers.get(subscriber_id).map_or(Instant::ZERO, |s| s.last_used);
+        let Some(path) = self.path_of(subscriber_id) else { return opened };
+        let last_used = path.last_used.max(opened);
+        if path.sampler.delivered() == Bytes::ZERO { last_used } else { last_used + self.config.subscriber_memory }
     }
 
     fn count_pass(&mut self, key: FlowKey, reason: PassReason) {
@@ -523,7 +592,7 @@ impl OneWay {
 
     /// Arms the flow's timer for the earliest thing that can happen to it without a packet.
     pub(crate) fn arm_flow(&mut self, id: u32, now: Instant) {
-        let Some(flow) = self.flows.get_mut(id as usize) else { return };
+        let Some(flow) = self.flows.get_mut(id) else { return };
         let wanted = match &flow.state {
             State::Observing(_) => flow.last_activity + self.config.handshake_timeout,
             State::Windowed(_) => flow.last_activity + self.config.idle_timeout,
@@ -547,7 +616,8 @@ impl OneWay {
                     .min(release_time(a, flow.last_activity))
             }
         };
-        self.timers.arm(TimerKey::Flow(id), &mut flow.armed, wanted.max(now));
+        flow.due = wanted.max(now);
+        self.timers.arm(TimerKey::Flow(id), &mut flow.armed, flow.due);
     }
 
     /// When [`OneWay::handle_timeout`] or [`OneWay::poll_transmit`] wants to be called again.
@@ -561,7 +631,13 @@ impl OneWay {
 
     /// Acts on every deadline up to `now`; calling it early does nothing.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        let mut looked_at = 0;
         while let Some((at, key)) = self.timers.pop_due(now) {
+            if looked_at == 0 {
+                looked_at = TIMERS_AHEAD / 2;
+                self.look_at_timers();
+            }
+            looked_at -= 1;
             match key {
                 TimerKey::Flow(id) => self.on_flow_timer(id, at, now),
                 TimerKey::Subscriber(id) => self.on_subscriber_timer(id, at, now),
@@ -570,32 +646,42 @@ impl OneWay {
     }
 
     fn on_subscriber_timer(&mut self, id: u32, at: Instant, now: Instant) {
-        let Some(subscriber) = self.subscribers.get_mut(id as usize) else { return };
-        if subscriber.armed != Some(at) {
+        let forgotten = self.forgotten_at(id);
+        let Some(subscriber) = self.subscribers.get_mut(id) else { return };
+        if subscriber.armed != Moment::at(at) {
             return;
         }
-        subscriber.armed = None;
-        if subscriber.flows == 0 {
-            let forgotten = subscriber.forgotten_at(self.config.subscriber_memory);
-            if now >= forgotten {
-                let key = subscriber.key;
-                self.subscriber_index.remove(&key, id);
-                self.subscribers.remove(id as usize);
-            } else {
-                self.timers.arm(TimerKey::Subscriber(id), &mut subscriber.armed, forgotten);
+        subscriber.armed = Moment::NEVER;
+        let path = subscriber.path();
+        if subscriber.flows > 0 {
+            if let Some(path) = path.and_then(|path| self.paths.get_mut(path))
+                && !path.is_ready
+                && path.has_work()
+            {
+                path.is_ready = true;
+                self.ready.push_back(id);
             }
-        } else if !subscriber.is_ready && subscriber.has_work() {
-            subscriber.is_ready = true;
-            self.ready.push_back(id);
+        } else if now >= forgotten {
+            let key = subscriber.key;
+            self.subscriber_index.remove(&key, id);
+            self.subscribers.remove(id);
+            path.map(|path| self.paths.remove(path));
+        } else {
+            self.timers.arm(TimerKey::Subscriber(id), &mut subscriber.armed, forgotten);
         }
     }
 
     fn on_flow_timer(&mut self, id: u32, at: Instant, now: Instant) {
-        let Some(flow) = self.flows.get_mut(id as usize) else { return };
-        if flow.armed != Some(at) {
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        if flow.armed != Moment::at(at) {
             return;
         }
-        flow.armed = None;
+        flow.armed = Moment::NEVER;
+        if flow.due > now {
+            // Moved meanwhile, as with nearly every packet: its state need not be fetched for that.
+            self.timers.arm(TimerKey::Flow(id), &mut flow.armed, flow.due);
+            return;
+        }
         let silent = now.saturating_since(flow.last_activity);
         let subscriber_id = flow.subscriber;
         let accelerated = match &mut flow.state {
@@ -616,8 +702,9 @@ impl OneWay {
         if now >= release_time(accelerated, flow.last_activity) {
             let memory = accelerated.buffer.capacity();
             accelerated.buffer.release_if_empty();
-            if let Some(subscriber) = self.subscribers.get_mut(subscriber_id as usize) {
-                note_memory(&mut self.stats, subscriber, memory, accelerated.buffer.capacity());
+            let path = self.subscribers.get(subscriber_id).and_then(Subscriber::path);
+            if let Some(path) = path.and_then(|path| self.paths.get_mut(path)) {
+                note_memory(&mut self.stats, path, memory, accelerated.buffer.capacity());
             }
         }
         if accelerated.is_closed && silent >= self.config.linger {
@@ -637,11 +724,11 @@ impl OneWay {
             let out = accelerated.sender.on_timeout(now);
             let after = accelerated.sender.in_flight();
             self.stats.timeouts += u64::from(out.is_timeout);
-            if let Some(subscriber) = self.subscribers.get_mut(subscriber_id as usize) {
-                subscriber.adjust_in_flight(before, after);
+            if let Some(path) = self.path_of_mut(subscriber_id) {
+                path.adjust_in_flight(before, after);
                 if out.lost > 0 {
                     let kind = out.kind.unwrap_or(LossKind::Fast);
-                    subscriber.on_loss(out.lost, kind, out.is_new_loss, now);
+                    path.on_loss(out.lost, kind, out.is_new_loss, now);
                 }
             }
         }
@@ -654,8 +741,8 @@ impl OneWay {
     /// when [`OneWay::debt`] is zero and [`Stats::flows_now`] is zero.
     pub(crate) fn drain(&mut self, now: Instant) {
         self.is_draining = true;
-        for id in 0..self.flows.capacity() as u32 {
-            match self.flows.get_mut(id as usize).map(|flow| &mut flow.state) {
+        for id in 0..self.flows.places() {
+            match self.flows.get_mut(id).map(|flow| &mut flow.state) {
                 Some(State::Accelerated(accelerated)) => {
                     accelerated.is_draining = true;
                     self.follow_up(id, now);
@@ -668,16 +755,16 @@ impl OneWay {
 }
 
 /// Follows a change of one flow's memory.
-fn note_memory(stats: &mut Stats, subscriber: &mut Subscriber, before: usize, after: usize) {
+fn note_memory(stats: &mut Stats, path: &mut Path, before: usize, after: usize) {
     let (before, after) = (before as u64, after as u64);
     stats.buffer_bytes_now = (stats.buffer_bytes_now + after).saturating_sub(before);
-    subscriber.buffered = (subscriber.buffered + after).saturating_sub(before);
+    path.buffered = (path.buffered + after).saturating_sub(before);
 }
 
 /// Memory a flow may take: no limit while less than half of all is in use; then a sixteenth of what is left or an equal
 /// share of that half, whichever is more. A flow whose client has shut its window gets only what every flow may have:
 /// more data for it would wait there, and starve those whose clients read (H20).
-fn memory_limit(config: &EngineConfig, stats: &Stats, subscriber: &Subscriber, flow: &Accelerated) -> Bytes {
+fn memory_limit(config: &EngineConfig, stats: &Stats, path: &Path, flow: &Accelerated) -> Bytes {
     let is_shut = flow.sender.window() == 0;
     let limit = |used: u64, max: u64, flows: u64| match max.saturating_sub(used) {
         left if left >= max / 2 => u64::MAX,
@@ -685,7 +772,7 @@ fn memory_limit(config: &EngineConfig, stats: &Stats, subscriber: &Subscriber, f
         left => (left / 16).max(max / 2 / flows.max(1)),
     };
     let of_all = limit(stats.buffer_bytes_now, config.buffer_max.get(), stats.flows_now);
-    let of_its = limit(subscriber.buffered, config.subscriber_buffer_max.get(), u64::from(subscriber.flows));
+    let of_its = limit(path.buffered, config.subscriber_buffer_max.get(), u64::from(path.flows));
     Bytes::new(of_all.min(of_its).max(FLOW_MEMORY_MIN))
 }
 

@@ -7,7 +7,7 @@ impl OneWay {
     /// Puts `config`, which must be valid, in force.
     pub(crate) fn reconfigure(&mut self, config: EngineConfig) {
         if config.controller != self.config.controller {
-            for (_, subscriber) in &mut self.subscribers {
+            for (_, subscriber) in self.subscribers.iter_mut() {
                 subscriber.is_outdated = true;
             }
         }

@@ -1,170 +1,62 @@
-//! A subscriber: one device, one radio queue, one controller, and fair turns for its flows.
+//! A subscriber: the flows of one client address, known before there is any data.
 
-use std::collections::VecDeque;
-
-use control::{Ack, AnyController, Control, Controller, Feedback, Loss, LossKind, RateSampler, Sent};
-use tcp::AckOutcome;
-use units::{Bytes, Duration, Instant, Rate};
-
-use control::RecentMax;
+use units::{Duration, Instant};
 
 use crate::table::SharingKey;
-use crate::turns::Turns;
+use crate::timer::Moment;
 
-/// How far pacing may lag behind and still catch up: the lateness of timers, not a burst.
-const PACING_SLACK: Duration = Duration::from_millis(2);
+/// No path.
+const NONE: u32 = u32::MAX;
 
-/// Memory of the delivery rate that sizes the window offered to servers.
-const RATE_MEMORY: Duration = Duration::from_secs(10);
-
-/// Headers that cost the radio link as much as payload does: IPv4 and TCP with timestamps.
-const HEADER_BYTES: u64 = 52;
-
-/// The flows of one client address and what they share.
+/// The flows of one client address.
+///
+/// What they share ([`crate::path::Path`]) is made with the first data: most of what is opened at any time is idle, and much of
+/// it never carries anything.
 #[derive(Debug)]
 pub(crate) struct Subscriber {
     pub(crate) key: SharingKey,
-    pub(crate) controller: AnyController,
     /// Other settings hold since the controller was made.
     pub(crate) is_outdated: bool,
-    pub(crate) sampler: RateSampler,
-    /// Bytes of all its flows in the network.
-    pub(crate) in_flight: u64,
-    /// Pacing: nothing leaves before.
-    pub(crate) next_send: Instant,
-    /// Flows that may have something to send.
-    pub(crate) turns: Turns,
-    /// Flows that may have something to send that must not wait for room.
-    pub(crate) urgent: VecDeque<u32>,
-    /// It waits in the engine's list of subscribers that may send.
-    pub(crate) is_ready: bool,
     pub(crate) flows: u32,
-    /// Memory in stream buffers of its flows, in bytes.
-    pub(crate) buffered: u64,
-    /// Memory that the flow at hand may take.
-    pub(crate) memory_limit: Bytes,
+    path: u32,
+    /// When a flow was last opened.
     pub(crate) last_used: Instant,
-    pub(crate) armed: Option<Instant>,
-    delivery_rate: RecentMax<Rate>,
+    pub(crate) armed: Moment,
+    /// Before there is a path: the smallest round trip of a handshake, and when it was, the newest such.
+    round_trip: (Duration, Instant),
 }
 
 impl Subscriber {
-    pub(crate) fn new(key: SharingKey, controller: AnyController, now: Instant) -> Self {
+    pub(crate) fn new(key: SharingKey, now: Instant) -> Self {
         Self {
             key,
-            controller,
             is_outdated: false,
-            sampler: RateSampler::new(),
-            in_flight: 0,
-            next_send: now,
-            turns: Turns::default(),
-            urgent: VecDeque::new(),
-            is_ready: false,
             flows: 0,
-            buffered: 0,
-            memory_limit: Bytes::MAX,
+            path: NONE,
             last_used: now,
-            armed: None,
-            delivery_rate: RecentMax::new(RATE_MEMORY),
+            armed: Moment::NEVER,
+            round_trip: (Duration::MAX, Instant::ZERO),
         }
     }
 
-    /// When it may be forgotten, once without flows: at once if nothing was delivered and so nothing learnt, or a
-    /// scan of addresses would fill the memory (H20).
-    pub(crate) fn forgotten_at(&self, memory: Duration) -> Instant {
-        if self.sampler.delivered() == Bytes::ZERO { self.last_used } else { self.last_used + memory }
+    /// Where its path lies, if there was data.
+    pub(crate) fn path(&self) -> Option<u32> {
+        (self.path != NONE).then_some(self.path)
     }
 
-    /// True when a flow may have something to send.
-    pub(crate) fn has_work(&self) -> bool {
-        !self.turns.is_empty()
+    pub(crate) fn set_path(&mut self, path: u32) {
+        self.path = path;
     }
 
-    /// Follows a change of one flow's bytes in flight.
-    pub(crate) fn adjust_in_flight(&mut self, before: u32, after: u32) {
-        self.in_flight = (self.in_flight + u64::from(after)).saturating_sub(u64::from(before));
-    }
-
-    /// Hands an acknowledgement's news to the controller; `in_flight_before` is what was in flight when it came.
-    pub(crate) fn on_ack(
-        &mut self,
-        out: &AckOutcome,
-        min_rtt: Option<Duration>,
-        in_flight_before: u64,
-        now: Instant,
-    ) {
-        if out.undid_timeout {
-            self.controller.on_undo(now);
-        }
-        if out.lost > 0 {
-            self.on_loss(out.lost, LossKind::Fast, out.is_new_loss, now);
-        }
-        if out.delivered == 0 {
-            return;
-        }
-        let delivered = Bytes::from(out.delivered);
-        let rate = self.sampler.on_delivered(delivered, out.newest.as_ref(), min_rtt, now);
-        if let Some(sample) = rate {
-            self.delivery_rate.update(sample.rate, now);
-        }
-        let Control { window, send_quantum, .. } = self.controller.control();
-        let in_flight_before = Bytes::new(in_flight_before);
-        self.controller.on_ack(&Ack {
-            now,
-            delivered,
-            delivered_total: self.sampler.delivered(),
-            rtt: out.rtt,
-            min_rtt,
-            rate,
-            in_flight: Bytes::new(self.in_flight),
-            in_flight_before,
-            lost: Bytes::from(out.lost),
-            is_recovering: out.is_recovering,
-            is_window_limited: in_flight_before + send_quantum > window,
-        });
-    }
-
-    pub(crate) fn on_loss(&mut self, lost: u32, kind: LossKind, is_new_event: bool, now: Instant) {
-        let in_flight = Bytes::new(self.in_flight);
-        self.controller.on_loss(&Loss { now, lost: Bytes::from(lost), kind, is_new_event, in_flight });
-    }
-
-    /// Tells the controller of `len` payload bytes that leave, `in_flight_before` before them.
-    pub(crate) fn on_send(&mut self, len: u32, in_flight_before: u64, now: Instant) {
-        self.controller.on_send(&Sent {
-            now,
-            bytes: Bytes::from(len),
-            in_flight: Bytes::new(in_flight_before),
-            is_app_limited: self.sampler.is_app_limited(),
-        });
-    }
-
-    /// Hands a report of the base station to the controller.
-    ///
-    /// The pause after what was sent last was reckoned at the rate of that time; at a higher one the rest of it is
-    /// shorter. Without that a subscriber whose link stood still would wait as long as it did.
-    pub(crate) fn on_feedback(&mut self, feedback: &Feedback) {
-        let before = self.controller.control().pacing_rate;
-        self.controller.on_feedback(feedback);
-        let after = self.controller.control().pacing_rate;
-        let pause = self.next_send.saturating_since(feedback.now);
-        if after > before && !pause.is_zero() {
-            self.next_send = feedback.now + pause.mul_ratio(before.as_bps(), after.as_bps());
+    /// Keeps the round trip of a handshake for the path.
+    pub(crate) fn note_round_trip(&mut self, rtt: Duration, now: Instant) {
+        if rtt <= self.round_trip.0 {
+            self.round_trip = (rtt, now);
         }
     }
 
-    /// Takes the time of `len` payload bytes in `segments` segments out of the pacing budget.
-    pub(crate) fn pace(&mut self, len: u32, segments: u32, rate: Rate, now: Instant) {
-        let wire = Bytes::new(u64::from(len) + u64::from(segments) * HEADER_BYTES);
-        let from = self.next_send.max(now - PACING_SLACK);
-        self.next_send = from + rate.time_for(wire).min(Duration::from_secs(10));
-    }
-
-    /// Twice what the path holds at the largest recent rate: \[WA\] equation (8), H30.
-    pub(crate) fn window_for_path(&self, rtt: Option<Duration>) -> Bytes {
-        match (self.delivery_rate.get(), rtt) {
-            (Some(rate), Some(rtt)) => rate.bytes_in(rtt * 2),
-            _ => Bytes::ZERO,
-        }
+    /// What was kept.
+    pub(crate) fn round_trip(&self) -> Option<(Duration, Instant)> {
+        Some(self.round_trip).filter(|(rtt, _)| *rtt != Duration::MAX)
     }
 }

@@ -6,11 +6,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
-use slab::Slab;
-use wire::{Packet, Tcp};
+use wire::{Packet, Tcp, protocol};
 
 use crate::Port;
 use crate::flow::Flow;
+use crate::slab::Slab;
 use crate::subscriber::Subscriber;
 
 /// Bytes of a [`FlowKey`]: two addresses, two ports, the version.
@@ -45,6 +45,30 @@ impl FlowKey {
             Port::Mobile => Self::new(source, destination),
             Port::Wired => Self::new(destination, source),
         }
+    }
+
+    /// The flow a packet seems to belong to: a glance at a plain TCP packet, nothing of it is checked.
+    #[inline]
+    pub(crate) fn glance(packet: &[u8], from: Port) -> Option<Self> {
+        let (hosts, ports) = match packet.first()? {
+            0x45 if packet.get(9) == Some(&protocol::TCP) => (packet.get(12..20)?, packet.get(20..24)?),
+            first if first >> 4 == 6 && packet.get(6) == Some(&protocol::TCP) => {
+                (packet.get(8..40)?, packet.get(40..44)?)
+            }
+            _ => return None,
+        };
+        let (source, destination) = hosts.split_at(hosts.len() / 2);
+        let (client, server, client_port, server_port) = match from {
+            Port::Mobile => (source, destination, &ports[..2], &ports[2..]),
+            Port::Wired => (destination, source, &ports[2..], &ports[..2]),
+        };
+        let mut key = [0; KEY_LEN];
+        key[..client.len()].copy_from_slice(client);
+        key[16..16 + server.len()].copy_from_slice(server);
+        key[32..34].copy_from_slice(client_port);
+        key[34..36].copy_from_slice(server_port);
+        key[36] = u8::from(hosts.len() > 8);
+        Some(Self(key))
     }
 
     pub(crate) fn is_ipv4(&self) -> bool {
@@ -115,11 +139,26 @@ impl Keyed for Subscriber {
     }
 }
 
-/// Where in a slab things lie, by their keys. The keys stay with the things, so a look-up costs four bytes of table;
-/// never iterated: its order depends on the seed.
+/// Where a thing lies, with a part of its key's hash: most look-ups end here, and a larger table needs no look at the
+/// things.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    hash: u32,
+    id: u32,
+}
+
+impl Place {
+    /// Bits of all parts of the hash in all places.
+    fn spread(hash: u32) -> u64 {
+        u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+/// Where in a slab things lie, by their keys. The keys stay with the things; never iterated: its order depends on the
+/// seed.
 #[derive(Debug)]
 pub(crate) struct Index {
-    places: HashTable<u32>,
+    places: HashTable<Place>,
     hasher: FixedState,
 }
 
@@ -128,23 +167,38 @@ impl Index {
         Self { places: HashTable::new(), hasher: FixedState::with_seed(seed) }
     }
 
-    /// Where `key` lies in `slab`.
-    pub(crate) fn get<T: Keyed>(&self, key: &T::Key, slab: &Slab<T>) -> Option<u32> {
-        let is_meant = |&id: &u32| slab.get(id as usize).is_some_and(|thing| thing.key() == key);
-        self.places.find(self.hasher.hash_one(key), is_meant).copied()
+    /// The part of a key's hash that is kept.
+    #[inline]
+    pub(crate) fn hash<K: Hash>(&self, key: &K) -> u32 {
+        (self.hasher.hash_one(key) >> 32) as u32
     }
 
-    /// Notes where `key`, which is not known yet, lies in `slab`.
-    pub(crate) fn insert<T: Keyed>(&mut self, key: &T::Key, id: u32, slab: &Slab<T>) {
-        let hasher = &self.hasher;
-        // Only what the slab holds is in here, so that nothing is ever looked for in the place of nothing.
-        let hash_of = |&id: &u32| slab.get(id as usize).map_or(0, |thing| hasher.hash_one(thing.key()));
-        self.places.insert_unique(hasher.hash_one(key), id, hash_of);
+    /// Where the key with this hash most likely lies: found without a look at it.
+    #[inline]
+    pub(crate) fn likely(&self, hash: u32) -> Option<u32> {
+        self.places.find(Place::spread(hash), |place| place.hash == hash).map(|place| place.id)
+    }
+
+    /// Where `key` lies in `slab`.
+    #[inline]
+    pub(crate) fn get<T: Keyed>(&self, key: &T::Key, slab: &Slab<T>) -> Option<u32> {
+        let hash = self.hash(key);
+        let is_meant = |place: &Place| {
+            place.hash == hash && slab.get(place.id).is_some_and(|thing| thing.key() == key)
+        };
+        self.places.find(Place::spread(hash), is_meant).map(|place| place.id)
+    }
+
+    /// Notes that `key`, which is not known yet, lies at `id`.
+    pub(crate) fn insert<K: Hash>(&mut self, key: &K, id: u32) {
+        let hash = self.hash(key);
+        self.places.insert_unique(Place::spread(hash), Place { hash, id }, |place| Place::spread(place.hash));
     }
 
     /// Forgets `key`, which was noted with `id`.
     pub(crate) fn remove<K: Hash>(&mut self, key: &K, id: u32) {
-        if let Ok(found) = self.places.find_entry(self.hasher.hash_one(key), |&other| other == id) {
+        let hash = Place::spread(self.hash(key));
+        if let Ok(found) = self.places.find_entry(hash, |place| place.id == id) {
             found.remove();
         }
     }

@@ -27,6 +27,23 @@ pub(crate) enum TimerKey {
 
 type Entry = (Instant, TimerKey);
 
+/// An [`Instant`], or none, in eight bytes: flows have several of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Moment(Instant);
+
+impl Moment {
+    /// None.
+    pub(crate) const NEVER: Self = Self(Instant::FAR_FUTURE);
+
+    pub(crate) const fn at(instant: Instant) -> Self {
+        Self(instant)
+    }
+
+    pub(crate) fn get(self) -> Option<Instant> {
+        (self != Self::NEVER).then_some(self.0)
+    }
+}
+
 const NEAR_SHIFT: u32 = 20;
 const FAR_SHIFT: u32 = NEAR_SHIFT + SLOT_BITS;
 const SLOT_BITS: u32 = 10;
@@ -133,15 +150,23 @@ impl Default for Timers {
 impl Timers {
     /// Moves the deadline of `key` from `armed` to `wanted` if that is earlier; keeps the earlier one
     /// otherwise: waking up early and arming again costs less than moving a deadline with every packet.
-    pub(crate) fn arm(&mut self, key: TimerKey, armed: &mut Option<Instant>, wanted: Instant) {
-        if wanted < armed.unwrap_or(Instant::FAR_FUTURE) {
-            *armed = Some(wanted);
+    pub(crate) fn arm(&mut self, key: TimerKey, armed: &mut Moment, wanted: Instant) {
+        if wanted < armed.0 {
+            *armed = Moment::at(wanted);
             self.insert((wanted, key));
         }
     }
 
     pub(crate) fn next(&self) -> Option<Instant> {
         self.soon.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// Flows whose deadlines are among the next ones: about those of the next `count`.
+    pub(crate) fn soonest(&self, count: usize) -> impl Iterator<Item = u32> {
+        self.soon.as_slice().iter().take(count).filter_map(|Reverse((_, key))| match key {
+            TimerKey::Flow(id) => Some(*id),
+            TimerKey::Subscriber(_) => None,
+        })
     }
 
     /// Removes and returns the earliest deadline that is due. Its owner may have moved it meanwhile: then it is armed
@@ -229,11 +254,11 @@ mod tests {
     #[test]
     fn earlier_deadlines_replace_later_ones_only() {
         let mut timers = Timers::default();
-        let (mut a, mut b) = (None, None);
+        let (mut a, mut b) = (Moment::NEVER, Moment::NEVER);
         let at = Instant::from_millis;
         timers.arm(TimerKey::Flow(1), &mut a, at(50));
         timers.arm(TimerKey::Flow(1), &mut a, at(70));
-        assert_eq!(a, Some(at(50)));
+        assert_eq!(a.get(), Some(at(50)));
         timers.arm(TimerKey::Subscriber(1), &mut b, at(60));
         assert_eq!(timers.next(), Some(at(50)));
         timers.arm(TimerKey::Subscriber(1), &mut b, at(40));
@@ -248,9 +273,9 @@ mod tests {
     #[test]
     fn what_never_comes_is_no_deadline() {
         let mut timers = Timers::default();
-        let mut armed = None;
+        let mut armed = Moment::NEVER;
         timers.arm(TimerKey::Flow(1), &mut armed, Instant::FAR_FUTURE);
-        assert_eq!((armed, timers.next()), (None, None));
+        assert_eq!((armed, timers.next()), (Moment::NEVER, None));
     }
 
     proptest! {

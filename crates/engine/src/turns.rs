@@ -1,9 +1,8 @@
 //! The flows of a subscriber that may send, in turn: lists that run through the flows themselves, so that joining and
 //! leaving cost the same however many there are.
 
-use slab::Slab;
-
 use crate::flow::Flow;
+use crate::slab::Slab;
 
 /// No flow.
 const NONE: u32 = u32::MAX;
@@ -96,16 +95,16 @@ impl Turns {
 
     /// Takes a flow out; true when it was among the new ones.
     pub(crate) fn remove(&mut self, id: u32, flows: &mut Slab<Flow>) -> bool {
-        let Some(flow) = flows.get_mut(id as usize) else { return false };
+        let Some(flow) = flows.get_mut(id) else { return false };
         let Link { before, after, list } = std::mem::take(&mut flow.turn);
         let Some(which) = list else { return false };
         let list = self.list(which);
         list.len -= 1;
-        match flows.get_mut(before as usize) {
+        match flows.get_mut(before) {
             Some(flow) => flow.turn.after = after,
             None => list.first = after,
         }
-        match flows.get_mut(after as usize) {
+        match flows.get_mut(after) {
             Some(flow) => flow.turn.before = before,
             None => list.last = before,
         }
@@ -115,11 +114,11 @@ impl Turns {
     fn push(&mut self, id: u32, which: Which, flows: &mut Slab<Flow>) {
         let list = self.list(which);
         let last = list.last;
-        let Some(flow) = flows.get_mut(id as usize).filter(|flow| flow.turn.list.is_none()) else { return };
+        let Some(flow) = flows.get_mut(id).filter(|flow| flow.turn.list.is_none()) else { return };
         flow.turn = Link { before: last, after: NONE, list: Some(which) };
         list.last = id;
         list.len += 1;
-        match flows.get_mut(last as usize) {
+        match flows.get_mut(last) {
             Some(flow) => flow.turn.after = id,
             None => list.first = id,
         }
@@ -143,6 +142,7 @@ mod tests {
     use crate::flow::State;
     use crate::handshake::Handshake;
     use crate::table::FlowKey;
+    use crate::timer::Moment;
 
     fn flows(n: u32) -> Slab<Flow> {
         let host = "10.0.0.1:1".parse().unwrap();
@@ -153,16 +153,19 @@ mod tests {
         let handshake = || Handshake::begin(parsed.tcp().unwrap(), Port::Mobile, Instant::ZERO).unwrap();
         let flow = |_| Flow {
             key: FlowKey::new(host, host),
-            subscriber: 0,
-            turn: Link::default(),
-            state: State::Observing(handshake()),
-            last_activity: Instant::ZERO,
-            armed: None,
             in_outbox: false,
             is_urgent: false,
             is_journaled: false,
+            subscriber: 0,
+            armed: Moment::NEVER,
+            due: Instant::FAR_FUTURE,
+            last_activity: Instant::ZERO,
+            turn: Link::default(),
+            state: State::Observing(handshake()),
         };
-        (0..n).map(|id| (id as usize, flow(id))).collect()
+        let mut flows = Slab::default();
+        (0..n).for_each(|id| _ = flows.insert(flow(id)));
+        flows
     }
 
     /// The lists taken apart from the front.

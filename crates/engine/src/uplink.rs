@@ -10,16 +10,16 @@ use wire::{ChecksumState, Packet, Tcp, TcpEditor, TcpFlags};
 use crate::Verdict;
 use crate::accelerated::Accelerated;
 use crate::downlink::Effect;
-use crate::subscriber::Subscriber;
+use crate::path::Path;
 use crate::{EngineConfig, PassReason, Stats};
 
 /// Acknowledgements in a row of what was never sent that are believed.
-const DESYNCHRONISED_AFTER: u32 = 3;
+const DESYNCHRONISED_AFTER: u8 = 3;
 
 /// Takes in a packet that came from the client.
 pub(crate) fn on_packet(
     flow: &mut Accelerated,
-    subscriber: &mut Subscriber,
+    path: &mut Path,
     config: &EngineConfig,
     (parsed, tcp): (&Packet, &Tcp),
     (packet, state): (&mut [u8], ChecksumState),
@@ -27,7 +27,7 @@ pub(crate) fn on_packet(
     now: Instant,
 ) -> Effect {
     if tcp.flags.contains(TcpFlags::RST) {
-        return on_reset(flow, subscriber, config, tcp, (packet, state), stats);
+        return on_reset(flow, path, config, tcp, (packet, state), stats);
     }
     if tcp.flags.contains(TcpFlags::SYN | TcpFlags::ACK) {
         // Its SYN-ACK again: the third packet was lost behind us.
@@ -43,8 +43,8 @@ pub(crate) fn on_packet(
     let had_nothing_out = flow.sender.is_idle() && !flow.has_ended();
     let mut is_desynchronised = false;
     if tcp.flags.contains(TcpFlags::ACK) && flow.is_client_number(tcp.seq) {
-        is_desynchronised = !on_ack(flow, subscriber, tcp, stats, now);
-        if flow.wants_window_update(config, subscriber) {
+        is_desynchronised = !on_ack(flow, path, tcp, stats, now);
+        if flow.wants_window_update(config, path) {
             flow.outbox.ack_server = true;
         }
     }
@@ -64,14 +64,14 @@ pub(crate) fn on_packet(
         stats.acks_consumed += 1;
         return Effect::CONSUMED;
     }
-    rewrite(flow, subscriber, config, tcp, (packet, state));
+    rewrite(flow, path, config, tcp, (packet, state));
     Effect::FORWARD
 }
 
 /// The acknowledgement part; false when it acknowledges what was never sent.
 fn on_ack(
     flow: &mut Accelerated,
-    subscriber: &mut Subscriber,
+    path: &mut Path,
     tcp: &Tcp,
     stats: &mut Stats,
     now: Instant,
@@ -91,13 +91,13 @@ fn on_ack(
         flow.judge_sense(Some(PassReason::NotTcpLike));
         return false;
     }
-    let in_flight_before = subscriber.in_flight;
+    let in_flight_before = path.in_flight;
     let is_nonsense = out.invalid_sack_blocks > 0;
     if is_nonsense || out.delivered > 0 {
         flow.judge_sense(is_nonsense.then_some(PassReason::NonsensicalSack));
     }
-    subscriber.adjust_in_flight(before, flow.sender.in_flight());
-    subscriber.on_ack(&out, flow.sender.rtt().min(), in_flight_before, now);
+    path.adjust_in_flight(before, flow.sender.in_flight());
+    path.on_ack(&out, flow.sender.rtt().min(), in_flight_before, now);
     stats.invalid_sack_blocks += u64::from(out.invalid_sack_blocks);
     stats.timeouts_undone += u64::from(out.undid_timeout);
     stats.fell_back_to_honour += u64::from(out.fell_back);
@@ -125,12 +125,12 @@ fn on_ack(
 /// Puts our view of the server's direction in place of the client's.
 fn rewrite(
     flow: &mut Accelerated,
-    subscriber: &Subscriber,
+    path: &Path,
     config: &EngineConfig,
     tcp: &Tcp,
     (packet, state): (&mut [u8], ChecksumState),
 ) {
-    let window = flow.offer_window(config, subscriber);
+    let window = flow.offer_window(config, path);
     let ack = flow.acknowledge();
     let mut edit = TcpEditor::new(packet, tcp, state);
     edit.set_ack(ack);
@@ -152,7 +152,7 @@ fn rewrite(
 /// A reset by the client passes; if it is the right one, what is held for it is dropped.
 fn on_reset(
     flow: &mut Accelerated,
-    subscriber: &Subscriber,
+    path: &Path,
     config: &EngineConfig,
     tcp: &Tcp,
     (packet, state): (&mut [u8], ChecksumState),
@@ -164,7 +164,7 @@ fn on_reset(
         stats.inexact_resets += 1;
     }
     if has_ack {
-        let window = flow.offer_window(config, subscriber);
+        let window = flow.offer_window(config, path);
         let ack = flow.acknowledge();
         let mut edit = TcpEditor::new(packet, tcp, state);
         edit.set_ack(ack);

@@ -123,6 +123,23 @@ impl StreamBuffer {
         }
     }
 
+    /// Takes its memory away, which is nothing while anything is kept in it.
+    pub fn take_ring(&mut self) -> Vec<u8> {
+        if self.len > 0 {
+            return Vec::new();
+        }
+        self.head = 0;
+        std::mem::take(&mut self.ring)
+    }
+
+    /// Uses `ring` for what will be written, if it has no memory yet; the length must be a power of two, and whatever is
+    /// in it does not matter.
+    pub fn adopt(&mut self, ring: Vec<u8>) {
+        if self.ring.is_empty() && ring.len().is_power_of_two() {
+            self.ring = ring;
+        }
+    }
+
     fn reserve(&mut self, needed: usize) {
         if needed <= self.ring.len() {
             return;

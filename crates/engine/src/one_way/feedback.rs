@@ -25,7 +25,7 @@ impl OneWay {
             SharingKey::Address(_) => false,
         };
         let meant: Vec<u32> =
-            self.subscribers.iter().filter(|(_, s)| is_meant(&s.key)).map(|(id, _)| id as u32).collect();
+            self.subscribers.iter().filter(|(_, s)| is_meant(&s.key)).map(|(id, _)| id).collect();
         for &id in &meant {
             self.inform(id, feedback);
         }
@@ -33,11 +33,12 @@ impl OneWay {
     }
 
     fn inform(&mut self, id: u32, feedback: &Feedback) {
-        let Some(subscriber) = self.subscribers.get_mut(id as usize) else { return };
-        subscriber.on_feedback(feedback);
+        self.open_path(id);
+        let Some(path) = self.path_of_mut(id) else { return };
+        path.on_feedback(feedback);
         // It may have opened the window, or shortened the pause, that its flows wait for.
-        if subscriber.has_work() && !subscriber.is_ready {
-            subscriber.is_ready = true;
+        if path.has_work() && !path.is_ready {
+            path.is_ready = true;
             self.ready.push_back(id);
         }
     }

@@ -8,8 +8,8 @@ use wire::{EmittedHeader, IpVersion, VirtioNetHeader};
 use super::{Made, OneWay, memory_limit};
 use crate::accelerated::Accelerated;
 use crate::flow::{Flow, State};
-use crate::subscriber::Subscriber;
-use crate::timer::TimerKey;
+use crate::path::Path;
+use crate::timer::{Moment, TimerKey};
 use crate::{PassReason, Port, emit};
 
 /// A flow that had nothing to send for this long begins anew.
@@ -33,8 +33,8 @@ impl OneWay {
             let subscriber_id = *self.ready.front()?;
             let Some((id, transmission)) = self.next_transmission(subscriber_id, now) else {
                 self.ready.pop_front();
-                if let Some(subscriber) = self.subscribers.get_mut(subscriber_id as usize) {
-                    subscriber.is_ready = false;
+                if let Some(path) = self.path_of_mut(subscriber_id) {
+                    path.is_ready = false;
                 }
                 continue;
             };
@@ -56,7 +56,7 @@ impl OneWay {
     /// The payload of the packet made last, in two pieces.
     pub(crate) fn made_payload(&self, made: &Made) -> (&[u8], &[u8]) {
         let Some((id, seq, len)) = made.payload else { return (&[], &[]) };
-        match self.flows.get(id as usize).map(|flow| &flow.state) {
+        match self.flows.get(id).map(|flow| &flow.state) {
             Some(State::Accelerated(a)) => a.buffer.slices(seq, len as usize),
             _ => (&[], &[]),
         }
@@ -66,7 +66,7 @@ impl OneWay {
     /// clear that no data goes out in its place.
     fn next_in_outbox(&mut self) -> Option<u32> {
         while let Some(id) = self.outbox.pop_front() {
-            let accelerated = self.flows.get_mut(id as usize).and_then(Flow::accelerated);
+            let accelerated = self.flows.get_mut(id).and_then(Flow::accelerated);
             if accelerated.is_some_and(|a| a.outbox.is_only_for_client() && a.sender.wants_to_send()) {
                 self.after_data.push_back(id);
             } else {
@@ -78,12 +78,15 @@ impl OneWay {
 
     /// Makes one of the control packets a flow waits to have made.
     fn control_packet(&mut self, id: u32, now: Instant) -> Option<(Port, EmittedHeader)> {
-        let flow = self.flows.get_mut(id as usize)?;
+        let flow = self.flows.get_mut(id)?;
         flow.in_outbox = false;
         let key = flow.key;
-        let subscriber = self.subscribers.get_mut(flow.subscriber as usize)?;
+        let subscriber = self.subscribers.get(flow.subscriber)?;
+        let path = subscriber.path().and_then(|path| self.paths.get_mut(path));
+        let path = path.unwrap_or(&mut self.no_path);
         let State::Accelerated(accelerated) = &mut flow.state else { return None };
-        subscriber.memory_limit = memory_limit(&self.config, &self.stats, subscriber, accelerated);
+        path.flows = subscriber.flows;
+        path.memory_limit = memory_limit(&self.config, &self.stats, path, accelerated);
         let pending = accelerated.outbox;
         let buf = &mut self.header;
         let (to, made, end) = if pending.reset_server {
@@ -96,7 +99,7 @@ impl OneWay {
         } else if pending.ack_server {
             accelerated.outbox.ack_server = false;
             self.stats.acks_made += 1;
-            let made = emit::ack_for_server(&key, accelerated, subscriber, &self.config, buf);
+            let made = emit::ack_for_server(&key, accelerated, path, &self.config, buf);
             (Port::Wired, made, None)
         } else if pending.ack_client {
             accelerated.outbox.ack_client = false;
@@ -114,48 +117,49 @@ impl OneWay {
     /// Deficit round robin: the next transmission of a subscriber, if pacing and window allow one.
     fn next_transmission(&mut self, subscriber_id: u32, now: Instant) -> Option<(u32, Transmission)> {
         let super_packets = self.config.super_packets;
-        let subscriber = self.subscribers.get_mut(subscriber_id as usize)?;
-        if !subscriber.has_work() {
+        let subscriber = self.subscribers.get_mut(subscriber_id)?;
+        let path = self.paths.get_mut(subscriber.path()?)?;
+        if !path.has_work() {
             return None;
         }
-        if now < subscriber.next_send {
-            let at = subscriber.next_send;
+        if now < path.next_send {
+            let at = path.next_send;
             self.timers.arm(TimerKey::Subscriber(subscriber_id), &mut subscriber.armed, at);
             return None;
         }
-        let control = subscriber.controller.control();
+        let control = path.controller.control();
         let quantum = control.send_quantum.get().min(u64::from(u16::MAX) / 2 * 2 - 200) as u32;
         let cut = |flow: &Accelerated| if super_packets { quantum } else { flow.sender.mss() };
         let mut is_short_of_data = false;
-        let mut turns = 3 * subscriber.turns.len();
+        let mut turns = 3 * path.turns.len();
         while turns > 0 {
             turns -= 1;
-            let Some(id) = subscriber.turns.front() else { break };
-            let accelerated = self.flows.get_mut(id as usize).and_then(Flow::accelerated);
+            let Some(id) = path.turns.front() else { break };
+            let accelerated = self.flows.get_mut(id).and_then(Flow::accelerated);
             let Some(accelerated) = accelerated.filter(|a| a.sender.wants_to_send()) else {
-                let was_fresh = subscriber.turns.remove(id, &mut self.flows);
-                let Some(a) = self.flows.get_mut(id as usize).and_then(Flow::accelerated) else { continue };
+                let was_fresh = path.turns.remove(id, &mut self.flows);
+                let Some(a) = self.flows.get_mut(id).and_then(Flow::accelerated) else { continue };
                 is_short_of_data |= a.sender.unsent() == 0;
-                if was_fresh && !subscriber.turns.is_round_empty() {
+                if was_fresh && !path.turns.is_round_empty() {
                     // Once around with the others, or it could come back as a new one at once (RFC 8290 §4.2).
-                    subscriber.turns.push_round(id, &mut self.flows);
+                    path.turns.push_round(id, &mut self.flows);
                     continue;
                 }
                 a.in_round = false;
                 a.deficit = 0;
-                a.left_round = Some(now);
+                a.left_round = Moment::at(now);
                 continue;
             };
             if accelerated.deficit <= 0 {
                 // At least a segment, and what a larger turn of the past has left is forgiven: a turn that does not
                 // suffice would be waited for without a timer.
-                let turn = i64::from(quantum.max(accelerated.sender.mss()));
+                let turn = quantum.max(accelerated.sender.mss()) as i32;
                 accelerated.deficit = (accelerated.deficit + turn).max(1);
-                subscriber.turns.rotate(&mut self.flows);
+                path.turns.rotate(&mut self.flows);
                 continue;
             }
             let piece = cut(accelerated);
-            if let Some(made) = transmit(accelerated, subscriber, &control, piece, now) {
+            if let Some(made) = transmit(accelerated, path, &control, piece, now) {
                 return Some((id, made));
             }
             // The window is full: its turn waits for room, and so do the others behind it. Only the repair of the
@@ -163,27 +167,27 @@ impl OneWay {
             break;
         }
         let mut index = 0;
-        while let Some(&id) = subscriber.urgent.get(index) {
-            let flow = self.flows.get_mut(id as usize);
+        while let Some(&id) = path.urgent.get(index) {
+            let flow = self.flows.get_mut(id);
             let Some(flow) = flow.filter(|flow| flow.is_urgent && flow.subscriber == subscriber_id) else {
-                subscriber.urgent.remove(index);
+                path.urgent.remove(index);
                 continue;
             };
             let Some(accelerated) = flow.accelerated().filter(|a| a.sender.is_urgent()) else {
                 flow.is_urgent = false;
-                subscriber.urgent.remove(index);
+                path.urgent.remove(index);
                 continue;
             };
             let piece = cut(accelerated);
-            if let Some(made) = transmit(accelerated, subscriber, &control, piece, now) {
+            if let Some(made) = transmit(accelerated, path, &control, piece, now) {
                 return Some((id, made));
             }
             index += 1;
         }
         // Nobody has data although the window has room: what is delivered now says little about the link.
-        let has_room = Bytes::new(subscriber.in_flight) < control.window;
-        if is_short_of_data && has_room && !subscriber.has_work() {
-            subscriber.sampler.mark_app_limited(Bytes::new(subscriber.in_flight));
+        let has_room = Bytes::new(path.in_flight) < control.window;
+        if is_short_of_data && has_room && !path.has_work() {
+            path.sampler.mark_app_limited(Bytes::new(path.in_flight));
         }
         None
     }
@@ -193,7 +197,7 @@ impl OneWay {
         id: u32,
         transmission: &Transmission,
     ) -> Option<(VirtioNetHeader, EmittedHeader)> {
-        let flow = self.flows.get_mut(id as usize)?;
+        let flow = self.flows.get_mut(id)?;
         let key = flow.key;
         let accelerated = flow.accelerated()?;
         let header = emit::transmission(&key, accelerated, transmission, &mut self.header).ok()?;
@@ -212,31 +216,31 @@ impl OneWay {
 /// Makes a flow's next transmission, if the subscriber's window allows one.
 fn transmit(
     flow: &mut Accelerated,
-    subscriber: &mut Subscriber,
+    path: &mut Path,
     control: &Control,
     quantum: u32,
     now: Instant,
 ) -> Option<Transmission> {
-    let in_flight_before = subscriber.in_flight;
+    let in_flight_before = path.in_flight;
     let room = control.window.get().saturating_sub(in_flight_before).min(u64::from(u32::MAX));
     let limits = SendLimits { quantum, window_room: room as u32 };
     let before = flow.sender.in_flight();
-    let made = flow.sender.poll(limits, &mut subscriber.sampler, in_flight_before == 0, now)?;
-    subscriber.adjust_in_flight(before, flow.sender.in_flight());
-    subscriber.on_send(made.len, in_flight_before, now);
-    subscriber.last_used = now;
-    flow.deficit -= i64::from(made.len.max(1));
+    let made = flow.sender.poll(limits, &mut path.sampler, in_flight_before == 0, now)?;
+    path.adjust_in_flight(before, flow.sender.in_flight());
+    path.on_send(made.len, in_flight_before, now);
+    path.last_used = now;
+    flow.deficit -= made.len.max(1) as i32;
     let segments = made.len.div_ceil(flow.sender.mss().max(1)).max(1);
-    subscriber.pace(made.len, segments, control.pacing_rate, now);
+    path.pace(made.len, segments, control.pacing_rate, now);
     Some(made)
 }
 
 /// What a flow that gets something to send may send before it takes turns: after a pause a short answer's worth, so
 /// that short flows and answers go first (RFC 8290 §4.2).
-pub(super) fn join_credit(flow: &Accelerated, subscriber: &Subscriber, now: Instant) -> i64 {
-    let quantum = subscriber.controller.control().send_quantum.get().min(u64::from(u16::MAX));
+pub(super) fn join_credit(flow: &Accelerated, path: &Path, now: Instant) -> i32 {
+    let quantum = path.controller.control().send_quantum.get().min(u64::from(u16::MAX));
     let mss = flow.sender.mss();
-    let has_paused = flow.left_round.is_none_or(|at| now.saturating_since(at) >= PAUSE);
+    let has_paused = flow.left_round.get().is_none_or(|at| now.saturating_since(at) >= PAUSE);
     let short = if has_paused { INITIAL_WINDOW * u64::from(mss) } else { u64::from(mss) };
-    quantum.max(short) as i64
+    quantum.max(short) as i32
 }

@@ -161,7 +161,7 @@ fn a_trickle_says_nothing_about_the_link() {
     let params = RateParams { r_cap: Rate::from_mbps(100), ..RateParams::default() };
     let controller = ControllerConfig::Rate(params);
     let mut bench = Bench::established(EngineConfig { controller, ..EngineConfig::default() });
-    let window = |bench: &Bench| bench.engine.subscribers[0].controller.control().window;
+    let window = |bench: &Bench| bench.engine.path_of(0).unwrap().controller.control().window;
     let mut seq = 1;
     for _ in 0..60 {
         bench.server_sends(1, seq, 0, TcpFlags::ACK, MSS as usize);

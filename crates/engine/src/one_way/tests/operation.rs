@@ -63,19 +63,21 @@ fn h02_a_flow_that_leaves_with_debt_leaves_the_journal_too() {
 #[test]
 fn other_settings_hold_for_new_flows_and_end_none() {
     let mut bench = Bench::established(EngineConfig { hash_seed: 7, ..EngineConfig::default() });
+    bench.server_sends(1, 1, 0, TcpFlags::ACK, 500);
+    assert_eq!(bench.run_to(ms(50)), 500);
     let fixed = ControllerConfig::Fixed(FixedParams::default());
     let config = EngineConfig { controller: fixed, flows_max: 1, hash_seed: 8, ..EngineConfig::default() };
     bench.engine.reconfigure(config.clone());
     assert_eq!(bench.engine.config(), &EngineConfig { hash_seed: 7, ..config.clone() });
-    assert_eq!(bench.engine.subscribers[0].controller.name(), "adaptive", "its flow is under way");
-    bench.server_sends(1, 1, 0, TcpFlags::ACK, 500);
-    assert_eq!(bench.run_to(ms(50)), 500);
+    assert_eq!(bench.engine.path_of(0).unwrap().controller.name(), "adaptive", "its flow is under way");
+    bench.server_sends(1, 501, 0, TcpFlags::ACK, 500);
+    assert_eq!(bench.run_to(ms(100)), 500);
     bench.client_sends(2, 0, 0, TcpFlags::SYN);
     assert_eq!(bench.engine.stats.passed_for(PassReason::TableFull), 1);
 
     bench.engine.reconfigure(EngineConfig { flows_max: 10, ..config });
     bench.establish(1 + PER_PORT);
-    assert_eq!(bench.engine.subscribers[0].controller.name(), "fixed", "with its next flow");
+    assert_eq!(bench.engine.path_of(0).unwrap().controller.name(), "fixed", "with its next flow");
 }
 
 #[test]

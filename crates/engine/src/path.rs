@@ -1,0 +1,169 @@
+//! The path to a subscriber: one radio queue, one controller, and fair turns for its flows.
+
+use std::collections::VecDeque;
+
+use control::{Ack, AnyController, Control, Controller, Feedback, Loss, LossKind, RateSampler, Sent};
+use tcp::AckOutcome;
+use units::{Bytes, Duration, Instant, Rate};
+
+use control::RecentMax;
+
+use crate::turns::Turns;
+
+/// How far pacing may lag behind and still catch up: the lateness of timers, not a burst.
+const PACING_SLACK: Duration = Duration::from_millis(2);
+
+/// Memory of the delivery rate that sizes the window offered to servers.
+const RATE_MEMORY: Duration = Duration::from_secs(10);
+
+/// Headers that cost the radio link as much as payload does: IPv4 and TCP with timestamps.
+const HEADER_BYTES: u64 = 52;
+
+/// What the flows of one client address share once there was data for any of them.
+#[derive(Debug)]
+pub(crate) struct Path {
+    pub(crate) controller: AnyController,
+    pub(crate) sampler: RateSampler,
+    /// Bytes of all its flows in the network.
+    pub(crate) in_flight: u64,
+    /// Pacing: nothing leaves before.
+    pub(crate) next_send: Instant,
+    /// Flows that may have something to send.
+    pub(crate) turns: Turns,
+    /// Flows that may have something to send that must not wait for room.
+    pub(crate) urgent: VecDeque<u32>,
+    /// It waits in the engine's list of subscribers that may send.
+    pub(crate) is_ready: bool,
+    /// Memory in stream buffers of its flows, in bytes.
+    pub(crate) buffered: u64,
+    /// Flows there are, as of the packet at hand.
+    pub(crate) flows: u32,
+    /// Memory that the flow at hand may take.
+    pub(crate) memory_limit: Bytes,
+    pub(crate) last_used: Instant,
+    delivery_rate: RecentMax<Rate>,
+}
+
+impl Path {
+    /// A path on which nothing is under way; nothing leaves before `now`.
+    pub(crate) fn new(controller: AnyController, now: Instant) -> Self {
+        Self {
+            controller,
+            sampler: RateSampler::new(),
+            in_flight: 0,
+            next_send: now,
+            turns: Turns::default(),
+            urgent: VecDeque::new(),
+            is_ready: false,
+            flows: 0,
+            buffered: 0,
+            memory_limit: Bytes::MAX,
+            last_used: now,
+            delivery_rate: RecentMax::new(RATE_MEMORY),
+        }
+    }
+
+    /// Reads a little of each of its parts: see [`crate::flow::Flow::touch`].
+    #[inline]
+    pub(crate) fn touch(&self) -> u64 {
+        let control = self.controller.control();
+        let rate = self.window_for_path(Some(Duration::from_millis(1)));
+        let instants = self.next_send.as_nanos() ^ self.last_used.as_nanos();
+        let bytes = [rate, control.window, control.send_quantum, self.memory_limit, self.sampler.delivered()];
+        let bytes = bytes.iter().fold(0, |sum, bytes| sum ^ bytes.get());
+        instants ^ bytes ^ self.in_flight ^ self.buffered ^ self.turns.len() as u64
+    }
+
+    /// True when a flow may have something to send.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.turns.is_empty()
+    }
+
+    /// Follows a change of one flow's bytes in flight.
+    pub(crate) fn adjust_in_flight(&mut self, before: u32, after: u32) {
+        self.in_flight = (self.in_flight + u64::from(after)).saturating_sub(u64::from(before));
+    }
+
+    /// Hands an acknowledgement's news to the controller; `in_flight_before` is what was in flight when it came.
+    pub(crate) fn on_ack(
+        &mut self,
+        out: &AckOutcome,
+        min_rtt: Option<Duration>,
+        in_flight_before: u64,
+        now: Instant,
+    ) {
+        if out.undid_timeout {
+            self.controller.on_undo(now);
+        }
+        if out.lost > 0 {
+            self.on_loss(out.lost, LossKind::Fast, out.is_new_loss, now);
+        }
+        if out.delivered == 0 {
+            return;
+        }
+        let delivered = Bytes::from(out.delivered);
+        let rate = self.sampler.on_delivered(delivered, out.newest.as_ref(), min_rtt, now);
+        if let Some(sample) = rate {
+            self.delivery_rate.update(sample.rate, now);
+        }
+        let Control { window, send_quantum, .. } = self.controller.control();
+        let in_flight_before = Bytes::new(in_flight_before);
+        self.controller.on_ack(&Ack {
+            now,
+            delivered,
+            delivered_total: self.sampler.delivered(),
+            rtt: out.rtt,
+            min_rtt,
+            rate,
+            in_flight: Bytes::new(self.in_flight),
+            in_flight_before,
+            lost: Bytes::from(out.lost),
+            is_recovering: out.is_recovering,
+            is_window_limited: in_flight_before + send_quantum > window,
+        });
+    }
+
+    pub(crate) fn on_loss(&mut self, lost: u32, kind: LossKind, is_new_event: bool, now: Instant) {
+        let in_flight = Bytes::new(self.in_flight);
+        self.controller.on_loss(&Loss { now, lost: Bytes::from(lost), kind, is_new_event, in_flight });
+    }
+
+    /// Tells the controller of `len` payload bytes that leave, `in_flight_before` before them.
+    pub(crate) fn on_send(&mut self, len: u32, in_flight_before: u64, now: Instant) {
+        self.controller.on_send(&Sent {
+            now,
+            bytes: Bytes::from(len),
+            in_flight: Bytes::new(in_flight_before),
+            is_app_limited: self.sampler.is_app_limited(),
+        });
+    }
+
+    /// Hands a report of the base station to the controller.
+    ///
+    /// The pause after what was sent last was reckoned at the rate of that time; at a higher one the rest of it is
+    /// shorter. Without that a subscriber whose link stood still would wait as long as it did.
+    pub(crate) fn on_feedback(&mut self, feedback: &Feedback) {
+        let before = self.controller.control().pacing_rate;
+        self.controller.on_feedback(feedback);
+        let after = self.controller.control().pacing_rate;
+        let pause = self.next_send.saturating_since(feedback.now);
+        if after > before && !pause.is_zero() {
+            self.next_send = feedback.now + pause.mul_ratio(before.as_bps(), after.as_bps());
+        }
+    }
+
+    /// Takes the time of `len` payload bytes in `segments` segments out of the pacing budget.
+    pub(crate) fn pace(&mut self, len: u32, segments: u32, rate: Rate, now: Instant) {
+        let wire = Bytes::new(u64::from(len) + u64::from(segments) * HEADER_BYTES);
+        let from = self.next_send.max(now - PACING_SLACK);
+        self.next_send = from + rate.time_for(wire).min(Duration::from_secs(10));
+    }
+
+    /// Twice what the path holds at the largest recent rate: \[WA\] equation (8), H30.
+    pub(crate) fn window_for_path(&self, rtt: Option<Duration>) -> Bytes {
+        match (self.delivery_rate.get(), rtt) {
+            (Some(rate), Some(rtt)) => rate.bytes_in(rtt * 2),
+            _ => Bytes::ZERO,
+        }
+    }
+}
