@@ -45,7 +45,8 @@ impl Accelerator {
         config.validate()?;
         let mut read = read;
         let make = |_| {
-            let engine = Engine::new(share_of(config, shards))?;
+            let mut engine = Engine::new(share_of(config, shards))?;
+            engine.set_on_memory(io::prefer_huge_pages);
             let read_settings = read.take();
             Ok(Self { engine, whole: config.clone(), shards, read_settings, uplink_journal: None })
         };
@@ -101,6 +102,10 @@ impl Processor for Accelerator {
             engine::Verdict::Forward => Verdict::Forward,
             engine::Verdict::Consumed => Verdict::Consumed,
         }
+    }
+
+    fn look_ahead<'a>(&self, from: Side, packets: impl Iterator<Item = &'a [u8]> + Clone) {
+        self.engine.look_ahead(packets.map(|packet| (port_of(from), packet)));
     }
 
     fn take_stranger(&mut self) -> Option<(SocketAddr, SocketAddr)> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use io::{Clock, IoError};
 use units::Instant;
 
-use crate::packet_path::{PacketPath, Received};
+use crate::packet_path::{Batch, PacketPath, Received};
 use crate::steering::Bypass;
 use crate::{Processor, Side, Verdict};
 
@@ -114,30 +114,49 @@ impl<P: PacketPath> PacketLoop<P> {
     }
 
     fn read(&mut self, from: Side, processor: &mut impl Processor) -> Result<bool, IoError> {
-        let mut bytes = 0;
-        for _ in 0..READ_BUDGET_PACKETS {
-            if bytes >= READ_BUDGET_BYTES {
-                break;
+        let (mut packets, mut bytes) = (0, 0);
+        while packets < READ_BUDGET_PACKETS && bytes < READ_BUDGET_BYTES {
+            let Batch { len, is_last } = self.path.receive(from)?;
+            if len > 1 {
+                processor.look_ahead(from, self.path.batch());
             }
-            let Some(Received { virtio, packet }) = self.path.receive(from)? else { return Ok(false) };
-            bytes += packet.len();
-            let counters = &mut self.counters.sides[from.index()];
-            counters.received_packets += 1;
-            counters.received_bytes += packet.len() as u64;
-            match processor.handle_packet(from, virtio, packet, Clock::now()) {
-                Verdict::Consumed => counters.consumed_packets += 1,
-                Verdict::Forward => {
-                    // Before the next packet: that may open the same ports anew.
-                    if let (Some(bypass), Some((client, server))) = (&self.bypass, processor.take_stranger())
-                    {
-                        bypass.add(client, server);
-                    }
-                    let is_sent = self.path.forward()?;
-                    self.counters.sides[from.other().index()].count(is_sent);
-                }
+            let now = Clock::now();
+            for index in 0..len {
+                bytes += self.handle(from, index, processor, now)?;
+            }
+            packets += len;
+            if is_last {
+                return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// Handles one packet of the batch read last; gives its length.
+    fn handle(
+        &mut self,
+        from: Side,
+        index: usize,
+        processor: &mut impl Processor,
+        now: Instant,
+    ) -> Result<usize, IoError> {
+        let Some(Received { virtio, packet }) = self.path.packet(index) else { return Ok(0) };
+        let len = packet.len();
+        let counters = &mut self.counters.sides[from.index()];
+        counters.received_packets += 1;
+        counters.received_bytes += len as u64;
+        match processor.handle_packet(from, virtio, packet, now) {
+            Verdict::Consumed => counters.consumed_packets += 1,
+            Verdict::Forward => {
+                // Before the next packet: that may open the same ports anew.
+                if let (Some(bypass), Some((client, server))) = (&self.bypass, processor.take_stranger()) {
+                    bypass.add(client, server);
+                }
+                let is_sent = self.path.forward(index)?;
+                self.counters.sides[from.other().index()].count(is_sent);
+            }
+        }
+        Ok(len)
     }
 
     fn transmit(&mut self, processor: &mut impl Processor, now: Instant) -> Result<bool, IoError> {

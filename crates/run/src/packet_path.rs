@@ -13,24 +13,39 @@ pub(crate) struct Received<'a> {
     pub packet: &'a mut [u8],
 }
 
+/// Packets that were read together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Batch {
+    /// How many they are.
+    pub len: usize,
+    /// There are no more for now.
+    pub is_last: bool,
+}
+
 /// Two sides, and packets between them and this process.
 ///
-/// A path reads and writes in batches of whatever size suits its devices; who uses it sees one packet after the
-/// other, the last one in place, and says with [`PacketPath::flush`] that no more is to follow for now. Calls are
-/// dispatched statically, and none of them allocates.
+/// A path reads and writes in batches of whatever size suits its devices; who uses it sees the packets of a batch
+/// where they are kept, handles them in their order, and says with [`PacketPath::flush`] that no more is to follow for now.
+/// Calls are dispatched statically, and none of them allocates.
 pub(crate) trait PacketPath: Send {
-    /// The next packet that came in on `from`; `None` when there is none now.
+    /// Reads the next packets that came in on `from`, in the place of those read before.
     ///
     /// # Errors
     /// When the device is gone or down.
-    fn receive(&mut self, from: Side) -> Result<Option<Received<'_>>, IoError>;
+    fn receive(&mut self, from: Side) -> Result<Batch, IoError>;
 
-    /// Sends the packet received last, as it stands, out of the other side. False when the kernel refused it:
+    /// All of the batch, from the IP header on.
+    fn batch(&self) -> impl Iterator<Item = &[u8]> + Clone;
+
+    /// One of the batch.
+    fn packet(&mut self, index: usize) -> Option<Received<'_>>;
+
+    /// Sends one of the batch, as it stands, out of the other side. False when the kernel refused it:
     /// it is lost then, as on any link.
     ///
     /// # Errors
     /// When the device is gone or down.
-    fn forward(&mut self) -> Result<bool, IoError>;
+    fn forward(&mut self, index: usize) -> Result<bool, IoError>;
 
     /// Sends a packet of the processor's own making, as [`PacketPath::forward`] does.
     ///

@@ -1,21 +1,31 @@
 //! [`TunPath`]: packets by way of a queue of each of two TUN devices.
 
 use std::io::IoSlice;
+use std::ops::Range;
 
 use io::{Interest, IoError, PACKET_LEN_MAX, TunQueue, VNET_HEADER_LEN, VnetHeader, Waiter};
 
-use crate::packet_path::{PacketPath, Received};
+use crate::packet_path::{Batch, PacketPath, Received};
 use crate::{Side, Transmit};
 
-/// A queue on either side, and room for one packet: read, handled and written before the next one is, it stays in the
-/// processor's cache.
+/// Packets read together at most.
+const BATCH_PACKETS: usize = 32;
+
+/// Bytes after which a batch is not added to: it is to stay in the processor's cache until it is handled. Packets of
+/// ordinary size are as many as a batch may have, super-packets come one or two at a time.
+const BATCH_BYTES: usize = 48 * 1024;
+
+/// A queue on either side, and room for a batch of packets, one behind the other.
 #[derive(Debug)]
 pub(crate) struct TunPath {
     queues: [TunQueue; 2],
-    virtio: VnetHeader,
-    packet: Vec<u8>,
-    /// Where the packet came in, and its length.
-    received: (Side, usize),
+    virtio: [VnetHeader; BATCH_PACKETS],
+    /// Where each packet of the batch ends; the next one begins there.
+    ends: [usize; BATCH_PACKETS],
+    len: usize,
+    bytes: Vec<u8>,
+    /// Where the batch came in.
+    from: Side,
     /// Packets come through routing and go through it again, and are to have passed one hop.
     gives_back_hop: bool,
 }
@@ -25,31 +35,55 @@ impl TunPath {
     pub fn new(queues: [TunQueue; 2], are_routed: bool) -> Self {
         Self {
             queues,
-            virtio: [0; VNET_HEADER_LEN],
-            packet: vec![0; PACKET_LEN_MAX],
-            received: (Side::Wired, 0),
+            virtio: [[0; VNET_HEADER_LEN]; BATCH_PACKETS],
+            ends: [0; BATCH_PACKETS],
+            len: 0,
+            bytes: vec![0; BATCH_BYTES + PACKET_LEN_MAX],
+            from: Side::Wired,
             gives_back_hop: are_routed,
         }
+    }
+
+    fn place(&self, index: usize) -> Range<usize> {
+        let begin = index.checked_sub(1).and_then(|before| self.ends.get(before));
+        let end = self.ends[..self.len].get(index);
+        begin.copied().unwrap_or(0)..end.copied().unwrap_or(0)
     }
 }
 
 impl PacketPath for TunPath {
-    fn receive(&mut self, from: Side) -> Result<Option<Received<'_>>, IoError> {
-        let Some(len) = self.queues[from.index()].recv_split(&mut self.virtio, &mut self.packet)? else {
-            return Ok(None);
-        };
-        self.received = (from, len);
-        let Some(packet) = self.packet.get_mut(..len) else { return Ok(None) };
-        if self.gives_back_hop {
-            give_back_hop(packet);
+    fn receive(&mut self, from: Side) -> Result<Batch, IoError> {
+        (self.from, self.len) = (from, 0);
+        let mut begin = 0;
+        while self.len < BATCH_PACKETS && begin < BATCH_BYTES {
+            let (virtio, room) = (&mut self.virtio[self.len], &mut self.bytes[begin..]);
+            let Some(len) = self.queues[from.index()].recv_split(virtio, room)? else {
+                return Ok(Batch { len: self.len, is_last: true });
+            };
+            if self.gives_back_hop
+                && let Some(packet) = room.get_mut(..len)
+            {
+                give_back_hop(packet);
+            }
+            begin += len;
+            self.ends[self.len] = begin;
+            self.len += 1;
         }
-        Ok(Some(Received { virtio: &mut self.virtio, packet }))
+        Ok(Batch { len: self.len, is_last: false })
     }
 
-    fn forward(&mut self) -> Result<bool, IoError> {
-        let (from, len) = self.received;
-        let queue = &self.queues[from.other().index()];
-        write(queue, &self.virtio, &[self.packet.get(..len).unwrap_or_default()])
+    fn batch(&self) -> impl Iterator<Item = &[u8]> + Clone {
+        (0..self.len).filter_map(|index| self.bytes.get(self.place(index)))
+    }
+
+    fn packet(&mut self, index: usize) -> Option<Received<'_>> {
+        let place = self.place(index);
+        Some(Received { virtio: self.virtio.get_mut(index)?, packet: self.bytes.get_mut(place)? })
+    }
+
+    fn forward(&mut self, index: usize) -> Result<bool, IoError> {
+        let queue = &self.queues[self.from.other().index()];
+        write(queue, &self.virtio[index], &[self.bytes.get(self.place(index)).unwrap_or_default()])
     }
 
     fn send(&mut self, packet: &Transmit<'_>) -> Result<bool, IoError> {

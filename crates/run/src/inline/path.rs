@@ -7,7 +7,7 @@ use wire::{Packet, TcpHeaderSpec, Transport, protocol};
 
 use super::frame::{self, ADDRESSES_LEN, ETHERNET_LEN, moved};
 use super::link_headers::{Key, SharedHeaders};
-use crate::packet_path::{PacketPath, Received};
+use crate::packet_path::{Batch, PacketPath, Received};
 use crate::{Side, Transmit};
 
 const TAG_LEN: usize = 4;
@@ -23,6 +23,8 @@ pub(super) struct InlinePath {
     frame: Vec<u8>,
     /// Where the frame came in, its length, and its tag.
     received: (Side, usize, Option<[u8; 4]>),
+    /// Where the packet in it ends.
+    packet_end: usize,
     headers: SharedHeaders,
 }
 
@@ -34,6 +36,7 @@ impl InlinePath {
             virtio: [0; VNET_HEADER_LEN],
             frame: vec![0; ETHERNET_LEN + TAG_LEN + PACKET_LEN_MAX],
             received: (Side::Wired, 0, None),
+            packet_end: 0,
             headers,
         }
     }
@@ -92,22 +95,34 @@ fn key_of(packet: &Packet, from: Side) -> Option<Key> {
 }
 
 impl PacketPath for InlinePath {
-    fn receive(&mut self, from: Side) -> Result<Option<Received<'_>>, IoError> {
+    /// One packet at a time: what is only bridged must not overtake those before it.
+    fn receive(&mut self, from: Side) -> Result<Batch, IoError> {
         for _ in 0..BRIDGED_MAX {
             let socket = &self.sockets[from.index()];
-            let Some(received) = socket.recv(&mut self.virtio, &mut self.frame)? else { return Ok(None) };
+            let Some(received) = socket.recv(&mut self.virtio, &mut self.frame)? else {
+                return Ok(Batch { len: 0, is_last: true });
+            };
             self.received = (from, received.len, received.tag);
             if let Some(end) = self.packet_end() {
                 self.virtio = moved(self.virtio, -(ETHERNET_LEN as i16));
-                let Some(packet) = self.frame.get_mut(ETHERNET_LEN..end) else { return Ok(None) };
-                return Ok(Some(Received { virtio: &mut self.virtio, packet }));
+                self.packet_end = end;
+                return Ok(Batch { len: 1, is_last: false });
             }
             self.bridge(self.virtio)?;
         }
-        Ok(None)
+        Ok(Batch { len: 0, is_last: true })
     }
 
-    fn forward(&mut self) -> Result<bool, IoError> {
+    fn batch(&self) -> impl Iterator<Item = &[u8]> + Clone {
+        self.frame.get(ETHERNET_LEN..self.packet_end).into_iter()
+    }
+
+    fn packet(&mut self, _index: usize) -> Option<Received<'_>> {
+        let packet = self.frame.get_mut(ETHERNET_LEN..self.packet_end)?;
+        Some(Received { virtio: &mut self.virtio, packet })
+    }
+
+    fn forward(&mut self, _index: usize) -> Result<bool, IoError> {
         self.bridge(moved(self.virtio, ETHERNET_LEN as i16))
     }
 
