@@ -1,6 +1,8 @@
 //! An accelerated flow: a receiver that faces the server, a sender that faces the client, and what must be
 //! known of each side's headers to speak in the other's name.
 
+use std::hint::black_box;
+
 use control::Controller;
 use tcp::{Receiver, Sender, SenderConfig, StreamBuffer};
 use units::{Bytes, Duration, Instant, SeqNum, WindowScale};
@@ -8,7 +10,7 @@ use wire::{Ip, Tcp, TcpFlags};
 
 use crate::handshake::Agreement;
 use crate::path::Path;
-use crate::rings::RingSize;
+use crate::spare::RingSize;
 use crate::timer::Moment;
 use crate::{EngineConfig, PassReason, Port};
 
@@ -254,28 +256,11 @@ impl Accelerated {
 
     /// Reads a little of each of its parts: see [`crate::flow::Flow::touch`].
     #[inline]
-    pub(crate) fn touch(&self) -> u64 {
-        let sender = &self.sender;
-        let numbers = [
-            sender.una(),
-            sender.nxt(),
-            self.receiver.next(),
-            self.receiver.right_edge(),
-            self.client.nxt,
-            self.server.ack,
-            self.acked_to_server,
-            self.buffer.start(),
-        ];
-        let sums = [
-            u64::from(sender.in_flight()),
-            u64::from(sender.mss()),
-            sender.retransmitted_bytes(),
-            sender.rtt().rto().as_nanos(),
-            sender.next_deadline().map_or(0, Instant::as_nanos),
-            self.last_progress.as_nanos(),
-            u64::from(self.nonsense),
-        ];
-        numbers.iter().fold(sums.iter().sum(), |sum, number| sum ^ u64::from(number.get()))
+    pub(crate) fn touch(&self) {
+        self.sender.touch();
+        black_box((self.client, self.server, self.last_progress, self.left_round, self.deficit));
+        black_box((self.receiver.next(), self.receiver.right_edge(), self.receiver.ts_recent()));
+        black_box((self.receiver.fin(), self.receiver.has_holes(), self.buffer.start(), self.hole_since));
     }
 
     /// Bytes of options on every segment.

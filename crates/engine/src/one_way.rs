@@ -23,8 +23,8 @@ use crate::handshake::{Agreement, Handshake, Step};
 use crate::inspect::PassedRecently;
 use crate::journal::{self, Journal};
 use crate::path::Path;
-use crate::rings::Rings;
 use crate::slab::{OnMemory, Slab};
+use crate::spare::Spare;
 use crate::subscriber::Subscriber;
 use crate::table::{FlowKey, Index, SharingKey, subscriber_key};
 use crate::timer::{Moment, TimerKey, Timers};
@@ -44,6 +44,9 @@ use output::join_credit;
 /// A fast flow's buffer is empty after every other acknowledgement; memory that comes and goes that often costs page
 /// faults, a quarter of all processor time when measured.
 const BUFFER_REST: Duration = Duration::from_millis(500);
+
+/// Least time after which a flow is looked at again whose deadline is further away.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// Memory that no flow is refused, in bytes.
 const FLOW_MEMORY_MIN: u64 = 16 * 1024;
@@ -76,8 +79,7 @@ pub(crate) struct OneWay {
     pub(crate) paths: Slab<Path>,
     /// In the place of the path of a subscriber without data: nothing happens on it.
     no_path: Path,
-    /// Memory for small buffers.
-    rings: Rings,
+    spare: Spare,
     timers: Timers,
     /// Flows with control packets to make.
     outbox: VecDeque<u32>,
@@ -109,7 +111,7 @@ impl OneWay {
             subscriber_index: Index::new(config.hash_seed),
             paths: Slab::default(),
             no_path: Path::new(config.controller.build(), Instant::ZERO),
-            rings: Rings::default(),
+            spare: Spare::default(),
             timers: Timers::default(),
             outbox: VecDeque::new(),
             after_data: VecDeque::new(),
@@ -460,7 +462,7 @@ impl OneWay {
         let Effect { verdict, end } = match from {
             Port::Wired => {
                 let limit = path.memory_limit;
-                self.rings.lend(tcp.payload_len, accelerated.ring, &mut accelerated.buffer);
+                self.spare.lend(tcp.payload_len, accelerated.ring, &mut accelerated.buffer);
                 downlink::on_packet(accelerated, limit, (parsed, tcp), (packet, state), &mut self.stats, now)
             }
             Port::Mobile => uplink::on_packet(
@@ -476,7 +478,8 @@ impl OneWay {
         if self.stats.buffer_bytes_now > self.config.buffer_max.get() / 2 {
             accelerated.buffer.release_if_empty();
         }
-        self.rings.take_back(&mut accelerated.ring, &mut accelerated.buffer);
+        self.spare.take_back(&mut accelerated.ring, &mut accelerated.buffer);
+        self.spare.take_entries(&mut accelerated.sender);
         note_memory(&mut self.stats, path, memory, accelerated.buffer.capacity());
         if end.is_some() {
             self.remove(id, end);
@@ -617,7 +620,7 @@ impl OneWay {
             }
         };
         flow.due = wanted.max(now);
-        self.timers.arm(TimerKey::Flow(id), &mut flow.armed, flow.due);
+        arm_for_due(&mut self.timers, id, flow, now);
     }
 
     /// When [`OneWay::handle_timeout`] or [`OneWay::poll_transmit`] wants to be called again.
@@ -679,8 +682,7 @@ impl OneWay {
         flow.armed = Moment::NEVER;
         if flow.due > now {
             // Moved meanwhile, as with nearly every packet: its state need not be fetched for that.
-            self.timers.arm(TimerKey::Flow(id), &mut flow.armed, flow.due);
-            return;
+            return arm_for_due(&mut self.timers, id, flow, now);
         }
         let silent = now.saturating_since(flow.last_activity);
         let subscriber_id = flow.subscriber;
@@ -752,6 +754,16 @@ impl OneWay {
             }
         }
     }
+}
+
+/// Arms a flow's timer. One that is not armed is looked at again, at the latest, after as long as it has been silent and
+/// a little more: a deadline that is hours away and replaced by an earlier one with the next packet would stay in the timers
+/// for hours, and one more with every pause.
+fn arm_for_due(timers: &mut Timers, id: u32, flow: &mut Flow, now: Instant) {
+    let silent = now.saturating_since(flow.last_activity);
+    let is_armed = flow.armed != Moment::NEVER;
+    let at = if is_armed { flow.due } else { flow.due.min(now + silent + LOOK_AGAIN) };
+    timers.arm(TimerKey::Flow(id), &mut flow.armed, at);
 }
 
 /// Follows a change of one flow's memory.

@@ -24,6 +24,7 @@ mod sender;
 pub use buffer::StreamBuffer;
 pub use receiver::{Arrival, Receiver, SegmentIn};
 pub use rtt::RttEstimator;
+pub use scoreboard::SpareEntries;
 pub use sender::{
     AckIn, AckOutcome, SendLimits, Sender, SenderConfig, TimeoutOutcome, Transmission, WindowPolicy,
 };

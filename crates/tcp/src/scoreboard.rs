@@ -38,6 +38,13 @@ impl Sent {
     }
 }
 
+/// Transmissions whose memory is passed on at most: more of them belong to a flow that will need it again.
+const SPARE_MAX: usize = 32;
+
+/// Memory for notes of what is under way, without any.
+#[derive(Debug)]
+pub struct SpareEntries(VecDeque<Sent>);
+
 /// Entries from `snd_una` to `snd_nxt` and the sums over them.
 #[derive(Clone, Debug)]
 pub(crate) struct Scoreboard {
@@ -195,6 +202,22 @@ impl Scoreboard {
         }
     }
 
+    /// True when there is no memory for entries yet.
+    pub(crate) fn lacks_memory(&self) -> bool {
+        self.entries.capacity() == 0
+    }
+
+    pub(crate) fn adopt_memory(&mut self, spare: SpareEntries) {
+        if self.lacks_memory() {
+            self.entries = spare.0;
+        }
+    }
+
+    pub(crate) fn take_memory(&mut self) -> Option<SpareEntries> {
+        let is_spare = self.entries.is_empty() && (1..=SPARE_MAX).contains(&self.entries.capacity());
+        is_spare.then(|| SpareEntries(std::mem::take(&mut self.entries)))
+    }
+
     /// INVARIANT: entries are contiguous from `una` to `nxt` and the sums are right.
     #[cfg(test)]
     pub(crate) fn check(&self) {
@@ -217,6 +240,25 @@ impl Scoreboard {
 mod tests {
     use super::*;
     use control::RateSampler;
+
+    #[test]
+    fn memory_of_few_entries_is_passed_on_when_it_is_empty() {
+        let (mut board, mut other) = (Scoreboard::new(SeqNum::new(0)), Scoreboard::new(SeqNum::new(9)));
+        let stamp = RateSampler::new().on_send(true, Instant::ZERO);
+        assert!(board.take_memory().is_none(), "it has none");
+        board.push(10, stamp);
+        assert!(board.take_memory().is_none(), "it is in use");
+        board.acknowledge(SeqNum::new(10), |_| ());
+        let spare = board.take_memory().unwrap();
+        assert!(board.lacks_memory());
+        other.adopt_memory(spare);
+        other.push(5, stamp);
+        other.check();
+        assert_eq!((other.una().get(), other.nxt().get()), (9, 14));
+        (0..=SPARE_MAX).for_each(|_| board.push(1, stamp));
+        board.acknowledge(board.nxt(), |_| ());
+        assert!(board.take_memory().is_none(), "it is a fast flow's");
+    }
     use proptest::prelude::*;
 
     #[derive(Clone, Debug)]

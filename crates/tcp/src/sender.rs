@@ -13,6 +13,7 @@ use crate::rack::{DUP_THRESHOLD, Rack};
 use crate::rtt::RttEstimator;
 use crate::scoreboard::{Scoreboard, Sent};
 
+mod memory;
 mod timers;
 
 pub use timers::TimeoutOutcome;

@@ -26,6 +26,9 @@ impl Measure for EnginePart {
             how: "The engine in virtual time, with a real clock around it and no input or output, in a process of its own: all \
                   flows, ten of each subscriber, are opened by their handshakes; then they are visited in an order that no \
                   cache foresees: the server sends a segment of 1,400 bytes, the client acknowledges what the engine sent it. \
+                  As in `run`, the engine is shown up to 32 packets before it handles them one after the other, and its memory \
+                  is served with huge pages where the kernel has them. What the two hosts of a flow keep is written while the \
+                  clock stands. \
                   *Packet* is one handed in; what the engine makes of it is included. Memory is that of the process with \
                   all flows open before any has carried data, less that before the first flow, divided by the flows: control \
                   blocks, tables, timers and subscribers; *used* is after all data has been acknowledged, with what the \

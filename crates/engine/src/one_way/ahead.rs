@@ -9,6 +9,7 @@ use std::hint::black_box;
 use super::OneWay;
 use crate::Port;
 use crate::flow::State;
+use crate::path::Path;
 use crate::subscriber::Subscriber;
 use crate::table::FlowKey;
 
@@ -34,31 +35,22 @@ impl OneWay {
             *hash = FlowKey::glance(packet, from).map(|key| self.flow_index.hash(&key));
         }
         let likely = hashes.map(|hash| hash.and_then(|hash| self.flow_index.likely(hash)));
-        let mut sum = 0;
         let flows = likely.map(|id| id.and_then(|id| self.flows.get(id)));
-        for flow in flows.iter().flatten() {
-            sum ^= flow.touch();
-        }
+        flows.iter().flatten().for_each(|flow| flow.touch());
         let mut paths = [None; AHEAD_MAX];
-        for (path, flow) in paths.iter_mut().zip(&flows) {
-            *path = flow.and_then(|flow| self.subscribers.get(flow.subscriber)).and_then(Subscriber::path);
-            if let Some(State::Accelerated(accelerated)) = flow.map(|flow| &flow.state) {
-                // The oldest of what is under way lies elsewhere.
-                sum ^= u64::from(accelerated.sender.is_urgent());
+        for (path, flow) in paths.iter_mut().zip(flows.iter().flatten()) {
+            *path = self.subscribers.get(flow.subscriber).and_then(Subscriber::path);
+            if let State::Accelerated(accelerated) = &flow.state {
+                accelerated.sender.touch_oldest();
             }
         }
-        for path in paths.into_iter().flatten().filter_map(|path| self.paths.get(path)) {
-            sum ^= path.touch();
-        }
-        black_box(sum);
+        paths.into_iter().flatten().filter_map(|path| self.paths.get(path)).for_each(Path::touch);
     }
 
     /// Reads what the timers that come up next will need.
     pub(super) fn look_at_timers(&self) {
-        let mut sum = 0;
         for flow in self.timers.soonest(TIMERS_AHEAD).filter_map(|id| self.flows.get(id)) {
-            sum ^= flow.due.as_nanos();
+            black_box(flow.due);
         }
-        black_box(sum);
     }
 }

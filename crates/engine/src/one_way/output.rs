@@ -159,6 +159,7 @@ impl OneWay {
                 continue;
             }
             let piece = cut(accelerated);
+            self.spare.lend_entries(&mut accelerated.sender);
             if let Some(made) = transmit(accelerated, path, &control, piece, now) {
                 return Some((id, made));
             }
@@ -179,6 +180,7 @@ impl OneWay {
                 continue;
             };
             let piece = cut(accelerated);
+            self.spare.lend_entries(&mut accelerated.sender);
             if let Some(made) = transmit(accelerated, path, &control, piece, now) {
                 return Some((id, made));
             }
