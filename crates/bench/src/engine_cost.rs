@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use engine::{Engine, EngineConfig, Port};
+use engine::{Engine, EngineConfig, MemoryAdvice, Port};
 use io::Clock;
 use serde::{Deserialize, Serialize};
 use units::{Duration, Instant, SeqNum, WindowScale};
@@ -54,7 +54,7 @@ pub fn engine_cost(flows: u32) -> Result<EngineCost, BenchError> {
     let count = flows as usize;
     let config = EngineConfig { flows_max: count + 1_000, half_open_max: 10_000, ..EngineConfig::default() };
     let mut engine = Engine::new(config).map_err(|error| BenchError::Load(error.to_string()))?;
-    engine.set_on_memory(io::prefer_huge_pages);
+    engine.set_memory_advice(MemoryAdvice { on_piece: io::prefer_huge_pages, prefetch: io::prefetch });
     let mut driver = Driver {
         engine,
         now: Instant::ZERO + Duration::from_secs(1),

@@ -1,8 +1,6 @@
 //! An accelerated flow: a receiver that faces the server, a sender that faces the client, and what must be
 //! known of each side's headers to speak in the other's name.
 
-use std::hint::black_box;
-
 use control::Controller;
 use tcp::{Receiver, Sender, SenderConfig, StreamBuffer};
 use units::{Bytes, Duration, Instant, SeqNum, WindowScale};
@@ -252,15 +250,6 @@ impl Accelerated {
             challenged: Moment::NEVER,
             is_closed: false,
         }
-    }
-
-    /// Reads a little of each of its parts: see [`crate::flow::Flow::touch`].
-    #[inline]
-    pub(crate) fn touch(&self) {
-        self.sender.touch();
-        black_box((self.client, self.server, self.last_progress, self.left_round, self.deficit));
-        black_box((self.receiver.next(), self.receiver.right_edge(), self.receiver.ts_recent()));
-        black_box((self.receiver.fin(), self.receiver.has_holes(), self.buffer.start(), self.hole_since));
     }
 
     /// Bytes of options on every segment.

@@ -21,8 +21,7 @@ use wire::{TcpHeaderSpec, VirtioNetHeader};
 
 use crate::config::Direction;
 use crate::one_way::{AHEAD_MAX, Made, OneWay};
-use crate::slab::OnMemory;
-use crate::{ConfigError, EngineConfig, FlowReport, Journal, PassedFlow, Stats};
+use crate::{ConfigError, EngineConfig, FlowReport, Journal, MemoryAdvice, PassedFlow, Stats};
 
 /// A side of the accelerator.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -71,7 +70,7 @@ pub struct Transmit<'a> {
 pub struct Engine {
     down: OneWay,
     up: Option<Box<OneWay>>,
-    on_memory: Option<OnMemory>,
+    memory_advice: Option<MemoryAdvice>,
     /// A packet that one half made and the other one has edited.
     passing: [u8; TcpHeaderSpec::MAX_LEN],
 }
@@ -94,7 +93,7 @@ impl Engine {
     pub fn new(config: EngineConfig) -> Result<Self, ConfigError> {
         let uplink = config.for_uplink();
         let up = uplink.map(|config| OneWay::new(Direction::Uplink, config)).transpose()?.map(Box::new);
-        Ok(Self { down: OneWay::new(Direction::Downlink, config)?, up, on_memory: None, passing: [0; TcpHeaderSpec::MAX_LEN] })
+        Ok(Self { down: OneWay::new(Direction::Downlink, config)?, up, memory_advice: None, passing: [0; TcpHeaderSpec::MAX_LEN] })
     }
 
     /// Counters of the downlink, and of all flows where only it is accelerated.
@@ -143,8 +142,8 @@ impl Engine {
             (Some(up), Some(uplink)) => up.reconfigure(uplink),
             (None, Some(uplink)) => {
                 let mut up = OneWay::new(Direction::Uplink, uplink)?;
-                if let Some(hook) = self.on_memory {
-                    up.set_on_memory(hook);
+                if let Some(advice) = self.memory_advice {
+                    up.set_memory_advice(advice);
                 }
                 self.up = Some(Box::new(up));
             }
@@ -158,13 +157,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Calls `hook` with address and length of each large piece of memory for flows before it is used, so that whoever
-    /// runs the engine may ask the operating system for huge pages.
-    pub fn set_on_memory(&mut self, hook: OnMemory) {
-        self.on_memory = Some(hook);
-        self.down.set_on_memory(hook);
+    /// Has whoever runs the engine do what it can for its memory, from here on.
+    pub fn set_memory_advice(&mut self, advice: MemoryAdvice) {
+        self.memory_advice = Some(advice);
+        self.down.set_memory_advice(advice);
         if let Some(up) = self.up.as_mut() {
-            up.set_on_memory(hook);
+            up.set_memory_advice(advice);
         }
     }
 
@@ -217,14 +215,14 @@ impl Engine {
         }
     }
 
-    /// Reads ahead what handling these packets, each with the port it arrived at, will need: worth it when several
-    /// wait, just before they are handled one after the other. [`Engine::LOOK_AHEAD_MAX`] of them are looked at.
+    /// Is shown packets, each with the port it arrived at, that are about to be handled in this order: worth it as soon as
+    /// two wait. [`Engine::LOOK_AHEAD_MAX`] of them are looked at.
     ///
-    /// Changes nothing. With many flows the state of each has to be fetched from memory, which takes longer than all
-    /// else; asked for together, that time is spent once for all of them.
-    pub fn look_ahead<'a>(&self, packets: impl Iterator<Item = (Port, &'a [u8])> + Clone) {
+    /// With many flows the state of each has to be fetched from memory, which takes longer than all else; asked for ahead,
+    /// by [`MemoryAdvice::prefetch`], it comes while other packets are handled. Nothing else changes.
+    pub fn look_ahead<'a>(&mut self, packets: impl Iterator<Item = (Port, &'a [u8])> + Clone) {
         self.down.look_ahead(packets.clone());
-        if let Some(up) = self.up.as_deref() {
+        if let Some(up) = self.up.as_deref_mut() {
             up.look_ahead(packets.map(|(from, packet)| (from.opposite(), packet)));
         }
     }

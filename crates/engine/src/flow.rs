@@ -1,8 +1,6 @@
 //! A flow and its life cycle: `Observing → Accelerated → Draining` or `Observing → Windowed`, and out of the table when it
 //! is passed.
 
-use std::hint::black_box;
-
 use units::Instant;
 use wire::Tcp;
 
@@ -65,15 +63,6 @@ impl Flow {
         match &mut self.state {
             State::Accelerated(accelerated) => Some(accelerated),
             State::Observing(_) | State::Windowed(_) => None,
-        }
-    }
-
-    /// Reads a little of each of its parts, so that they are near when its packet is handled.
-    #[inline]
-    pub(crate) fn touch(&self) {
-        black_box((self.subscriber, self.last_activity));
-        if let State::Accelerated(accelerated) = &self.state {
-            accelerated.touch();
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::handshake::{Agreement, Handshake, Step};
 use crate::inspect::PassedRecently;
 use crate::journal::{self, Journal};
 use crate::path::Path;
-use crate::slab::{OnMemory, Slab};
+use crate::slab::Slab;
 use crate::spare::Spare;
 use crate::subscriber::Subscriber;
 use crate::table::{FlowKey, Index, SharingKey, subscriber_key};
@@ -36,7 +36,7 @@ mod feedback;
 mod output;
 
 pub(crate) use ahead::AHEAD_MAX;
-use ahead::TIMERS_AHEAD;
+use ahead::Ahead;
 use output::join_credit;
 
 /// How long an empty stream buffer keeps its memory, unless memory is short.
@@ -80,6 +80,7 @@ pub(crate) struct OneWay {
     /// In the place of the path of a subscriber without data: nothing happens on it.
     no_path: Path,
     spare: Spare,
+    ahead: Ahead,
     timers: Timers,
     /// Flows with control packets to make.
     outbox: VecDeque<u32>,
@@ -112,6 +113,7 @@ impl OneWay {
             paths: Slab::default(),
             no_path: Path::new(config.controller.build(), Instant::ZERO),
             spare: Spare::default(),
+            ahead: Ahead::new(),
             timers: Timers::default(),
             outbox: VecDeque::new(),
             after_data: VecDeque::new(),
@@ -124,13 +126,6 @@ impl OneWay {
             is_draining: false,
             config,
         })
-    }
-
-    /// Tells `hook` of each large piece of memory from here on.
-    pub(crate) fn set_on_memory(&mut self, hook: OnMemory) {
-        self.flows.set_on_memory(hook);
-        self.subscribers.set_on_memory(hook);
-        self.paths.set_on_memory(hook);
     }
 
     /// Counters.
@@ -166,6 +161,7 @@ impl OneWay {
         packet: &mut [u8],
         now: Instant,
     ) -> Verdict {
+        self.step_ahead();
         self.stats.packets_in += 1;
         self.stranger = None;
         let verdict = match wire::parse(packet) {
@@ -634,13 +630,8 @@ impl OneWay {
 
     /// Acts on every deadline up to `now`; calling it early does nothing.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
-        let mut looked_at = 0;
         while let Some((at, key)) = self.timers.pop_due(now) {
-            if looked_at == 0 {
-                looked_at = TIMERS_AHEAD / 2;
-                self.look_at_timers();
-            }
-            looked_at -= 1;
+            self.step_timers_ahead();
             match key {
                 TimerKey::Flow(id) => self.on_flow_timer(id, at, now),
                 TimerKey::Subscriber(id) => self.on_subscriber_timer(id, at, now),

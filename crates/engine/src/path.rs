@@ -1,7 +1,6 @@
 //! The path to a subscriber: one radio queue, one controller, and fair turns for its flows.
 
 use std::collections::VecDeque;
-use std::hint::black_box;
 
 use control::{Ack, AnyController, Control, Controller, Feedback, Loss, LossKind, RateSampler, Sent};
 use tcp::AckOutcome;
@@ -61,17 +60,6 @@ impl Path {
             memory_limit: Bytes::MAX,
             last_used: now,
             delivery_rate: RecentMax::new(RATE_MEMORY),
-        }
-    }
-
-    /// Reads a little of each of its parts: see [`crate::flow::Flow::touch`].
-    #[inline]
-    pub(crate) fn touch(&self) {
-        black_box((self.sampler.clone(), self.delivery_rate, self.turns, self.next_send, self.buffered));
-        match &self.controller {
-            // A copy reads every line, wherever the fields lie; those of some others would allocate.
-            AnyController::Adaptive(controller) => _ = black_box(controller.clone()),
-            controller => _ = black_box(controller.control()),
         }
     }
 

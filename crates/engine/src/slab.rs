@@ -10,8 +10,18 @@ const FIRST: u32 = 6;
 /// No place.
 const NONE: u32 = u32::MAX;
 
-/// Called with address and length of each piece of memory before it is used.
-pub type OnMemory = fn(usize, usize);
+/// Takes address and length of a piece of memory.
+pub(crate) type Advice = fn(usize, usize);
+
+/// What whoever runs the engine can do for its memory, of which it says address and length; the engine itself, which
+/// makes no system call and has no unsafe code, cannot.
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryAdvice {
+    /// Told of every piece of memory for flows before it is used: for huge pages. Pieces double in size.
+    pub on_piece: fn(usize, usize),
+    /// Asks for memory that will be used soon, without waiting for it.
+    pub prefetch: fn(usize, usize),
+}
 
 #[derive(Debug)]
 enum Slot<T> {
@@ -44,12 +54,12 @@ pub(crate) struct Slab<T> {
     /// Places that have been used.
     used: u32,
     len: usize,
-    on_memory: Option<OnMemory>,
+    on_piece: Option<Advice>,
 }
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self { pieces: Vec::new(), free: NONE, used: 0, len: 0, on_memory: None }
+        Self { pieces: Vec::new(), free: NONE, used: 0, len: 0, on_piece: None }
     }
 }
 
@@ -62,8 +72,8 @@ fn split(place: u32) -> (usize, usize) {
 
 impl<T> Slab<T> {
     /// Tells `hook` of every piece from here on.
-    pub(crate) fn set_on_memory(&mut self, hook: OnMemory) {
-        self.on_memory = Some(hook);
+    pub(crate) fn set_on_piece(&mut self, hook: Advice) {
+        self.on_piece = Some(hook);
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -83,6 +93,12 @@ impl<T> Slab<T> {
     fn slot_mut(&mut self, place: u32) -> Option<&mut Slot<T>> {
         let (piece, at) = split(place);
         self.pieces.get_mut(piece)?.get_mut(at)
+    }
+
+    /// Where in memory `place` lies, without a look at it.
+    #[inline]
+    pub(crate) fn address(&self, place: u32) -> Option<usize> {
+        self.slot(place).map(|slot| std::ptr::from_ref(slot).addr())
     }
 
     #[inline]
@@ -108,8 +124,8 @@ impl<T> Slab<T> {
         let (piece, _) = split(place);
         if piece == self.pieces.len() {
             let slots = Vec::with_capacity(1 << (FIRST + piece as u32));
-            if let Some(on_memory) = self.on_memory {
-                on_memory(slots.as_ptr() as usize, slots.capacity() * size_of::<Slot<T>>());
+            if let Some(on_piece) = self.on_piece {
+                on_piece(slots.as_ptr() as usize, slots.capacity() * size_of::<Slot<T>>());
             }
             self.pieces.push(slots);
         }
@@ -188,7 +204,7 @@ mod tests {
         use std::sync::atomic::{AtomicUsize, Ordering};
         static TOLD: AtomicUsize = AtomicUsize::new(0);
         let mut slab = Slab::default();
-        slab.set_on_memory(|_, len| _ = TOLD.fetch_add(len, Ordering::Relaxed));
+        slab.set_on_piece(|_, len| _ = TOLD.fetch_add(len, Ordering::Relaxed));
         (0..200u32).for_each(|n| _ = slab.insert(n));
         assert_eq!(TOLD.load(Ordering::Relaxed), (64 + 128 + 256) * size_of::<Slot<u32>>());
     }

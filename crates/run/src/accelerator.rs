@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use control::Feedback;
-use engine::{ConfigError, Engine, EngineConfig, Journal, Port};
+use engine::{ConfigError, Engine, EngineConfig, Journal, MemoryAdvice, Port};
 use io::{VNET_HEADER_LEN, VnetHeader};
 use units::{Bytes, Instant};
 use wire::VirtioNetHeader;
@@ -46,7 +46,7 @@ impl Accelerator {
         let mut read = read;
         let make = |_| {
             let mut engine = Engine::new(share_of(config, shards))?;
-            engine.set_on_memory(io::prefer_huge_pages);
+            engine.set_memory_advice(MemoryAdvice { on_piece: io::prefer_huge_pages, prefetch: io::prefetch });
             let read_settings = read.take();
             Ok(Self { engine, whole: config.clone(), shards, read_settings, uplink_journal: None })
         };
@@ -104,7 +104,7 @@ impl Processor for Accelerator {
         }
     }
 
-    fn look_ahead<'a>(&self, from: Side, packets: impl Iterator<Item = &'a [u8]> + Clone) {
+    fn look_ahead<'a>(&mut self, from: Side, packets: impl Iterator<Item = &'a [u8]> + Clone) {
         self.engine.look_ahead(packets.map(|packet| (port_of(from), packet)));
     }
 

@@ -76,7 +76,7 @@ pub trait Processor {
     ) -> Verdict;
 
     /// Is shown packets that are about to be handled, one after the other.
-    fn look_ahead<'a>(&self, _from: Side, _packets: impl Iterator<Item = &'a [u8]> + Clone) {}
+    fn look_ahead<'a>(&mut self, _from: Side, _packets: impl Iterator<Item = &'a [u8]> + Clone) {}
 
     /// Client and server of the packet handled last, if it was forwarded, its flow is none of ours, and none of its packets
     /// is going to be before its ports are opened anew.

@@ -1,24 +1,16 @@
-//! Where a sender lies in memory: read ahead of its use, and what it keeps outside of itself passed on.
-
-use std::hint::black_box;
+//! What a sender keeps outside of itself: asked for ahead of its use, and passed on.
 
 use super::Sender;
 use crate::scoreboard::SpareEntries;
 
 impl Sender {
-    /// Reads all that lies in it, so that it is near when it is used: worth it for many senders at once, whose memory
-    /// accesses then overlap. Changes nothing.
+    /// Calls `prefetch` with address and length of what it will look at when something is acknowledged, and that does
+    /// not lie in it.
     #[inline]
-    pub fn touch(&self) {
-        // A copy reads every line, wherever the fields lie.
-        black_box((self.rack.clone(), self.timers.clone(), self.rtt.clone(), self.config));
-        black_box((self.board.una(), self.window_ack, self.retransmitted_bytes, self.recover));
-    }
-
-    /// The same of what does not lie in it: the oldest of what is under way. After [`Sender::touch`] of all.
-    #[inline]
-    pub fn touch_oldest(&self) {
-        black_box(self.board.front().is_some_and(|entry| entry.is_lost));
+    pub fn ask_for_oldest(&self, prefetch: fn(usize, usize)) {
+        if let Some(oldest) = self.board.front() {
+            prefetch(std::ptr::from_ref(oldest).addr(), size_of_val(oldest));
+        }
     }
 
     /// True when it has no memory to note what it sends.
