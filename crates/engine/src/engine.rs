@@ -93,7 +93,12 @@ impl Engine {
     pub fn new(config: EngineConfig) -> Result<Self, ConfigError> {
         let uplink = config.for_uplink();
         let up = uplink.map(|config| OneWay::new(Direction::Uplink, config)).transpose()?.map(Box::new);
-        Ok(Self { down: OneWay::new(Direction::Downlink, config)?, up, memory_advice: None, passing: [0; TcpHeaderSpec::MAX_LEN] })
+        Ok(Self {
+            down: OneWay::new(Direction::Downlink, config)?,
+            up,
+            memory_advice: None,
+            passing: [0; TcpHeaderSpec::MAX_LEN],
+        })
     }
 
     /// Counters of the downlink, and of all flows where only it is accelerated.

@@ -46,7 +46,7 @@ pub use engine::{Engine, Port, Transmit, Verdict};
 pub use inspect::{FlowReport, FlowState, PassedFlow};
 pub use journal::{Journal, JournalEntry};
 pub use pass::PassReason;
-pub use slab::MemoryAdvice;
 pub use policy::{Action, Policy, PolicyError, Prefix, Rule};
+pub use slab::MemoryAdvice;
 pub use stats::Stats;
 pub use tcp::WindowPolicy;

@@ -581,7 +581,11 @@ impl OneWay {
         let opened = self.subscribers.get(subscriber_id).map_or(Instant::ZERO, |s| s.last_used);
         let Some(path) = self.path_of(subscriber_id) else { return opened };
         let last_used = path.last_used.max(opened);
-        if path.sampler.delivered() == Bytes::ZERO { last_used } else { last_used + self.config.subscriber_memory }
+        if path.sampler.delivered() == Bytes::ZERO {
+            last_used
+        } else {
+            last_used + self.config.subscriber_memory
+        }
     }
 
     fn count_pass(&mut self, key: FlowKey, reason: PassReason) {

@@ -183,9 +183,8 @@ impl Index {
     #[inline]
     pub(crate) fn get<T: Keyed>(&self, key: &T::Key, slab: &Slab<T>) -> Option<u32> {
         let hash = self.hash(key);
-        let is_meant = |place: &Place| {
-            place.hash == hash && slab.get(place.id).is_some_and(|thing| thing.key() == key)
-        };
+        let is_meant =
+            |place: &Place| place.hash == hash && slab.get(place.id).is_some_and(|thing| thing.key() == key);
         self.places.find(Place::spread(hash), is_meant).map(|place| place.id)
     }
 

@@ -69,13 +69,7 @@ pub(crate) fn on_packet(
 }
 
 /// The acknowledgement part; false when it acknowledges what was never sent.
-fn on_ack(
-    flow: &mut Accelerated,
-    path: &mut Path,
-    tcp: &Tcp,
-    stats: &mut Stats,
-    now: Instant,
-) -> bool {
+fn on_ack(flow: &mut Accelerated, path: &mut Path, tcp: &Tcp, stats: &mut Stats, now: Instant) -> bool {
     let before = flow.sender.in_flight();
     let out = flow.sender.on_ack(
         &AckIn {

@@ -26,7 +26,9 @@ fn prefetch_line(address: usize) {
 #[inline]
 fn prefetch_line(address: usize) {
     // SAFETY: PRFM changes nothing that can be seen and never faults, whatever the address.
-    unsafe { std::arch::asm!("prfm pldl1keep, [{0}]", in(reg) address, options(nostack, preserves_flags, readonly)) };
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{0}]", in(reg) address, options(nostack, preserves_flags, readonly))
+    };
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]

@@ -46,7 +46,8 @@ impl Accelerator {
         let mut read = read;
         let make = |_| {
             let mut engine = Engine::new(share_of(config, shards))?;
-            engine.set_memory_advice(MemoryAdvice { on_piece: io::prefer_huge_pages, prefetch: io::prefetch });
+            engine
+                .set_memory_advice(MemoryAdvice { on_piece: io::prefer_huge_pages, prefetch: io::prefetch });
             let read_settings = read.take();
             Ok(Self { engine, whole: config.clone(), shards, read_settings, uplink_journal: None })
         };
