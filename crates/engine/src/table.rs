@@ -224,6 +224,25 @@ mod tests {
     }
 
     #[test]
+    fn a_glance_finds_the_same_flow_as_a_look() {
+        let mut buf = [0; wire::TcpHeaderSpec::MAX_LEN];
+        for (a, b) in
+            [("10.0.0.7:40000", "192.0.2.1:443"), ("[2001:db8::7]:1", "[2001:db8:1:2:3:4:5:6]:65535")]
+        {
+            let (a, b): (SocketAddr, SocketAddr) = (a.parse().unwrap(), b.parse().unwrap());
+            let number = units::SeqNum::new(1);
+            let spec = wire::TcpHeaderSpec::new(a, b, number, number, wire::TcpFlags::ACK);
+            let len = spec.emit(&mut buf, &[]).unwrap().len;
+            let parsed = wire::parse(&buf[..len]).unwrap();
+            for from in [Port::Wired, Port::Mobile] {
+                let looked = FlowKey::of(&parsed, parsed.tcp().unwrap(), from);
+                assert_eq!(FlowKey::glance(&buf[..len], from), Some(looked));
+            }
+            (0..20).for_each(|short| assert_eq!(FlowKey::glance(&buf[..short], Port::Wired), None));
+        }
+    }
+
+    #[test]
     fn subscribers_are_v4_addresses_and_v6_prefixes() {
         let v4: IpAddr = "10.0.0.7".parse().unwrap();
         assert_eq!(subscriber_key(v4, 64), v4);

@@ -161,6 +161,13 @@ impl Timers {
         self.soon.peek().map(|Reverse((at, _))| *at)
     }
 
+    /// Deadlines in here, those included that were moved since.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        let wheels = self.near.slots.iter().chain(&self.far.slots).map(Vec::len).sum::<usize>();
+        self.soon.len() + wheels + self.beyond.len()
+    }
+
     /// Flows whose deadlines are among the next ones: about those of the next `count`.
     pub(crate) fn soonest(&self, count: usize) -> impl Iterator<Item = u32> {
         self.soon.as_slice().iter().take(count).filter_map(|Reverse((_, key))| match key {

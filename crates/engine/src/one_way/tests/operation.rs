@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use super::*;
-use crate::{FlowState, Journal, JournalEntry};
+use crate::{FlowState, Journal, JournalEntry, MemoryAdvice};
 
 /// Keeps entries where the test can see them.
 #[derive(Clone, Debug, Default)]
@@ -99,4 +99,48 @@ fn flows_and_those_passed_last_can_be_seen() {
     let passed: Vec<_> = bench.engine.passed_recently().collect();
     assert_eq!((passed.len(), passed[0].client), (256, client(309)));
     assert!(passed.iter().all(|flow| flow.reason == PassReason::SynData));
+}
+
+#[test]
+fn looking_ahead_asks_for_memory_and_changes_nothing() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    static ASKED: AtomicUsize = AtomicUsize::new(0);
+    let run = |looks: bool| {
+        let mut bench = Bench::new(EngineConfig::default());
+        if looks {
+            bench.engine.set_memory_advice(MemoryAdvice {
+                on_piece: |_, _| (),
+                prefetch: |_, len| _ = ASKED.fetch_add(len, Ordering::Relaxed),
+            });
+        }
+        (0..1_500).for_each(|n| bench.establish(n));
+        let packet = |n| {
+            let mut buf = [0; TcpHeaderSpec::MAX_LEN];
+            let spec = TcpHeaderSpec::new(SERVER, client(n), SeqNum::new(1), SeqNum::new(1), TcpFlags::ACK);
+            let header = spec.emit(&mut buf, &[&[7; 500]]).unwrap();
+            buf[..header.len].to_vec()
+        };
+        let packets: Vec<Vec<u8>> = (0..40).map(packet).collect();
+        bench.engine.look_ahead(packets.iter().map(|packet| (Port::Wired, &packet[..])));
+        (0..40).for_each(|n| bench.server_sends(n, 1, 0, TcpFlags::ACK, 500));
+        (bench.run_to(ms(50)), format!("{:?}", bench.engine.stats))
+    };
+    let with = run(true);
+    assert!(ASKED.load(Ordering::Relaxed) >= 32 * size_of::<Flow>());
+    assert_eq!((with.0, with), (40 * 500, run(false)));
+}
+
+#[test]
+fn a_deadline_hours_away_does_not_pile_up_with_every_pause() {
+    let mut bench = Bench::established(EngineConfig::default());
+    let mut seq = 1;
+    for second in 1..600 {
+        bench.server_sends(1, seq, 0, TcpFlags::ACK, 500);
+        seq += 500;
+        bench.run_to(ms(1_000 * second - 900));
+        bench.client_sends(1, 1, seq, TcpFlags::ACK);
+        bench.run_to(ms(1_000 * second));
+    }
+    let entries = bench.engine.timers.len();
+    assert!(entries < 10, "{entries} deadlines of one flow");
 }
