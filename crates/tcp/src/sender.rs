@@ -13,7 +13,6 @@ use crate::rack::{DUP_THRESHOLD, Rack};
 use crate::rtt::RttEstimator;
 use crate::scoreboard::{Scoreboard, Sent};
 
-mod memory;
 mod timers;
 
 pub use timers::TimeoutOutcome;
@@ -875,6 +874,8 @@ impl Deliveries<'_> {
         }
     }
 }
+
+mod memory;
 
 #[cfg(test)]
 mod tests;
