@@ -33,6 +33,7 @@ impl Display {
                     bar.set_position(received.get());
                 }
             }
+            Progress::Radio(_) => {}
             Progress::Ends(result) => self.end(result),
         }
     }

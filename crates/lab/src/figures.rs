@@ -1,11 +1,13 @@
 //! From what was kept of a case to its [`Figures`].
 
-use scenario::figures::{mbps, radio, seconds, series};
+use link::PacketRecord;
+use scenario::figures::{mbps, radio, seconds, series, udp as udp_figures};
 use scenario::results::{Distribution, Figures, Flow, Retransmissions, Transfer};
 use scenario::segments;
 use scenario::{Kind, Workload};
 use units::Instant;
 
+use crate::datagrams::DatagramLog;
 use crate::emulator::Emulation;
 use crate::origin::Content;
 use crate::transfer::Outcome;
@@ -16,6 +18,8 @@ pub struct Evidence<'a> {
     pub emulation: Emulation,
     /// What became of the flows.
     pub outcomes: &'a [Outcome],
+    /// What source and sink of datagrams have seen; none with TCP.
+    pub datagrams: Option<DatagramLog>,
     /// What was asked for.
     pub workload: &'a Workload,
     /// What was served.
@@ -29,29 +33,42 @@ pub struct Evidence<'a> {
 }
 
 impl Evidence<'_> {
+    /// The radio direction that carries the data: index into records, and into links after the two of the WAN.
+    fn data(&self) -> usize {
+        usize::from(self.workload.kind() == Kind::Upload)
+    }
+
+    /// What happened to each packet on the radio link in the direction of the data.
+    #[must_use]
+    pub fn radio(&self) -> &[PacketRecord] {
+        &self.emulation.records[self.data()]
+    }
+
     /// Computes the figures.
     #[must_use]
     pub fn figures(mut self) -> Figures {
         let began = self.outcomes.iter().map(|o| o.started).min().unwrap_or_default();
         let ended = self.outcomes.iter().map(|o| o.ended).max().unwrap_or_default();
-        // The radio direction that carries the data: index into records, and into links after the two of the WAN.
-        let data = usize::from(self.workload.kind() == Kind::Upload);
+        let data = self.data();
         let link = &self.emulation.links[2 + data];
         let records = &self.emulation.records[data];
         let [data_segments, ack_segments] =
             [&self.emulation.segments[data], &self.emulation.segments[1 - data]];
         let (segments, over_radio) = segments::repeats(data_segments);
         let marks: Vec<&[(Instant, u64)]> = self.outcomes.iter().map(|o| o.marks.as_slice()).collect();
+        let series = series(|from, to| link.offered_bytes(from, to), records, &marks, began, ended);
+        let udp = self.datagrams.as_ref();
+        let udp = udp.map(|log| udp_figures((log.sent, log.received), &log.round_trips, began, &series));
         Figures {
             transfer: self.transfer(began, ended),
             radio: radio(|from, to| link.offered_bytes(from, to), records, began, ended),
             window: segments::window(ack_segments, data_segments),
             retransmissions: Retransmissions { by_sender: self.resent_by_sender, over_radio, segments },
-            series: series(|from, to| link.offered_bytes(from, to), records, &marks, began, ended),
+            series,
             timing: self.emulation.timing.clone(),
             ping_ms: Distribution::of(&mut self.ping_ms),
             response_ms: None,
-            udp: None,
+            udp,
         }
     }
 
@@ -82,7 +99,7 @@ impl Evidence<'_> {
         let received_bytes = self.outcomes.iter().map(|o| o.bytes).sum();
         let time = ended.saturating_since(began);
         Transfer {
-            expected_bytes: self.content.size.get().saturating_mul(self.outcomes.len() as u64),
+            expected_bytes: self.workload.expected().get().saturating_mul(self.outcomes.len() as u64),
             received_bytes,
             seconds: seconds(time),
             goodput_mbps: mbps(received_bytes, time),

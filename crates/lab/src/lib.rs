@@ -13,6 +13,7 @@
 
 mod accelerator;
 pub mod benchmark;
+mod datagrams;
 mod emulator;
 mod error;
 mod figures;
@@ -23,6 +24,7 @@ mod recorder;
 mod reporter;
 mod runner;
 mod session;
+mod shaped_origin;
 mod spin_budget;
 mod topology;
 mod transfer;

@@ -2,20 +2,24 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use io::{Namespace, Signals};
+use link::PacketRecord;
 use scenario::results::{CaseResult, Figures, MadeBy, ScenarioResult};
-use scenario::{Case, Kind, LinkPlan, Scenario};
+use scenario::{Case, Kind, LinkPlan, Scenario, Workload};
 use units::{Bytes, Duration};
 
 use crate::accelerator::AcceleratorCommand;
+use crate::datagrams::Datagrams;
 use crate::emulator::{Emulation, Keep};
 use crate::error::Context;
 use crate::figures::Evidence;
 use crate::origin::{Content, Origin};
 use crate::recorder::{Dropped, Recorder, Recording, Truth, counters, path_rtt};
 use crate::session::{Session, read_trace};
+use crate::shaped_origin::ShapedOrigin;
 use crate::topology::{Host, Network, server_address};
 use crate::transfer::{Ping, Transfers};
 use crate::{Instance, LabError};
@@ -39,6 +43,8 @@ pub enum Progress<'a> {
         /// In all.
         expected: Bytes,
     },
+    /// What happened to each packet on the radio link in the direction of the data, before its case ends.
+    Radio(&'a [PacketRecord]),
     /// A case has ended.
     Ends(&'a CaseResult),
 }
@@ -138,22 +144,36 @@ impl Runner<'_> {
         let &Run { case, seed, time_limit, .. } = run;
         let workload = &case.workload;
         let plan = case.links(seed, &mut |file| read_trace(&self.traces, file))?;
-        let content = Content::write(self.instance.directory(), workload.size(), seed)?;
+        // Of datagrams nothing is served.
+        let size = if workload.kind() == Kind::Udp { Bytes::ZERO } else { workload.size() };
+        let content = Content::write(self.instance.directory(), size, seed)?;
         let mut session = Session::build(self.instance, case, command)?;
-        let origin = Origin::start(session.network().namespace(Host::Server)?, self.instance.directory())?;
+        let serving =
+            Serving::start(session.network().namespace(Host::Server)?, self.instance, workload, &content)?;
         let recorder =
             run.recording.map(|recording| Recorder::start(session.network(), recording)).transpose()?;
+        let client = Namespace::open(session.network().namespace(Host::Client)?.name())?;
+        let datagrams = (workload.kind() == Kind::Udp)
+            .then(|| Datagrams::open(session.network().namespace(Host::Server)?, &client, workload))
+            .transpose()?;
         // Last, so that the links' time begins together with the transfer in every case.
         session.begin(&plan, Keep::Everything)?;
-        let client = Namespace::open(session.network().namespace(Host::Client)?.name())?;
         let address = server_address(workload.family());
         let ping = workload.ping.map(|every| Ping::start(&client, address, every.0)).transpose()?;
-        let expected = Bytes::new(content.size.get().saturating_mul(u64::from(workload.flows())));
-        let outcomes = Transfers::new(&client, workload, &content, time_limit).run(
-            self.signals,
-            &mut |received| progress(Progress::Moves { received: Bytes::new(received), expected }),
-            &mut || session.check(),
-        )?;
+        let flows = if datagrams.is_some() { 1 } else { u64::from(workload.flows()) };
+        let expected = Bytes::new(workload.expected().get().saturating_mul(flows));
+        let mut moves = |received| progress(Progress::Moves { received: Bytes::new(received), expected });
+        let (outcomes, datagrams) = match datagrams {
+            Some(datagrams) => {
+                let (outcome, log) =
+                    datagrams.run(&content, self.signals, &mut moves, &mut || session.check())?;
+                (vec![outcome], Some(log))
+            }
+            None => {
+                let transfers = Transfers::new(&client, workload, &content, time_limit);
+                (transfers.run(self.signals, &mut moves, &mut || session.check())?, None)
+            }
+        };
         let ping_ms = ping.map(Ping::finish).unwrap_or_default();
         let sender = if workload.kind() == Kind::Upload { Host::Client } else { Host::Server };
         let resent_by_sender = resent_segments(session.network(), sender)?;
@@ -166,14 +186,51 @@ impl Runner<'_> {
         }
         let evidence = Evidence {
             resent_by_sender,
-            uploaded: origin.uploaded()?,
+            uploaded: serving.uploaded()?,
             emulation,
             outcomes: &outcomes,
+            datagrams,
             workload,
             content: &content,
             ping_ms,
         };
+        progress(Progress::Radio(evidence.radio()));
         Ok(evidence.figures())
+    }
+}
+
+/// What answers the client's requests.
+enum Serving {
+    /// nginx, as fast as TCP takes it.
+    Nginx(Origin),
+    /// A program that writes no faster than the workload says; ends when dropped.
+    Shaped(#[allow(dead_code, reason = "held for its end")] ShapedOrigin),
+    /// Datagrams are asked for by nobody.
+    Nothing,
+}
+
+impl Serving {
+    fn start(
+        server: &Namespace,
+        instance: &Instance,
+        workload: &Workload,
+        content: &Content,
+    ) -> Result<Self, LabError> {
+        match (workload.kind(), workload.write_rate) {
+            (Kind::Udp, _) => Ok(Self::Nothing),
+            (Kind::Download, Some(rate)) => {
+                let address = SocketAddr::from((server_address(workload.family()), 80));
+                Ok(Self::Shaped(ShapedOrigin::start(server, address, content, rate.0)?))
+            }
+            _ => Ok(Self::Nginx(Origin::start(server, instance.directory())?)),
+        }
+    }
+
+    fn uploaded(&self) -> Result<Vec<String>, LabError> {
+        match self {
+            Self::Nginx(origin) => origin.uploaded(),
+            Self::Shaped(_) | Self::Nothing => Ok(Vec::new()),
+        }
     }
 }
 

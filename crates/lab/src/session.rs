@@ -34,6 +34,8 @@ impl Session {
             congestion_control: case.server.congestion_control,
             client_rmem: case.client.rmem(),
             server_wmem: case.server.wmem(),
+            without_sack: case.client.sack == Some(false),
+            without_timestamps: case.client.timestamps == Some(false),
         };
         let network = Network::create(instance.name(), &settings)?;
         let family = case.workload.family();

@@ -86,6 +86,10 @@ pub struct HostSettings {
     pub client_rmem: Option<String>,
     /// The server's `tcp_wmem`; the kernel's default otherwise.
     pub server_wmem: Option<String>,
+    /// The client does not offer SACK.
+    pub without_sack: bool,
+    /// The client does not offer timestamps.
+    pub without_timestamps: bool,
 }
 
 /// The namespaces, named until dropped, and the four devices in the order the emulator wants them:
@@ -184,6 +188,13 @@ impl Network {
         }
         if let Some(rmem) = &settings.client_rmem {
             self.set(Host::Client, "net/ipv4/tcp_rmem", rmem)?;
+        }
+        for (setting, is_off) in
+            [("tcp_sack", settings.without_sack), ("tcp_timestamps", settings.without_timestamps)]
+        {
+            if is_off {
+                self.set(Host::Client, &format!("net/ipv4/{setting}"), "0")?;
+            }
         }
         Ok(())
     }

@@ -20,6 +20,11 @@ pub struct Axis {
     ticks: Vec<f64>,
 }
 
+/// Room at both ends of a logarithmic axis that begins and ends between powers of ten.
+const LOG_MARGIN: f64 = 1.15;
+/// Over larger ratios only powers of ten are marked.
+const SHORT_RATIO: f64 = 300.0;
+
 impl Axis {
     /// From zero to just above `largest`, at most `ticks_max` intervals.
     pub fn linear(largest: f64, ticks_max: usize, (start, end): (f64, f64)) -> Self {
@@ -46,6 +51,44 @@ impl Axis {
         let high = largest.max(smallest * 1.01).log10().ceil().max(low + 1.0);
         let ticks = (0..=(high - low) as i32).map(|i| 10f64.powf(low + f64::from(i))).collect();
         Self { spread: Spread::Log, low: 10f64.powf(low), high: 10f64.powf(high), start, end, ticks }
+    }
+
+    /// From about `least` to about `largest`, to the next tick on both sides, at most `ticks_max` intervals.
+    pub fn between(least: f64, largest: f64, ticks_max: usize, (start, end): (f64, f64)) -> Self {
+        let span = if largest > least { largest - least } else { 1.0 };
+        let step = round_step(span / ticks_max.max(1) as f64);
+        let (first, last) =
+            ((least / step).floor(), (largest / step).ceil().max((least / step).floor() + 1.0));
+        let ticks = (0..=(last - first) as usize).map(|i| (first + i as f64) * step).collect();
+        Self { spread: Spread::Linear, low: first * step, high: last * step, start, end, ticks }
+    }
+
+    /// From exactly `least` to exactly `largest`: a stretch of time.
+    pub fn between_exactly(least: f64, largest: f64, ticks_max: usize, pixels: (f64, f64)) -> Self {
+        let mut axis = Self::between(least, largest, ticks_max, pixels);
+        if largest > least {
+            (axis.low, axis.high) = (least, largest);
+            axis.ticks.retain(|t| *t >= least - 1e-9 && *t <= largest * 1.000_001);
+        }
+        axis
+    }
+
+    /// Equal ratios from a little below `smallest` to a little above `largest`, both above zero. Ticks stand at powers of ten, and over
+    /// a short range at twice and five times such powers too.
+    pub fn log_between(smallest: f64, largest: f64, (start, end): (f64, f64)) -> Self {
+        let smallest = smallest.max(1e-6);
+        let (low, high) = (smallest / LOG_MARGIN, largest.max(smallest) * LOG_MARGIN);
+        let factors: &[f64] = if high / low > SHORT_RATIO { &[1.0] } else { &[1.0, 2.0, 5.0] };
+        let powers = low.log10().floor() as i32..=high.log10().ceil() as i32;
+        let all = powers.flat_map(|power| factors.iter().map(move |factor| factor * 10f64.powi(power)));
+        let ticks = all.filter(|tick| *tick >= low && *tick <= high).collect();
+        Self { spread: Spread::Log, low, high, start, end, ticks }
+    }
+
+    /// Places 1 to `count`, each in the middle of an equal share.
+    pub fn places(count: usize, (start, end): (f64, f64)) -> Self {
+        let ticks = (1..=count).map(|i| i as f64).collect();
+        Self { spread: Spread::Linear, low: 0.5, high: count.max(1) as f64 + 0.5, start, end, ticks }
     }
 
     /// The pixel of `value`, kept inside the axis; what is no number stands at its low end.
@@ -99,6 +142,17 @@ mod tests {
         assert!((Axis::log(1.0, 100.0, (0.0, 1.0)).at(10.0) - 0.5).abs() < 1e-9);
         assert_eq!(Axis::linear_to(23.7, 6, (0.0, 1.0)).ticks(), [0.0, 5.0, 10.0, 15.0, 20.0]);
         assert_eq!(Axis::linear(f64::NAN, 4, (0.0, 1.0)).ticks().len(), 5);
+    }
+
+    #[test]
+    fn an_axis_may_begin_elsewhere() {
+        assert_eq!(Axis::between(62.0, 113.0, 4, (0.0, 1.0)).ticks(), [60.0, 80.0, 100.0, 120.0]);
+        let time = Axis::between_exactly(30.0, 60.0, 6, (0.0, 300.0));
+        assert_eq!(time.ticks(), [30.0, 35.0, 40.0, 45.0, 50.0, 55.0, 60.0]);
+        assert!((time.at(45.0) - 150.0).abs() < 1e-9 && time.at(10.0).abs() < 1e-9);
+        assert_eq!(Axis::log_between(60.0, 792.0, (0.0, 1.0)).ticks(), [100.0, 200.0, 500.0]);
+        assert_eq!(Axis::log_between(1.0, 1e4, (0.0, 1.0)).ticks().len(), 5);
+        assert!((Axis::places(4, (0.0, 80.0)).at(1.0) - 10.0).abs() < 1e-9);
     }
 
     #[test]

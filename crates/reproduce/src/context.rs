@@ -4,16 +4,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use engine::EngineConfig;
-use lab::Progress;
 use scenario::results::CaseResult;
 use scenario::{Case, Scenario};
 use sim::{CaseRun, LogMode, in_parallel};
 use units::Duration;
 
 use crate::document::{RunRecord, UsedScenario, fingerprint};
+use crate::lab_runs::LabRuns;
 use crate::link_figure::links_of;
 use crate::seen::{Eyes, Looking};
-use crate::{Experiment, Figure, Outcome, ReproduceError, Run, Runs, Seen};
+use crate::{Experiment, Figure, Outcome, ReproduceError, Run, Runs};
 
 /// The engine that the settings of a case mean, by the same reading as `cellerator run`'s arguments.
 pub type EngineOf<'a> = &'a (dyn Fn(&Case) -> Result<Option<EngineConfig>, String> + Sync);
@@ -81,7 +81,10 @@ impl<'a> Context<'a> {
     /// # Errors
     /// A scenario cannot be read or run. An aim that is missed is no error.
     pub(crate) fn outcome(mut self) -> Result<(Outcome, Evidence), ReproduceError> {
-        let outcome = (self.experiment.run)(&mut self)?;
+        let mut outcome = (self.experiment.run)(&mut self)?;
+        if self.is_lab() {
+            outcome.keep_measured();
+        }
         Ok((outcome, Evidence { used: self.used, runs: self.runs, links: self.links }))
     }
 
@@ -91,12 +94,15 @@ impl<'a> Context<'a> {
         matches!(self.place, Where::Lab(_))
     }
 
-    /// The experiment's scenario file of this path (`experiments/ma/figure-2.toml`, or its end).
+    /// The experiment's scenario file of this path (`experiments/ma/figure-2.toml`, or its end). In the lab, where time is real, it is the
+    /// shorter one that lies beside it (`figure-2-lab.toml`) if there is one.
     ///
     /// # Errors
     /// It is not among the experiment's files, or cannot be read.
     pub fn scenario(&mut self, path: &str) -> Result<Scenario, ReproduceError> {
-        let file = self.experiment.files.iter().find(|file| file.path.ends_with(path));
+        let named = |path: &str| self.experiment.files.iter().find(|file| file.path.ends_with(path));
+        let shorter = path.strip_suffix(".toml").map(|stem| format!("{stem}-lab.toml"));
+        let file = shorter.filter(|_| self.is_lab()).and_then(|path| named(&path)).or_else(|| named(path));
         let file = file.ok_or_else(|| ReproduceError::Meaning {
             file: path.to_owned(),
             problem: format!("is not among the files of {}", self.experiment.name),
@@ -134,7 +140,11 @@ impl<'a> Context<'a> {
             Where::Sim { threads, engine_of } => {
                 self.simulate(scenario, &traces, (threads, engine_of), looking)?
             }
-            Where::Lab(runner) => self.in_lab(scenario, &traces, runner)?,
+            Where::Lab(runner) => {
+                let tell = |done, of, case: &str| self.tell(done, of, case);
+                LabRuns { runner, traces: &traces, looking, tell: &tell }
+                    .run(self.experiment.name, scenario)?
+            }
         };
         self.runs.extend(runs.runs.iter().map(|run| RunRecord::of(&scenario.name, &run.result)));
         Ok(runs)
@@ -207,51 +217,6 @@ impl<'a> Context<'a> {
         Ok(runs)
     }
 
-    fn in_lab(
-        &self,
-        scenario: &Scenario,
-        traces: &Path,
-        runner: &lab::Runner<'_>,
-    ) -> Result<Runs, ReproduceError> {
-        let mut runs = Runs::default();
-        let mut there = scenario.clone();
-        there.cases.clear();
-        for case in scenario.resolved() {
-            match case.simulated_only() {
-                Some(key) => runs.runs.push(skipped(case, scenario.seed, key)),
-                None => there.cases.push(case),
-            }
-        }
-        if there.cases.is_empty() {
-            return Ok(runs);
-        }
-        let runner = lab::Runner {
-            instance: runner.instance,
-            signals: runner.signals,
-            program: runner.program.clone(),
-            traces: traces.to_owned(),
-            captures: None,
-        };
-        let of = there.cases.len() * there.repetitions as usize;
-        let mut done = 0;
-        let result = runner.run(&there, None, &mut |progress| {
-            if let Progress::Ends(result) = progress {
-                done += 1;
-                self.tell(done, of, &result.name);
-            }
-        });
-        let result = result.map_err(|error| ReproduceError::Lab {
-            run: self.experiment.name.to_owned(),
-            problem: error.to_string(),
-        })?;
-        runs.runs.extend(result.cases.into_iter().map(|result| Run {
-            result,
-            radio: Vec::new(),
-            seen: Seen::default(),
-        }));
-        Ok(runs)
-    }
-
     fn tell(&self, done: usize, of: usize, case: &str) {
         (self.progress)(&Step { experiment: self.experiment.name, done, of, case: case.to_owned() });
     }
@@ -262,21 +227,6 @@ pub(crate) fn text_of(file: &crate::ScenarioFile, folder: Option<&Path>) -> Resu
     let Some(folder) = folder else { return Ok(file.text.to_owned()) };
     let path = folder.join(file.path.strip_prefix("experiments/").unwrap_or(file.path));
     std::fs::read_to_string(&path).map_err(|error| ReproduceError::file(&path, error))
-}
-
-fn skipped(case: Case, seed: u64, key: &str) -> Run {
-    let result = CaseResult {
-        name: case.name.clone(),
-        repetition: 1,
-        seed,
-        settings: case,
-        accelerator_command: None,
-        skipped: Some(format!("only the simulator has `{key}`")),
-        problems: Vec::new(),
-        figures: None,
-        simulation: None,
-    };
-    Run { result, radio: Vec::new(), seen: Seen::default() }
 }
 
 /// How long the links of a scenario are shown at most.

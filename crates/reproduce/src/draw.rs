@@ -11,12 +11,16 @@ const LEFT: f64 = 62.0;
 const RIGHT: f64 = 16.0;
 const TOP: f64 = 30.0;
 const PANEL: f64 = 150.0;
-const SMALL_PANEL: f64 = 74.0;
+const SMALL_PANEL: f64 = 92.0;
 const GAP: f64 = 20.0;
 const LEGEND: f64 = 18.0;
 const BOTTOM: f64 = 40.0;
 /// Width of a letter, about.
-const LETTER: f64 = 6.6;
+const LETTER: f64 = 7.0;
+/// Height of a line of a place's name.
+const NAME_LINE: f64 = 12.0;
+/// How far series stand apart at a named place, as a share of it.
+const APART: f64 = 0.07;
 const COLOURS: usize = 6;
 
 const STYLE: &str = "\
@@ -24,20 +28,22 @@ text{font:12px system-ui,sans-serif;fill:#333}.t{font-size:14px;font-weight:600;
 .bg{fill:#fff}.g{stroke:#e4e4e4;fill:none}.x{stroke:#777;fill:none}.ground{fill:#dfe7ef;stroke:none}\
 .paper{--k:#111}.limit{--k:#777}.k0{--k:#0b63b0}.k1{--k:#c4501b}.k2{--k:#2a8a3e}.k3{--k:#93368a}.k4{--k:#8a6d00}.k5{--k:#4a4fc4}\
 .l{fill:none;stroke:var(--k);stroke-width:1.6;stroke-linejoin:round}.paper.l{stroke-dasharray:5 4}\
-.d{fill:var(--k);stroke:var(--k)}.paper.d{fill:#fff}.e{stroke:var(--k);stroke-width:1.2;fill:none}\
+.d{fill:var(--k);stroke:var(--k)}.paper.d{fill:none;stroke-width:1.5}.n{font-size:10.5px}.e{stroke:var(--k);stroke-width:1.2;fill:none}\
 @media(prefers-color-scheme:dark){text{fill:#ccc}.t{fill:#f2f2f2}.s{fill:#aaa}.bg{fill:#16181c}.g{stroke:#30343a}\
 .x{stroke:#888}.ground{fill:#28323d}.paper{--k:#eee}.limit{--k:#999}.k0{--k:#63aef0}.k1{--k:#f08c5a}.k2{--k:#6fcf84}\
-.k3{--k:#e08ad6}.k4{--k:#e3c23f}.k5{--k:#a5a9ff}.paper.d{fill:#16181c}}";
+.k3{--k:#e08ad6}.k4{--k:#e3c23f}.k5{--k:#a5a9ff}}";
 
 /// The picture, a whole file that loads nothing.
 #[must_use]
 pub fn svg(figure: &Figure, command: &str) -> String {
     let is_small = figure.panels.len() > 2;
     let panel_height = if is_small { SMALL_PANEL } else { PANEL };
-    let legends: Vec<usize> = figure.panels.iter().map(legend_lines).collect();
+    let legends = legend_lines(&figure.panels);
     let legend_height: f64 = legends.iter().map(|lines| *lines as f64 * LEGEND).sum();
     let count = figure.panels.len() as f64;
-    let height = TOP + legend_height + count * (panel_height + GAP) - GAP + BOTTOM;
+    let names = figure.x.places.iter().map(|name| name.split(", ").count()).max().unwrap_or(1);
+    let below = BOTTOM + (names - 1) as f64 * NAME_LINE;
+    let height = TOP + legend_height + count * (panel_height + GAP) - GAP + below;
     let mut out = format!(
         r#"<svg viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img" xmlns="http://www.w3.org/2000/svg"><title>{0}</title><desc>{1} Made by: {2}</desc><style>{STYLE}</style><rect class="bg" width="{WIDTH}" height="{height}" rx="6"/><text class="t" x="{LEFT}" y="19">{0}</text>"#,
         escape(&figure.title),
@@ -53,31 +59,22 @@ pub fn svg(figure: &Figure, command: &str) -> String {
     );
     let mut top = TOP;
     for (panel, lines) in figure.panels.iter().zip(&legends) {
-        legend(&mut out, panel, top);
+        if *lines > 0 {
+            legend(&mut out, panel, top);
+        }
         top += *lines as f64 * LEGEND;
         let up = scale(
             &panel.y,
             panel.series.iter(),
-            |point| (point.y, point.y + point.deviation.unwrap_or(0.0)),
+            |point| (point.y - point.deviation.unwrap_or(0.0), point.y + point.deviation.unwrap_or(0.0)),
             (top + panel_height, top),
             false,
         );
         frame(&mut out, panel, &up, (top, panel_height));
-        for (series, class) in panel.series.iter().zip(classes(panel)) {
-            draw(&mut out, series, &class, &across, &up);
-        }
+        draw_all(&mut out, panel, &across, &up, !figure.x.places.is_empty());
         top += panel_height + GAP;
     }
-    let bottom = top - GAP;
-    for tick in across.ticks() {
-        let _ = write!(
-            out,
-            r#"<path class="x" d="M{0:.1} {bottom:.1}v4"/><text x="{0:.1}" y="{1:.1}" text-anchor="middle">{2}</text>"#,
-            across.at(*tick),
-            bottom + 17.0,
-            axis_label(*tick)
-        );
-    }
+    ticks(&mut out, &figure.x, &across, top - GAP);
     let _ = write!(
         out,
         r#"<text class="s" x="{:.0}" y="{:.0}" text-anchor="end">{}</text></svg>"#,
@@ -88,11 +85,57 @@ pub fn svg(figure: &Figure, command: &str) -> String {
     out
 }
 
+/// Draws what a panel shows, the paper's on top: it is hollow, and would be hidden under ours where both agree. At named places
+/// the series stand beside each other.
+fn draw_all(out: &mut String, panel: &Panel, across: &Scale, up: &Scale, is_named: bool) {
+    let classes = classes(panel);
+    let middle = panel.series.len().saturating_sub(1) as f64 / 2.0;
+    for is_paper in [false, true] {
+        for (number, (series, class)) in panel.series.iter().zip(&classes).enumerate() {
+            if (series.source == Source::Paper) == is_paper {
+                let aside = if is_named { (number as f64 - middle) * APART } else { 0.0 };
+                draw(out, &aside_by(series, aside), class, across, up);
+            }
+        }
+    }
+}
+
+/// `series`, moved across.
+fn aside_by(series: &Series, aside: f64) -> Series {
+    let points = series.points.iter().map(|point| Point { x: point.x + aside, ..*point }).collect();
+    Series { points, ..series.clone() }
+}
+
+/// Marks and labels of the axis across.
+fn ticks(out: &mut String, axis: &Axis, across: &Scale, bottom: f64) {
+    for (number, tick) in across.ticks().iter().enumerate() {
+        let x = across.at(*tick);
+        let _ = write!(out, r#"<path class="x" d="M{x:.1} {bottom:.1}v4"/>"#);
+        if let Some(name) = axis.places.get(number) {
+            for (line, part) in name.split(", ").enumerate() {
+                let y = bottom + 17.0 + line as f64 * NAME_LINE;
+                let part = escape(part);
+                let _ = write!(
+                    out,
+                    r#"<text class="n" x="{x:.1}" y="{y:.1}" text-anchor="middle">{part}</text>"#
+                );
+            }
+            continue;
+        }
+        let label = axis_label(*tick);
+        // A label at the end of the axis must not leave the picture.
+        let half = label.chars().count() as f64 * LETTER / 2.0;
+        let x = x.min(WIDTH - 2.0 - half);
+        let _ =
+            write!(out, r#"<text x="{x:.1}" y="{:.1}" text-anchor="middle">{label}</text>"#, bottom + 17.0);
+    }
+}
+
 fn axis_name(axis: &Axis) -> String {
     if axis.log { format!("{}, log scale", axis.name) } else { axis.name.clone() }
 }
 
-/// A scale over all values; `of` gives a point's middle and its upper end.
+/// A scale over all values; `of` gives a point's lower and its upper end.
 fn scale<'a>(
     axis: &Axis,
     series: impl Iterator<Item = &'a Series>,
@@ -100,11 +143,21 @@ fn scale<'a>(
     pixels: (f64, f64),
     is_exact: bool,
 ) -> Scale {
+    if !axis.places.is_empty() {
+        return Scale::places(axis.places.len(), pixels);
+    }
     let values: Vec<(f64, f64)> = series.flat_map(|s| &s.points).map(of).collect();
     let largest = values.iter().map(|v| v.1).filter(|v| v.is_finite()).fold(0.0, f64::max);
     if axis.log {
         let smallest = values.iter().map(|v| v.0).filter(|v| *v > 0.0).fold(f64::INFINITY, f64::min);
-        return Scale::log(if smallest.is_finite() { smallest } else { 1.0 }, largest, pixels);
+        return Scale::log_between(if smallest.is_finite() { smallest } else { 1.0 }, largest, pixels);
+    }
+    if let Some(start) = axis.from {
+        return if is_exact {
+            Scale::between_exactly(start, largest, 8, pixels)
+        } else {
+            Scale::between(start, largest, 4, pixels)
+        };
     }
     if is_exact { Scale::linear_to(largest, 8, pixels) } else { Scale::linear(largest, 4, pixels) }
 }
@@ -142,8 +195,15 @@ fn legend_places(panel: &Panel) -> Vec<(usize, f64)> {
     places
 }
 
-fn legend_lines(panel: &Panel) -> usize {
-    legend_places(panel).last().map_or(0, |(line, _)| line + 1)
+/// Lines of each panel's legend; none where it is that of the panel above.
+fn legend_lines(panels: &[Panel]) -> Vec<usize> {
+    let entries = |panel: &Panel| -> Vec<(String, Source, Mark)> {
+        panel.series.iter().map(|s| (s.name.clone(), s.source, s.mark)).collect()
+    };
+    let lines = |panel: &Panel| legend_places(panel).last().map_or(0, |(line, _)| line + 1);
+    let above = |i: usize| i.checked_sub(1).and_then(|above| panels.get(above));
+    let is_same = |i: usize, panel: &Panel| above(i).is_some_and(|above| entries(above) == entries(panel));
+    panels.iter().enumerate().map(|(i, panel)| if is_same(i, panel) { 0 } else { lines(panel) }).collect()
 }
 
 fn legend(out: &mut String, panel: &Panel, top: f64) {
@@ -219,9 +279,10 @@ fn draw(out: &mut String, series: &Series, class: &str, across: &Scale, up: &Sca
         Mark::Dots => {}
     }
     if matches!(series.mark, Mark::Dots | Mark::Dotted) {
+        let radius = if series.source == Source::Paper { 4.6 } else { 3.2 };
         for point in &series.points {
             let (x, y) = at(point);
-            let _ = write!(out, r#"<circle class="d {class}" cx="{x:.1}" cy="{y:.1}" r="3.2"/>"#);
+            let _ = write!(out, r#"<circle class="d {class}" cx="{x:.1}" cy="{y:.1}" r="{radius}"/>"#);
         }
     }
 }
@@ -285,6 +346,28 @@ mod tests {
         panel.series.push(Series::new("paper 2", Source::Paper, Mark::Line, Vec::new()));
         panel.series.push(Series::new("ours 2", Source::Adaptive, Mark::Line, Vec::new()));
         assert_eq!(classes(&panel), ["limit", "paper k0", "k0", "paper k1", "k1"]);
+    }
+
+    #[test]
+    fn places_have_names_and_series_stand_beside_each_other() {
+        let points = || vec![Point::new(1.0, 3.0), Point::new(2.0, 4.0)];
+        let series = |name: &str, source| Series::new(name, source, Mark::Dots, points());
+        let panel = || vec![series("paper", Source::Paper), series("ours", Source::Ours)];
+        let figure = Figure::new("t", "c", Axis::named("network", ["AT&T, Boston", "Sprint"]))
+            .panel(Axis::linear("a"), panel())
+            .panel(Axis::linear("b"), panel());
+        let svg = svg(&figure, "");
+        assert!(
+            svg.contains(">AT&amp;T</text>")
+                && svg.contains(">Boston</text>")
+                && svg.contains(">Sprint</text>")
+        );
+        assert_eq!(svg.matches(">ours</text>").count(), 1, "one legend for two panels alike");
+        let across: Vec<&str> =
+            svg.split("<circle class=\"d").skip(3).map(|c| c.split("cx=\"").nth(1).unwrap()).collect();
+        let first = |text: &str| text.split('"').next().unwrap().parse::<f64>().unwrap();
+        // Ours are drawn first, the paper's on top and to the left.
+        assert!(first(across[0]) > first(across[2]), "{across:?}");
     }
 
     #[test]

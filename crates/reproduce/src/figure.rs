@@ -12,18 +12,35 @@ pub struct Axis {
     /// Logarithmic instead of linear from zero.
     #[serde(default)]
     pub log: bool,
+    /// Where a linear axis begins, if not at zero.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<f64>,
+    /// Names of the places 1, 2, … in place of numbers; what follows a comma stands in a line of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<String>,
 }
 
 impl Axis {
     /// Linear from zero.
     #[must_use]
     pub fn linear(name: &str) -> Self {
-        Self { name: name.to_owned(), log: false }
+        Self { name: name.to_owned(), log: false, from: None, places: Vec::new() }
+    }
+    /// Linear from `start`.
+    #[must_use]
+    pub fn linear_from(name: &str, start: f64) -> Self {
+        Self { from: Some(start), ..Self::linear(name) }
+    }
+    /// Places with names: the first is 1.
+    #[must_use]
+    pub fn named<S: AsRef<str>>(name: &str, places: impl IntoIterator<Item = S>) -> Self {
+        let places = places.into_iter().map(|place| place.as_ref().to_owned()).collect();
+        Self { places, ..Self::linear(name) }
     }
     /// Logarithmic.
     #[must_use]
     pub fn log(name: &str) -> Self {
-        Self { name: name.to_owned(), log: true }
+        Self { log: true, ..Self::linear(name) }
     }
 }
 

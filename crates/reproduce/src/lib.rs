@@ -15,6 +15,7 @@ mod error;
 mod ev;
 mod experiment;
 mod figure;
+mod lab_runs;
 mod link_figure;
 mod ma;
 mod markdown;

@@ -80,19 +80,26 @@ pub fn link_figure(title: &str, config: &LinkConfig, length: Duration) -> Result
             loss.push(Point::new(x + bin.as_secs_f64() / 2.0, lost as f64));
         }
     }
+    let limit = match capacity.is_empty() {
+        true => "No limit of capacity".to_owned(),
+        false => format!("Capacity in bins of {:.2} s", bin.as_secs_f64()),
+    };
     let caption = format!(
-        "Capacity in bins of {:.2} s; one-way delay and lost packets of full packets sent at {:.2} Mbit/s.",
-        bin.as_secs_f64(),
-        rate.as_mbps_f64()
+        "{limit}; one-way delay and losses of full packets sent at {:.2} Mbit/s{}.",
+        rate.as_mbps_f64(),
+        if loss.is_empty() { ", of which none was lost" } else { "" }
     );
     let mut figure = Figure::new(title, &caption, Axis::linear("seconds"));
     if !capacity.is_empty() {
         let series = Series::new("capacity", Source::Limit, Mark::Ground, capacity);
         figure = figure.panel(Axis::linear("Mbit/s"), vec![series]);
     }
-    figure = figure
-        .panel(Axis::linear("delay, ms"), vec![Series::new("delay", Source::Ours, Mark::Line, delay)])
-        .panel(Axis::linear("lost"), vec![Series::new("lost packets", Source::Ours, Mark::Stems, loss)]);
+    figure =
+        figure.panel(Axis::linear("delay, ms"), vec![Series::new("delay", Source::Ours, Mark::Line, delay)]);
+    if !loss.is_empty() {
+        let series = Series::new("lost packets", Source::Ours, Mark::Stems, loss);
+        figure = figure.panel(Axis::linear("lost"), vec![series]);
+    }
     Ok(figure)
 }
 

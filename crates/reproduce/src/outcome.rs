@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Figure, Table};
+use crate::{Figure, Source, Table};
 
 /// An aim, and what was reached.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -24,13 +24,25 @@ impl Check {
     #[must_use]
     pub fn at_least(claim: impl Into<String>, measured: f64, aim: f64) -> Self {
         let claim = claim.into();
-        Self { claim, aim, measured: finite(measured), at_least: true, passed: measured >= aim }
+        Self {
+            claim,
+            aim,
+            measured: finite(measured),
+            at_least: true,
+            passed: measured.is_finite() && measured >= aim,
+        }
     }
     /// `measured` must not be above `aim`.
     #[must_use]
     pub fn at_most(claim: impl Into<String>, measured: f64, aim: f64) -> Self {
         let claim = claim.into();
-        Self { claim, aim, measured: finite(measured), at_least: false, passed: measured <= aim }
+        Self {
+            claim,
+            aim,
+            measured: finite(measured),
+            at_least: false,
+            passed: measured.is_finite() && measured <= aim,
+        }
     }
     /// Both numbers and the bound's direction, as in `2.54 (at least 2.53)`.
     #[must_use]
@@ -41,6 +53,33 @@ impl Check {
         let measured =
             self.measured.map_or("nothing measured".to_owned(), |value| format!("{value:.digits$}"));
         format!("{measured} ({word} {:.digits$})", self.aim)
+    }
+}
+
+impl Outcome {
+    /// Drops what nothing was measured for, because it needs the simulator: aims, empty curves and panels, and rows and columns of tables
+    /// without a value of ours. How many aims went is noted.
+    pub(crate) fn keep_measured(&mut self) {
+        let all = self.checks.len();
+        self.checks.retain(|check| check.measured.is_some());
+        let gone = all - self.checks.len();
+        if gone > 0 {
+            let aims = if gone == 1 { "1 aim belongs" } else { &format!("{gone} aims belong") };
+            self.notes.push(format!(
+                "{aims} to cases that only the simulator runs, or that are left out here for their length."
+            ));
+        }
+        for figure in &mut self.figures {
+            for panel in &mut figure.panels {
+                panel.series.retain(|series| series.points.iter().any(|point| point.y.is_finite()));
+            }
+            figure.panels.retain(|panel| panel.series.iter().any(|series| series.source != Source::Paper));
+        }
+        self.figures.retain(|figure| !figure.panels.is_empty());
+        for table in &mut self.tables {
+            table.keep_measured();
+        }
+        self.tables.retain(|table| !table.rows.is_empty());
     }
 }
 
@@ -68,9 +107,37 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_nothing_was_measured_for_is_dropped() {
+        let mut table =
+            Table::new("t", "rate").column(Source::Paper, "p", "", 0).column(Source::Ours, "o", "", 0);
+        table.row("run", vec![1.0.into(), 2.0.into()]);
+        table.row("not run", vec![1.0.into()]);
+        let series = |source, y: &[f64]| {
+            let points = y.iter().map(|y| crate::Point::new(0.0, *y)).collect();
+            crate::Series::new("s", source, crate::Mark::Line, points)
+        };
+        let axis = || crate::Axis::linear("y");
+        let figure = Figure::new("f", "", axis())
+            .panel(axis(), vec![series(Source::Paper, &[1.0]), series(Source::Ours, &[1.0])])
+            .panel(axis(), vec![series(Source::Paper, &[1.0]), series(Source::Ours, &[])]);
+        let mut outcome = Outcome {
+            checks: vec![Check::at_least("a", 1.0, 0.0), Check::at_least("b", f64::NAN, 0.0)],
+            figures: vec![figure],
+            tables: vec![table],
+            ..Outcome::default()
+        };
+        outcome.keep_measured();
+        assert_eq!((outcome.checks.len(), outcome.figures[0].panels.len()), (1, 1));
+        assert_eq!(outcome.tables[0].rows.len(), 1);
+        assert!(outcome.notes[0].starts_with("1 aim belongs"), "{:?}", outcome.notes);
+    }
+
+    #[test]
     fn a_bound_itself_is_inside_and_no_number_is_a_miss() {
         assert!(Check::at_least("a", 2.0, 2.0).passed && Check::at_most("a", 2.0, 2.0).passed);
         assert!(!Check::at_least("a", f64::NAN, 2.0).passed && !Check::at_most("a", f64::NAN, 2.0).passed);
+        // The least of no values at all is no number either.
+        assert!(!Check::at_least("a", f64::INFINITY, 2.0).passed);
         let text = serde_json::to_string(&Check::at_least("a", f64::NAN, 2.0)).unwrap();
         assert_eq!(serde_json::from_str::<Check>(&text).unwrap().measured, None);
         assert_eq!(Check::at_least("a", 1.5, 2.0).numbers(), "1.500 (at least 2.000)");

@@ -1,11 +1,17 @@
 //! [`Seen`]: what captures at the hosts and looks at senders and queue would have shown of a run.
 
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
 use analysis::{Analyzer, FlowReport, PacketView, Sink};
-use capture::LinkType;
+use capture::{LinkType, Reader, Segment};
 use sim::{Kept, Sample, Watcher};
 use units::{Duration, Instant};
 
-/// What is to be looked at beyond a run's figures. In the lab nothing is.
+use crate::ReproduceError;
+
+/// What is to be looked at beyond a run's figures. Samples of senders and queue are the simulator's alone.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Looking {
     /// Senders and queue are looked at this often.
@@ -114,20 +120,40 @@ impl Eyes {
     }
 }
 
-impl Watcher for Eyes {
-    fn wants_packets(&self) -> bool {
-        self.looking.flows || self.looking.packets_of.is_some()
+impl Eyes {
+    /// Takes the packets of a capture that was made at a host's interface; their times count from the first.
+    pub(crate) fn read(&mut self, path: &Path, is_at_client: bool) -> Result<(), ReproduceError> {
+        let failed = |error: &dyn core::fmt::Display| ReproduceError::file(path, error);
+        let file = File::open(path).map_err(|error| failed(&error))?;
+        let mut reader = Reader::new(BufReader::new(file)).map_err(|error| failed(&error))?;
+        let mut first = None;
+        while reader.advance().map_err(|error| failed(&error))? {
+            let Some(record) = reader.current() else { break };
+            let start = *first.get_or_insert(record.time);
+            let Ok(segment) = capture::decode(record.link, record.bytes, record.wire_len) else { continue };
+            self.take(&segment, is_at_client, Instant::ZERO + record.time.saturating_since(start));
+        }
+        Ok(())
     }
-    fn on_packet(&mut self, packet: &Kept) {
-        let Ok(segment) = capture::decode(LinkType::RAW, &packet.bytes, packet.wire_len) else { return };
-        let is_at_client = packet.point.is_at_client();
+
+    fn take(&mut self, segment: &Segment, is_at_client: bool, at: Instant) {
         let captured = &mut self.captured[usize::from(is_at_client)];
         if self.looking.packets_max.is_some_and(|most| *captured >= most) {
             return;
         }
         *captured += 1;
         let analyzer = if is_at_client { &mut self.client } else { &mut self.server };
-        analyzer.handle_segment(0, &segment, packet.at);
+        analyzer.handle_segment(0, segment, at);
+    }
+}
+
+impl Watcher for Eyes {
+    fn wants_packets(&self) -> bool {
+        self.looking.flows || self.looking.packets_of.is_some()
+    }
+    fn on_packet(&mut self, packet: &Kept) {
+        let Ok(segment) = capture::decode(LinkType::RAW, &packet.bytes, packet.wire_len) else { return };
+        self.take(&segment, packet.point.is_at_client(), packet.at);
     }
     fn every(&self) -> Option<Duration> {
         self.looking.every

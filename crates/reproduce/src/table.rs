@@ -140,6 +140,24 @@ impl Table {
         self.rows.push(Row { label: label.into(), values });
     }
 
+    /// Drops rows and columns without a value of ours.
+    pub(crate) fn keep_measured(&mut self) {
+        let columns = self.columns.clone();
+        let is_ours = |row: &Row| {
+            columns.iter().zip(&row.values).any(|(c, v)| c.source != Source::Paper && v.mean.is_some())
+        };
+        self.rows.retain(is_ours);
+        let is_kept: Vec<bool> = (0..self.columns.len())
+            .map(|i| self.rows.iter().any(|row| row.values.get(i).is_some_and(|v| *v != Value::default())))
+            .collect();
+        let mut kept = is_kept.iter();
+        self.columns.retain(|_| kept.next().copied().unwrap_or(true));
+        for row in &mut self.rows {
+            let mut kept = is_kept.iter();
+            row.values.retain(|_| kept.next().copied().unwrap_or(true));
+        }
+    }
+
     /// The texts of a row.
     pub(crate) fn texts<'a>(&'a self, row: &'a Row) -> impl Iterator<Item = (&'a Column, String)> {
         self.columns.iter().zip(&row.values).map(|(column, value)| (column, value.show(column.digits)))

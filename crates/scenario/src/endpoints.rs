@@ -68,12 +68,7 @@ impl Client {
     /// The first key that only the simulator has.
     #[must_use]
     pub fn simulated_only(&self) -> Option<&'static str> {
-        let keys = [
-            ("drwa", self.drwa.is_some()),
-            ("sack = false", self.sack == Some(false)),
-            ("timestamps = false", self.timestamps == Some(false)),
-        ];
-        keys.into_iter().find_map(|(key, is_asked)| is_asked.then_some(key))
+        self.drwa.map(|_| "drwa")
     }
 
     /// The value for `net.ipv4.tcp_rmem`, if the scenario says one.
@@ -327,14 +322,13 @@ impl Workload {
         let largest = Bytes::new(1_500 - headers);
         self.datagram.map_or(largest, |q| q.0).clamp(Bytes::new(16), largest)
     }
-    /// The first key that asks for more than downloads and uploads by one device: only the simulator has that.
+    /// The first key that asks for more than downloads, uploads and datagrams by one device: only the simulator has that.
     #[must_use]
     pub fn simulated_only(&self) -> Option<&'static str> {
         let keys = [
             ("kind = \"request\"", self.kind() == Kind::Request),
-            ("kind = \"udp\"", self.kind() == Kind::Udp),
             ("clients", self.clients() > 1),
-            ("write_rate", self.write_rate.is_some()),
+            ("write_rate", self.write_rate.is_some() && self.kind() == Kind::Upload),
             ("half_close", self.half_close == Some(true)),
             ("reset", self.reset.is_some()),
         ];

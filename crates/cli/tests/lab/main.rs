@@ -74,6 +74,48 @@ workload.size = "0 B"
 }
 
 #[test]
+fn datagrams_are_acknowledged_and_a_shaped_server_writes_no_faster() {
+    let lab = Lab::new(
+        "datagrams",
+        r#"
+name = "t"
+time_limit = "60 s"
+radio.down = { rate = "20 Mbit/s", delay = "10 ms", queue = "400 packets" }
+radio.up = { rate = "20 Mbit/s", delay = "10 ms" }
+[[case]]
+name = "datagrams"
+workload = { kind = "udp", write_rate = "2 Mbit/s", length = "2 s" }
+[[case]]
+name = "more than the link carries"
+workload = { kind = "udp", write_rate = "40 Mbit/s", length = "2 s" }
+[[case]]
+name = "shaped"
+workload = { write_rate = "2 Mbit/s", size = "500 KB" }
+[[case]]
+name = "hosts of 2007"
+workload = { size = "60 KB" }
+client = { sack = false, timestamps = false }
+"#,
+    );
+    let results = lab.run();
+    schema::check(&results);
+    let cases = results["scenarios"][0]["cases"].as_array().unwrap();
+    let figures = |i: usize| &cases[i]["figures"];
+    assert!(cases.iter().all(|case| case["problems"].is_null()), "{cases:?}");
+    let udp = &figures(0)["udp"];
+    // Two seconds of 2 Mbit/s in pieces of 1472 bytes, rounded up.
+    assert_eq!(udp["sent"], 340);
+    assert_eq!(udp["received"], 340);
+    assert!(udp["rtt_ms"]["min"].as_f64().unwrap() >= 20.0);
+    assert_eq!(figures(0)["transfer"]["hashes_equal"], true);
+    let lost = figures(1)["udp"]["loss"].as_f64().unwrap();
+    assert!((0.2..0.7).contains(&lost), "twice what the link carries: {lost}");
+    // 500 KB at 2 Mbit/s take two seconds; the first piece goes at once.
+    assert!(figures(2)["transfer"]["seconds"].as_f64().unwrap() >= 1.9);
+    assert_eq!(figures(2)["transfer"]["hashes_equal"], true);
+}
+
+#[test]
 fn an_interrupted_lab_leaves_nothing() {
     for signal in ["-INT", "-TERM"] {
         let lab = Lab::new("interrupted", DELAY_ONLY);

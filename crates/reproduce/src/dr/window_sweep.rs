@@ -157,6 +157,23 @@ fn sweep(runs: &Runs) -> Table {
     table
 }
 
+/// Where the paper's conclusion puts DRWA, given what a static window of [`STATIC`] gets: shorter round trips to near servers,
+/// and more throughput from far ones.
+fn claimed(with_static: f64, is_rate: bool, is_far: bool) -> Vec<Series> {
+    let (first, last) = (f64::from(WINDOWS[0]), f64::from(WINDOWS[7]));
+    let level = |name: &str, y: f64| {
+        Series::new(name, Source::Paper, Mark::Line, vec![Point::new(first, y), Point::new(last, y)])
+    };
+    match (is_rate, is_far) {
+        (false, false) => vec![
+            level("paper: 24 % below 262,144 B", with_static * (1.0 - PAPER_REDUCTION.0)),
+            level("49 % below", with_static * (1.0 - PAPER_REDUCTION.1)),
+        ],
+        (true, true) => vec![level("paper: up to 51 % above 262,144 B", with_static * (1.0 + PAPER_GAIN))],
+        _ => Vec::new(),
+    }
+}
+
 fn figure(runs: &Runs) -> Figure {
     let mut figure = Figure::new(
         "Throughput and RTT over the receive window",
@@ -173,11 +190,12 @@ fn figure(runs: &Runs) -> Figure {
                 let y = mean(value(&own(link.0, scheme)));
                 Series::new(scheme, source, Mark::Line, vec![Point::new(first, y), Point::new(last, y)])
             };
-            let series = vec![
+            let mut series = vec![
                 Series::new("static", Source::Ours, Mark::Dotted, dots.collect()),
                 level("DRWA", Source::Ours),
                 level("adaptive", Source::Adaptive),
             ];
+            series.extend(claimed(mean(value(&fixed(link.0, STATIC))), is_rate, link.0 == LINKS[2].0));
             let short = if link.0 == LINKS[2].0 { "far" } else { link.0 };
             let name = format!("{short}, {}", if is_rate { "Mbit/s" } else { "ms" });
             figure = figure.panel(Axis::linear(&name), series);

@@ -3,8 +3,8 @@
 use super::mean;
 use crate::experiment::scenario_file;
 use crate::{
-    Axis, Check, Context, Experiment, Figure, Mark, Moments, Outcome, Paper, Point, ReproduceError, Runs,
-    Series, Source, Table, Value,
+    Axis, Check, Context, Experiment, Figure, Mark, Outcome, Paper, Point, ReproduceError, Runs, Series,
+    Source, Table, Value,
 };
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
@@ -28,7 +28,6 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
 /// A column of the paper: its scenario, {RSRP, SINR}, and accelerated, normal TCP and maximum UDP in Mbit/s.
 struct Printed {
     file: &'static str,
-    rsrp: f64,
     signal: &'static str,
     accelerated: f64,
     normal: f64,
@@ -37,37 +36,11 @@ struct Printed {
 
 /// [MA] Table 5.
 const PAPER: [Printed; 4] = [
+    Printed { file: "ma/table-5-64.toml", signal: "{−64, 27}", accelerated: 74.0, normal: 34.0, udp: 81.0 },
+    Printed { file: "ma/table-5-81.toml", signal: "{−81, 27}", accelerated: 73.0, normal: 36.0, udp: 80.0 },
+    Printed { file: "ma/table-5-90.toml", signal: "{−90, 27}", accelerated: 53.0, normal: 30.0, udp: 55.0 },
     Printed {
-        file: "ma/table-5-64.toml",
-        rsrp: 64.0,
-        signal: "{−64, 27}",
-        accelerated: 74.0,
-        normal: 34.0,
-        udp: 81.0,
-    },
-    Printed {
-        file: "ma/table-5-81.toml",
-        rsrp: 81.0,
-        signal: "{−81, 27}",
-        accelerated: 73.0,
-        normal: 36.0,
-        udp: 80.0,
-    },
-    Printed {
-        file: "ma/table-5-90.toml",
-        rsrp: 90.0,
-        signal: "{−90, 27}",
-        accelerated: 53.0,
-        normal: 30.0,
-        udp: 55.0,
-    },
-    Printed {
-        file: "ma/table-5-110.toml",
-        rsrp: 110.0,
-        signal: "{−110, 15}",
-        accelerated: 47.0,
-        normal: 27.0,
-        udp: 50.0,
+        file: "ma/table-5-110.toml", signal: "{−110, 15}", accelerated: 47.0, normal: 27.0, udp: 50.0
     },
 ];
 const NORMAL: &str = "normal TCP, 1024 KB";
@@ -233,32 +206,44 @@ fn queues(columns: &[Column]) -> Table {
 }
 
 fn figure(columns: &[Column]) -> Figure {
-    let printed = |value: fn(&Printed) -> f64| PAPER.iter().map(|p| Point::new(p.rsrp, value(p))).collect();
-    let found = |case: &str| -> Vec<Point> {
-        let point = |(printed, runs): &Column| {
-            let moments: Moments = runs.goodput(case)?;
-            Some(Point::of(printed.rsrp, moments))
-        };
-        columns.iter().filter_map(point).collect()
+    let places = |value: &dyn Fn(usize, &Column) -> Option<Point>| -> Vec<Point> {
+        columns.iter().enumerate().filter_map(|(i, column)| value(i, column)).collect()
     };
-    let paper = |name: &str, points| Series::new(name, Source::Paper, Mark::Dotted, points);
-    let ours = |case: &str, source| Series::new(case, source, Mark::Dotted, found(case));
+    let paper = |name: &str, value: fn(&Printed) -> f64| {
+        let points = places(&|i, (printed, _)| Some(Point::new(i as f64 + 1.0, value(printed))));
+        Series::new(name, Source::Paper, Mark::Dots, points)
+    };
+    let ours = |case: &str, source| {
+        let points = places(&|i, (_, runs)| Some(Point::of(i as f64 + 1.0, runs.goodput(case)?)));
+        Series::new(case, source, Mark::Dots, points)
+    };
     Figure::new(
         "Goodput against signal strength",
-        "Dashed with hollow dots: the paper's. Bars are standard deviations over five downloads.",
-        Axis::linear("−RSRP, dBm"),
+        "Hollow: the paper's, filled of the same colour: ours. Bars are standard deviations over five downloads. Above a client window of 1024 KB, below 17 KB.",
+        Axis::named("{RSRP, SINR}", columns.iter().map(|(printed, _)| printed.signal.replace(", ", ","))),
     )
     .panel(
-        Axis::linear("Mbit/s"),
+        Axis::linear("1024 KB, Mbit/s"),
         vec![
-            paper("maximum UDP, paper", printed(|p| p.udp)),
-            paper("accelerated, paper", printed(|p| p.accelerated)),
-            paper("normal TCP, paper", printed(|p| p.normal)),
+            paper("maximum UDP, paper", |p| p.udp),
             ours(UDP, Source::Ours),
-            ours("accelerated, 1024 KB", Source::Ours),
+            paper("accelerated, paper", |p| p.accelerated),
+            ours(CASES[1].0, Source::Ours),
+            paper("normal TCP, paper", |p| p.normal),
             ours(NORMAL, Source::Ours),
-            ours("adaptive, 1024 KB", Source::Adaptive),
-            ours("adaptive, 17 KB", Source::Adaptive),
+            ours(CASES[3].0, Source::Adaptive),
+        ],
+    )
+    .panel(
+        Axis::linear("17 KB, Mbit/s"),
+        vec![
+            paper("maximum UDP, paper", |p| p.udp),
+            ours(UDP, Source::Ours),
+            paper("accelerated, paper", |p| p.accelerated),
+            ours(CASES[0].0, Source::Ours),
+            ours(CASES[2].0, Source::Adaptive),
+            ours(FEW[0], Source::Ours),
+            ours(FEW[1], Source::Adaptive),
         ],
     )
 }

@@ -94,7 +94,7 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
     let least = PAPER
         .iter()
         .map(|(case, _)| goodput(&adaptive, case) / goodput(&runs, case))
-        .fold(f64::MAX, f64::min);
+        .fold(f64::INFINITY, f64::min);
     Ok(Outcome {
         we_see: format!(
             "We see {:.2} Mbit/s under the window of 100,800 bytes and {:.2} Mbit/s with eight times as much, a gain of {:.0} % (paper: 46 %); the analysis says which one the window limits.",

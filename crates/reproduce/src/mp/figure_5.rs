@@ -31,6 +31,8 @@ const PAPER_HANDSHAKE_MS: f64 = 40.57;
 const PAPER_MEAN_MS: f64 = 120.285;
 /// A loss is answered within so long; round trips before it are looked at for as long, seconds.
 const AROUND_S: f64 = 1.5;
+/// Round trips are drawn as means over so long, seconds: single ones jump by the slots of the uplink.
+const DRAWN_S: f64 = 0.25;
 
 fn packets<'a>(runs: &'a Runs, case: &'a str) -> impl Iterator<Item = &'a SeenPacket> {
     runs.of(case).take(1).flat_map(|run| &run.seen.packets)
@@ -67,9 +69,15 @@ fn around_losses(rtts: &[Point], losses: &[f64]) -> Option<(f64, f64)> {
     (count > 0.0).then(|| (sum.0 / count, sum.1 / count))
 }
 
-/// One of `count` points, evenly, so that a picture stays small.
-fn thinned(points: &[Point], count: usize) -> Vec<Point> {
-    points.iter().step_by((points.len() / count).max(1)).copied().collect()
+/// Means of the points in intervals of `width`, at their middles; intervals without points are left out.
+fn averaged(points: &[Point], width: f64) -> Vec<Point> {
+    let same = |a: &Point, b: &Point| (a.x / width).floor() == (b.x / width).floor();
+    let mean = |chunk: &[Point]| {
+        let first = chunk.first()?;
+        let y = chunk.iter().map(|p| p.y).sum::<f64>() / chunk.len() as f64;
+        Some(Point::new(((first.x / width).floor() + 0.5) * width, y))
+    };
+    points.chunk_by(same).filter_map(mean).collect()
 }
 
 fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
@@ -127,11 +135,11 @@ fn figure(runs: &Runs, att: &[Point], events: &[f64]) -> Figure {
     let cap = vec![Point::new(0.0, PAPER_MAX_MS), Point::new(end, PAPER_MAX_MS)];
     let stems = |events: &[f64], top: f64| events.iter().map(|at| Point::new(*at, top)).collect::<Vec<_>>();
     let dots =
-        |name: &str, points: &[Point]| Series::new(name, Source::Ours, Mark::Line, thinned(points, 1_500));
+        |name: &str, points: &[Point]| Series::new(name, Source::Ours, Mark::Line, averaged(points, DRAWN_S));
     let lost = |points| Series::new("loss repaired", Source::Limit, Mark::Stems, points);
     Figure::new(
         "Fig 5: RTT over time",
-        "Every round trip that the server can measure, thinned; vertical lines where it began to send something again.",
+        "Round trips that the server can measure, means over a quarter of a second; vertical lines where it began to send something again.",
         Axis::linear("seconds"),
     )
     .panel(
@@ -159,6 +167,8 @@ mod tests {
         let (before, after) = around_losses(&tooth, &[10.0, 20.0]).unwrap();
         assert!((before - 139.0).abs() < 1e-9 && (after - 40.0).abs() < 1e-9, "{before} {after}");
         assert_eq!(around_losses(&tooth, &[]), None);
-        assert_eq!(thinned(&tooth, 30).len(), 30);
+        let means = averaged(&tooth, 1.0);
+        assert_eq!(means.len(), 30);
+        assert!((means[0].x - 0.5).abs() < 1e-9 && (means[0].y - 44.5).abs() < 1.0, "{:?}", means[0]);
     }
 }

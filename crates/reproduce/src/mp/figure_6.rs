@@ -73,7 +73,7 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
     let least = PAPER
         .iter()
         .map(|(case, _)| goodput(&adaptive, case) / goodput(&runs, case))
-        .fold(f64::MAX, f64::min);
+        .fold(f64::INFINITY, f64::min);
     let queue = |runs: &Runs, case: &str| mean(runs.queue_p95(case));
     let longest =
         PAPER.iter().map(|(case, _)| queue(&adaptive, case) / queue(&runs, case)).fold(0.0, f64::max);

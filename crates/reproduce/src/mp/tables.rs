@@ -6,8 +6,8 @@ use super::{mean, over_runs};
 use crate::accelerated::with_adaptive;
 use crate::experiment::scenario_file;
 use crate::{
-    Axis, Check, Context, Experiment, Figure, Looking, Mark, Outcome, Paper, Point, ReproduceError, Runs,
-    Series, Source, Table, Value,
+    Axis, Check, Context, Experiment, Figure, Looking, Mark, Moments, Outcome, Paper, Point, ReproduceError,
+    Runs, Series, Source, Table, Value,
 };
 
 pub(crate) const TABLE_2: Experiment = Experiment {
@@ -89,7 +89,7 @@ fn tables(
     let least = paper
         .iter()
         .map(|(name, _)| goodput(&adaptive, name) / goodput(&runs, name))
-        .fold(f64::MAX, f64::min);
+        .fold(f64::INFINITY, f64::min);
     let queue = |runs: &Runs, name: &str| mean(runs.queue_p95(name));
     let shorter = paper.iter().filter(|(name, _)| queue(&adaptive, name) <= queue(&runs, name)).count();
     let (b, r) = (worst(&bandwidth, 0), worst(&rtt, 1));
@@ -169,26 +169,33 @@ fn other(paper: &[Network], runs: &Runs, adaptive: &Runs) -> Table {
 }
 
 fn figure(part: &str, paper: &[Network], runs: &Runs, adaptive: &Runs) -> Figure {
-    let dots = |name: &str, source, at: &dyn Fn(&Network) -> Option<Point>| {
-        Series::new(name, source, Mark::Dots, paper.iter().filter_map(at).collect())
+    let series = |name: &str, source, value: &dyn Fn(&Network) -> Option<Moments>| {
+        let at = |(i, network): (usize, &Network)| Some(Point::of(i as f64 + 1.0, value(network)?));
+        Series::new(name, source, Mark::Dots, paper.iter().enumerate().filter_map(at).collect())
     };
-    let at = |runs: &Runs, name: &str, rtt: f64| Some(Point::new(runs.goodput(name)?.mean, rtt));
+    // Printed deviations are drawn like those of our runs.
+    let printed = |(mean, deviation): (f64, f64)| Some(Moments { mean, deviation, count: 2 });
     Figure::new(
-        &format!("{part}: mean RTT over bandwidth"),
-        "One dot per network. For `adaptive` the mean RTT is the handshake and the mean queue: its server sees the wired segment only.",
-        Axis::log("Mbit/s"),
+        &format!("{part}: bandwidth and mean RTT"),
+        "Bars are standard deviations: the paper's as printed, ours over the runs. For `adaptive` the RTT is the propagation and the mean queue: its server sees the wired segment only.",
+        Axis::named("network", paper.iter().map(|(name, _)| *name)),
     )
     .panel(
-        Axis::log("RTT, ms"),
+        Axis::log("Mbit/s"),
         vec![
-            dots("paper", Source::Paper, &|(_, v)| Some(Point::new(v[0].0, v[1].0))),
-            dots("ours", Source::Ours, &|(name, _)| {
-                at(runs, name, mean(over_runs(runs, name, |m| m.rtt_ms())))
-            }),
-            dots("adaptive", Source::Adaptive, &|(name, v)| {
-                let queue = adaptive.moments(name, |f| f.radio.queue_delay_ms.mean)?;
+            series("paper", Source::Paper, &|(_, v)| printed(v[0])),
+            series("ours", Source::Ours, &|(name, _)| over_runs(runs, name, |m| m.throughput_mbps())),
+            series("adaptive", Source::Adaptive, &|(name, _)| adaptive.goodput(name)),
+        ],
+    )
+    .panel(
+        Axis::log("mean RTT, ms"),
+        vec![
+            series("paper", Source::Paper, &|(_, v)| printed(v[1])),
+            series("ours", Source::Ours, &|(name, _)| over_runs(runs, name, |m| m.rtt_ms())),
+            series("adaptive", Source::Adaptive, &|(name, v)| {
                 let base = v[3].0.min(0.6 * v[1].0);
-                at(adaptive, name, base + queue.mean)
+                adaptive.moments(name, |f| base + f.radio.queue_delay_ms.mean)
             }),
         ],
     )

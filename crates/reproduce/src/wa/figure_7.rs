@@ -104,7 +104,7 @@ fn figure(runs: &Runs) -> Figure {
         "Fig 7: bandwidth, window and queue",
         "Seconds 30 to 60 of 150. (a) bandwidth, (b) window of the proxy, (c) of NewReno, (d) queue under the proxy with q0 dashed, (e) under NewReno. \
          The proxy's window is what it has in flight: per step, (18) is no window.",
-        Axis::linear("seconds"),
+        Axis::linear_from("seconds", SHOWN.0),
     )
     .panel(Axis::linear("Mbit/s"), vec![capacity(run(OLD), SHOWN, 1.0)])
     .panel(
