@@ -71,7 +71,10 @@ impl Outcome {
         }
         for figure in &mut self.figures {
             for panel in &mut figure.panels {
-                panel.series.retain(|series| series.points.iter().any(|point| point.y.is_finite()));
+                for series in &mut panel.series {
+                    series.points.retain(|point| point.x.is_finite() && point.y.is_finite());
+                }
+                panel.series.retain(|series| !series.points.is_empty());
             }
             figure.panels.retain(|panel| panel.series.iter().any(|series| series.source != Source::Paper));
         }

@@ -14,9 +14,12 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     title: "Six congestion controls over a deep buffer",
     asked: "Does any congestion control of a server keep the queue of a base station short?",
     found: "None that waits for losses: the buffers are too deep for that, and only Vegas, which goes by delay, resists.",
-    files: &[scenario_file!("dr/congestion-controls.toml")],
+    files: &[
+        scenario_file!("dr/congestion-controls.toml"),
+        scenario_file!("dr/congestion-controls-lab.toml"),
+    ],
     seconds: 25,
-    lab_seconds: None,
+    lab_seconds: Some(90),
     run,
 };
 
@@ -29,7 +32,7 @@ const PROPAGATION_MS: f64 = 60.0;
 fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
     let scenario = context.scenario("dr/congestion-controls.toml")?;
     let runs = context.watch(&scenario, Looking { flows: true, ..Looking::default() })?;
-    let mut table = Table::new("60 s over HSPA+ with 2 MB of queue", "congestion control of the server")
+    let mut table = Table::new("HSPA+ with 2 MB of queue", "congestion control of the server")
         .column(Source::Ours, "alone", "Mbit/s", 2)
         .column(Source::Ours, "mean RTT", "ms", 0)
         .column(Source::Ours, "dropped", "packets", 0)
@@ -54,25 +57,39 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
     }
     let delay = |case: &str| mean(rtt_at_server(&runs, case));
     let rate = |case: &str| mean(runs.goodput(case));
-    let least = LOSS_BASED.iter().map(|c| delay(c)).fold(f64::INFINITY, f64::min);
+    let least = LOSS_BASED.iter().map(|c| delay(c)).fold(f64::NAN, f64::min);
     let with = |control: &str, scheme: &str| format!("{control}, {scheme}");
     let reduced =
-        LOSS_BASED.iter().map(|c| 1.0 - delay(&with(c, "DRWA")) / delay(c)).fold(f64::INFINITY, f64::min);
-    let kept = CONTROLS.iter().map(|c| rate(&with(c, "DRWA")) / rate(c)).fold(f64::INFINITY, f64::min);
-    let adaptive = CONTROLS
-        .iter()
-        .map(|c| rate(&with(c, "adaptive")) / rate(&with(c, "DRWA")))
-        .fold(f64::INFINITY, f64::min);
+        LOSS_BASED.iter().map(|c| 1.0 - delay(&with(c, "DRWA")) / delay(c)).fold(f64::NAN, f64::min);
+    let kept = CONTROLS.iter().map(|c| rate(&with(c, "DRWA")) / rate(c)).fold(f64::NAN, f64::min);
+    let adaptive =
+        CONTROLS.iter().map(|c| rate(&with(c, "adaptive")) / rate(&with(c, "DRWA"))).fold(f64::NAN, f64::min);
     let shorter = LOSS_BASED
         .iter()
         .map(|c| mean(rtt_by_queue(&runs, &with(c, "adaptive"), PROPAGATION_MS)) / delay(&with(c, "DRWA")))
-        .fold(0.0, f64::max);
-    Ok(Outcome {
-        we_see: format!(
+        .fold(f64::NAN, f64::max);
+    let own = |control: &&str| rate(&with(control, "adaptive")) / rate(control);
+    let kept_by_adaptive = CONTROLS.iter().map(own).fold(f64::NAN, f64::min);
+    let there: Vec<&str> = CONTROLS.into_iter().filter(|c| delay(c).is_finite()).collect();
+    let we_see = if context.is_lab() {
+        format!(
+            "We see {least:.0} ms of RTT and more with the controls that this kernel has ({}); behind the accelerator with `adaptive` at least {:.2} of their goodput at {:.0} ms.",
+            there.join(", "),
+            kept_by_adaptive,
+            there
+                .iter()
+                .map(|c| mean(rtt_by_queue(&runs, &with(c, "adaptive"), PROPAGATION_MS)))
+                .fold(f64::NAN, f64::max)
+        )
+    } else {
+        format!(
             "We see {least:.0} ms and more of RTT with every control that waits for losses and {:.0} ms with Vegas; DRWA at the client takes at least {:.0} % off without a change at the server.",
             delay("Vegas"),
             reduced * 100.0
-        ),
+        )
+    };
+    Ok(Outcome {
+        we_see,
         tables: vec![table],
         figures: vec![figure(&runs)],
         notes: vec![
@@ -84,6 +101,7 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
             Check::at_most("mean RTT of Vegas ÷ that", delay("Vegas") / least, 0.2),
             Check::at_least("least reduction of the RTT by DRWA, share (paper 0.24 to 0.49)", reduced, 0.24),
             Check::at_least("least throughput kept with DRWA", kept, 0.97),
+            Check::at_least("least goodput of adaptive ÷ the control alone", kept_by_adaptive, 0.97),
             Check::at_least("least goodput of adaptive ÷ DRWA", adaptive, 0.97),
             Check::at_most("longest RTT of adaptive ÷ DRWA", shorter, 1.0),
         ],
@@ -101,7 +119,7 @@ fn figure(runs: &Runs) -> Figure {
     });
     Figure::new(
         "Mean RTT by congestion control",
-        "Downloads of 60 s; bars are standard deviations over the runs. The paper's figure is a picture, and its text has no numbers.",
+        "Bars are standard deviations over the runs. The paper's figure is a picture, and its text has no numbers.",
         Axis::named("congestion control of the server", CONTROLS),
     )
     .panel(

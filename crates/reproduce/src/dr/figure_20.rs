@@ -14,9 +14,9 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     title: "A sender shaped to a rate",
     asked: "Would shaping the sender do instead, so that it never sends more than the link carries?",
     found: "Only with the right rate, which is hard to know beforehand where the link varies: too low wastes the link, too high fills the queue.",
-    files: &[scenario_file!("dr/figure-20.toml")],
+    files: &[scenario_file!("dr/figure-20.toml"), scenario_file!("dr/figure-20-lab.toml")],
     seconds: 8,
-    lab_seconds: None,
+    lab_seconds: Some(120),
     run,
 };
 
@@ -65,7 +65,7 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
         .iter()
         .filter(|(kbps, _)| *kbps <= 2000)
         .map(|(kbps, _)| rate(&case(*kbps)) / f64::from(*kbps))
-        .fold(1.0, f64::min);
+        .fold(f64::NAN, f64::min);
     Ok(Outcome {
         we_see: format!(
             "We see {:.0} kbit/s of 8000 and everything of 2000 and less; between them the RTT goes from {:.0} to {:.0} ms, and `adaptive`, told no rate, gets {:.0} kbit/s at {:.0} ms.",

@@ -14,9 +14,9 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     title: "A static receive window, and one that follows the path",
     asked: "Can the client bound the queue of the base station by its receive window, without a value fitted to each network?",
     found: "Yes: DRWA lowers the RTT by 24 to 49 % at similar throughput, and raises throughput by up to 51 % where the delay bandwidth product is large.",
-    files: &[scenario_file!("dr/window-sweep.toml")],
+    files: &[scenario_file!("dr/window-sweep.toml"), scenario_file!("dr/window-sweep-lab.toml")],
     seconds: 60,
-    lab_seconds: None,
+    lab_seconds: Some(165),
     run,
 };
 
@@ -51,23 +51,25 @@ fn rtt(runs: &Runs, (link, propagation): (&str, f64), case: &str) -> Option<Mome
 fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
     let scenario = context.scenario("dr/window-sweep.toml")?;
     let runs = context.watch(&scenario, Looking { flows: true, ..Looking::default() })?;
+    // No kernel has DRWA at the client: there the accelerator does it.
+    let drwa = if context.is_lab() { OWN[2] } else { OWN[0] };
     let rate = |case: &str| mean(runs.goodput(case));
     let delay = |link: (&str, f64), case: &str| mean(rtt(&runs, link, case));
     let reduction =
-        |link: (&str, f64)| 1.0 - delay(link, &own(link.0, "DRWA")) / delay(link, &fixed(link.0, STATIC));
+        |link: (&str, f64)| 1.0 - delay(link, &own(link.0, drwa)) / delay(link, &fixed(link.0, STATIC));
     let gain = |link: &str, scheme: &str| rate(&own(link, scheme)) / rate(&fixed(link, STATIC)) - 1.0;
     let [hspa, lte, far] = LINKS;
-    let best = |link: &str| WINDOWS.iter().map(|w| rate(&fixed(link, *w))).fold(0.0, f64::max);
+    let best = |link: &str| WINDOWS.iter().map(|w| rate(&fixed(link, *w))).fold(f64::NAN, f64::max);
     let mut checks = Vec::new();
     for link in [hspa, lte] {
         checks.push(Check::at_least(
             format!("{}: throughput of DRWA ÷ the best static window", link.0),
-            rate(&own(link.0, "DRWA")) / best(link.0),
+            rate(&own(link.0, drwa)) / best(link.0),
             0.97,
         ));
     }
     let largest =
-        |link: (&str, f64)| 1.0 - delay(link, &own(link.0, "DRWA")) / delay(link, &fixed(link.0, WINDOWS[7]));
+        |link: (&str, f64)| 1.0 - delay(link, &own(link.0, drwa)) / delay(link, &fixed(link.0, WINDOWS[7]));
     checks.extend([
         Check::at_least(
             "HSPA+: RTT reduced against 262,144 bytes, share (paper 0.24 to 0.49)",
@@ -81,29 +83,29 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
         ),
         Check::at_least(
             "far server: throughput gained against 262,144 bytes, share (paper up to 0.51)",
-            gain(far.0, "DRWA"),
+            gain(far.0, drwa),
             0.24,
         ),
     ]);
     for link in LINKS {
         checks.push(Check::at_least(
             format!("{}: throughput of adaptive ÷ DRWA", link.0),
-            rate(&own(link.0, "adaptive")) / rate(&own(link.0, "DRWA")),
+            rate(&own(link.0, "adaptive")) / rate(&own(link.0, drwa)),
             0.97,
         ));
         checks.push(Check::at_most(
             format!("{}: RTT of adaptive ÷ DRWA", link.0),
-            delay(link, &own(link.0, "adaptive")) / delay(link, &own(link.0, "DRWA")),
+            delay(link, &own(link.0, "adaptive")) / delay(link, &own(link.0, drwa)),
             1.0,
         ));
     }
     Ok(Outcome {
         we_see: format!(
             "We see the RTT {:.0} % (HSPA+) and {:.0} % (LTE) shorter than with a window of 262,144 bytes at the same throughput, and {:.0} % more throughput from a far server; no static window is right for all three links.",
-            reduction(hspa) * 100.0, reduction(lte) * 100.0, gain(far.0, "DRWA") * 100.0
+            reduction(hspa) * 100.0, reduction(lte) * 100.0, gain(far.0, drwa) * 100.0
         ),
         tables: vec![conclusion(&runs), sweep(&runs)],
-        figures: vec![figure(&runs)],
+        figures: vec![figure(&runs, drwa)],
         notes: vec![
             "The text at hand has only the paper's end: the links are ours, and which static window a phone had on which carrier is lost (the rows of its Table 2 are damaged). 262,144 bytes \
              stand for it; the reductions depend on that choice, the sweep shows how."
@@ -174,7 +176,7 @@ fn claimed(with_static: f64, is_rate: bool, is_far: bool) -> Vec<Series> {
     }
 }
 
-fn figure(runs: &Runs) -> Figure {
+fn figure(runs: &Runs, drwa: &str) -> Figure {
     let mut figure = Figure::new(
         "Throughput and RTT over the receive window",
         "Static windows as dots; level lines for the schemes that choose their own. For each link throughput above, mean RTT below.",
@@ -192,7 +194,7 @@ fn figure(runs: &Runs) -> Figure {
             };
             let mut series = vec![
                 Series::new("static", Source::Ours, Mark::Dotted, dots.collect()),
-                level("DRWA", Source::Ours),
+                level(drwa, Source::Ours),
                 level("adaptive", Source::Adaptive),
             ];
             series.extend(claimed(mean(value(&fixed(link.0, STATIC))), is_rate, link.0 == LINKS[2].0));

@@ -183,15 +183,15 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
     let middle = |name: &str, read: fn(&Measured) -> &[f64]| of(name).map_or(f64::NAN, |m| median(read(m)));
     let minutes = of(TRAIN).map_or(f64::NAN, |m| mean(&m.seconds) / 60.0);
     let highest =
-        |name: &str| of(name).map_or(f64::NAN, |m| m.per_second.iter().copied().fold(0.0, f64::max));
+        |name: &str| of(name).map_or(f64::NAN, |m| m.per_second.iter().copied().fold(f64::NAN, f64::max));
     let goodput = |runs: &Runs, name: &str| runs.goodput(name).map_or(f64::NAN, |m| m.mean);
     let queue = |runs: &Runs, name: &str| runs.queue_p95(name).map_or(f64::NAN, |m| m.mean);
     let least = PAPER
         .iter()
         .map(|row| goodput(&adaptive, row.name) / goodput(&runs, row.name))
-        .fold(f64::INFINITY, f64::min);
+        .fold(f64::NAN, f64::min);
     let longest =
-        PAPER.iter().map(|row| queue(&adaptive, row.name) / queue(&runs, row.name)).fold(0.0, f64::max);
+        PAPER.iter().map(|row| queue(&adaptive, row.name) / queue(&runs, row.name)).fold(f64::NAN, f64::max);
     Ok(Outcome {
         we_see: format!(
             "We see {:.1}, {:.1} and {:.1} % of the packets twice on the train, in the cell and in the phone's Wi-Fi and {:.2} % on the PC; 20,000 packets take {minutes:.0} minutes on the train, {:.0} % of them at under 10 KB/s (in the cell at rest {:.0} %).",
@@ -293,7 +293,7 @@ fn others(all: &[Measured], runs: &Runs, adaptive: &Runs) -> Table {
             row.name,
             vec![
                 row.peak.into(),
-                measured.per_second.iter().copied().fold(0.0, f64::max).into(),
+                measured.per_second.iter().copied().fold(f64::NAN, f64::max).into(),
                 median(&measured.rtt).into(),
                 share_below(&measured.throughput, SLOW_KBPS).into(),
                 Moments::of(measured.seconds.iter().copied()).into(),

@@ -13,9 +13,9 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     title: "What a loss does to goodput",
     asked: "Do losses on a 3G link go with less bandwidth, and what do Reno and CUBIC make of them?",
     found: "They do not: UDP's goodput falls by 12.8 % in an interval with a loss, while Reno's falls by 91 % and CUBIC's by 85.3 %.",
-    files: &[scenario_file!("ma/figure-3.toml")],
+    files: &[scenario_file!("ma/figure-3.toml"), scenario_file!("ma/figure-3-lab.toml")],
     seconds: 6,
-    lab_seconds: None,
+    lab_seconds: Some(160),
     run,
 };
 

@@ -15,9 +15,9 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     title: "Goodput and round-trip time",
     asked: "Can the round-trip time say how much bandwidth there is, when losses cannot?",
     found: "Yes: goodput and round-trip time of UDP at 4 Mbit/s are highly correlated.",
-    files: &[scenario_file!("ma/figure-4.toml")],
+    files: &[scenario_file!("ma/figure-4.toml"), scenario_file!("ma/figure-4-lab.toml")],
     seconds: 3,
-    lab_seconds: None,
+    lab_seconds: Some(130),
     run,
 };
 

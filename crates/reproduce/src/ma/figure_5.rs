@@ -14,9 +14,9 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     title: "Downloads of 32 KB to 10 MB",
     asked: "How large must a file be to gain from acceleration, against windows of 17 and of 64 KB?",
     found: "Every size gains, and large files come near the link's capacity although the client's window is 17 KB.",
-    files: &[scenario_file!("ma/figure-5.toml")],
+    files: &[scenario_file!("ma/figure-5.toml"), scenario_file!("ma/figure-5-lab.toml")],
     seconds: 20,
-    lab_seconds: Some(1_900),
+    lab_seconds: Some(160),
     run,
 };
 
@@ -48,9 +48,9 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
     let gain = |case: &str, size: &str| mean(goodput(case, size)) / mean(goodput(SMALL_WINDOW, size));
     let least = |case: &str, over: &str| {
         let ratios = SIZES.iter().map(|(_, size)| mean(goodput(case, size)) / mean(goodput(over, size)));
-        ratios.fold(f64::INFINITY, f64::min)
+        ratios.fold(f64::NAN, f64::min)
     };
-    let mut table = Table::new("Goodput from the client's SYN to the last byte, ten downloads each", "size")
+    let mut table = Table::new("Goodput from the client's SYN to the last byte", "size")
         .column(Source::Ours, SMALL_WINDOW, "Mbit/s", 2)
         .column(Source::Ours, LARGE_WINDOW, "Mbit/s", 2)
         .column(Source::Ours, ACCELERATED, "Mbit/s", 2)
@@ -73,12 +73,16 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
             ],
         );
     }
+    // In the lab, where time is real, the longest downloads are left out.
+    let is_there = |(_, size): &&(f64, &str)| runs.first(&format!("{ACCELERATED}, {size}")).is_some();
+    let largest = SIZES.iter().rev().find(is_there).map_or("", |(_, size)| size);
+    let count = runs.of(&format!("{ACCELERATED}, 32 KB")).count();
     Ok(Outcome {
         we_see: format!(
-            "We see a gain at every size, of {:.1} times at 32 KB and {:.1} times at 10 MB, where {:.2} Mbit/s come through a window of 17 KB.",
+            "We see a gain at every size, of {:.1} times at 32 KB and {:.1} times at {largest}, where {:.2} Mbit/s come through a window of 17 KB ({count} downloads of each).",
             gain(ACCELERATED, "32 KB"),
-            gain(ACCELERATED, "10 MB"),
-            mean(goodput(ACCELERATED, "10 MB"))
+            gain(ACCELERATED, largest),
+            mean(goodput(ACCELERATED, largest))
         ),
         tables: vec![table],
         figures: vec![figure(&runs)],
@@ -109,7 +113,7 @@ fn figure(runs: &Runs) -> Figure {
     };
     Figure::new(
         "Goodput of downloads",
-        "Means of ten downloads, bars are their standard deviations. The paper's figure has the same axes, without numbers in its text; dashed is what §I and §II-B say of long downloads.",
+        "Means of all downloads of a size, bars are their standard deviations. The paper's figure has the same axes, without numbers in its text; dashed is what §I and §II-B say of long downloads.",
         Axis::log("size, KB"),
     )
     .panel(

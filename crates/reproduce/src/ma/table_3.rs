@@ -14,9 +14,9 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     title: "A sender of 0.8 to 5.6 Mbit/s, accelerated or by CUBIC, Westwood and Veno",
     asked: "Do congestion controls made for wireless links do what the accelerator does?",
     found: "No: all three stay at about 1.5 Mbit/s however fast the program sends, while the accelerated flow receives 5.19 of 5.6.",
-    files: &[scenario_file!("ma/table-3.toml")],
+    files: &[scenario_file!("ma/table-3.toml"), scenario_file!("ma/table-3-lab.toml")],
     seconds: 8,
-    lab_seconds: None,
+    lab_seconds: Some(180),
     run,
 };
 
@@ -52,8 +52,7 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
             Check::at_least(claim, ratio(row), row.2[0] / row.2[1])
         })
         .collect();
-    let least =
-        PAPER.iter().map(|row| of(ADAPTIVE, row) / of("accelerated", row)).fold(f64::INFINITY, f64::min);
+    let least = PAPER.iter().map(|row| of(ADAPTIVE, row) / of("accelerated", row)).fold(f64::NAN, f64::min);
     checks.push(Check::at_least("adaptive ÷ accelerated, the smallest of all rates", least, 0.99));
     let queue = |case: &str| mean(runs.queue_p95(&format!("{case}, {}", last.1)));
     checks.push(Check::at_most(
@@ -61,13 +60,13 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
         queue(ADAPTIVE),
         queue("accelerated"),
     ));
+    // Kernels rarely have all of them.
+    let plain = CASES[1..].iter().map(|case| (case, of(case, last))).filter(|(_, rate)| rate.is_finite());
+    let plain = plain.map(|(case, rate)| format!("{rate:.2} ({case})")).collect::<Vec<_>>().join(", ");
     Ok(Outcome {
         we_see: format!(
-            "We see {:.2} of 5.6 Mbit/s accelerated against {:.2} (CUBIC), {:.2} (Westwood) and {:.2} (Veno); `adaptive` gets {:.2} with a queue of {:.0} instead of {:.0} ms.",
+            "We see {:.2} of 5.6 Mbit/s accelerated against {plain}; `adaptive` gets {:.2} with a queue of {:.0} instead of {:.0} ms.",
             of("accelerated", last),
-            of("CUBIC", last),
-            of("Westwood", last),
-            of("Veno", last),
             of(ADAPTIVE, last),
             queue(ADAPTIVE),
             queue("accelerated")

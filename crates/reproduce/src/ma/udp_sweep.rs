@@ -14,9 +14,9 @@ pub(crate) const TABLE_1: Experiment = Experiment {
     title: "Round-trip time and loss of UDP over 3G",
     asked: "What do round trip and loss of a 3G link do as datagrams are sent faster?",
     found: "The round trip is short up to 3.2 Mbit/s, 287 ms at 4.0 and about 700 ms above, where a quarter to a third is lost.",
-    files: &[scenario_file!("ma/table-1.toml")],
+    files: &[scenario_file!("ma/table-1.toml"), scenario_file!("ma/table-1-lab.toml")],
     seconds: 6,
-    lab_seconds: None,
+    lab_seconds: Some(160),
     run: table_1,
 };
 
@@ -133,7 +133,7 @@ impl Sweep {
         let last = self.paper.last().map_or(0.0, |row| row.0);
         let (rtt_below, rtt_last) = (self.at(&self.rtt, below), self.at(&self.rtt, last));
         let ratios = self.paper.iter().zip(&self.rtt).map(|(row, rtt)| mean(*rtt) / row.2);
-        let worst = ratios.map(|ratio| ratio.max(1.0 / ratio)).fold(1.0, f64::max);
+        let worst = ratios.map(|ratio| ratio.max(1.0 / ratio)).fold(f64::NAN, f64::max);
         Outcome {
             we_see: format!(
                 "We see {:.0} ms at {below} Mbit/s, {:.0} ms at {full} and {rtt_last:.0} ms at {last}, with {:.1} % lost there.",

@@ -88,7 +88,7 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
     let points = rtts(&runs, ATT);
     let events = losses(&runs, ATT);
     let (before, after) = around_losses(&points, &events).unwrap_or((f64::NAN, f64::NAN));
-    let largest = points.iter().map(|p| p.y).fold(0.0, f64::max);
+    let largest = points.iter().map(|p| p.y).fold(f64::NAN, f64::max);
     let average = mean(over_runs(&runs, ATT, |m| m.rtt_ms()));
     let mut table = Table::new("RTT of AT&T's 4G, at the server", "figure")
         .column(Source::Paper, "value", "ms", 1)

@@ -68,15 +68,15 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
         throughput(new) / throughput(old)
     };
     let farthest =
-        PAPER.iter().map(|(case, paper)| (throughput(case) / paper - 1.0).abs()).fold(0.0, f64::max);
+        PAPER.iter().map(|(case, paper)| (throughput(case) / paper - 1.0).abs()).fold(f64::NAN, f64::max);
     let goodput = |runs: &Runs, case: &str| mean(runs.goodput(case));
     let least = PAPER
         .iter()
         .map(|(case, _)| goodput(&adaptive, case) / goodput(&runs, case))
-        .fold(f64::INFINITY, f64::min);
+        .fold(f64::NAN, f64::min);
     let queue = |runs: &Runs, case: &str| mean(runs.queue_p95(case));
     let longest =
-        PAPER.iter().map(|(case, _)| queue(&adaptive, case) / queue(&runs, case)).fold(0.0, f64::max);
+        PAPER.iter().map(|(case, _)| queue(&adaptive, case) / queue(&runs, case)).fold(f64::NAN, f64::max);
     Ok(Outcome {
         we_see: format!(
             "We see AT&T's 4G at {:.1} times its 3.5G, Verizon's at {:.1} and Sprint's at {:.1} times their 3G, all in saw-teeth under drawn capacities.",

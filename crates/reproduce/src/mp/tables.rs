@@ -75,7 +75,7 @@ fn tables(
     let adaptive = context.watch(&with_adaptive(&scenario, WindowPolicy::Honour), Looking::default())?;
     let worst = |measure: &dyn Fn(&str) -> f64, column: usize| {
         let off = paper.iter().map(|(name, values)| (measure(name) / values[column].0 - 1.0).abs());
-        off.fold(0.0, f64::max)
+        off.fold(f64::NAN, f64::max)
     };
     let bandwidth = |name: &str| mean(over_runs(&runs, name, |m| m.throughput_mbps()));
     let rtt = |name: &str| mean(over_runs(&runs, name, |m| m.rtt_ms()));
@@ -84,12 +84,12 @@ fn tables(
     // One packet of a run stands for none, so that the factor is finite.
     let least_percent = 100.0 / 70_000.0;
     let factor = |name: &str, paper: f64| (loss(name).max(least_percent) / paper).ln().abs().exp();
-    let in_factor = paper.iter().map(|(name, v)| factor(name, v[2].0)).fold(1.0, f64::max);
+    let in_factor = paper.iter().map(|(name, v)| factor(name, v[2].0)).fold(f64::NAN, f64::max);
     let goodput = |runs: &Runs, name: &str| mean(runs.goodput(name));
     let least = paper
         .iter()
         .map(|(name, _)| goodput(&adaptive, name) / goodput(&runs, name))
-        .fold(f64::INFINITY, f64::min);
+        .fold(f64::NAN, f64::min);
     let queue = |runs: &Runs, name: &str| mean(runs.queue_p95(name));
     let shorter = paper.iter().filter(|(name, _)| queue(&adaptive, name) <= queue(&runs, name)).count();
     let (b, r) = (worst(&bandwidth, 0), worst(&rtt, 1));

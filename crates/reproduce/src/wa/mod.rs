@@ -23,12 +23,14 @@ fn percent(runs: &Runs, case: &str) -> Option<Moments> {
 
 /// Packets per second that the link could carry.
 fn upper_bound(runs: &Runs, case: &str) -> Option<Moments> {
-    runs.moments(case, |figures| figures.radio.offered_bytes.unwrap_or(0) as f64 / PACKET / RUN_S)
+    runs.moments(case, |figures| {
+        figures.radio.offered_bytes.unwrap_or(0) as f64 / PACKET / figures.transfer.seconds
+    })
 }
 
 /// Packets per second that it carried.
 fn packets_per_second(runs: &Runs, case: &str) -> Option<Moments> {
-    runs.moments(case, |figures| figures.radio.delivered_bytes as f64 / PACKET / RUN_S)
+    runs.moments(case, |figures| figures.radio.delivered_bytes as f64 / PACKET / figures.transfer.seconds)
 }
 
 /// Packets dropped by the full queue.

@@ -14,9 +14,9 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     title: "A rate drawn anew every T",
     asked: "How much of a link whose rate is drawn anew every T does the proxy use, and how much NewReno?",
     found: "The proxy 93 to 99.7 %, NewReno 58 % down to 15 %, the less the faster the rate changes.",
-    files: &[scenario_file!("wa/table-1.toml")],
+    files: &[scenario_file!("wa/table-1.toml"), scenario_file!("wa/table-1-lab.toml")],
     seconds: 10,
-    lab_seconds: None,
+    lab_seconds: Some(125),
     run,
 };
 
