@@ -213,7 +213,7 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
             Check::at_least("retransmitted on the train ÷ in the cell (paper 3.5)", resent(TRAIN) / resent(CELLULAR), 2.0),
             Check::at_least("retransmitted in the cell ÷ in the phone's Wi-Fi (paper 3)", resent(CELLULAR) / resent(PHONE), 1.5),
             Check::at_most("retransmitted on the wired PC, percent (paper 0)", resent(WIRED), 0.05),
-            Check::at_least("packets under 10 KB/s on the train, percent (paper about 70)", slow(TRAIN), 40.0),
+            Check::at_least("packets under 10 KB/s on the train, percent (paper about 70)", slow(TRAIN), 70.0),
             Check::at_most("packets under 10 KB/s in the cell, percent (paper under 10)", slow(CELLULAR), 10.0),
             Check::at_most("median RTT on the PC, ms (paper 0 to 10)", middle(WIRED, |m| &m.rtt), 20.0),
             Check::at_least("highest packets/s, PC ÷ cell (paper 11)", highest(WIRED) / highest(CELLULAR), 8.0),
@@ -330,7 +330,7 @@ fn figures(all: &[Measured]) -> Vec<Figure> {
     .panel(Axis::linear("% of packets"), slow);
     let rtt = Figure::new(
         "Fig 7: RTT, cumulative",
-        "(a) all environments, (b) at rest and on the train. Round trips from the client to the server and back, by timestamps, which hold the queue.",
+        "(a) all environments, (b) at rest and on the train. Round trips from the client to the server and back, which hold the queue. A capture at the client has one for each request: nine a sample, 27 in all.",
         Axis::log("ms"),
     )
     .panel(Axis::linear("% of round trips"), five(|m| &m.rtt))

@@ -4,8 +4,8 @@ use scenario::results::Figures;
 
 use crate::experiment::scenario_file;
 use crate::{
-    Axis, Check, Context, Experiment, Figure, Moments, Outcome, Paper, ReproduceError, Runs, Series, Source,
-    Table, Value, rebinned,
+    Axis, Check, Context, Experiment, Figure, Mark, Moments, Outcome, Paper, Point, ReproduceError, Runs,
+    Series, Source, Table, Value, rebinned,
 };
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
@@ -21,8 +21,18 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
+/// Table 1 has the round trip at this rate, ms.
+const PAPER_RTT_MS: f64 = 287.0;
 /// Intervals of the figure, seconds.
 const INTERVAL_S: f64 = 0.5;
+/// Round-trip times are looked at so many intervals later at most: two seconds.
+const LATEST: usize = 4;
+/// Cases with datagrams, and what is said of them.
+const UDP_CASES: [(&str, &str); 3] = [
+    ("UDP", "Table 1's link"),
+    ("UDP, 3 s", "bandwidth that holds for 3 s, not 1 s"),
+    ("UDP, 3 s, 200 KB", "that, and a queue of 200 KB, not 340 KB"),
+];
 
 fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
     let scenario = context.scenario("ma/figure-4.toml")?;
@@ -40,30 +50,92 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
         .column(Source::Ours, "of goodput and the RTT's growth", "", 2);
     let (goodput, queue) =
         (|case| runs.goodput(case).into(), |case| runs.queue_p95(case).map(|m| m.mean).into());
-    // Table 1 has the round trip at this rate.
     table.row(
         "UDP",
-        vec![287.0.into(), rtt.into(), goodput("UDP"), queue("UDP"), plain.into(), growth.into()],
+        vec![PAPER_RTT_MS.into(), rtt.into(), goodput("UDP"), queue("UDP"), plain.into(), growth.into()],
     );
     table.row("adaptive", vec![Value::default(), Value::default(), goodput("adaptive"), queue("adaptive")]);
     let (plain, growth) = (super::mean(plain), super::mean(growth));
+    let full = Moments::of(runs.figures(UDP_CASES[2].0).filter_map(|figures| correlation_of(figures, false)));
+    let full = super::mean(full);
+    let later = super::mean(Moments::of(runs.figures("UDP").filter_map(strongest_within)));
     Ok(Outcome {
         we_see: format!(
-            "We see a correlation of {plain:.2} between goodput and round-trip time, and of {growth:.2} between goodput and the round trip's growth in the same \
-             half second: when the bandwidth falls, the queue and with it the round trip rises."
+            "We see a correlation of {plain:.2} between goodput and the round-trip time in the same half second, of {later:.2} with the round-trip time up to two seconds later, and of {growth:.2} \
+             with the round trip's growth: when the bandwidth falls, the queue and with it the round trip rises."
         ),
-        tables: vec![table],
-        figures: figure(&runs).into_iter().collect(),
-        notes: vec![
-            "The paper gives no coefficient. A queue adds up what is missing: while bandwidth is short the round trip grows, and it stays high until there was more than \
-             was sent. So its growth follows the goodput closer than its height does."
-                .to_owned(),
-        ],
+        tables: vec![table, delayed(&runs)],
+        figures: figure(&runs).into_iter().chain([by_delay(&runs)]).collect(),
+        notes: notes(),
         checks: vec![
             Check::at_most("correlation of goodput and round-trip time is negative", plain, 0.0),
+            Check::at_most("the same over a bandwidth that holds for 3 s and a queue of 200 KB", full, -0.5),
             Check::at_most("correlation of goodput and the round trip's growth", growth, -0.5),
         ],
     })
+}
+
+fn notes() -> Vec<String> {
+    vec![
+        "The paper gives no coefficient, it says that its figure shows it. A queue adds up what is missing: goodput is what is sent less what the queue grows by. So over a queue that loses nothing \
+         goodput and the height of the queue cannot be correlated in the same moment, whatever the bandwidth does (the mean of q dq/dt is zero where q stays within bounds); the round trip follows the \
+         goodput, as the eye sees in a figure of both, about a second later."
+            .to_owned(),
+        "In the same half second they are correlated only where the queue is often full: then goodput is low while the round trip stays long. The second table has what that takes: bandwidth that \
+         stays low for seconds, and a queue that is shorter than Table 1's. Fig 4 may have been measured in such an hour; Table 1's link, which has to serve eight rates, is not that."
+            .to_owned(),
+    ]
+}
+
+/// Correlation of goodput and the round-trip time `later` intervals later.
+fn correlation_later(figures: &Figures, later: usize) -> Option<f64> {
+    let pairs = pairs(figures);
+    let moved = pairs.iter().zip(pairs.iter().skip(later)).map(|(now, then)| (now.0, then.1));
+    pearson(&moved.collect::<Vec<_>>())
+}
+
+/// The strongest of these, up to [`LATEST`]: the least, for they are negative.
+fn strongest_within(figures: &Figures) -> Option<f64> {
+    (0..=LATEST).filter_map(|later| correlation_later(figures, later)).reduce(f64::min)
+}
+
+/// The same over links that lose more, and whose bandwidth stays low for longer.
+fn delayed(runs: &Runs) -> Table {
+    let mut table = Table::new("What makes goodput and round-trip time go together", "UDP at 4 Mbit/s over")
+        .column(Source::Ours, "RTT", "ms", 0)
+        .column(Source::Ours, "lost", "%", 1)
+        .column(Source::Ours, "correlation, same half second", "", 2)
+        .column(Source::Ours, "strongest within 2 s", "", 2);
+    for (case, label) in UDP_CASES {
+        let of = |value: &dyn Fn(&Figures) -> Option<f64>| {
+            Moments::of(runs.figures(case).filter_map(value)).into()
+        };
+        let values = vec![
+            of(&|f| Some(f.udp.as_ref()?.rtt_ms?.mean)),
+            of(&|f| Some(f.udp.as_ref()?.loss * 100.0)),
+            of(&|f| correlation_of(f, false)),
+            of(&strongest_within),
+        ];
+        table.row(label, values);
+    }
+    table
+}
+
+/// Correlation over how much later the round-trip time is taken.
+fn by_delay(runs: &Runs) -> Figure {
+    let curve = |(case, label): (&str, &str)| {
+        let at = |later: usize| {
+            let correlation = Moments::of(runs.figures(case).filter_map(|f| correlation_later(f, later)))?;
+            Some(Point::of(later as f64 * INTERVAL_S, correlation))
+        };
+        Series::new(label, Source::Ours, Mark::Dotted, (0..=2 * LATEST).filter_map(at).collect())
+    };
+    Figure::new(
+        "Correlation of goodput and a later round-trip time",
+        "Bars are standard deviations over the runs. At zero: in the same half second.",
+        Axis::linear("the round-trip time is so much later, seconds"),
+    )
+    .panel(Axis::linear_from("correlation", -1.0), UDP_CASES.into_iter().map(curve).collect())
 }
 
 /// Goodput and round-trip time of the intervals that have both.
@@ -101,6 +173,10 @@ fn figure(runs: &Runs) -> Option<Figure> {
         let values: Vec<Option<f64>> = values.into_iter().map(Some).collect();
         vec![Series::over_time(name, Source::Ours, INTERVAL_S, &values)]
     };
+    let end = rtt.len() as f64 * INTERVAL_S;
+    let mut rtt_and_mean = curve("round-trip time", rtt);
+    let printed = vec![Point::new(0.0, PAPER_RTT_MS), Point::new(end, PAPER_RTT_MS)];
+    rtt_and_mean.push(Series::new("mean in Table 1 of the paper: 287", Source::Paper, Mark::Line, printed));
     Some(
         Figure::new(
             "Goodput and round-trip time of UDP at 4 Mbit/s",
@@ -108,7 +184,7 @@ fn figure(runs: &Runs) -> Option<Figure> {
             Axis::linear("seconds"),
         )
         .panel(Axis::linear("Mbit/s"), curve("goodput", goodput))
-        .panel(Axis::linear("RTT, ms"), curve("round-trip time", rtt)),
+        .panel(Axis::linear("RTT, ms"), rtt_and_mean),
     )
 }
 
