@@ -33,6 +33,11 @@ impl Moments {
     }
 }
 
+/// The mean, or no number.
+pub(crate) fn mean(moments: Option<Moments>) -> f64 {
+    moments.map_or(f64::NAN, |m| m.mean)
+}
+
 /// One case and repetition.
 #[derive(Clone, Debug)]
 pub struct Run {

@@ -4,6 +4,7 @@ mod congestion_controls;
 mod figure_20;
 mod window_sweep;
 
+use crate::runs::mean;
 use crate::{Experiment, Moments, Runs};
 
 /// All of them, in the order of the paper.
@@ -19,8 +20,4 @@ fn rtt_at_server(runs: &Runs, case: &str) -> Option<Moments> {
 /// Propagation both ways and the mean queueing delay, ms.
 fn rtt_by_queue(runs: &Runs, case: &str, propagation_ms: f64) -> Option<Moments> {
     runs.moments(case, |figures| propagation_ms + figures.radio.queue_delay_ms.mean)
-}
-
-fn mean(moments: Option<Moments>) -> f64 {
-    moments.map_or(f64::NAN, |m| m.mean)
 }

@@ -8,7 +8,8 @@ mod table_3;
 mod table_5;
 mod udp_sweep;
 
-use crate::{Experiment, Moments};
+use crate::Experiment;
+use crate::runs::mean;
 
 /// All of them, in the order of the paper.
 pub(crate) const EXPERIMENTS: &[&Experiment] = &[
@@ -21,8 +22,3 @@ pub(crate) const EXPERIMENTS: &[&Experiment] = &[
     &udp_sweep::TABLE_4,
     &table_5::EXPERIMENT,
 ];
-
-/// The mean, or no number.
-fn mean(moments: Option<Moments>) -> f64 {
-    moments.map_or(f64::NAN, |m| m.mean)
-}

@@ -219,33 +219,36 @@ fn figure(columns: &[Column]) -> Figure {
         let points = places(&|i, (_, runs)| Some(Point::of(i as f64 + 1.0, runs.goodput(case)?)));
         Series::new(case, source, Mark::Dots, points)
     };
+    let panel = |accelerated: &[(&str, Source)], with_normal: bool| {
+        let mut series = vec![
+            paper("maximum UDP, paper", |p| p.udp),
+            ours(UDP, Source::Ours),
+            paper("accelerated, paper", |p| p.accelerated),
+        ];
+        let (first, others) = accelerated.split_at(accelerated.len().min(1));
+        series.extend(first.iter().map(|(case, source)| ours(case, *source)));
+        if with_normal {
+            series.extend([paper("normal TCP, paper", |p| p.normal), ours(NORMAL, Source::Ours)]);
+        }
+        series.extend(others.iter().map(|(case, source)| ours(case, *source)));
+        series
+    };
     Figure::new(
         "Goodput against signal strength",
         "Hollow: the paper's, filled of the same colour: ours. Bars are standard deviations over the downloads. Above a client window of 1024 KB, below 17 KB.",
         Axis::named("{RSRP, SINR}", columns.iter().map(|(printed, _)| printed.signal.replace(", ", ","))),
     )
-    .panel(
-        Axis::linear("1024 KB, Mbit/s"),
-        vec![
-            paper("maximum UDP, paper", |p| p.udp),
-            ours(UDP, Source::Ours),
-            paper("accelerated, paper", |p| p.accelerated),
-            ours(CASES[1].0, Source::Ours),
-            paper("normal TCP, paper", |p| p.normal),
-            ours(NORMAL, Source::Ours),
-            ours(CASES[3].0, Source::Adaptive),
-        ],
-    )
+    .panel(Axis::linear("1024 KB, Mbit/s"), panel(&[(CASES[1].0, Source::Ours), (CASES[3].0, Source::Adaptive)], true))
     .panel(
         Axis::linear("17 KB, Mbit/s"),
-        vec![
-            paper("maximum UDP, paper", |p| p.udp),
-            ours(UDP, Source::Ours),
-            paper("accelerated, paper", |p| p.accelerated),
-            ours(CASES[0].0, Source::Ours),
-            ours(CASES[2].0, Source::Adaptive),
-            ours(FEW[0], Source::Ours),
-            ours(FEW[1], Source::Adaptive),
-        ],
+        panel(
+            &[
+                (CASES[0].0, Source::Ours),
+                (CASES[2].0, Source::Adaptive),
+                (FEW[0], Source::Ours),
+                (FEW[1], Source::Adaptive),
+            ],
+            false,
+        ),
     )
 }

@@ -8,6 +8,7 @@ mod tables;
 
 use analysis::{DirectionReport, FlowReport};
 
+use crate::runs::mean;
 use crate::{Experiment, Moments, Run, Runs};
 
 /// All of them, in the order of the paper.
@@ -59,8 +60,4 @@ impl Measured<'_> {
 /// A figure of the captures of a case's repetitions.
 fn over_runs(runs: &Runs, case: &str, value: impl Fn(&Measured<'_>) -> Option<f64>) -> Option<Moments> {
     Moments::of(runs.of(case).filter_map(|run| value(&measured(run)?)))
-}
-
-fn mean(moments: Option<Moments>) -> f64 {
-    moments.map_or(f64::NAN, |m| m.mean)
 }

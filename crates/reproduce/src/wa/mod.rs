@@ -5,6 +5,7 @@ mod figure_3;
 mod figure_7;
 mod table_1;
 
+use crate::runs::mean;
 use crate::{Experiment, Moments, Runs};
 
 /// All of them, in the order of the paper.
@@ -36,8 +37,4 @@ fn packets_per_second(runs: &Runs, case: &str) -> Option<Moments> {
 /// Packets dropped by the full queue.
 fn dropped(runs: &Runs, case: &str) -> Option<Moments> {
     runs.moments(case, |figures| figures.radio.dropped_full as f64)
-}
-
-fn mean(moments: Option<Moments>) -> f64 {
-    moments.map_or(f64::NAN, |m| m.mean)
 }
