@@ -21,7 +21,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
         scenario_file!("wa/figure-3-lab.toml"),
     ],
     seconds: 3,
-    lab_seconds: Some(130),
+    lab_seconds: Some(185),
     run,
 };
 
