@@ -81,20 +81,17 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
 }
 
 fn list(experiments: &[&Experiment]) -> String {
-    let mut lines = String::new();
+    let mut lines =
+        format!("{:<23} {:<27} {:>7} {:>7}  {}\n", "experiment", "paper", "sim", "lab", "what it shows");
     for e in experiments {
         let lab = e.lab_seconds.map_or("–".to_owned(), in_words);
-        lines += &format!(
-            "{:<16} [{}] {:<10} {:>7} {:>7} in the lab  {}\n",
-            e.name,
-            e.paper.key(),
-            e.part,
-            in_words(e.seconds),
-            lab,
-            e.title
-        );
+        let place = format!("[{}] {}", e.paper.key(), e.part);
+        lines += &format!("{:<23} {place:<27} {:>7} {lab:>7}  {}\n", e.name, in_words(e.seconds), e.title);
     }
-    lines
+    let lab = experiments.iter().filter_map(|e| e.lab_seconds).sum();
+    let all = format!("{} experiments", experiments.len());
+    let sim = in_words(experiments.iter().map(|e| e.seconds).sum());
+    lines + &format!("{:<23} {:<27} {sim:>7} {:>7}\n", "all", all, in_words(lab))
 }
 
 /// A time for people.

@@ -77,13 +77,14 @@ fn section(page: &mut String, experiment: &Experiment, results: &[&Reproduction]
             page.push_str("<h3>With kernel TCP, in real time</h3>\n");
         }
         let we_see = &result.outcome.we_see;
+        let we_see = we_see.strip_prefix("We see ").unwrap_or(we_see);
         let _ = writeln!(
             page,
             "<ul class=\"sentences\"><li><span class=\"who\">Asked:</span> {}</li><li><span class=\"who\">Found:</span> {}</li>\
              <li><span class=\"who\">We see:</span> {}</li></ul>",
-            escape(asked),
-            escape(found),
-            escape(we_see)
+            plain_text(asked),
+            plain_text(found),
+            plain_text(we_see)
         );
         let _ = writeln!(page, "<pre>{}</pre>", escape(&command(experiment, is_lab)));
         checks(page, &result.outcome.checks);
@@ -94,11 +95,11 @@ fn section(page: &mut String, experiment: &Experiment, results: &[&Reproduction]
             tabled(page, table);
         }
         for note in &result.outcome.notes {
-            let _ = writeln!(page, "<p>{}</p>", escape(note));
+            let _ = writeln!(page, "<p>{}</p>", plain_text(note));
         }
         page.push_str("<h3>The link</h3>\n");
         for used in result.scenarios.iter().filter(|used| !used.description.is_empty()) {
-            let _ = writeln!(page, "<p>{}</p>", escape(&used.description));
+            let _ = writeln!(page, "<p>{}</p>", plain_text(&used.description));
         }
         page.push_str("<div class=\"figures\">\n");
         for figure in &result.links {
@@ -108,6 +109,24 @@ fn section(page: &mut String, experiment: &Experiment, results: &[&Reproduction]
         made_of(page, result);
     }
     page.push_str("</section>\n");
+}
+
+/// Text with `code` as Markdown has it.
+fn plain_text(text: &str) -> String {
+    let escaped = escape(text);
+    let mut html = String::with_capacity(escaped.len());
+    let mut parts = escaped.split('`').peekable();
+    let mut is_code = false;
+    while let Some(part) = parts.next() {
+        // A mark without its fellow stands for itself.
+        match (is_code, parts.peek().is_some()) {
+            (true, true) => html.extend(["<code>", part, "</code>"]),
+            (true, false) => html.extend(["`", part]),
+            (false, _) => html.push_str(part),
+        }
+        is_code = !is_code;
+    }
+    html
 }
 
 /// The one command that repeats an experiment.
@@ -137,7 +156,7 @@ fn drawn(page: &mut String, figure: &Figure, experiment: &Experiment, is_lab: bo
         page,
         "<figure>{}<figcaption>{}</figcaption></figure>",
         svg(figure, &command(experiment, is_lab)),
-        escape(&figure.caption)
+        plain_text(&figure.caption)
     );
 }
 
@@ -150,8 +169,8 @@ fn tabled(page: &mut String, table: &Table) {
     let _ = write!(
         page,
         "<h3>{}</h3>\n<div class=\"scroll\"><table><thead><tr><th>{}</th>",
-        escape(&table.title),
-        escape(&table.rows_are)
+        plain_text(&table.title),
+        plain_text(&table.rows_are)
     );
     for column in &table.columns {
         let _ = write!(
@@ -206,5 +225,17 @@ fn made_of(page: &mut String, result: &Reproduction) {
             used.hash,
             escape(&used.text)
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_is_marked_where_it_has_both_ends() {
+        assert_eq!(plain_text("a `b` & c"), "a <code>b</code> &amp; c");
+        assert_eq!(plain_text("`a` `b`"), "<code>a</code> <code>b</code>");
+        assert_eq!(plain_text("a `b"), "a `b");
     }
 }
