@@ -12,7 +12,7 @@ const OWN_STYLE: &str = "\
 .who { font-weight: 600; } .sentences { list-style: none; padding: 0; max-width: 92ch; } .sentences li { margin: .3rem 0; }\n\
 section > figure svg { max-width: 860px; }\n\
 .figures { display: grid; grid-template-columns: 1fr 1fr; gap: .6rem 1.8rem; } .wide { grid-column: 1 / -1; }\n\
-td.paper, th.paper { color: var(--soft); } td.adaptive, th.adaptive { font-weight: 600; }\n\
+section td:first-child { white-space: nowrap; } td.paper, th.paper { color: var(--soft); } td.adaptive, th.adaptive { font-weight: 600; }\n\
 @media (max-width: 900px) { .figures { grid-template-columns: 1fr; } }\n";
 
 /// The page over `results`: what belongs to an experiment follows its heading, from the simulator and from the lab.

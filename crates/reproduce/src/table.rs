@@ -68,11 +68,20 @@ impl Value {
         let digits = usize::from(digits);
         match (&self.text, self.mean, self.deviation) {
             (Some(text), ..) => text.clone(),
-            (None, Some(mean), Some(deviation)) => format!("{mean:.digits$} ± {deviation:.digits$}"),
-            (None, Some(mean), None) => format!("{mean:.digits$}"),
+            (None, Some(mean), Some(deviation)) => {
+                format!("{} ± {deviation:.digits$}", rounded(mean, digits))
+            }
+            (None, Some(mean), None) => rounded(mean, digits),
             (None, None, _) => "–".to_owned(),
         }
     }
+}
+
+/// `value` with `digits` decimals, without a sign where they are all zero.
+fn rounded(value: f64, digits: usize) -> String {
+    let text = format!("{value:.digits$}");
+    let is_zero = text.chars().all(|c| matches!(c, '-' | '0' | '.'));
+    if is_zero { text.trim_start_matches('-').to_owned() } else { text }
 }
 
 impl From<f64> for Value {
@@ -174,6 +183,10 @@ mod tests {
         assert_eq!(Value::from(Some(moments)).show(1), "1.2 ± 0.5");
         assert_eq!(Value::from(Some(Moments { count: 1, ..moments })).show(2), "1.25");
         assert_eq!(Value::from(f64::NAN).show(2), "–");
+        assert_eq!(
+            (Value::from(-0.04).show(1), Value::from(-0.06).show(1)),
+            ("0.0".to_owned(), "-0.1".to_owned())
+        );
         assert_eq!(Value::from("none").show(2), "none");
     }
 

@@ -10,7 +10,7 @@ use crate::{
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "dr-window-sweep",
     paper: Paper::Dr,
-    part: "conclusion",
+    part: "Conclusion",
     title: "A static receive window, and one that follows the path",
     asked: "Can the client bound the queue of the base station by its receive window, without a value fitted to each network?",
     found: "Yes: DRWA lowers the RTT by 24 to 49 % at similar throughput, and raises throughput by up to 51 % where the delay bandwidth product is large.",
