@@ -44,6 +44,9 @@ pub struct Args {
     /// Write the page as Markdown as well, its pictures in a folder of its name
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
+    /// Write what the simulator's captures show there as well, a file per run and host, for `cellerator analyze`
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["lab", "pages"])]
+    captures: Option<PathBuf>,
     /// Scenario files from below this folder in place of those built in
     #[arg(long, value_name = "DIR")]
     experiments: Option<PathBuf>,
@@ -131,6 +134,9 @@ fn run(
     let mut maker = Maker { made_by: MadeBy { cellerator, ..made_by }, program: fingerprint(&own) };
     let is_lab = args.lab;
     let folder = args.experiments.as_deref();
+    if let Some(captures) = &args.captures {
+        fs::create_dir_all(captures).map_err(|e| format!("cannot create {}: {e}", captures.display()))?;
+    }
     let mut left = Vec::new();
     for experiment in wanted {
         let kept = if args.resume { store.load(experiment.name, is_lab).map_err(text)? } else { None };
@@ -159,7 +165,7 @@ fn run(
         );
         let display = Display::new();
         let show = |step: &Step| display.show(step);
-        let context = Context::new(experiment, place, folder, &show);
+        let context = Context::new(experiment, place, folder, &show).with_captures(args.captures.as_deref());
         maker.made_by.command =
             format!("cellerator reproduce {}{}", experiment.name, if is_lab { " --lab" } else { "" });
         let result = Reproduction::make(experiment, context, &maker).map_err(text)?;

@@ -95,6 +95,46 @@ fn a_changed_scenario_is_run_again() {
     assert!(!run().contains("is there already"));
 }
 
+/// The environments' tables are what `analyze --compare` makes of the captures.
+#[test]
+fn the_tables_of_environments_are_those_of_analyze() {
+    let scratch = Scratch::new("captures");
+    let (out, folder, captures) = (scratch.path("out"), scratch.path("own"), scratch.path("captures"));
+    fs::create_dir_all(scratch.0.join("own/ev")).unwrap();
+    let text =
+        include_str!("../../../experiments/ev/environments.toml").replace("requests = 9", "requests = 1");
+    let (head, cases) = text.split_once("[[case]]").unwrap();
+    let phone = cases.split("[[case]]").find(|case| case.contains("phone Wi-Fi")).unwrap();
+    fs::write(scratch.0.join("own/ev/environments.toml"), format!("{head}[[case]]{phone}")).unwrap();
+    let arguments = ["ev-environments", "--out", &out, "--experiments", &folder, "--captures", &captures];
+    let run = reproduce(&arguments);
+    assert!(run.status.success(), "{}", said(&run));
+    let document: Value = serde_json::from_str(&scratch.read("out/ev-environments.json")).unwrap();
+    let tables = document["outcome"]["tables"].as_array().unwrap();
+    let row = |table: usize| {
+        let rows = tables[table]["rows"].as_array().unwrap();
+        rows.iter().find(|row| row["label"] == "phone Wi-Fi").unwrap()["values"].as_array().unwrap().clone()
+    };
+
+    let group = format!("phone={captures}/ev-environments-phone-wi-fi-*.client.pcapng");
+    let mut analyze = Command::new(env!("CARGO_BIN_EXE_cellerator"));
+    let analyze = analyze.args(["analyze", "--group", &group, "--compare", "--json"]).output().unwrap();
+    assert!(analyze.status.success(), "{}", said(&analyze));
+    let comparison: Value = serde_json::from_slice(&analyze.stdout).unwrap();
+    let samples = comparison["environments"][0]["samples"].as_array().unwrap();
+    assert_eq!(samples.len(), 3);
+    let count = |sample: &Value, key: &str| sample[key].as_u64().unwrap() as f64;
+    let is = |value: &Value, wanted: f64| (value["mean"].as_f64().unwrap() - wanted).abs() < 1e-9;
+    for (number, sample) in samples.iter().enumerate() {
+        let percent = 100.0 * count(sample, "retransmitted") / count(sample, "packets");
+        assert!(is(&row(0)[2 * number + 1], percent), "sample {number}: {percent} in {:?}", row(0));
+    }
+    let sum = |key: &str| samples.iter().map(|sample| count(sample, key)).sum::<f64>();
+    assert!(sum("lost") > 0.0 && sum("packets") > 6_000.0, "{samples:?}");
+    assert!(is(&row(1)[1], 100.0 * sum("lost") / sum("packets")), "{:?}", row(1));
+    assert!(is(&row(1)[3], sum("out_of_order")), "{:?}", row(1));
+}
+
 #[test]
 fn names_are_listed_and_wrong_ones_answered_with_them() {
     let list = said(&reproduce(&["--list"]));

@@ -45,11 +45,15 @@ pub struct Step {
     pub case: String,
 }
 
+/// A case, which repetition, its seed, and what runs it.
+type Job = (Case, u32, u64, CaseRun);
+
 /// What an experiment runs its scenarios by. It keeps a record of every run.
 pub struct Context<'a> {
     experiment: &'static Experiment,
     place: Where<'a>,
     folder: Option<&'a Path>,
+    captures: Option<&'a Path>,
     progress: &'a (dyn Fn(&Step) + Sync),
     used: Vec<UsedScenario>,
     runs: Vec<RunRecord>,
@@ -73,7 +77,23 @@ impl<'a> Context<'a> {
         folder: Option<&'a Path>,
         progress: &'a (dyn Fn(&Step) + Sync),
     ) -> Self {
-        Self { experiment, place, folder, progress, used: Vec::new(), runs: Vec::new(), links: Vec::new() }
+        Self {
+            experiment,
+            place,
+            folder,
+            captures: None,
+            progress,
+            used: Vec::new(),
+            runs: Vec::new(),
+            links: Vec::new(),
+        }
+    }
+
+    /// The same, and what the simulator's experiments look at in captures is written to `folder` as well: a file per run and host, for
+    /// `cellerator analyze`.
+    #[must_use]
+    pub fn with_captures(self, folder: Option<&'a Path>) -> Self {
+        Self { captures: folder, ..self }
     }
 
     /// Runs the experiment.
@@ -165,7 +185,7 @@ impl<'a> Context<'a> {
         (threads, engine_of): (usize, EngineOf<'_>),
         looking: Looking,
     ) -> Result<Runs, ReproduceError> {
-        let mut jobs = Vec::new();
+        let mut jobs: Vec<Job> = Vec::new();
         for repetition in 1..=scenario.repetitions {
             let seed = scenario.seed.wrapping_add(u64::from(repetition - 1));
             for case in scenario.resolved() {
@@ -181,12 +201,17 @@ impl<'a> Context<'a> {
         let ended = AtomicUsize::new(0);
         let outcomes = in_parallel(jobs.len(), threads, |index| {
             let (case, _, _, run) = &jobs[index];
-            let mut eyes = Eyes::new(looking);
-            let outcome = run.watch(&mut eyes).map(|mut outcome| {
+            let outcome = self.eyes(looking, scenario, &jobs[index]).and_then(|mut eyes| {
+                let outcome = run.watch(&mut eyes).map_err(|source| ReproduceError::Sim {
+                    run: format!("{}, case `{}`", self.experiment.name, case.name),
+                    source,
+                });
+                eyes.end_files()?;
+                let mut outcome = outcome?;
                 if !looking.radio {
                     outcome.radio = Vec::new();
                 }
-                (outcome, eyes.seen())
+                Ok((outcome, eyes.seen()))
             });
             let done = ended.fetch_add(1, Ordering::Relaxed) + 1;
             self.tell(done, jobs.len(), &case.name);
@@ -194,10 +219,7 @@ impl<'a> Context<'a> {
         });
         let mut runs = Runs::default();
         for ((case, repetition, seed, _), outcome) in jobs.into_iter().zip(outcomes) {
-            let (outcome, seen) = outcome.map_err(|source| ReproduceError::Sim {
-                run: format!("{}, case `{}`", self.experiment.name, case.name),
-                source,
-            })?;
+            let (outcome, seen) = outcome?;
             runs.runs.push(Run {
                 result: CaseResult {
                     name: case.name.clone(),
@@ -215,6 +237,16 @@ impl<'a> Context<'a> {
             });
         }
         Ok(runs)
+    }
+
+    /// What looks at a run.
+    fn eyes(&self, looking: Looking, scenario: &Scenario, job: &Job) -> Result<Eyes, ReproduceError> {
+        let (case, repetition, ..) = job;
+        let eyes = Eyes::new(looking);
+        match self.captures {
+            Some(folder) => eyes.writing(folder, &lab::run_name(scenario, case, *repetition)),
+            None => Ok(eyes),
+        }
     }
 
     fn tell(&self, done: usize, of: usize, case: &str) {

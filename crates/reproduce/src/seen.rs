@@ -1,11 +1,11 @@
 //! [`Seen`]: what captures at the hosts and looks at senders and queue would have shown of a run.
 
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufReader, BufWriter};
 use std::path::Path;
 
 use analysis::{Analyzer, FlowReport, PacketView, Sink};
-use capture::{LinkType, Reader, Segment};
+use capture::{LinkType, PcapngWriter, Reader, Record, Segment};
 use sim::{Kept, Sample, Watcher};
 use units::{Duration, Instant};
 
@@ -101,6 +101,10 @@ pub(crate) struct Eyes {
     client: Analyzer<Found>,
     /// Packets captured at the server and at the client.
     captured: [u64; 2],
+    /// Where captured packets are written too, at the server and at the client.
+    files: [Option<PcapngWriter<BufWriter<File>>>; 2],
+    /// Why a file could not be written.
+    failed: Option<ReproduceError>,
 }
 
 impl Eyes {
@@ -110,7 +114,51 @@ impl Eyes {
             Analyzer::new(analysis::Config::default(), Found { packets, ..Found::default() })
         };
         let (server, client) = (analyzer(Host::Server), analyzer(Host::Client));
-        Self { looking, samples: Vec::new(), server, client, captured: [0; 2] }
+        let files = [None, None];
+        Self { looking, samples: Vec::new(), server, client, captured: [0; 2], files, failed: None }
+    }
+
+    /// The same, and captures are written: those of the client to `run.client.pcapng` in `folder`, those of the server beside them.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub(crate) fn writing(mut self, folder: &Path, run: &str) -> Result<Self, ReproduceError> {
+        if !self.wants_packets() {
+            return Ok(self);
+        }
+        for (file, host) in self.files.iter_mut().zip(["server", "client"]) {
+            let path = folder.join(format!("{run}.{host}.pcapng"));
+            let failed = |error| ReproduceError::file(&path, error);
+            let writer = BufWriter::new(File::create(&path).map_err(failed)?);
+            *file = Some(PcapngWriter::new(writer).map_err(failed)?);
+        }
+        Ok(self)
+    }
+
+    /// Ends the files.
+    ///
+    /// # Errors
+    /// One of them could not be written.
+    pub(crate) fn end_files(&mut self) -> Result<(), ReproduceError> {
+        for file in self.files.iter_mut().filter_map(Option::take) {
+            file.finish().map_err(|error| ReproduceError::file(Path::new("captures"), error))?;
+        }
+        self.failed.take().map_or(Ok(()), Err)
+    }
+
+    /// Writes a packet that was captured.
+    fn write(&mut self, packet: &Kept, is_at_client: bool) {
+        let Some(file) = &mut self.files[usize::from(is_at_client)] else { return };
+        let record = Record {
+            time: packet.at,
+            interface: 0,
+            link: LinkType::RAW,
+            wire_len: packet.wire_len,
+            bytes: &packet.bytes,
+        };
+        if let Err(error) = file.packet(&record, "") {
+            self.failed.get_or_insert(ReproduceError::file(Path::new("captures"), error));
+        }
     }
 
     pub(crate) fn seen(self) -> Seen {
@@ -136,14 +184,16 @@ impl Eyes {
         Ok(())
     }
 
-    fn take(&mut self, segment: &Segment, is_at_client: bool, at: Instant) {
+    /// False when the capture has ended.
+    fn take(&mut self, segment: &Segment, is_at_client: bool, at: Instant) -> bool {
         let captured = &mut self.captured[usize::from(is_at_client)];
         if self.looking.packets_max.is_some_and(|most| *captured >= most) {
-            return;
+            return false;
         }
         *captured += 1;
         let analyzer = if is_at_client { &mut self.client } else { &mut self.server };
         analyzer.handle_segment(0, segment, at);
+        true
     }
 }
 
@@ -153,7 +203,10 @@ impl Watcher for Eyes {
     }
     fn on_packet(&mut self, packet: &Kept) {
         let Ok(segment) = capture::decode(LinkType::RAW, &packet.bytes, packet.wire_len) else { return };
-        self.take(&segment, packet.point.is_at_client(), packet.at);
+        let is_at_client = packet.point.is_at_client();
+        if self.take(&segment, is_at_client, packet.at) {
+            self.write(packet, is_at_client);
+        }
     }
     fn every(&self) -> Option<Duration> {
         self.looking.every

@@ -200,7 +200,7 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
         tables: vec![table_1(&all), table_2(&all), others(&all, &runs, &adaptive)],
         figures: figures(&all),
         notes: vec![
-            "Everything is measured by the project's own analysis of captures at the client, counted as `cellerator analyze --group … --compare` does. There a lost packet is seen \
+            "Everything is measured by the project's own analysis of captures at the client, counted as `cellerator analyze --group … --compare` does; with `--captures DIR` the captures are kept, to be given to it. There a lost packet is seen \
              once, as the hole that its repair fills, and a packet is seen twice only where the sender repeated needlessly: so a PC may have 0.195 % lost and 0 % retransmitted."
                 .to_owned(),
             "20,000 packets in 45 minutes are about 5 KB/s of data. A CDF with 70 % of the packets at 0 to 10 B/s cannot be of the same run; read as KB/s it fits, and so it is drawn."
