@@ -94,7 +94,7 @@ impl Datagrams {
         let listener = listen(copy(&self.source)?, stop.flag());
         let began = Clock::now();
         let sent = self.send(began, signals, check, &mut || {
-            progress(received.load(Ordering::Relaxed) * self.payload.get())
+            progress(received.load(Ordering::Relaxed) * self.payload.get());
         })?;
         let last_sent = Clock::now();
         while received.load(Ordering::Relaxed) < sent && Clock::now() < last_sent + DRAIN {

@@ -84,7 +84,9 @@ fn accept(listener: &TcpListener, job: &Job) {
             Ok((client, _)) => {
                 let job = job.clone();
                 // A client that goes away is its own affair: what it got is compared there.
-                serving.push(std::thread::spawn(move || drop(serve(client, &job))));
+                serving.push(std::thread::spawn(move || {
+                    let _ = serve(client, &job);
+                }));
             }
             Err(_) if pause(Duration::from_millis(2)).is_ok() => {}
             Err(_) => break,

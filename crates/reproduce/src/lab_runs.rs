@@ -107,7 +107,7 @@ fn from_start(records: &[PacketRecord]) -> Vec<PacketRecord> {
         service_start: record.service_start.map(moved),
         departure: record.departure.map(moved),
         delivered: record.delivered.map(moved),
-        ..record.clone()
+        ..*record
     };
     records.iter().map(record).collect()
 }
