@@ -3,7 +3,7 @@
 use capture::Segment;
 use units::Instant;
 
-use crate::flow::Event;
+use crate::flow::{Event, Flow};
 use crate::packet::PacketView;
 use crate::passage::Passage;
 use crate::report::FlowReport;
@@ -39,8 +39,11 @@ impl<S: Sink + ?Sized> Sink for &mut S {
     }
 }
 
-/// Segments handled together.
-pub(crate) const BATCH: usize = 32;
+/// Segments whose flows are looked up together.
+pub(crate) const BATCH: usize = 128;
+
+/// So many segments before its turn a segment's flow is fetched: as many as memory takes to answer.
+const AHEAD: usize = 8;
 
 /// Flows in progress, and what becomes of each segment.
 pub struct Analyzer<S> {
@@ -136,34 +139,45 @@ impl Flows {
 
     /// Handles up to [`BATCH`] segments in their order.
     ///
-    /// Looking for the flows of a whole batch at once lets the memory accesses of independent flows overlap, which are
-    /// most of the cost with many flows.
+    /// With many flows most of the cost is waiting for their state from memory. So their places are looked up for the
+    /// whole batch at once, and what a segment will need is fetched some segments before its turn.
     pub(crate) fn handle_batch(&mut self, config: &Config, batch: &[Passage], out: &mut impl Receiver) {
         let mut likely = [None; BATCH];
         for (likely, segment) in likely.iter_mut().zip(batch) {
             *likely = self.tables.get(shard_of(segment)).and_then(|table| table.likely(segment));
         }
-        self.touch(&likely, batch);
-        for (likely, segment) in likely.iter().zip(batch) {
+        let of = |at: usize| Some((batch.get(at)?, (*likely.get(at)?)?));
+        for at in 0..AHEAD {
+            self.fetch(config, of(at));
+        }
+        for (at, (segment, likely)) in batch.iter().zip(&likely).enumerate() {
+            self.fetch(config, of(at + AHEAD));
+            self.fetch_in_flight(config, of(at + AHEAD / 2));
             if let Some(table) = self.tables.get_mut(shard_of(segment)) {
                 table.handle(&mut self.slab, config, segment, *likely, out);
             }
         }
     }
 
-    /// Reads what a batch will need. No access within one loop waits for another.
+    /// Fetches what a segment will need of its flow.
     #[inline]
-    fn touch(&self, likely: &[Option<Likely>; BATCH], batch: &[Passage]) {
-        let found = || likely.iter().zip(batch).filter_map(|(likely, segment)| Some(((*likely)?, segment)));
-        let mut touched = 0;
-        for (likely, segment) in found() {
-            touched ^= self.slab.get(likely.place).map_or(0, |flow| flow.touch(likely.direction, segment));
+    fn fetch(&self, config: &Config, coming: Option<(&Passage, Likely)>) {
+        if let (Some(fetch), Some((segment, likely))) = (config.fetch, coming)
+            && let Some(flow) = self.slab.get(likely.place)
+        {
+            fetch(std::ptr::from_ref(flow) as usize, Flow::lines_for(likely.direction, segment));
         }
-        for (likely, segment) in found() {
-            touched ^=
-                self.slab.get(likely.place).map_or(0, |flow| flow.touch_buffers(likely.direction, segment));
+    }
+
+    /// The same for segments in flight, whose place is known when the flow has come.
+    #[inline]
+    fn fetch_in_flight(&self, config: &Config, coming: Option<(&Passage, Likely)>) {
+        if let (Some(fetch), Some((segment, likely))) = (config.fetch, coming)
+            && let Some(flow) = self.slab.get(likely.place)
+            && let Some(place) = flow.place_in_flight(likely.direction, segment)
+        {
+            fetch(place, 1);
         }
-        std::hint::black_box(touched);
     }
 
     /// Ends all flows, in the order of their numbers.

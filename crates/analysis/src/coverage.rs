@@ -47,26 +47,30 @@ pub(crate) struct Added {
 pub(crate) struct Coverage {
     pub(crate) first: u64,
     pub(crate) next: u64,
-    holes: Vec<Hole>,
+    /// Apart: few streams have any.
+    holes: Option<Box<Holes>>,
 }
+
+/// Holes by position.
+#[derive(Clone, Debug, Default)]
+struct Holes(Vec<Hole>);
 
 impl Coverage {
     pub(crate) fn new(position: u64) -> Self {
-        Self { first: position, next: position, holes: Vec::new() }
+        Self { first: position, next: position, holes: None }
     }
 
-    #[cfg(test)]
     pub(crate) fn holes(&self) -> &[Hole] {
-        &self.holes
+        self.holes.as_ref().map_or(&[], |holes| &holes.0)
     }
 
     /// True while something below the edge was neither seen nor acknowledged.
     pub(crate) fn has_open_hole(&self) -> bool {
-        self.holes.last().is_some_and(|hole| !hole.is_acked)
+        self.holes().last().is_some_and(|hole| !hole.is_acked)
     }
 
     pub(crate) fn holes_mut(&mut self) -> &mut [Hole] {
-        &mut self.holes
+        self.holes.as_mut().map_or(&mut [], |holes| &mut holes.0)
     }
 
     /// Adds `[start, end)`, seen at `now`.
@@ -85,7 +89,7 @@ impl Coverage {
         }
         let hole = |start, end| Hole { start, end, since: now, stamp, is_acked: false, passed: now };
         if start > self.next {
-            self.push_hole(self.holes.len(), hole(self.next, start));
+            self.push_hole(self.holes().len(), hole(self.next, start));
             self.next = end;
             return Added { fresh: end - start, ..Added::default() };
         }
@@ -109,15 +113,15 @@ impl Coverage {
 
     /// Takes `[start, end)` out of the holes.
     fn fill(&mut self, start: u64, end: u64, added: &mut Added) {
-        let mut at = self.holes.partition_point(|hole| hole.end <= start);
-        while let Some(hole) = self.holes.get_mut(at).filter(|hole| hole.start < end) {
+        let mut at = self.holes().partition_point(|hole| hole.end <= start);
+        while let Some(hole) = self.holes_mut().get_mut(at).filter(|hole| hole.start < end) {
             let found = *hole;
             let (from, to) = (found.start.max(start), found.end.min(end));
             added.fresh += to - from;
             added.filled.get_or_insert(found);
             match (found.start < from, to < found.end) {
                 (false, false) => {
-                    self.holes.remove(at);
+                    self.remove_hole(at);
                     continue;
                 }
                 (true, false) => hole.end = from,
@@ -133,9 +137,16 @@ impl Coverage {
     }
 
     fn push_hole(&mut self, at: usize, hole: Hole) {
-        self.holes.insert(at.min(self.holes.len()), hole);
-        if self.holes.len() > HOLES_MAX {
-            self.holes.remove(0);
+        let Holes(holes) = &mut **self.holes.get_or_insert_default();
+        holes.insert(at.min(holes.len()), hole);
+        if holes.len() > HOLES_MAX {
+            holes.remove(0);
+        }
+    }
+
+    fn remove_hole(&mut self, at: usize) {
+        if let Some(holes) = &mut self.holes {
+            holes.0.remove(at);
         }
     }
 
@@ -146,10 +157,10 @@ impl Coverage {
             missed += ack - self.next;
             let gap =
                 Hole { start: self.next, end: ack, since: now, stamp: None, is_acked: true, passed: now };
-            self.push_hole(self.holes.len(), gap);
+            self.push_hole(self.holes().len(), gap);
             self.next = ack;
         }
-        for hole in self.holes.iter_mut().rev().filter(|hole| hole.end <= ack) {
+        for hole in self.holes_mut().iter_mut().rev().filter(|hole| hole.end <= ack) {
             if hole.is_acked && hole.since != now {
                 break;
             }

@@ -1,13 +1,15 @@
 //! [`Flow`]: both directions of one connection.
 
+use std::mem::offset_of;
 use std::net::SocketAddr;
+use std::num::NonZeroU16;
 
 use serde::Serialize;
 use units::{Duration, Instant, WindowScale};
 use wire::TcpFlags;
 
 use crate::coverage::Coverage;
-use crate::half::{Ack, Half, IDLE_GAP, Sent, Verdict, Window};
+use crate::half::{Ack, Half, IDLE_GAP, LINE, Sent, Verdict, Window};
 use crate::moment::Moment;
 use crate::packet::Seen;
 use crate::packet_ids::Standing;
@@ -175,22 +177,31 @@ impl Flow {
         if self.first_is_low { [low, high] } else { [high, low] }
     }
 
-    /// Reads what `segment`, sent by `direction`, will need, to have it in the processor's caches; the value means
-    /// nothing.
+    /// The lines of its memory that `segment`, sent by `direction`, will need: a bit for each.
     #[inline]
-    pub(crate) fn touch(&self, direction: usize, segment: &Passage) -> u64 {
-        let [own, other] = [&self.halves[direction], &self.halves[1 - direction]];
-        let has_data = segment.len() > 0;
-        self.last.as_nanos() ^ own.touch_sent(has_data) ^ other.touch_acknowledged(has_data)
+    pub(crate) fn lines_for(direction: usize, segment: &Passage) -> u64 {
+        const FIRST: usize = offset_of!(Flow, halves) / LINE;
+        const SECOND: usize = FIRST + size_of::<Half>() / LINE;
+        const DATA: [u64; 2] = [
+            1 | Half::SENT_DATA << FIRST | Half::ACKED_BY_DATA << SECOND,
+            1 | Half::SENT_DATA << SECOND | Half::ACKED_BY_DATA << FIRST,
+        ];
+        const BARE: [u64; 2] = [
+            1 | Half::SENT_BARE << FIRST | Half::ACKED_BARE << SECOND,
+            1 | Half::SENT_BARE << SECOND | Half::ACKED_BARE << FIRST,
+        ];
+        let lines = if segment.len() > 0 { &DATA } else { &BARE };
+        lines[direction & 1]
     }
 
-    /// The same for what [`Flow::touch`] has brought the addresses of.
+    /// The address of what `segment` will change of the segments in flight.
     #[inline]
-    pub(crate) fn touch_buffers(&self, direction: usize, segment: &Passage) -> u64 {
-        match segment.len() > 0 {
-            true => self.halves[direction].in_flight.touch_back(),
-            false => self.halves[1 - direction].in_flight.touch_front(),
-        }
+    pub(crate) fn place_in_flight(&self, direction: usize, segment: &Passage) -> Option<usize> {
+        let place = match segment.len() > 0 {
+            true => self.halves[direction].in_flight.next_place(),
+            false => self.halves[1 - direction].in_flight.first_place(),
+        };
+        place.map(|place| std::ptr::from_ref(place) as usize)
     }
 
     /// The index of the half that sent a segment.
@@ -318,13 +329,13 @@ impl Flow {
 
     fn on_id(&mut self, direction: usize, segment: &Passage, pause: Duration, verdict: Verdict) {
         let len = segment.len();
-        let [own, other] = self.pair(direction);
+        let own = &mut self.halves[direction];
         let standing = Standing {
             has_data: len > 0,
             is_at_hole: matches!(verdict, Verdict::Repaired | Verdict::Reordered)
                 || own.coverage.as_ref().is_some_and(Coverage::has_open_hole),
             pause,
-            segments: own.wire_segments(len, other.mss).max(1),
+            segments: own.wire_segments(len).max(1),
         };
         own.ids.on_packet(segment.id, &standing);
     }
@@ -358,16 +369,16 @@ impl Flow {
 
     fn count(&mut self, direction: usize, segment: &Passage, now: Instant) {
         let counts_marks = self.counts_marks;
-        let [own, other] = self.pair(direction);
+        let own = &mut self.halves[direction];
         let len = segment.len();
         if let Some(last) = own.last.get() {
             own.idle_max = own.idle_max.max(now.saturating_since(last));
         }
         own.last = Moment::at(now);
-        let wire = if len > 0 { own.wire_segments(len, other.mss) } else { 1 };
+        let wire = if len > 0 { own.wire_segments(len) } else { 1 };
         own.totals.packets += 1;
         own.totals.wire_segments += wire;
-        own.totals.ip_bytes += u64::from(segment.ip_len);
+        own.totals.ip_bytes += segment.ip_len();
         let has = |flag| u64::from(segment.flags.contains(flag));
         own.totals.psh += has(TcpFlags::PSH);
         let counts = &mut own.counts;
@@ -429,8 +440,10 @@ impl Flow {
             let own = &mut self.halves[direction];
             own.isn = Some(segment.seq);
             own.mss = segment.mss();
+            let offered = own.mss.and_then(NonZeroU16::new);
             own.scale = segment.scale();
             own.sack_permitted = segment.is_sack_permitted();
+            self.halves[1 - direction].peer_mss = offered;
             self.scales = [self.negotiated_scale(0), self.negotiated_scale(1)];
             let ecn = [TcpFlags::AE, TcpFlags::CWR, TcpFlags::ECE].map(|flag| segment.flags.contains(flag));
             let opening = &mut self.opening;
@@ -520,18 +533,21 @@ impl Flow {
         let echo = segment.echo();
         let plain = !segment.flags.intersects(TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST);
         let is_bare = segment.len() == 0 && plain && is_same_window;
-        if let Some(rtt) = echo.and_then(|echo| other.echo.on_echo(echo, now)) {
-            other.rtt_timestamps.record(rtt);
-            seen.rtt_timestamps = Some(rtt);
+        if let Some(value) = echo.filter(|value| own.echoed != *value || *value == 0) {
+            seen.rtt_timestamps = other.echo.on_echo(value, now);
+            if let Some(rtt) = seen.rtt_timestamps {
+                other.rtt_timestamps.record(rtt);
+            }
+            own.echoed = if other.echo.is_settled(value) { value } else { 0 };
         }
         let before = other.una;
-        let has_sack = !segment.sack.is_empty();
+        let has_sack = !segment.sack().is_empty();
         let (dsacks, unexplained) = match has_sack {
             true => (other.counts.dsacks, other.counts.dsacks_unexplained),
             false => (0, 0),
         };
         let first = other.coverage.as_ref().map_or(0, |c| c.first);
-        let ack = Ack { number: segment.ack, now, echo, sack: &segment.sack, is_bare };
+        let ack = Ack { number: segment.ack, now, echo, sack: segment.sack(), is_bare };
         let outcome = other.on_ack(&ack, |repeat| emit(spurious(id, 1 - direction, now, first, repeat)));
         (seen.rtt_karn, seen.is_duplicate_ack) = (outcome.rtt, outcome.is_duplicate);
         if has_sack {

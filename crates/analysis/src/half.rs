@@ -1,7 +1,10 @@
 //! [`Half`]: one direction of a flow: its data, and what the other side says about it.
 
+use std::mem::offset_of;
+use std::num::NonZeroU16;
+
 use units::{Duration, Instant, SeqNum, WindowScale};
-use wire::{SackBlocks, TcpFlags};
+use wire::{SackBlock, TcpFlags};
 
 use crate::coverage::{Added, Coverage, Hole, first_position, unwrap};
 use crate::in_flight::InFlight;
@@ -150,6 +153,14 @@ impl RateLoss {
     }
 }
 
+/// Bytes that the processor fetches at once.
+pub(crate) const LINE: usize = 64;
+
+/// The lines that hold bytes `from` to `to` of a value that starts with a line: a bit for each.
+pub(crate) const fn lines(from: usize, to: usize) -> u64 {
+    (u64::MAX << (from / LINE)) & (u64::MAX >> (63 - (to - 1) / LINE))
+}
+
 /// One direction of a flow.
 ///
 /// The order of fields is that of memory, in lines of 64 bytes as the processor fetches them: what most packets change
@@ -161,6 +172,8 @@ pub(crate) struct Half {
     /// Everything below is acknowledged by the other side.
     pub(crate) una: u64,
     pub(crate) coverage: Option<Coverage>,
+    /// Last acknowledgement of this direction's data by the other.
+    last_acked: Instant,
     pub(crate) first_data: Moment,
     pub(crate) segment_max: u32,
     pub(crate) window: Window,
@@ -170,19 +183,20 @@ pub(crate) struct Half {
     pub(crate) idle_max: Duration,
     pub(crate) totals: Totals,
     pub(crate) ids: PacketIds,
-    pub(crate) mss: Option<u16>,
+    /// The other side's offer.
+    pub(crate) peer_mss: Option<NonZeroU16>,
     /// Hop limits of the SYN and of the first data: another hop limit is another sender.
     pub(crate) hop_limits: [Option<u8>; 2],
     pub(crate) timestamps: bool,
     pub(crate) mptcp: bool,
+    /// The last echo of a timestamp that this direction sent and that can tell nothing any more; zero for none.
+    pub(crate) echoed: u32,
     pub(crate) windows: Windows,
     pub(crate) pure_acks: u64,
     // Lines 4 and 5: data of this direction, and acknowledgements of it.
     pub(crate) in_flight: InFlight,
     /// Last segment with data or SYN or FIN.
     last_sent: Instant,
-    /// Last acknowledgement of this direction's data by the other.
-    last_acked: Instant,
     /// The byte above the edge that last probed a zero window.
     probed: Option<u64>,
     srtt: Option<(Duration, Duration)>,
@@ -211,6 +225,8 @@ pub(crate) struct Half {
     pub(crate) idle_gaps: IdleGaps,
     pub(crate) window_news: WindowNews,
     pub(crate) isn: Option<SeqNum>,
+    /// Offered in the SYN.
+    pub(crate) mss: Option<u16>,
     /// Offered in the SYN.
     pub(crate) scale: Option<WindowScale>,
     pub(crate) sack_permitted: bool,
@@ -261,34 +277,25 @@ impl Half {
         }
     }
 
-    /// Reads what a segment of this direction will change; see [`crate::flow::Flow::touch`].
-    #[inline]
-    pub(crate) fn touch_sent(&self, has_data: bool) -> u64 {
-        let always = self.una ^ self.totals.packets ^ self.pure_acks;
-        if !has_data {
-            return always;
-        }
-        always ^ self.in_flight.touch() ^ self.fin_end ^ self.data.packets ^ self.echo.touch()
-    }
-
-    /// Reads what an acknowledgement of this direction's data will change.
-    #[inline]
-    pub(crate) fn touch_acknowledged(&self, has_data: bool) -> u64 {
-        let always = self.una ^ self.last_acked.as_nanos() ^ self.echo.touch();
-        if has_data {
-            return always;
-        }
-        always ^ self.fin_end ^ self.rtt_karn.count() ^ self.rtt_timestamps.touch()
-    }
+    /// The lines that a segment of this direction with data will need.
+    pub(crate) const SENT_DATA: u64 = lines(0, offset_of!(Self, rtt_karn));
+    /// The same for one without.
+    pub(crate) const SENT_BARE: u64 = lines(0, offset_of!(Self, in_flight));
+    /// The lines that an acknowledgement of this direction's data will need which comes with data of the other's, as
+    /// long as it acknowledges and echoes nothing new.
+    pub(crate) const ACKED_BY_DATA: u64 = lines(0, LINE);
+    /// The same for one without data.
+    pub(crate) const ACKED_BARE: u64 =
+        lines(0, LINE) | lines(offset_of!(Self, in_flight), offset_of!(Self, counts));
 
     pub(crate) fn outstanding(&self) -> u64 {
         self.coverage.as_ref().map_or(0, |coverage| coverage.next.saturating_sub(self.una))
     }
 
     /// Segment payload of the connection, for counting what one captured super-packet was on the wire.
-    pub(crate) fn wire_segments(&self, len: u64, peer_mss: Option<u16>) -> u64 {
+    pub(crate) fn wire_segments(&self, len: u64) -> u64 {
         let overhead = if self.timestamps { 12 } else { 0 };
-        match peer_mss.map(|mss| u64::from(mss).saturating_sub(overhead)) {
+        match self.peer_mss.map(|mss| u64::from(mss.get()).saturating_sub(overhead)) {
             Some(mss) if len > mss && mss > 0 => len.div_ceil(mss),
             _ => 1,
         }
@@ -560,13 +567,13 @@ impl Half {
         self.duplicates
     }
 
-    fn on_sack(&mut self, ack: u64, blocks: &SackBlocks, mut found: impl FnMut(&crate::recovery::Repeat)) {
+    fn on_sack(&mut self, ack: u64, blocks: &[SackBlock], mut found: impl FnMut(&crate::recovery::Repeat)) {
         let ranges = blocks.iter().map(|block| {
             let start = unwrap(ack, block.start);
             (start, start + u64::from(block.end.since(block.start)))
         });
         let mut previous: Option<(u64, u64)> = None;
-        let second = blocks.as_slice().get(1).map(|block| unwrap(ack, block.start)..=unwrap(ack, block.end));
+        let second = blocks.get(1).map(|block| unwrap(ack, block.start)..=unwrap(ack, block.end));
         for (start, end) in ranges {
             let is_first = previous.is_none();
             let is_within_second = second.as_ref().is_some_and(|s| s.contains(&start) && s.contains(&end));
@@ -625,7 +632,20 @@ pub(crate) struct Ack<'a> {
     pub(crate) number: SeqNum,
     pub(crate) now: Instant,
     pub(crate) echo: Option<u32>,
-    pub(crate) sack: &'a SackBlocks,
+    pub(crate) sack: &'a [SackBlock],
     /// No data, no SYN, FIN or RST, the window unchanged.
     pub(crate) is_bare: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_packets_need_lies_in_the_lines_that_are_fetched() {
+        assert_eq!((lines(0, LINE), lines(LINE, LINE + 1), lines(10, 3 * LINE)), (0b1, 0b10, 0b111));
+        assert_eq!(offset_of!(Half, shares), LINE);
+        assert_eq!([Half::SENT_BARE, Half::SENT_DATA], [0b111, 0b111_1111]);
+        assert_eq!([Half::ACKED_BY_DATA, Half::ACKED_BARE], [0b1, 0b11_1111_1001]);
+    }
 }

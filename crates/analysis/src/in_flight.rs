@@ -7,8 +7,9 @@ use crate::ring::Ring;
 /// Segments remembered when nothing acknowledges them, as in a capture of one direction.
 const SEGMENTS_MAX: usize = 16_384;
 
+/// A segment in flight.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sent {
+pub(crate) struct Sent {
     start: u64,
     last: Instant,
     len: u32,
@@ -42,23 +43,16 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
-    /// Reads where the segments are; see [`crate::flow::Flow::touch`].
+    /// Where the next segment goes.
     #[inline]
-    pub(crate) fn touch(&self) -> u64 {
-        self.sent.len() as u64
+    pub(crate) fn next_place(&self) -> Option<&Sent> {
+        self.sent.next_slot()
     }
 
-    /// Reads where the next segment goes, and the last one.
+    /// What the next acknowledgement takes away.
     #[inline]
-    pub(crate) fn touch_back(&self) -> u64 {
-        let [next, last] = [self.sent.next_slot(), self.sent.back()];
-        next.map_or(0, |sent| sent.start) ^ last.map_or(0, |sent| sent.start)
-    }
-
-    /// Reads what the next acknowledgement takes away.
-    #[inline]
-    pub(crate) fn touch_front(&self) -> u64 {
-        self.sent.front().map_or(0, |sent| sent.start)
+    pub(crate) fn first_place(&self) -> Option<&Sent> {
+        self.sent.front()
     }
 
     /// A new segment was sent, or one that fills a hole.

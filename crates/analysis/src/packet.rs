@@ -1,7 +1,7 @@
 //! [`PacketView`]: one packet with what the analysis thinks of it, for figures and annotations.
 
 use units::{Duration, Instant};
-use wire::{SackBlocks, TcpFlags};
+use wire::{SackBlock, TcpFlags};
 
 use crate::coverage::unwrap;
 use crate::flow::Flow;
@@ -56,7 +56,7 @@ pub struct PacketView<'a> {
     /// The window it advertises, bytes; none when its scale is not known.
     pub window: Option<u64>,
     /// Its SACK blocks.
-    pub sack: &'a SackBlocks,
+    pub sack: &'a [SackBlock],
     /// Duplicate acknowledgement.
     pub is_duplicate_ack: bool,
     /// Round-trip time of the other direction's data that it gives by Karn's rule.
@@ -100,7 +100,7 @@ impl<'a> PacketView<'a> {
             ecn: segment.ecn(),
             ack: reference.filter(|_| has_ack).map(|reference| unwrap(reference, segment.ack)),
             window: flow.window_towards(1 - direction),
-            sack: &segment.sack,
+            sack: segment.sack(),
             is_duplicate_ack: seen.is_duplicate_ack,
             rtt_karn: seen.rtt_karn,
             rtt_timestamps: seen.rtt_timestamps,

@@ -6,7 +6,7 @@ use capture::Segment;
 use foldhash::fast::FixedState;
 use std::hash::BuildHasher;
 use units::{Instant, SeqNum, WindowScale};
-use wire::{IpVersion, SackBlocks, TcpFlags};
+use wire::{IpVersion, SackBlock, TcpFlags};
 
 /// Two ends in a fixed order, packed: this is what a packet looks for among all flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,8 +32,8 @@ pub struct Passage {
     stamps: (u32, u32),
     /// Payload, bytes.
     len: u32,
-    /// With the IP header, bytes.
-    pub(crate) ip_len: u32,
+    /// IP and TCP headers, bytes.
+    headers_len: u16,
     pub(crate) flags: TcpFlags,
     pub(crate) window: u16,
     /// IPv4 identification.
@@ -41,14 +41,13 @@ pub struct Passage {
     pub(crate) hop_limit: u8,
     pub(crate) traffic_class: u8,
     facts: Facts,
-    /// Offered in a SYN; meaningless without [`Facts::SCALE`].
-    scale: u8,
     /// Offered in a SYN; meaningless without [`Facts::MSS`].
     mss: u16,
-    pub(crate) sack: SackBlocks,
+    /// As many as [`Facts`] says.
+    sack: [SackBlock; 4],
 }
 
-/// Yes or no about a segment.
+/// Yes or no about a segment, and two small numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Facts(u16);
 
@@ -63,9 +62,19 @@ impl Facts {
     const MSS: u16 = 1 << 6;
     const SACK_PERMITTED: u16 = 1 << 7;
     const MPTCP: u16 = 1 << 8;
+    /// Where the number of SACK blocks starts: three bits.
+    const SACK_AT: u32 = 9;
+    /// Where the shift of windows starts that a SYN offers, meaningless without [`Facts::SCALE`]: four bits.
+    const SHIFT_AT: u32 = 12;
 
     const fn has(self, fact: u16) -> bool {
         self.0 & fact != 0
+    }
+    const fn sack_blocks(self) -> usize {
+        (self.0 >> Self::SACK_AT & 0b111) as usize
+    }
+    const fn shift(self) -> u8 {
+        (self.0 >> Self::SHIFT_AT) as u8
     }
 }
 
@@ -89,7 +98,13 @@ impl Passage {
             | fact(options.window_scale.is_some(), Facts::SCALE)
             | fact(options.mss.is_some(), Facts::MSS)
             | fact(options.sack_permitted, Facts::SACK_PERMITTED)
-            | fact(options.mptcp, Facts::MPTCP);
+            | fact(options.mptcp, Facts::MPTCP)
+            | (options.sack.len() as u16) << Facts::SACK_AT
+            | u16::from(options.window_scale.map_or(0, WindowScale::shift)) << Facts::SHIFT_AT;
+        let mut sack = [SackBlock::default(); 4];
+        for (to, block) in sack.iter_mut().zip(&options.sack) {
+            *to = *block;
+        }
         Self {
             key,
             time,
@@ -99,16 +114,15 @@ impl Passage {
             ack: tcp.ack,
             stamps: options.timestamps.map_or((0, 0), |stamps| (stamps.value, stamps.echo)),
             len: tcp.payload_len as u32,
-            ip_len: ip.total_len as u32,
+            headers_len: ip.total_len.saturating_sub(tcp.payload_len) as u16,
             flags: tcp.flags,
             window: tcp.window,
             id: ip.id,
             hop_limit: ip.hop_limit,
             traffic_class: ip.traffic_class,
             facts: Facts(facts),
-            scale: options.window_scale.map_or(0, WindowScale::shift),
             mss: options.mss.unwrap_or(0),
-            sack: options.sack,
+            sack,
         }
     }
 
@@ -116,6 +130,16 @@ impl Passage {
     #[inline]
     pub(crate) fn len(&self) -> u64 {
         u64::from(self.len)
+    }
+    /// All of the IP packet, bytes.
+    #[inline]
+    pub(crate) fn ip_len(&self) -> u64 {
+        u64::from(self.len) + u64::from(self.headers_len)
+    }
+    /// Its SACK blocks.
+    #[inline]
+    pub(crate) fn sack(&self) -> &[SackBlock] {
+        self.sack.get(..self.facts.sack_blocks()).unwrap_or_default()
     }
     /// Length in sequence space is not zero.
     #[inline]
@@ -136,7 +160,7 @@ impl Passage {
         self.facts.has(Facts::MSS).then_some(self.mss)
     }
     pub(crate) fn scale(&self) -> Option<WindowScale> {
-        self.facts.has(Facts::SCALE).then_some(WindowScale::new(self.scale))
+        self.facts.has(Facts::SCALE).then_some(WindowScale::new(self.facts.shift()))
     }
     pub(crate) fn is_sack_permitted(&self) -> bool {
         self.facts.has(Facts::SACK_PERMITTED)
@@ -220,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_passage_stays_small() {
-        assert!(size_of::<Passage>() <= 144, "{}", size_of::<Passage>());
+        assert!(size_of::<Passage>() <= 128, "{}", size_of::<Passage>());
     }
 
     #[test]

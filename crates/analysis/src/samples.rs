@@ -48,12 +48,6 @@ impl Samples {
         Self { buckets, ..Self::default() }
     }
 
-    /// Reads what the next sample will change; see [`crate::flow::Flow::touch`].
-    #[inline]
-    pub(crate) fn touch(&self) -> u64 {
-        self.count ^ u64::from(self.last)
-    }
-
     pub(crate) fn count(&self) -> u64 {
         self.count
     }

@@ -10,6 +10,7 @@ use units::{Duration, Instant};
 use wire::TcpFlags;
 
 use crate::flow::{Event, Flow};
+use crate::half::lines;
 use crate::packet::{PacketView, Seen};
 use crate::passage::Passage;
 use crate::report::FlowReport;
@@ -27,6 +28,9 @@ pub struct Config {
     /// Called with address and length of each large piece of memory for flows before it is used, so that the caller
     /// may ask the operating system for huge pages.
     pub on_memory: Option<fn(usize, usize)>,
+    /// Called with the address of a flow and the lines of 64 bytes of it that will be needed soon, a bit for each, so
+    /// that the caller may tell the processor to fetch them from memory.
+    pub fetch: Option<fn(usize, u64)>,
 }
 
 impl Default for Config {
@@ -37,6 +41,7 @@ impl Default for Config {
             linger: Duration::from_secs(10),
             first_flow: 0,
             on_memory: None,
+            fetch: None,
         }
     }
 }
@@ -163,6 +168,17 @@ impl Table {
         if closes_now {
             let id = flow.id;
             self.linger(slab, slot, id, segment.number, out);
+            self.fetch_next_to_go(slab, config);
+        }
+    }
+
+    /// Fetches the flow that goes when the next one closes.
+    fn fetch_next_to_go(&self, slab: &Slab, config: &Config) {
+        if let Some(fetch) = config.fetch.filter(|_| self.closed.len() == LINGERING_MAX)
+            && let Some((slot, _)) = self.closed.front()
+            && let Some(flow) = self.flow_in(slab, *slot as usize)
+        {
+            fetch(std::ptr::from_ref(flow) as usize, lines(0, size_of::<Flow>()));
         }
     }
 

@@ -23,12 +23,6 @@ pub(crate) struct TimestampRtt {
 }
 
 impl TimestampRtt {
-    /// Reads what the next value will change; see [`crate::flow::Flow::touch`].
-    #[inline]
-    pub(crate) fn touch(&self) -> u64 {
-        self.waiting.len() as u64
-    }
-
     /// A segment with `value` passed.
     #[inline]
     pub(crate) fn on_sent(&mut self, value: u32, now: Instant) {
@@ -51,6 +45,12 @@ impl TimestampRtt {
         (newest == value).then(|| now.saturating_since(since))
     }
 
+    /// True when another echo of `value` can give no sample: all that will be sent is newer.
+    #[inline]
+    pub(crate) fn is_settled(&self, value: u32) -> bool {
+        self.newest.is_some_and(|newest| !is_newer(value, newest))
+    }
+
     /// A new one with the memory that this one holds.
     pub(crate) fn renewed(&mut self) -> Self {
         let mut waiting = std::mem::take(&mut self.waiting);
@@ -71,6 +71,7 @@ mod tests {
         }
         assert_eq!(rtt.on_echo(u32::MAX, Instant::from_millis(40)), Some(Duration::from_millis(40)));
         assert_eq!(rtt.on_echo(u32::MAX, Instant::from_millis(41)), None);
+        assert!(rtt.is_settled(9) && !rtt.is_settled(10), "10 may still be sent");
         assert_eq!(rtt.on_echo(9, Instant::from_millis(50)), Some(Duration::from_millis(44)));
         assert_eq!(rtt.on_echo(3, Instant::from_millis(51)), None, "overtaken");
     }

@@ -11,6 +11,9 @@ pub enum CaptureError {
         /// The first bytes, fewer if there are fewer.
         magic: Vec<u8>,
     },
+    /// There is not one byte.
+    #[error("the file is empty: not even a capture without packets is")]
+    Empty,
     /// The file ends inside a header or packet, as when the writer was killed.
     #[error(
         "the file is cut at byte {at}: {what} needs {needed} bytes and {have} are left; all before is used"

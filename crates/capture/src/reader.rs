@@ -59,6 +59,23 @@ pub struct Health {
     pub bad_blocks: u64,
 }
 
+/// Why `bytes`, the first of a file, are no header of a pcap file.
+fn no_file_header(bytes: &[u8]) -> CaptureError {
+    let mut whole = [0; FILE_HEADER_LEN];
+    let have = bytes.len().min(FILE_HEADER_LEN);
+    whole[..have].copy_from_slice(&bytes[..have]);
+    match have {
+        0 => CaptureError::Empty,
+        4..FILE_HEADER_LEN if Pcap::parse(&whole).is_some() => CaptureError::Cut {
+            at: 0,
+            what: "the header of the file",
+            needed: FILE_HEADER_LEN as u64,
+            have: have as u64,
+        },
+        _ => CaptureError::NotACapture { magic: whole[..have.min(4)].to_vec() },
+    }
+}
+
 /// The current frame: place in the window and facts.
 #[derive(Clone, Copy, Debug)]
 struct Head {
@@ -106,9 +123,7 @@ impl<R: Read> Reader<R> {
         let state = if Endian::Big.u32_at(bytes, 0) == SECTION_HEADER && have >= 4 {
             State::Pcapng(Section { endian: Endian::Little, interfaces: Vec::new(), base: 0 })
         } else {
-            let pcap = bytes.first_chunk().and_then(Pcap::parse).ok_or_else(|| {
-                CaptureError::NotACapture { magic: bytes.get(..have.min(4)).unwrap_or_default().to_vec() }
-            })?;
+            let pcap = bytes.first_chunk().and_then(Pcap::parse).ok_or_else(|| no_file_header(bytes))?;
             window.consume(FILE_HEADER_LEN);
             health.interfaces = 1;
             State::Pcap(pcap)

@@ -124,6 +124,9 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     if let Some(metric) = &args.explain {
         return print(explain(metric)?.as_bytes()).map(|()| ExitCode::SUCCESS);
     }
+    if args.compare && args.group.is_empty() {
+        return Err("--compare needs environments: --group wifi=a.pcap --group lte=b.pcap".to_owned());
+    }
     if args.compare {
         return groups::compare(args);
     }
@@ -162,6 +165,7 @@ fn read_from<S: Sink>(
         idle: Duration::from_secs(args.idle),
         first_flow,
         on_memory: Some(::io::prefer_huge_pages),
+        fetch: Some(::io::fetch_lines),
         ..Config::default()
     };
     let pairs = (inputs.len() > 1).then(PairFinder::default);
@@ -217,8 +221,12 @@ fn explain(metric: &str) -> Result<String, String> {
     let mut text = String::new();
     explain_fields(&mut text, "results", &schema, &wanted);
     for (object, definition) in schema["$defs"].as_object().into_iter().flatten() {
-        explain_fields(&mut text, object, definition, &wanted);
-        explain_values(&mut text, object, definition, &wanted);
+        // All that is in something of this name, as `rtt_report` is asked for by `rtt`.
+        let is_it =
+            object.strip_prefix(wanted.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'));
+        let within = if is_it { "" } else { wanted.as_str() };
+        explain_fields(&mut text, object, definition, within);
+        explain_values(&mut text, object, definition, within);
     }
     // A name that only a table has.
     if text.is_empty() {

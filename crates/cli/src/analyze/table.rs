@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use analysis::{CaptureFile, Findings, FlowReport, MptcpReport, SampleSummary, Sink, Vantage};
+use analysis::{CaptureFile, End, Findings, FlowReport, MptcpReport, SampleSummary, Sink, Vantage};
 
 /// Keeps the flows with most data, so that memory does not grow with the capture.
 pub(super) struct Top {
@@ -140,13 +140,13 @@ fn describe(text: &mut String, flow: &FlowReport) {
     let handshake = &flow.handshake;
     let _ = writeln!(
         text,
-        "#{}{} {} {arrow} {}  {:.3} s  {:?}  {place}; handshake {} ms (server {}, client {})",
+        "#{}{} {} {arrow} {}  {:.3} s  {}  {place}; handshake {} ms (server {}, client {})",
         flow.id,
         if flow.point > 0 { format!(" (point {})", flow.point) } else { String::new() },
         flow.first,
         flow.second,
         flow.duration_s,
-        flow.end,
+        end(flow.end),
         number(handshake.total_ms),
         number(handshake.to_server_ms),
         number(handshake.to_client_ms),
@@ -190,6 +190,16 @@ fn describe(text: &mut String, flow: &FlowReport) {
         let _ = writeln!(text, "  {way} {kind}: {}", diagnosis.evidence);
     }
     text.push('\n');
+}
+
+fn end(end: End) -> &'static str {
+    match end {
+        End::Closed => "closed",
+        End::ResetByFirst => "reset by the first end",
+        End::ResetBySecond => "reset by the second end",
+        End::HalfClosed => "half closed",
+        End::Open => "open",
+    }
 }
 
 fn number(value: Option<f64>) -> String {

@@ -239,5 +239,31 @@ fn metrics_are_explained() {
     let out = analyze(&["--explain", "spurious"], &[]);
     let shown = text(&out.stdout);
     assert!(out.status.success() && shown.contains("retransmissions.spurious_dsack: "), "{shown}");
+    let all = text(&analyze(&["--explain", "RTT"], &[]).stdout);
+    assert!(
+        ["karn", "tcptrace", "timestamps"].iter().all(|way| all.contains(&format!("rtt_report.{way}: "))),
+        "{all}"
+    );
+    let kinds = text(&analyze(&["--explain", "diagnosis"], &[]).stdout);
+    assert!(kinds.contains("diagnosis_kind = bufferbloat: "), "{kinds}");
     assert!(!analyze(&["--explain", "no such thing"], &[]).status.success());
+}
+
+#[test]
+fn a_comparison_needs_environments() {
+    let out = analyze(&["--compare", "a.pcap"], &[]);
+    assert!(!out.status.success() && text(&out.stderr).contains("--group"), "{}", text(&out.stderr));
+}
+
+#[test]
+fn beginnings_of_captures_are_told_from_other_files() {
+    let whole = capture();
+    for (bytes, said) in [
+        (&[][..], "the file is empty"),
+        (&whole[..10], "cut at byte 0: the header of the file needs 24 bytes and 10 are left"),
+        (&b"no capture at all, only text"[..], "not a capture"),
+    ] {
+        let out = analyze(&["-"], bytes);
+        assert!(!out.status.success() && text(&out.stderr).contains(said), "{}", text(&out.stderr));
+    }
 }

@@ -172,7 +172,7 @@ proptest! {
                 ecn: 0,
                 ack: one.ack,
                 window: one.window,
-                sack: &sack,
+                sack: sack.as_slice(),
                 is_duplicate_ack: false,
                 rtt_karn: one.karn_ns.map(Duration::from_nanos),
                 rtt_timestamps: one.stamps_ns.map(Duration::from_nanos),
