@@ -13,8 +13,10 @@ use crate::rack::{DUP_THRESHOLD, Rack};
 use crate::rtt::RttEstimator;
 use crate::scoreboard::{Scoreboard, Sent};
 
+mod bet;
 mod timers;
 
+use bet::Bet;
 pub use timers::TimeoutOutcome;
 use timers::Timers;
 
@@ -155,43 +157,6 @@ pub struct Sender {
     probe_due: Option<Probe>,
     retransmitted_bytes: u64,
     bet: Bet,
-}
-
-/// What sending beyond the window has cost and brought lately (H18).
-#[derive(Clone, Copy, Default, Debug)]
-struct Bet {
-    /// Bytes delivered.
-    delivered: u64,
-    /// Bytes sent more than once before.
-    retransmitted_before: u64,
-    /// Times the window shut on what was under way beyond it.
-    shut: u32,
-    /// Most bytes under way: what a single loss makes the client discard, however well it holds the rest.
-    under_way: u64,
-}
-
-impl Bet {
-    /// Bytes after which the accounts begin anew, unless more is under way.
-    const EPOCH: u64 = 1 << 20;
-    /// Bytes sent again that are no reason to give up, however little was delivered.
-    const STAKE: u64 = 128 * 1024;
-    /// Losses whose price, all that was under way, may be paid before as much was delivered: they come in groups.
-    const LOSSES: u64 = 4;
-    /// Times the window may shut in an epoch.
-    const SHUT_MAX: u32 = 4;
-
-    /// True when the client throws away twice what it takes, or again and again has no room: it cannot hold what is
-    /// sent beyond its window, and betting on it only fills the link with copies.
-    fn is_lost(&self, retransmitted: u64) -> bool {
-        let again = retransmitted - self.retransmitted_before;
-        self.shut >= Self::SHUT_MAX
-            || again > (2 * self.delivered).max(Self::STAKE).max(Self::LOSSES * self.under_way)
-    }
-
-    /// True when the accounts begin anew: there was time for several losses to show what they cost.
-    fn is_over(&self) -> bool {
-        self.delivered >= Self::EPOCH.max(Self::LOSSES * self.under_way)
-    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
