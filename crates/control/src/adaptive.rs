@@ -25,8 +25,8 @@
 //!   make the path longer by their spacing: see `bunches.rs`.
 //! - **Outages.** Without acknowledgements nothing is sent, after a time-out no more than four segments at a time; and
 //!   bins last no longer than their cap, so that the forecast of before still stands after.
-//! - **Losses** say nothing, except that more than an eighth of the data lost in each of three round trips in a row means
-//!   a buffer smaller than W: then W is bounded by what the buffer takes.
+//! - **Losses** say nothing, except that more than an eighth of the data lost in each of three round trips in a row may
+//!   mean a buffer smaller than W: then W is bounded by what the buffer takes, if that is seen to help. See `losses.rs`.
 //! - **Floor.** See `floor.rs`: let down for one round trip when it has not been seen for 10 s (H17).
 //! - **Known subscribers.** What was learnt stays while the subscriber is idle, up to `memory`: a new flow starts
 //!   with the whole window. A new one starts with `initial_window` and doubles until a queue shows.
@@ -36,6 +36,7 @@
 
 mod bunches;
 mod floor;
+mod losses;
 mod offer;
 
 use units::{Bytes, Duration, Instant, Rate};
@@ -44,13 +45,11 @@ use crate::{Ack, Control, Controller, Feedback, Loss, LossKind, Sent, quantum_fo
 
 use bunches::Bunches;
 use floor::Floor;
+use losses::Losses;
 use offer::Offer;
 
 /// Bins of r̄: the link's last moments.
 const RECENT_BINS: usize = 4;
-
-/// Round trips with heavy losses that make a buffer smaller than the window.
-const HEAVY_ROUNDS: u32 = 3;
 
 /// Data in flight is never held below so many segments: fewer starve delayed acknowledgements.
 const SEGMENTS_MIN: u64 = 4;
@@ -115,11 +114,7 @@ pub struct Adaptive {
     headroom: Duration,
     /// The window of a start, until the first queue shows.
     start: Option<Bytes>,
-    /// What a buffer that is smaller than the window takes.
-    ceiling: Option<Bytes>,
-    round: LossRound,
-    /// Round trips in a row that lost more than an eighth.
-    heavy_rounds: u32,
+    losses: Losses,
     /// Nothing has been heard since a time-out.
     is_silent: bool,
     window: Bytes,
@@ -127,14 +122,6 @@ pub struct Adaptive {
     last_ack: Instant,
     bunches: Bunches,
     reports_valid_until: Instant,
-}
-
-/// Bytes delivered and lost in a round trip.
-#[derive(Clone, Copy, Debug, Default)]
-struct LossRound {
-    until: Instant,
-    delivered: u64,
-    lost: u64,
 }
 
 impl Adaptive {
@@ -146,9 +133,7 @@ impl Adaptive {
             floor: Floor::new(),
             headroom: params.headroom_max / 2,
             start: Some(params.initial_window),
-            ceiling: None,
-            round: LossRound::default(),
-            heavy_rounds: 0,
+            losses: Losses::new(params.mss),
             is_silent: false,
             window: params.initial_window,
             pacing_rate: Rate::MAX,
@@ -201,34 +186,13 @@ impl Adaptive {
         self.headroom = self.headroom.clamp(least, most);
     }
 
-    /// Round trips in a row with more than an eighth lost met a buffer smaller than the window.
-    fn watch_losses(&mut self, ack: &Ack) {
-        self.round.delivered += ack.delivered.get();
-        if ack.now < self.round.until {
-            return;
-        }
-        let LossRound { delivered, lost, .. } = self.round;
-        let is_heavy = lost * 8 > lost + delivered;
-        // A burst on the radio lies in one round, or in the seam of two; a small buffer loses in all of them.
-        self.heavy_rounds = if is_heavy { self.heavy_rounds.saturating_add(1) } else { 0 };
-        if self.heavy_rounds >= HEAVY_ROUNDS || (is_heavy && self.ceiling.is_some()) {
-            // What arrived in a round trip is what the path and its buffer hold.
-            let held = Bytes::new(delivered.max(self.window.get() / 2));
-            self.ceiling = Some(self.ceiling.unwrap_or(self.window).min(held));
-        } else if let Some(ceiling) = self.ceiling {
-            let raised = Bytes::new(ceiling.get() + ceiling.get() / 32 + self.params.mss.get() / 4);
-            self.ceiling = (raised.get() / 2 < self.window.get()).then_some(raised);
-        }
-        let rtt = ack.rtt.or(self.floor.get()).unwrap_or(Duration::from_millis(100));
-        self.round = LossRound { until: ack.now + rtt, delivered: 0, lost: 0 };
-    }
-
     fn leave_start(&mut self, ack: &Ack) {
         let Some(window) = self.start else { return };
         let (Some(rtt), Some(floor)) = (ack.rtt, self.floor.get()) else { return };
         let (least, most) = self.headroom_range();
         let is_queueing = rtt > floor + least.max(most / 2);
-        if is_queueing && self.offer.forecast().is_some() {
+        let is_full = is_queueing || self.losses.ceiling().is_some();
+        if is_full && self.offer.forecast().is_some() {
             self.start = None;
         } else if ack.in_flight_before.get() >= window.get() / 2 && !is_queueing {
             // Half of it in use is use enough (as in RFC 7661 §4.4): pacing has not yet sent what the growth allows.
@@ -254,7 +218,7 @@ impl Adaptive {
             (Some(start), model) => start.max(model.unwrap_or(start)),
             (None, model) => model.unwrap_or(self.params.initial_window),
         };
-        if let Some(ceiling) = self.ceiling {
+        if let Some(ceiling) = self.losses.ceiling() {
             window = window.min(ceiling);
         }
         let floor = self.floor.get();
@@ -290,7 +254,7 @@ impl Controller for Adaptive {
         self.floor.on_idle(sent.now);
         if sent.now.saturating_since(self.last_ack) > self.params.memory && self.last_ack > Instant::ZERO {
             self.offer.forget();
-            self.ceiling = None;
+            self.losses = Losses::new(self.params.mss);
             self.headroom = self.params.headroom_max / 2;
             self.start = Some(self.params.initial_window);
             self.update();
@@ -316,14 +280,15 @@ impl Controller for Adaptive {
         if ack.now >= self.reports_valid_until {
             self.offer.count(ack.delivered, is_limited, ack.now);
         }
-        self.watch_losses(ack);
+        let round_trip = ack.rtt.or(self.floor.get()).unwrap_or(Duration::from_millis(100));
+        self.losses.on_delivered(ack.delivered, self.window, round_trip, ack.now);
         self.leave_start(ack);
         self.update();
     }
 
     fn on_loss(&mut self, loss: &Loss) {
         match loss.kind {
-            LossKind::Fast => self.round.lost += loss.lost.get(),
+            LossKind::Fast => self.losses.on_lost(loss.lost),
             // An outage, most likely: the data still waits in the radio's queue, and the window's worth of it once
             // more behind it would double that queue. So ask with little until something is heard.
             LossKind::Timeout => {

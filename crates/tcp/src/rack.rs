@@ -8,7 +8,7 @@
 use units::{Duration, Instant, SeqNum};
 
 use crate::rtt::RttEstimator;
-use crate::scoreboard::{Scoreboard, Sent};
+use crate::scoreboard::{Scoreboard, SendOrder, Sent};
 
 /// Most the reordering window grows by D-SACKs, in quarters of the smallest round trip.
 const REO_WND_MULT_MAX: u64 = 8;
@@ -22,8 +22,8 @@ pub(crate) const DUP_THRESHOLD: u32 = 3;
 /// RACK's view of the newest delivery.
 #[derive(Clone, Debug)]
 pub(crate) struct Rack {
-    /// Transmission time and end of the most recently sent segment that was delivered.
-    newest: Option<(Instant, SeqNum)>,
+    /// The most recently sent segment that was delivered.
+    newest: Option<SendOrder>,
     /// Its round trip.
     rtt: Duration,
     /// Highest number delivered.
@@ -63,8 +63,8 @@ impl Rack {
         if entry.is_retransmitted && min_rtt.is_none_or(|min| rtt < min) {
             return;
         }
-        if self.newest.is_none_or(|newest| is_sent_after((entry.sent_at(), entry.end), newest)) {
-            self.newest = Some((entry.sent_at(), entry.end));
+        if self.newest.is_none_or(|newest| entry.order().is_after(newest)) {
+            self.newest = Some(entry.order());
             self.rtt = rtt;
         }
         if entry.end.is_before(self.fack_before) && !entry.is_retransmitted {
@@ -115,11 +115,11 @@ impl Rack {
         let patience = self.rtt + self.reordering_window(rtt, is_recovering, sacked_segments);
         let (mut lost, mut again) = (0, None::<Instant>);
         // With nothing SACKed and the oldest entry newer than the newest delivery, none can be missing.
-        let is_possible = board.sacked_bytes() > 0
-            || board.front().is_some_and(|e| is_sent_after(newest, (e.sent_at(), e.end)));
+        let is_possible =
+            board.sacked_bytes() > 0 || board.front().is_some_and(|e| newest.is_after(e.order()));
         for index in 0..if is_possible { board.len() } else { 0 } {
             let Some(entry) = board.entry(index) else { break };
-            if entry.is_sacked || entry.is_lost || !is_sent_after(newest, (entry.sent_at(), entry.end)) {
+            if entry.is_sacked || entry.is_lost || !newest.is_after(entry.order()) {
                 continue;
             }
             let due = entry.sent_at() + patience;
@@ -141,9 +141,4 @@ impl Rack {
         let grace = if entry.is_retransmitted { round / 2 } else { rtt.min().unwrap_or(Duration::ZERO) / 4 };
         now >= entry.sent_at() + round + grace
     }
-}
-
-/// RFC 8985 §6.2: later transmission, or the same time and a higher number.
-fn is_sent_after(a: (Instant, SeqNum), b: (Instant, SeqNum)) -> bool {
-    a.0 > b.0 || (a.0 == b.0 && a.1.is_after(b.1))
 }

@@ -242,14 +242,18 @@ impl Receiver {
         }
     }
 
+    /// The block with `seq` is the newest. Each block is remembered once, or one that grows would push out the others before
+    /// they were reported (RFC 2018 §4).
     fn note_recent(&mut self, seq: SeqNum) {
-        let mut next = Some(seq);
-        for slot in &mut self.recent {
-            std::mem::swap(slot, &mut next);
-            if next == Some(seq) {
-                break;
-            }
+        let block = self.out_of_order.containing(seq);
+        let is_in_it =
+            |other: SeqNum| block.is_some_and(|(s, e)| s.is_at_or_before(other) && other.is_before(e));
+        let mut recent = [Some(seq), None, None, None];
+        let others = self.recent.into_iter().flatten().filter(|&other| !is_in_it(other));
+        for (slot, other) in recent.iter_mut().skip(1).zip(others) {
+            *slot = Some(other);
         }
+        self.recent = recent;
     }
 
     /// The acknowledgement number: covers the FIN only after [`Receiver::allow_fin_ack`].
@@ -293,6 +297,18 @@ impl Receiver {
     #[must_use]
     pub fn has_d_sack(&self) -> bool {
         self.d_sack.is_some()
+    }
+
+    /// True when `[start, end)` would go into one of the `n` SACK blocks added to last, or they are fewer.
+    #[must_use]
+    pub fn is_near_newest(&self, start: SeqNum, end: SeqNum, n: usize) -> bool {
+        let mut newest = SackBlocks::default();
+        for seq in self.recent.into_iter().flatten() {
+            if let Some((start, end)) = self.out_of_order.containing(seq) {
+                push_new(&mut newest, SackBlock { start, end }, n);
+            }
+        }
+        newest.len() < n || newest.iter().any(|b| start.is_at_or_before(b.end) && end.is_at_or_after(b.start))
     }
 
     /// Up to `room` SACK blocks, D-SACK first and then newest first; a D-SACK is given once.

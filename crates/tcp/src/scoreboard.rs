@@ -22,6 +22,8 @@ pub(crate) struct Sent {
     pub(crate) end: SeqNum,
     /// Of its latest transmission.
     pub(crate) stamp: SendStamp,
+    /// Which of all transmissions that was, counted with wrap-around: many share a point of time.
+    nth: u32,
     pub(crate) is_sacked: bool,
     /// Believed lost and not sent again since.
     pub(crate) is_lost: bool,
@@ -35,6 +37,27 @@ impl Sent {
     }
     pub(crate) fn sent_at(&self) -> Instant {
         self.stamp.sent_at
+    }
+    /// Its place in the order of transmissions; the number decides among the parts of one (RFC 8985 §6.2).
+    pub(crate) fn order(&self) -> SendOrder {
+        SendOrder { nth: self.nth, end: self.end }
+    }
+}
+
+/// A place in the order of transmissions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SendOrder {
+    nth: u32,
+    end: SeqNum,
+}
+
+impl SendOrder {
+    /// True when this was sent after `other`.
+    pub(crate) fn is_after(self, other: Self) -> bool {
+        match self.nth.wrapping_sub(other.nth) as i32 {
+            0 => self.end.is_after(other.end),
+            later => later > 0,
+        }
     }
 }
 
@@ -53,11 +76,20 @@ pub(crate) struct Scoreboard {
     nxt: SeqNum,
     sacked_bytes: u32,
     lost_bytes: u32,
+    /// Transmissions so far, counted with wrap-around.
+    transmissions: u32,
 }
 
 impl Scoreboard {
     pub(crate) fn new(start: SeqNum) -> Self {
-        Self { entries: VecDeque::new(), una: start, nxt: start, sacked_bytes: 0, lost_bytes: 0 }
+        Self {
+            entries: VecDeque::new(),
+            una: start,
+            nxt: start,
+            sacked_bytes: 0,
+            lost_bytes: 0,
+            transmissions: 0,
+        }
     }
 
     pub(crate) fn una(&self) -> SeqNum {
@@ -96,10 +128,12 @@ impl Scoreboard {
     pub(crate) fn push(&mut self, len: u32, stamp: SendStamp) {
         let seq = self.nxt;
         self.nxt += len;
+        self.transmissions = self.transmissions.wrapping_add(1);
         self.entries.push_back(Sent {
             seq,
             end: self.nxt,
             stamp,
+            nth: self.transmissions,
             is_sacked: false,
             is_lost: false,
             is_retransmitted: false,
@@ -192,7 +226,9 @@ impl Scoreboard {
 
     /// Notes that the entry at `index` was sent again.
     pub(crate) fn retransmitted(&mut self, index: usize, stamp: SendStamp) {
+        self.transmissions = self.transmissions.wrapping_add(1);
         if let Some(entry) = self.entries.get_mut(index) {
+            entry.nth = self.transmissions;
             if entry.is_lost {
                 entry.is_lost = false;
                 self.lost_bytes -= entry.len();

@@ -157,6 +157,8 @@ pub struct Sender {
     probe_due: Option<Probe>,
     retransmitted_bytes: u64,
     bet: Bet,
+    /// Bytes that the peer will discard when they arrive: given up, but still on their way.
+    doomed: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -187,6 +189,7 @@ impl Sender {
             probe_due: None,
             retransmitted_bytes: 0,
             bet: Bet::default(),
+            doomed: 0,
             config,
         }
     }
@@ -201,10 +204,10 @@ impl Sender {
     pub fn nxt(&self) -> SeqNum {
         self.board.nxt()
     }
-    /// Bytes believed to be in the network.
+    /// Bytes believed to be in the network, those included that the peer will discard.
     #[must_use]
     pub fn in_flight(&self) -> u32 {
-        self.board.in_flight()
+        self.board.in_flight().saturating_add(self.doomed)
     }
     /// True when nothing waits for an acknowledgement.
     #[must_use]
@@ -516,6 +519,7 @@ impl Sender {
             self.duplicate_acks = 0;
             self.timers.on_progress();
         }
+        self.count_doomed(&out);
         self.judge_bet(old_window.0, &mut out);
         self.judge_timeout(was_shut, was_alive, &mut out);
         let is_duplicate = out.acked == 0
@@ -537,6 +541,16 @@ impl Sender {
         }
         self.arm_persist(now);
         out
+    }
+
+    /// An acknowledgement without news is of a segment that the peer has discarded. With the repair, which left behind them,
+    /// the last has arrived.
+    fn count_doomed(&mut self, out: &AckOutcome) {
+        if out.acked > 0 {
+            self.doomed = 0;
+        } else if out.delivered == 0 && !out.has_d_sack {
+            self.doomed = self.doomed.saturating_sub(self.config.mss);
+        }
     }
 
     /// H18: goes back to honouring the window of a client that discards what lies beyond it.
@@ -717,7 +731,10 @@ impl Sender {
         }
         self.board.split_at(edge);
         let first = self.board.position(edge);
-        (first..self.board.len()).map(|index| self.board.mark_lost(index)).sum()
+        let lost = (first..self.board.len()).map(|index| self.board.mark_lost(index)).sum();
+        // Sent again at once all of that would be in the queue twice.
+        self.doomed = self.doomed.saturating_add(lost);
+        lost
     }
 
     fn end_recovery(&mut self) {
@@ -792,6 +809,7 @@ impl Sender {
         if self.board.front().is_some_and(|e| e.is_sacked) {
             self.board.forget_sacks(); // the peer reneged
         }
+        self.doomed = 0;
         let mut lost = 0;
         for index in 0..self.board.len() {
             // What was sent within a round trip may well arrive yet (RFC 8985 §6.3); without SACK nobody would say so.

@@ -1,12 +1,16 @@
 //! [`AckCompression`]: while a hole waits to be filled, Linux acknowledges what lies behind it in groups.
 //!
 //! The sender needs three duplicates at once to see the loss; after those the blocks of up to 44 arrivals within a
-//! twentieth of the round trip, a millisecond at most, go out together (`tcp_comp_sack_nr`, `tcp_comp_sack_delay_ns`).
+//! twentieth of the round trip, a millisecond at most, go out together (`tcp_comp_sack_nr`, `tcp_comp_sack_delay_ns`). Blocks
+//! that an acknowledgement has no room for would never be told: what begins a third block does not wait
+//! (`TCP_SACK_BLOCKS_EXPECTED`, since Linux 5.8).
 
 use units::{Duration, SeqNum};
 
 /// Duplicates sent at once for each hole (RFC 5681 §3.2).
 const DUPLICATES: u32 = 3;
+/// Blocks that arrivals held back may have gone into.
+pub(super) const BLOCKS: usize = 2;
 /// Arrivals in one acknowledgement at most.
 const ARRIVALS_MAX: u32 = 44;
 /// Longest wait.
@@ -23,7 +27,15 @@ pub(super) struct AckCompression {
 
 impl AckCompression {
     /// Something came behind the hole at `hole`: how long its acknowledgement may wait; `None` for not at all.
-    pub(super) fn on_arrival(&mut self, hole: SeqNum, rtt: Duration, sack: bool) -> Option<Duration> {
+    ///
+    /// `is_near` when it went into one of the [`BLOCKS`] blocks added to last.
+    pub(super) fn on_arrival(
+        &mut self,
+        hole: SeqNum,
+        rtt: Duration,
+        sack: bool,
+        is_near: bool,
+    ) -> Option<Duration> {
         if self.hole != Some(hole) {
             self.hole = Some(hole);
             self.duplicates = 0;
@@ -33,6 +45,9 @@ impl AckCompression {
         }
         if self.duplicates < DUPLICATES {
             self.duplicates += 1;
+            return None;
+        }
+        if !is_near && self.held > 0 {
             return None;
         }
         self.held += 1;
@@ -52,7 +67,7 @@ mod tests {
     const RTT: Duration = Duration::from_millis(10);
 
     fn waits(compression: &mut AckCompression, hole: u32, times: usize) -> Vec<Option<u64>> {
-        let one = |_| compression.on_arrival(SeqNum::new(hole), RTT, true).map(Duration::as_micros);
+        let one = |_| compression.on_arrival(SeqNum::new(hole), RTT, true, true).map(Duration::as_micros);
         (0..times).map(one).collect()
     }
 
@@ -73,13 +88,24 @@ mod tests {
     }
 
     #[test]
+    fn a_third_block_does_not_wait_behind_two() {
+        let mut compression = AckCompression::default();
+        waits(&mut compression, 7, 3);
+        let mut far = |is_near| compression.on_arrival(SeqNum::new(7), RTT, true, is_near).is_some();
+        // Nothing waits yet, so that nothing can be forgotten.
+        assert_eq!([far(false), far(true), far(false)], [true, true, false]);
+        compression.on_sent();
+        assert!(compression.on_arrival(SeqNum::new(7), RTT, true, false).is_some());
+    }
+
+    #[test]
     fn the_wait_is_a_millisecond_at_most_and_needs_sack() {
         let mut compression = AckCompression::default();
         let long = Duration::from_millis(200);
         for _ in 0..3 {
-            assert_eq!(compression.on_arrival(SeqNum::new(1), long, true), None);
+            assert_eq!(compression.on_arrival(SeqNum::new(1), long, true, true), None);
         }
-        assert_eq!(compression.on_arrival(SeqNum::new(1), long, true), Some(DELAY_MAX));
-        assert_eq!(compression.on_arrival(SeqNum::new(1), long, false), None);
+        assert_eq!(compression.on_arrival(SeqNum::new(1), long, true, true), Some(DELAY_MAX));
+        assert_eq!(compression.on_arrival(SeqNum::new(1), long, false, true), None);
     }
 }

@@ -9,7 +9,7 @@ use units::{Bytes, Duration, Instant, Rate, SeqNum, WindowScale};
 use wire::{Tcp, TcpFlags};
 
 use super::EndpointStats;
-use super::ack_compression::AckCompression;
+use super::ack_compression::{AckCompression, BLOCKS};
 use super::auto_tuning::AutoTuning;
 use super::config::{EndpointConfig, ReceiveWindow};
 use super::program::Program;
@@ -280,9 +280,11 @@ impl Connection {
             timestamp: tcp.options.timestamps.filter(|_| self.agreed.timestamps).map(|ts| ts.value),
         };
         let had_holes = self.receiver.has_holes();
+        let end = tcp.seq + payload.len() as u32;
+        let is_near = self.receiver.is_near_newest(tcp.seq, end, BLOCKS);
         match self.receiver.on_segment(&segment, &mut self.inbox) {
             Arrival::Empty => {}
-            Arrival::InOrder { .. } if self.receiver.has_holes() => self.acknowledge_behind_hole(now),
+            Arrival::InOrder { .. } if self.receiver.has_holes() => self.acknowledge_behind_hole(true, now),
             Arrival::InOrder { .. } => {
                 let is_urgent = had_holes || segment.fin;
                 self.ack_due = match self.ack_due {
@@ -293,7 +295,7 @@ impl Connection {
                 };
                 self.quick_acks = self.quick_acks.saturating_sub(1);
             }
-            Arrival::OutOfOrder => self.acknowledge_behind_hole(now),
+            Arrival::OutOfOrder => self.acknowledge_behind_hole(is_near, now),
             Arrival::Duplicate => {
                 stats.duplicate_segments += 1;
                 self.ack_due = AckDue::Alone;
@@ -306,10 +308,12 @@ impl Connection {
         }
     }
 
-    /// Data lies behind a hole: at once for the first three arrivals, then those of a short time together.
-    fn acknowledge_behind_hole(&mut self, now: Instant) {
+    /// Data lies behind a hole: at once for the first three arrivals, then those of a short time together,
+    /// unless there is no room for all their blocks.
+    fn acknowledge_behind_hole(&mut self, is_near: bool, now: Instant) {
         let rtt = self.auto_tuning.round_trip().unwrap_or(Duration::ZERO);
-        self.ack_due = match self.compression.on_arrival(self.receiver.next(), rtt, self.agreed.sack) {
+        let hole = self.receiver.next();
+        self.ack_due = match self.compression.on_arrival(hole, rtt, self.agreed.sack, is_near) {
             Some(delay) if self.ack_due != AckDue::Alone => match self.ack_due {
                 AckDue::AloneLater(at) => AckDue::AloneLater(at),
                 _ => AckDue::AloneLater(now + delay),

@@ -41,6 +41,31 @@ fn a_hole_is_sacked_newest_first_and_then_filled() {
 }
 
 #[test]
+fn a_block_that_grows_does_not_push_out_the_others() {
+    let (mut r, mut b) = setup(1_000);
+    for n in [10, 20, 30, 31, 32, 33, 34] {
+        r.on_segment(&data(n, b"x"), &mut b);
+    }
+    // RFC 2018 §4: the newest first, then those reported most recently, not those with the lowest numbers.
+    r.on_segment(&data(5, b"y"), &mut b);
+    for n in [35, 36, 37] {
+        r.on_segment(&data(n, b"x"), &mut b);
+    }
+    assert_eq!(blocks(&mut r), [(30, 38), (5, 6), (20, 21)]);
+}
+
+#[test]
+fn what_lies_near_the_newest_blocks_is_known() {
+    let (mut r, mut b) = setup(1_000);
+    r.on_segment(&data(10, b"x"), &mut b);
+    assert!(r.is_near_newest(at(50), at(51), 2), "the second block");
+    r.on_segment(&data(20, b"x"), &mut b);
+    r.on_segment(&data(30, b"x"), &mut b);
+    let near = [9, 10, 19, 21, 29, 31, 50].map(|n| r.is_near_newest(at(n), at(n + 1), 2));
+    assert_eq!(near, [false, false, true, true, true, true, false]);
+}
+
+#[test]
 fn d_sack_reports_what_came_twice_once() {
     let (mut r, mut b) = setup(1_000);
     r.on_segment(&data(0, b"0123456789"), &mut b);

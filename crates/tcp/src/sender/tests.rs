@@ -89,6 +89,23 @@ fn rack_marks_what_was_sent_before_a_delivery() {
 }
 
 #[test]
+fn what_was_sent_at_the_same_time_is_lost_only_if_it_left_before() {
+    let mut hand = Hand::new(config(), 8_000);
+    (0..8).for_each(|_| assert!(hand.send(0).is_some()));
+    hand.ack(40, 1_000, 1_000_000, &[(2_000, 5_000)]);
+    // All at one point of time: two new segments, and behind them the repair.
+    hand.sender.set_available(at(10_000), false);
+    let lost = hand.sender.board.lost_bytes();
+    hand.sender.board.unmark_all_lost();
+    assert_eq!(starts(&[hand.send(40).expect("new"), hand.send(40).expect("new")]), [8_000, 9_000]);
+    hand.sender.board.mark_lost(0);
+    assert_eq!((lost, starts(&[hand.send(40).expect("a repair")])), (1_000, vec![1_000]));
+    // The new ones arrive. The repair, with a lower number, is still under way: nothing says that it is lost.
+    let out = hand.ack(80, 1_000, 1_000_000, &[(2_000, 10_000)]);
+    assert_eq!(out.lost, 0);
+}
+
+#[test]
 fn one_segment_behind_a_hole_waits_for_the_reordering_window() {
     let mut hand = Hand::new(config(), 3_000);
     hand.send_all(0);
@@ -278,6 +295,24 @@ fn a_hole_under_opportunistic_loses_all_beyond_the_window() {
     let out = hand.ack(44, 1_000, 4_000, &[(2_000, 5_000)]);
     assert_eq!(out.lost, 1_000 + 5_000);
     assert_eq!(starts(&hand.send_all(44)), [1_000, 5_000, 6_000, 7_000, 8_000, 9_000]);
+}
+
+#[test]
+fn what_the_peer_will_discard_is_in_flight_until_it_has_arrived() {
+    let policy = WindowPolicy::Opportunistic;
+    let mut hand = Hand::new(SenderConfig { window: 4_000, policy, ..config() }, 10_000);
+    hand.send_all(0);
+    let out = hand.ack(50, 0, 4_000, &[(1_000, 4_000)]);
+    assert_eq!(out.lost, 7_000, "the hole and six beyond the window");
+    assert_eq!(hand.sender.in_flight(), 6_000, "these six");
+    assert_eq!(starts(&[hand.send(51).expect("the repair")]), [0]);
+    // Two of them arrive and are discarded.
+    hand.ack(54, 0, 4_000, &[(1_000, 4_000)]);
+    hand.ack(55, 0, 4_000, &[(1_000, 4_000)]);
+    assert_eq!(hand.sender.in_flight(), 1_000 + 4_000);
+    // The repair left behind all of them.
+    hand.ack(100, 4_000, 4_000, &[]);
+    assert_eq!(hand.sender.in_flight(), 0);
 }
 
 #[test]
