@@ -23,6 +23,7 @@
 //!   acknowledgements is φ. On a steady link it falls to its least, on a jumpy one it grows.
 //! - **Bunches.** Acknowledgements that come together every so often, because the uplink gets its turn so seldom,
 //!   make the path longer by their spacing: see `bunches.rs`.
+//! - **Bursts.** What radio repairs hold back and let go at once, again and again, is in flight on top: see `bursts.rs`.
 //! - **Outages.** Without acknowledgements nothing is sent, after a time-out no more than four segments at a time; and
 //!   bins last no longer than their cap, so that the forecast of before still stands after.
 //! - **Losses** say nothing, except that more than an eighth of the data lost in each of three round trips in a row may
@@ -35,6 +36,7 @@
 //! Integer arithmetic; the parameters come from `docs/algorithms/adaptive.md`'s sweep.
 
 mod bunches;
+mod bursts;
 mod floor;
 mod losses;
 mod offer;
@@ -44,6 +46,7 @@ use units::{Bytes, Duration, Instant, Rate};
 use crate::{Ack, Control, Controller, Feedback, Loss, LossKind, Sent, quantum_for};
 
 use bunches::Bunches;
+use bursts::Bursts;
 use floor::Floor;
 use losses::Losses;
 use offer::Offer;
@@ -121,6 +124,7 @@ pub struct Adaptive {
     pacing_rate: Rate,
     last_ack: Instant,
     bunches: Bunches,
+    bursts: Bursts,
     reports_valid_until: Instant,
 }
 
@@ -139,6 +143,7 @@ impl Adaptive {
             pacing_rate: Rate::MAX,
             last_ack: Instant::ZERO,
             bunches: Bunches::new(),
+            bursts: Bursts::new(),
             reports_valid_until: Instant::ZERO,
             params,
         };
@@ -204,7 +209,8 @@ impl Adaptive {
     fn model(&self) -> Option<Bytes> {
         let (floor, forecast) = (self.floor.get()?, self.offer.forecast()?);
         let path = floor + self.bunches.delay(floor);
-        let provided = forecast.bytes_in(path + self.headroom) + self.params.constant;
+        let burst = self.bursts.surplus().min(forecast.bytes_in(self.params.delay_max));
+        let provided = forecast.bytes_in(path + self.headroom) + self.params.constant + burst;
         let recent = self.offer.recent(RECENT_BINS).unwrap_or(forecast);
         let patient =
             recent.bytes_in(path + self.params.delay_max) + self.params.constant + self.params.constant;
@@ -277,6 +283,9 @@ impl Controller for Adaptive {
             }
         }
         let is_limited = is_limited && !self.floor.is_draining();
+        if let (Some(forecast), Some(floor)) = (self.offer.forecast(), self.floor.get()) {
+            self.bursts.count(ack.delivered, is_limited, forecast, floor, ack.now);
+        }
         if ack.now >= self.reports_valid_until {
             self.offer.count(ack.delivered, is_limited, ack.now);
         }

@@ -15,6 +15,7 @@ use crate::{
 macro_rules! controllers {
     ($($(#[$doc:meta])* $variant:ident($controller:ty, $params:ty) = $name:literal,)+) => {
         /// One of the controllers, chosen at run time without an allocation.
+        #[expect(clippy::large_enum_variant, reason = "the largest is the default, so nearly all are of its size")]
         #[derive(Clone, Debug)]
         pub enum AnyController {
             $($(#[$doc])* $variant($controller),)+

@@ -27,19 +27,25 @@ const BASE_ROUNDS: u32 = 32;
 /// Bytes delivered and lost.
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
-    delivered: u64,
-    lost: u64,
+    delivered: u32,
+    lost: u32,
 }
 
 impl Account {
     fn add(&mut self, other: Self) {
-        self.delivered += other.delivered;
-        self.lost += other.lost;
+        self.delivered = self.delivered.saturating_add(other.delivered);
+        self.lost = self.lost.saturating_add(other.lost);
     }
 
     fn lost_permille(self) -> u64 {
-        (self.lost * 1_000).checked_div(self.lost + self.delivered).unwrap_or(0)
+        let (lost, delivered) = (u64::from(self.lost), u64::from(self.delivered));
+        (lost * 1_000).checked_div(lost + delivered).unwrap_or(0)
     }
+}
+
+/// One per subscriber is kept: four bytes do.
+fn narrow(bytes: Bytes) -> u32 {
+    u32::try_from(bytes.get()).unwrap_or(u32::MAX)
 }
 
 /// A ceiling that has yet to show that it helps.
@@ -91,12 +97,12 @@ impl Losses {
 
     /// Takes in a loss.
     pub(super) fn on_lost(&mut self, bytes: Bytes) {
-        self.round.lost += bytes.get();
+        self.round.lost = self.round.lost.saturating_add(narrow(bytes));
     }
 
     /// Takes in a delivery under a window, `round_trip` after it was sent.
     pub(super) fn on_delivered(&mut self, bytes: Bytes, window: Bytes, round_trip: Duration, now: Instant) {
-        self.round.delivered += bytes.get();
+        self.round.delivered = self.round.delivered.saturating_add(narrow(bytes));
         if now >= self.round_ends {
             let round = core::mem::take(&mut self.round);
             self.round_ends = now + round_trip;
@@ -122,10 +128,10 @@ impl Losses {
         self.heavy.add(round);
         if self.heavy_rounds >= HEAVY_ROUNDS || self.ceiling.is_some() {
             // What arrived in a round trip is what the path and its buffer hold.
-            let held = Bytes::new(round.delivered.max(window.get() / 2));
+            let held = Bytes::from(round.delivered).max(Bytes::new(window.get() / 2));
             let ceiling = self.ceiling.unwrap_or(window).min(held);
             self.ceiling = Some(ceiling);
-            let of_a_buffer = ceiling.get().saturating_sub(round.delivered);
+            let of_a_buffer = narrow(ceiling).saturating_sub(round.delivered);
             let expected = Account { delivered: round.delivered, lost: of_a_buffer }.lost_permille();
             let most = u64::midpoint(self.heavy.lost_permille(), expected);
             self.trial = Some(Trial { most, rounds: 0, since: Account::default() });
