@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::BufWriter;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use capture::{LinkType, PcapngWriter, Record};
@@ -15,9 +15,10 @@ use units::{Duration, Instant};
 pub struct Args {
     /// The interface
     interface: String,
-    /// The file, pcapng
-    #[arg(long, default_value = "capture.pcapng", value_name = "FILE")]
-    write: PathBuf,
+    /// The file, pcapng; it must not be there yet [default: capture.pcapng, or the first of capture-2.pcapng,
+    /// capture-3.pcapng … that is not there]
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
     /// Stop after so many packets
     #[arg(long, value_name = "N")]
     packets: Option<u64>,
@@ -40,20 +41,36 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     let netlink = Netlink::open().map_err(|error| error.to_string())?;
     let index = netlink.index_of(&args.interface).map_err(|error| error.to_string())?;
     let mut ring = CaptureRing::open(index).map_err(|error| error.to_string())?;
-    let name = args.write.display();
-    let file = File::create(&args.write).map_err(|error| format!("{name}: cannot be written: {error}"))?;
+    let (path, file) = create(args.write.as_deref())?;
+    let name = path.display();
     let failed = |error: std::io::Error| format!("{name}: writing failed: {error}");
     let mut writer = PcapngWriter::new(BufWriter::new(file)).map_err(failed)?;
     let link = if ring.has_link_header() { LinkType::ETHERNET } else { LinkType::RAW };
-    let written = run(args, &mut ring, link, &mut writer)?;
+    let written = run(args, &mut ring, link, &mut writer).map_err(|error| format!("{name}: {error}"))?;
     let (seen, dropped) = ring.counts().map_err(|error| error.to_string())?;
     writer.statistics(link, Clock::wall_nanos(), seen, dropped).map_err(failed)?;
     writer.finish().map_err(failed)?;
     eprintln!("{name}: {written} packets of {}, {dropped} dropped for want of room", args.interface);
     if args.analyze {
-        return crate::analyze::file(&args.write, args.html.as_deref());
+        return crate::analyze::file(&path, args.html.as_deref());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Makes the file and gives its name: a capture that is there cannot be made again, so it is kept.
+fn create(wanted: Option<&Path>) -> Result<(PathBuf, File), String> {
+    let unnamed = (2..).map(|number| PathBuf::from(format!("capture-{number}.pcapng")));
+    let mut names: Box<dyn Iterator<Item = PathBuf>> = match wanted {
+        Some(path) => Box::new(std::iter::once(path.to_owned())),
+        None => Box::new(std::iter::once(PathBuf::from("capture.pcapng")).chain(unnamed)),
+    };
+    let is_kept = |path: &PathBuf| path.metadata().is_ok_and(|data| data.is_file());
+    let Some(path) = names.find(|path| !is_kept(path)) else {
+        let name = wanted.unwrap_or(Path::new("capture.pcapng")).display();
+        return Err(format!("{name} is there already: choose another name with --write, or remove it"));
+    };
+    let file = File::create(&path).map_err(|error| format!("{}: cannot be written: {error}", path.display()))?;
+    Ok((path, file))
 }
 
 /// Captures until a limit or a signal; gives the number of packets written.
@@ -85,7 +102,7 @@ fn run(
             })
         {}
         if let Some(error) = failure {
-            return Err(format!("{}: writing failed: {error}", args.write.display()));
+            return Err(format!("writing failed: {error}"));
         }
         let is_over = end.is_some_and(|end| Clock::now() >= end) || signals.take().is_some();
         if written >= limit || is_over {

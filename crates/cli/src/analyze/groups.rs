@@ -7,6 +7,7 @@ use analysis::{Findings, FlowReport, MadeBy, Sink};
 use report::{CapturePage, Dataset, Environment, comparison};
 
 use super::inputs::{Input, inputs};
+use super::outputs::check;
 use super::{Args, command, outcome, print, read_from};
 
 /// Counts into an environment, and into the report if there is one.
@@ -67,6 +68,7 @@ pub(super) fn compare(args: &Args) -> Result<ExitCode, String> {
         for path in files(pattern)? {
             environment.begin(path.display().to_string());
             let input = Input::File(path);
+            check(args, std::slice::from_ref(&input))?;
             let stored = match &args.parquet {
                 Some(root) => {
                     let dataset = Dataset::new(root, name, vec![input.identity()?], &made_by);

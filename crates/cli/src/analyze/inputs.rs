@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use analysis::{CaptureFile, Skipped};
@@ -43,6 +44,13 @@ impl Input {
             Self::File(path) => Some(path),
             Self::StandardInput => None,
         }
+    }
+
+    /// True of a file that `path` names, by whatever way.
+    pub(super) fn is_at(&self, path: &Path) -> bool {
+        let Self::File(own) = self else { return false };
+        let identity = |path: &Path| path.metadata().map(|data| (data.dev(), data.ino()));
+        matches!((identity(own), identity(path)), (Ok(own), Ok(other)) if own == other)
     }
 
     /// What the capture is, from its contents; standard input cannot be read twice and is new each time.

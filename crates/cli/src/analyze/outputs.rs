@@ -32,6 +32,7 @@ pub(super) struct Outputs {
 impl Outputs {
     /// Opens all files, so that one that cannot be written is said before the captures are read.
     pub(super) fn open(args: &Args, inputs: &[Input], made_by: &MadeBy) -> Result<Self, String> {
+        check(args, inputs)?;
         let mut all: Vec<Box<dyn Output>> = Vec::new();
         let uses_stdout = [&args.csv, &args.jsonl].iter().any(|path| path.as_deref().is_some_and(is_stdout));
         if args.json {
@@ -86,6 +87,7 @@ impl Outputs {
                 Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                     return Err(format!("{name}: writing the result failed: {error}"));
                 }
+                _ if name != STDOUT => eprintln!("wrote {name}"),
                 _ => {}
             }
         }
@@ -126,8 +128,42 @@ impl Sink for Outputs {
     }
 }
 
+/// The files that are written, and the flags that name them.
+fn files(args: &Args) -> impl Iterator<Item = (&'static str, &Path)> {
+    let files = [
+        ("--html", &args.html),
+        ("--csv", &args.csv),
+        ("--jsonl", &args.jsonl),
+        ("--perfetto", &args.perfetto),
+        ("--annotate", &args.annotate),
+    ];
+    files.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?)))
+}
+
+/// That no capture would be overwritten, and one output at most goes to standard output.
+pub(super) fn check(args: &Args, inputs: &[Input]) -> Result<(), String> {
+    for (flag, path) in files(args).filter(|(_, path)| !is_stdout(path)) {
+        let name = path.display();
+        if inputs.iter().any(|input| input.is_at(path)) {
+            return Err(format!("{flag} {name}: that is a capture to be read: choose another name"));
+        }
+    }
+    let mut to_stdout: Vec<&str> =
+        files(args).filter(|(_, path)| is_stdout(path)).map(|(flag, _)| flag).collect();
+    to_stdout.extend(args.json.then_some("--json"));
+    match to_stdout[..] {
+        [first, second, ..] => {
+            Err(format!("{first} and {second} both go to standard output: name a file for one of them"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Something to write to.
 type Writer = Box<dyn Write + Send>;
+
+/// What messages call standard output.
+const STDOUT: &str = "standard output";
 
 fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
@@ -150,7 +186,7 @@ impl Output for DocumentWriter<BufWriter<Stdout>> {
         (*self).finish(findings).map(|_| ())
     }
     fn name(&self) -> String {
-        "standard output".to_owned()
+        STDOUT.to_owned()
     }
 }
 
@@ -162,7 +198,7 @@ impl Output for Top {
         out.flush()
     }
     fn name(&self) -> String {
-        "standard output".to_owned()
+        STDOUT.to_owned()
     }
 }
 

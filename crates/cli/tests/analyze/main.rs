@@ -125,6 +125,28 @@ fn a_folder_with_a_broken_file_gives_what_can_be_read() {
 }
 
 #[test]
+fn a_capture_is_never_overwritten() {
+    let folder = Folder::new("kept");
+    let path = folder.0.join("a.pcap");
+    std::fs::write(&path, capture()).expect("written");
+    let name = path.display().to_string();
+    let other = folder.0.join("../").join(folder.0.file_name().expect("a name")).join("a.pcap");
+    for flag in ["--html", "--csv", "--jsonl", "--perfetto", "--annotate"] {
+        for target in [&name, &other.display().to_string()] {
+            let out = analyze(&[&name, flag, target], &[]);
+            let said = text(&out.stderr);
+            assert!(!out.status.success() && said.contains("choose another name"), "{flag}: {said}");
+            assert_eq!(std::fs::read(&path).expect("read"), capture(), "{flag}");
+        }
+    }
+    let out = analyze(&[&name, "--csv", "-", "--jsonl", "-"], &[]);
+    assert!(text(&out.stderr).contains("--csv and --jsonl both go to standard output"));
+    let out = analyze(&["--group", &format!("a={name}"), "--compare", "--html", &name], &[]);
+    assert!(text(&out.stderr).contains("choose another name"));
+    assert_eq!(std::fs::read(&path).expect("read"), capture());
+}
+
+#[test]
 fn the_same_packets_in_two_files_are_no_retransmissions() {
     let folder = Folder::new("twice");
     std::fs::write(folder.0.join("one.pcap"), capture()).expect("written");
