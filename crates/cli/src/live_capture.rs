@@ -69,7 +69,8 @@ fn create(wanted: Option<&Path>) -> Result<(PathBuf, File), String> {
         let name = wanted.unwrap_or(Path::new("capture.pcapng")).display();
         return Err(format!("{name} is there already: choose another name with --write, or remove it"));
     };
-    let file = File::create(&path).map_err(|error| format!("{}: cannot be written: {error}", path.display()))?;
+    let file =
+        File::create(&path).map_err(|error| format!("{}: cannot be written: {error}", path.display()))?;
     Ok((path, file))
 }
 
