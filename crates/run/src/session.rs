@@ -528,6 +528,10 @@ impl<'a, P: Processor + Send + 'static> Session<'a, P> {
         if let Some(why) = self.hear_watchdog(are_alive, say)? {
             return Ok(Some(why));
         }
+        // What the watchdog has taken away stays away until all shards are alive.
+        if !are_alive || self.is_unsteered {
+            return Ok(None);
+        }
         if self.steering.ensure_notrack()? {
             say("warning: the nft table had vanished and was installed again");
         }
@@ -614,7 +618,11 @@ impl<'a, P: Processor + Send + 'static> Session<'a, P> {
         }
         let why = match (result, sharded) {
             (Err(RunError::ShardLost), Err(error)) => return Err(explain(error, plan, netlink)),
-            (result, _) => result?,
+            (result, Err(error)) => {
+                say(&format!("warning: {error}"));
+                result?
+            }
+            (result, Ok(())) => result?,
         };
         unsteered?;
         settled?;

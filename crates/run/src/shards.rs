@@ -22,8 +22,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration as StdDuration;
 
 use control::Feedback;
-use io::IoError;
-use units::Duration;
+use io::{Clock, IoError, Waiter};
+use units::{Duration, Instant};
 
 pub(crate) use queue_choice::{install, is_possible, shard_of};
 
@@ -34,6 +34,12 @@ use worker::Worker;
 
 /// How long a shard may take to answer.
 const PATIENCE: StdDuration = StdDuration::from_secs(2);
+
+/// How long all together may take to end once they are told to.
+const END_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// How often is looked whether they have.
+const END_LOOK: Duration = Duration::from_millis(1);
 
 /// More shards than this are made on request only.
 const SHARDS_MAX: usize = 8;
@@ -214,7 +220,14 @@ impl<P: Processor + Send + 'static> Shards<P> {
     pub fn finish(mut self) -> (Vec<P>, Counters, Result<(), IoError>) {
         self.tell_all(|| Command::Finish);
         let (mut processors, mut counters, mut result) = (Vec::new(), Counters::default(), Ok(()));
+        let give_up = Clock::now() + END_TIME_MAX;
         for shard in std::mem::take(&mut self.all) {
+            if !shard.has_ended_by(give_up) {
+                // It goes with the process; what it owed is in its journal.
+                let why = std::io::Error::other("it hangs");
+                result = result.and(Err(IoError::system("end a shard", why)));
+                continue;
+            }
             match shard.thread.join() {
                 Ok(outcome) => {
                     processors.push(outcome.processor);
@@ -247,6 +260,16 @@ struct Address<S> {
 }
 
 impl<P: Processor> Shard<P> {
+    /// Waits for its end; false when it has not come by then.
+    fn has_ended_by(&self, give_up: Instant) -> bool {
+        let Ok(mut waiter) = Waiter::new(Duration::ZERO) else { return self.thread.is_finished() };
+        while !self.thread.is_finished() && Clock::now() < give_up {
+            // Without waiting it is looked at more often.
+            drop(waiter.wait(Some(Clock::now() + END_LOOK)));
+        }
+        self.thread.is_finished()
+    }
+
     fn address(&self) -> Address<P::Settings> {
         let (commands, wake) = (self.commands.clone(), Arc::clone(&self.wake));
         Address { commands, wake, beacon: Arc::clone(&self.beacon) }

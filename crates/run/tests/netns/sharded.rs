@@ -2,7 +2,7 @@
 
 use io::PidFd;
 use io::netlink::Cidr;
-use run::{Answer, Config, Question};
+use run::{Answer, Config, Question, SteeringChoice};
 
 use crate::accelerated::verdict;
 use crate::crash::{assert_reset, fill};
@@ -164,4 +164,75 @@ fn one_takes_the_place_of_another_with_other_shards() {
     }
     assert_eq!(topology.status().shards.len(), 3);
     new.stop(&topology);
+}
+
+/// The first client whose packets go to each shard, in their order.
+fn client_of_each_shard(topology: &Topology, connections: &mut [Connection]) -> [usize; 2] {
+    let mut found = [None; 2];
+    for (n, connection) in connections.iter_mut().enumerate() {
+        let received = || {
+            let shards = topology.status().shards;
+            shards.iter().map(|shard| shard.received_packets).collect::<Vec<u64>>()
+        };
+        let before = received();
+        // More than what may still come for others.
+        (0..20).for_each(|_| connection.exchange(b"where..."));
+        let after = received();
+        let shard = usize::from(after[1] - before[1] > after[0] - before[0]);
+        found[shard].get_or_insert(n);
+    }
+    found.map(|n| n.expect("the clients are in both shards"))
+}
+
+/// Hangs each shard in turn, whose flows and the others' must go on.
+fn hang_each_shard(what: &str, steering: SteeringChoice) {
+    let (topology, config) = build(what);
+    let config = Config { steering, ..config };
+    let release = topology.state.join("release");
+    let arguments = ["--hang-until", release.to_str().unwrap(), "--engine"];
+    let mut program = Program::launch_with(&topology, &config, &arguments);
+    program.await_line("steering TCP between");
+    let mut connections: Vec<Connection> =
+        clients().iter().map(|client| connect(&topology, client)).collect();
+    for hung in client_of_each_shard(&topology, &mut connections) {
+        // Its packet is lost with the shard; sent again it takes the kernel's way.
+        connect(&topology, &clients()[hung]).exchange(b"hang-now");
+        connections.iter_mut().for_each(|connection| connection.exchange(b"through."));
+        connect(&topology, &clients()[hung]).download(1_000_000);
+        program.await_line("no sign of life");
+        std::fs::write(&release, []).unwrap();
+        program.await_line("installed again");
+        for client in clients() {
+            connect(&topology, &client).download(100_000);
+        }
+        connections.iter_mut().for_each(|connection| connection.exchange(b"resumed."));
+        std::fs::remove_file(&release).unwrap();
+    }
+    program.stop(&topology);
+}
+
+#[test]
+fn h37_flows_of_a_hung_shard_are_left_to_the_kernel_by_programs() {
+    hang_each_shard("shhangtcx", SteeringChoice::Tcx);
+}
+
+#[test]
+fn h37_flows_of_a_hung_shard_are_left_to_the_kernel_without_rules() {
+    hang_each_shard("shhangrule", SteeringChoice::Rules);
+}
+
+#[test]
+fn h37_a_hung_shard_does_not_keep_the_others_from_ending() {
+    let (topology, config) = build("shhangend");
+    let release = topology.state.join("never");
+    let arguments = ["--hang-until", release.to_str().unwrap(), "--engine"];
+    let mut program = Program::launch_with(&topology, &Config { drain_ms_max: 100, ..config }, &arguments);
+    program.await_line("steering TCP between");
+    let mut connections: Vec<Connection> =
+        clients().iter().map(|client| connect(&topology, client)).collect();
+    let [_, of_another_thread] = client_of_each_shard(&topology, &mut connections);
+    connect(&topology, &clients()[of_another_thread]).exchange(b"hang-now");
+    let said = program.stop(&topology);
+    assert!(said.contains("warning: cannot end a shard: it hangs"), "{said}");
+    connections.iter_mut().for_each(|connection| connection.exchange(b"plain---"));
 }

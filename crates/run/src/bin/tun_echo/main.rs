@@ -1,13 +1,17 @@
 //! `tun-echo CONFIG`: the steering and packet loop of `cellerator run` around a processor that passes
 //! everything. CONFIG is JSON with the fields of `run::Config`. `tun-echo --dry-run CONFIG` changes nothing;
-//! `tun-echo [--both-ways | --flows-max N] --engine CONFIG` has the engine in the same place, for a link without a limit.
+//! `tun-echo [--both-ways | --flows-max N | --hang-until FILE] --engine CONFIG` has the engine in the same place, for a link
+//! without a limit; with `--hang-until` a packet that ends in `hang-now` hangs its shard until FILE is there.
 
-use std::path::Path;
+mod hanging;
+
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use control::{ControllerConfig, RateParams};
 use engine::{Action, EngineConfig, Policy};
-use run::{Accelerator, Config, PassThrough, RunError};
+use hanging::Hanging;
+use run::{Accelerator, Config, PassThrough, Processor, RunError};
 use units::{Duration, Rate};
 
 fn main() -> ExitCode {
@@ -32,8 +36,12 @@ fn main() -> ExitCode {
             let engine = |flows_max| EngineConfig { flows_max, ..EngineConfig::default() };
             flows_max.and_then(|flows_max| accelerate(&parse(config)?, engine(flows_max)))
         }
+        ["--hang-until", file, "--engine", config] => parse(config).and_then(|config| {
+            let until = PathBuf::from(file);
+            accelerate_by(&config, EngineConfig::default(), |inner| Hanging { inner, until: until.clone() })
+        }),
         [config] => parse(config).and_then(|config| echo(&config)),
-        _ => Err("usage: tun-echo [--dry-run | [--both-ways | --flows-max N] --engine] '{\"wired\": …, \"mobile\": …}'"
+        _ => Err("usage: tun-echo [--dry-run | [--both-ways | --flows-max N | --hang-until FILE] --engine] '{\"wired\": …, \"mobile\": …}'"
             .to_owned()),
     };
     match result {
@@ -60,11 +68,21 @@ fn echo(config: &Config) -> Result<(), String> {
 }
 
 fn accelerate(config: &Config, engine: EngineConfig) -> Result<(), String> {
+    accelerate_by(config, engine, |accelerator| accelerator)
+}
+
+fn accelerate_by<P: Processor + Send + 'static>(
+    config: &Config,
+    engine: EngineConfig,
+    wrap: impl Fn(Accelerator) -> P,
+) -> Result<(), String> {
     let controller =
         ControllerConfig::Rate(RateParams { r_cap: Rate::from_mbps(1_000), ..RateParams::default() });
     let engine = EngineConfig { controller, ..engine };
     let make = |shards| {
-        Accelerator::for_shards(&engine, shards, None).map_err(|error| RunError::Settings(error.to_string()))
+        let made = Accelerator::for_shards(&engine, shards, None);
+        let made = made.map_err(|error| RunError::Settings(error.to_string()))?;
+        Ok(made.into_iter().map(&wrap).collect())
     };
     let ended = run::run(config, make, &mut |line| eprintln!("{line}"));
     let ended = ended.map_err(|error| error.to_string())?;

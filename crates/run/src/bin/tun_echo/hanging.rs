@@ -1,0 +1,90 @@
+//! [`Hanging`]: a processor that hangs when it is told to, for tests of what happens then.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use control::Feedback;
+use engine::Journal;
+use io::{Clock, VnetHeader, Waiter};
+use run::{FlowList, Processor, ProcessorStatus, Side, Transmit, Verdict};
+use units::{Duration, Instant};
+
+/// Ends the packet that hangs its shard.
+const WORD: &[u8] = b"hang-now";
+
+/// Another processor, but a packet that ends in [`WORD`] hangs it until a file is there.
+#[derive(Debug)]
+pub struct Hanging<P> {
+    pub inner: P,
+    pub until: PathBuf,
+}
+
+impl<P> Hanging<P> {
+    fn hang(&self) {
+        let Ok(mut waiter) = Waiter::new(Duration::ZERO) else { return };
+        while !self.until.exists() {
+            drop(waiter.wait(Some(Clock::now() + Duration::from_millis(10))));
+        }
+    }
+}
+
+impl<P: Processor> Processor for Hanging<P> {
+    type Settings = P::Settings;
+
+    fn handle_packet(
+        &mut self,
+        from: Side,
+        virtio: &mut VnetHeader,
+        packet: &mut [u8],
+        now: Instant,
+    ) -> Verdict {
+        if packet.ends_with(WORD) {
+            self.hang();
+        }
+        self.inner.handle_packet(from, virtio, packet, now)
+    }
+
+    fn take_stranger(&mut self) -> Option<(SocketAddr, SocketAddr)> {
+        self.inner.take_stranger()
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.inner.handle_timeout(now);
+    }
+
+    fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
+        self.inner.poll_transmit(now)
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.inner.next_deadline()
+    }
+
+    fn handle_feedback(&mut self, client: IpAddr, feedback: &Feedback) -> bool {
+        self.inner.handle_feedback(client, feedback)
+    }
+
+    fn keep_journals(&mut self, downlink: Box<dyn Journal>, uplink: Box<dyn Journal>) {
+        self.inner.keep_journals(downlink, uplink);
+    }
+
+    fn status(&self) -> ProcessorStatus {
+        self.inner.status()
+    }
+
+    fn flows(&self, skip: usize, count: usize, now: Instant) -> FlowList {
+        self.inner.flows(skip, count, now)
+    }
+
+    fn flow_count(&self) -> usize {
+        self.inner.flow_count()
+    }
+
+    fn begin_drain(&mut self, now: Instant) {
+        self.inner.begin_drain(now);
+    }
+
+    fn is_drained(&self) -> bool {
+        self.inner.is_drained()
+    }
+}
