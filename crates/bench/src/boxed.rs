@@ -88,6 +88,11 @@ impl BoxProgram {
         self.child.id()
     }
 
+    /// True when it is `cellerator`, which answers questions.
+    pub fn can_tell(&self) -> bool {
+        self.proxy.is_none()
+    }
+
     /// What it says of itself; only `cellerator run` and the bare echo can tell.
     pub fn status(&self) -> Result<Status, BenchError> {
         let all = run::find(Path::new(INSTANCE_DIRECTORY))?;

@@ -105,11 +105,6 @@ impl<P: PacketPath> PacketLoop<P> {
             processor.handle_timeout(now);
         }
         more |= self.transmit(processor, now)?;
-        let refused = self.path.flush()?;
-        for (counters, refused) in self.counters.sides.iter_mut().zip(refused) {
-            counters.sent_packets = counters.sent_packets.saturating_sub(refused);
-            counters.refused_packets += refused;
-        }
         Ok(more)
     }
 

@@ -24,9 +24,9 @@ pub(crate) struct Batch {
 
 /// Two sides, and packets between them and this process.
 ///
-/// A path reads and writes in batches of whatever size suits its devices; who uses it sees the packets of a batch
-/// where they are kept, handles them in their order, and says with [`PacketPath::flush`] that no more is to follow for now.
-/// Calls are dispatched statically, and none of them allocates.
+/// A path reads in batches of whatever size suits its devices; who uses it sees the packets of a batch where they are kept
+/// and handles them in their order. Nothing is collected for sending: what a flow may send at once is one super-packet
+/// already. Calls are dispatched statically, and none of them allocates.
 pub(crate) trait PacketPath: Send {
     /// Reads the next packets that came in on `from`, in the place of those read before.
     ///
@@ -52,14 +52,6 @@ pub(crate) trait PacketPath: Send {
     /// # Errors
     /// When the device is gone or down.
     fn send(&mut self, packet: &Transmit<'_>) -> Result<bool, IoError>;
-
-    /// Hands over what has been collected for sending; gives how many packets per side the kernel refused.
-    ///
-    /// # Errors
-    /// When a device is gone or down.
-    fn flush(&mut self) -> Result<[u64; 2], IoError> {
-        Ok([0; 2])
-    }
 
     /// Has `waiter` report packets of either side by its token: wired, then mobile.
     ///

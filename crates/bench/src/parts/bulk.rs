@@ -52,7 +52,10 @@ impl Measure for BulkPart {
                   reads counts, after a warm-up of 0.5 s. Server, box and client share the processors, so that a way that \
                   costs the box more also leaves less to the ends. *Box* is processor time of the program in the box, user \
                   and system, with the packets that the kernel forwards on its back; *machine* is that of everything.",
-            metrics: metrics().into_iter().chain([metric("sent_again", "segments sent again", 0)]).collect(),
+            metrics: metrics()
+                .into_iter()
+                .chain([bytes_per_write(), metric("sent_again", "segments sent again", 0)])
+                .collect(),
             ways: vec![
                 Way::Kernel,
                 Way::Echo,
@@ -94,6 +97,11 @@ pub(super) fn metrics() -> [Metric; 3] {
     ]
 }
 
+/// What the program hands to the kernel at once.
+pub(super) fn bytes_per_write() -> Metric {
+    metric("bytes_per_write", "bytes per write towards the client", 0)
+}
+
 /// What one transfer came to.
 pub(super) struct Transfer {
     pub bytes: f64,
@@ -101,6 +109,7 @@ pub(super) struct Transfer {
     pub box_cpu_s: Option<f64>,
     machine_cpu_s: f64,
     sent_again: f64,
+    pub bytes_per_write: Option<f64>,
 }
 
 impl Transfer {
@@ -112,6 +121,7 @@ impl Transfer {
             ("sent_again", self.sent_again),
         ];
         let mut sample = Sample::new(case, way, round, values);
+        sample.add("bytes_per_write", self.bytes_per_write);
         sample.add("box_s_per_gb", self.box_cpu_s.map(|seconds| seconds / gigabytes));
         sample
     }
@@ -126,9 +136,11 @@ pub(super) fn transfer(
 ) -> Result<Transfer, BenchError> {
     let load = Bulk::start(&stage.network, flows, &mut stage.pause)?;
     stage.pause.wait(WARM_UP)?;
+    let writes_begin = writes(boxed);
     let begin = (Meter::read(boxed), load.received(), sent_again(stage)?);
     stage.pause.wait(stage.time)?;
     let end = (Meter::read(boxed), load.received(), sent_again(stage)?);
+    let written = writes(boxed).zip(writes_begin).map(|(end, begin)| end.saturating_sub(begin));
     drop(load);
     if end.1 == begin.1 {
         return Err(BenchError::Nothing(way.name().to_owned()));
@@ -140,7 +152,14 @@ pub(super) fn transfer(
         box_cpu_s: spent.box_cpu_s,
         machine_cpu_s: spent.machine_cpu_s,
         sent_again: end.2.saturating_sub(begin.2) as f64,
+        bytes_per_write: written.filter(|n| *n > 0).map(|n| (end.1 - begin.1) as f64 / n as f64),
     })
+}
+
+/// Packets that the program in the box has sent to the client, if it is one that can tell.
+fn writes(boxed: Option<&BoxProgram>) -> Option<u64> {
+    let status = boxed.filter(|boxed| boxed.can_tell())?.status().ok()?;
+    status.sides.get(1).map(|mobile| mobile.sent_packets)
 }
 
 /// Segments that the server has sent more than once.

@@ -31,6 +31,7 @@ impl Measure for PacketsPart {
                 metric("kpps", "1,000 packets/s", 0),
                 metric("kpps_per_core", "1,000 packets/s and core", 0),
                 metric("box_us_per_packet", "box, µs per packet", 2),
+                bulk::bytes_per_write(),
             ],
             ways: vec![Way::Kernel, Way::EchoPlain, Way::Echo, Way::AdaptivePlain, Way::Adaptive],
             rounds: 5,
@@ -69,6 +70,7 @@ impl Measure for PacketsPart {
             Sample::new(bulk::flows_text(FLOWS), way, round, [("kpps", packets / 1e3 / transfer.seconds)]);
         sample.add("kpps_per_core", transfer.box_cpu_s.map(|cpu| packets / 1e3 / cpu));
         sample.add("box_us_per_packet", transfer.box_cpu_s.map(|cpu| cpu * 1e6 / packets));
+        sample.add("bytes_per_write", transfer.bytes_per_write);
         Ok(vec![sample])
     }
 }
