@@ -169,6 +169,8 @@ pub(crate) struct Accelerated {
     pub(crate) leaves_for: Option<PassReason>,
     /// Acknowledgements in a row that make no sense.
     pub(crate) nonsense: u8,
+    /// Round trip to the server by the handshake, in microseconds; zero when it is not known.
+    wired_rtt_us: u32,
     /// When a packet without data that was not acceptable was last answered.
     pub(crate) challenged: Moment,
     /// Since when the same hole in the server's data has been open.
@@ -246,6 +248,7 @@ impl Accelerated {
             is_draining: false,
             leaves_for: None,
             nonsense: 0,
+            wired_rtt_us: 0,
             hole_since: Moment::NEVER,
             challenged: Moment::NEVER,
             is_closed: false,
@@ -267,12 +270,21 @@ impl Accelerated {
         self.sender.una().is_at_or_after(self.receiver.next())
     }
 
+    /// Takes in the round trip to the server.
+    pub(crate) fn set_wired_rtt(&mut self, rtt: Duration) {
+        self.wired_rtt_us = u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX);
+    }
+
+    fn wired_rtt(&self) -> Duration {
+        Duration::from_micros(u64::from(self.wired_rtt_us))
+    }
+
     /// Bytes of buffer the server may still fill: twice the path's, plus a floor, less what is held; or \[WA\] (8).
     fn free_window(&self, config: &EngineConfig, path: &Path) -> u32 {
         if let Some(q20) = config.waiting_target {
             return self.window_by_controller(q20, config, path);
         }
-        let held_by_path = path.window_for_path(self.sender.rtt().smoothed());
+        let held_by_path = path.window_for_path(self.sender.rtt().smoothed(), self.wired_rtt());
         // One unit of the client's scale is the least that can be said; with less the server would wait for ever.
         let unit = Bytes::new(1 << self.client_scale.shift());
         let target = (held_by_path + config.window_floor).min(config.window_max);

@@ -233,6 +233,9 @@ impl OneWay {
                 Step::Established(agreement, rtts) => {
                     self.accelerate(id, &agreement, (parsed, tcp), from, now);
                     if !rtts.is_doubtful {
+                        if let Some(flow) = self.flows.get_mut(id).and_then(Flow::accelerated) {
+                            flow.set_wired_rtt(rtts.wired);
+                        }
                         self.on_round_trip(id, rtts.mobile, now);
                     }
                 }

@@ -148,10 +148,11 @@ impl Path {
         self.next_send = from + rate.time_for(wire).min(Duration::from_secs(10));
     }
 
-    /// Twice what the path holds at the largest recent rate: \[WA\] equation (8), H30.
-    pub(crate) fn window_for_path(&self, rtt: Option<Duration>) -> Bytes {
+    /// Twice what the radio segment holds at the largest recent rate (\[WA\] equation (8), H30) and once what the
+    /// wired one holds: what is on its way to us is not held here, but needs a window as well.
+    pub(crate) fn window_for_path(&self, rtt: Option<Duration>, wired_rtt: Duration) -> Bytes {
         match (self.delivery_rate.get(), rtt) {
-            (Some(rate), Some(rtt)) => rate.bytes_in(rtt * 2),
+            (Some(rate), Some(rtt)) => rate.bytes_in(rtt * 2 + wired_rtt),
             _ => Bytes::ZERO,
         }
     }
