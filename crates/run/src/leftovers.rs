@@ -10,6 +10,7 @@ use units::Duration;
 use crate::journal::{self, Owed};
 use crate::record::Record;
 use crate::recovery;
+use crate::{Config, RunError, console};
 
 /// The kind under which instances are registered.
 pub(crate) const KIND: &str = "run";
@@ -51,6 +52,26 @@ fn settle_one(indebted: Indebted) -> String {
         Ok(()) => line,
         Err(error) => format!("{line}; {error}"),
     }
+}
+
+/// Refuses an interface of `config` that another running instance in this namespace bridges; with `is_inline` set also one
+/// that another steers, since a bridge takes all frames. `process` is not another.
+pub(crate) fn refuse_taken(
+    config: &Config,
+    namespace: u64,
+    is_inline: bool,
+    process: u32,
+) -> Result<(), RunError> {
+    for found in console::find(&config.state_directory)?.iter().filter(|found| found.process != process) {
+        let Some(record) = found.record().filter(|record| record.namespace == namespace) else { continue };
+        let theirs = [&record.wired, &record.mobile];
+        let shared = [&config.wired, &config.mobile].into_iter().find(|name| theirs.contains(name));
+        if let Some(interface) = shared.filter(|_| is_inline || record.is_inline) {
+            let how = format!("by '{}', process {}", found.name, found.process);
+            return Err(RunError::AlreadySteered { interface: interface.clone(), how });
+        }
+    }
+    Ok(())
 }
 
 /// Undoes what killed instances left in this namespace.

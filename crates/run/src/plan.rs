@@ -8,7 +8,7 @@ use crate::firewall::Firewall;
 use crate::handover::Predecessor;
 use crate::record::RecordedSysctl;
 use crate::steering::{Method, method, tcx};
-use crate::{Config, Notrack, RunError, Side, firewall, forwarding, notrack, shards};
+use crate::{Config, Notrack, RunError, Side, firewall, forwarding, leftovers, notrack, shards};
 
 /// First routing table and first rule priority; each instance takes two of each.
 const TABLE_BASE: u32 = 20_600;
@@ -65,6 +65,8 @@ impl Plan {
     pub(crate) fn make(config: &Config, netlink: &Netlink) -> Result<Self, RunError> {
         let predecessor = Predecessor::find(config)?;
         let mtu = check_interfaces(config, netlink)?;
+        let namespace = Namespace::current()?.id()?;
+        leftovers::refuse_taken(config, namespace, false, std::process::id())?;
         let families = families()?;
         let rules = all_rules(netlink, &families)?;
         let names = [config.wired.as_str(), config.mobile.as_str()];
@@ -105,7 +107,6 @@ impl Plan {
         let method = method::choose(config, &machine)?;
         let notrack = plan_notrack(config, &method, &found, &sides, predecessor.as_ref())?;
         let shards = plan_shards(config, &mut warnings);
-        let namespace = Namespace::current()?.id()?;
         let handover_sysctls = predecessor.as_ref().map_or(Ok(Vec::new()), |before| before.sysctls(names))?;
         Ok(Self {
             strict_interfaces: names.map(method::is_strict),

@@ -68,14 +68,6 @@ pub(crate) fn run<P: Processor>(
     let mut processors = make(1)?;
     let mut processor = processors.pop().ok_or_else(|| RunError::Settings("no shards".to_owned()))?;
     let instance = Instance::register(&config.state_directory, leftovers::KIND)?;
-    let [wired, mobile] = interfaces;
-    let sockets = [FrameSocket::open(wired, &config.wired)?, FrameSocket::open(mobile, &config.mobile)?];
-    let headers = SharedHeaders::new(RandomState::new().build_hasher().finish());
-    let [down, up] = DebtJournal::create_both(instance.path(), 0, Some(&headers))?;
-    processor.keep_journals(Box::new(down), Box::new(up));
-    if !config.gso {
-        processor.refuse_super_packets();
-    }
     let mut record = Record {
         namespace,
         is_inline: true,
@@ -84,6 +76,17 @@ pub(crate) fn run<P: Processor>(
         mobile: config.mobile.clone(),
         ..Record::default()
     };
+    // Written down first: of two that start at the same time at least one sees the other.
+    instance.record(&record.to_text())?;
+    leftovers::refuse_taken(config, namespace, true, std::process::id())?;
+    let [wired, mobile] = interfaces;
+    let sockets = [FrameSocket::open(wired, &config.wired)?, FrameSocket::open(mobile, &config.mobile)?];
+    let headers = SharedHeaders::new(RandomState::new().build_hasher().finish());
+    let [down, up] = DebtJournal::create_both(instance.path(), 0, Some(&headers))?;
+    processor.keep_journals(Box::new(down), Box::new(up));
+    if !config.gso {
+        processor.refuse_super_packets();
+    }
     let fallback = if config.inline == Some(InlineFallback::Bridge) {
         let bridge = free_name(&netlink)?;
         record.bridge = Some(bridge.clone());
@@ -93,7 +96,6 @@ pub(crate) fn run<P: Processor>(
         say(&format!("bridge {bridge} stands by between {} and {}", config.wired, config.mobile));
         Some(fallback)
     } else {
-        instance.record(&record.to_text())?;
         say(
             "warning: when this process ends the wire is cut; --inline-fallback bridge has the kernel take over",
         );

@@ -202,6 +202,7 @@ fn h02_started_again_while_its_watchdog_is_at_work_one_bridge_is_left() {
     let mut first = start(&topology, &config);
     let owed = HERE.map(|address| with_debt(&topology, address));
     first.signal(SIGKILL);
+    wait_until("it is dead", || io::ProcessId::of(first.pid()).is_err());
     let second = start(&topology, &config);
     owed.into_iter().for_each(assert_reset);
     first.await_line("flows reset");
@@ -222,5 +223,27 @@ fn h13_a_hung_process_is_bridged_past_and_goes_on_afterwards() {
     program.signal(SIGCONT);
     program.await_line("bridging here again");
     topology.connect(&topology.server, HERE[1]).download(2_000_000);
+    program.stop(&topology);
+}
+
+#[test]
+fn h13_an_interface_is_for_one_accelerator_bridged_or_steered() {
+    let (topology, bridged) = build("inltwo", InlineFallback::None);
+    let refused = |config: &Config| {
+        let (status, said) = Program::launch_with(&topology, config, &["--engine"]).wait();
+        assert!(!status.success() && said.contains("' is steered already (by 'w0-m0', process"), "{said}");
+    };
+    let program = start(&topology, &bridged);
+    let netlink = topology.netlink();
+    for (interface, address) in [("m0", "10.1.0.1/24"), ("w0", "10.2.0.1/24")] {
+        netlink.add_address(netlink.index_of(interface).unwrap(), address.parse().unwrap()).unwrap();
+    }
+    let steered = Config { inline: None, ..bridged.clone() };
+    let with_bridge = Config { inline: Some(InlineFallback::Bridge), ..bridged.clone() };
+    [&bridged, &with_bridge, &steered].into_iter().for_each(refused);
+    assert!(bridges(&topology).is_empty());
+    program.stop(&topology);
+    let program = Program::start_engine(&topology, &steered);
+    [&bridged, &with_bridge].into_iter().for_each(refused);
     program.stop(&topology);
 }
