@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use io::{Clock, Waiter};
 use run::{Answer, FlowLine, FlowList, Found, Question, Status};
 use scenario::Quantity;
-use units::{Bytes, Duration, Rate};
+use units::{Bytes, Duration};
 
 /// How often a drain is looked at.
 const POLL: Duration = Duration::from_millis(100);
@@ -142,9 +142,18 @@ fn print_json(value: &impl serde::Serialize) -> Result<(), String> {
 fn status_lines(status: &Status) -> Vec<String> {
     let what = if status.is_draining { "draining" } else { "running" };
     let Status { name, process, version, wired, mobile, .. } = status;
+    // Both are empty from another version.
+    let steering = match status.steering.as_str() {
+        "" => String::new(),
+        "inline" => ", bridged".to_owned(),
+        how => format!(", steered by {how}"),
+    };
+    let controller =
+        Some(status.processor.controller.as_str()).filter(|name| !name.is_empty()).unwrap_or("-");
     let mut lines = vec![
         format!("{name}: {what} for {} s, process {process}, version {version}", status.uptime_s),
-        format!("servers behind {wired}, clients behind {mobile}"),
+        format!("servers behind {wired}, clients behind {mobile}{steering}"),
+        format!("{:<28}{controller}", "controller"),
         format!("{:<28}{}", "memory", Bytes::new(status.resident_bytes)),
         format!("{:<28}{}", "owed", Bytes::new(status.processor.debt_bytes)),
     ];
@@ -184,9 +193,31 @@ fn flow_lines(list: &FlowList) -> Vec<String> {
     lines
 }
 
+/// A number with three significant digits, in the largest of `units` that leaves one before the point; each is a thousand
+/// of the one before.
+fn three_digits(value: u64, units: [&str; 4]) -> String {
+    let mut rest = value as f64;
+    let mut unit = 0;
+    // What would be rounded to a thousand is one of the next.
+    while rest >= 999.5 && unit + 1 < units.len() {
+        rest /= 1_000.0;
+        unit += 1;
+    }
+    let decimals = if unit == 0 || rest >= 99.95 {
+        0
+    } else if rest >= 9.995 {
+        1
+    } else {
+        2
+    };
+    format!("{rest:.decimals$} {}", units[unit])
+}
+
 fn flow_line(flow: &FlowLine) -> String {
-    let srtt = flow.srtt_us.map_or("-".to_owned(), |us| Duration::from_micros(us).to_string());
-    let rate = flow.subscriber_rate_bps.map_or("-".to_owned(), |bps| Rate::from_bps(bps).to_string());
+    let srtt = flow.srtt_us.map_or("-".to_owned(), |us| three_digits(us, ["µs", "ms", "s", "ks"]));
+    // Older ones have no null where there is no limit.
+    let rate = flow.subscriber_rate_bps.filter(|bps| *bps < u64::MAX);
+    let rate = rate.map_or("-".to_owned(), |bps| three_digits(bps, ["bit/s", "kbit/s", "Mbit/s", "Gbit/s"]));
     let bytes = [flow.debt_bytes, flow.held_bytes, flow.client_window_bytes];
     let [owed, held, window] = bytes.map(|bytes| Bytes::new(bytes).to_string());
     let (client, server) = (flow.client.to_string(), flow.server.to_string());
@@ -194,4 +225,34 @@ fn flow_line(flow: &FlowLine) -> String {
         "{:<8} {:<11} {client:<24} {server:<24} {owed:>9} {held:>9} {window:>9} {srtt:>11} {rate:>16}",
         flow.direction, flow.state
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_three_digits_and_no_limit_is_no_rate() {
+        let digits = |us| three_digits(us, ["µs", "ms", "s", "ks"]);
+        assert_eq!([0, 213, 999, 1_000].map(digits), ["0 µs", "213 µs", "999 µs", "1.00 ms"]);
+        assert_eq!([9_996, 99_960, 999_500].map(digits), ["10.0 ms", "100 ms", "1.00 s"]);
+        let mut flow = FlowLine {
+            client: "10.1.0.2:5".parse().unwrap(),
+            server: "10.2.0.2:80".parse().unwrap(),
+            direction: "downlink".to_owned(),
+            state: "accelerated".to_owned(),
+            debt_bytes: 0,
+            held_bytes: 0,
+            in_flight_bytes: 0,
+            srtt_us: None,
+            client_window_bytes: 0,
+            subscriber_rate_bps: Some(987_648_123),
+            idle_ms: 0,
+        };
+        assert!(flow_line(&flow).ends_with(" 988 Mbit/s"));
+        for none in [None, Some(u64::MAX)] {
+            flow.subscriber_rate_bps = none;
+            assert!(flow_line(&flow).ends_with("  -"), "{}", flow_line(&flow));
+        }
+    }
 }

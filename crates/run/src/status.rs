@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use engine::{Engine, FlowReport, PassReason};
 use serde::{Deserialize, Serialize};
-use units::Instant;
+use units::{Instant, Rate};
 
 use crate::Counters;
 use crate::shards::Report;
@@ -98,6 +98,9 @@ pub struct ProcessorStatus {
     pub counters: BTreeMap<String, u64>,
     /// Flows passed or ended, by reason.
     pub passed: BTreeMap<String, u64>,
+    /// How the rate towards a client is found, for new flows; empty without an engine.
+    #[serde(default)]
+    pub controller: String,
 }
 
 impl ProcessorStatus {
@@ -110,6 +113,7 @@ impl ProcessorStatus {
     /// Adds what another one has counted.
     pub(crate) fn add(&mut self, other: &Self) {
         self.debt_bytes += other.debt_bytes;
+        self.controller.clone_from(&other.controller);
         for (sums, parts) in [(&mut self.counters, &other.counters), (&mut self.passed, &other.passed)] {
             for (name, value) in parts {
                 *sums.entry(name.clone()).or_default() += value;
@@ -148,7 +152,7 @@ pub struct FlowLine {
     pub srtt_us: Option<u64>,
     /// The window the receiver advertises, bytes.
     pub client_window_bytes: u64,
-    /// What is sent to the subscriber at most, over all its flows, bit/s.
+    /// What is sent to the subscriber at most, over all its flows, bit/s; none where a window alone limits it.
     pub subscriber_rate_bps: Option<u64>,
     /// Time since its last packet, ms.
     pub idle_ms: u64,
@@ -178,7 +182,8 @@ pub(crate) fn of_engine(engine: &Engine) -> ProcessorStatus {
         .map(|reason| (reason.name().to_owned(), stats.passed_for(reason)))
         .filter(|(_, flows)| *flows > 0)
         .collect();
-    ProcessorStatus { debt_bytes: engine.debt().get(), counters, passed }
+    let controller = engine.config().controller.name().to_owned();
+    ProcessorStatus { debt_bytes: engine.debt().get(), counters, passed, controller }
 }
 
 /// The engine's flows from the `skip`th on, `count` at most.
@@ -206,7 +211,7 @@ fn line(report: &FlowReport, now: Instant) -> FlowLine {
         in_flight_bytes: report.in_flight.get(),
         srtt_us: report.srtt.map(|srtt| srtt.as_micros()),
         client_window_bytes: report.client_window.get(),
-        subscriber_rate_bps: report.subscriber_rate.map(|rate| rate.as_bps()),
+        subscriber_rate_bps: report.subscriber_rate.filter(|rate| *rate < Rate::MAX).map(Rate::as_bps),
         idle_ms: now.saturating_since(report.last_activity).as_millis(),
     }
 }
