@@ -13,7 +13,7 @@ use lab::Instance;
 use scenario::Quantity;
 use units::Duration;
 
-use crate::outcome;
+use crate::{interruption, outcome};
 
 /// Arguments of `cellerator contest`.
 #[derive(clap::Args)]
@@ -81,6 +81,7 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     let held = if args.lab {
         in_lab(&contest, &progress)?
     } else {
+        interruption::ends_with("contest: interrupted; nothing is written before the end")?;
         contest.hold(&progress).map_err(|e| e.to_string())?
     };
     let document = Document {

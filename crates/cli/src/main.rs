@@ -7,6 +7,7 @@ mod demo;
 mod feedback_adapter;
 mod feedback_args;
 mod instance;
+mod interruption;
 mod lab;
 mod live_capture;
 mod model;
@@ -85,7 +86,10 @@ fn main() -> ExitCode {
         Command::Model(args) => model::main(args),
         Command::Trace(args) => trace::main(args),
         Command::Contest(args) => contest::main(&args),
-        Command::Sweep(args) => sweep::main(args),
+        Command::Sweep(args) => {
+            interruption::ends_with("sweep: interrupted; --resume goes on with what is beside --out")
+                .and_then(|()| sweep::main(args))
+        }
         Command::Reproduce(args) => reproduce::main(&args),
         Command::Bench(args) => bench::main(&args),
         Command::Analyze(args) => analyze::main(&args),
@@ -94,7 +98,10 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(message) => {
-            eprintln!("cellerator: {message}");
+            // What accelerators and labs keep of themselves is for root.
+            let is_hidden = message.contains(io::INSTANCE_DIRECTORY) && message.ends_with("(os error 13)");
+            let hint = if is_hidden { ": run as root" } else { "" };
+            eprintln!("cellerator: {message}{hint}");
             ExitCode::FAILURE
         }
     }

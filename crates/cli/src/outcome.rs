@@ -34,7 +34,10 @@ pub fn run(
     name: Option<&str>,
     files: &Files<'_>,
 ) -> Result<ExitCode, String> {
-    files.prepare()?;
+    for scenario in scenarios {
+        check(scenario, only, traces)?;
+    }
+    let folders = files.prepare()?;
     let signals = Signals::terminating().map_err(|e| e.to_string())?;
     let titles: Vec<&str> = scenarios.iter().map(Scenario::heading).collect();
     let instance = Instance::register(name, &titles.join(", ")).map_err(|e| e.to_string())?;
@@ -46,8 +49,10 @@ pub fn run(
     let mut results = Results { schema: SCHEMA.to_owned(), made_by, scenarios: Vec::new() };
     for scenario in scenarios {
         let mut display = Display::new(scenario.heading());
-        let result =
-            runner.run(scenario, only, &mut |step| display.show(&step)).map_err(|e| e.to_string())?;
+        let result = runner.run(scenario, only, &mut |step| display.show(&step)).map_err(|e| {
+            folders.iter().for_each(|folder| drop(fs::remove_dir(folder)));
+            e.to_string()
+        })?;
         drop(display);
         print(&result);
         results.scenarios.push(result);
@@ -58,18 +63,39 @@ pub fn run(
     Ok(if cases.into_iter().all(|c| c.problems.is_empty()) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// Refuses what a later case could not start with, before an earlier one costs its time.
+fn check(scenario: &Scenario, only: Option<&str>, traces: &Path) -> Result<(), String> {
+    for case in scenario.chosen(only).map_err(|e| e.to_string())? {
+        let at = |problem: String| format!("{}: case `{}`: {problem}", scenario.name, case.name);
+        if case.accelerator.enabled.unwrap_or(false) {
+            crate::run::engine_config_of(&case.accelerator.run_arguments())
+                .map_err(|problem| at(format!("accelerator: {problem}")))?;
+        }
+        case.links(scenario.seed, &mut |file| {
+            lab::read_trace(traces, file)
+                .map_err(|e| format!("cannot read {}: {e}", traces.join(file).display()))
+        })
+        .map_err(|e| at(e.to_string()))?;
+    }
+    Ok(())
+}
+
 /// Prints the table and the sentence of a scenario.
 pub fn print(result: &ScenarioResult) {
     println!("\n{}\n\n  {}\n", report::summary(result), report::sentence(result));
 }
 
 impl Files<'_> {
-    /// Makes the directories: a path that cannot be written should not cost minutes.
-    pub fn prepare(&self) -> Result<(), String> {
+    /// Makes the directories: a path that cannot be written should not cost minutes. Gives those of captures that
+    /// were not there, the innermost first.
+    pub fn prepare(&self) -> Result<Vec<PathBuf>, String> {
+        let inner = self.captures.into_iter().flat_map(Path::ancestors);
+        let made: Vec<PathBuf> = inner.take_while(|folder| !folder.exists()).map(Path::to_owned).collect();
         [self.json, self.html].into_iter().flatten().try_for_each(create_parent)?;
-        self.captures.map_or(Ok(()), |folder| {
-            fs::create_dir_all(folder).map_err(|e| format!("cannot create {}: {e}", folder.display()))
-        })
+        if let Some(folder) = self.captures {
+            fs::create_dir_all(folder).map_err(|e| format!("cannot create {}: {e}", folder.display()))?;
+        }
+        Ok(made)
     }
 
     /// Each case's largest flow as its first capture beside the server has it.
