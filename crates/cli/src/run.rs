@@ -10,9 +10,10 @@ use clap::{CommandFactory, Parser, ValueEnum};
 use control::{
     AdaptiveParams, BbrParams, ControllerConfig, CubicParams, FixedParams, NewRenoParams, RateParams,
 };
-use engine::{EngineConfig, PassReason, Sharing, WindowPolicy};
+use engine::{ConfigError, EngineConfig, PassReason, Sharing, WindowPolicy};
 use run::{
-    Accelerator, AfterHang, Config, Ended, InlineFallback, Notrack, ReadSettings, RunError, SteeringChoice,
+    Accelerator, AfterHang, Config, Ended, InlineFallback, Notrack, ReadSettings, Reread, RunError,
+    SteeringChoice,
 };
 use scenario::Quantity;
 use units::{Bytes, Duration, Rate};
@@ -37,8 +38,9 @@ pub struct Args {
     #[arg(long, num_args = 2, value_names = ["WIRED", "MOBILE"], conflicts_with_all = ["wired", "mobile", "replace"])]
     inline: Option<Vec<String>>,
     /// What joins the two interfaces of --inline when this process dies or hangs
-    #[arg(long, value_enum, default_value = "none", value_name = "WHAT")]
-    inline_fallback: Fallback,
+    /// [default: none]
+    #[arg(long, value_enum, value_name = "WHAT")]
+    inline_fallback: Option<Fallback>,
     /// What `status`, `drain` and others call this accelerator [default: WIRED-MOBILE]
     #[arg(long)]
     name: Option<String>,
@@ -238,23 +240,55 @@ pub fn main(args: Args) -> Result<ExitCode, String> {
         None => (args, None),
     };
     let engine = engine_config(&args.engine)?;
-    let read = settings.map(|path| -> ReadSettings {
-        Box::new(move || with_file(&path, &given).and_then(|args| engine_config(&args.engine)))
-    });
+    let read = settings.map(|path| reading(path, given)).transpose()?;
     let is_dry_run = args.dry_run;
     let config = machine_config(args)?;
     let result = if is_dry_run { dry_run(&config) } else { accelerate(&config, &engine, read) };
     result.map(|()| ExitCode::SUCCESS).map_err(|error| format!("run: {error}"))
 }
 
+/// Reads the file at `path` anew, below the flags `given`.
+fn reading(path: PathBuf, given: Vec<OsString>) -> Result<ReadSettings, String> {
+    let flags =
+        |path: &Path| settings_file::flags(path, &Line::command()).map_err(|error| format!("run: {error}"));
+    let at_start = flags(&path)?;
+    Ok(Box::new(move || {
+        let engine = engine_config(&with_file(&path, &given)?.engine)?;
+        Ok(Reread { engine, at_next_start: waiting(&at_start, &flags(&path)?, &given) })
+    }))
+}
+
+/// The settings that differ between two readings of a file, are not the engine's, and that no flag overrides.
+fn waiting(before: &[String], after: &[String], given: &[OsString]) -> Vec<String> {
+    let engine = <EngineArgs as clap::Args>::augment_args(clap::Command::new("run"));
+    let name_of = |flag: &str| {
+        let flag = flag.trim_start_matches("--");
+        flag.split_once('=').map_or(flag, |(name, _)| name).to_owned()
+    };
+    let is_of_machine = |flag: &&String| {
+        let name = name_of(flag);
+        let is_given = given.iter().any(|given| name_of(&given.to_string_lossy()) == name);
+        !is_given && !engine.get_arguments().any(|argument| argument.get_long() == Some(&name))
+    };
+    let new = after.iter().filter(|flag| !before.contains(flag)).filter(is_of_machine);
+    let mut lines: Vec<String> =
+        new.map(|flag| flag.trim_start_matches("--").replacen('=', " = ", 1)).collect();
+    let names: Vec<String> = after.iter().map(|flag| name_of(flag)).collect();
+    let gone = before.iter().filter(is_of_machine).map(|flag| name_of(flag));
+    lines.extend(gone.filter(|name| !names.contains(name)).map(|name| format!("without {name}")));
+    lines
+}
+
+/// Flags of the command line and settings of a file, which go before.
+#[derive(Parser)]
+#[command(name = "run", args_override_self = true)]
+struct Line {
+    #[command(flatten)]
+    args: Args,
+}
+
 /// The settings of the file at `path` and the flags `given`, which win.
 fn with_file(path: &Path, given: &[OsString]) -> Result<Args, String> {
-    #[derive(clap::Parser)]
-    #[command(name = "run", args_override_self = true)]
-    struct Line {
-        #[command(flatten)]
-        args: Args,
-    }
     let from_file = settings_file::flags(path, &Line::command()).map_err(|error| format!("run: {error}"))?;
     let words = std::iter::once(OsString::from("run"))
         .chain(from_file.into_iter().map(OsString::from))
@@ -262,7 +296,10 @@ fn with_file(path: &Path, given: &[OsString]) -> Result<Args, String> {
     let args = Line::try_parse_from(words).map(|line| line.args).map_err(|error| {
         let text = error.to_string();
         let problem = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
-        format!("run: {}, or a flag: {problem}", path.display())
+        // The flags alone have been read already.
+        let line =
+            settings_file::line_of(path, problem).map_or(String::new(), |line| format!(", line {line}"));
+        format!("run: {}{line}: {problem}", path.display())
     })?;
     match (&args.wired, &args.mobile) {
         _ if args.inline.is_some() => Ok(args),
@@ -349,7 +386,22 @@ fn engine_config(args: &EngineArgs) -> Result<EngineConfig, String> {
         ..EngineConfig::default()
     };
     args.policy.apply(&mut config);
+    config.validate().map_err(|error| format!("run: {}", in_flags(&error)))?;
     Ok(config)
+}
+
+/// What is wrong with the engine's settings, with the flags that set them.
+fn in_flags(error: &ConfigError) -> String {
+    const FLAGS: [(&str, &str); 2] =
+        [("buffer_max", "--memory-max"), ("subscriber_buffer_max", "--subscriber-memory-max")];
+    match *error {
+        ConfigError::Zero(name) => {
+            let flag = FLAGS.iter().find(|(setting, _)| *setting == name);
+            let flag = flag.map_or_else(|| format!("--{}", name.replace('_', "-")), |(_, f)| (*f).to_owned());
+            format!("{flag} must be greater than zero")
+        }
+        _ => error.to_string(),
+    }
 }
 
 /// The controller with the parameters of `--set`.
@@ -365,12 +417,35 @@ fn with_settings(mut controller: ControllerConfig, settings: &[String]) -> Resul
     Ok(controller)
 }
 
+/// Shortest silence that counts as a hang.
+const HANG_AFTER_MIN: Duration = Duration::from_millis(100);
+
+/// True for a name that people can give to `drain` and others without quotes.
+fn is_plain(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    !name.is_empty() && name.len() <= 40 && !name.starts_with(['-', '.']) && name.chars().all(is_plain)
+}
+
 fn machine_config(args: Args) -> Result<Config, String> {
     let machine = args.machine;
     let inline = args.inline.as_ref().map(|_| match args.inline_fallback {
-        Fallback::None => InlineFallback::None,
-        Fallback::Bridge => InlineFallback::Bridge,
+        Some(Fallback::Bridge) => InlineFallback::Bridge,
+        Some(Fallback::None) | None => InlineFallback::None,
     });
+    if inline.is_none() && args.inline_fallback.is_some() {
+        return Err("run: --inline-fallback belongs to --inline: without, there is no bridge".to_owned());
+    }
+    let hang_after = machine.hang_after.0;
+    if hang_after < HANG_AFTER_MIN {
+        return Err(format!(
+            "run: --hang-after {hang_after}: at least {HANG_AFTER_MIN}, which a loaded machine needs"
+        ));
+    }
+    if let Some(name) = args.name.as_deref().filter(|name| !is_plain(name)) {
+        return Err(format!(
+            "run: --name '{name}': letters, digits, `-`, `_` or `.`, at most 40, as in lte-2"
+        ));
+    }
     let [wired, mobile] = match args.inline.as_deref() {
         Some([wired, mobile]) => [wired.clone(), mobile.clone()],
         _ => [args.wired, args.mobile].map(Option::unwrap_or_default),
@@ -399,7 +474,7 @@ fn machine_config(args: Args) -> Result<Config, String> {
         ipv6_prefix_len: args.engine.policy.ipv6_prefix(),
         busy_poll: machine.busy_poll,
         spin_margin_us: machine.spin_margin.0.as_micros(),
-        hang_after_ms: machine.hang_after.0.as_millis(),
+        hang_after_ms: hang_after.as_millis(),
         after_hang: match machine.after_hang {
             Afterwards::Resume => AfterHang::Resume,
             Afterwards::Exit => AfterHang::Exit,
@@ -576,9 +651,36 @@ mod tests {
         let config = machine_config(args).unwrap();
         assert_eq!((config.wired.as_str(), config.mobile.as_str(), config.gso), ("w0", "m1", false));
         assert!(read("wired = \"w0\"", &["--config", "x"]).err().unwrap().contains("`mobile`"));
-        let problem = read("rate = \"8\"", &[]).err().unwrap();
-        assert!(problem.contains("Mbit/s") && problem.lines().count() == 1, "{problem}");
+        let problem = read("no-gso = true\nrate = \"8\"", &[]).err().unwrap();
+        assert!(problem.contains("Mbit/s") && problem.contains(", line 2:"), "{problem}");
+        assert_eq!(problem.lines().count(), 1, "{problem}");
         std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn settings_of_the_machine_wait_for_the_next_start() {
+        let path = std::env::temp_dir().join(format!("ct-cli-reread-{}", std::process::id()));
+        let write = |text: &str| std::fs::write(&path, text).unwrap();
+        write("wired = \"w0\"\nmobile = \"m0\"\nno-gso = true\nhang-after = \"2 s\"\n");
+        let given = ["--hang-after", "3 s"].map(OsString::from).to_vec();
+        let mut read = reading(path.clone(), given).unwrap();
+        assert!(read().unwrap().at_next_start.is_empty());
+        write("wired = \"w0\"\nmobile = \"m9\"\nhang-after = \"4 s\"\ncontroller = \"cubic\"\n");
+        let reread = read().unwrap();
+        assert_eq!(reread.at_next_start, ["mobile = m9", "without no-gso"]);
+        assert_eq!(reread.engine.controller.name(), "cubic");
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_the_flag_that_says_so() {
+        let machine =
+            |line: &str| machine_config(parse(&format!("--wired  w0  --mobile  m0{line}")).unwrap());
+        assert!(machine("  --hang-after  0 s").unwrap_err().contains("at least 100"));
+        assert!(machine("  --name  a b/c").unwrap_err().contains("'a b/c'"));
+        assert!(machine("  --inline-fallback  bridge").unwrap_err().contains("belongs to --inline"));
+        assert!(machine("  --name  lte-2  --hang-after  100 ms").is_ok());
+        assert_eq!(engine("  --memory-max  0 B").unwrap_err(), "run: --memory-max must be greater than zero");
     }
 
     #[test]

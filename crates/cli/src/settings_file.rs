@@ -20,6 +20,20 @@ pub fn flags(path: &Path, command: &Command) -> Result<Vec<String>, String> {
     parse(&text, command).map_err(|problem| format!("{}: {problem}", path.display()))
 }
 
+/// The line of `path`, from 1, with the setting whose flag `problem` names first.
+pub fn line_of(path: &Path, problem: &str) -> Option<usize> {
+    let text = std::fs::read_to_string(path).ok()?;
+    let (_, flag) = problem.split_once("'--")?;
+    line_in(&text, flag.split([' ', '\'', '=']).next()?)
+}
+
+/// The line, from 1, that sets `name`.
+fn line_in(text: &str, name: &str) -> Option<usize> {
+    let is_of =
+        |line: &str| line.split_once('=').is_some_and(|(key, _)| key.trim().trim_matches('"') == name);
+    text.lines().position(is_of).map(|line| line + 1)
+}
+
 fn parse(text: &str, command: &Command) -> Result<Vec<String>, String> {
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
         let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
@@ -29,9 +43,15 @@ fn parse(text: &str, command: &Command) -> Result<Vec<String>, String> {
     for (name, value) in &table {
         let argument = command.get_arguments().find(|argument| argument.get_long() == Some(name));
         let Some(argument) = argument.filter(|_| !NOT_IN_A_FILE.contains(&name.as_str())) else {
-            return Err(format!(
-                "unknown setting '{name}': `cellerator run --help` lists them, without '--'"
-            ));
+            let line = line_in(text, name).map_or(String::new(), |line| format!("line {line}: "));
+            let like = name.trim_start_matches('-').replace('_', "-");
+            let is_there = command.get_arguments().any(|argument| argument.get_long() == Some(&like));
+            let hint = if is_there && like != *name {
+                format!("did you mean '{like}'?")
+            } else {
+                "`cellerator run --help` lists them, without '--'".to_owned()
+            };
+            return Err(format!("{line}unknown setting '{name}': {hint}"));
         };
         let is_switch = matches!(argument.get_action(), ArgAction::SetTrue);
         match (is_switch, value) {
@@ -84,7 +104,8 @@ mod tests {
             assert!(problem.contains(part) && problem.lines().count() == 1, "{problem}");
         };
         wrong("wired = \"w0\"\nmobile == 1", "line 2");
-        wrong("wire = \"w0\"", "unknown setting 'wire'");
+        wrong("wired = \"w0\"\nwire = \"w0\"", "line 2: unknown setting 'wire'");
+        wrong("no_gso = true", "line 1: unknown setting 'no_gso': did you mean 'no-gso'?");
         wrong("config = \"x\"", "unknown setting 'config'");
         wrong("no-gso = \"yes\"", "'no-gso': is true or false");
         wrong("wired = 1.5", "'wired': is a text in quotes");

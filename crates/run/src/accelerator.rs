@@ -11,8 +11,17 @@ use wire::VirtioNetHeader;
 
 use crate::{FlowList, Processor, ProcessorStatus, Side, Transmit, Verdict, status};
 
-/// Reads the engine's settings anew; an error is one line.
-pub type ReadSettings = Box<dyn FnMut() -> Result<EngineConfig, String> + Send>;
+/// Settings as they are read anew.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reread {
+    /// The engine's: they hold for new flows.
+    pub engine: EngineConfig,
+    /// Changed ones that cannot hold before the next start, as `mobile = eth2`.
+    pub at_next_start: Vec<String>,
+}
+
+/// Reads the settings anew; an error is one line.
+pub type ReadSettings = Box<dyn FnMut() -> Result<Reread, String> + Send>;
 
 /// The engine, and where its settings come from.
 pub struct Accelerator {
@@ -21,6 +30,8 @@ pub struct Accelerator {
     whole: EngineConfig,
     shards: usize,
     read_settings: Option<ReadSettings>,
+    /// What was read last and has to wait.
+    at_next_start: Vec<String>,
     /// Waits until the uplink is accelerated.
     uplink_journal: Option<Box<dyn Journal>>,
 }
@@ -49,7 +60,8 @@ impl Accelerator {
             engine
                 .set_memory_advice(MemoryAdvice { on_piece: io::prefer_huge_pages, prefetch: io::prefetch });
             let read_settings = read.take();
-            Ok(Self { engine, whole: config.clone(), shards, read_settings, uplink_journal: None })
+            let whole = config.clone();
+            Ok(Self { engine, whole, shards, read_settings, at_next_start: Vec::new(), uplink_journal: None })
         };
         (0..shards).map(make).collect()
     }
@@ -149,7 +161,9 @@ impl Processor for Accelerator {
     }
 
     fn read_settings(&mut self) -> Result<EngineConfig, String> {
-        self.read_settings.as_mut().ok_or("it was started without a settings file")?()
+        let read = self.read_settings.as_mut().ok_or("it was started without a settings file")?()?;
+        self.at_next_start = read.at_next_start;
+        Ok(read.engine)
     }
 
     fn apply(&mut self, settings: &EngineConfig) -> Result<String, String> {
@@ -162,7 +176,15 @@ impl Processor for Accelerator {
         self.engine.reconfigure(&share).map_err(|error| error.to_string())?;
         self.whole = settings.clone();
         self.start_uplink_journal();
-        Ok(if is_same { "no setting has changed" } else { "new settings hold for new flows" }.to_owned())
+        let waiting = std::mem::take(&mut self.at_next_start).join(", ");
+        Ok(match (is_same, waiting.is_empty()) {
+            (true, true) => "no setting has changed".to_owned(),
+            (false, true) => "new settings hold for new flows".to_owned(),
+            (true, false) => format!("{waiting}: at the next start, not before"),
+            (false, false) => {
+                format!("new settings hold for new flows; {waiting}: at the next start, not before")
+            }
+        })
     }
 
     fn status(&self) -> ProcessorStatus {
@@ -224,5 +246,16 @@ mod tests {
         assert!(!shard.engine.config().super_packets);
         assert!(shard.apply(&EngineConfig { flows_max: 0, ..more }).is_err());
         assert!(shard.read_settings().unwrap_err().contains("without a settings file"));
+    }
+
+    #[test]
+    fn what_has_to_wait_for_the_next_start_is_said() {
+        let engine = EngineConfig::default();
+        let reread = Reread { engine: engine.clone(), at_next_start: vec!["mobile = eth9".to_owned()] };
+        let mut shards =
+            Accelerator::for_shards(&engine, 1, Some(Box::new(move || Ok(reread.clone())))).unwrap();
+        let settings = shards[0].read_settings().unwrap();
+        assert_eq!(shards[0].apply(&settings).unwrap(), "mobile = eth9: at the next start, not before");
+        assert_eq!(shards[0].apply(&settings).unwrap(), "no setting has changed", "said once");
     }
 }

@@ -92,7 +92,7 @@ impl Config {
         if self.name.is_empty() { format!("{}-{}", self.wired, self.mobile) } else { self.name.clone() }
     }
 
-    /// Silence after which the watchdog acts.
+    /// Silence after which the watchdog acts; 100 ms for anything less.
     #[must_use]
     pub fn hang_after(&self) -> Duration {
         Duration::from_millis(self.hang_after_ms.max(100))

@@ -47,7 +47,7 @@ mod steering;
 mod tun_path;
 mod watchdog;
 
-pub use accelerator::{Accelerator, ReadSettings};
+pub use accelerator::{Accelerator, ReadSettings, Reread};
 pub use config::{AfterHang, Config, InlineFallback, Notrack, SteeringChoice};
 pub use console::{Answer, Found, Question, choose, find};
 pub use error::RunError;

@@ -93,6 +93,8 @@ pub(crate) struct Stop {
 /// # Errors
 /// As [`run`] before anything is touched.
 pub fn dry_run(config: &Config) -> Result<Plan, RunError> {
+    // Without, what it would see of programs and rules is not what there is.
+    features::require(Feature::NetworkAdministration)?;
     Plan::make(config, &Netlink::open()?)
 }
 
