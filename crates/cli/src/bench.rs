@@ -9,6 +9,7 @@ use bench::{BenchError, Benchmark, ClientSide, PartName, Progress, Results};
 use clap::builder::PossibleValue;
 use clap::{Subcommand, ValueEnum};
 use io::Signals;
+use io::features::{Feature, require};
 use run::{Config, Notrack};
 use units::Duration;
 
@@ -173,6 +174,8 @@ fn measure(args: &Args) -> Result<(), String> {
         [] => PartName::ALL.to_vec(),
         some => PartName::ALL.into_iter().filter(|part| some.contains(&Name(*part))).collect(),
     };
+    // Once, not for each part: even the engine alone is measured in a network of its own.
+    require(Feature::Namespaces).map_err(|error| text(&error))?;
     // Before minutes of measuring: a path that cannot be written should not cost them.
     for path in [&args.json, &args.markdown].into_iter().flatten() {
         create_parent(path)?;

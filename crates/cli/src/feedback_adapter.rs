@@ -91,7 +91,9 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
         unmapped: Vec::new(),
     };
     let result = sender.read_all();
-    sender.summarise();
+    if result.is_ok() || sender.documents > 0 {
+        sender.summarise();
+    }
     result.map(|()| ExitCode::SUCCESS).map_err(|error| format!("feedback-adapter: {error}"))
 }
 

@@ -176,7 +176,7 @@ fn up(args: &UpArgs) -> Result<ExitCode, String> {
     let mut session = Session::build(&instance, &case, accelerator.as_ref()).map_err(text)?;
     session.begin(&plan, Keep::Nothing).map_err(text)?;
     let code = if args.command.is_empty() {
-        announce(&instance, &scenario, &case);
+        announce(&instance, &scenario, &case, args.name.is_some());
         wait(&mut session, &signals)?;
         ExitCode::SUCCESS
     } else {
@@ -216,7 +216,7 @@ fn one_case(scenario: &Scenario, name: Option<&str>) -> Result<Case, String> {
 }
 
 /// Says what is there and how to use it.
-fn announce(instance: &Instance, scenario: &Scenario, case: &Case) {
+fn announce(instance: &Instance, scenario: &Scenario, case: &Case, is_named: bool) {
     let name = instance.name();
     let server = lab::server_address(Family::Ipv4);
     let case = if scenario.cases.is_empty() { String::new() } else { format!(", case {}", case.name) };
@@ -236,8 +236,9 @@ fn announce(instance: &Instance, scenario: &Scenario, case: &Case) {
             Network::namespace_name(name, host)
         );
     }
+    let which = if is_named { format!(" --name {name}") } else { String::new() };
     println!(
-        "\nIn another terminal:\n\n  cellerator lab exec client -- ping -c 3 {server}\n  cellerator lab shell server\n"
+        "\nIn another terminal:\n\n  cellerator lab exec{which} client -- ping -c 3 {server}\n  cellerator lab shell{which} server\n"
     );
 }
 

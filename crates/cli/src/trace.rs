@@ -233,7 +233,13 @@ fn generate(args: &Generate) -> Result<ExitCode, String> {
         Way::Up => Direction::Up,
     };
     let trace = match (args.process.process(), args.preset) {
-        (Some(process), _) => process
+        (Some(_), Some(preset)) => {
+            let preset = preset.name();
+            return Err(format!(
+                "trace generate: {preset} and --redraw or --arma exclude each other: leave one of them out"
+            ));
+        }
+        (Some(process), None) => process
             .trace(Duration::from_secs(args.draw.seconds), args.draw.seed)
             .map_err(|e| format!("trace generate: {e}"))?,
         (None, Some(preset)) => make(preset, direction, &args.draw)?,
