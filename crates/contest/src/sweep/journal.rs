@@ -1,8 +1,8 @@
 //! [`Journal`]: the cells that are done, beside the table that is to come, so that a stopped sweep can go on.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -47,20 +47,23 @@ impl Journal {
         name.push(".journal");
         let path = PathBuf::from(name);
         let wrong = |problem: String| ContestError::file(&path, &problem);
-        let mut known = Known::new();
-        let mut whole = 0;
-        match fs::read_to_string(&path) {
-            Ok(_) if !resume => {
+        let cannot = |e: std::io::Error| wrong(format!("cannot be written: {e}"));
+        let mut file = OpenOptions::new().create(true).read(true).append(true).open(&path).map_err(cannot)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
                 return Err(wrong(
-                    "an earlier sweep stopped here: go on with --resume, or delete it".to_owned(),
+                    "another sweep is writing this table: wait for it, or choose another file".to_owned(),
                 ));
             }
-            Ok(text) => (whole, known) = read(&text, header).map_err(wrong)?,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-            Err(e) => return Err(wrong(e.to_string())),
+            Err(TryLockError::Error(e)) => return Err(cannot(e)),
         }
-        let cannot = |e: std::io::Error| wrong(format!("cannot be written: {e}"));
-        let mut file = OpenOptions::new().create(true).append(true).open(&path).map_err(cannot)?;
+        let mut text = String::new();
+        file.read_to_string(&mut text).map_err(|e| wrong(e.to_string()))?;
+        if !text.is_empty() && !resume {
+            return Err(wrong("an earlier sweep stopped here: go on with --resume, or delete it".to_owned()));
+        }
+        let (whole, known) = read(&text, header).map_err(wrong)?;
         // What was being written when it was stopped.
         file.set_len(whole as u64).map_err(cannot)?;
         if whole == 0 {

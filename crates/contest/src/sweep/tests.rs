@@ -63,6 +63,8 @@ fn a_stopped_sweep_goes_on_where_it_was() {
     let note = |p: Progress<'_>| {
         if p.done == 2 {
             *noted.lock().unwrap() = std::fs::read_to_string(&journal).unwrap();
+            let beside = sweep(again.clone(), Shard::WHOLE, true).run(&|_| {}).unwrap_err().to_string();
+            assert!(beside.contains("another sweep is writing"), "{beside}");
         }
     };
     stop.run(&note).unwrap();
