@@ -2,9 +2,12 @@
 //!
 //! ```text
 //!   three round trips in a row lose an eighth more than b ──▶ lower the ceiling ──▶ are the losses nearer to a buffer's?
-//!          ▲                                                                     yes: it stays, and rises slowly
-//!          └────────── b ← their share: they are the radio's ◀── no: it goes ◀───┘
+//!          ▲                                                    ▲         yes: it stays, and rises slowly
+//!          │                                                    └── by a quarter, ◀── no: twice
+//!          └────────── b ← their share: they are the radio's ◀── the third time: it goes ◀── no
 //! ```
+//!
+//! (Three times, because a link whose capacity falls meanwhile looks like a lossy radio once.)
 //!
 //! Both kinds look alike until the window is changed: a full buffer loses less of a smaller one, the radio the same
 //! share of whatever is sent. Round trips say nothing, since a small buffer adds little to them and radio repairs a lot.
@@ -21,8 +24,14 @@ const HEAVY_PERMILLE: u64 = 125;
 /// Round trips on which a lower ceiling is judged, after the one that still has the losses of before.
 const TRIAL_ROUNDS: u32 = 3;
 
+/// Lower and lower ceilings that are tried before the losses are taken for the radio's.
+const TRIALS: u32 = 3;
+
+/// Each of them is lower by this than the one before, in thousandths.
+const TRIAL_STEP_PERMILLE: u64 = 250;
+
 /// Round trips after which the radio's share is asked for again: the path may be another one.
-const BASE_ROUNDS: u32 = 32;
+const BASE_ROUNDS: u32 = 64;
 
 /// Bytes delivered and lost.
 #[derive(Clone, Copy, Debug, Default)]
@@ -69,6 +78,8 @@ pub(super) struct Losses {
     heavy: Account,
     heavy_rounds: u32,
     trial: Option<Trial>,
+    /// Trials in a row that did not help.
+    failed: u32,
     /// b: what is lost whatever the window, in thousandths.
     base: u64,
     /// For so many more round trips that is believed.
@@ -85,6 +96,7 @@ impl Losses {
             heavy: Account::default(),
             heavy_rounds: 0,
             trial: None,
+            failed: 0,
             base: 0,
             base_rounds: 0,
         }
@@ -151,10 +163,25 @@ impl Losses {
         }
         let (most, since) = (trial.most, trial.since.lost_permille());
         self.trial = None;
-        if since > most {
-            self.ceiling = None;
-            self.base = since;
-            self.base_rounds = BASE_ROUNDS;
+        if since <= most {
+            self.failed = 0;
+            return;
+        }
+        self.failed += 1;
+        match self.ceiling {
+            Some(ceiling) if self.failed < TRIALS => {
+                let lower = ceiling.mul_ratio(1_000 - TRIAL_STEP_PERMILLE, 1_000);
+                self.ceiling = Some(lower);
+                // A buffer would lose so much less.
+                let most = since.saturating_sub(TRIAL_STEP_PERMILLE / 2);
+                self.trial = Some(Trial { most, rounds: 0, since: Account::default() });
+            }
+            _ => {
+                self.failed = 0;
+                self.ceiling = None;
+                self.base = since;
+                self.base_rounds = BASE_ROUNDS;
+            }
         }
     }
 
