@@ -209,8 +209,11 @@ fn lock_base(base: &Path) -> Result<File, IoError> {
     lock().doing(|| format!("lock {}", base.display()))
 }
 
-/// Takes the lock unless somebody else has it; true when it is ours.
-fn try_lock(file: &File) -> io::Result<bool> {
+/// Takes a lock on `file` unless another open descriptor of it has one; true when it is ours. It goes with the file.
+///
+/// # Errors
+/// Where the file system has no locks.
+pub fn try_lock(file: &File) -> io::Result<bool> {
     match flock(file, libc::LOCK_EX | libc::LOCK_NB) {
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(false),
         result => result.map(|()| true),

@@ -33,7 +33,7 @@ pub use error::IoError;
 pub use fetch::fetch_lines;
 pub use frame_socket::{FrameSocket, ReceivedFrame};
 pub use huge_pages::prefer_huge_pages;
-pub use instance::{INSTANCE_DIRECTORY, Instance, Leftover, Running};
+pub use instance::{INSTANCE_DIRECTORY, Instance, Leftover, Running, try_lock};
 pub use netns::{Namespace, SpawnOptions, set_death_signal};
 pub use packet_socket::{PacketSocket, ReceivedPacket};
 pub use prefetch::prefetch;

@@ -1,7 +1,7 @@
 //! [`Journal`]: the cells that are done, beside the table that is to come, so that a stopped sweep can go on.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -49,14 +49,10 @@ impl Journal {
         let wrong = |problem: String| ContestError::file(&path, &problem);
         let cannot = |e: std::io::Error| wrong(format!("cannot be written: {e}"));
         let mut file = OpenOptions::new().create(true).read(true).append(true).open(&path).map_err(cannot)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(wrong(
-                    "another sweep is writing this table: wait for it, or choose another file".to_owned(),
-                ));
-            }
-            Err(TryLockError::Error(e)) => return Err(cannot(e)),
+        if !io::try_lock(&file).map_err(cannot)? {
+            return Err(wrong(
+                "another sweep is writing this table: wait for it, or choose another file".to_owned(),
+            ));
         }
         let mut text = String::new();
         file.read_to_string(&mut text).map_err(|e| wrong(e.to_string()))?;
