@@ -183,7 +183,8 @@ impl Way {
             Self::Pass => (RUN, &["--no-accelerate"]),
             Self::Fixed => (RUN, &["--controller", "fixed", "--rate", NO_LIMIT]),
             Self::Rate => (RUN, &["--controller", "rate", "--r-cap", NO_LIMIT]),
-            Self::Adaptive => (RUN, &[]),
+            // Room for shards of unequal size with 100,000 flows, which is the default.
+            Self::Adaptive => (RUN, &["--flows-max", "200000"]),
             Self::AdaptivePlain => (RUN, &["--no-gso"]),
             Self::AdaptiveBusy => (RUN, &["--busy-poll"]),
             Self::AdaptiveShards => (RUN, &["--shards", &count]),
