@@ -165,7 +165,7 @@ fn read_from<S: Sink>(
         idle: Duration::from_secs(args.idle),
         first_flow,
         on_memory: Some(::io::prefer_huge_pages),
-        fetch: Some(::io::fetch_lines),
+        fetch: Some(::io::prefetch_lines),
         ..Config::default()
     };
     let pairs = (inputs.len() > 1).then(PairFinder::default);

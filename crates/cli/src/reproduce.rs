@@ -14,6 +14,8 @@ use lab::{Instance, Runner};
 use scenario::results::MadeBy;
 use units::{Duration, Instant};
 
+use crate::interruption;
+
 /// Arguments of `cellerator reproduce`.
 #[derive(clap::Args)]
 pub struct Args {
@@ -71,6 +73,7 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
         if args.lab {
             in_lab(args, &wanted, &store)?;
         } else {
+            interruption::ends_with("reproduce: interrupted; --resume goes on with the results in --out")?;
             let engine_of = |case: &scenario::Case| crate::sim::engine(case);
             let threads = args.threads.unwrap_or_else(io::sched::cpu_count).max(1);
             let made_by = MadeBy { runner: "sim".to_owned(), ..MadeBy::default() };

@@ -438,7 +438,8 @@ fn machine_config(args: Args) -> Result<Config, String> {
     let hang_after = machine.hang_after.0;
     if hang_after < HANG_AFTER_MIN {
         return Err(format!(
-            "run: --hang-after {hang_after}: at least {HANG_AFTER_MIN}, which a loaded machine needs"
+            "run: --hang-after must be at least {} ms: a loaded machine needs as much",
+            HANG_AFTER_MIN.as_millis()
         ));
     }
     if let Some(name) = args.name.as_deref().filter(|name| !is_plain(name)) {

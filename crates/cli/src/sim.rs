@@ -15,7 +15,7 @@ use sim::{CaseRun, LogMode, in_parallel};
 use units::{Bytes, Duration};
 
 use crate::outcome::{self, Files};
-use crate::progress;
+use crate::{interruption, progress};
 
 mod soak;
 
@@ -45,7 +45,7 @@ struct RunArgs {
     #[arg(long)]
     seed: Option<u64>,
     /// How many seeds, one after the other from the first [default: the scenario's `repetitions`]
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     seeds: Option<u32>,
     /// Runs at the same time; the results do not depend on it [default: the number of processors]
     #[arg(long)]
@@ -102,6 +102,7 @@ fn run(args: &RunArgs) -> Result<ExitCode, String> {
     files.prepare()?;
     let jobs = jobs(&scenario, args, &traces)?;
     eprintln!("{}", scenario.heading());
+    interruption::ends_with("sim run: interrupted; nothing is written before the end")?;
     let began = Clock::now();
     let outcomes = run_all(&jobs, threads(args.threads));
     let took = Clock::now().saturating_since(began);

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-use control::{Ack, AnyController, Control, Controller, Feedback, Loss, LossKind, RateSampler, Sent};
+use control::{
+    Ack, AnyController, Control, Controller, Feedback, Loss, LossKind, RateSampler, RecentMax, Sent,
+};
 use tcp::AckOutcome;
 use units::{Bytes, Duration, Instant, Rate};
-
-use control::RecentMax;
 
 use crate::turns::Turns;
 

@@ -21,7 +21,7 @@ const LINE_EVERY: Duration = Duration::from_secs(30);
 #[derive(clap::Args)]
 pub struct Args {
     /// How many seeds [default: 10000, or until --minutes are over]
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: Option<u64>,
     /// Go on for so many minutes
     #[arg(long)]
