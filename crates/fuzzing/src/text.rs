@@ -79,7 +79,7 @@ fn run_link(config: &LinkConfig) {
         now = next;
     }
     let c = link.counters();
-    let out = [c.delivered, c.loss_before, c.queue_full, c.harq_failed, c.loss_after, c.held];
+    let out = [c.delivered, c.loss_before, c.queue_full, c.harq_failed, c.faded, c.loss_after, c.held];
     assert_eq!(c.offered.packets, out.iter().map(|tally| tally.packets).sum::<u64>(), "packets are missing");
 }
 

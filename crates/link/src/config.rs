@@ -2,7 +2,7 @@
 
 use units::{Bytes, Duration};
 
-use crate::{Capacity, DelayModel, Harq, LinkError, LossModel, OutageModel};
+use crate::{Capacity, DelayModel, Fades, Harq, LinkError, LossModel, OutageModel};
 
 /// How much may wait in the queue. The packet being served does not count, as in Mahimahi; a packet
 /// that does not fit is dropped (drop-tail).
@@ -53,6 +53,8 @@ pub struct LinkConfig {
     pub loss_before: LossModel,
     /// Loss behind the queue: lost packets have taken their capacity.
     pub loss_after: LossModel,
+    /// Times in which everything behind the queue is lost.
+    pub fades: Option<Fades>,
     /// Times without service.
     pub outages: OutageModel,
     /// Radio block errors and their repair.
@@ -73,6 +75,7 @@ impl Default for LinkConfig {
             delay: DelayModel::default(),
             loss_before: LossModel::default(),
             loss_after: LossModel::default(),
+            fades: None,
             outages: OutageModel::default(),
             harq: None,
             uplink_slots: None,
@@ -92,7 +95,8 @@ impl LinkConfig {
         self.delay.check()?;
         self.loss_before.check("loss_before")?;
         self.loss_after.check("loss_after")?;
-        self.outages.check()?;
+        self.fades.as_ref().map_or(Ok(()), Fades::check)?;
+        self.outages.check("outages")?;
         self.harq.as_ref().map_or(Ok(()), Harq::check)?;
         if self.uplink_slots.is_some_and(|slots| slots.period.is_zero()) {
             return Err(LinkError::setting("uplink_slots.period", "must be above zero"));

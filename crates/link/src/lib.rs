@@ -7,9 +7,9 @@
 //! ```text
 //!            drop            drop
 //!             ▲               ▲
-//! enqueue ─▶ loss ─▶ queue ──┴▶ service ─▶ slot ─▶ HARQ ─▶ loss ─▶ delay ─▶ poll
-//!            before  drop-tail   capacity   uplink  repair, after   one way,
-//!                                − outages  only    in order        in order
+//! enqueue ─▶ loss ─▶ queue ──┴▶ service ─▶ slot ─▶ HARQ ─▶ fades, ─▶ delay ─▶ poll
+//!            before  drop-tail   capacity   uplink  repair, loss      one way,
+//!                                − outages  only    in order after    in order
 //!  arrival                 service_start   departure               delivered
 //! ```
 //!
@@ -17,6 +17,7 @@
 //! - *service*: Mahimahi's delivery opportunities, a rate, or steps of rates; none during an outage.
 //! - *slot*: a served packet leaves at the next uplink slot, if there are slots.
 //! - *HARQ*: block errors add retries; what comes behind waits for the repair; rarely a packet is lost.
+//! - *fades*: what is put on the air in one is lost, however much that is.
 //! - *loss after*, *delay*: lost packets have used their capacity; delay never changes the order.
 
 mod base_station;
@@ -24,6 +25,7 @@ mod capacity;
 mod config;
 mod delay;
 mod error;
+mod fade;
 mod generate;
 mod harq;
 mod import;
@@ -47,6 +49,7 @@ pub use capacity::{Capacity, RateSteps};
 pub use config::{LinkConfig, QueueLimit, SlotConfig};
 pub use delay::DelayModel;
 pub use error::LinkError;
+pub use fade::Fades;
 pub use generate::Model;
 pub use harq::Harq;
 pub use import::{CsvColumns, RateUnit};

@@ -6,6 +6,7 @@ use units::{Bytes, Duration, Instant};
 
 use crate::capacity::whole_bytes;
 use crate::delay::Delay;
+use crate::fade::FadeStage;
 use crate::harq::HarqStage;
 use crate::loss::Loss;
 use crate::outage::Outages;
@@ -59,7 +60,7 @@ impl Tally {
 
 /// What has gone through a link so far.
 ///
-/// INVARIANT: `offered = delivered + loss_before + queue_full + harq_failed + loss_after + held`.
+/// INVARIANT: `offered = delivered + loss_before + queue_full + harq_failed + faded + loss_after + held`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Counters {
     /// Handed in.
@@ -72,6 +73,8 @@ pub struct Counters {
     pub queue_full: Tally,
     /// Dropped after the last radio try.
     pub harq_failed: Tally,
+    /// Put on the air in a fade.
+    pub faded: Tally,
     /// Dropped behind the queue.
     pub loss_after: Tally,
     /// Inside: waiting, in service, under repair or on the way.
@@ -85,6 +88,7 @@ impl Counters {
         self.loss_before.packets
             + self.queue_full.packets
             + self.harq_failed.packets
+            + self.faded.packets
             + self.loss_after.packets
     }
 
@@ -93,6 +97,7 @@ impl Counters {
             DropReason::LossBefore => self.loss_before.add(size),
             DropReason::QueueFull => self.queue_full.add(size),
             DropReason::HarqFailed => self.harq_failed.add(size),
+            DropReason::Fade => self.faded.add(size),
             DropReason::LossAfter => self.loss_after.add(size),
         }
     }
@@ -116,6 +121,7 @@ pub struct Link<P> {
     loss_before: Loss,
     server: Server,
     harq: HarqStage,
+    fades: FadeStage,
     loss_after: Loss,
     delay: Delay,
     /// Start of service and size of the packets that wait or will wait, in order.
@@ -145,7 +151,7 @@ impl<P> Link<P> {
     /// [`LinkError::Setting`] when a setting is out of its range.
     pub fn new(config: &LinkConfig, start: Instant) -> Result<Self, LinkError> {
         config.check()?;
-        let outages = Outages::new(&config.outages, config.seed);
+        let outages = Outages::new(&config.outages, config.seed, Stage::Outage);
         Ok(Self {
             start,
             now: start,
@@ -156,6 +162,7 @@ impl<P> Link<P> {
             server: Server::new(&config.capacity, outages.clone()),
             outages,
             harq: HarqStage::new(config.harq, config.seed),
+            fades: FadeStage::new(config.fades.as_ref(), config.seed),
             loss_after: Loss::new(config.loss_after, config.seed, Stage::LossAfter),
             delay: Delay::new(config.delay.clone(), config.seed),
             waiting: VecDeque::new(),
@@ -329,10 +336,13 @@ impl<P> Link<P> {
         let repair = self.harq.transmit();
         record.failed_tries = repair.failed_tries;
         self.released = self.released.max(departure + repair.time);
+        let is_faded = self.fades.is_lost(departure);
         let is_lost_after = self.loss_after.is_lost();
         let delay = self.delay.draw(self.released);
         if repair.is_lost {
             record.drop = Some(DropReason::HarqFailed);
+        } else if is_faded {
+            record.drop = Some(DropReason::Fade);
         } else if is_lost_after {
             record.drop = Some(DropReason::LossAfter);
         }

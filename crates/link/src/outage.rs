@@ -35,15 +35,15 @@ impl OutageModel {
     /// # Errors
     ///
     /// [`LinkError::Setting`] for lists out of order, periods not longer than the outage, means of zero.
-    pub(crate) fn check(&self) -> Result<(), LinkError> {
-        let wrong = |problem: String| Err(LinkError::setting("outages", problem));
+    pub(crate) fn check(&self, setting: &'static str) -> Result<(), LinkError> {
+        let wrong = |problem: String| Err(LinkError::setting(setting, problem));
         match self {
             Self::None => Ok(()),
             Self::Scheduled(list) => {
                 let mut end = Duration::ZERO;
                 for (index, &(begin, length)) in list.iter().enumerate() {
                     if begin < end {
-                        return wrong(format!("outage {} begins before the previous one ends", index + 1));
+                        return wrong(format!("number {} begins before the previous one ends", index + 1));
                     }
                     end = begin + length;
                 }
@@ -111,8 +111,8 @@ pub(crate) struct Outages {
 }
 
 impl Outages {
-    pub(crate) fn new(model: &OutageModel, seed: u64) -> Self {
-        let random = Stream::new(seed, Stage::Outage);
+    pub(crate) fn new(model: &OutageModel, seed: u64, stage: Stage) -> Self {
+        let random = Stream::new(seed, stage);
         let mut schedule = Schedule { model: model.clone(), random, issued: 0, last_end: Duration::ZERO };
         let current = schedule.next();
         Self { schedule, current }
@@ -162,13 +162,13 @@ mod tests {
     #[test]
     fn answers_in_and_between_outages() {
         let model = OutageModel::Periodic { first: ms(10), period: ms(100), length: ms(20) };
-        let mut outages = Outages::new(&model, 1);
+        let mut outages = Outages::new(&model, 1, Stage::Outage);
         assert_eq!(outages.end_of_outage_at(ms(9)), None);
         assert_eq!(outages.next_begin(ms(9)), ms(10));
         assert_eq!(outages.end_of_outage_at(ms(10)), Some(ms(30)));
         assert_eq!(outages.end_of_outage_at(ms(30)), None);
         assert_eq!(outages.next_begin(ms(30)), ms(110));
-        let parts: Vec<_> = Outages::new(&model, 1).within(ms(20), ms(115)).collect();
+        let parts: Vec<_> = Outages::new(&model, 1, Stage::Outage).within(ms(20), ms(115)).collect();
         assert_eq!(parts, [(ms(20), ms(30)), (ms(110), ms(115))]);
     }
 
@@ -176,7 +176,7 @@ mod tests {
     fn random_outages_follow_their_means_and_their_seed() {
         let model = OutageModel::Random { gap_mean: ms(900), length_mean: ms(100) };
         let share = |seed| {
-            let total: Duration = Outages::new(&model, seed)
+            let total: Duration = Outages::new(&model, seed, Stage::Outage)
                 .within(Duration::ZERO, Duration::from_secs(10_000))
                 .fold(Duration::ZERO, |sum, (begin, end)| sum + (end - begin));
             total.as_secs_f64() / 10_000.0
@@ -189,8 +189,10 @@ mod tests {
     #[test]
     fn impossible_schedules_are_refused() {
         let overlap = OutageModel::Scheduled(vec![(ms(0), ms(10)), (ms(5), ms(10))]);
-        assert!(overlap.check().unwrap_err().to_string().contains("outage 2"));
-        assert!(OutageModel::Periodic { first: ms(0), period: ms(5), length: ms(5) }.check().is_err());
-        assert!(OutageModel::Random { gap_mean: ms(0), length_mean: ms(5) }.check().is_err());
+        assert!(overlap.check("outages").unwrap_err().to_string().contains("number 2"));
+        assert!(
+            OutageModel::Periodic { first: ms(0), period: ms(5), length: ms(5) }.check("outages").is_err()
+        );
+        assert!(OutageModel::Random { gap_mean: ms(0), length_mean: ms(5) }.check("outages").is_err());
     }
 }

@@ -24,6 +24,8 @@ pub(crate) enum Stage {
     TraceSchedule = 8,
     Feedback = 9,
     Redraw = 10,
+    FadeTimes = 11,
+    FadeLoss = 12,
 }
 
 /// A seeded sequence of random numbers (xoshiro256++).

@@ -17,6 +17,8 @@ pub enum DropReason {
     QueueFull,
     /// Every radio try failed.
     HarqFailed,
+    /// Put on the air in a fade.
+    Fade,
     /// Random loss behind the queue.
     LossAfter,
 }
@@ -27,6 +29,7 @@ impl fmt::Display for DropReason {
             Self::LossBefore => "loss before the queue",
             Self::QueueFull => "queue full",
             Self::HarqFailed => "radio tries failed",
+            Self::Fade => "fade",
             Self::LossAfter => "loss after the queue",
         })
     }

@@ -34,6 +34,8 @@ pub struct Summary {
     pub queue_full: u64,
     /// Lost after the last radio try.
     pub harq_failed: u64,
+    /// Lost in fades.
+    pub faded: u64,
     /// Lost behind the queue.
     pub lost_after: u64,
 }
@@ -66,6 +68,7 @@ impl Summary {
             lost_before: dropped(DropReason::LossBefore),
             queue_full: dropped(DropReason::QueueFull),
             harq_failed: dropped(DropReason::HarqFailed),
+            faded: dropped(DropReason::Fade),
             lost_after: dropped(DropReason::LossAfter),
         }
     }

@@ -48,7 +48,7 @@ pub fn radio(
         utilisation: is_limited.then_some(rounded(summary.utilisation)),
         queue_delay_ms: Distribution::of(&mut delays).unwrap_or_default(),
         dropped_full: summary.queue_full,
-        dropped_loss: summary.lost_before + summary.harq_failed + summary.lost_after,
+        dropped_loss: summary.lost_before + summary.harq_failed + summary.faded + summary.lost_after,
     }
 }
 

@@ -111,6 +111,7 @@ fn radio(
         queue: queue(d.queue),
         delay,
         loss_after: loss(d),
+        fades: d.fades.map(|fades| fades.process()),
         outages: outages(d),
         harq: d.harq.map(|h| link::Harq {
             block_error_ppm: h.block_error.0.ppm(),

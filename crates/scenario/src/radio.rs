@@ -76,6 +76,8 @@ layered! {
         pub loss: Quantity<Probability>,
         /// Packets lost in bursts (Gilbert–Elliott).
         pub burst_loss: BurstLoss,
+        /// Times in which what leaves the queue is lost. Default: none.
+        pub fades: Fades,
         /// Times without any service.
         pub outages: Vec<Outage>,
         /// Block errors repaired by retransmission below IP, in order.
@@ -101,13 +103,17 @@ impl Direction {
         Self::CAPACITY_KEYS.into_iter().zip(given).filter_map(|(key, given)| given.then_some(key)).collect()
     }
 
-    /// This direction where it says something, `base` elsewhere. A capacity replaces the base's, whatever its kind.
+    /// This direction where it says something, `base` elsewhere. A capacity replaces the base's, whatever its kind, and so
+    /// does a loss (`loss`, `burst_loss`, `fades`).
     #[must_use]
     pub fn over(&self, base: &Self) -> Self {
         let mut base = base.clone();
         if !self.capacity_keys().is_empty() {
             (base.rate, base.preset, base.trace, base.steps) = (None, None, None, None);
             (base.redraw, base.arma) = (None, None);
+        }
+        if self.loss.is_some() || self.burst_loss.is_some() || self.fades.is_some() {
+            (base.loss, base.burst_loss, base.fades) = (None, None, None);
         }
         self.layered_over(&base)
     }
@@ -196,6 +202,32 @@ pub struct BurstLoss {
     /// Chance to lose a packet in the bad state. Default: 100 %.
     #[serde(default = "certain")]
     pub loss: Quantity<Probability>,
+}
+
+/// Fades: a process in time, which loses whatever is put on the air while one lasts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fades {
+    /// From the begin of one to the begin of the next, in the mean; longer than `for`.
+    pub every: Quantity<Duration>,
+    /// How long one lasts, in the mean.
+    #[serde(rename = "for")]
+    pub lasting: Quantity<Duration>,
+    /// Chance to lose a packet in one. Default: 100 %.
+    #[serde(default = "certain")]
+    pub loss: Quantity<Probability>,
+    /// All of the same spacing and length, instead of exponentially distributed ones. Default: no.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub regular: bool,
+}
+
+impl Fades {
+    /// The process of the link model.
+    #[must_use]
+    pub fn process(&self) -> link::Fades {
+        let make = if self.regular { link::Fades::regular } else { link::Fades::random };
+        make(self.every.0, self.lasting.0, self.loss.0.ppm())
+    }
 }
 
 const fn certain() -> Quantity<Probability> {

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use units::Rate;
 
 use super::*;
-use crate::{DelayModel, Harq, LossModel, OutageModel, RateSteps, Trace};
+use crate::{DelayModel, Fades, Harq, LossModel, OutageModel, RateSteps, Summary, Trace};
 
 fn ms(n: u64) -> Instant {
     Instant::from_millis(n)
@@ -232,6 +232,25 @@ fn loss_before_takes_no_capacity_and_loss_after_does() {
     assert_eq!(after.counters().held, Tally::default());
 }
 
+/// A packet that waits is lost by when it leaves, not by when it came; it has used its capacity.
+#[test]
+fn a_fade_loses_what_leaves_within_it() {
+    let when = OutageModel::Scheduled(vec![(for_ms(6), for_ms(3))]);
+    let fades = Some(Fades { when, loss_ppm: 1_000_000 });
+    let mut link = link(&LinkConfig { fades, ..with_trace(&[5, 6, 8, 9]) });
+    for number in 0..4 {
+        link.enqueue(number, Bytes::new(1_500), ms(0)).unwrap();
+    }
+    let out: Vec<_> =
+        core::iter::from_fn(|| link.poll(ms(20))).map(|out| (out.payload, out.planned)).collect();
+    assert_eq!(out, [(0, ms(5)), (3, ms(9))]);
+    assert_eq!((link.counters().faded.packets, link.counters().held), (2, Tally::default()));
+    let log = link.take_log();
+    assert_eq!((log[1].drop, log[1].departure), (Some(DropReason::Fade), Some(ms(6))));
+    let summary = Summary::from_records(&log, Bytes::new(6_000), ms(0), ms(20));
+    assert_eq!((summary.faded, summary.delivered_packets), (2, 2));
+}
+
 #[test]
 fn wrong_settings_are_named() {
     let slots = SlotConfig { period: for_ms(0), offset: for_ms(0) };
@@ -292,6 +311,10 @@ fn any_outages() -> impl Strategy<Value = OutageModel> {
     ]
 }
 
+fn any_fades() -> impl Strategy<Value = Fades> {
+    (any_outages(), 0u32..=1_000_000).prop_map(|(when, loss_ppm)| Fades { when, loss_ppm })
+}
+
 fn any_config() -> impl Strategy<Value = LinkConfig> {
     let queue = prop_oneof![
         Just(QueueLimit::Unlimited),
@@ -307,19 +330,22 @@ fn any_config() -> impl Strategy<Value = LinkConfig> {
         (1u64..20, 0u64..20)
             .prop_map(|(period, offset)| SlotConfig { period: for_ms(period), offset: for_ms(offset) }),
     );
-    let losses = (any_loss(), any_loss());
+    let losses = (any_loss(), any_loss(), proptest::option::of(any_fades()));
     (any_capacity(), queue, any_delay(), losses, any_outages(), harq, slots, any::<u64>()).prop_map(
-        |(capacity, queue, delay, (loss_before, loss_after), outages, harq, uplink_slots, seed)| LinkConfig {
-            capacity,
-            queue,
-            delay,
-            loss_before,
-            loss_after,
-            outages,
-            harq,
-            uplink_slots,
-            seed,
-            keeps_log: true,
+        |(capacity, queue, delay, (loss_before, loss_after, fades), outages, harq, uplink_slots, seed)| {
+            LinkConfig {
+                capacity,
+                queue,
+                delay,
+                loss_before,
+                loss_after,
+                fades,
+                outages,
+                harq,
+                uplink_slots,
+                seed,
+                keeps_log: true,
+            }
         },
     )
 }

@@ -20,11 +20,12 @@ fn every_key_reaches_the_model() {
     let plan = plan(
         r#"
 wan = { delay = "5 ms", rate = "1 Gbit/s", queue = "64 KB", loss = "1 %" }
-radio.up = { delay = "20 ms", jitter = "2 ms", slots = "10 ms" }
+radio.up = { delay = "20 ms", jitter = "2 ms", slots = "10 ms", fades = { every = "2 s", for = "1 ms", loss = "50 %", regular = true } }
 [radio.down]
 steps = [{ rate = "384 kbit/s", for = "10 s" }, { rate = "38.4 kbit/s", for = "10 s" }]
 queue = "20 packets"
 burst_loss = { enter = "0.1 %", leave = "25 %" }
+fades = { every = "900 ms", for = "4 ms" }
 outages = [{ at = "3 s", for = "500 ms" }]
 harq = { block_error = "10 %", retry = "8 ms" }
 "#,
@@ -45,11 +46,35 @@ harq = { block_error = "10 %", retry = "8 ms" }
         bad_loss_ppm: 1_000_000,
     };
     assert_eq!(down.loss_after, bursts);
+    assert_eq!(down.fades, Some(link::Fades::random(ms(900), ms(4), 1_000_000)));
+    assert_eq!(plan.radio_up.fades, Some(link::Fades::regular(ms(2_000), ms(1), 500_000)));
     assert_eq!(down.outages, OutageModel::Scheduled(vec![(ms(3_000), ms(500))]));
     assert_eq!(down.harq, Some(link::Harq { block_error_ppm: 100_000, retry_time: ms(8), tries_max: 5 }));
     assert_eq!(plan.radio_up.delay, DelayModel::Normal { mean: ms(20), deviation: ms(2) });
     assert_eq!(plan.radio_up.uplink_slots.unwrap().period, ms(10));
     assert_eq!(plan.radio_up.capacity, Capacity::Unlimited);
+}
+
+#[test]
+fn a_loss_of_a_case_replaces_the_scenarios() {
+    let text = r#"name = "t"
+radio.down = { loss = "1 %", fades = { every = "1 s", for = "1 ms" } }
+[[case]]
+name = "as it is"
+[[case]]
+name = "bursts"
+radio.down.burst_loss = { enter = "0.1 %", leave = "25 %" }
+[[case]]
+name = "fades"
+radio.down.fades = { every = "2 s", for = "1 ms" }
+"#;
+    let cases = Scenario::from_toml("t.toml", text).unwrap().resolved();
+    let of = |case: usize| cases[case].links(1, &mut |_| Err(String::new())).unwrap().radio_down;
+    assert_eq!(of(0).loss_after, LossModel::Bernoulli { ppm: 10_000 });
+    assert!(of(0).fades.is_some());
+    assert!(matches!(of(1).loss_after, LossModel::GilbertElliott { .. }) && of(1).fades.is_none());
+    assert_eq!(of(2).loss_after, LossModel::None);
+    assert_eq!(of(2).fades, Some(link::Fades::random(ms(2_000), ms(1), 1_000_000)));
 }
 
 #[test]
@@ -74,5 +99,7 @@ fn traces_are_read_and_faults_named() {
     assert_eq!(said("radio.up.trace = \"no.trace\""), "trace no.trace: No such file or directory");
     assert!(said("radio.down.trace = \"bad.trace\"").contains("bad.trace:2: `x` is not a time"));
     let overlap = "radio.down.outages = [{ at = \"0 s\", for = \"2 s\" }, { at = \"1 s\", for = \"2 s\" }]";
+    let fades = "radio.down.fades = { every = \"4 ms\", for = \"4 ms\" }";
+    assert!(said(fades).starts_with("link radio down: link setting `fades`: "), "{}", said(fades));
     assert!(said(overlap).starts_with("link radio down: "), "{}", said(overlap));
 }
