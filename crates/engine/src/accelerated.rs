@@ -191,7 +191,7 @@ impl Accelerated {
         let Agreement { client, server } = agreement;
         let start = server.isn + 1;
         let scale = agreement.client_scale();
-        let window = if by_client { scale.window(tcp.window) } else { u32::from(client.window) };
+        let window = if by_client { scale.window(tcp.window) } else { client.granted };
         let mss = agreed_mss(agreement, ip.src.is_ipv4());
         let mut template = IpTemplate::of(ip);
         template.id = 0;
@@ -199,11 +199,11 @@ impl Accelerated {
         Self {
             buffer: StreamBuffer::new(start),
             ring: RingSize::default(),
-            // What the server was told so far: the window of the client's SYN, never scaled. That of a third
-            // packet is replaced by ours before the server sees it, so it promises nothing.
+            // What the server was told so far. The window of the packet that completes the handshake is replaced by
+            // ours before the server sees it, so it promises nothing.
             receiver: Receiver::new(
                 start,
-                u32::from(client.window),
+                client.granted,
                 agreement.sack(),
                 server.timestamp.filter(|_| has_timestamps),
             ),
@@ -226,7 +226,7 @@ impl Accelerated {
                 ip: template,
                 ack: client.isn + 1,
                 window: server.window,
-                edge: client.isn + 1 + u32::from(server.window),
+                edge: client.isn + 1 + server.granted,
                 tsval: server.timestamp.unwrap_or(0),
                 tsecr: client.timestamp.unwrap_or(0),
                 ece: false,

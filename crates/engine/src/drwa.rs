@@ -86,8 +86,7 @@ impl Windowed {
     ) -> Self {
         let start = agreement.server.isn + 1;
         let scale = agreement.client_scale();
-        // A SYN's window is never scaled (RFC 7323 §2.2).
-        let window = u32::from(agreement.client.window);
+        let window = agreement.client.granted;
         let mut drwa = Drwa::new(params, Bytes::from(agreed_mss(agreement, is_v4)));
         drwa.on_handshake(handshake.mobile + handshake.wired);
         Self {

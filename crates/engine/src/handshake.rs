@@ -12,6 +12,9 @@ pub(crate) struct Offer {
     pub(crate) isn: SeqNum,
     /// Unscaled (RFC 7323 §2.2).
     pub(crate) window: u16,
+    /// Bytes of the other side's stream that it has allowed so far: in the SYN unscaled (RFC 7323 §2.2), and in what has
+    /// passed since, which overtook the packet that completes the handshake.
+    pub(crate) granted: u32,
     pub(crate) mss: Option<u16>,
     pub(crate) window_scale: Option<WindowScale>,
     pub(crate) sack: bool,
@@ -28,6 +31,7 @@ impl Offer {
         Self {
             isn: tcp.seq,
             window: tcp.window,
+            granted: u32::from(tcp.window),
             mss: tcp.options.mss,
             window_scale: tcp.options.window_scale,
             sack: tcp.options.sack_permitted,
@@ -36,17 +40,24 @@ impl Offer {
         }
     }
 
-    /// True when it is the same SYN sent again: only its time differs.
+    /// True when it is the same SYN sent again: only its time differs, and what was allowed since is not in it.
     fn repeats(&self, earlier: &Self) -> bool {
-        Self { timestamp: earlier.timestamp, ..*self } == *earlier
+        Self { timestamp: earlier.timestamp, granted: earlier.granted, ..*self } == *earlier
     }
-}
 
-impl Offer {
     /// Follows the newest TSval: packets that overtake the third one go on before we take over.
     fn note_timestamp(&mut self, tcp: &Tcp) {
         if let (Some(newest), Some(timestamps)) = (self.timestamp.as_mut(), tcp.options.timestamps) {
             *newest = later_timestamp(*newest, timestamps.value);
+        }
+    }
+
+    /// Follows the largest window told to `peer`, for the same reason: what was allowed is not taken back.
+    fn note_window(&mut self, tcp: &Tcp, peer: &Self) {
+        if tcp.flags.contains(TcpFlags::ACK) && tcp.ack == peer.isn + 1 {
+            let scale =
+                self.window_scale.filter(|_| peer.window_scale.is_some()).unwrap_or(WindowScale::NONE);
+            self.granted = self.granted.max(scale.window(tcp.window));
         }
     }
 }
@@ -138,21 +149,30 @@ impl Handshake {
             return Step::Pass(PassReason::Reset);
         }
         let result = match (from == self.initiator, tcp.flags.contains(TcpFlags::SYN)) {
-            (true, true) => Self::begin(tcp, from, now).map(|new| {
+            (true, true) => Self::begin(tcp, from, now).map(|mut new| {
+                let is_same = new.syn.repeats(&self.syn);
+                if is_same {
+                    new.syn.granted = self.syn.granted;
+                }
                 // The reply to a SYN answers the same SYN sent again as well.
-                let reply = self.reply.filter(|_| new.syn.repeats(&self.syn));
+                let reply = self.reply.filter(|_| is_same);
                 *self = Self { reply, reply_at: self.reply_at, is_repeated: true, ..new };
             }),
             (false, true) => self.on_reply(tcp, now),
             (true, false) => {
                 self.syn.note_timestamp(tcp);
-                return self.on_ack(tcp, now);
+                let step = self.on_ack(tcp, now);
+                if let (Step::Continue, Some(reply)) = (&step, &self.reply) {
+                    self.syn.note_window(tcp, reply);
+                }
+                return step;
             }
             // It took a third packet that we did not see as one: what it sends passes us unaccounted.
             (false, false) if tcp.segment_len() > 0 => Err(PassReason::Desynchronised),
             (false, false) => {
                 if let Some(reply) = self.reply.as_mut() {
                     reply.note_timestamp(tcp);
+                    reply.note_window(tcp, &self.syn);
                 }
                 Ok(())
             }
@@ -174,6 +194,7 @@ impl Handshake {
                     .zip(known.timestamp)
                     .map(|(a, b)| later_timestamp(a, b))
                     .or(reply.timestamp);
+                reply.granted = reply.granted.max(known.granted);
             }
             self.is_repeated |= self.reply.is_some();
             self.reply = Some(reply);

@@ -331,3 +331,19 @@ fn it_is_seen_in_reports() {
     assert!(report.srtt.is_some() && report.client_window < Bytes::new(640_000));
     assert!(report.in_flight > Bytes::ZERO && report.debt == Bytes::ZERO);
 }
+
+/// An acknowledgement that overtook the first data has told the server a window: it is not taken back.
+#[test]
+fn a_window_told_before_the_third_packet_stands() {
+    let mut bench = Bench::new(true);
+    let (syn, reply) = bench.syns();
+    bench.unchanged(Port::Mobile, &syn, 0);
+    bench.unchanged(Port::Wired, &reply, 0);
+    bench.now = ms(60);
+    let overtakes = bench.client_packet(0, 2_000);
+    bench.unchanged(Port::Mobile, &TcpHeaderSpec { seq: ISN + 101, ..overtakes }, 0);
+    assert_eq!(bench.engine.stats.flows_windowed, 0);
+    let request = bench.client_packet(0, 2_000);
+    bench.unchanged(Port::Mobile, &request, 100);
+    assert_eq!(bench.engine.stats.flows_windowed, 1);
+}
