@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 
 use ::reproduce::{
-    Context, Experiment, Maker, Reproduction, Step, Store, Where, all, chosen, fingerprint, html, markdown,
+    Context, Experiment, InLab, Maker, Reproduction, Step, Store, Where, all, chosen, fingerprint, html,
+    in_words, lab_markdown, markdown,
 };
 use io::{Clock, Signals};
 use lab::{Instance, Runner};
@@ -38,7 +39,7 @@ pub struct Args {
     #[arg(long)]
     resume: bool,
     /// Run nothing: make the pages again from the results in --out
-    #[arg(long, conflicts_with_all = ["lab", "resume", "threads"])]
+    #[arg(long, conflicts_with_all = ["resume", "threads"])]
     pages: bool,
     /// Write the page there [default: reproduction.html in --out]
     #[arg(long, value_name = "FILE")]
@@ -75,9 +76,9 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
         } else {
             interruption::ends_with("reproduce: interrupted; --resume goes on with the results in --out")?;
             let engine_of = |case: &scenario::Case| crate::sim::engine(case);
-            let threads = args.threads.unwrap_or_else(io::sched::cpu_count).max(1);
             let made_by = MadeBy { runner: "sim".to_owned(), ..MadeBy::default() };
-            run(args, &wanted, &store, Where::Sim { threads, engine_of: &engine_of }, made_by)?;
+            let place = Where::Sim { threads: threads(args), engine_of: &engine_of };
+            run(args, &wanted, &store, place, made_by)?;
         }
     }
     // A missed aim is a result, not a failure.
@@ -86,30 +87,34 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn threads(args: &Args) -> usize {
+    args.threads.unwrap_or_else(io::sched::cpu_count).max(1)
+}
+
 fn list(experiments: &[&Experiment]) -> String {
     let mut lines =
         format!("{:<23} {:<27} {:>7} {:>7}  {}\n", "experiment", "paper", "sim", "lab", "what it shows");
     for e in experiments {
-        let lab = e.lab_seconds.map_or("–".to_owned(), in_words);
+        let lab = e.lab.seconds().map_or("–".to_owned(), in_words);
         let place = format!("[{}] {}", e.paper.key(), e.part);
         lines += &format!("{:<23} {place:<27} {:>7} {lab:>7}  {}\n", e.name, in_words(e.seconds), e.title);
     }
-    let lab = experiments.iter().filter_map(|e| e.lab_seconds).sum();
+    let lab = experiments.iter().filter_map(|e| e.lab.seconds()).sum();
     let all = format!("{} experiments", experiments.len());
     let sim = in_words(experiments.iter().map(|e| e.seconds).sum());
     lines + &format!("{:<23} {:<27} {sim:>7} {:>7}\n", "all", all, in_words(lab))
 }
 
-/// A time for people.
-fn in_words(seconds: u32) -> String {
-    if seconds < 100 { format!("{seconds} s") } else { format!("{} min", seconds.div_ceil(60)) }
-}
-
 fn in_lab(args: &Args, wanted: &[&'static Experiment], store: &Store) -> Result<(), String> {
     let there: Vec<&'static Experiment> =
-        wanted.iter().copied().filter(|experiment| experiment.lab_seconds.is_some()).collect();
-    for experiment in wanted.iter().filter(|experiment| experiment.lab_seconds.is_none()) {
-        eprintln!("  {} exists in the simulator only: run it without --lab", experiment.name);
+        wanted.iter().copied().filter(|experiment| experiment.lab.seconds().is_some()).collect();
+    for experiment in wanted {
+        if let InLab::Lacks(why) = experiment.lab {
+            eprintln!("  {} is the simulator's alone: {why}", experiment.name);
+        }
+    }
+    if there.is_empty() {
+        return Ok(());
     }
     let signals = Signals::terminating().map_err(text)?;
     let instance = Instance::register(None, "reproduce").map_err(text)?;
@@ -117,7 +122,9 @@ fn in_lab(args: &Args, wanted: &[&'static Experiment], store: &Store) -> Result<
     let made_by = lab::made_by(env!("CARGO_PKG_VERSION"), "");
     let (traces, captures) = (PathBuf::from("."), None);
     let runner = Runner { instance: &instance, signals: &signals, program, traces, captures };
-    run(args, &there, store, Where::Lab(&runner), made_by)
+    let engine_of = |case: &scenario::Case| crate::sim::engine(case);
+    let place = Where::Lab { runner: &runner, threads: threads(args), engine_of: &engine_of };
+    run(args, &there, store, place, made_by)
 }
 
 fn program() -> Result<PathBuf, String> {
@@ -134,8 +141,10 @@ fn run(
     let path = program()?;
     let own = fs::read(&path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
     let cellerator = env!("CARGO_PKG_VERSION").to_owned();
-    let mut maker = Maker { made_by: MadeBy { cellerator, ..made_by }, program: fingerprint(&own) };
     let is_lab = args.lab;
+    let processor = is_lab.then(|| bench::Machine::here().processor);
+    let mut maker =
+        Maker { made_by: MadeBy { cellerator, ..made_by }, program: fingerprint(&own), processor };
     let folder = args.experiments.as_deref();
     if let Some(captures) = &args.captures {
         fs::create_dir_all(captures).map_err(|e| format!("cannot create {}: {e}", captures.display()))?;
@@ -151,7 +160,7 @@ fn run(
             left.push(*experiment);
         }
     }
-    let seconds = |e: &Experiment| if is_lab { e.lab_seconds.unwrap_or(0) } else { e.seconds };
+    let seconds = |e: &Experiment| if is_lab { e.lab.seconds().unwrap_or(0) } else { e.seconds };
     let total: u32 = left.iter().map(|e| seconds(e)).sum();
     let began = Clock::now();
     eprintln!("{} experiments, about {}", left.len(), in_words(total));
@@ -171,8 +180,12 @@ fn run(
         let context = Context::new(experiment, place, folder, &show).with_captures(args.captures.as_deref());
         maker.made_by.command =
             format!("cellerator reproduce {}{}", experiment.name, if is_lab { " --lab" } else { "" });
-        let result = Reproduction::make(experiment, context, &maker).map_err(text)?;
+        let experiment_began = Clock::now();
+        let mut result = Reproduction::make(experiment, context, &maker).map_err(text)?;
         display.end();
+        // What virtual time takes belongs to no result: it would differ from run to run.
+        let took = Clock::now().saturating_since(experiment_began);
+        result.took_s = is_lab.then(|| took.as_secs() as u32);
         tell(&result);
         store.save(&result).map_err(text)?;
     }
@@ -206,7 +219,8 @@ fn pages(args: &Args, store: &Store, wanted: &[&'static Experiment]) -> Result<(
     write(&page, &html(&experiments, &results))?;
     if let Some(path) = &args.markdown {
         let stem = path.file_stem().map_or_else(|| "reproduction".into(), |stem| stem.to_string_lossy());
-        let document = markdown(&experiments, &results, &stem);
+        let write_page = if args.lab { lab_markdown } else { markdown };
+        let document = write_page(&experiments, &results, &stem);
         let folder = path.with_file_name(stem.as_ref());
         fs::create_dir_all(&folder).map_err(|e| format!("cannot create {}: {e}", folder.display()))?;
         for (name, picture) in &document.pictures {

@@ -28,8 +28,15 @@ pub enum Where<'a> {
         /// Engines of the cases.
         engine_of: EngineOf<'a>,
     },
-    /// With kernel TCP in namespaces, one run after the other.
-    Lab(&'a lab::Runner<'a>),
+    /// With kernel TCP in namespaces, one run after the other; then the same scenario files in virtual time, to stand beside.
+    Lab {
+        /// The lab.
+        runner: &'a lab::Runner<'a>,
+        /// Runs at the same time in virtual time.
+        threads: usize,
+        /// Engines of the cases in virtual time.
+        engine_of: EngineOf<'a>,
+    },
 }
 
 /// A run has begun or ended, for a progress display.
@@ -55,6 +62,8 @@ pub struct Context<'a> {
     folder: Option<&'a Path>,
     captures: Option<&'a Path>,
     progress: &'a (dyn Fn(&Step) + Sync),
+    /// Scenario and case of what the lab measured, in a simulation that is to stand beside it.
+    measured: Option<Vec<(String, String)>>,
     used: Vec<UsedScenario>,
     runs: Vec<RunRecord>,
     links: Vec<Figure>,
@@ -83,6 +92,7 @@ impl<'a> Context<'a> {
             folder,
             captures: None,
             progress,
+            measured: None,
             used: Vec::new(),
             runs: Vec::new(),
             links: Vec::new(),
@@ -101,17 +111,36 @@ impl<'a> Context<'a> {
     /// # Errors
     /// A scenario cannot be read or run. An aim that is missed is no error.
     pub(crate) fn outcome(mut self) -> Result<(Outcome, Evidence), ReproduceError> {
-        let mut outcome = (self.experiment.run)(&mut self)?;
-        if self.is_lab() {
-            outcome.keep_measured();
-        }
+        let outcome = (self.experiment.run)(&mut self)?;
         Ok((outcome, Evidence { used: self.used, runs: self.runs, links: self.links }))
     }
 
-    /// True with kernel TCP: what needs the simulator is skipped then, and has no figures.
+    /// True with kernel TCP, and in virtual time for what stands beside it: what needs the simulator is skipped then, and has no figures.
     #[must_use]
     pub fn is_lab(&self) -> bool {
-        matches!(self.place, Where::Lab(_))
+        matches!(self.place, Where::Lab { .. }) || self.measured.is_some()
+    }
+
+    /// What runs the lab's scenario files in virtual time; none where this is no lab. It runs nothing before it was told what the lab measured.
+    pub(crate) fn beside(&self) -> Option<Self> {
+        let Where::Lab { threads, engine_of, .. } = self.place else { return None };
+        let place = Where::Sim { threads, engine_of };
+        Some(Self {
+            measured: Some(Vec::new()),
+            ..Self::new(self.experiment, place, self.folder, self.progress)
+        })
+    }
+
+    /// The same, running what has a record among `runs` that was not skipped.
+    pub(crate) fn of_what_was_measured(self, runs: &[RunRecord]) -> Self {
+        let there = runs.iter().filter(|run| run.skipped.is_none());
+        let measured = there.map(|run| (run.scenario.clone(), run.case.clone())).collect();
+        Self { measured: Some(measured), ..self }
+    }
+
+    fn is_wanted(&self, scenario: &Scenario, case: &Case) -> bool {
+        let is_it = |(of, name): &(String, String)| *of == scenario.name && *name == case.name;
+        self.measured.as_ref().is_none_or(|measured| measured.iter().any(is_it))
     }
 
     /// The experiment's scenario file of this path (`experiments/ma/figure-2.toml`, or its end). In the lab, where time is real, it is the
@@ -160,7 +189,7 @@ impl<'a> Context<'a> {
             Where::Sim { threads, engine_of } => {
                 self.simulate(scenario, &traces, (threads, engine_of), looking)?
             }
-            Where::Lab(runner) => {
+            Where::Lab { runner, .. } => {
                 let tell = |done, of, case: &str| self.tell(done, of, case);
                 LabRuns { runner, traces: &traces, looking, tell: &tell }
                     .run(self.experiment.name, scenario)?
@@ -188,7 +217,7 @@ impl<'a> Context<'a> {
         let mut jobs: Vec<Job> = Vec::new();
         for repetition in 1..=scenario.repetitions {
             let seed = scenario.seed.wrapping_add(u64::from(repetition - 1));
-            for case in scenario.resolved() {
+            for case in scenario.resolved().into_iter().filter(|case| self.is_wanted(scenario, case)) {
                 let plan = case.links(seed, &mut |file| lab::read_trace(traces, file))?;
                 let engine = engine_of(&case).map_err(|problem| ReproduceError::Meaning {
                     file: scenario.name.clone(),

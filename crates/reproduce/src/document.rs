@@ -28,6 +28,8 @@ pub struct Maker {
     pub made_by: MadeBy,
     /// [`fingerprint`] of the program's file.
     pub program: String,
+    /// In the lab, the processor's model.
+    pub processor: Option<String>,
 }
 
 /// A scenario file that was used.
@@ -70,6 +72,12 @@ pub struct RunRecord {
     /// 99th percentile of the emulator's own lateness, from the lab.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_p99_us: Option<f64>,
+    /// Median of the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late_p50_us: Option<f64>,
+    /// Largest of the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late_max_us: Option<f64>,
     /// Why the emulator's timing was too bad to believe the figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distrusted: Option<String>,
@@ -94,6 +102,8 @@ impl RunRecord {
             queue_p95_ms: figures.map(|f| f.radio.queue_delay_ms.p95),
             log_hash: result.simulation.as_ref().map(|s| s.log_hash.clone()),
             late_p99_us: figures.filter(|_| is_lab).map(|f| f.timing.late_us.p99),
+            late_p50_us: figures.filter(|_| is_lab).map(|f| f.timing.late_us.p50),
+            late_max_us: figures.filter(|_| is_lab).map(|f| f.timing.late_us.max),
             distrusted: figures.and_then(|f| f.timing.why_not.clone()),
             skipped: result.skipped.clone(),
             problems: result.problems.clone(),
@@ -112,6 +122,12 @@ pub struct Reproduction {
     pub made_by: MadeBy,
     /// [`fingerprint`] of the program's file.
     pub program: String,
+    /// In the lab, the processor's model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processor: Option<String>,
+    /// In the lab, how long it took in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took_s: Option<u32>,
     /// Its scenario files.
     pub scenarios: Vec<UsedScenario>,
     /// What the links do over time.
@@ -132,12 +148,20 @@ impl Reproduction {
         context: Context<'_>,
         maker: &Maker,
     ) -> Result<Self, ReproduceError> {
-        let (outcome, Evidence { used, runs, links }) = context.outcome()?;
+        let beside = context.beside();
+        let (mut outcome, Evidence { used, runs, links }) = context.outcome()?;
+        if let Some(beside) = beside {
+            let (simulation, _) = beside.of_what_was_measured(&runs).outcome()?;
+            outcome.put_beside(&simulation);
+            outcome.keep_measured();
+        }
         Ok(Self {
             schema: SCHEMA.to_owned(),
             experiment: experiment.name.to_owned(),
             made_by: maker.made_by.clone(),
             program: maker.program.clone(),
+            processor: maker.processor.clone(),
+            took_s: None,
             scenarios: used,
             links,
             outcome,
@@ -145,7 +169,8 @@ impl Reproduction {
         })
     }
 
-    /// True when this program would run the same scenarios: the result need not be made again.
+    /// True when this program would run the same scenarios: the result need not be made again. What counts are the files that it was made
+    /// of: of an experiment that has shorter ones for the lab, never all.
     ///
     /// # Errors
     /// A scenario file below `folder` cannot be read.
@@ -157,13 +182,27 @@ impl Reproduction {
     ) -> Result<bool, ReproduceError> {
         let is_same_program =
             self.program == maker.program && self.made_by.cellerator == maker.made_by.cellerator;
-        for file in experiment.files {
-            let hash = fingerprint(text_of(file, folder)?.as_bytes());
-            if !self.scenarios.iter().any(|used| used.file == file.path && used.hash == hash) {
+        for used in &self.scenarios {
+            let Some(file) = experiment.files.iter().find(|file| file.path == used.file) else {
+                return Ok(false);
+            };
+            if fingerprint(text_of(file, folder)?.as_bytes()) != used.hash {
                 return Ok(false);
             }
         }
         Ok(is_same_program)
+    }
+
+    /// Kernel TCP made it.
+    #[must_use]
+    pub fn is_lab(&self) -> bool {
+        self.made_by.runner == "lab"
+    }
+
+    /// The emulator's own lateness in the lab: the 99th percentile of its worst run, µs; zero without a run there.
+    #[must_use]
+    pub fn latest_us(&self) -> f64 {
+        self.runs.iter().filter_map(|run| run.late_p99_us).fold(0.0, f64::max)
     }
 
     /// Aims reached, and all.
@@ -222,7 +261,7 @@ impl Store {
     /// # Errors
     /// It cannot be written.
     pub fn save(&self, result: &Reproduction) -> Result<PathBuf, ReproduceError> {
-        let path = self.path(&result.experiment, result.made_by.runner == "lab");
+        let path = self.path(&result.experiment, result.is_lab());
         let text = serde_json::to_string_pretty(result).map_err(|e| ReproduceError::file(&path, e))?;
         let beside = path.with_extension("part");
         let written = fs::write(&beside, text + "\n").and_then(|()| fs::rename(&beside, &path));

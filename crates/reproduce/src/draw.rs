@@ -28,7 +28,7 @@ text{font:12px system-ui,sans-serif;fill:#333}.t{font-size:14px;font-weight:600;
 .bg{fill:#fff}.g{stroke:#e4e4e4;fill:none}.x{stroke:#777;fill:none}.ground{fill:#dfe7ef;stroke:none}\
 .paper{--k:#111}.limit{--k:#777}.k0{--k:#0b63b0}.k1{--k:#c4501b}.k2{--k:#2a8a3e}.k3{--k:#93368a}.k4{--k:#8a6d00}.k5{--k:#4a4fc4}\
 .l{fill:none;stroke:var(--k);stroke-width:1.6;stroke-linejoin:round}.paper.l{stroke-dasharray:5 4}\
-.d{fill:var(--k);stroke:var(--k)}.paper.d{fill:none;stroke-width:1.5}.n{font-size:10.5px}.e{stroke:var(--k);stroke-width:1.2;fill:none}\
+.d{fill:var(--k);stroke:var(--k)}.paper.d{fill:none;stroke-width:1.5}.n{font-size:10.5px}.e{stroke:var(--k);stroke-width:1.2;fill:none}.c{stroke:var(--k);stroke-width:1.6;fill:none}\
 @media(prefers-color-scheme:dark){text{fill:#ccc}.t{fill:#f2f2f2}.s{fill:#aaa}.bg{fill:#16181c}.g{stroke:#30343a}\
 .x{stroke:#888}.ground{fill:#28323d}.paper{--k:#eee}.limit{--k:#999}.k0{--k:#63aef0}.k1{--k:#f08c5a}.k2{--k:#6fcf84}\
 .k3{--k:#e08ad6}.k4{--k:#e3c23f}.k5{--k:#a5a9ff}}";
@@ -89,15 +89,27 @@ pub fn svg(figure: &Figure, command: &str) -> String {
 /// the series stand beside each other.
 fn draw_all(out: &mut String, panel: &Panel, across: &Scale, up: &Scale, is_named: bool) {
     let classes = classes(panel);
-    let middle = panel.series.len().saturating_sub(1) as f64 / 2.0;
+    let places = places(panel);
+    let middle = places.last().map_or(0.0, |last| *last as f64 / 2.0);
     for is_paper in [false, true] {
-        for (number, (series, class)) in panel.series.iter().zip(&classes).enumerate() {
+        for ((number, series), class) in places.iter().zip(&panel.series).zip(&classes) {
             if (series.source == Source::Paper) == is_paper {
+                let number = *number;
                 let aside = if is_named { (number as f64 - middle) * APART } else { 0.0 };
                 draw(out, &aside_by(series, aside), class, across, up);
             }
         }
     }
+}
+
+/// Which of those beside each other a series is: what was simulated has the place of what it is beside.
+fn places(panel: &Panel) -> Vec<usize> {
+    let mut count = 0;
+    let place = |series: &Series| {
+        count += usize::from(series.source != Source::Simulated);
+        usize::saturating_sub(count, 1)
+    };
+    panel.series.iter().map(place).collect()
 }
 
 /// `series`, moved across.
@@ -167,25 +179,43 @@ fn scale<'a>(
 fn classes(panel: &Panel) -> Vec<String> {
     let papers = panel.series.iter().filter(|s| s.source == Source::Paper).count();
     let (mut paper, mut ours) = (0, 0);
+    let mut above = String::new();
     let next = |count: &mut usize| {
         *count += 1;
         format!("k{}", (*count - 1) % COLOURS)
     };
-    let class = |series: &Series| match series.source {
-        Source::Paper if papers > 1 => format!("paper {}", next(&mut paper)),
-        Source::Paper => "paper".to_owned(),
-        Source::Limit => "limit".to_owned(),
-        Source::Ours | Source::Adaptive | Source::Ratio => next(&mut ours),
+    let class = |series: &Series| {
+        above = match series.source {
+            Source::Paper if papers > 1 => format!("paper {}", next(&mut paper)),
+            Source::Paper => "paper".to_owned(),
+            Source::Limit => "limit".to_owned(),
+            Source::Ours | Source::Adaptive | Source::Ratio => next(&mut ours),
+            // What was simulated has the colour of what it is beside.
+            Source::Simulated => std::mem::take(&mut above),
+        };
+        above.clone()
     };
     panel.series.iter().map(class).collect()
+}
+
+/// Series that the legend names; of those simulated the first, which stands for all.
+fn in_legend(panel: &Panel) -> impl Iterator<Item = (usize, &Series)> {
+    let first = panel.series.iter().position(|series| series.source == Source::Simulated);
+    let is_named =
+        move |(i, series): &(usize, &Series)| series.source != Source::Simulated || first == Some(*i);
+    panel.series.iter().enumerate().filter(is_named)
+}
+
+fn legend_name(series: &Series) -> &str {
+    if series.source == Source::Simulated { "simulated" } else { &series.name }
 }
 
 /// Where each legend entry stands: line and x.
 fn legend_places(panel: &Panel) -> Vec<(usize, f64)> {
     let (mut line, mut x) = (0, LEFT);
     let mut places = Vec::new();
-    for series in &panel.series {
-        let width = 26.0 + series.name.chars().count() as f64 * LETTER + 14.0;
+    for (_, series) in in_legend(panel) {
+        let width = 26.0 + legend_name(series).chars().count() as f64 * LETTER + 14.0;
         if x + width > WIDTH - RIGHT && x > LEFT {
             (line, x) = (line + 1, LEFT);
         }
@@ -207,13 +237,16 @@ fn legend_lines(panels: &[Panel]) -> Vec<usize> {
 }
 
 fn legend(out: &mut String, panel: &Panel, top: f64) {
-    for ((series, class), (line, x)) in panel.series.iter().zip(classes(panel)).zip(legend_places(panel)) {
+    let classes = classes(panel);
+    for ((index, series), (line, x)) in in_legend(panel).zip(legend_places(panel)) {
+        let class = classes.get(index).map_or("", String::as_str);
         let y = top + line as f64 * LEGEND + 7.0;
         let _ = match series.mark {
             Mark::Ground => write!(out, r#"<path class="ground" d="M{x:.0} {:.1}h20v9h-20Z"/>"#, y - 5.0),
             Mark::Dots => {
                 write!(out, r#"<circle class="d {class}" cx="{:.1}" cy="{y:.1}" r="3.2"/>"#, x + 10.0)
             }
+            Mark::Crosses => write!(out, r#"<path class="c limit" d="{}"/>"#, cross(x + 10.0, y)),
             Mark::Line | Mark::Stems => write!(out, r#"<path class="l {class}" d="M{x:.0} {y:.1}h20"/>"#),
             Mark::Dotted => write!(
                 out,
@@ -221,9 +254,19 @@ fn legend(out: &mut String, panel: &Panel, top: f64) {
                 x + 10.0
             ),
         };
-        let _ =
-            write!(out, r#"<text x="{:.0}" y="{:.1}">{}</text>"#, x + 26.0, y + 4.0, escape(&series.name));
+        let _ = write!(
+            out,
+            r#"<text x="{:.0}" y="{:.1}">{}</text>"#,
+            x + 26.0,
+            y + 4.0,
+            escape(legend_name(series))
+        );
     }
+}
+
+/// A small cross around a place.
+fn cross(x: f64, y: f64) -> String {
+    format!("M{:.1} {:.1}l8 8m0 -8l-8 8", x - 4.0, y - 4.0)
 }
 
 fn frame(out: &mut String, panel: &Panel, up: &Scale, (top, height): (f64, f64)) {
@@ -249,7 +292,8 @@ fn frame(out: &mut String, panel: &Panel, up: &Scale, (top, height): (f64, f64))
 fn draw(out: &mut String, series: &Series, class: &str, across: &Scale, up: &Scale) {
     let at = |point: &Point| (across.at(point.x), up.at(point.y));
     let floor = up.at(0.0);
-    for point in series.points.iter().filter(|point| point.deviation.is_some()) {
+    let has_bars = series.mark != Mark::Crosses;
+    for point in series.points.iter().filter(|point| has_bars && point.deviation.is_some()) {
         let (x, _) = at(point);
         let spread = point.deviation.unwrap_or(0.0);
         let (low, high) = (up.at(point.y - spread), up.at(point.y + spread));
@@ -276,6 +320,13 @@ fn draw(out: &mut String, series: &Series, class: &str, across: &Scale, up: &Sca
             let _ = write!(out, r#"<path class="l {class}" d="{path}"/>"#);
         }
         Mark::Ground => ground(out, series, across, up),
+        Mark::Crosses => {
+            for point in &series.points {
+                let (x, y) = at(point);
+                path.push_str(&cross(x, y));
+            }
+            let _ = write!(out, r#"<path class="c {class}" d="{path}"/>"#);
+        }
         Mark::Dots => {}
     }
     if matches!(series.mark, Mark::Dots | Mark::Dotted) {
@@ -346,6 +397,23 @@ mod tests {
         panel.series.push(Series::new("paper 2", Source::Paper, Mark::Line, Vec::new()));
         panel.series.push(Series::new("ours 2", Source::Adaptive, Mark::Line, Vec::new()));
         assert_eq!(classes(&panel), ["limit", "paper k0", "k0", "paper k1", "k1"]);
+    }
+
+    #[test]
+    fn what_was_simulated_is_a_cross_of_the_same_colour_at_the_same_place() {
+        let one = |y: f64| {
+            let points = vec![Point::new(1.0, y), Point::new(2.0, y)];
+            let series = ["a", "b"].map(|name| Series::new(name, Source::Ours, Mark::Dots, points.clone()));
+            Figure::new("t", "c", Axis::named("x", ["p", "q"])).panel(Axis::linear("y"), series.to_vec())
+        };
+        let mut lab = one(3.0);
+        lab.put_beside(&one(4.0));
+        let panel = &lab.panels[0];
+        assert_eq!(classes(panel), ["k0", "k0", "k1", "k1"]);
+        assert_eq!(places(panel), [0, 0, 1, 1]);
+        let svg = svg(&lab, "");
+        assert_eq!(svg.matches(">simulated<").count(), 1, "named once in the legend");
+        assert_eq!(svg.matches("class=\"c k").count(), 2);
     }
 
     #[test]

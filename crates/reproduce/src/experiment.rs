@@ -63,6 +63,26 @@ macro_rules! scenario_file {
 }
 pub(crate) use scenario_file;
 
+/// What the lab has of an experiment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum InLab {
+    /// Kernel TCP runs it, in so many seconds on a machine that has Reno, CUBIC and BBR only.
+    Takes(u32),
+    /// It is the simulator's alone; why, in words that can follow a colon.
+    Lacks(&'static str),
+}
+
+impl InLab {
+    /// How long it takes; none where it is not there.
+    #[must_use]
+    pub const fn seconds(self) -> Option<u32> {
+        match self {
+            Self::Takes(seconds) => Some(seconds),
+            Self::Lacks(_) => None,
+        }
+    }
+}
+
 /// One table or figure of a paper.
 #[derive(Clone, Copy, Debug)]
 pub struct Experiment {
@@ -82,8 +102,8 @@ pub struct Experiment {
     pub files: &'static [ScenarioFile],
     /// How long it takes in virtual time, on two processors, in seconds.
     pub seconds: u32,
-    /// How long it takes in the lab, in seconds; none when nothing of it exists there.
-    pub lab_seconds: Option<u32>,
+    /// How long it takes in the lab, or what is missing there.
+    pub lab: InLab,
     /// Runs it.
     pub run: fn(&mut Context<'_>) -> Result<Outcome, ReproduceError>,
 }

@@ -54,6 +54,8 @@ pub enum Mark {
     Dotted,
     /// Dots alone.
     Dots,
+    /// A small cross at each point.
+    Crosses,
     /// A line from the axis up to each point.
     Stems,
     /// Level steps over a filled ground; each point begins a step.
@@ -140,6 +142,33 @@ impl Figure {
     pub fn new(title: &str, caption: &str, x: Axis) -> Self {
         Self { title: title.to_owned(), caption: caption.to_owned(), x, panels: Vec::new() }
     }
+    /// Puts the points of `simulated` beside the lab's, as a mark of their own. Curves over time are left alone: two of them would hide each other.
+    pub(crate) fn put_beside(&mut self, simulated: &Self) {
+        for (panel, beside) in self.panels.iter_mut().zip(&simulated.panels) {
+            let mut with = Vec::new();
+            for series in panel.series.drain(..) {
+                let is_there = series.points.iter().any(|point| point.y.is_finite());
+                let is_ours = is_there
+                    && series.source != Source::Paper
+                    && matches!(series.mark, Mark::Dots | Mark::Dotted);
+                let fellow = beside
+                    .series
+                    .iter()
+                    .find(|s| is_ours && s.name == series.name && s.source == series.source);
+                let points = fellow.map_or(Vec::new(), |s| s.points.clone());
+                let name = format!("{}, simulated", series.name);
+                with.push(series);
+                if !points.is_empty() {
+                    with.push(Series {
+                        points,
+                        ..Series::new(&name, Source::Simulated, Mark::Crosses, Vec::new())
+                    });
+                }
+            }
+            panel.series = with;
+        }
+    }
+
     /// The same with one more diagram below.
     #[must_use]
     pub fn panel(mut self, y: Axis, series: Vec<Series>) -> Self {

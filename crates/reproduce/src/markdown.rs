@@ -1,10 +1,14 @@
-//! [`markdown`]: all results as a page for the repository, with its figures as files.
+//! [`markdown`] and [`lab_markdown`]: results as pages for the repository, with their figures as files.
 
 use std::fmt::Write as _;
 
+use report::date_of;
+use units::{Duration, Instant};
+
+use crate::document::RunRecord;
 use crate::draw::svg;
 use crate::page::command;
-use crate::{Experiment, Figure, Reproduction, Source, Table};
+use crate::{Experiment, Figure, InLab, Reproduction, Table};
 
 /// A page and the pictures it shows.
 #[derive(Clone, Debug)]
@@ -15,22 +19,24 @@ pub struct Document {
     pub pictures: Vec<(String, String)>,
 }
 
-/// The page over `results`; pictures are looked for in `folder`, relative to the page.
+/// The page over what the simulator found; pictures are looked for in `folder`, relative to the page.
 #[must_use]
 pub fn markdown(experiments: &[&Experiment], results: &[Reproduction], folder: &str) -> Document {
     let mut page = Document { text: HEAD.to_owned(), pictures: Vec::new() };
-    overview(&mut page.text, experiments, results);
-    let mut paper = None;
-    for experiment in experiments {
-        for result in results.iter().filter(|r| r.experiment == experiment.name) {
-            if paper != Some(experiment.paper) {
-                paper = Some(experiment.paper);
-                let (key, title) = (experiment.paper.key(), experiment.paper.title());
-                let _ = write!(page.text, "\n# [{key}] {title}\n");
-            }
-            section(&mut page, experiment, result, folder);
-        }
-    }
+    let results: Vec<&Reproduction> = results.iter().filter(|result| !result.is_lab()).collect();
+    overview(&mut page.text, experiments, &results);
+    sections(&mut page, experiments, &results, folder);
+    page
+}
+
+/// The page over what kernel TCP in the lab gave: the paper's values, the same scenario files in virtual time, and the lab's.
+#[must_use]
+pub fn lab_markdown(experiments: &[&Experiment], results: &[Reproduction], folder: &str) -> Document {
+    let mut page = Document { text: LAB_HEAD.to_owned(), pictures: Vec::new() };
+    let results: Vec<&Reproduction> = results.iter().filter(|result| result.is_lab()).collect();
+    made_on(&mut page.text, &results);
+    lab_overview(&mut page.text, experiments, &results);
+    sections(&mut page, experiments, &results, folder);
     page
 }
 
@@ -39,11 +45,59 @@ const HEAD: &str = "# Reproduction of the papers
 Written by `cellerator reproduce --all --markdown docs/reproduction.md`: do not edit. Every value of ours comes from the runs of that
 command; the paper's are printed beside them. The papers ran on real networks, we on links fitted to what they tell of theirs: expect the shape and
 the ratios, not the digits. `cellerator reproduce --list` names the experiments, `cellerator reproduce NAME` runs one and writes an HTML page
-that also shows the links; `--lab` runs with kernel TCP what exists there.
+that also shows the links; `--lab` runs with kernel TCP what exists there: [reproduction-lab.md](reproduction-lab.md).
 
 ";
 
-fn overview(text: &mut String, experiments: &[&Experiment], results: &[Reproduction]) {
+const LAB_HEAD: &str = "# Reproduction with kernel TCP
+
+Written by `cellerator reproduce --all --lab --markdown docs/reproduction-lab.md`: do not edit. Servers and clients are Linux kernels in namespaces of their
+own, the accelerator is the program as it runs, and the links are emulated in real time. Because time is real, the lab's scenario files are shorter
+than those of [reproduction.md](reproduction.md). Beside every value of the lab (`kernel`) stands what the same file with the same seed gives in virtual time
+(`simulated`), and what the paper prints (`paper`); in the figures small crosses are what was simulated. The emulator measures its own error: how late each
+packet left a link. It is stated for every run, and a run that it makes doubtful says so.
+
+";
+
+/// The machine, and how long all took.
+fn made_on(text: &mut String, results: &[&Reproduction]) {
+    let Some(first) = results.first() else { return };
+    let made = &first.made_by;
+    let processor = first.processor.as_deref().unwrap_or("processor unknown");
+    let started = Instant::ZERO + Duration::from_secs(made.started_unix_s);
+    let _ = write!(
+        text,
+        "Made on {} by Cellerator {} on Linux {}, {} × {processor}, with {}",
+        date_of(started),
+        made.cellerator,
+        made.kernel,
+        made.processors,
+        made.programs.join(" and ")
+    );
+    let took: u32 = results.iter().filter_map(|result| result.took_s).sum();
+    let _ = writeln!(text, "; it took {}.\n", in_words(took));
+    let others = results.iter().filter(|other| {
+        let other = &other.made_by;
+        (&other.cellerator, &other.kernel, other.processors)
+            != (&made.cellerator, &made.kernel, made.processors)
+    });
+    for other in others {
+        let made = &other.made_by;
+        let _ = writeln!(
+            text,
+            "`{}` was made by Cellerator {} on Linux {}, {} processors.\n",
+            other.experiment, made.cellerator, made.kernel, made.processors
+        );
+    }
+}
+
+/// A time for people.
+#[must_use]
+pub fn in_words(seconds: u32) -> String {
+    if seconds < 100 { format!("{seconds} s") } else { format!("{} min", seconds.div_ceil(60)) }
+}
+
+fn overview(text: &mut String, experiments: &[&Experiment], results: &[&Reproduction]) {
     text.push_str("| experiment | paper | run by | aims reached |\n|---|---|---|---|\n");
     for experiment in experiments {
         for result in results.iter().filter(|r| r.experiment == experiment.name) {
@@ -61,13 +115,79 @@ fn overview(text: &mut String, experiments: &[&Experiment], results: &[Reproduct
     }
 }
 
+fn lab_overview(text: &mut String, experiments: &[&Experiment], results: &[&Reproduction]) {
+    text.push_str(
+        "| experiment | paper | aims reached | simulated | runs | latest packet, p99 of the worst run, µs | doubtful runs |\n\
+         |---|---|---|---|---:|---:|---:|\n",
+    );
+    for experiment in experiments {
+        for result in results.iter().filter(|r| r.experiment == experiment.name) {
+            let (passed, all) = result.score();
+            let simulated = result.outcome.checks.iter().filter(|check| check.passes_simulated()).count();
+            let measured: Vec<&RunRecord> = result.runs.iter().filter(|run| run.skipped.is_none()).collect();
+            let _ = writeln!(
+                text,
+                "| [{0}](#{0}): {1} | [{2}] {3} | {passed} of {all} | {simulated} of {all} | {4} | {5:.0} | {6} |",
+                experiment.name,
+                plain(experiment.title),
+                experiment.paper.key(),
+                experiment.part,
+                measured.len(),
+                result.latest_us(),
+                measured.iter().filter(|run| run.distrusted.is_some()).count()
+            );
+        }
+    }
+    let lacking = experiments.iter().filter_map(|experiment| match experiment.lab {
+        InLab::Lacks(why) => Some((experiment, why)),
+        InLab::Takes(_) => None,
+    });
+    text.push_str("\n**What the lab does not have**\n\n| experiment | paper | why |\n|---|---|---|\n");
+    for (experiment, why) in lacking {
+        let Experiment { name, part, title, paper, .. } = experiment;
+        let _ = writeln!(
+            text,
+            "| [{name}](reproduction.md#{name}): {} | [{}] {part} | {} |",
+            plain(title),
+            paper.key(),
+            plain(why)
+        );
+    }
+    let missing = experiments.iter().filter(|experiment| {
+        experiment.lab.seconds().is_some() && !results.iter().any(|r| r.experiment == experiment.name)
+    });
+    for experiment in missing {
+        let _ = writeln!(
+            text,
+            "| {} | [{}] {} | not run yet |",
+            experiment.name,
+            experiment.paper.key(),
+            experiment.part
+        );
+    }
+}
+
+fn sections(page: &mut Document, experiments: &[&Experiment], results: &[&Reproduction], folder: &str) {
+    let mut paper = None;
+    for experiment in experiments {
+        for result in results.iter().filter(|r| r.experiment == experiment.name) {
+            if paper != Some(experiment.paper) {
+                paper = Some(experiment.paper);
+                let (key, title) = (experiment.paper.key(), experiment.paper.title());
+                let _ = write!(page.text, "\n# [{key}] {title}\n");
+            }
+            section(page, experiment, result, folder);
+        }
+    }
+}
+
 /// Text that cannot end a table's field.
 fn plain(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
 fn section(page: &mut Document, experiment: &Experiment, result: &Reproduction, folder: &str) {
-    let is_lab = result.made_by.runner == "lab";
+    let is_lab = result.is_lab();
     let Experiment { name, part, title, asked, found, .. } = experiment;
     let place = if is_lab { ", with kernel TCP" } else { "" };
     let _ = write!(
@@ -112,21 +232,19 @@ fn picture(page: &mut Document, folder: &str, name: &str, figure: &Figure, comma
 
 fn tabled(text: &mut String, table: &Table) {
     let _ = write!(text, "\n**{}**\n\n| {} |", table.title, plain(&table.rows_are));
-    for column in &table.columns {
-        let unit = if column.unit.is_empty() { String::new() } else { format!(", {}", column.unit) };
-        let word = match column.source {
-            Source::Ratio => String::new(),
-            source => format!(", {}", source.word()),
-        };
-        let _ = write!(text, " {}{word}{unit} |", plain(&column.heading));
+    let columns = table.shown();
+    for shown in &columns {
+        let parts = [plain(&shown.column.heading), shown.words(), shown.column.unit.clone()];
+        let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        let _ = write!(text, " {} |", parts.join(", "));
     }
     text.push_str("\n|---|");
-    text.push_str(&"---:|".repeat(table.columns.len()));
+    text.push_str(&"---:|".repeat(columns.len()));
     text.push('\n');
     for row in &table.rows {
         let _ = write!(text, "| {} |", plain(&row.label));
-        for (_, value) in table.texts(row) {
-            let _ = write!(text, " {} |", plain(&value));
+        for shown in &columns {
+            let _ = write!(text, " {} |", plain(&shown.text(row)));
         }
         text.push('\n');
     }
@@ -135,18 +253,51 @@ fn tabled(text: &mut String, table: &Table) {
 fn made_of(text: &mut String, result: &Reproduction) {
     let files: Vec<String> =
         result.scenarios.iter().map(|used| format!("`{}` (seed {})", used.file, used.seed)).collect();
-    let _ = write!(text, "\nScenario: {}.", files.join(", "));
-    if result.made_by.runner == "lab" {
-        let late = result.runs.iter().filter_map(|run| run.late_p99_us).fold(0.0, f64::max);
-        let _ = write!(
+    if !files.is_empty() {
+        let _ = writeln!(text, "\nScenario: {}.", files.join(", "));
+    }
+    if result.is_lab() {
+        runs(text, result);
+    } else {
+        for run in &result.runs {
+            for fault in run.problems.iter().chain(&run.distrusted) {
+                let _ = writeln!(text, "\n{}, case {}, seed {}: {fault}.", run.scenario, run.case, run.seed);
+            }
+        }
+    }
+}
+
+/// Every run of the lab with its seed and the emulator's own error; below it what was skipped, and what went wrong.
+fn runs(text: &mut String, result: &Reproduction) {
+    let number =
+        |value: Option<f64>, digits: usize| value.map_or("–".to_owned(), |v| format!("{v:.digits$}"));
+    let measured = || result.runs.iter().filter(|run| run.skipped.is_none());
+    let _ = write!(
+        text,
+        "\n<details><summary>{} runs, with the emulator's own error: the worst p99 is {:.0} µs</summary>\n\n\
+         | scenario | case | seed | goodput, Mbit/s | queue p95, ms | late p50, µs | p99, µs | most, µs | to be believed |\n\
+         |---|---|---:|---:|---:|---:|---:|---:|---|\n",
+        measured().count(),
+        result.latest_us()
+    );
+    for run in measured() {
+        let verdict = run.distrusted.as_deref().map_or("yes".to_owned(), |why| format!("no: {}", plain(why)));
+        let _ = writeln!(
             text,
-            " Linux {}; the emulator's own lateness: p99 of the worst run {late:.0} µs.",
-            result.made_by.kernel
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {verdict} |",
+            plain(&run.scenario),
+            plain(&run.case),
+            run.seed,
+            number(run.goodput_mbps, 2),
+            number(run.queue_p95_ms, 0),
+            number(run.late_p50_us, 0),
+            number(run.late_p99_us, 0),
+            number(run.late_max_us, 0)
         );
     }
-    text.push('\n');
+    text.push_str("\n</details>\n");
     for run in &result.runs {
-        for fault in run.problems.iter().chain(&run.distrusted) {
+        for fault in run.problems.iter().chain(&run.skipped) {
             let _ = writeln!(text, "\n{}, case {}, seed {}: {fault}.", run.scenario, run.case, run.seed);
         }
     }

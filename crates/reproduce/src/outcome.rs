@@ -13,6 +13,9 @@ pub struct Check {
     pub aim: f64,
     /// What came out; none where nothing was measured, which is a miss.
     pub measured: Option<f64>,
+    /// What the same scenario files give in virtual time, beside a value from the lab.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub simulated: Option<f64>,
     /// The bound is the least allowed; otherwise the most.
     pub at_least: bool,
     /// It was reached.
@@ -28,6 +31,7 @@ impl Check {
             claim,
             aim,
             measured: finite(measured),
+            simulated: None,
             at_least: true,
             passed: measured.is_finite() && measured >= aim,
         }
@@ -40,11 +44,17 @@ impl Check {
             claim,
             aim,
             measured: finite(measured),
+            simulated: None,
             at_least: false,
             passed: measured.is_finite() && measured <= aim,
         }
     }
-    /// Both numbers and the bound's direction, as in `2.54 (at least 2.53)`.
+    /// What was simulated beside the lab's value reaches the aim.
+    #[must_use]
+    pub fn passes_simulated(&self) -> bool {
+        self.simulated.is_some_and(|value| if self.at_least { value >= self.aim } else { value <= self.aim })
+    }
+    /// All numbers and the bound's direction, as in `2.54 (at least 2.53)`, or `2.54 (simulated 2.55; at least 2.53)`.
     #[must_use]
     pub fn numbers(&self) -> String {
         let largest = self.measured.unwrap_or(0.0).abs().max(self.aim.abs());
@@ -52,11 +62,26 @@ impl Check {
         let word = if self.at_least { "at least" } else { "at most" };
         let measured =
             self.measured.map_or("nothing measured".to_owned(), |value| format!("{value:.digits$}"));
-        format!("{measured} ({word} {:.digits$})", self.aim)
+        let simulated = self.simulated.map_or(String::new(), |value| format!("simulated {value:.digits$}; "));
+        format!("{measured} ({simulated}{word} {:.digits$})", self.aim)
     }
 }
 
 impl Outcome {
+    /// Puts what `simulation` found of the same files beside each value, aim and point; it is the same experiment's, so that all is in the
+    /// same places.
+    pub(crate) fn put_beside(&mut self, simulation: &Self) {
+        for (check, simulated) in self.checks.iter_mut().zip(&simulation.checks) {
+            check.simulated = simulated.measured.filter(|_| check.claim == simulated.claim);
+        }
+        for (table, simulated) in self.tables.iter_mut().zip(&simulation.tables) {
+            table.put_beside(simulated);
+        }
+        for (figure, simulated) in self.figures.iter_mut().zip(&simulation.figures) {
+            figure.put_beside(simulated);
+        }
+    }
+
     /// Drops what nothing was measured for, because it needs the simulator: aims, empty curves and panels, and rows and columns of tables
     /// without a value of ours. How many aims went is noted.
     pub(crate) fn keep_measured(&mut self) {
@@ -133,6 +158,16 @@ mod tests {
         assert_eq!((outcome.checks.len(), outcome.figures[0].panels.len()), (1, 1));
         assert_eq!(outcome.tables[0].rows.len(), 1);
         assert!(outcome.notes[0].starts_with("1 aim belongs"), "{:?}", outcome.notes);
+    }
+
+    #[test]
+    fn what_was_simulated_is_named_beside_the_labs_value() {
+        let of = |measured: f64| Outcome { checks: vec![Check::at_least("a", measured, 2.0)], ..Outcome::default() };
+        let mut lab = of(2.5);
+        lab.put_beside(&of(1.5));
+        let check = &lab.checks[0];
+        assert_eq!(check.numbers(), "2.500 (simulated 1.500; at least 2.000)");
+        assert!(check.passed && !check.passes_simulated());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use report::{STYLE, escape};
 
 use crate::draw::svg;
+use crate::table::Shown;
 use crate::{Check, Experiment, Figure, Reproduction, Source, Table};
 
 const OWN_STYLE: &str = "\
@@ -12,7 +13,7 @@ const OWN_STYLE: &str = "\
 .who { font-weight: 600; } .sentences { list-style: none; padding: 0; max-width: 92ch; } .sentences li { margin: .3rem 0; }\n\
 section > figure svg { max-width: 860px; }\n\
 .figures { display: grid; grid-template-columns: 1fr 1fr; gap: .6rem 1.8rem; } .wide { grid-column: 1 / -1; }\n\
-section td:first-child { white-space: nowrap; } td.paper, th.paper { color: var(--soft); } td.adaptive, th.adaptive { font-weight: 600; }\n\
+section td:first-child { white-space: nowrap; } td.paper, th.paper, td.simulated, th.simulated { color: var(--soft); } td.adaptive, th.adaptive { font-weight: 600; }\n\
 @media (max-width: 900px) { .figures { grid-template-columns: 1fr; } }\n";
 
 /// The page over `results`: what belongs to an experiment follows its heading, from the simulator and from the lab.
@@ -72,7 +73,7 @@ fn section(page: &mut String, experiment: &Experiment, results: &[&Reproduction]
     let Experiment { name, part, title, asked, found, .. } = experiment;
     let _ = writeln!(page, "<section id=\"{name}\">\n<h2>{part}: {}</h2>", escape(title));
     for result in results {
-        let is_lab = result.made_by.runner == "lab";
+        let is_lab = result.is_lab();
         if is_lab {
             page.push_str("<h3>With kernel TCP, in real time</h3>\n");
         }
@@ -161,8 +162,8 @@ fn drawn(page: &mut String, figure: &Figure, experiment: &Experiment, is_lab: bo
 }
 
 /// The class of a column.
-fn class(source: Source) -> &'static str {
-    source.word()
+fn class(shown: &Shown<'_>) -> &'static str {
+    if shown.is_simulated { Source::Simulated.word() } else { shown.column.source.word() }
 }
 
 fn tabled(page: &mut String, table: &Table) {
@@ -172,21 +173,22 @@ fn tabled(page: &mut String, table: &Table) {
         plain_text(&table.title),
         plain_text(&table.rows_are)
     );
-    for column in &table.columns {
+    let columns = table.shown();
+    for shown in &columns {
         let _ = write!(
             page,
             "<th class=\"{}\">{}<small>{} {}</small></th>",
-            class(column.source),
-            escape(&column.heading),
-            column.source.word(),
-            escape(&column.unit)
+            class(shown),
+            escape(&shown.column.heading),
+            shown.words(),
+            escape(&shown.column.unit)
         );
     }
     page.push_str("</tr></thead><tbody>\n");
     for row in &table.rows {
         let _ = write!(page, "<tr><td>{}</td>", escape(&row.label));
-        for (column, text) in table.texts(row) {
-            let _ = write!(page, "<td class=\"{}\">{}</td>", class(column.source), escape(&text));
+        for shown in &columns {
+            let _ = write!(page, "<td class=\"{}\">{}</td>", class(shown), escape(&shown.text(row)));
         }
         page.push_str("</tr>\n");
     }
@@ -198,10 +200,11 @@ fn made_of(page: &mut String, result: &Reproduction) {
     let seeds = result.scenarios.iter().map(|used| used.seed.to_string()).collect::<Vec<_>>().join(", ");
     let made = &result.made_by;
     let _ = write!(page, "<p class=\"soft\">Cellerator {}, seed {seeds}", escape(&made.cellerator));
-    if made.runner == "lab" {
-        let _ = write!(page, ", Linux {}, {} processors", escape(&made.kernel), made.processors);
-        let late = result.runs.iter().filter_map(|run| run.late_p99_us).fold(0.0, f64::max);
-        let _ = write!(page, "; the emulator's own lateness: p99 of the worst run {late:.0} µs");
+    if result.is_lab() {
+        let processor = result.processor.as_deref().unwrap_or("processors");
+        let _ = write!(page, ", Linux {}, {} × {}", escape(&made.kernel), made.processors, escape(processor));
+        let _ =
+            write!(page, "; the emulator's own lateness: p99 of the worst run {:.0} µs", result.latest_us());
     }
     page.push_str(".</p>\n");
     for run in &result.runs {

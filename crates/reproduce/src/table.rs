@@ -16,6 +16,8 @@ pub enum Source {
     Adaptive,
     /// What no scheme can exceed on this link.
     Limit,
+    /// In a figure of the lab's: the same scenario files in virtual time.
+    Simulated,
     /// One value over another.
     Ratio,
 }
@@ -29,6 +31,7 @@ impl Source {
             Self::Ours => "ours",
             Self::Adaptive => "adaptive",
             Self::Limit => "limit",
+            Self::Simulated => "simulated",
             Self::Ratio => "ratio",
         }
     }
@@ -59,9 +62,17 @@ pub struct Value {
     /// Text in place of a number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
+    /// What the same scenario files give in virtual time, beside a value from the lab.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub simulated: Option<Box<Value>>,
 }
 
 impl Value {
+    /// Nothing was measured for it.
+    fn is_empty(&self) -> bool {
+        self.mean.is_none() && self.text.is_none()
+    }
+
     /// It as text with `digits` decimals; a dash for nothing.
     #[must_use]
     pub fn show(&self, digits: u8) -> String {
@@ -149,6 +160,33 @@ impl Table {
         self.rows.push(Row { label: label.into(), values });
     }
 
+    /// Puts the values of `simulated` beside those of ours.
+    pub(crate) fn put_beside(&mut self, simulated: &Self) {
+        let columns = &self.columns;
+        for (row, beside) in self.rows.iter_mut().zip(&simulated.rows).filter(|(a, b)| a.label == b.label) {
+            for ((column, value), beside) in columns.iter().zip(&mut row.values).zip(&beside.values) {
+                let is_there = column.source != Source::Paper && !beside.is_empty();
+                value.simulated = is_there.then(|| Box::new(beside.clone()));
+            }
+        }
+    }
+
+    /// The columns as they are shown: what was simulated beside the lab's values stands before them.
+    pub(crate) fn shown(&self) -> Vec<Shown<'_>> {
+        let is_beside =
+            |i: usize| self.rows.iter().any(|row| row.values.get(i).is_some_and(|v| v.simulated.is_some()));
+        let is_lab = (0..self.columns.len()).any(is_beside);
+        let mut shown = Vec::new();
+        for (index, column) in self.columns.iter().enumerate() {
+            let place = |is_simulated| Shown { column, index, is_simulated, is_lab };
+            if is_beside(index) {
+                shown.push(place(true));
+            }
+            shown.push(place(false));
+        }
+        shown
+    }
+
     /// Drops rows and columns without a value of ours.
     pub(crate) fn keep_measured(&mut self) {
         let columns = self.columns.clone();
@@ -157,7 +195,7 @@ impl Table {
         };
         self.rows.retain(is_ours);
         let is_kept: Vec<bool> = (0..self.columns.len())
-            .map(|i| self.rows.iter().any(|row| row.values.get(i).is_some_and(|v| *v != Value::default())))
+            .map(|i| self.rows.iter().any(|row| row.values.get(i).is_some_and(|v| !v.is_empty())))
             .collect();
         let mut kept = is_kept.iter();
         self.columns.retain(|_| kept.next().copied().unwrap_or(true));
@@ -166,10 +204,38 @@ impl Table {
             row.values.retain(|_| kept.next().copied().unwrap_or(true));
         }
     }
+}
 
-    /// The texts of a row.
-    pub(crate) fn texts<'a>(&'a self, row: &'a Row) -> impl Iterator<Item = (&'a Column, String)> {
-        self.columns.iter().zip(&row.values).map(|(column, value)| (column, value.show(column.digits)))
+/// A column as it is shown.
+#[derive(Clone, Copy)]
+pub(crate) struct Shown<'a> {
+    pub column: &'a Column,
+    index: usize,
+    /// It has what was simulated beside the lab's values.
+    pub is_simulated: bool,
+    /// Its table has values of the lab.
+    is_lab: bool,
+}
+
+impl Shown<'_> {
+    /// Where its values come from, in words; empty for a ratio.
+    pub fn words(&self) -> String {
+        let of = self.column.source;
+        let place = if self.is_simulated { "simulated" } else { "kernel" };
+        match of {
+            Source::Paper => of.word().to_owned(),
+            Source::Ratio if !self.is_lab => String::new(),
+            _ if !self.is_lab => of.word().to_owned(),
+            Source::Ours | Source::Ratio => place.to_owned(),
+            Source::Adaptive | Source::Limit | Source::Simulated => format!("{}, {place}", of.word()),
+        }
+    }
+
+    /// The text of its field in a row.
+    pub fn text(&self, row: &Row) -> String {
+        let value = row.values.get(self.index);
+        let shown = if self.is_simulated { value.and_then(|v| v.simulated.as_deref()) } else { value };
+        shown.map_or("–".to_owned(), |value| value.show(self.column.digits))
     }
 }
 
@@ -191,11 +257,31 @@ mod tests {
     }
 
     #[test]
+    fn what_was_simulated_stands_before_the_labs_values() {
+        let table = |paper: f64, ours: f64| {
+            let mut table =
+                Table::new("t", "rate").column(Source::Paper, "p", "", 0).column(Source::Ours, "o", "ms", 0);
+            table.row("x", vec![paper.into(), ours.into()]);
+            table.row("not there", vec![paper.into(), f64::NAN.into()]);
+            table
+        };
+        let mut lab = table(1.0, 3.0);
+        assert!(lab.shown().iter().all(|shown| !shown.is_simulated));
+        lab.put_beside(&table(1.0, 2.0));
+        lab.keep_measured();
+        let shown = lab.shown();
+        let words: Vec<String> = shown.iter().map(Shown::words).collect();
+        assert_eq!(words, ["paper", "simulated", "kernel"]);
+        let texts: Vec<String> = shown.iter().map(|shown| shown.text(&lab.rows[0])).collect();
+        assert_eq!((lab.rows.len(), texts), (1, vec!["1".to_owned(), "2".to_owned(), "3".to_owned()]));
+    }
+
+    #[test]
     fn a_short_row_is_filled() {
         let mut table =
             Table::new("t", "rate").column(Source::Paper, "a", "ms", 0).column(Source::Ours, "b", "", 1);
         table.row("x", vec![3.0.into()]);
-        let texts: Vec<String> = table.texts(&table.rows[0]).map(|(_, text)| text).collect();
+        let texts: Vec<String> = table.shown().iter().map(|shown| shown.text(&table.rows[0])).collect();
         assert_eq!(texts, ["3", "–"]);
     }
 }

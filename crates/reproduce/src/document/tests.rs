@@ -3,10 +3,10 @@ use crate::all;
 
 fn maker() -> Maker {
     let made_by = MadeBy { cellerator: "1.2.3".to_owned(), runner: "sim".to_owned(), ..MadeBy::default() };
-    Maker { made_by, program: "abc".to_owned() }
+    Maker { made_by, program: "abc".to_owned(), processor: None }
 }
 
-/// A result of the first experiment as its files are.
+/// A result of the first experiment as the simulator's files of it are.
 fn result() -> Reproduction {
     let maker = maker();
     let used = |file: &crate::ScenarioFile| UsedScenario {
@@ -21,7 +21,9 @@ fn result() -> Reproduction {
         experiment: all()[0].name.to_owned(),
         made_by: maker.made_by,
         program: maker.program,
-        scenarios: all()[0].files.iter().map(used).collect(),
+        processor: None,
+        took_s: None,
+        scenarios: all()[0].files.iter().filter(|file| !file.path.contains("-lab")).map(used).collect(),
         links: Vec::new(),
         outcome: Outcome::default(),
         runs: Vec::new(),
@@ -57,6 +59,19 @@ fn a_result_is_current_until_program_version_or_scenario_change() {
     fs::remove_file(&first).unwrap();
     assert!(result.is_current(experiment, Some(&folder), &maker()).is_err());
     fs::remove_dir_all(folder).unwrap();
+}
+
+/// The simulator never reads the lab's shorter files, nor the lab the longer ones: a result made of its own is current.
+#[test]
+fn files_that_were_not_used_do_not_count() {
+    let experiment = all()[0];
+    let is_used = |file: &str| result().scenarios.iter().any(|used| used.file == file);
+    assert!(experiment.files.iter().any(|file| !is_used(file.path)), "an experiment with a file for the lab");
+    let mut result = result();
+    assert!(result.is_current(experiment, None, &maker()).unwrap());
+    // A file that the experiment no longer has.
+    result.scenarios[0].file = "experiments/ma/gone.toml".to_owned();
+    assert!(!result.is_current(experiment, None, &maker()).unwrap());
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use super::{mean, rtt_at_server, rtt_by_queue};
 use crate::experiment::scenario_file;
 use crate::{
-    Axis, Check, Context, Experiment, Figure, Looking, Mark, Outcome, Paper, Point, ReproduceError, Runs,
-    Series, Source, Table,
+    Axis, Check, Context, Experiment, Figure, InLab, Looking, Mark, Outcome, Paper, Point, ReproduceError,
+    Runs, Series, Source, Table,
 };
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
@@ -19,7 +19,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
         scenario_file!("dr/congestion-controls-lab.toml"),
     ],
     seconds: 25,
-    lab_seconds: Some(90),
+    lab: InLab::Takes(90),
     run,
 };
 

@@ -3,8 +3,8 @@
 use super::{mean, rtt_at_server, rtt_by_queue};
 use crate::experiment::scenario_file;
 use crate::{
-    Axis, Check, Context, Experiment, Figure, Looking, Mark, Outcome, Paper, Point, ReproduceError, Runs,
-    Series, Source, Table, Value,
+    Axis, Check, Context, Experiment, Figure, InLab, Looking, Mark, Outcome, Paper, Point, ReproduceError,
+    Runs, Series, Source, Table, Value,
 };
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
@@ -16,7 +16,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     found: "Only with the right rate, which is hard to know beforehand where the link varies: too low wastes the link, too high fills the queue.",
     files: &[scenario_file!("dr/figure-20.toml"), scenario_file!("dr/figure-20-lab.toml")],
     seconds: 8,
-    lab_seconds: Some(120),
+    lab: InLab::Takes(90),
     run,
 };
 

@@ -3,8 +3,8 @@
 use super::{mean, rtt_at_server, rtt_by_queue};
 use crate::experiment::scenario_file;
 use crate::{
-    Axis, Check, Context, Experiment, Figure, Looking, Mark, Moments, Outcome, Paper, Point, ReproduceError,
-    Runs, Series, Source, Table, Value,
+    Axis, Check, Context, Experiment, Figure, InLab, Looking, Mark, Moments, Outcome, Paper, Point,
+    ReproduceError, Runs, Series, Source, Table, Value,
 };
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
@@ -16,7 +16,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     found: "Yes: DRWA lowers the RTT by 24 to 49 % at similar throughput, and raises throughput by up to 51 % where the delay bandwidth product is large.",
     files: &[scenario_file!("dr/window-sweep.toml"), scenario_file!("dr/window-sweep-lab.toml")],
     seconds: 60,
-    lab_seconds: Some(165),
+    lab: InLab::Takes(165),
     run,
 };
 

@@ -6,7 +6,7 @@ use scenario::WindowPolicy;
 use crate::accelerated::with_adaptive;
 use crate::experiment::scenario_file;
 use crate::{
-    Axis, Check, Context, Experiment, Figure, Host, Looking, Mark, Moments, Outcome, Paper, Point,
+    Axis, Check, Context, Experiment, Figure, Host, InLab, Looking, Mark, Moments, Outcome, Paper, Point,
     ReproduceError, Runs, SeenPacket, Series, Source, Table,
 };
 
@@ -19,7 +19,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     found: "The PC is fast and loses next to nothing; cellular is ten times slower with RTTs of hundreds of milliseconds; on the train next to nothing arrives most of the time.",
     files: &[scenario_file!("ev/environments.toml")],
     seconds: 8,
-    lab_seconds: None,
+    lab: InLab::Lacks("no program there asks for a video piece by piece (`kind = \"request\"`)"),
     run,
 };
 

@@ -2,8 +2,8 @@
 
 use crate::experiment::scenario_file;
 use crate::{
-    Axis, Check, Context, Experiment, Figure, Mark, Outcome, Paper, Point, ReproduceError, Runs, Series,
-    Source, Table, rebinned,
+    Axis, Check, Context, Experiment, Figure, InLab, Mark, Outcome, Paper, Point, ReproduceError, Runs,
+    Series, Source, Table, rebinned,
 };
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
@@ -13,9 +13,9 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     title: "A window of 17 KB, and what is sent beyond it",
     asked: "Does a client that advertises 17 KB take more, if the accelerator just sends it, at a fixed 5.6 Mbit/s?",
     found: "Yes: about 5 Mbit/s against about 1.5 Mbit/s of plain CUBIC with the same window.",
-    files: &[scenario_file!("ma/figure-2.toml")],
+    files: &[scenario_file!("ma/figure-2.toml"), scenario_file!("ma/figure-2-lab.toml")],
     seconds: 3,
-    lab_seconds: Some(100),
+    lab: InLab::Takes(55),
     run,
 };
 

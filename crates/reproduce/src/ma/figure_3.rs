@@ -2,7 +2,7 @@
 
 use crate::experiment::scenario_file;
 use crate::{
-    Axis, Check, Context, Experiment, Figure, LossEvent, Mark, Moments, Outcome, Paper, Point,
+    Axis, Check, Context, Experiment, Figure, InLab, LossEvent, Mark, Moments, Outcome, Paper, Point,
     ReproduceError, Run, Runs, Series, Source, Table, Value, loss_events, rebinned,
 };
 
@@ -19,7 +19,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
         scenario_file!("ma/figure-3-lab.toml"),
     ],
     seconds: 6,
-    lab_seconds: Some(160),
+    lab: InLab::Takes(125),
     run,
 };
 

@@ -4,8 +4,8 @@ use scenario::results::Figures;
 
 use crate::experiment::scenario_file;
 use crate::{
-    Axis, Check, Context, Experiment, Figure, Mark, Moments, Outcome, Paper, Point, ReproduceError, Runs,
-    Series, Source, Table, Value, rebinned,
+    Axis, Check, Context, Experiment, Figure, InLab, Mark, Moments, Outcome, Paper, Point, ReproduceError,
+    Runs, Series, Source, Table, Value, rebinned,
 };
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
@@ -17,7 +17,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     found: "Yes: goodput and round-trip time of UDP at 4 Mbit/s are highly correlated.",
     files: &[scenario_file!("ma/figure-4.toml"), scenario_file!("ma/figure-4-lab.toml")],
     seconds: 3,
-    lab_seconds: Some(130),
+    lab: InLab::Takes(85),
     run,
 };
 

@@ -3,8 +3,8 @@
 use super::mean;
 use crate::experiment::scenario_file;
 use crate::{
-    Axis, Check, Context, Experiment, Figure, Mark, Outcome, Paper, Point, ReproduceError, Runs, Series,
-    Source, Table,
+    Axis, Check, Context, Experiment, Figure, InLab, Mark, Outcome, Paper, Point, ReproduceError, Runs,
+    Series, Source, Table,
 };
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
@@ -16,7 +16,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     found: "Every size gains, and large files come near the link's capacity although the client's window is 17 KB.",
     files: &[scenario_file!("ma/figure-5.toml"), scenario_file!("ma/figure-5-lab.toml")],
     seconds: 20,
-    lab_seconds: Some(160),
+    lab: InLab::Takes(160),
     run,
 };
 

@@ -3,8 +3,8 @@
 use super::mean;
 use crate::experiment::scenario_file;
 use crate::{
-    Axis, Check, Context, Experiment, Figure, Mark, Outcome, Paper, Point, ReproduceError, Runs, Series,
-    Source, Table, Value,
+    Axis, Check, Context, Experiment, Figure, InLab, Mark, Outcome, Paper, Point, ReproduceError, Runs,
+    Series, Source, Table, Value,
 };
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
@@ -23,7 +23,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
         scenario_file!("ma/table-5-110-lab.toml"),
     ],
     seconds: 70,
-    lab_seconds: Some(160),
+    lab: InLab::Takes(160),
     run,
 };
 

@@ -3,8 +3,8 @@
 use super::mean;
 use crate::experiment::scenario_file;
 use crate::{
-    Axis, Check, Context, Experiment, Figure, Mark, Outcome, Paper, Point, ReproduceError, Series, Source,
-    Table,
+    Axis, Check, Context, Experiment, Figure, InLab, Mark, Outcome, Paper, Point, ReproduceError, Series,
+    Source, Table,
 };
 
 pub(crate) const TABLE_1: Experiment = Experiment {
@@ -16,7 +16,7 @@ pub(crate) const TABLE_1: Experiment = Experiment {
     found: "The round trip is short up to 3.2 Mbit/s, 287 ms at 4.0 and about 700 ms above, where a quarter to a third is lost.",
     files: &[scenario_file!("ma/table-1.toml"), scenario_file!("ma/table-1-lab.toml")],
     seconds: 6,
-    lab_seconds: Some(160),
+    lab: InLab::Takes(105),
     run: table_1,
 };
 
@@ -27,9 +27,9 @@ pub(crate) const TABLE_4: Experiment = Experiment {
     title: "Round-trip time and loss of UDP over LTE",
     asked: "What do round trip and loss of an LTE link do as datagrams are sent faster?",
     found: "The round trip grows from 25 to 171 ms before the link is full and to 1.5 s after, and packets are lost at every rate.",
-    files: &[scenario_file!("ma/table-4.toml")],
+    files: &[scenario_file!("ma/table-4.toml"), scenario_file!("ma/table-4-lab.toml")],
     seconds: 40,
-    lab_seconds: None,
+    lab: InLab::Takes(75),
     run: table_4,
 };
 

@@ -7,8 +7,8 @@ use super::{mean, measured, over_runs};
 use crate::accelerated::with_adaptive;
 use crate::experiment::scenario_file;
 use crate::{
-    Axis, Check, Context, Experiment, Figure, Looking, Mark, Outcome, Paper, Point, ReproduceError, Runs,
-    Series, Source, Table, rebinned,
+    Axis, Check, Context, Experiment, Figure, InLab, Looking, Mark, Outcome, Paper, Point, ReproduceError,
+    Runs, Series, Source, Table, rebinned,
 };
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
@@ -20,7 +20,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     found: "The window caps it at 10.72 Mbit/s; with eight times the receive buffer it carries 15.63 Mbit/s.",
     files: &[scenario_file!("mp/figures-1-2.toml"), scenario_file!("mp/figures-1-2-lab.toml")],
     seconds: 3,
-    lab_seconds: Some(140),
+    lab: InLab::Takes(105),
     run,
 };
 

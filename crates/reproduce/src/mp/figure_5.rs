@@ -6,8 +6,8 @@ use super::{mean, over_runs};
 use crate::accelerated::with_adaptive;
 use crate::experiment::scenario_file;
 use crate::{
-    Axis, Check, Context, Experiment, Figure, Host, Looking, Mark, Outcome, Paper, Point, ReproduceError,
-    Runs, SeenPacket, Series, Source, Table,
+    Axis, Check, Context, Experiment, Figure, Host, InLab, Looking, Mark, Outcome, Paper, Point,
+    ReproduceError, Runs, SeenPacket, Series, Source, Table,
 };
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
@@ -17,9 +17,9 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     title: "An RTT that rises to 200 ms and falls at a loss",
     asked: "Where does the throughput of AT&T's 4G hide its saw-tooth?",
     found: "In the RTT: it rises almost linearly to 200 ms and drops to roughly 40 ms when a packet is lost; the mean is (40.57 + 200) ÷ 2 = 120.3 ms.",
-    files: &[scenario_file!("mp/figure-5.toml")],
+    files: &[scenario_file!("mp/figure-5.toml"), scenario_file!("mp/figure-5-lab.toml")],
     seconds: 3,
-    lab_seconds: None,
+    lab: InLab::Takes(110),
     run,
 };
 

@@ -7,8 +7,8 @@ use super::{mean, over_runs};
 use crate::accelerated::with_adaptive;
 use crate::experiment::scenario_file;
 use crate::{
-    Axis, Check, Context, Experiment, Figure, Looking, Mark, Outcome, Paper, Point, ReproduceError, Runs,
-    Series, Source, Table,
+    Axis, Check, Context, Experiment, Figure, InLab, Looking, Mark, Outcome, Paper, Point, ReproduceError,
+    Runs, Series, Source, Table,
 };
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
@@ -20,7 +20,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     found: "In saw-teeth, AT&T's 4G too, and every carrier's 3G far below its 4G.",
     files: &[scenario_file!("mp/figure-6.toml")],
     seconds: 4,
-    lab_seconds: None,
+    lab: InLab::Lacks("six downloads of 12 to 100 MB, with and without an accelerator, take half an hour where time is real"),
     run,
 };
 

@@ -1,7 +1,7 @@
 //! [MP] what needs several paths: registered, so that nobody looks for it in vain.
 
 use crate::experiment::scenario_file;
-use crate::{Context, Experiment, Outcome, Paper, ReproduceError, Source, Table};
+use crate::{Context, Experiment, InLab, Outcome, Paper, ReproduceError, Source, Table};
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "mp-multi-path",
@@ -12,7 +12,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     found: "A little more than the best single path when standing, half as much again on the move, and it goes on where single paths break.",
     files: &[scenario_file!("mp/table-2.toml")],
     seconds: 0,
-    lab_seconds: None,
+    lab: InLab::Lacks("the client side is not built"),
     run,
 };
 

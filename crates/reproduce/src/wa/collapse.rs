@@ -4,8 +4,8 @@ use super::table_1::PAPER;
 use super::{mean, percent};
 use crate::experiment::scenario_file;
 use crate::{
-    Axis, Check, Context, Experiment, Figure, Mark, Outcome, Paper, Point, ReproduceError, Runs, Series,
-    Source, Table,
+    Axis, Check, Context, Experiment, Figure, InLab, Mark, Outcome, Paper, Point, ReproduceError, Runs,
+    Series, Source, Table,
 };
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
@@ -17,7 +17,9 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     found: "The paper says: the window does not catch up with the bandwidth; it does not say over which delays, nor how the rates are distributed.",
     files: &[scenario_file!("wa/table-1-collapse.toml")],
     seconds: 15,
-    lab_seconds: None,
+    lab: InLab::Lacks(
+        "39 cases of 150 s, three times each, take five hours where time is real",
+    ),
     run,
 };
 

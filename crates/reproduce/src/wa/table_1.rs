@@ -3,8 +3,8 @@
 use super::{dropped, mean, packets_per_second, percent, upper_bound};
 use crate::experiment::scenario_file;
 use crate::{
-    Axis, Check, Context, Experiment, Figure, Mark, Outcome, Paper, Point, ReproduceError, Runs, Series,
-    Source, Table,
+    Axis, Check, Context, Experiment, Figure, InLab, Mark, Outcome, Paper, Point, ReproduceError, Runs,
+    Series, Source, Table,
 };
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
@@ -16,7 +16,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     found: "The proxy 93 to 99.7 %, NewReno 58 % down to 15 %, the less the faster the rate changes.",
     files: &[scenario_file!("wa/table-1.toml"), scenario_file!("wa/table-1-lab.toml")],
     seconds: 10,
-    lab_seconds: Some(125),
+    lab: InLab::Takes(125),
     run,
 };
 
