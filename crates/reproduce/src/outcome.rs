@@ -162,7 +162,10 @@ mod tests {
 
     #[test]
     fn what_was_simulated_is_named_beside_the_labs_value() {
-        let of = |measured: f64| Outcome { checks: vec![Check::at_least("a", measured, 2.0)], ..Outcome::default() };
+        let of = |measured: f64| Outcome {
+            checks: vec![Check::at_least("a", measured, 2.0)],
+            ..Outcome::default()
+        };
         let mut lab = of(2.5);
         lab.put_beside(&of(1.5));
         let check = &lab.checks[0];

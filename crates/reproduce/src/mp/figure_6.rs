@@ -20,7 +20,9 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     found: "In saw-teeth, AT&T's 4G too, and every carrier's 3G far below its 4G.",
     files: &[scenario_file!("mp/figure-6.toml")],
     seconds: 4,
-    lab: InLab::Lacks("six downloads of 12 to 100 MB, with and without an accelerator, take half an hour where time is real"),
+    lab: InLab::Lacks(
+        "six downloads of 12 to 100 MB, with and without an accelerator, take half an hour where time is real",
+    ),
     run,
 };
 

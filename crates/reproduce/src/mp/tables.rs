@@ -19,7 +19,9 @@ pub(crate) const TABLE_2: Experiment = Experiment {
     found: "4G is fast but queues: RTTs of data are up to twice those of handshakes; 3G is slow and queues for hundreds of milliseconds.",
     files: &[scenario_file!("mp/table-2.toml")],
     seconds: 40,
-    lab: InLab::Lacks("ten links for 12 to 100 MB, six times with and without an accelerator, take 3.7 hours where time is real; `mp-figure-1` and `mp-figure-5` run three of them"),
+    lab: InLab::Lacks(
+        "ten links for 12 to 100 MB, six times with and without an accelerator, take 3.7 hours where time is real; `mp-figure-1` and `mp-figure-5` run three of them",
+    ),
     run: |context| tables(context, "mp/table-2.toml", "Table II", &PAPER_2),
 };
 
@@ -32,7 +34,9 @@ pub(crate) const TABLE_4: Experiment = Experiment {
     found: "Nearly all of it at 30 miles an hour on 4G; 3G falls to less than half, with RTTs around 700 ms.",
     files: &[scenario_file!("mp/table-4.toml")],
     seconds: 30,
-    lab: InLab::Lacks("seven links for 12 to 100 MB, six times with and without an accelerator, take 3.2 hours where time is real"),
+    lab: InLab::Lacks(
+        "seven links for 12 to 100 MB, six times with and without an accelerator, take 3.2 hours where time is real",
+    ),
     run: |context| tables(context, "mp/table-4.toml", "Table IV", &PAPER_4),
 };
 

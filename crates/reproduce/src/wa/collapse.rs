@@ -17,9 +17,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     found: "The paper says: the window does not catch up with the bandwidth; it does not say over which delays, nor how the rates are distributed.",
     files: &[scenario_file!("wa/table-1-collapse.toml")],
     seconds: 15,
-    lab: InLab::Lacks(
-        "39 cases of 150 s, three times each, take five hours where time is real",
-    ),
+    lab: InLab::Lacks("39 cases of 150 s, three times each, take five hours where time is real"),
     run,
 };
 

@@ -18,7 +18,9 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     found: "NewReno's window is a regular saw-tooth and its queue swings between empty and full; the proxy's queue stays around 15 packets.",
     files: &[scenario_file!("wa/figure-7.toml")],
     seconds: 3,
-    lab: InLab::Lacks("how window and queue change is looked up inside the simulated hosts; `wa-table-1` runs the same link"),
+    lab: InLab::Lacks(
+        "how window and queue change is looked up inside the simulated hosts; `wa-table-1` runs the same link",
+    ),
     run,
 };
 
