@@ -71,6 +71,8 @@ pub struct Engine {
     down: OneWay,
     up: Option<Box<OneWay>>,
     memory_advice: Option<MemoryAdvice>,
+    /// Longest packet to the servers.
+    wired_mtu: u32,
     /// A packet that one half made and the other one has edited.
     passing: [u8; TcpHeaderSpec::MAX_LEN],
 }
@@ -97,6 +99,7 @@ impl Engine {
             down: OneWay::new(Direction::Downlink, config)?,
             up,
             memory_advice: None,
+            wired_mtu: u32::MAX,
             passing: [0; TcpHeaderSpec::MAX_LEN],
         })
     }
@@ -147,6 +150,7 @@ impl Engine {
             (Some(up), Some(uplink)) => up.reconfigure(uplink),
             (None, Some(uplink)) => {
                 let mut up = OneWay::new(Direction::Uplink, uplink)?;
+                up.take_place_beside(&self.down, self.wired_mtu);
                 if let Some(advice) = self.memory_advice {
                     up.set_memory_advice(advice);
                 }
@@ -168,6 +172,22 @@ impl Engine {
         self.down.set_memory_advice(advice);
         if let Some(up) = self.up.as_mut() {
             up.set_memory_advice(advice);
+        }
+    }
+
+    /// Packets that leave through `port` may be `mtu` bytes long from here on, IP headers included: so its interface says.
+    ///
+    /// New flows are cut accordingly. Those under way are when it becomes less, and what was too long goes out again; when
+    /// it becomes more they stay as they are.
+    pub fn set_mtu(&mut self, port: Port, mtu: u32, now: Instant) {
+        match port {
+            Port::Mobile => self.down.set_mtu(mtu, now),
+            Port::Wired => {
+                self.wired_mtu = mtu;
+                if let Some(up) = self.up.as_mut() {
+                    up.set_mtu(mtu, now);
+                }
+            }
         }
     }
 

@@ -6,8 +6,6 @@
 use std::collections::VecDeque;
 
 use control::Controller;
-use std::net::SocketAddr;
-
 use units::{Bytes, Duration, Instant, SeqNum};
 use wire::{
     ChecksumState, Packet, Tcp, TcpFlags, TcpHeaderSpec, VirtioNetHeader, ipv4_checksum_is_valid,
@@ -35,6 +33,7 @@ mod ahead;
 mod deadlines;
 mod feedback;
 mod output;
+mod path_mtu;
 
 pub(crate) use ahead::AHEAD_MAX;
 use ahead::Ahead;
@@ -42,11 +41,6 @@ use output::join_credit;
 
 /// Memory that no flow is refused, in bytes.
 const FLOW_MEMORY_MIN: u64 = 16 * 1024;
-
-/// Least MTU believed of a path: what Linux believes (552), and what IPv6 demands (RFC 8200 §5). A forged message
-/// could make us send tiny segments otherwise.
-const PATH_MTU_MIN_V4: u32 = 552;
-const PATH_MTU_MIN_V6: u32 = 1_280;
 
 /// A packet of the engine's own making, before its bytes are borrowed.
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +81,8 @@ pub(crate) struct OneWay {
     /// The flow of the packet handled last, if it carries data and is not in the table.
     pub(crate) stranger: Option<FlowKey>,
     is_draining: bool,
+    /// Longest packet to a client, as far as the interface says that it leaves through.
+    mtu: u32,
 }
 
 impl OneWay {
@@ -116,6 +112,7 @@ impl OneWay {
             journal: None,
             stranger: None,
             is_draining: false,
+            mtu: u32::MAX,
             config,
         })
     }
@@ -251,44 +248,6 @@ impl OneWay {
         self.handle_accelerated(id, from, (parsed, tcp), (packet, virtio.checksum_state()), now)
     }
 
-    /// The path to a client is narrower than what we sent: what is under way goes out again in smaller segments, and
-    /// the message goes on to the server, whose future segments should be smaller too (H23).
-    fn handle_icmp(&mut self, icmp: &wire::Icmp, parsed: &Packet, packet: &[u8], now: Instant) {
-        let Some(mtu) = icmp.next_hop_mtu() else { return };
-        if !icmp.checksum_is_valid(packet, parsed) {
-            return;
-        }
-        let Some((quoted, seq)) = icmp.quoted(packet).and_then(|quoted| quoted.seq.map(|seq| (quoted, seq)))
-        else {
-            return;
-        };
-        let client = SocketAddr::new(quoted.dst, quoted.dst_port);
-        let key = FlowKey::new(client, SocketAddr::new(quoted.src, quoted.src_port));
-        let Some(id) = self.flow_index.get(&key, &self.flows) else { return };
-        let Some(flow) = self.flows.get_mut(id) else { return };
-        let subscriber_id = flow.subscriber;
-        let Some(accelerated) = flow.accelerated() else { return };
-        // RFC 5927 §4: only what is under way can have been too big, and nobody who cannot see it knows its numbers.
-        let sender = &mut accelerated.sender;
-        if seq.is_before(sender.una()) || seq.is_at_or_after(sender.nxt()) {
-            return;
-        }
-        let before = sender.in_flight();
-        let headers = if key.is_ipv4() { 40 } else { 60 } + accelerated.options_len();
-        let floor = if key.is_ipv4() { PATH_MTU_MIN_V4 } else { PATH_MTU_MIN_V6 };
-        let sender = &mut accelerated.sender;
-        let lost = sender.on_path_mtu(mtu.max(floor).saturating_sub(headers));
-        if lost == 0 {
-            return;
-        }
-        self.stats.path_mtu_lowered += 1;
-        let after = sender.in_flight();
-        if let Some(path) = self.path_of_mut(subscriber_id) {
-            path.adjust_in_flight(before, after);
-        }
-        self.follow_up(id, now);
-    }
-
     /// The path to a subscriber, if there was data for it.
     pub(crate) fn path_of(&self, subscriber_id: u32) -> Option<&Path> {
         self.paths.get(self.subscribers.get(subscriber_id)?.path()?)
@@ -402,6 +361,7 @@ impl OneWay {
         flow.state = State::Accelerated(accelerated);
         self.stats.half_open_now -= 1;
         self.stats.flows_accelerated += 1;
+        self.narrow(id, self.mtu, now);
     }
 
     /// Tells a flow's subscriber of a round trip of the path.
@@ -586,6 +546,11 @@ impl OneWay {
     fn count_pass(&mut self, key: FlowKey, reason: PassReason) {
         self.stats.count_pass(reason);
         self.passed_recently.note(key, reason);
+    }
+
+    /// Begins beside `other`, which has worked for a while: what that was told to do holds for both.
+    pub(crate) fn take_place_beside(&mut self, other: &Self, mtu: u32) {
+        (self.is_draining, self.mtu) = (other.is_draining, mtu);
     }
 
     /// Stops taking on anything new, so that the engine can be stopped without breaking a flow.

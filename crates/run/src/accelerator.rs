@@ -150,6 +150,10 @@ impl Processor for Accelerator {
         self.start_uplink_journal();
     }
 
+    fn set_mtu(&mut self, to: Side, mtu: u32, now: Instant) {
+        self.engine.set_mtu(port_of(to), mtu, now);
+    }
+
     fn refuse_super_packets(&mut self) {
         self.whole.super_packets = false;
         // Nothing that was valid stops being so.

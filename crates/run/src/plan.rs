@@ -40,7 +40,8 @@ pub struct Plan {
     /// How packets are steered, and why not by tcx.
     pub(crate) method: Method,
     pub(crate) families: Vec<Family>,
-    pub(crate) mtu: u32,
+    /// Of the interfaces: wired, then mobile.
+    pub(crate) mtus: [u32; 2],
     pub(crate) gso: bool,
     /// Threads that handle packets, and queues of each device.
     pub(crate) shards: usize,
@@ -64,7 +65,7 @@ impl Plan {
     /// When the interfaces cannot be used or something that is needed is missing.
     pub(crate) fn make(config: &Config, netlink: &Netlink) -> Result<Self, RunError> {
         let predecessor = Predecessor::find(config)?;
-        let mtu = check_interfaces(config, netlink)?;
+        let mtus = check_interfaces(config, netlink)?;
         let namespace = Namespace::current()?.id()?;
         leftovers::refuse_taken(config, namespace, false, std::process::id())?;
         let families = families()?;
@@ -113,7 +114,7 @@ impl Plan {
             method,
             sides,
             families,
-            mtu,
+            mtus,
             gso: config.gso,
             shards,
             sysctls,
@@ -129,6 +130,12 @@ impl Plan {
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+
+    /// Of the devices: what comes in through either interface fits.
+    pub(crate) fn mtu(&self) -> u32 {
+        let [wired, mobile] = self.mtus;
+        wired.max(mobile)
     }
 
     pub(crate) fn side(&self, side: Side) -> &SidePlan {
@@ -193,7 +200,8 @@ impl Plan {
             ));
             lines.push(format!(
                 "ip link set {} mtu {} txqueuelen {QUEUE_LEN_PACKETS} multicast off up",
-                side.tun, self.mtu
+                side.tun,
+                self.mtu()
             ));
             if self.method == Method::Tcx {
                 lines.push(format!(
@@ -242,13 +250,13 @@ fn plan_shards(config: &Config, warnings: &mut Vec<String>) -> usize {
     }
 }
 
-/// Both interfaces exist, differ, are up and have addresses; gives the larger of their MTUs.
-fn check_interfaces(config: &Config, netlink: &Netlink) -> Result<u32, RunError> {
+/// Both interfaces exist, differ, are up and have addresses; gives their MTUs.
+fn check_interfaces(config: &Config, netlink: &Netlink) -> Result<[u32; 2], RunError> {
     if config.wired == config.mobile {
         return Err(RunError::SameInterface(config.wired.clone()));
     }
-    let mut mtu = 0;
-    for name in [&config.wired, &config.mobile] {
+    let mut mtus = [0; 2];
+    for (name, mtu) in [&config.wired, &config.mobile].into_iter().zip(&mut mtus) {
         let link = netlink.link(name)?;
         if !link.is_up {
             return Err(RunError::InterfaceDown(name.clone()));
@@ -256,9 +264,9 @@ fn check_interfaces(config: &Config, netlink: &Netlink) -> Result<u32, RunError>
         if !Family::BOTH.iter().any(|family| has_address(netlink, name, *family).unwrap_or(false)) {
             return Err(RunError::NoAddress(name.clone()));
         }
-        mtu = mtu.max(link.mtu);
+        *mtu = link.mtu;
     }
-    Ok(mtu)
+    Ok(mtus)
 }
 
 /// True when the interface has an address of the family that is not merely link-local.

@@ -101,6 +101,9 @@ pub trait Processor {
     /// Notes what it owes to clients in `downlink` and what to servers in `uplink`, if it ever owes anything.
     fn keep_journals(&mut self, _downlink: Box<dyn Journal>, _uplink: Box<dyn Journal>) {}
 
+    /// Packets to a side may be `mtu` bytes long from here on: so its interface says.
+    fn set_mtu(&mut self, _to: Side, _mtu: u32, _now: Instant) {}
+
     /// What it sends may not be longer than the path's packets from here on.
     fn refuse_super_packets(&mut self) {}
 

@@ -128,6 +128,7 @@ pub fn run<P: Processor + Send + 'static>(
     for (shard, processor) in processors.iter_mut().enumerate() {
         let [down, up] = DebtJournal::create_both(instance.path(), shard, None)?;
         processor.keep_journals(Box::new(down), Box::new(up));
+        Side::BOTH.iter().for_each(|side| processor.set_mtu(*side, plan.mtus[side.index()], Clock::now()));
         if !config.gso {
             processor.refuse_super_packets();
         }
@@ -264,6 +265,8 @@ struct Session<'a, P: Processor> {
     instance: &'a Instance,
     steering: Steering<'a>,
     packet_loop: PacketLoop<TunPath>,
+    /// Of the interfaces, as the processors know them.
+    mtus: [u32; 2],
     shards: Shards<P>,
     guardian: Option<Guardian>,
     /// The watchdog has taken the steering away, and it is to be installed again.
@@ -303,6 +306,7 @@ impl<'a, P: Processor + Send + 'static> Session<'a, P> {
             instance,
             steering,
             packet_loop,
+            mtus: plan.mtus,
             shards,
             guardian,
             is_unsteered: false,
@@ -358,7 +362,7 @@ impl<'a, P: Processor + Send + 'static> Session<'a, P> {
             let mut is_asked = now >= self.next_beat;
             if now >= self.next_beat {
                 self.next_beat = now + self.config.heartbeat();
-                if let Some(why) = self.beat(say)? {
+                if let Some(why) = self.beat(processor, say)? {
                     self.begin_stop(why, None, processor);
                 }
             }
@@ -508,13 +512,13 @@ impl<'a, P: Processor + Send + 'static> Session<'a, P> {
     }
 
     /// What is done a few times a second: heartbeat, news of the watchdog, state of the interfaces.
-    fn beat(&mut self, say: &mut dyn FnMut(&str)) -> Result<Option<Why>, RunError> {
+    fn beat(&mut self, processor: &mut P, say: &mut dyn FnMut(&str)) -> Result<Option<Why>, RunError> {
         let are_alive = self.shards.are_alive();
         if are_alive {
             self.steering.beat();
         }
-        for side in [Side::Wired, Side::Mobile] {
-            self.check_interface(side)?;
+        for side in Side::BOTH {
+            self.check_interface(side, processor, say)?;
         }
         if self.shards.has_failed() {
             return Err(RunError::ShardLost);
@@ -576,13 +580,26 @@ impl<'a, P: Processor + Send + 'static> Session<'a, P> {
         Ok(None)
     }
 
-    fn check_interface(&self, side: Side) -> Result<(), RunError> {
+    /// Ends with an interface that is gone; has the processors keep to one whose MTU has changed.
+    fn check_interface(
+        &mut self,
+        side: Side,
+        processor: &mut P,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<(), RunError> {
         let name = &self.plan.side(side).interface;
-        match self.netlink.link(name) {
-            Ok(link) if link.is_up => Ok(()),
-            Err(e) if !e.is_not_there() => Err(e.into()),
-            _ => Err(RunError::InterfaceLost(name.clone())),
+        let mtu = match self.netlink.link(name) {
+            Ok(link) if link.is_up => link.mtu,
+            Err(e) if !e.is_not_there() => return Err(e.into()),
+            _ => return Err(RunError::InterfaceLost(name.clone())),
+        };
+        if mtu != self.mtus[side.index()] {
+            say(&format!("the MTU of {name} is {mtu}"));
+            self.mtus[side.index()] = mtu;
+            processor.set_mtu(side, mtu, Clock::now());
+            self.shards.tell_all(|| Command::SetMtu { to: side, mtu });
         }
+        Ok(())
     }
 
     /// Packets lost because the queue of a side's device was full.

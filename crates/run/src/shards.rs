@@ -29,7 +29,7 @@ pub(crate) use queue_choice::{install, is_possible, shard_of};
 
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
-use crate::{Counters, FlowList, Processor, ProcessorStatus};
+use crate::{Counters, FlowList, Processor, ProcessorStatus, Side};
 use worker::Worker;
 
 /// How long a shard may take to answer.
@@ -60,6 +60,8 @@ pub(crate) enum Command<S> {
     Flows { skip: usize, count: usize, answer: mpsc::Sender<(FlowList, usize)> },
     /// A base station's report about one of its subscribers.
     Feedback { client: IpAddr, feedback: Feedback },
+    /// Packets to a side may be so long from here on.
+    SetMtu { to: Side, mtu: u32 },
     /// Put settings in force that shard 0 has accepted.
     Apply(S),
     /// Take nothing new over and deliver what is owed.

@@ -245,3 +245,21 @@ fn h23_too_big_re_cuts_what_is_under_way_and_goes_on_to_the_server() {
     verdict(&mut bench, &mut lower);
     assert_eq!(bench.flow().sender.mss(), 512, "no path is believed to be narrower than 552");
 }
+
+#[test]
+fn h23_an_interface_narrower_than_the_client_says_is_kept_to() {
+    let mut bench = Bench::new(EngineConfig::default());
+    bench.engine.set_mtu(500, ms(0));
+    bench.establish(1);
+    assert_eq!(bench.flow().sender.mss(), 460);
+    bench.server_sends(1, 1, 0, TcpFlags::ACK, 920);
+    assert_eq!(bench.run_to(ms(30)), 920);
+
+    bench.engine.set_mtu(400, ms(30));
+    assert_eq!(bench.flow().sender.mss(), 360);
+    assert_eq!(bench.run_to(ms(200)), 920, "what was under way was too long");
+    bench.engine.set_mtu(1_500, ms(200));
+    assert_eq!(bench.flow().sender.mss(), 360, "it is not told that the rest of the way is wider");
+    bench.establish(2);
+    assert_eq!(bench.engine.flows.get_mut(1).and_then(Flow::accelerated).unwrap().sender.mss(), MSS);
+}

@@ -21,7 +21,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::thread::JoinHandle;
 
 use io::features::{self, Feature};
-use io::netlink::{InterfaceIndex, Netlink};
+use io::netlink::{Link, Netlink};
 use io::{Clock, FrameSocket, Instance, Interest, Namespace, Waiter};
 use units::{Duration, Instant};
 
@@ -34,7 +34,7 @@ use crate::record::Record;
 use crate::session::{CaughtSignals, FEEDBACK_EVERY, FLOWS_PER_ANSWER, Stop, end_settling, reload, settle};
 use crate::shards::Report;
 use crate::watchdog::{Guardian, News};
-use crate::{Config, Ended, InlineFallback, Processor, RunError, Status, Why, leftovers};
+use crate::{Config, Ended, InlineFallback, Processor, RunError, Side, Status, Why, leftovers};
 use fallback::Fallback;
 use path::InlinePath;
 
@@ -64,7 +64,8 @@ pub(crate) fn run<P: Processor>(
     let namespace = Namespace::current()?.id()?;
     let removed = leftovers::remove(&config.state_directory, &netlink, namespace)?;
     removed.lines.iter().for_each(|line| say(line));
-    let interfaces = check(config, &netlink)?;
+    let links = check(config, &netlink)?;
+    let (interfaces, mtus) = (links.each_ref().map(|link| link.index), links.each_ref().map(|link| link.mtu));
     let mut processors = make(1)?;
     let mut processor = processors.pop().ok_or_else(|| RunError::Settings("no shards".to_owned()))?;
     let instance = Instance::register(&config.state_directory, leftovers::KIND)?;
@@ -84,6 +85,7 @@ pub(crate) fn run<P: Processor>(
     let headers = SharedHeaders::new(RandomState::new().build_hasher().finish());
     let [down, up] = DebtJournal::create_both(instance.path(), 0, Some(&headers))?;
     processor.keep_journals(Box::new(down), Box::new(up));
+    Side::BOTH.iter().for_each(|side| processor.set_mtu(*side, mtus[side.index()], Clock::now()));
     if !config.gso {
         processor.refuse_super_packets();
     }
@@ -110,6 +112,7 @@ pub(crate) fn run<P: Processor>(
         instance: &instance,
         record,
         packet_loop,
+        mtus,
         processor,
         fallback,
         guardian,
@@ -126,7 +129,7 @@ pub(crate) fn run<P: Processor>(
 }
 
 /// Both interfaces exist, differ and are up.
-fn check(config: &Config, netlink: &Netlink) -> Result<[InterfaceIndex; 2], RunError> {
+fn check(config: &Config, netlink: &Netlink) -> Result<[Link; 2], RunError> {
     if config.wired == config.mobile {
         return Err(RunError::SameInterface(config.wired.clone()));
     }
@@ -135,11 +138,11 @@ fn check(config: &Config, netlink: &Netlink) -> Result<[InterfaceIndex; 2], RunE
             "--replace is for steered accelerators: stop the inline one and start the next".to_owned(),
         ));
     }
-    let index_of = |name: &String| -> Result<InterfaceIndex, RunError> {
+    let link_of = |name: &String| -> Result<Link, RunError> {
         let link = netlink.link(name)?;
-        if link.is_up { Ok(link.index) } else { Err(RunError::InterfaceDown(name.clone())) }
+        if link.is_up { Ok(link) } else { Err(RunError::InterfaceDown(name.clone())) }
     };
-    Ok([index_of(&config.wired)?, index_of(&config.mobile)?])
+    Ok([link_of(&config.wired)?, link_of(&config.mobile)?])
 }
 
 /// A name that no interface has.
@@ -156,6 +159,8 @@ struct Inline<'a, P> {
     instance: &'a Instance,
     record: Record,
     packet_loop: PacketLoop<InlinePath>,
+    /// Of the interfaces, as the processor knows them.
+    mtus: [u32; 2],
     processor: P,
     fallback: Option<Fallback>,
     guardian: Option<Guardian>,
@@ -231,11 +236,16 @@ impl<P: Processor> Inline<'_, P> {
             end_settling(self.settling.take(), say);
         }
         self.hear_watchdog(waiter, say)?;
-        for name in [&self.config.wired, &self.config.mobile] {
-            match self.netlink.link(name) {
-                Ok(link) if link.is_up => {}
+        for (side, name) in Side::BOTH.into_iter().zip([&self.config.wired, &self.config.mobile]) {
+            let mtu = match self.netlink.link(name) {
+                Ok(link) if link.is_up => link.mtu,
                 Err(error) if !error.is_not_there() => return Err(error.into()),
                 _ => return Err(RunError::InterfaceLost(name.clone())),
+            };
+            if mtu != self.mtus[side.index()] {
+                say(&format!("the MTU of {name} is {mtu}"));
+                self.mtus[side.index()] = mtu;
+                self.processor.set_mtu(side, mtu, now);
             }
         }
         Ok(())

@@ -126,6 +126,7 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
                     if is_known { &self.beacon.feedback_accepted } else { &self.beacon.feedback_unknown };
                 counter.fetch_add(1, Ordering::Relaxed);
             }
+            Command::SetMtu { to, mtu } => self.processor.set_mtu(to, mtu, now),
             // Shard 0 has taken the same settings, and says so.
             Command::Apply(settings) => drop(self.processor.apply(&settings)),
             Command::Drain => {

@@ -46,7 +46,7 @@ pub(crate) fn load(
 fn create_device(plan: &Plan, side: &SidePlan) -> Result<Tun, IoError> {
     let config = TunConfig {
         name: side.tun.clone(),
-        mtu: plan.mtu,
+        mtu: plan.mtu(),
         queue_len_packets: QUEUE_LEN_PACKETS,
         framing: if plan.gso { Framing::SuperPackets } else { Framing::Header },
         multi_queue: plan.shards > 1,

@@ -3,6 +3,10 @@
 use std::io::ErrorKind;
 use std::net::UdpSocket;
 
+use io::netlink::LinkChange;
+use run::{Config, SteeringChoice};
+
+use crate::accelerated::verdict;
 use crate::nat::masquerade;
 use crate::topology::{PATIENCE, Program, SERVER, Topology};
 
@@ -34,4 +38,38 @@ fn h23_icmp_errors_come_through_the_engine() {
         program.stop(&topology);
         SERVER.iter().for_each(|address| assert!(is_refused(&topology, address)));
     }
+}
+
+/// The wired and the mobile interface's MTU are those of other networks: hosts learn of the narrower one by ICMP, but what
+/// the engine sends comes from no host that could.
+fn set_mtu(topology: &Topology, bytes: u32) {
+    let netlink = topology.netlink();
+    let mobile = netlink.index_of("m0").unwrap();
+    netlink.change_link(mobile, &LinkChange { mtu: Some(bytes), ..LinkChange::default() }).unwrap();
+}
+
+#[test]
+fn h23_a_mobile_interface_narrower_than_the_hosts_is_kept_to() {
+    for steering in [SteeringChoice::Auto, SteeringChoice::Rules] {
+        let topology = Topology::build("narrow");
+        set_mtu(&topology, 1_300);
+        let program = Program::start_engine(&topology, &Config { steering, ..topology.config() });
+        for address in SERVER {
+            topology.connect(&topology.server, address).download(1_000_000);
+        }
+        assert_eq!(verdict(&program.stop(&topology)), (2, 0));
+    }
+}
+
+#[test]
+fn h23_a_mobile_interface_that_becomes_narrower_is_kept_to() {
+    let topology = Topology::build("narrows");
+    let program = Program::start_engine(&topology, &topology.config());
+    let mut connections = SERVER.map(|address| topology.connect(&topology.server, address));
+    connections.iter_mut().for_each(|connection| connection.exchange(b"wide----"));
+    set_mtu(&topology, 1_300);
+    for connection in connections {
+        connection.download(1_000_000);
+    }
+    assert_eq!(verdict(&program.stop(&topology)), (2, 0));
 }

@@ -144,3 +144,16 @@ fn a_deadline_hours_away_does_not_pile_up_with_every_pause() {
     let entries = bench.engine.timers.len();
     assert!(entries < 10, "{entries} deadlines of one flow");
 }
+
+#[test]
+fn an_uplink_that_begins_while_the_engine_drains_takes_nothing_on() {
+    let mut engine = crate::Engine::new(EngineConfig::default()).unwrap();
+    engine.drain(ms(0));
+    let policy = crate::Policy { default: crate::Action::Both, ..crate::Policy::default() };
+    engine.reconfigure(&EngineConfig { policy, ..EngineConfig::default() }).unwrap();
+    let spec = TcpHeaderSpec::new(client(1), SERVER, SeqNum::new(0), SeqNum::new(0), TcpFlags::SYN);
+    let mut packet = [0; TcpHeaderSpec::MAX_LEN];
+    let len = spec.emit(&mut packet, &[]).unwrap().len;
+    engine.handle_packet(Port::Mobile, &VirtioNetHeader::default(), &mut packet[..len], ms(1));
+    assert!(engine.is_empty(), "{:?}", engine.uplink_stats());
+}

@@ -52,6 +52,10 @@ impl<P: Processor> Processor for Hanging<P> {
         self.inner.handle_timeout(now);
     }
 
+    fn set_mtu(&mut self, to: Side, mtu: u32, now: Instant) {
+        self.inner.set_mtu(to, mtu, now);
+    }
+
     fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
         self.inner.poll_transmit(now)
     }
