@@ -305,8 +305,11 @@ impl Accelerated {
     }
 
     /// The window field for the server, noted as told.
+    ///
+    /// Where nothing more is taken, nothing more is allowed: what the client would not take of it once the flow is
+    /// handed back would be lost.
     pub(crate) fn offer_window(&mut self, config: &EngineConfig, path: &Path) -> u16 {
-        let free = self.free_window(config, path);
+        let free = if self.is_draining { 0 } else { self.free_window(config, path) };
         self.receiver.window_field(free, self.client_scale)
     }
 

@@ -102,8 +102,8 @@ fn on_ack(flow: &mut Accelerated, path: &mut Path, tcp: &Tcp, stats: &mut Stats,
         // Its number would lie ahead again half a circle later.
         flow.server.urgent_end = flow.server.urgent_end.filter(|end| flow.sender.una().is_before(*end));
         stats.bytes_delivered += u64::from(held - flow.buffer.len() as u32);
-    } else if flow.sender.window() == 0 {
-        // It answers, it only has no room: alive.
+    } else if flow.sender.window() == 0 && tcp.ack == flow.sender.una() {
+        // It answers, it only has no room: alive. An older number says nothing about the window.
         flow.last_progress = now;
     }
     if flow.sender.is_fin_acked() && !flow.receiver.acks_fin() {

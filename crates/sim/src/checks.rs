@@ -158,6 +158,8 @@ struct Stream {
     acked_to_host: SeqNum,
     /// Highest window edge the middlebox told this host, once the flow is accelerated.
     edge_to_host: Option<SeqNum>,
+    /// Largest window told to this host before: the middlebox keeps what the other host promised.
+    window_before: u32,
     /// The same where windows are only lowered, handshake included.
     edge_passed_on: Option<SeqNum>,
     /// The middlebox has sent some of it in packets of its own: the stream's delivery is its business.
@@ -453,6 +455,7 @@ impl Checks {
         if owed_before == 0 {
             flow.heard[to.other() as usize] = now;
         }
+        let limit = limit.max(Bytes::from(flow.streams(to).0.window_before));
         if debt > limit {
             return Err(Violation::Debt { debt, limit, packet: packet.to_string() });
         }
@@ -579,9 +582,12 @@ impl FlowChecks {
         }
         if tcp.flags.contains(TcpFlags::ACK) && !tcp.flags.contains(TcpFlags::RST) && own.isn.is_some() {
             own.acked_to_host = own.acked_to_host.later_of(tcp.ack);
+            let scale = own.scale.and(peer.scale).unwrap_or_default();
             if is_accelerated && own.is_accelerated && !tcp.flags.contains(TcpFlags::SYN) {
-                let edge = tcp.ack + own.scale.and(peer.scale).unwrap_or_default().window(tcp.window);
+                let edge = tcp.ack + scale.window(tcp.window);
                 own.edge_to_host = Some(own.edge_to_host.map_or(edge, |told| told.later_of(edge)));
+            } else if !own.is_accelerated && !tcp.flags.contains(TcpFlags::SYN) {
+                own.window_before = own.window_before.max(scale.window(tcp.window));
             }
         }
         let debt = own.acked_to_host.distance_from(own.acked_by_peer).max(0).unsigned_abs();

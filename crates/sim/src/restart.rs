@@ -13,8 +13,12 @@ use wire::VirtioNetHeader;
 use crate::{Middlebox, Outgoing, Side};
 
 /// Why a flow under way is handed back.
-const HANDED_BACK: [PassReason; 3] =
-    [PassReason::NonsensicalSack, PassReason::NotTcpLike, PassReason::Desynchronised];
+const HANDED_BACK: [PassReason; 4] = [
+    PassReason::NonsensicalSack,
+    PassReason::NotTcpLike,
+    PassReason::Desynchronised,
+    PassReason::AccurateEcn,
+];
 
 /// How the process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,7 +18,8 @@ fn loss(random: &mut Random, max_ppm: u64) -> LossModel {
         3 | 4 => LossModel::Bernoulli { ppm: random.spread(100, max_ppm) as u32 },
         _ => LossModel::GilbertElliott {
             to_bad_ppm: random.spread(100, 5_000) as u32,
-            to_good_ppm: random.spread(100_000, 500_000) as u32,
+            // Longer bursts of a path that carries little outlast every retransmission of a host.
+            to_good_ppm: random.spread(250_000, 500_000) as u32,
             good_loss_ppm: 0,
             bad_loss_ppm: 700_000,
         },
