@@ -103,10 +103,42 @@ pub fn link_figure(title: &str, config: &LinkConfig, length: Duration) -> Result
     Ok(figure)
 }
 
+/// What a link can carry from `span.0` to `span.1` seconds, Mbit/s in bins of `bin`; nothing for a link without a limit.
+///
+/// # Errors
+/// A setting is out of its range.
+pub(crate) fn capacity_over_time(
+    config: &LinkConfig,
+    span: (f64, f64),
+    bin: Duration,
+) -> Result<Vec<Point>, link::LinkError> {
+    let link: Link<()> = Link::new(config, Instant::ZERO)?;
+    let bins = ((span.0 / bin.as_secs_f64()).round() as u64)..((span.1 / bin.as_secs_f64()).round() as u64);
+    let at = |number: u64| Instant::ZERO + Duration::from_nanos(bin.as_nanos() * number);
+    let point = |number: u64| match link.offered_bytes(at(number), at(number + 1)) {
+        Bytes::MAX => None,
+        bytes => {
+            let x = bin.as_secs_f64() * number as f64;
+            Some(Point::new(x, Rate::from_transfer(bytes, bin).as_mbps_f64()))
+        }
+    };
+    Ok(bins.filter_map(point).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use link::{Capacity, DelayModel, LossModel, OutageModel};
+
+    #[test]
+    fn capacity_is_that_of_each_bin() {
+        let capacity = Capacity::Constant(Rate::from_mbps(10));
+        let outages = OutageModel::Scheduled(vec![(Duration::from_secs(2), Duration::from_secs(1))]);
+        let config = LinkConfig { capacity, outages, ..LinkConfig::default() };
+        let points = capacity_over_time(&config, (1.0, 4.0), Duration::from_millis(500)).unwrap();
+        let rates: Vec<f64> = points.iter().map(|p| p.y.round()).collect();
+        assert_eq!((points[0].x, rates), (1.0, vec![10.0, 10.0, 0.0, 0.0, 10.0, 10.0]));
+    }
 
     #[test]
     fn rate_delay_loss_and_outages_are_seen() {

@@ -12,9 +12,13 @@ const OWN_STYLE: &str = "\
 .mark { font-weight: 600; } .pass { color: var(--good); } .miss { color: var(--bad); }\n\
 .who { font-weight: 600; } .sentences { list-style: none; padding: 0; max-width: 92ch; } .sentences li { margin: .3rem 0; }\n\
 section > figure svg { max-width: 860px; }\n\
+section th { white-space: normal; overflow-wrap: break-word; } section th small { white-space: nowrap; }\n\
+.overview th, .overview td { text-align: left; } .overview td:first-child { white-space: normal; }\n\
 .figures { display: grid; grid-template-columns: 1fr 1fr; gap: .6rem 1.8rem; } .wide { grid-column: 1 / -1; }\n\
-section td:first-child { white-space: nowrap; } td.paper, th.paper, td.simulated, th.simulated { color: var(--soft); } td.adaptive, th.adaptive { font-weight: 600; }\n\
-@media (max-width: 900px) { .figures { grid-template-columns: 1fr; } }\n";
+section td:first-child { white-space: nowrap; } section th:first-child, section td:first-child { position: sticky; left: 0; background: var(--bg); padding-right: 1.2rem; } td.paper, th.paper, td.simulated, th.simulated { color: var(--soft); } td.adaptive, th.adaptive { font-weight: 600; }\n\
+@media (max-width: 900px) { .figures { grid-template-columns: 1fr; } }\n\
+@media (max-width: 620px) { section figure { overflow-x: auto; } section figure svg { width: 600px; } .overview .place { display: none; } section td:first-child { white-space: normal; } \
+.figures { min-width: 0; } .figures > figure { min-width: 0; } section th, section td { padding: .38rem .45rem; } section th:first-child, section td:first-child { max-width: 42vw; padding-left: 0; } }\n";
 
 /// The page over `results`: what belongs to an experiment follows its heading, from the simulator and from the lab.
 #[must_use]
@@ -47,8 +51,8 @@ pub fn html(experiments: &[&Experiment], results: &[Reproduction]) -> String {
 
 fn overview(page: &mut String, experiments: &[&Experiment], results: &[Reproduction]) {
     page.push_str(
-        "<div class=\"scroll\"><table><thead><tr><th>experiment</th><th>paper</th><th>run by</th><th>aims reached</th>\
-         </tr></thead><tbody>\n",
+        "<div class=\"scroll\"><table class=\"overview\"><thead><tr><th>experiment</th><th class=\"place\">paper</th><th>run by</th>\
+         <th>aims reached</th></tr></thead><tbody>\n",
     );
     for experiment in experiments {
         for result in results.iter().filter(|r| r.experiment == experiment.name) {
@@ -56,7 +60,7 @@ fn overview(page: &mut String, experiments: &[&Experiment], results: &[Reproduct
             let class = if passed == all { "pass" } else { "miss" };
             let _ = writeln!(
                 page,
-                "<tr><td><a href=\"#{0}\">{0}</a>: {1}</td><td>[{2}] {3}</td><td>{4}</td>\
+                "<tr><td><a href=\"#{0}\">{0}</a>: {1}</td><td class=\"place\">[{2}] {3}</td><td>{4}</td>\
                  <td class=\"{class}\">{passed} of {all}</td></tr>",
                 experiment.name,
                 escape(experiment.title),

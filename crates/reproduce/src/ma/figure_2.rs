@@ -88,7 +88,7 @@ fn figure(runs: &Runs) -> Figure {
     ]);
     Figure::new(
         "Goodput of a download with a client window of 17 KB",
-        "Means over 0.5 s of what the application received. The paper's curves are known by the levels its text names.",
+        "Means over 0.5 s of what the application received; a curve ends with its download. The paper's curves are known by the levels its text names.",
         Axis::linear("seconds"),
     )
     .panel(Axis::linear("Mbit/s"), series)

@@ -1,12 +1,14 @@
 //! [WA] Fig 7: bandwidth, window and queue over time, for NewReno and for the proxy.
 
-use super::figure_3::{capacity, samples};
+use super::figure_3::samples;
 use super::{dropped, mean, percent};
 use crate::experiment::scenario_file;
+use crate::link_figure::capacity_over_time;
 use crate::{
     Axis, Check, Context, Experiment, Figure, InLab, Looking, Mark, Moments, Outcome, Paper, Point,
     ReproduceError, Runs, Series, Source, Table,
 };
+use scenario::Case;
 use units::{Duration, Instant};
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
@@ -31,6 +33,10 @@ const PREDICTIVE: &str = "proxy, predictive";
 const ADAPTIVE: &str = "adaptive";
 /// q0 of the paper, packets.
 const Q0: f64 = 15.0;
+/// The base station's buffer, packets.
+const BUFFER: f64 = 20.0;
+/// A rate holds so long: T.
+const HOLDS: Duration = Duration::from_millis(200);
 /// Seconds drawn: long enough for two teeth of the saw.
 const SHOWN: (f64, f64) = (30.0, 60.0);
 
@@ -50,6 +56,10 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
     let scenario = context.scenario("wa/figure-7.toml")?;
     let looking = Looking { every: Some(Duration::from_millis(20)), ..Looking::default() };
     let runs = context.watch(&scenario, looking)?;
+    let capacity = match runs.runs.iter().find(|run| run.result.name == OLD) {
+        Some(run) => link_of(&run.result.settings, run.result.seed)?,
+        None => Vec::new(),
+    };
     let mut table = Table::new("The queue in the base station, seconds 10 to 150", "scheme")
         .column(Source::Ours, "queue", "packets", 1)
         .column(Source::Ours, "empty", "% of the time", 1)
@@ -80,7 +90,7 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
             spread(STEP)
         ),
         tables: vec![table],
-        figures: vec![figure(&runs)],
+        figures: vec![figure(&runs, capacity)],
         notes: vec![
             "(18) with w(n) read as the packets of a step is the reading that gives the paper's picture. Read as packets in flight, as an ns-2 window limits them, what \
              the radio path itself holds counts too, and the queue is shorter. `predictive`, ours, aims at no fixed number of packets but at the shortest queue that \
@@ -97,33 +107,44 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
     })
 }
 
-fn figure(runs: &Runs) -> Figure {
+/// The radio link's rate in the seconds shown, in steps as long as it holds.
+fn link_of(case: &Case, seed: u64) -> Result<Vec<Point>, ReproduceError> {
+    let plan = case.links(seed, &mut |file| Err(format!("{file}: this link is drawn, it has no trace")))?;
+    capacity_over_time(&plan.radio_down, SHOWN, HOLDS).map_err(|error| ReproduceError::Meaning {
+        file: "wa/figure-7.toml".to_owned(),
+        problem: error.to_string(),
+    })
+}
+
+fn figure(runs: &Runs, capacity: Vec<Point>) -> Figure {
     let run = |case: &str| runs.runs.iter().find(|run| run.result.name == case);
     let line = |name: &str, source, points| Series::new(name, source, Mark::Line, points);
     let queue = |case: &str| samples(run(case), SHOWN, |sample| Some(sample.queue_bytes));
-    let q0 = vec![Point::new(SHOWN.0, Q0), Point::new(SHOWN.1, Q0)];
+    let level = |y: f64| vec![Point::new(SHOWN.0, y), Point::new(SHOWN.1, y)];
+    let full = || Series::new("full", Source::Limit, Mark::Line, level(BUFFER));
     Figure::new(
         "Fig 7: bandwidth, window and queue",
-        "Seconds 30 to 60 of 150. (a) bandwidth, (b) window of the proxy, (c) of NewReno, (d) queue under the proxy with q0 dashed, (e) under NewReno. \
+        "Seconds 30 to 60 of 150. (a) bandwidth, (b) window of the proxy, (c) of NewReno, (d) queue under the proxy with q0 dashed, (e) under NewReno, as the paper's Fig 7. \
          The proxy's window is what it has in flight: per step, (18) is no window.",
         Axis::linear_from("seconds", SHOWN.0),
     )
-    .panel(Axis::linear("Mbit/s"), vec![capacity(run(OLD), SHOWN, 1.0)])
+    .panel(Axis::linear("Mbit/s"), vec![Series::new("(a) bandwidth", Source::Limit, Mark::Ground, capacity)])
     .panel(
-        Axis::linear("proxy, packets"),
-        vec![line("in flight", Source::Ours, samples(run(STEP), SHOWN, |s| s.accelerator.map(|(_, flight)| flight)))],
+        Axis::linear("packets"),
+        vec![line("(b) window of the proxy: in flight", Source::Ours, samples(run(STEP), SHOWN, |s| s.accelerator.map(|(_, flight)| flight)))],
     )
     .panel(
-        Axis::linear("NewReno, packets"),
-        vec![line("congestion window", Source::Ours, samples(run(OLD), SHOWN, |s| s.window))],
+        Axis::linear("packets"),
+        vec![line("(c) congestion window of NewReno", Source::Ours, samples(run(OLD), SHOWN, |s| s.window))],
     )
     .panel(
-        Axis::linear("queue, packets"),
+        Axis::linear("packets"),
         vec![
-            line("q0, paper", Source::Paper, q0),
-            line("proxy", Source::Ours, queue(STEP)),
-            line(ADAPTIVE, Source::Adaptive, queue(ADAPTIVE)),
+            line("(d) queue: q0, paper", Source::Paper, level(Q0)),
+            line("under the proxy", Source::Ours, queue(STEP)),
+            line("under adaptive", Source::Adaptive, queue(ADAPTIVE)),
+            full(),
         ],
     )
-    .panel(Axis::linear("queue, packets"), vec![line("NewReno", Source::Ours, queue(OLD))])
+    .panel(Axis::linear("packets"), vec![line("(e) queue under NewReno", Source::Ours, queue(OLD)), full()])
 }
