@@ -13,7 +13,7 @@ use lab::Instance;
 use scenario::Quantity;
 use units::Duration;
 
-use crate::{interruption, outcome};
+use crate::{interruption, outcome, writable};
 
 /// Arguments of `cellerator contest`.
 #[derive(clap::Args)]
@@ -71,6 +71,7 @@ pub struct Args {
 /// Runs `cellerator contest`; an error is one clear line: what, where, what to do.
 pub fn main(args: &Args) -> Result<ExitCode, String> {
     let contest = contest(args)?;
+    [&args.json, &args.html].into_iter().flatten().try_for_each(|path| writable::file(path))?;
     let count = contest.runs();
     let (ended, began) = (AtomicUsize::new(0), Clock::now());
     let progress = |what: &str| {

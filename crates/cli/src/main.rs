@@ -21,6 +21,7 @@ mod sim;
 mod stability;
 mod sweep;
 mod trace;
+mod writable;
 
 use std::process::ExitCode;
 

@@ -11,6 +11,7 @@ use scenario::Scenario;
 use scenario::results::{Results, SCHEMA, ScenarioResult};
 
 use crate::progress::Display;
+use crate::writable;
 
 /// Where to write results.
 pub struct Files<'a> {
@@ -86,15 +87,13 @@ pub fn print(result: &ScenarioResult) {
 }
 
 impl Files<'_> {
-    /// Makes the directories: a path that cannot be written should not cost minutes. Gives those of captures that
+    /// Makes the directories and tries the files: a path that cannot be written should not cost minutes. Gives those of captures that
     /// were not there, the innermost first.
     pub fn prepare(&self) -> Result<Vec<PathBuf>, String> {
         let inner = self.captures.into_iter().flat_map(Path::ancestors);
         let made: Vec<PathBuf> = inner.take_while(|folder| !folder.exists()).map(Path::to_owned).collect();
-        [self.json, self.html].into_iter().flatten().try_for_each(create_parent)?;
-        if let Some(folder) = self.captures {
-            fs::create_dir_all(folder).map_err(|e| format!("cannot create {}: {e}", folder.display()))?;
-        }
+        [self.json, self.html].into_iter().flatten().try_for_each(writable::file)?;
+        self.captures.map(writable::folder).transpose()?;
         Ok(made)
     }
 
@@ -139,12 +138,6 @@ pub fn read(path: &Path) -> Result<(Scenario, PathBuf), String> {
     let toml = fs::read_to_string(path).map_err(|e| format!("cannot read {name}: {e}"))?;
     let traces = path.parent().unwrap_or(Path::new(".")).to_owned();
     Ok((Scenario::from_toml(&name, &toml).map_err(|e| e.to_string())?, traces))
-}
-
-fn create_parent(path: &Path) -> Result<(), String> {
-    let parent =
-        path.parent().filter(|p| !p.as_os_str().is_empty()).map_or(PathBuf::from("."), Path::to_owned);
-    fs::create_dir_all(&parent).map_err(|e| format!("cannot create {}: {e}", parent.display()))
 }
 
 /// This command as one would type it.

@@ -7,44 +7,46 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 
 use ::reproduce::{
-    Context, Experiment, InLab, Maker, Reproduction, Step, Store, Where, all, chosen, fingerprint, html,
-    in_words, lab_markdown, markdown,
+    Context, Experiment, InLab, Maker, ReproduceError, Reproduction, Step, Store, Where, all, chosen,
+    fingerprint, html, in_words, lab_markdown, markdown,
 };
 use io::{Clock, Signals};
 use lab::{Instance, Runner};
 use scenario::results::MadeBy;
 use units::{Duration, Instant};
 
-use crate::interruption;
+use crate::{interruption, writable};
 
 /// Arguments of `cellerator reproduce`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Experiments by name, or a paper by its key (`ma`)
-    #[arg(value_name = "NAME", required_unless_present_any = ["all", "list"])]
+    /// Experiments by name (--list shows them), or a paper by its key (`ma`)
+    #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// All experiments
+    /// All experiments; beforehand it says how long they take
     #[arg(long, conflicts_with = "names")]
     all: bool,
-    /// Name the experiments and what they take, and run none
+    /// Name the experiments, how long each takes in the simulator and in the lab, and run none
     #[arg(long)]
     list: bool,
-    /// Kernel TCP in namespaces, in real time: those that exist there (needs root)
+    /// Kernel TCP in namespaces, in real time: those that exist there, and beside them the same scenario files in virtual time (needs
+    /// root)
     #[arg(long)]
     lab: bool,
     /// Folder of the results: one JSON document per experiment (schemas/reproduction.schema.json), and the page
     #[arg(long, value_name = "DIR", default_value = "out/reproduction")]
     out: PathBuf,
-    /// Keep the results in --out that this program made of these scenario files
+    /// Keep the results in --out that this program made of these scenario files: goes on after an interruption, experiment by experiment
     #[arg(long)]
     resume: bool,
-    /// Run nothing: make the pages again from the results in --out
+    /// Run nothing: make the pages again from the results in --out, with --lab that of the lab
     #[arg(long, conflicts_with_all = ["resume", "threads"])]
     pages: bool,
     /// Write the page there [default: reproduction.html in --out]
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write the page as Markdown as well, its pictures in a folder of its name
+    /// Write the page as Markdown as well, its pictures in a folder of its name; with --lab the page of the lab's results, otherwise that
+    /// of the simulator's
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
     /// Write what the simulator's captures show there as well, a file per run and host, for `cellerator analyze`
@@ -64,11 +66,16 @@ fn text(error: impl std::fmt::Display) -> String {
 
 /// Runs `cellerator reproduce`; an error is one clear line: what, where, what to do.
 pub fn main(args: &Args) -> Result<ExitCode, String> {
+    let has_choice = args.all || args.list || args.pages || !args.names.is_empty();
+    if !has_choice {
+        return Err("reproduce: name an experiment, a paper (ma, wa, mp, ev, dr) or --all; --list shows what there is".to_owned());
+    }
     let wanted = if args.all || args.names.is_empty() { all() } else { chosen(&args.names).map_err(text)? };
     if args.list {
         print!("{}", list(&wanted));
         return Ok(ExitCode::SUCCESS);
     }
+    try_outputs(args)?;
     let store = Store::open(&args.out).map_err(text)?;
     if !args.pages {
         if args.lab {
@@ -85,6 +92,21 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     let (passed, aims) = pages(args, &store, &wanted)?;
     println!("{passed} of {aims} aims reached");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses at once what could not be written in the end.
+fn try_outputs(args: &Args) -> Result<(), String> {
+    writable::folder(&args.out).map_err(|problem| format!("{problem}; choose another folder by --out"))?;
+    let pages = [&args.html, &args.markdown].into_iter().flatten();
+    pages.map(PathBuf::as_path).try_for_each(writable::file)?;
+    args.markdown.as_deref().map(pictures_of).as_deref().map(writable::folder).transpose()?;
+    args.captures.as_deref().map(writable::folder).transpose()?;
+    Ok(())
+}
+
+/// The folder of a Markdown page's pictures.
+fn pictures_of(markdown: &Path) -> PathBuf {
+    markdown.with_file_name(markdown.file_stem().unwrap_or_else(|| "reproduction".as_ref()))
 }
 
 fn threads(args: &Args) -> usize {
@@ -146,9 +168,6 @@ fn run(
     let mut maker =
         Maker { made_by: MadeBy { cellerator, ..made_by }, program: fingerprint(&own), processor };
     let folder = args.experiments.as_deref();
-    if let Some(captures) = &args.captures {
-        fs::create_dir_all(captures).map_err(|e| format!("cannot create {}: {e}", captures.display()))?;
-    }
     let mut left = Vec::new();
     for experiment in wanted {
         let kept = if args.resume { store.load(experiment.name, is_lab).map_err(text)? } else { None };
@@ -163,7 +182,8 @@ fn run(
     let seconds = |e: &Experiment| if is_lab { e.lab.seconds().unwrap_or(0) } else { e.seconds };
     let total: u32 = left.iter().map(|e| seconds(e)).sum();
     let began = Clock::now();
-    eprintln!("{} experiments, about {}", left.len(), in_words(total));
+    let noun = if left.len() == 1 { "experiment" } else { "experiments" };
+    eprintln!("{} {noun}, about {}", left.len(), in_words(total));
     for (number, experiment) in left.iter().enumerate() {
         eprintln!(
             "[{}/{}] {}: [{}] {}, {} (about {})",
@@ -181,8 +201,9 @@ fn run(
         maker.made_by.command =
             format!("cellerator reproduce {}{}", experiment.name, if is_lab { " --lab" } else { "" });
         let experiment_began = Clock::now();
-        let mut result = Reproduction::make(experiment, context, &maker).map_err(text)?;
+        let made = Reproduction::make(experiment, context, &maker);
         display.end();
+        let mut result = made.map_err(|error| told(&error))?;
         // What virtual time takes belongs to no result: it would differ from run to run.
         let took = Clock::now().saturating_since(experiment_began);
         result.took_s = is_lab.then(|| took.as_secs() as u32);
@@ -191,6 +212,14 @@ fn run(
     }
     eprintln!("  took {}", in_words(Clock::now().saturating_since(began).as_secs() as u32));
     Ok(())
+}
+
+/// An error's line; of an interruption what goes on.
+fn told(error: &ReproduceError) -> String {
+    match error {
+        ReproduceError::Interrupted { .. } => format!("{error}; --resume goes on with the results in --out"),
+        _ => error.to_string(),
+    }
 }
 
 /// What an experiment found, on the terminal.
@@ -215,13 +244,16 @@ fn pages(args: &Args, store: &Store, wanted: &[&'static Experiment]) -> Result<(
             results.extend(store.load(experiment.name, is_lab).map_err(text)?);
         }
     }
+    if results.is_empty() {
+        return Err(format!("{}: there are no results yet: run an experiment first", args.out.display()));
+    }
     let page = args.html.clone().unwrap_or_else(|| args.out.join("reproduction.html"));
     write(&page, &html(&experiments, &results))?;
     if let Some(path) = &args.markdown {
-        let stem = path.file_stem().map_or_else(|| "reproduction".into(), |stem| stem.to_string_lossy());
+        let folder = pictures_of(path);
+        let stem = folder.file_name().map_or_else(|| "reproduction".into(), |name| name.to_string_lossy());
         let write_page = if args.lab { lab_markdown } else { markdown };
         let document = write_page(&experiments, &results, &stem);
-        let folder = path.with_file_name(stem.as_ref());
         fs::create_dir_all(&folder).map_err(|e| format!("cannot create {}: {e}", folder.display()))?;
         for (name, picture) in &document.pictures {
             let path = folder.join(name);

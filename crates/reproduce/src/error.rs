@@ -40,7 +40,13 @@ pub enum ReproduceError {
         /// Why.
         source: sim::SimError,
     },
-    /// The lab failed, or was interrupted.
+    /// The user asked to stop.
+    #[error("{run}: interrupted")]
+    Interrupted {
+        /// Experiment.
+        run: String,
+    },
+    /// The lab failed.
     #[error("{run}: {problem}")]
     Lab {
         /// Experiment.

@@ -56,9 +56,12 @@ impl LabRuns<'_> {
             }
             _ => {}
         });
-        let result = result.map_err(|error| ReproduceError::Lab {
-            run: experiment.to_owned(),
-            problem: error.to_string(),
+        let result = result.map_err(|error| {
+            let run = experiment.to_owned();
+            match error {
+                lab::LabError::Interrupted => ReproduceError::Interrupted { run },
+                error => ReproduceError::Lab { run, problem: error.to_string() },
+            }
         })?;
         for (result, radio) in result.cases.into_iter().zip(radios) {
             let seen = match &captures {
