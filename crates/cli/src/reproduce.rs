@@ -45,8 +45,8 @@ pub struct Args {
     /// Write the page there [default: reproduction.html in --out]
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write the page as Markdown as well, its pictures in a folder of its name; with --lab the page of the lab's results, otherwise that
-    /// of the simulator's
+    /// Write the Markdown page there, its pictures in a folder of its name; with --lab the page of the lab's results, otherwise that of the
+    /// simulator's [default: reproduction.md or reproduction-lab.md in --out]
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
     /// Write what the simulator's captures show there as well, a file per run and host, for `cellerator analyze`
@@ -99,9 +99,15 @@ fn try_outputs(args: &Args) -> Result<(), String> {
     writable::folder(&args.out).map_err(|problem| format!("{problem}; choose another folder by --out"))?;
     let pages = [&args.html, &args.markdown].into_iter().flatten();
     pages.map(PathBuf::as_path).try_for_each(writable::file)?;
-    args.markdown.as_deref().map(pictures_of).as_deref().map(writable::folder).transpose()?;
+    writable::folder(&pictures_of(&markdown_of(args)))?;
     args.captures.as_deref().map(writable::folder).transpose()?;
     Ok(())
+}
+
+/// Where the Markdown page goes.
+fn markdown_of(args: &Args) -> PathBuf {
+    let name = if args.lab { "reproduction-lab.md" } else { "reproduction.md" };
+    args.markdown.clone().unwrap_or_else(|| args.out.join(name))
 }
 
 /// The folder of a Markdown page's pictures.
@@ -249,18 +255,17 @@ fn pages(args: &Args, store: &Store, wanted: &[&'static Experiment]) -> Result<(
     }
     let page = args.html.clone().unwrap_or_else(|| args.out.join("reproduction.html"));
     write(&page, &html(&experiments, &results))?;
-    if let Some(path) = &args.markdown {
-        let folder = pictures_of(path);
-        let stem = folder.file_name().map_or_else(|| "reproduction".into(), |name| name.to_string_lossy());
-        let write_page = if args.lab { lab_markdown } else { markdown };
-        let document = write_page(&experiments, &results, &stem);
-        fs::create_dir_all(&folder).map_err(|e| format!("cannot create {}: {e}", folder.display()))?;
-        for (name, picture) in &document.pictures {
-            let path = folder.join(name);
-            fs::write(&path, picture).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
-        }
-        write(path, &document.text)?;
+    let path = markdown_of(args);
+    let folder = pictures_of(&path);
+    let stem = folder.file_name().map_or_else(|| "reproduction".into(), |name| name.to_string_lossy());
+    let write_page = if args.lab { lab_markdown } else { markdown };
+    let document = write_page(&experiments, &results, &stem);
+    fs::create_dir_all(&folder).map_err(|e| format!("cannot create {}: {e}", folder.display()))?;
+    for (name, picture) in &document.pictures {
+        let path = folder.join(name);
+        fs::write(&path, picture).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
     }
+    write(&path, &document.text)?;
     let own = |result: &&Reproduction| wanted.iter().any(|e| e.name == result.experiment);
     let scores = results.iter().filter(own).map(Reproduction::score);
     Ok(scores.fold((0, 0), |(passed, all), (own_passed, own_all)| (passed + own_passed, all + own_all)))

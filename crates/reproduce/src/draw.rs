@@ -246,7 +246,11 @@ fn legend(out: &mut String, panel: &Panel, top: f64) {
             Mark::Dots => {
                 write!(out, r#"<circle class="d {class}" cx="{:.1}" cy="{y:.1}" r="3.2"/>"#, x + 10.0)
             }
-            Mark::Crosses => write!(out, r#"<path class="c limit" d="{}"/>"#, cross(x + 10.0, y)),
+            Mark::Crosses => {
+                // What was simulated has many colours, and in the legend none.
+                let class = if series.source == Source::Simulated { "limit" } else { class };
+                write!(out, r#"<path class="c {class}" d="{}"/>"#, cross(x + 10.0, y))
+            }
             Mark::Line | Mark::Stems => write!(out, r#"<path class="l {class}" d="M{x:.0} {y:.1}h20"/>"#),
             Mark::Dotted => write!(
                 out,

@@ -24,6 +24,9 @@ pub struct Document {
 pub fn markdown(experiments: &[&Experiment], results: &[Reproduction], folder: &str) -> Document {
     let mut page = Document { text: HEAD.to_owned(), pictures: Vec::new() };
     let results: Vec<&Reproduction> = results.iter().filter(|result| !result.is_lab()).collect();
+    if let Some(first) = results.first() {
+        let _ = writeln!(page.text, "Made by Cellerator {}.\n", first.made_by.cellerator);
+    }
     overview(&mut page.text, experiments, &results);
     sections(&mut page, experiments, &results, folder);
     page
@@ -104,12 +107,13 @@ fn overview(text: &mut String, experiments: &[&Experiment], results: &[&Reproduc
             let (passed, all) = result.score();
             let _ = writeln!(
                 text,
-                "| [{0}](#{0}): {1} | [{2}] {3} | {4} | {passed} of {all} |",
+                "| [{0}](#{0}): {1} | [{2}] {3} | {4} | {5} |",
                 experiment.name,
                 plain(experiment.title),
                 experiment.paper.key(),
                 experiment.part,
-                result.made_by.runner
+                result.made_by.runner,
+                if all == 0 { "none set".to_owned() } else { format!("{passed} of {all}") }
             );
         }
     }

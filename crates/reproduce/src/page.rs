@@ -57,11 +57,16 @@ fn overview(page: &mut String, experiments: &[&Experiment], results: &[Reproduct
     for experiment in experiments {
         for result in results.iter().filter(|r| r.experiment == experiment.name) {
             let (passed, all) = result.score();
-            let class = if passed == all { "pass" } else { "miss" };
+            let class = match all {
+                0 => "soft",
+                _ if passed == all => "pass",
+                _ => "miss",
+            };
+            let score = if all == 0 { "none set".to_owned() } else { format!("{passed} of {all}") };
             let _ = writeln!(
                 page,
                 "<tr><td><a href=\"#{0}\">{0}</a>: {1}</td><td class=\"place\">[{2}] {3}</td><td>{4}</td>\
-                 <td class=\"{class}\">{passed} of {all}</td></tr>",
+                 <td class=\"{class}\">{score}</td></tr>",
                 experiment.name,
                 escape(experiment.title),
                 experiment.paper.key(),

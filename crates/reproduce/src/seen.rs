@@ -42,8 +42,12 @@ pub struct SeenPacket {
     pub at_s: f64,
     /// It comes from the server.
     pub is_down: bool,
+    /// Where its data begins in the stream of its direction, bytes.
+    pub position: u64,
     /// Bytes of data.
     pub payload: u64,
+    /// What it acknowledges: a place in the other direction's stream, bytes.
+    pub ack: Option<u64>,
     /// The round trip it gives by Karn's rule, ms.
     pub rtt_ms: Option<f64>,
     /// The round trip that its timestamps give, from the capture to the other end and back, ms.
@@ -85,7 +89,9 @@ impl Sink for Found {
             at_s: packet.time.saturating_since(Instant::ZERO).as_secs_f64(),
             // The client opens the connection: it is the first end.
             is_down: packet.direction == 1,
+            position: packet.position,
             payload: packet.len,
+            ack: packet.ack,
             rtt_ms: packet.rtt_karn.map(Duration::as_millis_f64),
             rtt_by_timestamps_ms: packet.rtt_timestamps.map(Duration::as_millis_f64),
             is_retransmission: matches!(packet.kind, analysis::PacketKind::Retransmission { .. }),

@@ -91,6 +91,9 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
              segments (RFC 6928), which is nearly a window of 17 KB; the paper's Linux of 2011 began with three, and its slow start over a long round trip is what \
              small files gained from."
                 .to_owned(),
+            "`adaptive` knows the link from its first round trips and keeps some tens of ms of queue; `accelerated` begins at R_cap, which is set to just the link's rate here, and \
+             so needs no queue to know it. Over a link that is not known beforehand R_cap fills the queue (Tables 3 and 5)."
+                .to_owned(),
             "k = 250 acknowledgements make no rate estimate before some 0.5 MB: up to there `accelerated` sends at R_cap."
                 .to_owned(),
         ],

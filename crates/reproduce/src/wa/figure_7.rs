@@ -1,7 +1,7 @@
 //! [WA] Fig 7: bandwidth, window and queue over time, for NewReno and for the proxy.
 
 use super::figure_3::samples;
-use super::{dropped, mean, percent};
+use super::{OLD, dropped, mean, percent};
 use crate::experiment::scenario_file;
 use crate::link_figure::capacity_over_time;
 use crate::{
@@ -26,7 +26,6 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-const OLD: &str = "NewReno of 2007";
 const STEP: &str = "proxy, (18) per step";
 const FLIGHT: &str = "proxy, (18) in flight";
 const PREDICTIVE: &str = "proxy, predictive";

@@ -2,6 +2,7 @@
 
 mod collapse;
 mod figure_3;
+mod figure_4;
 mod figure_7;
 mod table_1;
 
@@ -12,6 +13,8 @@ use crate::{Experiment, Moments, Runs};
 pub(crate) const EXPERIMENTS: &[&Experiment] =
     &[&figure_3::EXPERIMENT, &figure_7::EXPERIMENT, &table_1::EXPERIMENT, &collapse::EXPERIMENT];
 
+/// The case of hosts like the paper's.
+const OLD: &str = "NewReno of 2007";
 /// Packets of the paper, bytes.
 const PACKET: f64 = 1_500.0;
 /// Length of every run, seconds.

@@ -1,6 +1,6 @@
 //! [WA] Table I: throughput and link utilisation for three speeds of change.
 
-use super::{dropped, mean, packets_per_second, percent, upper_bound};
+use super::{OLD, dropped, mean, packets_per_second, percent, upper_bound};
 use crate::experiment::scenario_file;
 use crate::{
     Axis, Check, Context, Experiment, Figure, InLab, Mark, Outcome, Paper, Point, ReproduceError, Runs,
@@ -30,7 +30,6 @@ pub(super) const PAPER: [Row; 3] = [
     ("200 ms", 124.0, 60.0, 115.1, 48.32, 92.82, 92.0),
     ("20 ms", 123.82, 18.6, 115.5, 15.04, 93.29, 93.0),
 ];
-const OLD: &str = "NewReno of 2007";
 const TODAY: &str = "NewReno of today";
 const PROXY: &str = "proxy, (18) per step";
 const SCHEMES: [&str; 6] = [OLD, TODAY, PROXY, "proxy, (18) in flight", "proxy, predictive", "adaptive"];

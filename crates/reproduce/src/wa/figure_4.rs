@@ -1,0 +1,47 @@
+//! [WA] Fig 4: the trace of sequence numbers around a fall of the bandwidth.
+
+use super::OLD;
+use crate::{Axis, Figure, Mark, Point, Run, Runs, SeenPacket, Series, Source};
+
+/// Seconds drawn: the fall at 50 s, of which the paper's text speaks, and the rise behind it.
+const SHOWN: (f64, f64) = (45.0, 65.0);
+/// Data of a packet of 1,500 bytes without options, as the paper counts packets.
+const DATA: f64 = 1_460.0;
+
+/// What NewReno sends, what is acknowledged and what the full queue drops; none without a capture.
+pub(super) fn figure(runs: &Runs) -> Option<Figure> {
+    let run = runs.of(OLD).next().filter(|run| !run.seen.packets.is_empty())?;
+    let packets = || run.seen.packets.iter().filter(|p| p.at_s >= SHOWN.0 && p.at_s <= SHOWN.1);
+    let number = |bytes: u64| bytes as f64 / DATA;
+    let point = |packet: &SeenPacket| Point::new(packet.at_s, number(packet.position));
+    let sent = packets().filter(|p| p.is_down && p.payload > 0);
+    let acknowledged = packets().filter(|p| !p.is_down);
+    let again = sent.clone().filter(|p| p.is_retransmission).map(point).collect();
+    let acknowledged = acknowledged.filter_map(|p| Some(Point::new(p.at_s, number(p.ack?)))).collect();
+    let sent: Vec<Point> = sent.map(point).collect();
+    let lost = dropped(run).filter(|p| p.at_s >= SHOWN.0 && p.at_s <= SHOWN.1).map(point).collect();
+    let least = sent.iter().map(|point| point.y).fold(f64::INFINITY, f64::min);
+    let series = |name, mark, points| Series::new(name, Source::Ours, mark, points);
+    let figure = Figure::new(
+        "Fig 4: sequence trace of NewReno",
+        "As the paper's Fig 4, around the fall from 384 to 38.4 kbit/s at 50 s: data as its server sends it, acknowledgements as they come back, data that is sent again, and \
+         data that the full queue will drop.",
+        Axis::linear_from("seconds", SHOWN.0),
+    );
+    Some(figure.panel(
+        Axis::linear_from("packet number", (least / 50.0).floor() * 50.0),
+        vec![
+            series("sent", Mark::Line, sent),
+            series("acknowledged", Mark::Line, acknowledged),
+            series("sent again", Mark::Crosses, again),
+            series("dropped", Mark::Dots, lost),
+        ],
+    ))
+}
+
+/// The packets of a capture at the server that the radio link lost. The wired link between them keeps the order and loses nothing, so that
+/// both saw the same packets one behind the other.
+fn dropped(run: &Run) -> impl Iterator<Item = &SeenPacket> {
+    let down = run.seen.packets.iter().filter(|packet| packet.is_down);
+    down.zip(&run.radio).filter(|(_, record)| record.drop.is_some()).map(|(packet, _)| packet)
+}
