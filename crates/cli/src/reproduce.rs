@@ -188,6 +188,9 @@ fn run(
     let seconds = |e: &Experiment| if is_lab { e.lab.seconds().unwrap_or(0) } else { e.seconds };
     let total: u32 = left.iter().map(|e| seconds(e)).sum();
     let began = Clock::now();
+    if left.is_empty() {
+        return Ok(());
+    }
     let noun = if left.len() == 1 { "experiment" } else { "experiments" };
     eprintln!("{} {noun}, about {}", left.len(), in_words(total));
     for (number, experiment) in left.iter().enumerate() {

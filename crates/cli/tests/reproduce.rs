@@ -82,6 +82,34 @@ fn an_experiment_is_run_stored_shown_and_kept() {
 }
 
 #[test]
+fn an_experiment_with_shorter_files_for_the_lab_is_kept_too() {
+    let scratch = Scratch::new("shorter");
+    let out = scratch.path("out");
+    assert!(reproduce(&["wa-figure-3", "--out", &out]).status.success());
+    let again = reproduce(&["wa-figure-3", "--out", &out, "--resume"]);
+    assert!(said(&again).contains("wa-figure-3 is there already"), "{}", said(&again));
+}
+
+/// What cannot be written in the end is refused before anything runs.
+#[test]
+fn outputs_are_tried_first() {
+    let scratch = Scratch::new("outputs");
+    fs::write(scratch.0.join("file"), "").unwrap();
+    let (out, below, here) = (scratch.path("out"), scratch.path("file/page"), scratch.path(""));
+    for arguments in [["--out", &below], ["--html", &below], ["--markdown", &below], ["--html", &here]] {
+        let refused = reproduce(
+            &[&["ma-figure-2", "--out", &out][..if arguments[0] == "--out" { 1 } else { 3 }], &arguments]
+                .concat(),
+        );
+        assert!(!refused.status.success());
+        assert_eq!(said(&refused).lines().count(), 1, "{}", said(&refused));
+    }
+    assert!(!scratch.0.join("out/ma-figure-2.json").exists());
+    let nothing = reproduce(&["--pages", "--out", &out]);
+    assert!(!nothing.status.success() && said(&nothing).contains("no results yet"), "{}", said(&nothing));
+}
+
+#[test]
 fn a_changed_scenario_is_run_again() {
     let scratch = Scratch::new("changed");
     let (out, folder) = (scratch.path("out"), scratch.path("own"));
@@ -144,5 +172,6 @@ fn names_are_listed_and_wrong_ones_answered_with_them() {
         assert!(list.contains(name) && said(&wrong).contains(name), "{name}");
     }
     assert_eq!(said(&wrong).lines().count(), 1, "{}", said(&wrong));
-    assert!(!reproduce(&[]).status.success(), "says what it needs");
+    let nothing = reproduce(&[]);
+    assert!(!nothing.status.success() && said(&nothing).contains("--list"), "{}", said(&nothing));
 }

@@ -8,7 +8,9 @@
 mod program;
 mod schema;
 
-use program::{Lab, cellerator, leftovers, processes_with, wait_until};
+use std::fs;
+
+use program::{Lab, cellerator, leftovers, processes_with, start_telling, wait_until};
 
 const DELAY_ONLY: &str = "name = \"t\"\nradio.down.delay = \"10 ms\"\nradio.up.delay = \"10 ms\"\n";
 
@@ -172,4 +174,81 @@ fn a_wrong_scenario_is_one_clear_message() {
     assert!(said.contains(":2: `5 Mbps` is not a rate: unknown unit"), "{said}");
     let said = cellerator(&["lab", "up", "--preset", "6g"]);
     assert!(said.contains("unknown preset `6g`, expected one of `3g-hspa`"), "{said}");
+}
+
+/// Experiments that have ended are kept, the one that was interrupted or killed is run again; its result has the paper's value, what was
+/// simulated and what the lab gave.
+#[test]
+fn a_reproduction_goes_on_where_it_was_stopped() {
+    let folder = std::env::temp_dir().join(format!("ct-resume-{}", std::process::id()));
+    let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    for paper in ["ma", "dr"] {
+        fs::create_dir_all(folder.join("own").join(paper)).unwrap();
+    }
+    let figure_2 =
+        include_str!("../../../../experiments/ma/figure-2-lab.toml").replace("\"6 MB\"", "\"60 KB\"");
+    fs::write(path("own/ma/figure-2-lab.toml"), figure_2).unwrap();
+    let text = include_str!("../../../../experiments/dr/figure-20-lab.toml");
+    let (head, _) = text.split_once("[[case]]").unwrap();
+    let cases = "[[case]]\nname = \"8000 kbit/s\"\nworkload.write_rate = \"8000 kbit/s\"\n[[case]]\nname = \"unshaped\"\n";
+    let figure_20 = |first: &str, second: &str| {
+        // The second case goes on for as long as it takes to be stopped.
+        let limit = |text: &str, limit: &str| {
+            text.replace("time_limit = \"12 s\"", &format!("time_limit = \"{limit}\""))
+        };
+        let size = format!("size = \"{second}\"");
+        limit(head, "60 s").replace("size = \"20 MB\"", &size)
+            + &cases.replace(
+                "\n[[case]]\nname = \"unshaped\"",
+                &format!("\nworkload.size = \"{first}\"\n[[case]]\nname = \"unshaped\""),
+            )
+    };
+    fs::write(path("own/dr/figure-20-lab.toml"), figure_20("20 KB", "40 MB")).unwrap();
+    let (out, own, told) = (path("out"), path("own"), folder.join("told"));
+    let arguments = [
+        "reproduce",
+        "ma-figure-2",
+        "dr-figure-20",
+        "--lab",
+        "--out",
+        &out,
+        "--experiments",
+        &own,
+        "--resume",
+    ];
+    for (signal, attempt) in [("-INT", 1), ("-KILL", 2)] {
+        let mut running = start_telling(&arguments, &told);
+        let so_far = || fs::read_to_string(&told).unwrap();
+        wait_until("the second experiment is in its second run", || so_far().contains("1 of 2 runs"));
+        running.signal(signal);
+        assert!(!running.wait().success());
+        assert_eq!(so_far().contains("ma-figure-2 is there already"), attempt > 1, "{}", so_far());
+        if signal == "-INT" {
+            assert!(so_far().contains("dr-figure-20: interrupted; --resume goes on"), "{}", so_far());
+            assert_eq!(leftovers(&running.pid().to_string()), [""; 0]);
+        }
+    }
+    fs::write(path("own/dr/figure-20-lab.toml"), figure_20("20 KB", "40 KB")).unwrap();
+    let said = cellerator(&arguments);
+    assert!(said.contains("ma-figure-2 is there already"), "{said}");
+    let again = cellerator(&arguments);
+    assert!(again.contains("dr-figure-20 is there already"), "{again}");
+    for name in ["ma-figure-2", "dr-figure-20"] {
+        let stored = fs::read_to_string(path(&format!("out/{name}.lab.json"))).unwrap();
+        let document: serde_json::Value = serde_json::from_str(&stored).unwrap();
+        schema::check_against(&document, include_str!("../../../../schemas/reproduction.schema.json"));
+        assert!(
+            document["runs"].as_array().unwrap().iter().all(|run| run["late_p99_us"].is_number()),
+            "{stored}"
+        );
+    }
+    let page = fs::read_to_string(path("out/reproduction-lab.md")).unwrap();
+    for part in [
+        "| goodput, paper, Mbit/s | goodput, simulated, Mbit/s | goodput, kernel, Mbit/s |",
+        "late p50, µs",
+        "(seed 1)",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    fs::remove_dir_all(folder).unwrap();
 }

@@ -1,7 +1,7 @@
 //! The program under test, as a process.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use io::{Clock, Waiter};
@@ -61,6 +61,13 @@ impl Lab {
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         Running(command.spawn().unwrap())
     }
+}
+
+/// Starts the program; what it tells on its way goes to `file`.
+pub fn start_telling(arguments: &[&str], file: &Path) -> Running {
+    let mut command = Command::new(PROGRAM);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
+    Running(command.stderr(fs::File::create(file).unwrap()).spawn().unwrap())
 }
 
 impl Drop for Lab {

@@ -380,7 +380,9 @@ mod tests {
         SeenPacket {
             at_s,
             is_down: true,
+            position: 0,
             payload,
+            ack: None,
             rtt_ms: None,
             rtt_by_timestamps_ms: None,
             is_retransmission: false,

@@ -87,7 +87,7 @@ fn notes(is_lab: bool) -> Vec<String> {
             "The paper receives 4.50 of 4.8 Mbit/s and 3.94 of 4.0, with capacity for 5.19: its sender drops what it cannot write at once. Ours writes it later, so that \
              up to 4.8 Mbit/s everything arrives."
                 .to_owned(),
-            "Below the link's capacity `adaptive` keeps the queue a few ms longer than `accelerated`, which is told R_cap; at 5.6 Mbit/s, where R_cap is no help, it is shorter."
+            "Below the link's capacity `adaptive` keeps a somewhat longer queue than `accelerated`, which is told R_cap; at 5.6 Mbit/s, where R_cap is no help, it is shorter."
                 .to_owned(),
         ];
     if is_lab {

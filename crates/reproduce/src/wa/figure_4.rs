@@ -12,15 +12,18 @@ const DATA: f64 = 1_460.0;
 pub(super) fn figure(runs: &Runs) -> Option<Figure> {
     let run = runs.of(OLD).next().filter(|run| !run.seen.packets.is_empty())?;
     let packets = || run.seen.packets.iter().filter(|p| p.at_s >= SHOWN.0 && p.at_s <= SHOWN.1);
-    let number = |bytes: u64| bytes as f64 / DATA;
+    let data = |packet: &&SeenPacket| packet.is_down && packet.payload > 0;
+    let start = run.seen.packets.iter().find(data).map_or(0, |first| first.position);
+    let number = |position: u64| position.saturating_sub(start) as f64 / DATA;
     let point = |packet: &SeenPacket| Point::new(packet.at_s, number(packet.position));
-    let sent = packets().filter(|p| p.is_down && p.payload > 0);
+    let sent = packets().filter(data);
     let acknowledged = packets().filter(|p| !p.is_down);
     let again = sent.clone().filter(|p| p.is_retransmission).map(point).collect();
-    let acknowledged = acknowledged.filter_map(|p| Some(Point::new(p.at_s, number(p.ack?)))).collect();
-    let sent: Vec<Point> = sent.map(point).collect();
+    let acknowledged: Vec<Point> =
+        acknowledged.filter_map(|p| Some(Point::new(p.at_s, number(p.ack?)))).collect();
+    let sent: Vec<Point> = sent.filter(|p| !p.is_retransmission).map(point).collect();
     let lost = dropped(run).filter(|p| p.at_s >= SHOWN.0 && p.at_s <= SHOWN.1).map(point).collect();
-    let least = sent.iter().map(|point| point.y).fold(f64::INFINITY, f64::min);
+    let least = sent.iter().chain(&acknowledged).map(|point| point.y).fold(f64::INFINITY, f64::min);
     let series = |name, mark, points| Series::new(name, Source::Ours, mark, points);
     let figure = Figure::new(
         "Fig 4: sequence trace of NewReno",
