@@ -37,6 +37,10 @@ const BEYOND_WINDOW: u32 = 65_535;
 /// How far behind what the server has acknowledged a packet of the client may come.
 const LATE_MAX: u32 = 1 << 20;
 
+/// How long a timestamp can be compared with a later one: a clock that counts microseconds has gone half its circle then.
+/// RFC 7323 §5.5 says 24 days, for clocks that count milliseconds; Linux takes this time for all (`TCP_PAWS_WRAP`).
+pub(crate) const TIMESTAMPS_HOLD: Duration = Duration::from_secs((1 << 31) / 1_000_000);
+
 /// Bytes of the timestamps option with its padding.
 const TIMESTAMPS_LEN: u32 = 12;
 
@@ -175,6 +179,8 @@ pub(crate) struct Accelerated {
     pub(crate) challenged: Moment,
     /// Since when the same hole in the server's data has been open.
     pub(crate) hole_since: Moment,
+    /// The flow was silent for so long that the newest timestamp of its client, and of its server, says nothing any more.
+    are_timestamps_old: [bool; 2],
     /// Both directions have ended; retransmissions are still answered.
     pub(crate) is_closed: bool,
 }
@@ -251,6 +257,7 @@ impl Accelerated {
             wired_rtt_us: 0,
             hole_since: Moment::NEVER,
             challenged: Moment::NEVER,
+            are_timestamps_old: [false; 2],
             is_closed: false,
         }
     }
@@ -268,6 +275,11 @@ impl Accelerated {
     /// True when nothing is held for the client: everything it sees is what the server sent.
     pub(crate) fn is_even(&self) -> bool {
         self.sender.una().is_at_or_after(self.receiver.next())
+    }
+
+    /// True while something waits for the client's acknowledgement, be it only the server's FIN.
+    pub(crate) fn owes(&self) -> bool {
+        !(self.is_even() && self.sender.is_idle())
     }
 
     /// Takes in the round trip to the server.
@@ -336,7 +348,23 @@ impl Accelerated {
         ack
     }
 
-    /// Follows the client's latest packet.
+    /// After [`TIMESTAMPS_HOLD`] of silence: what comes next tells the time anew.
+    pub(crate) fn outdate_timestamps(&mut self) {
+        self.are_timestamps_old = [true; 2];
+    }
+
+    /// Takes the server's time from a packet that is acceptable, where the time known is too old to judge it by.
+    pub(crate) fn renew_server_timestamp(&mut self, tcp: &Tcp) {
+        if self.are_timestamps_old[1]
+            && let Some(timestamps) = tcp.options.timestamps
+        {
+            self.are_timestamps_old[1] = false;
+            (self.server.tsval, self.server.tsecr) = (timestamps.value, timestamps.echo);
+            self.receiver.renew_timestamp(timestamps.value);
+        }
+    }
+
+    /// Follows the client's latest packet, whose number is one of the client's.
     pub(crate) fn note_client(&mut self, ip: &Ip, tcp: &Tcp) {
         self.client.ip.refresh(ip);
         let end = tcp.seq_end();
@@ -349,7 +377,9 @@ impl Accelerated {
             self.client.fin_end = Some(end);
         }
         if let Some(timestamps) = tcp.options.timestamps {
-            self.client.tsval = later_timestamp(self.client.tsval, timestamps.value);
+            let is_old = std::mem::take(&mut self.are_timestamps_old[0]);
+            let newest = later_timestamp(self.client.tsval, timestamps.value);
+            self.client.tsval = if is_old { timestamps.value } else { newest };
         }
     }
 

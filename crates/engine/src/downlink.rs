@@ -57,6 +57,9 @@ pub(crate) fn on_packet(
     }
     let was_idle = flow.is_even() && flow.sender.is_idle();
     let is_acceptable = is_acceptable(flow, tcp);
+    if is_acceptable {
+        flow.renew_server_timestamp(tcp);
+    }
     let is_overtaken = flow.is_overtaken(tcp);
     let news = is_acceptable && flow.note_server(&parsed.ip, tcp);
     if is_acceptable {

@@ -12,7 +12,7 @@ use wire::{
     tcp_checksum_is_valid,
 };
 
-use crate::accelerated::Accelerated;
+use crate::accelerated::{Accelerated, TIMESTAMPS_HOLD};
 use crate::config::Direction;
 use crate::downlink::Effect;
 use crate::emit::HeaderBuffer;
@@ -207,7 +207,13 @@ impl OneWay {
         let Some(flow) = self.flows.get_mut(id) else { return Verdict::Forward };
         // A handshake has its time from the first SYN on: packets do not prolong it.
         if !matches!(flow.state, State::Observing(_)) {
+            let silent = now.saturating_since(flow.last_activity);
             flow.last_activity = now;
+            if silent >= TIMESTAMPS_HOLD
+                && let Some(accelerated) = flow.accelerated()
+            {
+                accelerated.outdate_timestamps();
+            }
         }
         if let State::Observing(handshake) = &mut flow.state {
             // What its host will drop must not be believed (H7).

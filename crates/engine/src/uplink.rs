@@ -38,11 +38,15 @@ pub(crate) fn on_packet(
         return Effect::FORWARD;
     }
     let is_keep_alive = tcp.seq + 1 == flow.client.nxt && tcp.payload_len <= 1;
-    flow.note_client(&parsed.ip, tcp);
+    // A number from nowhere may come with a time from nowhere, which all that we send for the client would carry.
+    let is_number = flow.is_client_number(tcp.seq);
+    if is_number {
+        flow.note_client(&parsed.ip, tcp);
+    }
     // After both ends the server has no use for a bare acknowledgement: if it has closed it would answer with a reset.
     let had_nothing_out = flow.sender.is_idle() && !flow.has_ended();
     let mut is_desynchronised = false;
-    if tcp.flags.contains(TcpFlags::ACK) && flow.is_client_number(tcp.seq) {
+    if tcp.flags.contains(TcpFlags::ACK) && is_number {
         is_desynchronised = !on_ack(flow, path, tcp, stats, now);
         if flow.wants_window_update(config, path) {
             flow.outbox.ack_server = true;

@@ -107,6 +107,11 @@ impl Receiver {
         self.ts_recent
     }
 
+    /// Takes `value` for TS.Recent, which is too old to judge by (RFC 7323 §5.5).
+    pub fn renew_timestamp(&mut self, value: u32) {
+        self.ts_recent = self.ts_recent.map(|_| value);
+    }
+
     /// Where the stream ends, once its FIN was seen.
     #[must_use]
     pub fn fin(&self) -> Option<SeqNum> {

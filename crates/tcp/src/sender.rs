@@ -597,6 +597,7 @@ impl Sender {
     /// True when something that was sent only once arrived.
     fn take_deliveries(&mut self, ack: &AckIn<'_>, out: &mut AckOutcome, now: Instant) -> bool {
         self.rack.on_acknowledgement();
+        let entries_max = self.entries_max();
         let is_judging = self.config.sack && self.timeout_phase() == Some(TimeoutPhase::Waiting);
         let min_rtt = self.rtt.min();
         let mut seen =
@@ -627,7 +628,7 @@ impl Sender {
                 seen.out.invalid_sack_blocks += 1;
                 continue;
             }
-            self.board.sack(block.start, block.end, |entry| seen.on(entry));
+            self.board.sack(block.start, block.end, entries_max, |entry| seen.on(entry));
         }
         let (once, sent_again) = (seen.once, seen.sent_again);
         let was_alive = once.or(behind_repair).is_some();

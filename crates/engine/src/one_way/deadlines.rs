@@ -32,17 +32,16 @@ impl OneWay {
             // It leaves the table with that packet; a debt that is overdue must not come due again until then.
             State::Accelerated(a) if a.outbox.reset_client => Instant::FAR_FUTURE,
             State::Accelerated(a) => {
-                let idle = flow.last_activity + self.config.idle_timeout;
-                let debt = if a.is_even() && a.sender.is_idle() {
-                    Instant::FAR_FUTURE
-                } else {
+                // While something is owed it is no silence that ends a flow: nobody would hear that it is lost (H1).
+                let end = if a.owes() {
                     a.last_progress + self.config.debt_timeout
+                } else {
+                    flow.last_activity + self.config.idle_timeout
                 };
                 a.sender
                     .next_deadline()
                     .unwrap_or(Instant::FAR_FUTURE)
-                    .min(idle)
-                    .min(debt)
+                    .min(end)
                     .min(release_time(a, flow.last_activity))
             }
         };
@@ -134,10 +133,10 @@ impl OneWay {
         if accelerated.is_closed && silent >= self.config.linger {
             return self.remove(id, Some(PassReason::Closed));
         }
-        if silent >= self.config.idle_timeout {
+        let owes = accelerated.owes();
+        if !owes && silent >= self.config.idle_timeout {
             return self.remove(id, Some(PassReason::Idle));
         }
-        let owes = !(accelerated.is_even() && accelerated.sender.is_idle());
         let stalled = now.saturating_since(accelerated.last_progress);
         if owes && !accelerated.is_closed && stalled >= self.config.debt_timeout {
             // The client is gone: neither side may believe in a short, clean end (H1, H2).

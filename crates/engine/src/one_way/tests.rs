@@ -263,3 +263,19 @@ fn h23_an_interface_narrower_than_the_client_says_is_kept_to() {
     bench.establish(2);
     assert_eq!(bench.engine.flows.get_mut(1).and_then(Flow::accelerated).unwrap().sender.mss(), MSS);
 }
+
+#[test]
+fn h01_a_debt_that_lasts_longer_than_silence_may_is_not_dropped() {
+    let idle_timeout = Duration::from_secs(5);
+    let mut bench = Bench::established(EngineConfig { idle_timeout, ..EngineConfig::default() });
+    bench.server_sends(1, 1, 0, TcpFlags::ACK, 500);
+    bench.run_to(ms(100_000));
+    assert_eq!((bench.engine.stats.flows_now, bench.engine.debt()), (1, Bytes::new(500)));
+    bench.run_to(ms(121_000));
+    assert_eq!((bench.engine.stats.flows_now, bench.engine.stats.bytes_acked_but_lost), (0, 500));
+    assert_eq!(bench.engine.stats.passed_for(PassReason::ClientGone), 1);
+
+    bench.establish(2);
+    bench.run_to(bench.now + idle_timeout + Duration::from_secs(5));
+    assert_eq!(bench.engine.stats.passed_for(PassReason::Idle), 1, "without debt it does");
+}

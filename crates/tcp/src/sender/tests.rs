@@ -537,3 +537,26 @@ fn the_acknowledgement_of_a_repair_is_no_round_trip() {
     let out = hand.ack(5_000, 5_000, 1_000_000, &[]);
     assert_eq!((out.acked, out.rtt), (5_000, None));
 }
+
+#[test]
+fn h20_single_bytes_in_sack_blocks_do_not_fill_the_scoreboard() {
+    let segments = 500;
+    let mut hand = Hand::new(config(), segments * MSS);
+    let sent = hand.send_all(0).len() as u32;
+    assert_eq!(sent, segments);
+    for byte in (1..segments * MSS).step_by(12) {
+        hand.ack(600, 0, 1_000_000, &[0, 4, 8].map(|i| (byte + i, byte + i + 1)));
+        hand.sender.board.check();
+    }
+    let entries = hand.sender.board.len() as u32;
+    assert!(entries <= 2 * segments + 2, "{entries}");
+    let out = hand.ack(700, segments * MSS, 1_000_000, &[]);
+    assert_eq!((out.acked, hand.sender.in_flight(), hand.sender.is_idle()), (segments * MSS, 0, true));
+}
+
+#[test]
+fn blocks_that_end_within_segments_count_while_they_are_few() {
+    let mut hand = Hand::new(config(), 3_000);
+    hand.send_all(0);
+    assert_eq!(hand.ack(40, 0, 1_000_000, &[(1_500, 2_500)]).delivered, 1_000);
+}
