@@ -4,11 +4,12 @@
 //! JSON there, a line of JSON back. A thread does the talking, so that the packet loop only answers what is ready.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -26,6 +27,9 @@ const QUESTION_LEN_MAX: u64 = 4_096;
 
 /// How long either end may take to say or to take in its line.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Time between two attempts to take in a connection that could not be taken in.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What can be asked of a running instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,8 +73,12 @@ pub(crate) struct Console {
     wake: UnixStream,
     path: PathBuf,
     is_closing: Arc<AtomicBool>,
+    guest: Guest,
     thread: Option<JoinHandle<()>>,
 }
+
+/// Who is being served: cut off at the end, or one that says nothing would keep everything waiting.
+type Guest = Arc<Mutex<Option<UnixStream>>>;
 
 /// A question that waits for its answer.
 #[derive(Debug)]
@@ -101,11 +109,13 @@ impl Console {
         let (ask, questions) = mpsc::channel();
         let is_closing = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&is_closing);
+        let guest = Guest::default();
+        let served = Arc::clone(&guest);
         let thread = thread::Builder::new()
             .name("console".to_owned())
-            .spawn(move || listen(&listener, &ask, waker, &is_over))
+            .spawn(move || listen(&listener, &ask, waker, (&is_over, &served)))
             .map_err(failed)?;
-        Ok(Self { questions, wake, path, is_closing, thread: Some(thread) })
+        Ok(Self { questions, wake, path, is_closing, guest, thread: Some(thread) })
     }
 
     /// The next question, if there is one.
@@ -128,6 +138,10 @@ impl Drop for Console {
         // Whoever waits for an answer is told that there will be none.
         let (_, nobody) = mpsc::channel();
         self.questions = nobody;
+        if let Some(guest) = self.guest.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
+            // It may have gone by itself.
+            drop(guest.shutdown(Shutdown::Both));
+        }
         // The connection wakes the listener up. Where the socket was taken away, its thread ends with the process.
         if UnixStream::connect(&self.path).is_ok()
             && let Some(thread) = self.thread.take()
@@ -139,14 +153,30 @@ impl Drop for Console {
 }
 
 /// Serves one connection after the other.
-fn listen(listener: &UnixListener, ask: &mpsc::Sender<Asked>, mut waker: UnixStream, is_over: &AtomicBool) {
+fn listen(
+    listener: &UnixListener,
+    ask: &mpsc::Sender<Asked>,
+    mut waker: UnixStream,
+    (is_over, guest): (&AtomicBool, &Guest),
+) {
     for stream in listener.incoming() {
-        if is_over.load(Ordering::SeqCst) {
+        let is_admitted = || {
+            let mut guest = guest.lock().unwrap_or_else(PoisonError::into_inner);
+            *guest = stream.as_ref().ok().and_then(|stream| stream.try_clone().ok());
+            // Looked at with the lock held: whoever comes in is either cut off by the end, or sees it.
+            !is_over.load(Ordering::SeqCst)
+        };
+        if !is_admitted() {
             return;
         }
-        if let Ok(stream) = stream {
+        match &stream {
             // Who asked and has gone has lost nothing but the answer.
-            drop(serve(&stream, ask, &mut waker));
+            Ok(stream) => {
+                drop(serve(stream, ask, &mut waker));
+                guest.lock().unwrap_or_else(PoisonError::into_inner).take();
+            }
+            // No descriptor is left, as a rule: who knocks goes on knocking.
+            Err(_) => thread::park_timeout(ACCEPT_PAUSE),
         }
     }
 }
@@ -255,5 +285,27 @@ impl Found {
     #[must_use]
     pub fn is_there(&self) -> bool {
         self.directory.exists()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use io::Clock;
+    use units::Duration;
+
+    #[test]
+    fn who_says_nothing_does_not_keep_the_end_waiting() {
+        let directory = std::env::temp_dir().join(format!("ct-run-console-{}", std::process::id()));
+        std::fs::create_dir(&directory).unwrap();
+        let console = Console::open(&directory).unwrap();
+        let mut guest = UnixStream::connect(directory.join(SOCKET)).unwrap();
+        guest.write_all(b"\"stat").unwrap();
+        let began = Clock::now();
+        drop(console);
+        let took = Clock::now().saturating_since(began);
+        std::fs::remove_dir_all(&directory).unwrap();
+        assert!(took < Duration::from_secs(5), "{took}");
+        assert_eq!(guest.read(&mut [0; 1]).unwrap_or(0), 0, "it is cut off, without an answer");
     }
 }

@@ -569,10 +569,15 @@ impl<'a, P: Processor + Send + 'static> Session<'a, P> {
             guardian.resumed();
             say("warning: this process had hung and the watchdog took the steering away: installed again");
         }
-        if guardian.revive(self.instance)?
-            && let Some(fd) = guardian.fd()
-        {
-            self.waiter.add(&fd, Interest::Read, WATCHDOG)?;
+        // Without one the flows are better off than without us: it is tried again.
+        match guardian.revive(self.instance) {
+            Ok(true) => {
+                if let Some(fd) = guardian.fd() {
+                    self.waiter.add(&fd, Interest::Read, WATCHDOG)?;
+                }
+            }
+            Ok(false) => {}
+            Err(error) => say(&format!("warning: {error}: trying again")),
         }
         if are_alive {
             guardian.beat();

@@ -73,10 +73,12 @@ impl Guardian {
 
     /// Starts it anew if it is not running and the last start was long enough ago; true if it did.
     pub fn revive(&mut self, instance: &Instance) -> Result<bool, RunError> {
-        let is_due = Clock::now().saturating_since(self.started_at) >= RESTART_PAUSE;
+        let now = Clock::now();
+        let is_due = now.saturating_since(self.started_at) >= RESTART_PAUSE;
         if self.running.is_some() || !is_due {
             return Ok(false);
         }
+        self.started_at = now;
         self.launch(instance).map(|()| true)
     }
 

@@ -260,10 +260,14 @@ impl<P: Processor> Inline<'_, P> {
             Some(News::Died) => say("warning: the watchdog has ended: starting another one"),
             None => {}
         }
-        if guardian.revive(self.instance)?
-            && let Some(fd) = guardian.fd()
-        {
-            waiter.add(&fd, Interest::Read, WATCHDOG)?;
+        match guardian.revive(self.instance) {
+            Ok(true) => {
+                if let Some(fd) = guardian.fd() {
+                    waiter.add(&fd, Interest::Read, WATCHDOG)?;
+                }
+            }
+            Ok(false) => {}
+            Err(error) => say(&format!("warning: {error}: trying again")),
         }
         guardian.beat();
         Ok(())

@@ -121,9 +121,10 @@ pub(crate) fn is_strict(interface: &str) -> bool {
     reverse_path_filter("all").max(reverse_path_filter(interface)) == STRICT
 }
 
-/// True when reverse paths are checked on all interfaces, in whatever way.
-pub(crate) fn is_filter_for_all() -> bool {
-    reverse_path_filter("all") != 0
+/// True when reverse paths are checked on all interfaces, in whatever way; none when that cannot be read.
+pub(crate) fn is_filter_for_all() -> Option<bool> {
+    let text = sysctl::read_here("net/ipv4/conf/all/rp_filter").ok()?;
+    Some(text != "0")
 }
 
 /// The setting of an interface, or of `all`: the larger one of the two is in force.
@@ -138,7 +139,7 @@ fn reverse_path_filter(interface: &str) -> u32 {
 /// program there has seen to it that they are. If the filter cannot be off because it is on for all, it is loose; and then
 /// the device needs an address, since the loose filter lets nothing in through an interface without one.
 pub(crate) fn let_through(tun: &str, netlink: &Netlink) -> Result<(), IoError> {
-    let wanted = if is_filter_for_all() { LOOSE } else { 0 };
+    let wanted = if is_filter_for_all() == Some(true) { LOOSE } else { 0 };
     if wanted == LOOSE {
         match netlink.add_host_address(netlink.index_of(tun)?, DUMMY) {
             Err(error) if error.is_already_there() => {}

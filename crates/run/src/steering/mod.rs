@@ -138,7 +138,8 @@ impl<'a> Steering<'a> {
 
     /// Has both devices let through what programs have steered, whatever is set for all interfaces.
     pub fn ensure_paths(&mut self) -> Result<(), IoError> {
-        let is_filter_for_all = method::is_filter_for_all();
+        // What cannot be read now has hardly changed.
+        let Some(is_filter_for_all) = method::is_filter_for_all() else { return Ok(()) };
         if self.tcx.is_some() && self.was_filter_for_all != Some(is_filter_for_all) {
             self.was_filter_for_all = Some(is_filter_for_all);
             for side in &self.plan.sides {
@@ -222,8 +223,12 @@ impl<'a> Steering<'a> {
         }
         let mut added = 0;
         for rule in self.rules().iter().filter(|rule| !present.contains(rule)) {
-            self.netlink.add_rule(rule)?;
-            added += 1;
+            match self.netlink.add_rule(rule) {
+                Ok(()) => added += 1,
+                // Somebody has changed rules while they were listed, and the list is not whole.
+                Err(e) if e.is_already_there() => {}
+                Err(e) => return Err(e),
+            }
         }
         Ok(added)
     }

@@ -1,5 +1,6 @@
 //! Killed or hung, it must not stand in the way.
 
+use io::PidFd;
 use run::{AfterHang, Config, Notrack};
 
 use crate::topology::{
@@ -147,4 +148,23 @@ fn signals_to_the_watchdog_do_not_end_it() {
     program.signal(SIGKILL);
     program.wait();
     wait_until("the watchdog has undone everything", || topology.leftovers().is_empty());
+}
+
+/// Bounds the descriptors that a process may open from here on; those it has stay.
+fn bound_descriptors(topology: &Topology, process: u32, most: &str) {
+    topology.exec("prlimit", &["--pid", &process.to_string(), &format!("--nofile={most}:")]);
+}
+
+#[test]
+fn without_descriptors_for_another_watchdog_it_goes_on_and_tries_again() {
+    let topology = Topology::build("nofile");
+    let mut program = Program::start_engine(&topology, &topology.config());
+    let watchdog = program.watchdog().unwrap();
+    bound_descriptors(&topology, program.pid(), "1");
+    PidFd::open(watchdog).unwrap().send_signal(SIGKILL).unwrap();
+    program.await_line("trying again");
+    topology.connect(&topology.server, SERVER[0]).download(1_000_000);
+    bound_descriptors(&topology, program.pid(), "1024");
+    wait_until("there is another watchdog", || program.watchdog().is_some_and(|new| new != watchdog));
+    program.stop(&topology);
 }
