@@ -24,8 +24,9 @@
 //! - **Bunches.** Acknowledgements that come together every so often, because the uplink gets its turn so seldom,
 //!   make the path longer by their spacing: see `bunches.rs`.
 //! - **Bursts.** What radio repairs hold back and let go at once, again and again, is in flight on top: see `bursts.rs`.
-//! - **Outages.** Without acknowledgements nothing is sent, after a time-out no more than four segments at a time; and
-//!   bins last no longer than their cap, so that the forecast of before still stands after.
+//! - **Outages.** Without acknowledgements nothing is sent, after a time-out no more than a segment at a time, where data
+//!   has been lost of late 32: that may be a burst of losses, which waiting alone does not end. Bins last no longer than
+//!   their cap, so that the forecast of before still stands after.
 //! - **Losses** say nothing, except that more than an eighth of the data lost in each of three round trips in a row may
 //!   mean a buffer smaller than W: then W is bounded by what the buffer takes, if that is seen to help. See `losses.rs`.
 //! - **Floor.** See `floor.rs`: let down for one round trip when it has not been seen for 10 s (H17).
@@ -56,6 +57,15 @@ const RECENT_BINS: usize = 4;
 
 /// Data in flight is never held below so many segments: fewer starve delayed acknowledgements.
 const SEGMENTS_MIN: u64 = 4;
+
+/// What may be in flight after a time-out: all flows' first segments go anyway.
+const SILENT_SEGMENTS: u8 = 1;
+
+/// The same where losses have been seen of late.
+const RETRY_SEGMENTS: u8 = 32;
+
+/// How long a loss is late.
+const LOSS_MEMORY: Duration = Duration::from_secs(10);
 
 /// How much sooner than the link takes it data is handed over: pacing keeps bursts off the wire, not the queue low.
 const PACING_GAIN: u64 = 2;
@@ -118,8 +128,10 @@ pub struct Adaptive {
     /// The window of a start, until the first queue shows.
     start: Option<Bytes>,
     losses: Losses,
-    /// Nothing has been heard since a time-out.
-    is_silent: bool,
+    /// What may be in flight, in segments, since a time-out until something is heard.
+    silent: Option<u8>,
+    /// When later data had last shown a loss that no time-out had come before.
+    lost_at: Instant,
     window: Bytes,
     pacing_rate: Rate,
     last_ack: Instant,
@@ -138,7 +150,8 @@ impl Adaptive {
             headroom: params.headroom_max / 2,
             start: Some(params.initial_window),
             losses: Losses::new(params.mss),
-            is_silent: false,
+            silent: None,
+            lost_at: Instant::ZERO,
             window: params.initial_window,
             pacing_rate: Rate::MAX,
             last_ack: Instant::ZERO,
@@ -233,10 +246,10 @@ impl Adaptive {
         {
             window = window.min(forecast.bytes_in(floor / 2));
         }
-        if self.is_silent {
-            window = Bytes::ZERO;
-        }
-        self.window = window.max(least);
+        self.window = match self.silent {
+            Some(segments) => Bytes::new(self.params.mss.get().saturating_mul(u64::from(segments))),
+            None => window.max(least),
+        };
         self.pacing_rate = match floor {
             Some(floor) => {
                 let by_window = Rate::from_transfer(self.window, floor.max(Duration::from_millis(1)));
@@ -274,7 +287,7 @@ impl Controller for Adaptive {
 
     fn on_ack(&mut self, ack: &Ack) {
         self.last_ack = ack.now;
-        self.is_silent = false;
+        self.silent = None;
         let is_limited = self.bunches.count(ack.is_window_limited, ack.now);
         if let Some(rtt) = ack.rtt {
             self.floor.update(rtt, is_limited, ack.now);
@@ -297,11 +310,20 @@ impl Controller for Adaptive {
 
     fn on_loss(&mut self, loss: &Loss) {
         match loss.kind {
-            LossKind::Fast => self.losses.on_lost(loss.lost),
+            LossKind::Fast => {
+                self.losses.on_lost(loss.lost);
+                if loss.is_new_event {
+                    // What is found after a time-out may still wait in the radio's queue.
+                    self.lost_at = loss.now;
+                }
+            }
             // An outage, most likely: the data still waits in the radio's queue, and the window's worth of it once
-            // more behind it would double that queue. So ask with little until something is heard.
+            // more behind it would double that queue. So ask with little until something is heard. A radio that loses
+            // data may have lost all of it: a burst of losses passes with what is sent, not with time alone.
             LossKind::Timeout => {
-                self.is_silent = true;
+                let is_lossy =
+                    self.lost_at > Instant::ZERO && loss.now.saturating_since(self.lost_at) < LOSS_MEMORY;
+                self.silent = Some(if is_lossy { RETRY_SEGMENTS } else { SILENT_SEGMENTS });
                 self.update();
             }
         }

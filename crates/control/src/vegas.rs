@@ -7,8 +7,9 @@
 //!   loss:        ssthresh = 3⁄4·cwnd                 time-out: cwnd ÷ 2
 //! ```
 //!
-//! RTT is the smallest of the round, so that delayed acknowledgements do not count as queue; a round with fewer than
-//! three samples is not judged (Linux).
+//! RTT is the smallest of the round, so that delayed acknowledgements do not count as queue. A round with fewer than
+//! three samples says too little: the window then grows as NewReno's (Linux), or one of two segments would stay so
+//! for good.
 //! Source: L. Brakmo, L. Peterson, "TCP Vegas: End to end congestion avoidance on a global Internet", IEEE JSAC
 //! 13(8), 1995.
 
@@ -19,7 +20,7 @@ use crate::veno::queued;
 use crate::window::{Rule, Window, WindowControl};
 use crate::{Ack, Loss, LossKind};
 
-/// Samples without which a round is not judged.
+/// Samples without which a round is not judged (Linux `tcp_vegas_cong_avoid`: `cntRTT <= 2`).
 const SAMPLES_MIN: u32 = 3;
 
 /// Parameters of [`Vegas`].
@@ -76,6 +77,8 @@ enum Step {
     Up,
     Hold,
     Down,
+    /// As NewReno would, by the acknowledgement that ended the round.
+    Reno,
 }
 
 /// Vegas' rule.
@@ -94,6 +97,8 @@ impl VegasRule {
     fn judge(&mut self, round: Round, window: &mut Window) {
         let (Some(base), Some(rtt)) = (self.base_rtt, round.min_rtt) else { return };
         if round.samples < SAMPLES_MIN {
+            self.is_growing_round = true;
+            self.step = Step::Reno;
             return;
         }
         let queue = queued(window, base, rtt);
@@ -129,10 +134,11 @@ impl Rule for VegasRule {
         if self.is_growing_round { window.slow_start(acked) } else { 0 }
     }
 
-    fn avoid_congestion(&mut self, _ack: &Ack, _acked: u64, window: &mut Window) {
+    fn avoid_congestion(&mut self, _ack: &Ack, acked: u64, window: &mut Window) {
         match std::mem::replace(&mut self.step, Step::Hold) {
             Step::Up => window.cwnd += window.mss,
             Step::Hold => {}
+            Step::Reno => window.reno(acked),
             Step::Down => {
                 window.cwnd = window.cwnd.saturating_sub(window.mss).max(2 * window.mss);
                 // Or it would be slow start again.

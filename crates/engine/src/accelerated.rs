@@ -22,6 +22,10 @@ const HOLE_MAX: Duration = Duration::from_secs(60);
 /// Time between answers to unacceptable packets without data, per flow; that of Linux.
 const CHALLENGE_INTERVAL: Duration = Duration::from_millis(500);
 
+/// Segments that one time-out sends at most, if the controller has room for them. All that waits on the way to the client is
+/// its own: what backs off there need not send less, only less often.
+const TIMEOUT_SEGMENTS: u8 = 8;
+
 /// MSS when the peer states none (RFC 9293 §3.7.1).
 const MSS_DEFAULT_V4: u16 = 536;
 const MSS_DEFAULT_V6: u16 = 1_220;
@@ -220,6 +224,7 @@ impl Accelerated {
                 window,
                 policy: config.window_policy,
                 rto_max: config.rto_max,
+                timeout_segments: TIMEOUT_SEGMENTS,
             }),
             client: ClientSide {
                 ip: template,

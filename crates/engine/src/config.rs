@@ -119,7 +119,7 @@ pub struct EngineConfig {
     /// A client that acknowledges nothing of its debt for longer is gone. Default 120 s: real traces have
     /// outages of 78 s.
     pub debt_timeout: Duration,
-    /// Longest retransmission time-out towards a client. Default 10 s: after an outage the first attempt
+    /// Longest retransmission time-out towards a client. Default 3 s: after an outage the first attempt
     /// comes at most this late.
     pub rto_max: Duration,
     /// An ended flow answers retransmissions for this long. Default 30 s.
@@ -156,7 +156,7 @@ impl Default for EngineConfig {
             handshake_timeout: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(2 * 3_600 + 4 * 60),
             debt_timeout: Duration::from_secs(120),
-            rto_max: Duration::from_secs(10),
+            rto_max: Duration::from_secs(3),
             linger: Duration::from_secs(30),
             subscriber_memory: Duration::from_secs(600),
             ipv6_prefix_len: 64,

@@ -47,6 +47,9 @@ pub struct SenderConfig {
     pub policy: WindowPolicy,
     /// Longest retransmission time-out. After an outage the first attempt comes at most this late.
     pub rto_max: Duration,
+    /// Segments that one time-out sends at most. The first in a row sends one, each further one twice as many, within the
+    /// caller's room: the back-off takes nothing from the rate of attempts. 1 for RFC 6298's single one.
+    pub timeout_segments: u8,
 }
 
 /// What the caller allows for one transmission.
@@ -123,13 +126,15 @@ struct TimeoutEpisode {
     /// Highest number sent when it fired.
     recover: SeqNum,
     phase: TimeoutPhase,
+    /// Segments it is still to send.
+    left: u8,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum TimeoutPhase {
-    /// The oldest segment is to be sent again, and nothing else.
+    /// The oldest segment is to be sent again, after several time-outs in a row more of them, and nothing else.
     FirstSegment,
-    /// It was; until its fate is known nothing more is sent.
+    /// They were; until their fate is known nothing more is sent.
     Waiting,
     /// The loss was real: everything marked lost goes out.
     Recovering,
@@ -424,7 +429,8 @@ impl Sender {
         let is_first = self.timeout_phase() == Some(TimeoutPhase::FirstSegment);
         let allowed = limits.quantum.min(limits.window_room) / mss * mss;
         let most = match allowed {
-            _ if is_first => mss,
+            _ if is_first && index == 0 => mss,
+            allowed if is_first && allowed >= mss => mss,
             0 if index == 0 || limits.window_room >= mss => mss,
             0 => return None,
             allowed => allowed,
@@ -438,7 +444,10 @@ impl Sender {
         let stamp = sampler.on_send(is_path_idle, now);
         self.board.retransmitted(index, stamp);
         if let Some(episode) = self.timeout.as_mut().filter(|_| is_first) {
-            episode.phase = TimeoutPhase::Waiting;
+            episode.left = episode.left.saturating_sub(1);
+            if episode.left == 0 {
+                episode.phase = TimeoutPhase::Waiting;
+            }
         }
         self.timers.on_send(&self.rtt, self.outstanding_segments(), self.allows_tail_probe(), now);
         Some(self.as_retransmission(&entry))
@@ -598,7 +607,8 @@ impl Sender {
     fn take_deliveries(&mut self, ack: &AckIn<'_>, out: &mut AckOutcome, now: Instant) -> bool {
         self.rack.on_acknowledgement();
         let entries_max = self.entries_max();
-        let is_judging = self.config.sack && self.timeout_phase() == Some(TimeoutPhase::Waiting);
+        let is_judging =
+            self.config.sack && self.timeout_phase().is_some_and(|phase| phase != TimeoutPhase::Recovering);
         let min_rtt = self.rtt.min();
         let mut seen =
             Deliveries { rack: &mut self.rack, min_rtt, now, once: None, is_judging, sent_again: None, out };
@@ -749,9 +759,11 @@ impl Sender {
             lost += if is_suspect { self.board.mark_lost(index) } else { 0 };
         }
         let is_first = self.timeout.is_none();
-        self.timeout = Some(TimeoutEpisode { recover: self.board.nxt(), phase: TimeoutPhase::FirstSegment });
-        self.recover = Some(self.board.nxt());
         self.timers.back_off(&self.rtt, now);
+        let left = self.timers.attempts().min(self.config.timeout_segments.max(1));
+        let phase = TimeoutPhase::FirstSegment;
+        self.timeout = Some(TimeoutEpisode { recover: self.board.nxt(), phase, left });
+        self.recover = Some(self.board.nxt());
         out.is_timeout = true;
         out.lost += lost;
         out.kind = Some(LossKind::Timeout);

@@ -30,7 +30,7 @@ pub(super) struct Bursts {
     largest: u32,
     /// In bytes: there is one of these per subscriber.
     past: [u32; REMEMBERED],
-    next: usize,
+    next: u32,
 }
 
 impl Bursts {
@@ -63,8 +63,8 @@ impl Bursts {
             self.largest = self.largest.max(u32::try_from(surplus).unwrap_or(u32::MAX));
         }
         if now >= self.ends {
-            self.past[self.next % REMEMBERED] = self.largest;
-            self.next = (self.next + 1) % REMEMBERED;
+            self.past[self.next as usize % REMEMBERED] = self.largest;
+            self.next = self.next.wrapping_add(1);
             (self.largest, self.ends) = (0, now + STRETCH.max(floor));
             (self.since, self.acknowledged) = (now, Bytes::ZERO);
         }

@@ -176,23 +176,48 @@ fn a_known_subscriber_starts_with_its_window_and_is_forgotten_in_the_end() {
     assert_eq!(feed.control.forecast(), None);
 }
 
+/// A loss of `lost` bytes, the first of a recovery or not.
+fn lose(feed: &mut Feed, lost: u64, kind: LossKind, is_new_event: bool) {
+    let (lost, in_flight) = (Bytes::new(lost), Bytes::ZERO);
+    feed.control.on_loss(&Loss { now: at(feed.now), lost, kind, is_new_event, in_flight });
+}
+
 #[test]
 fn after_a_timeout_little_is_sent_until_something_is_heard() {
     let mut feed = Feed::new();
     feed.deliver(2_000, 1, 60, true);
     let window = feed.window();
-    let (lost, in_flight) = (Bytes::new(window), Bytes::ZERO);
-    feed.control.on_loss(&Loss {
-        now: at(3_000),
-        lost,
-        kind: LossKind::Timeout,
-        is_new_event: true,
-        in_flight,
-    });
-    assert_eq!(feed.window(), SEGMENTS_MIN * MSS);
-    feed.now = 4_000;
+    lose(&mut feed, window, LossKind::Timeout, true);
+    assert_eq!(feed.window(), u64::from(SILENT_SEGMENTS) * MSS);
+    // What waits in the queue of an outage looks lost as soon as a repair has arrived.
+    lose(&mut feed, window, LossKind::Fast, false);
+    lose(&mut feed, MSS, LossKind::Timeout, false);
+    assert_eq!(feed.window(), u64::from(SILENT_SEGMENTS) * MSS);
+    feed.now += 1_000;
     feed.ack_of(MSS, 60, true);
     assert_eq!(feed.window(), window);
+}
+
+#[test]
+fn after_a_timeout_more_is_sent_where_the_radio_loses_data() {
+    let mut feed = Feed::new();
+    feed.deliver(2_000, 1, 60, true);
+    lose(&mut feed, MSS, LossKind::Fast, true);
+    feed.deliver(500, 1, 60, true);
+    let window = feed.window();
+    lose(&mut feed, window, LossKind::Timeout, true);
+    assert_eq!(feed.window(), u64::from(RETRY_SEGMENTS) * MSS);
+    feed.ack_of(MSS, 60, true);
+    // Ten seconds on, that loss says nothing any more.
+    feed.deliver(12_000, 1, 60, true);
+    let window = feed.window();
+    lose(&mut feed, window, LossKind::Timeout, true);
+    assert_eq!(feed.window(), u64::from(SILENT_SEGMENTS) * MSS);
+}
+
+#[test]
+fn what_is_kept_per_subscriber_stays_small() {
+    assert!(size_of::<Adaptive>() <= 712, "{} bytes", size_of::<Adaptive>());
 }
 
 #[test]

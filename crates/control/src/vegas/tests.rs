@@ -95,12 +95,18 @@ fn a_loss_leaves_three_quarters_and_a_time_out_half() {
 }
 
 #[test]
-fn a_round_of_two_samples_is_not_judged() {
+fn with_two_samples_a_round_it_grows_as_new_reno() {
     let mut path = at(2);
-    for _ in 0..5 {
+    // However much waits: two samples do not say so.
+    for _ in 0..2 {
         path.round(400);
     }
-    assert_eq!(segments(&path), 2);
+    assert_eq!(segments(&path), 3);
+    // Three do: 3·(400 − 100) ÷ 400 = 2.25 segments wait, which is neither too few nor too many.
+    for _ in 0..4 {
+        path.round(400);
+    }
+    assert_eq!(segments(&path), 3);
 }
 
 #[test]

@@ -223,6 +223,7 @@ fn h23_too_big_re_cuts_what_is_under_way_and_goes_on_to_the_server() {
         window: 60_000,
         policy: WindowPolicy::Honour,
         rto_max: Duration::from_secs(10),
+        timeout_segments: 1,
     });
     bench.server_sends(1, 1, 0, TcpFlags::ACK, 2_920);
     assert_eq!(bench.run_to(ms(30)), 2_920);

@@ -99,6 +99,7 @@ impl Connection {
             window: u32::from(syn.window),
             policy: WindowPolicy::Honour,
             rto_max: RTO_MAX,
+            timeout_segments: 1,
         };
         Self {
             sender: Sender::new(sender),

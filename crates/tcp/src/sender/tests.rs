@@ -23,6 +23,7 @@ fn config() -> SenderConfig {
         window: 1_000_000,
         policy: WindowPolicy::Honour,
         rto_max: Duration::from_secs(60),
+        timeout_segments: 1,
     }
 }
 const LIMITS: SendLimits = SendLimits { quantum: MSS, window_room: u32::MAX };
@@ -255,6 +256,53 @@ fn time_outs_back_off_up_to_the_cap() {
         hand.send(at.as_millis());
     }
     assert_eq!(gaps, [1_000, 1_000, 2_000, 4_000, 5_000, 5_000, 5_000, 5_000]);
+}
+
+#[test]
+fn time_outs_in_a_row_send_more_within_the_room() {
+    let config = SenderConfig { timeout_segments: 4, rto_max: Duration::from_secs(5), ..config() };
+    for (room, expected) in [(u32::MAX, [1, 2, 4, 4]), (3_000, [1, 2, 3, 3]), (0, [1, 1, 1, 1])] {
+        let mut hand = Hand::new(config, 6_000);
+        hand.send_all(0);
+        let mut counts = Vec::new();
+        for _ in expected {
+            let mut at = hand.sender.next_deadline().expect("a timer");
+            if !hand.sender.on_timeout(at).is_timeout {
+                // The tail loss probe comes first.
+                hand.send(at.as_millis());
+                at = hand.sender.next_deadline().expect("the time-out");
+                assert!(hand.sender.on_timeout(at).is_timeout);
+            }
+            let mut sent = Vec::new();
+            loop {
+                let window_room = room.saturating_sub(hand.sender.in_flight());
+                let limits = SendLimits { quantum: 1_000, window_room };
+                match hand.sender.poll(limits, &mut hand.sampler, false, at) {
+                    Some(transmission) => sent.push(transmission.seq),
+                    None => break,
+                }
+            }
+            // From the oldest on, one segment each.
+            assert_eq!(sent.first(), Some(&super::tests::at(0)));
+            counts.push(sent.len());
+        }
+        assert_eq!(counts, expected, "room for {room} bytes");
+    }
+}
+
+#[test]
+fn an_answer_to_the_second_of_them_lets_the_rest_follow() {
+    let mut hand = Hand::new(SenderConfig { timeout_segments: 4, ..config() }, 6_000);
+    hand.send_all(0);
+    // A tail loss probe and two time-outs.
+    for _ in 0..3 {
+        let at = hand.sender.next_deadline().expect("a timer");
+        hand.sender.on_timeout(at);
+        hand.send_all(at.as_millis());
+    }
+    // Both of the second time-out arrived: the other four were lost.
+    hand.ack(5_000, 2_000, 50_000, &[]);
+    assert_eq!(starts(&hand.send_all(5_000)), [2_000, 3_000, 4_000, 5_000]);
 }
 
 #[test]
