@@ -23,7 +23,7 @@ const BUFFER_LEN: libc::c_int = 8 << 20;
 pub struct FrameSocket {
     fd: OwnedFd,
     name: String,
-    /// Frames lost because nobody read them in time: reading the kernel's counter sets it to zero.
+    /// Frames lost, most because nobody read them in time: reading the kernel's counter sets it to zero.
     drops: AtomicU64,
 }
 
@@ -74,6 +74,8 @@ impl FrameSocket {
     /// Receives one frame and its virtio header; `None` when there is none now. What does not fit into `frame` is cut
     /// off.
     ///
+    /// A super-packet of a kind that no virtio header can name, such as SCTP's, is lost, and counted among the drops.
+    ///
     /// # Errors
     /// When the interface is gone or down.
     pub fn recv(&self, virtio: &mut VnetHeader, frame: &mut [u8]) -> Result<Option<ReceivedFrame>, IoError> {
@@ -90,7 +92,13 @@ impl FrameSocket {
         message.msg_controllen = control.0.len();
         // SAFETY: every pointer in `message` points to live memory of the length given beside it.
         let len = unsafe { libc::recvmsg(self.fd.as_raw_fd(), &raw mut message, 0) };
-        let len = af_packet::received(len, || format!("receive from '{}'", self.name))?;
+        let len = match af_packet::received(len, || format!("receive from '{}'", self.name)) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                self.drops.fetch_add(1, Ordering::Relaxed);
+                return Ok(None);
+            }
+            result => result?,
+        };
         let Some(len) = len else { return Ok(None) };
         Ok(Some(ReceivedFrame { len: len.saturating_sub(VNET_HEADER_LEN), tag: tag(&message) }))
     }
@@ -114,7 +122,7 @@ impl FrameSocket {
         if sent < 0 { Err(IoError::last(format!("send on '{}'", self.name))) } else { Ok(()) }
     }
 
-    /// Frames lost so far because nobody read them in time.
+    /// Frames lost so far, because nobody read them in time or no header can name what they are.
     #[must_use]
     pub fn drops(&self) -> u64 {
         let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
@@ -159,9 +167,9 @@ mod tests {
     use units::Duration;
 
     use super::*;
-    use crate::Clock;
     use crate::netlink::VethEnd;
     use crate::netns::TestNamespace;
+    use crate::{Clock, Tun, TunConfig};
 
     #[test]
     fn frames_come_whole_and_tags_beside_them() {
@@ -200,5 +208,40 @@ mod tests {
         }
         netlink.delete_link(netlink.index_of("fa").unwrap()).unwrap();
         assert!(a.send(&[0; VNET_HEADER_LEN], &[IoSlice::new(&[0; 60])]).unwrap_err().is_device_gone());
+    }
+
+    #[test]
+    fn a_super_packet_of_a_kind_without_a_name_is_lost_and_what_follows_is_not() {
+        let ns = TestNamespace::create("frames-kind");
+        let config = TunConfig { name: "fk%d".to_owned(), ..TunConfig::default() };
+        let tun = ns.run(|| Tun::create(&config)).unwrap().unwrap();
+        tun.set_up().unwrap();
+        let socket = ns.run(|| FrameSocket::open(tun.index(), tun.name())).unwrap().unwrap();
+        let udp = |len: u16| {
+            let mut packet = vec![0; usize::from(len)];
+            packet[..2].copy_from_slice(&[0x45, 0]);
+            packet[2..4].copy_from_slice(&len.to_be_bytes());
+            packet[8..20].copy_from_slice(&[64, 17, 0, 0, 10, 9, 0, 2, 10, 9, 0, 1]);
+            packet[24..26].copy_from_slice(&(len - 20).to_be_bytes());
+            packet
+        };
+        // UDP to be cut into fragments: a guest's network card may send it, and no socket can say it.
+        let mut fragments = [0; VNET_HEADER_LEN];
+        fragments[..2].copy_from_slice(&[1, 3]);
+        for (at, value) in [(2, 28u16), (4, 1_472), (6, 20), (8, 6)] {
+            fragments[at..at + 2].copy_from_slice(&value.to_ne_bytes());
+        }
+        tun.send_vectored(&fragments, &[IoSlice::new(&udp(3_000))]).unwrap();
+        tun.send_vectored(&[0; VNET_HEADER_LEN], &[IoSlice::new(&udp(300))]).unwrap();
+        let (mut virtio, mut frame) = ([0; VNET_HEADER_LEN], [0; 4_000]);
+        let give_up = Clock::now() + Duration::from_secs(5);
+        loop {
+            assert!(Clock::now() < give_up, "nothing follows");
+            let received = socket.recv(&mut virtio, &mut frame).unwrap();
+            if received.is_some_and(|received| frame[..received.len] == udp(300)) {
+                break;
+            }
+        }
+        assert_eq!(socket.drops(), 1);
     }
 }
