@@ -60,6 +60,9 @@ pub struct RunRecord {
     /// What the application received over the time it took.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goodput_mbps: Option<f64>,
+    /// Beside a run of the lab: what the same case and seed give in virtual time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub simulated_goodput_mbps: Option<f64>,
     /// Delivered over offered bytes on the radio link, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub utilisation: Option<f64>,
@@ -98,6 +101,7 @@ impl RunRecord {
             case: result.name.clone(),
             seed: result.seed,
             goodput_mbps: figures.map(|f| f.transfer.goodput_mbps),
+            simulated_goodput_mbps: None,
             utilisation: figures.and_then(|f| f.radio.utilisation),
             queue_p95_ms: figures.map(|f| f.radio.queue_delay_ms.p95),
             log_hash: result.simulation.as_ref().map(|s| s.log_hash.clone()),
@@ -149,9 +153,15 @@ impl Reproduction {
         maker: &Maker,
     ) -> Result<Self, ReproduceError> {
         let beside = context.beside();
-        let (mut outcome, Evidence { used, runs, links }) = context.outcome()?;
+        let (mut outcome, Evidence { used, mut runs, links }) = context.outcome()?;
         if let Some(beside) = beside {
-            let (simulation, _) = beside.of_what_was_measured(&runs).outcome()?;
+            let (simulation, simulated) = beside.of_what_was_measured(&runs).outcome()?;
+            for run in &mut runs {
+                let is_same = |other: &&RunRecord| {
+                    (&other.scenario, &other.case, other.seed) == (&run.scenario, &run.case, run.seed)
+                };
+                run.simulated_goodput_mbps = simulated.runs.iter().find(is_same).and_then(|r| r.goodput_mbps);
+            }
             outcome.put_beside(&simulation);
             outcome.keep_measured();
         }
@@ -203,6 +213,27 @@ impl Reproduction {
     #[must_use]
     pub fn latest_us(&self) -> f64 {
         self.runs.iter().filter_map(|run| run.late_p99_us).fold(0.0, f64::max)
+    }
+
+    /// Why cases were not run, and which.
+    pub(crate) fn skipped(&self) -> Vec<(&str, Vec<&str>)> {
+        let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+        for run in &self.runs {
+            let Some(why) = run.skipped.as_deref() else { continue };
+            match reasons.iter_mut().find(|(other, _)| *other == why) {
+                Some((_, cases)) => cases.push(&run.case),
+                None => reasons.push((why, vec![&run.case])),
+            }
+        }
+        reasons
+    }
+
+    /// Goodput in the lab over that in virtual time, of each run that has both, the least first.
+    pub(crate) fn agreement(&self) -> Vec<f64> {
+        let ratio = |run: &RunRecord| Some(run.goodput_mbps? / run.simulated_goodput_mbps?);
+        let mut ratios: Vec<f64> = self.runs.iter().filter_map(ratio).filter(|r| r.is_finite()).collect();
+        ratios.sort_by(f64::total_cmp);
+        ratios
     }
 
     /// Aims reached, and all.

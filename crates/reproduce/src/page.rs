@@ -216,8 +216,15 @@ fn made_of(page: &mut String, result: &Reproduction) {
             write!(page, "; the emulator's own lateness: p99 of the worst run {:.0} µs", result.latest_us());
     }
     page.push_str(".</p>\n");
+    if result.is_lab() {
+        runs(page, result);
+    }
+    for (why, cases) in result.skipped() {
+        let _ =
+            writeln!(page, "<p class=\"soft\">Not run ({}): {}.</p>", escape(&cases.join("; ")), escape(why));
+    }
     for run in &result.runs {
-        let faults = run.problems.iter().chain(&run.distrusted).chain(&run.skipped);
+        let faults = run.problems.iter().chain(&run.distrusted);
         for fault in faults {
             let _ = writeln!(
                 page,
@@ -238,6 +245,41 @@ fn made_of(page: &mut String, result: &Reproduction) {
             escape(&used.text)
         );
     }
+}
+
+/// Every run of the lab with its seed and the emulator's own error.
+fn runs(page: &mut String, result: &Reproduction) {
+    let _ = write!(
+        page,
+        "<details><summary>every run, with the emulator's own error</summary><div class=\"scroll\"><table><thead><tr><th>case</th>\
+         <th>scenario</th><th>seed</th><th>goodput<small>simulated Mbit/s</small></th><th>goodput<small>kernel Mbit/s</small></th>\
+         <th>queue p95<small>ms</small></th><th>late, median<small>µs</small></th><th>late, p99<small>µs</small></th>\
+         <th>late, most<small>µs</small></th></tr></thead><tbody>\n"
+    );
+    let number =
+        |value: Option<f64>, digits: usize| value.map_or("–".to_owned(), |v| format!("{v:.digits$}"));
+    for run in result.runs.iter().filter(|run| run.skipped.is_none()) {
+        let _ = write!(
+            page,
+            "<tr><td>{}</td><td>{}</td><td>{}</td>",
+            escape(&run.case),
+            escape(&run.scenario),
+            run.seed
+        );
+        let values = [
+            (run.simulated_goodput_mbps, 2),
+            (run.goodput_mbps, 2),
+            (run.queue_p95_ms, 0),
+            (run.late_p50_us, 0),
+            (run.late_p99_us, 0),
+            (run.late_max_us, 0),
+        ];
+        for (value, digits) in values {
+            let _ = write!(page, "<td>{}</td>", number(value, digits));
+        }
+        page.push_str("</tr>\n");
+    }
+    page.push_str("</tbody></table></div></details>\n");
 }
 
 #[cfg(test)]

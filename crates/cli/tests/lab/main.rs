@@ -225,7 +225,7 @@ fn a_reproduction_goes_on_where_it_was_stopped() {
         assert_eq!(so_far().contains("ma-figure-2 is there already"), attempt > 1, "{}", so_far());
         if signal == "-INT" {
             assert!(so_far().contains("dr-figure-20: interrupted; --resume goes on"), "{}", so_far());
-            assert_eq!(leftovers(&running.pid().to_string()), [""; 0]);
+            assert_eq!(leftovers(&format!("cellab-{}-", running.pid())), [""; 0]);
         }
     }
     fs::write(path("own/dr/figure-20-lab.toml"), figure_20("20 KB", "40 KB")).unwrap();

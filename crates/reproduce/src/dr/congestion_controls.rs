@@ -19,7 +19,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
         scenario_file!("dr/congestion-controls-lab.toml"),
     ],
     seconds: 25,
-    lab: InLab::Takes(90),
+    lab: InLab::Takes(85),
     run,
 };
 

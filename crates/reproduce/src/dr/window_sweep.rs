@@ -16,7 +16,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     found: "Yes: DRWA lowers the RTT by 24 to 49 % at similar throughput, and raises throughput by up to 51 % where the delay bandwidth product is large.",
     files: &[scenario_file!("dr/window-sweep.toml"), scenario_file!("dr/window-sweep-lab.toml")],
     seconds: 60,
-    lab: InLab::Takes(165),
+    lab: InLab::Takes(175),
     run,
 };
 

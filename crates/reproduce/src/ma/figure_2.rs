@@ -15,7 +15,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     found: "Yes: about 5 Mbit/s against about 1.5 Mbit/s of plain CUBIC with the same window.",
     files: &[scenario_file!("ma/figure-2.toml"), scenario_file!("ma/figure-2-lab.toml")],
     seconds: 3,
-    lab: InLab::Takes(55),
+    lab: InLab::Takes(50),
     run,
 };
 

@@ -19,7 +19,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
         scenario_file!("ma/figure-3-lab.toml"),
     ],
     seconds: 6,
-    lab: InLab::Takes(125),
+    lab: InLab::Takes(130),
     run,
 };
 

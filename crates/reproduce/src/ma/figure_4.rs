@@ -17,7 +17,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     found: "Yes: goodput and round-trip time of UDP at 4 Mbit/s are highly correlated.",
     files: &[scenario_file!("ma/figure-4.toml"), scenario_file!("ma/figure-4-lab.toml")],
     seconds: 3,
-    lab: InLab::Takes(85),
+    lab: InLab::Takes(62),
     run,
 };
 

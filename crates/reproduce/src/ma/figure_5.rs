@@ -16,7 +16,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     found: "Every size gains, and large files come near the link's capacity although the client's window is 17 KB.",
     files: &[scenario_file!("ma/figure-5.toml"), scenario_file!("ma/figure-5-lab.toml")],
     seconds: 20,
-    lab: InLab::Takes(160),
+    lab: InLab::Takes(140),
     run,
 };
 

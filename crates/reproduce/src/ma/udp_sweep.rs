@@ -16,7 +16,7 @@ pub(crate) const TABLE_1: Experiment = Experiment {
     found: "The round trip is short up to 3.2 Mbit/s, 287 ms at 4.0 and about 700 ms above, where a quarter to a third is lost.",
     files: &[scenario_file!("ma/table-1.toml"), scenario_file!("ma/table-1-lab.toml")],
     seconds: 6,
-    lab: InLab::Takes(120),
+    lab: InLab::Takes(125),
     run: table_1,
 };
 
@@ -29,7 +29,7 @@ pub(crate) const TABLE_4: Experiment = Experiment {
     found: "The round trip grows from 25 to 171 ms before the link is full and to 1.5 s after, and packets are lost at every rate.",
     files: &[scenario_file!("ma/table-4.toml"), scenario_file!("ma/table-4-lab.toml")],
     seconds: 40,
-    lab: InLab::Takes(90),
+    lab: InLab::Takes(95),
     run: table_4,
 };
 

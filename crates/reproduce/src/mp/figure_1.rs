@@ -20,7 +20,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     found: "The window caps it at 10.72 Mbit/s; with eight times the receive buffer it carries 15.63 Mbit/s.",
     files: &[scenario_file!("mp/figures-1-2.toml"), scenario_file!("mp/figures-1-2-lab.toml")],
     seconds: 3,
-    lab: InLab::Takes(105),
+    lab: InLab::Takes(85),
     run,
 };
 

@@ -19,7 +19,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     found: "In the RTT: it rises almost linearly to 200 ms and drops to roughly 40 ms when a packet is lost; the mean is (40.57 + 200) ÷ 2 = 120.3 ms.",
     files: &[scenario_file!("mp/figure-5.toml"), scenario_file!("mp/figure-5-lab.toml")],
     seconds: 3,
-    lab: InLab::Takes(110),
+    lab: InLab::Takes(105),
     run,
 };
 

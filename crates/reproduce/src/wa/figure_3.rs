@@ -21,7 +21,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
         scenario_file!("wa/figure-3-lab.toml"),
     ],
     seconds: 3,
-    lab: InLab::Takes(125),
+    lab: InLab::Takes(182),
     run,
 };
 

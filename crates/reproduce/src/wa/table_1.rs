@@ -16,7 +16,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     found: "The proxy 93 to 99.7 %, NewReno 58 % down to 15 %, the less the faster the rate changes.",
     files: &[scenario_file!("wa/table-1.toml"), scenario_file!("wa/table-1-lab.toml")],
     seconds: 10,
-    lab: InLab::Takes(125),
+    lab: InLab::Takes(142),
     run,
 };
 
