@@ -199,6 +199,10 @@ pub fn merge(parts: &[PathBuf], out: &Path) -> Result<String, ContestError> {
     let mut sweep = None;
     let mut rows: Vec<Vec<Value>> = Vec::new();
     for part in parts {
+        if !part.is_file() {
+            let problem = "there is no such table; name those that the shards wrote by --out, as .parquet";
+            return Err(ContestError::file(part, &problem));
+        }
         let wrong = |e: tables::TablesError| ContestError::file(part, &e);
         let reader = TableReader::open(part).map_err(wrong)?;
         let notes = (reader.note("sweep").map(str::to_owned), reader.note("cells").map(str::to_owned));

@@ -249,12 +249,12 @@ fn made_of(page: &mut String, result: &Reproduction) {
 
 /// Every run of the lab with its seed and the emulator's own error.
 fn runs(page: &mut String, result: &Reproduction) {
-    let _ = write!(
+    let _ = writeln!(
         page,
         "<details><summary>every run, with the emulator's own error</summary><div class=\"scroll\"><table><thead><tr><th>case</th>\
          <th>scenario</th><th>seed</th><th>goodput<small>simulated Mbit/s</small></th><th>goodput<small>kernel Mbit/s</small></th>\
          <th>queue p95<small>ms</small></th><th>late, median<small>µs</small></th><th>late, p99<small>µs</small></th>\
-         <th>late, most<small>µs</small></th></tr></thead><tbody>\n"
+         <th>late, most<small>µs</small></th></tr></thead><tbody>"
     );
     let number =
         |value: Option<f64>, digits: usize| value.map_or("–".to_owned(), |v| format!("{v:.digits$}"));

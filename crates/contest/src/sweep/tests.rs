@@ -44,6 +44,8 @@ fn shards_put_together_are_the_whole() {
     merge(&parts, &merged).unwrap();
     assert_eq!(rows(&merged), rows(&whole));
     assert_eq!(rows(&whole).len(), 8);
+    let nowhere = merge(&[folder.join("nowhere.parquet")], &merged).unwrap_err().to_string();
+    assert!(nowhere.contains("no such table") && nowhere.matches("nowhere").count() == 1, "{nowhere}");
     let missing = merge(&parts[..2], &merged).unwrap_err().to_string();
     assert!(missing.contains("6 of 8 cells"), "{missing}");
     let twice = merge(&[parts[0].clone(), parts[0].clone()], &merged).unwrap_err().to_string();
