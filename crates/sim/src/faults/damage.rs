@@ -11,7 +11,16 @@ fn flip(packet: &mut [u8], from: usize, to: usize, random: &mut Random) {
     }
 }
 
+/// True for a segment that no longer fits its checksum: a second flip might make it fit again, and no host could tell.
+fn is_broken(packet: &[u8]) -> bool {
+    wire::parse(packet)
+        .is_ok_and(|parsed| parsed.tcp().is_some() && !wire::tcp_checksum_is_valid(packet, &parsed))
+}
+
 pub(super) fn flip_in_second_half(packet: &mut [u8], random: &mut Random) -> &'static str {
+    if is_broken(packet) {
+        return "corrupted already";
+    }
     flip(packet, packet.len() / 2, packet.len(), random);
     "corrupted"
 }
@@ -23,6 +32,9 @@ fn borders(packet: &[u8]) -> Option<(usize, usize)> {
 }
 
 pub(super) fn flip_in_headers(packet: &mut [u8], random: &mut Random) -> &'static str {
+    if is_broken(packet) {
+        return "corrupted already";
+    }
     let end = borders(packet).map_or(packet.len(), |(_, payload)| payload);
     flip(packet, 0, end, random);
     "corrupted in its header"
