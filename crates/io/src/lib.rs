@@ -38,7 +38,7 @@ pub use prefetch::{prefetch, prefetch_lines};
 pub use process::{PidFd, ProcessId, raise_descriptor_limit, resident_bytes, resident_bytes_of};
 pub use raw_socket::RawSocket;
 pub use shared_words::SharedWords;
-pub use signals::{Signals, ignore_signals};
+pub use signals::{Signals, ignore_signals, is_signal_ignored};
 pub use tun::{
     Framing, Offloads, PACKET_LEN_MAX, PIECES_MAX, Tun, TunConfig, TunQueue, VNET_HEADER_LEN, VnetHeader,
 };

@@ -73,11 +73,15 @@ const SIGTERM: i32 = 15;
 pub(crate) struct CaughtSignals {
     pub ending: Signals,
     pub reload: Signals,
+    /// The end of the terminal ends it too: it was not started to outlive that.
+    pub ends_with_terminal: bool,
 }
 
 impl CaughtSignals {
     pub fn catch() -> Result<Self, RunError> {
-        Ok(Self { ending: Signals::catch(&[SIGINT, SIGTERM])?, reload: Signals::catch(&[SIGHUP])? })
+        let ends_with_terminal = !io::is_signal_ignored(SIGHUP);
+        let [ending, reload] = [&[SIGINT, SIGTERM][..], &[SIGHUP]].map(Signals::catch);
+        Ok(Self { ending: ending?, reload: reload?, ends_with_terminal })
     }
 }
 
@@ -395,8 +399,7 @@ impl<'a, P: Processor + Send + 'static> Session<'a, P> {
         if let Some(signal) = signals.reload.take() {
             if processor.has_settings() {
                 say(&self.reload(processor).unwrap_or_else(|problem| format!("warning: {problem}")));
-            } else {
-                // The terminal has gone.
+            } else if signals.ends_with_terminal {
                 ending = ending.or(Some(signal));
             }
         }

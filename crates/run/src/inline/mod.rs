@@ -279,8 +279,7 @@ impl<P: Processor> Inline<'_, P> {
             if self.processor.has_settings() {
                 let line = reload(&mut self.processor).map(|(_, line)| line);
                 say(&line.unwrap_or_else(|problem| format!("warning: {problem}")));
-            } else {
-                // The terminal has gone.
+            } else if signals.ends_with_terminal {
                 ending = ending.or(Some(signal));
             }
         }

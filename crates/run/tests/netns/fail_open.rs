@@ -4,7 +4,7 @@ use io::PidFd;
 use run::{AfterHang, Config, Notrack};
 
 use crate::topology::{
-    Connection, Program, SERVER, SIGCONT, SIGKILL, SIGSTOP, SIGTERM, Topology, wait_until,
+    Connection, Program, SERVER, SIGCONT, SIGHUP, SIGKILL, SIGSTOP, SIGTERM, Topology, wait_until,
 };
 
 /// Connections over both families, used once.
@@ -167,4 +167,27 @@ fn without_descriptors_for_another_watchdog_it_goes_on_and_tries_again() {
     bound_descriptors(&topology, program.pid(), "1024");
     wait_until("there is another watchdog", || program.watchdog().is_some_and(|new| new != watchdog));
     program.stop(&topology);
+}
+
+#[test]
+fn a_terminal_that_goes_ends_it_unless_it_was_started_to_outlive_that() {
+    let topology = Topology::build("nohup");
+    let program = Program::start_by(&topology, "nohup");
+    program.signal(SIGHUP);
+    topology.connect(&topology.server, SERVER[0]).download(100_000);
+    assert!(!topology.status().is_draining);
+    program.stop(&topology);
+
+    // Whatever this test was started by.
+    let program = Program::start_by(&topology, "env");
+    let is_ignored = {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", std::process::id())).unwrap();
+        let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim().to_owned();
+        u64::from_str_radix(&ignored, 16).unwrap() & 1 == 1
+    };
+    if !is_ignored {
+        program.signal(SIGHUP);
+        let (status, said) = program.wait();
+        assert!(status.success() && said.contains("Signal(1)"), "{said}");
+    }
 }

@@ -15,6 +15,7 @@ use run::{Answer, Config, Question, Status};
 /// Longest wait for anything; reached only when a test fails.
 pub const PATIENCE: Duration = Duration::from_secs(15);
 
+pub const SIGHUP: i32 = 1;
 pub const SIGKILL: i32 = 9;
 pub const SIGTERM: i32 = 15;
 pub const SIGCONT: i32 = 18;
@@ -345,8 +346,26 @@ impl Program {
         Self::launch_with(topology, config, &[])
     }
 
+    /// Starts it by another program, and waits until it steers.
+    pub fn start_by(topology: &Topology, starter: &str) -> Self {
+        let mut command = Command::new(starter);
+        command.arg(env!("CARGO_BIN_EXE_tun-echo")).stdin(Stdio::null()).stdout(Stdio::null());
+        let mut program = Self::launch_command(command, topology, &topology.config(), &["--engine"]);
+        program.await_line("steering TCP between");
+        program
+    }
+
     pub fn launch_with(topology: &Topology, config: &Config, arguments: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tun-echo"));
+        let command = Command::new(env!("CARGO_BIN_EXE_tun-echo"));
+        Self::launch_command(command, topology, config, arguments)
+    }
+
+    fn launch_command(
+        mut command: Command,
+        topology: &Topology,
+        config: &Config,
+        arguments: &[&str],
+    ) -> Self {
         command.args(arguments).arg(serde_json::to_string(config).unwrap()).stderr(Stdio::piped());
         let options = SpawnOptions { death_signal: None, own_process_group: true };
         let mut child = topology.middle.spawn(command, options).unwrap();
