@@ -1,0 +1,196 @@
+//! What losses cost at a small window, and what no scheme can exceed under them.
+//!
+//! While a hole is open the client holds one window behind it and discards the rest. With a window that is small against what is under way,
+//! a loss event costs the link about one round trip. So at λ events a second and a round trip R the goodput is at most
+//!
+//! ```text
+//! goodput ÷ UDP ≤ 1 ÷ (1 + λ·R)
+//! ```
+
+use scenario::Scenario;
+
+use super::{CASES, Column, NORMAL, Printed, UDP, named, ratio};
+use crate::runs::loss_events;
+use crate::{Context, ReproduceError, Runs, Source, Table, Value};
+
+/// How often a link loses at full rate, and how long its round trip is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Losses {
+    /// λ: loss events a second while the link is full.
+    pub per_second: f64,
+    /// The same under normal TCP.
+    pub under_normal: f64,
+    /// Round trip between accelerator and client without a queue, ms: repairs count.
+    pub path_ms: f64,
+    /// Mean queueing delay of both controllers at 17 KB, ms.
+    pub queue_ms: [Option<f64>; 2],
+}
+
+impl Losses {
+    /// The most of UDP's goodput at a window far below a round trip's data, of `round_trip_ms`.
+    pub fn bound(&self, round_trip_ms: f64) -> f64 {
+        1.0 / (1.0 + self.per_second * round_trip_ms / 1e3)
+    }
+
+    /// λ and the path from the flow that keeps the link full at 1024 KB; none in the lab, where no packet is recorded.
+    pub fn of(runs: &Runs, scenario: &Scenario, suffix: &str) -> Option<Self> {
+        let full = named(CASES[1].0, suffix);
+        let (mut path, mut packets) = (0.0, 0_u64);
+        let records = || runs.of(&full).flat_map(|run| &run.radio);
+        for (whole, queue) in records().filter_map(|r| Some((r.one_way_delay()?, r.queueing_delay()?))) {
+            path += (whole - queue).as_millis_f64();
+            packets += 1;
+        }
+        if packets == 0 {
+            return None;
+        }
+        let queue =
+            |case: &str| Some(runs.moments(&named(case, suffix), |f| f.radio.queue_delay_ms.mean)?.mean);
+        Some(Self {
+            per_second: events_per_second(runs, &full)?,
+            under_normal: events_per_second(runs, &named(NORMAL, suffix))?,
+            path_ms: path / packets as f64 + uplink_ms(scenario),
+            queue_ms: [queue(CASES[0].0), queue(CASES[2].0)],
+        })
+    }
+}
+
+fn events_per_second(runs: &Runs, case: &str) -> Option<f64> {
+    let (mut events, mut seconds) = (0, 0.0);
+    for run in runs.of(case) {
+        events += loss_events(&run.radio).len();
+        seconds += run.result.figures.as_ref()?.transfer.seconds;
+    }
+    (seconds > 0.0).then(|| events as f64 / seconds)
+}
+
+/// What an acknowledgement takes: the delay, and half a slot in the mean.
+fn uplink_ms(scenario: &Scenario) -> f64 {
+    let Some(up) = scenario.resolved().into_iter().find_map(|case| case.radio.up) else { return 0.0 };
+    let delay = up.delay.map_or(0.0, |delay| delay.0.as_millis_f64());
+    delay + up.slots.map_or(0.0, |slot| slot.0.as_millis_f64() / 2.0)
+}
+
+/// What 17 KB reach beside what they can, on the links that lose by time and by packet.
+pub(super) fn bounds(columns: &[Column]) -> Table {
+    let mut table =
+        Table::new("What a window of 17 KB can reach: 1 ÷ (1 + λR) of UDP", "{RSRP, SINR}, losses")
+            .column(Source::Ours, "λ, events a second", "", 2)
+            .column(Source::Ours, "R without queue", "ms", 0)
+            .column(Source::Limit, "bound without queue", "", 3)
+            .column(Source::Paper, "÷ UDP", "", 3);
+    for (name, source) in [("accelerated, 17 KB", Source::Ours), ("adaptive, 17 KB", Source::Adaptive)] {
+        table = table
+            .column(source, &format!("{name} ÷ UDP"), "", 3)
+            .column(source, &format!("{name}, mean queue"), "ms", 0)
+            .column(Source::Limit, &format!("bound with the queue of {name}"), "", 3);
+    }
+    for (process, suffix) in [("by time", ""), ("by packet", super::BY_PACKET)] {
+        for column in columns {
+            let losses = if suffix.is_empty() { column.by_time } else { column.by_packet };
+            let mut values: Vec<Value> = vec![
+                losses.map(|l| l.per_second).into(),
+                losses.map(|l| l.path_ms).into(),
+                losses.map(|l| l.bound(l.path_ms)).into(),
+                column.printed.ratio().into(),
+            ];
+            for (index, case) in [CASES[0].0, CASES[2].0].into_iter().enumerate() {
+                let queue = losses.and_then(|l| l.queue_ms[index]);
+                values.extend([
+                    ratio(&column.runs, case, UDP, suffix).into(),
+                    queue.into(),
+                    losses.and_then(|l| Some(l.bound(l.path_ms + queue?))).into(),
+                ]);
+            }
+            table.row(format!("{}, {process}", column.printed.signal), values);
+        }
+    }
+    table
+}
+
+/// Lengths of fades, as the grid of `table-5-fades.toml` has them, and the spacing that goes with each, ms.
+const FADES: [(&str, f64); 4] = [("1 ms", 850.0), ("4 ms", 950.0), ("16 ms", 1_250.0), ("64 ms", 1_150.0)];
+
+/// Fades of other lengths with which UDP and CUBIC come to the paper's goodput too, and what they leave the others.
+pub(super) fn lengths(context: &mut Context<'_>, printed: &Printed) -> Result<Table, ReproduceError> {
+    let scenario = context.scenario("ma/table-5-fades.toml")?;
+    let runs = context.run(&scenario)?;
+    let title =
+        format!("Fades of other lengths at {}, with the same goodput of UDP and CUBIC", printed.signal);
+    let mut table = Table::new(&title, "a fade lasts")
+        .column(Source::Ours, "one every", "ms", 0)
+        .column(Source::Ours, "of the time", "%", 2)
+        .column(Source::Limit, UDP, "Mbit/s", 1)
+        .column(Source::Ours, NORMAL, "Mbit/s", 1)
+        .column(Source::Ours, "λ, events a second", "", 2)
+        .column(Source::Limit, "bound without queue at 17 KB", "", 3)
+        .column(Source::Paper, "÷ UDP", "", 3);
+    for (case, source) in CASES {
+        table = table.column(source, &format!("{case} ÷ UDP"), "", 3);
+    }
+    for (length, every_ms) in FADES {
+        let suffix = format!(", {length}");
+        let lasting_ms: f64 = length.trim_end_matches(" ms").parse().unwrap_or(f64::NAN);
+        let losses = Losses::of(&runs, &scenario, &suffix);
+        let mut values: Vec<Value> = vec![
+            every_ms.into(),
+            (lasting_ms / every_ms * 100.0).into(),
+            runs.goodput(&named(UDP, &suffix)).into(),
+            runs.goodput(&named(NORMAL, &suffix)).into(),
+            losses.map(|l| l.per_second).into(),
+            losses.map(|l| l.bound(l.path_ms)).into(),
+            printed.ratio().into(),
+        ];
+        values.extend(CASES.iter().map(|(case, _)| Value::from(ratio(&runs, case, UDP, &suffix))));
+        table.row(length, values);
+    }
+    Ok(table)
+}
+
+/// The links that lose by packet: as the first tables, in one.
+pub(super) fn by_packet(columns: &[Column]) -> Table {
+    let name = |case: &str| named(case, super::BY_PACKET);
+    let mut table = Table::new("Losses by packet: the harder links", "{RSRP, SINR}");
+    for (case, source) in CASES {
+        table = table.column(source, case, "Mbit/s", 1);
+    }
+    table = table.column(Source::Ours, NORMAL, "Mbit/s", 1).column(Source::Limit, UDP, "Mbit/s", 1);
+    table = table.column(Source::Paper, "÷ UDP", "", 3);
+    for (case, _) in CASES {
+        table = table.column(Source::Ratio, &format!("{case} ÷ UDP"), "", 3);
+    }
+    for Column { printed, runs, .. } in columns {
+        let cases = CASES.iter().map(|(case, _)| *case).chain([NORMAL, UDP]);
+        let mut values: Vec<Value> = cases.map(|case| runs.goodput(&name(case)).into()).collect();
+        values.push(printed.ratio().into());
+        values.extend(CASES.iter().map(|(case, _)| Value::from(ratio(runs, case, UDP, super::BY_PACKET))));
+        table.row(printed.signal, values);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_a_second_that_costs_a_quarter_of_a_second() {
+        let losses = Losses { per_second: 1.0, under_normal: 0.5, path_ms: 30.0, queue_ms: [None; 2] };
+        assert!((losses.bound(250.0) - 0.8).abs() < 1e-12);
+        assert!(losses.bound(losses.path_ms) > 0.97);
+    }
+
+    /// The table's first columns say what the file does.
+    #[test]
+    fn spacings_are_those_of_the_file() {
+        let file =
+            super::super::EXPERIMENT.files.iter().find(|f| f.path.ends_with("table-5-fades.toml")).unwrap();
+        let scenario = Scenario::from_toml(file.path, file.text).unwrap();
+        for (length, every_ms) in FADES {
+            let case =
+                scenario.resolved().into_iter().find(|case| case.name == named(UDP, &format!(", {length}")));
+            let fades = case.unwrap().radio.down.unwrap().fades.unwrap();
+            assert!((fades.every.0.as_millis_f64() - every_ms).abs() < 1e-9, "{length}");
+        }
+    }
+}
