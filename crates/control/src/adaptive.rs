@@ -222,7 +222,8 @@ impl Adaptive {
     fn model(&self) -> Option<Bytes> {
         let (floor, forecast) = (self.floor.get()?, self.offer.forecast()?);
         let path = floor + self.bunches.delay(floor);
-        let burst = self.bursts.surplus().min(forecast.bytes_in(self.params.delay_max));
+        let burst =
+            self.bursts.surplus(self.losses.is_steady()).min(forecast.bytes_in(self.params.delay_max));
         let provided = forecast.bytes_in(path + self.headroom) + self.params.constant + burst;
         let recent = self.offer.recent(RECENT_BINS).unwrap_or(forecast);
         let patient =

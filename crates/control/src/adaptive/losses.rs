@@ -16,7 +16,7 @@ use units::{Bytes, Duration, Instant};
 
 /// Round trips with heavy losses that make a buffer smaller than the window: a burst on the radio lies in one, or in the
 /// seam of two.
-const HEAVY_ROUNDS: u32 = 3;
+const HEAVY_ROUNDS: u8 = 3;
 
 /// Losses so much above the radio's own are heavy, in thousandths of the data.
 const HEAVY_PERMILLE: u64 = 125;
@@ -25,13 +25,22 @@ const HEAVY_PERMILLE: u64 = 125;
 const TRIAL_ROUNDS: u32 = 3;
 
 /// Lower and lower ceilings that are tried before the losses are taken for the radio's.
-const TRIALS: u32 = 3;
+const TRIALS: u8 = 3;
 
 /// Each of them is lower by this than the one before, in thousandths.
 const TRIAL_STEP_PERMILLE: u64 = 250;
 
 /// Round trips after which the radio's share is asked for again: the path may be another one.
 const BASE_ROUNDS: u32 = 64;
+
+/// Round trips with losses, more or less in a row, that make them the radio's own.
+const STEADY_ROUNDS: u8 = 16;
+
+/// More of them are not remembered.
+const STEADY_MAX: u8 = 32;
+
+/// For each round trip without a loss so many with one are forgotten: a small buffer overflows now and then.
+const STEADY_FADE: u8 = 4;
 
 /// Bytes delivered and lost.
 #[derive(Clone, Copy, Debug, Default)]
@@ -76,14 +85,16 @@ pub(super) struct Losses {
     round: Account,
     round_ends: Instant,
     heavy: Account,
-    heavy_rounds: u32,
+    heavy_rounds: u8,
     trial: Option<Trial>,
     /// Trials in a row that did not help.
-    failed: u32,
+    failed: u8,
     /// b: what is lost whatever the window, in thousandths.
     base: u64,
     /// For so many more round trips that is believed.
     base_rounds: u32,
+    /// Round trips with a loss less, fourfold, those without.
+    steady: u8,
 }
 
 impl Losses {
@@ -99,6 +110,7 @@ impl Losses {
             failed: 0,
             base: 0,
             base_rounds: 0,
+            steady: 0,
         }
     }
 
@@ -122,7 +134,16 @@ impl Losses {
         }
     }
 
+    /// Something is lost in nearly every round trip: at random, by the radio.
+    pub(super) fn is_steady(&self) -> bool {
+        self.steady >= STEADY_ROUNDS
+    }
+
     fn judge(&mut self, round: Account, window: Bytes) {
+        self.steady = match round.lost {
+            0 => self.steady.saturating_sub(STEADY_FADE),
+            _ => (self.steady + 1).min(STEADY_MAX),
+        };
         if self.trial.is_some() {
             return self.try_on(round);
         }
@@ -233,6 +254,26 @@ mod tests {
                 mean_window(400, |round, _| share + [0, 60, 20, 90, 40, 70, 10, 80][round as usize % 8] - 46);
             assert!(mean > WINDOW * 90 / 100, "{share} of 1,000 lost: {mean} bytes");
         }
+    }
+
+    /// Round trips of 100 segments with one of them lost where `is_lost` says so.
+    fn is_steady(is_lost: impl Fn(u64) -> bool) -> bool {
+        let mut losses = Losses::new(Bytes::new(1_448));
+        for round in 0..200 {
+            losses.on_lost(Bytes::new(if is_lost(round) { 1_448 } else { 0 }));
+            let now = Instant::from_millis(50 * (round + 1));
+            losses.on_delivered(Bytes::new(144_800), Bytes::new(WINDOW), Duration::from_millis(50), now);
+        }
+        losses.is_steady()
+    }
+
+    #[test]
+    fn losses_in_nearly_every_round_trip_are_the_radios() {
+        assert!(is_steady(|_| true));
+        assert!(is_steady(|round| round % 10 != 0));
+        assert!(!is_steady(|round| round % 3 != 0));
+        assert!(!is_steady(|round| round % 20 < 10));
+        assert!(!is_steady(|_| false));
     }
 
     #[test]
