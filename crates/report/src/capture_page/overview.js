@@ -3,7 +3,7 @@
 function tiles(head) {
   const sum = read => head.captures.reduce((total, capture) => total + (read(capture) ?? 0), 0);
   const carried = head.course.bytes.reduce((a, b) => a + b, 0), again = head.course.repeated.reduce((a, b) => a + b, 0);
-  const found = [[count(sum(c => c.packets)), `packets in ${count(head.captures.length)} capture${head.captures.length === 1 ? "" : "s"}`], [count(head.flows), `TCP flow${head.flows === 1 ? "" : "s"}`], [bytes(carried), "of payload"], [carried ? percent(again / carried) : missing, "of it sent again"], [duration(head.course.bin_s * head.course.bytes.length), "from first to last packet"]];
+  const found = [[count(sum(c => c.packets)), `packets in ${count(head.captures.length)} capture${head.captures.length === 1 ? "" : "s"}`], [count(head.flows), `TCP flow${head.flows === 1 ? "" : "s"}${head.captures.length > 1 ? ", one for each place where a connection was captured" : ""}`], [bytes(carried), "of payload"], [carried ? percent(again / carried) : missing, "of it sent again"], [duration(head.course.bin_s * head.course.bytes.length), "from first to last packet"]];
   const dropped = sum(c => c.dropped), broken = head.captures.filter(c => c.problem).length;
   if (dropped) found.push([count(dropped), "packets lost while capturing"]);
   if (broken) found.push([count(broken), "captures not read to their end"]);
