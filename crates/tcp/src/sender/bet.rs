@@ -35,9 +35,9 @@ impl Bet {
     /// Times the window may shut in an epoch.
     const SHUT_MAX: u8 = 4;
     /// Bytes delivered within the window before the second bet; before each further one twice as many.
-    const PAUSE: u32 = 4 << 20;
+    const PAUSE: u32 = 256 * 1024;
     /// Times the pause doubles at most: 64 MiB.
-    const DOUBLINGS_MAX: u8 = 4;
+    const DOUBLINGS_MAX: u8 = 8;
 
     /// Losses of one whose client showed that it has no room.
     const FOR_GOOD: u8 = u8::MAX;
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn a_lost_bet_is_tried_again_after_pauses_that_double() {
         let mut bet = Bet::default();
-        for pause in [4_096, 8_192, 16_384, 32_768] {
+        for pause in [256, 512, 1_024, 2_048] {
             lose(&mut bet);
             honour(&mut bet, pause - 1, 17_000);
             assert!(bet.is_paused(), "{pause}");
@@ -142,10 +142,10 @@ mod tests {
     fn a_bet_won_halves_the_next_pause() {
         let mut bet = Bet::default();
         lose(&mut bet);
-        honour(&mut bet, 4_096, 17_000);
+        honour(&mut bet, 256, 17_000);
         assert!(!bet.on_delivered(Bet::EPOCH, 0, false, 0));
         lose(&mut bet);
-        honour(&mut bet, 4_096, 17_000);
+        honour(&mut bet, 256, 17_000);
         assert!(!bet.is_paused());
     }
 
@@ -158,7 +158,7 @@ mod tests {
             honour(&mut bet, 1, 8_000);
         }
         assert!(bet.is_paused());
-        honour(&mut bet, 4_096, 17_000);
+        honour(&mut bet, 256, 17_000);
         assert!(!bet.is_paused(), "it keeps up now");
     }
 
