@@ -1,7 +1,7 @@
 //! Whether sending beyond the window pays (H18).
 //!
 //! ```text
-//!                     it costs more than it brings; for good where the window shut
+//!                     it costs more than it brings
 //!   betting ─────────────────────────────────────────▶ paused: the window is honoured
 //!      ▲                                                  │
 //!      └──────────────────────────────────────────────────┘
@@ -39,9 +39,6 @@ impl Bet {
     /// Times the pause doubles at most: 64 MiB.
     const DOUBLINGS_MAX: u8 = 8;
 
-    /// Losses of one whose client showed that it has no room.
-    const FOR_GOOD: u8 = u8::MAX;
-
     /// The window is honoured for the time being.
     pub(super) fn is_paused(&self) -> bool {
         self.is_paused
@@ -59,9 +56,7 @@ impl Bet {
         self.most = self.most.max(under_way);
         self.shut += u8::from(has_shut);
         if self.is_lost(retransmitted as u32) {
-            let has_no_room = self.shut >= Self::SHUT_MAX;
-            let again = (self.losses + 1).min(Self::DOUBLINGS_MAX + 1);
-            let losses = if has_no_room { Self::FOR_GOOD } else { again };
+            let losses = (self.losses + 1).min(Self::DOUBLINGS_MAX + 1);
             *self = Self { losses, is_paused: true, ..Self::default() };
             return true;
         }
@@ -75,9 +70,6 @@ impl Bet {
     /// Takes in an acknowledgement during a pause. A client that lets its window fall to half has no room to spare for what
     /// lies beyond: the pause begins again.
     pub(super) fn on_honoured(&mut self, delivered: u32, window: u32, retransmitted: u64) {
-        if self.losses == Self::FOR_GOOD {
-            return;
-        }
         self.most = self.most.max(window);
         self.delivered = if window > self.most / 2 { self.delivered.saturating_add(delivered) } else { 0 };
         if self.delivered >= Self::PAUSE << self.losses.saturating_sub(1) {
@@ -108,8 +100,7 @@ mod tests {
     }
 
     fn lose(bet: &mut Bet) {
-        let again = u64::from(bet.retransmitted_before) + u64::from(Bet::STAKE) + 1;
-        assert!(bet.on_delivered(0, 0, false, again));
+        assert!((0..Bet::SHUT_MAX).any(|_| bet.on_delivered(0, 0, true, 0)));
         assert!(bet.is_paused());
     }
 
@@ -128,14 +119,6 @@ mod tests {
             honour(&mut bet, 64 * 1_024, 17_000);
         });
         assert!(!bet.is_paused(), "64 MiB at most");
-    }
-
-    #[test]
-    fn a_client_without_room_is_never_bet_on_again() {
-        let mut bet = Bet::default();
-        assert!((0..Bet::SHUT_MAX).any(|_| bet.on_delivered(0, 0, true, 0)));
-        honour(&mut bet, 1 << 20, 17_000);
-        assert!(bet.is_paused());
     }
 
     #[test]

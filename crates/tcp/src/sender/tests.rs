@@ -422,6 +422,37 @@ fn answers_to_needless_copies_are_no_loss() {
 }
 
 #[test]
+fn a_client_that_keeps_up_with_its_window_is_bet_on_again() {
+    let policy = WindowPolicy::Opportunistic;
+    let mut hand = Hand::new(SenderConfig { window: 4_000, policy, ..config() }, 2_000_000);
+    let mut una = 0;
+    let mut fell_back = 0;
+    // Four times its window shuts on what was sent beyond it.
+    for t in 0..4 {
+        while hand.sender.nxt().since(at(0)) < una + 10_000 {
+            hand.send(100 * t);
+        }
+        fell_back += u32::from(hand.ack(100 * t + 40, una + 4_000, 0, &[]).fell_back);
+        una += 4_000;
+        hand.ack(100 * t + 60, una, 4_000, &[]);
+    }
+    assert_eq!(fell_back, 1);
+    // What had been sent beyond it by then is acknowledged.
+    una = hand.sender.nxt().since(at(0));
+    hand.ack(560, una, 4_000, &[]);
+    let mut t = 1_000;
+    let mut sent_beyond = 0;
+    while sent_beyond == 0 && una < 1_000_000 {
+        while hand.send(t).is_some() && hand.sender.nxt().since(at(0)) < una + 10_000 {}
+        sent_beyond = hand.sender.nxt().since(at(una)).saturating_sub(4_000);
+        una = (una + 4_000).min(hand.sender.nxt().since(at(0)));
+        hand.ack(t + 40, una, 4_000, &[]);
+        t += 50;
+    }
+    assert!((256 * 1_024..320_000).contains(&una), "{una}");
+}
+
+#[test]
 fn a_window_below_one_segment_lets_one_segment_go() {
     let mut hand = Hand::new(config(), 3_000);
     let limits = SendLimits { quantum: MSS, window_room: 500 };
