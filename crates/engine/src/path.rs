@@ -101,7 +101,6 @@ impl Path {
         self.controller.on_ack(&Ack {
             now,
             delivered,
-            discarded: Bytes::from(out.discarded),
             delivered_total: self.sampler.delivered(),
             rtt: out.rtt,
             min_rtt,

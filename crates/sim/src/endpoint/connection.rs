@@ -238,7 +238,6 @@ impl Connection {
         self.controller.on_ack(&Ack {
             now,
             delivered,
-            discarded: Bytes::ZERO,
             delivered_total: self.sampler.delivered(),
             rtt: out.rtt,
             min_rtt,
