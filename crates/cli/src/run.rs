@@ -541,7 +541,7 @@ fn summarise(ended: &Ended) {
     }
     if counted("fell_back_to_honour") > 0 {
         say(&format!(
-            "fell back to honour: {} times, where clients discarded what lay beyond their window",
+            "fell back to honour: {} flows, whose clients discarded what lay beyond their window",
             counted("fell_back_to_honour")
         ));
     }

@@ -132,11 +132,6 @@ impl Rack {
         (lost, again)
     }
 
-    /// True when something sent after `entry` has been delivered.
-    pub(crate) fn is_before_newest(&self, entry: &Sent) -> bool {
-        self.newest.is_some_and(|newest| newest.is_after(entry.order()))
-    }
-
     /// True when `entry` is overdue even if nothing later was delivered.
     ///
     /// A repair gets half a round more: it is queued behind all that was under way, whose round trips nobody measures, and

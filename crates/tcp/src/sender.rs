@@ -100,10 +100,7 @@ pub struct AckOutcome {
     pub newest: Option<SendStamp>,
     /// Round trip of the newest segment that was sent only once.
     pub rtt: Option<Duration>,
-    /// Bytes that reached the peer and were discarded by it, because they lay beyond its window (H18): the path has
-    /// carried them as well as any.
-    pub discarded: u32,
-    /// Bytes newly marked lost on the way; not those that will be discarded.
+    /// Bytes newly marked lost.
     pub lost: u32,
     /// A new recovery episode began.
     pub is_new_loss: bool,
@@ -119,7 +116,7 @@ pub struct AckOutcome {
     pub undid_timeout: bool,
     /// Not all that had been sent when a loss was found has been acknowledged.
     pub is_recovering: bool,
-    /// The window is honoured for a while: the peer discards what is sent beyond it (H18).
+    /// The window is honoured from now on: the peer discards what is sent beyond it (H18).
     pub fell_back: bool,
 }
 
@@ -163,10 +160,6 @@ pub struct Sender {
     recover: Option<SeqNum>,
     timeout: Option<TimeoutEpisode>,
     duplicate_acks: u32,
-    /// Of those, the ones that no discarded segment explains.
-    unexplained_acks: u32,
-    /// What was sent last when something was sent again: until more than that is acknowledged, copies may be on their way.
-    resent_until: SeqNum,
     /// Ask for a transmission out of turn: a tail loss probe or a window probe.
     probe_due: Option<Probe>,
     retransmitted_bytes: u64,
@@ -200,8 +193,6 @@ impl Sender {
             recover: None,
             timeout: None,
             duplicate_acks: 0,
-            unexplained_acks: 0,
-            resent_until: config.start - 1,
             probe_due: None,
             retransmitted_bytes: 0,
             bet: Bet::default(),
@@ -291,11 +282,6 @@ impl Sender {
         self.board.una().is_at_or_after(self.data_end)
     }
 
-    /// Sends beyond the window, and has not had to stop that (H18).
-    fn is_opportunistic(&self) -> bool {
-        self.config.policy == WindowPolicy::Opportunistic && !self.bet.is_paused()
-    }
-
     /// One past the last number the peer's window allows.
     fn right_edge(&self) -> SeqNum {
         self.window_ack + self.window
@@ -303,9 +289,9 @@ impl Sender {
 
     /// Bytes of new data the peer's window has room for.
     fn peer_room(&self) -> u32 {
-        match self.is_opportunistic() && self.window > 0 {
-            true => u32::MAX,
-            false => self.right_edge().distance_from(self.board.nxt()).max(0).unsigned_abs(),
+        match self.config.policy {
+            WindowPolicy::Opportunistic if self.window > 0 => u32::MAX,
+            _ => self.right_edge().distance_from(self.board.nxt()).max(0).unsigned_abs(),
         }
     }
 
@@ -350,7 +336,7 @@ impl Sender {
 
     /// The window has room for what was lost, where the window is honoured.
     fn may_repair(&self) -> bool {
-        if self.is_opportunistic() || !self.is_beyond_window() {
+        if self.config.policy == WindowPolicy::Opportunistic || !self.is_beyond_window() {
             return true;
         }
         let first = self.board.first_lost().and_then(|index| self.board.entry(index));
@@ -475,7 +461,6 @@ impl Sender {
         let fin = self.is_fin_entry(entry);
         let len = entry.len() - u32::from(fin);
         self.retransmitted_bytes += u64::from(len);
-        self.resent_until = self.board.nxt();
         Transmission { seq: entry.seq, len, fin, is_retransmission: true, is_probe: false }
     }
 
@@ -542,10 +527,10 @@ impl Sender {
         self.take_d_sack(ack, &mut out);
         let was_alive = self.take_deliveries(ack, &mut out, now);
         if out.acked > 0 {
-            (self.duplicate_acks, self.unexplained_acks) = (0, 0);
+            self.duplicate_acks = 0;
             self.timers.on_progress();
         }
-        let is_explained = self.count_doomed(ack, &mut out);
+        self.count_doomed(&out);
         self.judge_bet(old_window.0, &mut out);
         self.judge_timeout(was_shut, was_alive, &mut out);
         let is_duplicate = out.acked == 0
@@ -554,7 +539,7 @@ impl Sender {
             && (self.window, self.window_ack) == old_window
             && !self.board.is_empty();
         out.is_duplicate = is_duplicate && out.delivered == 0;
-        self.detect_losses(is_duplicate, is_explained, &mut out, now);
+        self.detect_losses(is_duplicate, &mut out, now);
         self.end_recovery();
         if out.lost > 0 && self.recover.is_none() {
             self.recover = Some(self.board.nxt());
@@ -569,17 +554,31 @@ impl Sender {
         out
     }
 
-    /// H18: goes back to honouring the window of a client that discards what lies beyond it, for a while.
+    /// An acknowledgement without news is of a segment that the peer has discarded. With the repair, which left behind them,
+    /// the last has arrived.
+    fn count_doomed(&mut self, out: &AckOutcome) {
+        if out.acked > 0 {
+            self.doomed = 0;
+        } else if out.delivered == 0 && !out.has_d_sack {
+            self.doomed = self.doomed.saturating_sub(self.config.mss);
+        }
+    }
+
+    /// H18: goes back to honouring the window of a client that discards what lies beyond it.
     fn judge_bet(&mut self, old_window: u32, out: &mut AckOutcome) {
         if self.config.policy != WindowPolicy::Opportunistic {
             return;
         }
-        if self.bet.is_paused() {
-            return self.bet.on_honoured(out.delivered, self.window, self.retransmitted_bytes);
+        self.bet.shut += u32::from(old_window > 0 && self.discards_all());
+        self.bet.delivered += u64::from(out.delivered);
+        let under_way = u64::from(self.board.nxt().since(self.board.una()));
+        self.bet.under_way = self.bet.under_way.max(under_way);
+        if self.bet.is_lost(self.retransmitted_bytes) {
+            self.config.policy = WindowPolicy::Honour;
+            out.fell_back = true;
+        } else if self.bet.is_over() {
+            self.bet = Bet { retransmitted_before: self.retransmitted_bytes, ..Bet::default() };
         }
-        let has_shut = old_window > 0 && self.discards_all();
-        let under_way = self.board.nxt().since(self.board.una());
-        out.fell_back = self.bet.on_delivered(out.delivered, under_way, has_shut, self.retransmitted_bytes);
     }
 
     /// RFC 9293 §3.10.7.4: the window of an older acknowledgement is not taken.
@@ -711,8 +710,7 @@ impl Sender {
             let head_was_lost = self.is_head_lost();
             let mut lost = self.detect_by_time(now);
             if !head_was_lost && self.is_head_lost() {
-                lost += self.lose_hole(now);
-                self.lose_beyond_window();
+                lost += self.lose_beyond_window();
             }
             self.report_loss(lost, LossKind::Fast, &mut out);
         }
