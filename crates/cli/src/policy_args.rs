@@ -42,6 +42,9 @@ pub struct PolicyArgs {
     /// The same for one subscriber
     #[arg(long, value_name = "SIZE", default_value = "64 MiB")]
     subscriber_memory_max: Quantity<Bytes>,
+    /// Window offered to a server, at most, and with it what one flow may owe: a path of 600 ms and 100 Mbit/s needs 8 MB
+    #[arg(long, value_name = "SIZE", default_value = "2 MB")]
+    window_max: Quantity<Bytes>,
     /// A client that acknowledges nothing of what it is owed for so long is gone: both sides are reset
     #[arg(long, value_name = "TIME", default_value = "120 s")]
     debt_timeout: Quantity<Duration>,
@@ -107,6 +110,10 @@ impl PolicyArgs {
         config.subscriber_flows_max = self.subscriber_flows_max;
         config.buffer_max = self.memory_max.0;
         config.subscriber_buffer_max = self.subscriber_memory_max.0;
+        let window_max = self.window_max.0;
+        (config.window_max, config.uplink.window_max) = (window_max, window_max);
+        config.window_floor = config.window_floor.min(window_max);
+        config.uplink.window_floor = config.uplink.window_floor.min(window_max);
         config.debt_timeout = self.debt_timeout.0;
         config.ipv6_prefix_len = self.ipv6_prefix;
     }
@@ -148,6 +155,8 @@ mod tests {
             "5 ms",
             "--memory-max",
             "2 GiB",
+            "--window-max",
+            "100 KB",
             "--uplink-controller",
             "bbr",
             "--drwa-lambda",
@@ -159,6 +168,8 @@ mod tests {
         assert_eq!((config.policy.default, config.policy.rules.len()), (Action::Both, 2));
         assert_eq!(config.rtt_min, Duration::from_millis(5));
         assert_eq!((config.buffer_max, config.ipv6_prefix_len), (Bytes::from_mib(2_048), 56));
+        assert_eq!((config.window_max, config.window_floor), (Bytes::new(100_000), Bytes::new(100_000)));
+        assert_eq!(config.uplink.window_max, Bytes::new(100_000));
         assert_eq!(config.uplink.controller, ControllerConfig::Bbr(BbrParams::default()));
         assert_eq!(config.drwa.lambda_permille, 2_500);
         assert_eq!(parse(&["--mode", "drwa"]).unwrap().policy.default, Action::Drwa);

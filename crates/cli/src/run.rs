@@ -392,8 +392,11 @@ fn engine_config(args: &EngineArgs) -> Result<EngineConfig, String> {
 
 /// What is wrong with the engine's settings, with the flags that set them.
 fn in_flags(error: &ConfigError) -> String {
-    const FLAGS: [(&str, &str); 2] =
-        [("buffer_max", "--memory-max"), ("subscriber_buffer_max", "--subscriber-memory-max")];
+    const FLAGS: [(&str, &str); 3] = [
+        ("buffer_max", "--memory-max"),
+        ("subscriber_buffer_max", "--subscriber-memory-max"),
+        ("window_floor", "--window-max"),
+    ];
     match *error {
         ConfigError::Zero(name) => {
             let flag = FLAGS.iter().find(|(setting, _)| *setting == name);
