@@ -4,7 +4,7 @@ use super::{NORMAL, PAPER, UDP, named, ratio};
 use crate::{Check, Context, ReproduceError, Runs, Source, Table, Value};
 
 /// How long a repair takes, as the grid of `table-5-held-back.toml` has it, one for each column of the paper's table.
-const REPAIRS: [&str; 4] = ["255 ms", "245 ms", "265 ms", "300 ms"];
+const REPAIRS: [&str; 4] = ["262 ms", "247 ms", "255 ms", "285 ms"];
 const AS_IN_PAPER: [&str; 2] = ["as in the paper, 17 KB", "as in the paper, 1024 KB"];
 /// With the cap on the data in flight, or by `adaptive`.
 const OURS: [(&str, Source); 2] =
@@ -83,7 +83,8 @@ pub(super) fn checks(runs: &Runs) -> Vec<Check> {
             let claim =
                 format!("{case}, over maximum UDP at {}, nothing lost, repairs hold back", printed.signal);
             let share = ratio(runs, case, UDP, &suffix(repair)).unwrap_or(f64::NAN);
-            checks.push(Check::at_least(claim, share, printed.ratio()));
+            // To the two digits that the paper's figures have.
+            checks.push(Check::at_least(claim, share, (printed.ratio() * 100.0).floor() / 100.0));
         }
     }
     checks
