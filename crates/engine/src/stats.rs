@@ -53,7 +53,7 @@ pub struct Stats {
     pub timeouts: u64,
     /// Of those, taken back as needless.
     pub timeouts_undone: u64,
-    /// Flows whose window is honoured again, because the client discards what lies beyond it (H18).
+    /// Times a flow went back to honouring the window, because the client discards what lies beyond it (H18).
     pub fell_back_to_honour: u64,
     /// Packets that are not parsable as IP.
     pub unparsable: u64,

@@ -116,7 +116,7 @@ pub struct AckOutcome {
     pub undid_timeout: bool,
     /// Not all that had been sent when a loss was found has been acknowledged.
     pub is_recovering: bool,
-    /// The window is honoured from now on: the peer discards what is sent beyond it (H18).
+    /// The window is honoured for a while: the peer discards what is sent beyond it (H18).
     pub fell_back: bool,
 }
 
@@ -282,6 +282,11 @@ impl Sender {
         self.board.una().is_at_or_after(self.data_end)
     }
 
+    /// Sends beyond the window, and has not had to stop that (H18).
+    fn is_opportunistic(&self) -> bool {
+        self.config.policy == WindowPolicy::Opportunistic && !self.bet.is_paused()
+    }
+
     /// One past the last number the peer's window allows.
     fn right_edge(&self) -> SeqNum {
         self.window_ack + self.window
@@ -289,9 +294,9 @@ impl Sender {
 
     /// Bytes of new data the peer's window has room for.
     fn peer_room(&self) -> u32 {
-        match self.config.policy {
-            WindowPolicy::Opportunistic if self.window > 0 => u32::MAX,
-            _ => self.right_edge().distance_from(self.board.nxt()).max(0).unsigned_abs(),
+        match self.is_opportunistic() && self.window > 0 {
+            true => u32::MAX,
+            false => self.right_edge().distance_from(self.board.nxt()).max(0).unsigned_abs(),
         }
     }
 
@@ -336,7 +341,7 @@ impl Sender {
 
     /// The window has room for what was lost, where the window is honoured.
     fn may_repair(&self) -> bool {
-        if self.config.policy == WindowPolicy::Opportunistic || !self.is_beyond_window() {
+        if self.is_opportunistic() || !self.is_beyond_window() {
             return true;
         }
         let first = self.board.first_lost().and_then(|index| self.board.entry(index));
@@ -564,21 +569,17 @@ impl Sender {
         }
     }
 
-    /// H18: goes back to honouring the window of a client that discards what lies beyond it.
+    /// H18: goes back to honouring the window of a client that discards what lies beyond it, for a while.
     fn judge_bet(&mut self, old_window: u32, out: &mut AckOutcome) {
         if self.config.policy != WindowPolicy::Opportunistic {
             return;
         }
-        self.bet.shut += u32::from(old_window > 0 && self.discards_all());
-        self.bet.delivered += u64::from(out.delivered);
-        let under_way = u64::from(self.board.nxt().since(self.board.una()));
-        self.bet.under_way = self.bet.under_way.max(under_way);
-        if self.bet.is_lost(self.retransmitted_bytes) {
-            self.config.policy = WindowPolicy::Honour;
-            out.fell_back = true;
-        } else if self.bet.is_over() {
-            self.bet = Bet { retransmitted_before: self.retransmitted_bytes, ..Bet::default() };
+        if self.bet.is_paused() {
+            return self.bet.on_honoured(out.delivered, self.window, self.retransmitted_bytes);
         }
+        let has_shut = old_window > 0 && self.discards_all();
+        let under_way = self.board.nxt().since(self.board.una());
+        out.fell_back = self.bet.on_delivered(out.delivered, under_way, has_shut, self.retransmitted_bytes);
     }
 
     /// RFC 9293 §3.10.7.4: the window of an older acknowledgement is not taken.

@@ -1,38 +1,173 @@
 //! Whether sending beyond the window pays (H18).
+//!
+//! ```text
+//!                     it costs more than it brings; for good where the window shut
+//!   betting ─────────────────────────────────────────▶ paused: the window is honoured
+//!      ▲                                                  │
+//!      └──────────────────────────────────────────────────┘
+//!          so much was delivered meanwhile, and the window never fell to half: twice as much each time
+//! ```
 
 /// What sending beyond the window has cost and brought lately (H18).
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Bet {
-    /// Bytes delivered.
-    pub(super) delivered: u64,
-    /// Bytes sent more than once before.
-    pub(super) retransmitted_before: u64,
+    /// Bytes delivered in this epoch, or in this pause.
+    delivered: u32,
+    /// [`super::Sender::retransmitted_bytes`] when the epoch began, counted with wrap-around.
+    retransmitted_before: u32,
+    /// Most bytes under way: what a single loss makes the client discard, however well it holds the rest. In a pause the
+    /// widest window.
+    most: u32,
     /// Times the window shut on what was under way beyond it.
-    pub(super) shut: u32,
-    /// Most bytes under way: what a single loss makes the client discard, however well it holds the rest.
-    pub(super) under_way: u64,
+    shut: u8,
+    /// Bets lost, less those won.
+    losses: u8,
+    is_paused: bool,
 }
 
 impl Bet {
     /// Bytes after which the accounts begin anew, unless more is under way.
-    const EPOCH: u64 = 1 << 20;
+    const EPOCH: u32 = 1 << 20;
     /// Bytes sent again that are no reason to give up, however little was delivered.
-    const STAKE: u64 = 128 * 1024;
+    const STAKE: u32 = 128 * 1024;
     /// Losses whose price, all that was under way, may be paid before as much was delivered: they come in groups.
-    const LOSSES: u64 = 4;
+    const LOSSES: u32 = 4;
     /// Times the window may shut in an epoch.
-    const SHUT_MAX: u32 = 4;
+    const SHUT_MAX: u8 = 4;
+    /// Bytes delivered within the window before the second bet; before each further one twice as many.
+    const PAUSE: u32 = 1 << 20;
+    /// Times the pause doubles at most: 64 MiB.
+    const DOUBLINGS_MAX: u8 = 6;
+
+    /// Losses of one whose client showed that it has no room.
+    const FOR_GOOD: u8 = u8::MAX;
+
+    /// The window is honoured for the time being.
+    pub(super) fn is_paused(&self) -> bool {
+        self.is_paused
+    }
+
+    /// Takes in an acknowledgement while betting; true when the bet is lost.
+    pub(super) fn on_delivered(
+        &mut self,
+        delivered: u32,
+        under_way: u32,
+        has_shut: bool,
+        retransmitted: u64,
+    ) -> bool {
+        self.delivered = self.delivered.saturating_add(delivered);
+        self.most = self.most.max(under_way);
+        self.shut += u8::from(has_shut);
+        if self.is_lost(retransmitted as u32) {
+            let has_no_room = self.shut >= Self::SHUT_MAX;
+            let again = (self.losses + 1).min(Self::DOUBLINGS_MAX + 1);
+            let losses = if has_no_room { Self::FOR_GOOD } else { again };
+            *self = Self { losses, is_paused: true, ..Self::default() };
+            return true;
+        }
+        // There was time for several losses to show what they cost.
+        if self.delivered >= Self::EPOCH.max(self.most.saturating_mul(Self::LOSSES)) {
+            self.begin(self.losses.saturating_sub(1), retransmitted);
+        }
+        false
+    }
+
+    /// Takes in an acknowledgement during a pause. A client that lets its window fall to half has no room to spare for what
+    /// lies beyond: the pause begins again.
+    pub(super) fn on_honoured(&mut self, delivered: u32, window: u32, retransmitted: u64) {
+        if self.losses == Self::FOR_GOOD {
+            return;
+        }
+        self.most = self.most.max(window);
+        self.delivered = if window > self.most / 2 { self.delivered.saturating_add(delivered) } else { 0 };
+        if self.delivered >= Self::PAUSE << self.losses.saturating_sub(1) {
+            self.begin(self.losses, retransmitted);
+        }
+    }
+
+    fn begin(&mut self, losses: u8, retransmitted: u64) {
+        *self = Self { losses, retransmitted_before: retransmitted as u32, ..Self::default() };
+    }
 
     /// True when the client throws away twice what it takes, or again and again has no room: it cannot hold what is
     /// sent beyond its window, and betting on it only fills the link with copies.
-    pub(super) fn is_lost(&self, retransmitted: u64) -> bool {
-        let again = retransmitted - self.retransmitted_before;
-        self.shut >= Self::SHUT_MAX
-            || again > (2 * self.delivered).max(Self::STAKE).max(Self::LOSSES * self.under_way)
+    fn is_lost(&self, retransmitted: u32) -> bool {
+        let again = retransmitted.wrapping_sub(self.retransmitted_before);
+        let allowed = self.delivered.saturating_mul(2).max(self.most.saturating_mul(Self::LOSSES));
+        self.shut >= Self::SHUT_MAX || again > allowed.max(Self::STAKE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Acknowledgements of a segment each, `n` of them, with this window.
+    fn honour(bet: &mut Bet, n: u32, window: u32) {
+        (0..n).for_each(|_| bet.on_honoured(1_024, window, 0));
     }
 
-    /// True when the accounts begin anew: there was time for several losses to show what they cost.
-    pub(super) fn is_over(&self) -> bool {
-        self.delivered >= Self::EPOCH.max(Self::LOSSES * self.under_way)
+    fn lose(bet: &mut Bet) {
+        let again = u64::from(bet.retransmitted_before) + u64::from(Bet::STAKE) + 1;
+        assert!(bet.on_delivered(0, 0, false, again));
+        assert!(bet.is_paused());
+    }
+
+    #[test]
+    fn a_lost_bet_is_tried_again_after_pauses_that_double() {
+        let mut bet = Bet::default();
+        for pause in [1_024, 2_048, 4_096, 8_192] {
+            lose(&mut bet);
+            honour(&mut bet, pause - 1, 17_000);
+            assert!(bet.is_paused(), "{pause}");
+            honour(&mut bet, 1, 17_000);
+            assert!(!bet.is_paused(), "{pause}");
+        }
+        (0..20).for_each(|_| {
+            lose(&mut bet);
+            honour(&mut bet, 64 * 1_024, 17_000);
+        });
+        assert!(!bet.is_paused(), "64 MiB at most");
+    }
+
+    #[test]
+    fn a_client_without_room_is_never_bet_on_again() {
+        let mut bet = Bet::default();
+        assert!((0..Bet::SHUT_MAX).any(|_| bet.on_delivered(0, 0, true, 0)));
+        honour(&mut bet, 1 << 20, 17_000);
+        assert!(bet.is_paused());
+    }
+
+    #[test]
+    fn a_bet_won_halves_the_next_pause() {
+        let mut bet = Bet::default();
+        lose(&mut bet);
+        honour(&mut bet, 1_024, 17_000);
+        assert!(!bet.on_delivered(Bet::EPOCH, 0, false, 0));
+        lose(&mut bet);
+        honour(&mut bet, 1_024, 17_000);
+        assert!(!bet.is_paused());
+    }
+
+    #[test]
+    fn a_client_whose_window_falls_is_not_bet_on_again() {
+        let mut bet = Bet::default();
+        lose(&mut bet);
+        for _ in 0..100 {
+            honour(&mut bet, 200, 17_000);
+            honour(&mut bet, 1, 8_000);
+        }
+        assert!(bet.is_paused());
+        honour(&mut bet, 1_024, 17_000);
+        assert!(!bet.is_paused(), "it keeps up now");
+    }
+
+    #[test]
+    fn what_was_sent_again_is_counted_from_the_last_epoch_on_beyond_four_gigabytes() {
+        let mut bet = Bet::default();
+        let before = u64::from(u32::MAX) - 10;
+        bet.begin(0, before);
+        assert!(!bet.on_delivered(0, 0, false, before + u64::from(Bet::STAKE)));
+        assert!(bet.on_delivered(0, 0, false, before + u64::from(Bet::STAKE) + 1));
     }
 }

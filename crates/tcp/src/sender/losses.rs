@@ -2,7 +2,7 @@
 
 use units::Instant;
 
-use super::{AckOutcome, Sender, WindowPolicy};
+use super::{AckOutcome, Sender};
 use crate::rack::DUP_THRESHOLD;
 
 impl Sender {
@@ -45,7 +45,7 @@ impl Sender {
             if self.duplicate_acks == DUP_THRESHOLD && self.recover.is_none() {
                 out.lost += self.lose_head();
             }
-        } else if self.config.policy == WindowPolicy::Opportunistic
+        } else if self.is_opportunistic()
             && self.duplicate_acks >= DUP_THRESHOLD
             && self.rack.is_overdue(&head, &self.rtt, now)
         {
@@ -62,7 +62,7 @@ impl Sender {
 
     /// H18: while the head is missing the client holds one window behind it and discards the rest.
     pub(super) fn lose_beyond_window(&mut self) -> u32 {
-        if self.config.policy != WindowPolicy::Opportunistic {
+        if !self.is_opportunistic() {
             return 0;
         }
         let edge = self.right_edge();
