@@ -13,7 +13,7 @@ const OURS: [(&str, Source); 2] =
 /// What the note beside the table says.
 pub(super) const NOTE: &str = "There is another reading, under which 17 KB are enough. A window of 1024 KB gives 34, 36, 30 and 27 Mbit/s when the round trip under load is 247, 233, 280 and 311 ms: \
      the weaker the signal, the longer. Radio links in acknowledged mode do that without losing anything: a block that hybrid ARQ has given up is asked for and sent again, and all that came behind it waits (the paper's Table 4 \
-     has 171 ms at 36 Mbit/s while the link is not full). On such links, fitted to UDP and CUBIC alone, an accelerator as in the paper, which caps nothing in flight and holds as much as a round trip takes (`run --window-max`), comes to \
+     has 171 ms at 36 Mbit/s while the link is not full). On such links, fitted to UDP and CUBIC (how many packets are repaired, 0.2 to 1 %, is free, and was chosen with the paper's accelerated goodput in view), an accelerator as in the paper, which caps nothing in flight and holds as much as a round trip takes (`run --window-max`), comes to \
      the paper's goodput within 3 %, with 17 KB as with 1024 KB. It pays with a queue of half a second to a second. Ours by default, with at most 120 ms in flight, and `adaptive` do not: they take the waiting for a queue, and leave more than half of such a link unused. \
      That is a weakness of theirs; how much of it a real link shows depends on how long its repairs take (35 to 80 ms are measured on today's LTE).";
 
