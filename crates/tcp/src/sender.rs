@@ -569,19 +569,6 @@ impl Sender {
         }
     }
 
-    /// H18: goes back to honouring the window of a client that discards what lies beyond it, for a while.
-    fn judge_bet(&mut self, old_window: u32, out: &mut AckOutcome) {
-        if self.config.policy != WindowPolicy::Opportunistic {
-            return;
-        }
-        if self.bet.is_paused() {
-            return self.bet.on_honoured(out.delivered, self.window, self.retransmitted_bytes);
-        }
-        let has_shut = old_window > 0 && self.discards_all();
-        let under_way = self.board.nxt().since(self.board.una());
-        out.fell_back = self.bet.on_delivered(out.delivered, under_way, has_shut, self.retransmitted_bytes);
-    }
-
     /// RFC 9293 §3.10.7.4: the window of an older acknowledgement is not taken.
     fn update_window(&mut self, ack: &AckIn<'_>) {
         if ack.ack.is_before(self.window_ack) {

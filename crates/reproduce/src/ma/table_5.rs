@@ -78,6 +78,11 @@ struct Column {
     by_packet: Option<Losses>,
 }
 
+/// The number of a time such as `255 ms`.
+fn milliseconds(time: &str) -> f64 {
+    time.trim_end_matches(" ms").parse().unwrap_or(f64::NAN)
+}
+
 fn named(case: &str, suffix: &str) -> String {
     format!("{case}{suffix}")
 }

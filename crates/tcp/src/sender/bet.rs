@@ -8,6 +8,8 @@
 //!          so much was delivered meanwhile, and the window never fell to half: twice as much each time
 //! ```
 
+use super::{AckOutcome, Sender, WindowPolicy};
+
 /// What sending beyond the window has cost and brought lately (H18).
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Bet {
@@ -95,6 +97,21 @@ impl Bet {
         let again = retransmitted.wrapping_sub(self.retransmitted_before);
         let allowed = self.delivered.saturating_mul(2).max(self.most.saturating_mul(Self::LOSSES));
         self.shut >= Self::SHUT_MAX || again > allowed.max(Self::STAKE)
+    }
+}
+
+impl Sender {
+    /// H18: goes back to honouring the window of a client that discards what lies beyond it, for a while.
+    pub(super) fn judge_bet(&mut self, old_window: u32, out: &mut AckOutcome) {
+        if self.config.policy != WindowPolicy::Opportunistic {
+            return;
+        }
+        if self.bet.is_paused() {
+            return self.bet.on_honoured(out.delivered, self.window, self.retransmitted_bytes);
+        }
+        let has_shut = old_window > 0 && self.discards_all();
+        let under_way = self.board.nxt().since(self.board.una());
+        out.fell_back = self.bet.on_delivered(out.delivered, under_way, has_shut, self.retransmitted_bytes);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The other reading of the table: nothing is lost, and normal TCP stays at half the link because its window does not hold a round trip.
 
-use super::{NORMAL, PAPER, UDP, named, ratio};
+use super::{NORMAL, PAPER, UDP, milliseconds, named, ratio};
 use crate::{Check, Context, ReproduceError, Runs, Source, Table, Value};
 
 /// How long a repair takes, as the grid of `table-5-held-back.toml` has it, one for each column of the paper's table.
@@ -54,9 +54,8 @@ pub(super) fn table(runs: &Runs) -> Table {
         let suffix = suffix(repair);
         let goodput = |case: &str| Value::from(runs.goodput(&named(case, &suffix)));
         let queue = |case: &str| Value::from(runs.queue_p95(&named(case, &suffix)).map(|m| m.mean));
-        let takes: f64 = repair.trim_end_matches(" ms").parse().unwrap_or(f64::NAN);
         let mut values = vec![
-            takes.into(),
+            milliseconds(repair).into(),
             printed.udp.into(),
             goodput(UDP),
             printed.normal.into(),
@@ -88,4 +87,29 @@ pub(super) fn checks(runs: &Runs) -> Vec<Check> {
         }
     }
     checks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use scenario::Scenario;
+
+    /// The table looks its runs up by the times that the file has.
+    #[test]
+    fn repairs_are_those_of_the_file() {
+        let file = super::super::EXPERIMENT
+            .files
+            .iter()
+            .find(|f| f.path.ends_with("table-5-held-back.toml"))
+            .unwrap();
+        let cases = Scenario::from_toml(file.path, file.text).unwrap().resolved();
+        for repair in REPAIRS {
+            for case in [NORMAL, UDP].into_iter().chain(AS_IN_PAPER).chain(OURS.map(|(case, _)| case)) {
+                let name = named(case, &suffix(repair));
+                let harq =
+                    cases.iter().find(|c| c.name == name).unwrap().radio.down.clone().unwrap().harq.unwrap();
+                assert!((harq.retry.0.as_millis_f64() - milliseconds(repair)).abs() < 1e-9, "{name}");
+            }
+        }
+    }
 }

@@ -9,7 +9,7 @@
 
 use scenario::Scenario;
 
-use super::{CASES, Column, NORMAL, Printed, UDP, named, ratio};
+use super::{CASES, Column, NORMAL, Printed, UDP, milliseconds, named, ratio};
 use crate::runs::loss_events;
 use crate::{Context, ReproduceError, Runs, Source, Table, Value};
 
@@ -130,7 +130,7 @@ pub(super) fn lengths(context: &mut Context<'_>, printed: &Printed) -> Result<Ta
     }
     for (length, every_ms) in FADES {
         let suffix = format!(", {length}");
-        let lasting_ms: f64 = length.trim_end_matches(" ms").parse().unwrap_or(f64::NAN);
+        let lasting_ms = milliseconds(length);
         let losses = Losses::of(&runs, &scenario, &suffix);
         let mut values: Vec<Value> = vec![
             every_ms.into(),
