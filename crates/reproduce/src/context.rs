@@ -13,7 +13,7 @@ use crate::document::{RunRecord, UsedScenario, fingerprint};
 use crate::lab_runs::LabRuns;
 use crate::link_figure::links_of;
 use crate::seen::{Eyes, Looking};
-use crate::{Experiment, Figure, Outcome, ReproduceError, Run, Runs};
+use crate::{Experiment, Figure, Outcome, RadioLog, ReproduceError, Run, Runs};
 
 /// The engine that the settings of a case mean, by the same reading as `cellerator run`'s arguments.
 pub type EngineOf<'a> = &'a (dyn Fn(&Case) -> Result<Option<EngineConfig>, String> + Sync);
@@ -237,10 +237,9 @@ impl<'a> Context<'a> {
                 });
                 eyes.end_files()?;
                 let mut outcome = outcome?;
-                if !looking.radio {
-                    outcome.radio = Vec::new();
-                }
-                Ok((outcome, eyes.seen()))
+                let log = std::mem::take(&mut outcome.radio);
+                let radio = if looking.radio { RadioLog::of(&log) } else { RadioLog::default() };
+                Ok((outcome, radio, eyes.seen()))
             });
             let done = ended.fetch_add(1, Ordering::Relaxed) + 1;
             self.tell(done, jobs.len(), &case.name);
@@ -248,7 +247,7 @@ impl<'a> Context<'a> {
         });
         let mut runs = Runs::default();
         for ((case, repetition, seed, _), outcome) in jobs.into_iter().zip(outcomes) {
-            let (outcome, seen) = outcome?;
+            let (outcome, radio, seen) = outcome?;
             runs.runs.push(Run {
                 result: CaseResult {
                     name: case.name.clone(),
@@ -261,7 +260,7 @@ impl<'a> Context<'a> {
                     figures: Some(outcome.figures),
                     simulation: Some(outcome.simulation),
                 },
-                radio: outcome.radio,
+                radio,
                 seen,
             });
         }

@@ -11,7 +11,7 @@ use scenario::{Case, Scenario};
 use units::Instant;
 
 use crate::seen::{Eyes, Looking};
-use crate::{ReproduceError, Run, Runs, Seen};
+use crate::{RadioLog, ReproduceError, Run, Runs, Seen};
 
 /// What the cases of a scenario are run by in the lab.
 pub(crate) struct LabRuns<'a> {
@@ -47,9 +47,11 @@ impl LabRuns<'_> {
             captures: captures.clone(),
         };
         let of = there.cases.len() * there.repetitions as usize;
-        let (radio, mut radios) = (RefCell::new(Vec::new()), Vec::new());
+        let (radio, mut radios) = (RefCell::new(RadioLog::default()), Vec::new());
         let result = runner.run(&there, None, &mut |progress| match progress {
-            Progress::Radio(records) if self.looking.radio => *radio.borrow_mut() = from_start(records),
+            Progress::Radio(records) if self.looking.radio => {
+                *radio.borrow_mut() = RadioLog::of(&from_start(records));
+            }
             Progress::Ends(result) => {
                 radios.push(radio.take());
                 (self.tell)(radios.len(), of, &result.name);
@@ -127,7 +129,7 @@ fn skipped(case: Case, seed: u64, key: &str) -> Run {
         figures: None,
         simulation: None,
     };
-    Run { result, radio: Vec::new(), seen: Seen::default() }
+    Run { result, radio: RadioLog::default(), seen: Seen::default() }
 }
 
 #[cfg(test)]

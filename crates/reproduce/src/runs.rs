@@ -1,11 +1,8 @@
 //! [`Runs`]: what came out of the cases of a scenario.
 
-use link::PacketRecord;
 use scenario::results::{CaseResult, Figures};
 use serde::{Deserialize, Serialize};
-use units::Instant;
-
-use crate::Seen;
+use crate::{RadioLog, Seen};
 
 /// Mean and standard deviation of a few values.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -43,8 +40,8 @@ pub(crate) fn mean(moments: Option<Moments>) -> f64 {
 pub struct Run {
     /// What was measured.
     pub result: CaseResult,
-    /// What happened to each packet on the radio link in the direction of the data; empty in the lab.
-    pub radio: Vec<PacketRecord>,
+    /// What the packet log of the radio link in the direction of the data says.
+    pub radio: RadioLog,
     /// What was looked at.
     pub seen: Seen,
 }
@@ -91,36 +88,6 @@ impl Runs {
     }
 }
 
-/// Packets lost on the radio link one behind the other.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct LossEvent {
-    /// When the first of them would have left the link, or came to it where it was dropped at once; seconds from the start.
-    pub at_s: f64,
-    /// How many.
-    pub packets: u32,
-}
-
-/// The bursts of losses in a link's log.
-#[must_use]
-pub fn loss_events(radio: &[PacketRecord]) -> Vec<LossEvent> {
-    let mut events: Vec<LossEvent> = Vec::new();
-    let mut was_lost = false;
-    for record in radio {
-        let is_lost = record.drop.is_some();
-        match events.last_mut().filter(|_| was_lost && is_lost) {
-            Some(event) => event.packets += 1,
-            None if is_lost => {
-                let at = record.departure.unwrap_or(record.arrival);
-                let at_s = at.saturating_since(Instant::ZERO).as_secs_f64();
-                events.push(LossEvent { at_s, packets: 1 });
-            }
-            None => {}
-        }
-        was_lost = is_lost;
-    }
-    events
-}
-
 /// Means over bins that are a whole number of times as long; what does not fill a bin at the end is left out.
 ///
 /// `bin_s` and `wanted_s` are in seconds; values stay as they are where the wanted bin is not longer.
@@ -133,8 +100,6 @@ pub fn rebinned(values: &[f64], bin_s: f64, wanted_s: f64) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use link::{DropReason, PacketId};
-    use units::Bytes;
 
     #[test]
     fn moments_of_none_one_and_more() {
@@ -142,24 +107,6 @@ mod tests {
         assert_eq!(Moments::of([3.0]), Some(Moments { mean: 3.0, deviation: 0.0, count: 1 }));
         let two = Moments::of([1.0, 3.0]).unwrap();
         assert!((two.mean - 2.0).abs() < 1e-12 && (two.deviation - 2f64.sqrt()).abs() < 1e-12);
-    }
-
-    #[test]
-    fn losses_one_behind_the_other_are_one_event() {
-        let record = |n: u64, lost: bool| PacketRecord {
-            id: PacketId(n),
-            size: Bytes::new(1_500),
-            arrival: Instant::from_millis(n * 10),
-            service_start: None,
-            departure: None,
-            delivered: None,
-            failed_tries: 0,
-            drop: lost.then_some(DropReason::LossAfter),
-        };
-        let lost = [false, true, true, false, true, false];
-        let log: Vec<PacketRecord> = (0u64..).zip(lost).map(|(n, lost)| record(n, lost)).collect();
-        let events = loss_events(&log);
-        assert_eq!(events, [LossEvent { at_s: 0.01, packets: 2 }, LossEvent { at_s: 0.04, packets: 1 }]);
     }
 
     #[test]

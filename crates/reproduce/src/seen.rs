@@ -22,7 +22,7 @@ pub struct Looking {
     pub packets_of: Option<Host>,
     /// Captures end after so many packets.
     pub packets_max: Option<u64>,
-    /// The radio link's packet log is kept.
+    /// What the radio link's packet log says is kept.
     pub radio: bool,
 }
 

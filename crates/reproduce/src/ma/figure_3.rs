@@ -3,7 +3,7 @@
 use crate::experiment::scenario_file;
 use crate::{
     Axis, Check, Context, Experiment, Figure, InLab, LossEvent, Mark, Moments, Outcome, Paper, Point,
-    ReproduceError, Run, Runs, Series, Source, Table, Value, loss_events, rebinned,
+    ReproduceError, Run, Runs, Series, Source, Table, Value, rebinned,
 };
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
@@ -48,7 +48,7 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
     };
     let loss = |case: &str, wait: usize| {
         Moments::of(
-            runs.of(case).filter_map(|run| throughput_loss(&goodput(run), &loss_events(&run.radio), wait)),
+            runs.of(case).filter_map(|run| throughput_loss(&goodput(run), &run.radio.losses, wait)),
         )
     };
     let of = |case: &str| super::mean(loss(case, 0));
@@ -60,7 +60,7 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
         .column(Source::Ours, "goodput", "Mbit/s", 2)
         .column(Source::Ours, "queue p95", "ms", 0);
     for (case, paper) in PAPER {
-        let events = Moments::of(runs.of(case).map(|run| loss_events(&run.radio).len() as f64));
+        let events = Moments::of(runs.of(case).map(|run| run.radio.losses.len() as f64));
         table.row(
             case,
             vec![
@@ -153,7 +153,7 @@ fn by_window(runs: &Runs) -> Table {
                 let of = |wait| {
                     let runs = runs.of(&name);
                     Moments::of(
-                        runs.filter_map(|run| throughput_loss(&goodput(run), &loss_events(&run.radio), wait)),
+                        runs.filter_map(|run| throughput_loss(&goodput(run), &run.radio.losses, wait)),
                     )
                 };
                 values.extend([of(0).into(), of(1).into()]);
@@ -173,7 +173,7 @@ fn losses(runs: &Runs) -> Figure {
         Series::new(name, source, Mark::Dots, PAPER.iter().enumerate().filter_map(place).collect())
     };
     let printed = PAPER.iter().enumerate().filter_map(|(i, (_, y))| Some(Point::new(i as f64 + 1.0, (*y)?)));
-    let by = |wait: usize| move |run: &Run| throughput_loss(&goodput(run), &loss_events(&run.radio), wait);
+    let by = |wait: usize| move |run: &Run| throughput_loss(&goodput(run), &run.radio.losses, wait);
     Figure::new(
         "Average throughput loss L",
         "By equations (1) and (2); bars are standard deviations over the runs. The paper had no accelerated flow here.",
@@ -194,7 +194,7 @@ fn figures(runs: &Runs) -> Vec<Figure> {
         let run = runs.of(case).next()?;
         let bins: Vec<Option<f64>> = goodput(run).into_iter().map(Some).collect();
         let bursts =
-            loss_events(&run.radio).iter().map(|e| Point::new(e.at_s, f64::from(e.packets))).collect();
+            run.radio.losses.iter().map(|e| Point::new(e.at_s, f64::from(e.packets))).collect();
         let goodput = Series::over_time("goodput", Source::Ours, INTERVAL_S, &bins);
         let losses = Series::new("packets lost in a row", Source::Ours, Mark::Stems, bursts);
         let figure = Figure::new(

@@ -89,12 +89,8 @@ fn named(case: &str, suffix: &str) -> String {
 
 fn column(context: &mut Context<'_>, printed: &'static Printed) -> Result<Column, ReproduceError> {
     let scenario = context.scenario(printed.file)?;
-    let mut runs = context.run(&scenario)?;
+    let runs = context.run(&scenario)?;
     let (by_time, by_packet) = (Losses::of(&runs, &scenario, ""), Losses::of(&runs, &scenario, BY_PACKET));
-    // A record of every packet of every run would fill the memory.
-    for run in &mut runs.runs {
-        run.radio = Vec::new();
-    }
     Ok(Column { printed, runs, by_time, by_packet })
 }
 

@@ -45,6 +45,7 @@ pub(super) fn figure(runs: &Runs) -> Option<Figure> {
 /// The packets of a capture at the server that the radio link lost. The wired link between them keeps the order and loses nothing, so that
 /// both saw the same packets one behind the other.
 fn dropped(run: &Run) -> impl Iterator<Item = &SeenPacket> {
-    let down = run.seen.packets.iter().filter(|packet| packet.is_down);
-    down.zip(&run.radio).filter(|(_, record)| record.drop.is_some()).map(|(packet, _)| packet)
+    let mut lost = run.radio.lost.iter().peekable();
+    let down = (0..).zip(run.seen.packets.iter().filter(|packet| packet.is_down));
+    down.filter(move |(number, _)| lost.next_if_eq(&number).is_some()).map(|(_, packet)| packet)
 }

@@ -8,9 +8,9 @@
 //! ```
 
 use scenario::Scenario;
+use units::Duration;
 
 use super::{CASES, Column, NORMAL, Printed, UDP, milliseconds, named, ratio};
-use crate::runs::loss_events;
 use crate::{Context, ReproduceError, Runs, Source, Table, Value};
 
 /// How often a link loses at full rate, and how long its round trip is.
@@ -35,11 +35,10 @@ impl Losses {
     /// λ and the path from the flow that keeps the link full at 1024 KB; none in the lab, where no packet is recorded.
     pub fn of(runs: &Runs, scenario: &Scenario, suffix: &str) -> Option<Self> {
         let full = named(CASES[1].0, suffix);
-        let (mut path, mut packets) = (0.0, 0_u64);
-        let records = || runs.of(&full).flat_map(|run| &run.radio);
-        for (whole, queue) in records().filter_map(|r| Some((r.one_way_delay()?, r.queueing_delay()?))) {
-            path += (whole - queue).as_millis_f64();
-            packets += 1;
+        let (mut path, mut packets) = (Duration::ZERO, 0);
+        for run in runs.of(&full) {
+            path += run.radio.beyond_queue;
+            packets += run.radio.delivered;
         }
         if packets == 0 {
             return None;
@@ -49,7 +48,7 @@ impl Losses {
         Some(Self {
             per_second: events_per_second(runs, &full)?,
             under_normal: events_per_second(runs, &named(NORMAL, suffix))?,
-            path_ms: path / packets as f64 + uplink_ms(scenario),
+            path_ms: path.as_millis_f64() / packets as f64 + uplink_ms(scenario),
             queue_ms: [queue(CASES[0].0), queue(CASES[2].0)],
         })
     }
@@ -58,7 +57,7 @@ impl Losses {
 fn events_per_second(runs: &Runs, case: &str) -> Option<f64> {
     let (mut events, mut seconds) = (0, 0.0);
     for run in runs.of(case) {
-        events += loss_events(&run.radio).len();
+        events += run.radio.losses.len();
         seconds += run.result.figures.as_ref()?.transfer.seconds;
     }
     (seconds > 0.0).then(|| events as f64 / seconds)
