@@ -6,6 +6,7 @@ use tcp::{Receiver, Sender, SenderConfig, StreamBuffer};
 use units::{Bytes, Duration, Instant, SeqNum, WindowScale};
 use wire::{Ip, Tcp, TcpFlags};
 
+use crate::hand_back::HandBack;
 use crate::handshake::Agreement;
 use crate::path::Path;
 use crate::spare::RingSize;
@@ -175,6 +176,8 @@ pub(crate) struct Accelerated {
     pub(crate) is_draining: bool,
     /// Why it is to leave the table, once nothing is owed: it does not behave.
     pub(crate) leaves_for: Option<PassReason>,
+    /// What has to be known before it leaves the table.
+    pub(crate) hand_back: HandBack,
     /// Acknowledgements in a row that make no sense.
     pub(crate) nonsense: u8,
     /// Round trip to the server by the handshake, in microseconds; zero when it is not known.
@@ -258,6 +261,7 @@ impl Accelerated {
             last_progress: now,
             is_draining: false,
             leaves_for: None,
+            hand_back: HandBack::new(false),
             nonsense: 0,
             wired_rtt_us: 0,
             hole_since: Moment::NEVER,
@@ -432,6 +436,23 @@ impl Accelerated {
     pub(crate) fn give_up(&mut self, reason: PassReason) {
         self.is_draining = true;
         self.leaves_for.get_or_insert(reason);
+    }
+
+    /// True when nothing is left to do for it but to let its hosts go on; its last packet came at `last_activity`.
+    pub(crate) fn may_leave(&mut self, last_activity: Instant, now: Instant) -> bool {
+        let has_work = !self.is_draining || self.owes() || !self.outbox.is_empty();
+        if has_work {
+            return false;
+        }
+        let client_edge = self.sender.una() + self.sender.window();
+        let fits = self.receiver.right_edge().is_before(client_edge) || self.receiver.is_finished();
+        fits || !self.takes_allowed() || self.hand_back.is_due(&self.receiver, last_activity, now)
+    }
+
+    /// True when it drains, and takes what was allowed before it did.
+    pub(crate) fn takes_allowed(&self) -> bool {
+        // What does not retransmit would be waited for in vain.
+        self.hand_back.takes_allowed() && self.leaves_for != Some(PassReason::NotTcpLike)
     }
 
     /// True when one more answer to an unacceptable packet without data is due: two hosts that disagree would answer

@@ -204,6 +204,14 @@ impl EngineConfig {
         }
     }
 
+    /// True when the policy accelerates both directions of a flow, of which `direction` is one.
+    pub(crate) fn accelerates_both(&self, direction: Direction, key: &FlowKey) -> bool {
+        [Direction::Downlink, Direction::Uplink].iter().all(|of| {
+            let key = if *of == direction { *key } else { FlowKey::new(key.server(), key.client()) };
+            self.accelerates(*of, &key)
+        })
+    }
+
     /// True when the policy only lowers the windows that the client of a flow advertises.
     pub(crate) fn lowers_window(&self, direction: Direction, key: &FlowKey) -> bool {
         direction == Direction::Downlink && self.policy.action(key.client(), key.server()) == Action::Drwa

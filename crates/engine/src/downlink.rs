@@ -66,6 +66,9 @@ pub(crate) fn on_packet(
         note_congestion(flow, parsed, tcp);
     }
     let arrival = receive(flow, tcp, tcp.payload(packet), memory_limit, stats);
+    if flow.is_draining && is_acceptable {
+        flow.hand_back.note(tcp, flow.receiver.next(), now);
+    }
     if tcp.payload_len > 0 {
         flow.judge_hole(matches!(arrival, Arrival::InOrder { .. }), now);
     }
@@ -97,7 +100,7 @@ fn receive(
 ) -> Arrival {
     let is_new = tcp.seq_end().is_after(flow.acked_to_server);
     let has_content = !payload.is_empty() || tcp.flags.contains(TcpFlags::FIN);
-    if flow.is_draining && is_new && has_content {
+    if flow.is_draining && is_new && has_content && !flow.takes_allowed() {
         return Arrival::OutOfWindow; // the server will send it again, past us
     }
     // What there is no memory for is left to the server to send again (H20).

@@ -24,6 +24,7 @@ mod drwa;
 mod emit;
 mod engine;
 mod flow;
+mod hand_back;
 mod handshake;
 mod inspect;
 mod journal;

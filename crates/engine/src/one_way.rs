@@ -17,6 +17,7 @@ use crate::config::Direction;
 use crate::downlink::Effect;
 use crate::emit::HeaderBuffer;
 use crate::flow::{Flow, State};
+use crate::hand_back::HandBack;
 use crate::handshake::{Agreement, Handshake, Step};
 use crate::inspect::PassedRecently;
 use crate::journal::{self, Journal};
@@ -363,7 +364,9 @@ impl OneWay {
     ) {
         let Some(flow) = self.flows.get_mut(id) else { return };
         let by_client = from == Port::Mobile;
-        let accelerated = Accelerated::new(agreement, &self.config, (&parsed.ip, tcp), by_client, now);
+        let mut accelerated = Accelerated::new(agreement, &self.config, (&parsed.ip, tcp), by_client, now);
+        let is_both_ways = self.config.accelerates_both(self.direction, &flow.key);
+        accelerated.hand_back = HandBack::new(is_both_ways && self.direction == Direction::Uplink);
         flow.state = State::Accelerated(accelerated);
         self.stats.half_open_now -= 1;
         self.stats.flows_accelerated += 1;
@@ -455,11 +458,7 @@ impl OneWay {
         }
         let State::Accelerated(accelerated) = &mut flow.state else { return };
         accelerated.is_closed |= accelerated.has_ended();
-        if accelerated.is_draining
-            && accelerated.is_even()
-            && accelerated.sender.is_idle()
-            && accelerated.outbox.is_empty()
-        {
+        if accelerated.may_leave(flow.last_activity, now) {
             let why = accelerated.leaves_for.unwrap_or(PassReason::Draining);
             let reason = if accelerated.is_closed { PassReason::Closed } else { why };
             return self.remove(id, Some(reason));

@@ -42,6 +42,7 @@ impl OneWay {
                     .next_deadline()
                     .unwrap_or(Instant::FAR_FUTURE)
                     .min(end)
+                    .min(hand_back_time(a))
                     .min(release_time(a, flow.last_activity))
             }
         };
@@ -167,6 +168,12 @@ fn arm_for_due(timers: &mut Timers, id: u32, flow: &mut Flow, now: Instant) {
     let is_armed = flow.armed != Moment::NEVER;
     let at = if is_armed { flow.due } else { flow.due.min(now + silent + LOOK_AGAIN) };
     timers.arm(TimerKey::Flow(id), &mut flow.armed, at);
+}
+
+/// When a flow that waits for nothing else is handed back, whatever its hosts know.
+fn hand_back_time(flow: &Accelerated) -> Instant {
+    let due = flow.hand_back.due(flow.receiver.next()).filter(|_| flow.is_draining && !flow.owes());
+    due.unwrap_or(Instant::FAR_FUTURE)
 }
 
 /// When the memory of a flow that has delivered everything is given back.

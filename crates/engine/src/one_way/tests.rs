@@ -31,11 +31,16 @@ fn client(n: u32) -> SocketAddr {
 pub(super) struct Bench {
     pub(super) engine: OneWay,
     pub(super) now: Instant,
+    client_window: u16,
 }
 
 impl Bench {
     fn new(config: EngineConfig) -> Self {
-        Self { engine: OneWay::new(Direction::Downlink, config).unwrap(), now: Instant::ZERO }
+        Self::of(Direction::Downlink, config)
+    }
+
+    fn of(direction: Direction, config: EngineConfig) -> Self {
+        Self { engine: OneWay::new(direction, config).unwrap(), now: Instant::ZERO, client_window: 60_000 }
     }
 
     pub(super) fn established(config: EngineConfig) -> Self {
@@ -52,23 +57,23 @@ impl Bench {
         assert_eq!(self.engine.stats.flows_accelerated, before + 1);
     }
 
-    fn inject(&mut self, from: Port, spec: &TcpHeaderSpec, len: usize) {
+    fn inject(&mut self, from: Port, spec: &TcpHeaderSpec, len: usize) -> Verdict {
         let payload = vec![7; len];
         let mut buf = [0; TcpHeaderSpec::MAX_LEN];
         let header = spec.emit(&mut buf, &[&payload]).unwrap();
         let mut packet = [&buf[..header.len], &payload].concat();
-        self.engine.handle_packet(from, &VirtioNetHeader::default(), &mut packet, self.now);
+        self.engine.handle_packet(from, &VirtioNetHeader::default(), &mut packet, self.now)
     }
 
-    fn client_sends(&mut self, n: u32, seq: u32, ack: u32, flags: TcpFlags) {
+    fn client_sends(&mut self, n: u32, seq: u32, ack: u32, flags: TcpFlags) -> Verdict {
         let spec = TcpHeaderSpec::new(client(n), SERVER, SeqNum::new(seq), SeqNum::new(ack), flags);
-        self.inject(Port::Mobile, &TcpHeaderSpec { window: 60_000, ..spec }, 0);
+        self.inject(Port::Mobile, &TcpHeaderSpec { window: self.client_window, ..spec }, 0)
     }
 
-    fn server_sends(&mut self, n: u32, seq: u32, ack_add: u32, flags: TcpFlags, len: usize) {
+    fn server_sends(&mut self, n: u32, seq: u32, ack_add: u32, flags: TcpFlags, len: usize) -> Verdict {
         let ack = SeqNum::new(1 + ack_add);
         let spec = TcpHeaderSpec::new(SERVER, client(n), SeqNum::new(seq), ack, flags);
-        self.inject(Port::Wired, &TcpHeaderSpec { window: 60_000, urgent: 9, ..spec }, len);
+        self.inject(Port::Wired, &TcpHeaderSpec { window: 60_000, urgent: 9, ..spec }, len)
     }
 
     /// Payload bytes sent to clients until `at`.
@@ -184,6 +189,7 @@ fn a_trickle_says_nothing_about_the_link() {
     assert!(window(&bench) >= before, "{:?} after a trickle, {before:?} before", window(&bench));
 }
 
+mod hand_back;
 mod operation;
 
 /// ICMP "fragmentation needed" (RFC 792, RFC 1191) from a router behind us, about the server's segment at `seq`.

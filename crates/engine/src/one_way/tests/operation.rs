@@ -122,7 +122,7 @@ fn looking_ahead_asks_for_memory_and_changes_nothing() {
         };
         let packets: Vec<Vec<u8>> = (0..40).map(packet).collect();
         bench.engine.look_ahead(packets.iter().map(|packet| (Port::Wired, &packet[..])));
-        (0..40).for_each(|n| bench.server_sends(n, 1, 0, TcpFlags::ACK, 500));
+        (0..40).for_each(|n| _ = bench.server_sends(n, 1, 0, TcpFlags::ACK, 500));
         (bench.run_to(ms(50)), format!("{:?}", bench.engine.stats))
     };
     let with = run(true);
