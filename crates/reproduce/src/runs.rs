@@ -1,8 +1,8 @@
 //! [`Runs`]: what came out of the cases of a scenario.
 
+use crate::{RadioLog, Seen};
 use scenario::results::{CaseResult, Figures};
 use serde::{Deserialize, Serialize};
-use crate::{RadioLog, Seen};
 
 /// Mean and standard deviation of a few values.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]

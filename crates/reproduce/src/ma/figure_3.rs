@@ -47,9 +47,7 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
         context.run(&windows)?
     };
     let loss = |case: &str, wait: usize| {
-        Moments::of(
-            runs.of(case).filter_map(|run| throughput_loss(&goodput(run), &run.radio.losses, wait)),
-        )
+        Moments::of(runs.of(case).filter_map(|run| throughput_loss(&goodput(run), &run.radio.losses, wait)))
     };
     let of = |case: &str| super::mean(loss(case, 0));
     let mut table = Table::new("Average throughput loss L by (1) and (2), intervals of 500 ms", "flow")
@@ -193,8 +191,7 @@ fn figures(runs: &Runs) -> Vec<Figure> {
     let one = |case: &'static str, name: &str| {
         let run = runs.of(case).next()?;
         let bins: Vec<Option<f64>> = goodput(run).into_iter().map(Some).collect();
-        let bursts =
-            run.radio.losses.iter().map(|e| Point::new(e.at_s, f64::from(e.packets))).collect();
+        let bursts = run.radio.losses.iter().map(|e| Point::new(e.at_s, f64::from(e.packets))).collect();
         let goodput = Series::over_time("goodput", Source::Ours, INTERVAL_S, &bins);
         let losses = Series::new("packets lost in a row", Source::Ours, Mark::Stems, bursts);
         let figure = Figure::new(

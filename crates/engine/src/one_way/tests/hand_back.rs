@@ -71,7 +71,10 @@ fn h02_what_was_allowed_is_taken_and_delivered_while_the_flow_drains() {
         }
         assert_eq!(bench.flow().receiver.right_edge().get(), edge, "nothing more is allowed");
     }
-    assert!(seq < edge && seq + 60_000 > edge, "gone at {seq} of {edge}: the rest is within the client's window");
+    assert!(
+        seq < edge && seq + 60_000 > edge,
+        "gone at {seq} of {edge}: the rest is within the client's window"
+    );
 }
 
 #[test]
