@@ -95,6 +95,16 @@ impl IoError {
             )
     }
 
+    /// True when the same request may succeed in a moment: a signal came in between, memory or a buffer was short, somebody else was at it, or
+    /// no answer came in time.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        matches!(
+            self.raw_os_error(),
+            Some(libc::EINTR | libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::ENOMEM | libc::ETIMEDOUT)
+        )
+    }
+
     /// True when a TUN device is gone or down: `EBADFD`, `EIO`, `ENODEV`, `ENETDOWN`.
     #[must_use]
     pub fn is_device_gone(&self) -> bool {
@@ -114,5 +124,20 @@ pub(crate) trait Context<T> {
 impl<T> Context<T> for io::Result<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T, IoError> {
         self.map_err(|source| IoError::system(what(), source))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_pass_is_told_from_what_stays() {
+        let of = |number| IoError::system("list rules", io::Error::from_raw_os_error(number));
+        let may_pass = [libc::EINTR, libc::EAGAIN, libc::EBUSY, libc::ENOBUFS, libc::ENOMEM, libc::ETIMEDOUT];
+        assert!(may_pass.into_iter().all(|number| of(number).is_transient()));
+        let stays = [libc::EPERM, libc::ENODEV, libc::ENOENT, libc::EINVAL, libc::EEXIST];
+        assert!(!stays.into_iter().any(|number| of(number).is_transient()));
+        assert!(!IoError::NoInterface { name: "eth9".to_owned() }.is_transient());
     }
 }

@@ -74,6 +74,7 @@ pub(crate) struct Console {
     path: PathBuf,
     is_closing: Arc<AtomicBool>,
     guest: Guest,
+    is_answered: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -85,6 +86,8 @@ type Guest = Arc<Mutex<Option<UnixStream>>>;
 pub(crate) struct Asked {
     pub question: Question,
     answer: mpsc::Sender<Reply>,
+    /// Who asked is not to be cut off any more.
+    is_answered: Arc<AtomicBool>,
 }
 
 /// An answer, finished by the thread that does the talking: it may wait where the packet loop may not.
@@ -93,6 +96,7 @@ pub(crate) type Reply = Box<dyn FnOnce() -> Answer + Send>;
 impl Asked {
     /// Answers; nobody minds if who asked has gone.
     pub fn answer(self, reply: Reply) {
+        self.is_answered.store(true, Ordering::SeqCst);
         drop(self.answer.send(reply));
     }
 }
@@ -111,11 +115,13 @@ impl Console {
         let is_over = Arc::clone(&is_closing);
         let guest = Guest::default();
         let served = Arc::clone(&guest);
+        let is_answered = Arc::new(AtomicBool::new(false));
+        let mut desk = Desk { ask, waker, is_answered: Arc::clone(&is_answered) };
         let thread = thread::Builder::new()
             .name("console".to_owned())
-            .spawn(move || listen(&listener, &ask, waker, (&is_over, &served)))
+            .spawn(move || listen(&listener, &mut desk, (&is_over, &served)))
             .map_err(failed)?;
-        Ok(Self { questions, wake, path, is_closing, guest, thread: Some(thread) })
+        Ok(Self { questions, wake, path, is_closing, guest, is_answered, thread: Some(thread) })
     }
 
     /// The next question, if there is one.
@@ -139,8 +145,11 @@ impl Drop for Console {
         let (_, nobody) = mpsc::channel();
         self.questions = nobody;
         if let Some(guest) = self.guest.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
+            // An answer that was given is still brought: that to a drain which had nothing to do ends us at once.
+            let is_answered = self.is_answered.load(Ordering::SeqCst);
+            let how = if is_answered { Shutdown::Read } else { Shutdown::Both };
             // It may have gone by itself.
-            drop(guest.shutdown(Shutdown::Both));
+            drop(guest.shutdown(how));
         }
         // The connection wakes the listener up. Where the socket was taken away, its thread ends with the process.
         if UnixStream::connect(&self.path).is_ok()
@@ -152,16 +161,20 @@ impl Drop for Console {
     }
 }
 
+/// Where the thread that does the talking hands questions in.
+#[derive(Debug)]
+struct Desk {
+    ask: mpsc::Sender<Asked>,
+    waker: UnixStream,
+    is_answered: Arc<AtomicBool>,
+}
+
 /// Serves one connection after the other.
-fn listen(
-    listener: &UnixListener,
-    ask: &mpsc::Sender<Asked>,
-    mut waker: UnixStream,
-    (is_over, guest): (&AtomicBool, &Guest),
-) {
+fn listen(listener: &UnixListener, desk: &mut Desk, (is_over, guest): (&AtomicBool, &Guest)) {
     for stream in listener.incoming() {
         let is_admitted = || {
             let mut guest = guest.lock().unwrap_or_else(PoisonError::into_inner);
+            desk.is_answered.store(false, Ordering::SeqCst);
             *guest = stream.as_ref().ok().and_then(|stream| stream.try_clone().ok());
             // Looked at with the lock held: whoever comes in is either cut off by the end, or sees it.
             !is_over.load(Ordering::SeqCst)
@@ -172,7 +185,7 @@ fn listen(
         match &stream {
             // Who asked and has gone has lost nothing but the answer.
             Ok(stream) => {
-                drop(serve(stream, ask, &mut waker));
+                drop(serve(stream, desk));
                 guest.lock().unwrap_or_else(PoisonError::into_inner).take();
             }
             // No descriptor is left, as a rule: who knocks goes on knocking.
@@ -181,13 +194,13 @@ fn listen(
     }
 }
 
-fn serve(mut stream: &UnixStream, ask: &mpsc::Sender<Asked>, waker: &mut UnixStream) -> std::io::Result<()> {
+fn serve(mut stream: &UnixStream, desk: &mut Desk) -> std::io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = String::new();
     BufReader::new(stream.take(QUESTION_LEN_MAX)).read_line(&mut line)?;
     let answer = match serde_json::from_str(&line) {
-        Ok(question) => pass_on(question, ask, waker),
+        Ok(question) => desk.pass_on(question),
         Err(error) => Answer::Refused(format!("the question is not understood: {error}")),
     };
     let mut text = serde_json::to_string(&answer)?;
@@ -195,16 +208,19 @@ fn serve(mut stream: &UnixStream, ask: &mpsc::Sender<Asked>, waker: &mut UnixStr
     stream.write_all(text.as_bytes())
 }
 
-/// Has the packet loop answer.
-fn pass_on(question: Question, ask: &mpsc::Sender<Asked>, waker: &mut UnixStream) -> Answer {
-    let (answer, receive) = mpsc::channel();
-    let asked = ask.send(Asked { question, answer });
-    // A full pipe wakes as well.
-    drop(waker.write(&[0]));
-    let reply = asked.ok().and_then(|()| receive.recv_timeout(PATIENCE).ok());
-    reply
-        .map(|reply| reply())
-        .unwrap_or_else(|| Answer::Refused("it does not answer: it is ending, or hangs".to_owned()))
+impl Desk {
+    /// Has the packet loop answer.
+    fn pass_on(&mut self, question: Question) -> Answer {
+        let (answer, receive) = mpsc::channel();
+        let is_answered = Arc::clone(&self.is_answered);
+        let asked = self.ask.send(Asked { question, answer, is_answered });
+        // A full pipe wakes as well.
+        drop(self.waker.write(&[0]));
+        let reply = asked.ok().and_then(|()| receive.recv_timeout(PATIENCE).ok());
+        reply
+            .map(|reply| reply())
+            .unwrap_or_else(|| Answer::Refused("it does not answer: it is ending, or hangs".to_owned()))
+    }
 }
 
 /// A running instance, as others find it.
@@ -293,6 +309,28 @@ mod tests {
     use super::*;
     use io::Clock;
     use units::Duration;
+
+    #[test]
+    fn who_was_answered_hears_it_although_that_is_the_end() {
+        let directory = std::env::temp_dir().join(format!("ct-run-answered-{}", std::process::id()));
+        std::fs::create_dir(&directory).unwrap();
+        for _ in 0..100 {
+            let console = Console::open(&directory).unwrap();
+            let found = Found { name: "old".to_owned(), process: 1, directory: directory.clone() };
+            let asking = thread::spawn(move || found.ask(&Question::Drain { time_ms_max: None }));
+            let asked = loop {
+                match console.take() {
+                    Some(asked) => break asked,
+                    None => thread::yield_now(),
+                }
+            };
+            asked.answer(Box::new(|| Answer::Done("draining".to_owned())));
+            drop(console);
+            let answer = asking.join().unwrap().unwrap();
+            assert!(matches!(answer, Answer::Done(_)), "{answer:?}");
+        }
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
 
     #[test]
     fn who_says_nothing_does_not_keep_the_end_waiting() {

@@ -169,14 +169,28 @@ impl AsFd for FeedbackReceiver {
     }
 }
 
+fn refused(config: &FeedbackConfig, error: &std::io::Error) -> RunError {
+    let listen = config.listen;
+    RunError::Settings(format!("cannot listen for feedback at {listen} ({error}): use another one"))
+}
+
 impl FeedbackReceiver {
     pub(crate) fn open(config: &FeedbackConfig) -> Result<Self, RunError> {
-        let refused = |error: std::io::Error| {
-            let listen = config.listen;
-            RunError::Settings(format!("cannot listen for feedback at {listen} ({error}): use another one"))
-        };
-        let socket = UdpSocket::bind(config.listen).map_err(refused)?;
-        socket.set_nonblocking(true).map_err(refused)?;
+        let socket = UdpSocket::bind(config.listen).map_err(|error| refused(config, &error))?;
+        Self::of(socket, config)
+    }
+
+    /// The same, or none where somebody listens there already.
+    pub(crate) fn open_if_free(config: &FeedbackConfig) -> Result<Option<Self>, RunError> {
+        match UdpSocket::bind(config.listen) {
+            Ok(socket) => Self::of(socket, config).map(Some),
+            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => Ok(None),
+            Err(error) => Err(refused(config, &error)),
+        }
+    }
+
+    fn of(socket: UdpSocket, config: &FeedbackConfig) -> Result<Self, RunError> {
+        socket.set_nonblocking(true).map_err(|error| refused(config, &error))?;
         let key = config.key.as_deref().map(|bytes| {
             FeedbackKey::new(bytes).ok_or_else(|| RunError::Settings("the feedback key is empty".to_owned()))
         });

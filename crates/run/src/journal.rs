@@ -7,6 +7,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use engine::{Journal, JournalEntry};
 use io::{IoError, SharedWords};
@@ -70,12 +71,36 @@ pub(crate) struct Owed {
     pub links: [Option<LinkHeader>; 2],
 }
 
+/// Tells whoever runs the journals that one of them has no room left, once.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FullAlarm {
+    why: Arc<OnceLock<String>>,
+    is_said: bool,
+}
+
+impl FullAlarm {
+    fn raise(&self, error: &IoError) {
+        // The first one tells it all.
+        drop(self.why.set(error.to_string()));
+    }
+
+    /// The line to be said, the first time that there is one.
+    pub fn take(&mut self) -> Option<String> {
+        let why = self.why.get().filter(|_| !self.is_said)?;
+        self.is_said = true;
+        Some(format!(
+            "warning: the journal is full ({why}): should this process be killed, flows that are not in it stall instead of being reset; make room and start anew"
+        ))
+    }
+}
+
 /// The journal of a running instance.
 #[derive(Debug)]
 pub(crate) struct DebtJournal {
     words: SharedWords,
     /// It could not grow: no further attempt is made.
     is_full: bool,
+    alarm: FullAlarm,
     receiver: Side,
     /// Where this machine bridges.
     headers: Option<SharedHeaders>,
@@ -83,17 +108,18 @@ pub(crate) struct DebtJournal {
 
 impl DebtJournal {
     /// Makes both of a shard in an instance's directory: for the downlink, for the uplink. They have the flows' link
-    /// headers in them if `headers` are given.
+    /// headers in them if `headers` are given. When they cannot grow any more, `alarm` is raised.
     pub fn create_both(
         directory: &Path,
         shard: usize,
         headers: Option<&SharedHeaders>,
+        alarm: &FullAlarm,
     ) -> Result<[Self; 2], IoError> {
         let create = |(name, receiver)| {
             let file = directory.join(file_of(name, shard));
             let words = SharedWords::create(&file, (1 + SLOTS_AT_FIRST) * SLOT_WORDS)?;
             words.words()[0].store(MAGIC, Ordering::Relaxed);
-            Ok(Self { words, is_full: false, receiver, headers: headers.cloned() })
+            Ok(Self { words, is_full: false, alarm: alarm.clone(), receiver, headers: headers.cloned() })
         };
         let [down, up] = FILES;
         Ok([create(down)?, create(up)?])
@@ -121,7 +147,15 @@ impl DebtJournal {
         }
         let slots = (slot as usize + 1).next_power_of_two();
         // Rare: each time twice as long. Without room a flow is merely not in the journal.
-        self.is_full = self.words.grow((1 + slots) * SLOT_WORDS).is_err();
+        let grown = self.words.grow((1 + slots) * SLOT_WORDS);
+        self.note_growth(grown);
+    }
+
+    fn note_growth(&mut self, grown: Result<(), IoError>) {
+        if let Err(error) = grown {
+            self.is_full = true;
+            self.alarm.raise(&error);
+        }
     }
 }
 
@@ -296,7 +330,8 @@ mod tests {
         let directory = &scratch.0;
         let down = |n| owed(entry(n), Side::Mobile);
         assert!(read(directory).is_empty(), "there is none");
-        let [mut journal, mut uplink] = DebtJournal::create_both(directory, 0, None).unwrap();
+        let [mut journal, mut uplink] =
+            DebtJournal::create_both(directory, 0, None, &FullAlarm::default()).unwrap();
         assert!(read(directory).is_empty());
         for slot in [0, 1, 2, 5_000] {
             journal.owe(slot, &entry(slot), true);
@@ -308,7 +343,8 @@ mod tests {
         journal.owe(2, &entry(3), true);
         assert_eq!(read(directory)[2], down(3), "the slot is used again");
         uplink.owe(0, &entry(4), true);
-        let [mut other_shard, _] = DebtJournal::create_both(directory, 1, None).unwrap();
+        let [mut other_shard, _] =
+            DebtJournal::create_both(directory, 1, None, &FullAlarm::default()).unwrap();
         other_shard.owe(0, &entry(5), true);
         drop((journal, uplink, other_shard));
         let last = [owed(entry(4), Side::Wired), down(5)];
@@ -320,6 +356,25 @@ mod tests {
     }
 
     #[test]
+    fn a_full_journal_is_told_of_once_and_keeps_what_it_has() {
+        let scratch = Scratch::make("full");
+        let mut alarm = FullAlarm::default();
+        let [mut down, mut up] = DebtJournal::create_both(&scratch.0, 0, None, &alarm).unwrap();
+        down.owe(0, &entry(0), true);
+        assert_eq!(alarm.take(), None);
+        for journal in [&mut down, &mut up] {
+            let error = std::io::Error::from(std::io::ErrorKind::StorageFull);
+            journal.note_growth(Err(IoError::system("reserve 9 bytes for a journal", error)));
+        }
+        let line = alarm.take().unwrap();
+        assert!(line.starts_with("warning: the journal is full (cannot reserve 9 bytes"), "{line}");
+        assert_eq!(alarm.take(), None, "said once");
+        down.owe(1, &entry(2), true);
+        down.owe(SLOTS_AT_FIRST as u32, &entry(3), true);
+        assert_eq!(read(&scratch.0), [0, 2].map(|n| owed(entry(n), Side::Mobile)), "no attempt to grow");
+    }
+
+    #[test]
     fn h13_link_headers_survive_by_the_side_they_lead_to() {
         let scratch = Scratch::make("links");
         let header = |n: u8, tag| LinkHeader { addresses: [n; 12], tag };
@@ -328,7 +383,8 @@ mod tests {
         for to in Side::BOTH {
             headers.lock().learn((entry(0).client, entry(0).server), to, plain);
         }
-        let [mut journal, mut uplink] = DebtJournal::create_both(&scratch.0, 0, Some(&headers)).unwrap();
+        let [mut journal, mut uplink] =
+            DebtJournal::create_both(&scratch.0, 0, Some(&headers), &FullAlarm::default()).unwrap();
         journal.owe(0, &entry(0), true);
         headers.lock().learn((entry(1).client, entry(1).server), Side::Mobile, tagged);
         journal.owe(1, &entry(1), true);

@@ -36,6 +36,7 @@ mod leftovers;
 mod notrack;
 mod packet_loop;
 mod packet_path;
+mod patience;
 mod plan;
 mod processor;
 mod record;

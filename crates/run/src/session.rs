@@ -8,11 +8,12 @@ use io::{Clock, Instance, Interest, Namespace, Signals, Tun, Waiter};
 use units::{Bytes, Duration, Instant};
 
 use crate::console::{Answer, Console, Question, Reply};
-use crate::feedback::FeedbackReceiver;
+use crate::feedback::{FeedbackConfig, FeedbackReceiver};
 use crate::handover::Predecessor;
-use crate::journal::{self, DebtJournal};
+use crate::journal::{self, DebtJournal, FullAlarm};
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
+use crate::patience::Patience;
 use crate::recovery::Passage;
 use crate::shards::{self, Command, Report, Shards, Terms};
 use crate::steering::{self, Method, Steering, Tcx};
@@ -129,21 +130,18 @@ pub fn run<P: Processor + Send + 'static>(
     let Made { plan, tcx, paths } = make_devices(config, &netlink)?;
     let instance = Instance::register(&config.state_directory, leftovers::KIND)?;
     let mut processors = make(plan.shards)?;
+    let journal_alarm = FullAlarm::default();
     for (shard, processor) in processors.iter_mut().enumerate() {
-        let [down, up] = DebtJournal::create_both(instance.path(), shard, None)?;
+        let [down, up] = DebtJournal::create_both(instance.path(), shard, None, &journal_alarm)?;
         processor.keep_journals(Box::new(down), Box::new(up));
         Side::BOTH.iter().for_each(|side| processor.set_mtu(*side, plan.mtus[side.index()], Clock::now()));
         if !config.gso {
             processor.refuse_super_packets();
         }
     }
-    if let Some(before) = &plan.predecessor {
-        // First, so that no flow is taken over by both.
-        before.retire(config)?;
-        say(&format!("replacing '{}'", config.replace.as_deref().unwrap_or_default()));
-    }
-    // One that is replaced has closed its own.
-    let feedback = config.feedback.as_ref().map(FeedbackReceiver::open).transpose()?;
+    // One that is replaced may listen there still.
+    let open = if plan.predecessor.is_some() { FeedbackReceiver::open_if_free } else { open_feedback };
+    let mut feedback = config.feedback.as_ref().map(open).transpose()?.flatten();
     let steering = Steering::install(&plan, &config.instance_name(), tcx, &netlink, &instance)?;
     let bypass = steering.bypass().filter(|_| config.bypass).cloned();
     for line in plan.commands() {
@@ -153,23 +151,40 @@ pub fn run<P: Processor + Send + 'static>(
         say(&format!("warning: {warning}"));
     }
     let guardian = if config.watchdog { Some(Guardian::start(config, &instance)?) } else { None };
-    let mut shards = Shards::new(config.ipv6_prefix_len)?;
+    let shards = Shards::new(config.ipv6_prefix_len)?;
     let loops = paths.into_iter().map(|path| PacketLoop::new(path, bypass.clone()));
     let mut places = loops.zip(processors);
     let (packet_loop, mut processor) =
         places.next().ok_or_else(|| RunError::Settings("no shards".to_owned()))?;
-    for (packet_loop, processor) in places {
-        let terms = Terms { heartbeat: config.heartbeat(), spin_margin: config.spin_margin() };
-        shards.start(packet_loop, processor, terms)?;
-    }
     let held = Held { plan: &plan, netlink: &netlink, instance: &instance, steering, guardian, shards };
     let mut session = Session::new(config, held, packet_loop)?;
+    if let Some(before) = &plan.predecessor {
+        // Last, so that it goes on where this start fails; before the first packet is read here, so that no flow is taken over by both.
+        before.retire(config)?;
+        say(&format!("replacing '{}'", config.replace.as_deref().unwrap_or_default()));
+        if let Some(wanted) = config.feedback.as_ref().filter(|_| feedback.is_none()) {
+            // The other one has closed its own. There is no way back any more.
+            match FeedbackReceiver::open(wanted) {
+                Ok(receiver) => feedback = Some(receiver),
+                Err(error) => say(&format!("warning: {error}: going on without reports of base stations")),
+            }
+        }
+    }
     session.listen(feedback)?;
+    session.journal_alarm = journal_alarm;
+    for (packet_loop, processor) in places {
+        let terms = Terms { heartbeat: config.heartbeat(), spin_margin: config.spin_margin() };
+        session.shards.start(packet_loop, processor, terms)?;
+    }
     if !removed.indebted.is_empty() {
         session.settling = Some(leftovers::settle(removed.indebted));
     }
     let result = session.serve(&signals, &mut processor, say);
     session.close(processor, result, say)
+}
+
+fn open_feedback(config: &FeedbackConfig) -> Result<Option<FeedbackReceiver>, RunError> {
+    FeedbackReceiver::open(config).map(Some)
 }
 
 /// Ends the flows that are still owed something although it was stopped: their time was up.
@@ -279,6 +294,8 @@ struct Session<'a, P: Processor> {
     next_beat: Instant,
     /// Resets flows of a killed instance.
     settling: Option<JoinHandle<Vec<String>>>,
+    journal_alarm: FullAlarm,
+    patience: Patience,
     console: Console,
     feedback: Option<FeedbackReceiver>,
     next_feedback: Instant,
@@ -317,6 +334,8 @@ impl<'a, P: Processor + Send + 'static> Session<'a, P> {
             waiter,
             next_beat: Instant::ZERO,
             settling: None,
+            journal_alarm: FullAlarm::default(),
+            patience: Patience::default(),
             console,
             feedback: None,
             next_feedback: Instant::ZERO,
@@ -472,7 +491,8 @@ impl<'a, P: Processor + Send + 'static> Session<'a, P> {
     /// What this shard and all others have counted, the others' asked for by the thread that answers.
     fn status(&self, processor: &P) -> Reply {
         let (counters, status) = (self.packet_loop.counters(), processor.status());
-        let own = Report { counters, processor: self.with_bypass(self.with_feedback(status)) };
+        let own =
+            Report { counters, processor: self.with_refusals(self.with_bypass(self.with_feedback(status))) };
         let queue_drops = [Side::Wired, Side::Mobile].map(|side| self.queue_drops(side));
         let status = Status {
             name: self.config.instance_name(),
@@ -514,6 +534,12 @@ impl<'a, P: Processor + Send + 'static> Session<'a, P> {
         status
     }
 
+    /// With what the kernel has refused for the moment.
+    fn with_refusals(&self, mut status: ProcessorStatus) -> ProcessorStatus {
+        status.counters.insert("kernel_refusals".to_owned(), self.patience.failed());
+        status
+    }
+
     /// What is done a few times a second: heartbeat, news of the watchdog, state of the interfaces.
     fn beat(&mut self, processor: &mut P, say: &mut dyn FnMut(&str)) -> Result<Option<Why>, RunError> {
         let are_alive = self.shards.are_alive();
@@ -521,17 +547,22 @@ impl<'a, P: Processor + Send + 'static> Session<'a, P> {
             self.steering.beat();
         }
         for side in Side::BOTH {
-            self.check_interface(side, processor, say)?;
+            let checked = self.check_interface(side, processor, say);
+            self.patience.with(checked, say)?;
         }
         if self.shards.has_failed() {
             return Err(RunError::ShardLost);
         }
+        if let Some(line) = self.journal_alarm.take() {
+            say(&line);
+        }
         if self.settling.as_ref().is_some_and(JoinHandle::is_finished) {
             end_settling(self.settling.take(), say);
         }
-        if self.predecessor.is_some_and(|before| !before.is_there(self.config)) {
+        if self.predecessor.is_some_and(|before| !before.is_there(self.config))
+            && self.patience.with(self.steering.unchain(), say)?.is_some()
+        {
             self.predecessor = None;
-            self.steering.unchain()?;
             say("the replaced one has ended");
         }
         if let Some(why) = self.hear_watchdog(are_alive, say)? {
@@ -541,12 +572,12 @@ impl<'a, P: Processor + Send + 'static> Session<'a, P> {
         if !are_alive || self.is_unsteered {
             return Ok(None);
         }
-        if self.steering.ensure_notrack()? {
+        if self.patience.with(self.steering.ensure_notrack(), say)? == Some(true) {
             say("warning: the nft table had vanished and was installed again");
         }
-        self.steering.ensure_paths()?;
-        let added = self.steering.ensure_rules()?;
-        if added > 0 {
+        self.patience.with(self.steering.ensure_paths().map_err(RunError::from), say)?;
+        let added = self.steering.ensure_rules().map_err(RunError::from);
+        if let Some(added) = self.patience.with(added, say)?.filter(|added| *added > 0) {
             say(&format!(
                 "warning: {added} policy rules had vanished and were installed again; does another program manage them?"
             ));
@@ -566,9 +597,8 @@ impl<'a, P: Processor + Send + 'static> Session<'a, P> {
             Some(News::Died) => say("warning: the watchdog has ended: starting another one"),
             None => {}
         }
-        if self.is_unsteered && are_alive {
+        if self.is_unsteered && are_alive && self.patience.with(self.steering.steer(), say)?.is_some() {
             self.is_unsteered = false;
-            self.steering.steer()?;
             guardian.resumed();
             say("warning: this process had hung and the watchdog took the steering away: installed again");
         }

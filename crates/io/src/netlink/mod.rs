@@ -163,7 +163,8 @@ impl FromStr for Cidr {
 /// It stays in the namespace of the thread that opened it, whichever thread uses it.
 #[derive(Debug)]
 pub struct Netlink {
-    socket: Mutex<Socket>,
+    /// The socket, and the number of the last request: what is left of the answers to one that failed has another.
+    socket: Mutex<(Socket, u32)>,
 }
 
 impl Netlink {
@@ -181,7 +182,7 @@ impl Netlink {
             Ok(socket)
         };
         let socket = connect().doing(|| "open a netlink socket".to_owned())?;
-        Ok(Self { socket: Mutex::new(socket) })
+        Ok(Self { socket: Mutex::new((socket, 0)) })
     }
 
     /// Has the kernel do `request`; `what` says what, for the error.
@@ -214,25 +215,30 @@ impl Netlink {
 
     /// Sends one request and collects its answers until the kernel says done or gives its verdict.
     fn exchange(&self, request: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<RouteNetlinkMessage>> {
+        let mut guard = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        let (socket, number) = &mut *guard;
+        *number = number.wrapping_add(1);
         let mut header = NetlinkHeader::default();
         header.flags = flags;
-        header.sequence_number = 1;
+        header.sequence_number = *number;
         let mut message = NetlinkMessage::new(header, NetlinkPayload::from(request));
         message.finalize();
         let mut buffer = vec![0; message.buffer_len()];
         message.serialize(&mut buffer);
 
-        let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
-        socket.send(&buffer, 0)?;
+        uninterrupted(|| socket.send(&buffer, 0))?;
         let mut answers = Vec::new();
         loop {
-            let (datagram, _) = socket.recv_from_full()?;
+            let (datagram, _) = uninterrupted(|| socket.recv_from_full())?;
             let mut rest = datagram.as_slice();
             while !rest.is_empty() {
                 let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
                     .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))?;
                 let padded = (answer.header.length as usize).next_multiple_of(4);
                 rest = rest.get(padded.max(16)..).unwrap_or_default();
+                if answer.header.sequence_number != *number {
+                    continue;
+                }
                 match answer.payload {
                     NetlinkPayload::InnerMessage(inner) => answers.push(inner),
                     NetlinkPayload::Done(_) => return Ok(answers),
@@ -241,6 +247,16 @@ impl Netlink {
                     _ => {}
                 }
             }
+        }
+    }
+}
+
+/// Does it again when a signal came in between.
+fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
         }
     }
 }

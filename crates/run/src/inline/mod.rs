@@ -27,7 +27,7 @@ use units::{Duration, Instant};
 
 use crate::console::{Answer, Console, Question, Reply};
 use crate::feedback::FeedbackReceiver;
-use crate::journal::DebtJournal;
+use crate::journal::{DebtJournal, FullAlarm};
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
 use crate::record::Record;
@@ -83,7 +83,8 @@ pub(crate) fn run<P: Processor>(
     let [wired, mobile] = interfaces;
     let sockets = [FrameSocket::open(wired, &config.wired)?, FrameSocket::open(mobile, &config.mobile)?];
     let headers = SharedHeaders::new(RandomState::new().build_hasher().finish());
-    let [down, up] = DebtJournal::create_both(instance.path(), 0, Some(&headers))?;
+    let journal_alarm = FullAlarm::default();
+    let [down, up] = DebtJournal::create_both(instance.path(), 0, Some(&headers), &journal_alarm)?;
     processor.keep_journals(Box::new(down), Box::new(up));
     Side::BOTH.iter().for_each(|side| processor.set_mtu(*side, mtus[side.index()], Clock::now()));
     if !config.gso {
@@ -117,6 +118,7 @@ pub(crate) fn run<P: Processor>(
         fallback,
         guardian,
         settling: (!removed.indebted.is_empty()).then(|| leftovers::settle(removed.indebted)),
+        journal_alarm,
         console: Console::open(instance.path())?,
         feedback,
         next_feedback: Instant::ZERO,
@@ -166,6 +168,7 @@ struct Inline<'a, P> {
     guardian: Option<Guardian>,
     /// Resets flows of a killed instance.
     settling: Option<JoinHandle<Vec<String>>>,
+    journal_alarm: FullAlarm,
     console: Console,
     feedback: Option<FeedbackReceiver>,
     next_feedback: Instant,
@@ -231,6 +234,9 @@ impl<P: Processor> Inline<'_, P> {
                 self.packet_loop.path_mut().discard().map_err(|error| self.explain(error))?;
                 say("warning: this process had hung and the bridge had taken over: bridging here again");
             }
+        }
+        if let Some(line) = self.journal_alarm.take() {
+            say(&line);
         }
         if self.settling.as_ref().is_some_and(JoinHandle::is_finished) {
             end_settling(self.settling.take(), say);

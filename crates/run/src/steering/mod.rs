@@ -182,21 +182,22 @@ impl<'a> Steering<'a> {
         self.plan.rules().into_iter().chain(self.chain.iter().cloned()).collect()
     }
 
-    /// The instance before has ended: what was needed beside it goes.
+    /// The instance before has ended: what was needed beside it goes. Where that fails it can be asked for again.
     pub fn unchain(&mut self) -> Result<(), RunError> {
         if let Some(tcx) = self.tcx.as_mut() {
             tcx.unchain();
         }
-        for rule in std::mem::take(&mut self.chain) {
-            match self.netlink.delete_rule(&rule) {
+        for rule in &self.chain {
+            match self.netlink.delete_rule(rule) {
                 Err(e) if e.is_not_there() => {}
                 result => result?,
             }
         }
+        self.chain.clear();
         if let Some((name, _)) = self.table.take() {
             // Another name: the new table is there before the old one goes.
             let side = &self.plan.sides[1];
-            let name = format!("{name}_alone");
+            let name = format!("{}_alone", name.trim_end_matches("_alone"));
             let commands = notrack::commands(&name, &side.interface, &side.tun, None);
             self.table = Some((name, commands));
             self.replace_notrack()?;

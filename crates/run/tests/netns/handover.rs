@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 
 use io::{Clock, Waiter, sysctl};
-use run::Config;
+use run::{Config, FeedbackConfig};
 use units::Duration;
 
 use crate::accelerated::verdict;
@@ -89,6 +89,34 @@ fn h34_replaced_where_the_reverse_path_is_checked() {
         let path = format!("net/ipv4/conf/{interface}/rp_filter");
         assert_eq!(sysctl::read(&topology.middle, &path).unwrap(), "1");
     }
+}
+
+#[test]
+fn h34_a_start_that_fails_leaves_the_running_one_as_it_was() {
+    let topology = Topology::build("replfail");
+    let before = topology.snapshot();
+    let old = Program::start_engine(&topology, &Config { name: "old".to_owned(), ..topology.config() });
+    let running = topology.snapshot();
+    let mut under_way = SERVER.map(|address| topology.connect(&topology.server, address));
+    under_way.iter_mut().for_each(|connection| connection.exchange(b"old-one."));
+    // An address that this machine does not have.
+    let feedback = FeedbackConfig { listen: "192.0.2.1:9".parse().unwrap(), key: None, delay_us: 0 };
+    let replace = Config { name: "new".to_owned(), replace: Some("old".to_owned()), ..topology.config() };
+    for config in [
+        Config { feedback: Some(feedback), ..replace.clone() },
+        // After everything is set up.
+        Config { watchdog_command: vec!["/nonexistent/watchdog".to_owned()], ..replace },
+    ] {
+        let (status, said) = Program::launch(&topology, &config).wait();
+        assert!(!status.success(), "{said}");
+        assert_eq!(topology.snapshot(), running);
+        assert!(!topology.status().is_draining, "{said}");
+    }
+    under_way.iter_mut().for_each(|connection| connection.exchange(b"the-same"));
+    SERVER.iter().for_each(|address| topology.connect(&topology.server, address).download(300_000));
+    let said = old.stop(&topology);
+    assert_eq!(verdict(&said), (4, 0), "{said}");
+    assert_eq!(topology.snapshot(), before);
 }
 
 #[test]
