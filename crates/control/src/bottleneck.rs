@@ -97,6 +97,7 @@ impl<C: Controller> Link<C> {
         self.bbr.on_ack(&Ack {
             now: self.now,
             delivered: Bytes::new(MSS),
+            discarded: Bytes::ZERO,
             delivered_total: total,
             rtt: Some(rtt),
             min_rtt: self.min_rtt,

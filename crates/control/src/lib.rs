@@ -95,6 +95,8 @@ pub struct Ack {
     pub now: Instant,
     /// Bytes it newly reported as delivered, cumulatively or selectively.
     pub delivered: Bytes,
+    /// Of those, what the peer has thrown away: sent beyond its window while something was missing (H18).
+    pub discarded: Bytes,
     /// All bytes delivered since the start, this acknowledgement included.
     pub delivered_total: Bytes,
     /// Round-trip time of the newest segment it covers, never of a retransmitted one.

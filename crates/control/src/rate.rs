@@ -30,6 +30,9 @@
 //! the largest delivery rate of `rate_window`. Shown by `tests::the_cap_drains_a_standing_queue`; `None` follows the
 //! paper. RTT_min is the smallest round trip ever, until one that the cap does not explain has lasted (H17).
 //! The defaults of c and `rate_window` come from the sweep `crates/sim/examples/rate_sweep.rs`.
+//!
+//! Data sent beyond the peer's window is thrown away while something is missing, for a round trip with the queue in it: c
+//! is a third for 10 s after that was seen (H18).
 
 use units::{Bytes, Duration, Instant, Rate};
 
@@ -134,8 +137,13 @@ pub struct RateControl {
     recent_rtt: Option<WindowedMin<Duration>>,
     smoothed_rtt: Option<Duration>,
     capacity: LinkCapacity,
+    /// When the peer last threw something away that lay beyond its window.
+    discarded_at: Option<Instant>,
     now: Instant,
 }
+
+/// A peer that has discarded something is believed to do so again for so long.
+const DISCARDS_REMEMBERED: Duration = Duration::from_secs(10);
 
 /// The limit never falls below this: one segment every 290 ms still probes the link.
 const RATE_MIN: Rate = Rate::from_kbps(40);
@@ -150,6 +158,7 @@ impl RateControl {
             recent_rtt: params.rtt_window.map(WindowedMin::new),
             smoothed_rtt: None,
             capacity: LinkCapacity::new(&params),
+            discarded_at: None,
             now: Instant::ZERO,
             block: None,
             last_raise: None,
@@ -187,6 +196,12 @@ impl RateControl {
             }
         });
         self.block = Some((ack.now, ack.delivered_total));
+    }
+
+    /// c while a queue costs no more than time.
+    fn cap(&self, c: Duration) -> Duration {
+        let discards = |at| self.now.saturating_since(at) < DISCARDS_REMEMBERED;
+        if self.discarded_at.is_some_and(discards) { c / 3 } else { c }
     }
 
     /// How long the data in flight may take at R̂: never less than the path itself, or R̂ would fall with every
@@ -249,6 +264,9 @@ impl Controller for RateControl {
 
     fn on_ack(&mut self, ack: &Ack) {
         self.now = self.now.max(ack.now);
+        if ack.discarded > Bytes::ZERO {
+            self.discarded_at = Some(ack.now);
+        }
         if let Some(sample) = ack.rate {
             self.capacity.on_sample(&sample, ack.now);
             // A sample taken while data was short is a lower bound: it may raise R̂, never replace it.
@@ -278,7 +296,7 @@ impl Controller for RateControl {
             (Some(_), None) => self.params.initial_window,
             (Some(c), Some(rate)) => {
                 let least = Bytes::new(self.params.mss.get().saturating_mul(4));
-                rate.bytes_in(self.cap_time(c)).max(least)
+                rate.bytes_in(self.cap_time(self.cap(c))).max(least)
             }
         };
         // What R_cap was when R_max was raised to it may be more than it is.

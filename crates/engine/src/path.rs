@@ -87,10 +87,11 @@ impl Path {
         if out.lost > 0 {
             self.on_loss(out.lost, LossKind::Fast, out.is_new_loss, now);
         }
-        if out.delivered == 0 {
+        // What a client discards beyond its window the link has delivered all the same (H18).
+        let delivered = Bytes::from(out.delivered.saturating_add(out.discarded));
+        if delivered == Bytes::ZERO {
             return;
         }
-        let delivered = Bytes::from(out.delivered);
         let rate = self.sampler.on_delivered(delivered, out.newest.as_ref(), min_rtt, now);
         if let Some(sample) = rate {
             self.delivery_rate.update(sample.rate, now);
@@ -100,6 +101,7 @@ impl Path {
         self.controller.on_ack(&Ack {
             now,
             delivered,
+            discarded: Bytes::from(out.discarded),
             delivered_total: self.sampler.delivered(),
             rtt: out.rtt,
             min_rtt,

@@ -132,6 +132,16 @@ impl Rack {
         (lost, again)
     }
 
+    /// True when something sent after `order` has been delivered.
+    pub(crate) fn is_before_newest(&self, order: SendOrder) -> bool {
+        self.newest.is_some_and(|newest| newest.is_after(order))
+    }
+
+    /// Segments may overtake each other on this path.
+    pub(crate) fn sees_reordering(&self) -> bool {
+        self.reordering_seen
+    }
+
     /// True when `entry` is overdue even if nothing later was delivered.
     ///
     /// A repair gets half a round more: it is queued behind all that was under way, whose round trips nobody measures, and

@@ -52,6 +52,11 @@ pub(crate) struct SendOrder {
 }
 
 impl SendOrder {
+    /// One past the last number of it.
+    pub(crate) fn end(self) -> SeqNum {
+        self.end
+    }
+
     /// True when this was sent after `other`.
     pub(crate) fn is_after(self, other: Self) -> bool {
         match self.nth.wrapping_sub(other.nth) as i32 {
@@ -78,6 +83,8 @@ pub(crate) struct Scoreboard {
     lost_bytes: u32,
     /// Transmissions so far, counted with wrap-around.
     transmissions: u32,
+    /// Lowest number marked lost since that was asked for.
+    lowest_marked: Option<SeqNum>,
 }
 
 impl Scoreboard {
@@ -89,6 +96,7 @@ impl Scoreboard {
             sacked_bytes: 0,
             lost_bytes: 0,
             transmissions: 0,
+            lowest_marked: None,
         }
     }
 
@@ -205,10 +213,22 @@ impl Scoreboard {
             Some(entry) if !entry.is_lost && !entry.is_sacked => {
                 entry.is_lost = true;
                 self.lost_bytes += entry.len();
+                let lowest = self.lowest_marked.map_or(entry.seq, |lowest| lowest.earlier_of(entry.seq));
+                self.lowest_marked = Some(lowest);
                 entry.len()
             }
             _ => 0,
         }
+    }
+
+    /// The lowest number marked lost since this was asked last.
+    pub(crate) fn take_lowest_marked(&mut self) -> Option<SeqNum> {
+        self.lowest_marked.take()
+    }
+
+    /// The place of the transmission made last.
+    pub(crate) fn last_order(&self) -> SendOrder {
+        SendOrder { nth: self.transmissions, end: self.nxt }
     }
 
     /// Takes back every loss mark: the originals were under way after all.

@@ -11,7 +11,7 @@ use wire::SackBlocks;
 
 use crate::rack::Rack;
 use crate::rtt::RttEstimator;
-use crate::scoreboard::{Scoreboard, Sent};
+use crate::scoreboard::{Scoreboard, SendOrder, Sent};
 
 mod bet;
 mod losses;
@@ -100,7 +100,10 @@ pub struct AckOutcome {
     pub newest: Option<SendStamp>,
     /// Round trip of the newest segment that was sent only once.
     pub rtt: Option<Duration>,
-    /// Bytes newly marked lost.
+    /// Bytes that reached the peer and were discarded by it, because they lay beyond its window (H18): the path has
+    /// carried them as well as any.
+    pub discarded: u32,
+    /// Bytes newly marked lost on the way; not those that will be discarded.
     pub lost: u32,
     /// A new recovery episode began.
     pub is_new_loss: bool,
@@ -160,12 +163,21 @@ pub struct Sender {
     recover: Option<SeqNum>,
     timeout: Option<TimeoutEpisode>,
     duplicate_acks: u32,
+    /// Of those, the ones that no discarded segment explains.
+    unexplained_acks: u32,
+    /// What was sent last when something was sent again: until more than that is acknowledged, copies may be on their way.
+    resent_until: SeqNum,
     /// Ask for a transmission out of turn: a tail loss probe or a window probe.
     probe_due: Option<Probe>,
     retransmitted_bytes: u64,
     bet: Bet,
     /// Bytes that the peer will discard when they arrive: given up, but still on their way.
     doomed: u32,
+    /// The last transmission that was given up like that.
+    doomed_until: Option<SendOrder>,
+    /// Smallest window told since the left edge moved last, and the widest ever.
+    least_window: u32,
+    widest_window: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -193,10 +205,15 @@ impl Sender {
             recover: None,
             timeout: None,
             duplicate_acks: 0,
+            unexplained_acks: 0,
+            resent_until: config.start - 1,
             probe_due: None,
             retransmitted_bytes: 0,
             bet: Bet::default(),
             doomed: 0,
+            doomed_until: None,
+            least_window: config.window,
+            widest_window: config.window,
             config,
         }
     }
@@ -466,6 +483,7 @@ impl Sender {
         let fin = self.is_fin_entry(entry);
         let len = entry.len() - u32::from(fin);
         self.retransmitted_bytes += u64::from(len);
+        self.resent_until = self.board.nxt();
         Transmission { seq: entry.seq, len, fin, is_retransmission: true, is_probe: false }
     }
 
@@ -532,19 +550,20 @@ impl Sender {
         self.take_d_sack(ack, &mut out);
         let was_alive = self.take_deliveries(ack, &mut out, now);
         if out.acked > 0 {
-            self.duplicate_acks = 0;
+            (self.duplicate_acks, self.unexplained_acks) = (0, 0);
             self.timers.on_progress();
         }
-        self.count_doomed(&out);
-        self.judge_bet(old_window.0, &mut out);
-        self.judge_timeout(was_shut, was_alive, &mut out);
+        self.note_window(out.acked > 0);
         let is_duplicate = out.acked == 0
             && ack.ack == self.board.una()
             && !ack.has_payload
             && (self.window, self.window_ack) == old_window
             && !self.board.is_empty();
         out.is_duplicate = is_duplicate && out.delivered == 0;
-        self.detect_losses(is_duplicate, &mut out, now);
+        let is_explained = self.count_doomed(out.is_duplicate && !out.has_d_sack, &mut out);
+        self.judge_bet(old_window.0, &mut out);
+        self.judge_timeout(was_shut, was_alive, &mut out);
+        self.detect_losses(is_duplicate, is_explained, &mut out, now);
         self.end_recovery();
         if out.lost > 0 && self.recover.is_none() {
             self.recover = Some(self.board.nxt());
@@ -557,16 +576,6 @@ impl Sender {
         }
         self.arm_persist(now);
         out
-    }
-
-    /// An acknowledgement without news is of a segment that the peer has discarded. With the repair, which left behind them,
-    /// the last has arrived.
-    fn count_doomed(&mut self, out: &AckOutcome) {
-        if out.acked > 0 {
-            self.doomed = 0;
-        } else if out.delivered == 0 && !out.has_d_sack {
-            self.doomed = self.doomed.saturating_sub(self.config.mss);
-        }
     }
 
     /// RFC 9293 §3.10.7.4: the window of an older acknowledgement is not taken.
@@ -695,11 +704,9 @@ impl Sender {
     pub fn on_timeout(&mut self, now: Instant) -> TimeoutOutcome {
         let mut out = TimeoutOutcome::default();
         if self.timers.take_reordering(now) {
-            let head_was_lost = self.is_head_lost();
+            self.board.take_lowest_marked();
             let mut lost = self.detect_by_time(now);
-            if !head_was_lost && self.is_head_lost() {
-                lost += self.lose_beyond_window();
-            }
+            lost += self.lose_behind(now);
             self.report_loss(lost, LossKind::Fast, &mut out);
         }
         if self.timers.take_persist(now) {

@@ -348,6 +348,23 @@ fn the_cap_drains_a_standing_queue() {
 }
 
 #[test]
+fn discards_shorten_the_queue_for_ten_seconds() {
+    let rate = Rate::from_mbps(8);
+    let params = RateParams { r_cap: rate, ..RateParams::default() };
+    let mut fluid = Fluid::new(params, rate, Bytes::new(4_000));
+    fluid.run(BASE, 20);
+    let window = |fluid: &Fluid| fluid.control.control().window;
+    let whole = window(&fluid);
+    let (now, delivered_total) = (fluid.now, fluid.total);
+    fluid.control.on_ack(&Ack { now, delivered_total, discarded: Bytes::new(1_448), ..Ack::default() });
+    assert!(window(&fluid) < whole.mul_ratio(7, 10), "{} {whole}", window(&fluid));
+    fluid.run(BASE, 9);
+    assert!(window(&fluid) < whole.mul_ratio(7, 10), "{} {whole}", window(&fluid));
+    fluid.run(BASE, 2);
+    assert_eq!(window(&fluid), whole);
+}
+
+#[test]
 fn a_path_longer_than_the_cap_is_filled() {
     let rate = Rate::from_mbps(4);
     let long = Duration::from_millis(600);

@@ -238,6 +238,7 @@ impl Connection {
         self.controller.on_ack(&Ack {
             now,
             delivered,
+            discarded: Bytes::ZERO,
             delivered_total: self.sampler.delivered(),
             rtt: out.rtt,
             min_rtt,
