@@ -31,8 +31,11 @@ const TIMEOUT_SEGMENTS: u8 = 8;
 const MSS_DEFAULT_V4: u16 = 536;
 const MSS_DEFAULT_V6: u16 = 1_220;
 
-/// Least and most payload of one segment, whatever the client says: with the longest headers it fits into a packet.
-const MSS_MIN: u32 = 64;
+/// Least MSS of either side of a flow that is taken over, that of Linux (`TCP_MIN_MSS`): who says less would be sent more than that, or
+/// more headers than data.
+const MSS_MIN: u16 = 88;
+
+/// Most payload of one segment, whatever the client says: with the longest headers it fits into a packet.
 const MSS_MAX: u32 = 65_535 - 40 - 60;
 
 /// How far beyond the server's window a client's number is believed: its end of stream, a probe, and windows that
@@ -509,10 +512,18 @@ impl Accelerated {
 /// What the server can take fits its way to us, and its own segments would be no larger. A client that can take more, by
 /// jumbo frames or a number made for the other IP version, says nothing about the way to it.
 pub(crate) fn agreed_mss(agreement: &Agreement, is_v4: bool) -> u32 {
-    let default = if is_v4 { MSS_DEFAULT_V4 } else { MSS_DEFAULT_V6 };
     let options_len = if agreement.timestamps() { TIMESTAMPS_LEN } else { 0 };
-    let mss = agreement.client.mss.unwrap_or(default).min(agreement.server.mss.unwrap_or(u16::MAX));
-    u32::from(mss).saturating_sub(options_len).clamp(MSS_MIN, MSS_MAX)
+    u32::from(stated_mss(agreement, is_v4).max(MSS_MIN)).saturating_sub(options_len).min(MSS_MAX)
+}
+
+fn stated_mss(agreement: &Agreement, is_v4: bool) -> u16 {
+    let default = if is_v4 { MSS_DEFAULT_V4 } else { MSS_DEFAULT_V6 };
+    agreement.client.mss.unwrap_or(default).min(agreement.server.mss.unwrap_or(u16::MAX))
+}
+
+/// True when segments would be too short to be worth it.
+pub(crate) fn has_tiny_segments(agreement: &Agreement, is_v4: bool) -> bool {
+    stated_mss(agreement, is_v4) < MSS_MIN
 }
 
 /// The later of two timestamps on their circle (RFC 7323 §5.2).

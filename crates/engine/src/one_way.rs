@@ -12,7 +12,7 @@ use wire::{
     tcp_checksum_is_valid,
 };
 
-use crate::accelerated::{Accelerated, TIMESTAMPS_HOLD};
+use crate::accelerated::{Accelerated, TIMESTAMPS_HOLD, has_tiny_segments};
 use crate::config::Direction;
 use crate::downlink::Effect;
 use crate::emit::HeaderBuffer;
@@ -229,6 +229,10 @@ impl OneWay {
                 }
                 Step::Established(_, rtts) if rtts.mobile < self.config.rtt_min => {
                     self.remove(id, Some(PassReason::NoGain));
+                    return Verdict::Forward;
+                }
+                Step::Established(agreement, _) if has_tiny_segments(&agreement, key.is_ipv4()) => {
+                    self.remove(id, Some(PassReason::TinySegments));
                     return Verdict::Forward;
                 }
                 Step::Established(agreement, rtts) if self.config.lowers_window(self.direction, &key) => {

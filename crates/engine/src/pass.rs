@@ -51,11 +51,13 @@ pub enum PassReason {
     NonsensicalSack,
     /// It does not behave like TCP: a hole that is never filled, or numbers beyond all that was sent (H27).
     NotTcpLike,
+    /// One side takes segments so short only that nothing is gained by them (H6).
+    TinySegments,
 }
 
 impl PassReason {
     /// Number of reasons.
-    pub const COUNT: usize = 23;
+    pub const COUNT: usize = 24;
 
     /// All reasons, in order.
     pub const ALL: [Self; Self::COUNT] = [
@@ -82,6 +84,7 @@ impl PassReason {
         Self::OneDirection,
         Self::NonsensicalSack,
         Self::NotTcpLike,
+        Self::TinySegments,
     ];
 
     /// The name used in counters and results.
@@ -111,6 +114,7 @@ impl PassReason {
             Self::OneDirection => "one-direction",
             Self::NonsensicalSack => "nonsensical-sack",
             Self::NotTcpLike => "not-tcp-like",
+            Self::TinySegments => "tiny-segments",
         }
     }
 
