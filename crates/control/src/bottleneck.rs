@@ -98,6 +98,7 @@ impl<C: Controller> Link<C> {
             now: self.now,
             delivered: Bytes::new(MSS),
             discarded: Bytes::ZERO,
+            peer_window: Bytes::MAX,
             delivered_total: total,
             rtt: Some(rtt),
             min_rtt: self.min_rtt,

@@ -97,6 +97,8 @@ pub struct Ack {
     pub delivered: Bytes,
     /// Of those, what the peer has thrown away: sent beyond its window while something was missing (H18).
     pub discarded: Bytes,
+    /// The window of the peer that sent it.
+    pub peer_window: Bytes,
     /// All bytes delivered since the start, this acknowledgement included.
     pub delivered_total: Bytes,
     /// Round-trip time of the newest segment it covers, never of a retransmitted one.

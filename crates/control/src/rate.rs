@@ -32,7 +32,7 @@
 //! The defaults of c and `rate_window` come from the sweep `crates/sim/examples/rate_sweep.rs`.
 //!
 //! Data sent beyond the peer's window is thrown away while something is missing, for a round trip with the queue in it: c
-//! is a third for 10 s after that was seen (H18).
+//! is a third for 10 s after that was seen, though not so small that less than the peer's window is in flight (H18).
 
 use units::{Bytes, Duration, Instant, Rate};
 
@@ -137,8 +137,8 @@ pub struct RateControl {
     recent_rtt: Option<WindowedMin<Duration>>,
     smoothed_rtt: Option<Duration>,
     capacity: LinkCapacity,
-    /// When the peer last threw something away that lay beyond its window.
-    discarded_at: Option<Instant>,
+    /// When a peer last threw something away that lay beyond its window, and that window.
+    discarded: Option<(Instant, Bytes)>,
     now: Instant,
 }
 
@@ -158,7 +158,7 @@ impl RateControl {
             recent_rtt: params.rtt_window.map(WindowedMin::new),
             smoothed_rtt: None,
             capacity: LinkCapacity::new(&params),
-            discarded_at: None,
+            discarded: None,
             now: Instant::ZERO,
             block: None,
             last_raise: None,
@@ -198,10 +198,15 @@ impl RateControl {
         self.block = Some((ack.now, ack.delivered_total));
     }
 
-    /// c while a queue costs no more than time.
-    fn cap(&self, c: Duration) -> Duration {
-        let discards = |at| self.now.saturating_since(at) < DISCARDS_REMEMBERED;
-        if self.discarded_at.is_some_and(discards) { c / 3 } else { c }
+    /// What c lets be in flight at R̂.
+    fn capped(&self, c: Duration, rate: Rate) -> Bytes {
+        let most = rate.bytes_in(self.cap_time(c));
+        match self.discarded {
+            Some((at, window)) if self.now.saturating_since(at) < DISCARDS_REMEMBERED => {
+                most.min(rate.bytes_in(self.cap_time(c / 3)).max(window))
+            }
+            _ => most,
+        }
     }
 
     /// How long the data in flight may take at R̂: never less than the path itself, or R̂ would fall with every
@@ -265,7 +270,7 @@ impl Controller for RateControl {
     fn on_ack(&mut self, ack: &Ack) {
         self.now = self.now.max(ack.now);
         if ack.discarded > Bytes::ZERO {
-            self.discarded_at = Some(ack.now);
+            self.discarded = Some((ack.now, ack.peer_window));
         }
         if let Some(sample) = ack.rate {
             self.capacity.on_sample(&sample, ack.now);
@@ -296,7 +301,7 @@ impl Controller for RateControl {
             (Some(_), None) => self.params.initial_window,
             (Some(c), Some(rate)) => {
                 let least = Bytes::new(self.params.mss.get().saturating_mul(4));
-                rate.bytes_in(self.cap_time(self.cap(c))).max(least)
+                self.capped(c, rate).max(least)
             }
         };
         // What R_cap was when R_max was raised to it may be more than it is.

@@ -102,6 +102,7 @@ impl Path {
             now,
             delivered,
             discarded: Bytes::from(out.discarded),
+            peer_window: Bytes::from(out.window),
             delivered_total: self.sampler.delivered(),
             rtt: out.rtt,
             min_rtt,

@@ -103,6 +103,8 @@ pub struct AckOutcome {
     /// Bytes that reached the peer and were discarded by it, because they lay beyond its window (H18): the path has
     /// carried them as well as any.
     pub discarded: u32,
+    /// The peer's window in bytes.
+    pub window: u32,
     /// Bytes newly marked lost on the way; not those that will be discarded.
     pub lost: u32,
     /// A new recovery episode began.
@@ -554,6 +556,7 @@ impl Sender {
             self.timers.on_progress();
         }
         self.note_window(out.acked > 0);
+        out.window = self.window;
         let is_duplicate = out.acked == 0
             && ack.ack == self.board.una()
             && !ack.has_payload
@@ -706,7 +709,7 @@ impl Sender {
         if self.timers.take_reordering(now) {
             self.board.take_lowest_marked();
             let mut lost = self.detect_by_time(now);
-            lost += self.lose_behind(now);
+            lost += self.lose_behind(now).0;
             self.report_loss(lost, LossKind::Fast, &mut out);
         }
         if self.timers.take_persist(now) {

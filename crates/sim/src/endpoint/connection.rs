@@ -239,6 +239,7 @@ impl Connection {
             now,
             delivered,
             discarded: Bytes::ZERO,
+            peer_window: Bytes::from(out.window),
             delivered_total: self.sampler.delivered(),
             rtt: out.rtt,
             min_rtt,

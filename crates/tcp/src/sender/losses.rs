@@ -25,7 +25,9 @@ impl Sender {
         } else if !self.config.sack && out.acked > 0 && self.timeout.is_none() && self.is_partial_ack() {
             out.lost += self.lose_head(); // RFC 6582 §3.2 step 3
         }
-        out.lost += self.lose_behind(now);
+        let (lost, discarded) = self.lose_behind(now);
+        out.lost += lost;
+        out.discarded += discarded;
     }
 
     /// RFC 8985 §6.2 step 5; arms the timer for what is merely late.
@@ -108,13 +110,13 @@ impl Sender {
     }
 
     /// H18: what the client does not hold because of what has just been found missing. Returns the bytes that were lost on the way,
-    /// without those that it discards.
-    pub(super) fn lose_behind(&mut self, now: Instant) -> u32 {
-        let Some(hole) = self.board.take_lowest_marked() else { return 0 };
+    /// without those that it discards, and of these what it has answered already.
+    pub(super) fn lose_behind(&mut self, now: Instant) -> (u32, u32) {
+        let Some(hole) = self.board.take_lowest_marked() else { return (0, 0) };
         // A window from the hole on is what the client will hold, once it has all before.
         let edge = hole + self.right_edge().distance_from(self.board.una()).max(0).unsigned_abs();
         if !self.is_opportunistic() || edge.is_at_or_after(self.board.nxt()) {
-            return 0;
+            return (0, 0);
         }
         self.board.split_at(edge);
         let lost = self.lose_hole(hole, edge, now);
@@ -122,12 +124,12 @@ impl Sender {
         let doomed: u32 = (first..self.board.len()).map(|index| self.board.mark_lost(index)).sum();
         self.board.take_lowest_marked();
         // Sent again at once all of that would be in the queue twice. Some have arrived, and were answered already.
-        let arrived = self.unexplained_acks.saturating_mul(self.config.mss);
-        self.doomed = self.doomed.saturating_add(doomed.saturating_sub(arrived));
+        let arrived = self.unexplained_acks.saturating_mul(self.config.mss).min(doomed);
+        self.doomed = self.doomed.saturating_add(doomed - arrived);
         self.doomed_until = Some(self.board.last_order());
         self.unexplained_acks = 0;
         self.note_overflow();
-        if self.has_room() { lost } else { lost + doomed }
+        if self.has_room() { (lost, arrived) } else { (lost + doomed, 0) }
     }
 
     /// All of the hole at once. What goes out behind the oldest segment would reach the client before the rest of the
@@ -162,7 +164,7 @@ impl Sender {
         self.doomed -= arrived;
         self.doomed_until = self.doomed_until.filter(|_| !is_over);
         if self.has_room() && !was_taken {
-            out.discarded = if is_answer && self.is_beyond_edge() { self.config.mss } else { arrived };
+            out.discarded = arrived;
         }
         arrived > 0
     }
