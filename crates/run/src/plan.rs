@@ -42,6 +42,8 @@ pub struct Plan {
     pub(crate) families: Vec<Family>,
     /// Of the interfaces: wired, then mobile.
     pub(crate) mtus: [u32; 2],
+    /// The least that routes through them state, or the most there is.
+    pub(crate) route_mtus: [u32; 2],
     pub(crate) gso: bool,
     /// Threads that handle packets, and queues of each device.
     pub(crate) shards: usize,
@@ -66,6 +68,7 @@ impl Plan {
     pub(crate) fn make(config: &Config, netlink: &Netlink) -> Result<Self, RunError> {
         let predecessor = Predecessor::find(config)?;
         let mtus = check_interfaces(config, netlink)?;
+        let route_mtus = route_mtus([&config.wired, &config.mobile], netlink)?;
         let namespace = Namespace::current()?.id()?;
         leftovers::refuse_taken(config, namespace, false, std::process::id())?;
         let families = families()?;
@@ -115,6 +118,7 @@ impl Plan {
             sides,
             families,
             mtus,
+            route_mtus,
             gso: config.gso,
             shards,
             sysctls,
@@ -136,6 +140,11 @@ impl Plan {
     pub(crate) fn mtu(&self) -> u32 {
         let [wired, mobile] = self.mtus;
         wired.max(mobile)
+    }
+
+    /// What may leave through an interface: all of it, or what its routes state.
+    pub(crate) fn path_mtu(&self, side: Side) -> u32 {
+        self.mtus[side.index()].min(self.route_mtus[side.index()])
     }
 
     pub(crate) fn side(&self, side: Side) -> &SidePlan {
@@ -265,6 +274,19 @@ fn check_interfaces(config: &Config, netlink: &Netlink) -> Result<[u32; 2], RunE
             return Err(RunError::NoAddress(name.clone()));
         }
         *mtu = link.mtu;
+    }
+    Ok(mtus)
+}
+
+/// The least MTU that routes through each interface state: who sends is told of it by the kernel, and we, in between, are not (H23). IPv6 has routes of
+/// its own, which state what a router has announced.
+pub(crate) fn route_mtus(interfaces: [&str; 2], netlink: &Netlink) -> Result<[u32; 2], IoError> {
+    let mut mtus = [u32::MAX; 2];
+    for (name, mtu) in interfaces.into_iter().zip(&mut mtus) {
+        let index = netlink.index_of(name)?;
+        for family in Family::BOTH {
+            *mtu = netlink.least_route_mtu(family, index)?.unwrap_or(u32::MAX).min(*mtu);
+        }
     }
     Ok(mtus)
 }

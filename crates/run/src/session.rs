@@ -21,7 +21,7 @@ use crate::tun_path::TunPath;
 use crate::watchdog::{Guardian, News};
 use crate::{
     AfterHang, Config, Counters, Plan, Processor, ProcessorStatus, RunError, Side, Status, inline, leftovers,
-    recovery,
+    plan, recovery,
 };
 
 /// How an instance ended.
@@ -64,6 +64,9 @@ pub(crate) const FEEDBACK_EVERY: Duration = Duration::from_millis(1);
 
 /// Flows in one answer: few enough for the packets not to notice.
 pub(crate) const FLOWS_PER_ANSWER: usize = 2_000;
+
+/// Routes are looked at this often, for their MTUs.
+const ROUTES_EVERY: Duration = Duration::from_secs(10);
 
 const SIGHUP: i32 = 1;
 const SIGINT: i32 = 2;
@@ -134,7 +137,7 @@ pub fn run<P: Processor + Send + 'static>(
     for (shard, processor) in processors.iter_mut().enumerate() {
         let [down, up] = DebtJournal::create_both(instance.path(), shard, None, &journal_alarm)?;
         processor.keep_journals(Box::new(down), Box::new(up));
-        Side::BOTH.iter().for_each(|side| processor.set_mtu(*side, plan.mtus[side.index()], Clock::now()));
+        Side::BOTH.iter().for_each(|side| processor.set_mtu(*side, plan.path_mtu(*side), Clock::now()));
         if !config.gso {
             processor.refuse_super_packets();
         }
@@ -286,6 +289,8 @@ struct Session<'a, P: Processor> {
     packet_loop: PacketLoop<TunPath>,
     /// Of the interfaces, as the processors know them.
     mtus: [u32; 2],
+    route_mtus: [u32; 2],
+    next_routes: Instant,
     shards: Shards<P>,
     guardian: Option<Guardian>,
     /// The watchdog has taken the steering away, and it is to be installed again.
@@ -328,6 +333,8 @@ impl<'a, P: Processor + Send + 'static> Session<'a, P> {
             steering,
             packet_loop,
             mtus: plan.mtus,
+            route_mtus: plan.route_mtus,
+            next_routes: Clock::now() + ROUTES_EVERY,
             shards,
             guardian,
             is_unsteered: false,
@@ -550,6 +557,8 @@ impl<'a, P: Processor + Send + 'static> Session<'a, P> {
             let checked = self.check_interface(side, processor, say);
             self.patience.with(checked, say)?;
         }
+        let checked = self.check_routes(processor, say);
+        self.patience.with(checked, say)?;
         if self.shards.has_failed() {
             return Err(RunError::ShardLost);
         }
@@ -634,8 +643,35 @@ impl<'a, P: Processor + Send + 'static> Session<'a, P> {
         if mtu != self.mtus[side.index()] {
             say(&format!("the MTU of {name} is {mtu}"));
             self.mtus[side.index()] = mtu;
+            let mtu = mtu.min(self.route_mtus[side.index()]);
             processor.set_mtu(side, mtu, Clock::now());
             self.shards.tell_all(|| Command::SetMtu { to: side, mtu });
+        }
+        Ok(())
+    }
+
+    /// Has the processors keep to the MTUs that routes state.
+    fn check_routes(&mut self, processor: &mut P, say: &mut dyn FnMut(&str)) -> Result<(), RunError> {
+        let began = Clock::now();
+        if began < self.next_routes {
+            return Ok(());
+        }
+        let names = Side::BOTH.map(|side| self.plan.side(side).interface.as_str());
+        let found = plan::route_mtus(names, self.netlink);
+        // Where there are so many routes that it takes long, seldom.
+        let now = Clock::now();
+        self.next_routes = now + ROUTES_EVERY.max(now.saturating_since(began) * 1_000);
+        for (side, route_mtu) in Side::BOTH.into_iter().zip(found?) {
+            let before = std::mem::replace(&mut self.route_mtus[side.index()], route_mtu);
+            if route_mtu != before {
+                let mtu = route_mtu.min(self.mtus[side.index()]);
+                say(&format!(
+                    "the least MTU of the routes through {} is {mtu}",
+                    self.plan.side(side).interface
+                ));
+                processor.set_mtu(side, mtu, now);
+                self.shards.tell_all(|| Command::SetMtu { to: side, mtu });
+            }
         }
         Ok(())
     }

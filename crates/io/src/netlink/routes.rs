@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType,
+    RouteAddress, RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType,
 };
 
 use super::{Cidr, Family, InterfaceIndex, Netlink, OWNER_PROTOCOL, Table};
@@ -83,6 +83,19 @@ impl Netlink {
         Ok(routes.filter(|route| route.table == table).collect())
     }
 
+    /// The least MTU that a route through an interface states, in whatever table; routes with several next hops are left out.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn least_route_mtu(&self, family: Family, device: InterfaceIndex) -> Result<Option<u32>, IoError> {
+        let mut request = RouteMessage::default();
+        request.header.address_family = family.to_netlink();
+        // The kernel leaves out those through others.
+        request.attributes.push(RouteAttribute::Oif(device.get()));
+        let answers = self.dump(RouteNetlinkMessage::GetRoute(request), || "list routes".to_owned())?;
+        Ok(answers.iter().filter_map(|answer| stated_mtu(answer, device)).min())
+    }
+
     /// Routing tables of a family in use by anyone, in order, each once.
     ///
     /// # Errors
@@ -142,6 +155,21 @@ fn parse(answer: RouteNetlinkMessage, family: Family) -> Option<Route> {
         }
     }
     Some(route)
+}
+
+/// The MTU that a route through `device` states; zero states none.
+fn stated_mtu(answer: &RouteNetlinkMessage, device: InterfaceIndex) -> Option<u32> {
+    let RouteNetlinkMessage::NewRoute(message) = answer else { return None };
+    let is_through_it = message.attributes.contains(&RouteAttribute::Oif(device.get()));
+    let metrics = message.attributes.iter().filter_map(|attribute| match attribute {
+        RouteAttribute::Metrics(metrics) if is_through_it => Some(metrics),
+        _ => None,
+    });
+    let stated = metrics.flatten().filter_map(|metric| match metric {
+        RouteMetric::Mtu(mtu) if *mtu > 0 => Some(*mtu),
+        _ => None,
+    });
+    stated.min()
 }
 
 fn ip(address: &RouteAddress) -> Option<IpAddr> {

@@ -73,3 +73,14 @@ fn h23_a_mobile_interface_that_becomes_narrower_is_kept_to() {
     }
     assert_eq!(verdict(&program.stop(&topology)), (2, 0));
 }
+
+#[test]
+fn h23_a_route_to_a_client_that_states_a_smaller_mtu_is_kept_to() {
+    let topology = Topology::build("routemtu");
+    topology.exec("ip", &["route", "add", "10.1.0.2/32", "dev", "m0", "mtu", "1300"]);
+    topology.exec("ip", &["-6", "route", "add", "fd01::2/128", "dev", "m0", "mtu", "1300"]);
+    let engine = Program::start_engine(&topology, &topology.config());
+    SERVER.iter().for_each(|address| topology.connect(&topology.server, address).download(300_000));
+    let said = engine.stop(&topology);
+    assert_eq!(verdict(&said), (2, 0), "{said}");
+}
