@@ -22,8 +22,8 @@ pub(super) struct Bet {
     most: u32,
     /// Times the window shut on what was under way beyond it.
     shut: u8,
-    /// Times the client discarded something because it had no room for it, and not because something before it was missing.
-    overflows: u8,
+    /// The client discarded something because it had no room for it, and not because something before it was missing.
+    has_overflowed: bool,
     /// Bets lost, less those won.
     losses: u8,
     is_paused: bool,
@@ -38,8 +38,6 @@ impl Bet {
     const LOSSES: u32 = 4;
     /// Times the window may shut in an epoch.
     const SHUT_MAX: u8 = 4;
-    /// Times it may overflow in an epoch.
-    const OVERFLOWS_MAX: u8 = 2;
     /// Bytes delivered within the window before the second bet; before each further one twice as many.
     const PAUSE: u32 = 1 << 20;
     /// Times the pause doubles at most: 64 MiB.
@@ -55,7 +53,7 @@ impl Bet {
 
     /// The client had no room for what was sent beyond its window.
     pub(super) fn on_overflow(&mut self) {
-        self.overflows = self.overflows.saturating_add(1);
+        self.has_overflowed = true;
     }
 
     /// Takes in an acknowledgement while betting; true when the bet is lost.
@@ -105,9 +103,7 @@ impl Bet {
     fn is_lost(&self, retransmitted: u32) -> bool {
         let again = retransmitted.wrapping_sub(self.retransmitted_before);
         let allowed = self.delivered.saturating_mul(2).max(self.most.saturating_mul(Self::LOSSES));
-        self.shut >= Self::SHUT_MAX
-            || self.overflows >= Self::OVERFLOWS_MAX
-            || again > allowed.max(Self::STAKE)
+        self.shut >= Self::SHUT_MAX || self.has_overflowed || again > allowed.max(Self::STAKE)
     }
 }
 
