@@ -24,6 +24,7 @@
 //! - **Bunches.** Acknowledgements that come together every so often, because the uplink gets its turn so seldom,
 //!   make the path longer by their spacing: see `bunches.rs`.
 //! - **Bursts.** What radio repairs hold back and let go at once, again and again, is in flight on top: see `bursts.rs`.
+//! - **Long repairs** make the path longer by what they hold back, which looks like a queue: see `holds.rs`.
 //! - **Outages.** Without acknowledgements nothing is sent, after a time-out no more than a segment at a time, where data
 //!   has been lost of late 32: that may be a burst of losses, which waiting alone does not end. Bins last no longer than
 //!   their cap, so that the forecast of before still stands after.
@@ -39,6 +40,7 @@
 mod bunches;
 mod bursts;
 mod floor;
+mod holds;
 mod losses;
 mod offer;
 
@@ -49,6 +51,7 @@ use crate::{Ack, Control, Controller, Feedback, Loss, LossKind, Sent, quantum_fo
 use bunches::Bunches;
 use bursts::Bursts;
 use floor::Floor;
+use holds::{Heard, Holds};
 use losses::Losses;
 use offer::Offer;
 
@@ -69,6 +72,10 @@ const LOSS_MEMORY: Duration = Duration::from_secs(10);
 
 /// How much sooner than the link takes it data is handed over: pacing keeps bursts off the wire, not the queue low.
 const PACING_GAIN: u64 = 2;
+
+/// The same over round trips that are longer by what repairs hold back, in per cent: what is let go at once
+/// would else be sent at once and be a queue.
+const HELD_PACING_PERCENT: u64 = 150;
 
 /// Parameters of [`Adaptive`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -137,6 +144,7 @@ pub struct Adaptive {
     last_ack: Instant,
     bunches: Bunches,
     bursts: Bursts,
+    holds: Holds,
     reports_valid_until: Instant,
 }
 
@@ -157,6 +165,7 @@ impl Adaptive {
             last_ack: Instant::ZERO,
             bunches: Bunches::new(),
             bursts: Bursts::new(),
+            holds: Holds::default(),
             reports_valid_until: Instant::ZERO,
             params,
         };
@@ -208,7 +217,7 @@ impl Adaptive {
         let Some(window) = self.start else { return };
         let (Some(rtt), Some(floor)) = (ack.rtt, self.floor.get()) else { return };
         let (least, most) = self.headroom_range();
-        let is_queueing = rtt > floor + least.max(most / 2);
+        let is_queueing = rtt > floor + self.holds.time() + least.max(most / 2);
         let is_full = is_queueing || self.losses.ceiling().is_some();
         if is_full && self.offer.forecast().is_some() {
             self.start = None;
@@ -224,11 +233,26 @@ impl Adaptive {
         let path = floor + self.bunches.delay(floor);
         let burst =
             self.bursts.surplus(self.losses.is_steady()).min(forecast.bytes_in(self.params.delay_max));
-        let provided = forecast.bytes_in(path + self.headroom) + self.params.constant + burst;
+        let held = self.held(forecast);
+        let provided = forecast.bytes_in(path + self.headroom) + self.params.constant + burst.max(held);
         let recent = self.offer.recent(RECENT_BINS).unwrap_or(forecast);
-        let patient =
-            recent.bytes_in(path + self.params.delay_max) + self.params.constant + self.params.constant;
+        let patient = recent.bytes_in(path + self.params.delay_max)
+            + self.params.constant
+            + self.params.constant
+            + held;
         Some(provided.min(patient))
+    }
+
+    /// The mean of all bins of the forecast.
+    fn mean(&self) -> Option<Rate> {
+        self.offer.recent(self.params.bins as usize)
+    }
+
+    /// What repairs hold back.
+    fn held(&self, forecast: Rate) -> Bytes {
+        // As it has been so far the mean is that of a link that was idle.
+        let rate = if self.holds.is_on_trial() { forecast } else { self.mean().unwrap_or(forecast) };
+        rate.bytes_in(self.holds.time())
     }
 
     fn update(&mut self) {
@@ -255,7 +279,12 @@ impl Adaptive {
             Some(floor) => {
                 let by_window = Rate::from_transfer(self.window, floor.max(Duration::from_millis(1)));
                 let by_forecast = self.offer.forecast().unwrap_or(by_window);
-                by_window.max(by_forecast).mul_ratio(PACING_GAIN, 1)
+                match self.holds.time() {
+                    held if held > floor => {
+                        Rate::from_transfer(self.window, floor + held).mul_ratio(HELD_PACING_PERCENT, 100)
+                    }
+                    _ => by_window.max(by_forecast).mul_ratio(PACING_GAIN, 1),
+                }
             }
             None => Rate::MAX,
         };
@@ -268,6 +297,7 @@ impl Controller for Adaptive {
     }
 
     fn on_send(&mut self, sent: &Sent) {
+        self.holds.on_send(sent.now);
         if sent.in_flight > Bytes::ZERO {
             return;
         }
@@ -275,6 +305,7 @@ impl Controller for Adaptive {
         if sent.now.saturating_since(self.last_ack) > self.params.memory && self.last_ack > Instant::ZERO {
             self.offer.forget();
             self.losses = Losses::new(self.params.mss);
+            self.holds = Holds::default();
             self.headroom = self.params.headroom_max / 2;
             self.start = Some(self.params.initial_window);
             self.update();
@@ -299,6 +330,19 @@ impl Controller for Adaptive {
         let is_limited = is_limited && !self.floor.is_draining();
         if let (Some(forecast), Some(floor)) = (self.offer.forecast(), self.floor.get()) {
             self.bursts.count(ack.delivered, is_limited, forecast, floor, ack.now);
+            let is_longer = self.holds.on_ack(&Heard {
+                bytes: ack.delivered,
+                in_flight: ack.in_flight_before,
+                over_floor: ack.rtt.map(|rtt| rtt.saturating_sub(floor)),
+                is_limited,
+                mean: self.mean().unwrap_or(forecast),
+                usual: (floor + self.params.headroom_max) * 2,
+                now: ack.now,
+            });
+            if is_longer && self.losses.ceiling().is_none() {
+                // What looked like a queue was none.
+                self.start = Some(self.window);
+            }
         }
         if ack.now >= self.reports_valid_until {
             self.offer.count(ack.delivered, is_limited, ack.now);
