@@ -77,6 +77,13 @@ const PACING_GAIN: u64 = 2;
 /// would else be sent at once and be a queue.
 const HELD_PACING_PERCENT: u64 = 150;
 
+/// For how long a window counts as used.
+const USE_MEMORY: Duration = Duration::from_secs(1);
+
+/// The queue a start provides for and ends at, in round trips of a path so short that this is less than half of the largest headroom: such a path
+/// hardly varies more than it takes itself.
+const START_ROUND_TRIPS: u64 = 4;
+
 /// Parameters of [`Adaptive`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AdaptiveParams {
@@ -140,6 +147,8 @@ pub struct Adaptive {
     /// When later data had last shown a loss that no time-out had come before.
     lost_at: Instant,
     window: Bytes,
+    /// When the window was in use last.
+    limited_at: Instant,
     pacing_rate: Rate,
     last_ack: Instant,
     bunches: Bunches,
@@ -161,6 +170,7 @@ impl Adaptive {
             silent: None,
             lost_at: Instant::ZERO,
             window: params.initial_window,
+            limited_at: Instant::ZERO,
             pacing_rate: Rate::MAX,
             last_ack: Instant::ZERO,
             bunches: Bunches::new(),
@@ -217,7 +227,8 @@ impl Adaptive {
         let Some(window) = self.start else { return };
         let (Some(rtt), Some(floor)) = (ack.rtt, self.floor.get()) else { return };
         let (least, most) = self.headroom_range();
-        let is_queueing = rtt > floor + self.holds.time() + least.max(most / 2);
+        let is_queueing =
+            rtt > floor + self.holds.time() + least.max((most / 2).min(floor * START_ROUND_TRIPS));
         let is_full = is_queueing || self.losses.ceiling().is_some();
         if is_full && self.offer.forecast().is_some() {
             self.start = None;
@@ -278,12 +289,17 @@ impl Adaptive {
         self.pacing_rate = match floor {
             Some(floor) => {
                 let by_window = Rate::from_transfer(self.window, floor.max(Duration::from_millis(1)));
-                let by_forecast = self.offer.forecast().unwrap_or(by_window);
+                let known = self.offer.forecast().unwrap_or(by_window);
+                // Where the client's window limits, or the data, ours has room for what would only queue. A start is to find out what the
+                // link takes beyond what is known.
+                let is_used = self.last_ack.saturating_since(self.limited_at) < USE_MEMORY;
+                let is_ours = is_used || self.start.is_some();
                 match self.holds.time() {
                     held if held > floor => {
                         Rate::from_transfer(self.window, floor + held).mul_ratio(HELD_PACING_PERCENT, 100)
                     }
-                    _ => by_window.max(by_forecast).mul_ratio(PACING_GAIN, 1),
+                    _ if is_ours => by_window.max(known).mul_ratio(PACING_GAIN, 1),
+                    _ => known.mul_ratio(PACING_GAIN, 1),
                 }
             }
             None => Rate::MAX,
@@ -306,7 +322,8 @@ impl Controller for Adaptive {
             self.offer.forget();
             self.losses = Losses::new(self.params.mss);
             self.holds = Holds::default();
-            self.headroom = self.params.headroom_max / 2;
+            let floor = self.floor.get().unwrap_or(self.params.headroom_max);
+            self.headroom = (self.params.headroom_max / 2).min(floor * START_ROUND_TRIPS);
             self.start = Some(self.params.initial_window);
             self.update();
         }
@@ -315,12 +332,20 @@ impl Controller for Adaptive {
 
     fn on_round_trip(&mut self, rtt: Duration, now: Instant) {
         self.floor.on_handshake(rtt, now);
+        if self.start.is_some()
+            && let Some(floor) = self.floor.get()
+        {
+            self.headroom = self.headroom.min(floor * START_ROUND_TRIPS);
+        }
     }
 
     fn on_ack(&mut self, ack: &Ack) {
         self.last_ack = ack.now;
         self.silent = None;
         let is_limited = self.bunches.count(ack.is_window_limited, ack.now);
+        if is_limited {
+            self.limited_at = ack.now;
+        }
         if let Some(rtt) = ack.rtt {
             self.floor.update(rtt, is_limited, ack.now);
             if is_limited && !self.floor.is_draining() && self.start.is_none() {

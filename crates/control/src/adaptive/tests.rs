@@ -217,7 +217,7 @@ fn after_a_timeout_more_is_sent_where_the_radio_loses_data() {
 
 #[test]
 fn what_is_kept_per_subscriber_stays_small() {
-    assert!(size_of::<Adaptive>() <= 856, "{} bytes", size_of::<Adaptive>());
+    assert!(size_of::<Adaptive>() <= 864, "{} bytes", size_of::<Adaptive>());
 }
 
 #[test]
@@ -251,6 +251,37 @@ fn reports_of_the_base_station_fill_the_bins() {
     assert!(feed.forecast_kbps() > 15_000);
     feed.deliver(2_000, 1, 60, true);
     assert_eq!(feed.forecast_kbps(), 8_000);
+}
+
+#[test]
+fn a_start_on_a_short_path_provides_for_less() {
+    for (rtt, wanted) in [(2, 8), (3, 12), (6, 24), (40, 24)] {
+        let mut control = Adaptive::new(params());
+        control.on_round_trip(ms(rtt), at(0));
+        assert_eq!(control.headroom(), ms(wanted), "{rtt} ms");
+    }
+    // 20 Mbit/s and 3 ms: K is 2.4 ms of it.
+    let mut link = Link::new(Adaptive::new(params()), Rate::from_mbps(20), 3, 4_000_000);
+    link.bbr.on_round_trip(ms(3), at(0));
+    link.run_until(300);
+    link.largest_queue_ms = 0;
+    let busy = link.utilisation_until(2_000);
+    assert!(busy >= 97 && link.largest_queue_ms <= 20, "{busy} % busy, {} ms", link.largest_queue_ms);
+}
+
+#[test]
+fn a_window_that_is_not_in_use_sets_no_pace() {
+    let mut feed = Feed::new();
+    feed.deliver(2_000, 1, 60, true);
+    let pace = |feed: &Feed| feed.control.control().pacing_rate.as_bps() / 1_000;
+    // 38,000 bytes in 20 ms, twice.
+    assert_eq!((feed.window(), pace(&feed)), (38_000, 30_400));
+    feed.deliver(900, 1, 60, false);
+    assert_eq!(pace(&feed), 30_400, "it was in use a moment ago");
+    feed.deliver(200, 1, 60, false);
+    assert_eq!((feed.window(), pace(&feed)), (38_000, 2 * 8_000), "twice the forecast");
+    feed.deliver(10, 1, 60, true);
+    assert_eq!(pace(&feed), 30_400);
 }
 
 #[test]
