@@ -203,7 +203,10 @@ impl RateControl {
         let most = rate.bytes_in(self.cap_time(c));
         match self.discarded {
             Some((at, window)) if self.now.saturating_since(at) < DISCARDS_REMEMBERED => {
-                most.min(rate.bytes_in(self.cap_time(c / 3)).max(window))
+                // A path that is long by itself varies by more.
+                let path =
+                    if self.smallest_rtt == Duration::MAX { Duration::ZERO } else { self.smallest_rtt };
+                most.min(rate.bytes_in(self.cap_time(c / 3).max(path.mul_ratio(3, 2))).max(window))
             }
             _ => most,
         }

@@ -365,6 +365,19 @@ fn discards_shorten_the_queue_for_ten_seconds() {
 }
 
 #[test]
+fn discards_on_a_longer_path_leave_half_of_it_on_top() {
+    let rate = Rate::from_mbps(8);
+    let params = RateParams { r_cap: rate, ..RateParams::default() };
+    let mut fluid = Fluid::new(params, rate, Bytes::new(4_000));
+    let path = Duration::from_millis(64);
+    fluid.run(path, 20);
+    let (now, delivered_total) = (fluid.now, fluid.total);
+    fluid.control.on_ack(&Ack { now, delivered_total, discarded: Bytes::new(1_448), ..Ack::default() });
+    let capped = rate.time_for(fluid.control.control().window);
+    assert!(capped >= path.mul_ratio(5, 4) && capped <= path.mul_ratio(7, 4), "{capped}");
+}
+
+#[test]
 fn a_path_longer_than_the_cap_is_filled() {
     let rate = Rate::from_mbps(4);
     let long = Duration::from_millis(600);
