@@ -40,11 +40,15 @@ pub struct PolicyArgs {
     #[arg(long, value_name = "SIZE", default_value = "1 GiB")]
     memory_max: Quantity<Bytes>,
     /// The same for one subscriber
-    #[arg(long, value_name = "SIZE", default_value = "64 MiB")]
+    #[arg(long, value_name = "SIZE", default_value = "128 MiB")]
     subscriber_memory_max: Quantity<Bytes>,
-    /// Window offered to a server, at most, and with it what one flow may owe: a path of 600 ms and 100 Mbit/s needs 8 MB
-    #[arg(long, value_name = "SIZE", default_value = "2 MB")]
-    window_max: Quantity<Bytes>,
+    /// The same for one flow
+    #[arg(long, value_name = "SIZE", default_value = "64 MiB")]
+    flow_memory_max: Quantity<Bytes>,
+    /// Window offered to a server, at most, and with it what one flow may owe [default: what its path needs, as far as
+    /// there is memory]
+    #[arg(long, value_name = "SIZE")]
+    window_max: Option<Quantity<Bytes>>,
     /// A client that acknowledges nothing of what it is owed for so long is gone: both sides are reset
     #[arg(long, value_name = "TIME", default_value = "120 s")]
     debt_timeout: Quantity<Duration>,
@@ -110,7 +114,8 @@ impl PolicyArgs {
         config.subscriber_flows_max = self.subscriber_flows_max;
         config.buffer_max = self.memory_max.0;
         config.subscriber_buffer_max = self.subscriber_memory_max.0;
-        let window_max = self.window_max.0;
+        config.flow_buffer_max = self.flow_memory_max.0;
+        let window_max = self.window_max.map_or(Bytes::MAX, |Quantity(size)| size);
         (config.window_max, config.uplink.window_max) = (window_max, window_max);
         config.window_floor = config.window_floor.min(window_max);
         config.uplink.window_floor = config.uplink.window_floor.min(window_max);

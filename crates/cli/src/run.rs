@@ -392,9 +392,10 @@ fn engine_config(args: &EngineArgs) -> Result<EngineConfig, String> {
 
 /// What is wrong with the engine's settings, with the flags that set them.
 fn in_flags(error: &ConfigError) -> String {
-    const FLAGS: [(&str, &str); 3] = [
+    const FLAGS: [(&str, &str); 4] = [
         ("buffer_max", "--memory-max"),
         ("subscriber_buffer_max", "--subscriber-memory-max"),
+        ("flow_buffer_max", "--flow-memory-max"),
         ("window_floor", "--window-max"),
     ];
     match *error {

@@ -148,12 +148,23 @@ impl Outbox {
     }
 }
 
+/// How often memory that a flow did not need is given back while others are in use: each time what is kept is copied.
+const TRIM_EVERY: Duration = Duration::from_secs(1);
+
+/// `bytes` × `part` ÷ `whole`, rounded down.
+fn scaled(bytes: Bytes, part: Bytes, whole: Bytes) -> Bytes {
+    let scaled = u128::from(bytes.get()) * u128::from(part.get()) / u128::from(whole.get().max(1));
+    Bytes::new(u64::try_from(scaled).unwrap_or(u64::MAX))
+}
+
 /// A flow whose delivery is ours.
 #[derive(Debug)]
 pub(crate) struct Accelerated {
     pub(crate) buffer: StreamBuffer,
     /// How much memory its buffer last had, if not much.
     pub(crate) ring: RingSize,
+    /// When memory it did not need is given back next.
+    trims_at: Instant,
     pub(crate) receiver: Receiver,
     pub(crate) sender: Sender,
     pub(crate) client: ClientSide,
@@ -215,6 +226,7 @@ impl Accelerated {
         Self {
             buffer: StreamBuffer::new(start),
             ring: RingSize::default(),
+            trims_at: now + TRIM_EVERY,
             // What the server was told so far. The window of the packet that completes the handshake is replaced by
             // ours before the server sees it, so it promises nothing.
             receiver: Receiver::new(
@@ -274,6 +286,14 @@ impl Accelerated {
         }
     }
 
+    /// Gives back memory that the buffer did not need of late.
+    pub(crate) fn trim(&mut self, now: Instant) {
+        if now >= self.trims_at {
+            self.trims_at = now + TRIM_EVERY;
+            self.buffer.trim();
+        }
+    }
+
     /// Bytes of options on every segment.
     pub(crate) fn options_len(&self) -> u32 {
         if self.has_timestamps { TIMESTAMPS_LEN } else { 0 }
@@ -308,11 +328,14 @@ impl Accelerated {
         if let Some(q20) = config.waiting_target {
             return self.window_by_controller(q20, config, path);
         }
-        let held_by_path = path.window_for_path(self.sender.rtt().smoothed(), self.wired_rtt());
+        let needs = path.needs(self.sender.rtt().smoothed(), self.wired_rtt());
+        let wanted = needs.held + config.window_floor;
+        let may_hold = wanted.min(path.memory_limit);
+        // Where memory is short, so is what is under way to it: it would be dropped here.
+        let wired = scaled(needs.wired, may_hold, wanted);
         // One unit of the client's scale is the least that can be said; with less the server would wait for ever.
         let unit = Bytes::new(1 << self.client_scale.shift());
-        let target = (held_by_path + config.window_floor).min(config.window_max);
-        let target = target.min(path.memory_limit).max(unit + unit);
+        let target = (may_hold + wired).min(config.window_max).max(unit + unit);
         let held = self.receiver.next().distance_from(self.sender.una()).max(0).unsigned_abs();
         target.saturating_sub(Bytes::from(held)).get().min(u64::from(u32::MAX / 4)) as u32
     }

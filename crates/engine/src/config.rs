@@ -60,7 +60,7 @@ pub struct UplinkConfig {
     pub controller: ControllerConfig,
     /// Part of the window offered to clients that does not depend on the path. Default 256 KiB.
     pub window_floor: Bytes,
-    /// Largest window offered to clients. Default 2 MB.
+    /// Largest window offered to clients. Default [`Bytes::MAX`]: what the path needs and the budgets of memory allow.
     pub window_max: Bytes,
 }
 
@@ -69,7 +69,7 @@ impl Default for UplinkConfig {
         Self {
             controller: ControllerConfig::Cubic(CubicParams::default()),
             window_floor: Bytes::from_kib(256),
-            window_max: Bytes::new(2_000_000),
+            window_max: Bytes::MAX,
         }
     }
 }
@@ -93,7 +93,7 @@ pub struct EngineConfig {
     pub window_policy: WindowPolicy,
     /// Part of the window offered to servers that does not depend on the path. Default 256 KiB.
     pub window_floor: Bytes,
-    /// Largest window offered to servers. Default 2 MB (\[MA\]).
+    /// Largest window offered to servers. Default [`Bytes::MAX`]: what the path needs and the budgets of memory allow.
     pub window_max: Bytes,
     /// q20 of \[WA\] (8): the window offered to servers is then a flow's share of what the controller allows, plus this,
     /// less what waits here. Default none: twice the path and the floor, less what is held.
@@ -102,13 +102,16 @@ pub struct EngineConfig {
     pub flows_max: usize,
     /// Handshakes under way at most. Default 10,000.
     pub half_open_max: usize,
-    /// Memory in stream buffers at most. From half of it on windows shrink; at all of it new flows pass, and what
+    /// Memory in stream buffers at most. A subscriber may take as much as is left of it; at all of it new flows pass. What
     /// would need more is left to the server to send again. Default 1 GiB.
     pub buffer_max: Bytes,
     /// Flows of one subscriber at most; beyond it new ones pass. Default 4,096.
     pub subscriber_flows_max: u32,
-    /// Memory in stream buffers of one subscriber at most; its windows shrink from half of it on. Default 64 MiB.
+    /// Memory in stream buffers of one subscriber at most; each of its flows may take as much as is left of it.
+    /// Default 128 MiB.
     pub subscriber_buffer_max: Bytes,
+    /// Memory in the stream buffer of one flow at most. Default 64 MiB.
+    pub flow_buffer_max: Bytes,
     /// Flows whose handshake took the host the data goes to less than this pass: nothing would be gained (H31).
     /// Default zero: none.
     pub rtt_min: Duration,
@@ -145,13 +148,14 @@ impl Default for EngineConfig {
             controller: ControllerConfig::Adaptive(AdaptiveParams::default()),
             window_policy: WindowPolicy::Honour,
             window_floor: Bytes::from_kib(256),
-            window_max: Bytes::new(2_000_000),
+            window_max: Bytes::MAX,
             waiting_target: None,
             flows_max: 100_000,
             half_open_max: 10_000,
             buffer_max: Bytes::from_mib(1_024),
             subscriber_flows_max: 4_096,
-            subscriber_buffer_max: Bytes::from_mib(64),
+            subscriber_buffer_max: Bytes::from_mib(128),
+            flow_buffer_max: Bytes::from_mib(64),
             rtt_min: Duration::ZERO,
             handshake_timeout: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(2 * 3_600 + 4 * 60),
@@ -179,6 +183,7 @@ impl EngineConfig {
             ("buffer_max", self.buffer_max.get()),
             ("subscriber_flows_max", u64::from(self.subscriber_flows_max)),
             ("subscriber_buffer_max", self.subscriber_buffer_max.get()),
+            ("flow_buffer_max", self.flow_buffer_max.get()),
             ("handshake_timeout", self.handshake_timeout.as_nanos()),
             ("idle_timeout", self.idle_timeout.as_nanos()),
             ("debt_timeout", self.debt_timeout.as_nanos()),

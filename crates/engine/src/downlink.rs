@@ -137,11 +137,10 @@ fn receive(
 }
 
 /// How much of a segment's `len` bytes may be kept while the flow's memory is limited: what it holds already costs
-/// nothing more, and a ring is a power of two long.
+/// nothing more.
 fn room_for(flow: &Accelerated, tcp: &Tcp, len: usize, memory_limit: Bytes) -> usize {
     let held = flow.buffer.capacity();
-    let limit = usize::try_from(memory_limit.get()).ok().and_then(usize::checked_next_power_of_two);
-    let Some(limit) = limit.map(|limit| limit.max(held)) else { return len };
+    let limit = usize::try_from(memory_limit.get()).unwrap_or(usize::MAX).max(held);
     let ahead = tcp.seq.distance_from(flow.buffer.start()).max(0).unsigned_abs() as usize;
     limit.saturating_sub(ahead).min(len)
 }

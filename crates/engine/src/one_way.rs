@@ -442,6 +442,7 @@ impl OneWay {
         if self.stats.buffer_bytes_now > self.config.buffer_max.get() / 2 {
             accelerated.buffer.release_if_empty();
         }
+        accelerated.trim(now);
         self.spare.take_back(&mut accelerated.ring, &mut accelerated.buffer);
         self.spare.take_entries(&mut accelerated.sender);
         note_memory(&mut self.stats, path, memory, accelerated.buffer.capacity());
@@ -588,19 +589,18 @@ fn note_memory(stats: &mut Stats, path: &mut Path, before: usize, after: usize) 
     path.buffered = (path.buffered + after).saturating_sub(before);
 }
 
-/// Memory a flow may take: no limit while less than half of all is in use; then a sixteenth of what is left or an equal
-/// share of that half, whichever is more. A flow whose client has shut its window gets only what every flow may have:
-/// more data for it would wait there, and starve those whose clients read (H20).
+/// Memory a flow may take: as much as is left of its subscriber's, which may take as much as is left of all (dynamic
+/// thresholds, Choudhury and Hahne 1998). So whoever takes much leaves as much to the next one, and n that are as greedy come
+/// out equal, however many flows each has. A flow whose client has shut its window shares in one half of it only, and has
+/// what every flow may have where that is used up: more data for it would wait there, and starve those whose clients read (H20).
+///
+/// A power of two, as rings are.
 fn memory_limit(config: &EngineConfig, stats: &Stats, path: &Path, flow: &Accelerated) -> Bytes {
-    let is_shut = flow.sender.window() == 0;
-    let limit = |used: u64, max: u64, flows: u64| match max.saturating_sub(used) {
-        left if left >= max / 2 => u64::MAX,
-        _ if is_shut => 0,
-        left => (left / 16).max(max / 2 / flows.max(1)),
-    };
-    let of_all = limit(stats.buffer_bytes_now, config.buffer_max.get(), stats.flows_now);
-    let of_its = limit(path.buffered, config.subscriber_buffer_max.get(), u64::from(path.flows));
-    Bytes::new(of_all.min(of_its).max(FLOW_MEMORY_MIN))
+    let part = |max: Bytes| max.get() / if flow.sender.window() == 0 { 2 } else { 1 };
+    let left_of_all = part(config.buffer_max).saturating_sub(stats.buffer_bytes_now);
+    let left_of_its = part(config.subscriber_buffer_max).min(left_of_all).saturating_sub(path.buffered);
+    let limit = left_of_its.min(config.flow_buffer_max.get()).max(FLOW_MEMORY_MIN);
+    Bytes::new(1 << limit.ilog2())
 }
 
 /// True when the checksums are right, or the kernel vouches for them (H7).

@@ -44,6 +44,15 @@ pub(crate) struct Path {
     delivery_rate: RecentMax<Rate>,
 }
 
+/// A window that keeps a path busy, in its parts; see [`Path::needs`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Needs {
+    /// Of what is held here until the client has it.
+    pub(crate) held: Bytes,
+    /// Of what is between the server and here.
+    pub(crate) wired: Bytes,
+}
+
 impl Path {
     /// A path on which nothing is under way; nothing leaves before `now`.
     pub(crate) fn new(controller: AnyController, now: Instant) -> Self {
@@ -151,12 +160,19 @@ impl Path {
         self.next_send = from + rate.time_for(wire).min(Duration::from_secs(10));
     }
 
-    /// Twice what the radio segment holds at the largest recent rate (\[WA\] equation (8), H30) and once what the
-    /// wired one holds: what is on its way to us is not held here, but needs a window as well.
-    pub(crate) fn window_for_path(&self, rtt: Option<Duration>, wired_rtt: Duration) -> Bytes {
+    /// What a flow's server needs of window, at the largest recent rate: twice what both segments hold (as \[WA\] equation (8)
+    /// and the receive buffers of end hosts: once what is under way, and as much again until it is known to be needed).
+    ///
+    /// What is under way to the client is at most twice what was in the last round trip, and what the controller allows: in
+    /// an outage the round trip grows without end, the data under way does not.
+    pub(crate) fn needs(&self, rtt: Option<Duration>, wired_rtt: Duration) -> Needs {
         match (self.delivery_rate.get(), rtt) {
-            (Some(rate), Some(rtt)) => rate.bytes_in(rtt * 2 + wired_rtt),
-            _ => Bytes::ZERO,
+            (Some(rate), Some(rtt)) => {
+                let under_way = rate.bytes_in(rtt * 2).min(self.controller.control().window);
+                let wired = rate.bytes_in(wired_rtt);
+                Needs { held: under_way + under_way + wired, wired }
+            }
+            _ => Needs { held: Bytes::ZERO, wired: Bytes::ZERO },
         }
     }
 }

@@ -146,7 +146,8 @@ fn network(
     let flows_each = if is_udp { 0 } else { workload.flows() };
     let numbers = (0..workload.clients()).flat_map(|client| (0..flows_each).map(move |n| (client, n)));
     let debt = engine.map_or(Bytes::MAX, |engine| {
-        engine.window_max.max(engine.uplink.window_max).max(Bytes::new(65_535)) + Bytes::new(1 << 14)
+        let window_max = engine.window_max.max(engine.uplink.window_max).min(engine.flow_buffer_max);
+        window_max.max(Bytes::new(65_535)) + Bytes::new(1 << 14)
     });
     NetworkConfig {
         wan_down: wan(&plan.wan_down),

@@ -43,10 +43,10 @@ pub enum Tolerance {
 }
 
 impl Default for CheckConfig {
-    /// 2 MB of window and one unit of the largest scale more; MTU 1500; an hour.
+    /// 64 MiB, what one flow may hold by default, and one unit of the largest scale more; MTU 1500; an hour.
     fn default() -> Self {
         Self {
-            debt_max: Bytes::new(2_000_000 + 65_536),
+            debt_max: Bytes::from_mib(64) + Bytes::new(65_536),
             mtu: 1_500,
             ends_by: Instant::ZERO + Duration::from_secs(3_600),
             memory_max: Bytes::MAX,

@@ -255,6 +255,10 @@ fn vary(config: &mut EngineConfig, seed: u64, breaks: bool) {
     if random.one_in(4) {
         config.subscriber_buffer_max = Bytes::new(random.spread(20_000, 500_000));
     }
+    let random = &mut Random::new(seed ^ 0xb0d9_e751_07a1);
+    if random.one_in(4) {
+        config.flow_buffer_max = Bytes::new(random.spread(20_000, 500_000));
+    }
     lower_windows(config, seed);
 }
 
@@ -327,7 +331,8 @@ fn limits(network: &NetworkConfig, engine: &EngineConfig, tolerance: Tolerance) 
     // The window told in the handshake is the client's own, and one unit of the scale is rounded up.
     let hosts = network.flows.iter().flat_map(|f| [&f.client, &f.server]);
     let unit = hosts.filter_map(|host| host.window_scale).map(|scale| 1 << scale.shift()).max();
-    let window_max = engine.window_max.max(engine.uplink.window_max).get();
+    // What is held fits into the ring, which is no longer than a flow may have.
+    let window_max = engine.window_max.max(engine.uplink.window_max).min(engine.flow_buffer_max).get();
     let debt = window_max.max(65_535) + unit.unwrap_or(1);
     // A ring holds at most the next power of two, in each direction.
     let memory = (2 * debt).next_power_of_two() * 2 * network.flows.len() as u64;

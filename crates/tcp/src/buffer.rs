@@ -5,6 +5,9 @@ use units::SeqNum;
 /// Smallest ring that is allocated.
 const CAPACITY_MIN: usize = 4 * 1024;
 
+/// Smallest ring that is trimmed.
+const TRIMMED_MIN: usize = 128 * 1024;
+
 /// A window of a byte stream: a ring in which every byte has its place by its sequence number.
 ///
 /// It grows by doubling as far as the owner writes, and holds no memory while it has never been
@@ -19,13 +22,15 @@ pub struct StreamBuffer {
     head: usize,
     /// Bytes from `start` to the end of the highest write.
     len: usize,
+    /// The largest `len` since the last [`StreamBuffer::trim`].
+    peak: usize,
 }
 
 impl StreamBuffer {
     /// An empty buffer whose first byte will be `start`.
     #[must_use]
     pub fn new(start: SeqNum) -> Self {
-        Self { ring: Vec::new(), start, head: 0, len: 0 }
+        Self { ring: Vec::new(), start, head: 0, len: 0, peak: 0 }
     }
 
     /// Sequence number of the first byte kept.
@@ -80,6 +85,7 @@ impl StreamBuffer {
         self.ring[at..at + first].copy_from_slice(&bytes[..first]);
         self.ring[..bytes.len() - first].copy_from_slice(&bytes[first..]);
         self.len = self.len.max(end);
+        self.peak = self.peak.max(end);
     }
 
     /// The `len` bytes from `seq` as two slices, the second empty unless they wrap.
@@ -123,6 +129,16 @@ impl StreamBuffer {
         }
     }
 
+    /// Gives back what was not needed since the last call: where less than a quarter of a large ring was, half of it or more.
+    ///
+    /// What is kept is copied, so it is worth calling a few times a second at most.
+    pub fn trim(&mut self) {
+        let peak = std::mem::replace(&mut self.peak, self.len);
+        if self.ring.len() > TRIMMED_MIN && peak < self.ring.len() / 4 {
+            self.resize(grown(2 * peak).max(TRIMMED_MIN));
+        }
+    }
+
     /// Takes its memory away, which is nothing while anything is kept in it.
     pub fn take_ring(&mut self) -> Vec<u8> {
         if self.len > 0 {
@@ -144,7 +160,12 @@ impl StreamBuffer {
         if needed <= self.ring.len() {
             return;
         }
-        let mut ring = vec![0; grown(needed)];
+        self.resize(grown(needed));
+    }
+
+    /// Moves what is kept to a ring of `capacity` bytes, in which it has room.
+    fn resize(&mut self, capacity: usize) {
+        let mut ring = vec![0; capacity];
         let (a, b) = if self.len == 0 { (&[][..], &[][..]) } else { self.slices(self.start, self.len) };
         ring[..a.len()].copy_from_slice(a);
         ring[a.len()..a.len() + b.len()].copy_from_slice(b);
@@ -205,6 +226,25 @@ mod tests {
         buffer.write(SeqNum::new(50), b"old");
         assert_eq!(buffer.len(), 3);
         assert_eq!(read(&buffer, SeqNum::new(99), 1), b"");
+    }
+
+    #[test]
+    fn a_ring_much_too_large_is_trimmed_while_in_use() {
+        let mut buffer = StreamBuffer::new(SeqNum::new(7));
+        buffer.write(SeqNum::new(7), &vec![1; 1 << 20]);
+        buffer.advance_to(SeqNum::new(7 + (1 << 20) - 3));
+        buffer.write(SeqNum::new(7 + (1 << 20)), b"abc");
+        buffer.trim();
+        assert_eq!(buffer.capacity(), 1 << 20, "all of it was in use a moment ago");
+        buffer.write(SeqNum::new(7 + (1 << 20) + 3), &vec![2; 100_000]);
+        buffer.trim();
+        assert_eq!(buffer.capacity(), 1 << 18);
+        assert_eq!(read(&buffer, SeqNum::new(7 + (1 << 20) - 3), 7), [1, 1, 1, b'a', b'b', b'c', 2]);
+        assert_eq!(buffer.len(), 100_006);
+        buffer.advance_to(SeqNum::new(7 + (1 << 20) + 100_000));
+        buffer.trim();
+        buffer.trim();
+        assert_eq!((buffer.capacity(), buffer.len()), (TRIMMED_MIN, 3));
     }
 
     #[test]
