@@ -1,18 +1,87 @@
-//! A word when the user interrupts what has nothing to undo.
+//! What happens when the user interrupts: what was finished is written, one line says where, and the exit code names the signal.
 
-use std::process;
+use std::path::Path;
+use std::process::{self, ExitCode};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use io::{Interest, IoError, Signals, Waiter};
 use units::Duration;
 
-/// What a shell reports of a program that a signal ended, less the signal's number.
+/// What a shell reports of a program that a signal ended, less the signal's number: 130 for Ctrl-C.
 const SIGNAL_BASE: i32 = 128;
+
+/// The user's wish to end what has no descriptor to wait for: threads ask [`Interruption::flag`] between two steps.
+#[derive(Debug)]
+pub struct Interruption {
+    signal: AtomicI32,
+    is_asked: AtomicBool,
+}
+
+impl Interruption {
+    /// Listens for Ctrl-C, SIGTERM and SIGHUP from now on. The first one sets the flag; a second one ends the process at once.
+    ///
+    /// # Errors
+    /// When no descriptor is left.
+    pub fn listen() -> Result<&'static Self, String> {
+        // It lives as long as the thread that listens: as long as the process.
+        let this: &'static Self =
+            Box::leak(Box::new(Self { signal: AtomicI32::new(0), is_asked: AtomicBool::new(false) }));
+        on_signals(move |signal| {
+            if this.is_asked() {
+                process::exit(SIGNAL_BASE + signal);
+            }
+            this.signal.store(signal, Ordering::SeqCst);
+            this.is_asked.store(true, Ordering::SeqCst);
+        })?;
+        Ok(this)
+    }
+
+    /// True once the user has asked to end.
+    pub fn is_asked(&self) -> bool {
+        self.is_asked.load(Ordering::SeqCst)
+    }
+
+    /// The same, for `sim::in_parallel_until` and the like.
+    pub fn flag(&self) -> &AtomicBool {
+        &self.is_asked
+    }
+
+    /// The exit code of a program that this ended: 130 for Ctrl-C.
+    pub fn code(&self) -> ExitCode {
+        code(Some(self.signal.load(Ordering::SeqCst)).filter(|signal| *signal != 0))
+    }
+}
+
+/// The exit code of a program that `signal` ended; that of Ctrl-C where it is not known.
+pub fn code(signal: Option<i32>) -> ExitCode {
+    const CTRL_C: i32 = 2;
+    ExitCode::from(u8::try_from(SIGNAL_BASE + signal.unwrap_or(CTRL_C)).unwrap_or(u8::MAX))
+}
+
+/// The one line that says how far it came (`what`: "sim run: interrupted after 3 of 8 runs"), and where that is.
+pub fn tell<'a>(what: &str, files: impl IntoIterator<Item = &'a Path>) {
+    let files: Vec<String> = files.into_iter().map(|path| path.display().to_string()).collect();
+    let place = if files.is_empty() {
+        "what was finished is above".to_owned()
+    } else {
+        format!("what was finished is in {}", files.join(", "))
+    };
+    eprintln!("cellerator: {what}; {place}");
+}
 
 /// Has a signal end this process with `word` instead of silently.
 ///
 /// # Errors
 /// When no descriptor is left.
 pub fn ends_with(word: &'static str) -> Result<(), String> {
+    on_signals(move |signal| {
+        eprintln!("cellerator: {word}");
+        process::exit(SIGNAL_BASE + signal);
+    })
+}
+
+/// Calls `act` in a thread of its own for each signal that comes.
+fn on_signals(act: impl Fn(i32) + Send + 'static) -> Result<(), String> {
     let listen = || -> Result<(Signals, Waiter), IoError> {
         let signals = Signals::terminating()?;
         let waiter = Waiter::new(Duration::ZERO)?;
@@ -23,8 +92,7 @@ pub fn ends_with(word: &'static str) -> Result<(), String> {
     std::thread::spawn(move || {
         while waiter.wait(None).is_ok() {
             if let Some(signal) = signals.take() {
-                eprintln!("cellerator: {word}");
-                process::exit(SIGNAL_BASE + signal);
+                act(signal);
             }
         }
     });

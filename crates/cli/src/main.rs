@@ -12,6 +12,7 @@ mod lab;
 mod live_capture;
 mod model;
 mod outcome;
+mod output;
 mod policy_args;
 mod progress;
 mod reproduce;

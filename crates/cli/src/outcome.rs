@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use io::Signals;
-use lab::{Instance, Recording, Runner};
+use lab::{Instance, LabError, Recording, Runner};
 use report::CaseFlow;
 use scenario::Scenario;
-use scenario::results::{Results, SCHEMA, ScenarioResult};
+use scenario::results::{Interrupted, Results, SCHEMA, ScenarioResult};
 
+use crate::output::{self, Words};
 use crate::progress::Display;
-use crate::writable;
+use crate::{interruption, writable};
 
 /// Where to write results.
 pub struct Files<'a> {
@@ -38,7 +39,7 @@ pub fn run(
     for scenario in scenarios {
         check(scenario, only, traces)?;
     }
-    let folders = files.prepare()?;
+    let (words, folders) = (files.words()?, files.prepare()?);
     let signals = Signals::terminating().map_err(|e| e.to_string())?;
     let titles: Vec<&str> = scenarios.iter().map(Scenario::heading).collect();
     let instance = Instance::register(name, &titles.join(", ")).map_err(|e| e.to_string())?;
@@ -47,21 +48,56 @@ pub fn run(
     let runner =
         Runner { instance: &instance, signals: &signals, program, traces: traces.to_owned(), captures };
     let made_by = lab::made_by(env!("CARGO_PKG_VERSION"), &command_line());
-    let mut results = Results { schema: SCHEMA.to_owned(), made_by, scenarios: Vec::new() };
+    let mut results =
+        Results { schema: SCHEMA.to_owned(), made_by, scenarios: Vec::new(), interrupted: None };
     for scenario in scenarios {
         let mut display = Display::new(scenario.heading());
-        let result = runner.run(scenario, only, &mut |step| display.show(&step)).map_err(|e| {
-            folders.iter().for_each(|folder| drop(fs::remove_dir(folder)));
-            e.to_string()
-        })?;
+        let (result, end) = runner.run_while(scenario, only, &mut |step| display.show(&step));
         drop(display);
-        print(&result);
-        results.scenarios.push(result);
+        if !result.cases.is_empty() {
+            print(words, &result);
+            results.scenarios.push(result);
+        }
+        match end {
+            Ok(()) => {}
+            Err(LabError::Interrupted) => {
+                results.interrupted = Some(reached(&results, scenarios, only)?);
+                break;
+            }
+            Err(error) => {
+                folders.iter().for_each(|folder| drop(fs::remove_dir(folder)));
+                return Err(error.to_string());
+            }
+        }
+    }
+    if let Some(interrupted) = results.interrupted.filter(|interrupted| interrupted.finished == 0) {
+        folders.iter().for_each(|folder| drop(fs::remove_dir(folder)));
+        eprintln!("cellerator: {interrupted}; nothing is written");
+        return Ok(interruption::code(signals.taken()));
     }
     let flows = files.captured(&results)?;
     files.write(&results, &flows)?;
-    let cases = results.scenarios.iter().flat_map(|s| &s.cases);
-    Ok(if cases.into_iter().all(|c| c.problems.is_empty()) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    if let Some(interrupted) = results.interrupted {
+        interruption::tell(&interrupted.to_string(), files.all());
+        return Ok(interruption::code(signals.taken()));
+    }
+    let is_good = results.scenarios.iter().all(is_good);
+    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// How far the runs of `scenarios` came.
+fn reached(results: &Results, scenarios: &[Scenario], only: Option<&str>) -> Result<Interrupted, String> {
+    let runs = |scenario: &Scenario| {
+        let cases = scenario.chosen(only).map_err(|e| e.to_string())?;
+        Ok::<_, String>(cases.len() * scenario.repetitions as usize)
+    };
+    let of = scenarios.iter().map(runs).sum::<Result<usize, String>>()?;
+    Ok(Interrupted { finished: results.scenarios.iter().map(|result| result.cases.len()).sum(), of })
+}
+
+/// True when every transfer of `result` came out as it must.
+pub fn is_good(result: &ScenarioResult) -> bool {
+    result.cases.iter().all(|case| case.problems.is_empty())
 }
 
 /// Refuses what a later case could not start with, before an earlier one costs its time.
@@ -81,12 +117,36 @@ fn check(scenario: &Scenario, only: Option<&str>, traces: &Path) -> Result<(), S
     Ok(())
 }
 
-/// Prints the table and the sentence of a scenario.
-pub fn print(result: &ScenarioResult) {
-    println!("\n{}\n\n  {}\n", report::summary(result), report::sentence(result));
+/// Prints the table and the sentence of a scenario, and what is doubtful.
+pub fn print(words: Words, result: &ScenarioResult) {
+    let (table, gone) = report::summary(result).fitting(words.columns(), &report::SUMMARY_MAY_GO);
+    let mut text = format!("\n{table}");
+    let mut note = |line: String| text += &format!("  {line}\n");
+    if result.scenario.repetitions > 1 {
+        note(format!("means of {} seeds, ± standard deviation", result.scenario.repetitions));
+    }
+    if !gone.is_empty() {
+        note(format!("the terminal is too narrow for: {}", gone.join(", ")));
+    }
+    for case in &result.cases {
+        let seed =
+            if result.scenario.repetitions > 1 { format!(" (seed {})", case.seed) } else { String::new() };
+        case.doubts.iter().for_each(|doubt| note(format!("? {}{seed}: {doubt}", case.name)));
+    }
+    words.say(&format!("{text}\n  {}\n", report::sentence(result)));
 }
 
 impl Files<'_> {
+    /// Where the words for people go.
+    pub fn words(&self) -> Result<Words, String> {
+        Words::beside([self.json, self.html])
+    }
+
+    /// All that is written.
+    pub fn all(&self) -> impl Iterator<Item = &Path> {
+        [self.html, self.json, self.captures].into_iter().flatten()
+    }
+
     /// Makes the directories and tries the files: a path that cannot be written should not cost minutes. Gives those of captures that
     /// were not there, the innermost first.
     pub fn prepare(&self) -> Result<Vec<PathBuf>, String> {
@@ -110,23 +170,18 @@ impl Files<'_> {
                 flows.push(crate::analyze::read_file(&path, flow)?);
             }
         }
-        println!("  captures of both ends are in {}", folder.display());
+        eprintln!("  captures of both ends are in {}", folder.display());
         Ok(flows)
     }
 
     /// Writes the files wanted.
     pub fn write(&self, results: &Results, flows: &[CaseFlow]) -> Result<(), String> {
-        let save = |path: &Path, text: String| {
-            fs::write(path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
-            println!("  wrote {}", path.display());
-            Ok::<(), String>(())
-        };
         if let Some(path) = self.html {
-            save(path, report::page_with_flows(self.title, results, flows))?;
+            output::save(path, &report::page_with_flows(self.title, results, flows))?;
         }
         if let Some(path) = self.json {
             let json = serde_json::to_string_pretty(results).map_err(|e| format!("results as JSON: {e}"))?;
-            save(path, json + "\n")?;
+            output::save(path, &(json + "\n"))?;
         }
         Ok(())
     }

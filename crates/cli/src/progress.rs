@@ -56,9 +56,6 @@ impl Display {
             bar.finish_and_clear();
         }
         tell(result);
-        if let Some(why) = result.figures.as_ref().and_then(|f| f.timing.why_not.as_ref()) {
-            eprintln!("    do not trust these figures: {why}");
-        }
     }
 }
 
@@ -72,14 +69,15 @@ impl Drop for Display {
 
 /// Says how a case has ended, and what was wrong with it.
 pub fn tell(result: &CaseResult) {
-    let mark = match (&result.skipped, result.problems.is_empty()) {
-        (Some(_), _) => "–",
-        (None, true) => "✓",
-        (None, false) => "✗",
+    let mark = match (&result.skipped, result.problems.is_empty(), result.doubts.is_empty()) {
+        (Some(_), ..) => "–",
+        (None, false, _) => "✗",
+        (None, true, false) => "?",
+        (None, true, true) => "✓",
     };
     eprintln!("  {mark} {}", outcome(result));
-    for problem in &result.problems {
-        eprintln!("    {problem}");
+    for line in result.problems.iter().chain(&result.doubts) {
+        eprintln!("    {line}");
     }
 }
 
@@ -89,7 +87,8 @@ fn outcome(result: &CaseResult) -> String {
         (Some(f), _) => {
             let bytes = units::Bytes::new(f.transfer.received_bytes);
             let (rate, time) = (f.transfer.goodput_mbps, f.transfer.seconds);
-            format!("{}: {bytes} in {time:.1} s, {rate:.2} Mbit/s", result.name)
+            let sender = result.sender();
+            format!("{}: {bytes} in {time:.1} s, {rate:.2} Mbit/s (sender: {sender})", result.name)
         }
         (None, Some(why)) => format!("{}: not run, {why}", result.name),
         (None, None) => format!("{}: not run", result.name),

@@ -9,11 +9,12 @@ use clap::Subcommand;
 use engine::EngineConfig;
 use indicatif::{ProgressBar, ProgressStyle};
 use io::Clock;
-use scenario::results::{CaseResult, MadeBy, Results, SCHEMA, ScenarioResult};
+use scenario::results::{CaseResult, Interrupted, MadeBy, Results, SCHEMA, ScenarioResult};
 use scenario::{Case, Scenario};
-use sim::{CaseRun, LogMode, in_parallel};
+use sim::{CaseRun, LogMode, in_parallel_until};
 use units::{Bytes, Duration};
 
+use crate::interruption::Interruption;
 use crate::outcome::{self, Files};
 use crate::{interruption, progress};
 
@@ -99,15 +100,17 @@ fn run(args: &RunArgs) -> Result<ExitCode, String> {
     let json = args.json.clone().or_else(|| in_out("results.json"));
     let html = args.html.clone().or_else(|| in_out("report.html"));
     let files = Files { json: json.as_deref(), html: html.as_deref(), title: &title, captures: None };
+    let words = files.words()?;
     files.prepare()?;
     let jobs = jobs(&scenario, args, &traces)?;
     eprintln!("{}", scenario.heading());
-    interruption::ends_with("sim run: interrupted; nothing is written before the end")?;
+    let (interruption, wanted) = (Interruption::listen()?, jobs.len());
     let began = Clock::now();
-    let outcomes = run_all(&jobs, threads(args.threads));
+    let outcomes = run_all(&jobs, threads(args.threads), interruption);
     let took = Clock::now().saturating_since(began);
     let mut cases = Vec::new();
     for (job, outcome) in jobs.into_iter().zip(outcomes) {
+        let Some(outcome) = outcome else { continue };
         let (result, packets) = job.result(outcome)?;
         progress::tell(&result);
         tell_replay(args, &result);
@@ -116,17 +119,28 @@ fn run(args: &RunArgs) -> Result<ExitCode, String> {
         }
         cases.push(result);
     }
+    let finished = cases.len();
+    let interrupted = (finished < wanted).then_some(Interrupted { finished, of: wanted });
+    if let Some(interrupted) = interrupted.filter(|_| finished == 0) {
+        eprintln!("cellerator: sim run: {interrupted}; nothing is written");
+        return Ok(interruption.code());
+    }
     let simulated: f64 = cases.iter().filter_map(|c| c.simulation.as_ref()).map(|s| s.simulated_s).sum();
     let result = ScenarioResult { scenario, cases };
-    outcome::print(&result);
-    println!(
+    outcome::print(words, &result);
+    words.say(&format!(
         "  {simulated:.1} simulated seconds in {:.2} s: {:.0} times as fast as real time\n",
         took.as_secs_f64(),
         simulated / took.as_secs_f64().max(1e-9)
-    );
-    let is_good = result.cases.iter().all(|case| case.problems.is_empty());
-    let results = Results { schema: SCHEMA.to_owned(), made_by: made_by(args), scenarios: vec![result] };
+    ));
+    let is_good = outcome::is_good(&result);
+    let scenarios = vec![result];
+    let results = Results { schema: SCHEMA.to_owned(), made_by: made_by(args), scenarios, interrupted };
     files.write(&results, &[])?;
+    if let Some(interrupted) = interrupted {
+        interruption::tell(&format!("sim run: {interrupted}"), files.all());
+        return Ok(interruption.code());
+    }
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -167,7 +181,8 @@ pub(crate) fn engine(case: &Case) -> Result<Option<EngineConfig>, String> {
 
 type Outcome = Result<sim::CaseOutcome, sim::SimError>;
 
-fn run_all(jobs: &[Job], threads: usize) -> Vec<Outcome> {
+/// What came out of each job; nothing of those that the user did not wait for.
+fn run_all(jobs: &[Job], threads: usize, interruption: &Interruption) -> Vec<Option<Outcome>> {
     let expected = jobs.iter().fold(Bytes::ZERO, |sum, job| sum + job.run.expected());
     let style = "  {msg}  {wide_bar:.cyan/dim} {decimal_bytes} of {decimal_total_bytes}, {elapsed}";
     let bar = ProgressBar::new(expected.get());
@@ -175,18 +190,25 @@ fn run_all(jobs: &[Job], threads: usize) -> Vec<Outcome> {
     let ended = AtomicU64::new(0);
     let tell = || bar.set_message(format!("{} of {} runs", ended.load(Ordering::Relaxed), jobs.len()));
     tell();
-    let outcomes = in_parallel(jobs.len(), threads, |index| {
+    let is_over = interruption.flag();
+    let outcomes = in_parallel_until(jobs.len(), threads, is_over, |index| {
         let mut seen = 0;
-        let outcome = jobs[index].run.run(&mut |received| {
+        let outcome = jobs[index].run.run_until(is_over, &mut |received| {
             bar.inc(received.get().saturating_sub(seen));
             seen = received.get();
         });
-        ended.fetch_add(1, Ordering::Relaxed);
+        if !matches!(outcome, Err(sim::SimError::Stopped)) {
+            ended.fetch_add(1, Ordering::Relaxed);
+        }
+        if bar.is_hidden() {
+            eprintln!("  {} of {} runs", ended.load(Ordering::Relaxed), jobs.len());
+        }
         tell();
         outcome
     });
     bar.finish_and_clear();
-    outcomes
+    let is_stopped = |outcome: &Outcome| matches!(outcome, Err(sim::SimError::Stopped));
+    outcomes.into_iter().map(|outcome| outcome.filter(|outcome| !is_stopped(outcome))).collect()
 }
 
 impl Job {
@@ -200,6 +222,7 @@ impl Job {
             accelerator_command: self.accelerator_command,
             skipped: None,
             problems: outcome.problems,
+            doubts: outcome.doubts,
             figures: Some(outcome.figures),
             simulation: Some(outcome.simulation),
         };

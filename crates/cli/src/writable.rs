@@ -4,12 +4,17 @@ use std::fs::{self, OpenOptions};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Makes the folder that `path` is in, and asks whether `path` can be written. A file that is there keeps what it has, and one that
+use crate::output::is_standard_output;
+
+/// Makes the folder that `path` is in, and asks whether `path` can be written; `-`, standard output, always can. A file that is there keeps what it has, and one that
 /// is not there is not left behind.
 ///
 /// # Errors
 /// It cannot be written; why, in one line.
 pub fn file(path: &Path) -> Result<(), String> {
+    if is_standard_output(path) {
+        return Ok(());
+    }
     let cannot = |error: std::io::Error| format!("cannot write {}: {error}", path.display());
     if path.is_dir() {
         return Err(format!("cannot write {}: it is a folder, name a file", path.display()));
@@ -67,5 +72,7 @@ mod tests {
     fn what_is_no_plain_file_is_let_be() {
         file(Path::new("/dev/null")).unwrap();
         file(Path::new("/dev/stdout")).unwrap();
+        file(Path::new("-")).unwrap();
+        assert!(!Path::new("-").exists());
     }
 }

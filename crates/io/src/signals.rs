@@ -14,6 +14,7 @@ use crate::error::Context;
 pub struct Signals {
     wake: UnixStream,
     last: Arc<AtomicUsize>,
+    taken: AtomicUsize,
 }
 
 impl Signals {
@@ -46,7 +47,7 @@ impl Signals {
                 .and_then(|_| signal_hook::low_level::pipe::register(signal, write))
                 .doing(|| format!("catch signal {signal}"))?;
         }
-        Ok(Self { wake, last })
+        Ok(Self { wake, last, taken: AtomicUsize::new(0) })
     }
 
     /// The last signal that came since the last call (`libc` number), if any.
@@ -54,7 +55,17 @@ impl Signals {
     pub fn take(&self) -> Option<i32> {
         let mut sink = [0; 64];
         while matches!((&self.wake).read(&mut sink), Ok(n) if n > 0) {}
-        i32::try_from(self.last.swap(0, Ordering::SeqCst)).ok().filter(|signal| *signal != 0)
+        let signal = self.last.swap(0, Ordering::SeqCst);
+        if signal != 0 {
+            self.taken.store(signal, Ordering::SeqCst);
+        }
+        i32::try_from(signal).ok().filter(|signal| *signal != 0)
+    }
+
+    /// What [`Signals::take`] gave last, for who only hears that there was a signal.
+    #[must_use]
+    pub fn taken(&self) -> Option<i32> {
+        i32::try_from(self.taken.load(Ordering::SeqCst)).ok().filter(|signal| *signal != 0)
     }
 }
 
@@ -100,11 +111,11 @@ mod tests {
         let signals = Signals::catch(&[libc::SIGUSR1, libc::SIGUSR2]).unwrap();
         let mut waiter = Waiter::new(Duration::ZERO).unwrap();
         waiter.add(&signals, Interest::Read, 1).unwrap();
-        assert_eq!(signals.take(), None);
+        assert_eq!((signals.take(), signals.taken()), (None, None));
         signal_hook::low_level::raise(libc::SIGUSR2).unwrap();
         assert_eq!(waiter.wait(None).unwrap().len(), 1);
         assert_eq!(signals.take(), Some(libc::SIGUSR2));
-        assert_eq!(signals.take(), None);
+        assert_eq!((signals.take(), signals.taken()), (None, Some(libc::SIGUSR2)));
         let soon = Clock::now() + Duration::from_millis(1);
         assert!(waiter.wait(Some(soon)).unwrap().is_empty(), "nothing is left to read");
         assert!(Signals::catch(&[libc::SIGKILL]).is_err());

@@ -1,11 +1,11 @@
 //! From what was kept of a case to its [`Figures`].
 
 use link::PacketRecord;
-use scenario::figures::{mbps, radio, seconds, series, udp as udp_figures};
-use scenario::results::{Distribution, Figures, Flow, Retransmissions, Transfer};
+use scenario::figures::{mbps, radio as radio_figures, seconds, series, udp as udp_figures};
+use scenario::results::{Distribution, Figures, Flow, Moved, Retransmissions, Transfer};
 use scenario::segments;
 use scenario::{Kind, Workload};
-use units::Instant;
+use units::{Duration, Instant};
 
 use crate::datagrams::DatagramLog;
 use crate::emulator::Emulation;
@@ -14,6 +14,8 @@ use crate::transfer::Outcome;
 
 /// Everything known of a case that has ended.
 pub struct Evidence<'a> {
+    /// The least round trip of the path.
+    pub path_rtt: Duration,
     /// What the emulator kept.
     pub emulation: Emulation,
     /// What became of the flows.
@@ -59,13 +61,20 @@ impl Evidence<'_> {
         let series = series(|from, to| link.offered_bytes(from, to), records, &marks, began, ended);
         let udp = self.datagrams.as_ref();
         let udp = udp.map(|log| udp_figures((log.sent, log.received), &log.round_trips, began, &series));
+        let radio = radio_figures(|from, to| link.offered_bytes(from, to), records, began, ended);
+        let moved = Moved {
+            path_rtt_ms: self.path_rtt.as_millis_f64(),
+            seconds: ended.saturating_since(began).as_secs_f64(),
+            lost: radio.dropped_full + radio.dropped_loss,
+            has_round_trips: !self.ping_ms.is_empty() || udp.as_ref().is_some_and(|udp| udp.rtt_ms.is_some()),
+        };
         Figures {
             transfer: self.transfer(began, ended),
-            radio: radio(|from, to| link.offered_bytes(from, to), records, began, ended),
+            radio,
             window: segments::window(ack_segments, data_segments),
             retransmissions: Retransmissions { by_sender: self.resent_by_sender, over_radio, segments },
             series,
-            timing: self.emulation.timing.clone(),
+            timing: self.emulation.timing.clone().judged(moved),
             ping_ms: Distribution::of(&mut self.ping_ms),
             response_ms: None,
             udp,

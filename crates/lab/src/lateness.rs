@@ -102,6 +102,7 @@ impl Lateness {
             share_over_200_us: rounded(over_200_us),
             share_over_1_ms: rounded(over_1_ms),
             missed_packets,
+            throughput_error: 0.0,
             trustworthy: why_not.is_none(),
             why_not,
         }

@@ -76,12 +76,34 @@ impl Runner<'_> {
         only: Option<&str>,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<ScenarioResult, LabError> {
+        let (result, end) = self.run_while(scenario, only, progress);
+        end.map(|()| result)
+    }
+
+    /// The same, but gives what was finished also when it ends early, and why it did.
+    pub fn run_while(
+        &self,
+        scenario: &Scenario,
+        only: Option<&str>,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> (ScenarioResult, Result<(), LabError>) {
+        let mut result = ScenarioResult { scenario: scenario.clone(), cases: Vec::new() };
+        let end = self.run_into(&mut result.cases, scenario, only, progress);
+        (result, end)
+    }
+
+    fn run_into(
+        &self,
+        results: &mut Vec<CaseResult>,
+        scenario: &Scenario,
+        only: Option<&str>,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<(), LabError> {
         let cases = scenario.chosen(only)?;
         if let Some((case, key)) = cases.iter().find_map(|c| Some((c, c.simulated_only()?))) {
             return Err(LabError::SimulatedOnly { case: case.name.clone(), key });
         }
         let runs = cases.len() * scenario.repetitions as usize;
-        let mut results = Vec::new();
         for repetition in 1..=scenario.repetitions {
             for case in &cases {
                 progress(Progress::Begins { case: &case.name, run: results.len() + 1, runs });
@@ -90,7 +112,7 @@ impl Runner<'_> {
                 results.push(result);
             }
         }
-        Ok(ScenarioResult { scenario: scenario.clone(), cases: results })
+        Ok(())
     }
 
     fn run_case(
@@ -113,6 +135,7 @@ impl Runner<'_> {
             accelerator_command: command.as_ref().map(AcceleratorCommand::line),
             skipped: command.as_ref().and_then(AcceleratorCommand::lack),
             problems: Vec::new(),
+            doubts: Vec::new(),
             figures: None,
             simulation: None,
         };
@@ -126,6 +149,7 @@ impl Runner<'_> {
             match self.measure(&run, command.as_ref(), progress) {
                 Ok(figures) => {
                     result.problems = figures.problems(case);
+                    result.doubts = figures.doubts(case);
                     result.figures = Some(figures);
                 }
                 Err(lack @ LabError::NoCongestionControl { .. }) => result.skipped = Some(lack.to_string()),
@@ -185,6 +209,7 @@ impl Runner<'_> {
             run.write_truth(recording, sender, bytes, counters, &plan, &emulation)?;
         }
         let evidence = Evidence {
+            path_rtt: path_rtt(&plan),
             resent_by_sender,
             uploaded: serving.uploaded()?,
             emulation,

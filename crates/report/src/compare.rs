@@ -10,7 +10,7 @@ use serde::Serialize;
 
 mod statistics;
 
-pub use statistics::{Interval, Moments, mann_whitney, median_interval};
+pub use statistics::{Interval, Moments, mann_whitney, mean_interval, median_interval};
 
 /// A flow with fewer data packets tells nothing about a path's throughput and loss.
 const BULK_PACKETS: u64 = 10;

@@ -2,60 +2,164 @@
 
 use scenario::results::{CaseResult, Figures, ScenarioResult};
 
+use crate::compare::{Moments, mean_interval};
+use crate::table::grouped;
+
 /// One sentence that compares the cases: throughput, then delay, then whether every byte arrived right.
 ///
-/// The first direct case is the reference; it is compared with the best accelerated case, or with the
-/// other direct ones when nothing was accelerated.
+/// The best accelerated case is compared with the best direct one, by their means over the seeds that both have run; where it is not
+/// faster the sentence begins with that. Where only one kind was run, the best of the others is compared with the first.
 #[must_use]
 pub fn sentence(result: &ScenarioResult) -> String {
-    let ran: Vec<(&CaseResult, &Figures)> =
-        result.cases.iter().filter_map(|c| c.figures.as_ref().map(|f| (c, f))).collect();
-    let Some(reference) = ran.iter().find(|(c, _)| !is_accelerated(c)).or(ran.first()) else {
-        return "No case was run.".to_owned();
+    let groups: Vec<Group<'_>> =
+        grouped(result).into_iter().map(Group::of).filter(|group| !group.runs.is_empty()).collect();
+    let Some(first) = groups.first() else { return "No case was run.".to_owned() };
+    let (accelerated, direct): (Vec<&Group<'_>>, Vec<&Group<'_>>) =
+        groups.iter().partition(|group| group.is_accelerated);
+    let others: Vec<&Group<'_>> = groups.iter().filter(|group| group.name != first.name).collect();
+    let mut text = match (best(&accelerated), best(&direct)) {
+        (Some(case), Some(base)) => compared(case, base, direct.len()),
+        _ => match best(&others) {
+            Some(case) => compared(case, first, 1),
+            None => alone(first),
+        },
     };
-    let others = || ran.iter().filter(|(c, _)| c.name != reference.0.name);
-    let accelerated = others().filter(|(c, _)| is_accelerated(c));
-    let best = accelerated.max_by(|a, b| merit(a.1).total_cmp(&merit(b.1)));
-    let best = best.or_else(|| others().max_by(|a, b| merit(a.1).total_cmp(&merit(b.1))));
-    let mut text = match best {
-        Some(best) => compared(*best, *reference),
-        None => alone(*reference),
-    };
-    text += &hashes(&ran);
+    text += &hashes(result);
     text
 }
 
-fn is_accelerated(case: &CaseResult) -> bool {
-    case.settings.accelerator.enabled.unwrap_or(false)
+fn best<'a, 'g>(groups: &[&'g Group<'a>]) -> Option<&'g Group<'a>> {
+    groups.iter().copied().max_by(|a, b| a.merit().total_cmp(&b.merit()))
 }
 
-/// What makes a case better: throughput first, less delay between equals.
-fn merit(f: &Figures) -> f64 {
-    f.transfer.goodput_mbps / (1.0 + f.radio.queue_delay_ms.p95 / 10_000.0)
+/// All runs of one case that have figures.
+struct Group<'a> {
+    name: &'a str,
+    is_accelerated: bool,
+    runs: Vec<(u64, &'a CaseResult, &'a Figures)>,
 }
 
-fn compared((case, f): (&CaseResult, &Figures), (base_case, base): (&CaseResult, &Figures)) -> String {
-    let (rate, base_rate) = (f.transfer.goodput_mbps, base.transfer.goodput_mbps);
-    let ratio = if base_rate > 0.0 { rate / base_rate } else { f64::INFINITY };
-    let mut text = format!("{} delivers {rate:.2} Mbit/s", capitalised(&case.name));
-    text += &match ratio {
-        r if (0.985..1.015).contains(&r) => format!(", as much as {} ({base_rate:.2})", base_case.name),
-        r if r >= 1.5 => format!(", {r:.1} times the {base_rate:.2} Mbit/s of {}", base_case.name),
-        r if r >= 1.0 => {
-            format!(", {:.0} % more than {} ({base_rate:.2})", 100.0 * (r - 1.0), base_case.name)
-        }
-        r => format!(", {:.0} % less than {} ({base_rate:.2})", 100.0 * (1.0 - r), base_case.name),
-    };
-    if let (Some(used), Some(base_used)) = (f.radio.utilisation, base.radio.utilisation) {
-        text += &format!(", with {:.0} % of the link used against {:.0} %", 100.0 * used, 100.0 * base_used);
+impl<'a> Group<'a> {
+    fn of((name, cases): (&'a str, Vec<&'a CaseResult>)) -> Self {
+        let is_accelerated =
+            cases.first().is_some_and(|case| case.settings.accelerator.enabled.unwrap_or(false));
+        let figures = |case: &'a CaseResult| Some((case.seed, case, case.figures.as_ref()?));
+        Self { name, is_accelerated, runs: cases.into_iter().filter_map(figures).collect() }
     }
-    let (delay, base_delay) = (f.radio.queue_delay_ms.p95, base.radio.queue_delay_ms.p95);
-    text += &format!(", and queues 95 % of its packets for at most {delay:.0} ms against {base_delay:.0} ms");
-    text
+
+    fn mean(&self, value: impl Fn(&Figures) -> f64) -> f64 {
+        self.runs.iter().map(|(_, _, f)| value(f)).sum::<f64>() / self.runs.len().max(1) as f64
+    }
+
+    /// What makes a case better: throughput first, less delay between equals.
+    fn merit(&self) -> f64 {
+        let delay_ms = self.mean(|f| f.radio.queue_delay_ms.p95);
+        self.mean(|f| f.transfer.goodput_mbps) / (1.0 + delay_ms / 10_000.0)
+    }
+
+    /// The same case with the seeds that `other` has as well; with all of them where none is shared.
+    fn shared_with(&self, other: &Self) -> Self {
+        let is_shared = |seed: u64| other.runs.iter().any(|run| run.0 == seed);
+        let any = self.runs.iter().any(|run| is_shared(run.0));
+        let runs = self.runs.iter().filter(|run| !any || is_shared(run.0)).copied().collect();
+        Self { runs, ..*self }
+    }
+
+    fn rates(&self) -> Vec<f64> {
+        self.runs.iter().map(|(_, _, f)| f.transfer.goodput_mbps).collect()
+    }
 }
 
-fn alone((case, f): (&CaseResult, &Figures)) -> String {
-    let mut text = format!("{} delivers {:.2} Mbit/s", capitalised(&case.name), f.transfer.goodput_mbps);
+/// How a throughput stands to another.
+#[derive(Clone, Copy, PartialEq)]
+enum Verdict {
+    More,
+    Same,
+    /// Different, but not more than seeds differ by.
+    Chance,
+    Less,
+}
+
+/// Between these two means are called the same.
+const SAME: core::ops::Range<f64> = 0.985..1.015;
+
+fn verdict(rates: &[f64], base: &[f64], ratio: f64) -> Verdict {
+    let differences: Vec<f64> = rates.iter().zip(base).map(|(a, b)| a - b).collect();
+    let is_chance = mean_interval(&differences).is_some_and(|(low, high)| low <= 0.0 && high >= 0.0);
+    match ratio {
+        r if SAME.contains(&r) => Verdict::Same,
+        _ if is_chance => Verdict::Chance,
+        r if r > 1.0 => Verdict::More,
+        _ => Verdict::Less,
+    }
+}
+
+/// `case` against `base`, the best of `controls` direct cases.
+fn compared(case: &Group<'_>, base: &Group<'_>, controls: usize) -> String {
+    let (case, base) = (case.shared_with(base), base.shared_with(case));
+    let (rates, base_rates) = (case.rates(), base.rates());
+    let mean = |group: &Group<'_>| group.mean(|f| f.transfer.goodput_mbps);
+    let (rate, base_rate) = (mean(&case), mean(&base));
+    let ratio = if base_rate > 0.0 { rate / base_rate } else { f64::INFINITY };
+    let verdict = verdict(&rates, &base_rates, ratio);
+    let seeds = rates.len();
+    let named = if controls > 1 {
+        format!("{}, the best of {controls} direct cases,", base.name)
+    } else {
+        base.name.to_owned()
+    };
+    let named_last = named.trim_end_matches(',');
+    let own = with_spread(&base_rates);
+    let delivers = format!("{} delivers {} Mbit/s", case.name, with_spread(&rates));
+    let delivers =
+        if seeds > 1 { format!("{delivers} (mean of {seeds} seeds ± their deviation)") } else { delivers };
+    let mut text = match verdict {
+        _ if !case.is_accelerated || base.is_accelerated || verdict == Verdict::More => {
+            capitalised(&delivers)
+        }
+        Verdict::Less => format!("Less throughput: {delivers}"),
+        _ => format!("No gain in throughput: {delivers}"),
+    };
+    text += &match verdict {
+        Verdict::More if ratio >= 1.5 => format!(", {ratio:.1} times the {own} Mbit/s of {named_last}"),
+        Verdict::More => format!(", {:.0} % more than {named} with {own}", 100.0 * (ratio - 1.0)),
+        Verdict::Same => format!(", as much as {named} with {own}"),
+        Verdict::Chance => {
+            format!(", which {seeds} seeds cannot tell from the {own} of {named_last}")
+        }
+        Verdict::Less => format!(", {:.0} % less than {named} with {own}", 100.0 * (1.0 - ratio)),
+    };
+    text + &of_the_link(&case, &base)
+}
+
+/// How much of the link is used, and how long the queue is.
+fn of_the_link(case: &Group<'_>, base: &Group<'_>) -> String {
+    let used = |group: &Group<'_>| {
+        let all = group.runs.iter().all(|(_, _, f)| f.radio.utilisation.is_some());
+        all.then(|| 100.0 * group.mean(|f| f.radio.utilisation.unwrap_or_default()))
+    };
+    let mut text = String::new();
+    if let (Some(used), Some(base_used)) = (used(case), used(base)) {
+        text += &format!("; {used:.0} % of the link used against {base_used:.0} %");
+    }
+    let delay = |group: &Group<'_>| group.mean(|f| f.radio.queue_delay_ms.p95);
+    text + &format!(
+        "; 95 % of packets queued for at most {:.0} ms against {:.0} ms",
+        delay(case),
+        delay(base)
+    )
+}
+
+/// A mean, and the standard deviation where there is one.
+fn with_spread(values: &[f64]) -> String {
+    let Some(moments) = Moments::of(values) else { return "–".to_owned() };
+    let deviation = moments.deviation.map_or_else(String::new, |deviation| format!(" ±{deviation:.2}"));
+    format!("{:.2}{deviation}", moments.mean)
+}
+
+fn alone(group: &Group<'_>) -> String {
+    let mut text = format!("{} delivers {} Mbit/s", capitalised(group.name), with_spread(&group.rates()));
+    let Some((_, case, f)) = group.runs.first() else { return text };
     if let Some(used) = f.radio.utilisation {
         text += &format!(", {:.0} % of what the link offers", 100.0 * used);
     }
@@ -80,12 +184,15 @@ fn window_limit(case: &CaseResult, f: &Figures) -> Option<(u64, f64, f64)> {
     is_limit.then_some((window, limit_mbps, rtt_ms))
 }
 
-fn hashes(ran: &[(&CaseResult, &Figures)]) -> String {
+fn hashes(result: &ScenarioResult) -> String {
+    let ran: Vec<(&CaseResult, &Figures)> =
+        result.cases.iter().filter_map(|case| Some((case, case.figures.as_ref()?))).collect();
     let is_planned = |(case, figures): &(&CaseResult, &Figures)| {
         figures.transfer.cut_short && case.settings.workload.ends_at_limit == Some(true)
     };
     let wrong = ran.iter().filter(|run| !run.1.transfer.hashes_equal && !is_planned(run));
-    let wrong: Vec<&str> = wrong.map(|(case, _)| case.name.as_str()).collect();
+    let mut wrong: Vec<&str> = wrong.map(|(case, _)| case.name.as_str()).collect();
+    wrong.dedup();
     match wrong.as_slice() {
         [] if ran.iter().any(is_planned) => "; the time limit ended transfers, as planned.".to_owned(),
         [] if ran.len() == 1 => "; the file arrived unchanged.".to_owned(),

@@ -40,6 +40,12 @@ pub fn page_with_flows(title: &str, results: &Results, flows: &[CaseFlow]) -> St
         escape(title)
     );
     let _ = writeln!(html, "<p class=\"soft\">{}</p>", escape(&made_by(&results.made_by)));
+    if let Some(interrupted) = results.interrupted {
+        let _ = writeln!(
+            html,
+            "<p class=\"finding warning\">The user ended this early: it was {interrupted}. What follows was finished.</p>"
+        );
+    }
     for result in &results.scenarios {
         let flows: Vec<&CaseFlow> =
             flows.iter().filter(|flow| flow.scenario == result.scenario.name).collect();
@@ -75,26 +81,38 @@ fn section(html: &mut String, result: &ScenarioResult, flows: &[&CaseFlow]) {
     let _ = writeln!(html, "<p class=\"facts\">{}</p>", escape(&network::describe(scenario)));
     let _ = writeln!(html, "<p class=\"finding\">{}</p>", units_kept(&escape(&finding::sentence(result))));
     summary_table(html, result);
-    for case in &result.cases {
-        if let Some(why) = &case.skipped {
-            let _ =
-                writeln!(html, "<p class=\"soft\">{} was not run: {}.</p>", escape(&case.name), escape(why));
-        }
-        let timing = case.figures.as_ref().map(|f| &f.timing);
-        if let Some(why) = timing.and_then(|t| t.why_not.as_ref()) {
-            let _ = writeln!(
-                html,
-                "<p class=\"finding warning\">{}: do not trust these figures, {}.</p>",
-                escape(&case.name),
-                escape(why)
-            );
-        }
-    }
+    faults(html, result);
     panels(html, result);
     let colour =
         |case: &str| grouped(result).iter().position(|(name, _)| *name == case).unwrap_or_default() % COLOURS;
     case_flow::panels(html, flows, &colour);
     html.push_str("</section>\n");
+}
+
+/// What was not run, what did not come out as it must, and what is doubtful: all that the JSON has, with the seed where there are several.
+fn faults(html: &mut String, result: &ScenarioResult) {
+    let name = |case: &CaseResult| match result.scenario.repetitions {
+        0 | 1 => case.name.clone(),
+        _ => format!("{} (seed {})", case.name, case.seed),
+    };
+    let mut list = |title: &str, class: &str, of: &dyn Fn(&CaseResult) -> Vec<String>| {
+        let all: Vec<(String, String)> = result
+            .cases
+            .iter()
+            .flat_map(|case| of(case).into_iter().map(move |what| (name(case), what)))
+            .collect();
+        if all.is_empty() {
+            return;
+        }
+        let _ = write!(html, "<div class=\"faults {class}\"><b>{title}</b><ul>");
+        for (case, what) in all {
+            let _ = write!(html, "<li>{}: {}.</li>", escape(&case), units_kept(&escape(&what)));
+        }
+        html.push_str("</ul></div>\n");
+    };
+    list("Failed", "failed", &|case| case.problems.clone());
+    list("Doubtful", "doubtful", &|case| case.doubts.clone());
+    list("Not run", "soft", &|case| case.skipped.clone().into_iter().collect());
 }
 
 fn summary_table(html: &mut String, result: &ScenarioResult) {
@@ -119,6 +137,13 @@ fn summary_table(html: &mut String, result: &ScenarioResult) {
         html.push_str("</tr>\n");
     }
     html.push_str("</tbody></table></div>\n");
+    if result.scenario.repetitions > 1 {
+        let _ = writeln!(
+            html,
+            "<p class=\"soft\">Means of {} seeds; behind ± the standard deviation from seed to seed.</p>",
+            result.scenario.repetitions
+        );
+    }
 }
 
 /// Throughput and queueing delay of each case's first repetition, with the same scales.
@@ -164,7 +189,7 @@ fn carried(f: &Figures) -> String {
 
 const EMULATED: &str = "Server, accelerator and client are network namespaces of one machine, with the kernel’s own TCP. The wired segment and the radio link between them are a model run in real time: capacity, drop-tail queue, delay and loss are applied to every real packet.";
 const SIMULATED: &str = "Server and client are TCP hosts of the simulator, which exchange whole packets with checksums; the accelerator is the engine that runs on real networks. The wired segment and the radio link between them are the link model of the lab, in virtual time.";
-const FIGURES: &str = "Throughput is what the receiving application got over the time from its start to its end. “Link used” is what the radio link carried in that time over what it could have carried. Queueing delay is the time from a packet’s arrival at the radio queue to the end of its service. “Resent” counts data segments that entered the radio link although all their bytes had been there before. “Window” is the largest receive window in the client’s own ACKs.";
+const FIGURES: &str = "Throughput is what the receiving application got over the time from its start to its end. “Link used” is what the radio link carried in that time over what it could have carried. Queueing delay is the time from a packet’s arrival at the radio queue to the end of its service. “Resent” counts data segments that entered the radio link although all their bytes had been there before. “Sender” is the congestion control of the host that sends the data. “Window” is the largest receive window in the client’s own ACKs.";
 
 /// How it was measured, how exact the emulator was, how to repeat it.
 fn method(html: &mut String, results: &Results) {
@@ -213,8 +238,8 @@ fn method(html: &mut String, results: &Results) {
 }
 
 fn timing_table(html: &mut String, results: &Results) {
-    html.push_str("<h3>Timing error of the emulator</h3>\n<p class=\"soft\">How much later than planned each packet was handed to the kernel. It is never early.</p>\n");
-    html.push_str("<div class=\"scroll\"><table><thead><tr><th>case</th><th>packets</th><th>mean<small>µs</small></th><th>p50<small>µs</small></th><th>p99<small>µs</small></th><th>largest<small>µs</small></th><th>over 0.2 ms<small>%</small></th><th>over 1 ms<small>%</small></th><th>missed<small>packets</small></th></tr></thead><tbody>\n");
+    html.push_str("<h3>Timing error of the emulator</h3>\n<p class=\"soft\">How much later than planned each packet was handed to the kernel; it is never early. Throughput is stated to 2 %, round trips measured by hosts to 1 ms: where lateness can have moved one by more, the run is marked as doubtful.</p>\n");
+    html.push_str("<div class=\"scroll\"><table><thead><tr><th>case</th><th>packets</th><th>mean<small>µs</small></th><th>p50<small>µs</small></th><th>p99<small>µs</small></th><th>largest<small>µs</small></th><th>over 0.2 ms<small>%</small></th><th>over 1 ms<small>%</small></th><th>missed<small>packets</small></th><th>throughput off<small>≤ %</small></th></tr></thead><tbody>\n");
     for result in &results.scenarios {
         for case in &result.cases {
             if let Some(f) = &case.figures {
@@ -234,7 +259,7 @@ fn timing_row(html: &mut String, result: &ScenarioResult, case: &CaseResult, t: 
     let d = t.late_us;
     let _ = writeln!(
         html,
-        "<tr><td>{}</td><td>{}</td><td>{:.1}</td><td>{:.1}</td><td>{:.1}</td><td>{:.0}</td><td>{:.2}</td><td>{:.2}</td><td>{}</td></tr>",
+        "<tr><td>{}</td><td>{}</td><td>{:.1}</td><td>{:.1}</td><td>{:.1}</td><td>{:.0}</td><td>{:.2}</td><td>{:.2}</td><td>{}</td><td>{:.2}</td></tr>",
         escape(&name),
         d.count,
         d.mean,
@@ -243,7 +268,8 @@ fn timing_row(html: &mut String, result: &ScenarioResult, case: &CaseResult, t: 
         d.max,
         100.0 * t.share_over_200_us,
         100.0 * t.share_over_1_ms,
-        t.missed_packets
+        t.missed_packets,
+        100.0 * t.throughput_error
     );
 }
 

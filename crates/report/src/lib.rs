@@ -24,7 +24,9 @@ mod table;
 pub use axis::{Axis, Spread, label as axis_label};
 pub use capture_page::CapturePage;
 pub use case_flow::CaseFlow;
-pub use compare::{Environment, Interval, Moments, Run, Sample, comparison, mann_whitney, median_interval};
+pub use compare::{
+    Environment, Interval, Moments, Run, Sample, comparison, mann_whitney, mean_interval, median_interval,
+};
 pub use controller_figure::{ControllerFigure, Curve};
 pub use dataset::{CaptureId, Dataset, capture_id, columns, date_of};
 pub use finding::sentence;
@@ -34,4 +36,4 @@ pub use html::{STYLE, escape, page, page_with_flows};
 pub use line_figure::{LinePanel, line_figure};
 pub use perfetto::PerfettoTrace;
 pub use queue_figure::{QueuePanel, queue_figure};
-pub use table::{Table, summary};
+pub use table::{SUMMARY_MAY_GO, Table, summary};

@@ -4,6 +4,8 @@ use std::fmt;
 
 use scenario::results::{CaseResult, Figures, ScenarioResult};
 
+use crate::compare::Moments;
+
 /// Columns with headings and rows of text; every column but the first is aligned right.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
@@ -13,10 +15,47 @@ pub struct Table {
     pub rows: Vec<Vec<String>>,
 }
 
+impl Table {
+    /// The table in at most `width` columns of a terminal: columns go, in the order of `may_go` (their names), until it fits. None is
+    /// cut. Gives the names of those that went as well.
+    #[must_use]
+    pub fn fitting(&self, width: usize, may_go: &[&str]) -> (Self, Vec<&'static str>) {
+        let (mut table, mut gone) = (self.clone(), Vec::new());
+        for name in may_go {
+            if table.width() <= width {
+                break;
+            }
+            let Some(at) = table.headings.iter().position(|(heading, _)| heading == name) else { continue };
+            gone.push(table.headings.remove(at).0);
+            for row in &mut table.rows {
+                if at < row.len() {
+                    row.remove(at);
+                }
+            }
+        }
+        (table, gone)
+    }
+
+    /// Columns of a terminal that it takes.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        let widths = self.widths();
+        // Two spaces before each column.
+        widths.iter().sum::<usize>() + 2 * widths.len()
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        let count = |text: &str| text.chars().count();
+        let heading = |i: usize| self.headings.get(i).map_or(0, |(name, unit)| count(name).max(count(unit)));
+        let field = |i: usize| self.rows.iter().filter_map(|r| r.get(i)).map(|s| count(s)).max().unwrap_or(0);
+        (0..self.headings.len()).map(|i| heading(i).max(field(i))).collect()
+    }
+}
+
 type Column = (&'static str, &'static str, fn(&[&Figures]) -> String);
 
 const COLUMNS: [Column; 7] = [
-    ("throughput", "Mbit/s", |f| number(f, 2, |f| Some(f.transfer.goodput_mbps))),
+    ("throughput", "Mbit/s", |f| spread(f, 2, |f| f.transfer.goodput_mbps)),
     ("link used", "%", |f| number(f, 1, |f| f.radio.utilisation.map(|u| 100.0 * u))),
     ("queue p50", "ms", |f| number(f, 1, |f| Some(f.radio.queue_delay_ms.p50))),
     ("queue p95", "ms", |f| number(f, 1, |f| Some(f.radio.queue_delay_ms.p95))),
@@ -25,14 +64,20 @@ const COLUMNS: [Column; 7] = [
     ("content", "", |f| hashes(f)),
 ];
 
-/// The summary of a scenario: one row per case, the median when it was repeated.
+/// The columns of [`summary`] that a narrow terminal can do without, the least needed first.
+pub const SUMMARY_MAY_GO: [&str; 5] = ["queue p50", "resent", "window", "sender", "link used"];
+
+/// The summary of a scenario: one row per case; of one that was repeated the means, and behind the throughput its standard deviation.
+/// A question mark marks a case with doubtful figures.
 #[must_use]
 pub fn summary(result: &ScenarioResult) -> Table {
-    let mut table = Table { headings: vec![("case", "")], rows: Vec::new() };
+    let mut table = Table { headings: vec![("case", ""), ("sender", "")], rows: Vec::new() };
     table.headings.extend(COLUMNS.iter().map(|(name, unit, _)| (*name, *unit)));
     for (name, cases) in grouped(result) {
         let figures: Vec<&Figures> = cases.iter().filter_map(|c| c.figures.as_ref()).collect();
-        let mut row = vec![name.to_owned()];
+        let is_doubtful = cases.iter().any(|case| !case.doubts.is_empty());
+        let mut row = vec![if is_doubtful { format!("{name} ?") } else { name.to_owned() }];
+        row.push(cases.first().map_or_else(String::new, |case| case.sender().to_owned()));
         if figures.is_empty() {
             row.push("not run".to_owned());
             row.resize(table.headings.len(), String::new());
@@ -56,11 +101,19 @@ pub(crate) fn grouped(result: &ScenarioResult) -> Vec<(&str, Vec<&CaseResult>)> 
     groups
 }
 
-/// The median of `value` over repetitions, or a dash.
+/// The mean of `value` over repetitions, or a dash.
 fn number(figures: &[&Figures], decimals: usize, value: fn(&Figures) -> Option<f64>) -> String {
-    let mut values: Vec<f64> = figures.iter().filter_map(|f| value(f)).collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).map_or_else(|| "–".to_owned(), |v| format!("{v:.decimals$}"))
+    let values: Vec<f64> = figures.iter().filter_map(|f| value(f)).collect();
+    Moments::of(&values).map_or_else(|| "–".to_owned(), |m| format!("{:.decimals$}", m.mean))
+}
+
+/// The same with the standard deviation where there are repetitions.
+fn spread(figures: &[&Figures], decimals: usize, value: fn(&Figures) -> f64) -> String {
+    let values: Vec<f64> = figures.iter().map(|f| value(f)).collect();
+    let Some(moments) = Moments::of(&values) else { return "–".to_owned() };
+    let deviation =
+        moments.deviation.map_or_else(String::new, |deviation| format!(" ±{deviation:.decimals$}"));
+    format!("{:.decimals$}{deviation}", moments.mean)
 }
 
 fn hashes(figures: &[&Figures]) -> String {
@@ -77,19 +130,40 @@ impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<String> = self.headings.iter().map(|(name, _)| (*name).to_owned()).collect();
         let units: Vec<String> = self.headings.iter().map(|(_, unit)| (*unit).to_owned()).collect();
-        let all = || [&names, &units].into_iter().chain(&self.rows);
-        let width = |i: usize| all().filter_map(|r| r.get(i)).map(|s| s.chars().count()).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..names.len()).map(width).collect();
-        for (n, row) in all().enumerate() {
+        let widths = self.widths();
+        for (n, row) in [&names, &units].into_iter().chain(&self.rows).enumerate() {
             let mut line = String::from(" ");
             for (i, (field, width)) in row.iter().zip(&widths).enumerate() {
                 line += &if i == 0 { format!(" {field:<width$}") } else { format!("  {field:>width$}") };
             }
             writeln!(f, "{}", line.trim_end())?;
             if n == 1 {
-                writeln!(f, "  {}", "─".repeat(widths.iter().sum::<usize>() + 2 * (widths.len() - 1)))?;
+                writeln!(f, "  {}", "─".repeat(self.width() - 2))?;
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_narrow_terminal_gets_fewer_columns_and_none_is_cut() {
+        let table = Table {
+            headings: vec![("case", ""), ("a", "ms"), ("long heading", ""), ("b", "")],
+            rows: vec![vec!["direct".to_owned(), "1".to_owned(), "2".to_owned(), "33333".to_owned()]],
+        };
+        let lines = |table: &Table| -> Vec<usize> {
+            table.to_string().lines().map(|line| line.chars().count()).collect()
+        };
+        assert_eq!(lines(&table).into_iter().max(), Some(table.width()));
+        let (same, gone) = table.fitting(80, &["long heading", "a"]);
+        assert!(gone.is_empty() && same.rows == table.rows);
+        let (narrow, gone) = table.fitting(20, &["long heading", "a"]);
+        assert_eq!((narrow.width(), gone), (19, vec!["long heading"]));
+        assert_eq!(narrow.rows, [["direct", "1", "33333"]]);
+        assert!(lines(&narrow).into_iter().all(|width| width <= 20));
     }
 }

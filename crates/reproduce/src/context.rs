@@ -257,6 +257,7 @@ impl<'a> Context<'a> {
                     accelerator_command: None,
                     skipped: None,
                     problems: outcome.problems,
+                    doubts: outcome.doubts,
                     figures: Some(outcome.figures),
                     simulation: Some(outcome.simulation),
                 },

@@ -108,7 +108,7 @@ impl RunRecord {
             late_p99_us: figures.filter(|_| is_lab).map(|f| f.timing.late_us.p99),
             late_p50_us: figures.filter(|_| is_lab).map(|f| f.timing.late_us.p50),
             late_max_us: figures.filter(|_| is_lab).map(|f| f.timing.late_us.max),
-            distrusted: figures.and_then(|f| f.timing.why_not.clone()),
+            distrusted: (!result.doubts.is_empty()).then(|| result.doubts.join("; ")),
             skipped: result.skipped.clone(),
             problems: result.problems.clone(),
         }

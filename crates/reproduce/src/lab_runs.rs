@@ -126,6 +126,7 @@ fn skipped(case: Case, seed: u64, key: &str) -> Run {
         accelerator_command: None,
         skipped: Some(format!("only the simulator has `{key}`")),
         problems: Vec::new(),
+        doubts: Vec::new(),
         figures: None,
         simulation: None,
     };

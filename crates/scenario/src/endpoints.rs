@@ -20,7 +20,7 @@ layered! {
         pub sack: bool,
         /// The hosts agree on timestamps. Default: yes.
         pub timestamps: bool,
-        /// The largest window in the client's ACKs must lie in this range, or the case has a problem.
+        /// The largest window in the client's ACKs lies in this range, or the case's figures are doubtful.
         pub expected_window: WindowRange,
     }
 }

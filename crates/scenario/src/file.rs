@@ -180,13 +180,16 @@ impl Scenario {
     }
 
     fn resolve(&self, case: &Case) -> Case {
+        let mut server = case.server.over(&self.server);
+        // Said in every case, so that lab and simulator cannot have different ones.
+        server.congestion_control.get_or_insert_default();
         Case {
             name: case.name.clone(),
             wan: case.wan.over(&self.wan),
             radio: case.radio.over(&self.radio),
             feedback: case.feedback.over(&self.feedback),
             client: case.client.over(&self.client),
-            server: case.server.over(&self.server),
+            server,
             accelerator: case.accelerator.over(&self.accelerator),
             workload: case.workload.over(&self.workload),
         }

@@ -90,7 +90,9 @@ mod tests {
         assert_eq!(names, ["a, 1 Mbit/s", "a, 2 Mbit/s", "b, 1 Mbit/s", "b, 2 Mbit/s"]);
         let rate = |n: usize| cases[n].radio.down.as_ref().unwrap().rate.unwrap().to_string();
         assert_eq!((rate(1).as_str(), cases[1].workload.size().get()), ("2 Mbit/s", 4_000_000));
-        assert!(cases[1].server.congestion_control.is_some() && cases[2].server.congestion_control.is_none());
+        let controls =
+            [1, 2].map(|i: usize| cases[i].server.congestion_control.map(crate::CongestionControl::name));
+        assert_eq!(controls, [Some("reno"), Some("cubic")]);
         // What was read is written with all its cases, and read again the same.
         let again = Scenario::from_toml("x", &toml::to_string(&scenario).unwrap()).unwrap();
         assert_eq!(again, scenario);

@@ -3,11 +3,13 @@
 //! Its schema is `schemas/lab-results.schema.json`. Numbers name their unit; times of a case count from
 //! the moment its first transfer is started.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use units::Bytes;
 
-use crate::{Case, Scenario};
+use crate::{Case, Kind, Scenario};
 
 /// Name and version of the document.
 pub const SCHEMA: &str = "cellerator/lab-results/1";
@@ -21,6 +23,24 @@ pub struct Results {
     pub made_by: MadeBy,
     /// One entry per scenario, in the order run.
     pub scenarios: Vec<ScenarioResult>,
+    /// That the user ended it early, and when; absent when all was run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interrupted: Option<Interrupted>,
+}
+
+/// How far something came that the user ended. Prints as `interrupted after 3 of 8 runs`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interrupted {
+    /// Runs that had ended.
+    pub finished: usize,
+    /// All that were wanted.
+    pub of: usize,
+}
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "interrupted after {} of {} runs", self.finished, self.of)
+    }
 }
 
 /// Programs and machine.
@@ -71,12 +91,26 @@ pub struct CaseResult {
     /// What did not come out as it must; empty when all is well.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
+    /// Why a figure is not worth what is stated beside it, and what to do: one sentence each; empty when all is well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub doubts: Vec<String>,
     /// What was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub figures: Option<Figures>,
     /// What only the simulator knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulation: Option<Simulation>,
+}
+
+impl CaseResult {
+    /// What the sending host's congestion control was, `cubic` unless the scenario says otherwise; `udp` without one.
+    #[must_use]
+    pub fn sender(&self) -> &'static str {
+        match self.settings.workload.kind() {
+            Kind::Udp => "udp",
+            _ => self.settings.server.congestion_control.unwrap_or_default().name(),
+        }
+    }
 }
 
 /// What only the simulator knows of a case.
@@ -109,18 +143,29 @@ impl Figures {
         } else if !self.transfer.hashes_equal && problems.is_empty() {
             problems.push("what arrived is not what was sent".to_owned());
         }
-        if let Some(range) = case.client.expected_window {
-            let window = self.window.map_or(0, |w| w.max_bytes);
-            if window < range.min.0.get() || window > range.max.0.get() {
-                problems.push(format!(
-                    "the client advertised a window of {} instead of {} to {}",
-                    Bytes::new(window),
+        problems
+    }
+
+    /// Why figures are not worth what is stated beside them, one sentence each: the emulator's timing, and a client whose window is
+    /// not what the scenario is about.
+    #[must_use]
+    pub fn doubts(&self, case: &Case) -> Vec<String> {
+        let mut doubts: Vec<String> = self.timing.why_not.clone().into_iter().collect();
+        if let (Some(range), Some(window)) = (case.client.expected_window, self.window) {
+            let (min, max, own) = (range.min.0.get(), range.max.0.get(), window.max_bytes);
+            let near = own.clamp(min, max);
+            if own != near {
+                let moved = 100.0 * (own as f64 / near.max(1) as f64 - 1.0);
+                doubts.push(format!(
+                    "the client advertised a window of {}, the scenario is about {} to {}: where the window limits, the throughput \
+                     is off by {moved:+.0} %; run it again with nothing else running",
+                    Bytes::new(own),
                     range.min,
                     range.max
                 ));
             }
         }
-        problems
+        doubts
     }
 }
 
@@ -315,11 +360,73 @@ pub struct Timing {
     pub share_over_1_ms: f64,
     /// Packets the kernel dropped because the emulator did not fetch them in time.
     pub missed_packets: u64,
-    /// False when the error is too large to believe the case's figures.
+    /// By what share the lateness can have moved the throughput, at most: the round trip it added over the path's, and the longest
+    /// stall over the transfer's time.
+    #[serde(default)]
+    pub throughput_error: f64,
+    /// False when a figure can have moved by more than is stated beside it ([`Timing::THROUGHPUT_STATED`], [`Timing::DELAY_STATED_MS`]).
     pub trustworthy: bool,
     /// Why not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why_not: Option<String>,
+}
+
+/// The transfer that lateness may have moved.
+#[derive(Clone, Copy, Debug)]
+pub struct Moved {
+    /// The least round trip of the path, without lateness.
+    pub path_rtt_ms: f64,
+    /// How long the transfer took.
+    pub seconds: f64,
+    /// Packets that the links lost of their own.
+    pub lost: u64,
+    /// True when round trips were measured by a host: pings, or acknowledged datagrams.
+    pub has_round_trips: bool,
+}
+
+impl Timing {
+    /// A throughput from the lab is stated to this share of itself.
+    pub const THROUGHPUT_STATED: f64 = 0.02;
+    /// A round trip measured by a host of the lab is stated to this.
+    pub const DELAY_STATED_MS: f64 = 1.0;
+    /// Packets missed by the emulator, to those that the links lost: more than this and the losses are not the scenario's.
+    const MISSED_SHARE: f64 = 0.02;
+    /// Links that a packet and its acknowledgement pass.
+    const HOPS: f64 = 4.0;
+
+    /// Says by how much the figures of a transfer can have moved, and whether that is more than is stated beside them.
+    #[must_use]
+    pub fn judged(mut self, transfer: Moved) -> Self {
+        const AGAIN: &str = "run it again with nothing else running, or at a lower rate";
+        let late = &self.late_us;
+        let added_ms = Self::HOPS * late.mean / 1e3;
+        let stall = late.max / 1e6 / transfer.seconds.max(1e-3);
+        let error = added_ms / transfer.path_rtt_ms.max(1.0) + stall;
+        let delay_ms = Self::HOPS * late.p95 / 1e3;
+        let missed = self.missed_packets;
+        self.throughput_error = rounded(error);
+        self.why_not = if missed as f64 > Self::MISSED_SHARE * transfer.lost as f64 {
+            Some(format!(
+                "do not trust its figures: the emulator lost {missed} packets of its own, the links {}; {AGAIN}",
+                transfer.lost
+            ))
+        } else if error > Self::THROUGHPUT_STATED {
+            Some(format!(
+                "do not trust its throughput: the emulator was late, which can have moved it by {:.0} % (stated: {:.0} %); {AGAIN}",
+                100.0 * error,
+                100.0 * Self::THROUGHPUT_STATED
+            ))
+        } else if transfer.has_round_trips && delay_ms > Self::DELAY_STATED_MS {
+            Some(format!(
+                "do not trust its round trips: the emulator was late, which moved the longest by {delay_ms:.1} ms (stated: {:.0} ms); {AGAIN}",
+                Self::DELAY_STATED_MS
+            ))
+        } else {
+            None
+        };
+        self.trustworthy = self.why_not.is_none();
+        self
+    }
 }
 
 /// Figures in bins of equal length.
@@ -351,5 +458,59 @@ mod tests {
         assert!((d.mean - 50.5).abs() < 1e-9);
         assert!(Distribution::of(&mut []).is_none());
         assert_eq!(Distribution::of(&mut [3.0]).unwrap().p99, 3.0);
+    }
+
+    fn timing(mean_us: f64, max_us: f64, missed_packets: u64) -> Timing {
+        let late_us =
+            Distribution { mean: mean_us, p95: 2.0 * mean_us, max: max_us, ..Distribution::default() };
+        Timing { late_us, missed_packets, ..Timing::default() }
+    }
+
+    #[test]
+    fn lateness_is_a_doubt_where_a_figure_moves_by_more_than_is_stated() {
+        let moved =
+            |rtt: f64, has_round_trips| Moved { path_rtt_ms: rtt, seconds: 10.0, lost: 100, has_round_trips };
+        // Many packets 0.25 ms late: 1 ms of a round trip of 60 is 1.7 %, of one of 10 it is 10 %.
+        let late = |rtt, pings| timing(250.0, 1_000.0, 0).judged(moved(rtt, pings));
+        assert!(late(60.0, false).trustworthy && late(60.0, false).why_not.is_none());
+        let why = late(10.0, false).why_not.unwrap();
+        assert!(
+            why.contains("throughput")
+                && why.contains("by 10 % (stated: 2 %)")
+                && why.contains("run it again"),
+            "{why}"
+        );
+        assert!(late(60.0, true).why_not.unwrap().contains("round trips"));
+        // One stall of half a second in ten.
+        assert!(!timing(10.0, 500_000.0, 0).judged(moved(60.0, false)).trustworthy);
+        // Two packets more than the hundred that the links lost change nothing, three do.
+        assert!(timing(10.0, 100.0, 2).judged(moved(60.0, false)).trustworthy);
+        assert!(
+            timing(10.0, 100.0, 3)
+                .judged(moved(60.0, false))
+                .why_not
+                .unwrap()
+                .contains("lost 3 packets of its own")
+        );
+    }
+
+    #[test]
+    fn a_window_that_is_not_the_scenarios_is_a_doubt_and_no_problem() {
+        let text = "name = \"t\"\nclient.expected_window = { min = \"16.5 KB\", max = \"18.5 KB\" }\n";
+        let case = Scenario::from_toml("t.toml", text).unwrap().resolved().remove(0);
+        let figures = |max_bytes| Figures {
+            window: Some(WindowFigures { max_bytes, ..WindowFigures::default() }),
+            transfer: Transfer { hashes_equal: true, ..Transfer::default() },
+            ..Figures::default()
+        };
+        let doubts = figures(19_000).doubts(&case);
+        assert_eq!(doubts.len(), 1);
+        assert!(
+            doubts[0].contains("19.0 KB") && doubts[0].contains("+3 %") && doubts[0].contains("run it again"),
+            "{}",
+            doubts[0]
+        );
+        assert!(figures(19_000).problems(&case).is_empty());
+        assert!(figures(17_000).doubts(&case).is_empty());
     }
 }

@@ -26,10 +26,11 @@ pub(crate) fn plain_memory(text: &str) -> String {
 /// A congestion control of the server.
 ///
 /// The lab needs a kernel that has it, the simulator has all of them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CongestionControl {
-    /// Linux's default.
+    /// Linux's default, and that of scenarios, whatever the host's kernel is set to.
+    #[default]
     Cubic,
     /// Model-based, paced.
     Bbr,

@@ -1,10 +1,11 @@
 //! [`CaseRun`]: a case of a scenario file in virtual time, with the figures the lab would measure.
 
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::sync::atomic::AtomicBool;
 
 use control::{ControllerConfig, CubicParams, DrwaParams};
 use engine::{Engine, EngineConfig};
-use scenario::{Case, CongestionControl, DrwaVariant, End, Family, Kind, LinkPlan, Workload};
+use scenario::{Case, DrwaVariant, End, Family, Kind, LinkPlan, Workload};
 use units::{Bytes, Duration, Instant, Rate, SeqNum, WindowScale};
 
 use crate::{
@@ -40,6 +41,8 @@ pub struct CaseOutcome {
     pub simulation: scenario::results::Simulation,
     /// What did not come out as it must.
     pub problems: Vec<String>,
+    /// Why figures are not worth what is stated beside them.
+    pub doubts: Vec<String>,
     /// [`crate::PacketLog::text`].
     pub log: String,
     /// Every packet on the radio links in the direction of the data, link by link.
@@ -75,7 +78,19 @@ impl CaseRun {
     /// # Errors
     /// A link or the engine cannot be made. A broken rule is no error but a problem in the outcome.
     pub fn run(&self, progress: &mut dyn FnMut(Bytes)) -> Result<CaseOutcome, SimError> {
-        self.watch(&mut Progress(progress))
+        self.run_until(&AtomicBool::new(false), progress)
+    }
+
+    /// As [`CaseRun::run`], but gives the run up soon after `is_over` has become true.
+    ///
+    /// # Errors
+    /// As [`CaseRun::run`], and [`SimError::Stopped`].
+    pub fn run_until(
+        &self,
+        is_over: &AtomicBool,
+        progress: &mut dyn FnMut(Bytes),
+    ) -> Result<CaseOutcome, SimError> {
+        self.watch(&mut Progress { tell: progress, is_over })
     }
 
     /// Runs it before the eyes of `watcher`. What it sees changes nothing.
@@ -113,6 +128,9 @@ impl CaseRun {
                 Err(error) => return Err(error),
             }
             watcher.on_progress(Bytes::new(figures::received(&network, &self.case.workload)));
+            if watcher.is_over() {
+                return Err(SimError::Stopped);
+            }
             network.wait_until(until);
             watch::look(&mut network, is_upload, until, watcher);
         }
@@ -180,7 +198,7 @@ fn flow(case: &Case, client_number: u16, number: u16, seed: u64) -> FlowConfig {
     let (server_app, client_app) = applications(workload);
     let mut server = EndpointConfig::new(s, c, Role::Listens, server_app);
     let mut client = EndpointConfig::new(c, s, Role::Connects(Instant::ZERO + begins), client_app);
-    let congestion_control = case.server.congestion_control.unwrap_or(CongestionControl::Cubic);
+    let congestion_control = case.server.congestion_control.unwrap_or_default();
     client.controller = ControllerConfig::Cubic(CubicParams::default());
     server.controller =
         ControllerConfig::named(congestion_control.simulated_name()).unwrap_or(client.controller);

@@ -32,4 +32,7 @@ pub enum SimError {
         /// Which rule, by which packet.
         violation: Violation,
     },
+    /// Whoever looked on had enough ([`crate::Watcher::is_over`]).
+    #[error("stopped")]
+    Stopped,
 }

@@ -52,7 +52,7 @@ pub use line_up::LineUp;
 pub use log::{Kept, LogMode, PacketLog, Point};
 pub use middlebox::{Middlebox, Outgoing, PassThrough, Side};
 pub use network::{FlowConfig, Network, NetworkConfig, Outcome, RadioConfig};
-pub use parallel::in_parallel;
+pub use parallel::{in_parallel, in_parallel_until};
 pub use path::{Path, PathConfig, Sent};
 pub use pattern::Pattern;
 pub use random::Random;

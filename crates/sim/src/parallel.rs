@@ -1,18 +1,31 @@
-//! [`in_parallel`]: independent runs on several threads, with results that do not depend on how many.
+//! [`in_parallel`]: independent runs on several threads, with results that do not depend on how many; [`in_parallel_until`]: until told to end.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Does `work(0)` to `work(count - 1)` on `threads` threads and gives the results in that order.
 ///
 /// Work is taken in order, so that the longest are best put first. A panic in `work` is passed on.
 pub fn in_parallel<T: Send>(count: usize, threads: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let results = in_parallel_until(count, threads, &AtomicBool::new(false), work);
+    results.into_iter().flatten().collect()
+}
+
+/// As [`in_parallel`], but begins nothing once `is_over`: what was not begun is `None`, at its place.
+///
+/// Work that takes long should look at `is_over` itself, and give what says that it was not finished.
+pub fn in_parallel_until<T: Send>(
+    count: usize,
+    threads: usize,
+    is_over: &AtomicBool,
+    work: impl Fn(usize) -> T + Sync,
+) -> Vec<Option<T>> {
     let next = AtomicUsize::new(0);
-    let done = Mutex::new(Vec::with_capacity(count));
+    let done: Mutex<Vec<Option<T>>> = Mutex::new((0..count).map(|_| None).collect());
     std::thread::scope(|scope| {
         for _ in 0..threads.clamp(1, count.max(1)) {
             scope.spawn(|| {
-                loop {
+                while !is_over.load(Ordering::Relaxed) {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     if index >= count {
                         return;
@@ -20,15 +33,13 @@ pub fn in_parallel<T: Send>(count: usize, threads: usize, work: impl Fn(usize) -
                     let result = work(index);
                     // Nobody panics while holding it.
                     if let Ok(mut done) = done.lock() {
-                        done.push((index, result));
+                        done[index] = Some(result);
                     }
                 }
             });
         }
     });
-    let mut done = done.into_inner().unwrap_or_default();
-    done.sort_by_key(|(index, _)| *index);
-    done.into_iter().map(|(_, result)| result).collect()
+    done.into_inner().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -42,5 +53,15 @@ mod tests {
             assert_eq!(in_parallel(500, threads, |i| i * i), squares);
         }
         assert_eq!(in_parallel(0, 4, |i| i), Vec::<usize>::new());
+    }
+
+    #[test]
+    fn what_was_not_begun_when_it_is_over_is_missing_at_its_place() {
+        let is_over = AtomicBool::new(false);
+        let results = in_parallel_until(5, 1, &is_over, |i| {
+            is_over.store(i == 2, Ordering::Relaxed);
+            i
+        });
+        assert_eq!(results, [Some(0), Some(1), Some(2), None, None]);
     }
 }

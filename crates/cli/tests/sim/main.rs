@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -184,4 +185,53 @@ fn a_soak_counts_its_runs_and_a_seed_can_be_had_again() {
         (cellerator(&["sim", "soak", "--seed", "12"]), cellerator(&["sim", "soak", "--seed", "12"]));
     assert_eq!(one.stdout, two.stdout);
     assert!(said(&one).contains("seed 12 (") && said(&one).contains("good"), "{}", said(&one));
+}
+
+/// A run of one millisecond, and one that takes minutes.
+const SHORT_AND_LONG: &str = r#"
+name = "short-and-long"
+time_limit = "3600 s"
+radio.down = { rate = "1 Gbit/s", delay = "5 ms" }
+[[case]]
+name = "short"
+workload.size = "10 KB"
+[[case]]
+name = "long"
+workload.size = "400 GB"
+"#;
+
+#[test]
+fn an_interrupted_run_writes_what_was_finished() {
+    let scratch = Scratch::new("interrupted");
+    let scenario = scratch.scenario(SHORT_AND_LONG);
+    let out = scratch.path("out");
+    let mut running = Command::new(PROGRAM)
+        .args(["sim", "run", &scenario, "--threads", "1", "--out", &out])
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut words = BufReader::new(running.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(words.any(|line| line.contains("1 of 2 runs")), "it ended by itself");
+    let kill = Command::new("kill").args(["-INT", &running.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    let last = words.last().unwrap();
+    assert_eq!(running.wait().unwrap().code(), Some(130));
+    let results = results(&out);
+    assert_eq!(results["interrupted"], serde_json::json!({ "finished": 1, "of": 2 }));
+    assert_eq!(results["scenarios"][0]["cases"].as_array().unwrap().len(), 1);
+    let page = fs::read_to_string(format!("{out}/report.html")).unwrap();
+    assert!(page.contains("interrupted after 1 of 2 runs"));
+    assert!(last.contains("interrupted after 1 of 2 runs") && last.contains(&out), "{last}");
+}
+
+#[test]
+fn a_document_on_standard_output_stands_there_alone() {
+    let scratch = Scratch::new("standard-output");
+    let scenario = scratch.scenario(SHORT_AND_LONG);
+    let output = cellerator(&["sim", "run", &scenario, "--case", "short", "--json", "-"]);
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["scenarios"][0]["cases"][0]["name"], "short");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("throughput"), "the table is on standard error");
+    assert!(!Path::new("-").exists());
 }

@@ -49,6 +49,22 @@ impl fmt::Display for Moments {
     }
 }
 
+/// The 95 % confidence interval of the mean of `values` (Student's t); none for fewer than two.
+#[must_use]
+pub fn mean_interval(values: &[f64]) -> Option<(f64, f64)> {
+    /// Two-sided 95 % quantiles of Student's t for 1 to 20 degrees of freedom.
+    const T: [f64; 20] = [
+        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
+        2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
+    ];
+    let moments = Moments::of(values)?;
+    let (n, deviation) = (values.len(), moments.deviation?);
+    // Beyond the table the normal quantile with its first correction is right to three digits.
+    let t = T.get(n - 2).copied().unwrap_or_else(|| 1.96 + 2.4 / (n - 1) as f64);
+    let half = t * deviation / (n as f64).sqrt();
+    Some((moments.mean - half, moments.mean + half))
+}
+
 /// The median with its 95 % confidence interval from order statistics (normal approximation of the binomial ranks).
 #[must_use]
 pub fn median_interval(values: &[f64]) -> Option<Interval> {

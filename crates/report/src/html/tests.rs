@@ -23,6 +23,7 @@ fn results() -> Results {
             accelerator_command: None,
             skipped: None,
             problems: Vec::new(),
+            doubts: Vec::new(),
             figures: None,
             simulation: None,
         })
@@ -35,7 +36,6 @@ fn results() -> Results {
             seconds: 2.0,
             ..Transfer::default()
         },
-        timing: Timing { why_not: Some("2.0 % of the packets were late".to_owned()), ..Timing::default() },
         series: Series {
             bin_s: 0.5,
             capacity_mbps: vec![5.0, 0.0, 5.0, f64::NAN],
@@ -46,8 +46,15 @@ fn results() -> Results {
         },
         ..Figures::default()
     });
+    cases[0].problems = vec!["flow 1 failed: no route".to_owned()];
+    cases[0].doubts = vec!["do not trust its throughput: late".to_owned()];
     let made_by = MadeBy { command: "cellerator lab run 'a & b.toml'".to_owned(), ..MadeBy::default() };
-    Results { schema: SCHEMA.to_owned(), made_by, scenarios: vec![ScenarioResult { scenario, cases }] }
+    Results {
+        schema: SCHEMA.to_owned(),
+        made_by,
+        scenarios: vec![ScenarioResult { scenario, cases }],
+        interrupted: None,
+    }
 }
 
 #[test]
@@ -59,10 +66,9 @@ fn the_page_stands_alone_and_escapes_what_it_shows() {
         assert!(!addresses.contains(outside), "{outside}");
     }
     assert!(page.contains("R&amp;D &lt;link&gt;") && !page.contains("<b>bold"), "escaped");
-    assert!(
-        page.contains("&lt;b&gt;bold&lt;/b&gt;: do not trust these figures, 2.0 % of the packets were late.")
-    );
-    assert!(page.contains("skipped was not run: there is no accelerator."));
+    assert!(page.contains("<li>&lt;b&gt;bold&lt;/b&gt;: flow 1 failed: no route.</li>"));
+    assert!(page.contains("<li>&lt;b&gt;bold&lt;/b&gt;: do not trust its throughput: late.</li>"));
+    assert!(page.contains("<li>skipped: there is no accelerator.</li>"));
     assert!(page.contains("DIFFERENT (0 of 1 equal)"));
     assert!(page.contains("cellerator lab run 'a &amp; b.toml'"));
 }
@@ -91,4 +97,11 @@ fn every_element_is_closed_and_every_number_is_one() {
     let paths = page.split(" d=\"").skip(1).filter_map(|rest| rest.split('"').next());
     assert!(paths.clone().count() > 10);
     paths.for_each(|path| assert!(!path.contains("NaN") && !path.contains("inf"), "{path}"));
+}
+
+#[test]
+fn a_page_of_what_was_ended_early_says_so() {
+    let interrupted = Some(scenario::results::Interrupted { finished: 1, of: 4 });
+    let page = page("T", &Results { interrupted, ..results() });
+    assert!(page.contains("interrupted after 1 of 4 runs"));
 }

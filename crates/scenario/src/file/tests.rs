@@ -116,3 +116,9 @@ fn the_documented_example_is_right_and_complete() {
         }
     }
 }
+
+#[test]
+fn the_congestion_control_is_cubic_unless_said() {
+    let scenario = Scenario::from_toml("t.toml", "name = \"t\"\n").unwrap();
+    assert_eq!(scenario.resolved()[0].server.congestion_control, Some(CongestionControl::Cubic));
+}

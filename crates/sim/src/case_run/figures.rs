@@ -46,7 +46,8 @@ impl Evidence<'_> {
             accelerated_flows: flows.filter(|flow| network.is_accelerated(*flow)).count() as u64,
         };
         let problems = self.problems(&figures);
-        CaseOutcome { figures, simulation, problems, log: network.log().text().to_owned(), radio }
+        let (doubts, log) = (figures.doubts(self.case), network.log().text().to_owned());
+        CaseOutcome { figures, simulation, problems, doubts, log, radio }
     }
 
     fn figures<M: Middlebox>(&self, network: &mut Network<M>) -> (Figures, Vec<PacketRecord>) {

@@ -1,5 +1,7 @@
 //! [`Watcher`]: who looks on while a case runs.
 
+use core::sync::atomic::{AtomicBool, Ordering};
+
 use units::{Bytes, Duration, Instant};
 
 use crate::log::Kept;
@@ -26,6 +28,10 @@ pub struct Sample {
 pub trait Watcher {
     /// Bytes that have arrived so far.
     fn on_progress(&mut self, _received: Bytes) {}
+    /// True when nobody wants to know how the run ends: it is given up at the next report of progress.
+    fn is_over(&self) -> bool {
+        false
+    }
     /// True when [`Watcher::on_packet`] is wanted.
     fn wants_packets(&self) -> bool {
         false
@@ -41,11 +47,18 @@ pub trait Watcher {
 }
 
 /// Wants to know no more than how far a run is.
-pub(super) struct Progress<'a>(pub &'a mut dyn FnMut(Bytes));
+pub(super) struct Progress<'a> {
+    pub tell: &'a mut dyn FnMut(Bytes),
+    pub is_over: &'a AtomicBool,
+}
 
 impl Watcher for Progress<'_> {
     fn on_progress(&mut self, received: Bytes) {
-        (self.0)(received);
+        (self.tell)(received);
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
     }
 }
 
