@@ -13,6 +13,7 @@ use lab::Instance;
 use scenario::Quantity;
 use units::Duration;
 
+use crate::path_args::PathArgs;
 use crate::{interruption, outcome, writable};
 
 /// Arguments of `cellerator contest`.
@@ -36,12 +37,14 @@ pub struct Args {
     /// What is run: bulk (a download and a ping), short (downloads of 16 KB, 100 KB and 1 MB), mixed (four flows)
     #[arg(long, value_delimiter = ',', default_value = "bulk", value_name = "PART")]
     part: Vec<Part>,
-    /// How late the senders of the limit know capacity and queue
-    #[arg(long, default_value = "20 ms", value_name = "TIME")]
-    limit_delay: Quantity<Duration>,
-    /// Leave out the limit
+    /// How late the senders of the limit know capacity and queue; a limit for each
+    #[arg(long, value_delimiter = ',', default_value = "20 ms,40 ms", value_name = "TIME")]
+    limit_delay: Vec<Quantity<Duration>>,
+    /// Leave out the limits
     #[arg(long)]
     no_limit: bool,
+    #[command(flatten)]
+    path: PathArgs,
     /// Real kernel TCP in namespaces, in real time, one run after the other; direct:cubic, direct:bbr, accel:NAME
     #[arg(long)]
     lab: bool,
@@ -124,8 +127,10 @@ fn contest(args: &Args) -> Result<Contest, String> {
     let open = |name: &String| TraceSource::open(name, args.from.0, length, args.seed).map_err(text);
     let traces = args.traces.iter().map(open).collect::<Result<_, _>>()?;
     let threads = args.threads.unwrap_or_else(io::sched::cpu_count).max(1);
-    let late = (!args.no_limit).then_some(args.limit_delay.0);
-    let settings = Settings { length, buffers, seed: args.seed, threads, parts: args.part.clone(), late };
+    let late = if args.no_limit { Vec::new() } else { args.limit_delay.iter().map(|q| q.0).collect() };
+    let path = args.path.settings()?;
+    let settings =
+        Settings { length, buffers, seed: args.seed, threads, parts: args.part.clone(), late, path };
     Ok(Contest { settings, traces, schemes })
 }
 

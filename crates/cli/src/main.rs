@@ -13,6 +13,7 @@ mod live_capture;
 mod model;
 mod outcome;
 mod output;
+mod path_args;
 mod policy_args;
 mod progress;
 mod reproduce;

@@ -42,7 +42,7 @@ pub(crate) fn bulk(line_up: &LineUp<'_>, length: Duration, run: Run) -> Result<R
     let offered = line_up.trace.down.offered_bytes(Duration::ZERO, length + PATIENCE);
     let flows = [pings(length), FlowPlan::download((offered + SURPLUS).get(), Instant::ZERO)];
     let network = line_up.network(&flows);
-    match line_up.scheme.engine() {
+    match line_up.engine() {
         None => bulk_through(PassThrough, &network, length, run),
         Some(config) => {
             let mut run = bulk_through(Engine::new(config)?, &network, length, run)?;

@@ -1,12 +1,15 @@
 //! [`Contest`]: every scheme on every trace.
 
 use control::{ControllerConfig, CubicParams};
+use scenario::Quantity;
 use sim::{SimError, in_parallel};
 use units::{Bytes, Duration, Rate};
 
-use crate::line_up::{BASE_RTT, LineUp};
+use crate::line_up::LineUp;
 use crate::results::{Delays, Document, Limit, MixedRun, Run, SCHEMA, ShortRun, TraceFigures};
-use crate::{Buffer, ContestError, Scheme, TraceSource, Treatment, bulk, limit, mixed, offset_ms, short};
+use crate::{
+    Buffer, ContestError, PathSettings, Scheme, TraceSource, Treatment, bulk, limit, mixed, offset_ms, short,
+};
 
 /// What all runs have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,8 +24,10 @@ pub struct Settings {
     pub threads: usize,
     /// What is run.
     pub parts: Vec<Part>,
-    /// How late the senders of the limit know; none for no limit.
-    pub late: Option<Duration>,
+    /// How late the senders of the limits know; none for no limit.
+    pub late: Vec<Duration>,
+    /// What is around the radio link.
+    pub path: PathSettings,
 }
 
 /// A part of a contest.
@@ -132,6 +137,7 @@ impl Contest {
             schema: SCHEMA.to_owned(),
             seconds: self.settings.length.as_secs_f64(),
             seed: self.settings.seed,
+            path: self.settings.path.document(),
             ..Document::default()
         };
         for one in made {
@@ -155,8 +161,10 @@ impl Contest {
                 (0..self.schemes.len()).map(move |scheme| Place { trace, buffer, scheme })
             })
         };
-        if let Some(late) = settings.late.filter(|_| settings.parts.contains(&Part::Bulk)) {
-            jobs.extend(pairs().map(|(trace, buffer)| Job::Limit { trace, buffer, late }));
+        if settings.parts.contains(&Part::Bulk) {
+            jobs.extend(pairs().flat_map(|(trace, buffer)| {
+                settings.late.iter().map(move |&late| Job::Limit { trace, buffer, late })
+            }));
         }
         for part in &settings.parts {
             match part {
@@ -177,7 +185,9 @@ impl Contest {
         };
         match job {
             Job::Idle(trace) => format!("{}: idle ping", self.traces[trace].name),
-            Job::Limit { trace, buffer, .. } => format!("{}, {buffer}: limit", self.traces[trace].name),
+            Job::Limit { trace, buffer, late } => {
+                format!("{}, {buffer}: limit, {} late", self.traces[trace].name, Quantity(late))
+            }
             Job::Bulk(place) => at(place),
             Job::Short { place, size, is_known } => format!("{}, {}", at(place), short_name(size, is_known)),
             Job::Mixed(place) => format!("{}, four flows", at(place)),
@@ -211,10 +221,10 @@ impl Contest {
     fn make(&self, job: Job) -> Result<Made, SimError> {
         let (length, seed) = (self.settings.length, self.settings.seed);
         match job {
-            Job::Idle(trace) => idle(&self.traces[trace], length, seed).map(Made::Idle),
+            Job::Idle(trace) => idle(&self.traces[trace], length, seed, &self.settings.path).map(Made::Idle),
             Job::Limit { trace, buffer, late } => {
                 let source = &self.traces[trace];
-                let queue = buffer.bytes(mean_rate(source, length));
+                let queue = buffer.bytes(mean_rate(source, length), self.settings.path.base_rtt());
                 Ok(Made::Limit(Limit {
                     trace: source.name.clone(),
                     buffer: buffer.to_string(),
@@ -255,6 +265,7 @@ impl Contest {
             scheme: &self.schemes[place.scheme],
             seed: self.settings.seed,
             length: self.settings.length,
+            path: &self.settings.path,
         }
     }
 }
@@ -270,12 +281,13 @@ pub(crate) struct Cell<'a> {
     pub scheme: &'a Scheme,
     pub seed: u64,
     pub length: Duration,
+    pub path: &'a PathSettings,
 }
 
 impl Cell<'_> {
     fn line_up(&self) -> LineUp<'_> {
-        let queue = self.buffer.bytes(mean_rate(self.trace, self.length));
-        LineUp { trace: self.trace, queue, scheme: self.scheme, seed: self.seed }
+        let queue = self.buffer.bytes(mean_rate(self.trace, self.length), self.path.base_rtt());
+        LineUp { trace: self.trace, queue, scheme: self.scheme, path: self.path, seed: self.seed }
     }
 
     pub(crate) fn run(&self) -> Result<Run, SimError> {
@@ -296,21 +308,31 @@ pub(crate) fn mean_rate(trace: &TraceSource, length: Duration) -> Rate {
 }
 
 /// The trace's own figures, with the ping alone on it.
-pub(crate) fn idle(trace: &TraceSource, length: Duration, seed: u64) -> Result<TraceFigures, SimError> {
+pub(crate) fn idle(
+    trace: &TraceSource,
+    length: Duration,
+    seed: u64,
+    path: &PathSettings,
+) -> Result<TraceFigures, SimError> {
     let scheme = Scheme {
         label: "direct".to_owned(),
         treatment: Treatment::Direct,
         controller: ControllerConfig::Cubic(CubicParams::default()),
         feedback: None,
     };
-    let queue = Buffer::Bdp(2).bytes(mean_rate(trace, length));
-    let ping = bulk::idle_ping(&LineUp { trace, queue, scheme: &scheme, seed }, length)?;
-    Ok(trace_figures(trace, length, ping))
+    let queue = Buffer::Bdp(2).bytes(mean_rate(trace, length), path.base_rtt());
+    let ping = bulk::idle_ping(&LineUp { trace, queue, scheme: &scheme, path, seed }, length)?;
+    Ok(trace_figures(trace, length, path, ping))
 }
 
-pub(crate) fn trace_figures(trace: &TraceSource, length: Duration, idle: Delays) -> TraceFigures {
+pub(crate) fn trace_figures(
+    trace: &TraceSource,
+    length: Duration,
+    path: &PathSettings,
+    idle: Delays,
+) -> TraceFigures {
     let rate = mean_rate(trace, length);
-    let bdp: Bytes = rate.bytes_in(BASE_RTT);
+    let bdp: Bytes = rate.bytes_in(path.base_rtt());
     TraceFigures {
         trace: trace.name.clone(),
         mean_mbps: rate.as_mbps_f64(),

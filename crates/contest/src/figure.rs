@@ -9,7 +9,7 @@ use sim::{Middlebox, Network, PassThrough, SimError};
 use units::{Bytes, Duration, Instant, Rate};
 
 use crate::line_up::{FlowPlan, LineUp};
-use crate::{ContestError, Scheme, TraceSource, Treatment};
+use crate::{ContestError, PathSettings, Scheme, TraceSource, Treatment};
 
 /// How often windows and data in flight are looked at.
 const SAMPLE_EVERY: Duration = Duration::from_millis(50);
@@ -97,9 +97,16 @@ impl Study {
     /// The run cannot be made, or broke a rule.
     pub fn run(&self, command: &str) -> Result<ControllerFigure, ContestError> {
         let offered = self.trace.down.offered_bytes(Duration::ZERO, self.length);
-        let line_up = LineUp { trace: &self.trace, queue: self.queue, scheme: &self.scheme, seed: self.seed };
+        let path = PathSettings::default();
+        let line_up = LineUp {
+            trace: &self.trace,
+            queue: self.queue,
+            scheme: &self.scheme,
+            path: &path,
+            seed: self.seed,
+        };
         let network = line_up.network(&[FlowPlan::download((offered + SURPLUS).get(), Instant::ZERO)]);
-        let recorded = match self.scheme.engine() {
+        let recorded = match line_up.engine() {
             None => Network::new(&network, PassThrough).and_then(|network| self.record(network)),
             Some(config) => Engine::new(config)
                 .map_err(SimError::from)

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use report::{STYLE, Table, escape};
 
 use crate::pareto::{Mark, plot};
-use crate::results::{Document, MixedRun, Run, ShortRun, TraceFigures};
+use crate::results::{Document, Limit, MixedRun, Run, ShortRun, TraceFigures};
 use crate::table::{buffers, bulk_rows, mixed_rows, short_rows};
 
 const OWN_STYLE: &str = ".limit { fill: none; stroke: var(--soft); stroke-width: 1.5; stroke-dasharray: 5 4; }\n\
@@ -32,10 +32,11 @@ pub fn page(document: &Document) -> String {
     };
     let _ = writeln!(
         html,
-        "<p class=\"soft\">{place}. Cellerator {}, {:.0} s a run, seed {}.</p>",
+        "<p class=\"soft\">{place}. Cellerator {}, {:.0} s a run, seed {}; {}.</p>",
         escape(&document.made_by.cellerator),
         document.seconds,
-        document.seed
+        document.seed,
+        escape(&document.path.to_string())
     );
     let schemes = schemes(document);
     let all: Vec<&str> = document.traces.iter().flat_map(|t| buffers(document, &t.trace)).collect();
@@ -98,12 +99,12 @@ fn overview(html: &mut String, document: &Document, schemes: &[&str], sizes: &[&
     html.push_str("</div></section>\n");
 }
 
-fn figure(html: &mut String, title: &str, marks: &[Mark<'_>], curve: &[(f64, f64)]) {
+fn figure(html: &mut String, title: &str, marks: &[Mark<'_>], curves: &[Vec<(f64, f64)>]) {
     let _ = writeln!(
         html,
         "<figure><figcaption><b>{}</b></figcaption>\n{}</figure>",
         escape(title),
-        plot(title, marks, curve)
+        plot(title, marks, curves)
     );
 }
 
@@ -135,9 +136,10 @@ fn section(html: &mut String, document: &Document, trace: &TraceFigures, schemes
                 colour: colour(schemes, &run.scheme),
             })
             .collect();
-        let points = document.limit(&trace.trace, size).map_or(&[][..], |limit| limit.points.as_slice());
-        let curve: Vec<(f64, f64)> = points.iter().map(|p| (p.utilisation, p.queue_p95_ms)).collect();
-        figure(html, &format!("{}, queue of {size}", trace.trace), &marks, &curve);
+        let limits = document.limits_of(&trace.trace, size);
+        let curve = |limit: &&Limit| limit.points.iter().map(|p| (p.utilisation, p.queue_p95_ms)).collect();
+        let curves: Vec<Vec<(f64, f64)>> = limits.iter().map(curve).collect();
+        figure(html, &format!("{}, queue of {size}", trace.trace), &marks, &curves);
     }
     html.push_str("</div>\n");
     for size in sizes {
@@ -147,7 +149,7 @@ fn section(html: &mut String, document: &Document, trace: &TraceFigures, schemes
         let bulk = runs_of(size);
         let _ = writeln!(html, "<h3>Queue of {size}</h3>");
         if !bulk.is_empty() {
-            table(html, &bulk_rows(&bulk, document.limit(&trace.trace, size)), schemes);
+            table(html, &bulk_rows(&bulk, &document.limits_of(&trace.trace, size)), schemes);
         }
         if !short.is_empty() {
             table(html, &short_rows(&short), schemes);
@@ -190,11 +192,15 @@ fn table(html: &mut String, table: &Table, schemes: &[&str]) {
 }
 
 fn method(html: &mut String, document: &Document) {
-    let late = document.limits.first().map_or(20.0, |limit| limit.late_ms);
+    let mut late: Vec<String> = document.limits.iter().map(|limit| format!("{:.0}", limit.late_ms)).collect();
+    late.sort_unstable();
+    late.dedup();
+    let late = late.join(" or ");
+    let (wired, radio) = (document.path.wan_rtt_ms / 2.0, document.path.radio_rtt_ms / 2.0);
     let _ = writeln!(
         html,
         "<section><h2>How it was measured</h2>\n\
-         <p>server – 10 ms – accelerator – radio link: trace, drop-tail queue, 10 ms – client. A download as fast as the \
+         <p>server – {wired} ms – accelerator – radio link: trace, drop-tail queue, {radio} ms – client. A download as fast as the \
          scheme makes it, and a ping-pong of the same client over a connection of its own, 100 bytes each way ten times \
          a second, through the same accelerator and queue.</p>\n\
          <p><b>used</b>: bytes delivered over bytes the trace offered in the time of the run. <b>queue</b>: from arrival in \
@@ -202,7 +208,7 @@ fn method(html: &mut String, document: &Document) {
          to reading the answer; it holds what the accelerator holds back. <b>waiting</b>: acknowledged to the server and \
          not yet sent to the client.</p>\n\
          <p><span class=\"key dashes\"></span><b>limit</b>: the best of a grid of senders who know the link's capacity and \
-         queue {late:.0} ms late; in the tables its p95 at the scheme's share. Circles are direct, squares split, diamonds \
+         queue {late} ms late, a curve each; in the tables its p95 at the scheme's share. Circles are direct, squares split, diamonds \
          accelerated.</p>\n<pre>{}</pre></section>",
         escape(&document.made_by.command)
     );

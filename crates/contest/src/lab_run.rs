@@ -7,20 +7,18 @@ use std::sync::Arc;
 use io::{Clock, Namespace, Signals, Waiter};
 use lab::{AcceleratorCommand, Host, Instance, Keep, LabError, Session, server_address};
 use link::{Percentiles, Summary};
-use scenario::{Case, Family};
+use scenario::{Case, Family, Quantity};
 use units::{Bytes, Duration, Instant};
 
 use crate::contest::{mean_rate, trace_figures};
 use crate::results::{Delays, Document, Run, TraceFigures};
 use crate::traffic::{BULK_PORT, PING_PORT, Traffic};
-use crate::{Contest, ContestError, Part, Scheme, TraceSource, Treatment};
+use crate::{Contest, ContestError, Part, PathSettings, Scheme, Settings, TraceSource, Treatment};
 
 /// How long after the run pings of its time are waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How often signals and the parts of the lab are looked at.
 const TURN: Duration = Duration::from_millis(50);
-/// Memory of the hosts' sockets: more than path and deep queue hold.
-const MEMORY: &str = "4096 131072 33554432";
 
 /// Runs the bulk part of a contest in the lab `instance`, one run after the other.
 #[derive(Debug)]
@@ -54,7 +52,8 @@ impl LabContest<'_> {
             let problem = "the lab has `bulk` only; short and mixed are simulated".to_owned();
             return Err(ContestError::Setting { what: "part", problem });
         }
-        let cases: Vec<Case> = self.contest.schemes.iter().map(case).collect::<Result<_, _>>()?;
+        let cases: Vec<Case> =
+            self.contest.schemes.iter().map(|s| case(s, &settings.path)).collect::<Result<_, _>>()?;
         // Computed before: the lab wants the processors for itself.
         let mut document = self.contest.limits();
         for trace in &self.contest.traces {
@@ -62,7 +61,7 @@ impl LabContest<'_> {
             progress(&format!("{}: idle ping", trace.name));
             for &buffer in &settings.buffers {
                 for (scheme, case) in self.contest.schemes.iter().zip(&cases) {
-                    let queue = buffer.bytes(mean_rate(trace, settings.length));
+                    let queue = buffer.bytes(mean_rate(trace, settings.length), settings.path.base_rtt());
                     let name = format!("{}, {buffer}: {scheme}", trace.name);
                     let failed =
                         |error: LabError| ContestError::Lab { run: name.clone(), problem: error.to_string() };
@@ -86,10 +85,10 @@ impl LabContest<'_> {
             run: format!("{}: idle ping", trace.name),
             problem: error.to_string(),
         };
-        let scheme: Scheme = "direct:cubic".parse()?;
-        let measured =
-            self.measure(trace, Bytes::new(4_000_000), &case(&scheme)?, &scheme, false).map_err(failed)?;
-        Ok(trace_figures(trace, self.contest.settings.length, measured.pings))
+        let (scheme, settings): (Scheme, _) = ("direct:cubic".parse()?, &self.contest.settings);
+        let case = case(&scheme, &settings.path)?;
+        let measured = self.measure(trace, Bytes::new(4_000_000), &case, &scheme, false).map_err(failed)?;
+        Ok(trace_figures(trace, settings.length, &settings.path, measured.pings))
     }
 
     fn measure(
@@ -101,8 +100,9 @@ impl LabContest<'_> {
         has_bulk: bool,
     ) -> Result<Measured, LabError> {
         let length = self.contest.settings.length;
-        let line_up = crate::line_up::LineUp { trace, queue, scheme, seed: self.contest.settings.seed };
-        let command = scheme.engine().map(|_| {
+        let Settings { seed, ref path, .. } = self.contest.settings;
+        let line_up = crate::line_up::LineUp { trace, queue, scheme, path, seed };
+        let command = line_up.engine().map(|_| {
             AcceleratorCommand::new(&self.program, &case.accelerator).with_feedback(scheme.feedback.is_some())
         });
         let mut session = Session::build(self.instance, case, command.as_ref())?;
@@ -171,25 +171,34 @@ fn run(trace: &TraceSource, (buffer, queue): (String, Bytes), scheme: &Scheme, m
 }
 
 /// The settings of the hosts for a scheme.
-fn case(scheme: &Scheme) -> Result<Case, ContestError> {
+fn case(scheme: &Scheme, path: &PathSettings) -> Result<Case, ContestError> {
     let wrong = |problem: String| ContestError::Scheme { text: scheme.label.clone(), problem };
     if scheme.label.contains('?') {
         return Err(wrong("parameters of controllers can be changed in the simulation only".to_owned()));
     }
     let name = scheme.controller.name();
+    let window =
+        path.window_max.map_or_else(String::new, |max| format!(", \"--window-max\", \"{}\"", Quantity(max)));
     let (control, arguments) = match scheme.treatment {
         // The name that scenarios know it by.
         Treatment::Direct => (if name == "new-reno" { "reno" } else { name }, String::new()),
-        Treatment::Accelerated => ("cubic", format!("arguments = [\"--controller\", \"{name}\"]")),
+        Treatment::Accelerated => ("cubic", format!("arguments = [\"--controller\", \"{name}\"{window}]")),
         Treatment::Split | Treatment::Drwa => {
             return Err(wrong(format!("`{}` is simulated only", scheme.treatment.name())));
         }
     };
+    let memory = memory(path);
     let text = format!(
-        "name = \"contest\"\n[client]\ntcp_rmem = \"{MEMORY}\"\n\
-         [server]\ntcp_wmem = \"{MEMORY}\"\ncongestion_control = \"{control}\"\n[accelerator]\n{arguments}\n"
+        "name = \"contest\"\n[client]\ntcp_rmem = \"{memory}\"\n\
+         [server]\ntcp_wmem = \"{memory}\"\ncongestion_control = \"{control}\"\n[accelerator]\n{arguments}\n"
     );
     toml::from_str(&text).map_err(|e| wrong(e.message().to_owned()))
+}
+
+/// Memory of the hosts' sockets: of twice the buffer Linux offers the buffer as window.
+fn memory(path: &PathSettings) -> String {
+    let most = (path.host_buffer.get() * 2).max(131_072);
+    format!("4096 131072 {most}")
 }
 
 /// When the run is over; only for [`Traffic`].
@@ -203,13 +212,14 @@ mod tests {
 
     #[test]
     fn schemes_become_settings_of_hosts() {
-        let of = |text: &str| case(&text.parse().unwrap());
+        let path = PathSettings { window_max: Some(Bytes::new(8_000_000)), ..PathSettings::default() };
+        let of = |text: &str| case(&text.parse().unwrap(), &path);
         let bbr = of("direct:bbr").unwrap();
         assert_eq!(bbr.server.congestion_control.unwrap().name(), "bbr");
-        assert_eq!(bbr.client.rmem().unwrap(), MEMORY);
+        assert_eq!(bbr.client.rmem().unwrap(), "4096 131072 268435456");
         assert_eq!(of("direct:new-reno").unwrap().server.congestion_control.unwrap().name(), "reno");
         let rate = of("accel:rate").unwrap();
-        assert_eq!(rate.accelerator.run_arguments(), ["--controller", "rate"]);
+        assert_eq!(rate.accelerator.run_arguments(), ["--controller", "rate", "--window-max", "8 MB"]);
         assert_eq!(rate.server.congestion_control.unwrap().name(), "cubic");
         for wrong in ["split:cubic", "drwa:cubic", "accel:rate?alpha=1ms", "direct:fixed"] {
             assert!(of(wrong).is_err(), "{wrong}");

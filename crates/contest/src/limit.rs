@@ -13,6 +13,8 @@
 //! It is the limit of this family of laws, not of all thinkable ones. There is no TCP in it: a packet is 1500 bytes and
 //! one opportunity.
 
+use std::collections::VecDeque;
+
 use link::{OPPORTUNITY, Trace};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Duration};
@@ -123,8 +125,8 @@ struct Field<'a> {
     late: usize,
     /// Packets that fit into the queue.
     room: usize,
-    /// Arrival of every packet, in ms.
-    arrivals: Vec<u32>,
+    /// What waits: the ms of an arrival and the packets left of it. Time counts, not packets: fast links have many.
+    queue: VecDeque<(u32, u32)>,
     /// Packets sent until the end of each ms, and waiting at it.
     sent: Vec<usize>,
     waiting: Vec<usize>,
@@ -133,31 +135,39 @@ struct Field<'a> {
 
 impl<'a> Field<'a> {
     fn new(slots: &'a [u32], late: usize, room: usize) -> Self {
-        let (arrivals, sent, waiting) = (Vec::new(), Vec::new(), Vec::new());
-        Self { slots, late, room, arrivals, sent, waiting, delays: vec![0; DELAY_MAX + 1] }
+        let (queue, sent, waiting) = (VecDeque::new(), Vec::new(), Vec::new());
+        Self { slots, late, room, queue, sent, waiting, delays: vec![0; DELAY_MAX + 1] }
     }
 
     /// Utilisation, 95th percentile and mean of the delay in ms.
     fn run(&mut self, law: &Law<'_>) -> (f64, f64, f64) {
-        self.arrivals.clear();
+        self.queue.clear();
         self.sent.clear();
         self.waiting.clear();
         self.delays.fill(0);
-        let (mut head, mut offered, mut delay_sum) = (0, 0, 0u64);
+        let (mut head, mut sent, mut offered, mut delay_sum) = (0, 0, 0, 0u64);
         for (now, &slot) in self.slots.iter().enumerate() {
-            for _ in 0..self.wanted(now, law) {
-                self.arrivals.push(now as u32);
+            let wanted = self.wanted(now, law);
+            if wanted > 0 {
+                self.queue.push_back((now as u32, wanted as u32));
+                sent += wanted;
             }
             offered += slot as usize;
-            let served = (slot as usize).min(self.arrivals.len() - head);
-            for arrival in &self.arrivals[head..head + served] {
+            let mut left = slot;
+            while left > 0
+                && let Some((arrival, count)) = self.queue.front_mut()
+            {
+                let served = left.min(*count);
                 let delay = now - *arrival as usize;
-                self.delays[delay.min(DELAY_MAX)] += 1;
-                delay_sum += delay as u64;
+                self.delays[delay.min(DELAY_MAX)] += served;
+                delay_sum += delay as u64 * u64::from(served);
+                (left, head, *count) = (left - served, head + served as usize, *count - served);
+                if *count == 0 {
+                    self.queue.pop_front();
+                }
             }
-            head += served;
-            self.sent.push(self.arrivals.len());
-            self.waiting.push(self.arrivals.len() - head);
+            self.sent.push(sent);
+            self.waiting.push(sent - head);
         }
         let p95 = self.percentile(head.saturating_mul(95).div_ceil(100));
         (head as f64 / offered.max(1) as f64, p95 as f64, delay_sum as f64 / head.max(1) as f64)

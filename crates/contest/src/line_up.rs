@@ -6,30 +6,24 @@ use core::str::FromStr;
 use std::sync::Arc;
 
 use control::{ControllerConfig, CubicParams};
+use engine::EngineConfig;
 use link::{BaseStationConfig, Capacity, DelayModel, LinkConfig, QueueLimit, Trace};
 use scenario::{LinkPlan, Quantity};
 use sim::{
     Application, CheckConfig, EndpointConfig, FaultConfig, FlowConfig, NetworkConfig, PathConfig, Pattern,
     RadioConfig, Random, ReceiveWindow, Role,
 };
-use units::{Bytes, Duration, Instant, Rate, SeqNum, WindowScale};
+use units::{Bytes, Duration, Instant, Rate, SeqNum};
 
-use crate::{ContestError, Scheme, TraceSource};
+use crate::path::RADIO_RTT;
+use crate::{ContestError, PathSettings, Scheme, TraceSource};
 
-/// One-way delay of the wired segment, and of the radio link behind its queue.
-const DELAY: Duration = Duration::from_millis(10);
-/// Both segments, both ways.
-pub(crate) const BASE_RTT: Duration = Duration::from_millis(40);
-/// Rate of the wired segment: never in the way.
-const WAN_RATE: Rate = Rate::from_mbps(1_000);
 /// Rate of an uplink without a trace of its own.
 const UPLINK_RATE: Rate = Rate::from_mbps(50);
 /// The wired segment never drops.
-const WAN_QUEUE: Bytes = Bytes::from_mib(64);
-/// Receive window of the client and send buffer of the server: more than path and deep queue hold.
-const HOST_BUFFER: Bytes = Bytes::from_mib(16);
-/// Scale that lets the header express it.
-const HOST_SCALE: WindowScale = WindowScale::new(9);
+const WAN_QUEUE: Bytes = Bytes::from_mib(1_024);
+/// The uplink's queue never drops either.
+const UPLINK_QUEUE: Bytes = Bytes::from_mib(16);
 /// A queue holds at least so much, however small the bandwidth-delay product.
 const QUEUE_MIN: Bytes = Bytes::new(10 * 1_500);
 /// A request, and a ping's response.
@@ -42,17 +36,17 @@ pub(crate) const PING_EVERY: Duration = Duration::from_millis(100);
 pub enum Buffer {
     /// So many bytes.
     Bytes(Bytes),
-    /// So many bandwidth-delay products, of the trace's mean rate in the run and the 40 ms of the empty path.
+    /// So many bandwidth-delay products, of the trace's mean rate in the run and the round trip of the empty path.
     Bdp(u32),
 }
 
 impl Buffer {
-    /// Bytes of it where the trace's mean rate is `rate`.
+    /// Bytes of it where the trace's mean rate is `rate` and the empty path's round trip `rtt`.
     #[must_use]
-    pub fn bytes(self, rate: Rate) -> Bytes {
+    pub fn bytes(self, rate: Rate, rtt: Duration) -> Bytes {
         match self {
             Self::Bytes(bytes) => bytes,
-            Self::Bdp(n) => Bytes::new(rate.bytes_in(BASE_RTT).get() * u64::from(n)).max(QUEUE_MIN),
+            Self::Bdp(n) => Bytes::new(rate.bytes_in(rtt).get() * u64::from(n)).max(QUEUE_MIN),
         }
     }
 }
@@ -110,26 +104,37 @@ pub(crate) struct LineUp<'a> {
     pub trace: &'a TraceSource,
     pub queue: Bytes,
     pub scheme: &'a Scheme,
+    pub path: &'a PathSettings,
     pub seed: u64,
 }
 
 impl LineUp<'_> {
+    /// The accelerator's settings; none without one.
+    pub(crate) fn engine(&self) -> Option<EngineConfig> {
+        self.path.engine(self.scheme)
+    }
+
     /// The network with these flows, all of one client.
     pub(crate) fn network(&self, flows: &[FlowPlan]) -> NetworkConfig {
-        let wan = PathConfig::constant(WAN_RATE, DELAY, WAN_QUEUE);
+        let engine = self.engine();
+        let wan = PathConfig::constant(self.path.wan_rate, self.path.wan_rtt.mul_ratio(1, 2), WAN_QUEUE);
         let down = radio(Some(&self.trace.down), self.queue, self.seed, true);
-        let up = radio(self.trace.up.as_ref(), HOST_BUFFER, self.seed.wrapping_add(1), false);
+        let up = radio(self.trace.up.as_ref(), UPLINK_QUEUE, self.seed.wrapping_add(1), false);
         NetworkConfig {
             wan_down: wan.clone(),
             wan_up: wan,
             radios: vec![RadioConfig { down, up }],
             flows: flows.iter().enumerate().map(|(number, plan)| self.flow(number, plan)).collect(),
-            checks: CheckConfig { ends_by: Instant::FAR_FUTURE, ..CheckConfig::default() },
+            checks: CheckConfig {
+                debt_max: engine.as_ref().map_or(Bytes::MAX, debt_max),
+                ends_by: Instant::FAR_FUTURE,
+                ..CheckConfig::default()
+            },
             feedback: self
                 .scheme
                 .feedback
                 .map(|delay| BaseStationConfig { delay, ..BaseStationConfig::default() }),
-            merges_arrivals: self.scheme.engine().is_some(),
+            merges_arrivals: engine.is_some(),
             ..NetworkConfig::default()
         }
     }
@@ -157,9 +162,9 @@ impl LineUp<'_> {
             EndpointConfig::new(client_at, server_at, Role::Connects(plan.begins), plan.client.clone());
         server.controller = self.scheme.server_controller();
         client.controller = ControllerConfig::Cubic(CubicParams::default());
-        server.send_buffer = HOST_BUFFER.get() as u32;
-        client.window = ReceiveWindow::Fixed(HOST_BUFFER);
-        client.window_scale = Some(HOST_SCALE);
+        server.send_buffer = u32::try_from(self.path.host_buffer.get()).unwrap_or(u32::MAX);
+        client.window = ReceiveWindow::Fixed(self.path.host_buffer);
+        client.window_scale = Some(self.path.window_scale);
         let mut random = Random::new(self.seed ^ (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let (down, up) = (Pattern::new(random.word()), Pattern::new(random.word()));
         (server.writes, server.expects, client.writes, client.expects) = (down, up, up, down);
@@ -168,12 +173,17 @@ impl LineUp<'_> {
     }
 }
 
+/// What the accelerator may owe a client: its window, and a unit of the window scale.
+fn debt_max(engine: &EngineConfig) -> Bytes {
+    Bytes::new(engine.window_max.get().max(65_535).saturating_add(1 << 14))
+}
+
 fn radio(trace: Option<&Arc<Trace>>, queue: Bytes, seed: u64, keeps_log: bool) -> PathConfig {
     let capacity = trace.map_or(Capacity::Constant(UPLINK_RATE), |trace| Capacity::Trace(Arc::clone(trace)));
     let link = LinkConfig {
         capacity,
         queue: QueueLimit::Bytes(queue),
-        delay: DelayModel::Fixed(DELAY),
+        delay: DelayModel::Fixed(RADIO_RTT.mul_ratio(1, 2)),
         seed,
         keeps_log,
         ..LinkConfig::default()
@@ -190,10 +200,12 @@ mod tests {
         let deep: Buffer = "4MB".parse().unwrap();
         let shallow: Buffer = "2 BDP".parse().unwrap();
         assert_eq!((deep.to_string(), shallow.to_string()), ("4 MB".to_owned(), "2 BDP".to_owned()));
+        let rtt = Duration::from_millis(40);
         // 10 Mbit/s for 40 ms are 50 KB.
-        assert_eq!(shallow.bytes(Rate::from_mbps(10)), Bytes::new(100_000));
-        assert_eq!(shallow.bytes(Rate::from_kbps(10)), QUEUE_MIN);
-        assert_eq!(deep.bytes(Rate::from_mbps(10)), Bytes::new(4_000_000));
+        assert_eq!(shallow.bytes(Rate::from_mbps(10), rtt), Bytes::new(100_000));
+        assert_eq!(shallow.bytes(Rate::from_mbps(10), rtt * 2), Bytes::new(200_000));
+        assert_eq!(shallow.bytes(Rate::from_kbps(10), rtt), QUEUE_MIN);
+        assert_eq!(deep.bytes(Rate::from_mbps(10), rtt), Bytes::new(4_000_000));
         for wrong in ["0bdp", "4", "1 KB", ""] {
             assert!(wrong.parse::<Buffer>().is_err(), "{wrong}");
         }

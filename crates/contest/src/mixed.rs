@@ -29,7 +29,7 @@ pub(crate) fn mixed(line_up: &LineUp<'_>, length: Duration, run: MixedRun) -> Re
         FlowPlan::download(all, joins),
     ];
     let network = line_up.network(&flows);
-    match line_up.scheme.engine() {
+    match line_up.engine() {
         None => through(PassThrough, &network, (joins, length), run),
         Some(config) => through(Engine::new(config)?, &network, (joins, length), run),
     }

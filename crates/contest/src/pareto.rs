@@ -28,8 +28,8 @@ struct Scales {
 }
 
 impl Scales {
-    fn of(marks: &[Mark<'_>], curve: &[(f64, f64)]) -> Self {
-        let delays = || marks.iter().map(|m| m.delay_ms).chain(curve.iter().map(|p| p.1));
+    fn of(marks: &[Mark<'_>], curves: &[Vec<(f64, f64)>]) -> Self {
+        let delays = || marks.iter().map(|m| m.delay_ms).chain(curves.iter().flatten().map(|p| p.1));
         let low = delays().fold(f64::INFINITY, f64::min).clamp(1.0, 1e6);
         let high = delays().fold(1.0, f64::max);
         let least = marks.iter().map(|m| m.utilisation).fold(0.9, f64::min);
@@ -52,19 +52,21 @@ impl Scales {
 }
 
 /// Utilisation (linear, rising) against the 95th percentile of the queueing delay (logarithmic): best is top left.
-/// `curve` holds pairs of utilisation and delay: the limit.
-pub(crate) fn plot(title: &str, marks: &[Mark<'_>], curve: &[(f64, f64)]) -> String {
-    let scales = Scales::of(marks, curve);
+/// `curves` hold pairs of utilisation and delay: the limits.
+pub(crate) fn plot(title: &str, marks: &[Mark<'_>], curves: &[Vec<(f64, f64)>]) -> String {
+    let scales = Scales::of(marks, curves);
     let mut svg =
         format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\"><title>{}</title>\n", escape(title));
     frame(&mut svg, &scales);
-    let drawn: Vec<String> = curve
-        .iter()
-        .filter(|(utilisation, _)| *utilisation >= scales.least)
-        .map(|(utilisation, ms)| format!("{:.1} {:.1}", scales.x(*ms), scales.y(*utilisation)))
-        .collect();
-    if drawn.len() > 1 {
-        let _ = writeln!(svg, "<path class=\"limit\" d=\"M{}\"/>", drawn.join("L"));
+    for curve in curves {
+        let drawn: Vec<String> = curve
+            .iter()
+            .filter(|(utilisation, _)| *utilisation >= scales.least)
+            .map(|(utilisation, ms)| format!("{:.1} {:.1}", scales.x(*ms), scales.y(*utilisation)))
+            .collect();
+        if drawn.len() > 1 {
+            let _ = writeln!(svg, "<path class=\"limit\" d=\"M{}\"/>", drawn.join("L"));
+        }
     }
     let mut taken: Vec<[f64; 4]> = marks
         .iter()
@@ -166,7 +168,7 @@ mod tests {
         let scales = Scales::of(&marks, &[]);
         assert!(scales.x(30.0) < scales.x(3_000.0) && scales.y(0.99) < scales.y(0.7));
         assert!(scales.least <= 0.7 && scales.x(30.0) >= AREA.0);
-        let svg = plot("a & b", &marks, &[(0.5, 10.0), (0.9, 20.0), (0.95, 40.0)]);
+        let svg = plot("a & b", &marks, &[vec![(0.5, 10.0), (0.9, 20.0), (0.95, 40.0)]]);
         assert!(
             svg.contains("a &amp; b")
                 && svg.contains("accel:&lt;rate&gt;")

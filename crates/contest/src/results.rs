@@ -6,7 +6,7 @@ use link::Percentiles;
 use serde::{Deserialize, Serialize};
 use units::Duration;
 
-use crate::LimitPoint;
+use crate::{LimitPoint, PathDocument};
 
 /// Name and version of the document.
 pub const SCHEMA: &str = "cellerator/contest/1";
@@ -22,6 +22,9 @@ pub struct Document {
     pub seconds: f64,
     /// Seed of all random choices.
     pub seed: u64,
+    /// What is around the radio link.
+    #[serde(default)]
+    pub path: PathDocument,
     /// The traces.
     pub traces: Vec<TraceFigures>,
     /// Bulk flow and ping: one entry per trace, buffer and scheme.
@@ -32,16 +35,16 @@ pub struct Document {
     /// Four flows at a time: one entry per trace, buffer and scheme.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mixed: Vec<MixedRun>,
-    /// What is possible: one entry per trace and buffer.
+    /// What is possible: one entry per trace, buffer and lateness.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<Limit>,
 }
 
 impl Document {
-    /// The limit of a trace with a queue.
+    /// The limits of a trace with a queue, in the order of how late their senders know.
     #[must_use]
-    pub fn limit(&self, trace: &str, buffer: &str) -> Option<&Limit> {
-        self.limits.iter().find(|limit| limit.trace == trace && limit.buffer == buffer)
+    pub fn limits_of(&self, trace: &str, buffer: &str) -> Vec<&Limit> {
+        self.limits.iter().filter(|limit| limit.trace == trace && limit.buffer == buffer).collect()
     }
 }
 
@@ -124,7 +127,7 @@ pub struct TraceFigures {
     pub trace: String,
     /// Mean rate offered.
     pub mean_mbps: f64,
-    /// Bandwidth-delay product of that rate and the empty path's 40 ms.
+    /// Bandwidth-delay product of that rate and the empty path's round trip.
     pub bdp_bytes: u64,
     /// [`crate::offset_ms`]: the omniscient sender's 95th percentile.
     pub offset_p95_ms: f64,

@@ -36,7 +36,7 @@ pub(crate) fn short(
             flows.push(FlowPlan::download(BEFORE.0.get(), earlier));
         }
         let network = line_up.network(&flows);
-        let time = match line_up.scheme.engine() {
+        let time = match line_up.engine() {
             None => completion(PassThrough, &network, begins, size),
             Some(config) => completion(Engine::new(config)?, &network, begins, size),
         };

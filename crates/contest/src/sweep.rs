@@ -113,7 +113,8 @@ impl Sweep {
         let rows: Vec<Vec<Value>> =
             known.into_iter().filter(|(number, _)| numbers.contains(number)).map(|(_, row)| row).collect();
         let cells = prepared.len().to_string();
-        let own = [("sweep", prepared.identity.as_str()), ("cells", cells.as_str())];
+        let path = prepared.path.document().to_string();
+        let own = [("sweep", prepared.identity.as_str()), ("cells", cells.as_str()), ("path", path.as_str())];
         let notes = self.notes.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let notes: Vec<(&str, &str)> = own.into_iter().chain(notes).collect();
         write_table(&self.out, format, &schema, &rows, &notes)?;
@@ -130,8 +131,14 @@ fn run_cell(
     let point = prepared.point(number);
     let Point { trace, scheme, .. } = &point;
     let source = &prepared.traces[*trace];
-    let cell =
-        Cell { trace: source, buffer: point.buffer, scheme, seed: point.seed, length: prepared.length };
+    let cell = Cell {
+        trace: source,
+        buffer: point.buffer,
+        scheme,
+        seed: point.seed,
+        length: prepared.length,
+        path: &prepared.path,
+    };
     let name = format!("{}, {}, seed {}: {scheme}", source.name, point.buffer, point.seed);
     let run = cell.run().map_err(|source| ContestError::Sim { run: name.clone(), source })?;
     let told = format!(
@@ -147,7 +154,7 @@ impl Prepared {
     fn idles(&self, threads: usize) -> Result<Vec<TraceFigures>, ContestError> {
         let one = |index: usize| {
             let trace = &self.traces[index];
-            idle(trace, self.length, 1)
+            idle(trace, self.length, 1, &self.path)
                 .map_err(|source| ContestError::Sim { run: trace.name.clone(), source })
         };
         in_parallel(self.traces.len(), threads, one).into_iter().collect()

@@ -11,7 +11,7 @@ use crate::short::SIZES;
 /// Tables per trace and buffer, with a line about the trace above them.
 #[must_use]
 pub fn tables(document: &Document) -> String {
-    let mut text = String::new();
+    let mut text = format!("\n{}\n", document.path);
     for trace in &document.traces {
         for buffer in buffers(document, &trace.trace) {
             // Writing into a String cannot fail.
@@ -27,11 +27,11 @@ pub fn tables(document: &Document) -> String {
                 trace.idle_ping_ms.p50,
                 trace.idle_ping_ms.p95,
             );
-            text += &limit_line(document.limit(&trace.trace, buffer));
+            let limits = document.limits_of(&trace.trace, buffer);
+            text += &limits.iter().map(|limit| limit_line(limit)).collect::<String>();
             let is_here = |t: &str, b: &str| t == trace.trace && b == buffer;
             let runs: Vec<&Run> = document.runs.iter().filter(|r| is_here(&r.trace, &r.buffer)).collect();
-            let limit = document.limit(&trace.trace, buffer);
-            text += &bulk_table(&runs, limit);
+            text += &bulk_table(&runs, &limits);
             let short: Vec<&ShortRun> =
                 document.short.iter().filter(|r| is_here(&r.trace, &r.buffer)).collect();
             text += &short_table(&short);
@@ -57,8 +57,7 @@ pub(crate) fn buffers<'a>(document: &'a Document, trace: &str) -> Vec<&'a str> {
     buffers
 }
 
-fn limit_line(limit: Option<&Limit>) -> String {
-    let Some(limit) = limit else { return String::new() };
+fn limit_line(limit: &Limit) -> String {
     let at = |share: f64| {
         let point = limit_at(&limit.points, share);
         point.map_or_else(String::new, |p| {
@@ -96,24 +95,25 @@ const HEADINGS: [(&str, &str); 14] = [
     ("", "max KB"),
 ];
 
-pub(crate) fn bulk_rows(runs: &[&Run], limit: Option<&Limit>) -> Table {
+pub(crate) fn bulk_rows(runs: &[&Run], limits: &[&Limit]) -> Table {
     let mut table = Table { headings: HEADINGS.to_vec(), rows: Vec::new() };
-    table.rows.extend(runs.iter().map(|run| row(run, limit)));
+    table.rows.extend(runs.iter().map(|run| row(run, limits)));
     table
 }
 
-fn bulk_table(runs: &[&Run], limit: Option<&Limit>) -> String {
+fn bulk_table(runs: &[&Run], limits: &[&Limit]) -> String {
     if runs.is_empty() {
         return String::new();
     }
     let problems = problems(runs.iter().map(|run| (run.scheme.as_str(), run.problems.as_slice())));
-    format!("\n{}{problems}", bulk_rows(runs, limit))
+    format!("\n{}{problems}", bulk_rows(runs, limits))
 }
 
-fn row(run: &Run, limit: Option<&Limit>) -> Vec<String> {
+fn row(run: &Run, limits: &[&Limit]) -> Vec<String> {
     let ms = |value: f64| format!("{value:.0}");
     let kb = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |bytes| format!("{:.0}", bytes / 1e3));
-    let possible = limit.and_then(|limit| limit_at(&limit.points, run.utilisation));
+    let possible = limits.iter().filter_map(|limit| limit_at(&limit.points, run.utilisation));
+    let possible: Vec<String> = possible.map(|point| ms(point.queue_p95_ms)).collect();
     vec![
         run.scheme.clone(),
         format!("{:.1}", run.utilisation * 100.0),
@@ -121,7 +121,7 @@ fn row(run: &Run, limit: Option<&Limit>) -> Vec<String> {
         ms(run.queue_ms.p50),
         ms(run.queue_ms.p95),
         ms(run.queue_ms.p99),
-        possible.map_or_else(|| "–".to_owned(), |point| ms(point.queue_p95_ms)),
+        if possible.is_empty() { "–".to_owned() } else { possible.join("/") },
         format!("{:.2}", run.loss * 100.0),
         ms(run.ping_ms.mean),
         ms(run.ping_ms.p50),

@@ -41,7 +41,7 @@ impl TraceSource {
                     .map_err(|e| wrong(e.to_string())),
                 None => std::fs::read_to_string(name)
                     .map_err(|e| wrong(format!("{e}; it is no preset either ({})", preset_names())))
-                    .and_then(|text| parse(&text, name).map_err(|e| wrong(e.to_string()))),
+                    .and_then(|text| Trace::parse(&text, name).map_err(|e| wrong(e.to_string()))),
             }?;
             cut(&trace, from).map(Arc::new).map_err(|e| wrong(e.to_string()))
         };
@@ -56,13 +56,6 @@ impl TraceSource {
 
 fn preset_names() -> String {
     Preset::ALL.map(Preset::name).join(", ")
-}
-
-/// Lines of two fields are times and rates; of one, opportunities.
-fn parse(text: &str, name: &str) -> Result<Trace, link::LinkError> {
-    let first = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'));
-    let is_rates = first.is_some_and(|line| line.contains(|c: char| c.is_whitespace() || c == ','));
-    if is_rates { Trace::parse_rates(text, name) } else { Trace::parse_mahimahi(text, name) }
 }
 
 /// `trace` from `from` on; what was cut off comes at the end.
@@ -90,13 +83,11 @@ mod tests {
     }
 
     #[test]
-    fn presets_and_both_formats_are_read() {
+    fn presets_are_made_and_what_is_missing_is_named() {
         let ms = |n| Duration::from_secs(n);
         let preset = TraceSource::open("4g-lte+4g-lte", ms(0), ms(5), 3).unwrap();
         assert_eq!((preset.name.as_str(), preset.up.is_some()), ("4g-lte", true));
         assert_ne!(Some(preset.down), preset.up);
-        assert_eq!(parse("5\n7\n7\n", "a").unwrap().opportunities(), 3);
-        assert_eq!(parse("# time rate\n0 12\n1 12\n", "a").unwrap().mean_rate().as_bps(), 12_000_000);
         let missing = TraceSource::open("/nonexistent/a.down", ms(0), ms(5), 3).unwrap_err().to_string();
         assert!(missing.contains("/nonexistent/a.down") && missing.contains("4g-lte-drive"), "{missing}");
     }

@@ -95,6 +95,18 @@ impl Trace {
         builder.finish()
     }
 
+    /// Reads Mahimahi's format, or lines of `seconds Mbit/s`: the first line with anything in it, comments apart, has one
+    /// field or two.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Trace::parse_mahimahi`] and [`Trace::parse_rates`].
+    pub fn parse(text: &str, file: &str) -> Result<Self, LinkError> {
+        let first = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'));
+        let is_rates = first.is_some_and(|line| line.contains(|c: char| c.is_whitespace() || c == ','));
+        if is_rates { Self::parse_rates(text, file) } else { Self::parse_mahimahi(text, file) }
+    }
+
     /// Reads lines of `seconds Mbit/s`; a rate holds until the next line's time, the last one as long
     /// as the one before it. Times begin anywhere and rise. Lines that begin with `#` are comments.
     ///

@@ -146,6 +146,8 @@ layered! {
         pub window_policy: WindowPolicy,
         /// Bytes in flight at most, as time at the current rate. Default: no limit.
         pub in_flight_cap: Quantity<Duration>,
+        /// Largest window offered to servers. Default: the accelerator's.
+        pub window_max: Quantity<Bytes>,
         /// More arguments for `cellerator run`, as they are.
         pub arguments: Vec<String>,
     }
@@ -169,6 +171,7 @@ impl Accelerator {
         option("r-cap", self.r_cap.map(|q| q.to_string()));
         option("window-policy", policy.map(str::to_owned));
         option("in-flight-cap", self.in_flight_cap.map(|q| q.to_string()));
+        option("window-max", self.window_max.map(|q| q.to_string()));
         arguments.extend(self.arguments.iter().flatten().cloned());
         arguments
     }

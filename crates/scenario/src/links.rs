@@ -143,7 +143,7 @@ fn capacity(
     }
     if let Some(file) = &d.trace {
         let text = read(file).map_err(|message| failed(file, message))?;
-        let trace = Trace::parse_mahimahi(&text, file).map_err(|e| failed(file, e.to_string()))?;
+        let trace = Trace::parse(&text, file).map_err(|e| failed(file, e.to_string()))?;
         return Ok(Capacity::Trace(Arc::new(trace)));
     }
     if let Some(steps) = &d.steps {

@@ -51,7 +51,7 @@ layered! {
         pub rate: Quantity<Rate>,
         /// Capacity: a synthetic trace of this kind.
         pub preset: PresetName,
-        /// Capacity: a trace file in Mahimahi format, relative to the scenario file.
+        /// Capacity: a trace file in Mahimahi's format or with lines of `seconds Mbit/s`, relative to the scenario file.
         pub trace: String,
         /// Capacity: rates held for a time each, repeated from the start.
         pub steps: Vec<Step>,

@@ -20,7 +20,8 @@ fn contest(traces: Vec<TraceSource>, schemes: &[&str], buffer: &str, seconds: u6
         seed: 7,
         threads: 2,
         parts: vec![Part::Bulk],
-        late: None,
+        late: Vec::new(),
+        path: PathSettings::default(),
     };
     Contest { settings, traces, schemes: schemes.iter().map(|s| s.parse().unwrap()).collect() }
 }

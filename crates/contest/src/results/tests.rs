@@ -1,7 +1,7 @@
 use serde_json::Value;
-use units::Duration;
+use units::{Bytes, Duration};
 
-use crate::{Contest, Part, Settings, TraceSource};
+use crate::{Contest, Part, PathSettings, Settings, TraceSource};
 
 /// Fails with the path of the first thing that does not fit; knows as much of JSON Schema as the schema uses.
 fn fits(value: &Value, schema: &Value, root: &Value, path: &str) {
@@ -44,7 +44,8 @@ fn a_document_fits_its_schema_and_makes_tables_and_a_page() {
         seed: 1,
         threads: 2,
         parts: Part::ALL.to_vec(),
-        late: Some(Duration::from_millis(20)),
+        late: vec![Duration::from_millis(20), Duration::from_millis(40)],
+        path: PathSettings { window_max: Some(Bytes::from_mib(8)), ..PathSettings::default() },
     };
     let traces = vec![TraceSource::open("3g-hspa", Duration::ZERO, length, 1).unwrap()];
     let schemes = vec!["direct:cubic".parse().unwrap(), "accel:rate".parse().unwrap()];
@@ -60,7 +61,16 @@ fn a_document_fits_its_schema_and_makes_tables_and_a_page() {
     assert!(document.limits.iter().all(|limit| limit.points.len() > 2));
 
     let text = crate::tables(&document);
-    for wanted in ["3g-hspa: 3 s", "queue of 2 BDP", "direct:cubic", "1 MB known", "fairness", "20 ms late"] {
+    for wanted in [
+        "3g-hspa: 3 s",
+        "queue of 2 BDP",
+        "direct:cubic",
+        "1 MB known",
+        "fairness",
+        "20 ms late",
+        "40 ms late",
+        "window-max 8 MiB",
+    ] {
         assert!(text.contains(wanted), "{wanted} is missing in {text}");
     }
     let page = crate::page(&document);

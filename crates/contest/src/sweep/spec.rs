@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use scenario::Quantity;
 use serde::Deserialize;
-use units::Duration;
+use units::{Bytes, Duration, Rate, WindowScale};
 
-use crate::{Buffer, ContestError, Scheme, TraceSource};
+use crate::{Buffer, ContestError, PathSettings, Scheme, TraceSource};
 
 /// The file, in TOML.
 ///
@@ -37,6 +37,21 @@ pub struct SweepSpec {
     /// Where in the traces the runs begin. `"0 s"`.
     #[serde(default)]
     pub from: Option<Quantity<Duration>>,
+    /// Round trip of the wired segment. `"20 ms"`.
+    #[serde(default)]
+    pub wan_rtt: Option<Quantity<Duration>>,
+    /// Its rate. `"10 Gbit/s"`.
+    #[serde(default)]
+    pub wan_rate: Option<Quantity<Rate>>,
+    /// Largest window that the accelerator offers to servers. The engine's.
+    #[serde(default)]
+    pub window_max: Option<Quantity<Bytes>>,
+    /// Receive buffer of clients and send buffer of servers. `"128 MiB"`.
+    #[serde(default)]
+    pub host_buffer: Option<Quantity<Bytes>>,
+    /// Window scale of clients, 0 to 14. 14.
+    #[serde(default)]
+    pub window_scale: Option<u8>,
     /// Values to try for each parameter, by its name; numbers, true and false, or text with a unit.
     #[serde(default)]
     pub parameters: toml::Table,
@@ -79,6 +94,7 @@ pub(super) struct Point {
 pub(super) struct Prepared {
     pub traces: Vec<TraceSource>,
     pub length: Duration,
+    pub path: PathSettings,
     /// Everything the cells depend on, as text.
     pub identity: String,
     variants: Vec<Variant>,
@@ -114,13 +130,15 @@ impl SweepSpec {
             return Err(ContestError::Setting { what, problem: "must not be empty or zero".to_owned() });
         }
         let from = self.from.map_or(Duration::ZERO, |q| q.0);
-        let open = |name: &String| TraceSource::open(&self.path(name), from, length, 1);
+        let open = |name: &String| TraceSource::open(&self.file(name), from, length, 1);
         let traces = self.traces.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let (names, variants) = self.variants()?;
+        let path = self.path_settings()?;
         let prepared = Prepared {
-            identity: identity(self, &traces),
+            identity: identity(self, &traces, &path),
             traces,
             length,
+            path,
             variants,
             names,
             buffers: self.buffers.iter().map(|b| b.parse()).collect::<Result<_, _>>()?,
@@ -133,8 +151,24 @@ impl SweepSpec {
         Ok(prepared)
     }
 
+    fn path_settings(&self) -> Result<PathSettings, ContestError> {
+        let default = PathSettings::default();
+        if self.window_scale.is_some_and(|scale| scale > 14) {
+            let problem = "must be at most 14".to_owned();
+            return Err(ContestError::Setting { what: "window_scale", problem });
+        }
+        let path = PathSettings {
+            wan_rtt: self.wan_rtt.map_or(default.wan_rtt, |q| q.0),
+            wan_rate: self.wan_rate.map_or(default.wan_rate, |q| q.0),
+            window_max: self.window_max.map(|q| q.0),
+            host_buffer: self.host_buffer.map_or(default.host_buffer, |q| q.0),
+            window_scale: self.window_scale.map_or(default.window_scale, WindowScale::new),
+        };
+        path.check().map(|()| path)
+    }
+
     /// A trace's path from here; the name of a preset stays.
-    fn path(&self, name: &str) -> String {
+    fn file(&self, name: &str) -> String {
         let one = |name: &str| {
             let path = self.folder.join(name);
             if path.exists() { path.display().to_string() } else { name.to_owned() }
@@ -193,14 +227,14 @@ fn values(name: &str, value: &toml::Value) -> Result<Vec<String>, ContestError> 
 }
 
 /// Everything the cells depend on.
-fn identity(spec: &SweepSpec, traces: &[TraceSource]) -> String {
+fn identity(spec: &SweepSpec, traces: &[TraceSource], path: &PathSettings) -> String {
     let content = |trace: &TraceSource| {
         let up = trace.up.as_ref().map_or(0, |up| digest(up.busy_ms()));
         format!("{} {:016x} {up:016x}", trace.name, digest(trace.down.busy_ms()))
     };
     let traces: Vec<String> = traces.iter().map(content).collect();
     format!(
-        "{} {:?} {:?} {:?} {:?} {} {:?} {}",
+        "{} {:?} {:?} {:?} {:?} {} {:?} {} {path:?}",
         env!("CARGO_PKG_VERSION"),
         traces,
         spec.schemes,

@@ -100,6 +100,9 @@ fn mistakes_in_a_specification_are_named() {
     let base = "traces = [\"4g-lte\"]\nschemes = [\"accel:rate\"]\n[parameters]\n";
     assert!(wrong(&format!("{base}gamma = [1]")).contains("no parameter `gamma`"));
     assert!(wrong(&format!("{base}alpha = []")).contains("must be a list of values"));
+    let base = "traces = [\"4g-lte\"]\nschemes = [\"accel:rate\"]\n";
+    assert!(wrong(&format!("{base}wan_rate = \"0 bit/s\"")).contains("wan-rate: must be above zero"));
+    assert!(wrong(&format!("{base}window_scale = 15")).contains("window_scale: must be at most 14"));
     assert!("3/3".parse::<Shard>().unwrap_err().to_string().contains("0 to n-1"));
     assert_eq!("2/3".parse(), Ok(Shard { index: 2, of: 3 }));
     assert!(table_format(Path::new("a.txt")).unwrap_err().to_string().contains(".parquet"));

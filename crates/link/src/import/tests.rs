@@ -13,6 +13,13 @@ fn columns(time: Option<&str>, rate: &str, unit: RateUnit) -> CsvColumns {
 }
 
 #[test]
+fn both_formats_are_told_apart() -> Result<(), LinkError> {
+    assert_eq!(Trace::parse("5\n7\n7\n", "a")?.opportunities(), 3);
+    assert_eq!(Trace::parse("# time rate\n0 12\n1 12\n", "a")?.mean_rate().as_bps(), 12_000_000);
+    Ok(())
+}
+
+#[test]
 fn rates_become_opportunities() -> Result<(), LinkError> {
     // 12 Mbit/s is one per ms, 6 Mbit/s one every 2 ms, silence keeps the length.
     let steps = [(ms(2), Rate::from_mbps(12)), (ms(4), Rate::from_mbps(6)), (ms(4), Rate::ZERO)];

@@ -57,6 +57,33 @@ fn cases_change_only_what_they_name() {
 }
 
 #[test]
+fn a_fast_path_can_be_written_down() {
+    let text = r#"
+name = "fast"
+[wan]
+rate = "10 Gbit/s"
+delay = "30 ms"
+queue = "1 GiB"
+[radio.down]
+rate = "2 Gbit/s"
+queue = "4 MB"
+[client]
+tcp_rmem = "4096 131072 1073741824"
+[server]
+tcp_wmem = "4096 131072 268435456"
+[accelerator]
+enabled = true
+window_max = "64 MB"
+"#;
+    let case = &Scenario::from_toml("fast.toml", text).unwrap().resolved()[0];
+    let plan = case.links(1, &mut |_| Err("none".to_owned())).unwrap();
+    assert_eq!(plan.wan_down.capacity, link::Capacity::Constant(Rate::from_mbps(10_000)));
+    assert_eq!(plan.radio_down.capacity, link::Capacity::Constant(Rate::from_mbps(2_000)));
+    assert_eq!(case.server.send_buffer(), Some(Bytes::from_mib(256)));
+    assert_eq!(case.accelerator.run_arguments(), ["--window-max", "64 MB"]);
+}
+
+#[test]
 fn round_trips_through_json_and_toml() {
     let json = serde_json::to_string(&sample()).unwrap();
     assert_eq!(serde_json::from_str::<Scenario>(&json).unwrap(), sample());

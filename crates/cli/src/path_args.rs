@@ -1,0 +1,42 @@
+//! Options about what is around the radio link of a contest.
+
+use ::contest::PathSettings;
+use scenario::Quantity;
+use units::{Bytes, Duration, Rate, WindowScale};
+
+/// Wired segment, hosts, and the accelerator's window.
+#[derive(clap::Args)]
+pub struct PathArgs {
+    /// Round trip of the wired segment; the radio link has 20 ms of its own
+    #[arg(long, default_value = "20 ms", value_name = "TIME")]
+    wan_rtt: Quantity<Duration>,
+    /// Rate of the wired segment
+    #[arg(long, default_value = "10 Gbit/s", value_name = "RATE")]
+    wan_rate: Quantity<Rate>,
+    /// Largest window that the accelerator offers to servers [default: the accelerator's own]
+    #[arg(long, value_name = "SIZE")]
+    window_max: Option<Quantity<Bytes>>,
+    /// Receive buffer of clients and send buffer of servers
+    #[arg(long, default_value = "128 MiB", value_name = "SIZE")]
+    host_buffer: Quantity<Bytes>,
+    /// Window scale of clients, 0 to 14
+    #[arg(long, default_value_t = 14, value_parser = clap::value_parser!(u8).range(0..=14), value_name = "N")]
+    window_scale: u8,
+}
+
+impl PathArgs {
+    /// The settings.
+    ///
+    /// # Errors
+    /// One that is out of range, as one line.
+    pub fn settings(&self) -> Result<PathSettings, String> {
+        let path = PathSettings {
+            wan_rtt: self.wan_rtt.0,
+            wan_rate: self.wan_rate.0,
+            window_max: self.window_max.map(|q| q.0),
+            host_buffer: self.host_buffer.0,
+            window_scale: WindowScale::new(self.window_scale),
+        };
+        path.check().map(|()| path).map_err(|e| format!("--{e}"))
+    }
+}
