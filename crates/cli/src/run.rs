@@ -76,8 +76,8 @@ struct EngineArgs {
     /// The rate of `fixed` [default: 5.6 Mbit/s]
     #[arg(long)]
     rate: Option<Quantity<Rate>>,
-    /// The link's capacity, for `rate`: nothing is sent faster [default: 100 Mbit/s, which [MA] uses for LTE; 5.6 Mbit/s
-    /// for 3G]
+    /// The link's capacity, for `rate`: nothing is sent faster [default: learned, 5/4 of the largest delivery rate of 10 s,
+    /// from 100 Mbit/s on; [MA] has 100 Mbit/s for LTE and 5.6 Mbit/s for 3G]
     #[arg(long)]
     r_cap: Option<Quantity<Rate>>,
     /// Data in flight at most, as time at the current rate, or `none` [default: 120 ms for `rate`, none for `fixed`]
@@ -102,9 +102,6 @@ struct EngineArgs {
     #[command(flatten)]
     policy: PolicyArgs,
 }
-
-/// Too high a capacity costs little, since the in-flight cap holds the queue short; too low a one throttles.
-const R_CAP_DEFAULT: Rate = Rate::from_mbps(100);
 
 /// How the accelerator is attached to this machine.
 #[derive(clap::Args)]
@@ -364,8 +361,10 @@ fn engine_config(args: &EngineArgs) -> Result<EngineConfig, String> {
             ControllerConfig::Fixed(params)
         }
         Controller::Rate => {
-            let mut params = RateParams::default();
-            params.r_cap = args.r_cap.map_or(R_CAP_DEFAULT, |Quantity(rate)| rate);
+            let mut params = match args.r_cap {
+                Some(Quantity(r_cap)) => RateParams { r_cap, ..RateParams::default() },
+                None => RateParams::learning(),
+            };
             params.in_flight_cap = args.in_flight_cap.map_or(params.in_flight_cap, |Cap(cap)| cap);
             ControllerConfig::Rate(params)
         }

@@ -3,9 +3,9 @@
 use core::fmt;
 use core::str::FromStr;
 
-use control::{ControllerConfig, CubicParams, ParameterValue};
+use control::{ControllerConfig, CubicParams, ParameterValue, RateParams};
 use engine::{Action, EngineConfig, Policy, Sharing};
-use units::{Duration, Rate};
+use units::Duration;
 
 use crate::{ContestError, parameter_value};
 
@@ -52,9 +52,6 @@ pub struct Scheme {
     pub feedback: Option<Duration>,
 }
 
-/// R_cap of `rate`, as `cellerator run` has it: the paper's own is for 3G.
-const RATE_CAP: Rate = Rate::from_mbps(100);
-
 /// Delay of reports for the controller that is made for them.
 const FEEDBACK: Duration = Duration::from_millis(20);
 
@@ -72,7 +69,13 @@ impl Scheme {
             ("feedback", ParameterValue::Time(delay)) => self.feedback = Some(delay),
             ("feedback", ParameterValue::Off) => self.feedback = None,
             ("feedback", _) => return Err(wrong("`feedback` takes a delay, like 20 ms, or off".to_owned())),
-            (name, parsed) => self.controller.set(name, parsed).map_err(|e| wrong(e.to_string()))?,
+            (name, parsed) => {
+                self.controller.set(name, parsed).map_err(|e| wrong(e.to_string()))?;
+                if let ("r_cap", ControllerConfig::Rate(rate)) = (name, &mut self.controller) {
+                    // Whoever states it knows the link.
+                    (rate.r_cap_memory, rate.r_cap_is_start) = (None, false);
+                }
+            }
         }
         Ok(())
     }
@@ -125,7 +128,7 @@ impl FromStr for Scheme {
             wrong(format!("no controller `{name}`; there are {}", ControllerConfig::NAMES.join(", ")))
         })?;
         if let ControllerConfig::Rate(rate) = &mut controller {
-            rate.r_cap = RATE_CAP;
+            *rate = RateParams::learning();
         }
         let is_fed = treatment == Treatment::Accelerated && name == "window-adaptation";
         let feedback = is_fed.then_some(FEEDBACK);

@@ -77,7 +77,7 @@ pub use highspeed::{HighSpeed, HighSpeedParams};
 pub use htcp::{HTcp, HTcpParams};
 pub use new_reno::{NewReno, NewRenoParams};
 pub use parameters::{ParameterError, ParameterValue};
-pub use rate::{RateControl, RateParams};
+pub use rate::{R_CAP_START, RateControl, RateParams};
 pub use sampler::{RateSample, RateSampler, SendStamp};
 pub use vegas::{Vegas, VegasParams};
 pub use veno::{Veno, VenoParams};

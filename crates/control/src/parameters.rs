@@ -172,7 +172,7 @@ parameters! {
     }
     FixedParams { rate, mss, window }
     RateParams {
-        k_segments, lambda_permille, alpha, beta, mu_permille, r_cap, r_cap_memory, r_cap_from_feedback, stale_after,
+        k_segments, lambda_permille, alpha, beta, mu_permille, r_cap, r_cap_memory, r_cap_is_start, r_cap_from_feedback, stale_after,
         start_permille, raise_permille, rtt_window, rtt_permille, beta_waits_for_r, is_over_base, in_flight_cap, rate_window,
         initial_window, mss,
     }

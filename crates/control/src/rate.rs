@@ -22,7 +22,7 @@
 //!   give the same estimate: an ACK of ten segments counts ten, ten bunched ACKs end a block only at the last of the k
 //!   segments; one R_i per k, without overlap.
 //! - Before the first R (the first k segments), RTT > β uses the largest recent delivery rate (`beta_waits_for_r`).
-//! - R_cap is what is configured; what was learned (`r_cap_memory`); what a base station reports (`r_cap_from_feedback`).
+//! - R_cap is what is configured; what was learned, from a start on or up to a bound (`r_cap_memory`, `r_cap_is_start`); what a base station reports (`r_cap_from_feedback`).
 //! - α and β are round trips; with `is_over_base` they count from the smallest round trip on.
 //!
 //! DEVIATION: \[MA\] has no draining term. While RTT > β it sends at R, which is what leaves the queue, so a
@@ -42,6 +42,10 @@ mod capacity;
 
 use capacity::LinkCapacity;
 
+/// Where a learned R_cap starts: \[MA\]'s figure for LTE. On slower links too high a capacity costs little, since the cap of the data
+/// in flight holds the queue short; a learned fade costs up to 5 % of a link, so it is the least, too.
+pub const R_CAP_START: Rate = Rate::from_mbps(100);
+
 /// Parameters of [`RateControl`]; the defaults are \[MA\] Table 2.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RateParams {
@@ -59,6 +63,9 @@ pub struct RateParams {
     pub r_cap: Rate,
     /// Learn R_cap, up to `r_cap`: 5/4 of the largest delivery rate of so long. `None`: it is known.
     pub r_cap_memory: Option<Duration>,
+    /// With `r_cap_memory`: `r_cap` is where R_cap starts and what it never falls below, not what it may reach. False; the paper
+    /// knows its link.
+    pub r_cap_is_start: bool,
     /// While reports of a base station come, R_cap is the bandwidth they state. True.
     pub r_cap_from_feedback: bool,
     /// A report without a validity of its own is used for so long after its measurement. 500 ms.
@@ -97,6 +104,7 @@ impl Default for RateParams {
             mu_permille: 800,
             r_cap: Rate::from_kbps(5_600),
             r_cap_memory: None,
+            r_cap_is_start: false,
             r_cap_from_feedback: true,
             stale_after: Duration::from_millis(500),
             start_permille: 1_000,
@@ -114,6 +122,13 @@ impl Default for RateParams {
 }
 
 impl RateParams {
+    /// R_cap learned, from [`R_CAP_START`] on: for a link of which nothing is known.
+    #[must_use]
+    pub fn learning() -> Self {
+        let r_cap_memory = Some(Duration::from_secs(10));
+        Self { r_cap: R_CAP_START, r_cap_memory, r_cap_is_start: true, ..Self::default() }
+    }
+
     /// The paper's algorithm without additions, for reproduction: no in-flight cap, no filter of round trips, R_cap known.
     #[must_use]
     pub fn paper() -> Self {

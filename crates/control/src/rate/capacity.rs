@@ -14,6 +14,8 @@ pub(super) struct LinkCapacity {
     configured: Rate,
     /// The largest delivery rate of `r_cap_memory`.
     learned: Option<WindowedMax<Rate>>,
+    /// What is learned may exceed what is configured, and not fall below it.
+    is_start: bool,
     /// The newest report and until when it is believed.
     reported: Option<(Rate, Instant)>,
     uses_feedback: bool,
@@ -26,6 +28,7 @@ impl LinkCapacity {
         Self {
             configured: params.r_cap.max(RATE_MIN),
             learned: params.r_cap_memory.map(WindowedMax::new),
+            is_start: params.r_cap_is_start,
             reported: None,
             uses_feedback: params.r_cap_from_feedback,
             stale_after: params.stale_after,
@@ -51,7 +54,8 @@ impl LinkCapacity {
         self.reported = Some((payload.max(RATE_MIN), feedback.valid_until(self.stale_after)));
     }
 
-    /// R_cap at `now`: the report while it is valid; else a quarter above what was learned, at most what is configured.
+    /// R_cap at `now`: the report while it is valid; else a quarter above what was learned, at most what is configured, or
+    /// at least where that is only the start.
     ///
     /// Without that quarter the rate could never exceed, and so never learn, more than it has seen.
     pub(super) fn get(&self, now: Instant) -> Rate {
@@ -59,7 +63,8 @@ impl LinkCapacity {
             return rate;
         }
         let learned = self.learned.as_ref().and_then(WindowedMax::get);
-        learned.map_or(self.configured, |rate| rate.mul_ratio(5, 4).clamp(RATE_MIN, self.configured))
+        let Some(room) = learned.map(|rate| rate.mul_ratio(5, 4)) else { return self.configured };
+        if self.is_start { room.max(self.configured) } else { room.clamp(RATE_MIN, self.configured) }
     }
 }
 
@@ -108,6 +113,18 @@ mod tests {
         assert_eq!(c.get(at(10_100)), Rate::from_mbps(10));
         c.on_sample(&sample(90, true), at(10_200));
         assert_eq!(c.get(at(10_200)), Rate::from_mbps(100));
+    }
+
+    #[test]
+    fn learned_from_a_start_on_it_has_no_bound() {
+        let params = RateParams::learning();
+        let mut c = LinkCapacity::new(&params);
+        for (mbps, r_cap) in [(20, 100), (100, 125), (125, 156), (600, 750)] {
+            c.on_sample(&sample(mbps, false), at(mbps));
+            assert_eq!(c.get(at(mbps)).as_bps() / 1_000_000, r_cap);
+        }
+        c.on_sample(&sample(8, false), at(11_000));
+        assert_eq!(c.get(at(11_000)), Rate::from_mbps(100));
     }
 
     #[test]
