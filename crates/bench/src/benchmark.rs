@@ -8,7 +8,7 @@ use units::Duration;
 use crate::machine::Ticks;
 use crate::pause::Pause;
 use crate::results::{Part, Sample, WayNote, rounded, rows};
-use crate::stage::{Plan, Stage};
+use crate::stage::{Measure, Plan, Stage};
 use crate::topology::Network;
 use crate::{BenchError, Machine, PartName, Way, instance};
 
@@ -46,7 +46,8 @@ pub enum Progress<'a> {
 }
 
 impl Benchmark {
-    /// Makes a network, measures every way of `part` in every round, and removes the network.
+    /// Makes a network, measures every way of `part` in every round, and removes the network. Ended early it gives the rounds that were
+    /// finished, and says so in [`Part::missing`].
     ///
     /// A way that fails is left out from then on, and said in [`Part::missing`]. `signals` must catch what is to end it
     /// early; everything is removed then too.
@@ -77,34 +78,59 @@ impl Benchmark {
         };
         let mut made = Made::default();
         let mut ways = plan.ways.clone();
-        for round in 1..=plan.rounds {
-            progress(Progress::Round(round, plan.rounds));
-            made.busy_before.push(rounded(busy_share(&mut stage.pause)?));
-            let mut turn = ways.clone();
-            // Another way is first in each round, so that none always follows the same one.
-            let first = (round as usize - 1) % turn.len().max(1);
-            turn.rotate_left(first);
-            for way in turn {
-                progress(Progress::Way(way));
-                match measure.measure(&mut stage, way, round) {
-                    Ok(samples) => {
-                        for sample in samples {
-                            progress(Progress::Sample(&sample, &described(&plan, &sample)));
-                            made.samples.push(sample);
-                        }
-                    }
-                    Err(BenchError::Interrupted) => return Err(BenchError::Interrupted),
-                    Err(error) => {
-                        let line = left_out(way, &error);
-                        progress(Progress::Missing(&line));
-                        made.missing.push(line);
-                        ways.retain(|other| *other != way);
-                    }
+        let rounds = plan.rounds;
+        for round in 1..=rounds {
+            let whole = (made.samples.len(), made.busy_before.len());
+            match self.round(round, &mut stage, (&mut *measure, &plan, &mut ways), &mut made, progress) {
+                // What was measured in whole rounds is worth telling.
+                Err(BenchError::Interrupted) if round > 1 => {
+                    made.samples.truncate(whole.0);
+                    made.busy_before.truncate(whole.1);
+                    plan.rounds = round - 1;
+                    made.missing.push(format!("interrupted after {} of {rounds} rounds", plan.rounds));
+                    break;
                 }
+                ended => ended?,
             }
         }
         drop(stage);
         Ok(self.part(part, plan, made, Clock::now().saturating_since(begin)))
+    }
+
+    /// Measures each of the ways once.
+    fn round(
+        &self,
+        round: u32,
+        stage: &mut Stage<'_>,
+        (measure, plan, ways): (&mut dyn Measure, &Plan, &mut Vec<Way>),
+        made: &mut Made,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<(), BenchError> {
+        progress(Progress::Round(round, plan.rounds));
+        made.busy_before.push(rounded(busy_share(&mut stage.pause)?));
+        let mut turn = ways.clone();
+        // Another way is first in each round, so that none always follows the same one.
+        let first = (round as usize - 1) % turn.len().max(1);
+        turn.rotate_left(first);
+        for way in turn {
+            progress(Progress::Way(way));
+            match measure.measure(stage, way, round) {
+                Ok(samples) => {
+                    for sample in samples {
+                        progress(Progress::Sample(&sample, &described(plan, &sample)));
+                        made.samples.push(sample);
+                    }
+                }
+                Err(BenchError::Interrupted) => return Err(BenchError::Interrupted),
+                Err(error) => {
+                    let line = left_out(way, &error);
+                    progress(Progress::Missing(&line));
+                    made.missing.push(line);
+                    ways.retain(|other| *other != way);
+                }
+            }
+        }
+        Ok(())
     }
 
     fn part(&self, name: PartName, plan: Plan, made: Made, took: Duration) -> Part {

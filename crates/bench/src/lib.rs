@@ -35,5 +35,5 @@ pub use error::BenchError;
 pub use hold::{ClientSide, hold_clients, hold_server};
 pub use machine::Machine;
 pub use parts::PartName;
-pub use results::{Aim, Figure, Metric, Part, Results, Row, SCHEMA, Sample, Spread, WayNote};
+pub use results::{Aim, Figure, Interrupted, Metric, Part, Results, Row, SCHEMA, Sample, Spread, WayNote};
 pub use way::Way;

@@ -15,7 +15,10 @@ impl Results {
     /// The table of figures with aims, then every part.
     #[must_use]
     pub fn markdown(&self) -> String {
-        let mut text = self.summary();
+        let mut text = self
+            .interrupted
+            .map_or_else(String::new, |interrupted| format!("**The last run was {interrupted}.**\n\n"));
+        text += &self.summary();
         for part in &self.parts {
             text += "\n";
             text += &part.markdown();

@@ -1,6 +1,7 @@
 //! [`Results`]: what was measured, and what it comes to. Every part has the same shape.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +18,25 @@ pub struct Results {
     pub schema: String,
     /// The parts, in the order of the table.
     pub parts: Vec<Part>,
+    /// That the user ended the last run early, and when; absent when it measured all that was wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interrupted: Option<Interrupted>,
+}
+
+/// How far a run came that the user ended. Prints as `interrupted after 3 of 8 parts`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Interrupted {
+    /// Parts that were measured to their end.
+    pub finished: usize,
+    /// All that were wanted.
+    pub of: usize,
+}
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "interrupted after {} of {} parts", self.finished, self.of)
+    }
 }
 
 /// One part: some cases, each measured in some ways, round by round.
@@ -203,7 +223,7 @@ impl Results {
     /// Without parts.
     #[must_use]
     pub fn new() -> Self {
-        Self { schema: SCHEMA.to_owned(), parts: Vec::new() }
+        Self { schema: SCHEMA.to_owned(), parts: Vec::new(), interrupted: None }
     }
 
     /// Puts `part` in the place of an earlier one of its name, or in its place in `order`.

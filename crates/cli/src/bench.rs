@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use bench::{BenchError, Benchmark, ClientSide, PartName, Progress, Results};
+use bench::{BenchError, Benchmark, ClientSide, Interrupted, PartName, Progress, Results};
 use clap::builder::PossibleValue;
 use clap::{Subcommand, ValueEnum};
 use io::Signals;
@@ -13,7 +13,8 @@ use io::features::{Feature, require};
 use run::{Config, Notrack};
 use units::Duration;
 
-use crate::outcome;
+use crate::output::{self, Words, is_standard_output};
+use crate::{interruption, outcome, writable};
 
 /// Arguments of `cellerator bench`.
 #[derive(clap::Args)]
@@ -124,7 +125,7 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     match &args.command {
         None => match &args.show {
             Some(path) => show_again(path, args),
-            None => measure(args),
+            None => return measure(args),
         },
         Some(HelperCommand::Echo(args)) => echo(args).map_err(|error| format!("bench: {error}")),
         Some(HelperCommand::HoldServer { buffer }) => {
@@ -168,7 +169,7 @@ fn engine_cost(flows: u32) -> Result<(), String> {
     writeln!(std::io::stdout(), "{json}").map_err(|error| format!("bench: {error}"))
 }
 
-fn measure(args: &Args) -> Result<(), String> {
+fn measure(args: &Args) -> Result<ExitCode, String> {
     let text = |error: &dyn std::fmt::Display| format!("bench: {error}");
     let parts: Vec<PartName> = match args.parts.as_slice() {
         [] => PartName::ALL.to_vec(),
@@ -177,10 +178,10 @@ fn measure(args: &Args) -> Result<(), String> {
     // Once, not for each part: even the engine alone is measured in a network of its own.
     require(Feature::Namespaces).map_err(|error| text(&error))?;
     // Before minutes of measuring: a path that cannot be written should not cost them.
-    for path in [&args.json, &args.markdown].into_iter().flatten() {
-        create_parent(path)?;
-    }
-    let mut results = args.json.as_deref().map_or(Ok(Results::new()), earlier)?;
+    let words = Words::beside([args.json.as_deref(), args.markdown.as_deref()])?;
+    [&args.json, &args.markdown].into_iter().flatten().try_for_each(|path| writable::file(path))?;
+    let kept = args.json.as_deref().filter(|path| !is_standard_output(path));
+    let mut results = kept.map_or(Ok(Results::new()), earlier)?;
     let signals = Signals::terminating().map_err(|error| text(&error))?;
     let program = std::env::current_exe().map_err(|e| format!("cannot find this program's own file: {e}"))?;
     let benchmark = Benchmark {
@@ -193,24 +194,54 @@ fn measure(args: &Args) -> Result<(), String> {
     let order = PartName::ALL.map(PartName::name);
     let mut made = Results::new();
     let mut failed = Vec::new();
-    for part in &parts {
-        match benchmark.run(*part, &signals, &mut show) {
+    results.interrupted = None;
+    for (finished, part) in parts.iter().enumerate() {
+        let measured = benchmark.run(*part, &signals, &mut show);
+        if signals.taken().is_some() {
+            results.interrupted = Some(Interrupted { finished, of: parts.len() });
+        }
+        match measured {
             Ok(part) => {
                 made.put(part.clone(), &order);
-                results.put(part, &order);
+                // A part that was ended early takes no whole one's place.
+                if results.interrupted.is_none() || results.part(&part.name).is_none() {
+                    results.put(part, &order);
+                }
                 // After each, so that what comes later cannot lose it.
                 save(args, &results)?;
             }
-            Err(BenchError::Interrupted) => return Err(text(&BenchError::Interrupted)),
+            Err(BenchError::Interrupted) if finished > 0 => save(args, &results)?,
+            Err(BenchError::Interrupted) => {}
             Err(error) => {
                 eprintln!("bench: {}: {error}", part.name());
                 failed.push(part.name());
             }
         }
+        if results.interrupted.is_some() {
+            break;
+        }
     }
-    // A reader who has gone away is no reason to lose the files.
-    drop(writeln!(std::io::stdout(), "\n{}", made.markdown()));
-    if failed.is_empty() { Ok(()) } else { Err(format!("bench: these parts failed: {}", failed.join(", "))) }
+    made.interrupted = results.interrupted;
+    if !made.parts.is_empty() {
+        words.say(&format!("\n{}", made.markdown()));
+        to_standard_output(args, &results)?;
+    }
+    if let Some(interrupted) = made.interrupted {
+        match made.parts.is_empty() {
+            true => eprintln!("cellerator: bench: {interrupted}; nothing is written"),
+            false => interruption::tell(&format!("bench: {interrupted}"), files(args)),
+        }
+        return Ok(interruption::code(signals.taken()));
+    }
+    match failed.is_empty() {
+        true => Ok(ExitCode::SUCCESS),
+        false => Err(format!("bench: these parts failed: {}", failed.join(", "))),
+    }
+}
+
+/// The files that are written.
+fn files(args: &Args) -> impl Iterator<Item = &Path> {
+    [&args.json, &args.markdown, &args.plots].into_iter().flatten().map(PathBuf::as_path)
 }
 
 fn show_again(path: &Path, args: &Args) -> Result<(), String> {
@@ -219,8 +250,9 @@ fn show_again(path: &Path, args: &Args) -> Result<(), String> {
     }
     let results = earlier(path)?;
     save(args, &results)?;
-    drop(writeln!(std::io::stdout(), "{}", results.markdown()));
-    Ok(())
+    let words = Words::beside([args.markdown.as_deref()])?;
+    words.say(&results.markdown());
+    to_standard_output(args, &results)
 }
 
 /// The results that an earlier run wrote to `path`, if it is there.
@@ -253,13 +285,15 @@ fn show(step: Progress<'_>) {
     }
 }
 
+/// Writes the files that were asked for.
 fn save(args: &Args, results: &Results) -> Result<(), String> {
     let write = |path: &Path, text: String| {
         std::fs::write(path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))
     };
-    if let Some(path) = &args.markdown {
-        create_parent(path)?;
-        write(path, results.markdown())?;
+    let file = |path: &Option<PathBuf>| path.clone().filter(|path| !is_standard_output(path));
+    if let Some(path) = file(&args.markdown) {
+        create_parent(&path)?;
+        write(&path, results.markdown())?;
     }
     if let Some(directory) = &args.plots {
         std::fs::create_dir_all(directory)
@@ -268,11 +302,26 @@ fn save(args: &Args, results: &Results) -> Result<(), String> {
             write(&directory.join(format!("{name}.svg")), svg)?;
         }
     }
-    if let Some(path) = &args.json {
-        let json = serde_json::to_string_pretty(results).map_err(|e| format!("results as JSON: {e}"))?;
-        write(path, json + "\n")?;
+    match file(&args.json) {
+        Some(path) => write(&path, json(results)?),
+        None => Ok(()),
+    }
+}
+
+/// Writes the document that is to go to standard output, once and at the end.
+fn to_standard_output(args: &Args, results: &Results) -> Result<(), String> {
+    let goes = |path: &Option<PathBuf>| path.as_deref().is_some_and(is_standard_output);
+    if goes(&args.json) {
+        output::save(Path::new("-"), &json(results)?)?;
+    }
+    if goes(&args.markdown) {
+        output::save(Path::new("-"), &results.markdown())?;
     }
     Ok(())
+}
+
+fn json(results: &Results) -> Result<String, String> {
+    serde_json::to_string_pretty(results).map(|json| json + "\n").map_err(|e| format!("results as JSON: {e}"))
 }
 
 fn create_parent(path: &Path) -> Result<(), String> {

@@ -15,7 +15,8 @@ use lab::{Instance, Runner};
 use scenario::results::MadeBy;
 use units::{Duration, Instant};
 
-use crate::{interruption, writable};
+use crate::interruption::{self, Interruption};
+use crate::writable;
 
 /// Arguments of `cellerator reproduce`.
 #[derive(clap::Args)]
@@ -77,21 +78,44 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     }
     try_outputs(args)?;
     let store = Store::open(&args.out).map_err(text)?;
-    if !args.pages {
-        if args.lab {
-            in_lab(args, &wanted, &store)?;
-        } else {
-            interruption::ends_with("reproduce: interrupted; --resume goes on with the results in --out")?;
+    let interruption = Interruption::listen()?;
+    let end = match (args.pages, args.lab) {
+        (true, _) => None,
+        (false, true) => in_lab(args, &wanted, &store, interruption)?,
+        (false, false) => {
             let engine_of = |case: &scenario::Case| crate::sim::engine(case);
             let made_by = MadeBy { runner: "sim".to_owned(), ..MadeBy::default() };
             let place = Where::Sim { threads: threads(args), engine_of: &engine_of };
-            run(args, &wanted, &store, place, made_by)?;
+            run(args, &wanted, (&store, interruption), place, made_by)?
         }
+    };
+    if let Some(end) = end.as_ref().filter(|end| end.finished == 0) {
+        eprintln!("cellerator: {}; --resume goes on with the results in --out", end.line());
+        return Ok(interruption.code());
     }
+    let line = end.as_ref().map(|end| format!("This was {}.", end.line()));
+    let written = pages(args, &store, &wanted, line.as_deref())?;
     // A missed aim is a result, not a failure.
-    let (passed, aims) = pages(args, &store, &wanted)?;
-    println!("{passed} of {aims} aims reached");
-    Ok(ExitCode::SUCCESS)
+    println!("{} of {} aims reached", written.passed, written.aims);
+    let Some(end) = end else { return Ok(ExitCode::SUCCESS) };
+    interruption::tell(
+        &format!("{}; --resume goes on", end.line()),
+        written.files.iter().map(PathBuf::as_path),
+    );
+    Ok(interruption.code())
+}
+
+/// How far experiments came that the user ended.
+struct Ended {
+    finished: usize,
+    of: usize,
+    experiment: &'static str,
+}
+
+impl Ended {
+    fn line(&self) -> String {
+        format!("interrupted after {} of {} experiments, in {}", self.finished, self.of, self.experiment)
+    }
 }
 
 /// Refuses at once what could not be written in the end.
@@ -133,7 +157,12 @@ fn list(experiments: &[&Experiment]) -> String {
     lines + &format!("{:<23} {:<27} {sim:>7} {:>7}\n", "all", all, in_words(lab))
 }
 
-fn in_lab(args: &Args, wanted: &[&'static Experiment], store: &Store) -> Result<(), String> {
+fn in_lab(
+    args: &Args,
+    wanted: &[&'static Experiment],
+    store: &Store,
+    interruption: &Interruption,
+) -> Result<Option<Ended>, String> {
     let there: Vec<&'static Experiment> =
         wanted.iter().copied().filter(|experiment| experiment.lab.seconds().is_some()).collect();
     for experiment in wanted {
@@ -142,7 +171,7 @@ fn in_lab(args: &Args, wanted: &[&'static Experiment], store: &Store) -> Result<
         }
     }
     if there.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     let signals = Signals::terminating().map_err(text)?;
     let instance = Instance::register(None, "reproduce").map_err(text)?;
@@ -152,7 +181,7 @@ fn in_lab(args: &Args, wanted: &[&'static Experiment], store: &Store) -> Result<
     let runner = Runner { instance: &instance, signals: &signals, program, traces, captures };
     let engine_of = |case: &scenario::Case| crate::sim::engine(case);
     let place = Where::Lab { runner: &runner, threads: threads(args), engine_of: &engine_of };
-    run(args, &there, store, place, made_by)
+    run(args, &there, (store, interruption), place, made_by)
 }
 
 fn program() -> Result<PathBuf, String> {
@@ -162,10 +191,10 @@ fn program() -> Result<PathBuf, String> {
 fn run(
     args: &Args,
     wanted: &[&'static Experiment],
-    store: &Store,
+    (store, interruption): (&Store, &Interruption),
     place: Where<'_>,
     made_by: MadeBy,
-) -> Result<(), String> {
+) -> Result<Option<Ended>, String> {
     let path = program()?;
     let own = fs::read(&path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
     let cellerator = env!("CARGO_PKG_VERSION").to_owned();
@@ -189,7 +218,7 @@ fn run(
     let total: u32 = left.iter().map(|e| seconds(e)).sum();
     let began = Clock::now();
     if left.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     let noun = if left.len() == 1 { "experiment" } else { "experiments" };
     eprintln!("{} {noun}, about {}", left.len(), in_words(total));
@@ -206,13 +235,19 @@ fn run(
         );
         let display = Display::new();
         let show = |step: &Step| display.show(step);
-        let context = Context::new(experiment, place, folder, &show).with_captures(args.captures.as_deref());
+        let context = Context::new(experiment, place, folder, &show)
+            .with_captures(args.captures.as_deref())
+            .until(interruption.flag());
         maker.made_by.command =
             format!("cellerator reproduce {}{}", experiment.name, if is_lab { " --lab" } else { "" });
         let experiment_began = Clock::now();
         let made = Reproduction::make(experiment, context, &maker);
         display.end();
-        let mut result = made.map_err(|error| told(&error))?;
+        if let Err(ReproduceError::Interrupted { .. }) = made {
+            let (finished, of) = (wanted.len() - left.len() + number, wanted.len());
+            return Ok(Some(Ended { finished, of, experiment: experiment.name }));
+        }
+        let mut result = made.map_err(text)?;
         // What virtual time takes belongs to no result: it would differ from run to run.
         let took = Clock::now().saturating_since(experiment_began);
         result.took_s = is_lab.then(|| took.as_secs() as u32);
@@ -220,15 +255,7 @@ fn run(
         store.save(&result).map_err(text)?;
     }
     eprintln!("  took {}", in_words(Clock::now().saturating_since(began).as_secs() as u32));
-    Ok(())
-}
-
-/// An error's line; of an interruption what goes on.
-fn told(error: &ReproduceError) -> String {
-    match error {
-        ReproduceError::Interrupted { .. } => format!("{error}; --resume goes on with the results in --out"),
-        _ => error.to_string(),
-    }
+    Ok(None)
 }
 
 /// What an experiment found, on the terminal.
@@ -244,8 +271,22 @@ fn tell(result: &Reproduction) {
     }
 }
 
-/// Writes the pages over all stored results; how many aims of the `wanted` experiments were reached, and how many there are.
-fn pages(args: &Args, store: &Store, wanted: &[&'static Experiment]) -> Result<(usize, usize), String> {
+/// Pages over all stored results.
+struct Pages {
+    files: [PathBuf; 2],
+    /// Aims of the wanted experiments that were reached.
+    passed: usize,
+    /// All of them.
+    aims: usize,
+}
+
+/// Writes the pages over all stored results, with the line `interrupted` if there is one.
+fn pages(
+    args: &Args,
+    store: &Store,
+    wanted: &[&'static Experiment],
+    interrupted: Option<&str>,
+) -> Result<Pages, String> {
     let experiments = all();
     let mut results = Vec::new();
     for experiment in &experiments {
@@ -257,12 +298,12 @@ fn pages(args: &Args, store: &Store, wanted: &[&'static Experiment]) -> Result<(
         return Err(format!("{}: there are no results yet: run an experiment first", args.out.display()));
     }
     let page = args.html.clone().unwrap_or_else(|| args.out.join("reproduction.html"));
-    write(&page, &html(&experiments, &results))?;
+    write(&page, &html(&experiments, &results, interrupted))?;
     let path = markdown_of(args);
     let folder = pictures_of(&path);
     let stem = folder.file_name().map_or_else(|| "reproduction".into(), |name| name.to_string_lossy());
     let write_page = if args.lab { lab_markdown } else { markdown };
-    let document = write_page(&experiments, &results, &stem);
+    let document = write_page(&experiments, &results, &stem, interrupted);
     fs::create_dir_all(&folder).map_err(|e| format!("cannot create {}: {e}", folder.display()))?;
     for (name, picture) in &document.pictures {
         let path = folder.join(name);
@@ -270,8 +311,12 @@ fn pages(args: &Args, store: &Store, wanted: &[&'static Experiment]) -> Result<(
     }
     write(&path, &document.text)?;
     let own = |result: &&Reproduction| wanted.iter().any(|e| e.name == result.experiment);
-    let scores = results.iter().filter(own).map(Reproduction::score);
-    Ok(scores.fold((0, 0), |(passed, all), (own_passed, own_all)| (passed + own_passed, all + own_all)))
+    let (passed, aims) = results
+        .iter()
+        .filter(own)
+        .map(Reproduction::score)
+        .fold((0, 0), |(passed, all), (own_passed, own_all)| (passed + own_passed, all + own_all));
+    Ok(Pages { files: [page, path], passed, aims })
 }
 
 fn write(path: &Path, text: &str) -> Result<(), String> {

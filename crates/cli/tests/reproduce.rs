@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
@@ -174,4 +175,29 @@ fn names_are_listed_and_wrong_ones_answered_with_them() {
     assert_eq!(said(&wrong).lines().count(), 1, "{}", said(&wrong));
     let nothing = reproduce(&[]);
     assert!(!nothing.status.success() && said(&nothing).contains("--list"), "{}", said(&nothing));
+}
+
+#[test]
+fn an_interrupted_reproduction_shows_what_was_finished() {
+    let scratch = Scratch::new("interrupted");
+    let out = scratch.path("out");
+    // The first takes seconds, the second minutes.
+    let mut running = Command::new(env!("CARGO_BIN_EXE_cellerator"))
+        .args(["reproduce", "ma-figure-4", "ma-table-5", "--threads", "1", "--out", &out])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut words = BufReader::new(running.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(words.any(|line| line.contains("[2/2] ma-table-5")), "it ended by itself");
+    let kill = Command::new("kill").args(["-INT", &running.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    let last = words.last().unwrap();
+    assert_eq!(running.wait().unwrap().code(), Some(130));
+    assert!(last.contains("interrupted after 1 of 2 experiments") && last.contains(&out), "{last}");
+    for page in ["out/reproduction.html", "out/reproduction.md"] {
+        let page = scratch.read(page);
+        assert!(page.contains("interrupted after 1 of 2 experiments") && page.contains("ma-figure-4"));
+    }
+    assert!(!scratch.0.join("out/ma-table-5.json").exists());
 }

@@ -1,12 +1,12 @@
 //! [`Context`]: what an experiment runs its scenarios by.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use engine::EngineConfig;
 use scenario::results::CaseResult;
 use scenario::{Case, Scenario};
-use sim::{CaseRun, LogMode, in_parallel};
+use sim::{CaseRun, LogMode, in_parallel_until};
 use units::Duration;
 
 use crate::document::{RunRecord, UsedScenario, fingerprint};
@@ -61,6 +61,7 @@ pub struct Context<'a> {
     place: Where<'a>,
     folder: Option<&'a Path>,
     captures: Option<&'a Path>,
+    is_over: Option<&'a AtomicBool>,
     progress: &'a (dyn Fn(&Step) + Sync),
     /// Scenario and case of what the lab measured, in a simulation that is to stand beside it.
     measured: Option<Vec<(String, String)>>,
@@ -91,6 +92,7 @@ impl<'a> Context<'a> {
             place,
             folder,
             captures: None,
+            is_over: None,
             progress,
             measured: None,
             used: Vec::new(),
@@ -104,6 +106,12 @@ impl<'a> Context<'a> {
     #[must_use]
     pub fn with_captures(self, folder: Option<&'a Path>) -> Self {
         Self { captures: folder, ..self }
+    }
+
+    /// The same, but virtual time is given up soon after the flag has gone up, as [`ReproduceError::Interrupted`].
+    #[must_use]
+    pub fn until(self, is_over: &'a AtomicBool) -> Self {
+        Self { is_over: Some(is_over), ..self }
     }
 
     /// Runs the experiment.
@@ -127,6 +135,7 @@ impl<'a> Context<'a> {
         let place = Where::Sim { threads, engine_of };
         Some(Self {
             measured: Some(Vec::new()),
+            is_over: self.is_over,
             ..Self::new(self.experiment, place, self.folder, self.progress)
         })
     }
@@ -227,13 +236,17 @@ impl<'a> Context<'a> {
                 jobs.push((case, repetition, seed, run));
             }
         }
-        let ended = AtomicUsize::new(0);
-        let outcomes = in_parallel(jobs.len(), threads, |index| {
+        let (ended, never) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let interrupted = || ReproduceError::Interrupted { run: self.experiment.name.to_owned() };
+        let outcomes = in_parallel_until(jobs.len(), threads, self.is_over.unwrap_or(&never), |index| {
             let (case, _, _, run) = &jobs[index];
             let outcome = self.eyes(looking, scenario, &jobs[index]).and_then(|mut eyes| {
-                let outcome = run.watch(&mut eyes).map_err(|source| ReproduceError::Sim {
-                    run: format!("{}, case `{}`", self.experiment.name, case.name),
-                    source,
+                let outcome = run.watch(&mut eyes).map_err(|source| match source {
+                    sim::SimError::Stopped => interrupted(),
+                    source => {
+                        let run = format!("{}, case `{}`", self.experiment.name, case.name);
+                        ReproduceError::Sim { run, source }
+                    }
                 });
                 eyes.end_files()?;
                 let mut outcome = outcome?;
@@ -247,7 +260,7 @@ impl<'a> Context<'a> {
         });
         let mut runs = Runs::default();
         for ((case, repetition, seed, _), outcome) in jobs.into_iter().zip(outcomes) {
-            let (outcome, radio, seen) = outcome?;
+            let (outcome, radio, seen) = outcome.ok_or_else(interrupted)??;
             runs.runs.push(Run {
                 result: CaseResult {
                     name: case.name.clone(),
@@ -269,9 +282,9 @@ impl<'a> Context<'a> {
     }
 
     /// What looks at a run.
-    fn eyes(&self, looking: Looking, scenario: &Scenario, job: &Job) -> Result<Eyes, ReproduceError> {
+    fn eyes(&self, looking: Looking, scenario: &Scenario, job: &Job) -> Result<Eyes<'a>, ReproduceError> {
         let (case, repetition, ..) = job;
-        let eyes = Eyes::new(looking);
+        let eyes = Eyes::new(looking).until(self.is_over);
         match self.captures {
             Some(folder) => eyes.writing(folder, &lab::run_name(scenario, case, *repetition)),
             None => Ok(eyes),

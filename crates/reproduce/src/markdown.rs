@@ -21,12 +21,18 @@ pub struct Document {
 
 /// The page over what the simulator found; pictures are looked for in `folder`, relative to the page.
 #[must_use]
-pub fn markdown(experiments: &[&Experiment], results: &[Reproduction], folder: &str) -> Document {
+pub fn markdown(
+    experiments: &[&Experiment],
+    results: &[Reproduction],
+    folder: &str,
+    interrupted: Option<&str>,
+) -> Document {
     let mut page = Document { text: HEAD.to_owned(), pictures: Vec::new() };
     let results: Vec<&Reproduction> = results.iter().filter(|result| !result.is_lab()).collect();
     if let Some(first) = results.first() {
         let _ = writeln!(page.text, "Made by Cellerator {}.\n", first.made_by.cellerator);
     }
+    note(&mut page.text, interrupted);
     overview(&mut page.text, experiments, &results);
     sections(&mut page, experiments, &results, folder);
     page
@@ -34,13 +40,26 @@ pub fn markdown(experiments: &[&Experiment], results: &[Reproduction], folder: &
 
 /// The page over what kernel TCP in the lab gave: the paper's values, the same scenario files in virtual time, and the lab's.
 #[must_use]
-pub fn lab_markdown(experiments: &[&Experiment], results: &[Reproduction], folder: &str) -> Document {
+pub fn lab_markdown(
+    experiments: &[&Experiment],
+    results: &[Reproduction],
+    folder: &str,
+    interrupted: Option<&str>,
+) -> Document {
     let mut page = Document { text: LAB_HEAD.to_owned(), pictures: Vec::new() };
     let results: Vec<&Reproduction> = results.iter().filter(|result| result.is_lab()).collect();
     made_on(&mut page.text, &results);
+    note(&mut page.text, interrupted);
     lab_overview(&mut page.text, experiments, &results);
     sections(&mut page, experiments, &results, folder);
     page
+}
+
+/// That the user ended it early.
+fn note(text: &mut String, interrupted: Option<&str>) {
+    if let Some(interrupted) = interrupted {
+        let _ = writeln!(text, "**{}**\n", plain(interrupted));
+    }
 }
 
 const HEAD: &str = "# Reproduction of the papers

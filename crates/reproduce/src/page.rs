@@ -22,7 +22,7 @@ section td:first-child { white-space: nowrap; } section th:first-child, section 
 
 /// The page over `results`: what belongs to an experiment follows its heading, from the simulator and from the lab.
 #[must_use]
-pub fn html(experiments: &[&Experiment], results: &[Reproduction]) -> String {
+pub fn html(experiments: &[&Experiment], results: &[Reproduction], interrupted: Option<&str>) -> String {
     let title = "Reproduction of the papers";
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\"><meta name=\"viewport\" \
@@ -31,6 +31,9 @@ pub fn html(experiments: &[&Experiment], results: &[Reproduction]) -> String {
          stands beside what the paper prints. The papers ran on real networks: expect the shape and the ratios, not the \
          digits.</p>\n"
     );
+    if let Some(interrupted) = interrupted {
+        let _ = writeln!(page, "<p class=\"finding warning\">{}</p>", escape(interrupted));
+    }
     overview(&mut page, experiments, results);
     let mut paper = None;
     for experiment in experiments {

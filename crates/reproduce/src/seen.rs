@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{BufReader, BufWriter};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use analysis::{Analyzer, FlowReport, PacketView, Sink};
 use capture::{LinkType, PcapngWriter, Reader, Record, Segment};
@@ -100,7 +101,8 @@ impl Sink for Found {
 }
 
 /// Looks on and takes notes.
-pub(crate) struct Eyes {
+pub(crate) struct Eyes<'a> {
+    is_over: Option<&'a AtomicBool>,
     looking: Looking,
     samples: Vec<Sample>,
     server: Analyzer<Found>,
@@ -113,7 +115,7 @@ pub(crate) struct Eyes {
     failed: Option<ReproduceError>,
 }
 
-impl Eyes {
+impl<'a> Eyes<'a> {
     pub(crate) fn new(looking: Looking) -> Self {
         let analyzer = |host: Host| {
             let packets = (looking.packets_of == Some(host)).then(Vec::new);
@@ -121,7 +123,21 @@ impl Eyes {
         };
         let (server, client) = (analyzer(Host::Server), analyzer(Host::Client));
         let files = [None, None];
-        Self { looking, samples: Vec::new(), server, client, captured: [0; 2], files, failed: None }
+        Self {
+            is_over: None,
+            looking,
+            samples: Vec::new(),
+            server,
+            client,
+            captured: [0; 2],
+            files,
+            failed: None,
+        }
+    }
+
+    /// The same, until the flag is up.
+    pub(crate) fn until(self, is_over: Option<&'a AtomicBool>) -> Self {
+        Self { is_over, ..self }
     }
 
     /// The same, and captures are written: those of the client to `run.client.pcapng` in `folder`, those of the server beside them.
@@ -174,7 +190,7 @@ impl Eyes {
     }
 }
 
-impl Eyes {
+impl Eyes<'_> {
     /// Takes the packets of a capture that was made at a host's interface; their times count from the first.
     pub(crate) fn read(&mut self, path: &Path, is_at_client: bool) -> Result<(), ReproduceError> {
         let failed = |error: &dyn core::fmt::Display| ReproduceError::file(path, error);
@@ -203,7 +219,10 @@ impl Eyes {
     }
 }
 
-impl Watcher for Eyes {
+impl Watcher for Eyes<'_> {
+    fn is_over(&self) -> bool {
+        self.is_over.is_some_and(|is_over| is_over.load(Ordering::Relaxed))
+    }
     fn wants_packets(&self) -> bool {
         self.looking.flows || self.looking.packets_of.is_some()
     }

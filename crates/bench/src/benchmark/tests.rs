@@ -36,3 +36,27 @@ fn a_missing_peer_is_no_failure() {
     let line = left_out(Way::Haproxy, &BenchError::Nothing("haproxy".to_owned()));
     assert!(line.starts_with("HAProxy, no splice is left out, it failed: haproxy: nothing"), "{line}");
 }
+
+#[test]
+fn ended_early_it_gives_the_rounds_that_were_finished() {
+    let signals = Signals::catch(&[libc::SIGUSR1]).unwrap();
+    let benchmark = Benchmark {
+        rounds: Some(3),
+        time: Some(Duration::from_millis(100)),
+        program: PathBuf::from("/bin/false"),
+        version: "0".to_owned(),
+        command: String::new(),
+    };
+    let mut end = |progress: Progress<'_>| {
+        if matches!(progress, Progress::Round(2, _)) {
+            let own = std::process::id().to_string();
+            assert!(std::process::Command::new("kill").args(["-USR1", &own]).status().unwrap().success());
+        }
+    };
+    let part = benchmark
+        .run(PartName::Datagrams, &signals, &mut end)
+        .unwrap_or_else(|e| panic!("this test needs root: {e}"));
+    assert_eq!((part.rounds, part.samples.len(), part.busy_before.len()), (1, 1, 1));
+    assert!(part.missing.contains(&"interrupted after 1 of 3 rounds".to_owned()), "{:?}", part.missing);
+    assert_eq!(signals.taken(), Some(libc::SIGUSR1));
+}

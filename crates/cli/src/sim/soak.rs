@@ -10,6 +10,7 @@ use sim::{LogMode, RandomFailure, RandomRun};
 use units::{Duration, Instant};
 
 use super::{in_words, text, threads};
+use crate::interruption;
 
 /// Failures after which going on makes no sense.
 const FAILURES_MAX: usize = 100;
@@ -71,7 +72,13 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
         soak.is_over.store(true, Ordering::Relaxed);
         waited
     })?;
-    Ok(soak.summarise(args.first, Clock::now().saturating_since(began)))
+    let code = soak.summarise(args.first, Clock::now().saturating_since(began));
+    let Some(signal) = signals.taken() else { return Ok(code) };
+    let of = args.seeds.or(args.minutes.is_none().then_some(seeds));
+    let of = of.map_or_else(String::new, |of| format!(" of {of}"));
+    let runs = soak.runs.load(Ordering::Relaxed);
+    interruption::tell(&format!("sim soak: interrupted after {runs}{of} runs"), []);
+    Ok(interruption::code(Some(signal)))
 }
 
 /// One run with every packet, the same as in the soak.
@@ -134,6 +141,9 @@ impl Soak {
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
         let mut waiter = Waiter::new(Duration::ZERO).map_err(text)?;
         let mut next_line = began + LINE_EVERY;
+        if bar.is_hidden() {
+            eprintln!("  a line every {LINE_EVERY}; Ctrl-C ends it and tells what was found");
+        }
         while !is_done() && signals.take().is_none() && deadline.is_none_or(|at| Clock::now() < at) {
             let now = Clock::now();
             let message = self.progress(now.saturating_since(began));

@@ -6,7 +6,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 #[path = "../lab/schema.rs"]
 mod schema;
@@ -187,6 +187,29 @@ fn a_soak_counts_its_runs_and_a_seed_can_be_had_again() {
     assert!(said(&one).contains("seed 12 (") && said(&one).contains("good"), "{}", said(&one));
 }
 
+fn interrupt(running: &Child) {
+    let kill = Command::new("kill").args(["-INT", &running.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+}
+
+#[test]
+fn an_interrupted_soak_tells_what_it_has_done() {
+    let mut running = Command::new(PROGRAM)
+        .args(["sim", "soak", "--minutes", "60"])
+        .stderr(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut words = BufReader::new(running.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(words.any(|line| line.contains("Ctrl-C")));
+    interrupt(&running);
+    let last = words.last().unwrap();
+    assert!(last.contains("interrupted after") && last.ends_with("what was finished is above"), "{last}");
+    let output = running.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    assert!(said(&output).contains("from seed 1:"));
+}
+
 /// A run of one millisecond, and one that takes minutes.
 const SHORT_AND_LONG: &str = r#"
 name = "short-and-long"
@@ -213,8 +236,7 @@ fn an_interrupted_run_writes_what_was_finished() {
         .unwrap();
     let mut words = BufReader::new(running.stderr.take().unwrap()).lines().map(Result::unwrap);
     assert!(words.any(|line| line.contains("1 of 2 runs")), "it ended by itself");
-    let kill = Command::new("kill").args(["-INT", &running.id().to_string()]).status().unwrap();
-    assert!(kill.success());
+    interrupt(&running);
     let last = words.last().unwrap();
     assert_eq!(running.wait().unwrap().code(), Some(130));
     let results = results(&out);
