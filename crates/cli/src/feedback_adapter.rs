@@ -88,12 +88,14 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
         number: RandomState::new().build_hasher().finish() as u32,
         sequence: 0,
         documents: 0,
+        known: 0,
         unmapped: Vec::new(),
     };
     let result = sender.read_all();
     if result.is_ok() || sender.documents > 0 {
         sender.summarise();
     }
+    let result = result.and_then(|()| sender.refuse_nothing());
     result.map(|()| ExitCode::SUCCESS).map_err(|error| format!("feedback-adapter: {error}"))
 }
 
@@ -105,6 +107,8 @@ struct Sender<'a> {
     number: u32,
     sequence: u64,
     documents: u64,
+    /// Those of the kind that was said.
+    known: u64,
     unmapped: Vec<String>,
 }
 
@@ -152,10 +156,15 @@ impl Sender<'_> {
 
     fn send(&mut self, document: &Value) {
         let now_us = Clock::wall_nanos() / 1_000;
-        let Adapted { reports, unmapped } = match self.args.kind {
+        let Adapted { reports, unmapped, is_known } = match self.args.kind {
             Kind::Srsran => srsran(document, &self.mapping, now_us),
             Kind::MecRnis => mec_rnis(document, &self.mapping, self.args.queue_from_delay, now_us),
         };
+        if is_known {
+            self.known += 1;
+        } else if self.known == 0 && self.documents - self.known == 1 {
+            eprintln!("feedback-adapter: {}", self.foreign(document));
+        }
         for mut report in reports {
             self.sequence += 1;
             (report.sender, report.sequence) = (self.number, self.sequence);
@@ -169,6 +178,38 @@ impl Sender<'_> {
                 self.unmapped.push(name);
             }
         }
+    }
+
+    /// What is wrong with a document in which nothing was found.
+    fn foreign(&self, document: &Value) -> String {
+        let (input, number) = (&self.args.input, self.documents);
+        let keys = match document.as_object() {
+            Some(object) => {
+                let keys: Vec<&str> = object.keys().take(8).map(String::as_str).collect();
+                format!("it has {}", if keys.is_empty() { "no keys".to_owned() } else { keys.join(", ") })
+            }
+            None => "it is no object".to_owned(),
+        };
+        format!("{input}: document {number} says nothing of any device: {} is needed, {keys}", self.needed())
+    }
+
+    fn needed(&self) -> &'static str {
+        match self.args.kind {
+            Kind::Srsran => "`ue_list` (in `cells` or by itself) with `rnti` and `dl_brate`",
+            Kind::MecRnis => "`cellUEInfo` with `dl_nongbr_throughput_ue` or `dl_gbr_throughput_ue`",
+        }
+    }
+
+    /// An input in which nothing was found is none of its kind.
+    fn refuse_nothing(&self) -> Result<(), String> {
+        if self.known > 0 {
+            return Ok(());
+        }
+        let (input, documents) = (&self.args.input, self.documents);
+        Err(format!(
+            "{input}: nothing found in {documents} documents: {} is needed; is KIND right?",
+            self.needed()
+        ))
     }
 
     fn summarise(&self) {

@@ -23,12 +23,24 @@ impl Interruption {
     /// # Errors
     /// When no descriptor is left.
     pub fn listen() -> Result<&'static Self, String> {
+        Self::listen_and(|signal| process::exit(SIGNAL_BASE + signal))
+    }
+
+    /// The same for what has to undo something: a second signal changes nothing.
+    ///
+    /// # Errors
+    /// When no descriptor is left.
+    pub fn listen_once() -> Result<&'static Self, String> {
+        Self::listen_and(|_| {})
+    }
+
+    fn listen_and(second: impl Fn(i32) + Send + 'static) -> Result<&'static Self, String> {
         // It lives as long as the thread that listens: as long as the process.
         let this: &'static Self =
             Box::leak(Box::new(Self { signal: AtomicI32::new(0), is_asked: AtomicBool::new(false) }));
         on_signals(move |signal| {
             if this.is_asked() {
-                process::exit(SIGNAL_BASE + signal);
+                return second(signal);
             }
             this.signal.store(signal, Ordering::SeqCst);
             this.is_asked.store(true, Ordering::SeqCst);

@@ -10,6 +10,8 @@ use scenario::{Case, Family, Scenario};
 use units::Duration;
 
 use crate::outcome::{self, Files};
+use crate::output::{self, Words};
+use crate::writable;
 
 /// Arguments of `cellerator lab`.
 #[derive(clap::Args)]
@@ -26,13 +28,13 @@ enum LabCommand {
     Exec(ExecArgs),
     /// Open a shell on a host of a running lab
     Shell(ShellArgs),
-    /// Run every case of a scenario and report
+    /// Run every case of a scenario with real TCP, in real time, and report
     Run(RunArgs),
-    /// List running labs
+    /// List running labs, and what killed ones left behind
     List,
     /// Remove what killed labs left behind
     Clean,
-    /// Measure the emulator itself: delay, rate, throughput
+    /// Measure how exact the emulator is: delay, rate, throughput
     Benchmark(BenchmarkArgs),
 }
 
@@ -275,28 +277,37 @@ fn execute(namespace: &Namespace, command: &[String]) -> Result<ExitCode, String
 
 fn list() -> Result<ExitCode, String> {
     let running = lab::instance::list().map_err(text)?;
+    let left = lab::instance::leftovers().unwrap_or_else(|error| {
+        eprintln!("what killed labs left behind cannot be seen ({error}): run as root");
+        Vec::new()
+    });
     if running.is_empty() {
         println!("no lab is running");
     }
     for lab in running {
         println!("{:<20} process {:<8} {}", lab.name(), lab.pid(), lab.title());
     }
+    for name in left {
+        println!("{name:<20} left behind by a killed lab: `cellerator lab clean` removes it");
+    }
     Ok(ExitCode::SUCCESS)
 }
 
 fn benchmark(args: &BenchmarkArgs) -> Result<ExitCode, String> {
+    let words = Words::beside([args.json.as_deref(), args.markdown.as_deref()])?;
+    [&args.json, &args.markdown].into_iter().flatten().try_for_each(|path| writable::file(path))?;
     let signals = Signals::terminating().map_err(text)?;
     let instance = Instance::register(None, "benchmark").map_err(text)?;
     let made_by = lab::made_by(env!("CARGO_PKG_VERSION"), &outcome::command_line());
     let benchmark = lab::benchmark::Benchmark { instance: &instance, signals: &signals };
     let figures = benchmark.run(made_by, &args.trace, &mut |what| eprintln!("  {what} …")).map_err(text)?;
     let markdown = figures.markdown();
-    println!("{markdown}");
-    let save = |path: &Option<PathBuf>, text: &str| match path {
-        Some(path) => std::fs::write(path, text).map_err(|e| format!("cannot write {}: {e}", path.display())),
-        None => Ok(()),
-    };
-    save(&args.markdown, &markdown)?;
-    save(&args.json, &serde_json::to_string_pretty(&figures).map_err(text)?)?;
+    words.say(&markdown);
+    if let Some(path) = &args.markdown {
+        output::save(path, &markdown)?;
+    }
+    if let Some(path) = &args.json {
+        output::save(path, &(serde_json::to_string_pretty(&figures).map_err(text)? + "\n"))?;
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -4,6 +4,7 @@ mod analyze;
 mod bench;
 mod contest;
 mod demo;
+mod examples;
 mod feedback_adapter;
 mod feedback_args;
 mod instance;
@@ -27,11 +28,11 @@ mod writable;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Makes TCP fast over cellular links, and measures how fast.
 #[derive(Parser)]
-#[command(name = "cellerator", version, about, propagate_version = true)]
+#[command(name = "cellerator", version, propagate_version = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -41,42 +42,46 @@ struct Cli {
 enum Command {
     /// Accelerate TCP between two interfaces of this machine
     Run(run::Args),
-    /// Counters and levels of a running accelerator
+    /// See whether a running accelerator does its work: counters, levels, what it steers
     Status(instance::ShowArgs),
-    /// The flows of a running accelerator, and those it passed last with the reason
+    /// See which flows a running accelerator accelerates, and which it passed last and why
     Flows(instance::ShowArgs),
     /// Have a running accelerator deliver what it owes, hand its flows back, and end
     Drain(instance::DrainArgs),
     /// Have a running accelerator read its settings file anew, for new flows
     Reload(instance::Which),
-    /// Emulated cellular networks between real TCP stacks in network namespaces
+    /// Try things out on emulated cellular networks between real TCP stacks, in network namespaces (as root)
     Lab(lab::Args),
-    /// The same networks in virtual time, without root, and random ones by the million
+    /// Try the same networks in virtual time, in seconds and without root, and random ones by the million
     Sim(sim::Args),
     /// Turn what radio networks publish (srsRAN metrics, ETSI MEC RNIS) into feedback for `run --feedback`
     FeedbackAdapter(feedback_adapter::Args),
     /// Show the main job: downloads over emulated 3G and LTE, with and without the accelerator
     Demo(demo::Args),
-    /// What the algorithms do, computed: figures of controllers on a link
+    /// Compute what the algorithms do: a controller on a link as a picture, the stability of a queue
     Model(model::Args),
     /// Generate, inspect, plot and convert capacity traces
     Trace(trace::Args),
-    /// Schemes against each other on capacity traces: utilisation, queueing delay, loaded ping
+    /// Find out which scheme serves a capacity trace best: use of the link, queueing delay, loaded ping
     Contest(contest::Args),
-    /// Grids of controllers' parameters on capacity traces, in shards
+    /// Find a controller's best parameters: a grid of them on capacity traces, in shards
     Sweep(sweep::Args),
-    /// The papers' tables and figures, run again and laid beside what they print
+    /// Run the papers' tables and figures again, and lay them beside what they print
     Reproduce(reproduce::Args),
     /// Measure how fast this machine is as an accelerator
     Bench(bench::Args),
-    /// Captures to flows: retransmissions by type, round-trip times, loss, windows, what held each flow back
+    /// Find out what happened to the TCP flows in captures: retransmissions by type, round-trip times, loss,
+    /// windows, what held each flow back
     Analyze(analyze::Args),
     /// Capture an interface's packets into a file, and analyze them
     Capture(live_capture::Args),
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let arguments = output::without_dash(std::env::args_os().collect());
+    let matches = examples::with_examples(Cli::command()).get_matches_from(arguments);
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let result = match cli.command {
         Command::Run(args) => run::main(args),
         Command::Status(args) => instance::status(&args),
         Command::Flows(args) => instance::flows(&args),

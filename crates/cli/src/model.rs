@@ -21,7 +21,7 @@ pub struct Args {
 enum ModelCommand {
     /// Draw what a controller does to one link over time: rates, window, data in flight and queue, as SVG
     Figure(FigureArgs),
-    /// Eigenvalues and simulated queues of the window by base-station feedback
+    /// Compute whether a queue under [WA]'s window settles: eigenvalues and simulated queues
     Stability(stability::Args),
 }
 

@@ -1,5 +1,6 @@
 //! Where documents and words go: `-` is standard output, and then the words for people go to standard error.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::Path;
@@ -8,6 +9,31 @@ use console::Term;
 
 /// Columns of what is not a terminal, or does not say.
 const COLUMNS: usize = 80;
+
+/// The arguments without the `-` of `--json -` where `--json` is a switch, whose document goes to standard output anyway. Where `-`
+/// could be the only input it stays, and is standard input.
+pub fn without_dash(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let word = |at: usize| arguments.get(at).and_then(|word| word.to_str()).unwrap_or_default();
+    let path = (word(1), word(2));
+    let has_input = match path {
+        ("status" | "flows", _) => false,
+        ("analyze", _) | ("trace", "info") => true,
+        _ => return arguments,
+    };
+    let dash = (2..arguments.len()).find(|at| word(at - 1) == "--json" && word(*at) == "-");
+    let Some(dash) = dash else { return arguments };
+    let inputs_begin = if path.0 == "trace" { 3 } else { 2 };
+    // Another input: a word that is no flag and stands behind none, or `-` once more.
+    let is_other = |at: usize| {
+        let (before, own) = (word(at - 1), word(at));
+        let is_free = at == inputs_begin || !before.starts_with("--") || before == "--json";
+        at != dash && is_free && (!own.starts_with('-') || own == "-")
+    };
+    if !has_input || (inputs_begin..arguments.len()).any(is_other) {
+        arguments.remove(dash);
+    }
+    arguments
+}
 
 /// True for `-`: standard output.
 pub fn is_standard_output(path: &Path) -> bool {
@@ -83,5 +109,23 @@ mod tests {
         assert!(!Words::beside([file, None]).unwrap().is_beside);
         assert!(Words::beside([file, out]).unwrap().is_beside);
         assert!(Words::beside([out, out]).unwrap_err().contains("standard output"));
+    }
+
+    #[test]
+    fn a_switch_takes_the_dash_that_others_need() {
+        let without = |line: &str| {
+            let words = without_dash(line.split(' ').map(OsString::from).collect());
+            words.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(without("cellerator status --json -"), "cellerator status --json");
+        assert_eq!(without("cellerator flows --json - box"), "cellerator flows --json box");
+        assert_eq!(without("cellerator analyze a.pcap --json -"), "cellerator analyze a.pcap --json");
+        assert_eq!(without("cellerator analyze --json - a.pcap"), "cellerator analyze --json a.pcap");
+        assert_eq!(without("cellerator trace info --json - a.trace"), "cellerator trace info --json a.trace");
+        // Standard input, and the document goes to standard output all the same.
+        assert_eq!(without("cellerator analyze --json -"), "cellerator analyze --json -");
+        assert_eq!(without("cellerator analyze --top 3 --json -"), "cellerator analyze --top 3 --json -");
+        // Here it names where the document goes.
+        assert_eq!(without("cellerator sim run a.toml --json -"), "cellerator sim run a.toml --json -");
     }
 }

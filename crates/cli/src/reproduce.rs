@@ -78,7 +78,7 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     }
     try_outputs(args)?;
     let store = Store::open(&args.out).map_err(text)?;
-    let interruption = Interruption::listen()?;
+    let interruption = if args.lab { Interruption::listen_once()? } else { Interruption::listen()? };
     let end = match (args.pages, args.lab) {
         (true, _) => None,
         (false, true) => in_lab(args, &wanted, &store, interruption)?,

@@ -31,7 +31,7 @@ pub struct Args {
 enum SimCommand {
     /// Run every case of a scenario in virtual time and report
     Run(RunArgs),
-    /// Run random line-ups with random faults, under every rule the simulator knows
+    /// Search for faults of the engine: random line-ups, under every rule the simulator knows
     Soak(soak::Args),
 }
 

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use sim::{Complex, Stability};
 
 use crate::outcome;
+use crate::output::{self, Words};
 
 /// Arguments of `cellerator model stability`.
 #[derive(clap::Args)]
@@ -76,14 +77,13 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     if args.alpha.len().max(args.beta.len()) > ORDER_MAX {
         return Err(format!("model stability: at most {ORDER_MAX} coefficients of a kind"));
     }
+    let words = Words::beside([&args.json, &args.html, &args.svg].map(Option::as_deref))?;
     let cases = cases(args);
     let table = table(&cases);
-    println!("{NOTE}\n\n{table}");
+    words.say(&format!("{NOTE}\n\n{}", listed(&cases)));
     let command = outcome::command_line();
-    let write = |path: &PathBuf, text: &str| {
-        std::fs::write(path, text)
-            .map_err(|e| format!("model stability: cannot write {}: {e}", path.display()))
-    };
+    let write =
+        |path: &PathBuf, text: &str| output::save(path, text).map_err(|e| format!("model stability: {e}"));
     let panels: Vec<QueuePanel> = cases
         .iter()
         .map(|case| QueuePanel {
@@ -115,7 +115,7 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-const NOTE: &str = "Matrix A is (11) with one step of delay: w(n+1) = b(n) − g·(q(n) − q0) + π. Taken as written, (9)–(11) \
+const NOTE: &str = "Matrix A is (11) with one step of delay: w(n+1) = b(n) − g·(q(n) − q0) + π.\nTaken as written, (9)–(11) \
 give q(n+1) = q0 + π(n+1).";
 
 fn cases(args: &Args) -> Vec<Case> {
@@ -171,6 +171,29 @@ fn table(cases: &[Case]) -> String {
         );
     }
     text + "Quarters: the largest |q(n) − q0| in packets, of a queue that may become negative, as in the theorem.\n"
+}
+
+/// The same for a terminal: names have a line of their own, so that it fits 80 columns.
+fn listed(cases: &[Case]) -> String {
+    let mut text = format!(
+        "  {:>8}{:>8}{:>8}{:>13}{:>14}  {}\n",
+        "Σ|α|", "|λ| B", "|λ| C", "1st quarter", "last quarter", "verdict"
+    );
+    for case in cases {
+        let (b, c) = case.system.eigenvalues();
+        let (first, last) = excursions(&case.queue);
+        text += &format!(
+            "{}\n  {:>8.3}{:>8.4}{:>8.4}{:>13}{:>14}  {}\n",
+            case.name,
+            case.system.alpha_sum(),
+            largest(&b),
+            largest(&c),
+            size(first),
+            size(last),
+            case.system.verdict().name()
+        );
+    }
+    text + "\nQuarters: the largest |q(n) − q0| in packets, of a queue that may become\nnegative, as in the theorem.\n"
 }
 
 fn size(packets: f64) -> String {

@@ -65,6 +65,34 @@ fn metrics_of_a_gnb_become_datagrams() {
 }
 
 #[test]
+fn a_document_with_nothing_in_it_is_refused() {
+    let refused = |kind: &str, input: &str| {
+        let mut child = Command::new(PROGRAM)
+            .args(["feedback-adapter", kind, "--to", "127.0.0.1:9"])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    // Of another kind, of none, and nothing at all.
+    for (kind, input, needed) in [
+        ("mec-rnis", METRICS, "cellUEInfo"),
+        ("srsran", "{\"rate\": 5}", "ue_list"),
+        ("srsran", "", "ue_list"),
+    ] {
+        let (code, said) = refused(kind, input);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains("nothing found in") && said.contains(needed), "{said}");
+    }
+    assert!(refused("srsran", "{\"rate\": 5}").1.contains("document 1 says nothing of any device"));
+    // A cell without devices is one of its kind.
+    assert_eq!(refused("srsran", "{\"cells\": [{\"ue_list\": []}]}").0, Some(0));
+}
+
+#[test]
 fn signed_datagrams_need_the_key() {
     let path = std::env::temp_dir().join(format!("cf-key-{}", std::process::id()));
     std::fs::write(&path, "a key of more than sixteen bytes").unwrap();
@@ -88,7 +116,9 @@ fn the_theorem_by_numbers() {
     let output = cellerator(&["model", "stability"]);
     let said = String::from_utf8(output.stdout).unwrap();
     let verdict = |start: &str| {
-        let line = said.lines().find(|line| line.starts_with(start)).expect("a line of the table");
+        let mut lines = said.lines().skip_while(|line| !line.starts_with(start));
+        let line = lines.nth(1).expect("a line of the table below the name");
+        assert!(line.chars().count() <= 80, "{line}");
         line.split("  ").last().unwrap().trim().to_owned()
     };
     assert_eq!(verdict("[WA], g = 1, E[q(0)] = q0"), "neutrally stable");

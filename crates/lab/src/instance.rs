@@ -153,6 +153,16 @@ fn read(path: &Path) -> Option<Running> {
     owner.is_alive().then_some(Running { record, owner })
 }
 
+/// The names of killed labs that left something behind, without removing it.
+///
+/// # Errors
+/// When the directory of instances cannot be read.
+pub fn leftovers() -> Result<Vec<String>, LabError> {
+    let left = Leftover::find(Path::new(INSTANCE_DIRECTORY), KIND)?;
+    let named = |leftover: &Leftover| serde_json::from_str::<Record>(&leftover.record()?).ok();
+    Ok(left.iter().filter_map(named).map(|record| record.name).collect())
+}
+
 /// Removes what killed labs left behind; gives their names.
 ///
 /// # Errors

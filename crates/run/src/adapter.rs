@@ -23,6 +23,14 @@ pub struct Adapted {
     pub reports: Vec<FeedbackDatagram>,
     /// Devices whose address is not known, as the document calls them.
     pub unmapped: Vec<String>,
+    /// It is a document of its kind: it has a list of devices, and something is known of one of them if there are any.
+    pub is_known: bool,
+}
+
+impl Adapted {
+    fn has_devices(&self) -> bool {
+        !self.reports.is_empty() || !self.unmapped.is_empty()
+    }
 }
 
 /// A report of these figures; sender and sequence are set on sending.
@@ -71,8 +79,9 @@ pub fn srsran(document: &Value, mapping: &Mapping, arrival_us: u64) -> Adapted {
         .map_or(Stamp::arrival(arrival_us), |s| Stamp { us: (s * 1e6) as u64, is_synchronised: true });
     let cells = document.get("cells").and_then(Value::as_array).into_iter().flatten();
     let lists = cells.chain(std::iter::once(document)).filter_map(|holder| holder.get("ue_list"));
+    let lists: Vec<&Vec<Value>> = lists.filter_map(Value::as_array).collect();
     let mut out = Adapted::default();
-    for ue in lists.filter_map(Value::as_array).flatten() {
+    for ue in lists.iter().copied().flatten() {
         let ue = ue.get("ue_container").unwrap_or(ue);
         let (Some(rnti), Some(rate)) = (number(ue.get("rnti")), number(ue.get("dl_brate"))) else { continue };
         let cell = number(ue.get("pci")).map(|pci| format!("{pci}/{rnti}"));
@@ -85,6 +94,7 @@ pub fn srsran(document: &Value, mapping: &Mapping, arrival_us: u64) -> Adapted {
             None => out.unmapped.push(cell.unwrap_or_else(|| rnti.to_string())),
         }
     }
+    out.is_known = !lists.is_empty() && (out.has_devices() || lists.iter().all(|list| list.is_empty()));
     out
 }
 
@@ -102,7 +112,8 @@ pub fn mec_rnis(document: &Value, mapping: &Mapping, queue_from_delay: bool, arr
         Some(Stamp { us: s.saturating_mul(1_000_000).saturating_add(ns / 1_000), is_synchronised: true })
     });
     let mut out = Adapted::default();
-    for ue in document.get("cellUEInfo").and_then(Value::as_array).into_iter().flatten() {
+    let list = document.get("cellUEInfo").and_then(Value::as_array);
+    for ue in list.into_iter().flatten() {
         let field = |name: &str| number(ue.get(name));
         let throughput = match (field("dl_gbr_throughput_ue"), field("dl_nongbr_throughput_ue")) {
             (None, None) => continue,
@@ -123,6 +134,7 @@ pub fn mec_rnis(document: &Value, mapping: &Mapping, queue_from_delay: bool, arr
             Err(name) => out.unmapped.push(name),
         }
     }
+    out.is_known = list.is_some_and(|list| list.is_empty() || out.has_devices());
     out
 }
 

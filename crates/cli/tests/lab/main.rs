@@ -130,6 +130,52 @@ fn an_interrupted_lab_leaves_nothing() {
 }
 
 #[test]
+fn an_interrupted_run_writes_what_was_finished_and_leaves_nothing() {
+    let cases = "[[case]]\nname = \"short\"\nworkload.size = \"10 KB\"\n\
+                 [[case]]\nname = \"long\"\nradio.down.rate = \"100 kbit/s\"\nworkload.size = \"10 MB\"\n";
+    let lab = Lab::new("unfinished", &format!("{DELAY_ONLY}{cases}"));
+    let path = |name: &str| std::path::Path::new(lab.scenario()).with_file_name(name);
+    let (json, told) = (path("results.json"), path("told"));
+    let arguments = ["lab", "run", lab.scenario(), "--name", lab.name(), "--json", json.to_str().unwrap()];
+    let mut running = start_telling(&arguments, &told);
+    wait_until("the second case runs", || fs::read_to_string(&told).unwrap().contains("[2/2] long"));
+    running.signal("-INT");
+    assert_eq!(running.wait().code(), Some(130));
+    let results: serde_json::Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+    schema::check(&results);
+    assert_eq!(results["interrupted"], serde_json::json!({ "finished": 1, "of": 2 }));
+    let case = &results["scenarios"][0]["cases"][0];
+    assert_eq!(
+        (&case["name"], &case["figures"]["transfer"]["hashes_equal"]),
+        (&"short".into(), &true.into())
+    );
+    let told = fs::read_to_string(&told).unwrap();
+    assert!(told.contains("interrupted after 1 of 2 runs; what was finished is in"), "{told}");
+    assert_eq!(leftovers(lab.name()), [""; 0]);
+}
+
+#[test]
+fn the_sender_has_cubic_whatever_the_host_is_set_to() {
+    // A new namespace takes over the setting of the first one: the route has to say it.
+    let lab = Lab::new("cubic", DELAY_ONLY);
+    let routes = cellerator(&[
+        "lab",
+        "up",
+        lab.scenario(),
+        "--name",
+        lab.name(),
+        "--on",
+        "server",
+        "--",
+        "ip",
+        "route",
+        "show",
+        "default",
+    ]);
+    assert!(routes.contains("congctl cubic"), "{routes}");
+}
+
+#[test]
 fn a_killed_transfer_leaves_no_process_and_the_next_start_cleans_up() {
     let slow = format!("{DELAY_ONLY}radio.down.rate = \"100 kbit/s\"\nworkload.size = \"10 MB\"\n");
     let lab = Lab::new("killed", &slow.replace("radio.down.delay", "radio.down.jitter"));
@@ -139,6 +185,11 @@ fn a_killed_transfer_leaves_no_process_and_the_next_start_cleans_up() {
     running.signal("-KILL");
     running.wait();
     wait_until("nginx is gone", || processes_with(&directory).is_empty());
+    let is_named = |line: &str| line.starts_with(lab.name()) && line.contains("left behind");
+    // The start of another test may have removed it.
+    wait_until("what it left is named, or gone", || {
+        cellerator(&["lab", "list"]).lines().any(is_named) || leftovers(lab.name()).is_empty()
+    });
     cellerator(&["lab", "clean"]);
     // Any start of a lab cleans up, and this one passes over what the start of another test is just removing.
     wait_until("what it left is gone", || leftovers(lab.name()).is_empty());
@@ -224,7 +275,8 @@ fn a_reproduction_goes_on_where_it_was_stopped() {
         assert!(!running.wait().success());
         assert_eq!(so_far().contains("ma-figure-2 is there already"), attempt > 1, "{}", so_far());
         if signal == "-INT" {
-            assert!(so_far().contains("dr-figure-20: interrupted; --resume goes on"), "{}", so_far());
+            let line = "interrupted after 1 of 2 experiments, in dr-figure-20; --resume goes on";
+            assert!(so_far().contains(line), "{}", so_far());
             assert_eq!(leftovers(&format!("cellab-{}-", running.pid())), [""; 0]);
         }
     }

@@ -1,0 +1,238 @@
+//! What the help of each subcommand ends with: how it is called for common ends.
+
+use clap::Command;
+
+/// Of each subcommand, by its path: what an example is for, and the example without `cellerator` in front.
+const EXAMPLES: [(&str, &[(&str, &str)]); 31] = [
+    (
+        "run",
+        &[
+            ("Accelerate what this router forwards", "run --wired eth0 --mobile eth1"),
+            ("Be a bridge between two interfaces", "run --inline eth0 eth1"),
+            ("See what would be set up", "run --wired eth0 --mobile eth1 --dry-run"),
+            ("Take the place of a running one, unnoticed", "run --config box.toml --replace eth0-eth1"),
+        ],
+    ),
+    (
+        "status",
+        &[("The only one that runs", "status"), ("One of several, for a program", "status box --json")],
+    ),
+    ("flows", &[("The only one that runs", "flows"), ("For a program", "flows --json")]),
+    ("drain", &[("Hand the flows back within a minute", "drain --time '60 s'")]),
+    ("reload", &[("Read the settings file anew", "reload")]),
+    ("lab", &[("Run a scenario", "lab run scenarios/demo-lte-drive.toml")]),
+    (
+        "lab up",
+        &[
+            ("Look around", "lab up --preset 4g-lte-drive"),
+            ("Run one command on the client", "lab up scenarios/demo-lte-drive.toml -- ping -c 3 10.1.0.2"),
+        ],
+    ),
+    ("lab exec", &[("In a lab that is up", "lab exec client -- ping -c 3 10.1.0.2")]),
+    ("lab shell", &[("On the server of a lab that is up", "lab shell server")]),
+    (
+        "lab run",
+        &[
+            ("With a report", "lab run scenarios/demo-lte-drive.toml --html report.html"),
+            ("One case, for a program", "lab run scenarios/demo-lte-drive.toml --case accelerated --json -"),
+        ],
+    ),
+    ("lab list", &[("What runs, and what killed labs left", "lab list")]),
+    ("lab clean", &[("After a kill", "lab clean")]),
+    ("lab benchmark", &[("As a table", "lab benchmark"), ("For a program", "lab benchmark --json -")]),
+    ("sim", &[("Run a scenario", "sim run scenarios/demo-lte-drive.toml")]),
+    (
+        "sim run",
+        &[
+            (
+                "Five seeds, with a report",
+                "sim run scenarios/demo-lte-drive.toml --seeds 5 --html report.html",
+            ),
+            ("For a program", "sim run scenarios/demo-lte-drive.toml --json -"),
+        ],
+    ),
+    (
+        "sim soak",
+        &[
+            ("Until the kettle boils", "sim soak --minutes 5"),
+            ("A seed that failed, packet by packet", "sim soak --seed 17"),
+        ],
+    ),
+    (
+        "feedback-adapter",
+        &[
+            (
+                "Metrics that a gNB sends by UDP",
+                "feedback-adapter srsran --to 127.0.0.1:7310 --input udp:0.0.0.0:55555 --map 0x4601=10.45.0.2",
+            ),
+            (
+                "A document that was saved",
+                "feedback-adapter mec-rnis --to 127.0.0.1:7310 --input l2meas.json",
+            ),
+        ],
+    ),
+    (
+        "demo",
+        &[
+            ("As root; report.html and captures go to out/demo", "demo"),
+            ("Elsewhere", "demo --out /tmp/demo"),
+        ],
+    ),
+    ("model", &[("A picture of CUBIC", "model figure direct:cubic")]),
+    (
+        "model figure",
+        &[(
+            "The accelerator on a shallow queue",
+            "model figure accel:adaptive --queue '100 KB' --out shallow.svg",
+        )],
+    ),
+    ("model stability", &[("The paper's case, for a program", "model stability --alpha 0.5,0.3 --json -")]),
+    ("trace", &[("What presets there are", "trace presets")]),
+    (
+        "trace generate",
+        &[("A drive of a minute", "trace generate 4g-lte-drive --seconds 60 --output drive.trace")],
+    ),
+    ("trace presets", &[("One of them", "trace presets 5g-nr")]),
+    (
+        "trace info",
+        &[("For people", "trace info drive.trace"), ("For a program", "trace info drive.trace --json")],
+    ),
+    ("trace plot", &[("As a picture", "trace plot drive.trace --output drive.svg")]),
+    (
+        "trace convert",
+        &[("From lines of seconds and Mbit/s", "trace convert rates.txt --from rates --output drive.trace")],
+    ),
+    ("trace replay", &[("How exact is it?", "trace replay drive.trace")]),
+    (
+        "reproduce",
+        &[
+            ("What there is", "reproduce --list"),
+            ("One figure; the page goes to out/reproduction", "reproduce ma-figure-2"),
+            ("All of it, going on after an interruption", "reproduce --all --resume"),
+        ],
+    ),
+    (
+        "analyze",
+        &[
+            ("A table", "analyze capture.pcap"),
+            ("A page with graphs", "analyze capture.pcapng --html flows.html"),
+            ("Both sides of a box that divides connections", "analyze wired.pcap mobile.pcap"),
+            ("For a program", "analyze capture.pcap --json --events"),
+        ],
+    ),
+    ("capture", &[("Ten seconds, and what is in them", "capture eth0 --seconds 10 --analyze")]),
+];
+
+/// Those of subcommands that have other aims than one run.
+const MORE: [(&str, &[(&str, &str)]); 4] = [
+    (
+        "contest",
+        &[
+            ("On a synthetic drive", "contest 4g-lte-drive --html contest.html"),
+            (
+                "Two schemes on a trace of one's own",
+                "contest drive.trace --schemes direct:bbr,accel:adaptive",
+            ),
+        ],
+    ),
+    (
+        "sweep",
+        &[
+            ("A grid", "sweep grid.toml --out grid.parquet"),
+            (
+                "Its second of four shards, going on",
+                "sweep grid.toml --out part-1.parquet --shard 1/4 --resume",
+            ),
+        ],
+    ),
+    ("sweep merge", &[("All shards", "sweep merge part-0.parquet part-1.parquet --out grid.parquet")]),
+    (
+        "bench",
+        &[
+            ("Everything, into a file that keeps what was measured before", "bench --json bench.json"),
+            ("Fewer rounds of one part", "bench bulk --pairs 3"),
+        ],
+    ),
+];
+
+fn of(path: &str) -> Option<&'static [(&'static str, &'static str)]> {
+    EXAMPLES.iter().chain(&MORE).find(|(name, _)| *name == path).map(|(_, examples)| *examples)
+}
+
+/// `command` with examples at the end of the help of each of its subcommands.
+pub fn with_examples(command: Command) -> Command {
+    add(command, "")
+}
+
+fn add(command: Command, path: &str) -> Command {
+    let command = match of(path) {
+        Some(examples) => command.after_help(text(examples)),
+        None => command,
+    };
+    let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
+    names.into_iter().fold(command, |command, name| {
+        let path = if path.is_empty() { name.clone() } else { format!("{path} {name}") };
+        command.mut_subcommand(name, |sub| add(sub, &path))
+    })
+}
+
+fn text(examples: &[(&str, &str)]) -> String {
+    let lines = examples.iter().map(|(aim, line)| format!("  {aim}:\n    cellerator {line}"));
+    format!("Examples:\n{}", lines.collect::<Vec<_>>().join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::Cli;
+
+    /// Every subcommand that is shown, with its path.
+    fn shown(command: &Command, path: &str) -> Vec<(String, Command)> {
+        let subs = command.get_subcommands().filter(|sub| !sub.is_hide_set());
+        subs.flat_map(|sub| {
+            let path = format!("{path} {}", sub.get_name()).trim().to_owned();
+            let below = shown(sub, &path);
+            std::iter::once((path, sub.clone())).chain(below)
+        })
+        .collect()
+    }
+
+    #[test]
+    fn every_help_begins_with_what_it_is_for_and_ends_with_examples_that_can_be_run() {
+        let all = shown(&Cli::command(), "");
+        assert!(all.len() > 30);
+        for (path, command) in &all {
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            assert!(about.len() > 20, "`{path}` does not say what it is for");
+            let help = with_examples(Cli::command())
+                .try_get_matches_from(["cellerator"].into_iter().chain(path.split(' ')).chain(["--help"]))
+                .unwrap_err()
+                .to_string();
+            let first_word = about.split(' ').next().unwrap();
+            assert!(help.starts_with(first_word), "{path}: {help}");
+            assert!(help.contains("Examples:\n"), "`{path}` has no examples");
+            for (aim, line) in of(path).unwrap() {
+                let words = words_of(line);
+                let parsed =
+                    Cli::command().try_get_matches_from(["cellerator".to_owned()].into_iter().chain(words));
+                assert!(parsed.is_ok(), "{path}, {aim}: {}", parsed.unwrap_err());
+            }
+        }
+        for (path, _) in EXAMPLES.iter().chain(&MORE) {
+            assert!(all.iter().any(|(shown, _)| shown == path), "there is no `{path}`");
+        }
+    }
+
+    /// The words of a line as a shell has them: what is quoted is one.
+    fn words_of(line: &str) -> Vec<String> {
+        let parts = line.split('\'').enumerate();
+        parts
+            .flat_map(|(i, part)| match i % 2 {
+                0 => part.split_whitespace().map(str::to_owned).collect(),
+                _ => vec![part.to_owned()],
+            })
+            .collect()
+    }
+}
