@@ -1,7 +1,6 @@
 //! `cellerator contest`.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,8 +12,10 @@ use lab::Instance;
 use scenario::Quantity;
 use units::Duration;
 
+use crate::interruption::Interruption;
+use crate::output::Words;
 use crate::path_args::PathArgs;
-use crate::{interruption, outcome, writable};
+use crate::{interruption, outcome, output, writable};
 
 /// Arguments of `cellerator contest`.
 #[derive(clap::Args)]
@@ -25,11 +26,7 @@ pub struct Args {
     traces: Vec<String>,
     /// Who controls the sending: direct:NAME (the server), accel:NAME (the accelerator, per client), split:NAME (the
     /// accelerator, per flow); with other parameters as accel:rate?alpha=40ms&beta=60ms
-    #[arg(
-        long,
-        value_delimiter = ',',
-        default_value = "direct:cubic,direct:bbr,direct:vegas,split:cubic,accel:rate"
-    )]
+    #[arg(long, value_delimiter = ',', default_value = "direct:cubic,direct:bbr,accel:rate,accel:adaptive")]
     schemes: Vec<String>,
     /// Radio queues: sizes, bandwidth-delay products as 2bdp, or both (4MB and 2bdp)
     #[arg(long, value_delimiter = ',', default_value = "4MB", value_name = "SIZE")]
@@ -57,13 +54,16 @@ pub struct Args {
     /// Another value for a controller's parameter, in all schemes that have this controller
     #[arg(long, value_name = "CONTROLLER.NAME=VALUE")]
     param: Vec<String>,
-    /// Seed of all random choices
+    /// Seed of all random choices: what presets draw, what the radio loses, what the hosts send
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Make every run with so many seeds, from --seed on; shows means and 95 % confidence intervals
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    seeds: u16,
     /// Runs at the same time; the results do not depend on it [default: the number of processors]
     #[arg(long)]
     threads: Option<usize>,
-    /// Write the results as JSON (schemas/contest.schema.json)
+    /// Write the results as JSON (schemas/contest.schema.json); - for standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Write a report with plots as one HTML page
@@ -74,7 +74,10 @@ pub struct Args {
 /// Runs `cellerator contest`; an error is one clear line: what, where, what to do.
 pub fn main(args: &Args) -> Result<ExitCode, String> {
     let contest = contest(args)?;
-    [&args.json, &args.html].into_iter().flatten().try_for_each(|path| writable::file(path))?;
+    let files = [args.json.as_deref(), args.html.as_deref()];
+    let words = Words::beside(files)?;
+    let plain = files.into_iter().flatten().filter(|path| !output::is_standard_output(path));
+    plain.clone().try_for_each(writable::file)?;
     let count = contest.runs();
     let (ended, began) = (AtomicUsize::new(0), Clock::now());
     let progress = |what: &str| {
@@ -82,11 +85,12 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
         let seconds = Clock::now().saturating_since(began).as_secs_f64();
         eprintln!("  [{number}/{count}, {seconds:.0} s] {what}");
     };
-    let held = if args.lab {
-        in_lab(&contest, &progress)?
+    let (held, code) = if args.lab {
+        (in_lab(&contest, &progress)?, interruption::code(None))
     } else {
-        interruption::ends_with("contest: interrupted; nothing is written before the end")?;
-        contest.hold(&progress).map_err(|e| e.to_string())?
+        let interruption = Interruption::listen()?;
+        let held = contest.hold(&progress, interruption.flag()).map_err(|e| e.to_string())?;
+        (held, interruption.code())
     };
     let document = Document {
         made_by: Maker {
@@ -96,13 +100,17 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
         },
         ..held
     };
-    println!("{}", tables(&document));
+    words.say(&tables(&document, words.columns()));
     if let Some(path) = &args.html {
-        save(path, &page(&document))?;
+        output::save(path, &page(&document))?;
     }
     if let Some(path) = &args.json {
         let json = serde_json::to_string_pretty(&document).map_err(|e| format!("results as JSON: {e}"))?;
-        save(path, &(json + "\n"))?;
+        output::save(path, &(json + "\n"))?;
+    }
+    if let Some(interrupted) = document.interrupted {
+        interruption::tell(&format!("contest: {interrupted}"), plain);
+        return Ok(code);
     }
     let bulk = document.runs.iter().map(|run| &run.problems);
     let short = document.short.iter().map(|run| &run.problems);
@@ -124,13 +132,13 @@ fn contest(args: &Args) -> Result<Contest, String> {
         let names: &[&str] = if buffer == "both" { &["4MB", "2bdp"] } else { &[buffer] };
         buffers.extend(names.iter().map(|n| n.parse()).collect::<Result<Vec<Buffer>, _>>().map_err(text)?);
     }
-    let open = |name: &String| TraceSource::open(name, args.from.0, length, args.seed).map_err(text);
+    let seeds: Vec<u64> = (0..u64::from(args.seeds)).map(|number| args.seed.wrapping_add(number)).collect();
+    let open = |name: &String| TraceSource::open_all(name, args.from.0, length, &seeds).map_err(text);
     let traces = args.traces.iter().map(open).collect::<Result<_, _>>()?;
     let threads = args.threads.unwrap_or_else(io::sched::cpu_count).max(1);
     let late = if args.no_limit { Vec::new() } else { args.limit_delay.iter().map(|q| q.0).collect() };
     let path = args.path.settings()?;
-    let settings =
-        Settings { length, buffers, seed: args.seed, threads, parts: args.part.clone(), late, path };
+    let settings = Settings { length, buffers, seeds, threads, parts: args.part.clone(), late, path };
     Ok(Contest { settings, traces, schemes })
 }
 
@@ -157,10 +165,4 @@ fn set(schemes: &mut [Scheme], setting: &str) -> Result<(), String> {
     } else {
         Err(format!("--param `{setting}`: no scheme has the controller `{controller}`"))
     }
-}
-
-fn save(path: &Path, text: &str) -> Result<(), String> {
-    fs::write(path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
-    eprintln!("  wrote {}", path.display());
-    Ok(())
 }

@@ -1,7 +1,8 @@
 //! Options about what is around the radio link of a contest.
 
-use ::contest::PathSettings;
-use scenario::Quantity;
+use ::contest::{ContestError, PathSettings, RadioSettings};
+use link::LossModel;
+use scenario::{Probability, Quantity};
 use units::{Bytes, Duration, Rate, WindowScale};
 
 /// Wired segment, hosts, and the accelerator's window.
@@ -22,6 +23,15 @@ pub struct PathArgs {
     /// Window scale of clients, 0 to 14
     #[arg(long, default_value_t = 14, value_parser = clap::value_parser!(u8).range(0..=14), value_name = "N")]
     window_scale: u8,
+    /// Packets that the radio loses at random on the way to the client
+    #[arg(long, value_name = "P", conflicts_with = "bursts")]
+    loss: Option<Quantity<Probability>>,
+    /// Bursts of losses: the chance of a packet to begin one, and to end one, as 0.1%,25%
+    #[arg(long, value_name = "ENTER,LEAVE")]
+    bursts: Option<String>,
+    /// Fades, in which all is lost: from begin to begin, and how long, in the mean, as 500ms,20ms
+    #[arg(long, value_name = "EVERY,FOR")]
+    fades: Option<String>,
 }
 
 impl PathArgs {
@@ -36,7 +46,15 @@ impl PathArgs {
             window_max: self.window_max.map(|q| q.0),
             host_buffer: self.host_buffer.0,
             window_scale: WindowScale::new(self.window_scale),
+            radio: self.radio().map_err(|e| format!("--{e}"))?,
         };
         path.check().map(|()| path).map_err(|e| format!("--{e}"))
+    }
+
+    fn radio(&self) -> Result<RadioSettings, ContestError> {
+        let random = self.loss.map_or(LossModel::None, |loss| RadioSettings::losing(loss.0));
+        let loss = self.bursts.as_deref().map_or(Ok(random), RadioSettings::bursts)?;
+        let fades = self.fades.as_deref().map(RadioSettings::fades).transpose()?;
+        Ok(RadioSettings { loss, fades })
     }
 }

@@ -1,13 +1,18 @@
 //! `cellerator sweep`.
 
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Mutex;
 
 use ::contest::{Progress, Shard, Sweep, SweepSpec, merge};
 use clap::Subcommand;
+use indicatif::{ProgressBar, ProgressStyle};
 use io::Clock;
+use units::{Duration, Instant};
 
-use crate::outcome;
+use crate::interruption::Interruption;
+use crate::{interruption, outcome};
 
 /// Arguments of `cellerator sweep`.
 #[derive(clap::Args)]
@@ -54,30 +59,109 @@ struct RunArgs {
 /// Runs `cellerator sweep`; an error is one clear line: what, where, what to do.
 pub fn main(args: Args) -> Result<ExitCode, String> {
     let text = |e: ::contest::ContestError| e.to_string();
-    let summary = match (args.command, args.run) {
-        (Some(SweepCommand::Merge { parts, out }), _) => merge(&parts, &out).map_err(text)?,
+    match (args.command, args.run) {
+        (Some(SweepCommand::Merge { parts, out }), _) => {
+            println!("{}", merge(&parts, &out).map_err(text)?);
+            Ok(ExitCode::SUCCESS)
+        }
         (None, Some(args)) => {
             let spec = SweepSpec::read(&args.spec).map_err(text)?;
-            run(&args, spec).map_err(text)?
+            run(&args, spec)
         }
-        (None, None) => return Err("sweep: name a specification, or `merge`".to_owned()),
-    };
-    println!("{summary}");
-    Ok(ExitCode::SUCCESS)
+        (None, None) => Err("sweep: name a specification, or `merge`".to_owned()),
+    }
 }
 
-fn run(args: &RunArgs, spec: SweepSpec) -> Result<String, ::contest::ContestError> {
-    let began = Clock::now();
+fn run(args: &RunArgs, spec: SweepSpec) -> Result<ExitCode, String> {
+    let interruption = Interruption::listen()?;
     let (threads, out) = (args.threads.unwrap_or_else(io::sched::cpu_count).max(1), args.out.clone());
     let notes = vec![
         ("cellerator".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
         ("command".to_owned(), outcome::command_line()),
     ];
     let sweep = Sweep { spec, shard: args.shard, threads, out, resume: args.resume, notes };
-    let summary = sweep.run(&|Progress { done, of, cell }| {
-        let seconds = Clock::now().saturating_since(began).as_secs_f64();
-        eprintln!("  [{done}/{of}, {seconds:.0} s] {cell}");
-    })?;
+    let line = Line::default();
+    let ran = sweep.run(&|progress| line.show(progress), interruption.flag());
+    line.end();
+    let (summary, interrupted) = ran.map_err(|e| e.to_string())?;
+    println!("{summary}");
+    if let Some(interrupted) = interrupted {
+        let what = format!("sweep: {interrupted}, to go on with --resume");
+        interruption::tell(&what, [args.out.as_path()]);
+        return Ok(interruption.code());
+    }
     eprintln!("  wrote {}", args.out.display());
-    Ok(summary)
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How often a line is printed where lines do not move.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
+/// One line with how far it is, how fast, and how long it still takes; it moves on a terminal.
+struct Line {
+    began: Instant,
+    bar: Option<ProgressBar>,
+    /// Cells that were there before, and when a line was last printed.
+    state: Mutex<Option<(usize, Instant)>>,
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let style = ProgressStyle::with_template("  {wide_msg}");
+            ProgressBar::new_spinner().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
+        });
+        Self { began: Clock::now(), bar, state: Mutex::new(None) }
+    }
+}
+
+impl Line {
+    fn show(&self, Progress { done, of, cell }: Progress<'_>) {
+        let Ok(mut state) = self.state.lock() else { return };
+        let now = Clock::now();
+        let (before, printed) = *state.get_or_insert((done - 1, self.began));
+        let seconds = now.saturating_since(self.began).as_secs_f64().max(1e-3);
+        let text = progress_line((done, of), (done - before) as f64 / seconds, cell);
+        if let Some(bar) = &self.bar {
+            bar.set_message(text);
+            bar.tick();
+        } else if done == of || now.saturating_since(printed) >= LINE_EVERY {
+            eprintln!("  {text}");
+            *state = Some((before, now));
+        }
+    }
+
+    fn end(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn progress_line((done, of): (usize, usize), per_second: f64, cell: &str) -> String {
+    let left = (of.saturating_sub(done)) as f64 / per_second.max(1e-9);
+    let left = match left {
+        left if left < 100.0 => format!("{left:.0} s"),
+        left if left < 6_000.0 => format!("{:.0} min", left / 60.0),
+        left => format!("{:.1} h", left / 3_600.0),
+    };
+    let rate = if per_second >= 1.0 {
+        format!("{per_second:.1} cells/s")
+    } else {
+        format!("{:.1} cells/min", per_second * 60.0)
+    };
+    format!("{done} of {of}, {rate}, {left} left; {cell}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::progress_line;
+
+    #[test]
+    fn the_line_tells_rate_and_remaining_time() {
+        assert_eq!(progress_line((40, 100), 2.0, "a"), "40 of 100, 2.0 cells/s, 30 s left; a");
+        assert_eq!(progress_line((40, 100), 0.1, "a"), "40 of 100, 6.0 cells/min, 10 min left; a");
+        assert_eq!(progress_line((1, 10_001), 0.5, "a"), "1 of 10001, 30.0 cells/min, 5.6 h left; a");
+        assert_eq!(progress_line((100, 100), 2.0, "a"), "100 of 100, 2.0 cells/s, 0 s left; a");
+    }
 }

@@ -1,5 +1,7 @@
 //! A bulk flow with a ping beside it, and the ping alone.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use engine::Engine;
 use link::{Percentiles, Summary};
 use sim::{Middlebox, Network, NetworkConfig, PassThrough, SimError};
@@ -43,9 +45,9 @@ pub(crate) fn bulk(line_up: &LineUp<'_>, length: Duration, run: Run) -> Result<R
     let flows = [pings(length), FlowPlan::download((offered + SURPLUS).get(), Instant::ZERO)];
     let network = line_up.network(&flows);
     match line_up.engine() {
-        None => bulk_through(PassThrough, &network, length, run),
+        None => bulk_through(PassThrough, (&network, line_up.is_over), length, run),
         Some(config) => {
-            let mut run = bulk_through(Engine::new(config)?, &network, length, run)?;
+            let mut run = bulk_through(Engine::new(config)?, (&network, line_up.is_over), length, run)?;
             if line_up.scheme.treatment == Treatment::Drwa {
                 // It holds nothing by nature, and splits nothing by intention.
                 run.waiting = None;
@@ -62,7 +64,7 @@ const PASSED: &str = "the accelerator let the bulk flow pass";
 /// Round trips of the ping alone.
 pub(crate) fn idle_ping(line_up: &LineUp<'_>, length: Duration) -> Result<Delays, SimError> {
     let network = line_up.network(&[pings(length)]);
-    let mut watched = Watched::new(PassThrough, &network)?;
+    let mut watched = Watched::new(PassThrough, &network, line_up.is_over)?;
     watched.run(length);
     Ok(watched.pings())
 }
@@ -75,11 +77,11 @@ pub(crate) fn pings(length: Duration) -> FlowPlan {
 
 fn bulk_through<M: Observed>(
     middlebox: M,
-    network: &NetworkConfig,
+    (network, is_over): (&NetworkConfig, &AtomicBool),
     length: Duration,
     mut run: Run,
 ) -> Result<Run, SimError> {
-    let mut watched = Watched::new(middlebox, network)?;
+    let mut watched = Watched::new(middlebox, network, is_over)?;
     watched.run(length);
     let is_accelerated = watched.network.is_accelerated(BULK);
     if watched.samples > 0 && !is_accelerated {
@@ -93,17 +95,20 @@ fn bulk_through<M: Observed>(
     });
     run.log_hash = format!("{:016x}", watched.network.outcome().log_hash);
     let summary = watched.radio(length);
-    let arrived = summary.delivered_packets + summary.queue_full;
+    let lost = summary.lost_after + summary.faded + summary.harq_failed;
+    let arrived = summary.delivered_packets + summary.queue_full + lost;
     run.utilisation = summary.utilisation;
     run.throughput_mbps = summary.throughput.as_mbps_f64();
     run.queue_ms = summary.queueing_delay.into();
     run.loss = summary.queue_full as f64 / arrived.max(1) as f64;
+    run.radio_loss = lost as f64 / arrived.max(1) as f64;
     run.problems = watched.problems;
     Ok(run)
 }
 
 /// A network under observation.
-pub(crate) struct Watched<M> {
+pub(crate) struct Watched<'a, M> {
+    is_over: &'a AtomicBool,
     network: Network<M>,
     waiting_sum: u64,
     waiting_max: u64,
@@ -111,17 +116,23 @@ pub(crate) struct Watched<M> {
     pub(crate) problems: Vec<String>,
 }
 
-impl<M: Observed> Watched<M> {
-    pub(crate) fn new(middlebox: M, config: &NetworkConfig) -> Result<Self, SimError> {
+impl<'a, M: Observed> Watched<'a, M> {
+    pub(crate) fn new(
+        middlebox: M,
+        config: &NetworkConfig,
+        is_over: &'a AtomicBool,
+    ) -> Result<Self, SimError> {
         let network = Network::new(config, middlebox)?;
-        Ok(Self { network, waiting_sum: 0, waiting_max: 0, samples: 0, problems: Vec::new() })
+        Ok(Self { is_over, network, waiting_sum: 0, waiting_max: 0, samples: 0, problems: Vec::new() })
     }
 
-    /// Runs for `length`, and on until every ping has its answer.
+    /// Runs for `length`, and on until every ping has its answer, or the user wants no more.
     pub(crate) fn run(&mut self, length: Duration) {
         let end = Instant::ZERO + length;
         let mut at = Instant::ZERO;
-        while at < end || (self.unanswered() > 0 && at < end + PATIENCE) {
+        while !self.is_over.load(Ordering::Relaxed)
+            && (at < end || (self.unanswered() > 0 && at < end + PATIENCE))
+        {
             at += SAMPLE_EVERY;
             match self.network.run_until(at) {
                 Ok(true) => return,

@@ -1,8 +1,10 @@
 //! [`Contest`]: every scheme on every trace.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use control::{ControllerConfig, CubicParams};
-use scenario::Quantity;
-use sim::{SimError, in_parallel};
+use scenario::results::Interrupted;
+use sim::{SimError, in_parallel_until};
 use units::{Bytes, Duration, Rate};
 
 use crate::line_up::LineUp;
@@ -10,6 +12,9 @@ use crate::results::{Delays, Document, Limit, MixedRun, Run, SCHEMA, ShortRun, T
 use crate::{
     Buffer, ContestError, PathSettings, Scheme, TraceSource, Treatment, bulk, limit, mixed, offset_ms, short,
 };
+use jobs::{Job, Place};
+
+mod jobs;
 
 /// What all runs have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,15 +23,15 @@ pub struct Settings {
     pub length: Duration,
     /// Sizes of the radio queue.
     pub buffers: Vec<Buffer>,
-    /// Seed of what the hosts send and their numbers.
-    pub seed: u64,
+    /// Seeds, at least one: of what the hosts send and their numbers, of what the radio loses, and of presets' traces.
+    pub seeds: Vec<u64>,
     /// Runs at the same time; nothing else depends on it.
     pub threads: usize,
     /// What is run.
     pub parts: Vec<Part>,
     /// How late the senders of the limits know; none for no limit.
     pub late: Vec<Duration>,
-    /// What is around the radio link.
+    /// What is around the radio link, and what the radio loses.
     pub path: PathSettings,
 }
 
@@ -72,28 +77,10 @@ impl core::str::FromStr for Part {
 pub struct Contest {
     /// What all runs have in common.
     pub settings: Settings,
-    /// The traces.
-    pub traces: Vec<TraceSource>,
+    /// The traces, each as every seed has it: files are the same for all, presets are drawn anew.
+    pub traces: Vec<Vec<TraceSource>>,
     /// The schemes.
     pub schemes: Vec<Scheme>,
-}
-
-/// One run to make.
-#[derive(Clone, Copy)]
-enum Job {
-    Idle(usize),
-    Limit { trace: usize, buffer: Buffer, late: Duration },
-    Bulk(Place),
-    Short { place: Place, size: Bytes, is_known: bool },
-    Mixed(Place),
-}
-
-/// A scheme on a trace with a queue.
-#[derive(Clone, Copy)]
-struct Place {
-    trace: usize,
-    buffer: Buffer,
-    scheme: usize,
 }
 
 enum Made {
@@ -113,33 +100,46 @@ impl Contest {
 
     /// Makes all runs; `progress` hears of each that ends, from any thread. What made the document is left open.
     ///
+    /// Once `is_over` no run begins, and what was under way is left out: the document says how far it came.
+    ///
     /// # Errors
     /// A run that cannot be made. A broken rule is no error but a problem in its [`Run`].
-    pub fn hold(&self, progress: &(dyn Fn(&str) + Sync)) -> Result<Document, ContestError> {
-        self.hold_all(&self.jobs(), progress)
+    pub fn hold(
+        &self,
+        progress: &(dyn Fn(&str) + Sync),
+        is_over: &AtomicBool,
+    ) -> Result<Document, ContestError> {
+        self.hold_all(&self.jobs(), progress, is_over)
     }
 
     /// The limits alone.
     pub(crate) fn limits(&self) -> Document {
         let jobs: Vec<Job> = self.jobs().into_iter().filter(|job| matches!(job, Job::Limit { .. })).collect();
         // Nothing can go wrong without a network.
-        self.hold_all(&jobs, &|_| {}).unwrap_or_default()
+        self.hold_all(&jobs, &|_| {}, &AtomicBool::new(false)).unwrap_or_default()
     }
 
-    fn hold_all(&self, jobs: &[Job], progress: &(dyn Fn(&str) + Sync)) -> Result<Document, ContestError> {
-        let made = in_parallel(jobs.len(), self.settings.threads, |index| {
+    fn hold_all(
+        &self,
+        jobs: &[Job],
+        progress: &(dyn Fn(&str) + Sync),
+        is_over: &AtomicBool,
+    ) -> Result<Document, ContestError> {
+        let made = in_parallel_until(jobs.len(), self.settings.threads, is_over, |index| {
             let job = jobs[index];
-            let made = self.make(job).map_err(|source| ContestError::Sim { run: self.name(job), source });
+            let made =
+                self.make(job, is_over).map_err(|source| ContestError::Sim { run: self.name(job), source });
+            // It may have been cut short.
+            if is_over.load(Ordering::Relaxed) {
+                return None;
+            }
             progress(&self.describe(job, made.as_ref().ok()));
-            made
+            Some(made)
         });
-        let mut document = Document {
-            schema: SCHEMA.to_owned(),
-            seconds: self.settings.length.as_secs_f64(),
-            seed: self.settings.seed,
-            path: self.settings.path.document(),
-            ..Document::default()
-        };
+        let made: Vec<_> = made.into_iter().flatten().flatten().collect();
+        let interrupted =
+            (made.len() < jobs.len()).then_some(Interrupted { finished: made.len(), of: jobs.len() });
+        let mut document = Document { interrupted, ..self.empty() };
         for one in made {
             match one? {
                 Made::Idle(figures) => document.traces.push(figures),
@@ -149,96 +149,47 @@ impl Contest {
                 Made::Mixed(run) => document.mixed.push(run),
             }
         }
+        document.summarise();
         Ok(document)
     }
 
-    fn jobs(&self) -> Vec<Job> {
-        let settings = &self.settings;
-        let mut jobs: Vec<Job> = (0..self.traces.len()).map(Job::Idle).collect();
-        let pairs = || (0..self.traces.len()).flat_map(|t| settings.buffers.iter().map(move |b| (t, *b)));
-        let places = || {
-            pairs().flat_map(|(trace, buffer)| {
-                (0..self.schemes.len()).map(move |scheme| Place { trace, buffer, scheme })
-            })
-        };
-        if settings.parts.contains(&Part::Bulk) {
-            jobs.extend(pairs().flat_map(|(trace, buffer)| {
-                settings.late.iter().map(move |&late| Job::Limit { trace, buffer, late })
-            }));
+    /// A document without any run.
+    fn empty(&self) -> Document {
+        Document {
+            schema: SCHEMA.to_owned(),
+            seconds: self.settings.length.as_secs_f64(),
+            seeds: self.settings.seeds.clone(),
+            path: self.settings.path.document(),
+            ..Document::default()
         }
-        for part in &settings.parts {
-            match part {
-                Part::Bulk => jobs.extend(places().map(Job::Bulk)),
-                Part::Mixed => jobs.extend(places().map(Job::Mixed)),
-                Part::Short => jobs.extend(places().flat_map(|place| {
-                    let kinds = short::SIZES.into_iter().flat_map(|size| [(size, false), (size, true)]);
-                    kinds.map(move |(size, is_known)| Job::Short { place, size, is_known })
-                })),
-            }
-        }
-        jobs
     }
 
-    fn name(&self, job: Job) -> String {
-        let at = |place: Place| {
-            format!("{}, {}: {}", self.traces[place.trace].name, place.buffer, self.schemes[place.scheme])
-        };
+    fn make(&self, job: Job, is_over: &AtomicBool) -> Result<Made, SimError> {
+        let length = self.settings.length;
         match job {
-            Job::Idle(trace) => format!("{}: idle ping", self.traces[trace].name),
-            Job::Limit { trace, buffer, late } => {
-                format!("{}, {buffer}: limit, {} late", self.traces[trace].name, Quantity(late))
+            Job::Idle { trace, seed } => {
+                let (source, number) = (self.source(trace, seed), self.settings.seeds[seed]);
+                idle(source, length, number, &self.settings.path).map(Made::Idle)
             }
-            Job::Bulk(place) => at(place),
-            Job::Short { place, size, is_known } => format!("{}, {}", at(place), short_name(size, is_known)),
-            Job::Mixed(place) => format!("{}, four flows", at(place)),
-        }
-    }
-
-    fn describe(&self, job: Job, made: Option<&Made>) -> String {
-        let problem = |problems: &[String]| problems.first().map_or_else(String::new, |p| format!(" — {p}"));
-        let what = match made {
-            Some(Made::Bulk(run)) => format!(
-                ": {:.1} % used, queue p95 {:.0} ms, ping p95 {:.0} ms{}",
-                run.utilisation * 100.0,
-                run.queue_ms.p95,
-                run.ping_ms.p95,
-                problem(&run.problems)
-            ),
-            Some(Made::Short(run)) => {
-                format!(": p50 {:.0} ms{}", run.completion_ms.p50, problem(&run.problems))
-            }
-            Some(Made::Mixed(run)) => format!(
-                ": {:.1} % used, ping p95 {:.0} ms{}",
-                run.utilisation * 100.0,
-                run.ping_ms.p95,
-                problem(&run.problems)
-            ),
-            _ => String::new(),
-        };
-        self.name(job) + &what
-    }
-
-    fn make(&self, job: Job) -> Result<Made, SimError> {
-        let (length, seed) = (self.settings.length, self.settings.seed);
-        match job {
-            Job::Idle(trace) => idle(&self.traces[trace], length, seed, &self.settings.path).map(Made::Idle),
-            Job::Limit { trace, buffer, late } => {
-                let source = &self.traces[trace];
+            Job::Limit { trace, seed, buffer, late } => {
+                let source = self.source(trace, seed);
                 let queue = buffer.bytes(mean_rate(source, length), self.settings.path.base_rtt());
                 Ok(Made::Limit(Limit {
                     trace: source.name.clone(),
                     buffer: buffer.to_string(),
+                    seed: self.settings.seeds[seed],
                     late_ms: late.as_millis_f64(),
                     points: limit::limit(&source.down, length, late, queue),
                 }))
             }
-            Job::Bulk(place) => self.cell(place).run().map(Made::Bulk),
+            Job::Bulk(place) => self.cell(place, is_over).run().map(Made::Bulk),
             Job::Short { place, size, is_known } => {
-                let cell = self.cell(place);
+                let cell = self.cell(place, is_over);
                 let run = ShortRun {
                     trace: cell.trace.name.clone(),
                     buffer: cell.buffer.to_string(),
                     scheme: cell.scheme.label.clone(),
+                    seed: cell.seed,
                     size_bytes: size.get(),
                     client: if is_known { "known" } else { "new" }.to_owned(),
                     ..ShortRun::default()
@@ -246,11 +197,12 @@ impl Contest {
                 short::short(&cell.line_up(), length, size, is_known, run).map(Made::Short)
             }
             Job::Mixed(place) => {
-                let cell = self.cell(place);
+                let cell = self.cell(place, is_over);
                 let run = MixedRun {
                     trace: cell.trace.name.clone(),
                     buffer: cell.buffer.to_string(),
                     scheme: cell.scheme.label.clone(),
+                    seed: cell.seed,
                     ..MixedRun::default()
                 };
                 mixed::mixed(&cell.line_up(), length, run).map(Made::Mixed)
@@ -258,20 +210,23 @@ impl Contest {
         }
     }
 
-    fn cell(&self, place: Place) -> Cell<'_> {
+    /// A trace as a seed, by its place in the list, has it.
+    fn source(&self, trace: usize, seed: usize) -> &TraceSource {
+        let all = &self.traces[trace];
+        &all[seed.min(all.len() - 1)]
+    }
+
+    fn cell<'a>(&'a self, place: Place, is_over: &'a AtomicBool) -> Cell<'a> {
         Cell {
-            trace: &self.traces[place.trace],
+            trace: self.source(place.trace, place.seed),
             buffer: place.buffer,
             scheme: &self.schemes[place.scheme],
-            seed: self.settings.seed,
+            seed: self.settings.seeds[place.seed],
             length: self.settings.length,
             path: &self.settings.path,
+            is_over,
         }
     }
-}
-
-fn short_name(size: Bytes, is_known: bool) -> String {
-    format!("{} KB, {} client", size.get() / 1_000, if is_known { "known" } else { "new" })
 }
 
 /// One bulk run.
@@ -282,12 +237,19 @@ pub(crate) struct Cell<'a> {
     pub seed: u64,
     pub length: Duration,
     pub path: &'a PathSettings,
+    pub is_over: &'a AtomicBool,
 }
 
 impl Cell<'_> {
     fn line_up(&self) -> LineUp<'_> {
-        let queue = self.buffer.bytes(mean_rate(self.trace, self.length), self.path.base_rtt());
-        LineUp { trace: self.trace, queue, scheme: self.scheme, path: self.path, seed: self.seed }
+        LineUp {
+            trace: self.trace,
+            queue: self.buffer.bytes(mean_rate(self.trace, self.length), self.path.base_rtt()),
+            scheme: self.scheme,
+            path: self.path,
+            seed: self.seed,
+            is_over: self.is_over,
+        }
     }
 
     pub(crate) fn run(&self) -> Result<Run, SimError> {
@@ -297,6 +259,7 @@ impl Cell<'_> {
             buffer: self.buffer.to_string(),
             buffer_bytes: line_up.queue.get(),
             scheme: self.scheme.label.clone(),
+            seed: self.seed,
             ..Run::default()
         };
         bulk::bulk(&line_up, self.length, run)
@@ -321,8 +284,10 @@ pub(crate) fn idle(
         feedback: None,
     };
     let queue = Buffer::Bdp(2).bytes(mean_rate(trace, length), path.base_rtt());
-    let ping = bulk::idle_ping(&LineUp { trace, queue, scheme: &scheme, path, seed }, length)?;
-    Ok(trace_figures(trace, length, path, ping))
+    // Over in an instant: nothing to interrupt.
+    let is_over = &AtomicBool::new(false);
+    let ping = bulk::idle_ping(&LineUp { trace, queue, scheme: &scheme, path, seed, is_over }, length)?;
+    Ok(TraceFigures { seed, ..trace_figures(trace, length, path, ping) })
 }
 
 pub(crate) fn trace_figures(
@@ -335,6 +300,7 @@ pub(crate) fn trace_figures(
     let bdp: Bytes = rate.bytes_in(path.base_rtt());
     TraceFigures {
         trace: trace.name.clone(),
+        seed: 1,
         mean_mbps: rate.as_mbps_f64(),
         bdp_bytes: bdp.get(),
         offset_p95_ms: offset_ms(&trace.down, length),

@@ -43,6 +43,9 @@ pub enum ContestError {
         /// Why.
         problem: String,
     },
+    /// The user wants no more.
+    #[error("interrupted")]
+    Interrupted,
     /// A run could not be made.
     #[error("{run}: {source}")]
     Sim {

@@ -1,6 +1,7 @@
 //! [`Study`]: one scheme on one link, looked at closely: the simulated figure of its page in `docs/algorithms`.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use engine::{Engine, FlowState};
 use link::{PacketRecord, Trace};
@@ -44,7 +45,7 @@ impl TraceSource {
         let trace = Trace::from_opportunities_ms(fast(0).chain(slow).chain(fast(20_000)));
         let trace =
             trace.map_err(|e| ContestError::Trace { name: STEPS.to_owned(), problem: e.to_string() })?;
-        Ok(Self { name: STEPS.to_owned(), down: Arc::new(trace), up: None })
+        Ok(Self { name: STEPS.to_owned(), down: Arc::new(trace), up: None, is_drawn: false })
     }
 }
 
@@ -104,6 +105,7 @@ impl Study {
             scheme: &self.scheme,
             path: &path,
             seed: self.seed,
+            is_over: &AtomicBool::new(false),
         };
         let network = line_up.network(&[FlowPlan::download((offered + SURPLUS).get(), Instant::ZERO)]);
         let recorded = match line_up.engine() {

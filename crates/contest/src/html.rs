@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use report::{STYLE, Table, escape};
 
 use crate::pareto::{Mark, plot};
-use crate::results::{Document, Limit, MixedRun, Run, ShortRun, TraceFigures};
-use crate::table::{buffers, bulk_rows, mixed_rows, short_rows};
+use crate::results::{Document, Limit, MixedRun, Run, Seeded as _, ShortRun, TraceFigures, grouped};
+use crate::table::{buffers, bulk_rows, first_seeds, mixed_rows, short_rows};
 
 const OWN_STYLE: &str = ".limit { fill: none; stroke: var(--soft); stroke-width: 1.5; stroke-dasharray: 5 4; }\n\
     .dot { fill: var(--c); } .name { font-size: 12px; fill: var(--c); }\n\
@@ -32,12 +32,15 @@ pub fn page(document: &Document) -> String {
     };
     let _ = writeln!(
         html,
-        "<p class=\"soft\">{place}. Cellerator {}, {:.0} s a run, seed {}; {}.</p>",
+        "<p class=\"soft\">{place}. Cellerator {}, {:.0} s a run, {}; {}.</p>",
         escape(&document.made_by.cellerator),
         document.seconds,
-        document.seed,
+        seeds(document),
         escape(&document.path.to_string())
     );
+    if let Some(interrupted) = document.interrupted {
+        let _ = writeln!(html, "<p class=\"finding warning\">{interrupted}: this is not the whole.</p>");
+    }
     let schemes = schemes(document);
     let all: Vec<&str> = document.traces.iter().flat_map(|t| buffers(document, &t.trace)).collect();
     let mut sizes: Vec<&str> = Vec::new();
@@ -49,12 +52,19 @@ pub fn page(document: &Document) -> String {
     if !document.runs.is_empty() {
         overview(&mut html, document, &schemes, &sizes);
     }
-    for trace in &document.traces {
+    for trace in first_seeds(document) {
         section(&mut html, document, trace, &schemes);
     }
     method(&mut html, document);
     html.push_str("</body>\n</html>\n");
     html
+}
+
+fn seeds(document: &Document) -> String {
+    match document.seeds.as_slice() {
+        [seed] => format!("seed {seed}"),
+        seeds => format!("{} seeds: means and 95 % confidence intervals", seeds.len()),
+    }
 }
 
 /// All schemes, in the order run: their places are their colours.
@@ -127,16 +137,21 @@ fn section(html: &mut String, document: &Document, trace: &TraceFigures, schemes
     html.push_str("<div class=\"plots\">\n");
     for size in sizes.iter().filter(|size| !runs_of(size).is_empty()) {
         let runs = runs_of(size);
-        let marks: Vec<Mark<'_>> = runs
+        let groups = grouped(&runs);
+        let mean = |runs: &[&Run], value: fn(&Run) -> f64| {
+            runs.iter().map(|run| value(run)).sum::<f64>() / runs.len().max(1) as f64
+        };
+        let marks: Vec<Mark<'_>> = groups
             .iter()
-            .map(|run| Mark {
-                name: &run.scheme,
-                utilisation: run.utilisation,
-                delay_ms: run.queue_ms.p95,
-                colour: colour(schemes, &run.scheme),
+            .map(|runs| Mark {
+                name: runs[0].place().2,
+                utilisation: mean(runs, |run| run.utilisation),
+                delay_ms: mean(runs, |run| run.queue_ms.p95),
+                colour: colour(schemes, runs[0].place().2),
             })
             .collect();
-        let limits = document.limits_of(&trace.trace, size);
+        let limits = document.limits_of(&trace.trace, size).into_iter().filter(|l| l.seed == trace.seed);
+        let limits: Vec<&Limit> = limits.collect();
         let curve = |limit: &&Limit| limit.points.iter().map(|p| (p.utilisation, p.queue_p95_ms)).collect();
         let curves: Vec<Vec<(f64, f64)>> = limits.iter().map(curve).collect();
         figure(html, &format!("{}, queue of {size}", trace.trace), &marks, &curves);

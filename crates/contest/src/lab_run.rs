@@ -3,10 +3,12 @@
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use io::{Clock, Namespace, Signals, Waiter};
 use lab::{AcceleratorCommand, Host, Instance, Keep, LabError, Session, server_address};
 use link::{Percentiles, Summary};
+use scenario::results::Interrupted;
 use scenario::{Case, Family, Quantity};
 use units::{Bytes, Duration, Instant};
 
@@ -45,9 +47,13 @@ impl LabContest<'_> {
     /// Makes all runs; `progress` hears of each that ends. The limit is computed, as in the simulation.
     ///
     /// # Errors
-    /// A scheme or a part that only the simulation has; a lab that cannot be built; an interruption.
+    /// A scheme or a part that only the simulation has; a lab that cannot be built; an interruption leaves a document that says so.
     pub fn hold(&self, progress: &(dyn Fn(&str) + Sync)) -> Result<Document, ContestError> {
         let settings = &self.contest.settings;
+        if settings.seeds.len() > 1 {
+            let problem = "the lab makes each run once; several seeds are simulated".to_owned();
+            return Err(ContestError::Setting { what: "seeds", problem });
+        }
         if settings.parts != [Part::Bulk] {
             let problem = "the lab has `bulk` only; short and mixed are simulated".to_owned();
             return Err(ContestError::Setting { what: "part", problem });
@@ -56,16 +62,33 @@ impl LabContest<'_> {
             self.contest.schemes.iter().map(|s| case(s, &settings.path)).collect::<Result<_, _>>()?;
         // Computed before: the lab wants the processors for itself.
         let mut document = self.contest.limits();
-        for trace in &self.contest.traces {
+        match self.make_all(&cases, &mut document, progress) {
+            Err(ContestError::Interrupted) => {
+                let finished = document.traces.len() + document.runs.len();
+                let of = self.contest.traces.len() * (1 + settings.buffers.len() * cases.len());
+                document.interrupted = Some(Interrupted { finished, of });
+            }
+            made => made?,
+        }
+        Ok(document)
+    }
+
+    fn make_all(
+        &self,
+        cases: &[Case],
+        document: &mut Document,
+        progress: &(dyn Fn(&str) + Sync),
+    ) -> Result<(), ContestError> {
+        let settings = &self.contest.settings;
+        for trace in self.contest.traces.iter().filter_map(|traces| traces.first()) {
             document.traces.push(self.idle(trace)?);
             progress(&format!("{}: idle ping", trace.name));
             for &buffer in &settings.buffers {
-                for (scheme, case) in self.contest.schemes.iter().zip(&cases) {
+                for (scheme, case) in self.contest.schemes.iter().zip(cases) {
                     let queue = buffer.bytes(mean_rate(trace, settings.length), settings.path.base_rtt());
                     let name = format!("{}, {buffer}: {scheme}", trace.name);
-                    let failed =
-                        |error: LabError| ContestError::Lab { run: name.clone(), problem: error.to_string() };
-                    let measured = self.measure(trace, queue, case, scheme, true).map_err(failed)?;
+                    let measured = self.measure(trace, queue, case, scheme, true);
+                    let measured = measured.map_err(|error| failed(&name, &error))?;
                     let run = run(trace, (buffer.to_string(), queue), scheme, measured);
                     progress(&format!(
                         "{name}: {:.1} % used, queue p95 {:.0} ms, ping p95 {:.0} ms",
@@ -77,17 +100,14 @@ impl LabContest<'_> {
                 }
             }
         }
-        Ok(document)
+        Ok(())
     }
 
     fn idle(&self, trace: &TraceSource) -> Result<TraceFigures, ContestError> {
-        let failed = |error: LabError| ContestError::Lab {
-            run: format!("{}: idle ping", trace.name),
-            problem: error.to_string(),
-        };
         let (scheme, settings): (Scheme, _) = ("direct:cubic".parse()?, &self.contest.settings);
         let case = case(&scheme, &settings.path)?;
-        let measured = self.measure(trace, Bytes::new(4_000_000), &case, &scheme, false).map_err(failed)?;
+        let measured = self.measure(trace, Bytes::new(4_000_000), &case, &scheme, false);
+        let measured = measured.map_err(|error| failed(&format!("{}: idle ping", trace.name), &error))?;
         Ok(trace_figures(trace, settings.length, &settings.path, measured.pings))
     }
 
@@ -100,8 +120,10 @@ impl LabContest<'_> {
         has_bulk: bool,
     ) -> Result<Measured, LabError> {
         let length = self.contest.settings.length;
-        let Settings { seed, ref path, .. } = self.contest.settings;
-        let line_up = crate::line_up::LineUp { trace, queue, scheme, path, seed };
+        let Settings { ref seeds, ref path, .. } = self.contest.settings;
+        let seed = seeds.first().copied().unwrap_or(1);
+        let is_over = &AtomicBool::new(false);
+        let line_up = crate::line_up::LineUp { trace, queue, scheme, path, seed, is_over };
         let command = line_up.engine().map(|_| {
             AcceleratorCommand::new(&self.program, &case.accelerator).with_feedback(scheme.feedback.is_some())
         });
@@ -147,13 +169,21 @@ impl LabContest<'_> {
     }
 }
 
+fn failed(run: &str, error: &LabError) -> ContestError {
+    match error {
+        LabError::Interrupted => ContestError::Interrupted,
+        error => ContestError::Lab { run: run.to_owned(), problem: error.to_string() },
+    }
+}
+
 fn socket_error(error: &std::io::Error) -> LabError {
     LabError::Program { program: "contest".to_owned(), message: error.to_string() }
 }
 
 fn run(trace: &TraceSource, (buffer, queue): (String, Bytes), scheme: &Scheme, measured: Measured) -> Run {
     let Measured { radio, pings, unanswered, problems } = measured;
-    let arrived = radio.delivered_packets + radio.queue_full;
+    let lost = radio.lost_after + radio.faded + radio.harq_failed;
+    let arrived = radio.delivered_packets + radio.queue_full + lost;
     Run {
         trace: trace.name.clone(),
         buffer,
@@ -163,6 +193,7 @@ fn run(trace: &TraceSource, (buffer, queue): (String, Bytes), scheme: &Scheme, m
         throughput_mbps: radio.throughput.as_mbps_f64(),
         queue_ms: radio.queueing_delay.into(),
         loss: radio.queue_full as f64 / arrived.max(1) as f64,
+        radio_loss: lost as f64 / arrived.max(1) as f64,
         ping_ms: pings,
         pings_unanswered: unanswered,
         problems,

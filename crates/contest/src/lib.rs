@@ -13,6 +13,7 @@
 mod bulk;
 mod contest;
 mod error;
+mod estimate;
 mod figure;
 mod html;
 mod lab_run;
@@ -22,6 +23,7 @@ mod mixed;
 mod offset;
 mod pareto;
 mod path;
+mod radio;
 mod results;
 mod scheme;
 mod short;
@@ -33,6 +35,7 @@ mod value;
 
 pub use contest::{Contest, Part, Settings};
 pub use error::ContestError;
+pub use estimate::Estimate;
 pub use figure::Study;
 pub use html::page;
 pub use lab_run::LabContest;
@@ -40,7 +43,10 @@ pub use limit::{LimitPoint, limit, limit_at};
 pub use line_up::Buffer;
 pub use offset::offset_ms;
 pub use path::{PathDocument, PathSettings};
-pub use results::{Delays, Document, Limit, Maker, MixedRun, Run, SCHEMA, ShortRun, TraceFigures, Waiting};
+pub use radio::RadioSettings;
+pub use results::{
+    Delays, Document, Limit, Maker, MixedRun, Run, SCHEMA, ShortRun, Summary, TraceFigures, Waiting,
+};
 pub use scheme::{Scheme, Treatment};
 pub use sweep::{Progress, Shard, Sweep, SweepSpec, merge, table_format};
 pub use table::tables;

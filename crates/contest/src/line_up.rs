@@ -4,6 +4,7 @@ use core::fmt;
 use core::net::{Ipv4Addr, SocketAddr};
 use core::str::FromStr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use control::{ControllerConfig, CubicParams};
 use engine::EngineConfig;
@@ -106,6 +107,8 @@ pub(crate) struct LineUp<'a> {
     pub scheme: &'a Scheme,
     pub path: &'a PathSettings,
     pub seed: u64,
+    /// The user wants no more of it.
+    pub is_over: &'a AtomicBool,
 }
 
 impl LineUp<'_> {
@@ -118,7 +121,8 @@ impl LineUp<'_> {
     pub(crate) fn network(&self, flows: &[FlowPlan]) -> NetworkConfig {
         let engine = self.engine();
         let wan = PathConfig::constant(self.path.wan_rate, self.path.wan_rtt.mul_ratio(1, 2), WAN_QUEUE);
-        let down = radio(Some(&self.trace.down), self.queue, self.seed, true);
+        let mut down = radio(Some(&self.trace.down), self.queue, self.seed, true);
+        (down.link.loss_after, down.link.fades) = (self.path.radio.loss, self.path.radio.link_fades());
         let up = radio(self.trace.up.as_ref(), UPLINK_QUEUE, self.seed.wrapping_add(1), false);
         NetworkConfig {
             wan_down: wan.clone(),
@@ -175,7 +179,8 @@ impl LineUp<'_> {
 
 /// What the accelerator may owe a client: its window, and a unit of the window scale.
 fn debt_max(engine: &EngineConfig) -> Bytes {
-    Bytes::new(engine.window_max.get().max(65_535).saturating_add(1 << 14))
+    let window_max = engine.window_max.min(engine.flow_buffer_max);
+    Bytes::new(window_max.get().max(65_535).saturating_add(1 << 14))
 }
 
 fn radio(trace: Option<&Arc<Trace>>, queue: Bytes, seed: u64, keeps_log: bool) -> PathConfig {

@@ -1,5 +1,7 @@
 //! Four flows of one client: two bulk downloads, a video in pieces, and a ping.
 
+use std::sync::atomic::AtomicBool;
+
 use engine::Engine;
 use link::Percentiles;
 use sim::{NetworkConfig, PassThrough, SimError};
@@ -30,18 +32,18 @@ pub(crate) fn mixed(line_up: &LineUp<'_>, length: Duration, run: MixedRun) -> Re
     ];
     let network = line_up.network(&flows);
     match line_up.engine() {
-        None => through(PassThrough, &network, (joins, length), run),
-        Some(config) => through(Engine::new(config)?, &network, (joins, length), run),
+        None => through(PassThrough, (&network, line_up.is_over), (joins, length), run),
+        Some(config) => through(Engine::new(config)?, (&network, line_up.is_over), (joins, length), run),
     }
 }
 
 fn through<M: Observed>(
     middlebox: M,
-    network: &NetworkConfig,
+    (network, is_over): (&NetworkConfig, &AtomicBool),
     (joins, length): (Instant, Duration),
     mut run: MixedRun,
 ) -> Result<MixedRun, SimError> {
-    let mut watched = Watched::new(middlebox, network)?;
+    let mut watched = Watched::new(middlebox, network, is_over)?;
     watched.run(length);
     let end = Instant::ZERO + length;
     let radio = watched.radio(length);

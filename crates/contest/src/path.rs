@@ -7,7 +7,7 @@ use scenario::Quantity;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Duration, Rate, WindowScale};
 
-use crate::{ContestError, Scheme};
+use crate::{ContestError, RadioSettings, Scheme};
 
 /// Round trip of the radio link behind its queue.
 pub(crate) const RADIO_RTT: Duration = Duration::from_millis(20);
@@ -27,12 +27,14 @@ pub struct PathSettings {
     pub wan_rtt: Duration,
     /// Its rate in each direction. 10 Gbit/s.
     pub wan_rate: Rate,
-    /// Largest window offered to servers; the engine's own unless given.
+    /// Largest window offered to servers; the engine's own, which is none, unless given.
     pub window_max: Option<Bytes>,
     /// Receive buffer of clients and send buffer of servers, 64 KiB to 1 GiB. 128 MiB.
     pub host_buffer: Bytes,
     /// Window scale of clients, which bounds what of their buffer their headers can express. 14.
     pub window_scale: WindowScale,
+    /// What the radio link loses. Nothing.
+    pub radio: RadioSettings,
 }
 
 impl Default for PathSettings {
@@ -43,6 +45,7 @@ impl Default for PathSettings {
             window_max: None,
             host_buffer: Bytes::from_mib(128),
             window_scale: WindowScale::new(14),
+            radio: RadioSettings::default(),
         }
     }
 }
@@ -91,12 +94,13 @@ impl PathSettings {
             window_max_bytes: self.window_max.map(Bytes::get),
             host_buffer_bytes: self.host_buffer.get(),
             window_scale: self.window_scale.shift(),
+            radio: self.radio.to_string(),
         }
     }
 }
 
 /// [`PathSettings`] as results hold them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PathDocument {
     /// Round trip of the wired segment.
     pub wan_rtt_ms: f64,
@@ -111,6 +115,8 @@ pub struct PathDocument {
     pub host_buffer_bytes: u64,
     /// Window scale of clients.
     pub window_scale: u8,
+    /// What the radio link loses, in words.
+    pub radio: String,
 }
 
 impl fmt::Display for PathDocument {
@@ -122,8 +128,9 @@ impl fmt::Display for PathDocument {
         write!(f, "hosts' buffers {buffer}, window scale {scale}; ")?;
         match self.window_max_bytes {
             Some(bytes) => write!(f, "window-max {}", size(bytes)),
-            None => write!(f, "window-max by default"),
-        }
+            None => write!(f, "no window-max"),
+        }?;
+        write!(f, "; {}", self.radio)
     }
 }
 
@@ -153,7 +160,7 @@ mod tests {
         assert!(small.engine(&"direct:bbr".parse().unwrap()).is_none());
         assert_eq!(
             small.document().to_string(),
-            "wired 20 ms at 10 Gbit/s, radio 20 ms; hosts' buffers 128 MiB, window scale 14; window-max 64 KB"
+            "wired 20 ms at 10 Gbit/s, radio 20 ms; hosts' buffers 128 MiB, window scale 14; window-max 64 KB; no loss"
         );
     }
 

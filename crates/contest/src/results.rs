@@ -3,10 +3,11 @@
 //! Its schema is `schemas/contest.schema.json`. Numbers name their unit.
 
 use link::Percentiles;
+use scenario::results::Interrupted;
 use serde::{Deserialize, Serialize};
 use units::Duration;
 
-use crate::{LimitPoint, PathDocument};
+use crate::{Estimate, LimitPoint, PathDocument};
 
 /// Name and version of the document.
 pub const SCHEMA: &str = "cellerator/contest/1";
@@ -20,22 +21,28 @@ pub struct Document {
     pub made_by: Maker,
     /// Length of each run.
     pub seconds: f64,
-    /// Seed of all random choices.
-    pub seed: u64,
+    /// Seeds: each run is made with each.
+    pub seeds: Vec<u64>,
+    /// Only where the user ended it: how far it came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interrupted: Option<Interrupted>,
     /// What is around the radio link.
     #[serde(default)]
     pub path: PathDocument,
     /// The traces.
     pub traces: Vec<TraceFigures>,
-    /// Bulk flow and ping: one entry per trace, buffer and scheme.
+    /// Bulk flow and ping, means over the seeds: one entry per trace, buffer and scheme. Only of several seeds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub summaries: Vec<Summary>,
+    /// Bulk flow and ping: one entry per trace, buffer, scheme and seed.
     pub runs: Vec<Run>,
-    /// Short downloads: one entry per trace, buffer, scheme, size and kind of client.
+    /// Short downloads: one entry per trace, buffer, scheme, seed, size and kind of client.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub short: Vec<ShortRun>,
-    /// Four flows at a time: one entry per trace, buffer and scheme.
+    /// Four flows at a time: one entry per trace, buffer, scheme and seed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mixed: Vec<MixedRun>,
-    /// What is possible: one entry per trace, buffer and lateness.
+    /// What is possible: one entry per trace, seed that changes it, buffer and lateness.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<Limit>,
 }
@@ -46,6 +53,95 @@ impl Document {
     pub fn limits_of(&self, trace: &str, buffer: &str) -> Vec<&Limit> {
         self.limits.iter().filter(|limit| limit.trace == trace && limit.buffer == buffer).collect()
     }
+
+    /// Fills in [`Document::summaries`].
+    pub(crate) fn summarise(&mut self) {
+        if self.seeds.len() > 1 {
+            let all: Vec<&Run> = self.runs.iter().collect();
+            self.summaries = grouped(&all).iter().map(|runs| Summary::of(runs)).collect();
+        }
+    }
+}
+
+/// Runs that differ in their seed alone, in the order of the first of each.
+pub(crate) fn grouped<'a, R: Seeded>(runs: &[&'a R]) -> Vec<Vec<&'a R>> {
+    let mut groups: Vec<Vec<&R>> = Vec::new();
+    for &run in runs {
+        match groups.iter_mut().find(|group| group[0].place() == run.place()) {
+            Some(group) => group.push(run),
+            None => groups.push(vec![run]),
+        }
+    }
+    groups
+}
+
+/// A run of which there is one per seed.
+pub(crate) trait Seeded {
+    /// Trace, buffer and scheme.
+    fn place(&self) -> (&str, &str, &str);
+    fn problems(&self) -> &[String];
+}
+
+macro_rules! seeded {
+    ($($run:ty),*) => {$(
+        impl Seeded for $run {
+            fn place(&self) -> (&str, &str, &str) {
+                (&self.trace, &self.buffer, &self.scheme)
+            }
+            fn problems(&self) -> &[String] {
+                &self.problems
+            }
+        }
+    )*};
+}
+seeded!(Run, MixedRun);
+
+/// Bulk runs that differ in their seed alone.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// The trace.
+    pub trace: String,
+    /// Size of the queue as asked for.
+    pub buffer: String,
+    /// The scheme.
+    pub scheme: String,
+    /// How many there are.
+    pub runs: u64,
+    /// As in [`Run`], and so the others.
+    pub utilisation: Estimate,
+    /// Throughput.
+    pub throughput_mbps: Estimate,
+    /// Mean queueing delay.
+    pub queue_mean_ms: Estimate,
+    /// Its 95th percentile.
+    pub queue_p95_ms: Estimate,
+    /// Share of packets that the queue dropped.
+    pub loss: Estimate,
+    /// Median of the ping.
+    pub ping_p50_ms: Estimate,
+    /// Its 95th percentile.
+    pub ping_p95_ms: Estimate,
+}
+
+impl Summary {
+    fn of(runs: &[&Run]) -> Self {
+        let (trace, buffer, scheme) = runs.first().map_or(("", "", ""), |run| run.place());
+        let of =
+            |value: fn(&Run) -> f64| Estimate::of(&runs.iter().map(|run| value(run)).collect::<Vec<_>>());
+        Self {
+            trace: trace.to_owned(),
+            buffer: buffer.to_owned(),
+            scheme: scheme.to_owned(),
+            runs: runs.len() as u64,
+            utilisation: of(|run| run.utilisation),
+            throughput_mbps: of(|run| run.throughput_mbps),
+            queue_mean_ms: of(|run| run.queue_ms.mean),
+            queue_p95_ms: of(|run| run.queue_ms.p95),
+            loss: of(|run| run.loss),
+            ping_p50_ms: of(|run| run.ping_ms.p50),
+            ping_p95_ms: of(|run| run.ping_ms.p95),
+        }
+    }
 }
 
 /// The best that senders reach who are told everything a little late, on one trace.
@@ -55,6 +151,9 @@ pub struct Limit {
     pub trace: String,
     /// Size of the queue as asked for.
     pub buffer: String,
+    /// The first seed that has this trace.
+    #[serde(default)]
+    pub seed: u64,
     /// How late they know.
     pub late_ms: f64,
     /// Points that no other beats, rising in utilisation and delay.
@@ -70,6 +169,9 @@ pub struct ShortRun {
     pub buffer: String,
     /// The scheme.
     pub scheme: String,
+    /// The seed.
+    #[serde(default)]
+    pub seed: u64,
     /// Bytes of each download.
     pub size_bytes: u64,
     /// `known` for a client that has downloaded before, `new` for one that has not.
@@ -92,6 +194,9 @@ pub struct MixedRun {
     pub buffer: String,
     /// The scheme.
     pub scheme: String,
+    /// The seed.
+    #[serde(default)]
+    pub seed: u64,
     /// Bytes delivered over bytes that could have been.
     pub utilisation: f64,
     /// From arrival in the radio queue to departure, of delivered packets.
@@ -125,6 +230,9 @@ pub struct Maker {
 pub struct TraceFigures {
     /// Its name.
     pub trace: String,
+    /// The first seed that has it.
+    #[serde(default)]
+    pub seed: u64,
     /// Mean rate offered.
     pub mean_mbps: f64,
     /// Bandwidth-delay product of that rate and the empty path's round trip.
@@ -186,6 +294,9 @@ pub struct Run {
     pub buffer_bytes: u64,
     /// The scheme.
     pub scheme: String,
+    /// The seed.
+    #[serde(default)]
+    pub seed: u64,
     /// Bytes delivered over bytes that could have been, in the time of the run.
     pub utilisation: f64,
     /// Bytes delivered over the radio link, headers included, over the time of the run.
@@ -194,6 +305,9 @@ pub struct Run {
     pub queue_ms: Delays,
     /// Share of packets that the queue dropped.
     pub loss: f64,
+    /// Share of packets that the radio lost behind the queue.
+    #[serde(default)]
+    pub radio_loss: f64,
     /// Round trips of the pings sent in the time of the run.
     pub ping_ms: Delays,
     /// Pings without an answer half a minute after the run.

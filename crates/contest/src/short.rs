@@ -1,5 +1,7 @@
 //! Short downloads of a client that is known, and of a new one.
 
+use std::sync::atomic::Ordering;
+
 use engine::Engine;
 use link::Percentiles;
 use sim::{Middlebox, Network, NetworkConfig, PassThrough, SimError};
@@ -28,6 +30,9 @@ pub(crate) fn short(
 ) -> Result<ShortRun, SimError> {
     let mut times = Vec::new();
     for number in 0..COUNT {
+        if line_up.is_over.load(Ordering::Relaxed) {
+            break;
+        }
         // Later by the time of the download before, so that both kinds meet the same piece of the trace.
         let begins = Instant::ZERO + BEFORE.1 + length.mul_ratio(2 * number + 1, 2 * COUNT);
         let mut flows = vec![FlowPlan::download(size.get(), begins)];

@@ -16,13 +16,15 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use sim::in_parallel;
+use scenario::results::Interrupted;
+use sim::{in_parallel, in_parallel_until};
 use tables::{Format, TableReader, TableWriter, Value};
 
-use crate::ContestError;
 use crate::contest::{Cell, idle};
 use crate::results::TraceFigures;
+use crate::{ContestError, TraceSource};
 use journal::Journal;
 pub use spec::SweepSpec;
 use spec::{Point, Prepared};
@@ -83,11 +85,19 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// Runs all cells of the shard that are not there yet and writes the table; returns a summary for people.
+    /// Runs all cells of the shard that are not there yet and writes the table; returns a summary for people, and how far it came if
+    /// it did not come to the end.
+    ///
+    /// Once `is_over` no cell begins, and what was under way is left out. The table then has what there is, with a note
+    /// that says so, and the journal stays to go on with.
     ///
     /// # Errors
     /// A setting, trace or file that is not right. What was run until then stays in the journal.
-    pub fn run(&self, progress: &(dyn Fn(Progress<'_>) + Sync)) -> Result<String, ContestError> {
+    pub fn run(
+        &self,
+        progress: &(dyn Fn(Progress<'_>) + Sync),
+        is_over: &AtomicBool,
+    ) -> Result<(String, Option<Interrupted>), ContestError> {
         let format = table_format(&self.out)?;
         let prepared = self.spec.prepare()?;
         let numbers: Vec<usize> = (0..prepared.len()).skip(self.shard.index).step_by(self.shard.of).collect();
@@ -96,9 +106,13 @@ impl Sweep {
         let missing: Vec<usize> = numbers.iter().copied().filter(|n| !known.contains_key(n)).collect();
         let idles = prepared.idles(self.threads)?;
         let state = Mutex::new((known, journal));
-        let outcomes = in_parallel(missing.len(), self.threads, |index| {
+        let outcomes = in_parallel_until(missing.len(), self.threads, is_over, |index| {
             let number = missing[index];
-            let (row, name) = run_cell(&prepared, &idles, number)?;
+            let (row, name) = run_cell(&prepared, &idles, number, is_over)?;
+            // It may have been cut short.
+            if is_over.load(Ordering::Relaxed) {
+                return Ok(());
+            }
             let mut state = state.lock().map_err(|_| ContestError::file(&self.out, &"a thread has died"))?;
             let (known, journal) = &mut *state;
             journal.append(number, &row)?;
@@ -106,7 +120,7 @@ impl Sweep {
             progress(Progress { done: known.len(), of: numbers.len(), cell: &name });
             Ok::<_, ContestError>(())
         });
-        outcomes.into_iter().collect::<Result<Vec<()>, _>>()?;
+        outcomes.into_iter().flatten().collect::<Result<Vec<()>, _>>()?;
         let (known, journal) =
             state.into_inner().map_err(|_| ContestError::file(&self.out, &"a thread has died"))?;
         let schema = rows::schema(&prepared.parameters());
@@ -115,22 +129,29 @@ impl Sweep {
         let cells = prepared.len().to_string();
         let path = prepared.path.document().to_string();
         let own = [("sweep", prepared.identity.as_str()), ("cells", cells.as_str()), ("path", path.as_str())];
+        let interrupted = Interrupted { finished: rows.len(), of: numbers.len() };
+        let interrupted = (rows.len() < numbers.len()).then_some(interrupted);
+        let told = interrupted.map(|interrupted| interrupted.to_string());
+        let told = told.as_deref().map(|told| ("interrupted", told));
         let notes = self.notes.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        let notes: Vec<(&str, &str)> = own.into_iter().chain(notes).collect();
+        let notes: Vec<(&str, &str)> = own.into_iter().chain(told).chain(notes).collect();
         write_table(&self.out, format, &schema, &rows, &notes)?;
-        journal.remove()?;
-        Ok(summary::summary(&schema, &rows))
+        if interrupted.is_none() {
+            journal.remove()?;
+        }
+        Ok((summary::summary(&schema, &rows), interrupted))
     }
 }
 
 fn run_cell(
     prepared: &Prepared,
-    idles: &[TraceFigures],
+    idles: &[Vec<TraceFigures>],
     number: usize,
+    is_over: &AtomicBool,
 ) -> Result<(Vec<Value>, String), ContestError> {
     let point = prepared.point(number);
-    let Point { trace, scheme, .. } = &point;
-    let source = &prepared.traces[*trace];
+    let Point { trace, seed_index, scheme, .. } = &point;
+    let (own, source) = prepared.source(*trace, *seed_index);
     let cell = Cell {
         trace: source,
         buffer: point.buffer,
@@ -138,6 +159,7 @@ fn run_cell(
         seed: point.seed,
         length: prepared.length,
         path: &prepared.path,
+        is_over,
     };
     let name = format!("{}, {}, seed {}: {scheme}", source.name, point.buffer, point.seed);
     let run = cell.run().map_err(|source| ContestError::Sim { run: name.clone(), source })?;
@@ -147,17 +169,19 @@ fn run_cell(
         run.queue_ms.p95,
         run.ping_ms.p95
     );
-    Ok((rows::row(number, &point, &run, &idles[*trace], prepared.length), told))
+    Ok((rows::row(number, &point, &run, &idles[*trace][own], prepared.length), told))
 }
 
 impl Prepared {
-    fn idles(&self, threads: usize) -> Result<Vec<TraceFigures>, ContestError> {
-        let one = |index: usize| {
-            let trace = &self.traces[index];
+    /// The figures of each trace, as every seed has it.
+    fn idles(&self, threads: usize) -> Result<Vec<Vec<TraceFigures>>, ContestError> {
+        let one = |trace: &TraceSource| {
             idle(trace, self.length, 1, &self.path)
                 .map_err(|source| ContestError::Sim { run: trace.name.clone(), source })
         };
-        in_parallel(self.traces.len(), threads, one).into_iter().collect()
+        let all =
+            in_parallel(self.traces.len(), threads, |index| self.traces[index].iter().map(one).collect());
+        all.into_iter().collect()
     }
 }
 

@@ -4,21 +4,25 @@ use core::fmt::Write as _;
 
 use report::Table;
 
-use crate::limit_at;
-use crate::results::{Document, Limit, MixedRun, Run, ShortRun};
+use crate::results::{Document, Limit, MixedRun, Run, Seeded, ShortRun, TraceFigures, Waiting, grouped};
 use crate::short::SIZES;
+use crate::{Estimate, limit_at};
 
-/// Tables per trace and buffer, with a line about the trace above them.
+/// Tables per trace and buffer, with a line about the trace above them, none wider than `columns`: what does not fit goes, and
+/// is counted.
 #[must_use]
-pub fn tables(document: &Document) -> String {
-    let mut text = format!("\n{}\n", document.path);
-    for trace in &document.traces {
+pub fn tables(document: &Document, columns: usize) -> String {
+    let mut text = format!("\n{}\n", wrapped(&document.path.to_string(), columns));
+    if let Some(interrupted) = document.interrupted {
+        text += &format!("{interrupted}: what follows is not the whole\n");
+    }
+    for trace in first_seeds(document) {
         for buffer in buffers(document, &trace.trace) {
             // Writing into a String cannot fail.
             let _ = writeln!(
                 text,
                 "\n{}: {:.0} s, {:.2} Mbit/s offered; queue of {buffer}\n  \
-                 the trace's own: omniscient sender's p95 {:.0} ms; idle ping mean {:.0}, p50 {:.0}, p95 {:.0} ms",
+                 the trace's own: omniscient sender's p95 {:.0} ms;\n  idle ping mean {:.0}, p50 {:.0}, p95 {:.0} ms",
                 trace.trace,
                 document.seconds,
                 trace.mean_mbps,
@@ -31,13 +35,14 @@ pub fn tables(document: &Document) -> String {
             text += &limits.iter().map(|limit| limit_line(limit)).collect::<String>();
             let is_here = |t: &str, b: &str| t == trace.trace && b == buffer;
             let runs: Vec<&Run> = document.runs.iter().filter(|r| is_here(&r.trace, &r.buffer)).collect();
-            text += &bulk_table(&runs, &limits);
+            text += &shown(&bulk_rows(&runs, &limits), columns, &BULK_MAY_GO, &problems_of(&runs));
             let short: Vec<&ShortRun> =
                 document.short.iter().filter(|r| is_here(&r.trace, &r.buffer)).collect();
-            text += &short_table(&short);
+            let bad = problems(short.iter().map(|run| (run.scheme.as_str(), run.problems.as_slice())));
+            text += &shown(&short_rows(&short), columns, &[], &bad);
             let mixed: Vec<&MixedRun> =
                 document.mixed.iter().filter(|r| is_here(&r.trace, &r.buffer)).collect();
-            text += &mixed_table(&mixed);
+            text += &shown(&mixed_rows(&mixed), columns, &MIXED_MAY_GO, &problems_of(&mixed));
         }
     }
     text
@@ -64,13 +69,7 @@ fn limit_line(limit: &Limit) -> String {
             format!("{:.1} % at {:.0} ms", p.utilisation * 100.0, p.queue_p95_ms)
         })
     };
-    format!(
-        "  the limit when all is known {:.0} ms late: {}, {}, {}\n",
-        limit.late_ms,
-        at(0.9),
-        at(0.95),
-        at(0.98)
-    )
+    format!("  the limit, all known {:.0} ms late: {}, {}, {}\n", limit.late_ms, at(0.9), at(0.95), at(0.98))
 }
 
 fn problems<'a>(all: impl Iterator<Item = (&'a str, &'a [String])>) -> String {
@@ -78,58 +77,120 @@ fn problems<'a>(all: impl Iterator<Item = (&'a str, &'a [String])>) -> String {
         .collect()
 }
 
-const HEADINGS: [(&str, &str); 14] = [
+/// Clauses in lines of at most `columns`, unless one alone is longer.
+fn wrapped(text: &str, columns: usize) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for clause in text.split("; ") {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + clause.chars().count() + 2 < columns => {
+                *line += &format!("; {clause}");
+            }
+            _ => lines.push(clause.to_owned()),
+        }
+    }
+    lines.join(";\n")
+}
+
+/// What several seeds say about a figure; its own value where there is one.
+fn estimate<R>(runs: &[&R], value: impl Fn(&R) -> f64) -> Estimate {
+    Estimate::of(&runs.iter().map(|run| value(run)).collect::<Vec<_>>())
+}
+
+const HEADINGS: [(&str, &str); 15] = [
     ("scheme", ""),
     ("used", "%"),
-    ("queue", "mean ms"),
-    ("", "p50"),
-    ("", "p95"),
-    ("", "p99"),
-    ("limit", "p95"),
+    ("queue mean", "ms"),
+    ("queue p50", "ms"),
+    ("queue p95", "ms"),
+    ("queue p99", "ms"),
+    ("limit p95", "ms"),
     ("loss", "%"),
-    ("ping", "mean ms"),
-    ("", "p50"),
-    ("", "p95"),
-    ("lost", "pings"),
-    ("waiting", "mean KB"),
-    ("", "max KB"),
+    ("radio loss", "%"),
+    ("ping mean", "ms"),
+    ("ping p50", "ms"),
+    ("ping p95", "ms"),
+    ("lost pings", ""),
+    ("waiting mean", "KB"),
+    ("waiting most", "KB"),
 ];
 
 pub(crate) fn bulk_rows(runs: &[&Run], limits: &[&Limit]) -> Table {
     let mut table = Table { headings: HEADINGS.to_vec(), rows: Vec::new() };
-    table.rows.extend(runs.iter().map(|run| row(run, limits)));
+    table.rows.extend(grouped(runs).iter().map(|runs| row(runs, limits)));
     table
 }
 
-fn bulk_table(runs: &[&Run], limits: &[&Limit]) -> String {
-    if runs.is_empty() {
-        return String::new();
-    }
-    let problems = problems(runs.iter().map(|run| (run.scheme.as_str(), run.problems.as_slice())));
-    format!("\n{}{problems}", bulk_rows(runs, limits))
+fn problems_of<R: Seeded>(runs: &[&R]) -> String {
+    problems(runs.iter().map(|run| (run.place().2, run.problems())))
 }
 
-fn row(run: &Run, limits: &[&Limit]) -> Vec<String> {
-    let ms = |value: f64| format!("{value:.0}");
-    let kb = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |bytes| format!("{:.0}", bytes / 1e3));
-    let possible = limits.iter().filter_map(|limit| limit_at(&limit.points, run.utilisation));
-    let possible: Vec<String> = possible.map(|point| ms(point.queue_p95_ms)).collect();
+/// A table with its problems below it; nothing of no runs.
+fn shown(table: &Table, columns: usize, may_go: &[&str], problems: &str) -> String {
+    if table.rows.is_empty() {
+        return String::new();
+    }
+    let (table, gone) = table.fitting(columns, may_go);
+    let gone = match gone.as_slice() {
+        [] => String::new(),
+        gone => format!("  {} columns left out for want of width\n", gone.len()),
+    };
+    format!("\n{table}{gone}{problems}")
+}
+
+/// Columns that go first where the terminal is narrow.
+const BULK_MAY_GO: [&str; 8] = [
+    "waiting most",
+    "waiting mean",
+    "queue mean",
+    "ping mean",
+    "queue p99",
+    "lost pings",
+    "radio loss",
+    "queue p50",
+];
+
+fn row(runs: &[&Run], limits: &[&Limit]) -> Vec<String> {
+    let of = |value: fn(&Run) -> f64| estimate(runs, value);
+    let ms = |value: fn(&Run) -> f64| format!("{:.0}", of(value));
+    let is_accelerated = runs.iter().any(|run| run.waiting.is_some());
+    let kb = |value: fn(&Waiting) -> f64| {
+        let all: Vec<f64> = runs.iter().filter_map(|run| run.waiting.as_ref()).map(value).collect();
+        if is_accelerated { format!("{:.0}", Estimate::of(&all).times(1e-3)) } else { "–".to_owned() }
+    };
     vec![
-        run.scheme.clone(),
-        format!("{:.1}", run.utilisation * 100.0),
-        ms(run.queue_ms.mean),
-        ms(run.queue_ms.p50),
-        ms(run.queue_ms.p95),
-        ms(run.queue_ms.p99),
-        if possible.is_empty() { "–".to_owned() } else { possible.join("/") },
-        format!("{:.2}", run.loss * 100.0),
-        ms(run.ping_ms.mean),
-        ms(run.ping_ms.p50),
-        ms(run.ping_ms.p95),
-        run.pings_unanswered.to_string(),
-        kb(run.waiting.map(|w| w.mean_bytes)),
-        kb(run.waiting.map(|w| w.max_bytes as f64)),
+        runs.first().map_or_else(String::new, |run| run.scheme.clone()),
+        format!("{:.1}", of(|run| run.utilisation * 100.0)),
+        ms(|run| run.queue_ms.mean),
+        ms(|run| run.queue_ms.p50),
+        ms(|run| run.queue_ms.p95),
+        ms(|run| run.queue_ms.p99),
+        possible(runs, limits),
+        format!("{:.2}", of(|run| run.loss * 100.0)),
+        format!("{:.2}", of(|run| run.radio_loss * 100.0)),
+        ms(|run| run.ping_ms.mean),
+        ms(|run| run.ping_ms.p50),
+        ms(|run| run.ping_ms.p95),
+        runs.iter().map(|run| run.pings_unanswered).sum::<u64>().to_string(),
+        kb(|w| w.mean_bytes),
+        kb(|w| w.max_bytes as f64),
     ]
+}
+
+/// The limits' 95th percentiles at the share of the runs: means over the seeds, one for each lateness.
+fn possible(runs: &[&Run], limits: &[&Limit]) -> String {
+    let mut late: Vec<f64> = limits.iter().map(|limit| limit.late_ms).collect();
+    late.sort_by(f64::total_cmp);
+    late.dedup();
+    let at = |late: &f64, run: &Run| {
+        let own = || limits.iter().filter(|limit| limit.late_ms == *late);
+        let limit = own().find(|limit| limit.seed == run.seed).or_else(|| own().next())?;
+        limit_at(&limit.points, run.utilisation).map(|point| point.queue_p95_ms)
+    };
+    let mean = |late: f64| {
+        let all: Vec<f64> = runs.iter().filter_map(|run| at(&late, run)).collect();
+        format!("{:.0}", Estimate::of(&all).mean)
+    };
+    if late.is_empty() { "–".to_owned() } else { late.into_iter().map(mean).collect::<Vec<_>>().join("/") }
 }
 
 /// Median and 95th percentile of the completion times, a row per scheme.
@@ -140,16 +201,22 @@ pub(crate) fn short_rows(runs: &[&ShortRun]) -> Table {
     }
     headings.push(("unfinished", ""));
     let mut table = Table { headings, rows: Vec::new() };
-    let mut schemes: Vec<&str> = runs.iter().map(|run| run.scheme.as_str()).collect();
-    schemes.dedup();
+    let mut schemes: Vec<&str> = Vec::new();
+    for run in runs {
+        if !schemes.contains(&run.scheme.as_str()) {
+            schemes.push(&run.scheme);
+        }
+    }
     for scheme in schemes {
         let own: Vec<&&ShortRun> = runs.iter().filter(|run| run.scheme == scheme).collect();
         let mut row = vec![scheme.to_owned()];
         for size in SIZES {
             for client in ["new", "known"] {
-                let run = own.iter().find(|run| run.size_bytes == size.get() && run.client == client);
-                let ms =
-                    |p: fn(&ShortRun) -> f64| run.map_or_else(String::new, |run| format!("{:.0}", p(run)));
+                let is_it = |run: &&&&ShortRun| run.size_bytes == size.get() && run.client == client;
+                let runs: Vec<&ShortRun> = own.iter().filter(is_it).map(|run| **run).collect();
+                let ms = |p: fn(&ShortRun) -> f64| {
+                    if runs.is_empty() { String::new() } else { format!("{:.0}", estimate(&runs, p)) }
+                };
                 row.extend([ms(|run| run.completion_ms.p50), ms(|run| run.completion_ms.p95)]);
             }
         }
@@ -159,23 +226,15 @@ pub(crate) fn short_rows(runs: &[&ShortRun]) -> Table {
     table
 }
 
-fn short_table(runs: &[&ShortRun]) -> String {
-    if runs.is_empty() {
-        return String::new();
-    }
-    let problems = problems(runs.iter().map(|run| (run.scheme.as_str(), run.problems.as_slice())));
-    format!("\n{}{problems}", short_rows(runs))
-}
-
 const MIXED_HEADINGS: [(&str, &str); 11] = [
     ("two bulk flows, video, ping", ""),
     ("used", "%"),
-    ("queue", "mean ms"),
-    ("", "p95"),
-    ("ping", "p50 ms"),
-    ("", "p95"),
-    ("500 KB", "p50 ms"),
-    ("", "p95"),
+    ("queue mean", "ms"),
+    ("queue p95", "ms"),
+    ("ping p50", "ms"),
+    ("ping p95", "ms"),
+    ("500 KB p50", "ms"),
+    ("500 KB p95", "ms"),
     ("first", "Mbit/s"),
     ("second", "Mbit/s"),
     ("fairness", ""),
@@ -183,29 +242,35 @@ const MIXED_HEADINGS: [(&str, &str); 11] = [
 
 pub(crate) fn mixed_rows(runs: &[&MixedRun]) -> Table {
     let mut table = Table { headings: MIXED_HEADINGS.to_vec(), rows: Vec::new() };
-    let ms = |value: f64| format!("{value:.0}");
-    table.rows.extend(runs.iter().map(|run| {
+    table.rows.extend(grouped(runs).iter().map(|runs| {
+        let ms = |value: fn(&MixedRun) -> f64| format!("{:.0}", estimate(runs, value));
         vec![
-            run.scheme.clone(),
-            format!("{:.1}", run.utilisation * 100.0),
-            ms(run.queue_ms.mean),
-            ms(run.queue_ms.p95),
-            ms(run.ping_ms.p50),
-            ms(run.ping_ms.p95),
-            ms(run.piece_ms.p50),
-            ms(run.piece_ms.p95),
-            format!("{:.2}", run.bulk_mbps[0]),
-            format!("{:.2}", run.bulk_mbps[1]),
-            format!("{:.3}", run.fairness),
+            runs.first().map_or_else(String::new, |run| run.scheme.clone()),
+            format!("{:.1}", estimate(runs, |run| run.utilisation * 100.0)),
+            ms(|run| run.queue_ms.mean),
+            ms(|run| run.queue_ms.p95),
+            ms(|run| run.ping_ms.p50),
+            ms(|run| run.ping_ms.p95),
+            ms(|run| run.piece_ms.p50),
+            ms(|run| run.piece_ms.p95),
+            format!("{:.2}", estimate(runs, |run| run.bulk_mbps[0])),
+            format!("{:.2}", estimate(runs, |run| run.bulk_mbps[1])),
+            format!("{:.3}", estimate(runs, |run| run.fairness)),
         ]
     }));
     table
 }
 
-fn mixed_table(runs: &[&MixedRun]) -> String {
-    if runs.is_empty() {
-        return String::new();
+/// Columns that go first where the terminal is narrow.
+const MIXED_MAY_GO: [&str; 4] = ["queue mean", "first", "second", "ping p50"];
+
+/// The traces, each as its first seed has it.
+pub(crate) fn first_seeds(document: &Document) -> Vec<&TraceFigures> {
+    let mut first: Vec<&TraceFigures> = Vec::new();
+    for trace in &document.traces {
+        if !first.iter().any(|known| known.trace == trace.trace) {
+            first.push(trace);
+        }
     }
-    let problems = problems(runs.iter().map(|run| (run.scheme.as_str(), run.problems.as_slice())));
-    format!("\n{}{problems}", mixed_rows(runs))
+    first
 }

@@ -17,6 +17,8 @@ pub struct TraceSource {
     pub down: Arc<Trace>,
     /// From the client; none for a rate that is never in the way.
     pub up: Option<Arc<Trace>>,
+    /// A seed had a part in it.
+    pub is_drawn: bool,
 }
 
 /// How much longer than needed a trace of a preset is.
@@ -34,8 +36,7 @@ impl TraceSource {
         let (down, up) = text.split_once('+').map_or((text, None), |(down, up)| (down, Some(up)));
         let read = |name: &str, direction: Direction| {
             let wrong = |problem: String| ContestError::Trace { name: name.to_owned(), problem };
-            let preset = Preset::from_name(name).filter(|_| !Path::new(name).exists());
-            let trace = match preset {
+            let trace = match preset(name) {
                 Some(preset) => preset
                     .generate(direction, from + length + PRESET_MARGIN, seed)
                     .map_err(|e| wrong(e.to_string())),
@@ -50,8 +51,31 @@ impl TraceSource {
             name: name.into_owned(),
             down: read(down, Direction::Down)?,
             up: up.map(|up| read(up, Direction::Up)).transpose()?,
+            is_drawn: [Some(down), up].into_iter().flatten().any(|name| preset(name).is_some()),
         })
     }
+
+    /// The same for each of `seeds`: one trace for all where none is a preset.
+    ///
+    /// # Errors
+    /// As [`TraceSource::open`].
+    pub fn open_all(
+        text: &str,
+        from: Duration,
+        length: Duration,
+        seeds: &[u64],
+    ) -> Result<Vec<Self>, ContestError> {
+        let (first, others) = seeds.split_first().unwrap_or((&1, &[]));
+        let first = Self::open(text, from, length, *first)?;
+        let others = if first.is_drawn { others } else { &[] };
+        let others = others.iter().map(|seed| Self::open(text, from, length, *seed));
+        core::iter::once(Ok(first)).chain(others).collect()
+    }
+}
+
+/// The preset of that name, unless there is such a file.
+fn preset(name: &str) -> Option<Preset> {
+    Preset::from_name(name).filter(|_| !Path::new(name).exists())
 }
 
 fn preset_names() -> String {
@@ -88,6 +112,8 @@ mod tests {
         let preset = TraceSource::open("4g-lte+4g-lte", ms(0), ms(5), 3).unwrap();
         assert_eq!((preset.name.as_str(), preset.up.is_some()), ("4g-lte", true));
         assert_ne!(Some(preset.down), preset.up);
+        let all = TraceSource::open_all("4g-lte", ms(0), ms(5), &[3, 4]).unwrap();
+        assert_ne!(all[0].down, all[1].down, "each seed draws its own");
         let missing = TraceSource::open("/nonexistent/a.down", ms(0), ms(5), 3).unwrap_err().to_string();
         assert!(missing.contains("/nonexistent/a.down") && missing.contains("4g-lte-drive"), "{missing}");
     }

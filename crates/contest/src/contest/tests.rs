@@ -1,8 +1,13 @@
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use link::Trace;
+use scenario::{Probability, Quantity};
 
 use super::*;
+use crate::RadioSettings;
+
+static NEVER: AtomicBool = AtomicBool::new(false);
 
 /// The paper's controller where the link is faster than the paper's.
 const RATE: &str = "accel:rate?r_cap=20Mbit/s";
@@ -10,24 +15,25 @@ const RATE: &str = "accel:rate?r_cap=20Mbit/s";
 /// A link of 12 Mbit/s: one full packet in each millisecond.
 fn steady() -> TraceSource {
     let trace = Trace::from_opportunities_ms([1]).unwrap();
-    TraceSource { name: "steady".to_owned(), down: Arc::new(trace), up: None }
+    TraceSource { name: "steady".to_owned(), down: Arc::new(trace), up: None, is_drawn: false }
 }
 
 fn contest(traces: Vec<TraceSource>, schemes: &[&str], buffer: &str, seconds: u64) -> Contest {
     let settings = Settings {
         length: Duration::from_secs(seconds),
         buffers: vec![buffer.parse().unwrap()],
-        seed: 7,
+        seeds: vec![7],
         threads: 2,
         parts: vec![Part::Bulk],
         late: Vec::new(),
         path: PathSettings::default(),
     };
+    let traces = traces.into_iter().map(|trace| vec![trace]).collect();
     Contest { settings, traces, schemes: schemes.iter().map(|s| s.parse().unwrap()).collect() }
 }
 
 fn hold(contest: &Contest) -> (Vec<TraceFigures>, Vec<Run>) {
-    let Document { traces, runs, .. } = contest.hold(&|_| {}).unwrap();
+    let Document { traces, runs, .. } = contest.hold(&|_| {}, &NEVER).unwrap();
     let problems: Vec<&String> = runs.iter().flat_map(|run| &run.problems).collect();
     assert!(problems.is_empty(), "{problems:?}");
     (traces, runs)
@@ -83,7 +89,7 @@ fn nothing_depends_on_the_number_of_threads() {
 fn short_downloads_take_what_arithmetic_says() {
     let mut contest = contest(vec![steady()], &["direct:cubic", RATE], "4MB", 20);
     contest.settings.parts = vec![Part::Short];
-    let document = contest.hold(&|_| {}).unwrap();
+    let document = contest.hold(&|_| {}, &NEVER).unwrap();
     assert_eq!((document.short.len(), document.runs.len()), (12, 0));
     for run in &document.short {
         assert!(run.problems.is_empty(), "{run:?}");
@@ -106,7 +112,7 @@ fn short_downloads_take_what_arithmetic_says() {
 fn four_flows_share_the_link() {
     let mut contest = contest(vec![steady()], &["direct:cubic", RATE], "2bdp", 12);
     contest.settings.parts = vec![Part::Mixed];
-    let document = contest.hold(&|_| {}).unwrap();
+    let document = contest.hold(&|_| {}, &NEVER).unwrap();
     for run in &document.mixed {
         assert!(run.problems.is_empty(), "{run:?}");
         assert!(run.utilisation > 0.5 && run.fairness > 0.5, "{run:?}");
@@ -115,6 +121,48 @@ fn four_flows_share_the_link() {
         assert!(run.piece_ms.count >= 2 && run.piece_ms.p50 > 333.0, "{run:?}");
     }
     assert_eq!(document.mixed.len(), 2);
+}
+
+/// The links are the same but for what a seed draws.
+#[test]
+fn seeds_draw_traces_and_losses_and_are_summarised() {
+    let mut contest = contest(vec![steady()], &["direct:cubic"], "4MB", 5);
+    contest.settings.seeds = vec![1, 2, 3];
+    contest.settings.path.radio.loss =
+        RadioSettings::losing("0.5 %".parse::<Quantity<Probability>>().unwrap().0);
+    let document = contest.hold(&|_| {}, &NEVER).unwrap();
+    assert_eq!((document.runs.len(), document.traces.len(), document.summaries.len()), (3, 1, 1));
+    assert!(document.runs.iter().all(|run| (0.002..0.01).contains(&run.radio_loss)), "{:?}", document.runs);
+    assert!(document.runs[0].log_hash != document.runs[1].log_hash);
+    let of = document.summaries[0].utilisation;
+    let mean = document.runs.iter().map(|run| run.utilisation).sum::<f64>() / 3.0;
+    assert!((of.mean - mean).abs() < 1e-12 && of.ci95.unwrap() > 0.0, "{of:?}");
+    let text = crate::tables(&document, 80);
+    assert!(text.contains("±") && text.lines().all(|line| line.chars().count() <= 80), "{text}");
+
+    contest.traces =
+        vec![TraceSource::open_all("4g-lte", Duration::ZERO, Duration::from_secs(5), &[1, 2, 3]).unwrap()];
+    let document = contest.hold(&|_| {}, &NEVER).unwrap();
+    let means: Vec<f64> = document.traces.iter().map(|trace| trace.offset_p95_ms).collect();
+    assert!(document.traces.len() == 3 && means[0] != means[1] && means[1] != means[2], "{means:?}");
+}
+
+#[test]
+fn an_interruption_leaves_what_was_finished() {
+    let mut contest = contest(vec![steady()], &["direct:cubic", "direct:bbr", RATE], "4MB", 2);
+    contest.settings.threads = 1;
+    let (is_over, ended) = (AtomicBool::new(false), AtomicUsize::new(0));
+    // After the idle ping and the first run.
+    let progress = |_: &str| {
+        if ended.fetch_add(1, Ordering::Relaxed) == 1 {
+            is_over.store(true, Ordering::Relaxed);
+        }
+    };
+    let document = contest.hold(&progress, &is_over).unwrap();
+    assert_eq!(document.interrupted, Some(Interrupted { finished: 2, of: 4 }));
+    assert_eq!((document.runs.len(), document.runs[0].scheme.as_str()), (1, "direct:cubic"));
+    let told = "interrupted after 2 of 4 runs";
+    assert!(crate::tables(&document, 80).contains(told) && crate::page(&document).contains(told));
 }
 
 #[test]

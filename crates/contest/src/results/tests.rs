@@ -1,3 +1,5 @@
+use std::sync::atomic::AtomicBool;
+
 use serde_json::Value;
 use units::{Bytes, Duration};
 
@@ -41,15 +43,16 @@ fn a_document_fits_its_schema_and_makes_tables_and_a_page() {
     let settings = Settings {
         length,
         buffers: vec!["4MB".parse().unwrap(), "2bdp".parse().unwrap()],
-        seed: 1,
+        seeds: vec![1, 2],
         threads: 2,
         parts: Part::ALL.to_vec(),
         late: vec![Duration::from_millis(20), Duration::from_millis(40)],
         path: PathSettings { window_max: Some(Bytes::from_mib(8)), ..PathSettings::default() },
     };
-    let traces = vec![TraceSource::open("3g-hspa", Duration::ZERO, length, 1).unwrap()];
+    let traces = vec![TraceSource::open_all("3g-hspa", Duration::ZERO, length, &[1, 2]).unwrap()];
     let schemes = vec!["direct:cubic".parse().unwrap(), "accel:rate".parse().unwrap()];
-    let mut document = Contest { settings, traces, schemes }.hold(&|_| {}).unwrap();
+    let mut document = Contest { settings, traces, schemes }.hold(&|_| {}, &AtomicBool::new(false)).unwrap();
+    document.interrupted = Some(scenario::results::Interrupted { finished: 70, of: 71 });
     document.made_by.runner = "sim".to_owned();
     document.runs[0].problems.push("a <made up> problem".to_owned());
     let schema: Value =
@@ -57,10 +60,10 @@ fn a_document_fits_its_schema_and_makes_tables_and_a_page() {
     let json = serde_json::to_value(&document).unwrap();
     fits(&json, &schema, &schema, "contest");
     assert_eq!(serde_json::from_value::<super::Document>(json).unwrap(), document);
-    assert_eq!((document.runs.len(), document.short.len(), document.mixed.len()), (4, 24, 4));
+    assert_eq!((document.runs.len(), document.short.len(), document.mixed.len()), (8, 48, 8));
     assert!(document.limits.iter().all(|limit| limit.points.len() > 2));
 
-    let text = crate::tables(&document);
+    let text = crate::tables(&document, 200);
     for wanted in [
         "3g-hspa: 3 s",
         "queue of 2 BDP",

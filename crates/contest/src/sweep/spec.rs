@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use scenario::Quantity;
+use link::LossModel;
+use scenario::{Probability, Quantity};
 use serde::Deserialize;
 use units::{Bytes, Duration, Rate, WindowScale};
 
-use crate::{Buffer, ContestError, PathSettings, Scheme, TraceSource};
+use crate::{Buffer, ContestError, PathSettings, RadioSettings, Scheme, TraceSource};
 
 /// The file, in TOML.
 ///
@@ -52,6 +53,15 @@ pub struct SweepSpec {
     /// Window scale of clients, 0 to 14. 14.
     #[serde(default)]
     pub window_scale: Option<u8>,
+    /// Packets that the radio loses at random. None.
+    #[serde(default)]
+    pub loss: Option<Quantity<Probability>>,
+    /// Bursts of losses instead: `"0.1%,25%"`, the chance of a packet to begin one, and to end one. None.
+    #[serde(default)]
+    pub bursts: Option<String>,
+    /// Fades: `"500ms,20ms"`, from begin to begin, and how long. None.
+    #[serde(default)]
+    pub fades: Option<String>,
     /// Values to try for each parameter, by its name; numbers, true and false, or text with a unit.
     #[serde(default)]
     pub parameters: toml::Table,
@@ -81,6 +91,8 @@ const CELLS_MAX: usize = 10_000_000;
 /// One cell of the grid.
 pub(super) struct Point {
     pub trace: usize,
+    /// Its place in the list of seeds.
+    pub seed_index: usize,
     pub scheme: Scheme,
     /// Scheme without the grid's parameters.
     pub base: String,
@@ -92,7 +104,8 @@ pub(super) struct Point {
 
 /// A specification that was checked, with its traces.
 pub(super) struct Prepared {
-    pub traces: Vec<TraceSource>,
+    /// Each as every seed has it; one for all seeds where nothing is drawn.
+    pub traces: Vec<Vec<TraceSource>>,
     pub length: Duration,
     pub path: PathSettings,
     /// Everything the cells depend on, as text.
@@ -130,7 +143,7 @@ impl SweepSpec {
             return Err(ContestError::Setting { what, problem: "must not be empty or zero".to_owned() });
         }
         let from = self.from.map_or(Duration::ZERO, |q| q.0);
-        let open = |name: &String| TraceSource::open(&self.file(name), from, length, 1);
+        let open = |name: &String| TraceSource::open_all(&self.file(name), from, length, &self.seeds);
         let traces = self.traces.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let (names, variants) = self.variants()?;
         let path = self.path_settings()?;
@@ -163,8 +176,23 @@ impl SweepSpec {
             window_max: self.window_max.map(|q| q.0),
             host_buffer: self.host_buffer.map_or(default.host_buffer, |q| q.0),
             window_scale: self.window_scale.map_or(default.window_scale, WindowScale::new),
+            radio: self.radio()?,
         };
         path.check().map(|()| path)
+    }
+
+    fn radio(&self) -> Result<RadioSettings, ContestError> {
+        let loss = match (self.loss, &self.bursts) {
+            (Some(_), Some(_)) => {
+                let problem = "excludes `bursts`: give one of them".to_owned();
+                return Err(ContestError::Setting { what: "loss", problem });
+            }
+            (Some(loss), None) => RadioSettings::losing(loss.0),
+            (None, Some(bursts)) => RadioSettings::bursts(bursts)?,
+            (None, None) => LossModel::None,
+        };
+        let fades = self.fades.as_deref().map(RadioSettings::fades).transpose()?;
+        Ok(RadioSettings { loss, fades })
     }
 
     /// A trace's path from here; the name of a preset stays.
@@ -227,12 +255,12 @@ fn values(name: &str, value: &toml::Value) -> Result<Vec<String>, ContestError> 
 }
 
 /// Everything the cells depend on.
-fn identity(spec: &SweepSpec, traces: &[TraceSource], path: &PathSettings) -> String {
+fn identity(spec: &SweepSpec, traces: &[Vec<TraceSource>], path: &PathSettings) -> String {
     let content = |trace: &TraceSource| {
         let up = trace.up.as_ref().map_or(0, |up| digest(up.busy_ms()));
         format!("{} {:016x} {up:016x}", trace.name, digest(trace.down.busy_ms()))
     };
-    let traces: Vec<String> = traces.iter().map(content).collect();
+    let traces: Vec<String> = traces.iter().flatten().map(content).collect();
     format!(
         "{} {:?} {:?} {:?} {:?} {} {:?} {} {path:?}",
         env!("CARGO_PKG_VERSION"),
@@ -260,6 +288,13 @@ impl Prepared {
         self.variants.len() * self.buffers.len() * self.seeds.len() * self.traces.len()
     }
 
+    /// A trace as a seed, by its place in the list, has it: its place among the trace's own, and itself.
+    pub(super) fn source(&self, trace: usize, seed: usize) -> (usize, &TraceSource) {
+        let all = &self.traces[trace];
+        let own = seed.min(all.len() - 1);
+        (own, &all[own])
+    }
+
     /// Names of the grid's parameters.
     pub(super) fn parameters(&self) -> Vec<String> {
         self.names.clone()
@@ -273,6 +308,7 @@ impl Prepared {
         let (base, values, scheme) = &self.variants[variant];
         Point {
             trace,
+            seed_index: seed,
             scheme: scheme.clone(),
             base: base.clone(),
             values: values.clone(),

@@ -1,5 +1,7 @@
 use super::*;
 
+static NEVER: AtomicBool = AtomicBool::new(false);
+
 const SPEC: &str = r#"
 traces = ["4g-lte", "3g-hspa"]
 schemes = ["accel:rate"]
@@ -30,14 +32,14 @@ fn rows(file: &Path) -> Vec<Vec<Value>> {
 fn shards_put_together_are_the_whole() {
     let folder = folder("shards");
     let whole = folder.join("whole.parquet");
-    let summary = sweep(whole.clone(), Shard::WHOLE, false).run(&|_| {}).unwrap();
+    let (summary, _) = sweep(whole.clone(), Shard::WHOLE, false).run(&|_| {}, &NEVER).unwrap();
     assert!(summary.contains("2 combinations"), "{summary}");
     let parts: Vec<PathBuf> = (0..3).map(|i| folder.join(format!("part-{i}.parquet"))).collect();
     for (index, part) in parts.iter().enumerate() {
         let done = Mutex::new(0);
         let shard = Shard { index, of: 3 };
         let count = &|p: Progress<'_>| *done.lock().unwrap() = p.done;
-        sweep(part.clone(), shard, false).run(count).unwrap();
+        sweep(part.clone(), shard, false).run(count, &NEVER).unwrap();
         assert_eq!(*done.lock().unwrap(), if index == 2 { 2 } else { 3 });
     }
     let merged = folder.join("merged.parquet");
@@ -53,11 +55,48 @@ fn shards_put_together_are_the_whole() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
+/// Two of eight cells, then the user wants no more: they are in the table, which says so, and the rest is made from there.
+#[test]
+fn an_interrupted_sweep_leaves_its_cells_and_goes_on() {
+    let folder = folder("interrupted");
+    let (whole, part) = (folder.join("whole.parquet"), folder.join("part.parquet"));
+    sweep(whole.clone(), Shard::WHOLE, false).run(&|_| {}, &NEVER).unwrap();
+    let is_over = AtomicBool::new(false);
+    let stop = |p: Progress<'_>| is_over.store(p.done == 2, Ordering::Relaxed);
+    let first = Sweep { threads: 1, ..sweep(part.clone(), Shard::WHOLE, false) };
+    let (_, interrupted) = first.run(&stop, &is_over).unwrap();
+    assert_eq!(interrupted, Some(Interrupted { finished: 2, of: 8 }));
+    assert_eq!(rows(&part), rows(&whole)[..2]);
+    let reader = TableReader::open(&part).unwrap();
+    assert_eq!(reader.note("interrupted"), Some("interrupted after 2 of 8 runs"));
+    let refused =
+        merge(core::slice::from_ref(&part), &folder.join("merged.parquet")).unwrap_err().to_string();
+    assert!(refused.contains("2 of 8 cells"), "{refused}");
+    let (_, interrupted) = sweep(part.clone(), Shard::WHOLE, true).run(&|_| {}, &NEVER).unwrap();
+    assert_eq!((interrupted, rows(&part)), (None, rows(&whole)));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn seeds_draw_other_traces() {
+    let folder = folder("seeds");
+    let out = folder.join("seeds.parquet");
+    sweep(out.clone(), Shard::WHOLE, false).run(&|_| {}, &NEVER).unwrap();
+    let schema = TableReader::open(&out).unwrap().schema().clone();
+    let at = |name: &str| schema.position(name).unwrap();
+    let of = |seed: i64| -> Vec<Value> {
+        let is_it = |row: &Vec<Value>| row[at("seed")].as_int() == Some(seed);
+        rows(&out).into_iter().filter(is_it).map(|row| row[at("offset_p95_ms")].clone()).collect()
+    };
+    assert!(of(1).len() == 4 && of(1) != of(2), "{:?} {:?}", of(1), of(2));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
 #[test]
 fn a_stopped_sweep_goes_on_where_it_was() {
     let folder = folder("resume");
     let (whole, again) = (folder.join("whole.csv"), folder.join("again.csv"));
-    sweep(whole.clone(), Shard::WHOLE, false).run(&|_| {}).unwrap();
+    sweep(whole.clone(), Shard::WHOLE, false).run(&|_| {}, &NEVER).unwrap();
     // A journal as a killed run leaves it: two cells and a half.
     let noted = Mutex::new(String::new());
     let journal = folder.join("again.csv.journal");
@@ -65,23 +104,25 @@ fn a_stopped_sweep_goes_on_where_it_was() {
     let note = |p: Progress<'_>| {
         if p.done == 2 {
             *noted.lock().unwrap() = std::fs::read_to_string(&journal).unwrap();
-            let beside = sweep(again.clone(), Shard::WHOLE, true).run(&|_| {}).unwrap_err().to_string();
+            let beside =
+                sweep(again.clone(), Shard::WHOLE, true).run(&|_| {}, &NEVER).unwrap_err().to_string();
             assert!(beside.contains("another sweep is writing"), "{beside}");
         }
     };
-    stop.run(&note).unwrap();
+    stop.run(&note, &NEVER).unwrap();
     let mut text = noted.into_inner().unwrap();
     assert_eq!(text.lines().count(), 3);
     text.push_str("[7,[7,\"4g-l");
     std::fs::remove_file(&again).unwrap();
     std::fs::write(&journal, text).unwrap();
 
-    let refused = sweep(again.clone(), Shard::WHOLE, false).run(&|_| {}).unwrap_err().to_string();
+    let refused = sweep(again.clone(), Shard::WHOLE, false).run(&|_| {}, &NEVER).unwrap_err().to_string();
     assert!(refused.contains("--resume"), "{refused}");
-    let other = sweep(again.clone(), Shard { index: 0, of: 2 }, true).run(&|_| {}).unwrap_err().to_string();
+    let other =
+        sweep(again.clone(), Shard { index: 0, of: 2 }, true).run(&|_| {}, &NEVER).unwrap_err().to_string();
     assert!(other.contains("of another shard"), "{other}");
     let made = Mutex::new(0);
-    sweep(again.clone(), Shard::WHOLE, true).run(&|_| *made.lock().unwrap() += 1).unwrap();
+    sweep(again.clone(), Shard::WHOLE, true).run(&|_| *made.lock().unwrap() += 1, &NEVER).unwrap();
     assert_eq!(made.into_inner().unwrap(), 6);
     assert_eq!(std::fs::read_to_string(&again).unwrap(), std::fs::read_to_string(&whole).unwrap());
     assert!(!journal.exists());

@@ -1,0 +1,108 @@
+//! [`RadioSettings`]: what the radio link does to packets, besides carrying what its trace says.
+
+use core::fmt;
+
+use link::{Fades, LossModel};
+use scenario::{Probability, Quantity};
+use units::Duration;
+
+use crate::ContestError;
+
+/// What the radio link towards clients loses behind its queue. Nothing by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RadioSettings {
+    /// Packets lost at random, or in bursts.
+    pub loss: LossModel,
+    /// Times in which everything is lost: from begin to begin, and how long, both in the mean.
+    pub fades: Option<(Duration, Duration)>,
+}
+
+impl RadioSettings {
+    /// Each packet is lost with this probability.
+    #[must_use]
+    pub fn losing(loss: Probability) -> LossModel {
+        LossModel::Bernoulli { ppm: loss.ppm() }
+    }
+
+    /// Bursts of losses (Gilbert's model) from `ENTER,LEAVE`: the chance of a packet to begin one, and to end one.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn bursts(text: &str) -> Result<LossModel, ContestError> {
+        let [enter, leave] = pair::<Probability>(text).ok_or_else(|| ContestError::Setting {
+            what: "bursts",
+            problem: format!(
+                "`{text}` is none; write ENTER,LEAVE, as in 0.1%,25%: 1 of 1000 packets begins a burst of 4 in the mean"
+            ),
+        })?;
+        Ok(LossModel::GilbertElliott {
+            to_bad_ppm: enter.ppm(),
+            to_good_ppm: leave.ppm(),
+            good_loss_ppm: 0,
+            bad_loss_ppm: link::PPM,
+        })
+    }
+
+    /// Fades from `EVERY,FOR`: from the begin of one to the begin of the next, and how long one lasts, in the mean.
+    ///
+    /// # Errors
+    /// It is something else, or they would last for ever.
+    pub fn fades(text: &str) -> Result<(Duration, Duration), ContestError> {
+        let times = pair::<Duration>(text).filter(|[every, lasting]| !lasting.is_zero() && lasting < every);
+        times.map(|[every, lasting]| (every, lasting)).ok_or_else(|| ContestError::Setting {
+            what: "fades",
+            problem: format!(
+                "`{text}` is none; write EVERY,FOR, as in 500ms,20ms, the first longer than the second"
+            ),
+        })
+    }
+
+    /// The fades as the link model has them.
+    pub(crate) fn link_fades(&self) -> Option<Fades> {
+        self.fades.map(|(every, lasting)| Fades::random(every, lasting, link::PPM))
+    }
+}
+
+fn pair<T: scenario::QuantityKind>(text: &str) -> Option<[T; 2]> {
+    let (a, b) = text.split_once(',')?;
+    let one = |text: &str| text.trim().parse::<Quantity<T>>().ok().map(|q| q.0);
+    Some([one(a)?, one(b)?])
+}
+
+impl fmt::Display for RadioSettings {
+    /// `no loss`, or what is lost.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = |ppm: u32| f64::from(ppm) / 1e4;
+        match self.loss {
+            LossModel::None if self.fades.is_none() => write!(f, "no loss")?,
+            LossModel::None => {}
+            LossModel::Bernoulli { ppm } => write!(f, "{} % of packets lost", percent(ppm))?,
+            LossModel::GilbertElliott { to_bad_ppm, to_good_ppm, .. } => {
+                write!(f, "bursts of losses {} %, {} %", percent(to_bad_ppm), percent(to_good_ppm))?;
+            }
+        }
+        let Some((every, lasting)) = self.fades else { return Ok(()) };
+        let and = if self.loss == LossModel::None { "" } else { ", " };
+        write!(f, "{and}fades every {} for {}", Quantity(every), Quantity(lasting))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_are_read_and_told() {
+        assert_eq!(RadioSettings::default().to_string(), "no loss");
+        let fades = Some(RadioSettings::fades("500ms, 20 ms").unwrap());
+        let loss = RadioSettings::bursts("0.1%,25%").unwrap();
+        let both = RadioSettings { loss, fades };
+        assert_eq!(both.to_string(), "bursts of losses 0.1 %, 25 %, fades every 500 ms for 20 ms");
+        let LossModel::GilbertElliott { to_bad_ppm, to_good_ppm, .. } = loss else { unreachable!() };
+        assert_eq!((to_bad_ppm, to_good_ppm), (1_000, 250_000));
+        for wrong in ["", "1%", "20ms,500ms", "0ms,0ms", "a,b"] {
+            assert!(RadioSettings::fades(wrong).unwrap_err().to_string().starts_with("fades: "), "{wrong}");
+            assert!(RadioSettings::bursts(wrong).unwrap_err().to_string().starts_with("bursts: "), "{wrong}");
+        }
+    }
+}
