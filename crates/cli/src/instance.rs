@@ -139,6 +139,11 @@ fn print_json(value: &impl serde::Serialize) -> Result<(), String> {
     Ok(())
 }
 
+/// What is said of an interface that is not up.
+fn trouble(condition: &str) -> String {
+    if ["", "up"].contains(&condition) { String::new() } else { format!(" ({condition})") }
+}
+
 fn status_lines(status: &Status) -> Vec<String> {
     let what = if status.is_draining { "draining" } else { "running" };
     let Status { name, process, version, wired, mobile, .. } = status;
@@ -152,7 +157,11 @@ fn status_lines(status: &Status) -> Vec<String> {
         Some(status.processor.controller.as_str()).filter(|name| !name.is_empty()).unwrap_or("-");
     let mut lines = vec![
         format!("{name}: {what} for {} s, process {process}, version {version}", status.uptime_s),
-        format!("servers behind {wired}, clients behind {mobile}{steering}"),
+        format!(
+            "servers behind {wired}{}, clients behind {mobile}{}{steering}",
+            trouble(&status.interfaces[0]),
+            trouble(&status.interfaces[1])
+        ),
         format!("{:<28}{controller}", "controller"),
         format!("{:<28}{}", "memory", Bytes::new(status.resident_bytes)),
         format!("{:<28}{}", "owed", Bytes::new(status.processor.debt_bytes)),

@@ -42,6 +42,9 @@ const MSS_MAX: u32 = 65_535 - 40 - 60;
 /// we have not seen because they were told before we took over.
 const BEYOND_WINDOW: u32 = 65_535;
 
+/// The same where packets may have gone past us: a quarter of the circle.
+const DOUBTFUL_MAX: u32 = 1 << 30;
+
 /// How far behind what the server has acknowledged a packet of the client may come.
 const LATE_MAX: u32 = 1 << 20;
 
@@ -192,6 +195,8 @@ pub(crate) struct Accelerated {
     pub(crate) leaves_for: Option<PassReason>,
     /// What has to be known before it leaves the table.
     pub(crate) hand_back: HandBack,
+    /// Packets of it may have gone another way, past us: what its hosts say of each other is believed.
+    pub(crate) is_doubtful: bool,
     /// Acknowledgements in a row that make no sense.
     pub(crate) nonsense: u8,
     /// Round trip to the server by the handshake, in microseconds; zero when it is not known.
@@ -277,6 +282,7 @@ impl Accelerated {
             is_draining: false,
             leaves_for: None,
             hand_back: HandBack::new(false),
+            is_doubtful: false,
             nonsense: 0,
             wired_rtt_us: 0,
             hole_since: Moment::NEVER,
@@ -405,7 +411,7 @@ impl Accelerated {
         let end = tcp.seq_end();
         // Within what the server allows, probes and the end of the stream included: a stray number must not drag
         // ours along.
-        if end.is_after(self.client.nxt) && end.is_at_or_before(self.server.edge + BEYOND_WINDOW) {
+        if end.is_after(self.client.nxt) && end.is_at_or_before(self.client_limit()) {
             self.client.nxt = end;
         }
         if tcp.flags.contains(TcpFlags::FIN) {
@@ -421,8 +427,53 @@ impl Accelerated {
     /// True when the client may have sent this number lately: with any other one a packet's acknowledgement is not
     /// believed (RFC 9293 §3.10.7.4, RFC 5961 §5).
     pub(crate) fn is_client_number(&self, seq: SeqNum) -> bool {
-        seq.is_at_or_after(self.server.ack - LATE_MAX)
-            && seq.is_at_or_before(self.server.edge + BEYOND_WINDOW)
+        seq.is_at_or_after(self.server.ack - LATE_MAX) && seq.is_at_or_before(self.client_limit())
+    }
+
+    /// The highest number of the client that is believed.
+    fn client_limit(&self) -> SeqNum {
+        // What the server has allowed meanwhile we may not have seen.
+        let beyond = if self.is_doubtful { DOUBTFUL_MAX } else { BEYOND_WINDOW };
+        self.server.edge + beyond
+    }
+
+    /// Has it handed back as soon as nothing is owed: packets of it may have gone past us.
+    pub(crate) fn doubt(&mut self) {
+        self.is_doubtful = true;
+        self.give_up(PassReason::Desynchronised);
+    }
+
+    /// Takes in a packet of the server of a flow in doubt. What lies before its number went past us or is lost: it is not
+    /// waited for, since the client may have it.
+    fn doubt_server(&mut self, tcp: &Tcp) {
+        if tcp.seq.is_after(self.receiver.next()) {
+            self.hand_back = HandBack::new(false);
+        }
+        if let Some(timestamps) = tcp.options.timestamps {
+            self.client.tsval = later_timestamp(self.client.tsval, timestamps.echo);
+        }
+        if tcp.flags.contains(TcpFlags::ACK) && tcp.ack.is_at_or_before(self.client_limit()) {
+            self.client.nxt = self.client.nxt.later_of(tcp.ack);
+        }
+    }
+
+    /// Takes in a packet of the client of a flow in doubt: it has heard what time it is at the server.
+    fn doubt_client(&mut self, tcp: &Tcp) {
+        if let Some(timestamps) = tcp.options.timestamps
+            && tcp.flags.contains(TcpFlags::ACK)
+        {
+            self.server.tsval = later_timestamp(self.server.tsval, timestamps.echo);
+        }
+    }
+
+    /// Takes in what a packet that came in at `from` tells of those that went past us, if there were such.
+    pub(crate) fn judge_doubt(&mut self, tcp: &Tcp, from: Port) {
+        let is_plain = !tcp.flags.intersects(TcpFlags::SYN.with(TcpFlags::RST));
+        match from {
+            Port::Wired if self.is_doubtful && is_plain => self.doubt_server(tcp),
+            Port::Mobile if self.is_doubtful && is_plain => self.doubt_client(tcp),
+            _ => {}
+        }
     }
 
     /// True when the server has sent this before something that has already arrived (RFC 7323 §5): its window, above

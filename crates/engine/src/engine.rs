@@ -301,6 +301,18 @@ impl Engine {
         }
     }
 
+    /// Says that packets of its flows may have gone past the engine for a while, as when its process was stopped.
+    ///
+    /// A flow whose numbers have moved on without the engine would wait for what never comes. So each is handed back to plain
+    /// forwarding as soon as nothing is owed to it, most at once; what its hosts say of what went past is believed until then. New
+    /// flows are taken over as ever.
+    pub fn resynchronise(&mut self, now: Instant) {
+        self.down.resynchronise(now);
+        if let Some(up) = self.up.as_mut() {
+            up.resynchronise(now);
+        }
+    }
+
     /// The next packet to send at `now`; call it until there is none.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
         let next = self.next_made(now)?;

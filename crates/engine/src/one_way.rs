@@ -422,6 +422,7 @@ impl OneWay {
         let path = path.unwrap_or(&mut self.no_path);
         path.flows = subscriber.flows;
         path.memory_limit = memory_limit(&self.config, &self.stats, path, accelerated);
+        accelerated.judge_doubt(tcp, from);
         let memory = accelerated.buffer.capacity();
         let Effect { verdict, end } = match from {
             Port::Wired => {
@@ -576,6 +577,24 @@ impl OneWay {
                     self.follow_up(id, now);
                 }
                 Some(State::Observing(_) | State::Windowed(_)) => self.remove(id, Some(PassReason::Draining)),
+                None => {}
+            }
+        }
+    }
+
+    /// Packets may have gone past for a while: of no flow in the table it is known any more where it stands.
+    ///
+    /// Each is handed back as soon as nothing is owed to it, most at once; flows that begin from here on are taken over.
+    pub(crate) fn resynchronise(&mut self, now: Instant) {
+        for id in 0..self.flows.places() {
+            match self.flows.get_mut(id).map(|flow| &mut flow.state) {
+                Some(State::Accelerated(accelerated)) => {
+                    accelerated.doubt();
+                    self.follow_up(id, now);
+                }
+                Some(State::Observing(_) | State::Windowed(_)) => {
+                    self.remove(id, Some(PassReason::Desynchronised));
+                }
                 None => {}
             }
         }

@@ -54,10 +54,10 @@ pub(crate) fn on_packet(
     }
     if is_desynchronised
         && tcp.ack.is_at_or_after(flow.receiver.next())
-        && flow.nonsense >= DESYNCHRONISED_AFTER
+        && (flow.nonsense >= DESYNCHRONISED_AFTER || flow.is_doubtful)
     {
         // It has everything we hold, and more, from elsewhere: we are not needed (H11). Said once, it may be forged or
-        // damaged, and what is owed would be lost.
+        // damaged, and what is owed would be lost; unless packets went past us.
         return Effect { verdict: Verdict::Forward, end: Some(PassReason::Desynchronised) };
     }
     let is_for_server = tcp.payload_len > 0
@@ -75,15 +75,22 @@ pub(crate) fn on_packet(
 /// The acknowledgement part; false when it acknowledges what was never sent.
 fn on_ack(flow: &mut Accelerated, path: &mut Path, tcp: &Tcp, stats: &mut Stats, now: Instant) -> bool {
     let before = flow.sender.in_flight();
+    // What it has of the data that waits here came past us: as if it had been sent.
+    let from_elsewhere = (flow.is_doubtful && tcp.ack.is_after(flow.sender.nxt()))
+        .then_some(tcp.ack)
+        .filter(|ack| ack.is_at_or_before(flow.receiver.next()));
     let out = flow.sender.on_ack(
         &AckIn {
-            ack: tcp.ack,
+            ack: from_elsewhere.map_or(tcp.ack, |_| flow.sender.nxt()),
             window: flow.client_scale.window(tcp.window),
             sack: &tcp.options.sack,
             has_payload: tcp.payload_len > 0,
         },
         now,
     );
+    if let Some(ack) = from_elsewhere {
+        flow.sender.skip_to(ack);
+    }
     if out.is_unacceptable {
         stats.unacceptable_acks += 1;
         flow.judge_sense(Some(PassReason::NotTcpLike));
@@ -99,7 +106,7 @@ fn on_ack(flow: &mut Accelerated, path: &mut Path, tcp: &Tcp, stats: &mut Stats,
     stats.invalid_sack_blocks += u64::from(out.invalid_sack_blocks);
     stats.timeouts_undone += u64::from(out.undid_timeout);
     stats.fell_back_to_honour += u64::from(out.fell_back);
-    if out.acked > 0 {
+    if out.acked > 0 || from_elsewhere.is_some() {
         flow.last_progress = now;
         let held = flow.buffer.len() as u32;
         flow.buffer.advance_to(flow.sender.una());

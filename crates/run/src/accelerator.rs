@@ -204,6 +204,10 @@ impl Processor for Accelerator {
         stats.into_iter().flatten().map(|stats| stats.flows_now as usize).sum()
     }
 
+    fn resynchronise(&mut self, now: Instant) {
+        self.engine.resynchronise(now);
+    }
+
     fn begin_drain(&mut self, now: Instant) {
         self.engine.drain(now);
     }

@@ -59,6 +59,12 @@ impl Predecessor {
         !self.rules.is_empty()
     }
 
+    /// The priority of its last rule: what is to come behind it has a larger one. One that comes before would take its
+    /// flows' packets away from it.
+    pub fn last_priority(&self) -> Option<u32> {
+        self.rules.iter().map(|rule| rule.priority).max()
+    }
+
     /// True for a rule it has made.
     pub fn has_rule(&self, rule: &Rule) -> bool {
         self.rules.contains(&RecordedRule::from(rule))

@@ -31,6 +31,7 @@ mod firewall;
 mod forwarding;
 mod handover;
 mod inline;
+mod interfaces;
 mod journal;
 mod leftovers;
 mod notrack;

@@ -1,6 +1,6 @@
 //! [`Plan`]: everything that will be set up, decided before anything is touched.
 
-use io::netlink::{Family, Netlink, OWNER_PROTOCOL, Rule, Table};
+use io::netlink::{Family, InterfaceIndex, Netlink, OWNER_PROTOCOL, Rule, Table};
 use io::{IoError, Namespace, features};
 use wire::protocol;
 
@@ -40,6 +40,8 @@ pub struct Plan {
     /// How packets are steered, and why not by tcx.
     pub(crate) method: Method,
     pub(crate) families: Vec<Family>,
+    /// The interfaces: wired, then mobile.
+    pub(crate) links: [InterfaceIndex; 2],
     /// Of the interfaces: wired, then mobile.
     pub(crate) mtus: [u32; 2],
     /// The least that routes through them state, or the most there is.
@@ -67,7 +69,8 @@ impl Plan {
     /// When the interfaces cannot be used or something that is needed is missing.
     pub(crate) fn make(config: &Config, netlink: &Netlink) -> Result<Self, RunError> {
         let predecessor = Predecessor::find(config)?;
-        let mtus = check_interfaces(config, netlink)?;
+        let interfaces = check_interfaces(config, netlink)?;
+        let (links, mtus) = (interfaces.map(|(index, _)| index), interfaces.map(|(_, mtu)| mtu));
         let route_mtus = route_mtus([&config.wired, &config.mobile], netlink)?;
         let namespace = Namespace::current()?.id()?;
         leftovers::refuse_taken(config, namespace, false, std::process::id())?;
@@ -89,7 +92,8 @@ impl Plan {
             let how = format!("BPF program {}", tcx::NAME);
             return Err(RunError::AlreadySteered { interface: names[at].to_owned(), how });
         }
-        let sides = free_slot(names, netlink, &families, &rules)?;
+        let behind = predecessor.as_ref().and_then(Predecessor::last_priority);
+        let sides = free_slot(names, netlink, &families, (&rules, behind))?;
         let mut warnings = Vec::new();
         for rule in rules.iter().filter(|rule| !rule.is_own && is_for(rule, names)) {
             warnings.push(format!(
@@ -117,6 +121,7 @@ impl Plan {
             method,
             sides,
             families,
+            links,
             mtus,
             route_mtus,
             gso: config.gso,
@@ -158,8 +163,13 @@ impl Plan {
 
     /// The steering rules, in the order in which they are installed; none where programs steer.
     pub(crate) fn rules(&self) -> Vec<Rule> {
+        self.rules_at(self.sides.each_ref().map(|side| side.priority))
+    }
+
+    /// The same with other priorities: wired, mobile.
+    pub(crate) fn rules_at(&self, priorities: [u32; 2]) -> Vec<Rule> {
         let [wired, mobile] = &self.sides;
-        self.rules_for([&wired.interface, &mobile.interface])
+        self.rules_for([&wired.interface, &mobile.interface], priorities)
     }
 
     /// The rules that steer what the instance before this one lets through: what it writes into its mobile device
@@ -167,12 +177,12 @@ impl Plan {
     pub(crate) fn chain_rules(&self) -> Vec<Rule> {
         self.predecessor.as_ref().map_or_else(Vec::new, |before| {
             let [wired, mobile] = &before.tuns;
-            self.rules_for([mobile, wired])
+            self.rules_for([mobile, wired], self.sides.each_ref().map(|side| side.priority))
         })
     }
 
     /// Rules for packets that come in through `interfaces`, from servers and from clients.
-    fn rules_for(&self, interfaces: [&str; 2]) -> Vec<Rule> {
+    fn rules_for(&self, interfaces: [&str; 2], priorities: [u32; 2]) -> Vec<Rule> {
         let mut rules = Vec::new();
         if self.method == Method::Tcx {
             return rules;
@@ -180,9 +190,10 @@ impl Plan {
         for &family in &self.families {
             let icmp = if family == Family::V4 { protocol::ICMP } else { protocol::ICMPV6 };
             for protocol in [protocol::TCP, icmp] {
-                rules.extend(self.sides.iter().zip(interfaces).map(|(side, interface)| Rule {
+                let places = self.sides.iter().zip(priorities).zip(interfaces);
+                rules.extend(places.map(|((side, priority), interface)| Rule {
                     family,
-                    priority: side.priority,
+                    priority,
                     iif: Some(interface.to_owned()),
                     protocol: Some(protocol),
                     table: side.table,
@@ -259,13 +270,12 @@ fn plan_shards(config: &Config, warnings: &mut Vec<String>) -> usize {
     }
 }
 
-/// Both interfaces exist, differ, are up and have addresses; gives their MTUs.
-fn check_interfaces(config: &Config, netlink: &Netlink) -> Result<[u32; 2], RunError> {
+/// Both interfaces exist, differ, are up and have addresses; gives their numbers and MTUs.
+fn check_interfaces(config: &Config, netlink: &Netlink) -> Result<[(InterfaceIndex, u32); 2], RunError> {
     if config.wired == config.mobile {
         return Err(RunError::SameInterface(config.wired.clone()));
     }
-    let mut mtus = [0; 2];
-    for (name, mtu) in [&config.wired, &config.mobile].into_iter().zip(&mut mtus) {
+    let check = |name: &String| -> Result<(InterfaceIndex, u32), RunError> {
         let link = netlink.link(name)?;
         if !link.is_up {
             return Err(RunError::InterfaceDown(name.clone()));
@@ -273,9 +283,9 @@ fn check_interfaces(config: &Config, netlink: &Netlink) -> Result<[u32; 2], RunE
         if !Family::BOTH.iter().any(|family| has_address(netlink, name, *family).unwrap_or(false)) {
             return Err(RunError::NoAddress(name.clone()));
         }
-        *mtu = link.mtu;
-    }
-    Ok(mtus)
+        Ok((link.index, link.mtu))
+    };
+    Ok([check(&config.wired)?, check(&config.mobile)?])
 }
 
 /// The least MTU that routes through each interface state: who sends is told of it by the kernel, and we, in between, are not (H23). IPv6 has routes of
@@ -321,12 +331,24 @@ fn is_for(rule: &Rule, names: [&str; 2]) -> bool {
     rule.iif.as_deref().is_some_and(|iif| names.contains(&iif))
 }
 
-/// The first numbers that nobody uses.
+/// The priorities of the rules of a slot: wired, mobile.
+const fn priorities(slot: u32) -> [u32; 2] {
+    [PRIORITY_BASE + 2 * slot, PRIORITY_BASE + 2 * slot + 1]
+}
+
+/// The first priorities that nobody's rules have.
+pub(crate) fn free_priorities(netlink: &Netlink, families: &[Family]) -> Result<Option<[u32; 2]>, IoError> {
+    let rules = all_rules(netlink, families)?;
+    let is_free = |pair: &[u32; 2]| !rules.iter().any(|rule| pair.contains(&rule.priority));
+    Ok((0..SLOTS).map(priorities).find(is_free))
+}
+
+/// The first numbers that nobody uses; the priorities of its rules come behind `behind`.
 fn free_slot(
     names: [&str; 2],
     netlink: &Netlink,
     families: &[Family],
-    rules: &[Rule],
+    (rules, behind): (&[Rule], Option<u32>),
 ) -> Result<[SidePlan; 2], RunError> {
     let mut tables: Vec<Table> = rules.iter().map(|rule| rule.table).collect();
     for family in families {
@@ -338,11 +360,12 @@ fn free_slot(
             interface: names[offset as usize].to_owned(),
             tun: format!("cell{letter}{slot}"),
             table: Table(TABLE_BASE + 2 * slot + offset),
-            priority: PRIORITY_BASE + 2 * slot + offset,
+            priority: priorities(slot)[offset as usize],
         });
         let is_free = sides.iter().all(|side| {
             !tables.contains(&side.table)
                 && !rules.iter().any(|rule| rule.priority == side.priority)
+                && behind.is_none_or(|behind| side.priority > behind)
                 && !links.iter().any(|link| link.name == side.tun)
         });
         if is_free {

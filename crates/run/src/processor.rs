@@ -143,6 +143,9 @@ pub trait Processor {
         0
     }
 
+    /// Packets may have gone past for a while: hand back every flow there is as soon as nothing is owed to it.
+    fn resynchronise(&mut self, _now: Instant) {}
+
     /// The accelerator is to stop: take nothing new over and deliver what is owed.
     fn begin_drain(&mut self, _now: Instant) {}
 

@@ -3,13 +3,14 @@
 use std::thread::JoinHandle;
 
 use io::features::{self, Feature};
-use io::netlink::Netlink;
+use io::netlink::{LinkEvents, Netlink};
 use io::{Clock, Instance, Interest, Namespace, Signals, Tun, Waiter};
 use units::{Bytes, Duration, Instant};
 
 use crate::console::{Answer, Console, Question, Reply};
 use crate::feedback::{FeedbackConfig, FeedbackReceiver};
 use crate::handover::Predecessor;
+use crate::interfaces::Interfaces;
 use crate::journal::{self, DebtJournal, FullAlarm};
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
@@ -21,8 +22,11 @@ use crate::tun_path::TunPath;
 use crate::watchdog::{Guardian, News};
 use crate::{
     AfterHang, Config, Counters, Plan, Processor, ProcessorStatus, RunError, Side, Status, inline, leftovers,
-    plan, recovery,
+    recovery,
 };
+use upkeep::Passing;
+
+mod upkeep;
 
 /// How an instance ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,15 +62,13 @@ const WATCHDOG: u64 = 3;
 const CONSOLE: u64 = 4;
 const FEEDBACK: u64 = 5;
 const SHARDS: u64 = 6;
+const LINKS: u64 = 7;
 
 /// While packets keep coming, reports are looked for this often.
 pub(crate) const FEEDBACK_EVERY: Duration = Duration::from_millis(1);
 
 /// Flows in one answer: few enough for the packets not to notice.
 pub(crate) const FLOWS_PER_ANSWER: usize = 2_000;
-
-/// Routes are looked at this often, for their MTUs.
-const ROUTES_EVERY: Duration = Duration::from_secs(10);
 
 const SIGHUP: i32 = 1;
 const SIGINT: i32 = 2;
@@ -176,7 +178,8 @@ pub fn run<P: Processor + Send + 'static>(
     session.listen(feedback)?;
     session.journal_alarm = journal_alarm;
     for (packet_loop, processor) in places {
-        let terms = Terms { heartbeat: config.heartbeat(), spin_margin: config.spin_margin() };
+        let (heartbeat, hang_after) = (config.heartbeat(), config.hang_after());
+        let terms = Terms { heartbeat, hang_after, spin_margin: config.spin_margin() };
         session.shards.start(packet_loop, processor, terms)?;
     }
     if !removed.indebted.is_empty() {
@@ -287,8 +290,14 @@ struct Session<'a, P: Processor> {
     instance: &'a Instance,
     steering: Steering<'a>,
     packet_loop: PacketLoop<TunPath>,
-    /// Of the interfaces, as the processors know them.
-    mtus: [u32; 2],
+    interfaces: Interfaces,
+    link_events: LinkEvents,
+    /// An interface was made anew, and the programs are to follow.
+    must_follow: bool,
+    said_unsteered: Option<String>,
+    passing: Passing,
+    /// When the steering was told last that all shards are alive.
+    last_alive: Instant,
     route_mtus: [u32; 2],
     next_routes: Instant,
     shards: Shards<P>,
@@ -325,6 +334,10 @@ impl<'a, P: Processor + Send + 'static> Session<'a, P> {
         waiter.add(shards.news(), Interest::Read, SHARDS)?;
         let console = Console::open(instance.path())?;
         waiter.add(&console, Interest::Read, CONSOLE)?;
+        let link_events = LinkEvents::open()?;
+        waiter.add(&link_events, Interest::Read, LINKS)?;
+        let names = Side::BOTH.map(|side| plan.side(side).interface.as_str());
+        let [wired, mobile] = [0, 1].map(|at: usize| (plan.links[at], plan.mtus[at]));
         Ok(Self {
             config,
             plan,
@@ -332,9 +345,14 @@ impl<'a, P: Processor + Send + 'static> Session<'a, P> {
             instance,
             steering,
             packet_loop,
-            mtus: plan.mtus,
+            interfaces: Interfaces::new(names, [wired, mobile]),
+            link_events,
+            must_follow: false,
+            said_unsteered: None,
+            passing: Passing::No,
+            last_alive: Clock::now(),
             route_mtus: plan.route_mtus,
-            next_routes: Clock::now() + ROUTES_EVERY,
+            next_routes: Clock::now() + upkeep::ROUTES_EVERY,
             shards,
             guardian,
             is_unsteered: false,
@@ -372,6 +390,7 @@ impl<'a, P: Processor + Send + 'static> Session<'a, P> {
         self.waiter.add(&signals.reload, Interest::Read, SIGNAL)?;
         say(&format!("ready: steering TCP between {} and {}", self.config.wired, self.config.mobile));
         loop {
+            self.notice_gap(processor);
             let is_busy =
                 self.packet_loop.turn(processor).map_err(|e| explain(e, self.plan, self.netlink))?;
             let now = Clock::now();
@@ -405,6 +424,9 @@ impl<'a, P: Processor + Send + 'static> Session<'a, P> {
                 }
                 if ready.iter().any(|ready| ready.token == WATCHDOG) {
                     self.next_beat = Instant::ZERO;
+                }
+                if ready.iter().any(|ready| ready.token == LINKS) && self.link_events.take() {
+                    self.next_beat = self.next_beat.min(now + upkeep::LINK_PAUSE);
                 }
                 if ready.iter().any(|ready| ready.token == SHARDS) {
                     self.shards.hear();
@@ -507,6 +529,7 @@ impl<'a, P: Processor + Send + 'static> Session<'a, P> {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             wired: self.config.wired.clone(),
             mobile: self.config.mobile.clone(),
+            interfaces: Side::BOTH.map(|side| self.interfaces.condition(side).name().to_owned()),
             is_draining: self.stop.is_some(),
             uptime_s: Clock::now().saturating_since(self.started_at).as_millis() / 1_000,
             resident_bytes: io::resident_bytes().unwrap_or(0),
@@ -549,14 +572,12 @@ impl<'a, P: Processor + Send + 'static> Session<'a, P> {
 
     /// What is done a few times a second: heartbeat, news of the watchdog, state of the interfaces.
     fn beat(&mut self, processor: &mut P, say: &mut dyn FnMut(&str)) -> Result<Option<Why>, RunError> {
-        let are_alive = self.shards.are_alive();
+        let are_alive = self.are_alive(processor);
         if are_alive {
             self.steering.beat();
         }
-        for side in Side::BOTH {
-            let checked = self.check_interface(side, processor, say);
-            self.patience.with(checked, say)?;
-        }
+        let checked = self.check_interfaces(processor, say);
+        self.patience.with(checked, say)?;
         let checked = self.check_routes(processor, say);
         self.patience.with(checked, say)?;
         if self.shards.has_failed() {
@@ -577,6 +598,7 @@ impl<'a, P: Processor + Send + 'static> Session<'a, P> {
         if let Some(why) = self.hear_watchdog(are_alive, say)? {
             return Ok(Some(why));
         }
+        self.resynchronise(processor);
         // What the watchdog has taken away stays away until all shards are alive.
         if !are_alive || self.is_unsteered {
             return Ok(None);
@@ -602,11 +624,17 @@ impl<'a, P: Processor + Send + 'static> Session<'a, P> {
                 say("warning: this process had hung and the watchdog took the steering away: ending");
                 return Ok(Some(Why::Hang));
             }
-            Some(News::SteeringRemoved) => self.is_unsteered = true,
+            Some(News::SteeringRemoved) => {
+                self.is_unsteered = true;
+                self.passing = Passing::Noticed;
+                self.next_beat = Instant::ZERO;
+            }
             Some(News::Died) => say("warning: the watchdog has ended: starting another one"),
             None => {}
         }
-        if self.is_unsteered && are_alive && self.patience.with(self.steering.steer(), say)?.is_some() {
+        // Not before all shards know that packets went past.
+        let may_steer = are_alive && self.passing == Passing::No;
+        if self.is_unsteered && may_steer && self.patience.with(self.steering.steer(), say)?.is_some() {
             self.is_unsteered = false;
             guardian.resumed();
             say("warning: this process had hung and the watchdog took the steering away: installed again");
@@ -625,55 +653,6 @@ impl<'a, P: Processor + Send + 'static> Session<'a, P> {
             guardian.beat();
         }
         Ok(None)
-    }
-
-    /// Ends with an interface that is gone; has the processors keep to one whose MTU has changed.
-    fn check_interface(
-        &mut self,
-        side: Side,
-        processor: &mut P,
-        say: &mut dyn FnMut(&str),
-    ) -> Result<(), RunError> {
-        let name = &self.plan.side(side).interface;
-        let mtu = match self.netlink.link(name) {
-            Ok(link) if link.is_up => link.mtu,
-            Err(e) if !e.is_not_there() => return Err(e.into()),
-            _ => return Err(RunError::InterfaceLost(name.clone())),
-        };
-        if mtu != self.mtus[side.index()] {
-            say(&format!("the MTU of {name} is {mtu}"));
-            self.mtus[side.index()] = mtu;
-            let mtu = mtu.min(self.route_mtus[side.index()]);
-            processor.set_mtu(side, mtu, Clock::now());
-            self.shards.tell_all(|| Command::SetMtu { to: side, mtu });
-        }
-        Ok(())
-    }
-
-    /// Has the processors keep to the MTUs that routes state.
-    fn check_routes(&mut self, processor: &mut P, say: &mut dyn FnMut(&str)) -> Result<(), RunError> {
-        let began = Clock::now();
-        if began < self.next_routes {
-            return Ok(());
-        }
-        let names = Side::BOTH.map(|side| self.plan.side(side).interface.as_str());
-        let found = plan::route_mtus(names, self.netlink);
-        // Where there are so many routes that it takes long, seldom.
-        let now = Clock::now();
-        self.next_routes = now + ROUTES_EVERY.max(now.saturating_since(began) * 1_000);
-        for (side, route_mtu) in Side::BOTH.into_iter().zip(found?) {
-            let before = std::mem::replace(&mut self.route_mtus[side.index()], route_mtu);
-            if route_mtu != before {
-                let mtu = route_mtu.min(self.mtus[side.index()]);
-                say(&format!(
-                    "the least MTU of the routes through {} is {mtu}",
-                    self.plan.side(side).interface
-                ));
-                processor.set_mtu(side, mtu, now);
-                self.shards.tell_all(|| Command::SetMtu { to: side, mtu });
-            }
-        }
-        Ok(())
     }
 
     /// Packets lost because the queue of a side's device was full.

@@ -64,6 +64,8 @@ pub(crate) enum Command<S> {
     SetMtu { to: Side, mtu: u32 },
     /// Put settings in force that shard 0 has accepted.
     Apply(S),
+    /// Packets may have gone past for a while.
+    Resynchronise,
     /// Take nothing new over and deliver what is owed.
     Drain,
     /// Nothing is steered here any more: pass on what is left, and end.
@@ -94,6 +96,8 @@ pub(crate) struct Beacon {
 pub(crate) struct Terms {
     /// How often a shard shows that it is alive.
     pub heartbeat: Duration,
+    /// Silence of a shard after which packets may go past all of them.
+    pub hang_after: Duration,
     pub spin_margin: Duration,
 }
 

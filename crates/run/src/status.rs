@@ -26,6 +26,9 @@ pub struct Status {
     pub wired: String,
     /// Interface towards the clients.
     pub mobile: String,
+    /// Each of the two, wired and mobile: `up`, `down`, or `gone`; empty from another version.
+    #[serde(default)]
+    pub interfaces: [String; 2],
     /// It was asked to stop and delivers what it owes.
     pub is_draining: bool,
     /// Time since its start, seconds.

@@ -11,6 +11,8 @@ use wire::{Packet, Tcp, TcpFlags};
 
 use crate::Side;
 
+const TIME_GOES_BACK: &str = "its TSval is older than one sent before in this direction";
+
 /// Limits of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckConfig {
@@ -28,6 +30,8 @@ pub struct CheckConfig {
     pub tolerance: Tolerance,
     /// The middlebox may make no packets, and change nothing but the windows of clients, to smaller ones.
     pub lowers_windows_only: bool,
+    /// Packets go past the middlebox for a while: it cannot know what was used last.
+    pub is_passed_by: bool,
 }
 
 /// What may go wrong because of the line-up itself.
@@ -53,6 +57,7 @@ impl Default for CheckConfig {
             silence_max: Duration::from_secs(40),
             tolerance: Tolerance::Nothing,
             lowers_windows_only: false,
+            is_passed_by: false,
         }
     }
 }
@@ -423,7 +428,7 @@ impl Checks {
             return wrong("it is of the middlebox's own making");
         }
         let limit = self.config.debt_max;
-        let is_leaving = self.is_leaving;
+        let (is_leaving, may_be_late) = (self.is_leaving, self.config.is_passed_by);
         let is_tampered = self.config.tolerance == Tolerance::Tampering;
         let Some(flow) = self.flow(packet, tcp, to) else {
             return if origin == Origin::Forwarded { Ok(()) } else { wrong("no such flow") };
@@ -446,7 +451,8 @@ impl Checks {
         if is_leaving && flow.owes(Side::Wired) == 0 {
             (flow.up.edge_to_host, flow.up.is_accelerated) = (None, false);
         }
-        if let Some(rule) = flow.broken_number_rule(to, origin, tcp) {
+        let rule = flow.broken_number_rule(to, origin, tcp);
+        if let Some(rule) = rule.filter(|rule| !(may_be_late && *rule == TIME_GOES_BACK)) {
             return wrong(rule);
         }
         let owed_before = flow.owes(to.other());
@@ -562,7 +568,7 @@ impl FlowChecks {
         if let Some((ts, last)) = tcp.options.timestamps.zip(peer.tsval_sent_on)
             && (ts.value.wrapping_sub(last) as i32) < 0
         {
-            return Some("its TSval is older than one sent before in this direction");
+            return Some(TIME_GOES_BACK);
         }
         None
     }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   engine ── drain, or killed ──▶ nobody: packets pass ── absent ──▶ a new, empty engine
+//!   engine ── stopped ──▶ nobody: packets pass ── absent ──▶ the same one, told so
 //! ```
 
 use std::collections::VecDeque;
@@ -27,6 +28,8 @@ pub enum Stop {
     Drain(Duration),
     /// At once, with all it knows.
     Kill,
+    /// It is stopped, packets pass, and it goes on with what it knew.
+    Hang,
 }
 
 /// One end and the beginning after it.
@@ -49,6 +52,9 @@ pub struct Restarting {
     /// A drain under way: when patience ends, and how long nobody is there after it.
     draining: Option<(Instant, Duration)>,
     back_at: Option<Instant>,
+    /// The one that is stopped.
+    stopped: Option<Engine>,
+    has_hung: bool,
     has_died: bool,
     retired: Vec<Stats>,
 }
@@ -65,6 +71,8 @@ impl Restarting {
             plan: plan.into(),
             draining: None,
             back_at: None,
+            stopped: None,
+            has_hung: false,
             has_died: false,
             retired: Vec::new(),
         })
@@ -72,14 +80,14 @@ impl Restarting {
 
     /// A counter, over all engines there were and both directions.
     pub fn total(&self, counter: impl Fn(&Stats) -> u64) -> u64 {
-        let now = self.engine.iter().flat_map(all_stats);
+        let now = self.engine.iter().chain(&self.stopped).flat_map(all_stats);
         self.retired.iter().chain(now).map(counter).sum()
     }
 
     /// Bytes that the engine of now has acknowledged to one host and the other has not.
     #[must_use]
     pub fn debt(&self) -> Bytes {
-        self.engine.as_ref().map_or(Bytes::ZERO, Engine::debt)
+        self.engine.as_ref().or(self.stopped.as_ref()).map_or(Bytes::ZERO, Engine::debt)
     }
 
     fn retire(&mut self, is_clean: bool, absent: Duration, now: Instant) {
@@ -95,7 +103,10 @@ impl Restarting {
         if self.back_at.is_some_and(|at| at <= now) {
             self.back_at = None;
             // The settings were good before.
-            self.engine = Engine::new(self.config.clone()).ok();
+            self.engine = self.stopped.take().or_else(|| Engine::new(self.config.clone()).ok());
+            if let Some(engine) = self.engine.as_mut() {
+                engine.resynchronise(now);
+            }
         }
         if self.draining.is_none()
             && self.engine.is_some()
@@ -106,6 +117,11 @@ impl Restarting {
                 (Stop::Drain(patience), Some(engine)) => {
                     engine.drain(now);
                     self.draining = Some((now + patience, restart.absent));
+                }
+                (Stop::Hang, Some(_)) => {
+                    self.stopped = self.engine.take();
+                    self.has_hung = true;
+                    self.back_at = Some(now + restart.absent);
                 }
                 _ => self.retire(false, restart.absent, now),
             }
@@ -169,6 +185,7 @@ impl Middlebox for Restarting {
         let gives_up = |stats: &Stats| HANDED_BACK.iter().any(|reason| stats.passed_for(*reason) > 0);
         self.engine.as_ref().is_none_or(|engine| all_stats(engine).any(gives_up))
             || self.draining.is_some()
+            || self.has_hung
             || !self.retired.is_empty()
     }
 

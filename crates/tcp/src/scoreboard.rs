@@ -148,6 +148,12 @@ impl Scoreboard {
         });
     }
 
+    /// Counts everything up to `to` as sent and acknowledged; nothing is under way.
+    pub(crate) fn skip_to(&mut self, to: SeqNum) {
+        self.nxt = to;
+        self.una = to;
+    }
+
     /// The first entry whose end lies after `seq`.
     pub(crate) fn position(&self, seq: SeqNum) -> usize {
         self.entries.partition_point(|e| e.end.is_at_or_before(seq))

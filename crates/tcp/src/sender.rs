@@ -581,6 +581,18 @@ impl Sender {
         out
     }
 
+    /// Takes for sent and acknowledged what the peer has of elsewhere, up to `to`, of the data that may be sent; it has all that was sent.
+    /// Does nothing otherwise.
+    pub fn skip_to(&mut self, to: SeqNum) {
+        if self.board.una() == self.board.nxt()
+            && to.is_after(self.board.nxt())
+            && to.is_at_or_before(self.data_end)
+        {
+            self.board.skip_to(to);
+            self.window_ack = to;
+        }
+    }
+
     /// RFC 9293 §3.10.7.4: the window of an older acknowledgement is not taken.
     fn update_window(&mut self, ack: &AckIn<'_>) {
         if ack.ack.is_before(self.window_ack) {

@@ -4,6 +4,7 @@
 
 mod addresses;
 mod disciplines;
+mod events;
 mod links;
 mod routes;
 mod rules;
@@ -20,6 +21,7 @@ use netlink_packet_core::{
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
+pub use events::LinkEvents;
 pub use links::{Link, LinkChange, LinkStats, VethEnd};
 pub use routes::Route;
 pub use rules::Rule;

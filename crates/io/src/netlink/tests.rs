@@ -104,6 +104,23 @@ fn rules_are_added_listed_and_deleted_for_both_families() {
 }
 
 #[test]
+fn changes_of_interfaces_are_heard() {
+    let ns = TestNamespace::create("events");
+    let netlink = ns.netlink();
+    let events = ns.run(LinkEvents::open).unwrap().unwrap();
+    assert!(!events.take(), "nothing has happened yet");
+    let ends = ["ea", "eb"].map(|name| VethEnd { name, namespace: None });
+    netlink.create_veth(ends[0], ends[1]).unwrap();
+    assert!(events.take());
+    assert!(!events.take(), "told once");
+    let index = netlink.index_of("ea").unwrap();
+    netlink.change_link(index, &LinkChange { mtu: Some(1_300), ..LinkChange::default() }).unwrap();
+    assert!(events.take());
+    netlink.delete_link(index).unwrap();
+    assert!(events.take());
+}
+
+#[test]
 fn a_missing_interface_is_named() {
     let ns = TestNamespace::create("missing");
     for name in ["nothere", "a-name-far-too-long-for-linux"] {

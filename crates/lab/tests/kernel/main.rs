@@ -17,6 +17,7 @@ mod keep_alive;
 mod lowered_windows;
 mod operation;
 mod peers;
+mod program;
 mod raw_peer;
 mod resets;
 mod server;

@@ -11,9 +11,10 @@ use units::{Duration, Rate};
 
 use crate::content::{Content, read_exactly, read_to_end};
 use crate::counters::counter;
+use crate::program::program;
 use crate::server::{Server, request};
 use crate::swarm::{Swarm, Trickle};
-use crate::testbed::{FAMILIES, Radio, SIGKILL, Testbed, pause, program, wait_until};
+use crate::testbed::{FAMILIES, Radio, SIGKILL, Testbed, pause, wait_until};
 
 const SIGHUP: i32 = 1;
 

@@ -2,9 +2,9 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
 use io::netlink::Family as NetFamily;
 use io::{Clock, Namespace, PidFd, SpawnOptions, Waiter};
@@ -13,6 +13,8 @@ use link::{Capacity, DelayModel, Direction, LinkConfig, LossModel, Preset, Queue
 use scenario::{Family, LinkPlan};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use units::{Bytes, Duration, Rate};
+
+use crate::program::program;
 
 /// No single wait of a test is longer.
 pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
@@ -362,45 +364,6 @@ fn forward_lines(from: impl std::io::Read + Send + 'static, to: mpsc::Sender<Str
     std::thread::spawn(move || {
         BufReader::new(from).lines().map_while(Result::ok).all(|line| to.send(line).is_ok())
     });
-}
-
-/// The `cellerator` program of this build, brought up to date once.
-pub fn program() -> &'static Path {
-    static PROGRAM: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    PROGRAM.get_or_init(build_program).as_ref().unwrap_or_else(|problem| panic!("{problem}"))
-}
-
-/// Asks cargo for the program, because cargo names it to its own package's tests only.
-fn build_program() -> Result<PathBuf, String> {
-    let test = std::env::current_exe().unwrap();
-    // TARGET/PROFILE/deps/kernel-HASH
-    let profile = test.ancestors().nth(2).unwrap();
-    let program = profile.join("cellerator");
-    if let Some(cargo) = std::env::var_os("CARGO") {
-        let name = if profile.ends_with("debug") { "test" } else { "release" };
-        let mut command = Command::new(cargo);
-        command.args([
-            "build",
-            "--quiet",
-            "--package",
-            "cellerator",
-            "--bin",
-            "cellerator",
-            "--profile",
-            name,
-        ]);
-        command.arg("--target-dir").arg(profile.parent().unwrap());
-        command.current_dir(env!("CARGO_MANIFEST_DIR"));
-        let status = command.status().map_err(|error| format!("{command:?}: {error}"))?;
-        if !status.success() {
-            return Err(format!("{command:?} failed"));
-        }
-    }
-    if program.exists() {
-        Ok(program)
-    } else {
-        Err(format!("{} is missing: run these tests with cargo", program.display()))
-    }
 }
 
 /// Waits until `condition` holds; fails when it does not within [`PATIENCE`].

@@ -21,6 +21,8 @@ use io::netlink::{InterfaceIndex, Netlink};
 use io::{Clock, IoError, sysctl};
 use units::Duration;
 
+use crate::Side;
+
 /// `TCX_NEXT`, `TCX_DROP`.
 const NEXT: i32 = -1;
 const DROP: i32 = 2;
@@ -30,7 +32,8 @@ const DROP: i32 = 2;
 pub(super) struct Fallback {
     bridge: InterfaceIndex,
     heartbeat: SharedArray,
-    _attached: [Attachment; 2],
+    program: Program,
+    attached: [Attachment; 2],
 }
 
 impl Fallback {
@@ -48,7 +51,7 @@ impl Fallback {
         let attached = [program.attach(interfaces[0])?, program.attach(interfaces[1])?];
         netlink.create_bridge(name)?;
         let bridge = netlink.index_of(name)?;
-        let fallback = Self { bridge, heartbeat, _attached: attached };
+        let fallback = Self { bridge, heartbeat, program, attached };
         let connect = || {
             // It is a cable and no host: without this it would ask for an IPv6 router on both sides.
             match sysctl::write_here(&format!("net/ipv6/conf/{name}/disable_ipv6"), "1") {
@@ -70,6 +73,18 @@ impl Fallback {
     /// The packet loop is alive.
     pub fn beat(&self) {
         beat(&self.heartbeat);
+    }
+
+    /// Takes in the interface of a side that was made anew.
+    pub fn rejoin(
+        &mut self,
+        side: Side,
+        interface: InterfaceIndex,
+        netlink: &Netlink,
+    ) -> Result<(), IoError> {
+        // First the program: no frame is to go both ways.
+        self.attached[side.index()] = self.program.attach(interface)?;
+        netlink.set_bridge(interface, self.bridge)
     }
 
     /// Takes the bridge away; both interfaces stay as they are.

@@ -49,7 +49,8 @@ pub(super) fn moved(mut virtio: VnetHeader, by: i16) -> VnetHeader {
     virtio
 }
 
-/// Writes a frame whose first piece is its addresses, with its tag behind those. False when the kernel refused it.
+/// Writes a frame whose first piece is its addresses, with its tag behind those. False when the kernel refused it, or the
+/// interface is down or gone: it is lost then.
 pub(crate) fn write(
     socket: &FrameSocket,
     mut virtio: VnetHeader,
@@ -60,11 +61,7 @@ pub(crate) fn write(
     virtio[FLAGS] &= NEEDS_CHECKSUM;
     let virtio = moved(virtio, tag.len() as i16);
     let pieces = [addresses, tag, rest[0], rest[1], rest[2]].map(IoSlice::new);
-    match socket.send(&virtio, &pieces) {
-        Ok(()) => Ok(true),
-        Err(e) if e.is_device_gone() => Err(e),
-        Err(_) => Ok(false),
-    }
+    Ok(socket.send(&virtio, &pieces).is_ok())
 }
 
 #[cfg(test)]

@@ -20,6 +20,31 @@ pub(crate) struct LinkHeader {
     pub tag: Option<[u8; 4]>,
 }
 
+impl LinkHeader {
+    fn destination(&mut self) -> &mut [u8] {
+        &mut self.addresses[..ADDRESS_LEN]
+    }
+
+    fn source(&mut self) -> &mut [u8] {
+        &mut self.addresses[ADDRESS_LEN..]
+    }
+
+    /// Follows a machine that has got another address, by what packets in the other direction have in front: where they come
+    /// from is where those go that came from there before. A router that is addressed by another address than its own, as by
+    /// VRRP, is left alone.
+    fn follow(&mut self, before: &Self, after: &Self) {
+        let (mut before, mut after) = (*before, *after);
+        if *self.destination() == *before.source() {
+            self.destination().copy_from_slice(after.source());
+        }
+        if *self.source() == *before.destination() {
+            self.source().copy_from_slice(after.destination());
+        }
+    }
+}
+
+const ADDRESS_LEN: usize = 6;
+
 /// A flow: the client's address and port, and the server's.
 pub(crate) type Key = (SocketAddr, SocketAddr);
 
@@ -53,7 +78,10 @@ impl LinkHeaders {
         if known.iter().flatten().any(|other| other.tag != header.tag) {
             return false;
         }
-        known[to.index()] = Some(header);
+        let before = known[to.index()].replace(header);
+        if let (Some(before), Some(back)) = (before, known[to.other().index()].as_mut()) {
+            back.follow(&before, &header);
+        }
         true
     }
 
@@ -115,6 +143,28 @@ mod tests {
         assert_eq!(headers.get(key(1), Side::Mobile), Some(header(1, None)));
         assert_eq!(headers.get(key(1), Side::Wired), Some(header(3, None)));
         assert_eq!(headers.get(key(2), Side::Wired), None);
+    }
+
+    #[test]
+    fn h13_a_machine_with_a_new_address_is_followed_both_ways_and_one_with_two_is_not() {
+        let between = |to: u8, from: u8| LinkHeader {
+            addresses: [[to; 6], [from; 6]].concat().try_into().unwrap(),
+            tag: None,
+        };
+        let mut headers = LinkHeaders::new(1);
+        headers.learn(key(1), Side::Wired, between(20, 10));
+        headers.learn(key(1), Side::Mobile, between(10, 20));
+        // The server's interface is another one: what it sends says so first.
+        headers.learn(key(1), Side::Mobile, between(10, 21));
+        assert_eq!(headers.get(key(1), Side::Wired), Some(between(21, 10)));
+        // The client's, as the server has heard.
+        headers.learn(key(1), Side::Mobile, between(11, 21));
+        assert_eq!(headers.get(key(1), Side::Wired), Some(between(21, 11)));
+        // Routers that share address 30 to be reached by, and answer with 31 or 32.
+        headers.learn(key(2), Side::Wired, between(30, 10));
+        headers.learn(key(2), Side::Mobile, between(10, 31));
+        headers.learn(key(2), Side::Mobile, between(10, 32));
+        assert_eq!(headers.get(key(2), Side::Wired), Some(between(30, 10)));
     }
 
     #[test]

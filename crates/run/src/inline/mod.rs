@@ -21,12 +21,13 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::thread::JoinHandle;
 
 use io::features::{self, Feature};
-use io::netlink::{Link, Netlink};
+use io::netlink::{Link, LinkEvents, Netlink};
 use io::{Clock, FrameSocket, Instance, Interest, Namespace, Waiter};
 use units::{Duration, Instant};
 
 use crate::console::{Answer, Console, Question, Reply};
 use crate::feedback::FeedbackReceiver;
+use crate::interfaces::{Condition, Interfaces};
 use crate::journal::{DebtJournal, FullAlarm};
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
@@ -47,6 +48,10 @@ const SIGNAL: u64 = 2;
 const WATCHDOG: u64 = 3;
 const CONSOLE: u64 = 4;
 const FEEDBACK: u64 = 5;
+const LINKS: u64 = 6;
+
+/// When an interface has changed, it is looked at so much later: a change comes in several pieces.
+const LINK_PAUSE: Duration = Duration::from_millis(5);
 
 /// Joins the two interfaces through a processor until a signal comes; then takes itself out.
 ///
@@ -65,7 +70,8 @@ pub(crate) fn run<P: Processor>(
     let removed = leftovers::remove(&config.state_directory, &netlink, namespace)?;
     removed.lines.iter().for_each(|line| say(line));
     let links = check(config, &netlink)?;
-    let (interfaces, mtus) = (links.each_ref().map(|link| link.index), links.each_ref().map(|link| link.mtu));
+    let found = links.map(|link| (link.index, link.mtu));
+    let interfaces = found.map(|(index, _)| index);
     let mut processors = make(1)?;
     let mut processor = processors.pop().ok_or_else(|| RunError::Settings("no shards".to_owned()))?;
     let instance = Instance::register(&config.state_directory, leftovers::KIND)?;
@@ -86,7 +92,7 @@ pub(crate) fn run<P: Processor>(
     let journal_alarm = FullAlarm::default();
     let [down, up] = DebtJournal::create_both(instance.path(), 0, Some(&headers), &journal_alarm)?;
     processor.keep_journals(Box::new(down), Box::new(up));
-    Side::BOTH.iter().for_each(|side| processor.set_mtu(*side, mtus[side.index()], Clock::now()));
+    Side::BOTH.iter().for_each(|side| processor.set_mtu(*side, found[side.index()].1, Clock::now()));
     if !config.gso {
         processor.refuse_super_packets();
     }
@@ -113,7 +119,9 @@ pub(crate) fn run<P: Processor>(
         instance: &instance,
         record,
         packet_loop,
-        mtus,
+        interfaces: Interfaces::new([&config.wired, &config.mobile], found),
+        must_join: [false; 2],
+        said: None,
         processor,
         fallback,
         guardian,
@@ -161,8 +169,11 @@ struct Inline<'a, P> {
     instance: &'a Instance,
     record: Record,
     packet_loop: PacketLoop<InlinePath>,
-    /// Of the interfaces, as the processor knows them.
-    mtus: [u32; 2],
+    interfaces: Interfaces,
+    /// They were made anew: wired, mobile.
+    must_join: [bool; 2],
+    /// Why one could not be joined, as told last.
+    said: Option<String>,
     processor: P,
     fallback: Option<Fallback>,
     guardian: Option<Guardian>,
@@ -184,6 +195,8 @@ impl<P: Processor> Inline<'_, P> {
         waiter.add(&signals.ending, Interest::Read, SIGNAL)?;
         waiter.add(&signals.reload, Interest::Read, SIGNAL)?;
         waiter.add(&self.console, Interest::Read, CONSOLE)?;
+        let link_events = LinkEvents::open()?;
+        waiter.add(&link_events, Interest::Read, LINKS)?;
         if let Some(receiver) = &self.feedback {
             waiter.add(receiver, Interest::Read, FEEDBACK)?;
         }
@@ -199,7 +212,7 @@ impl<P: Processor> Inline<'_, P> {
                 next_beat = now + self.config.heartbeat();
                 self.beat(now, &waiter, say)?;
             }
-            let is_busy = self.packet_loop.turn(&mut self.processor).map_err(|error| self.explain(error))?;
+            let is_busy = self.packet_loop.turn(&mut self.processor)?;
             if let Some(stop) = self.stop
                 && (self.processor.is_drained() || now >= stop.give_up)
             {
@@ -214,6 +227,9 @@ impl<P: Processor> Inline<'_, P> {
                 let deadline = self.processor.next_deadline().map_or(next_beat, |at| at.min(next_beat));
                 let ready = waiter.wait(Some(deadline))?;
                 is_asked |= ready.iter().any(|ready| [SIGNAL, CONSOLE].contains(&ready.token));
+                if ready.iter().any(|ready| ready.token == LINKS) && link_events.take() {
+                    next_beat = next_beat.min(now + LINK_PAUSE);
+                }
                 if ready.iter().any(|ready| ready.token == FEEDBACK) {
                     self.next_feedback = Instant::ZERO;
                 }
@@ -231,7 +247,8 @@ impl<P: Processor> Inline<'_, P> {
         if let Some(fallback) = &self.fallback {
             fallback.beat();
             if has_hung {
-                self.packet_loop.path_mut().discard().map_err(|error| self.explain(error))?;
+                self.packet_loop.path_mut().discard()?;
+                self.processor.resynchronise(now);
                 say("warning: this process had hung and the bridge had taken over: bridging here again");
             }
         }
@@ -242,19 +259,60 @@ impl<P: Processor> Inline<'_, P> {
             end_settling(self.settling.take(), say);
         }
         self.hear_watchdog(waiter, say)?;
-        for (side, name) in Side::BOTH.into_iter().zip([&self.config.wired, &self.config.mobile]) {
-            let mtu = match self.netlink.link(name) {
-                Ok(link) if link.is_up => link.mtu,
-                Err(error) if !error.is_not_there() => return Err(error.into()),
-                _ => return Err(RunError::InterfaceLost(name.clone())),
-            };
-            if mtu != self.mtus[side.index()] {
-                say(&format!("the MTU of {name} is {mtu}"));
-                self.mtus[side.index()] = mtu;
-                self.processor.set_mtu(side, mtu, now);
+        for side in Side::BOTH {
+            self.check_interface(side, waiter, say)?;
+        }
+        Ok(())
+    }
+
+    /// Follows an interface that goes and comes back.
+    fn check_interface(
+        &mut self,
+        side: Side,
+        waiter: &Waiter,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<(), RunError> {
+        let change = match self.interfaces.look(side, self.netlink) {
+            // Looked at again with the next heartbeat.
+            Err(error) if error.is_transient() => return Ok(()),
+            change => change?,
+        };
+        if let Some(line) = self.interfaces.line(side, change, "joined again") {
+            say(&line);
+        }
+        if let Some(mtu) = change.mtu {
+            say(&format!("the MTU of {} is {mtu}", self.interfaces.name(side)));
+            self.processor.set_mtu(side, mtu, Clock::now());
+        }
+        let must_join = self.must_join[side.index()] | change.is_new;
+        self.must_join[side.index()] = must_join;
+        if must_join && self.interfaces.condition(side) == Condition::Up {
+            match self.join(side, waiter) {
+                Ok(()) => (self.must_join[side.index()], self.said) = (false, None),
+                // It may have gone again; then it is joined when it is back.
+                Err(error) if error.is_not_there() || error.is_device_gone() => {}
+                Err(error) => {
+                    let line = format!("warning: {error}: the wire is cut, and it is tried again");
+                    if self.said.as_ref() != Some(&line) {
+                        say(&line);
+                        self.said = Some(line);
+                    }
+                }
             }
         }
         Ok(())
+    }
+
+    /// Joins an interface that was made anew.
+    fn join(&mut self, side: Side, waiter: &Waiter) -> Result<(), io::IoError> {
+        let (index, name) = (self.interfaces.index(side), self.interfaces.name(side));
+        let socket = FrameSocket::open(index, name)?;
+        let token = if side == Side::Wired { WIRED } else { MOBILE };
+        self.packet_loop.path_mut().replace(side, socket, waiter, token)?;
+        match self.fallback.as_mut() {
+            Some(fallback) => fallback.rejoin(side, index, self.netlink),
+            None => Ok(()),
+        }
     }
 
     /// Tells the watchdog that the loop is alive. There is nothing to install again after a hang: its program looks at the
@@ -343,6 +401,7 @@ impl<P: Processor> Inline<'_, P> {
             steering: "inline".to_owned(),
             wired: self.config.wired.clone(),
             mobile: self.config.mobile.clone(),
+            interfaces: Side::BOTH.map(|side| self.interfaces.condition(side).name().to_owned()),
             is_draining: self.stop.is_some(),
             uptime_s: Clock::now().saturating_since(self.started_at).as_millis() / 1_000,
             resident_bytes: io::resident_bytes().unwrap_or(0),
@@ -350,13 +409,6 @@ impl<P: Processor> Inline<'_, P> {
         };
         let report = Report { counters: self.packet_loop.counters(), processor };
         status.with_reports(&[report], self.packet_loop.path().drops())
-    }
-
-    fn explain(&self, error: io::IoError) -> RunError {
-        let lost = [&self.config.wired, &self.config.mobile]
-            .into_iter()
-            .find(|name| error.is_device_gone() && !self.netlink.link(name).is_ok_and(|link| link.is_up));
-        lost.map_or_else(|| error.into(), |name| RunError::InterfaceLost(name.clone()))
     }
 
     /// Hands on what is left, takes the bridge away, if there is one, and resets what is owed something for too long.

@@ -2,7 +2,9 @@
 
 use std::net::SocketAddr;
 
-use io::{FrameSocket, Interest, IoError, PACKET_LEN_MAX, VNET_HEADER_LEN, VnetHeader, Waiter};
+use io::{
+    FrameSocket, Interest, IoError, PACKET_LEN_MAX, ReceivedFrame, VNET_HEADER_LEN, VnetHeader, Waiter,
+};
 use wire::{Packet, TcpHeaderSpec, Transport, protocol};
 
 use super::frame::{self, ADDRESSES_LEN, ETHERNET_LEN, moved};
@@ -44,8 +46,21 @@ impl InlinePath {
     /// Throws away what has come in: it is too old, or went another way too.
     pub fn discard(&mut self) -> Result<(), IoError> {
         for socket in &self.sockets {
-            while socket.recv(&mut self.virtio, &mut self.frame)?.is_some() {}
+            while receive(socket, &mut self.virtio, &mut self.frame)?.is_some() {}
         }
+        Ok(())
+    }
+
+    /// Takes another socket for a side, whose interface was made anew, and has `waiter` report what comes in there by `token`.
+    pub fn replace(
+        &mut self,
+        side: Side,
+        socket: FrameSocket,
+        waiter: &Waiter,
+        token: u64,
+    ) -> Result<(), IoError> {
+        waiter.add(&socket, Interest::Read, token)?;
+        self.sockets[side.index()] = socket;
         Ok(())
     }
 
@@ -83,6 +98,18 @@ impl InlinePath {
     }
 }
 
+/// Receives a frame; nothing comes from an interface that is down or gone, which the socket says once.
+fn receive(
+    socket: &FrameSocket,
+    virtio: &mut VnetHeader,
+    frame: &mut [u8],
+) -> Result<Option<ReceivedFrame>, IoError> {
+    match socket.recv(virtio, frame) {
+        Err(error) if error.is_device_gone() => Ok(None),
+        result => result,
+    }
+}
+
 /// The flow of a segment that came in on `from`.
 fn key_of(packet: &Packet, from: Side) -> Option<Key> {
     let Transport::Tcp(tcp) = &packet.transport else { return None };
@@ -99,7 +126,7 @@ impl PacketPath for InlinePath {
     fn receive(&mut self, from: Side) -> Result<Batch, IoError> {
         for _ in 0..BRIDGED_MAX {
             let socket = &self.sockets[from.index()];
-            let Some(received) = socket.recv(&mut self.virtio, &mut self.frame)? else {
+            let Some(received) = receive(socket, &mut self.virtio, &mut self.frame)? else {
                 return Ok(Batch { len: 0, is_last: true });
             };
             self.received = (from, received.len, received.tag);

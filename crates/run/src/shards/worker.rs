@@ -63,7 +63,14 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
         self.packet_loop.path().watch(&waiter, [WIRED, MOBILE])?;
         waiter.add(&self.ends.woken, Interest::Read, TOLD)?;
         let mut next_beat = Instant::ZERO;
+        let mut last_turn = Clock::now();
         loop {
+            let now = Clock::now();
+            if now.saturating_since(last_turn) > terms.hang_after {
+                // Before the packets: they are behind those that went past.
+                self.processor.resynchronise(now);
+            }
+            last_turn = now;
             let is_busy = self.packet_loop.turn(&mut self.processor)?;
             let now = Clock::now();
             if now >= next_beat {
@@ -129,6 +136,7 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
             Command::SetMtu { to, mtu } => self.processor.set_mtu(to, mtu, now),
             // Shard 0 has taken the same settings, and says so.
             Command::Apply(settings) => drop(self.processor.apply(&settings)),
+            Command::Resynchronise => self.processor.resynchronise(now),
             Command::Drain => {
                 self.is_draining = true;
                 self.processor.begin_drain(now);

@@ -6,7 +6,7 @@ pub(crate) mod tcx;
 
 use std::sync::Arc;
 
-use io::netlink::{InterfaceIndex, Netlink, Route, Rule};
+use io::netlink::{InterfaceIndex, LinkChange, Netlink, Route, Rule};
 use io::{Framing, Instance, IoError, Tun, TunConfig, sysctl};
 
 pub(crate) use method::Method;
@@ -15,7 +15,7 @@ pub(crate) use tcx::{Bypass, Tcx};
 use crate::notrack::NotrackTable;
 use crate::plan::{Plan, QUEUE_LEN_PACKETS, SidePlan};
 use crate::record::{Record, RecordedRule};
-use crate::{Config, RunError, Side, SteeringChoice, notrack};
+use crate::{Config, RunError, Side, SteeringChoice, notrack, plan};
 
 /// Makes both TUN devices, up; nothing leads there yet.
 pub(crate) fn create_devices(plan: &Plan) -> Result<[Tun; 2], IoError> {
@@ -74,6 +74,8 @@ pub(crate) struct Steering<'a> {
     table: Option<(String, Vec<String>)>,
     /// What steers the packets of the instance before, as long as that one is there.
     chain: Vec<Rule>,
+    /// Of the rules: wired, mobile.
+    priorities: [u32; 2],
 }
 
 impl<'a> Steering<'a> {
@@ -105,6 +107,7 @@ impl<'a> Steering<'a> {
             notrack: None,
             table,
             chain,
+            priorities: plan.sides.each_ref().map(|side| side.priority),
         };
         instance.record(&steering.record.to_text())?;
         for setting in &steering.record.sysctls {
@@ -149,6 +152,24 @@ impl<'a> Steering<'a> {
         Ok(())
     }
 
+    /// Follows interfaces that were made anew: programs are at one that is gone, and rules know it by its name.
+    pub fn follow_interfaces(&mut self) -> Result<(), RunError> {
+        let (plan, netlink) = (self.plan, self.netlink);
+        Ok(self.tcx.as_mut().map_or(Ok(()), |tcx| tcx.reload(plan, netlink))?)
+    }
+
+    /// Has the devices take packets as long as those of an interface may be; never shorter ones than before.
+    pub fn widen(&self, mtu: u32) -> Result<(), RunError> {
+        for side in &self.plan.sides {
+            let tun = self.netlink.link(&side.tun)?;
+            if tun.mtu < mtu {
+                self.netlink
+                    .change_link(tun.index, &LinkChange { mtu: Some(mtu), ..LinkChange::default() })?;
+            }
+        }
+        Ok(())
+    }
+
     /// The packet loop is alive: to be told several times in the time after which it counts as hung.
     pub fn beat(&self) {
         if let Some(tcx) = &self.tcx {
@@ -179,7 +200,7 @@ impl<'a> Steering<'a> {
 
     /// The rules that must be there now. Those behind the chain come first: no packet is to pass one instance only.
     fn rules(&self) -> Vec<Rule> {
-        self.plan.rules().into_iter().chain(self.chain.iter().cloned()).collect()
+        self.plan.rules_at(self.priorities).into_iter().chain(self.chain.iter().cloned()).collect()
     }
 
     /// The instance before has ended: what was needed beside it goes. Where that fails it can be asked for again.
@@ -187,6 +208,7 @@ impl<'a> Steering<'a> {
         if let Some(tcx) = self.tcx.as_mut() {
             tcx.unchain();
         }
+        self.move_forward()?;
         for rule in &self.chain {
             match self.netlink.delete_rule(rule) {
                 Err(e) if e.is_not_there() => {}
@@ -206,6 +228,31 @@ impl<'a> Steering<'a> {
         self.record.sysctls.retain(|setting| !self.plan.handover_sysctls.contains(setting));
         self.record.rules = self.rules().iter().map(RecordedRule::from).collect();
         Ok(self.instance.record(&self.record.to_text())?)
+    }
+
+    /// Adds the rules at the first free priorities; the old ones go with the chain's. Each successor's come behind those of
+    /// the one it replaces: without this there would be no room behind them some day, and rules of others in between.
+    fn move_forward(&mut self) -> Result<(), RunError> {
+        let old = self.plan.rules_at(self.priorities);
+        let free = plan::free_priorities(self.netlink, &self.plan.families)?;
+        let Some(free) = free.filter(|free| !old.is_empty() && *free < self.priorities) else {
+            return Ok(());
+        };
+        let new = self.plan.rules_at(free);
+        // Written down first, as ever. Both lead to the same tables: no packet passes unsteered.
+        self.record.rules.extend(new.iter().map(RecordedRule::from));
+        self.instance.record(&self.record.to_text())?;
+        for (number, rule) in new.iter().enumerate() {
+            if let Err(error) = self.netlink.add_rule(rule) {
+                for added in &new[..number] {
+                    self.netlink.delete_rule(added)?;
+                }
+                return Err(error.into());
+            }
+        }
+        self.priorities = free;
+        self.chain.extend(old);
+        Ok(())
     }
 
     fn replace_notrack(&mut self) -> Result<(), RunError> {

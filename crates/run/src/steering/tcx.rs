@@ -122,6 +122,56 @@ pub(crate) struct Tcx {
     loaded: Vec<Loaded>,
     attached: Vec<Attachment>,
     chained: Vec<Attachment>,
+    hang_after: Duration,
+    tuns: [InterfaceIndex; 2],
+}
+
+/// What all programs have in common.
+#[derive(Clone, Copy, Debug)]
+struct Terms {
+    hang_after: Duration,
+    /// The devices they redirect into.
+    tuns: [InterfaceIndex; 2],
+    /// The instance before is there, if there was one.
+    is_chained: bool,
+}
+
+fn load_programs(
+    bypass: &Bypass,
+    plan: &Plan,
+    terms: Terms,
+    netlink: &Netlink,
+) -> Result<Vec<Loaded>, IoError> {
+    let [wired, mobile] =
+        [Side::Wired, Side::Mobile].map(|side| netlink.index_of(&plan.side(side).interface));
+    let outer = [wired?, mobile?];
+    let mut places = vec![
+        (Side::Wired, outer[0], plan.strict_interfaces[0], false),
+        (Side::Mobile, outer[1], plan.strict_interfaces[1], false),
+    ];
+    if let Some(before) = plan.predecessor.as_ref().filter(|_| terms.is_chained) {
+        // What it writes into its mobile device came from the servers.
+        let [wired, mobile] = &before.tuns;
+        places.push((Side::Wired, netlink.index_of(mobile)?, false, true));
+        places.push((Side::Mobile, netlink.index_of(wired)?, false, true));
+    }
+    let mut loaded = Vec::new();
+    for (number, (from, interface, checks_reverse_path, is_chain)) in places.into_iter().enumerate() {
+        let counters = (LINE_WORDS * size_of::<u64>() * (1 + number)) as i32;
+        let spec = Spec {
+            from,
+            interface,
+            leaves_through: outer[from.other().index()],
+            tun: terms.tuns[from.index()],
+            checks_reverse_path,
+            hang_after: terms.hang_after,
+            counters,
+        };
+        let maps = Maps { passed: &bypass.passed, shared: &bypass.shared };
+        let program = Program::load(NAME, &program::assemble(&spec, maps)?)?;
+        loaded.push(Loaded { program, interface, is_chain });
+    }
+    Ok(loaded)
 }
 
 impl Tcx {
@@ -132,37 +182,22 @@ impl Tcx {
         tuns: [InterfaceIndex; 2],
         netlink: &Netlink,
     ) -> Result<Self, IoError> {
-        let bypass = Bypass::create()?;
-        let [wired, mobile] =
-            [Side::Wired, Side::Mobile].map(|side| netlink.index_of(&plan.side(side).interface));
-        let outer = [wired?, mobile?];
-        let mut places = vec![
-            (Side::Wired, outer[0], plan.strict_interfaces[0], false),
-            (Side::Mobile, outer[1], plan.strict_interfaces[1], false),
-        ];
-        if let Some(before) = &plan.predecessor {
-            // What it writes into its mobile device came from the servers.
-            let [wired, mobile] = &before.tuns;
-            places.push((Side::Wired, netlink.index_of(mobile)?, false, true));
-            places.push((Side::Mobile, netlink.index_of(wired)?, false, true));
-        }
-        let mut loaded = Vec::new();
-        for (number, (from, interface, checks_reverse_path, is_chain)) in places.into_iter().enumerate() {
-            let counters = (LINE_WORDS * size_of::<u64>() * (1 + number)) as i32;
-            let spec = Spec {
-                from,
-                interface,
-                leaves_through: outer[from.other().index()],
-                tun: tuns[from.index()],
-                checks_reverse_path,
-                hang_after,
-                counters,
-            };
-            let maps = Maps { passed: &bypass.passed, shared: &bypass.shared };
-            let program = Program::load(NAME, &program::assemble(&spec, maps)?)?;
-            loaded.push(Loaded { program, interface, is_chain });
-        }
-        Ok(Self { bypass: Arc::new(bypass), loaded, attached: Vec::new(), chained: Vec::new() })
+        let (bypass, terms) = (Arc::new(Bypass::create()?), Terms { hang_after, tuns, is_chained: true });
+        let loaded = load_programs(&bypass, plan, terms, netlink)?;
+        Ok(Self { bypass, loaded, attached: Vec::new(), chained: Vec::new(), hang_after, tuns })
+    }
+
+    /// Loads and attaches all of them anew: an interface has another number, which each of them has in it. What is there goes when
+    /// the new ones work; where they fail everything is as before.
+    pub fn reload(&mut self, plan: &Plan, netlink: &Netlink) -> Result<(), IoError> {
+        let Self { hang_after, tuns, .. } = *self;
+        let bypass = Arc::clone(&self.bypass);
+        let terms = Terms { hang_after, tuns, is_chained: !self.chained.is_empty() };
+        let loaded = load_programs(&bypass, plan, terms, netlink)?;
+        let mut new = Self { bypass, loaded, attached: Vec::new(), chained: Vec::new(), hang_after, tuns };
+        new.attach()?;
+        *self = new;
+        Ok(())
     }
 
     /// Sets the programs to work, those of the chain first: no packet is to pass one instance only.

@@ -3,8 +3,9 @@
 use std::io::{Read, Write};
 use std::net::Shutdown;
 
+use io::netlink::Family;
 use io::{Clock, Waiter, sysctl};
-use run::{Config, FeedbackConfig};
+use run::{Config, FeedbackConfig, SteeringChoice};
 use units::Duration;
 
 use crate::accelerated::verdict;
@@ -38,11 +39,17 @@ fn trickle(connection: Connection) {
 fn replaced_in_the_middle(topology: &Topology) {
     let before = topology.snapshot();
     let old = Program::start_engine(topology, &Config { name: "old".to_owned(), ..topology.config() });
+    old_is_replaced_in_the_middle(topology, old, &topology.config());
+    assert_eq!(topology.snapshot(), before);
+}
+
+/// The successor has the settings of `config`.
+fn old_is_replaced_in_the_middle(topology: &Topology, old: Program, config: &Config) {
     let mut idle = SERVER.map(|address| topology.connect(&topology.server, address));
     idle.iter_mut().for_each(|connection| connection.exchange(b"idle-now"));
     let under_way: Vec<Connection> =
         (0..8).map(|n| topology.connect(&topology.server, SERVER[n % 2])).collect();
-    let config = Config { name: "new".to_owned(), replace: Some("old".to_owned()), ..topology.config() };
+    let config = Config { name: "new".to_owned(), replace: Some("old".to_owned()), ..config.clone() };
     let new = std::thread::scope(|scope| {
         let transfers: Vec<_> =
             under_way.into_iter().map(|connection| scope.spawn(|| trickle(connection))).collect();
@@ -63,6 +70,29 @@ fn replaced_in_the_middle(topology: &Topology) {
     let said = new.stop(topology);
     assert_eq!(verdict(&said), (4, 0), "{said}");
     idle.iter_mut().for_each(|connection| connection.exchange(b"plain---"));
+}
+
+/// The rules of each successor come behind those of the one before, or that one's flows would be led past it, for ever.
+#[test]
+fn h34_replaced_again_and_again_by_rules() {
+    let topology = Topology::build("replagain");
+    let before = topology.snapshot();
+    let by_rules = Config { steering: SteeringChoice::Rules, ..topology.config() };
+    let mut running =
+        Program::start_engine(&topology, &Config { name: "first".to_owned(), ..by_rules.clone() });
+    for (replaced, name) in [("first", "second"), ("second", "third"), ("third", "old")] {
+        let replace = Some(replaced.to_owned());
+        let config = Config { name: name.to_owned(), replace, ..by_rules.clone() };
+        let mut successor = Program::start_engine(&topology, &config);
+        successor.await_line("the replaced one has ended");
+        let (status, said) = std::mem::replace(&mut running, successor).wait();
+        assert!(status.success(), "{said}");
+        let rules = topology.netlink().rules(Family::V4).unwrap();
+        let priorities: Vec<u32> =
+            rules.iter().filter(|rule| rule.is_own).map(|rule| rule.priority).collect();
+        assert_eq!(priorities, [206, 206, 207, 207], "they have moved to the front");
+    }
+    old_is_replaced_in_the_middle(&topology, running, &by_rules);
     assert_eq!(topology.snapshot(), before);
 }
 

@@ -11,28 +11,40 @@ use crate::crash::{assert_reset, fill, with_debt};
 use crate::topology::{Program, SIGCONT, SIGKILL, SIGSTOP, Topology, wait_until};
 
 /// The server's addresses in the clients' own networks.
-const HERE: [&str; 2] = ["10.1.0.9", "fd01::9"];
+pub const HERE: [&str; 2] = ["10.1.0.9", "fd01::9"];
 
 /// Client and server in one segment, with the box as the cable between them, which has no addresses.
-fn build(what: &str, fallback: InlineFallback) -> (Topology, Config) {
+pub fn build(what: &str, fallback: InlineFallback) -> (Topology, Config) {
     let topology = Topology::build(what);
+    settle_in(&topology);
+    let config = Config { inline: Some(fallback), ..topology.config() };
+    (topology, config)
+}
+
+/// Gives and takes the addresses that make it one segment.
+pub fn settle_in(topology: &Topology) {
     let server = topology.server.netlink().unwrap();
     let s0 = server.index_of("s0").unwrap();
     for (address, length) in HERE.into_iter().zip([24, 64]) {
-        server.add_address(s0, format!("{address}/{length}").parse::<Cidr>().unwrap()).unwrap();
+        match server.add_address(s0, format!("{address}/{length}").parse::<Cidr>().unwrap()) {
+            Err(error) if error.is_already_there() => {}
+            result => result.unwrap(),
+        }
     }
     for (interface, addresses) in
         [("m0", ["10.1.0.1/24", "fd01::1/64"]), ("w0", ["10.2.0.1/24", "fd02::1/64"])]
     {
         for address in addresses {
-            topology.exec("ip", &["address", "del", address, "dev", interface]);
+            let (netlink, address) = (topology.netlink(), address.parse().unwrap());
+            match netlink.delete_address(netlink.index_of(interface).unwrap(), address) {
+                Err(error) if error.is_not_there() => {}
+                result => result.unwrap(),
+            }
         }
     }
-    let config = Config { inline: Some(fallback), ..topology.config() };
-    (topology, config)
 }
 
-fn start(topology: &Topology, config: &Config) -> Program {
+pub fn start(topology: &Topology, config: &Config) -> Program {
     let mut program = Program::launch_with(topology, config, &["--engine"]);
     program.await_line("ready: bridging w0 and m0");
     program

@@ -10,6 +10,7 @@ mod fail_open;
 mod handover;
 mod icmp;
 mod inline;
+mod interfaces;
 mod nat;
 mod overload;
 mod raw;

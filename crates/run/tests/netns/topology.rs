@@ -54,22 +54,7 @@ impl Topology {
         for namespace in [&topology.client, &topology.middle, &topology.server] {
             sysctl::write(namespace, "net/ipv6/conf/default/accept_dad", "0").unwrap();
         }
-        topology.cable(
-            &topology.client,
-            "c0",
-            ["10.1.0.2/24", "fd01::2/64"],
-            "m0",
-            ["10.1.0.1/24", "fd01::1/64"],
-        );
-        topology.cable(
-            &topology.server,
-            "s0",
-            ["10.2.0.2/24", "fd02::2/64"],
-            "w0",
-            ["10.2.0.1/24", "fd02::1/64"],
-        );
-        default_routes(&topology.client, BOX_MOBILE);
-        default_routes(&topology.server, BOX_WIRED);
+        topology.lay_cables(["w0", "m0"]);
         topology.set("net/ipv4/ip_forward", "1");
         topology.set("net/ipv6/conf/all/forwarding", "1");
         let netlink = topology.netlink();
@@ -86,6 +71,21 @@ impl Topology {
             ["fd01::1/128", "fd02::1/128"].iter().all(|own| routes.iter().any(|route| route.starts_with(own)))
         });
         topology
+    }
+
+    /// Lays the cables of those of the box's interfaces, with all addresses and the hosts' routes.
+    pub fn lay_cables<const N: usize>(&self, interfaces: [&str; N]) {
+        for interface in interfaces {
+            if interface == "m0" {
+                let (theirs, own) = (["10.1.0.2/24", "fd01::2/64"], ["10.1.0.1/24", "fd01::1/64"]);
+                self.cable(&self.client, "c0", theirs, "m0", own);
+                default_routes(&self.client, BOX_MOBILE);
+            } else {
+                let (theirs, own) = (["10.2.0.2/24", "fd02::2/64"], ["10.2.0.1/24", "fd02::1/64"]);
+                self.cable(&self.server, "s0", theirs, "w0", own);
+                default_routes(&self.server, BOX_WIRED);
+            }
+        }
     }
 
     /// A cable from the box to `there`.

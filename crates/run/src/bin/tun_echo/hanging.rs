@@ -84,6 +84,10 @@ impl<P: Processor> Processor for Hanging<P> {
         self.inner.flow_count()
     }
 
+    fn resynchronise(&mut self, now: Instant) {
+        self.inner.resynchronise(now);
+    }
+
     fn begin_drain(&mut self, now: Instant) {
         self.inner.begin_drain(now);
     }

@@ -1,0 +1,57 @@
+//! [`LinkEvents`]: tells when an interface has changed.
+
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+use crate::IoError;
+use crate::error::Context;
+
+/// `RTMGRP_LINK`: interfaces that come, go, or change.
+const LINKS: u32 = libc::RTMGRP_LINK as u32;
+
+/// Readable when an interface of the namespace it was opened in has come, gone or changed: which one and how is to be asked.
+#[derive(Debug)]
+pub struct LinkEvents {
+    socket: Socket,
+}
+
+impl LinkEvents {
+    /// Hears of every change from here on, in the calling thread's namespace.
+    ///
+    /// # Errors
+    /// When the system has no netlink socket left to give.
+    pub fn open() -> Result<Self, IoError> {
+        let connect = || -> std::io::Result<Socket> {
+            let mut socket = Socket::new(NETLINK_ROUTE)?;
+            socket.set_non_blocking(true)?;
+            socket.bind(&SocketAddr::new(0, LINKS))?;
+            Ok(socket)
+        };
+        Ok(Self { socket: connect().doing(|| "listen for changes of interfaces".to_owned())? })
+    }
+
+    /// True when something has changed since the last call.
+    #[must_use]
+    pub fn take(&self) -> bool {
+        let mut has_changed = false;
+        let mut buffer = Vec::with_capacity(32 * 1024);
+        loop {
+            buffer.clear();
+            match self.socket.recv(&mut buffer, 0) {
+                // News that were lost for want of room (`ENOBUFS`) are news.
+                Ok(_) => has_changed = true,
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => has_changed = true,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return has_changed,
+            }
+        }
+    }
+}
+
+impl AsFd for LinkEvents {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

@@ -1,0 +1,176 @@
+//! [`Accelerator`]: `cellerator run` in the box, started, stopped and troubled.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use io::{Clock, Namespace, PidFd, SpawnOptions};
+
+use crate::network::output;
+use crate::program::program;
+
+pub const SIGHUP: i32 = 1;
+pub const SIGKILL: i32 = 9;
+pub const SIGTERM: i32 = 15;
+pub const SIGCONT: i32 = 18;
+pub const SIGSTOP: i32 = 19;
+
+/// No start and no end takes longer, under whatever load.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How the accelerator is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    Tcx,
+    Rules,
+    Inline,
+}
+
+impl Way {
+    pub const ALL: [Self; 3] = [Self::Tcx, Self::Rules, Self::Inline];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tcx => "tcx",
+            Self::Rules => "rules",
+            Self::Inline => "inline",
+        }
+    }
+}
+
+/// What is started again and again.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub way: Way,
+    pub is_both_ways: bool,
+    /// Where its settings file is put.
+    pub folder: PathBuf,
+}
+
+/// A running one; killed when dropped.
+pub struct Accelerator {
+    child: Child,
+    name: String,
+    lines: mpsc::Receiver<String>,
+}
+
+impl Accelerator {
+    /// Starts it and waits until it is ready; `replace` names the one whose place it takes.
+    pub fn start(
+        middle: &Namespace,
+        options: &Options,
+        name: &str,
+        replace: Option<&str>,
+    ) -> Result<Self, String> {
+        let settings = options.folder.join("settings.toml");
+        std::fs::write(&settings, "").map_err(|error| error.to_string())?;
+        let mut command = Command::new(program());
+        command.arg("run").args(["--name", name, "--config"]).arg(&settings);
+        match options.way {
+            Way::Inline => command.args(["--inline", "w0", "m0", "--inline-fallback", "bridge"]),
+            way => command.args(["--wired", "w0", "--mobile", "m0", "--steering", way.name()]),
+        };
+        if options.is_both_ways {
+            command.args(["--direction", "both"]);
+        }
+        if let Some(replace) = replace {
+            command.args(["--replace", replace]);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let spawn = SpawnOptions { death_signal: Some(SIGKILL), own_process_group: true };
+        let mut child = middle.spawn(command, spawn).map_err(|error| error.to_string())?;
+        let (send, lines) = mpsc::channel();
+        let pipes: [Box<dyn std::io::Read + Send>; 2] =
+            [Box::new(child.stdout.take().unwrap()), Box::new(child.stderr.take().unwrap())];
+        for pipe in pipes {
+            let (send, name) = (send.clone(), name.to_owned());
+            std::thread::spawn(move || {
+                BufReader::new(pipe).lines().map_while(Result::ok).for_each(|line| {
+                    let is_plan = ["#", "ip ", "sysctl", "nft"].iter().any(|start| line.starts_with(start));
+                    if !is_plan {
+                        crate::log(&format!("{name}: {line}"));
+                    }
+                    drop(send.send(line));
+                });
+            });
+        }
+        let mut accelerator = Self { child, name: name.to_owned(), lines };
+        accelerator.await_line("ready")?;
+        Ok(accelerator)
+    }
+
+    fn await_line(&mut self, wanted: &str) -> Result<(), String> {
+        loop {
+            match self.lines.recv_timeout(PATIENCE) {
+                Ok(line) if line.starts_with(wanted) => return Ok(()),
+                Ok(_) => {}
+                Err(_) => return Err(format!("{} never said '{wanted}'", self.name)),
+            }
+        }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn signal(&self, signal: i32) {
+        // It may have ended; that is noticed by `check`.
+        drop(PidFd::open(self.child.id()).and_then(|process| process.send_signal(signal)));
+    }
+
+    /// The watchdog, if it is running at this moment.
+    pub fn watchdog(&self) -> Option<PidFd> {
+        let path = format!("/proc/{0}/task/{0}/children", self.child.id());
+        let children = std::fs::read_to_string(path).unwrap_or_default();
+        let pid = children.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).find(|pid: &u32| {
+            let arguments = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&arguments).contains("--watchdog")
+        });
+        PidFd::open(pid?).ok()
+    }
+
+    /// An error if it has ended by itself.
+    pub fn check(&mut self) -> Result<(), String> {
+        match self.child.try_wait() {
+            Ok(None) => Ok(()),
+            Ok(Some(status)) => Err(format!("{} has ended by itself: {status}", self.name)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Waits for its end.
+    pub fn await_end(&mut self) -> Result<(), String> {
+        let give_up = Clock::now() + units::Duration::from_nanos(PATIENCE.as_nanos() as u64);
+        while Clock::now() < give_up {
+            match self.child.try_wait() {
+                Ok(None) => crate::pause_ms(10),
+                Ok(Some(_)) => return Ok(()),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        Err(format!("{} has not ended within {PATIENCE:?}", self.name))
+    }
+
+    /// What one of its commands says.
+    pub fn command(&self, middle: &Namespace, command: &str, rest: &[&str]) -> String {
+        let program = program().to_string_lossy().into_owned();
+        output(middle, &program, &[&[command, &self.name], rest].concat())
+    }
+
+    /// Its flows and counters, into the folder.
+    pub fn record_state(&self, middle: &Namespace, folder: &Path, name: &str) {
+        for command in ["flows", "status"] {
+            let text = self.command(middle, command, &["--json"]);
+            drop(std::fs::write(folder.join(format!("{name}.{command}.json")), text));
+        }
+    }
+}
+
+impl Drop for Accelerator {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

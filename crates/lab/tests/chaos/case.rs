@@ -1,0 +1,201 @@
+//! [`Case`]: trouble of some kinds for some time, under load.
+
+use std::path::PathBuf;
+
+use io::Clock;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use units::Duration;
+
+use crate::accelerator::{Options, SIGTERM, Way};
+use crate::captures::Captures;
+use crate::faults::{Fault, Scene};
+use crate::network::{LinkKind, Network, output};
+use crate::traffic::{Amount, End, Tally, Traffic};
+use crate::{log, variable};
+
+/// What is tried.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// How the accelerator is attached; `None` to go without.
+    pub way: Option<Way>,
+    /// The box is a cable and no router.
+    pub is_bridged: bool,
+    pub is_both_ways: bool,
+    pub link: LinkKind,
+    pub faults: Vec<Fault>,
+    pub time: Duration,
+    pub host_mtu: u32,
+    pub seed: u64,
+}
+
+/// What came of it.
+pub struct Outcome {
+    case: Case,
+    tally: Tally,
+    suffered: usize,
+    /// What the box did that it should not.
+    problems: Vec<String>,
+}
+
+impl Case {
+    /// One of all there are: one time in eight without the box, one in four with all kinds mixed.
+    pub fn choose(random: &mut Xoshiro256PlusPlus, time: Duration) -> Self {
+        let way = Way::ALL[random.random_range(0..Way::ALL.len())];
+        let fault = loop {
+            let fault = Fault::ALL[random.random_range(0..Fault::ALL.len())];
+            if fault.fits(way) {
+                break fault;
+            }
+        };
+        let is_without = fault.is_of_network() && random.random_ratio(3, 8);
+        let is_mixed = !is_without && random.random_ratio(1, 4);
+        let mixed = Fault::ALL.into_iter().filter(|fault| fault.fits(way));
+        Self {
+            way: (!is_without).then_some(way),
+            is_bridged: way == Way::Inline,
+            is_both_ways: random.random_bool(0.7),
+            link: LinkKind::ALL[random.random_range(0..2)],
+            faults: if is_mixed { mixed.collect() } else { vec![fault] },
+            time,
+            host_mtu: if random.random_bool(0.5) { 9_000 } else { 1_500 },
+            seed: random.random(),
+        }
+    }
+
+    fn name(&self) -> String {
+        let way = self.way.map_or(if self.is_bridged { "bridge" } else { "forwarding" }, Way::name);
+        let direction = if self.is_both_ways { "both" } else { "downlink" };
+        let faults = match self.faults.as_slice() {
+            [fault] => fault.name(),
+            _ => "mixed",
+        };
+        format!("{way} {direction} {} {faults} mtu {}", self.link.name(), self.host_mtu)
+    }
+
+    fn amount(&self) -> Amount {
+        let len_max = if self.link == LinkKind::Fast { 60_000_000 } else { 6_000_000 };
+        Amount { downloads: 8, uploads: 6, idle: 12, keep_alive: 6, len_max }
+    }
+
+    pub fn run(self) -> Outcome {
+        log(&format!("{}, seed {}", self.name(), self.seed));
+        let folder = variable("CHAOS_OUT").map_or_else(std::env::temp_dir, PathBuf::from);
+        let folder = folder.join(format!("chaos-{}-{}", std::process::id(), self.seed));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(self.seed);
+        let is_plain_bridge = self.is_bridged && self.way.is_none();
+        let mut network = Network::build(self.link, self.is_bridged, self.host_mtu);
+        if is_plain_bridge {
+            network.bridge();
+        }
+        let way = self.way.unwrap_or(if self.is_bridged { Way::Inline } else { Way::Rules });
+        let options = Options { way, is_both_ways: self.is_both_ways, folder: folder.clone() };
+        let captures = Captures::start(&network.client, &network.server);
+        let (mut accelerator, mut starts, mut problems, mut suffered) = (None, 0, Vec::new(), 0);
+        let mut scene = Scene {
+            network: &mut network,
+            options: &options,
+            accelerator: &mut accelerator,
+            random: &mut random,
+            starts: &mut starts,
+        };
+        if self.way.is_some() {
+            scene.start(None).unwrap();
+        }
+        let traffic = Traffic::start(
+            &scene.network.client,
+            &scene.network.server,
+            self.amount(),
+            self.seed,
+            captures.forgetter(),
+        );
+        scene.pause(1_000..1_500);
+        let end = Clock::now() + self.time;
+        while Clock::now() < end && problems.is_empty() && traffic.hung() == 0 {
+            let fault = self.faults[scene.random.random_range(0..self.faults.len())];
+            log(&format!("fault {} {}", suffered + 1, fault.name()));
+            if let Err(problem) = scene.suffer(fault) {
+                problems.push(problem);
+            }
+            log("over");
+            suffered += 1;
+            scene.pause(500..4_000);
+            if let Some(Err(problem)) = scene.accelerator.as_mut().map(|running| running.check()) {
+                problems.push(problem);
+            }
+        }
+        log("waiting for the transfers");
+        let watched = Watched { traffic, folder: folder.clone() };
+        let tally = watched.finish(&scene, &captures);
+        if let Some(running) = scene.accelerator.as_mut() {
+            running.signal(SIGTERM);
+            problems.extend(running.await_end().err());
+        }
+        if self.way.is_some() {
+            problems.extend(network.leftovers());
+        }
+        let outcome = Outcome { case: self, tally, suffered, problems };
+        if outcome.is_clean() {
+            drop(std::fs::remove_dir_all(&folder));
+        } else {
+            log(&format!("kept in {}", folder.display()));
+        }
+        log(&outcome.summary());
+        outcome
+    }
+}
+
+/// Traffic about to end.
+struct Watched {
+    traffic: Traffic,
+    folder: PathBuf,
+}
+
+impl Watched {
+    /// Waits for the end of all transfers; of those in trouble everything is kept.
+    fn finish(self, scene: &Scene<'_>, captures: &Captures) -> Tally {
+        let Self { traffic, folder } = self;
+        let tally = traffic.finish();
+        if tally.troubled.iter().any(|(_, line)| line.ends_with("Hung")) {
+            for (name, host) in [("client", &scene.network.client), ("server", &scene.network.server)] {
+                let text = output(host, "ss", &["-tinmoe"]);
+                drop(std::fs::write(folder.join(format!("{name}.ss")), text));
+            }
+            if let Some(running) = scene.accelerator.as_ref() {
+                running.record_state(&scene.network.middle, &folder, "box");
+            }
+        }
+        for (port, line) in tally.troubled.iter().filter(|(_, line)| !line.ends_with("Reset")) {
+            log(line);
+            captures.write(*port, &folder, "flow");
+        }
+        tally
+    }
+}
+
+impl Outcome {
+    pub fn is_clean(&self) -> bool {
+        let may_reset = self.case.faults.iter().any(|fault| fault.may_reset());
+        let bad = [End::Hung, End::Short, End::Wrong].iter().map(|end| self.tally.count(end)).sum::<u64>();
+        let resets = self.tally.count(&End::Reset);
+        self.problems.is_empty() && (bad == 0 || self.case.way.is_none()) && (may_reset || resets == 0)
+    }
+
+    pub fn summary(&self) -> String {
+        let verdict = if self.is_clean() { "clean" } else { "NOT CLEAN" };
+        let Self { case, tally, suffered, problems } = self;
+        format!(
+            "{verdict}: {}, seed {}: {suffered} faults; {}{}{}",
+            case.name(),
+            case.seed,
+            tally.summary(),
+            if problems.is_empty() { "" } else { "; " },
+            problems.join("; ")
+        )
+    }
+
+    pub fn assert_clean(&self) {
+        assert!(self.is_clean(), "{}", self.summary());
+    }
+}

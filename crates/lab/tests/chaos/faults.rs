@@ -1,0 +1,173 @@
+//! [`Fault`]: what an operator, a cable or a machine does to the box.
+
+use rand::RngExt;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::accelerator::{Accelerator, Options, SIGCONT, SIGHUP, SIGKILL, SIGSTOP, SIGTERM, Way};
+use crate::network::{Network, Side};
+
+/// One kind of trouble.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    KillBox,
+    KillWatchdog,
+    KillBoth,
+    Drain,
+    Terminate,
+    Replace,
+    Hangup,
+    Stop,
+    DownUp,
+    Remake,
+    Renumber,
+    Mtu,
+}
+
+impl Fault {
+    pub const ALL: [Self; 12] = [
+        Self::KillBox,
+        Self::KillWatchdog,
+        Self::KillBoth,
+        Self::Drain,
+        Self::Terminate,
+        Self::Replace,
+        Self::Hangup,
+        Self::Stop,
+        Self::DownUp,
+        Self::Remake,
+        Self::Renumber,
+        Self::Mtu,
+    ];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::KillBox => "kill-box",
+            Self::KillWatchdog => "kill-watchdog",
+            Self::KillBoth => "kill-both",
+            Self::Drain => "drain",
+            Self::Terminate => "terminate",
+            Self::Replace => "replace",
+            Self::Hangup => "hangup",
+            Self::Stop => "stop",
+            Self::DownUp => "down-up",
+            Self::Remake => "remake",
+            Self::Renumber => "renumber",
+            Self::Mtu => "mtu",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|fault| fault.name() == name)
+    }
+
+    /// It happens to the network, so it can happen without a box too.
+    pub const fn is_of_network(self) -> bool {
+        matches!(self, Self::DownUp | Self::Remake | Self::Renumber | Self::Mtu)
+    }
+
+    /// What was owed died with the box: such flows are reset.
+    pub const fn may_reset(self) -> bool {
+        matches!(self, Self::KillBox | Self::KillBoth)
+    }
+
+    /// False where it means nothing.
+    pub const fn fits(self, way: Way) -> bool {
+        !(matches!(way, Way::Inline) && matches!(self, Self::Replace | Self::Renumber))
+    }
+}
+
+/// What there is to be troubled.
+pub struct Scene<'a> {
+    pub network: &'a mut Network,
+    pub options: &'a Options,
+    pub accelerator: &'a mut Option<Accelerator>,
+    pub random: &'a mut Xoshiro256PlusPlus,
+    /// Starts so far.
+    pub starts: &'a mut u32,
+}
+
+impl Scene<'_> {
+    pub fn pause(&mut self, ms: std::ops::Range<u64>) {
+        crate::pause_ms(self.random.random_range(ms));
+    }
+
+    fn side(&mut self) -> Side {
+        Side::BOTH[self.random.random_range(0..2)]
+    }
+
+    pub fn start(&mut self, replace: Option<&str>) -> Result<(), String> {
+        *self.starts += 1;
+        let name = format!("chaos{}", self.starts);
+        let new = Accelerator::start(&self.network.middle, self.options, &name, replace)?;
+        *self.accelerator = Some(new);
+        Ok(())
+    }
+
+    /// Has the trouble happen, and be over.
+    pub fn suffer(&mut self, fault: Fault) -> Result<(), String> {
+        match fault {
+            Fault::DownUp => {
+                let side = self.side();
+                self.network.set_down(side);
+                self.pause(20..2_000);
+                self.network.set_up(side);
+            }
+            Fault::Remake => {
+                let side = self.side();
+                self.network.cut_cable(side);
+                self.pause(20..2_000);
+                self.network.lay_cable(side);
+                if self.accelerator.is_none() && self.options.way == Way::Inline {
+                    self.network.join(side);
+                }
+            }
+            Fault::Renumber => {
+                let side = self.side();
+                self.network.renumber(side);
+            }
+            Fault::Mtu => {
+                let side = self.side();
+                let mtu = [1_280, 1_400, 1_500, 2_000, 4_000, 9_000][self.random.random_range(0..6)];
+                self.network.set_mtu(side, mtu);
+            }
+            _ => return self.suffer_in_box(fault),
+        }
+        Ok(())
+    }
+
+    fn suffer_in_box(&mut self, fault: Fault) -> Result<(), String> {
+        let Some(mut old) = self.accelerator.take() else { return Ok(()) };
+        let name = old.name().to_owned();
+        match fault {
+            Fault::KillWatchdog => drop(old.watchdog().map(|dog| dog.send_signal(SIGKILL))),
+            Fault::Hangup => old.signal(SIGHUP),
+            Fault::Stop => {
+                old.signal(SIGSTOP);
+                self.pause(100..4_000);
+                old.signal(SIGCONT);
+            }
+            _ => {}
+        }
+        if matches!(fault, Fault::KillWatchdog | Fault::Hangup | Fault::Stop) {
+            *self.accelerator = Some(old);
+            return Ok(());
+        }
+        let watchdog = old.watchdog();
+        match fault {
+            Fault::Replace => {
+                self.start(Some(&name))?;
+                return old.await_end();
+            }
+            Fault::Drain => drop(old.command(&self.network.middle, "drain", &[])),
+            Fault::Terminate => old.signal(SIGTERM),
+            Fault::KillBoth => {
+                drop(watchdog.map(|dog| dog.send_signal(SIGKILL)));
+                old.signal(SIGKILL);
+            }
+            _ => old.signal(SIGKILL),
+        }
+        old.await_end()?;
+        self.pause(0..500);
+        self.start(None)
+    }
+}

@@ -1,0 +1,186 @@
+//! [`Interfaces`]: the two interfaces as they are, which go down, vanish, and come back, the same or made anew.
+
+use io::IoError;
+use io::netlink::{InterfaceIndex, Link, Netlink};
+
+use crate::Side;
+
+/// Whether packets can pass an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Condition {
+    Up,
+    /// Switched off.
+    Down,
+    /// There is none of that name.
+    Gone,
+}
+
+impl Condition {
+    /// As in the status.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Down => "down",
+            Self::Gone => "gone",
+        }
+    }
+}
+
+/// What has become of an interface since it was looked at last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Change {
+    /// It is down or gone.
+    pub is_lost: bool,
+    /// It is up, and was not.
+    pub is_back: bool,
+    /// It is up, and another one than before: nothing that was attached to it is any more.
+    pub is_new: bool,
+    /// It is up and has another MTU, in bytes.
+    pub mtu: Option<u32>,
+}
+
+/// What is known of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Known {
+    /// When it was up last.
+    index: InterfaceIndex,
+    mtu: u32,
+    condition: Condition,
+}
+
+/// Both: wired, mobile.
+#[derive(Clone, Debug)]
+pub(crate) struct Interfaces {
+    names: [String; 2],
+    known: [Known; 2],
+}
+
+impl Interfaces {
+    /// Two that are up.
+    pub fn new(names: [&str; 2], up: [(InterfaceIndex, u32); 2]) -> Self {
+        let known = up.map(|(index, mtu)| Known { index, mtu, condition: Condition::Up });
+        Self { names: names.map(str::to_owned), known }
+    }
+
+    pub fn name(&self, side: Side) -> &str {
+        &self.names[side.index()]
+    }
+
+    pub fn condition(&self, side: Side) -> Condition {
+        self.known[side.index()].condition
+    }
+
+    pub fn are_up(&self) -> bool {
+        Side::BOTH.iter().all(|side| self.condition(*side) == Condition::Up)
+    }
+
+    /// The number it had when it was up last.
+    pub fn index(&self, side: Side) -> InterfaceIndex {
+        self.known[side.index()].index
+    }
+
+    /// In bytes, when it was up last.
+    pub fn mtu(&self, side: Side) -> u32 {
+        self.known[side.index()].mtu
+    }
+
+    /// Looks at an interface; what has changed is told once.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub fn look(&mut self, side: Side, netlink: &Netlink) -> Result<Change, IoError> {
+        match netlink.link(self.name(side)) {
+            Ok(link) => Ok(self.note(side, Some(&link))),
+            Err(error) if error.is_not_there() => Ok(self.note(side, None)),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn note(&mut self, side: Side, link: Option<&Link>) -> Change {
+        let known = &mut self.known[side.index()];
+        let was_up = known.condition == Condition::Up;
+        let Some(link) = link.filter(|link| link.is_up) else {
+            known.condition = if link.is_some() { Condition::Down } else { Condition::Gone };
+            return Change { is_lost: was_up, ..Change::default() };
+        };
+        let change = Change {
+            is_lost: false,
+            is_back: !was_up,
+            is_new: link.index != known.index,
+            mtu: (link.mtu != known.mtu).then_some(link.mtu),
+        };
+        *known = Known { index: link.index, mtu: link.mtu, condition: Condition::Up };
+        change
+    }
+
+    /// What to tell the user of a change, if anything; `remedy` is what is done about one that was made anew.
+    pub fn line(&self, side: Side, change: Change, remedy: &str) -> Option<String> {
+        let name = self.name(side);
+        if change.is_lost {
+            let how = self.condition(side).name();
+            return Some(format!(
+                "warning: interface '{name}' is {how}: waiting for it, and going on when it is back"
+            ));
+        }
+        match (change.is_new, change.is_back) {
+            (true, _) => Some(format!("interface '{name}' was made anew: {remedy}")),
+            (false, true) => Some(format!("interface '{name}' is back: going on")),
+            (false, false) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use io::Namespace;
+    use io::netlink::{LinkChange, VethEnd};
+
+    use super::*;
+
+    #[test]
+    fn what_becomes_of_an_interface_is_told_once() {
+        let name = format!("ct-run-interfaces-{}", std::process::id());
+        let namespace = Namespace::create(&name).unwrap();
+        let netlink = namespace.netlink().unwrap();
+        let lay = || {
+            let ends = ["w0", "m0"].map(|name| VethEnd { name, namespace: None });
+            netlink.create_veth(ends[0], ends[1]).unwrap();
+            ["w0", "m0"].map(|name| {
+                let index = netlink.index_of(name).unwrap();
+                netlink.set_up(index).unwrap();
+                (index, 1_500)
+            })
+        };
+        let first = lay();
+        let mut interfaces = Interfaces::new(["w0", "m0"], first);
+        let mut look = |side| {
+            let change = interfaces.look(side, &netlink).unwrap();
+            let line = interfaces.line(side, change, "joined").unwrap_or_default();
+            (change, line, interfaces.are_up())
+        };
+        let unchanged = (Change::default(), String::new(), true);
+        assert_eq!(look(Side::Wired), unchanged);
+        let down = LinkChange { up: Some(false), mtu: Some(2_000), ..LinkChange::default() };
+        netlink.change_link(first[0].0, &down).unwrap();
+        let (change, line, are_up) = look(Side::Wired);
+        assert!(change.is_lost && !are_up && line.contains("'w0' is down"), "{line}");
+        assert_eq!(look(Side::Wired).1, "", "said once");
+        netlink.set_up(first[0].0).unwrap();
+        let (change, line, _) = look(Side::Wired);
+        assert_eq!(change, Change { is_back: true, mtu: Some(2_000), ..Change::default() });
+        assert!(line.contains("'w0' is back"), "{line}");
+        assert_eq!(look(Side::Wired), unchanged);
+
+        netlink.delete_link(first[0].0).unwrap();
+        let (change, line, _) = look(Side::Mobile);
+        assert!(change.is_lost && line.contains("'m0' is gone"), "{line}");
+        let second = lay();
+        // Gone and made anew between two looks.
+        let (change, line, _) = look(Side::Wired);
+        assert!(change.is_new && !change.is_back && line.contains("anew"), "{line}");
+        let (change, line, are_up) = look(Side::Mobile);
+        assert!(change.is_new && change.is_back && are_up && line.contains("anew"), "{line}");
+        assert_eq!((interfaces.index(Side::Mobile), interfaces.mtu(Side::Wired)), (second[1].0, 1_500));
+        Namespace::remove(&name).unwrap();
+    }
+}

@@ -1,0 +1,210 @@
+//! Interfaces that go down, vanish, come back, and get other addresses and MTUs, under a running accelerator.
+
+use io::netlink::LinkChange;
+use run::{Config, InlineFallback, SteeringChoice};
+
+use crate::accelerated::verdict;
+use crate::inline;
+use crate::topology::{Connection, Program, SERVER, SIGCONT, SIGSTOP, Topology, wait_until};
+
+const WAYS: [SteeringChoice; 2] = [SteeringChoice::Tcx, SteeringChoice::Rules];
+
+fn config(topology: &Topology, steering: SteeringChoice) -> Config {
+    Config { steering, ..topology.config() }
+}
+
+/// Connections over both families, used once.
+fn connections(topology: &Topology) -> [Connection; 2] {
+    SERVER.map(|address| {
+        let mut connection = topology.connect(&topology.server, address);
+        connection.exchange(b"opening.");
+        connection
+    })
+}
+
+fn switch(topology: &Topology, interface: &str, up: bool) {
+    let netlink = topology.netlink();
+    let index = netlink.index_of(interface).unwrap();
+    netlink.change_link(index, &LinkChange { up: Some(up), ..LinkChange::default() }).unwrap();
+    if up {
+        wait_until("the cable is in operation", || netlink.link(interface).unwrap().is_running);
+    }
+}
+
+fn downloads(topology: &Topology) {
+    let before = topology.steered_packets();
+    SERVER.iter().for_each(|address| topology.connect(&topology.server, address).download(3_000_000));
+    assert!(topology.steered_packets() > before + 20, "they went past");
+}
+
+#[test]
+fn an_interface_that_goes_down_is_waited_for_and_flows_go_on() {
+    for steering in WAYS {
+        let topology = Topology::build("down");
+        // Or IPv6 addresses would go with it.
+        topology.set("net/ipv6/conf/all/keep_addr_on_down", "1");
+        let mut program = Program::start_engine(&topology, &config(&topology, steering));
+        let mut under_way = connections(&topology);
+        for (interface, conditions) in [("w0", ["down", "up"]), ("m0", ["up", "down"])] {
+            switch(&topology, interface, false);
+            program.await_line(&format!("warning: interface '{interface}' is down: waiting for it"));
+            assert_eq!(topology.status().interfaces, conditions);
+            switch(&topology, interface, true);
+            program.await_line(&format!("interface '{interface}' is back: going on"));
+            assert_eq!(topology.status().interfaces, ["up", "up"]);
+            under_way.iter_mut().for_each(|connection| connection.exchange(b"returned"));
+            downloads(&topology);
+        }
+        let said = program.stop(&topology);
+        assert_eq!(verdict(&said), (6, 0), "{said}");
+        under_way.into_iter().for_each(|connection| connection.download(100_000));
+    }
+}
+
+#[test]
+fn an_interface_that_is_made_anew_is_steered_again() {
+    for steering in WAYS {
+        let topology = Topology::build("anew");
+        let mut program = Program::start_engine(&topology, &config(&topology, steering));
+        let mut under_way = connections(&topology);
+        for interface in ["w0", "m0"] {
+            topology.exec("ip", &["link", "delete", interface]);
+            program.await_line(&format!("warning: interface '{interface}' is gone: waiting for it"));
+            topology.lay_cables([interface]);
+            program.await_line(&format!("interface '{interface}' was made anew"));
+            under_way.iter_mut().for_each(|connection| connection.exchange(b"returned"));
+            // The programs follow a moment later than the line.
+            wait_until("it is steered again", || {
+                let before = topology.steered_packets();
+                topology.connect(&topology.server, SERVER[0]).download(100_000);
+                topology.steered_packets() > before + 4
+            });
+            downloads(&topology);
+        }
+        // Both, and quickly.
+        ["w0", "m0"].iter().for_each(|interface| drop(topology.exec("ip", &["link", "delete", interface])));
+        topology.lay_cables(["m0", "w0"]);
+        under_way.iter_mut().for_each(|connection| connection.exchange(b"returned"));
+        program.await_line("was made anew");
+        let said = program.stop(&topology);
+        assert!(said.contains(" 0 B lost"), "{said}");
+        under_way.into_iter().for_each(|connection| connection.download(100_000));
+    }
+}
+
+#[test]
+fn other_addresses_and_routes_are_followed() {
+    for steering in WAYS {
+        let topology = Topology::build("renumber");
+        let program = Program::start_engine(&topology, &config(&topology, steering));
+        let mut under_way = connections(&topology);
+        topology.exec("ip", &["address", "flush", "dev", "m0", "scope", "global"]);
+        for (address, family) in [("10.1.0.7/24", "-4"), ("fd01::7/64", "-6")] {
+            topology.exec("ip", &["address", "add", address, "dev", "m0"]);
+            let gateway = address.split('/').next().unwrap();
+            let mut command = std::process::Command::new("ip");
+            command.args([family, "route", "replace", "default", "via", gateway]);
+            let child = topology.client.spawn(command, io::SpawnOptions::default());
+            assert!(child.unwrap().wait().unwrap().success());
+        }
+        under_way.iter_mut().for_each(|connection| connection.exchange(b"moved-on"));
+        downloads(&topology);
+        let said = program.stop(&topology);
+        assert_eq!(verdict(&said), (4, 0), "{said}");
+    }
+}
+
+#[test]
+fn the_devices_take_packets_as_long_as_the_interfaces_do() {
+    for steering in WAYS {
+        let topology = Topology::build("jumbo");
+        let mut program = Program::start_engine(&topology, &config(&topology, steering));
+        let mut under_way = connections(&topology);
+        for mtu in ["9000", "1280", "4000"] {
+            for (namespace, interface) in [
+                (&topology.client, "c0"),
+                (&topology.middle, "m0"),
+                (&topology.middle, "w0"),
+                (&topology.server, "s0"),
+            ] {
+                let mut command = std::process::Command::new("ip");
+                command.args(["link", "set", interface, "mtu", mtu]);
+                let child = namespace.spawn(command, io::SpawnOptions::default());
+                assert!(child.unwrap().wait().unwrap().success());
+            }
+            // In whatever order they are noticed.
+            for _ in 0..2 {
+                program.await_line(&format!("0 is {mtu}"));
+            }
+            under_way.iter_mut().for_each(|connection| connection.exchange(b"resized."));
+            downloads(&topology);
+            let mtus = ["cellw0", "cellm0"].map(|name| topology.netlink().link(name).unwrap().mtu);
+            assert_eq!(mtus, [9_000; 2], "never less than before");
+        }
+        let said = program.stop(&topology);
+        assert_eq!(verdict(&said), (8, 0), "{said}");
+    }
+}
+
+#[test]
+fn a_bridge_takes_an_interface_that_is_made_anew_in_again() {
+    for fallback in [InlineFallback::None, InlineFallback::Bridge] {
+        let (topology, config) = inline::build("inlanew", fallback);
+        let mut program = inline::start(&topology, &config);
+        let mut under_way = inline::HERE.map(|address| topology.connect(&topology.server, address));
+        under_way.iter_mut().for_each(|connection| connection.exchange(b"opening."));
+        switch(&topology, "m0", false);
+        program.await_line("interface 'm0' is down");
+        switch(&topology, "m0", true);
+        program.await_line("interface 'm0' is back");
+        under_way.iter_mut().for_each(|connection| connection.exchange(b"returned"));
+        for interface in ["m0", "w0"] {
+            topology.exec("ip", &["link", "delete", interface]);
+            program.await_line(&format!("interface '{interface}' is gone"));
+            topology.lay_cables([interface]);
+            inline::settle_in(&topology);
+            // The hosts hear of the new address of the other one's interface by themselves only when they have lost patience.
+            for host in [&topology.client, &topology.server] {
+                let mut command = std::process::Command::new("ip");
+                command.args(["neighbour", "flush", "all"]);
+                let child = host.spawn(command, io::SpawnOptions::default());
+                assert!(child.unwrap().wait().unwrap().success());
+            }
+            program.await_line(&format!("interface '{interface}' was made anew: joined again"));
+            under_way.iter_mut().for_each(|connection| connection.exchange(b"returned"));
+            for address in inline::HERE {
+                topology.connect(&topology.server, address).download(2_000_000);
+            }
+        }
+        let said = program.stop(&topology);
+        assert_eq!(verdict(&said), (6, 0), "{said}");
+    }
+}
+
+/// What went past while the process was stopped must not be waited for when it goes on: neither in the downlink nor in the
+/// uplink, and least of all by a flow that is idle then.
+#[test]
+fn h37_what_went_past_a_stopped_process_is_known_when_it_goes_on() {
+    for steering in WAYS {
+        let topology = Topology::build("wentpast");
+        let mut program =
+            Program::launch_with(&topology, &config(&topology, steering), &["--both-ways", "--engine"]);
+        program.await_line("steering TCP between");
+        let mut under_way = connections(&topology);
+        for _ in 0..3 {
+            program.signal(SIGSTOP);
+            program.await_line("no sign of life");
+            for _ in 0..3 {
+                under_way.iter_mut().for_each(|connection| connection.exchange(b"past-it!"));
+            }
+            program.signal(SIGCONT);
+            program.await_line("installed again");
+            under_way.iter_mut().for_each(|connection| connection.exchange(b"returned"));
+            let mut new = connections(&topology);
+            new.iter_mut().for_each(|connection| connection.exchange(b"new-one."));
+            under_way.into_iter().for_each(|connection| connection.download(200_000));
+            under_way = new;
+        }
+        program.stop(&topology);
+    }
+}
