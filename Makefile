@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench deps clean
+.PHONY: help build demo test lint bench chaos deps clean
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -36,6 +36,14 @@ bench: build ## Measure everything on this machine (as root, about 15 minutes): 
 	$(CELLERATOR) bench --json $(OUT)/bench/results.json || echo "  not all parts were measured; the others are kept" >&2
 	$(CELLERATOR) lab benchmark --markdown $(OUT)/bench/emulator.md --json $(OUT)/bench/emulator.json
 	@tools/write-benchmarks $(OUT)/bench
+
+SECONDS ?= 3600
+SEED ?=
+chaos: deps ## Trouble under load for SECONDS=3600, from SEED=… (as root): CONTRIBUTING.md
+	@tools/need-root chaos
+	@mkdir -p $(OUT)/chaos
+	CHAOS_SECONDS=$(SECONDS) CHAOS_SEED=$(SEED) CHAOS_OUT=$(abspath $(OUT))/chaos \
+	  cargo test --release --locked --package cellerator-lab --test chaos -- --ignored --nocapture
 
 clean: ## Remove what was built and written
 	cargo clean

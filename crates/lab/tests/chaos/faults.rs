@@ -21,9 +21,12 @@ pub enum Fault {
     Remake,
     Renumber,
     Mtu,
+    /// Of the box's end of a cable alone: what is too long for it is lost without a word, whatever stands there.
+    MtuOfBox,
 }
 
 impl Fault {
+    /// Those that no transfer may suffer from.
     pub const ALL: [Self; 12] = [
         Self::KillBox,
         Self::KillWatchdog,
@@ -53,16 +56,17 @@ impl Fault {
             Self::Remake => "remake",
             Self::Renumber => "renumber",
             Self::Mtu => "mtu",
+            Self::MtuOfBox => "mtu-of-box",
         }
     }
 
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|fault| fault.name() == name)
+        Self::ALL.into_iter().chain([Self::MtuOfBox]).find(|fault| fault.name() == name)
     }
 
     /// It happens to the network, so it can happen without a box too.
     pub const fn is_of_network(self) -> bool {
-        matches!(self, Self::DownUp | Self::Remake | Self::Renumber | Self::Mtu)
+        matches!(self, Self::DownUp | Self::Remake | Self::Renumber | Self::Mtu | Self::MtuOfBox)
     }
 
     /// What was owed died with the box: such flows are reset.
@@ -125,10 +129,10 @@ impl Scene<'_> {
                 let side = self.side();
                 self.network.renumber(side);
             }
-            Fault::Mtu => {
+            Fault::Mtu | Fault::MtuOfBox => {
                 let side = self.side();
                 let mtu = [1_280, 1_400, 1_500, 2_000, 4_000, 9_000][self.random.random_range(0..6)];
-                self.network.set_mtu(side, mtu);
+                self.network.set_mtu(side, mtu, fault == Fault::Mtu);
             }
             _ => return self.suffer_in_box(fault),
         }

@@ -247,14 +247,16 @@ impl Network {
         self.set_up(side);
     }
 
-    /// Changes the MTU of a side's cable, or of both where a bridge needs the same everywhere.
-    pub fn set_mtu(&mut self, side: Side, mtu: u32) {
+    /// Changes the MTU of a side's cable, or of the box's end of it alone; on both sides where a bridge needs the same everywhere.
+    pub fn set_mtu(&mut self, side: Side, mtu: u32, both_ends: bool) {
         let sides: &[Side] = if self.is_bridged { &Side::BOTH } else { &[side] };
         for side in sides {
             self.mtus[*side as usize] = mtu;
             let [own, across] = side.devices();
             batch(&self.middle, &[format!("link set {own} mtu {mtu}")]);
-            batch(self.router(*side), &[format!("link set {across} mtu {mtu}")]);
+            if both_ends {
+                batch(self.router(*side), &[format!("link set {across} mtu {mtu}")]);
+            }
         }
         // Or hosts would keep to the least MTU for ten minutes.
         for host in [&self.client, &self.server] {

@@ -67,6 +67,21 @@ fn honour_stops_at_the_right_edge() {
 }
 
 #[test]
+fn what_the_peer_has_of_elsewhere_is_not_sent() {
+    let mut hand = Hand::new(SenderConfig { window: 2_000, ..config() }, 10_000);
+    hand.send_all(0);
+    hand.sender.skip_to(at(5_000));
+    assert_eq!(hand.sender.una(), at(0), "something is under way");
+    hand.ack(50, 2_000, 2_000, &[]);
+    hand.sender.skip_to(at(11_000));
+    assert_eq!(hand.sender.nxt(), at(2_000), "there is not so much");
+    hand.sender.skip_to(at(5_000));
+    assert_eq!((hand.sender.una(), hand.sender.nxt()), (at(5_000), at(5_000)));
+    hand.ack(60, 5_000, 2_000, &[]);
+    assert_eq!(starts(&hand.send_all(60)), [5_000, 6_000]);
+}
+
+#[test]
 fn opportunistic_sends_beyond_the_edge_but_not_into_a_zero_window() {
     let policy = WindowPolicy::Opportunistic;
     let mut hand = Hand::new(SenderConfig { window: 3_500, policy, ..config() }, 10_000);
