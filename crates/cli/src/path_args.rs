@@ -1,6 +1,6 @@
 //! Options about what is around the radio link of a contest.
 
-use ::contest::{ContestError, PathSettings, RadioSettings};
+use ::contest::{Air, ContestError, PathSettings, RadioSettings};
 use link::LossModel;
 use scenario::{Probability, Quantity};
 use units::{Bytes, Duration, Rate, WindowScale};
@@ -32,6 +32,9 @@ pub struct PathArgs {
     /// Fades, in which all is lost: from begin to begin, and how long, in the mean, as 500ms,20ms
     #[arg(long, value_name = "EVERY,FOR")]
     fades: Option<String>,
+    /// What is inside the bins of the traces: flat, or slots (5G: a frame of 0.5 ms slots, block errors and repairs, uplink grants)
+    #[arg(long, default_value = "flat", value_name = "KIND")]
+    radio: Air,
 }
 
 impl PathArgs {
@@ -55,6 +58,6 @@ impl PathArgs {
         let random = self.loss.map_or(LossModel::None, |loss| RadioSettings::losing(loss.0));
         let loss = self.bursts.as_deref().map_or(Ok(random), RadioSettings::bursts)?;
         let fades = self.fades.as_deref().map(RadioSettings::fades).transpose()?;
-        Ok(RadioSettings { loss, fades })
+        Ok(RadioSettings { loss, fades, air: self.radio })
     }
 }

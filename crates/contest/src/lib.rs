@@ -43,7 +43,7 @@ pub use limit::{LimitPoint, limit, limit_at};
 pub use line_up::Buffer;
 pub use offset::offset_ms;
 pub use path::{PathDocument, PathSettings};
-pub use radio::RadioSettings;
+pub use radio::{Air, RadioSettings};
 pub use results::{
     Delays, Document, Limit, Maker, MixedRun, Run, SCHEMA, ShortRun, Summary, TraceFigures, Waiting,
 };

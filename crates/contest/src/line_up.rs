@@ -123,7 +123,9 @@ impl LineUp<'_> {
         let wan = PathConfig::constant(self.path.wan_rate, self.path.wan_rtt.mul_ratio(1, 2), WAN_QUEUE);
         let mut down = radio(Some(&self.trace.down), self.queue, self.seed, true);
         (down.link.loss_after, down.link.fades) = (self.path.radio.loss, self.path.radio.link_fades());
-        let up = radio(self.trace.up.as_ref(), UPLINK_QUEUE, self.seed.wrapping_add(1), false);
+        let mut up = radio(self.trace.up.as_ref(), UPLINK_QUEUE, self.seed.wrapping_add(1), false);
+        // The pattern is a constant that has slots for both.
+        let _ = self.path.radio.set_air(&mut down.link, &mut up.link);
         NetworkConfig {
             wan_down: wan.clone(),
             wan_up: wan,

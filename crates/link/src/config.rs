@@ -2,7 +2,7 @@
 
 use units::{Bytes, Duration};
 
-use crate::{Capacity, DelayModel, Fades, Harq, LinkError, LossModel, OutageModel};
+use crate::{Capacity, DelayModel, Fades, Grants, Harq, LinkError, LossModel, OutageModel, Tdd};
 
 /// How much may wait in the queue. The packet being served does not count, as in Mahimahi; a packet
 /// that does not fit is dropped (drop-tail).
@@ -61,6 +61,10 @@ pub struct LinkConfig {
     pub harq: Option<Harq>,
     /// Times at which packets may leave.
     pub uplink_slots: Option<SlotConfig>,
+    /// The direction's slots in a radio frame.
+    pub tdd: Option<Tdd>,
+    /// How a client comes to send.
+    pub grants: Option<Grants>,
     /// Seed of every random decision.
     pub seed: u64,
     /// Whether a [`crate::PacketRecord`] is kept per packet.
@@ -79,6 +83,8 @@ impl Default for LinkConfig {
             outages: OutageModel::default(),
             harq: None,
             uplink_slots: None,
+            tdd: None,
+            grants: None,
             seed: 1,
             keeps_log: true,
         }
@@ -98,6 +104,7 @@ impl LinkConfig {
         self.fades.as_ref().map_or(Ok(()), Fades::check)?;
         self.outages.check("outages")?;
         self.harq.as_ref().map_or(Ok(()), Harq::check)?;
+        self.grants.as_ref().map_or(Ok(()), Grants::check)?;
         if self.uplink_slots.is_some_and(|slots| slots.period.is_zero()) {
             return Err(LinkError::setting("uplink_slots.period", "must be above zero"));
         }

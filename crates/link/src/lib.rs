@@ -15,7 +15,8 @@
 //!
 //! - *loss before*, *queue*: decided on arrival. The queue holds what waits for the start of its service.
 //! - *service*: Mahimahi's delivery opportunities, a rate, or steps of rates; none during an outage.
-//! - *slot*: a served packet leaves at the next uplink slot, if there are slots.
+//! - *slot*: a served packet leaves at the next uplink slot, if there are slots; in its direction's slots of a frame, and where the client
+//!   must ask first, when it was granted.
 //! - *HARQ*: block errors add retries; what comes behind waits for the repair; rarely a packet is lost.
 //! - *fades*: what is put on the air in one is lost, however much that is.
 //! - *loss after*, *delay*: lost packets have used their capacity; delay never changes the order.
@@ -42,6 +43,7 @@ mod replay;
 mod service;
 mod stats;
 mod summary;
+mod tdd;
 mod trace;
 
 pub use base_station::{BaseStation, BaseStationConfig, StationReport};
@@ -65,4 +67,5 @@ pub use record::{DropReason, PacketId, PacketRecord};
 pub use replay::Replay;
 pub use stats::{BinStats, OUTAGE_MS_MIN, TraceStats, bin_rates_mbps, outages_ms};
 pub use summary::{Bin, Summary, time_bins};
+pub use tdd::{Grants, Tdd};
 pub use trace::{OPPORTUNITY, Trace};

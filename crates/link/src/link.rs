@@ -12,6 +12,7 @@ use crate::loss::Loss;
 use crate::outage::Outages;
 use crate::random::Stage;
 use crate::service::Server;
+use crate::tdd::Schedule;
 use crate::{Capacity, DropReason, LinkConfig, LinkError, PacketId, PacketRecord, QueueLimit, SlotConfig};
 
 /// A packet that came out of the link.
@@ -118,6 +119,7 @@ pub struct Link<P> {
     outages: Outages,
     limit: QueueLimit,
     slots: Option<SlotConfig>,
+    schedule: Schedule,
     loss_before: Loss,
     server: Server,
     harq: HarqStage,
@@ -158,6 +160,7 @@ impl<P> Link<P> {
             capacity: config.capacity.clone(),
             limit: config.queue,
             slots: config.uplink_slots,
+            schedule: Schedule::new(config.tdd, config.grants),
             loss_before: Loss::new(config.loss_before, config.seed, Stage::LossBefore),
             server: Server::new(&config.capacity, outages.clone()),
             outages,
@@ -332,8 +335,9 @@ impl<P> Link<P> {
             return Instant::FAR_FUTURE;
         }
         let departure = self.slots.map_or(served.end, |slots| slots.align(served.end));
+        let departure = self.schedule.depart(departure);
         record.departure = Some(self.at(departure));
-        let repair = self.harq.transmit();
+        let repair = self.harq.transmit(departure);
         record.failed_tries = repair.failed_tries;
         self.released = self.released.max(departure + repair.time);
         let is_faded = self.fades.is_lost(departure);

@@ -26,5 +26,7 @@ pub use feedback::Feedback;
 pub use file::{Case, Scenario};
 pub use links::{LinkPlan, ReadTrace};
 pub use quantity::{Kind as QuantityKind, Probability, Quantity, QuantityError, QueueLimit};
-pub use radio::{Arma, BurstLoss, Direction, Fades, Harq, Outage, PresetName, Radio, Redraw, Step, Wan};
+pub use radio::{
+    Arma, BurstLoss, Direction, Fades, Frame, Grants, Harq, Outage, PresetName, Radio, Redraw, Step, Wan,
+};
 pub use server::{CongestionControl, Server};

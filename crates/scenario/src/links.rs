@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use link::{
-    BaseStationConfig, Capacity, DelayModel, LinkConfig, LossModel, OutageModel, RateSteps, SlotConfig, Trace,
+    BaseStationConfig, Capacity, DelayModel, LinkConfig, LossModel, OutageModel, RateSteps, SlotConfig, Tdd,
+    Trace,
 };
 use units::Duration;
 
@@ -117,11 +118,28 @@ fn radio(
             block_error_ppm: h.block_error.0.ppm(),
             retry_time: h.retry.0,
             tries_max: h.tries,
+            per_slot: h.per_slot,
         }),
         uplink_slots: d.slots.map(|period| SlotConfig { period: period.0, offset: Duration::ZERO }),
+        tdd: tdd(d, towards)?,
+        grants: d.grants.map(|g| link::Grants {
+            request_every: g.request.0,
+            grant_after: g.after.0,
+            hold: g.hold.0,
+        }),
         seed,
         ..LinkConfig::default()
     })
+}
+
+fn tdd(d: &Direction, towards: link::Direction) -> Result<Option<Tdd>, Error> {
+    let Some(frame) = &d.tdd else { return Ok(None) };
+    let (name, letters) = match towards {
+        link::Direction::Down => ("radio down", "DS"),
+        link::Direction::Up => ("radio up", "U"),
+    };
+    let made = Tdd::new(frame.slot.0, &frame.pattern, letters);
+    made.map(Some).map_err(|e| Error::Link { name: name.to_owned(), message: e.to_string() })
 }
 
 fn capacity(

@@ -84,6 +84,10 @@ layered! {
         pub harq: Harq,
         /// Departures only at the ends of slots of this length: bunches ACKs.
         pub slots: Quantity<Duration>,
+        /// Departures only in this direction's slots of a radio frame.
+        pub tdd: Frame,
+        /// A client that was silent asks before it sends; of the direction from the client.
+        pub grants: Grants,
     }
 }
 
@@ -249,6 +253,31 @@ pub struct Harq {
     /// Tries in all before the packet is lost. Default: 5.
     #[serde(default = "five_tries")]
     pub tries: u8,
+    /// What leaves in one slot is one block and fares alike. Default: no, each packet is a block.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub per_slot: bool,
+}
+
+/// A radio frame of slots.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Frame {
+    /// Length of a slot.
+    pub slot: Quantity<Duration>,
+    /// Slots towards the client (D), special ones, mostly towards it too (S), and from it (U), repeated: `DDDDDDDSUU`.
+    pub pattern: String,
+}
+
+/// How a client comes to send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Grants {
+    /// From one time at which it may ask to the next.
+    pub request: Quantity<Duration>,
+    /// From asking to the grant.
+    pub after: Quantity<Duration>,
+    /// How long a client that has sent need not ask again.
+    pub hold: Quantity<Duration>,
 }
 
 /// A rate drawn anew every so often: evenly between `from` and `to`, normally around `mean`, or one of the two.

@@ -5,7 +5,7 @@ use link::Trace;
 use scenario::{Probability, Quantity};
 
 use super::*;
-use crate::RadioSettings;
+use crate::{Air, RadioSettings};
 
 static NEVER: AtomicBool = AtomicBool::new(false);
 
@@ -145,6 +145,26 @@ fn seeds_draw_traces_and_losses_and_are_summarised() {
     let document = contest.hold(&|_| {}, &NEVER).unwrap();
     let means: Vec<f64> = document.traces.iter().map(|trace| trace.offset_p95_ms).collect();
     assert!(document.traces.len() == 3 && means[0] != means[1] && means[1] != means[2], "{means:?}");
+}
+
+/// The idle ping takes as long; what is inside the bins bunches what is sent, and keeps the capacity.
+#[test]
+fn slots_repairs_and_grants_are_inside_the_bins() {
+    let mut contest = contest(vec![steady()], &["direct:fixed?rate=6Mbit/s&window=15MB"], "4MB", 10);
+    let flat = contest.hold(&|_| {}, &NEVER).unwrap();
+    contest.settings.path.radio.air = Air::Slots;
+    let slots = contest.hold(&|_| {}, &NEVER).unwrap();
+    let (idle, before) = (slots.traces[0].idle_ping_ms, flat.traces[0].idle_ping_ms);
+    assert!((idle.p50 - before.p50).abs() < 4.0 && idle.p95 > before.p95 + 1.0, "{idle:?} {before:?}");
+    let (run, before) = (&slots.runs[0], &flat.runs[0]);
+    assert!(
+        (run.utilisation - before.utilisation).abs() < 0.01,
+        "{} {}",
+        run.utilisation,
+        before.utilisation
+    );
+    assert!(run.queue_ms.mean > before.queue_ms.mean && run.queue_ms.p95 < before.queue_ms.p95 + 3.0);
+    assert!(run.problems.is_empty() && run.radio_loss < 1e-4, "{run:?}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use scenario::{Probability, Quantity};
 use serde::Deserialize;
 use units::{Bytes, Duration, Rate, WindowScale};
 
-use crate::{Buffer, ContestError, PathSettings, RadioSettings, Scheme, TraceSource};
+use crate::{Air, Buffer, ContestError, PathSettings, RadioSettings, Scheme, TraceSource};
 
 /// The file, in TOML.
 ///
@@ -62,6 +62,9 @@ pub struct SweepSpec {
     /// Fades: `"500ms,20ms"`, from begin to begin, and how long. None.
     #[serde(default)]
     pub fades: Option<String>,
+    /// `"flat"`, or `"slots"` for what is inside the bins of a trace. `"flat"`.
+    #[serde(default)]
+    pub radio: Option<String>,
     /// Values to try for each parameter, by its name; numbers, true and false, or text with a unit.
     #[serde(default)]
     pub parameters: toml::Table,
@@ -192,7 +195,8 @@ impl SweepSpec {
             (None, None) => LossModel::None,
         };
         let fades = self.fades.as_deref().map(RadioSettings::fades).transpose()?;
-        Ok(RadioSettings { loss, fades })
+        let air = self.radio.as_deref().map_or(Ok(Air::Flat), str::parse)?;
+        Ok(RadioSettings { loss, fades, air })
     }
 
     /// A trace's path from here; the name of a preset stays.

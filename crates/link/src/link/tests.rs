@@ -173,7 +173,7 @@ fn uplink_slots_bunch_packets() {
 
 #[test]
 fn harq_holds_back_what_comes_behind() {
-    let harq = Harq { block_error_ppm: 300_000, retry_time: for_ms(8), tries_max: 2 };
+    let harq = Harq { block_error_ppm: 300_000, retry_time: for_ms(8), tries_max: 2, per_slot: false };
     let capacity = Capacity::Constant(Rate::from_mbps(12));
     let mut link = link(&LinkConfig { harq: Some(harq), capacity, ..LinkConfig::default() });
     for id in 0..2000 {
@@ -325,6 +325,7 @@ fn any_config() -> impl Strategy<Value = LinkConfig> {
         block_error_ppm: ppm,
         retry_time: for_ms(time),
         tries_max: tries,
+        per_slot: ppm % 2 == 0,
     }));
     let slots = proptest::option::of(
         (1u64..20, 0u64..20)
@@ -343,6 +344,8 @@ fn any_config() -> impl Strategy<Value = LinkConfig> {
                 outages,
                 harq,
                 uplink_slots,
+                tdd: None,
+                grants: None,
                 seed,
                 keeps_log: true,
             }

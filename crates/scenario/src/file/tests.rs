@@ -67,6 +67,11 @@ queue = "1 GiB"
 [radio.down]
 rate = "2 Gbit/s"
 queue = "4 MB"
+tdd = { slot = "0.5 ms", pattern = "DDDDDDDSUU" }
+harq = { block_error = "9 %", retry = "6 ms", per_slot = true }
+[radio.up]
+tdd = { slot = "0.5 ms", pattern = "DDDDDDDSUU" }
+grants = { request = "5 ms", after = "4 ms", hold = "20 ms" }
 [client]
 tcp_rmem = "4096 131072 1073741824"
 [server]
@@ -79,6 +84,11 @@ window_max = "64 MB"
     let plan = case.links(1, &mut |_| Err("none".to_owned())).unwrap();
     assert_eq!(plan.wan_down.capacity, link::Capacity::Constant(Rate::from_mbps(10_000)));
     assert_eq!(plan.radio_down.capacity, link::Capacity::Constant(Rate::from_mbps(2_000)));
+    assert!(plan.radio_down.harq.unwrap().per_slot && plan.radio_down.tdd != plan.radio_up.tdd);
+    assert_eq!(plan.radio_up.grants.unwrap().hold.as_millis(), 20);
+    let wrong = Scenario::from_toml("fast.toml", &text.replace("DDDDDDDSUU", "DDDDDDDS")).unwrap();
+    let said = wrong.resolved()[0].links(1, &mut |_| Err("none".to_owned())).unwrap_err().to_string();
+    assert!(said.contains("radio up") && said.contains("no slot for this direction"), "{said}");
     assert_eq!(case.server.send_buffer(), Some(Bytes::from_mib(256)));
     assert_eq!(case.accelerator.run_arguments(), ["--window-max", "64 MB"]);
 }

@@ -49,7 +49,10 @@ harq = { block_error = "10 %", retry = "8 ms" }
     assert_eq!(down.fades, Some(link::Fades::random(ms(900), ms(4), 1_000_000)));
     assert_eq!(plan.radio_up.fades, Some(link::Fades::regular(ms(2_000), ms(1), 500_000)));
     assert_eq!(down.outages, OutageModel::Scheduled(vec![(ms(3_000), ms(500))]));
-    assert_eq!(down.harq, Some(link::Harq { block_error_ppm: 100_000, retry_time: ms(8), tries_max: 5 }));
+    assert_eq!(
+        down.harq,
+        Some(link::Harq { block_error_ppm: 100_000, retry_time: ms(8), tries_max: 5, per_slot: false })
+    );
     assert_eq!(plan.radio_up.delay, DelayModel::Normal { mean: ms(20), deviation: ms(2) });
     assert_eq!(plan.radio_up.uplink_slots.unwrap().period, ms(10));
     assert_eq!(plan.radio_up.capacity, Capacity::Unlimited);
