@@ -7,10 +7,11 @@ use scenario::Scenario;
 
 use crate::outcome::{self, Files};
 
-/// The two parts, built in so that the program stands alone.
-const PARTS: [(&str, &str); 2] = [
+/// The parts, built in so that the program stands alone.
+const PARTS: [(&str, &str); 3] = [
     ("demo-small-window.toml", include_str!("../../../scenarios/demo-small-window.toml")),
     ("demo-lte-drive.toml", include_str!("../../../scenarios/demo-lte-drive.toml")),
+    ("demo-5g-drive.toml", include_str!("../../../scenarios/demo-5g-drive.toml")),
 ];
 
 /// Arguments of `cellerator demo`.
@@ -34,7 +35,7 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     let files = Files {
         json: Some(&json),
         html: Some(&html),
-        title: "Cellerator: downloads over 3G and LTE",
+        title: "Cellerator: downloads over 3G, LTE and 5G",
         captures: Some(&captures),
     };
     outcome::run(&scenarios, None, Path::new("."), None, &files)

@@ -20,6 +20,12 @@ pub enum Preset {
     LteDrive4g,
     /// 5G New Radio below 6 GHz.
     Nr5g,
+    /// 5G standalone below 6 GHz in a moving car, fitted to drives of 2025.
+    SaDrive5g,
+    /// 5G with LTE (non-standalone) in a moving car, fitted to drives of 2025.
+    NsaDrive5g,
+    /// 5G at millimetre waves on foot, with parameters from the literature; fitted to no traces.
+    MmWave5g,
 }
 
 /// Which way data flows.
@@ -65,11 +71,23 @@ struct Targets {
     gap_ms_p99: RangeInclusive<f64>,
     outages_per_min: RangeInclusive<f64>,
     empty_percent: RangeInclusive<f64>,
+    variation_1s: RangeInclusive<f64>,
+    /// At 0.1, 1 and 5 s.
+    autocorrelations: [RangeInclusive<f64>; 3],
 }
 
 impl Preset {
     /// All presets.
-    pub const ALL: [Self; 5] = [Self::Hspa3g, Self::Evdo3g, Self::Lte4g, Self::LteDrive4g, Self::Nr5g];
+    pub const ALL: [Self; 8] = [
+        Self::Hspa3g,
+        Self::Evdo3g,
+        Self::Lte4g,
+        Self::LteDrive4g,
+        Self::Nr5g,
+        Self::SaDrive5g,
+        Self::NsaDrive5g,
+        Self::MmWave5g,
+    ];
 
     /// The name used on the command line and in scenario files.
     #[must_use]
@@ -80,6 +98,9 @@ impl Preset {
             Self::Lte4g => "4g-lte",
             Self::LteDrive4g => "4g-lte-drive",
             Self::Nr5g => "5g-nr",
+            Self::SaDrive5g => "5g-sa-drive",
+            Self::NsaDrive5g => "5g-nsa-drive",
+            Self::MmWave5g => "5g-mmwave",
         }
     }
 
@@ -179,6 +200,48 @@ impl Preset {
                 turn_ms: 30.0,
                 pause_ms: 6.0,
             },
+            Self::SaDrive5g => Model {
+                mean_mbps: 190.0,
+                peak_mbps: 385.0,
+                slow_deviation: 0.50,
+                slow_s: 13.0,
+                fast_deviation: 0.36,
+                fast_s: 0.07,
+                outages_per_min: 0.0,
+                outage_s_p50: 0.3,
+                outage_s_p95: 0.5,
+                grant_ms: 1.1,
+                turn_ms: 120.0,
+                pause_ms: 14.0,
+            },
+            Self::NsaDrive5g => Model {
+                mean_mbps: 140.0,
+                peak_mbps: 300.0,
+                slow_deviation: 0.26,
+                slow_s: 2.3,
+                fast_deviation: 0.45,
+                fast_s: 0.02,
+                outages_per_min: 0.0,
+                outage_s_p50: 0.3,
+                outage_s_p95: 0.5,
+                grant_ms: 1.1,
+                turn_ms: 85.0,
+                pause_ms: 22.0,
+            },
+            Self::MmWave5g => Model {
+                mean_mbps: 800.0,
+                peak_mbps: 2_000.0,
+                slow_deviation: 0.7,
+                slow_s: 4.0,
+                fast_deviation: 0.3,
+                fast_s: 0.2,
+                outages_per_min: 8.0,
+                outage_s_p50: 0.35,
+                outage_s_p95: 1.0,
+                grant_ms: 1.1,
+                turn_ms: 60.0,
+                pause_ms: 3.0,
+            },
         }
     }
 
@@ -192,16 +255,22 @@ impl Preset {
                 Model { mean_mbps: 3.5, peak_mbps: 25.0, grant_ms: 6.0, turn_ms: 60.0, ..down }
             }
             Self::Nr5g => Model { mean_mbps: 30.0, peak_mbps: 100.0, grant_ms: 3.0, turn_ms: 60.0, ..down },
+            Self::SaDrive5g | Self::NsaDrive5g => {
+                Model { mean_mbps: 25.0, peak_mbps: 100.0, grant_ms: 3.0, turn_ms: 60.0, ..down }
+            }
+            Self::MmWave5g => Model { mean_mbps: 60.0, peak_mbps: 200.0, grant_ms: 3.0, ..down },
         }
     }
 
     /// The figures of a trace of this kind beside the ranges the preset is made for.
     ///
     /// The ranges come from public traces and measurements of live networks; for 5G, whose
-    /// millisecond traces are not public, busy share and opportunities follow from the rate.
+    /// millisecond traces are not public, busy share and opportunities follow from the rate. Those of `5g-mmwave` say what its parameters
+    /// give, not what was measured.
     #[must_use]
     pub fn compare(self, direction: Direction, stats: &TraceStats) -> Vec<Comparison> {
         let targets = self.targets(direction);
+        let [at_100ms, at_1s, at_5s] = targets.autocorrelations;
         let told = |enough: u64, value: f64| (stats.outages >= enough).then_some(value);
         let row = |name, target, value| Comparison { name, target, value };
         vec![
@@ -213,10 +282,10 @@ impl Preset {
             row("outages per minute", targets.outages_per_min, Some(stats.outages_per_min)),
             row("outage median, s", 0.22..=0.72, told(OUTAGES_TO_TELL_MEDIAN, stats.outage_s_p50)),
             row("outage p95, s", self.outage_tail(), told(OUTAGES_TO_TELL_TAIL, stats.outage_s_p95)),
-            row("variation over 1 s", 0.49..=0.88, Some(stats.bins_1s.variation)),
-            row("autocorrelation at 0.1 s", self.short_autocorrelation(), Some(stats.autocorrelation_100ms)),
-            row("autocorrelation at 1 s", 0.4..=0.92, Some(stats.autocorrelation_1s)),
-            row("autocorrelation at 5 s", 0.1..=0.8, Some(stats.autocorrelation_5s)),
+            row("variation over 1 s", targets.variation_1s, Some(stats.bins_1s.variation)),
+            row("autocorrelation at 0.1 s", at_100ms, Some(stats.autocorrelation_100ms)),
+            row("autocorrelation at 1 s", at_1s, Some(stats.autocorrelation_1s)),
+            row("autocorrelation at 5 s", at_5s, Some(stats.autocorrelation_5s)),
             row("empty 100 ms bins, %", targets.empty_percent, Some(stats.empty_100ms_share * 100.0)),
         ]
     }
@@ -231,6 +300,29 @@ impl Preset {
         if self == Self::Evdo3g { 0.5..=2.4 } else { 0.7..=2.4 }
     }
 
+    /// Between the smallest and the largest of the drives, a little wider for single traces of chance; means of many are held to the means
+    /// of the drives by a test.
+    fn drive_targets(self, gap_ms_p50: RangeInclusive<f64>, is_down: bool) -> Targets {
+        let is_sa = self == Self::SaDrive5g;
+        let down = if is_sa { 70.0..=365.0 } else { 30.0..=255.0 };
+        Targets {
+            mean_mbps: if is_down { down } else { 15.0..=40.0 },
+            busy_percent: if is_down { 50.0..=95.0 } else { 15.0..=60.0 },
+            per_busy_ms: if is_down { 8.0..=40.0 } else { 2.0..=12.0 },
+            gap_ms_p50,
+            gap_ms_p99: 1.0..=40.0,
+            // A long pause of the scheduler now and then.
+            outages_per_min: 0.0..=0.6,
+            empty_percent: 0.0..=1.5,
+            variation_1s: if is_sa { 0.27..=0.55 } else { 0.17..=0.30 },
+            autocorrelations: if is_sa {
+                [0.45..=0.85, 0.12..=0.9, 0.0..=0.7]
+            } else {
+                [0.15..=0.55, 0.1..=0.8, -0.2..=0.4]
+            },
+        }
+    }
+
     fn targets(self, direction: Direction) -> Targets {
         let is_down = direction == Direction::Down;
         let (gap_ms_p50, gap_ms_p99) =
@@ -243,6 +335,8 @@ impl Preset {
             gap_ms_p99,
             outages_per_min: 0.4..=11.0,
             empty_percent: 0.5..=15.0,
+            variation_1s: 0.49..=0.88,
+            autocorrelations: [self.short_autocorrelation(), 0.4..=0.92, 0.1..=0.8],
         };
         match self {
             Self::Lte4g => lte,
@@ -266,6 +360,20 @@ impl Preset {
                 gap_ms_p99: 5.0..=40.0,
                 ..lte
             },
+            Self::SaDrive5g | Self::NsaDrive5g => {
+                self.drive_targets(if is_down { 1.0..=3.0 } else { 1.0..=5.0 }, is_down)
+            }
+            Self::MmWave5g => Targets {
+                mean_mbps: if is_down { 600.0..=1_000.0 } else { 45.0..=75.0 },
+                busy_percent: 15.0..=95.0,
+                per_busy_ms: 3.0..=120.0,
+                gap_ms_p50: 1.0..=5.0,
+                gap_ms_p99: 1.0..=60.0,
+                outages_per_min: 4.0..=12.0,
+                empty_percent: 1.0..=15.0,
+                variation_1s: 0.3..=0.9,
+                autocorrelations: [0.6..=0.98, 0.3..=0.92, 0.0..=0.8],
+            },
         }
     }
 }
@@ -273,6 +381,94 @@ impl Preset {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Means over drives, of 100 ms bins without the first second: T-Mobile, Chicago and Boston, 2025, iperf3 (CoNEXT 2025, study of 5G
+    /// standalone networks); five drives of SA, three of NSA, 60 s each.
+    struct Drives {
+        variation_100ms: f64,
+        variation_1s: f64,
+        /// At 0.1, 1 and 5 s.
+        autocorrelations: [f64; 3],
+        /// 5th, 25th, 50th, 75th and 95th percentile over the mean.
+        percentiles: [f64; 5],
+    }
+
+    const SA: Drives = Drives {
+        variation_100ms: 0.475,
+        variation_1s: 0.379,
+        autocorrelations: [0.68, 0.468, 0.249],
+        percentiles: [0.337, 0.693, 0.92, 1.269, 1.884],
+    };
+    const NSA: Drives = Drives {
+        variation_100ms: 0.415,
+        variation_1s: 0.233,
+        autocorrelations: [0.292, 0.161, 0.006],
+        percentiles: [0.32, 0.728, 1.001, 1.268, 1.678],
+    };
+
+    fn mean(values: &[f64]) -> f64 {
+        values.iter().sum::<f64>() / values.len() as f64
+    }
+
+    fn variation(values: &[f64]) -> f64 {
+        let mean = mean(values);
+        mean_of(values, |v| (v - mean) * (v - mean)).sqrt() / mean
+    }
+
+    fn mean_of(values: &[f64], of: impl Fn(f64) -> f64) -> f64 {
+        mean(&values.iter().map(|v| of(*v)).collect::<Vec<_>>())
+    }
+
+    fn autocorrelation(bins: &[f64], lag: usize) -> f64 {
+        let mean = mean(bins);
+        let all: f64 = bins.iter().map(|v| (v - mean) * (v - mean)).sum();
+        bins.iter().zip(&bins[lag..]).map(|(a, b)| (a - mean) * (b - mean)).sum::<f64>() / all
+    }
+
+    /// The same figures of one minute of the generator.
+    fn figures(preset: Preset, seed: u64) -> [f64; 10] {
+        let trace = preset.generate(Direction::Down, Duration::from_secs(60), seed).unwrap();
+        let bins = crate::bin_rates_mbps(&trace, 100);
+        let seconds: Vec<f64> = bins.chunks_exact(10).map(mean).collect();
+        let mut sorted = bins.clone();
+        sorted.sort_by(f64::total_cmp);
+        let percentile = |share: f64| sorted[(share * sorted.len() as f64) as usize] / mean(&bins);
+        let [a, b, c] = [1, 10, 50].map(|lag| autocorrelation(&bins, lag));
+        let [p, q, r, s, t] = [0.05, 0.25, 0.5, 0.75, 0.95].map(percentile);
+        [variation(&bins), variation(&seconds), a, b, c, p, q, r, s, t]
+    }
+
+    /// Forty minutes, each as long as a drive, in the mean: within 0.06 of the drives' means. Their own spread is larger: over the five
+    /// of SA, the autocorrelation at 1 s goes from 0.12 to 0.71.
+    #[test]
+    fn drives_have_the_measured_statistics() {
+        let mut missed = Vec::new();
+        for (preset, drives) in [(Preset::SaDrive5g, SA), (Preset::NsaDrive5g, NSA)] {
+            let minutes: Vec<[f64; 10]> = (1..=40).map(|seed| figures(preset, seed)).collect();
+            let fitted: Vec<f64> =
+                (0..10).map(|i| mean(&minutes.iter().map(|m| m[i]).collect::<Vec<_>>())).collect();
+            let [a, b, c] = drives.autocorrelations;
+            let [p, q, r, s, t] = drives.percentiles;
+            let measured = [drives.variation_100ms, drives.variation_1s, a, b, c, p, q, r, s, t];
+            let told = format!("{}: fitted {fitted:.3?}, measured {measured:.3?}", preset.name());
+            println!("{told}");
+            let off = fitted.iter().zip(measured).map(|(f, m)| (f - m).abs()).fold(0.0, f64::max);
+            missed.extend((off > 0.06).then(|| format!("{told}: off by {off:.3}")));
+        }
+        assert!(missed.is_empty(), "{missed:#?}");
+    }
+
+    /// `5g-nr` was set before these drives were known: it varies more, and has outages that they have not. Its figures stand in
+    /// docs/simulation.md beside theirs; this holds what is said there.
+    #[test]
+    fn the_older_5g_preset_varies_more_than_the_drives() {
+        let minutes: Vec<[f64; 10]> = (1..=40).map(|seed| figures(Preset::Nr5g, seed)).collect();
+        let figures: Vec<f64> =
+            (0..10).map(|i| mean(&minutes.iter().map(|m| m[i]).collect::<Vec<_>>())).collect();
+        println!("5g-nr: {figures:.3?}");
+        assert!(figures[0] > SA.variation_100ms + 0.1 && figures[1] > SA.variation_1s + 0.1, "{figures:.3?}");
+        assert!(figures[5] < NSA.percentiles[0], "{figures:.3?}");
+    }
 
     /// Every preset and direction, several seeds, 300 s each.
     #[test]
@@ -326,6 +522,9 @@ mod tests {
             0x0f94_bebe_781b_1f75,
             0xcc11_ecf6_0a31_cd24,
             0x33ac_2dae_eb42_092a,
+            0xcf09_b2a4_c823_05bb,
+            0x8dc6_ddac_4d59_bb31,
+            0x8e6a_684e_ef81_53f4,
         ];
         assert_eq!(down, expected, "{down:#x?}");
     }
