@@ -20,9 +20,23 @@ layered! {
         pub sack: bool,
         /// The hosts agree on timestamps. Default: yes.
         pub timestamps: bool,
+        /// How long the client's program takes to read what has arrived. Default: none. In the lab its kernel decides.
+        pub reads_after: Quantity<Duration>,
+        /// What its kernel does with segments that end beyond the window: `when-empty`, `always`. In the lab it is the kernel's.
+        pub takes_beyond: TakesBeyond,
         /// The largest window in the client's ACKs lies in this range, or the case's figures are doubtful.
         pub expected_window: WindowRange,
     }
+}
+
+/// What a client does with segments that begin in its window and end beyond it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TakesBeyond {
+    /// Takes them while nothing waits to be read: Linux from 6.17 on.
+    WhenEmpty,
+    /// Takes them: Linux before.
+    Always,
 }
 
 /// How a client that computes its own receive window does it.

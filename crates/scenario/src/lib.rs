@@ -19,7 +19,8 @@ pub mod segments;
 mod server;
 
 pub use endpoints::{
-    Accelerator, Client, Controller, DrwaVariant, End, Family, Kind, Reset, WindowPolicy, Workload,
+    Accelerator, Client, Controller, DrwaVariant, End, Family, Kind, Reset, TakesBeyond, WindowPolicy,
+    Workload,
 };
 pub use error::Error;
 pub use feedback::Feedback;

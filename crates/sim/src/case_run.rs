@@ -5,12 +5,13 @@ use core::sync::atomic::AtomicBool;
 
 use control::{ControllerConfig, CubicParams, DrwaParams};
 use engine::{Engine, EngineConfig};
-use scenario::{Case, DrwaVariant, End, Family, Kind, LinkPlan, Workload};
+use scenario::{Case, DrwaVariant, End, Family, Kind, LinkPlan, TakesBeyond, Workload};
 use units::{Bytes, Duration, Instant, Rate, SeqNum, WindowScale};
 
 use crate::{
-    Application, CheckConfig, DatagramConfig, EndpointConfig, FaultConfig, FlowConfig, LogMode, Network,
-    NetworkConfig, PassThrough, PathConfig, Pattern, RadioConfig, ReceiveWindow, Role, SimError,
+    Application, BeyondWindow, CheckConfig, DatagramConfig, EndpointConfig, FaultConfig, FlowConfig, LogMode,
+    Network, NetworkConfig, PassThrough, PathConfig, Pattern, RadioConfig, Reading, ReceiveWindow, Role,
+    SimError,
 };
 
 mod figures;
@@ -216,6 +217,13 @@ fn flow(case: &Case, client_number: u16, number: u16, seed: u64) -> FlowConfig {
     if case.client.timestamps == Some(false) {
         (server.timestamps, client.timestamps) = (None, None);
     }
+    if let (Some(delay), Reading::AtOnce) = (case.client.reads_after, client.app.reading) {
+        client.app = client.app.reading_after(delay.0);
+    }
+    client.beyond_window = match case.client.takes_beyond {
+        Some(TakesBeyond::Always) => BeyondWindow::Always,
+        Some(TakesBeyond::WhenEmpty) | None => BeyondWindow::WhenEmpty,
+    };
     if let Some(window) = window(case, client.window) {
         client.window = window;
         client.window_scale = Some(scale_for(window.max()));

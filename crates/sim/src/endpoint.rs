@@ -20,7 +20,7 @@ mod connection;
 mod program;
 mod reno_sack;
 
-pub use config::{Application, Closing, EndpointConfig, Reading, ReceiveWindow, Role, Turn};
+pub use config::{Application, BeyondWindow, Closing, EndpointConfig, Reading, ReceiveWindow, Role, Turn};
 use connection::{Connection, Negotiated};
 
 /// First retransmission of a SYN (RFC 6298 §2).
@@ -372,7 +372,7 @@ impl Endpoint {
             connection.reply_to_refused(has_payload, now);
             return;
         }
-        if !is_in_window(connection, tcp) {
+        if !is_in_window(connection, tcp) || !connection.takes_beyond(tcp, self.config.beyond_window) {
             if is_rst {
                 return;
             }

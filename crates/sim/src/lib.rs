@@ -43,8 +43,8 @@ pub use case_run::{CaseOutcome, CaseRun, Sample, Watcher};
 pub use checks::{CheckConfig, Tolerance, Violation};
 pub use datagrams::{DatagramConfig, DatagramLog};
 pub use endpoint::{
-    Application, Closing, Ending, Endpoint, EndpointConfig, EndpointStats, Progress, Reading, ReceiveWindow,
-    Role, Turn,
+    Application, BeyondWindow, Closing, Ending, Endpoint, EndpointConfig, EndpointStats, Progress, Reading,
+    ReceiveWindow, Role, Turn,
 };
 pub use error::SimError;
 pub use faults::{Fault, FaultConfig, Mtu, Rebinding, Span, Strips};

@@ -101,6 +101,11 @@ impl Receiver {
         self.right_edge
     }
 
+    /// Takes what ends at `end`, too, although the peer was told less.
+    pub fn allow_until(&mut self, end: SeqNum) {
+        self.right_edge = self.right_edge.later_of(end);
+    }
+
     /// TS.Recent: the value to echo.
     #[must_use]
     pub fn ts_recent(&self) -> Option<u32> {

@@ -306,6 +306,11 @@ impl Sender {
         self.config.policy == WindowPolicy::Opportunistic && !self.bet.is_paused()
     }
 
+    /// Bytes that may be under way beyond the window.
+    fn stake(&self) -> u32 {
+        if self.is_opportunistic() && self.window > 0 { self.bet.stake() } else { 0 }
+    }
+
     /// One past the last number the peer's window allows.
     fn right_edge(&self) -> SeqNum {
         self.window_ack + self.window
@@ -313,10 +318,8 @@ impl Sender {
 
     /// Bytes of new data the peer's window has room for.
     fn peer_room(&self) -> u32 {
-        match self.is_opportunistic() && self.window > 0 {
-            true => u32::MAX,
-            false => self.right_edge().distance_from(self.board.nxt()).max(0).unsigned_abs(),
-        }
+        let within = i64::from(self.right_edge().distance_from(self.board.nxt()));
+        u32::try_from((within + i64::from(self.stake())).max(0)).unwrap_or(u32::MAX)
     }
 
     /// Bytes waiting to be sent for the first time.
@@ -360,11 +363,12 @@ impl Sender {
 
     /// The window has room for what was lost, where the window is honoured.
     fn may_repair(&self) -> bool {
-        if self.is_opportunistic() || !self.is_beyond_window() {
+        let stake = self.stake();
+        if stake == u32::MAX || !self.is_beyond_window() {
             return true;
         }
         let first = self.board.first_lost().and_then(|index| self.board.entry(index));
-        first.is_some_and(|entry| entry.seq.is_before(self.right_edge()))
+        first.is_some_and(|entry| entry.seq.is_before(self.right_edge() + stake))
     }
 
     fn timeout_phase(&self) -> Option<TimeoutPhase> {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use io::netlink::Family as NetFamily;
 use io::{Clock, Namespace, PidFd, SpawnOptions, Waiter};
 use lab::{Emulation, Emulator, Host, HostSettings, Instance, Keep, Network, RADIO, WAN, server_address};
-use link::{Capacity, DelayModel, Direction, LinkConfig, LossModel, Preset, QueueLimit};
+use link::{Capacity, DelayModel, Direction, Harq, LinkConfig, LossModel, Preset, QueueLimit};
 use scenario::{Family, LinkPlan};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use units::{Bytes, Duration, Rate};
@@ -39,6 +39,8 @@ pub struct Radio {
     pub wan_delay: Duration,
     pub loss_down: LossModel,
     pub loss_up: LossModel,
+    /// Repairs on the way down, in order.
+    pub repairs: Option<Harq>,
     pub queue: Bytes,
 }
 
@@ -52,6 +54,7 @@ impl Radio {
             wan_delay: Duration::from_millis(5),
             loss_down: LossModel::None,
             loss_up: LossModel::None,
+            repairs: None,
             queue: Bytes::new(2_000_000),
         }
     }
@@ -91,7 +94,7 @@ impl Radio {
         LinkPlan {
             wan_down: wan(seed),
             wan_up: wan(seed + 1),
-            radio_down: radio(&self.down, self.loss_down, seed + 2),
+            radio_down: LinkConfig { harq: self.repairs, ..radio(&self.down, self.loss_down, seed + 2) },
             radio_up: radio(&self.up, self.loss_up, seed + 3),
             feedback: None,
         }

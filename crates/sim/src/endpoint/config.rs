@@ -85,6 +85,16 @@ pub enum Reading {
     },
 }
 
+/// What a host does with a segment that begins in its window and ends beyond it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum BeyondWindow {
+    /// Takes it while nothing waits to be read, and discards it otherwise: Linux from 6.17 on (`tcp_sequence`).
+    #[default]
+    WhenEmpty,
+    /// Takes it: Linux before.
+    Always,
+}
+
 /// When the application closes its direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closing {
@@ -194,6 +204,11 @@ impl Application {
     pub fn reading_at(self, rate: Rate) -> Self {
         self.reading_slowly(rate.bytes_in(WRITE_EVERY).get().max(1), WRITE_EVERY)
     }
+    /// The same, reading all that is there `delay` after the first of it: as long as a program takes to wake up.
+    #[must_use]
+    pub fn reading_after(self, delay: Duration) -> Self {
+        self.reading_slowly(u64::MAX, delay)
+    }
     /// The same, reading slowly.
     #[must_use]
     pub fn reading_slowly(self, bytes: u64, every: Duration) -> Self {
@@ -249,6 +264,8 @@ pub struct EndpointConfig {
     pub syn_options: Vec<u8>,
     /// The receive buffer.
     pub window: ReceiveWindow,
+    /// What it does with segments that end beyond its window.
+    pub beyond_window: BeyondWindow,
     /// Unacknowledged and unsent bytes kept at most.
     pub send_buffer: u32,
     /// An unanswered connection is given up after this long. Linux: 924.6 s (`tcp_retries2`).
@@ -278,6 +295,7 @@ impl EndpointConfig {
             timestamps: Some(1_000),
             syn_options: Vec::new(),
             window: ReceiveWindow::Growing { initial: Bytes::from_kib(64), max: Bytes::from_mib(6) },
+            beyond_window: BeyondWindow::default(),
             send_buffer: 4 * 1024 * 1024,
             give_up: Duration::from_millis(924_600),
             controller: ControllerConfig::NewReno(NewRenoParams::default()),

@@ -11,7 +11,7 @@ use wire::{Tcp, TcpFlags};
 use super::EndpointStats;
 use super::ack_compression::{AckCompression, BLOCKS};
 use super::auto_tuning::AutoTuning;
-use super::config::{EndpointConfig, ReceiveWindow};
+use super::config::{BeyondWindow, EndpointConfig, Reading, ReceiveWindow};
 use super::program::Program;
 use super::reno_sack::RenoSack;
 
@@ -72,6 +72,8 @@ pub(super) struct Connection {
     pub last_ack_sent: SeqNum,
     pub(super) capacity: u32,
     pub(super) auto_tuning: AutoTuning,
+    /// The application does not read at once what arrives.
+    pub(super) reads_later: bool,
     compression: AckCompression,
     /// The receive window, where it follows the path.
     pub(super) drwa: Option<Drwa>,
@@ -118,6 +120,7 @@ impl Connection {
             last_ack_sent: peer_start,
             capacity: config.window.initial(),
             auto_tuning: AutoTuning::new(config.window.initial(), agreed.mss),
+            reads_later: config.app.reading != Reading::AtOnce,
             compression: AckCompression::default(),
             drwa: match config.window {
                 ReceiveWindow::Dynamic { params, .. } => Some(Drwa::new(params, Bytes::from(agreed.mss))),
@@ -266,6 +269,26 @@ impl Connection {
         self.controller.on_loss(&Loss { now, lost: Bytes::from(lost), kind, is_new_event, in_flight });
     }
 
+    /// Whether a segment that begins in the window is taken although it may end beyond it (Linux `tcp_sequence`); then all of it is.
+    pub(super) fn takes_beyond(&mut self, tcp: &Tcp, policy: BeyondWindow) -> bool {
+        let (edge, end) = (self.receiver.right_edge(), tcp.seq + tcp.payload_len as u32);
+        if !end.is_after(edge) || !tcp.seq.is_before(edge) {
+            return true;
+        }
+        let takes = policy == BeyondWindow::Always || self.unread() == 0;
+        if takes {
+            self.receiver.allow_until(end);
+        }
+        takes
+    }
+
+    /// A second segment is acknowledged at once unless what waits to be read has made the window smaller; then reading
+    /// it does (Linux `__tcp_ack_snd_check`, `tcp_cleanup_rbuf`).
+    fn acknowledges_second(&self) -> bool {
+        let told = self.receiver.right_edge().distance_from(self.last_ack_sent).max(0).unsigned_abs();
+        !self.reads_later || self.free() >= told
+    }
+
     /// Takes the data of a segment that lies in the window.
     pub(super) fn on_data(&mut self, tcp: &Tcp, payload: &[u8], stats: &mut EndpointStats, now: Instant) {
         if let Some(ts) = tcp.options.timestamps.filter(|_| self.agreed.timestamps && !payload.is_empty()) {
@@ -294,6 +317,7 @@ impl Connection {
                     AckDue::Alone => AckDue::Alone,
                     _ if had_holes => AckDue::Alone,
                     AckDue::No if !is_urgent && self.quick_acks == 0 => AckDue::Later(now + DELAYED_ACK),
+                    AckDue::Later(at) if !is_urgent && !self.acknowledges_second() => AckDue::Later(at),
                     _ => AckDue::Now,
                 };
                 self.quick_acks = self.quick_acks.saturating_sub(1);

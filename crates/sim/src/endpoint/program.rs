@@ -130,6 +130,13 @@ impl Connection {
         if growth >= (2 * self.agreed.mss).min(self.capacity / 2).max(1) && self.ack_due == AckDue::No {
             self.ack_due = AckDue::Now;
         }
+        let unacknowledged = self.receiver.next().since(self.last_ack_sent);
+        if self.reads_later
+            && matches!(self.ack_due, AckDue::Later(_))
+            && unacknowledged > self.agreed.payload_max
+        {
+            self.ack_due = AckDue::Now;
+        }
         wrong
     }
 

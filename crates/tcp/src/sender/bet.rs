@@ -1,18 +1,31 @@
-//! Whether sending beyond the window pays (H18).
+//! Whether sending beyond the window pays, and how far beyond (H18).
 //!
 //! ```text
-//!                     it costs more than it brings; for good where the window shut
-//!   betting ─────────────────────────────────────────▶ paused: the window is honoured
-//!      ▲                                                  │
-//!      └──────────────────────────────────────────────────┘
-//!          so much was delivered meanwhile, and the window never fell to half: twice as much each time
+//!              overflow: the stake falls to 3/4          it costs more than it brings,
+//!                   ┌────────┐                           or the stake is under half a window
+//!                   │        ▼
+//!   unbounded ──▶ betting within a stake ─────────────────────────────▶ paused: the window is honoured
+//!                   ▲        │  ▲                                          │
+//!                   └────────┘  └──────────────────────────────────────────┘
+//!              3 % of what is                 so much was delivered meanwhile, and the window never fell
+//!              delivered is added             to 3/4: twice as much each time; the stake is a window then
 //! ```
+//!
+//! What ends beyond the window is taken by a client that reads as it comes. It overflows when more than a window arrives
+//! before its program is awake: what a radio link held back behind a repair, all at once. How much that may be depends
+//! on how much is under way, so that is what is tried out, as a congestion window is.
+
+use units::SeqNum;
 
 use super::{AckOutcome, Sender, WindowPolicy};
 
 /// What sending beyond the window has cost and brought lately (H18).
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Bet {
+    /// Bytes that may be under way beyond the window; none: any number, for the client has taken all so far.
+    stake: Option<u32>,
+    /// Overflows until this is acknowledged belong to the last one.
+    blamed_until: Option<SeqNum>,
     /// Bytes delivered in this epoch, or in this pause.
     delivered: u32,
     /// [`super::Sender::retransmitted_bytes`] when the epoch began, counted with wrap-around.
@@ -20,13 +33,24 @@ pub(super) struct Bet {
     /// Most bytes under way: what a single loss makes the client discard, however well it holds the rest. In a pause the
     /// widest window.
     most: u32,
-    /// Times the window shut on what was under way beyond it.
-    shut: u8,
-    /// The client discarded something because it had no room for it, and not because something before it was missing.
-    has_overflowed: bool,
+    /// The stake has become too small to be worth it.
+    is_ruined: bool,
+    /// The window fell while it was honoured: the client reads slowly.
+    is_slow: bool,
     /// Bets lost, less those won.
     losses: u8,
     is_paused: bool,
+}
+
+/// What was under way when a client had no room.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Overflow {
+    pub una: SeqNum,
+    pub nxt: SeqNum,
+    /// Bytes beyond the window.
+    pub beyond: u32,
+    /// The widest window so far.
+    pub window: u32,
 }
 
 impl Bet {
@@ -36,43 +60,59 @@ impl Bet {
     const STAKE: u32 = 128 * 1024;
     /// Losses whose price, all that was under way, may be paid before as much was delivered: they come in groups.
     const LOSSES: u32 = 4;
-    /// Times the window may shut in an epoch.
-    const SHUT_MAX: u8 = 4;
     /// Bytes delivered within the window before the second bet; before each further one twice as many.
-    const PAUSE: u32 = 1 << 20;
+    const PAUSE: u32 = 1 << 16;
     /// Times the pause doubles at most: 64 MiB.
-    const DOUBLINGS_MAX: u8 = 6;
-
-    /// Losses of one whose client showed that it has no room.
-    const FOR_GOOD: u8 = u8::MAX;
+    const DOUBLINGS_MAX: u8 = 10;
+    /// What an overflow leaves of the stake, in quarters. Half would stay further below what the client takes.
+    const KEPT_QUARTERS: u32 = 3;
+    /// Of the bytes delivered within the stake one in so many is added to it: 3 % more each round trip, nine of them to make
+    /// up for an overflow. Faster growth finds the next overflow sooner than it brings anything.
+    const GROWTH: u32 = 32;
 
     /// The window is honoured for the time being.
     pub(super) fn is_paused(&self) -> bool {
         self.is_paused
     }
 
-    /// The client had no room for what was sent beyond its window.
-    pub(super) fn on_overflow(&mut self) {
-        self.has_overflowed = true;
+    /// Bytes that may be under way beyond the window; the largest number if any.
+    pub(super) fn stake(&self) -> u32 {
+        if self.is_paused { 0 } else { self.stake.unwrap_or(u32::MAX) }
     }
 
-    /// Takes in an acknowledgement while betting; true when the bet is lost.
+    /// The client had no room for what was sent beyond its window.
+    pub(super) fn on_overflow(&mut self, overflow: Overflow) {
+        if self.blamed_until.is_some_and(|until| overflow.una.is_before(until)) {
+            return;
+        }
+        self.blamed_until = Some(overflow.nxt);
+        let stake = self.stake().min(overflow.beyond) / 4 * Self::KEPT_QUARTERS;
+        self.stake = Some(stake);
+        self.is_ruined = stake < overflow.window / 2;
+    }
+
+    /// Takes in an acknowledgement while betting, with the bytes `under_way` in all and those `beyond` the window; true
+    /// when the bet is lost.
     pub(super) fn on_delivered(
         &mut self,
         delivered: u32,
         under_way: u32,
-        has_shut: bool,
+        beyond: u32,
         retransmitted: u64,
     ) -> bool {
         self.delivered = self.delivered.saturating_add(delivered);
         self.most = self.most.max(under_way);
-        self.shut += u8::from(has_shut);
         if self.is_lost(retransmitted as u32) {
-            let has_no_room = self.shut >= Self::SHUT_MAX;
-            let again = (self.losses + 1).min(Self::DOUBLINGS_MAX + 1);
-            let losses = if has_no_room { Self::FOR_GOOD } else { again };
-            *self = Self { losses, is_paused: true, ..Self::default() };
+            // A client that only wakes up late has no reason to be left alone for longer each time.
+            let is_late = self.is_ruined && !self.is_slow;
+            let losses = if is_late { self.losses.max(1) } else { self.losses + 1 };
+            let losses = losses.min(Self::DOUBLINGS_MAX + 1);
+            *self = Self { losses, is_slow: self.is_slow, is_paused: true, ..Self::default() };
             return true;
+        }
+        // What has just been delivered was under way beyond the window before.
+        if let Some(stake) = self.stake.as_mut().filter(|stake| beyond.saturating_add(delivered) >= **stake) {
+            *stake = stake.saturating_add(delivered / Self::GROWTH);
         }
         // There was time for several losses to show what they cost.
         if self.delivered >= Self::EPOCH.max(self.most.saturating_mul(Self::LOSSES)) {
@@ -81,29 +121,33 @@ impl Bet {
         false
     }
 
-    /// Takes in an acknowledgement during a pause. A client that lets its window fall to half has no room to spare for what
+    /// Takes in an acknowledgement during a pause. A client that lets its window fall to three quarters has no room to spare for what
     /// lies beyond: the pause begins again.
     pub(super) fn on_honoured(&mut self, delivered: u32, window: u32, retransmitted: u64) {
-        if self.losses == Self::FOR_GOOD {
-            return;
-        }
         self.most = self.most.max(window);
-        self.delivered = if window > self.most / 2 { self.delivered.saturating_add(delivered) } else { 0 };
+        if window > self.most / 4 * 3 {
+            self.delivered = self.delivered.saturating_add(delivered);
+        } else {
+            (self.delivered, self.is_slow) = (0, true);
+        }
         if self.delivered >= Self::PAUSE << self.losses.saturating_sub(1) {
+            self.stake = Some(self.most);
             self.begin(self.losses, retransmitted);
         }
     }
 
     fn begin(&mut self, losses: u8, retransmitted: u64) {
-        *self = Self { losses, retransmitted_before: retransmitted as u32, ..Self::default() };
+        let (retransmitted_before, is_slow) = (retransmitted as u32, self.is_slow);
+        let (stake, blamed_until) = (self.stake, self.blamed_until);
+        *self = Self { losses, retransmitted_before, stake, blamed_until, is_slow, ..Self::default() };
     }
 
-    /// True when the client throws away twice what it takes, or again and again has no room: it cannot hold what is
-    /// sent beyond its window, and betting on it only fills the link with copies.
+    /// True when the client throws away twice what it takes, or has no room however little lies beyond its window: it
+    /// cannot hold that, and betting on it only fills the link with copies.
     fn is_lost(&self, retransmitted: u32) -> bool {
         let again = retransmitted.wrapping_sub(self.retransmitted_before);
         let allowed = self.delivered.saturating_mul(2).max(self.most.saturating_mul(Self::LOSSES));
-        self.shut >= Self::SHUT_MAX || self.has_overflowed || again > allowed.max(Self::STAKE)
+        self.is_ruined || again > allowed.max(Self::STAKE)
     }
 }
 
@@ -116,15 +160,35 @@ impl Sender {
         if self.bet.is_paused() {
             return self.bet.on_honoured(out.delivered, self.window, self.retransmitted_bytes);
         }
-        let has_shut = old_window > 0 && self.discards_all();
+        if old_window > 0 && self.discards_all() {
+            self.on_overflow();
+        }
         let under_way = self.board.nxt().since(self.board.una());
-        out.fell_back = self.bet.on_delivered(out.delivered, under_way, has_shut, self.retransmitted_bytes);
+        let beyond = self.beyond_edge().saturating_add(2 * self.config.mss);
+        out.fell_back = self.bet.on_delivered(out.delivered, under_way, beyond, self.retransmitted_bytes);
+    }
+
+    /// The client had no room.
+    pub(super) fn on_overflow(&mut self) {
+        self.bet.on_overflow(Overflow {
+            una: self.board.una(),
+            nxt: self.board.nxt(),
+            beyond: self.beyond_edge(),
+            window: self.widest_window,
+        });
+    }
+
+    /// Bytes sent beyond the window.
+    fn beyond_edge(&self) -> u32 {
+        self.board.nxt().distance_from(self.right_edge()).max(0).unsigned_abs()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const WINDOW: u32 = 17_000;
 
     /// Acknowledgements of a segment each, `n` of them, with this window.
     fn honour(bet: &mut Bet, n: u32, window: u32) {
@@ -133,43 +197,104 @@ mod tests {
 
     fn lose(bet: &mut Bet) {
         let again = u64::from(bet.retransmitted_before) + u64::from(Bet::STAKE) + 1;
-        assert!(bet.on_delivered(0, 0, false, again));
+        assert!(bet.on_delivered(0, 0, 0, again));
         assert!(bet.is_paused());
+    }
+
+    /// The client has no room for `beyond` bytes; the flight begins at `una`.
+    fn overflow(bet: &mut Bet, una: u32, beyond: u32) {
+        let [una, nxt] = [una, una + WINDOW + beyond].map(SeqNum::new);
+        bet.on_overflow(Overflow { una, nxt, beyond, window: WINDOW });
+    }
+
+    #[test]
+    fn an_overflow_leaves_three_quarters_of_what_was_beyond() {
+        let mut bet = Bet::default();
+        assert_eq!(bet.stake(), u32::MAX);
+        overflow(&mut bet, 0, 200_000);
+        assert_eq!(bet.stake(), 150_000);
+        overflow(&mut bet, 100_000, 180_000);
+        assert_eq!(bet.stake(), 150_000, "it belongs to the same flight");
+        overflow(&mut bet, 300_000, 160_000);
+        assert_eq!(bet.stake(), 112_500);
+        assert!(!bet.on_delivered(0, 0, 0, 0));
+    }
+
+    #[test]
+    fn a_stake_that_was_used_and_won_grows() {
+        let mut bet = Bet::default();
+        overflow(&mut bet, 0, 80_000);
+        assert!(!bet.on_delivered(8_000, 0, 20_000, 0));
+        assert_eq!(bet.stake(), 60_000, "it was not what limited");
+        assert!(!bet.on_delivered(8_000, 0, 52_000, 0));
+        assert_eq!(bet.stake(), 60_250);
+        assert!(!bet.on_delivered(Bet::EPOCH, 0, 0, 0));
+        assert!(bet.stake() > 60_250, "the accounts begin anew, the stake stands");
+    }
+
+    #[test]
+    fn a_client_without_room_for_half_a_window_has_its_window_honoured() {
+        let mut bet = Bet::default();
+        let mut flights = 0;
+        while !bet.on_delivered(0, 0, 0, 0) {
+            assert!(flights < 20);
+            let beyond = bet.stake().min(200_000);
+            overflow(&mut bet, flights * 1_000_000, beyond);
+            flights += 1;
+        }
+        assert!(bet.is_paused());
+        assert_eq!(bet.stake(), 0);
+        honour(&mut bet, 64, WINDOW);
+        assert_eq!(bet.stake(), WINDOW, "then a window is tried");
+    }
+
+    #[test]
+    fn only_a_client_that_reads_slowly_is_left_alone_for_longer_each_time() {
+        for (window_in_pause, pause) in [(WINDOW, 64), (8_000, 128)] {
+            let mut bet = Bet::default();
+            for round in 0..2 {
+                overflow(&mut bet, round * 1_000_000, 1_000);
+                assert!(bet.on_delivered(0, 0, 0, 0));
+                honour(&mut bet, 1, WINDOW);
+                honour(&mut bet, 1, window_in_pause);
+                let waited = (0..1_000).take_while(|_| {
+                    honour(&mut bet, 1, WINDOW);
+                    bet.is_paused()
+                });
+                let waited = waited.count() as u32;
+                assert!(
+                    waited.abs_diff(if round == 0 { 64 } else { pause }) < 4,
+                    "{window_in_pause}: {waited}"
+                );
+            }
+        }
     }
 
     #[test]
     fn a_lost_bet_is_tried_again_after_pauses_that_double() {
         let mut bet = Bet::default();
-        for pause in [1_024, 2_048, 4_096, 8_192] {
+        for pause in [64, 128, 256, 512] {
             lose(&mut bet);
-            honour(&mut bet, pause - 1, 17_000);
+            honour(&mut bet, pause - 1, WINDOW);
             assert!(bet.is_paused(), "{pause}");
-            honour(&mut bet, 1, 17_000);
+            honour(&mut bet, 1, WINDOW);
             assert!(!bet.is_paused(), "{pause}");
         }
         (0..20).for_each(|_| {
             lose(&mut bet);
-            honour(&mut bet, 64 * 1_024, 17_000);
+            honour(&mut bet, 64 * 1_024, WINDOW);
         });
         assert!(!bet.is_paused(), "64 MiB at most");
-    }
-
-    #[test]
-    fn a_client_without_room_is_never_bet_on_again() {
-        let mut bet = Bet::default();
-        assert!((0..Bet::SHUT_MAX).any(|_| bet.on_delivered(0, 0, true, 0)));
-        honour(&mut bet, 1 << 20, 17_000);
-        assert!(bet.is_paused());
     }
 
     #[test]
     fn a_bet_won_halves_the_next_pause() {
         let mut bet = Bet::default();
         lose(&mut bet);
-        honour(&mut bet, 1_024, 17_000);
-        assert!(!bet.on_delivered(Bet::EPOCH, 0, false, 0));
+        honour(&mut bet, 64, WINDOW);
+        assert!(!bet.on_delivered(Bet::EPOCH, 0, 0, 0));
         lose(&mut bet);
-        honour(&mut bet, 1_024, 17_000);
+        honour(&mut bet, 64, WINDOW);
         assert!(!bet.is_paused());
     }
 
@@ -178,11 +303,11 @@ mod tests {
         let mut bet = Bet::default();
         lose(&mut bet);
         for _ in 0..100 {
-            honour(&mut bet, 200, 17_000);
+            honour(&mut bet, 50, WINDOW);
             honour(&mut bet, 1, 8_000);
         }
         assert!(bet.is_paused());
-        honour(&mut bet, 1_024, 17_000);
+        honour(&mut bet, 64, WINDOW);
         assert!(!bet.is_paused(), "it keeps up now");
     }
 
@@ -191,7 +316,7 @@ mod tests {
         let mut bet = Bet::default();
         let before = u64::from(u32::MAX) - 10;
         bet.begin(0, before);
-        assert!(!bet.on_delivered(0, 0, false, before + u64::from(Bet::STAKE)));
-        assert!(bet.on_delivered(0, 0, false, before + u64::from(Bet::STAKE) + 1));
+        assert!(!bet.on_delivered(0, 0, 0, before + u64::from(Bet::STAKE)));
+        assert!(bet.on_delivered(0, 0, 0, before + u64::from(Bet::STAKE) + 1));
     }
 }

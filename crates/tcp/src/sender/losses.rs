@@ -80,7 +80,7 @@ impl Sender {
 
     fn note_overflow(&mut self) {
         if !self.has_room() {
-            self.bet.on_overflow();
+            self.on_overflow();
         }
     }
 

@@ -452,7 +452,7 @@ fn answers_to_needless_copies_have_the_oldest_segment_sent_again_and_no_more() {
 }
 
 #[test]
-fn a_client_without_room_is_not_bet_on() {
+fn a_client_without_room_is_bet_less_on() {
     let policy = WindowPolicy::Opportunistic;
     let mut hand = Hand::new(SenderConfig { window: 6_000, policy, ..config() }, 60_000);
     (0..12).for_each(|t| _ = hand.send(t));
@@ -461,7 +461,10 @@ fn a_client_without_room_is_not_bet_on() {
     let acks: Vec<_> = (60..63).map(|t| hand.ack(t, 6_000, 1_000, &[])).collect();
     let lost: u32 = acks.iter().map(|out| out.lost).sum();
     assert_eq!((lost, acks.iter().any(|out| out.discarded > 0)), (6_000, false), "lost, for the controller");
-    assert!(hand.ack(63, 6_000, 1_000, &[]).fell_back);
+    assert!(!hand.ack(63, 6_000, 1_000, &[]).fell_back);
+    // 5 had been sent beyond the window: 3.75 may be.
+    let again = hand.send_all(64);
+    assert_eq!(starts(&again), [6_000, 7_000, 8_000, 9_000, 10_000]);
 }
 
 #[test]
