@@ -40,6 +40,7 @@
 mod bunches;
 mod bursts;
 mod floor;
+mod grain;
 mod holds;
 mod losses;
 mod offer;
@@ -51,12 +52,25 @@ use crate::{Ack, Control, Controller, Feedback, Loss, LossKind, Sent, quantum_fo
 use bunches::Bunches;
 use bursts::Bursts;
 use floor::Floor;
+use grain::Grain;
 use holds::{Heard, Holds};
 use losses::Losses;
 use offer::Offer;
 
 /// Bins of r̄: the link's last moments.
 const RECENT_BINS: usize = 4;
+
+/// So many windows' worth of acknowledgements that met no queue, one after the other, and the link is taken to have become better.
+const DRY_WINDOWS: u64 = 2;
+
+/// An acknowledgement that met a queue weighs as much as so many that met none.
+const WET_WEIGHT: u64 = 4;
+
+/// Grains of the link that a bin of deliveries takes in.
+const GRAINS_PER_BIN: u64 = 2;
+
+/// Shorter bins than this part of the path's round trip tell nothing that could be acted on.
+const BINS_PER_ROUND_TRIP: u64 = 8;
 
 /// Data in flight is never held below so many segments: fewer starve delayed acknowledgements.
 const SEGMENTS_MIN: u64 = 4;
@@ -89,7 +103,7 @@ const START_ROUND_TRIPS: u64 = 4;
 pub struct AdaptiveParams {
     /// B: the shortest bin of deliveries. 30 ms; 5 ms to 1 s.
     pub bin: Duration,
-    /// N: bins of the forecast. 24; 3 to 32.
+    /// N: bins of the forecast. 32; 3 to 32.
     pub bins: u32,
     /// K: the constant part of the window. 6,000 bytes.
     pub constant: Bytes,
@@ -117,7 +131,7 @@ impl Default for AdaptiveParams {
     fn default() -> Self {
         Self {
             bin: Duration::from_millis(30),
-            bins: 24,
+            bins: 32,
             constant: Bytes::new(6_000),
             headroom_min: Duration::from_millis(12),
             headroom_max: Duration::from_millis(48),
@@ -137,8 +151,11 @@ impl Default for AdaptiveParams {
 pub struct Adaptive {
     params: AdaptiveParams,
     offer: Offer,
+    grain: Grain,
     floor: Floor,
     headroom: Duration,
+    /// Acknowledged of late without a queue.
+    dry: Bytes,
     /// The window of a start, until the first queue shows.
     start: Option<Bytes>,
     losses: Losses,
@@ -163,8 +180,10 @@ impl Adaptive {
     pub fn new(params: AdaptiveParams) -> Self {
         let mut new = Self {
             offer: Offer::new(params.bin, params.bins as usize),
+            grain: Grain::new(),
             floor: Floor::new(),
             headroom: params.headroom_max / 2,
+            dry: Bytes::ZERO,
             start: Some(params.initial_window),
             losses: Losses::new(params.mss),
             silent: None,
@@ -201,10 +220,34 @@ impl Adaptive {
         self.headroom
     }
 
+    /// A time that fits a coarse link, on the scale of this one.
+    fn scaled(&self, time: Duration) -> Duration {
+        time.mul_ratio(self.offer.length().as_nanos(), self.params.bin.as_nanos().max(1))
+    }
+
+    /// B: two grains, at least a part of the path, at most the parameter.
+    fn adapt_bins(&mut self) {
+        if let (Some(grain), Some(floor)) = (self.grain.get(), self.floor.get()) {
+            let least = (floor / BINS_PER_ROUND_TRIP).min(self.params.bin);
+            self.offer.set_length((grain * GRAINS_PER_BIN).clamp(least, self.params.bin));
+        }
+    }
+
+    /// D: longest queueing time at the rate of the last moments.
+    fn delay_max(&self, floor: Duration) -> Duration {
+        self.scaled(self.params.delay_max).max(floor.mul_ratio(3, 4))
+    }
+
     fn headroom_range(&self) -> (Duration, Duration) {
         let floor = self.floor.get().unwrap_or(Duration::ZERO);
-        let least = self.params.headroom_min.max(floor / 4);
-        (least, self.params.headroom_max.max(floor).max(least))
+        let least = self.scaled(self.params.headroom_min).max(floor / 4);
+        (least, self.scaled(self.params.headroom_max).max(floor).max(least))
+    }
+
+    /// δ: a round trip so little above the floor met no queue. What the link's grain adds is none.
+    fn near(&self, floor: Duration) -> Duration {
+        let grain = self.grain.get().unwrap_or(self.params.starved_below);
+        grain.min(self.params.starved_below).max(floor / 16)
     }
 
     /// d follows the share of acknowledgements that found the queue empty.
@@ -213,11 +256,17 @@ impl Adaptive {
         let time = forecast.time_for(delivered).min(Duration::from_millis(100));
         let step = self.params.headroom_gain.mul_ratio(time.as_nanos(), 1_000_000_000);
         let phi = u64::from(self.params.starved_permille.min(1_000));
-        let near = self.params.starved_below.max(floor / 16);
-        if rtt < floor + near {
+        if rtt < floor + self.near(floor) {
             self.headroom += step.mul_ratio(1_000 - phi, 1_000);
+            self.dry += delivered;
         } else {
             self.headroom -= step.mul_ratio(phi, 1_000);
+            self.dry = self.dry.saturating_sub(Bytes::new(delivered.get() * WET_WEIGHT));
+        }
+        if self.dry.get() >= self.window.get() * DRY_WINDOWS && self.losses.ceiling().is_none() {
+            // The link has become much better: find out by how much, as at the start.
+            self.start = Some(self.window);
+            self.dry = Bytes::ZERO;
         }
         let (least, most) = self.headroom_range();
         self.headroom = self.headroom.clamp(least, most);
@@ -242,21 +291,18 @@ impl Adaptive {
     fn model(&self) -> Option<Bytes> {
         let (floor, forecast) = (self.floor.get()?, self.offer.forecast()?);
         let path = floor + self.bunches.delay(floor);
-        let burst =
-            self.bursts.surplus(self.losses.is_steady()).min(forecast.bytes_in(self.params.delay_max));
+        let delay_max = self.delay_max(floor);
+        let burst = self.bursts.surplus(self.losses.is_steady()).min(forecast.bytes_in(delay_max));
         let held = self.held(forecast);
         let provided = forecast.bytes_in(path + self.headroom) + self.params.constant + burst.max(held);
         let recent = self.offer.recent(RECENT_BINS).unwrap_or(forecast);
-        let patient = recent.bytes_in(path + self.params.delay_max)
-            + self.params.constant
-            + self.params.constant
-            + held;
+        let patient = recent.bytes_in(path + delay_max) + self.params.constant + self.params.constant + held;
         Some(provided.min(patient))
     }
 
-    /// The mean of all bins of the forecast.
+    /// The mean of a time that is long beside any repair.
     fn mean(&self) -> Option<Rate> {
-        self.offer.recent(self.params.bins as usize)
+        self.offer.average()
     }
 
     /// What repairs hold back.
@@ -362,6 +408,7 @@ impl Controller for Adaptive {
                 is_limited,
                 mean: self.mean().unwrap_or(forecast),
                 usual: (floor + self.params.headroom_max) * 2,
+                path: forecast.bytes_in(floor),
                 now: ack.now,
             });
             if is_longer && self.losses.ceiling().is_none() {
@@ -369,6 +416,8 @@ impl Controller for Adaptive {
                 self.start = Some(self.window);
             }
         }
+        self.grain.count(is_limited, ack.now);
+        self.adapt_bins();
         if ack.now >= self.reports_valid_until {
             self.offer.count(ack.delivered, is_limited, ack.now);
         }

@@ -66,6 +66,8 @@ pub(super) struct Heard {
     pub mean: Rate,
     /// What waited less is within the usual headroom.
     pub usual: Duration,
+    /// What the path holds at the rate expected of the link: far less in flight is what an outage left, which says nothing.
+    pub path: Bytes,
     pub now: Instant,
 }
 
@@ -149,7 +151,8 @@ impl Holds {
         if is_next {
             // What the link brings may be a little more than of late.
             let brought = heard.mean.mul_ratio(5, 4).bytes_in(heard.now.saturating_since(self.last_sent));
-            let is_idle = heard.is_limited && brought >= heard.in_flight;
+            let is_full = heard.in_flight.get() >= heard.path.get() / 2;
+            let is_idle = heard.is_limited && is_full && brought >= heard.in_flight;
             let held = heard.over_floor.filter(|held| is_idle && *held > heard.usual && *held <= TIME_MAX);
             self.release =
                 Release { since: heard.now, bytes: 0, is_limited: false, of: narrow(heard.in_flight), held };
@@ -171,6 +174,10 @@ impl Holds {
     }
 
     fn measure(&mut self, held: Duration, is_beginning: bool, heard: &Heard) -> bool {
+        let is_same = self.measured.is_some_and(|(at, _)| heard.now.saturating_since(at) < held / 2);
+        if is_same {
+            return false;
+        }
         let is_first = self.measured.is_none();
         let (at, other) = self.measured.replace((heard.now, held)).unwrap_or((heard.now, held));
         let agrees = held * 8 <= other * 9 && other * 8 <= held * 9;
@@ -242,6 +249,7 @@ mod tests {
                     is_limited: nth == 0,
                     mean,
                     usual: ms(100),
+                    path: Bytes::ZERO,
                     now: self.now,
                 };
                 self.found += usize::from(self.holds.on_ack(&heard));
@@ -260,6 +268,7 @@ mod tests {
                     is_limited: true,
                     mean,
                     usual: ms(100),
+                    path: Bytes::ZERO,
                     now: self.now,
                 });
             }

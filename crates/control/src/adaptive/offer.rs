@@ -34,7 +34,12 @@ pub(super) struct Offer {
     /// In the bin under way the window, not the data, limited what was sent.
     is_limited: bool,
     forecast: Option<Rate>,
+    /// r̃, in kbit/s.
+    average: u32,
 }
+
+/// Time over which the average is taken: long beside any repair, whatever the bins' length.
+const AVERAGED: Duration = Duration::from_millis(360);
 
 impl Offer {
     pub(super) fn new(length: Duration, remembered: usize) -> Self {
@@ -48,7 +53,18 @@ impl Offer {
             reported: Instant::ZERO,
             is_limited: false,
             forecast: None,
+            average: 0,
         }
+    }
+
+    /// B: how long a bin lasts at least.
+    pub(super) fn length(&self) -> Duration {
+        self.length
+    }
+
+    /// Has the bins from now on last so long.
+    pub(super) fn set_length(&mut self, length: Duration) {
+        self.length = length;
     }
 
     /// Nothing was in flight until now: the time before was not the link's.
@@ -81,6 +97,7 @@ impl Offer {
         self.restart(now);
         if tells {
             self.push(rate);
+            self.take_average(rate, elapsed.min(self.length * BINS_SPANNED));
         }
         tells
     }
@@ -100,8 +117,23 @@ impl Offer {
             self.restart(now);
             if !mean.is_zero() {
                 self.push(mean);
+                self.take_average(mean, elapsed);
             }
         }
+    }
+
+    /// Exponentially, by the time it lasted.
+    fn take_average(&mut self, rate: Rate, elapsed: Duration) {
+        let rate = u32::try_from(rate.as_bps() / 1_000).unwrap_or(u32::MAX);
+        let (new, all) = (elapsed.min(AVERAGED).as_nanos(), AVERAGED.as_nanos());
+        let sum = u128::from(rate) * u128::from(new) + u128::from(self.average) * u128::from(all - new);
+        let is_first = self.average == 0;
+        self.average = if is_first { rate } else { u32::try_from(sum / u128::from(all)).unwrap_or(u32::MAX) };
+    }
+
+    /// r̃: the average of the last moments and of what was before, over a third of a second and more.
+    pub(super) fn average(&self) -> Option<Rate> {
+        (self.average > 0).then(|| Rate::from_kbps(u64::from(self.average)))
     }
 
     fn push(&mut self, rate: Rate) {
