@@ -235,7 +235,7 @@ impl Adaptive {
 
     /// D: longest queueing time at the rate of the last moments.
     fn delay_max(&self, floor: Duration) -> Duration {
-        self.scaled(self.params.delay_max).max(floor.mul_ratio(3, 4))
+        self.scaled(self.params.delay_max).max(floor)
     }
 
     fn headroom_range(&self) -> (Duration, Duration) {

@@ -74,10 +74,10 @@ fn the_window_is_the_sum_of_the_formula() {
 #[test]
 fn times_follow_the_grain_of_the_link() {
     let mut feed = Feed::new();
-    // An acknowledgement each millisecond: bins of an eighth of the round trip; D of three quarters of it.
+    // An acknowledgement each millisecond: bins of an eighth of the round trip; D as long as it.
     feed.settle();
     assert_eq!(feed.control.offer.length(), ms(20) / 8);
-    assert_eq!(feed.control.delay_max(ms(20)), ms(15));
+    assert_eq!(feed.control.delay_max(ms(20)), ms(20));
     // One each 6 ms: bins of 12, and D as much shorter than 100 ms as they are than 30.
     feed.deliver(5_000, 6, 60, true);
     assert_eq!(feed.control.offer.length().as_millis(), 11);
