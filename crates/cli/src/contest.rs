@@ -31,7 +31,7 @@ pub struct Args {
     /// Radio queues: sizes, bandwidth-delay products as 2bdp, or both (4MB and 2bdp)
     #[arg(long, value_delimiter = ',', default_value = "4MB", value_name = "SIZE")]
     buffer: Vec<String>,
-    /// What is run: bulk (a download and a ping), short (downloads of 16 KB, 100 KB and 1 MB), mixed (four flows)
+    /// What is run: bulk (a download and a ping), short (downloads of 16 KB, 100 KB and 1 MB), mixed (four flows and a call), flows=N (so many downloads)
     #[arg(long, value_delimiter = ',', default_value = "bulk", value_name = "PART")]
     part: Vec<Part>,
     /// How late the senders of the limit know capacity and queue; a limit for each
@@ -115,7 +115,8 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     let bulk = document.runs.iter().map(|run| &run.problems);
     let short = document.short.iter().map(|run| &run.problems);
     let mixed = document.mixed.iter().map(|run| &run.problems);
-    let is_good = bulk.chain(short).chain(mixed).all(Vec::is_empty);
+    let flows = document.flows.iter().map(|run| &run.problems);
+    let is_good = bulk.chain(short).chain(mixed).chain(flows).all(Vec::is_empty);
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

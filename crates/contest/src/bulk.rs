@@ -171,6 +171,11 @@ impl<'a, M: Observed> Watched<'a, M> {
         self.network.clients().get(flow).map_or(&[], |client| client.response_times())
     }
 
+    /// What the call's ends have seen.
+    pub(crate) fn datagrams(&self) -> Option<&sim::DatagramLog> {
+        self.network.datagrams()
+    }
+
     /// Bytes that the client of a flow had read by `at`, as its marks of progress tell.
     pub(crate) fn read_by(&self, flow: usize, at: Instant) -> u64 {
         let marks = self.network.clients().get(flow).map_or(&[][..], |client| client.progress().marks);

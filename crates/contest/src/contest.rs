@@ -8,9 +8,10 @@ use sim::{SimError, in_parallel_until};
 use units::{Bytes, Duration, Rate};
 
 use crate::line_up::LineUp;
-use crate::results::{Delays, Document, Limit, MixedRun, Run, SCHEMA, ShortRun, TraceFigures};
+use crate::results::{Delays, Document, FlowsRun, Limit, MixedRun, Run, SCHEMA, ShortRun, TraceFigures};
 use crate::{
-    Buffer, ContestError, PathSettings, Scheme, TraceSource, Treatment, bulk, limit, mixed, offset_ms, short,
+    Buffer, ContestError, PathSettings, Scheme, TraceSource, Treatment, bulk, flows, limit, mixed, offset_ms,
+    short,
 };
 use jobs::{Job, Place};
 
@@ -42,33 +43,30 @@ pub enum Part {
     Bulk,
     /// Short downloads.
     Short,
-    /// Four flows of different kinds.
+    /// Four flows of different kinds, and a call.
     Mixed,
-}
-
-impl Part {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Bulk, Self::Short, Self::Mixed];
-
-    /// The name used on the command line.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Bulk => "bulk",
-            Self::Short => "short",
-            Self::Mixed => "mixed",
-        }
-    }
+    /// So many downloads at once, 2 to 256.
+    Flows(u16),
 }
 
 impl core::str::FromStr for Part {
     type Err = ContestError;
 
     fn from_str(text: &str) -> Result<Self, ContestError> {
-        Self::ALL.into_iter().find(|part| part.name() == text).ok_or_else(|| ContestError::Setting {
-            what: "part",
-            problem: format!("`{text}` is none; there are {}", Self::ALL.map(Self::name).join(", ")),
-        })
+        let flows =
+            text.strip_prefix("flows=").and_then(|n| n.parse().ok()).filter(|n| (2..=256).contains(n));
+        match (text, flows) {
+            ("bulk", _) => Ok(Self::Bulk),
+            ("short", _) => Ok(Self::Short),
+            ("mixed", _) => Ok(Self::Mixed),
+            (_, Some(count)) => Ok(Self::Flows(count)),
+            _ => Err(ContestError::Setting {
+                what: "part",
+                problem: format!(
+                    "`{text}` is none; there are bulk, short, mixed, and flows=N with N from 2 to 256"
+                ),
+            }),
+        }
     }
 }
 
@@ -89,6 +87,7 @@ enum Made {
     Bulk(Run),
     Short(ShortRun),
     Mixed(MixedRun),
+    Flows(FlowsRun),
 }
 
 impl Contest {
@@ -147,6 +146,7 @@ impl Contest {
                 Made::Bulk(run) => document.runs.push(run),
                 Made::Short(run) => document.short.push(run),
                 Made::Mixed(run) => document.mixed.push(run),
+                Made::Flows(run) => document.flows.push(run),
             }
         }
         document.summarise();
@@ -206,6 +206,17 @@ impl Contest {
                     ..MixedRun::default()
                 };
                 mixed::mixed(&cell.line_up(), length, run).map(Made::Mixed)
+            }
+            Job::Flows(place, count) => {
+                let cell = self.cell(place, is_over);
+                let run = FlowsRun {
+                    trace: cell.trace.name.clone(),
+                    buffer: cell.buffer.to_string(),
+                    scheme: cell.scheme.label.clone(),
+                    seed: cell.seed,
+                    ..FlowsRun::default()
+                };
+                flows::flows(&cell.line_up(), length, usize::from(count), run).map(Made::Flows)
             }
         }
     }

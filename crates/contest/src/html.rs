@@ -5,8 +5,10 @@ use std::fmt::Write as _;
 use report::{STYLE, Table, escape};
 
 use crate::pareto::{Mark, plot};
-use crate::results::{Document, Limit, MixedRun, Run, Seeded as _, ShortRun, TraceFigures, grouped};
-use crate::table::{buffers, bulk_rows, first_seeds, mixed_rows, short_rows};
+use crate::results::{
+    Document, FlowsRun, Limit, MixedRun, Run, Seeded as _, ShortRun, TraceFigures, grouped,
+};
+use crate::table::{buffers, bulk_rows, first_seeds, flows_rows, mixed_rows, short_rows};
 
 const OWN_STYLE: &str = ".limit { fill: none; stroke: var(--soft); stroke-width: 1.5; stroke-dasharray: 5 4; }\n\
     .dot { fill: var(--c); } .name { font-size: 12px; fill: var(--c); }\n\
@@ -73,7 +75,8 @@ fn schemes(document: &Document) -> Vec<&str> {
     let short = document.short.iter().map(|run| run.scheme.as_str());
     let mixed = document.mixed.iter().map(|run| run.scheme.as_str());
     let mut schemes: Vec<&str> = Vec::new();
-    for scheme in runs.chain(short).chain(mixed) {
+    let flows = document.flows.iter().map(|run| run.scheme.as_str());
+    for scheme in runs.chain(short).chain(mixed).chain(flows) {
         if !schemes.contains(&scheme) {
             schemes.push(scheme);
         }
@@ -172,8 +175,13 @@ fn section(html: &mut String, document: &Document, trace: &TraceFigures, schemes
         if !mixed.is_empty() {
             table(html, &mixed_rows(&mixed), schemes);
         }
+        let flows: Vec<&FlowsRun> = document.flows.iter().filter(|r| is_here(&r.trace, &r.buffer)).collect();
+        if !flows.is_empty() {
+            table(html, &flows_rows(&flows), schemes);
+        }
         let problems = bulk.iter().map(|r| (&r.scheme, &r.problems));
         let problems = problems.chain(short.iter().map(|r| (&r.scheme, &r.problems)));
+        let problems = problems.chain(flows.iter().map(|r| (&r.scheme, &r.problems)));
         for (scheme, problems) in problems.chain(mixed.iter().map(|r| (&r.scheme, &r.problems))) {
             for problem in problems {
                 let _ = writeln!(

@@ -10,11 +10,13 @@
 //! same way through accelerator and radio queue. All in virtual time ([`sim`]): the same seed gives the same figures
 //! whatever the number of threads.
 
+mod bound;
 mod bulk;
 mod contest;
 mod error;
 mod estimate;
 mod figure;
+mod flows;
 mod html;
 mod lab_run;
 mod limit;
@@ -45,7 +47,7 @@ pub use offset::offset_ms;
 pub use path::{PathDocument, PathSettings};
 pub use radio::{Air, RadioSettings};
 pub use results::{
-    Delays, Document, Limit, Maker, MixedRun, Run, SCHEMA, ShortRun, Summary, TraceFigures, Waiting,
+    Delays, Document, FlowsRun, Limit, Maker, MixedRun, Run, SCHEMA, ShortRun, Summary, TraceFigures, Waiting,
 };
 pub use scheme::{Scheme, Treatment};
 pub use sweep::{Progress, Shard, Sweep, SweepSpec, merge, table_format};

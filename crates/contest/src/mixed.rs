@@ -1,11 +1,12 @@
-//! Four flows of one client: two bulk downloads, a video in pieces, and a ping.
+//! Four flows of one client: two bulk downloads, a video in pieces, and a ping; and a call, past the accelerator's control.
 
+use core::net::Ipv4Addr;
 use std::sync::atomic::AtomicBool;
 
 use engine::Engine;
 use link::Percentiles;
-use sim::{NetworkConfig, PassThrough, SimError};
-use units::{Bytes, Duration, Instant};
+use sim::{DatagramConfig, NetworkConfig, PassThrough, SimError};
+use units::{Bytes, Duration, Instant, Rate};
 
 use crate::bulk::{Observed, PING, SURPLUS, Watched, pings};
 use crate::line_up::{FlowPlan, LineUp};
@@ -14,6 +15,26 @@ use crate::results::MixedRun;
 /// A piece of video: 1 Mbit/s.
 const PIECE: Bytes = Bytes::new(500_000);
 const PIECE_EVERY: Duration = Duration::from_secs(4);
+
+/// A video call each way: 50 frames a second of three packets of 1,250 bytes, evenly spaced.
+const CALL: Rate = Rate::from_bps(1_500_000 * 1_222 / 1_250);
+const CALL_PAYLOAD: Bytes = Bytes::new(1_222);
+
+/// Before the end the call falls silent, so that what it sent can still arrive.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// The call; as many packets come back as arrive.
+fn call(length: Duration) -> DatagramConfig {
+    let length = length - SILENCE.min(length.mul_ratio(1, 4));
+    DatagramConfig {
+        server: (Ipv4Addr::new(10, 1, 0, 2), 5_004).into(),
+        client: (Ipv4Addr::new(10, 2, 0, 2), 5_004).into(),
+        rate: CALL,
+        payload: CALL_PAYLOAD,
+        count: CALL.bytes_in(length).get() / CALL_PAYLOAD.get(),
+        answer: CALL_PAYLOAD,
+    }
+}
 
 const VIDEO: usize = 1;
 const FIRST: usize = 2;
@@ -30,7 +51,7 @@ pub(crate) fn mixed(line_up: &LineUp<'_>, length: Duration, run: MixedRun) -> Re
         FlowPlan::download(all, Instant::ZERO),
         FlowPlan::download(all, joins),
     ];
-    let network = line_up.network(&flows);
+    let network = NetworkConfig { datagrams: Some(call(length)), ..line_up.network(&flows) };
     match line_up.engine() {
         None => through(PassThrough, (&network, line_up.is_over), (joins, length), run),
         Some(config) => through(Engine::new(config)?, (&network, line_up.is_over), (joins, length), run),
@@ -55,15 +76,23 @@ fn through<M: Observed>(
     let rates =
         [FIRST, SECOND].map(|flow| (watched.read_by(flow, end) - watched.read_by(flow, joins)) as f64);
     run.bulk_mbps = rates.map(|bytes| bytes * 8e-6 / seconds);
-    run.fairness = fairness(rates);
+    run.fairness = fairness(&rates);
+    if let Some(call) = watched.datagrams() {
+        let answered = call.answer_delays.len() as u64;
+        run.call_ms = Percentiles::of(call.delays.clone()).into();
+        run.call_up_ms = Percentiles::of(call.answer_delays.clone()).into();
+        run.call_loss = 1.0 - call.received as f64 / call.sent.max(1) as f64;
+        run.call_up_loss = 1.0 - answered as f64 / call.received.max(1) as f64;
+    }
     run.problems = watched.problems;
     Ok(run)
 }
 
-/// Jain's index of two shares: 1 for equal ones, a half where one gets everything.
-fn fairness([a, b]: [f64; 2]) -> f64 {
-    let squares = 2.0 * (a * a + b * b);
-    if squares > 0.0 { (a + b) * (a + b) / squares } else { 1.0 }
+/// Jain's index of n shares: 1 for equal ones, 1/n where one gets everything.
+pub(crate) fn fairness(shares: &[f64]) -> f64 {
+    let sum: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|share| share * share).sum::<f64>() * shares.len() as f64;
+    if squares > 0.0 { sum * sum / squares } else { 1.0 }
 }
 
 #[cfg(test)]
@@ -72,7 +101,7 @@ mod tests {
 
     #[test]
     fn jains_index() {
-        assert_eq!((fairness([3.0, 3.0]), fairness([5.0, 0.0])), (1.0, 0.5));
-        assert!((fairness([2.0, 1.0]) - 0.9).abs() < 1e-12);
+        assert_eq!((fairness(&[3.0, 3.0]), fairness(&[5.0, 0.0])), (1.0, 0.5));
+        assert!((fairness(&[2.0, 1.0]) - 0.9).abs() < 1e-12);
     }
 }

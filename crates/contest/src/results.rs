@@ -42,6 +42,9 @@ pub struct Document {
     /// Four flows at a time: one entry per trace, buffer, scheme and seed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mixed: Vec<MixedRun>,
+    /// Many downloads at once: one entry per trace, buffer, scheme, seed and number of downloads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flows: Vec<FlowsRun>,
     /// What is possible: one entry per trace, seed that changes it, buffer and lateness.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<Limit>,
@@ -94,7 +97,7 @@ macro_rules! seeded {
         }
     )*};
 }
-seeded!(Run, MixedRun);
+seeded!(Run, MixedRun, FlowsRun);
 
 /// Bulk runs that differ in their seed alone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -178,6 +181,12 @@ pub struct ShortRun {
     pub client: String,
     /// From the client's SYN to the last byte.
     pub completion_ms: Delays,
+    /// The soonest that is possible on this path at those moments: handshake, the server's slow start, the radio; computed.
+    #[serde(default)]
+    pub bound_ms: Delays,
+    /// Median of the one over the median of the other.
+    #[serde(default)]
+    pub over_bound: f64,
     /// Downloads that took more than a minute.
     pub unfinished: u64,
     /// What did not come out as it must; empty when all is well.
@@ -205,10 +214,54 @@ pub struct MixedRun {
     pub ping_ms: Delays,
     /// From asking for a piece of 500 KB to its last byte.
     pub piece_ms: Delays,
+    /// One-way delay of the call's packets to the client.
+    #[serde(default)]
+    pub call_ms: Delays,
+    /// The same from it.
+    #[serde(default)]
+    pub call_up_ms: Delays,
+    /// Share of the call's packets that did not reach the client.
+    #[serde(default)]
+    pub call_loss: f64,
+    /// The same from it.
+    #[serde(default)]
+    pub call_up_loss: f64,
     /// Goodput of the downloads from when the second has joined.
     pub bulk_mbps: [f64; 2],
     /// Jain's index of these: 1 for equal ones, a half where one gets everything.
     pub fairness: f64,
+    /// What did not come out as it must; empty when all is well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<String>,
+}
+
+/// Many downloads of one client at once, and a ping.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FlowsRun {
+    /// The trace.
+    pub trace: String,
+    /// Size of the queue as asked for.
+    pub buffer: String,
+    /// The scheme.
+    pub scheme: String,
+    /// The seed.
+    pub seed: u64,
+    /// How many downloads.
+    pub flows: u64,
+    /// Bytes delivered over bytes that could have been.
+    pub utilisation: f64,
+    /// From arrival in the radio queue to departure, of delivered packets.
+    pub queue_ms: Delays,
+    /// Share of packets that the queue dropped.
+    pub loss: f64,
+    /// Round trips of the ping.
+    pub ping_ms: Delays,
+    /// Jain's index of the downloads' goodput from a quarter of the run on.
+    pub fairness: f64,
+    /// Goodput of the slowest of them.
+    pub slowest_mbps: f64,
+    /// And of the fastest.
+    pub fastest_mbps: f64,
     /// What did not come out as it must; empty when all is well.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,

@@ -7,6 +7,7 @@ use link::Percentiles;
 use sim::{Middlebox, Network, NetworkConfig, PassThrough, SimError};
 use units::{Bytes, Duration, Instant};
 
+use crate::bound::bound;
 use crate::line_up::{FlowPlan, LineUp};
 use crate::results::ShortRun;
 
@@ -28,13 +29,14 @@ pub(crate) fn short(
     is_known: bool,
     mut run: ShortRun,
 ) -> Result<ShortRun, SimError> {
-    let mut times = Vec::new();
+    let (mut times, mut bounds) = (Vec::new(), Vec::new());
     for number in 0..COUNT {
         if line_up.is_over.load(Ordering::Relaxed) {
             break;
         }
         // Later by the time of the download before, so that both kinds meet the same piece of the trace.
         let begins = Instant::ZERO + BEFORE.1 + length.mul_ratio(2 * number + 1, 2 * COUNT);
+        bounds.extend(bound(line_up, begins, size));
         let mut flows = vec![FlowPlan::download(size.get(), begins)];
         if is_known {
             let earlier = Instant::ZERO + begins.saturating_since(Instant::ZERO + BEFORE.1);
@@ -55,6 +57,8 @@ pub(crate) fn short(
         }
     }
     run.completion_ms = Percentiles::of(times).into();
+    run.bound_ms = Percentiles::of(bounds).into();
+    run.over_bound = run.completion_ms.p50 / run.bound_ms.p50.max(1e-9);
     Ok(run)
 }
 

@@ -4,8 +4,9 @@ use core::fmt::Write as _;
 
 use report::Table;
 
-use crate::results::{Document, Limit, MixedRun, Run, Seeded, ShortRun, TraceFigures, Waiting, grouped};
-use crate::short::SIZES;
+use crate::results::{
+    Document, FlowsRun, Limit, MixedRun, Run, Seeded, ShortRun, TraceFigures, Waiting, grouped,
+};
 use crate::{Estimate, limit_at};
 
 /// Tables per trace and buffer, with a line about the trace above them, none wider than `columns`: what does not fit goes, and
@@ -39,10 +40,13 @@ pub fn tables(document: &Document, columns: usize) -> String {
             let short: Vec<&ShortRun> =
                 document.short.iter().filter(|r| is_here(&r.trace, &r.buffer)).collect();
             let bad = problems(short.iter().map(|run| (run.scheme.as_str(), run.problems.as_slice())));
-            text += &shown(&short_rows(&short), columns, &[], &bad);
+            text += &shown(&short_rows(&short), columns, &SHORT_MAY_GO, &bad);
             let mixed: Vec<&MixedRun> =
                 document.mixed.iter().filter(|r| is_here(&r.trace, &r.buffer)).collect();
             text += &shown(&mixed_rows(&mixed), columns, &MIXED_MAY_GO, &problems_of(&mixed));
+            let flows: Vec<&FlowsRun> =
+                document.flows.iter().filter(|r| is_here(&r.trace, &r.buffer)).collect();
+            text += &shown(&flows_rows(&flows), columns, &FLOWS_MAY_GO, &problems_of(&flows));
         }
     }
     text
@@ -54,7 +58,8 @@ pub(crate) fn buffers<'a>(document: &'a Document, trace: &str) -> Vec<&'a str> {
     let short = document.short.iter().map(|r| (&r.trace, &r.buffer));
     let mixed = document.mixed.iter().map(|r| (&r.trace, &r.buffer));
     let mut buffers: Vec<&str> = Vec::new();
-    for (_, buffer) in bulk.chain(short).chain(mixed).filter(|(t, _)| *t == trace) {
+    let flows = document.flows.iter().map(|r| (&r.trace, &r.buffer));
+    for (_, buffer) in bulk.chain(short).chain(mixed).chain(flows).filter(|(t, _)| *t == trace) {
         if !buffers.contains(&buffer.as_str()) {
             buffers.push(buffer);
         }
@@ -193,41 +198,88 @@ fn possible(runs: &[&Run], limits: &[&Limit]) -> String {
     if late.is_empty() { "–".to_owned() } else { late.into_iter().map(mean).collect::<Vec<_>>().join("/") }
 }
 
-/// Median and 95th percentile of the completion times, a row per scheme.
+const SHORT_HEADINGS: [(&str, &str); 8] = [
+    ("short downloads", ""),
+    ("size", "KB"),
+    ("client", ""),
+    ("p50", "ms"),
+    ("p95", "ms"),
+    ("bound", "p50 ms"),
+    ("÷ bound", ""),
+    ("unfinished", ""),
+];
+
+/// Columns that go first where the terminal is narrow.
+const SHORT_MAY_GO: [&str; 2] = ["unfinished", "p95"];
+
+/// Completion times beside what is possible, a row per scheme, size and kind of client.
 pub(crate) fn short_rows(runs: &[&ShortRun]) -> Table {
-    let mut headings = vec![("short downloads", "")];
-    for name in ["16 KB new", "16 KB known", "100 KB new", "100 KB known", "1 MB new", "1 MB known"] {
-        headings.extend([(name, "p50 ms"), ("", "p95")]);
-    }
-    headings.push(("unfinished", ""));
-    let mut table = Table { headings, rows: Vec::new() };
-    let mut schemes: Vec<&str> = Vec::new();
-    for run in runs {
-        if !schemes.contains(&run.scheme.as_str()) {
-            schemes.push(&run.scheme);
+    let mut groups: Vec<Vec<&ShortRun>> = Vec::new();
+    let key = |run: &ShortRun| (run.scheme.clone(), run.size_bytes, run.client.clone());
+    for &run in runs {
+        match groups.iter_mut().find(|group| key(group[0]) == key(run)) {
+            Some(group) => group.push(run),
+            None => groups.push(vec![run]),
         }
     }
-    for scheme in schemes {
-        let own: Vec<&&ShortRun> = runs.iter().filter(|run| run.scheme == scheme).collect();
-        let mut row = vec![scheme.to_owned()];
-        for size in SIZES {
-            for client in ["new", "known"] {
-                let is_it = |run: &&&&ShortRun| run.size_bytes == size.get() && run.client == client;
-                let runs: Vec<&ShortRun> = own.iter().filter(is_it).map(|run| **run).collect();
-                let ms = |p: fn(&ShortRun) -> f64| {
-                    if runs.is_empty() { String::new() } else { format!("{:.0}", estimate(&runs, p)) }
-                };
-                row.extend([ms(|run| run.completion_ms.p50), ms(|run| run.completion_ms.p95)]);
-            }
-        }
-        row.push(own.iter().map(|run| run.unfinished).sum::<u64>().to_string());
-        table.rows.push(row);
-    }
-    table
+    let row = |runs: &Vec<&ShortRun>| {
+        let ms = |value: fn(&ShortRun) -> f64| format!("{:.0}", estimate(runs, value));
+        vec![
+            runs[0].scheme.clone(),
+            (runs[0].size_bytes / 1_000).to_string(),
+            runs[0].client.clone(),
+            ms(|run| run.completion_ms.p50),
+            ms(|run| run.completion_ms.p95),
+            ms(|run| run.bound_ms.p50),
+            format!("{:.2}", estimate(runs, |run| run.over_bound)),
+            runs.iter().map(|run| run.unfinished).sum::<u64>().to_string(),
+        ]
+    };
+    Table { headings: SHORT_HEADINGS.to_vec(), rows: groups.iter().map(row).collect() }
 }
 
-const MIXED_HEADINGS: [(&str, &str); 11] = [
-    ("two bulk flows, video, ping", ""),
+const FLOWS_HEADINGS: [(&str, &str); 10] = [
+    ("many downloads", ""),
+    ("flows", ""),
+    ("used", "%"),
+    ("queue p50", "ms"),
+    ("queue p95", "ms"),
+    ("loss", "%"),
+    ("ping p95", "ms"),
+    ("fairness", ""),
+    ("slowest", "Mbit/s"),
+    ("fastest", "Mbit/s"),
+];
+
+/// Columns that go first where the terminal is narrow.
+const FLOWS_MAY_GO: [&str; 4] = ["queue p50", "fastest", "slowest", "loss"];
+
+pub(crate) fn flows_rows(runs: &[&FlowsRun]) -> Table {
+    let mut counts: Vec<u64> = runs.iter().map(|run| run.flows).collect();
+    let of = |count: u64| runs.iter().filter(move |run| run.flows == count).copied().collect::<Vec<_>>();
+    let row = |runs: &Vec<&FlowsRun>| {
+        let ms = |value: fn(&FlowsRun) -> f64| format!("{:.0}", estimate(runs, value));
+        vec![
+            runs[0].scheme.clone(),
+            runs[0].flows.to_string(),
+            format!("{:.1}", estimate(runs, |run| run.utilisation * 100.0)),
+            ms(|run| run.queue_ms.p50),
+            ms(|run| run.queue_ms.p95),
+            format!("{:.2}", estimate(runs, |run| run.loss * 100.0)),
+            ms(|run| run.ping_ms.p95),
+            format!("{:.3}", estimate(runs, |run| run.fairness)),
+            format!("{:.2}", estimate(runs, |run| run.slowest_mbps)),
+            format!("{:.2}", estimate(runs, |run| run.fastest_mbps)),
+        ]
+    };
+    counts.sort_unstable();
+    counts.dedup();
+    let rows = counts.iter().flat_map(|count| grouped(&of(*count)).iter().map(row).collect::<Vec<_>>());
+    Table { headings: FLOWS_HEADINGS.to_vec(), rows: rows.collect() }
+}
+
+const MIXED_HEADINGS: [(&str, &str); 16] = [
+    ("mixed", ""),
     ("used", "%"),
     ("queue mean", "ms"),
     ("queue p95", "ms"),
@@ -235,6 +287,11 @@ const MIXED_HEADINGS: [(&str, &str); 11] = [
     ("ping p95", "ms"),
     ("500 KB p50", "ms"),
     ("500 KB p95", "ms"),
+    ("call p50", "ms"),
+    ("call p95", "ms"),
+    ("call p99", "ms"),
+    ("call loss", "%"),
+    ("call up p95", "ms"),
     ("first", "Mbit/s"),
     ("second", "Mbit/s"),
     ("fairness", ""),
@@ -253,6 +310,11 @@ pub(crate) fn mixed_rows(runs: &[&MixedRun]) -> Table {
             ms(|run| run.ping_ms.p95),
             ms(|run| run.piece_ms.p50),
             ms(|run| run.piece_ms.p95),
+            ms(|run| run.call_ms.p50),
+            ms(|run| run.call_ms.p95),
+            ms(|run| run.call_ms.p99),
+            format!("{:.2}", estimate(runs, |run| run.call_loss * 100.0)),
+            ms(|run| run.call_up_ms.p95),
             format!("{:.2}", estimate(runs, |run| run.bulk_mbps[0])),
             format!("{:.2}", estimate(runs, |run| run.bulk_mbps[1])),
             format!("{:.3}", estimate(runs, |run| run.fairness)),
@@ -262,7 +324,8 @@ pub(crate) fn mixed_rows(runs: &[&MixedRun]) -> Table {
 }
 
 /// Columns that go first where the terminal is narrow.
-const MIXED_MAY_GO: [&str; 4] = ["queue mean", "first", "second", "ping p50"];
+const MIXED_MAY_GO: [&str; 8] =
+    ["queue mean", "first", "second", "ping p50", "call up p95", "call p50", "500 KB p50", "call p99"];
 
 /// The traces, each as its first seed has it.
 pub(crate) fn first_seeds(document: &Document) -> Vec<&TraceFigures> {

@@ -310,11 +310,11 @@ impl Preset {
             busy_percent: if is_down { 50.0..=95.0 } else { 15.0..=60.0 },
             per_busy_ms: if is_down { 8.0..=40.0 } else { 2.0..=12.0 },
             gap_ms_p50,
-            gap_ms_p99: 1.0..=40.0,
+            gap_ms_p99: 1.0..=80.0,
             // A long pause of the scheduler now and then.
             outages_per_min: 0.0..=0.6,
             empty_percent: 0.0..=1.5,
-            variation_1s: if is_sa { 0.27..=0.55 } else { 0.17..=0.30 },
+            variation_1s: if is_sa { 0.27..=0.60 } else { 0.17..=0.34 },
             autocorrelations: if is_sa {
                 [0.45..=0.85, 0.12..=0.9, 0.0..=0.7]
             } else {

@@ -189,7 +189,7 @@ fn datagrams(workload: &Workload) -> DatagramConfig {
     let (server, client) = addresses(workload.family(), 0, 0);
     let payload = workload.datagram();
     let count = workload.expected().get() / payload.get();
-    DatagramConfig { server, client, rate: workload.udp_rate(), payload, count }
+    DatagramConfig { server, client, rate: workload.udp_rate(), payload, count, answer: DatagramConfig::ACK }
 }
 
 fn flow(case: &Case, client_number: u16, number: u16, seed: u64) -> FlowConfig {

@@ -1,6 +1,7 @@
 //! [`Datagrams`]: a UDP source at a set rate on the server's side, and a sink that acknowledges every datagram.
 
 use core::net::SocketAddr;
+use std::collections::BTreeMap;
 
 use units::{Bytes, Duration, Instant, Rate};
 use wire::checksum::Sum;
@@ -27,6 +28,13 @@ pub struct DatagramConfig {
     pub payload: Bytes,
     /// How many.
     pub count: u64,
+    /// Payload of each acknowledgement, at least 8 bytes: as much as a datagram's for a call, which goes both ways.
+    pub answer: Bytes,
+}
+
+impl DatagramConfig {
+    /// Payload of an acknowledgement that is nothing more.
+    pub const ACK: Bytes = Bytes::new(ACK_LEN as u64);
 }
 
 /// What source and sink have seen.
@@ -42,6 +50,10 @@ pub struct DatagramLog {
     pub last: Option<Instant>,
     /// When each acknowledgement came back to the source, and how long after its datagram had left.
     pub round_trips: Vec<(Instant, Duration)>,
+    /// How long each datagram took that arrived, in the order of arrival.
+    pub delays: Vec<Duration>,
+    /// The same of the acknowledgements.
+    pub answer_delays: Vec<Duration>,
 }
 
 /// Source and sink.
@@ -50,11 +62,13 @@ pub(crate) struct Datagrams {
     config: DatagramConfig,
     start: Instant,
     log: DatagramLog,
+    /// When each datagram arrived that did, by its number.
+    arrived: BTreeMap<u64, Instant>,
 }
 
 impl Datagrams {
     pub(crate) fn new(config: DatagramConfig, start: Instant) -> Self {
-        Self { config, start, log: DatagramLog::default() }
+        Self { config, start, log: DatagramLog::default(), arrived: BTreeMap::new() }
     }
 
     pub(crate) fn log(&self) -> &DatagramLog {
@@ -85,12 +99,14 @@ impl Datagrams {
         let (number, payload) = self.read(packet, self.config.client)?;
         self.log.received += 1;
         self.log.last = Some(now);
+        self.log.delays.push(now.saturating_since(self.leaves_at(number)));
+        self.arrived.insert(number, now);
         let total = self.log.received.saturating_mul(payload);
         match self.log.marks.last() {
             Some((at, _)) if now.saturating_since(*at) < MARK_SPACING => {}
             _ => self.log.marks.push((now, total)),
         }
-        datagram(self.config.client, self.config.server, number, ACK_LEN)
+        datagram(self.config.client, self.config.server, number, self.config.answer.get() as usize)
     }
 
     /// Takes an acknowledgement at the source; false for what is none.
@@ -98,6 +114,8 @@ impl Datagrams {
         let Some((number, _)) = self.read(packet, self.config.server) else { return false };
         if number < self.log.sent {
             self.log.round_trips.push((now, now.saturating_since(self.leaves_at(number))));
+            let answered = self.arrived.remove(&number).map(|at| now.saturating_since(at));
+            self.log.answer_delays.extend(answered);
         }
         true
     }
@@ -141,7 +159,14 @@ mod tests {
 
     fn source(rate: Rate, server: &str, client: &str) -> Datagrams {
         let (server, client) = (server.parse().unwrap(), client.parse().unwrap());
-        let config = DatagramConfig { server, client, rate, payload: Bytes::new(1_000), count: 3 };
+        let config = DatagramConfig {
+            server,
+            client,
+            rate,
+            payload: Bytes::new(1_000),
+            count: 3,
+            answer: DatagramConfig::ACK,
+        };
         Datagrams::new(config, Instant::from_millis(5))
     }
 
@@ -166,6 +191,8 @@ mod tests {
             }
             assert_eq!(flow.next_deadline(), None);
             assert!(flow.log().round_trips.iter().all(|(_, rtt)| *rtt == Duration::from_millis(12)));
+            assert_eq!(flow.log().delays, [Duration::from_millis(10); 3]);
+            assert_eq!(flow.log().answer_delays, [Duration::from_millis(2); 3]);
             assert_eq!((flow.log().received, flow.log().marks.first().unwrap().1), (3, 1_000));
         }
     }

@@ -14,6 +14,7 @@ pub(super) enum Job {
     Bulk(Place),
     Short { place: Place, size: Bytes, is_known: bool },
     Mixed(Place),
+    Flows(Place, u16),
 }
 
 /// A scheme on a trace with a queue. Traces, seeds and schemes are numbered as in the contest.
@@ -39,6 +40,7 @@ impl Contest {
                 match part {
                     Part::Bulk => jobs.extend(places.map(Job::Bulk)),
                     Part::Mixed => jobs.extend(places.map(Job::Mixed)),
+                    Part::Flows(count) => jobs.extend(places.map(|place| Job::Flows(place, *count))),
                     Part::Short => jobs.extend(places.flat_map(|place| {
                         let kinds = short::SIZES.into_iter().flat_map(|size| [(size, false), (size, true)]);
                         kinds.map(move |(size, is_known)| Job::Short { place, size, is_known })
@@ -96,6 +98,7 @@ impl Contest {
             Job::Bulk(place) => at(place),
             Job::Short { place, size, is_known } => format!("{}, {}", at(place), short_name(size, is_known)),
             Job::Mixed(place) => format!("{}, mixed", at(place)),
+            Job::Flows(place, count) => format!("{}, {count} flows", at(place)),
         }
     }
 
@@ -116,6 +119,13 @@ impl Contest {
                 ": {:.1} % used, ping p95 {:.0} ms{}",
                 run.utilisation * 100.0,
                 run.ping_ms.p95,
+                problem(&run.problems)
+            ),
+            Some(Made::Flows(run)) => format!(
+                ": {:.1} % used, queue p95 {:.0} ms, fairness {:.3}{}",
+                run.utilisation * 100.0,
+                run.queue_ms.p95,
+                run.fairness,
                 problem(&run.problems)
             ),
             _ => String::new(),

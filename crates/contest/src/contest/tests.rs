@@ -94,6 +94,8 @@ fn short_downloads_take_what_arithmetic_says() {
     for run in &document.short {
         assert!(run.problems.is_empty(), "{run:?}");
         assert_eq!((run.completion_ms.count, run.unfinished), (24, 0), "{run:?}");
+        assert_eq!(run.bound_ms.count, 24);
+        assert!(run.over_bound >= 0.999 && run.over_bound < 2.5, "nothing is sooner than possible: {run:?}");
         // Handshake and request take 80 ms, 12 Mbit/s carry 1.5 KB a millisecond.
         let least = 80.0 + run.size_bytes as f64 / 1_500.0;
         assert!(run.completion_ms.p50 >= least - 1.0 && run.completion_ms.p50 < least + 400.0, "{run:?}");
@@ -119,6 +121,9 @@ fn four_flows_share_the_link() {
         let sum: f64 = run.bulk_mbps.iter().sum();
         assert!(sum < 12.0 && run.bulk_mbps.iter().all(|rate| *rate > 0.1), "{run:?}");
         assert!(run.piece_ms.count >= 2 && run.piece_ms.p50 > 333.0, "{run:?}");
+        // 150 packets a second for ten seconds; 20 ms of path, and the queue towards the client only.
+        assert!((1_425..=1_500).contains(&run.call_ms.count) && run.call_loss < 0.05, "{run:?}");
+        assert!(run.call_ms.p50 >= 20.0 && run.call_up_ms.p95 < 24.0 && run.call_up_loss == 0.0, "{run:?}");
     }
     assert_eq!(document.mixed.len(), 2);
 }
@@ -145,6 +150,19 @@ fn seeds_draw_traces_and_losses_and_are_summarised() {
     let document = contest.hold(&|_| {}, &NEVER).unwrap();
     let means: Vec<f64> = document.traces.iter().map(|trace| trace.offset_p95_ms).collect();
     assert!(document.traces.len() == 3 && means[0] != means[1] && means[1] != means[2], "{means:?}");
+}
+
+#[test]
+fn sixteen_downloads_share_the_link() {
+    let mut contest = contest(vec![steady()], &["direct:cubic", "accel:adaptive"], "2bdp", 10);
+    contest.settings.parts = vec![Part::Flows(16)];
+    let document = contest.hold(&|_| {}, &NEVER).unwrap();
+    assert_eq!(document.flows.len(), 2);
+    for run in &document.flows {
+        assert!(run.problems.is_empty() && run.flows == 16, "{run:?}");
+        assert!(run.utilisation > 0.6 && (1.0 / 16.0..=1.0).contains(&run.fairness), "{run:?}");
+        assert!(run.slowest_mbps <= run.fastest_mbps && run.fastest_mbps < 12.0, "{run:?}");
+    }
 }
 
 /// The idle ping takes as long; what is inside the bins bunches what is sent, and keeps the capacity.
@@ -188,5 +206,7 @@ fn an_interruption_leaves_what_was_finished() {
 #[test]
 fn parts_and_mistakes() {
     assert_eq!("mixed".parse(), Ok(Part::Mixed));
-    assert!("long".parse::<Part>().unwrap_err().to_string().contains("bulk, short, mixed"));
+    assert_eq!("flows=16".parse(), Ok(Part::Flows(16)));
+    assert!("flows=1".parse::<Part>().is_err() && "flows=257".parse::<Part>().is_err());
+    assert!("long".parse::<Part>().unwrap_err().to_string().contains("bulk, short, mixed, and flows=N"));
 }

@@ -45,7 +45,7 @@ fn a_document_fits_its_schema_and_makes_tables_and_a_page() {
         buffers: vec!["4MB".parse().unwrap(), "2bdp".parse().unwrap()],
         seeds: vec![1, 2],
         threads: 2,
-        parts: Part::ALL.to_vec(),
+        parts: vec![Part::Bulk, Part::Short, Part::Mixed, Part::Flows(3)],
         late: vec![Duration::from_millis(20), Duration::from_millis(40)],
         path: PathSettings { window_max: Some(Bytes::from_mib(8)), ..PathSettings::default() },
     };
@@ -60,7 +60,10 @@ fn a_document_fits_its_schema_and_makes_tables_and_a_page() {
     let json = serde_json::to_value(&document).unwrap();
     fits(&json, &schema, &schema, "contest");
     assert_eq!(serde_json::from_value::<super::Document>(json).unwrap(), document);
-    assert_eq!((document.runs.len(), document.short.len(), document.mixed.len()), (8, 48, 8));
+    assert_eq!(
+        (document.runs.len(), document.short.len(), document.mixed.len(), document.flows.len()),
+        (8, 48, 8, 8)
+    );
     assert!(document.limits.iter().all(|limit| limit.points.len() > 2));
 
     let text = crate::tables(&document, 200);
@@ -68,7 +71,9 @@ fn a_document_fits_its_schema_and_makes_tables_and_a_page() {
         "3g-hspa: 3 s",
         "queue of 2 BDP",
         "direct:cubic",
-        "1 MB known",
+        "÷ bound",
+        "call p95",
+        "many downloads",
         "fairness",
         "20 ms late",
         "40 ms late",
