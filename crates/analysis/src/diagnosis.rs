@@ -45,6 +45,8 @@ pub enum DiagnosisKind {
     Reordering,
     /// The capture missed data.
     CaptureGaps,
+    /// Both sides of a box that acknowledges by itself are in one capture point.
+    BothSides,
 }
 
 impl DiagnosisKind {
@@ -65,6 +67,7 @@ impl DiagnosisKind {
             Self::SplitConnection => "split_connection",
             Self::Reordering => "reordering",
             Self::CaptureGaps => "capture_gaps",
+            Self::BothSides => "both_sides",
         }
     }
 }
@@ -91,6 +94,10 @@ pub(crate) fn diagnose(flow: &FlowReport) -> Vec<Diagnosis> {
                 evidence,
             }));
         };
+        if let Some(evidence) = both_sides(data) {
+            add(Some((DiagnosisKind::BothSides, evidence)));
+            continue;
+        }
         add(zero_window(receiver));
         add(window_limited(flow, data, receiver));
         add(bufferbloat(data));
@@ -103,7 +110,38 @@ pub(crate) fn diagnose(flow: &FlowReport) -> Vec<Diagnosis> {
         add(reordering(data));
         add(gaps(data));
     }
+    if has_both_sides(flow) {
+        // What the other side repeats is a copy, in the direction with little data too.
+        use DiagnosisKind::{
+            Loss, LossWithoutRateChange, NeedlessRetransmissions, SplitConnection, TimeOuts,
+        };
+        let of_copies = [Loss, LossWithoutRateChange, NeedlessRetransmissions, SplitConnection, TimeOuts];
+        found.retain(|finding| !of_copies.contains(&finding.kind));
+    }
     found
+}
+
+/// Copies of data below this may be chance.
+const COPIES_MIN: u64 = 10;
+/// Copies to data packets from which everything is there twice; what is lost behind the box may be missing among them.
+const COPIES_SHARE: f64 = 0.8;
+
+/// True when what looks like retransmissions are the copies that a box sends on after it has acknowledged them itself.
+pub(crate) fn has_both_sides(flow: &FlowReport) -> bool {
+    flow.directions.iter().any(|data| both_sides(data).is_some())
+}
+
+/// A sender repeats nothing that was acknowledged, but for single segments; a box that acknowledges by itself, and whose two sides are
+/// in one capture, does so with all.
+fn both_sides(data: &DirectionReport) -> Option<String> {
+    let copies = data.retransmissions.spurious_acknowledged;
+    let first = data.data_packets.saturating_sub(data.retransmissions.data_packets);
+    (copies >= COPIES_MIN && copies as f64 >= COPIES_SHARE * first as f64).then(|| {
+        format!(
+            "{copies} of {first} data packets come again after their acknowledgement: this capture has both sides of a box that \
+             acknowledges by itself; give each side as a file of its own, and losses can be told"
+        )
+    })
 }
 
 fn opening(flow: &FlowReport) -> Option<(DiagnosisKind, String)> {

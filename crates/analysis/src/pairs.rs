@@ -20,10 +20,16 @@ pub struct Pair {
     pub clock_offset_ms: f64,
     /// Time from one point to the other and back during the handshake, milliseconds.
     pub path_rtt_ms: f64,
-    /// Packets from the client that the server's point did not see; super-packets count as the segments they stand for.
-    pub lost_to_server: u64,
+    /// True when something between the two points acknowledges by itself, as this project's accelerator: data was acknowledged sooner than
+    /// the way to the other point and back allows. Each side has packets of its own then, and what one point did not see was not lost.
+    pub is_divided: bool,
+    /// Packets from the client that the server's point did not see; super-packets count as the segments they stand for. None where
+    /// something between acknowledges by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost_to_server: Option<u64>,
     /// Packets from the server that the client's point did not see.
-    pub lost_to_client: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost_to_client: Option<u64>,
 }
 
 /// What is needed of a flow.
@@ -36,11 +42,18 @@ struct Sight {
     to_server_ms: f64,
     /// Packets on the wire by the client and by the server.
     packets: [u64; 2],
+    /// The shortest round trip of the client's data and of the server's, from this point on.
+    data_rtt_ms: [Option<f64>; 2],
+    /// The largest windows that client and server advertised.
+    windows: [Option<u64>; 2],
     is_at_client: bool,
 }
 
 /// Clocks further apart than this are not compared: the ports may have been used again.
 const APART_NS: u64 = 60_000_000_000;
+
+/// Fewer round trips of data than this show no shortest one.
+const SAMPLES_MIN: u64 = 5;
 
 /// Collects flows, and finds those that are one.
 #[derive(Clone, Debug, Default)]
@@ -65,6 +78,11 @@ impl PairFinder {
             syn_ns: flow.start_ns,
             to_server_ms,
             packets,
+            data_rtt_ms: [client, server].map(|end| {
+                let karn = flow.directions[end].rtt.karn?;
+                (karn.n >= SAMPLES_MIN).then_some(karn.min_ms)
+            }),
+            windows: [client, server].map(|end| flow.directions[end].window.max),
             is_at_client: flow.vantage == Some(at_client),
         };
         let seen = self.sights.entry((ends[client], ends[server])).or_default();
@@ -94,12 +112,31 @@ fn pair(a: &Sight, b: &Sight) -> Pair {
     let between_syns = (server.syn_ns as i64 - client.syn_ns as i64) as f64 / 1e6;
     // The way there: offset + delay. The way back: delay - offset.
     let path_rtt_ms = client.to_server_ms - server.to_server_ms;
+    let is_divided = is_divided(client, server, path_rtt_ms);
+    let lost = |sent: u64, seen: u64| (!is_divided).then(|| sent.saturating_sub(seen));
     Pair {
+        is_divided,
         client_flow: client.flow,
         server_flow: server.flow,
         clock_offset_ms: between_syns - path_rtt_ms / 2.0,
         path_rtt_ms,
-        lost_to_server: client.packets[0].saturating_sub(server.packets[0]),
-        lost_to_client: server.packets[1].saturating_sub(client.packets[1]),
+        lost_to_server: lost(client.packets[0], server.packets[0]),
+        lost_to_client: lost(server.packets[1], client.packets[1]),
     }
+}
+
+/// True when data was acknowledged between the points.
+///
+/// An acknowledgement from behind the far point passes both: seen from the near point no round trip of data can be shorter than the
+/// shortest from the far one, nor than the way between them. The latter is known from the handshake alone, which may have waited for
+/// a radio to wake up: so it counts only where the hosts' windows, too, are not the same at both points.
+fn is_divided(client: &Sight, server: &Sight, path_rtt_ms: f64) -> bool {
+    let is_other = |a: Option<u64>, b: Option<u64>| a.zip(b).is_some_and(|(a, b)| a != b);
+    let has_other_windows = (0..2).any(|end| is_other(client.windows[end], server.windows[end]));
+    let too_soon = |near: &Sight, far: &Sight, end: usize| {
+        let Some(near_ms) = near.data_rtt_ms[end] else { return false };
+        let beyond = far.data_rtt_ms[end].is_some_and(|far_ms| near_ms < far_ms / 2.0);
+        beyond || (has_other_windows && near_ms < path_rtt_ms / 2.0)
+    };
+    too_soon(client, server, 0) || too_soon(server, client, 1)
 }

@@ -238,7 +238,7 @@ pub struct WindowReductions {
 /// Loss and reordering of one direction.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct LossReport {
-    /// Retransmitted data packets over data packets; none where retransmissions cannot be seen.
+    /// Retransmitted data packets over data packets; none where retransmissions cannot be seen, or told from a box's copies.
     pub rate: Option<f64>,
     /// Retransmitted bytes over payload bytes.
     pub rate_bytes: Option<f64>,
@@ -356,6 +356,13 @@ impl FlowReport {
             diagnoses: Vec::new(),
         };
         report.diagnoses = diagnosis::diagnose(&report);
+        if diagnosis::has_both_sides(&report) {
+            for data in &mut report.directions {
+                // Copies are no losses.
+                let loss = &mut data.loss;
+                (loss.rate, loss.rate_bytes, loss.rate_needed) = (None, None, None);
+            }
+        }
         report
     }
 }

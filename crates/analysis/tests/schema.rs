@@ -118,7 +118,7 @@ fn pairs() -> Vec<Pair> {
     assert_eq!(found.len(), 1);
     assert!((found[0].clock_offset_ms - 1_000.0).abs() < 0.1, "{found:?}");
     assert!((found[0].path_rtt_ms - 40.0).abs() < 0.1, "{found:?}");
-    assert_eq!((found[0].lost_to_server, found[0].lost_to_client), (1, 0));
+    assert_eq!((found[0].lost_to_server, found[0].lost_to_client), (Some(1), Some(0)));
     found
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use analysis::{CaptureFile, End, Findings, FlowReport, MptcpReport, SampleSummary, Sink, Vantage};
+use analysis::{CaptureFile, End, Findings, FlowReport, MptcpReport, Pair, SampleSummary, Sink, Vantage};
 
 /// Keeps the flows with most data, so that memory does not grow with the capture.
 pub(super) struct Top {
@@ -60,21 +60,26 @@ pub(super) fn table(findings: &Findings, flows: &[FlowReport], all_flows: usize)
         describe(&mut text, flow);
     }
     for pair in findings.pairs.iter().take(50) {
-        let _ = writeln!(
-            text,
-            "#{} and #{} are one connection at both ends: path {:.3} ms, the server's clock {:+.3} ms; lost on the way {} to the server, {} to the client",
-            pair.client_flow,
-            pair.server_flow,
-            pair.path_rtt_ms,
-            pair.clock_offset_ms,
-            pair.lost_to_server,
-            pair.lost_to_client
-        );
+        let _ = writeln!(text, "{}", pair_line(pair));
     }
     for connection in &findings.mptcp {
         describe_multipath(&mut text, connection);
     }
     text
+}
+
+/// A connection captured at two points, and what got lost between them, if that can be told.
+fn pair_line(pair: &Pair) -> String {
+    let (client, server) = (pair.client_flow, pair.server_flow);
+    let path = format!("path {:.3} ms, the server's clock {:+.3} ms", pair.path_rtt_ms, pair.clock_offset_ms);
+    match (pair.lost_to_server, pair.lost_to_client) {
+        (Some(to_server), Some(to_client)) => format!(
+            "#{client} and #{server} are one connection at both ends: {path}; lost on the way {to_server} to the server, {to_client} to the client"
+        ),
+        _ => format!(
+            "#{client} and #{server} are one connection at both sides of a box that acknowledges by itself: {path}; packets that one side alone has are the box's, not lost"
+        ),
+    }
 }
 
 /// A connection of Multipath TCP: its subflows with their shares, then what the whole had to wait for.

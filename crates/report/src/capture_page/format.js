@@ -61,5 +61,5 @@ function colour(name) {
 }
 
 // The tone of each finding.
-const TONE = { refused: "rto", no_answer: "rto", receive_window_limited: "window", zero_window: "window", bufferbloat: "sack", application_limited: "quiet", needless_retransmissions: "spurious", time_outs: "rto", loss: "fast", reordering: "late", capture_gaps: "quiet", loss_without_rate_change: "tlp", split_connection: "tlp" };
+const TONE = { refused: "rto", no_answer: "rto", receive_window_limited: "window", zero_window: "window", bufferbloat: "sack", application_limited: "quiet", needless_retransmissions: "spurious", time_outs: "rto", loss: "fast", reordering: "late", capture_gaps: "quiet", loss_without_rate_change: "tlp", split_connection: "tlp", both_sides: "quiet" };
 const tag = kind => el("span", { class: "tag", style: `--tone: var(--${TONE[kind] ?? "quiet"})` }, spaced(kind));

@@ -153,8 +153,8 @@ fn pairs() -> TableSchema {
         Column::int("server_flow_id").required().meaning("The same connection captured nearer to the server"),
         ms("clock_offset_ms", "The server's clock less the client's"),
         ms("path_rtt_ms", "From one point to the other and back during the handshake"),
-        count("lost_to_server", "Packets that the server's point did not see"),
-        count("lost_to_client", "Packets that the client's point did not see"),
+        Column::int("lost_to_server").meaning("Packets that the server's point did not see; none where something between acknowledges by itself"),
+        Column::int("lost_to_client").meaning("Packets that the client's point did not see; the same"),
     ];
     table("pairs", columns)
 }
