@@ -21,7 +21,7 @@ pub fn escape(text: &str) -> String {
 
 /// Numbers and their units on one line.
 fn units_kept(text: &str) -> String {
-    [" %", " ms", " Mbit/s", " KB", " MB"]
+    [" %", " ms", " Mbit/s", " KB", " MB", " ±"]
         .iter()
         .fold(text.to_owned(), |text, unit| text.replace(unit, &unit.replacen(' ', "&nbsp;", 1)))
 }
@@ -117,22 +117,23 @@ fn faults(html: &mut String, result: &ScenarioResult) {
 
 fn summary_table(html: &mut String, result: &ScenarioResult) {
     let table = summary(result);
-    html.push_str("<div class=\"scroll\"><table><thead><tr>");
+    html.push_str("<div class=\"scroll\"><table class=\"summary\"><thead><tr>");
     for (name, unit) in &table.headings {
         let _ = write!(html, "<th>{name}<small>{unit}</small></th>");
     }
     html.push_str("</tr></thead><tbody>\n");
     for (i, row) in table.rows.iter().enumerate() {
         let _ = write!(html, "<tr class=\"c{}\">", i % COLOURS);
-        for (column, field) in row.iter().enumerate() {
-            let _ = match (column, field.as_str()) {
-                (0, name) => write!(html, "<td><span class=\"swatch\"></span>{}</td>", escape(name)),
-                (_, "equal") => write!(html, "<td class=\"equal\">equal</td>"),
-                (_, text) if text.starts_with("DIFF") => {
-                    write!(html, "<td class=\"different\">{}</td>", escape(text))
-                }
-                (_, text) => write!(html, "<td>{}</td>", escape(text)),
+        for ((name, unit), field) in table.headings.iter().zip(row) {
+            // Where the table is too wide for the screen, each field names itself.
+            let label = if unit.is_empty() { (*name).to_owned() } else { format!("{name}, {unit}") };
+            let class = match field.as_str() {
+                "equal" => " class=\"equal\"",
+                text if text.starts_with("DIFF") => " class=\"different\"",
+                _ => "",
             };
+            let swatch = if *name == "case" { "<span class=\"swatch\"></span>" } else { "" };
+            let _ = write!(html, "<td{class} data-label=\"{label}\">{swatch}{}</td>", escape(field));
         }
         html.push_str("</tr>\n");
     }
@@ -140,8 +141,9 @@ fn summary_table(html: &mut String, result: &ScenarioResult) {
     if result.scenario.repetitions > 1 {
         let _ = writeln!(
             html,
-            "<p class=\"soft\">Means of {} seeds; behind ± the standard deviation from seed to seed.</p>",
-            result.scenario.repetitions
+            "<p class=\"soft\">Means of {} seeds; behind ± the standard deviation from seed to seed. The charts show the first seed, {}.</p>",
+            result.scenario.repetitions,
+            result.cases.first().map_or(result.scenario.seed, |case| case.seed)
         );
     }
 }
@@ -173,7 +175,7 @@ fn panels(html: &mut String, result: &ScenarioResult) {
         let d = f.radio.queue_delay_ms;
         let _ = writeln!(
             html,
-            "<figure class=\"c{colour}\"><figcaption><span class=\"swatch\"></span><b>{name}</b>: median {:.1} ms, 95 % below {:.1} ms</figcaption>{}</figure>",
+            "<figure class=\"c{colour}\"><figcaption><span class=\"swatch\"></span><b>{name}</b>: queue median {:.1} ms, 95 % below {:.1} ms</figcaption>{}</figure>",
             d.p50,
             d.p95,
             chart::delay(&f.series, &scales, &case.name)

@@ -104,6 +104,21 @@ fn the_best_direct_control_is_the_one_to_beat() {
 }
 
 #[test]
+fn a_long_queue_does_not_make_a_control_easier_to_beat() {
+    let r = result(&[
+        ("direct CUBIC", false, 6.93, 0.97, 2_237.0),
+        ("direct BBR", false, 6.6, 0.86, 1_160.0),
+        ("accelerated", true, 6.86, 0.94, 149.0),
+    ]);
+    let text = sentence(&r);
+    assert!(
+        text.starts_with("No gain in throughput: accelerated delivers 6.86 Mbit/s, as much as direct CUBIC"),
+        "{text}"
+    );
+    assert!(text.contains("at most 149 ms against 2237 ms"), "{text}");
+}
+
+#[test]
 fn a_window_that_limits_is_named() {
     assert_eq!(
         sentence(&result(&[("direct", false, 2.2, 0.4, 3.0)])),
