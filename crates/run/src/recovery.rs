@@ -44,6 +44,12 @@ const HEARING: Duration = Duration::from_millis(500);
 /// An end that has said nothing for so long is gone.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long an interface may be away; then those behind it are given up. Time without it does not count as silence.
+const ABSENCE_MAX: Duration = Duration::from_secs(60);
+
+/// How often is looked whether it is back.
+const ABSENCE_LOOK: Duration = Duration::from_millis(100);
+
 /// The window field of everything sent here, which no end looks at: the tap hears our own packets too.
 const OWN_MARK: u16 = 0xce11;
 
@@ -66,22 +72,31 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Resets both ends of every flow in `owed`; gives up after ten seconds.
+/// Resets both ends of every flow in `owed`; gives up after ten seconds in which an interface was there.
 ///
 /// Works in the calling thread's namespace; the flows' packets must take `passage` again without this program's help.
 pub(crate) fn reset_ends(owed: &[Owed], passage: Passage<'_>, netlink: &Netlink) -> Result<Outcome, IoError> {
     let mut recovery = Recovery::new(owed, passage, netlink)?;
-    recovery.ask_receivers();
-    recovery.listen(Clock::now() + HEARING)?;
+    let last = Clock::now() + ABSENCE_MAX;
+    loop {
+        recovery.ask_receivers();
+        recovery.listen(Clock::now() + HEARING)?;
+        if !recovery.take_absence() || Clock::now() >= last {
+            break;
+        }
+    }
     recovery.flows.retain(|_, flow| !flow.is_whole());
     recovery.is_resetting = true;
     let whole = owed.len().saturating_sub(recovery.flows.len());
-    let give_up = Clock::now() + PATIENCE;
+    let mut give_up = Clock::now() + PATIENCE;
     let mut pause = FIRST_PAUSE;
     while recovery.is_unfinished() && Clock::now() < give_up {
         recovery.ask();
         recovery.listen((Clock::now() + pause).min(give_up))?;
         pause = pause + pause;
+        if recovery.take_absence() {
+            (give_up, pause) = ((Clock::now() + PATIENCE).min(last + PATIENCE), FIRST_PAUSE);
+        }
     }
     let ends_reset = recovery.flows.values().flat_map(|flow| flow.ends).filter(|end| end.is_reset).count();
     Ok(Outcome { whole, flows: recovery.flows.len(), ends_reset })
@@ -145,22 +160,48 @@ impl From<&Owed> for DeadFlow {
     }
 }
 
-struct Recovery {
+struct Recovery<'a> {
     /// By client and server.
     flows: BTreeMap<(SocketAddr, SocketAddr), DeadFlow>,
-    medium: Medium,
+    passage: Passage<'a>,
+    netlink: &'a Netlink,
+    /// None while an interface is gone or down.
+    medium: Option<Medium>,
+    /// One was, since this was asked last.
+    was_absent: bool,
     waiter: Waiter,
     /// The receiving hosts were heard: what is left is to be reset.
     is_resetting: bool,
 }
 
-impl Recovery {
-    fn new(owed: &[Owed], passage: Passage<'_>, netlink: &Netlink) -> Result<Self, IoError> {
+impl<'a> Recovery<'a> {
+    fn new(owed: &[Owed], passage: Passage<'a>, netlink: &'a Netlink) -> Result<Self, IoError> {
         let flows = owed.iter().map(|o| ((o.entry.client, o.entry.server), DeadFlow::from(o))).collect();
-        let medium = Medium::open(passage, netlink)?;
         let waiter = Waiter::new(Duration::ZERO)?;
-        medium.watch(&waiter)?;
-        Ok(Self { flows, medium, waiter, is_resetting: false })
+        let mut recovery =
+            Self { flows, passage, netlink, medium: None, was_absent: false, waiter, is_resetting: false };
+        recovery.open()?;
+        Ok(recovery)
+    }
+
+    /// Opens the sockets, if the interfaces are there.
+    fn open(&mut self) -> Result<(), IoError> {
+        match Medium::open(self.passage, self.netlink) {
+            Ok(medium) => {
+                medium.watch(&self.waiter)?;
+                self.medium = Some(medium);
+                Ok(())
+            }
+            Err(error) if error.is_not_there() || error.is_device_gone() => {
+                self.was_absent = true;
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn take_absence(&mut self) -> bool {
+        std::mem::take(&mut self.was_absent)
     }
 
     fn is_unfinished(&self) -> bool {
@@ -169,18 +210,20 @@ impl Recovery {
 
     /// Sends an old acknowledgement to every receiving host.
     fn ask_receivers(&self) {
+        let Some(medium) = &self.medium else { return };
         for flow in self.flows.values() {
-            question(&self.medium, flow.ends[1], flow.ends[0]);
+            question(medium, flow.ends[1], flow.ends[0]);
         }
     }
 
     /// Sends a reset by the newest knowledge, and an old acknowledgement, to every end that is not reset.
     fn ask(&mut self) {
+        let Some(medium) = &self.medium else { return };
         for flow in self.flows.values() {
             for (to, from) in [(flow.ends[0], flow.ends[1]), (flow.ends[1], flow.ends[0])] {
                 if !to.is_reset {
-                    reset(&self.medium, from, to);
-                    question(&self.medium, from, to);
+                    reset(medium, from, to);
+                    question(medium, from, to);
                 }
             }
         }
@@ -190,15 +233,27 @@ impl Recovery {
     fn listen(&mut self, until: Instant) -> Result<(), IoError> {
         let mut buffer = medium::buffer();
         while self.is_unfinished() && Clock::now() < until {
-            match self.medium.hear(&mut buffer)? {
-                Some(heard) => self.hear(&heard),
-                None => drop(self.waiter.wait(Some(until))?),
+            let Some(mut medium) = self.medium.take() else {
+                self.waiter.wait(Some(until.min(Clock::now() + ABSENCE_LOOK)))?;
+                self.open()?;
+                continue;
+            };
+            match medium.hear(&mut buffer) {
+                Ok(Some(heard)) => self.hear(&medium, &heard),
+                Ok(None) => drop(self.waiter.wait(Some(until))?),
+                Err(error) if error.is_device_gone() => {
+                    // Other sockets, when it is back: it may be another one then.
+                    self.was_absent = true;
+                    continue;
+                }
+                Err(error) => return Err(error),
             }
+            self.medium = Some(medium);
         }
         Ok(())
     }
 
-    fn hear(&mut self, heard: &Heard<'_>) {
+    fn hear(&mut self, medium: &Medium, heard: &Heard<'_>) {
         let Ok(parsed) = wire::parse_prefix(heard.packet) else { return };
         let Transport::Tcp(tcp) = parsed.transport else { return };
         if tcp.window == OWN_MARK {
@@ -219,7 +274,7 @@ impl Recovery {
             } else if tcp.flags.contains(TcpFlags::ACK) && !end.is_reset {
                 end.expects = if self.is_resetting { tcp.ack } else { end.expects.later_of(tcp.ack) };
                 if self.is_resetting {
-                    reset(&self.medium, listener, *end);
+                    reset(medium, listener, *end);
                 }
             }
         }

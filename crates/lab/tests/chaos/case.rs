@@ -24,7 +24,8 @@ pub struct Case {
     pub is_both_ways: bool,
     pub link: LinkKind,
     pub faults: Vec<Fault>,
-    pub time: Duration,
+    /// Each of them once, in the order of a shuffle, and quickly; else any of them, for this time.
+    pub time: Option<Duration>,
     pub host_mtu: u32,
     pub seed: u64,
 }
@@ -57,7 +58,7 @@ impl Case {
             is_both_ways: random.random_bool(0.7),
             link: LinkKind::ALL[random.random_range(0..2)],
             faults: if is_mixed { mixed.collect() } else { vec![fault] },
-            time,
+            time: Some(time),
             host_mtu: if random.random_bool(0.5) { 9_000 } else { 1_500 },
             seed: random.random(),
         }
@@ -99,6 +100,7 @@ impl Case {
             accelerator: &mut accelerator,
             random: &mut random,
             starts: &mut starts,
+            outage_ms_max: if self.time.is_some() { 2_000 } else { 500 },
         };
         if self.way.is_some() {
             scene.start(None).unwrap();
@@ -111,16 +113,22 @@ impl Case {
             captures.forgetter(),
         );
         scene.pause(1_000..1_500);
-        let end = Clock::now() + self.time;
-        while Clock::now() < end && problems.is_empty() && traffic.hung() == 0 {
-            let fault = self.faults[scene.random.random_range(0..self.faults.len())];
+        let end = self.time.map(|time| Clock::now() + time);
+        let mut each = self.faults.clone();
+        while problems.is_empty() && traffic.hung() == 0 {
+            let fault = match end {
+                Some(end) if Clock::now() >= end => break,
+                Some(_) => self.faults[scene.random.random_range(0..self.faults.len())],
+                None if each.is_empty() => break,
+                None => each.swap_remove(scene.random.random_range(0..each.len())),
+            };
             log(&format!("fault {} {}", suffered + 1, fault.name()));
             if let Err(problem) = scene.suffer(fault) {
                 problems.push(problem);
             }
             log("over");
             suffered += 1;
-            scene.pause(500..4_000);
+            scene.pause(if end.is_some() { 500..4_000 } else { 200..800 });
             if let Some(Err(problem)) = scene.accelerator.as_mut().map(|running| running.check()) {
                 problems.push(problem);
             }

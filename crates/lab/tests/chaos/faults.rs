@@ -88,6 +88,8 @@ pub struct Scene<'a> {
     pub random: &'a mut Xoshiro256PlusPlus,
     /// Starts so far.
     pub starts: &'a mut u32,
+    /// Longest time for which a cable or the process is away.
+    pub outage_ms_max: u64,
 }
 
 impl Scene<'_> {
@@ -113,13 +115,13 @@ impl Scene<'_> {
             Fault::DownUp => {
                 let side = self.side();
                 self.network.set_down(side);
-                self.pause(20..2_000);
+                self.pause(20..self.outage_ms_max);
                 self.network.set_up(side);
             }
             Fault::Remake => {
                 let side = self.side();
                 self.network.cut_cable(side);
-                self.pause(20..2_000);
+                self.pause(20..self.outage_ms_max);
                 self.network.lay_cable(side);
                 if self.accelerator.is_none() && self.options.way == Way::Inline {
                     self.network.join(side);
@@ -147,7 +149,8 @@ impl Scene<'_> {
             Fault::Hangup => old.signal(SIGHUP),
             Fault::Stop => {
                 old.signal(SIGSTOP);
-                self.pause(100..4_000);
+                // Long enough for packets to go past in most cases.
+                self.pause(500..1_500 + self.outage_ms_max);
                 old.signal(SIGCONT);
             }
             _ => {}

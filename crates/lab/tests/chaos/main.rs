@@ -39,7 +39,7 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// A few of everything, in well under two minutes.
+/// Each kind of trouble once, with each way of steering, in about a minute.
 #[test]
 fn no_transfer_hangs_whatever_happens() {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed());
@@ -51,7 +51,7 @@ fn no_transfer_hangs_whatever_happens() {
             is_both_ways: true,
             link: LinkKind::Fast,
             faults,
-            time: Duration::from_secs(10),
+            time: None,
             host_mtu: 9_000,
             seed: random.random(),
         };

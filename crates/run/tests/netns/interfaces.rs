@@ -4,8 +4,8 @@ use io::netlink::LinkChange;
 use run::{Config, InlineFallback, SteeringChoice};
 
 use crate::accelerated::verdict;
-use crate::inline;
-use crate::topology::{Connection, Program, SERVER, SIGCONT, SIGSTOP, Topology, wait_until};
+use crate::topology::{Connection, Program, SERVER, SIGCONT, SIGKILL, SIGSTOP, Topology, wait_until};
+use crate::{crash, inline};
 
 const WAYS: [SteeringChoice; 2] = [SteeringChoice::Tcx, SteeringChoice::Rules];
 
@@ -178,6 +178,36 @@ fn a_bridge_takes_an_interface_that_is_made_anew_in_again() {
         }
         let said = program.stop(&topology);
         assert_eq!(verdict(&said), (6, 0), "{said}");
+    }
+}
+
+/// The process dies while it owes, and the interface towards the clients is away until after the watchdog has begun.
+#[test]
+fn h02_flows_with_debt_are_reset_though_the_interface_is_away_at_first() {
+    for is_deleted in [false, true] {
+        let topology = Topology::build("awayowed");
+        topology.set("net/ipv6/conf/all/keep_addr_on_down", "1");
+        let mut program = Program::start_engine(&topology, &topology.config());
+        let owed: Vec<_> = (0..4).map(|n| crash::with_debt(&topology, SERVER[n % 2])).collect();
+        let away = || {
+            if is_deleted {
+                topology.exec("ip", &["link", "delete", "m0"]);
+            } else {
+                switch(&topology, "m0", false);
+            }
+        };
+        away();
+        program.signal(SIGKILL);
+        program.await_line("the accelerator died and owed 4 flows");
+        if is_deleted {
+            topology.lay_cables(["m0"]);
+        } else {
+            switch(&topology, "m0", true);
+        }
+        owed.into_iter().for_each(crash::assert_reset);
+        program.await_line("4 flows reset");
+        program.wait();
+        wait_until("the watchdog has undone everything", || topology.leftovers().is_empty());
     }
 }
 
