@@ -9,6 +9,8 @@ use run::{Answer, FlowLine, FlowList, Found, Question, Status};
 use scenario::Quantity;
 use units::{Bytes, Duration};
 
+use crate::output::Words;
+
 /// How often a drain is looked at.
 const POLL: Duration = Duration::from_millis(100);
 
@@ -70,7 +72,7 @@ pub fn flows(args: &ShowArgs) -> Result<ExitCode, String> {
     if args.json {
         print_json(&all)?;
     } else {
-        print(&flow_lines(&all));
+        print(&flow_lines(&all, Words::default().columns()));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -184,15 +186,24 @@ fn status_lines(status: &Status) -> Vec<String> {
     lines
 }
 
-fn flow_lines(list: &FlowList) -> Vec<String> {
+/// Columns of the flows that a narrow terminal can do without, the least needed first.
+const FLOWS_MAY_GO: [&str; 6] = ["held", "window", "state", "srtt", "owed", "data"];
+
+fn flow_lines(list: &FlowList, columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
     if !list.flows.is_empty() {
-        lines.push(format!(
-            "{:<8} {:<11} {:<24} {:<24} {:>9} {:>9} {:>9} {:>11} {:>16}",
-            "data", "state", "client", "server", "owed", "held", "window", "srtt", "subscriber rate"
-        ));
+        let names =
+            ["data", "state", "client", "server", "owed", "held", "window", "srtt", "subscriber rate"];
+        let table = report::Table {
+            headings: names.map(|name| (name, "")).to_vec(),
+            rows: list.flows.iter().map(flow_fields).collect(),
+        };
+        let (table, gone) = table.fitting(columns, &FLOWS_MAY_GO);
+        lines.extend(table.to_string().lines().filter(|line| !line.is_empty()).map(str::to_owned));
+        if !gone.is_empty() {
+            lines.push(format!("  the terminal is too narrow for: {}; --json has all", gone.join(", ")));
+        }
     }
-    lines.extend(list.flows.iter().map(flow_line));
     lines.extend(
         list.passed.iter().map(|flow| format!("passed   {} {} {}", flow.client, flow.server, flow.reason)),
     );
@@ -222,7 +233,7 @@ fn three_digits(value: u64, units: [&str; 4]) -> String {
     format!("{rest:.decimals$} {}", units[unit])
 }
 
-fn flow_line(flow: &FlowLine) -> String {
+fn flow_fields(flow: &FlowLine) -> Vec<String> {
     let srtt = flow.srtt_us.map_or("-".to_owned(), |us| three_digits(us, ["µs", "ms", "s", "ks"]));
     // Older ones have no null where there is no limit.
     let rate = flow.subscriber_rate_bps.filter(|bps| *bps < u64::MAX);
@@ -230,10 +241,7 @@ fn flow_line(flow: &FlowLine) -> String {
     let bytes = [flow.debt_bytes, flow.held_bytes, flow.client_window_bytes];
     let [owed, held, window] = bytes.map(|bytes| Bytes::new(bytes).to_string());
     let (client, server) = (flow.client.to_string(), flow.server.to_string());
-    format!(
-        "{:<8} {:<11} {client:<24} {server:<24} {owed:>9} {held:>9} {window:>9} {srtt:>11} {rate:>16}",
-        flow.direction, flow.state
-    )
+    vec![flow.direction.clone(), flow.state.clone(), client, server, owed, held, window, srtt, rate]
 }
 
 #[cfg(test)]
@@ -258,10 +266,17 @@ mod tests {
             subscriber_rate_bps: Some(987_648_123),
             idle_ms: 0,
         };
-        assert!(flow_line(&flow).ends_with(" 988 Mbit/s"));
+        assert_eq!(flow_fields(&flow).last().unwrap(), "988 Mbit/s");
+        let list = FlowList { flows: vec![flow.clone()], passed: Vec::new() };
+        for (columns, has_held) in [(200, true), (80, false)] {
+            let lines = flow_lines(&list, columns);
+            assert!(lines.iter().all(|line| line.chars().count() <= columns), "{lines:?}");
+            assert_eq!(lines[0].contains("held"), has_held, "{lines:?}");
+            assert!(lines.iter().any(|line| line.contains("10.1.0.2:5") && line.contains("988 Mbit/s")));
+        }
         for none in [None, Some(u64::MAX)] {
             flow.subscriber_rate_bps = none;
-            assert!(flow_line(&flow).ends_with("  -"), "{}", flow_line(&flow));
+            assert_eq!(flow_fields(&flow).last().unwrap(), "-");
         }
     }
 }

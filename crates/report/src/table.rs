@@ -131,13 +131,16 @@ impl fmt::Display for Table {
         let names: Vec<String> = self.headings.iter().map(|(name, _)| (*name).to_owned()).collect();
         let units: Vec<String> = self.headings.iter().map(|(_, unit)| (*unit).to_owned()).collect();
         let widths = self.widths();
-        for (n, row) in [&names, &units].into_iter().chain(&self.rows).enumerate() {
+        let has_units = units.iter().any(|unit| !unit.is_empty());
+        let headings = [&names, &units].into_iter().take(1 + usize::from(has_units));
+        let last_heading = usize::from(has_units);
+        for (n, row) in headings.chain(&self.rows).enumerate() {
             let mut line = String::from(" ");
             for (i, (field, width)) in row.iter().zip(&widths).enumerate() {
                 line += &if i == 0 { format!(" {field:<width$}") } else { format!("  {field:>width$}") };
             }
             writeln!(f, "{}", line.trim_end())?;
-            if n == 1 {
+            if n == last_heading {
                 writeln!(f, "  {}", "─".repeat(self.width() - 2))?;
             }
         }

@@ -2,7 +2,10 @@
 
 use std::fmt::Write as _;
 
-use analysis::{CaptureFile, End, Findings, FlowReport, MptcpReport, Pair, SampleSummary, Sink, Vantage};
+use analysis::{
+    CaptureFile, DirectionReport, End, Findings, FlowReport, MptcpReport, Pair, SampleSummary, Sink, Vantage,
+};
+use report::Table;
 
 /// Keeps the flows with most data, so that memory does not grow with the capture.
 pub(super) struct Top {
@@ -44,7 +47,7 @@ impl Sink for Top {
 }
 
 /// The table for people: captures, then flows with their two directions and what was found.
-pub(super) fn table(findings: &Findings, flows: &[FlowReport], all_flows: usize) -> String {
+pub(super) fn table(findings: &Findings, flows: &[FlowReport], all_flows: usize, columns: usize) -> String {
     let mut text = String::new();
     for capture in &findings.captures {
         let _ = writeln!(text, "{}", capture_line(capture));
@@ -57,7 +60,7 @@ pub(super) fn table(findings: &Findings, flows: &[FlowReport], all_flows: usize)
     let flows_word = if all_flows == 1 { "flow" } else { "flows" };
     let _ = writeln!(text, "\n{all_flows} {flows_word}{which}\n");
     for flow in flows {
-        describe(&mut text, flow);
+        describe(&mut text, flow, columns);
     }
     for pair in findings.pairs.iter().take(50) {
         let _ = writeln!(text, "{}", pair_line(pair));
@@ -129,7 +132,10 @@ fn capture_line(capture: &CaptureFile) -> String {
     line
 }
 
-fn describe(text: &mut String, flow: &FlowReport) {
+/// Columns of a flow that a narrow terminal can do without, the least needed first.
+const MAY_GO: [&str; 5] = ["window", "late", "syn/rto/fast/tlp/spur", "before", "bytes"];
+
+fn describe(text: &mut String, flow: &FlowReport, columns: usize) {
     let arrow = match flow.client {
         Some(0) => "->",
         Some(_) => "<-",
@@ -145,7 +151,7 @@ fn describe(text: &mut String, flow: &FlowReport) {
     let handshake = &flow.handshake;
     let _ = writeln!(
         text,
-        "#{}{} {} {arrow} {}  {:.3} s  {}  {place}; handshake {} ms (server {}, client {})",
+        "#{}{} {} {arrow} {}  {:.3} s  {}\n  {place}; handshake {} ms (server {}, client {})",
         flow.id,
         if flow.point > 0 { format!(" (point {})", flow.point) } else { String::new() },
         flow.first,
@@ -156,9 +162,19 @@ fn describe(text: &mut String, flow: &FlowReport) {
         number(handshake.to_server_ms),
         number(handshake.to_client_ms),
     );
-    let _ = writeln!(
-        text,
-        "  {:>3} {:>8} {:>12} {:>9} {:>7} {:>22} {:>7} {:>7} {:>6} {:>22} {:>9}",
+    let _ = write!(text, "{}", directions(flow).fitting(columns, &MAY_GO).0);
+    for diagnosis in &flow.diagnoses {
+        let kind = serde_json::to_value(diagnosis.kind).ok();
+        let kind = kind.as_ref().and_then(|kind| kind.as_str()).unwrap_or_default().replace('_', " ");
+        let way = if diagnosis.direction == 0 { "1>2" } else { "2>1" };
+        let _ = writeln!(text, "  {way} {kind}: {}", diagnosis.evidence);
+    }
+    text.push('\n');
+}
+
+/// The two directions of a flow.
+fn directions(flow: &FlowReport) -> Table {
+    let names = [
         "",
         "packets",
         "bytes",
@@ -169,32 +185,28 @@ fn describe(text: &mut String, flow: &FlowReport) {
         "before",
         "late",
         "RTT ms min/p50/p95",
-        "window"
-    );
-    for (direction, name) in flow.directions.iter().zip(["1>2", "2>1"]) {
+        "window",
+    ];
+    let row = |(direction, name): (&DirectionReport, &str)| {
         let r = &direction.retransmissions;
-        let causes = format!("{}/{}/{}/{}/{}", r.syn, count(r.rto), count(r.fast), count(r.tlp), r.spurious);
-        let _ = writeln!(
-            text,
-            "  {name} {:>8} {:>12} {:>9} {:>7} {causes:>22} {:>7} {:>7} {:>6} {:>22} {:>9}",
-            direction.packets,
-            direction.unique_bytes,
+        vec![
+            name.to_owned(),
+            direction.packets.to_string(),
+            direction.unique_bytes.to_string(),
             number(direction.throughput_active_bps.map(|rate| rate / 1e6)),
-            r.data_packets + r.syn + r.fin,
+            (r.data_packets + r.syn + r.fin).to_string(),
+            format!("{}/{}/{}/{}/{}", r.syn, count(r.rto), count(r.fast), count(r.tlp), r.spurious),
             number(direction.loss.rate.map(|rate| rate * 100.0)),
-            direction.loss.before_capture,
-            direction.loss.reordered,
+            direction.loss.before_capture.to_string(),
+            direction.loss.reordered.to_string(),
             rtt(direction.rtt.karn),
             direction.window.max.map_or_else(|| "-".to_owned(), |max| max.to_string()),
-        );
+        ]
+    };
+    Table {
+        headings: names.map(|name| (name, "")).to_vec(),
+        rows: flow.directions.iter().zip(["1>2", "2>1"]).map(row).collect(),
     }
-    for diagnosis in &flow.diagnoses {
-        let kind = serde_json::to_value(diagnosis.kind).ok();
-        let kind = kind.as_ref().and_then(|kind| kind.as_str()).unwrap_or_default().replace('_', " ");
-        let way = if diagnosis.direction == 0 { "1>2" } else { "2>1" };
-        let _ = writeln!(text, "  {way} {kind}: {}", diagnosis.evidence);
-    }
-    text.push('\n');
 }
 
 fn end(end: End) -> &'static str {
