@@ -299,7 +299,8 @@ fn benchmark(args: &BenchmarkArgs) -> Result<ExitCode, String> {
     let signals = Signals::terminating().map_err(text)?;
     let instance = Instance::register(None, "benchmark").map_err(text)?;
     let made_by = lab::made_by(env!("CARGO_PKG_VERSION"), &outcome::command_line());
-    let benchmark = lab::benchmark::Benchmark { instance: &instance, signals: &signals };
+    let program = std::env::current_exe().map_err(text)?;
+    let benchmark = lab::benchmark::Benchmark { instance: &instance, program: &program, signals: &signals };
     let figures = benchmark.run(made_by, &args.trace, &mut |what| eprintln!("  {what} …")).map_err(text)?;
     let markdown = figures.markdown();
     words.say(&markdown);

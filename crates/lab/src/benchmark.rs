@@ -24,6 +24,10 @@ use crate::topology::{Host, client_address, radio_gateway, server_address};
 use crate::transfer::{pause, round_trips_ms};
 use crate::{Instance, LabError};
 
+mod highest_rate;
+
+pub use highest_rate::RateStep;
+
 const PINGS: u64 = 1_500;
 const PING_INTERVAL: Duration = Duration::from_millis(5);
 const RATE: Rate = Rate::from_mbps(12);
@@ -47,6 +51,8 @@ pub struct BenchmarkFigures {
     pub rate: RateFigures,
     /// One TCP flow through 10 + 10 ms of delay and no rate limit.
     pub flow: Vec<FlowFigures>,
+    /// Rates from 100 Mbit/s on, with the accelerator, up to the first that the emulator is late for.
+    pub highest_rate: Vec<RateStep>,
     /// Traces replayed.
     pub traces: Vec<TraceFigures>,
 }
@@ -108,6 +114,8 @@ pub struct TraceFigures {
 pub struct Benchmark<'a> {
     /// The lab's name and directory.
     pub instance: &'a Instance,
+    /// The program whose `run` accelerates.
+    pub program: &'a Path,
     /// Ends everything when one comes.
     pub signals: &'a Signals,
 }
@@ -143,12 +151,13 @@ impl Benchmark<'_> {
             self.flow("one link", Host::Accelerator, "radio.down = { delay = \"10 ms\", queue = \"1000000 packets\" }\nradio.up.delay = \"10 ms\"")?,
             self.flow("two links", Host::Server, "wan = { delay = \"5 ms\", queue = \"1000000 packets\" }\nradio.down = { delay = \"5 ms\", queue = \"1000000 packets\" }\nradio.up.delay = \"5 ms\"")?,
         ];
+        let highest_rate = self.highest_rate(progress)?;
         let mut replayed = Vec::new();
         for path in traces {
             progress(&format!("trace {}", path.display()));
             replayed.push(self.trace(path)?);
         }
-        Ok(BenchmarkFigures { made_by, delay, rate, flow, traces: replayed })
+        Ok(BenchmarkFigures { made_by, delay, rate, flow, highest_rate, traces: replayed })
     }
 
     /// A network as the keys in `settings` say, with packets moving.
@@ -444,6 +453,7 @@ impl BenchmarkFigures {
         for figures in &self.flow {
             let _ = writeln!(text, "| {} | {:.3} |", figures.path, figures.goodput_gbps);
         }
+        highest_rate::markdown(&self.highest_rate, &mut text);
         if !self.traces.is_empty() {
             text += "\n| trace, saturated | s | offered MB | planned error % | arrival error % |\n|---|---|---|---|---|\n";
         }

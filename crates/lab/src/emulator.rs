@@ -24,7 +24,7 @@ use units::{Bytes, Duration, Instant};
 
 use crate::LabError;
 use crate::error::Context;
-use crate::lateness::Lateness;
+use crate::lateness::{LateBins, Lateness};
 use crate::reporter::Reporter;
 use crate::spin_budget::SpinBudget;
 
@@ -69,6 +69,8 @@ pub struct Emulation {
     pub records: [Vec<PacketRecord>; 2],
     /// TCP segments that entered radio down and radio up.
     pub segments: [Vec<Segment>; 2],
+    /// What lateness took of each 100 ms of radio down.
+    pub late_bins: LateBins,
     /// The timing error of all links.
     pub timing: Timing,
     /// True when the thread ran with real-time priority.
@@ -103,8 +105,15 @@ impl Emulator {
         if let Some(reporter) = &mut reporter {
             reporter.begin(plan.radio_down.seed, started)?;
         }
-        let moved =
-            Mover { devices, links, observers, lateness: Lateness::default(), spare: Vec::new(), reporter };
+        let moved = Mover {
+            devices,
+            links,
+            observers,
+            lateness: Lateness::default(),
+            late_bins: LateBins::new(started),
+            spare: Vec::new(),
+            reporter,
+        };
         let thread = std::thread::Builder::new()
             .name("emulator".to_owned())
             .spawn(move || moved.run(&stopped))
@@ -153,6 +162,7 @@ struct Mover {
     links: [Link<Vec<u8>>; 4],
     observers: [Observer; 2],
     lateness: Lateness,
+    late_bins: LateBins,
     spare: Vec<Vec<u8>>,
     reporter: Option<Reporter>,
 }
@@ -211,16 +221,23 @@ impl Mover {
     /// Hands over what is due.
     fn deliver(&mut self) {
         for (i, link) in self.links.iter_mut().enumerate() {
-            if link.next_deadline().is_none_or(|at| at > Clock::now()) {
+            let mut now = Clock::now();
+            if link.next_deadline().is_none_or(|at| at > now) {
                 continue;
             }
-            while let Some(delivery) = link.poll(Clock::now()) {
-                self.lateness.record(Clock::now().saturating_since(delivery.planned));
+            while let Some(delivery) = link.poll(now) {
+                let late = now.saturating_since(delivery.planned);
+                self.lateness.record(late);
+                if i == RADIO_DOWN {
+                    self.late_bins.record(delivery.size, delivery.planned, late);
+                }
                 // A device that is down or gone loses packets like a real one.
                 let _ = self.devices[i ^ 1].send(&delivery.payload);
                 if self.spare.len() < SPARE_BUFFERS_MAX {
                     self.spare.push(delivery.payload);
                 }
+                // Read once for both: the packet that was handed over, and the next.
+                now = Clock::now();
             }
         }
     }
@@ -256,6 +273,7 @@ impl Mover {
             links: self.links,
             records,
             segments,
+            late_bins: self.late_bins,
             timing: self.lateness.report(missed),
             is_realtime,
         })

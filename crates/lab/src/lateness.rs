@@ -1,7 +1,7 @@
 //! [`Lateness`]: how much later than planned packets were handed over.
 
 use scenario::results::{Distribution, Timing, rounded};
-use units::Duration;
+use units::{Bytes, Duration, Instant};
 
 /// Width of a bucket: 0.1 µs resolves the spinning waiter's error.
 const BUCKET_NS: u64 = 100;
@@ -109,6 +109,47 @@ impl Lateness {
     }
 }
 
+/// How much of each 100 ms is lost to lateness: of a bin placed anywhere, the bytes that are missing at its end because they
+/// are late, over all of its bytes. That is the mean lateness of the bytes over the bin's length.
+#[derive(Clone, Debug)]
+pub struct LateBins {
+    start: Instant,
+    bins: Vec<Bin>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Bin {
+    bytes: u64,
+    late_byte_ns: u128,
+}
+
+impl LateBins {
+    const WIDTH: Duration = Duration::from_millis(100);
+
+    /// Bins from `start` on.
+    pub(crate) fn new(start: Instant) -> Self {
+        Self { start, bins: Vec::new() }
+    }
+
+    /// Counts a packet of `size` in the bin for which it was `planned`, handed over so much `late`.
+    pub(crate) fn record(&mut self, size: Bytes, planned: Instant, late: Duration) {
+        let number = planned.saturating_since(self.start).as_nanos() / Self::WIDTH.as_nanos();
+        let Ok(index) = usize::try_from(number) else { return };
+        if index >= self.bins.len() {
+            self.bins.resize(index + 1, Bin::default());
+        }
+        let bin = &mut self.bins[index];
+        bin.bytes += size.get();
+        bin.late_byte_ns += u128::from(size.get()) * u128::from(late.as_nanos());
+    }
+
+    /// The share of each bin, in order; nothing is lost of a bin for which nothing was planned.
+    pub fn shares(&self) -> impl Iterator<Item = f64> + '_ {
+        let width = Self::WIDTH.as_nanos() as f64;
+        self.bins.iter().map(move |bin| bin.late_byte_ns as f64 / bin.bytes.max(1) as f64 / width)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,6 +170,17 @@ mod tests {
         assert_eq!(timing.late_us.max, 700_000.0);
         assert!(timing.why_not.unwrap().contains("more than 1 ms"));
         assert!(lateness.report(3).why_not.unwrap().contains("missed 3"));
+    }
+
+    #[test]
+    fn the_share_of_a_bin_is_the_mean_lateness_of_its_bytes_over_its_length() {
+        let (ms, late) = (Instant::from_millis, Duration::from_micros);
+        let mut bins = LateBins::new(ms(1_000));
+        bins.record(Bytes::new(750), ms(1_050), late(0));
+        bins.record(Bytes::new(250), ms(1_099), late(400));
+        bins.record(Bytes::new(500), ms(1_200), late(2_000));
+        let permille: Vec<i64> = bins.shares().map(|share| (share * 1e3).round() as i64).collect();
+        assert_eq!(permille, [1, 0, 20]);
     }
 
     #[test]

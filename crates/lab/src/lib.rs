@@ -33,6 +33,7 @@ pub use accelerator::AcceleratorCommand;
 pub use emulator::{Emulation, Emulator, Keep};
 pub use error::LabError;
 pub use instance::{Instance, Running};
+pub use lateness::LateBins;
 pub use recorder::{Dropped, Recording, Truth};
 pub use reporter::Reporter;
 pub use runner::{Progress, Runner, made_by, run_name};
