@@ -3,13 +3,14 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::Engine;
-use link::{Percentiles, Summary};
+use link::{PacketRecord, Percentiles, Summary};
 use sim::{Middlebox, Network, NetworkConfig, PassThrough, SimError};
 use units::{Bytes, Duration, Instant};
 
 use crate::Treatment;
 use crate::line_up::{FlowPlan, LineUp, PING_EVERY, PING_LEN};
 use crate::results::{Delays, Run, Waiting};
+use crate::series;
 
 /// How often the data in the accelerator is looked at.
 const SAMPLE_EVERY: Duration = Duration::from_millis(10);
@@ -94,7 +95,9 @@ fn bulk_through<M: Observed>(
         max_bytes: watched.waiting_max,
     });
     run.log_hash = format!("{:016x}", watched.network.outcome().log_hash);
-    let summary = watched.radio(length);
+    let (records, summary) = watched.radio_records(length);
+    run.series = Some(series::of_run(&records, length));
+    run.queue_quantiles_ms = series::quantiles(&records, length);
     let lost = summary.lost_after + summary.faded + summary.harq_failed;
     let arrived = summary.delivered_packets + summary.queue_full + lost;
     run.utilisation = summary.utilisation;
@@ -158,12 +161,17 @@ impl<'a, M: Observed> Watched<'a, M> {
 
     /// What the radio link did in the time of the run.
     pub(crate) fn radio(&mut self, length: Duration) -> Summary {
+        self.radio_records(length).1
+    }
+
+    /// The same with its packets.
+    fn radio_records(&mut self, length: Duration) -> (Vec<PacketRecord>, Summary) {
         let (from, to) = (Instant::ZERO, Instant::ZERO + length);
         let link = self.network.radio_down(0).map(sim::Path::link_mut);
-        link.map_or_else(
-            || Summary::from_records(&[], Bytes::ZERO, from, to),
-            |link| Summary::from_records(&link.take_log(), link.offered_bytes(from, to), from, to),
-        )
+        let (records, offered) =
+            link.map_or((Vec::new(), Bytes::ZERO), |link| (link.take_log(), link.offered_bytes(from, to)));
+        let summary = Summary::from_records(&records, offered, from, to);
+        (records, summary)
     }
 
     /// Times from requests to the ends of their responses.

@@ -182,7 +182,12 @@ impl Contest {
                     points: limit::limit(&source.down, length, late, queue),
                 }))
             }
-            Job::Bulk(place) => self.cell(place, is_over).run().map(Made::Bulk),
+            Job::Bulk(place) => {
+                let run = self.cell(place, is_over).run()?;
+                // Of the others the figures say enough.
+                let series = run.series.clone().filter(|_| place.seed == 0);
+                Ok(Made::Bulk(Run { series, ..run }))
+            }
             Job::Short { place, size, is_known } => {
                 let cell = self.cell(place, is_over);
                 let run = ShortRun {
@@ -316,6 +321,7 @@ pub(crate) fn trace_figures(
         bdp_bytes: bdp.get(),
         offset_p95_ms: offset_ms(&trace.down, length),
         idle_ping_ms: idle,
+        capacity_mbps: crate::series::of_trace(&trace.down, length),
     }
 }
 

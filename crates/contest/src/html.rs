@@ -12,11 +12,21 @@ use crate::table::{buffers, bulk_rows, first_seeds, flows_rows, mixed_rows, shor
 
 const OWN_STYLE: &str = ".limit { fill: none; stroke: var(--soft); stroke-width: 1.5; stroke-dasharray: 5 4; }\n\
     .dot { fill: var(--c); } .name { font-size: 12px; fill: var(--c); }\n\
-    .plots { display: grid; grid-template-columns: 1fr 1fr; gap: .6rem 2rem; }\n\
+    .plots { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: .6rem 2rem; }\n\
     .plots figcaption { font-size: .95rem; }\n\
     .key.dashes { border-top: 2px dashed var(--soft); height: 0; vertical-align: .25em; }\n\
-    @media (max-width: 900px) { .plots { grid-template-columns: 1fr; } }\n";
+    @media (max-width: 900px) { .plots { grid-template-columns: minmax(0, 1fr); } }\n\
+    .plots svg { width: 100%; height: auto; } figure { margin: 0; min-width: 0; }\n\
+    .line { fill: none; stroke: var(--c); stroke-width: 1.5; stroke-linejoin: round; }\n\
+    .capacity { fill: var(--soft); opacity: .22; }\n\
+    .legend .item { white-space: nowrap; margin-right: .8em; }\n\
+    .matrix td[style] { background: color-mix(in srgb, #c33 var(--w), transparent); }\n\
+    h1, h2, p, figcaption { overflow-wrap: anywhere; } pre { white-space: pre-wrap; overflow-wrap: anywhere; }\n\
+    .scroll { overflow-x: auto; max-width: 100%; }\n";
 const COLOURS: usize = 6;
+
+mod over_time;
+use over_time::{fairness, over_time};
 
 /// The whole page.
 #[must_use]
@@ -57,6 +67,7 @@ pub fn page(document: &Document) -> String {
     for trace in first_seeds(document) {
         section(&mut html, document, trace, &schemes);
     }
+    fairness(&mut html, document, &schemes);
     method(&mut html, document);
     html.push_str("</body>\n</html>\n");
     html
@@ -160,6 +171,9 @@ fn section(html: &mut String, document: &Document, trace: &TraceFigures, schemes
         figure(html, &format!("{}, queue of {size}", trace.trace), &marks, &curves);
     }
     html.push_str("</div>\n");
+    for size in sizes.iter().filter(|size| !runs_of(size).is_empty()) {
+        over_time(html, trace, &runs_of(size), size, schemes);
+    }
     for size in sizes {
         let is_here = |t: &str, b: &str| t == trace.trace && b == size;
         let short: Vec<&ShortRun> = document.short.iter().filter(|r| is_here(&r.trace, &r.buffer)).collect();

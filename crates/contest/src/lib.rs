@@ -12,6 +12,7 @@
 
 mod bound;
 mod bulk;
+mod charts;
 mod contest;
 mod error;
 mod estimate;
@@ -28,6 +29,7 @@ mod path;
 mod radio;
 mod results;
 mod scheme;
+mod series;
 mod short;
 mod sweep;
 mod table;
@@ -47,7 +49,8 @@ pub use offset::offset_ms;
 pub use path::{PathDocument, PathSettings};
 pub use radio::{Air, RadioSettings};
 pub use results::{
-    Delays, Document, FlowsRun, Limit, Maker, MixedRun, Run, SCHEMA, ShortRun, Summary, TraceFigures, Waiting,
+    Delays, Document, FlowsRun, Limit, Maker, MixedRun, Run, SCHEMA, Series, ShortRun, Summary, TraceFigures,
+    Waiting,
 };
 pub use scheme::{Scheme, Treatment};
 pub use sweep::{Progress, Shard, Sweep, SweepSpec, merge, table_format};

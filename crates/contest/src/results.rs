@@ -294,6 +294,20 @@ pub struct TraceFigures {
     pub offset_p95_ms: f64,
     /// The ping alone on the link.
     pub idle_ping_ms: Delays,
+    /// What the link could carry, in bins as long as those of [`Series`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub capacity_mbps: Vec<f64>,
+}
+
+/// A run over time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// Length of a bin.
+    pub bin_ms: f64,
+    /// Bytes delivered over the radio in each.
+    pub throughput_mbps: Vec<f64>,
+    /// Mean queueing delay of the packets that left in each; zero where none did.
+    pub queue_ms: Vec<f64>,
 }
 
 /// Delays in milliseconds.
@@ -363,6 +377,12 @@ pub struct Run {
     pub radio_loss: f64,
     /// Round trips of the pings sent in the time of the run.
     pub ping_ms: Delays,
+    /// The run over time; of the first seed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub series: Option<Series>,
+    /// Quantiles of the queueing delay from 0 to 100 %, a per cent apart.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queue_quantiles_ms: Vec<f64>,
     /// Pings without an answer half a minute after the run.
     pub pings_unanswered: u64,
     /// Data acknowledged to the server and not yet sent to the client; none without an accelerator.

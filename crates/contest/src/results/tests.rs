@@ -82,6 +82,11 @@ fn a_document_fits_its_schema_and_makes_tables_and_a_page() {
         assert!(text.contains(wanted), "{wanted} is missing in {text}");
     }
     let page = crate::page(&document);
-    assert_eq!(page.matches("<svg").count(), 4, "one plot per queue, for the trace and over all");
+    assert_eq!(
+        page.matches("<svg").count(),
+        4 + 6,
+        "one plot per queue, for the trace and over all; three over time"
+    );
+    assert!(page.contains("class=\"matrix\"") && page.contains("class=\"capacity\""));
     assert!(page.contains("a &lt;made up&gt; problem") && !page.contains("http"));
 }
