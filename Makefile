@@ -45,6 +45,11 @@ chaos: deps ## Trouble under load for SECONDS=3600, from SEED=… (as root): CON
 	CHAOS_SECONDS=$(SECONDS) CHAOS_SEED=$(SEED) CHAOS_OUT=$(abspath $(OUT))/chaos \
 	  cargo test --release --locked --package cellerator-lab --test chaos -- --ignored --nocapture
 
+docs: build ## Measure what the documents show (as root, two minutes) and write it into them: docs/results
+	@tools/need-root docs
+	$(CELLERATOR) demo --out $(OUT)/demo
+	CELLERATOR_WRITE_DOCS=1 CELLERATOR_RESULTS=$(OUT)/demo/results.json cargo test --locked --package cellerator --test documents
+
 clean: ## Remove what was built and written
 	cargo clean
 	rm -rf $(OUT)
