@@ -22,7 +22,14 @@ const OWN_STYLE: &str = ".limit { fill: none; stroke: var(--soft); stroke-width:
     .legend .item { white-space: nowrap; margin-right: .8em; }\n\
     .matrix td[style] { background: color-mix(in srgb, #c33 var(--w), transparent); }\n\
     h1, h2, p, figcaption { overflow-wrap: anywhere; } pre { white-space: pre-wrap; overflow-wrap: anywhere; }\n\
-    .scroll { overflow-x: auto; max-width: 100%; }\n";
+    .scroll th { white-space: normal; } .scroll th, .scroll td { padding: .35rem .45rem; font-size: .88rem; }\n\
+    .scroll td:first-child { white-space: nowrap; padding-left: 0; }\n\
+    @media (max-width: 1000px) { .scroll thead { display: none; }\n\
+    .scroll tr { display: grid; grid-template-columns: repeat(auto-fill, minmax(7rem, 1fr)); padding: .4rem 0;\n\
+    border-bottom: 1px solid var(--rule); }\n\
+    .scroll td, .scroll td:first-child { border: 0; text-align: left; white-space: normal; padding: .1rem .4rem .1rem 0; }\n\
+    .scroll td:first-child { grid-column: 1 / -1; font-weight: 600; }\n\
+    .scroll td:not(:first-child)::before { content: attr(data-is); display: block; color: var(--soft); font-size: .78rem; } }\n";
 const COLOURS: usize = 6;
 
 mod over_time;
@@ -221,7 +228,9 @@ fn table(html: &mut String, table: &Table, schemes: &[&str]) {
         let _ = write!(html, "<tr class=\"c{}\">", colour(schemes, scheme));
         for (column, field) in row.iter().enumerate() {
             let swatch = if column == 0 { "<span class=\"swatch\"></span>" } else { "" };
-            let _ = write!(html, "<td>{swatch}{}</td>", escape(field));
+            // Where there is no room for columns each field carries its heading.
+            let (name, unit) = table.headings.get(column).copied().unwrap_or_default();
+            let _ = write!(html, "<td data-is=\"{name} {unit}\">{swatch}{}</td>", escape(field));
         }
         html.push_str("</tr>\n");
     }

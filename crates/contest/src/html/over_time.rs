@@ -102,15 +102,22 @@ pub(super) fn fairness(html: &mut String, document: &Document, schemes: &[&str])
     }
     html.push_str("</tr></thead><tbody>\n");
     for place in places {
-        let _ = write!(html, "<tr><td>{}</td><td>{}</td><td>{}</td>", escape(place.0), place.1, place.2);
+        let _ = write!(
+            html,
+            "<tr><td>{}</td><td data-is=\"queue\">{}</td><td data-is=\"downloads\">{}</td>",
+            escape(place.0),
+            place.1,
+            place.2
+        );
         for scheme in schemes {
             let own = all.iter().filter(|shared| shared.place == place && shared.scheme == *scheme);
             let values: Vec<f64> = own.map(|shared| shared.fairness).collect();
             let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
             let _ = if values.is_empty() {
-                write!(html, "<td>–</td>")
+                write!(html, "<td data-is=\"{}\">–</td>", escape(scheme))
             } else {
-                write!(html, "<td style=\"--w:{:.0}%\">{mean:.3}</td>", (1.0 - mean).clamp(0.0, 1.0) * 100.0)
+                let (name, part) = (escape(scheme), (1.0 - mean).clamp(0.0, 1.0) * 100.0);
+                write!(html, "<td data-is=\"{name}\" style=\"--w:{part:.0}%\">{mean:.3}</td>")
             };
         }
         html.push_str("</tr>\n");
