@@ -93,7 +93,7 @@ impl CaseFlow {
         let karn = self.main().and_then(|(report, _, way)| report.directions[way].rtt.karn);
         karn.map_or_else(
             || "no round-trip times".to_owned(),
-            |rtt| format!("median {:.1} ms, 95 % below {:.1} ms", rtt.p50_ms, rtt.p95_ms),
+            |rtt| format!("round trip median {:.1} ms, 95 % below {:.1} ms", rtt.p50_ms, rtt.p95_ms),
         )
     }
 }
