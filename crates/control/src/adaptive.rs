@@ -292,11 +292,14 @@ impl Adaptive {
         let (floor, forecast) = (self.floor.get()?, self.offer.forecast()?);
         let path = floor + self.bunches.delay(floor);
         let delay_max = self.delay_max(floor);
-        let burst = self.bursts.surplus(self.losses.is_steady()).min(forecast.bytes_in(delay_max));
+        let burst =
+            self.bursts.surplus(self.losses.is_steady()).min(forecast.bytes_in(self.params.delay_max));
         let held = self.held(forecast);
-        let provided = forecast.bytes_in(path + self.headroom) + self.params.constant + burst.max(held);
+        let on_top = burst.max(held);
+        let provided = forecast.bytes_in(path + self.headroom) + self.params.constant + on_top;
         let recent = self.offer.recent(RECENT_BINS).unwrap_or(forecast);
-        let patient = recent.bytes_in(path + delay_max) + self.params.constant + self.params.constant + held;
+        let patient =
+            recent.bytes_in(path + delay_max) + self.params.constant + self.params.constant + on_top;
         Some(provided.min(patient))
     }
 

@@ -154,12 +154,6 @@ impl Outbox {
 /// How often memory that a flow did not need is given back while others are in use: each time what is kept is copied.
 const TRIM_EVERY: Duration = Duration::from_secs(1);
 
-/// `bytes` × `part` ÷ `whole`, rounded down.
-fn scaled(bytes: Bytes, part: Bytes, whole: Bytes) -> Bytes {
-    let scaled = u128::from(bytes.get()) * u128::from(part.get()) / u128::from(whole.get().max(1));
-    Bytes::new(u64::try_from(scaled).unwrap_or(u64::MAX))
-}
-
 /// A flow whose delivery is ours.
 #[derive(Debug)]
 pub(crate) struct Accelerated {
@@ -335,13 +329,11 @@ impl Accelerated {
             return self.window_by_controller(q20, config, path);
         }
         let needs = path.needs(self.sender.rtt().smoothed(), self.wired_rtt());
-        let wanted = needs.held + config.window_floor;
-        let may_hold = wanted.min(path.memory_limit);
-        // Where memory is short, so is what is under way to it: it would be dropped here.
-        let wired = scaled(needs.wired, may_hold, wanted);
         // One unit of the client's scale is the least that can be said; with less the server would wait for ever.
         let unit = Bytes::new(1 << self.client_scale.shift());
-        let target = (may_hold + wired).min(config.window_max).max(unit + unit);
+        // All of it may have to be held: what there is no memory for would be lost, and the server slow down for it.
+        let target =
+            (needs + config.window_floor).min(path.memory_limit).min(config.window_max).max(unit + unit);
         let held = self.receiver.next().distance_from(self.sender.una()).max(0).unsigned_abs();
         target.saturating_sub(Bytes::from(held)).get().min(u64::from(u32::MAX / 4)) as u32
     }

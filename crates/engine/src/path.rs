@@ -44,15 +44,6 @@ pub(crate) struct Path {
     delivery_rate: RecentMax<Rate>,
 }
 
-/// A window that keeps a path busy, in its parts; see [`Path::needs`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Needs {
-    /// Of what is held here until the client has it.
-    pub(crate) held: Bytes,
-    /// Of what is between the server and here.
-    pub(crate) wired: Bytes,
-}
-
 impl Path {
     /// A path on which nothing is under way; nothing leaves before `now`.
     pub(crate) fn new(controller: AnyController, now: Instant) -> Self {
@@ -165,14 +156,14 @@ impl Path {
     ///
     /// What is under way to the client is at most twice what was in the last round trip, and what the controller allows: in
     /// an outage the round trip grows without end, the data under way does not.
-    pub(crate) fn needs(&self, rtt: Option<Duration>, wired_rtt: Duration) -> Needs {
+    pub(crate) fn needs(&self, rtt: Option<Duration>, wired_rtt: Duration) -> Bytes {
         match (self.delivery_rate.get(), rtt) {
             (Some(rate), Some(rtt)) => {
                 let under_way = rate.bytes_in(rtt * 2).min(self.controller.control().window);
-                let wired = rate.bytes_in(wired_rtt);
-                Needs { held: under_way + under_way + wired, wired }
+                let both = under_way + rate.bytes_in(wired_rtt);
+                both + both
             }
-            _ => Needs { held: Bytes::ZERO, wired: Bytes::ZERO },
+            _ => Bytes::ZERO,
         }
     }
 }
