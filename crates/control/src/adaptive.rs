@@ -72,6 +72,9 @@ const GRAINS_PER_BIN: u64 = 2;
 /// Shorter bins than this part of the path's round trip tell nothing that could be acted on.
 const BINS_PER_ROUND_TRIP: u64 = 8;
 
+/// Bins are so many times shorter than on a coarse link at most: of a few segments each on links of some Mbit/s.
+const FINEST: u64 = 12;
+
 /// Data in flight is never held below so many segments: fewer starve delayed acknowledgements.
 const SEGMENTS_MIN: u64 = 4;
 
@@ -228,20 +231,21 @@ impl Adaptive {
     /// B: two grains, at least a part of the path, at most the parameter.
     fn adapt_bins(&mut self) {
         if let (Some(grain), Some(floor)) = (self.grain.get(), self.floor.get()) {
-            let least = (floor / BINS_PER_ROUND_TRIP).min(self.params.bin);
+            let least = (floor / BINS_PER_ROUND_TRIP).max(self.params.bin / FINEST).min(self.params.bin);
             self.offer.set_length((grain * GRAINS_PER_BIN).clamp(least, self.params.bin));
         }
     }
 
     /// D: longest queueing time at the rate of the last moments.
     fn delay_max(&self, floor: Duration) -> Duration {
-        self.scaled(self.params.delay_max).max(floor)
+        self.scaled(self.params.delay_max).max(floor).max(self.params.headroom_min)
     }
 
     fn headroom_range(&self) -> (Duration, Duration) {
         let floor = self.floor.get().unwrap_or(Duration::ZERO);
-        let least = self.scaled(self.params.headroom_min).max(floor / 4);
-        (least, self.scaled(self.params.headroom_max).max(floor).max(least))
+        let least = self.scaled(self.params.headroom_min).max(floor / 4).max(self.params.starved_below);
+        let most = self.scaled(self.params.headroom_max).max(floor).max(self.params.headroom_min);
+        (least, most.max(least))
     }
 
     /// δ: a round trip so little above the floor met no queue. What the link's grain adds is none.

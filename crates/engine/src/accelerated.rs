@@ -328,7 +328,8 @@ impl Accelerated {
         if let Some(q20) = config.waiting_target {
             return self.window_by_controller(q20, config, path);
         }
-        let needs = path.needs(self.sender.rtt().smoothed(), self.wired_rtt());
+        let sent = Bytes::from(self.sender.nxt().distance_from(self.sender.una()).max(0).unsigned_abs());
+        let needs = path.needs(self.sender.rtt().smoothed(), self.wired_rtt(), sent);
         // One unit of the client's scale is the least that can be said; with less the server would wait for ever.
         let unit = Bytes::new(1 << self.client_scale.shift());
         // All of it may have to be held: what there is no memory for would be lost, and the server slow down for it.

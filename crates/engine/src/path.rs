@@ -155,11 +155,13 @@ impl Path {
     /// and the receive buffers of end hosts: once what is under way, and as much again until it is known to be needed).
     ///
     /// What is under way to the client is at most twice what was in the last round trip, and what the controller allows: in
-    /// an outage the round trip grows without end, the data under way does not.
-    pub(crate) fn needs(&self, rtt: Option<Duration>, wired_rtt: Duration) -> Bytes {
+    /// an outage the round trip grows without end, the data under way does not. Or it is `sent` where that is more: what has
+    /// arrived behind a hole is in no network any more, but is held until the hole is repaired.
+    pub(crate) fn needs(&self, rtt: Option<Duration>, wired_rtt: Duration, sent: Bytes) -> Bytes {
         match (self.delivery_rate.get(), rtt) {
             (Some(rate), Some(rtt)) => {
-                let under_way = rate.bytes_in(rtt * 2).min(self.controller.control().window);
+                let allowed = self.controller.control().window.max(sent);
+                let under_way = rate.bytes_in(rtt * 2).min(allowed);
                 let both = under_way + rate.bytes_in(wired_rtt);
                 both + both
             }
