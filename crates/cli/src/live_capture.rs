@@ -109,6 +109,10 @@ fn run(
         if written >= limit || is_over {
             return Ok(written);
         }
-        waiter.wait(end).map_err(said)?;
+        let has_failed = waiter.wait(end).map_err(said)?.iter().any(|ready| ready.token == 0 && ready.failed);
+        if has_failed && !ring.take_error().map_err(said)? {
+            eprintln!("  {} is gone; what was captured is kept", args.interface);
+            return Ok(written);
+        }
     }
 }

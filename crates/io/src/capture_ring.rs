@@ -162,6 +162,38 @@ impl CaptureRing {
         }
     }
 
+    /// Takes note of what made the descriptor report an error, which it does until then; true while there is an interface to
+    /// capture from. One that is down may come back, and the ring goes on with it; one that was deleted does not.
+    ///
+    /// # Errors
+    /// The kernel does not answer.
+    pub fn take_error(&self) -> Result<bool, IoError> {
+        let mut error: libc::c_int = 0;
+        let mut len = size_of::<libc::c_int>() as libc::socklen_t;
+        // SAFETY: `error` and `len` are live and `len` says the size of `error`.
+        let done = unsafe {
+            libc::getsockopt(
+                self.fd.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_ERROR,
+                (&raw mut error).cast(),
+                &raw mut len,
+            )
+        };
+        if done < 0 {
+            return Err(last("read the error of a capture"));
+        }
+        let mut address = af_packet::address(0);
+        let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        // SAFETY: `address` and `len` are live and `len` says the size of `address`.
+        let done = unsafe { libc::getsockname(self.fd.as_raw_fd(), (&raw mut address).cast(), &raw mut len) };
+        if done < 0 {
+            return Err(last("read the address of a capture"));
+        }
+        // The kernel sets -1 when the device is unregistered.
+        Ok(address.sll_ifindex > 0)
+    }
+
     /// Frames that the kernel had for this ring so far, and those of them that found no room.
     ///
     /// # Errors
@@ -205,6 +237,7 @@ impl AsFd for CaptureRing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::netlink::VethEnd;
     use crate::netns::TestNamespace;
     use crate::{Clock, Interest, Waiter};
     use std::net::UdpSocket;
@@ -244,5 +277,25 @@ mod tests {
         }
         assert_eq!(lengths, (43..=142).collect::<Vec<u32>>());
         assert_eq!(ring.counts().unwrap().1, 0, "none dropped");
+    }
+
+    #[test]
+    fn an_interface_that_goes_is_reported_once() {
+        let ns = TestNamespace::create("gone");
+        let netlink = ns.netlink();
+        let ends = ["ca", "cb"].map(|name| VethEnd { name, namespace: None });
+        netlink.create_veth(ends[0], ends[1]).unwrap();
+        let index = netlink.index_of("ca").unwrap();
+        netlink.set_up(index).unwrap();
+        let ring = ns.run(|| CaptureRing::open(index)).unwrap().unwrap();
+        let mut waiter = Waiter::new(Duration::ZERO).unwrap();
+        waiter.add(&ring, Interest::Read, 0).unwrap();
+        let mut waits_fail =
+            |limit| waiter.wait(Some(Clock::now() + limit)).unwrap().iter().any(|ready| ready.failed);
+        assert!(ring.take_error().unwrap(), "it is there");
+        netlink.delete_link(index).unwrap();
+        assert!(waits_fail(Duration::from_secs(5)));
+        assert!(!ring.take_error().unwrap(), "it is gone");
+        assert!(!waits_fail(Duration::from_millis(20)), "once");
     }
 }
