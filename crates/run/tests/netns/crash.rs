@@ -25,10 +25,13 @@ pub fn fill(server: &mut TcpStream) {
     let block = [0x5a; 65_536];
     let mut full_for = 0;
     wait_until("no more fits", || {
-        match server.write(&block) {
-            Ok(_) => full_for = 0,
-            Err(e) if e.kind() == ErrorKind::WouldBlock => full_for += 1,
-            Err(e) => panic!("{e}"),
+        full_for += 1;
+        loop {
+            match server.write(&block) {
+                Ok(_) => full_for = 0,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                Err(e) => panic!("{e}"),
+            }
         }
         // Nothing has moved for a tenth of a second.
         full_for > 10
