@@ -1,9 +1,15 @@
+use std::sync::{Mutex, PoisonError};
+
 use super::*;
 use crate::BenchError;
+
+/// Namespaces are named after the process: one benchmark of it at a time.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// The whole of it, short; asserts what must hold on any machine.
 #[test]
 fn what_fails_is_left_out_and_nothing_is_left() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let signals = Signals::catch(&[libc::SIGUSR2]).unwrap();
     let benchmark = Benchmark {
         rounds: Some(2),
@@ -39,6 +45,7 @@ fn a_missing_peer_is_no_failure() {
 
 #[test]
 fn ended_early_it_gives_the_rounds_that_were_finished() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let signals = Signals::catch(&[libc::SIGUSR1]).unwrap();
     let benchmark = Benchmark {
         rounds: Some(3),
