@@ -563,9 +563,14 @@ impl Accelerated {
 
     /// True when a SYN opens the ports anew: after the end, or when the client has forgotten the connection and
     /// nothing is owed to it. The server's answer to a new SYN would otherwise be taken for its old one (H26).
+    ///
+    /// A late copy of the client's first SYN opens nothing: what else is still under way would pass with old timestamps (H28).
     pub(crate) fn gives_way_to(&self, syn: &Tcp, from: Port) -> bool {
-        let is_new = from == Port::Mobile && syn.seq != self.client.isn;
-        self.is_closed || (is_new && self.is_even() && self.sender.is_idle())
+        let by_client = from == Port::Mobile;
+        if by_client && syn.seq == self.client.isn {
+            return false;
+        }
+        self.is_closed || (by_client && self.is_even() && self.sender.is_idle())
     }
 
     /// True when the stream of each direction has ended and both sides know.

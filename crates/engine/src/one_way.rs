@@ -192,7 +192,8 @@ impl OneWay {
         now: Instant,
     ) -> Verdict {
         let key = FlowKey::of(parsed, tcp, from);
-        let is_opening = tcp.flags.contains(TcpFlags::SYN) && !tcp.flags.contains(TcpFlags::ACK);
+        let is_opening =
+            tcp.flags.contains(TcpFlags::SYN) && !tcp.flags.intersects(TcpFlags::ACK.with(TcpFlags::RST));
         let Some(id) = self.flow_index.get(&key, &self.flows) else {
             if is_opening && is_intact(packet, parsed, virtio) {
                 self.observe(key, tcp, from, now);
