@@ -44,10 +44,11 @@ impl<M: Middlebox> Network<M> {
     ) -> Result<(), Violation> {
         let to = from.other();
         let is_whole = virtio.gso_type == GsoType::None;
-        // What may only pass as it is: a SYN, what is broken, and what is no segment of any flow.
+        // What may only pass as it is: a SYN, what is broken, and what is no segment of any flow. A SYN that somebody made a
+        // reset is a reset (RFC 9293 §3.10.7.4).
         let parsed = wire::parse(&packet).ok();
         let tcp = parsed.as_ref().and_then(|p| p.tcp());
-        let is_syn = tcp.is_some_and(|t| t.flags.contains(TcpFlags::SYN));
+        let is_syn = tcp.is_some_and(|t| t.flags.contains(TcpFlags::SYN) && !t.flags.contains(TcpFlags::RST));
         let is_known = parsed.as_ref().is_some_and(|p| self.checks.knows(p, from.other()));
         let is_untouchable = is_whole && (is_syn || !is_known || is_broken);
         // A client's own SACK blocks go on only when its flow is handed back with this very packet.
