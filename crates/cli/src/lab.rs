@@ -184,7 +184,7 @@ fn up(args: &UpArgs) -> Result<ExitCode, String> {
     } else {
         execute(session.network().namespace(args.on).map_err(text)?, &args.command)?
     };
-    let timing = session.end().map_err(text)?.timing;
+    let timing = session.end().map_err(text)?.judged(true);
     let late = timing.late_us;
     if late.count > 0 {
         eprintln!(
@@ -193,7 +193,7 @@ fn up(args: &UpArgs) -> Result<ExitCode, String> {
         );
     }
     if let Some(why) = timing.why_not {
-        eprintln!("do not trust what was measured: {why}");
+        eprintln!("{why}");
     }
     Ok(code)
 }

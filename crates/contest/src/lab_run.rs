@@ -147,7 +147,7 @@ impl LabContest<'_> {
         let to = from + length;
         let offered = emulation.links[2].offered_bytes(from, to);
         let radio = Summary::from_records(&emulation.records[0], offered, from, to);
-        problems.extend(emulation.timing.why_not.map(|why| format!("do not trust these figures, {why}")));
+        problems.extend(emulation.judged(true).why_not);
         Ok(Measured { radio, pings: Percentiles::of(pings).into(), unanswered, problems })
     }
 

@@ -185,7 +185,7 @@ impl Benchmark<'_> {
     fn delay(&self, path: &str, settings: &str, target: IpAddr) -> Result<DelayFigures, LabError> {
         let mut session = self.session(settings, Path::new("."))?;
         let round_trip_ms = self.ping(session.network().namespace(Host::Client)?, target)?;
-        let timing = session.end()?.timing;
+        let timing = session.end()?.judged(true);
         Ok(DelayFigures { path: path.to_owned(), round_trip_ms, timing })
     }
 
@@ -244,7 +244,7 @@ impl Benchmark<'_> {
             set_mbps: RATE.as_mbps_f64(),
             measured_mbps: Rate::from_transfer(bytes, last.saturating_since(*first)).as_bps() as f64 / 1e6,
             lag_us: Distribution::of(&mut lag_us).unwrap_or_default(),
-            timing: emulation.timing,
+            timing: emulation.judged(false),
         })
     }
 
@@ -290,7 +290,7 @@ impl Benchmark<'_> {
             offered_bytes: offered(Duration::ZERO, time).get(),
             planned_error: error(&mut planned.into_iter()),
             arrival_error: error(&mut arrivals.iter().copied()),
-            timing: emulation.timing,
+            timing: emulation.judged(false),
         })
     }
 
@@ -337,7 +337,7 @@ impl Benchmark<'_> {
             let (sender, receiver) = (namespace(from)?, namespace(Host::Client)?);
             self.one_flow(sender, receiver, SocketAddr::new(address, 5_002))?
         };
-        let timing = session.end()?.timing;
+        let timing = session.end()?.judged(false);
         Ok(FlowFigures {
             path: path.to_owned(),
             goodput_gbps: rounded(goodput.as_bps() as f64 / 1e9),

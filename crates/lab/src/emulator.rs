@@ -18,13 +18,14 @@ use std::thread::JoinHandle;
 use io::{Clock, Interest, Tun, Waiter};
 use link::{Link, PacketRecord};
 use scenario::LinkPlan;
-use scenario::results::Timing;
+use scenario::results::{Moved, Timing};
 use scenario::segments::{Observer, Segment};
 use units::{Bytes, Duration, Instant};
 
 use crate::LabError;
 use crate::error::Context;
 use crate::lateness::{LateBins, Lateness};
+use crate::recorder::path_rtt;
 use crate::reporter::Reporter;
 use crate::spin_budget::SpinBudget;
 
@@ -71,10 +72,28 @@ pub struct Emulation {
     pub segments: [Vec<Segment>; 2],
     /// What lateness took of each 100 ms of radio down.
     pub late_bins: LateBins,
-    /// The timing error of all links.
+    /// The timing error of all links, not judged: what it can have moved depends on what was measured.
     pub timing: Timing,
+    /// The least round trip of the path.
+    pub path_rtt: Duration,
+    /// How long packets were moved.
+    pub time: Duration,
     /// True when the thread ran with real-time priority.
     pub is_realtime: bool,
+}
+
+impl Emulation {
+    /// The timing error, judged by what it can have moved of a transfer that took all of the time; `has_round_trips` where a host
+    /// measured round trips.
+    #[must_use]
+    pub fn judged(&self, has_round_trips: bool) -> Timing {
+        self.timing.clone().judged(Moved {
+            path_rtt_ms: self.path_rtt.as_millis_f64(),
+            seconds: self.time.as_secs_f64(),
+            lost: self.links.iter().map(|link| link.counters().dropped_packets()).sum(),
+            has_round_trips,
+        })
+    }
 }
 
 impl Emulator {
@@ -111,6 +130,8 @@ impl Emulator {
             observers,
             lateness: Lateness::default(),
             late_bins: LateBins::new(started),
+            path_rtt: path_rtt(plan),
+            started,
             spare: Vec::new(),
             reporter,
         };
@@ -163,6 +184,8 @@ struct Mover {
     observers: [Observer; 2],
     lateness: Lateness,
     late_bins: LateBins,
+    path_rtt: Duration,
+    started: Instant,
     spare: Vec<Vec<u8>>,
     reporter: Option<Reporter>,
 }
@@ -275,7 +298,46 @@ impl Mover {
             segments,
             late_bins: self.late_bins,
             timing: self.lateness.report(missed),
+            path_rtt: self.path_rtt,
+            time: Clock::now().saturating_since(self.started),
             is_realtime,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use link::LinkConfig;
+
+    use super::*;
+
+    /// What is kept of `seconds` in which every packet was `late`.
+    fn emulation(path_rtt: Duration, seconds: u64, late: Duration) -> Emulation {
+        let start = Instant::ZERO;
+        let mut lateness = Lateness::default();
+        (0..1_000).for_each(|_| lateness.record(late));
+        Emulation {
+            links: [(); 4].map(|()| Link::new(&LinkConfig::default(), start).unwrap()),
+            records: [Vec::new(), Vec::new()],
+            segments: [Vec::new(), Vec::new()],
+            late_bins: LateBins::new(start),
+            timing: lateness.report(0),
+            path_rtt,
+            time: Duration::from_secs(seconds),
+            is_realtime: true,
+        }
+    }
+
+    #[test]
+    fn lateness_is_judged_by_what_it_moves_not_by_its_own_length() {
+        let (us, ms) = (Duration::from_micros, Duration::from_millis);
+        // All packets 0.24 ms late add 0.96 ms to a round trip: under 2 % of 60 ms, and of 60 s.
+        let judged = emulation(ms(60), 60, us(240)).judged(true);
+        assert_eq!((judged.trustworthy, judged.why_not), (true, None));
+        let judged = emulation(ms(10), 60, us(240)).judged(true);
+        assert!(!judged.trustworthy && judged.why_not.unwrap().contains("throughput"));
+        // No throughput, but the round trips that a host measured.
+        let [with, without] = [true, false].map(|has| emulation(ms(600), 60, us(300)).judged(has));
+        assert!(with.why_not.unwrap().contains("round trips") && without.trustworthy);
     }
 }

@@ -5,7 +5,7 @@ use scenario::figures::{mbps, radio as radio_figures, seconds, series, udp as ud
 use scenario::results::{Distribution, Figures, Flow, Moved, Retransmissions, Transfer};
 use scenario::segments;
 use scenario::{Kind, Workload};
-use units::{Duration, Instant};
+use units::Instant;
 
 use crate::datagrams::DatagramLog;
 use crate::emulator::Emulation;
@@ -14,8 +14,6 @@ use crate::transfer::Outcome;
 
 /// Everything known of a case that has ended.
 pub struct Evidence<'a> {
-    /// The least round trip of the path.
-    pub path_rtt: Duration,
     /// What the emulator kept.
     pub emulation: Emulation,
     /// What became of the flows.
@@ -63,7 +61,7 @@ impl Evidence<'_> {
         let udp = udp.map(|log| udp_figures((log.sent, log.received), &log.round_trips, began, &series));
         let radio = radio_figures(|from, to| link.offered_bytes(from, to), records, began, ended);
         let moved = Moved {
-            path_rtt_ms: self.path_rtt.as_millis_f64(),
+            path_rtt_ms: self.emulation.path_rtt.as_millis_f64(),
             seconds: ended.saturating_since(began).as_secs_f64(),
             lost: radio.dropped_full + radio.dropped_loss,
             has_round_trips: !self.ping_ms.is_empty() || udp.as_ref().is_some_and(|udp| udp.rtt_ms.is_some()),

@@ -209,7 +209,6 @@ impl Runner<'_> {
             run.write_truth(recording, sender, bytes, counters, &plan, &emulation)?;
         }
         let evidence = Evidence {
-            path_rtt: path_rtt(&plan),
             resent_by_sender,
             uploaded: serving.uploaded()?,
             emulation,
