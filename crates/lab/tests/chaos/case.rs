@@ -64,6 +64,36 @@ impl Case {
         }
     }
 
+    /// The case that a line of an earlier run names: `tcx both 1000M terminate mtu 1500, seed 17`.
+    pub fn parse(text: &str, time: Duration) -> Option<Self> {
+        let words: Vec<&str> = text.split([' ', ',']).filter(|word| !word.is_empty()).collect();
+        let [way, direction, link, faults, "mtu", host_mtu, "seed", seed] = words[..] else { return None };
+        let is_bridged = way == "bridge" || way == Way::Inline.name();
+        let fitting = Way::ALL.into_iter().find(|each| each.name() == way);
+        if fitting.is_none() && !["bridge", "forwarding"].contains(&way) {
+            return None;
+        }
+        let faults = match (faults, fitting) {
+            ("mixed", Some(way)) => Fault::ALL.into_iter().filter(|fault| fault.fits(way)).collect(),
+            (name, _) => vec![Fault::from_name(name)?],
+        };
+        Some(Self {
+            way: fitting,
+            is_bridged,
+            is_both_ways: direction == "both",
+            link: LinkKind::ALL.into_iter().find(|each| each.name() == link)?,
+            faults,
+            time: Some(time),
+            host_mtu: host_mtu.parse().ok()?,
+            seed: seed.parse().ok()?,
+        })
+    }
+
+    /// What it is, as [`Self::parse`] takes it.
+    pub fn line(&self) -> String {
+        format!("{}, seed {}", self.name(), self.seed)
+    }
+
     fn name(&self) -> String {
         let way = self.way.map_or(if self.is_bridged { "bridge" } else { "forwarding" }, Way::name);
         let direction = if self.is_both_ways { "both" } else { "downlink" };
@@ -74,13 +104,17 @@ impl Case {
         format!("{way} {direction} {} {faults} mtu {}", self.link.name(), self.host_mtu)
     }
 
+    fn may_reset(&self) -> bool {
+        self.faults.iter().any(|fault| fault.may_reset())
+    }
+
     fn amount(&self) -> Amount {
         let len_max = if self.link == LinkKind::Fast { 60_000_000 } else { 6_000_000 };
         Amount { downloads: 8, uploads: 6, idle: 12, keep_alive: 6, len_max }
     }
 
     pub fn run(self) -> Outcome {
-        log(&format!("{}, seed {}", self.name(), self.seed));
+        log(&self.line());
         let folder = variable("CHAOS_OUT").map_or_else(std::env::temp_dir, PathBuf::from);
         let folder = folder.join(format!("chaos-{}-{}", std::process::id(), self.seed));
         std::fs::create_dir_all(&folder).unwrap();
@@ -134,7 +168,8 @@ impl Case {
             }
         }
         log("waiting for the transfers");
-        let watched = Watched { traffic, folder: folder.clone() };
+        let may_reset = self.may_reset();
+        let watched = Watched { traffic, folder: folder.clone(), may_reset };
         let tally = watched.finish(&scene, &captures);
         if let Some(running) = scene.accelerator.as_mut() {
             running.signal(SIGTERM);
@@ -158,12 +193,13 @@ impl Case {
 struct Watched {
     traffic: Traffic,
     folder: PathBuf,
+    may_reset: bool,
 }
 
 impl Watched {
     /// Waits for the end of all transfers; of those in trouble everything is kept.
     fn finish(self, scene: &Scene<'_>, captures: &Captures) -> Tally {
-        let Self { traffic, folder } = self;
+        let Self { traffic, folder, may_reset } = self;
         let tally = traffic.finish();
         if tally.troubled.iter().any(|(_, line)| line.ends_with("Hung")) {
             for (name, host) in [("client", &scene.network.client), ("server", &scene.network.server)] {
@@ -174,7 +210,8 @@ impl Watched {
                 running.record_state(&scene.network.middle, &folder, "box");
             }
         }
-        for (port, line) in tally.troubled.iter().filter(|(_, line)| !line.ends_with("Reset")) {
+        for (port, line) in tally.troubled.iter().filter(|(_, line)| !(may_reset && line.ends_with("Reset")))
+        {
             log(line);
             captures.write(*port, &folder, "flow");
         }
@@ -184,7 +221,7 @@ impl Watched {
 
 impl Outcome {
     pub fn is_clean(&self) -> bool {
-        let may_reset = self.case.faults.iter().any(|fault| fault.may_reset());
+        let may_reset = self.case.may_reset();
         let bad = [End::Hung, End::Short, End::Wrong].iter().map(|end| self.tally.count(end)).sum::<u64>();
         let resets = self.tally.count(&End::Reset);
         self.problems.is_empty() && (bad == 0 || self.case.way.is_none()) && (may_reset || resets == 0)
@@ -194,9 +231,8 @@ impl Outcome {
         let verdict = if self.is_clean() { "clean" } else { "NOT CLEAN" };
         let Self { case, tally, suffered, problems } = self;
         format!(
-            "{verdict}: {}, seed {}: {suffered} faults; {}{}{}",
-            case.name(),
-            case.seed,
+            "{verdict}: {}: {suffered} faults; {}{}{}",
+            case.line(),
             tally.summary(),
             if problems.is_empty() { "" } else { "; " },
             problems.join("; ")

@@ -24,6 +24,20 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use units::Duration;
 
+#[test]
+fn a_case_can_be_had_again_by_its_line() {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
+    for _ in 0..200 {
+        let case = Case::choose(&mut random, Duration::from_secs(40));
+        let again =
+            Case::parse(&case.line(), Duration::from_secs(40)).unwrap_or_else(|| panic!("{}", case.line()));
+        assert_eq!(format!("{again:?}"), format!("{case:?}"));
+    }
+    for wrong in ["", "tcx both 1000M terminate mtu 1500", "tc both 1000M stop mtu 1500, seed 1"] {
+        assert!(Case::parse(wrong, Duration::from_secs(40)).is_none(), "{wrong}");
+    }
+}
+
 /// A line with the time, as captures have it.
 pub fn log(line: &str) {
     let wall = Clock::wall_nanos();
@@ -76,7 +90,13 @@ fn no_transfer_hangs_for_an_hour() {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed());
     let mut outcomes: Vec<Outcome> = Vec::new();
     while Clock::now() < end {
-        let mut case = Case::choose(&mut random, Duration::from_secs(of_case));
+        let time = Duration::from_secs(of_case);
+        if let Some(text) = variable("CHAOS_CASE") {
+            let case = Case::parse(&text, time).unwrap_or_else(|| panic!("no case '{text}'"));
+            outcomes.push(case.run());
+            continue;
+        }
+        let mut case = Case::choose(&mut random, time);
         if let Some(names) = variable("CHAOS_FAULTS") {
             let of = |name| Fault::from_name(name).unwrap_or_else(|| panic!("no fault '{name}'"));
             case.faults = names.split(',').map(of).collect();
