@@ -3,7 +3,7 @@
 use clap::Command;
 
 /// Of each subcommand, by its path: what an example is for, and the example without `cellerator` in front.
-const EXAMPLES: [(&str, &[(&str, &str)]); 31] = [
+const EXAMPLES: [(&str, &[(&str, &str)]); 32] = [
     (
         "run",
         &[
@@ -56,6 +56,13 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 31] = [
         &[
             ("Until the kettle boils", "sim soak --minutes 5"),
             ("A seed that failed, packet by packet", "sim soak --seed 17"),
+        ],
+    ),
+    (
+        "sim digest",
+        &[
+            ("Before a change", "sim digest scenarios/*.toml > before.txt"),
+            ("After it", "sim digest scenarios/*.toml --against before.txt"),
         ],
     ),
     (

@@ -18,6 +18,7 @@ use crate::interruption::Interruption;
 use crate::outcome::{self, Files};
 use crate::{interruption, progress};
 
+mod digest;
 mod soak;
 
 /// Arguments of `cellerator sim`.
@@ -33,6 +34,8 @@ enum SimCommand {
     Run(RunArgs),
     /// Search for faults of the engine: random line-ups, under every rule the simulator knows
     Soak(soak::Args),
+    /// One number for every packet, its time and the counters of scenarios and random runs: what a change left as it was
+    Digest(digest::Args),
 }
 
 #[derive(clap::Args)]
@@ -70,6 +73,7 @@ pub fn main(args: Args) -> Result<ExitCode, String> {
     match args.command {
         SimCommand::Run(args) => run(&args),
         SimCommand::Soak(args) => soak::main(&args),
+        SimCommand::Digest(args) => digest::main(&args),
     }
 }
 

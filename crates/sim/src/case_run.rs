@@ -9,9 +9,9 @@ use scenario::{Case, DrwaVariant, End, Family, Kind, LinkPlan, TakesBeyond, Work
 use units::{Bytes, Duration, Instant, Rate, SeqNum, WindowScale};
 
 use crate::{
-    Application, BeyondWindow, CheckConfig, DatagramConfig, EndpointConfig, FaultConfig, FlowConfig, LogMode,
-    Network, NetworkConfig, PassThrough, PathConfig, Pattern, RadioConfig, Reading, ReceiveWindow, Role,
-    SimError,
+    Application, BeyondWindow, CheckConfig, DatagramConfig, Digest, EndpointConfig, FaultConfig, FlowConfig,
+    LogMode, Network, NetworkConfig, PassThrough, PathConfig, Pattern, RadioConfig, Reading, ReceiveWindow,
+    Role, SimError,
 };
 
 mod figures;
@@ -103,6 +103,25 @@ impl CaseRun {
             None => self.run_around(PassThrough, watcher),
             Some(config) => self.run_around(Engine::new(config.clone())?, watcher),
         }
+    }
+
+    /// Runs it for its [`Digest`] alone: all packets, their times, and what the engine counted.
+    ///
+    /// # Errors
+    /// As [`CaseRun::run`], and a rule that was broken.
+    pub fn digest(&self) -> Result<Digest, SimError> {
+        let Some(config) = &self.engine else { return Ok(self.digest_around(PassThrough)?.0) };
+        let (packets, network) = self.digest_around(Engine::new(config.clone())?)?;
+        let engine = network.middlebox();
+        let counters = [Some(engine.stats()), engine.uplink_stats()];
+        Ok(counters.into_iter().flatten().fold(packets, |digest, stats| digest.and_counters(stats)))
+    }
+
+    fn digest_around<M: crate::Middlebox>(&self, middlebox: M) -> Result<(Digest, Network<M>), SimError> {
+        let mut network = Network::new(&self.network, middlebox)?;
+        network.run_until(Instant::ZERO + self.time_limit)?;
+        let log = network.log();
+        Ok((Digest::default().and_packets(log.hash(), log.packets(), network.now()), network))
     }
 
     fn run_around<M: crate::Middlebox>(

@@ -17,6 +17,7 @@ mod build;
 mod case_run;
 mod checks;
 mod datagrams;
+mod digest;
 mod endpoint;
 mod engine_box;
 mod error;
@@ -42,6 +43,7 @@ pub use build::build_packet;
 pub use case_run::{CaseOutcome, CaseRun, Sample, Watcher};
 pub use checks::{CheckConfig, Tolerance, Violation};
 pub use datagrams::{DatagramConfig, DatagramLog};
+pub use digest::Digest;
 pub use endpoint::{
     Application, BeyondWindow, Closing, Ending, Endpoint, EndpointConfig, EndpointStats, Progress, Reading,
     ReceiveWindow, Role, Turn,

@@ -5,8 +5,8 @@ use engine::{Action, EngineConfig, PassReason, Sharing, WindowPolicy};
 use units::{Bytes, Duration, Instant, Rate};
 
 use crate::{
-    CheckConfig, Ending, Endpoint, LogMode, Network, NetworkConfig, Random, Restart, Restarting, Stop,
-    Tolerance,
+    CheckConfig, Digest, Ending, Endpoint, LogMode, Network, NetworkConfig, Random, Restart, Restarting,
+    Stop, Tolerance,
 };
 
 mod flows;
@@ -46,6 +46,8 @@ pub struct RandomOutcome {
     pub packets: u64,
     /// [`crate::PacketLog::hash`].
     pub log_hash: u64,
+    /// All packets, their times, and what the engines counted.
+    pub digest: Digest,
     /// Time that passed in it.
     pub simulated: Duration,
     /// [`crate::PacketLog::text`].
@@ -142,9 +144,12 @@ impl RandomRun {
         let mut network = Network::new(&self.network, middlebox).map_err(|e| fail(e.to_string(), ""))?;
         let outcome = network.run().map_err(|e| fail(e.to_string(), network.log().text()))?;
         self.judge(&network).map_err(|problem| fail(problem, network.log().text()))?;
+        let packets = Digest::default().and_packets(outcome.log_hash, outcome.packets, outcome.ended_at);
+        let counters = network.middlebox().all_stats();
         Ok(RandomOutcome {
             packets: outcome.packets,
             log_hash: outcome.log_hash,
+            digest: counters.fold(packets, |digest, stats| digest.and_counters(stats)),
             simulated: outcome.ended_at.saturating_since(self.network.starts_at),
             text: network.log().text().to_owned(),
         })

@@ -80,8 +80,13 @@ impl Restarting {
 
     /// A counter, over all engines there were and both directions.
     pub fn total(&self, counter: impl Fn(&Stats) -> u64) -> u64 {
+        self.all_stats().map(counter).sum()
+    }
+
+    /// The counters of all engines there were, the ended ones first, each direction apart.
+    pub(crate) fn all_stats(&self) -> impl Iterator<Item = &Stats> {
         let now = self.engine.iter().chain(&self.stopped).flat_map(all_stats);
-        self.retired.iter().chain(now).map(counter).sum()
+        self.retired.iter().chain(now)
     }
 
     /// Bytes that the engine of now has acknowledged to one host and the other has not.
