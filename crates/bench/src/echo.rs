@@ -1,6 +1,7 @@
 //! [`echo`]: the path of `cellerator run` without the engine.
 
-use run::{Config, PassThrough, RunError};
+use engine::PassThrough;
+use run::{Config, RunError};
 
 /// Steers TCP as `config` says through a processor that passes everything, until a signal comes.
 ///

@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use engine::{Engine, EngineConfig, MemoryAdvice, Port};
+use engine::{Engine, EngineConfig, MemoryAdvice, Middlebox, Port};
 use io::Clock;
 use serde::{Deserialize, Serialize};
 use units::{Duration, Instant, SeqNum, WindowScale};

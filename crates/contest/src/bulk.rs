@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use engine::Engine;
+use engine::{Engine, PassThrough};
 use link::{PacketRecord, Percentiles, Summary};
-use sim::{Middlebox, Network, NetworkConfig, PassThrough, SimError};
+use sim::{Network, NetworkConfig, SimError, Subject};
 use units::{Bytes, Duration, Instant};
 
 use crate::Treatment;
@@ -23,7 +23,7 @@ pub(crate) const PING: usize = 0;
 const BULK: usize = 1;
 
 /// A middlebox whose waiting data can be seen.
-pub(crate) trait Observed: Middlebox {
+pub(crate) trait Observed: Subject {
     /// Bytes acknowledged to servers and not yet sent on; none when it holds none by nature.
     fn waiting(&self) -> Option<u64>;
 }

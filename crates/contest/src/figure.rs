@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use engine::{Engine, FlowState};
+use engine::{Engine, FlowState, PassThrough};
 use link::{PacketRecord, Trace};
 use report::{ControllerFigure, Curve};
-use sim::{Middlebox, Network, PassThrough, SimError};
+use sim::{Network, SimError, Subject};
 use units::{Bytes, Duration, Instant, Rate};
 
 use crate::line_up::{FlowPlan, LineUp};
@@ -60,7 +60,7 @@ struct Sample {
 }
 
 /// A middlebox that can say what it limits the radio segment to.
-trait Limiting: Middlebox {
+trait Limiting: Subject {
     /// Nothing where it does not send by itself.
     fn limits(&self) -> Sample;
 }

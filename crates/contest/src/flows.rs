@@ -2,9 +2,9 @@
 
 use std::sync::atomic::AtomicBool;
 
-use engine::Engine;
+use engine::{Engine, PassThrough};
 use link::Percentiles;
-use sim::{NetworkConfig, PassThrough, SimError};
+use sim::{NetworkConfig, SimError};
 use units::{Duration, Instant};
 
 use crate::bulk::{Observed, PING, SURPLUS, Watched, pings};

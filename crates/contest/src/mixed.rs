@@ -3,9 +3,9 @@
 use core::net::Ipv4Addr;
 use std::sync::atomic::AtomicBool;
 
-use engine::Engine;
+use engine::{Engine, PassThrough};
 use link::Percentiles;
-use sim::{DatagramConfig, NetworkConfig, PassThrough, SimError};
+use sim::{DatagramConfig, NetworkConfig, SimError};
 use units::{Bytes, Duration, Instant, Rate};
 
 use crate::bulk::{Observed, PING, SURPLUS, Watched, pings};

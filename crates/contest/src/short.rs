@@ -2,9 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use engine::Engine;
+use engine::{Engine, PassThrough};
 use link::Percentiles;
-use sim::{Middlebox, Network, NetworkConfig, PassThrough, SimError};
+use sim::{Network, NetworkConfig, SimError, Subject};
 use units::{Bytes, Duration, Instant};
 
 use crate::bound::bound;
@@ -63,7 +63,7 @@ pub(crate) fn short(
 }
 
 /// Time from the client's SYN to the last byte; none when it takes too long.
-fn completion<M: Middlebox>(
+fn completion<M: Subject>(
     middlebox: M,
     network: &NetworkConfig,
     begins: Instant,

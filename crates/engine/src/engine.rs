@@ -21,49 +21,10 @@ use wire::{TcpHeaderSpec, VirtioNetHeader};
 
 use crate::config::Direction;
 use crate::one_way::{AHEAD_MAX, Made, OneWay};
-use crate::{ConfigError, EngineConfig, FlowReport, Journal, MemoryAdvice, PassedFlow, Stats};
-
-/// A side of the accelerator.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Port {
-    /// Towards the servers.
-    Wired,
-    /// Towards the clients.
-    Mobile,
-}
-
-impl Port {
-    /// The other side.
-    #[must_use]
-    pub const fn opposite(self) -> Self {
-        match self {
-            Self::Wired => Self::Mobile,
-            Self::Mobile => Self::Wired,
-        }
-    }
-}
-
-/// What to do with a packet that was handed in.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// Send it, as it is in its buffer now, out of the other port.
-    Forward,
-    /// The engine has taken what it needs: drop it.
-    Consumed,
-}
-
-/// A packet of the engine's own making.
-#[derive(Clone, Copy, Debug)]
-pub struct Transmit<'a> {
-    /// Where it goes out.
-    pub to: Port,
-    /// Its checksum is partial; longer than the MSS, it is to be cut into segments.
-    pub virtio: VirtioNetHeader,
-    /// IP and TCP headers.
-    pub header: &'a [u8],
-    /// Payload, in two pieces where the buffer wraps.
-    pub payload: (&'a [u8], &'a [u8]),
-}
+use crate::{
+    ConfigError, EngineConfig, FlowReport, Journal, MemoryAdvice, Middlebox, PassedFlow, Port, Stats,
+    Transmit, Verdict,
+};
 
 /// The accelerator.
 #[derive(Debug)]
@@ -215,31 +176,6 @@ impl Engine {
         self.down.passed_recently()
     }
 
-    /// Takes in a packet that arrived at `from` with its virtio header.
-    ///
-    /// [`Verdict::Forward`] asks for the packet, as edited in place, to be sent out of the other port with
-    /// the same virtio header. After this, [`Engine::poll_transmit`] may have packets to send.
-    pub fn handle_packet(
-        &mut self,
-        from: Port,
-        virtio: &VirtioNetHeader,
-        packet: &mut [u8],
-        now: Instant,
-    ) -> Verdict {
-        let Some(up) = self.up.as_mut() else { return self.down.handle_packet(from, virtio, packet, now) };
-        let first = match from {
-            Port::Mobile => self.down.handle_packet(from, virtio, packet, now),
-            Port::Wired => up.handle_packet(from.opposite(), virtio, packet, now),
-        };
-        if first == Verdict::Consumed {
-            return first;
-        }
-        match from {
-            Port::Mobile => up.handle_packet(from.opposite(), virtio, packet, now),
-            Port::Wired => self.down.handle_packet(from, virtio, packet, now),
-        }
-    }
-
     /// Is shown packets, each with the port it arrived at, that are about to be handled in this order: worth it as soon as
     /// two wait. [`Engine::LOOK_AHEAD_MAX`] of them are looked at.
     ///
@@ -264,32 +200,6 @@ impl Engine {
         stranger.map(|key| (key.client(), key.server()))
     }
 
-    /// Takes in a base station's report about the downlink of `client`, an address or one of its prefix.
-    ///
-    /// It reaches the subscriber's controller, or those of all its flows where each has its own; what it allows is
-    /// sent at once. False when nobody is known by that address: there is nothing to control.
-    pub fn handle_feedback(&mut self, client: IpAddr, feedback: &Feedback) -> bool {
-        self.down.handle_feedback(client, feedback)
-    }
-
-    /// When [`Engine::handle_timeout`] or [`Engine::poll_transmit`] wants to be called again.
-    #[must_use]
-    pub fn next_deadline(&self) -> Option<Instant> {
-        let up = self.up.as_ref().and_then(|up| up.next_deadline());
-        match (self.down.next_deadline(), up) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
-    }
-
-    /// Acts on every deadline up to `now`; calling it early does nothing.
-    pub fn handle_timeout(&mut self, now: Instant) {
-        self.down.handle_timeout(now);
-        if let Some(up) = self.up.as_mut() {
-            up.handle_timeout(now);
-        }
-    }
-
     /// Stops taking on anything new, so that the engine can be stopped without breaking a flow.
     ///
     /// What was acknowledged is delivered; then each flow is handed back to plain forwarding. Done when
@@ -311,26 +221,6 @@ impl Engine {
         if let Some(up) = self.up.as_mut() {
             up.resynchronise(now);
         }
-    }
-
-    /// The next packet to send at `now`; call it until there is none.
-    pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
-        let next = self.next_made(now)?;
-        let (half, made, header) = match &next {
-            Next::Down(made) => (&self.down, made, self.down.made_header(made)),
-            Next::Up(made) => (self.up.as_deref()?, made, self.up.as_deref()?.made_header(made)),
-            Next::Passing(made) => {
-                let (to, virtio) = (made.to, made.virtio);
-                return Some(Transmit {
-                    to,
-                    virtio,
-                    header: &self.passing[..made.header_len],
-                    payload: (&[], &[]),
-                });
-            }
-        };
-        let to = if matches!(next, Next::Up(_)) { made.to.opposite() } else { made.to };
-        Some(Transmit { to, virtio: made.virtio, header, payload: half.made_payload(made) })
     }
 
     fn next_made(&mut self, now: Instant) -> Option<Next> {
@@ -361,5 +251,67 @@ impl Engine {
                 return Some(Next::Passing(made));
             }
         }
+    }
+}
+
+impl Middlebox for Engine {
+    fn handle_packet(
+        &mut self,
+        from: Port,
+        virtio: &VirtioNetHeader,
+        packet: &mut [u8],
+        now: Instant,
+    ) -> Verdict {
+        let Some(up) = self.up.as_mut() else { return self.down.handle_packet(from, virtio, packet, now) };
+        let first = match from {
+            Port::Mobile => self.down.handle_packet(from, virtio, packet, now),
+            Port::Wired => up.handle_packet(from.opposite(), virtio, packet, now),
+        };
+        if first == Verdict::Consumed {
+            return first;
+        }
+        match from {
+            Port::Mobile => up.handle_packet(from.opposite(), virtio, packet, now),
+            Port::Wired => self.down.handle_packet(from, virtio, packet, now),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.down.handle_timeout(now);
+        if let Some(up) = self.up.as_mut() {
+            up.handle_timeout(now);
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
+        let next = self.next_made(now)?;
+        let (half, made, header) = match &next {
+            Next::Down(made) => (&self.down, made, self.down.made_header(made)),
+            Next::Up(made) => (self.up.as_deref()?, made, self.up.as_deref()?.made_header(made)),
+            Next::Passing(made) => {
+                let (to, virtio) = (made.to, made.virtio);
+                return Some(Transmit {
+                    to,
+                    virtio,
+                    header: &self.passing[..made.header_len],
+                    payload: (&[], &[]),
+                });
+            }
+        };
+        let to = if matches!(next, Next::Up(_)) { made.to.opposite() } else { made.to };
+        Some(Transmit { to, virtio: made.virtio, header, payload: half.made_payload(made) })
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let up = self.up.as_ref().and_then(|up| up.next_deadline());
+        match (self.down.next_deadline(), up) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// It reaches the subscriber's controller, or those of all its flows where each has its own; what it allows is sent at once.
+    fn handle_feedback(&mut self, client: IpAddr, feedback: &Feedback) -> bool {
+        self.down.handle_feedback(client, feedback)
     }
 }

@@ -10,7 +10,7 @@
 //!                                             handle_packet(Mobile) ◀─ACK──┴───────────────────────  client
 //! ```
 //!
-//! Start reading at [`Engine::handle_packet`]: parse → classify → per state → recover → output.
+//! Start reading at [`Engine`]'s [`Middlebox::handle_packet`]: parse → classify → per state → recover → output.
 //!
 //! The engine reads no clock and makes no system call: packets and time come in, packets and deadlines go
 //! out. The same calls in the same order give the same results, bit for bit.
@@ -18,6 +18,7 @@
 #![deny(clippy::float_arithmetic)]
 
 mod accelerated;
+mod boundary;
 mod config;
 mod downlink;
 mod drwa;
@@ -42,8 +43,9 @@ mod timer;
 mod turns;
 mod uplink;
 
+pub use boundary::{Middlebox, PassThrough, Port, Transmit, Verdict};
 pub use config::{ConfigError, Direction, EngineConfig, Sharing, UplinkConfig};
-pub use engine::{Engine, Port, Transmit, Verdict};
+pub use engine::Engine;
 pub use inspect::{FlowReport, FlowState, PassedFlow};
 pub use journal::{Journal, JournalEntry};
 pub use pass::PassReason;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use control::{ControllerConfig, RateParams};
-use engine::{Engine, EngineConfig, Port};
+use engine::{Engine, EngineConfig, Middlebox, Port};
 use units::{Duration, Instant, SeqNum, WindowScale};
 use wire::{TcpFlags, TcpHeaderSpec, Timestamps, VirtioNetHeader};
 

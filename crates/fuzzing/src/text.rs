@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use control::{ControllerConfig, FixedParams};
+use engine::PassThrough;
 use engine::{Engine, EngineConfig};
 use link::{Capacity, CsvColumns, Link, LinkConfig, RateUnit, Trace, TraceStats};
 use scenario::{Quantity, Scenario};
-use sim::{PassThrough, Script};
+use sim::Script;
 use units::{Bytes, Duration, Instant, Rate};
 
 /// Longest text that is tried, bytes: longer ones only repeat.

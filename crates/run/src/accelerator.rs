@@ -4,12 +4,11 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use control::Feedback;
-use engine::{ConfigError, Engine, EngineConfig, Journal, MemoryAdvice, Port};
-use io::{VNET_HEADER_LEN, VnetHeader};
+use engine::{ConfigError, Engine, EngineConfig, Journal, MemoryAdvice, Middlebox, Port, Transmit, Verdict};
 use units::{Bytes, Instant};
 use wire::VirtioNetHeader;
 
-use crate::{FlowList, Processor, ProcessorStatus, Side, Transmit, Verdict, status};
+use crate::{FlowList, Processor, ProcessorStatus, status};
 
 /// Settings as they are read anew.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -86,43 +85,15 @@ fn share_of(config: &EngineConfig, shards: usize) -> EngineConfig {
     }
 }
 
-const fn port_of(side: Side) -> Port {
-    match side {
-        Side::Wired => Port::Wired,
-        Side::Mobile => Port::Mobile,
-    }
-}
-
-const fn side_of(port: Port) -> Side {
-    match port {
-        Port::Wired => Side::Wired,
-        Port::Mobile => Side::Mobile,
-    }
-}
-
-impl Processor for Accelerator {
-    type Settings = EngineConfig;
-
+impl Middlebox for Accelerator {
     fn handle_packet(
         &mut self,
-        from: Side,
-        virtio: &mut VnetHeader,
+        from: Port,
+        virtio: &VirtioNetHeader,
         packet: &mut [u8],
         now: Instant,
     ) -> Verdict {
-        let Ok(parsed) = VirtioNetHeader::parse(virtio) else { return Verdict::Forward };
-        match self.engine.handle_packet(port_of(from), &parsed, packet, now) {
-            engine::Verdict::Forward => Verdict::Forward,
-            engine::Verdict::Consumed => Verdict::Consumed,
-        }
-    }
-
-    fn look_ahead<'a>(&mut self, from: Side, packets: impl Iterator<Item = &'a [u8]> + Clone) {
-        self.engine.look_ahead(packets.map(|packet| (port_of(from), packet)));
-    }
-
-    fn take_stranger(&mut self) -> Option<(SocketAddr, SocketAddr)> {
-        self.engine.take_stranger()
+        self.engine.handle_packet(from, virtio, packet, now)
     }
 
     fn handle_timeout(&mut self, now: Instant) {
@@ -130,10 +101,7 @@ impl Processor for Accelerator {
     }
 
     fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
-        self.engine.poll_transmit(now).map(|made| {
-            let virtio: [u8; VNET_HEADER_LEN] = made.virtio.to_bytes();
-            Transmit { to: side_of(made.to), virtio, header: made.header, payload: made.payload }
-        })
+        self.engine.poll_transmit(now)
     }
 
     fn next_deadline(&self) -> Option<Instant> {
@@ -143,6 +111,18 @@ impl Processor for Accelerator {
     fn handle_feedback(&mut self, client: IpAddr, feedback: &Feedback) -> bool {
         self.engine.handle_feedback(client, feedback)
     }
+}
+
+impl Processor for Accelerator {
+    type Settings = EngineConfig;
+
+    fn look_ahead<'a>(&mut self, from: Port, packets: impl Iterator<Item = &'a [u8]> + Clone) {
+        self.engine.look_ahead(packets.map(|packet| (from, packet)));
+    }
+
+    fn take_stranger(&mut self) -> Option<(SocketAddr, SocketAddr)> {
+        self.engine.take_stranger()
+    }
 
     fn keep_journals(&mut self, downlink: Box<dyn Journal>, uplink: Box<dyn Journal>) {
         self.engine.set_journal(downlink);
@@ -150,8 +130,8 @@ impl Processor for Accelerator {
         self.start_uplink_journal();
     }
 
-    fn set_mtu(&mut self, to: Side, mtu: u32, now: Instant) {
-        self.engine.set_mtu(port_of(to), mtu, now);
+    fn set_mtu(&mut self, to: Port, mtu: u32, now: Instant) {
+        self.engine.set_mtu(to, mtu, now);
     }
 
     fn refuse_super_packets(&mut self) {

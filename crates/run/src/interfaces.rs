@@ -1,9 +1,8 @@
 //! [`Interfaces`]: the two interfaces as they are, which go down, vanish, and come back, the same or made anew.
 
+use engine::Port;
 use io::IoError;
 use io::netlink::{InterfaceIndex, Link, Netlink};
-
-use crate::Side;
 
 /// Whether packets can pass an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,25 +61,25 @@ impl Interfaces {
         Self { names: names.map(str::to_owned), known }
     }
 
-    pub fn name(&self, side: Side) -> &str {
+    pub fn name(&self, side: Port) -> &str {
         &self.names[side.index()]
     }
 
-    pub fn condition(&self, side: Side) -> Condition {
+    pub fn condition(&self, side: Port) -> Condition {
         self.known[side.index()].condition
     }
 
     pub fn are_up(&self) -> bool {
-        Side::BOTH.iter().all(|side| self.condition(*side) == Condition::Up)
+        Port::BOTH.iter().all(|side| self.condition(*side) == Condition::Up)
     }
 
     /// The number it had when it was up last.
-    pub fn index(&self, side: Side) -> InterfaceIndex {
+    pub fn index(&self, side: Port) -> InterfaceIndex {
         self.known[side.index()].index
     }
 
     /// In bytes, when it was up last.
-    pub fn mtu(&self, side: Side) -> u32 {
+    pub fn mtu(&self, side: Port) -> u32 {
         self.known[side.index()].mtu
     }
 
@@ -88,7 +87,7 @@ impl Interfaces {
     ///
     /// # Errors
     /// When the kernel does not say.
-    pub fn look(&mut self, side: Side, netlink: &Netlink) -> Result<Change, IoError> {
+    pub fn look(&mut self, side: Port, netlink: &Netlink) -> Result<Change, IoError> {
         match netlink.link(self.name(side)) {
             Ok(link) => Ok(self.note(side, Some(&link))),
             Err(error) if error.is_not_there() => Ok(self.note(side, None)),
@@ -96,7 +95,7 @@ impl Interfaces {
         }
     }
 
-    fn note(&mut self, side: Side, link: Option<&Link>) -> Change {
+    fn note(&mut self, side: Port, link: Option<&Link>) -> Change {
         let known = &mut self.known[side.index()];
         let was_up = known.condition == Condition::Up;
         let Some(link) = link.filter(|link| link.is_up) else {
@@ -114,7 +113,7 @@ impl Interfaces {
     }
 
     /// What to tell the user of a change, if anything; `remedy` is what is done about one that was made anew.
-    pub fn line(&self, side: Side, change: Change, remedy: &str) -> Option<String> {
+    pub fn line(&self, side: Port, change: Change, remedy: &str) -> Option<String> {
         let name = self.name(side);
         if change.is_lost {
             let how = self.condition(side).name();
@@ -159,28 +158,28 @@ mod tests {
             (change, line, interfaces.are_up())
         };
         let unchanged = (Change::default(), String::new(), true);
-        assert_eq!(look(Side::Wired), unchanged);
+        assert_eq!(look(Port::Wired), unchanged);
         let down = LinkChange { up: Some(false), mtu: Some(2_000), ..LinkChange::default() };
         netlink.change_link(first[0].0, &down).unwrap();
-        let (change, line, are_up) = look(Side::Wired);
+        let (change, line, are_up) = look(Port::Wired);
         assert!(change.is_lost && !are_up && line.contains("'w0' is down"), "{line}");
-        assert_eq!(look(Side::Wired).1, "", "said once");
+        assert_eq!(look(Port::Wired).1, "", "said once");
         netlink.set_up(first[0].0).unwrap();
-        let (change, line, _) = look(Side::Wired);
+        let (change, line, _) = look(Port::Wired);
         assert_eq!(change, Change { is_back: true, mtu: Some(2_000), ..Change::default() });
         assert!(line.contains("'w0' is back"), "{line}");
-        assert_eq!(look(Side::Wired), unchanged);
+        assert_eq!(look(Port::Wired), unchanged);
 
         netlink.delete_link(first[0].0).unwrap();
-        let (change, line, _) = look(Side::Mobile);
+        let (change, line, _) = look(Port::Mobile);
         assert!(change.is_lost && line.contains("'m0' is gone"), "{line}");
         let second = lay();
         // Gone and made anew between two looks.
-        let (change, line, _) = look(Side::Wired);
+        let (change, line, _) = look(Port::Wired);
         assert!(change.is_new && !change.is_back && line.contains("anew"), "{line}");
-        let (change, line, are_up) = look(Side::Mobile);
+        let (change, line, are_up) = look(Port::Mobile);
         assert!(change.is_new && change.is_back && are_up && line.contains("anew"), "{line}");
-        assert_eq!((interfaces.index(Side::Mobile), interfaces.mtu(Side::Wired)), (second[1].0, 1_500));
+        assert_eq!((interfaces.index(Port::Mobile), interfaces.mtu(Port::Wired)), (second[1].0, 1_500));
         Namespace::remove(&name).unwrap();
     }
 }

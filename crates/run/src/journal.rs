@@ -9,23 +9,22 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use engine::{Journal, JournalEntry};
+use engine::{Journal, JournalEntry, Port};
 use io::{IoError, SharedWords};
 use units::SeqNum;
 
-use crate::Side;
 use crate::inline::{LinkHeader, SharedHeaders};
 
 /// Names of the files in an instance's directory, and where those are who are owed: clients, servers. The names of further
 /// shards have the shard's number behind.
-const FILES: [(&str, Side); 2] = [("journal", Side::Mobile), ("journal-up", Side::Wired)];
+const FILES: [(&str, Port); 2] = [("journal", Port::Mobile), ("journal-up", Port::Wired)];
 
 fn file_of(name: &str, shard: usize) -> String {
     if shard == 0 { name.to_owned() } else { format!("{name}.{shard}") }
 }
 
 /// The files in an instance's directory, in the order of their shards.
-fn files(directory: &Path) -> Vec<(PathBuf, Side)> {
+fn files(directory: &Path) -> Vec<(PathBuf, Port)> {
     (0..)
         .map_while(|shard| {
             let both = FILES.map(|(file, receiver)| (directory.join(file_of(file, shard)), receiver));
@@ -66,7 +65,7 @@ pub(crate) struct Owed {
     /// The flow. For an uplink `client` is the server: it is the one that is owed.
     pub entry: JournalEntry,
     /// Where the one that is owed is.
-    pub receiver: Side,
+    pub receiver: Port,
     /// What packets have in front that go to the wired side, and to the mobile one, where this machine bridged.
     pub links: [Option<LinkHeader>; 2],
 }
@@ -101,7 +100,7 @@ pub(crate) struct DebtJournal {
     /// It could not grow: no further attempt is made.
     is_full: bool,
     alarm: FullAlarm,
-    receiver: Side,
+    receiver: Port,
     /// Where this machine bridges.
     headers: Option<SharedHeaders>,
 }
@@ -128,11 +127,11 @@ impl DebtJournal {
     /// What the packets of a flow have in front.
     fn links(&self, entry: &JournalEntry) -> [Option<LinkHeader>; 2] {
         let key = match self.receiver {
-            Side::Mobile => (entry.client, entry.server),
-            Side::Wired => (entry.server, entry.client),
+            Port::Mobile => (entry.client, entry.server),
+            Port::Wired => (entry.server, entry.client),
         };
         let headers = self.headers.as_ref().map(SharedHeaders::lock);
-        headers.map_or([None; 2], |mut headers| Side::BOTH.map(|to| headers.get(key, to)))
+        headers.map_or([None; 2], |mut headers| Port::BOTH.map(|to| headers.get(key, to)))
     }
 
     /// A slot's words; the first slot's place holds the file's mark.
@@ -227,7 +226,7 @@ pub(crate) fn read(directory: &Path) -> Vec<Owed> {
     files(directory).iter().flat_map(|(file, receiver)| read_one(file, *receiver)).collect()
 }
 
-fn read_one(file: &Path, receiver: Side) -> Vec<Owed> {
+fn read_one(file: &Path, receiver: Port) -> Vec<Owed> {
     let bytes = std::fs::read(file).unwrap_or_default();
     let words: Vec<u32> = bytes.as_chunks::<4>().0.iter().map(|bytes| u32::from_ne_bytes(*bytes)).collect();
     let mut slots = words.chunks_exact(SLOT_WORDS);
@@ -303,7 +302,7 @@ mod tests {
         }
     }
 
-    fn owed(entry: JournalEntry, receiver: Side) -> Owed {
+    fn owed(entry: JournalEntry, receiver: Port) -> Owed {
         Owed { entry, receiver, links: [None; 2] }
     }
 
@@ -328,7 +327,7 @@ mod tests {
     fn what_is_owed_survives_and_what_is_settled_does_not() {
         let scratch = Scratch::make("survives");
         let directory = &scratch.0;
-        let down = |n| owed(entry(n), Side::Mobile);
+        let down = |n| owed(entry(n), Port::Mobile);
         assert!(read(directory).is_empty(), "there is none");
         let [mut journal, mut uplink] =
             DebtJournal::create_both(directory, 0, None, &FullAlarm::default()).unwrap();
@@ -339,7 +338,7 @@ mod tests {
         let newer = JournalEntry { delivered: SeqNum::new(3), ..entry(1) };
         journal.owe(1, &newer, false);
         journal.settle(2);
-        assert_eq!(read(directory), [down(0), owed(newer, Side::Mobile), down(5_000)]);
+        assert_eq!(read(directory), [down(0), owed(newer, Port::Mobile), down(5_000)]);
         journal.owe(2, &entry(3), true);
         assert_eq!(read(directory)[2], down(3), "the slot is used again");
         uplink.owe(0, &entry(4), true);
@@ -347,7 +346,7 @@ mod tests {
             DebtJournal::create_both(directory, 1, None, &FullAlarm::default()).unwrap();
         other_shard.owe(0, &entry(5), true);
         drop((journal, uplink, other_shard));
-        let last = [owed(entry(4), Side::Wired), down(5)];
+        let last = [owed(entry(4), Port::Wired), down(5)];
         assert_eq!(read(directory)[4..], last);
         std::fs::write(directory.join(FILES[0].0), [7; 4_096]).unwrap();
         assert_eq!(read(directory), last, "the first is not ours");
@@ -371,7 +370,7 @@ mod tests {
         assert_eq!(alarm.take(), None, "said once");
         down.owe(1, &entry(2), true);
         down.owe(SLOTS_AT_FIRST as u32, &entry(3), true);
-        assert_eq!(read(&scratch.0), [0, 2].map(|n| owed(entry(n), Side::Mobile)), "no attempt to grow");
+        assert_eq!(read(&scratch.0), [0, 2].map(|n| owed(entry(n), Port::Mobile)), "no attempt to grow");
     }
 
     #[test]
@@ -380,21 +379,21 @@ mod tests {
         let header = |n: u8, tag| LinkHeader { addresses: [n; 12], tag };
         let (plain, tagged) = (header(1, None), header(2, Some([0x81, 0, 0x20, 7])));
         let headers = SharedHeaders::new(1);
-        for to in Side::BOTH {
+        for to in Port::BOTH {
             headers.lock().learn((entry(0).client, entry(0).server), to, plain);
         }
         let [mut journal, mut uplink] =
             DebtJournal::create_both(&scratch.0, 0, Some(&headers), &FullAlarm::default()).unwrap();
         journal.owe(0, &entry(0), true);
-        headers.lock().learn((entry(1).client, entry(1).server), Side::Mobile, tagged);
+        headers.lock().learn((entry(1).client, entry(1).server), Port::Mobile, tagged);
         journal.owe(1, &entry(1), true);
         let up = JournalEntry { client: entry(0).server, server: entry(0).client, ..entry(0) };
         uplink.owe(0, &up, true);
         let both = [Some(plain), Some(plain)];
         let wanted = [
-            Owed { links: both, ..owed(entry(0), Side::Mobile) },
-            Owed { links: [None, Some(tagged)], ..owed(entry(1), Side::Mobile) },
-            Owed { links: both, ..owed(up, Side::Wired) },
+            Owed { links: both, ..owed(entry(0), Port::Mobile) },
+            Owed { links: [None, Some(tagged)], ..owed(entry(1), Port::Mobile) },
+            Owed { links: both, ..owed(up, Port::Wired) },
         ];
         assert_eq!(read(&scratch.0), wanted);
     }

@@ -56,7 +56,7 @@ pub use error::RunError;
 pub use feedback::FeedbackConfig;
 pub use packet_loop::{Counters, SideCounters};
 pub use plan::Plan;
-pub use processor::{PassThrough, Processor, Side, Transmit, Verdict};
+pub use processor::Processor;
 pub use session::{Ended, Why, dry_run, run};
 pub use status::{FlowLine, FlowList, PassedLine, ProcessorStatus, ShardStatus, SideStatus, Status};
 pub use watchdog::watch;

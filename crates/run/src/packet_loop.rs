@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use engine::{Port, Verdict};
 use io::{Clock, IoError};
 use units::Instant;
+use wire::VirtioNetHeader;
 
+use crate::Processor;
 use crate::packet_path::{Batch, PacketPath, Received};
 use crate::steering::Bypass;
-use crate::{Processor, Side, Verdict};
 
 /// Packets read from one side before the other has its turn.
 const READ_BUDGET_PACKETS: usize = 64;
@@ -97,7 +99,7 @@ impl<P: PacketPath> PacketLoop<P> {
     /// When a device is gone or down.
     pub fn turn(&mut self, processor: &mut impl Processor) -> Result<bool, IoError> {
         let mut more = false;
-        for side in [Side::Wired, Side::Mobile] {
+        for side in [Port::Wired, Port::Mobile] {
             more |= self.read(side, processor)?;
         }
         let now = Clock::now();
@@ -108,7 +110,7 @@ impl<P: PacketPath> PacketLoop<P> {
         Ok(more)
     }
 
-    fn read(&mut self, from: Side, processor: &mut impl Processor) -> Result<bool, IoError> {
+    fn read(&mut self, from: Port, processor: &mut impl Processor) -> Result<bool, IoError> {
         let (mut packets, mut bytes) = (0, 0);
         while packets < READ_BUDGET_PACKETS && bytes < READ_BUDGET_BYTES {
             let Batch { len, is_last } = self.path.receive(from)?;
@@ -130,7 +132,7 @@ impl<P: PacketPath> PacketLoop<P> {
     /// Handles one packet of the batch read last; gives its length.
     fn handle(
         &mut self,
-        from: Side,
+        from: Port,
         index: usize,
         processor: &mut impl Processor,
         now: Instant,
@@ -140,7 +142,10 @@ impl<P: PacketPath> PacketLoop<P> {
         let counters = &mut self.counters.sides[from.index()];
         counters.received_packets += 1;
         counters.received_bytes += len as u64;
-        match processor.handle_packet(from, virtio, packet, now) {
+        // What the kernel says in a way that nobody understands is left to it.
+        let verdict = VirtioNetHeader::parse(virtio)
+            .map_or(Verdict::Forward, |virtio| processor.handle_packet(from, &virtio, packet, now));
+        match verdict {
             Verdict::Consumed => counters.consumed_packets += 1,
             Verdict::Forward => {
                 // Before the next packet: that may open the same ports anew.
@@ -148,7 +153,7 @@ impl<P: PacketPath> PacketLoop<P> {
                     bypass.add(client, server);
                 }
                 let is_sent = self.path.forward(index)?;
-                self.counters.sides[from.other().index()].count(is_sent);
+                self.counters.sides[from.opposite().index()].count(is_sent);
             }
         }
         Ok(len)

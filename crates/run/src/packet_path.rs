@@ -1,14 +1,13 @@
 //! [`PacketPath`]: how packets come from the kernel and go back to it, whatever the devices are.
 
+use engine::{Port, Transmit};
 use io::{IoError, VnetHeader, Waiter};
-
-use crate::{Side, Transmit};
 
 /// A packet that came in, where its path keeps it: to be looked at and edited in place.
 #[derive(Debug)]
 pub(crate) struct Received<'a> {
     /// Its virtio header: a super-packet, a partial checksum, or zeros.
-    pub virtio: &'a mut VnetHeader,
+    pub virtio: &'a VnetHeader,
     /// From the IP header on.
     pub packet: &'a mut [u8],
 }
@@ -32,7 +31,7 @@ pub(crate) trait PacketPath: Send {
     ///
     /// # Errors
     /// When the device is gone or down.
-    fn receive(&mut self, from: Side) -> Result<Batch, IoError>;
+    fn receive(&mut self, from: Port) -> Result<Batch, IoError>;
 
     /// All of the batch, from the IP header on.
     fn batch(&self) -> impl Iterator<Item = &[u8]> + Clone;

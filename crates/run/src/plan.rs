@@ -1,5 +1,6 @@
 //! [`Plan`]: everything that will be set up, decided before anything is touched.
 
+use engine::Port;
 use io::netlink::{Family, InterfaceIndex, Netlink, OWNER_PROTOCOL, Rule, Table};
 use io::{IoError, Namespace, features};
 use wire::protocol;
@@ -8,7 +9,7 @@ use crate::firewall::Firewall;
 use crate::handover::Predecessor;
 use crate::record::RecordedSysctl;
 use crate::steering::{Method, method, tcx};
-use crate::{Config, Notrack, RunError, Side, firewall, forwarding, leftovers, notrack, shards};
+use crate::{Config, Notrack, RunError, firewall, forwarding, leftovers, notrack, shards};
 
 /// First routing table and first rule priority; each instance takes two of each.
 const TABLE_BASE: u32 = 20_600;
@@ -148,11 +149,11 @@ impl Plan {
     }
 
     /// What may leave through an interface: all of it, or what its routes state.
-    pub(crate) fn path_mtu(&self, side: Side) -> u32 {
+    pub(crate) fn path_mtu(&self, side: Port) -> u32 {
         self.mtus[side.index()].min(self.route_mtus[side.index()])
     }
 
-    pub(crate) fn side(&self, side: Side) -> &SidePlan {
+    pub(crate) fn side(&self, side: Port) -> &SidePlan {
         &self.sides[side.index()]
     }
 

@@ -19,12 +19,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 
+use engine::Port;
 use io::netlink::Netlink;
 use io::{Clock, IoError, Waiter};
 use units::{Duration, Instant, SeqNum};
 use wire::{TcpFlags, TcpHeaderSpec, Timestamps, Transport};
 
-use crate::Side;
 use crate::inline::LinkHeader;
 use crate::journal::Owed;
 
@@ -114,7 +114,7 @@ struct End {
     timestamps: Option<Timestamps>,
     is_reset: bool,
     /// Where it is.
-    side: Side,
+    side: Port,
     /// What packets to it have in front, where frames are bridged.
     link: Option<LinkHeader>,
 }
@@ -136,7 +136,7 @@ impl DeadFlow {
 impl From<&Owed> for DeadFlow {
     fn from(owed: &Owed) -> Self {
         let Owed { entry, receiver, links } = owed;
-        let sender = receiver.other();
+        let sender = receiver.opposite();
         let stamps = |value, echo| Timestamps { value, echo };
         let client = End {
             address: entry.client,

@@ -2,6 +2,7 @@
 
 use std::thread::JoinHandle;
 
+use engine::Port;
 use io::features::{self, Feature};
 use io::netlink::{LinkEvents, Netlink};
 use io::{Clock, Instance, Interest, Namespace, Signals, Tun, Waiter};
@@ -21,7 +22,7 @@ use crate::steering::{self, Method, Steering, Tcx};
 use crate::tun_path::TunPath;
 use crate::watchdog::{Guardian, News};
 use crate::{
-    AfterHang, Config, Counters, Plan, Processor, ProcessorStatus, RunError, Side, Status, inline, leftovers,
+    AfterHang, Config, Counters, Plan, Processor, ProcessorStatus, RunError, Status, inline, leftovers,
     recovery,
 };
 use upkeep::Passing;
@@ -139,7 +140,7 @@ pub fn run<P: Processor + Send + 'static>(
     for (shard, processor) in processors.iter_mut().enumerate() {
         let [down, up] = DebtJournal::create_both(instance.path(), shard, None, &journal_alarm)?;
         processor.keep_journals(Box::new(down), Box::new(up));
-        Side::BOTH.iter().for_each(|side| processor.set_mtu(*side, plan.path_mtu(*side), Clock::now()));
+        Port::BOTH.iter().for_each(|side| processor.set_mtu(*side, plan.path_mtu(*side), Clock::now()));
         if !config.gso {
             processor.refuse_super_packets();
         }
@@ -244,7 +245,7 @@ fn open_paths(tuns: [Tun; 2], plan: &Plan, ipv6_prefix_len: u8) -> Result<Vec<Tu
     let are_routed = plan.method != Method::Tcx;
     let mut further = Vec::new();
     if plan.shards > 1 {
-        for (tun, side) in tuns.iter().zip([Side::Wired, Side::Mobile]) {
+        for (tun, side) in tuns.iter().zip([Port::Wired, Port::Mobile]) {
             shards::install(tun, side, ipv6_prefix_len)?;
         }
         let [wired, mobile] = &tuns;
@@ -336,7 +337,7 @@ impl<'a, P: Processor + Send + 'static> Session<'a, P> {
         waiter.add(&console, Interest::Read, CONSOLE)?;
         let link_events = LinkEvents::open()?;
         waiter.add(&link_events, Interest::Read, LINKS)?;
-        let names = Side::BOTH.map(|side| plan.side(side).interface.as_str());
+        let names = Port::BOTH.map(|side| plan.side(side).interface.as_str());
         let [wired, mobile] = [0, 1].map(|at: usize| (plan.links[at], plan.mtus[at]));
         Ok(Self {
             config,
@@ -522,14 +523,14 @@ impl<'a, P: Processor + Send + 'static> Session<'a, P> {
         let (counters, status) = (self.packet_loop.counters(), processor.status());
         let own =
             Report { counters, processor: self.with_refusals(self.with_bypass(self.with_feedback(status))) };
-        let queue_drops = [Side::Wired, Side::Mobile].map(|side| self.queue_drops(side));
+        let queue_drops = [Port::Wired, Port::Mobile].map(|side| self.queue_drops(side));
         let status = Status {
             name: self.config.instance_name(),
             process: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             wired: self.config.wired.clone(),
             mobile: self.config.mobile.clone(),
-            interfaces: Side::BOTH.map(|side| self.interfaces.condition(side).name().to_owned()),
+            interfaces: Port::BOTH.map(|side| self.interfaces.condition(side).name().to_owned()),
             is_draining: self.stop.is_some(),
             uptime_s: Clock::now().saturating_since(self.started_at).as_millis() / 1_000,
             resident_bytes: io::resident_bytes().unwrap_or(0),
@@ -656,7 +657,7 @@ impl<'a, P: Processor + Send + 'static> Session<'a, P> {
     }
 
     /// Packets lost because the queue of a side's device was full.
-    fn queue_drops(&self, side: Side) -> u64 {
+    fn queue_drops(&self, side: Port) -> u64 {
         self.netlink.link(&self.plan.side(side).tun).map_or(0, |link| link.stats.tx_dropped)
     }
 
@@ -670,7 +671,7 @@ impl<'a, P: Processor + Send + 'static> Session<'a, P> {
         let unsteered = self.steering.unsteer();
         let is_usable = result.is_ok();
         while is_usable && self.packet_loop.turn(&mut processor).unwrap_or(false) {}
-        let queue_drops = [Side::Wired, Side::Mobile].map(|side| self.queue_drops(side));
+        let queue_drops = [Port::Wired, Port::Mobile].map(|side| self.queue_drops(side));
         let mut counters = self.packet_loop.counters();
         let Self { config, plan, netlink, instance, steering, packet_loop, shards, guardian, .. } = self;
         let (settling, console) = (self.settling, self.console);

@@ -22,6 +22,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration as StdDuration;
 
 use control::Feedback;
+use engine::Port;
 use io::{Clock, IoError, Waiter};
 use units::{Duration, Instant};
 
@@ -29,7 +30,7 @@ pub(crate) use queue_choice::{install, is_possible, shard_of};
 
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
-use crate::{Counters, FlowList, Processor, ProcessorStatus, Side};
+use crate::{Counters, FlowList, Processor, ProcessorStatus};
 use worker::Worker;
 
 /// How long a shard may take to answer.
@@ -61,7 +62,7 @@ pub(crate) enum Command<S> {
     /// A base station's report about one of its subscribers.
     Feedback { client: IpAddr, feedback: Feedback },
     /// Packets to a side may be so long from here on.
-    SetMtu { to: Side, mtu: u32 },
+    SetMtu { to: Port, mtu: u32 },
     /// Put settings in force that shard 0 has accepted.
     Apply(S),
     /// Packets may have gone past for a while.

@@ -3,10 +3,10 @@
 use std::io::IoSlice;
 use std::ops::Range;
 
+use engine::{Port, Transmit};
 use io::{Interest, IoError, PACKET_LEN_MAX, TunQueue, VNET_HEADER_LEN, VnetHeader, Waiter};
 
 use crate::packet_path::{Batch, PacketPath, Received};
-use crate::{Side, Transmit};
 
 /// Packets read together at most.
 const BATCH_PACKETS: usize = 32;
@@ -25,7 +25,7 @@ pub(crate) struct TunPath {
     len: usize,
     bytes: Vec<u8>,
     /// Where the batch came in.
-    from: Side,
+    from: Port,
     /// Packets come through routing and go through it again, and are to have passed one hop.
     gives_back_hop: bool,
 }
@@ -39,7 +39,7 @@ impl TunPath {
             ends: [0; BATCH_PACKETS],
             len: 0,
             bytes: vec![0; BATCH_BYTES + PACKET_LEN_MAX],
-            from: Side::Wired,
+            from: Port::Wired,
             gives_back_hop: are_routed,
         }
     }
@@ -52,7 +52,7 @@ impl TunPath {
 }
 
 impl PacketPath for TunPath {
-    fn receive(&mut self, from: Side) -> Result<Batch, IoError> {
+    fn receive(&mut self, from: Port) -> Result<Batch, IoError> {
         (self.from, self.len) = (from, 0);
         let mut begin = 0;
         while self.len < BATCH_PACKETS && begin < BATCH_BYTES {
@@ -78,18 +78,18 @@ impl PacketPath for TunPath {
 
     fn packet(&mut self, index: usize) -> Option<Received<'_>> {
         let place = self.place(index);
-        Some(Received { virtio: self.virtio.get_mut(index)?, packet: self.bytes.get_mut(place)? })
+        Some(Received { virtio: self.virtio.get(index)?, packet: self.bytes.get_mut(place)? })
     }
 
     fn forward(&mut self, index: usize) -> Result<bool, IoError> {
-        let queue = &self.queues[self.from.other().index()];
+        let queue = &self.queues[self.from.opposite().index()];
         write(queue, &self.virtio[index], &[self.bytes.get(self.place(index)).unwrap_or_default()])
     }
 
     fn send(&mut self, packet: &Transmit<'_>) -> Result<bool, IoError> {
         let pieces = [packet.header, packet.payload.0, packet.payload.1];
         let used = pieces.iter().rposition(|piece| !piece.is_empty()).map_or(0, |last| last + 1);
-        write(&self.queues[packet.to.index()], &packet.virtio, &pieces[..used])
+        write(&self.queues[packet.to.index()], &packet.virtio.to_bytes(), &pieces[..used])
     }
 
     fn watch(&self, waiter: &Waiter, tokens: [u64; 2]) -> Result<(), IoError> {

@@ -6,9 +6,9 @@ use std::error::Error;
 use std::sync::Arc;
 
 use control::{ControllerConfig, RateParams};
-use engine::{Engine, EngineConfig};
+use engine::{Engine, EngineConfig, PassThrough};
 use link::{Capacity, DelayModel, Direction, LinkConfig, Preset, QueueLimit};
-use sim::{Application, LineUp, LogMode, Network, NetworkConfig, PassThrough, PathConfig, RadioConfig};
+use sim::{Application, LineUp, LogMode, Network, NetworkConfig, PathConfig, RadioConfig};
 use units::{Bytes, Duration, Instant, Rate};
 
 fn config(preset: Preset, seed: u64, bytes: u64) -> Result<NetworkConfig, Box<dyn Error>> {
@@ -44,7 +44,7 @@ struct Figures {
     seconds: f64,
 }
 
-fn run<M: sim::Middlebox>(config: &NetworkConfig, middlebox: M) -> Result<Figures, sim::SimError> {
+fn run<M: sim::Subject>(config: &NetworkConfig, middlebox: M) -> Result<Figures, sim::SimError> {
     let mut network = Network::new(config, middlebox)?;
     let outcome = network.run()?;
     let Some(radio) = network.radio_down(0) else { return Err(sim::SimError::NoRadio { flow: 0 }) };

@@ -4,14 +4,14 @@ use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::sync::atomic::AtomicBool;
 
 use control::{ControllerConfig, CubicParams, DrwaParams};
-use engine::{Engine, EngineConfig};
+use engine::{Engine, EngineConfig, PassThrough};
 use scenario::{Case, DrwaVariant, End, Family, Kind, LinkPlan, TakesBeyond, Workload};
 use units::{Bytes, Duration, Instant, Rate, SeqNum, WindowScale};
 
 use crate::{
     Application, BeyondWindow, CheckConfig, DatagramConfig, Digest, EndpointConfig, FaultConfig, FlowConfig,
-    LogMode, Network, NetworkConfig, PassThrough, PathConfig, Pattern, RadioConfig, Reading, ReceiveWindow,
-    Role, SimError,
+    LogMode, Network, NetworkConfig, PathConfig, Pattern, RadioConfig, Reading, ReceiveWindow, Role,
+    SimError,
 };
 
 mod figures;
@@ -117,14 +117,14 @@ impl CaseRun {
         Ok(counters.into_iter().flatten().fold(packets, |digest, stats| digest.and_counters(stats)))
     }
 
-    fn digest_around<M: crate::Middlebox>(&self, middlebox: M) -> Result<(Digest, Network<M>), SimError> {
+    fn digest_around<M: crate::Subject>(&self, middlebox: M) -> Result<(Digest, Network<M>), SimError> {
         let mut network = Network::new(&self.network, middlebox)?;
         network.run_until(Instant::ZERO + self.time_limit)?;
         let log = network.log();
         Ok((Digest::default().and_packets(log.hash(), log.packets(), network.now()), network))
     }
 
-    fn run_around<M: crate::Middlebox>(
+    fn run_around<M: crate::Subject>(
         &self,
         middlebox: M,
         watcher: &mut dyn Watcher,

@@ -6,10 +6,9 @@
 
 use core::net::{IpAddr, SocketAddr};
 
+use engine::Port;
 use units::{Bytes, Duration, Instant, SeqNum};
 use wire::{Packet, Tcp, TcpFlags};
-
-use crate::Side;
 
 const TIME_GOES_BACK: &str = "its TSval is older than one sent before in this direction";
 
@@ -69,7 +68,7 @@ pub enum Violation {
     #[error("the middlebox sent a wrong packet towards the {to:?} side: {rule}: {packet}")]
     Packet {
         /// Where it went.
-        to: Side,
+        to: Port,
         /// What is wrong with it.
         rule: &'static str,
         /// The packet as tcpdump would print it.
@@ -286,23 +285,23 @@ impl Checks {
     /// The middlebox still has something to deliver, or to give up.
     pub(crate) fn is_owed(&self, flow: usize) -> bool {
         self.flows.get(flow).is_some_and(|f| {
-            let debt = f.owes(Side::Mobile).max(f.owes(Side::Wired));
+            let debt = f.owes(Port::Mobile).max(f.owes(Port::Wired));
             debt > 0 && f.is_accelerated && !f.is_reset && !f.is_orphaned
         })
     }
 
-    fn position(&self, packet: &Packet, tcp: &Tcp, towards: Side) -> Option<usize> {
+    fn position(&self, packet: &Packet, tcp: &Tcp, towards: Port) -> Option<usize> {
         let ends = ends(packet.ip.src, packet.ip.dst, tcp);
-        let (client, server) = if towards == Side::Mobile { (ends.1, ends.0) } else { ends };
+        let (client, server) = if towards == Port::Mobile { (ends.1, ends.0) } else { ends };
         self.flows.iter().position(|f| f.client == client && f.server == server)
     }
 
-    fn flow(&mut self, packet: &Packet, tcp: &Tcp, towards: Side) -> Option<&mut FlowChecks> {
+    fn flow(&mut self, packet: &Packet, tcp: &Tcp, towards: Port) -> Option<&mut FlowChecks> {
         self.position(packet, tcp, towards).and_then(|flow| self.flows.get_mut(flow))
     }
 
     /// True for a segment of one of the flows.
-    pub(crate) fn knows(&self, packet: &Packet, towards: Side) -> bool {
+    pub(crate) fn knows(&self, packet: &Packet, towards: Port) -> bool {
         packet.tcp().is_some_and(|tcp| self.position(packet, tcp, towards).is_some())
     }
 
@@ -311,7 +310,7 @@ impl Checks {
         for flow in &mut self.flows {
             flow.is_orphaned |= flow.is_accelerated
                 && !flow.is_reset
-                && flow.owes(Side::Mobile).max(flow.owes(Side::Wired)) > 0;
+                && flow.owes(Port::Mobile).max(flow.owes(Port::Wired)) > 0;
             flow.is_accelerated = false;
             for stream in [&mut flow.down, &mut flow.up] {
                 (stream.edge_to_host, stream.is_accelerated) = (None, false);
@@ -320,7 +319,7 @@ impl Checks {
     }
 
     /// A flow's packet was forwarded as it is: its hosts speak for themselves again.
-    pub(crate) fn on_hand_back(&mut self, packet: &[u8], to: Side) {
+    pub(crate) fn on_hand_back(&mut self, packet: &[u8], to: Port) {
         let Ok(parsed) = wire::parse(packet) else { return };
         if let Some(tcp) = parsed.tcp()
             && let Some(flow) = self.flow(&parsed, tcp, to)
@@ -339,7 +338,7 @@ impl Checks {
         }
         for (number, flow) in self.flows.iter().enumerate() {
             let is_bound = flow.is_accelerated && !flow.is_reset && !flow.is_orphaned;
-            for to in [Side::Mobile, Side::Wired] {
+            for to in [Port::Mobile, Port::Wired] {
                 let (debt, since) = (flow.owes(to), flow.heard[to as usize]);
                 if is_bound && debt > 0 && now.saturating_since(since) > self.config.silence_max {
                     return Err(Violation::Silent { flow: number, debt: Bytes::from(debt), since });
@@ -350,9 +349,9 @@ impl Checks {
     }
 
     /// Notes a packet that reached the middlebox with right checksums.
-    pub(crate) fn on_arrival(&mut self, from: Side, packet: &Packet) {
+    pub(crate) fn on_arrival(&mut self, from: Port, packet: &Packet) {
         let Some(tcp) = packet.tcp() else { return };
-        let Some(flow) = self.flow(packet, tcp, from.other()) else { return };
+        let Some(flow) = self.flow(packet, tcp, from.opposite()) else { return };
         let (own, peer) = flow.streams(from);
         if tcp.flags.contains(TcpFlags::SYN) {
             if own.isn != Some(tcp.seq) {
@@ -371,7 +370,7 @@ impl Checks {
 
     /// Judges how the middlebox, which may only lower windows, changed a packet that passes (`before` is what came in):
     /// the right edge never moves back unless the client's own does.
-    pub(crate) fn on_passage(&mut self, to: Side, before: &[u8], after: &[u8]) -> Result<(), Violation> {
+    pub(crate) fn on_passage(&mut self, to: Port, before: &[u8], after: &[u8]) -> Result<(), Violation> {
         if !self.config.lowers_windows_only || self.config.tolerance == Tolerance::Tampering {
             return Ok(());
         }
@@ -381,14 +380,14 @@ impl Checks {
         let at = own.offset + 14;
         let is_same = before.len() == after.len()
             && before.iter().zip(after).enumerate().all(|(i, (a, b))| a == b || (at..at + 4).contains(&i));
-        if !is_same || (to == Side::Mobile && before != after) {
+        if !is_same || (to == Port::Mobile && before != after) {
             return wrong("it was changed otherwise than in the client's window");
         }
         if told.window > own.window {
             return wrong("its window is larger than the client's own");
         }
-        let Some(flow) = self.flow(&new, told, to).filter(|_| to == Side::Wired) else { return Ok(()) };
-        let (server, client) = flow.streams(Side::Wired);
+        let Some(flow) = self.flow(&new, told, to).filter(|_| to == Port::Wired) else { return Ok(()) };
+        let (server, client) = flow.streams(Port::Wired);
         if told.flags.intersects(TcpFlags::RST) || !told.flags.contains(TcpFlags::ACK) {
             return Ok(());
         }
@@ -407,7 +406,7 @@ impl Checks {
     /// Judges a packet, cut to its wire size, that leaves the middlebox.
     pub(crate) fn on_departure(
         &mut self,
-        to: Side,
+        to: Port,
         origin: Origin,
         bytes: &[u8],
         packet: &Packet,
@@ -444,22 +443,22 @@ impl Checks {
             return wrong(rule);
         }
         // Once nothing is owed, a flow handed back has its client's own window again, whoever says it.
-        let is_handed_back = is_leaving && flow.owes(Side::Mobile) == 0;
+        let is_handed_back = is_leaving && flow.owes(Port::Mobile) == 0;
         if is_handed_back {
             (flow.down.edge_to_host, flow.down.is_accelerated) = (None, false);
         }
-        if is_leaving && flow.owes(Side::Wired) == 0 {
+        if is_leaving && flow.owes(Port::Wired) == 0 {
             (flow.up.edge_to_host, flow.up.is_accelerated) = (None, false);
         }
         let rule = flow.broken_number_rule(to, origin, tcp);
         if let Some(rule) = rule.filter(|rule| !(may_be_late && *rule == TIME_GOES_BACK)) {
             return wrong(rule);
         }
-        let owed_before = flow.owes(to.other());
+        let owed_before = flow.owes(to.opposite());
         let debt = flow.note_departure(to, tcp);
         flow.heard[to as usize] = now;
         if owed_before == 0 {
-            flow.heard[to.other() as usize] = now;
+            flow.heard[to.opposite() as usize] = now;
         }
         let limit = limit.max(Bytes::from(flow.streams(to).0.window_before));
         if debt > limit {
@@ -476,21 +475,21 @@ fn ends(src: IpAddr, dst: IpAddr, tcp: &Tcp) -> (SocketAddr, SocketAddr) {
 
 impl FlowChecks {
     /// The stream of the host on `side` and that of its peer.
-    fn streams(&mut self, side: Side) -> (&mut Stream, &mut Stream) {
+    fn streams(&mut self, side: Port) -> (&mut Stream, &mut Stream) {
         match side {
-            Side::Wired => (&mut self.down, &mut self.up),
-            Side::Mobile => (&mut self.up, &mut self.down),
+            Port::Wired => (&mut self.down, &mut self.up),
+            Port::Mobile => (&mut self.up, &mut self.down),
         }
     }
 
     /// Bytes acknowledged to the other host that the host on `to` has not acknowledged.
-    fn owes(&self, to: Side) -> u32 {
-        let stream = if to == Side::Mobile { &self.down } else { &self.up };
+    fn owes(&self, to: Port) -> u32 {
+        let stream = if to == Port::Mobile { &self.down } else { &self.up };
         stream.acked_to_host.distance_from(stream.acked_by_peer).max(0).unsigned_abs()
     }
 
     /// H6: what was negotiated, and nothing else.
-    fn broken_option_rule(&mut self, to: Side, origin: Origin, tcp: &Tcp) -> Option<&'static str> {
+    fn broken_option_rule(&mut self, to: Port, origin: Origin, tcp: &Tcp) -> Option<&'static str> {
         let agrees_timestamps = self.down.has_timestamps && self.up.has_timestamps;
         let agrees_sack = self.down.has_sack && self.up.has_sack;
         let is_v4 = self.client.is_ipv4();
@@ -513,7 +512,7 @@ impl FlowChecks {
             return Some("timestamps are not as negotiated");
         }
         // Blocks of the host's own are its own business.
-        let is_ours = origin == Origin::Made || to == Side::Wired;
+        let is_ours = origin == Origin::Made || to == Port::Wired;
         if is_ours && !options.sack.is_empty() && !agrees_sack {
             return Some("SACK was not negotiated");
         }
@@ -523,7 +522,7 @@ impl FlowChecks {
         None
     }
 
-    fn broken_number_rule(&mut self, to: Side, origin: Origin, tcp: &Tcp) -> Option<&'static str> {
+    fn broken_number_rule(&mut self, to: Port, origin: Origin, tcp: &Tcp) -> Option<&'static str> {
         let (is_accelerated, is_reset) = (self.is_accelerated, self.is_reset);
         let has_ack =
             tcp.flags.contains(TcpFlags::ACK) && !tcp.flags.intersects(TcpFlags::SYN | TcpFlags::RST);
@@ -536,7 +535,7 @@ impl FlowChecks {
                 let edge = tcp.ack + scale.window(tcp.window);
                 // RFC 7323 §2.4: less than a unit of the scale may seem to go.
                 let edge = edge + ((1 << scale.shift()) - 1);
-                if own.edge_to_host.is_some_and(|told| edge.is_before(told)) && to == Side::Wired {
+                if own.edge_to_host.is_some_and(|told| edge.is_before(told)) && to == Port::Wired {
                     return Some("it takes back a part of the window");
                 }
             }
@@ -548,7 +547,7 @@ impl FlowChecks {
             }
             // Blocks of the host's own are its own business.
             let is_ours =
-                origin == Origin::Made || (is_accelerated && own.is_accelerated && to == Side::Wired);
+                origin == Origin::Made || (is_accelerated && own.is_accelerated && to == Port::Wired);
             if is_ours && tcp.options.sack.iter().any(|b| b.end.is_after(own.highest)) {
                 return Some("it SACKs what the middlebox does not have");
             }
@@ -574,7 +573,7 @@ impl FlowChecks {
     }
 
     /// Notes what the packet said; the debt after it.
-    fn note_departure(&mut self, to: Side, tcp: &Tcp) -> Bytes {
+    fn note_departure(&mut self, to: Port, tcp: &Tcp) -> Bytes {
         let is_accelerated = self.is_accelerated;
         let (own, peer) = self.streams(to);
         if let Some(ts) = tcp.options.timestamps {

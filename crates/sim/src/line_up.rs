@@ -5,14 +5,15 @@ use core::net::SocketAddr;
 use units::{Bytes, Duration, Instant, Rate, SeqNum};
 
 use crate::{
-    Application, CheckConfig, EndpointConfig, FlowConfig, LogMode, Middlebox, Network, NetworkConfig,
-    PathConfig, Pattern, RadioConfig, Role, SimError,
+    Application, CheckConfig, EndpointConfig, FlowConfig, LogMode, Network, NetworkConfig, PathConfig,
+    Pattern, RadioConfig, Role, SimError, Subject,
 };
 
 /// A network of one flow, from left to right:
 ///
 /// ```
-/// use sim::{Application, LineUp, PassThrough};
+/// use engine::PassThrough;
+/// use sim::{Application, LineUp};
 /// use units::{Duration, Rate};
 ///
 /// let ms = Duration::from_millis;
@@ -103,7 +104,7 @@ impl LineUp {
     ///
     /// # Errors
     /// A link's settings are out of range.
-    pub fn around<M: Middlebox>(&self, middlebox: M) -> Result<Network<M>, SimError> {
+    pub fn around<M: Subject>(&self, middlebox: M) -> Result<Network<M>, SimError> {
         Network::new(&self.config, middlebox)
     }
 }

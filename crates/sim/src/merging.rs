@@ -1,8 +1,9 @@
 //! Super-packets: merged on the way into the middlebox, cut on the way out.
 
+use engine::Port;
 use wire::{ChecksumState, GsoType, MergeOutcome, Merger, VirtioNetHeader};
 
-use crate::{Outgoing, Violation};
+use crate::Violation;
 
 /// Largest packet IP can express.
 const SUPER_PACKET_MAX: usize = 65_535;
@@ -45,8 +46,11 @@ fn finish(merger: &mut Merger<'_>, out: &mut Vec<(VirtioNetHeader, Vec<u8>)>) {
 }
 
 /// The packets that go onto the wire for one that left the middlebox, checksums complete.
-pub(crate) fn cut(outgoing: Outgoing) -> Result<Vec<Vec<u8>>, Violation> {
-    let Outgoing { to, virtio, mut packet } = outgoing;
+pub(crate) fn cut(
+    to: Port,
+    virtio: &VirtioNetHeader,
+    mut packet: Vec<u8>,
+) -> Result<Vec<Vec<u8>>, Violation> {
     let wrong = |rule, packet: String| Violation::Packet { to, rule, packet };
     let parsed = wire::parse(&packet).map_err(|e| wrong("it is no IP packet", e.to_string()))?;
     if !virtio.fits(&packet, &parsed) {
@@ -56,7 +60,7 @@ pub(crate) fn cut(outgoing: Outgoing) -> Result<Vec<Vec<u8>>, Violation> {
         return Err(wrong("its length field is not its length", parsed.to_string()));
     }
     if virtio.gso_type == GsoType::None {
-        wire::complete_checksum(&mut packet, &virtio)
+        wire::complete_checksum(&mut packet, virtio)
             .map_err(|e| wrong("its checksum cannot be completed", format!("{e}: {parsed}")))?;
         return Ok(vec![packet]);
     }
@@ -74,7 +78,7 @@ pub(crate) fn cut(outgoing: Outgoing) -> Result<Vec<Vec<u8>>, Violation> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Side, build_packet};
+    use crate::build_packet;
     use units::SeqNum;
     use wire::{TcpFlags, TcpHeaderSpec};
 
@@ -92,7 +96,7 @@ mod tests {
         assert_eq!(merged.len(), 1);
         let cut_again: Vec<Vec<u8>> = merged
             .into_iter()
-            .flat_map(|(virtio, packet)| cut(Outgoing { to: Side::Wired, virtio, packet }).unwrap())
+            .flat_map(|(virtio, packet)| cut(Port::Wired, &virtio, packet).unwrap())
             .collect();
         assert_eq!(cut_again, packets);
     }

@@ -3,6 +3,7 @@
 use core::net::SocketAddr;
 use std::collections::BTreeMap;
 
+use engine::Port;
 use link::BaseStation;
 use scenario::segments::Observer;
 use units::{Bytes, Duration, Instant};
@@ -11,8 +12,8 @@ use crate::checks::Checks;
 use crate::datagrams::Datagrams;
 use crate::ping::Pinger;
 use crate::{
-    CheckConfig, DatagramConfig, DatagramLog, Endpoint, EndpointConfig, LogMode, Middlebox, PacketLog, Path,
-    PathConfig, Point, Side, SimError, Violation,
+    CheckConfig, DatagramConfig, DatagramLog, Endpoint, EndpointConfig, LogMode, PacketLog, Path, PathConfig,
+    Point, SimError, Subject, Violation,
 };
 
 mod base_stations;
@@ -123,7 +124,7 @@ pub struct Network<M> {
     observers: [Observer; 2],
 }
 
-impl<M: Middlebox> Network<M> {
+impl<M: Subject> Network<M> {
     /// The line-up of `config` around `middlebox`, at its start.
     ///
     /// # Errors
@@ -332,14 +333,14 @@ impl<M: Middlebox> Network<M> {
 
     fn deliver(&mut self) -> Result<(), Violation> {
         let arrivals = drain(&mut self.wan_down, self.now);
-        self.enter_middlebox(Side::Wired, arrivals)?;
+        self.enter_middlebox(Port::Wired, arrivals)?;
         for radio in 0..self.radios.len() {
             while let Some(packet) = self.radios[radio].down.poll(self.now) {
                 self.log.note(self.now, Point::ClientIn, &packet);
                 self.arrive_at_client(&packet)?;
             }
             let arrivals = drain(&mut self.radios[radio].up, self.now);
-            self.enter_middlebox(Side::Mobile, arrivals)?;
+            self.enter_middlebox(Port::Mobile, arrivals)?;
         }
         while let Some(packet) = self.wan_up.poll(self.now) {
             self.log.note(self.now, Point::ServerIn, &packet);

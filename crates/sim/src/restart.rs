@@ -7,11 +7,11 @@
 
 use std::collections::VecDeque;
 
-use engine::{ConfigError, Engine, EngineConfig, PassReason, Stats};
+use engine::{ConfigError, Engine, EngineConfig, Middlebox, PassReason, Port, Stats, Transmit, Verdict};
 use units::{Bytes, Duration, Instant};
 use wire::VirtioNetHeader;
 
-use crate::{Middlebox, Outgoing, Side};
+use crate::Subject;
 
 /// Why a flow under way is handed back.
 const HANDED_BACK: [PassReason; 4] = [
@@ -57,6 +57,8 @@ pub struct Restarting {
     has_hung: bool,
     has_died: bool,
     retired: Vec<Stats>,
+    /// The packet sent last.
+    leaving: Vec<u8>,
 }
 
 impl Restarting {
@@ -75,6 +77,7 @@ impl Restarting {
             has_hung: false,
             has_died: false,
             retired: Vec::new(),
+            leaving: Vec::new(),
         })
     }
 
@@ -152,38 +155,43 @@ fn all_stats(engine: &Engine) -> impl Iterator<Item = &Stats> {
 impl Middlebox for Restarting {
     fn handle_packet(
         &mut self,
-        from: Side,
+        from: Port,
         virtio: &VirtioNetHeader,
         packet: &mut [u8],
         now: Instant,
-    ) -> bool {
-        self.engine.as_mut().is_none_or(|engine| Middlebox::handle_packet(engine, from, virtio, packet, now))
+    ) -> Verdict {
+        let Some(engine) = self.engine.as_mut() else { return Verdict::Forward };
+        engine.handle_packet(from, virtio, packet, now)
     }
 
     fn handle_timeout(&mut self, now: Instant) {
         if let Some(engine) = self.engine.as_mut() {
-            Middlebox::handle_timeout(engine, now);
+            engine.handle_timeout(now);
         }
         self.act_on_plan(now);
     }
 
-    fn poll_transmit(&mut self, now: Instant) -> Option<Outgoing> {
-        let out = self.engine.as_mut().and_then(|engine| Middlebox::poll_transmit(engine, now));
-        if out.is_none() {
+    fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
+        let Some(made) = self.engine.as_mut().and_then(|engine| engine.poll_transmit(now)) else {
             self.end_drain(now);
-        }
-        out
+            return None;
+        };
+        // A loan of the engine's would last until the end of the drain above.
+        self.leaving = made.to_vec();
+        Some(Transmit { to: made.to, virtio: made.virtio, header: &self.leaving, payload: (&[], &[]) })
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let engine = self.engine.as_ref().and_then(Middlebox::next_deadline);
+        let engine = self.engine.as_ref().and_then(Engine::next_deadline);
         let restart = self.plan.front().map(|restart| restart.at);
         let restart = restart.filter(|_| self.draining.is_none() && self.engine.is_some());
         [engine, restart, self.draining.map(|(until, _)| until), self.back_at].into_iter().flatten().min()
     }
+}
 
+impl Subject for Restarting {
     fn memory(&self) -> Bytes {
-        self.engine.as_ref().map_or(Bytes::ZERO, Middlebox::memory)
+        self.engine.as_ref().map_or(Bytes::ZERO, Subject::memory)
     }
 
     fn is_leaving(&self) -> bool {

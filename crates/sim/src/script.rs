@@ -32,10 +32,9 @@
 
 use std::collections::VecDeque;
 
+use engine::{Middlebox, Port, Verdict};
 use units::{Duration, Instant};
 use wire::VirtioNetHeader;
-
-use crate::{Middlebox, Outgoing, Side};
 
 mod packet;
 mod parse;
@@ -69,11 +68,11 @@ enum At {
 /// What a line asks for.
 #[derive(Clone, Debug)]
 enum Action {
-    Inject(Side, PacketLine),
-    Expect(Side, Match, PacketLine),
-    Identical(Side),
-    Nothing(Option<Side>),
-    Drain(Side),
+    Inject(Port, PacketLine),
+    Expect(Port, Match, PacketLine),
+    Identical(Port),
+    Nothing(Option<Port>),
+    Drain(Port),
     Count(String, u64),
 }
 
@@ -164,10 +163,10 @@ struct Play<M> {
 }
 
 impl<M: Middlebox> Play<M> {
-    fn queue(&mut self, to: Side) -> &mut VecDeque<(Instant, Vec<u8>)> {
+    fn queue(&mut self, to: Port) -> &mut VecDeque<(Instant, Vec<u8>)> {
         match to {
-            Side::Mobile => &mut self.to_client,
-            Side::Wired => &mut self.to_server,
+            Port::Mobile => &mut self.to_client,
+            Port::Wired => &mut self.to_server,
         }
     }
 
@@ -194,15 +193,16 @@ impl<M: Middlebox> Play<M> {
     /// Takes what the middlebox wants to send now.
     fn collect(&mut self) -> Result<(), String> {
         for _ in 0..ROUNDS_MAX {
-            let Some(outgoing) = self.middlebox.poll_transmit(self.now) else { return Ok(()) };
-            self.leave(outgoing)?;
+            let Some(made) = self.middlebox.poll_transmit(self.now) else { return Ok(()) };
+            let (to, virtio, packet) = (made.to, made.virtio, made.to_vec());
+            self.leave(to, &virtio, packet)?;
         }
         Err("the middlebox never stops sending".to_owned())
     }
 
-    fn leave(&mut self, outgoing: Outgoing) -> Result<(), String> {
-        let (to, now) = (outgoing.to, self.now);
-        let packets = crate::merging::cut(outgoing).map_err(|violation| violation.to_string())?;
+    fn leave(&mut self, to: Port, virtio: &VirtioNetHeader, packet: Vec<u8>) -> Result<(), String> {
+        let now = self.now;
+        let packets = crate::merging::cut(to, virtio, packet).map_err(|violation| violation.to_string())?;
         self.queue(to).extend(packets.into_iter().map(|packet| (now, packet)));
         Ok(())
     }
@@ -225,23 +225,23 @@ impl<M: Middlebox> Play<M> {
         }
     }
 
-    fn inject(&mut self, from: Side, line: &PacketLine) -> Result<(), String> {
+    fn inject(&mut self, from: Port, line: &PacketLine) -> Result<(), String> {
         let (virtio, mut packet): (VirtioNetHeader, _) = self.stage.build(from, line)?;
         self.last_in.clone_from(&packet);
-        if self.middlebox.handle_packet(from, &virtio, &mut packet, self.now) {
+        if self.middlebox.handle_packet(from, &virtio, &mut packet, self.now) == Verdict::Forward {
             let is_as_it_was = packet == self.last_in;
-            let to = from.other();
+            let to = from.opposite();
             if is_as_it_was && virtio == VirtioNetHeader::default() {
                 let now = self.now;
                 self.queue(to).push_back((now, packet));
             } else {
-                self.leave(Outgoing { to, virtio, packet })?;
+                self.leave(to, &virtio, packet)?;
             }
         }
         self.collect()
     }
 
-    fn expect(&mut self, to: Side, how: Match, wanted: &PacketLine) -> Result<(), String> {
+    fn expect(&mut self, to: Port, how: Match, wanted: &PacketLine) -> Result<(), String> {
         let stage = self.stage;
         let queue = self.queue(to);
         let mut differences = Vec::new();
@@ -274,7 +274,7 @@ impl<M: Middlebox> Play<M> {
     }
 
     /// The packet put in last comes out, byte for byte.
-    fn expect_identical(&mut self, to: Side) -> Result<(), String> {
+    fn expect_identical(&mut self, to: Port) -> Result<(), String> {
         let stage = self.stage;
         let last = self.last_in.clone();
         let queue = self.queue(to);
@@ -291,9 +291,9 @@ impl<M: Middlebox> Play<M> {
         }
     }
 
-    fn expect_nothing(&mut self, to: Option<Side>) -> Result<(), String> {
+    fn expect_nothing(&mut self, to: Option<Port>) -> Result<(), String> {
         let stage = self.stage;
-        for side in [Side::Mobile, Side::Wired] {
+        for side in [Port::Mobile, Port::Wired] {
             let queue = self.queue(side);
             if to.is_none_or(|to| to == side) && !queue.is_empty() {
                 return Err(format!("packets that no line speaks of\n{}", stage.list(side, queue)));

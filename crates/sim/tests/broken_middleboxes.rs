@@ -4,11 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use control::{ControllerConfig, RateParams};
-use engine::{Engine, EngineConfig};
-use sim::{
-    Application, LineUp, Middlebox, Outgoing, PassThrough, ReceiveWindow, Side, SimError, Tolerance,
-    Violation,
-};
+use engine::{Engine, EngineConfig, Middlebox, PassThrough, Port, Transmit, Verdict};
+use sim::{Application, LineUp, ReceiveWindow, SimError, Subject, Tolerance, Violation};
 use units::{Bytes, Duration, Instant, Rate, SeqNum};
 use wire::{ChecksumState, Tcp, TcpEditor, TcpFlags, TcpHeaderSpec, VirtioNetHeader};
 
@@ -32,64 +29,69 @@ type Spoil = fn(&mut Vec<u8>, &Tcp, u64) -> bool;
 /// An engine whose packets somebody spoils on the way out; from the hundredth on, when all is under way.
 struct Spoilt {
     engine: Engine,
-    to: Side,
+    to: Port,
     spoil: Spoil,
     seen: u64,
+    /// The packet that leaves, as it was or spoilt.
+    leaving: Vec<u8>,
 }
 
 impl Spoilt {
-    fn new(to: Side, spoil: Spoil) -> Self {
-        Self { engine: engine(), to, spoil, seen: 0 }
+    fn new(to: Port, spoil: Spoil) -> Self {
+        Self { engine: engine(), to, spoil, seen: 0, leaving: Vec::new() }
     }
 }
+
+impl Subject for Spoilt {}
 
 impl Middlebox for Spoilt {
     fn handle_packet(
         &mut self,
-        from: Side,
+        from: Port,
         virtio: &VirtioNetHeader,
         packet: &mut [u8],
         now: Instant,
-    ) -> bool {
-        Middlebox::handle_packet(&mut self.engine, from, virtio, packet, now)
+    ) -> Verdict {
+        self.engine.handle_packet(from, virtio, packet, now)
     }
     fn handle_timeout(&mut self, now: Instant) {
-        Middlebox::handle_timeout(&mut self.engine, now);
+        self.engine.handle_timeout(now);
     }
-    fn poll_transmit(&mut self, now: Instant) -> Option<Outgoing> {
-        loop {
-            let mut out = Middlebox::poll_transmit(&mut self.engine, now)?;
-            if out.to != self.to {
-                return Some(out);
+    fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
+        let (to, virtio) = loop {
+            let made = self.engine.poll_transmit(now)?;
+            let (to, virtio) = (made.to, made.virtio);
+            self.leaving = made.to_vec();
+            let is_super = virtio.gso_size > 0;
+            if to != self.to {
+                break (to, virtio);
             }
             self.seen += 1;
             // Whole packets with checksums of their own are easier to spoil.
-            wire::complete_checksum(&mut out.packet, &out.virtio).unwrap();
-            let parsed = wire::parse(&out.packet).unwrap();
-            let is_super = out.virtio.gso_size > 0;
-            let mut packet = out.packet.clone();
-            if is_super || self.seen < 100 || (self.spoil)(&mut packet, parsed.tcp().unwrap(), self.seen) {
-                return Some(if is_super {
-                    out
-                } else {
-                    Outgoing { virtio: VirtioNetHeader::default(), packet, ..out }
-                });
+            wire::complete_checksum(&mut self.leaving, &virtio).unwrap();
+            if is_super {
+                break (to, virtio);
             }
-        }
+            let parsed = wire::parse(&self.leaving).unwrap();
+            if self.seen < 100 || (self.spoil)(&mut self.leaving, parsed.tcp().unwrap(), self.seen) {
+                break (to, VirtioNetHeader::default());
+            }
+        };
+        Some(Transmit { to, virtio, header: &self.leaving, payload: (&[], &[]) })
     }
     fn next_deadline(&self) -> Option<Instant> {
-        Middlebox::next_deadline(&self.engine)
+        self.engine.next_deadline()
     }
 }
 
-fn violation<M: Middlebox>(line_up: &LineUp, middlebox: M) -> Violation {
+fn violation<M: Subject>(line_up: &LineUp, middlebox: M) -> Violation {
     match line_up.around(middlebox).unwrap().run() {
         Err(SimError::Broken { violation, .. }) => violation,
         other => panic!("{other:?}"),
     }
 }
 
-fn rule(to: Side, spoil: Spoil) -> &'static str {
+fn rule(to: Port, spoil: Spoil) -> &'static str {
     match violation(&line_up(), Spoilt::new(to, spoil)) {
         Violation::Packet { rule, .. } => rule,
         other => panic!("{other}"),
@@ -106,7 +108,7 @@ fn a_wrong_checksum() {
         *packet.last_mut().unwrap() ^= 1;
         true
     };
-    assert_eq!(rule(Side::Mobile, spoil), "a checksum is wrong");
+    assert_eq!(rule(Port::Mobile, spoil), "a checksum is wrong");
 }
 
 #[test]
@@ -115,7 +117,7 @@ fn an_early_acknowledgement_of_what_has_not_arrived() {
         edit(packet, tcp).set_ack(tcp.ack + 1);
         true
     };
-    assert_eq!(rule(Side::Wired, spoil), "it acknowledges what the middlebox does not have");
+    assert_eq!(rule(Port::Wired, spoil), "it acknowledges what the middlebox does not have");
 }
 
 #[test]
@@ -124,7 +126,7 @@ fn a_window_taken_back() {
         edit(packet, tcp).set_window(if seen == 120 { 10 } else { tcp.window });
         true
     };
-    assert_eq!(rule(Side::Wired, spoil), "it takes back a part of the window");
+    assert_eq!(rule(Port::Wired, spoil), "it takes back a part of the window");
 }
 
 #[test]
@@ -134,7 +136,7 @@ fn a_timestamp_that_goes_back() {
         edit(packet, tcp).set_timestamp_value(if seen == 120 { value - 1_000 } else { value });
         true
     };
-    for to in [Side::Mobile, Side::Wired] {
+    for to in [Port::Mobile, Port::Wired] {
         assert_eq!(rule(to, spoil), "its TSval is older than one sent before in this direction");
     }
 }
@@ -145,7 +147,7 @@ fn data_that_the_server_never_sent() {
         edit(packet, tcp).set_seq(tcp.seq + 3_000_000);
         true
     };
-    assert_eq!(rule(Side::Mobile, spoil), "it carries data the middlebox does not have");
+    assert_eq!(rule(Port::Mobile, spoil), "it carries data the middlebox does not have");
 }
 
 /// The same segment with another header.
@@ -164,7 +166,7 @@ fn timestamps_left_out() {
         *packet = rebuilt(packet, tcp, |spec| spec.timestamps = None);
         true
     };
-    assert_eq!(rule(Side::Mobile, spoil), "timestamps are not as negotiated");
+    assert_eq!(rule(Port::Mobile, spoil), "timestamps are not as negotiated");
 }
 
 #[test]
@@ -175,7 +177,7 @@ fn sack_that_was_not_negotiated() {
         true
     };
     let line_up = line_up().with(|config| config.flows[0].client.sack = false);
-    let found = violation(&line_up, Spoilt::new(Side::Wired, spoil)).to_string();
+    let found = violation(&line_up, Spoilt::new(Port::Wired, spoil)).to_string();
     assert!(found.contains("SACK was not negotiated"), "{found}");
 }
 
@@ -183,38 +185,39 @@ fn sack_that_was_not_negotiated() {
 fn a_segment_longer_than_the_receiver_takes() {
     // The client changes its mind about its MSS where only the rules can see it.
     struct Glutton(Engine);
+    impl Subject for Glutton {}
     impl Middlebox for Glutton {
         fn handle_packet(
             &mut self,
-            from: Side,
+            from: Port,
             virtio: &VirtioNetHeader,
             packet: &mut [u8],
             now: Instant,
-        ) -> bool {
+        ) -> Verdict {
             let before = packet.to_vec();
             let parsed = wire::parse(packet).unwrap();
             let tcp = parsed.tcp().unwrap();
-            if from == Side::Mobile && tcp.flags.contains(TcpFlags::SYN) {
+            if from == Port::Mobile && tcp.flags.contains(TcpFlags::SYN) {
                 // Its own idea of the SYN says 1,460 instead of 1,000.
                 let mut other = rebuilt(packet, tcp, |spec| {
                     spec.mss = Some(1_460);
                     spec.sack_permitted = true;
                     spec.window_scale = tcp.options.window_scale;
                 });
-                let passes = Middlebox::handle_packet(&mut self.0, from, virtio, &mut other, now);
+                let verdict = self.0.handle_packet(from, virtio, &mut other, now);
                 packet.copy_from_slice(&before);
-                return passes;
+                return verdict;
             }
-            Middlebox::handle_packet(&mut self.0, from, virtio, packet, now)
+            self.0.handle_packet(from, virtio, packet, now)
         }
         fn handle_timeout(&mut self, now: Instant) {
-            Middlebox::handle_timeout(&mut self.0, now);
+            self.0.handle_timeout(now);
         }
-        fn poll_transmit(&mut self, now: Instant) -> Option<Outgoing> {
-            Middlebox::poll_transmit(&mut self.0, now)
+        fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
+            self.0.poll_transmit(now)
         }
         fn next_deadline(&self) -> Option<Instant> {
-            Middlebox::next_deadline(&self.0)
+            self.0.next_deadline()
         }
     }
     let line_up = line_up().with(|config| config.flows[0].client.mss = 1_000);
@@ -240,19 +243,21 @@ fn more_memory_than_agreed() {
 fn a_client_left_waiting() {
     // After a while nothing goes to the client any more, and the debt grows old.
     let spoil: Spoil = |_, _, _| false;
-    let found = violation(&line_up(), Spoilt::new(Side::Mobile, spoil));
+    let found = violation(&line_up(), Spoilt::new(Port::Mobile, spoil));
     assert!(matches!(found, Violation::Silent { .. }), "{found}");
 }
 
 /// A router with a fault of its own.
 struct Router<F>(F);
 
-impl<F: FnMut(Side, &mut [u8]) -> bool> Middlebox for Router<F> {
-    fn handle_packet(&mut self, from: Side, _: &VirtioNetHeader, packet: &mut [u8], _: Instant) -> bool {
-        (self.0)(from, packet)
+impl<F: FnMut(Port, &mut [u8]) -> bool> Subject for Router<F> {}
+
+impl<F: FnMut(Port, &mut [u8]) -> bool> Middlebox for Router<F> {
+    fn handle_packet(&mut self, from: Port, _: &VirtioNetHeader, packet: &mut [u8], _: Instant) -> Verdict {
+        if (self.0)(from, packet) { Verdict::Forward } else { Verdict::Consumed }
     }
     fn handle_timeout(&mut self, _: Instant) {}
-    fn poll_transmit(&mut self, _: Instant) -> Option<Outgoing> {
+    fn poll_transmit(&mut self, _: Instant) -> Option<Transmit<'_>> {
         None
     }
     fn next_deadline(&self) -> Option<Instant> {
@@ -321,7 +326,7 @@ fn an_end_that_is_acknowledged_before_the_client_did() {
         }
         true
     };
-    let found = rule(Side::Wired, spoil);
+    let found = rule(Port::Wired, spoil);
     assert_eq!(found, "it acknowledges an end of stream the other host has not acknowledged");
 }
 
@@ -340,13 +345,14 @@ fn a_reset_that_the_other_side_never_hears_of() {
 #[test]
 fn a_deadline_that_never_moves_and_a_box_that_acts_twice() {
     struct Restless(bool);
+    impl Subject for Restless {}
     impl Middlebox for Restless {
-        fn handle_packet(&mut self, _: Side, _: &VirtioNetHeader, _: &mut [u8], _: Instant) -> bool {
+        fn handle_packet(&mut self, _: Port, _: &VirtioNetHeader, _: &mut [u8], _: Instant) -> Verdict {
             self.0 = true;
-            true
+            Verdict::Forward
         }
         fn handle_timeout(&mut self, _: Instant) {}
-        fn poll_transmit(&mut self, _: Instant) -> Option<Outgoing> {
+        fn poll_transmit(&mut self, _: Instant) -> Option<Transmit<'_>> {
             None
         }
         fn next_deadline(&self) -> Option<Instant> {
@@ -358,14 +364,15 @@ fn a_deadline_that_never_moves_and_a_box_that_acts_twice() {
 
     /// Each call moves its deadline, though no time has passed.
     struct Fickle(u64);
+    impl Subject for Fickle {}
     impl Middlebox for Fickle {
-        fn handle_packet(&mut self, _: Side, _: &VirtioNetHeader, _: &mut [u8], _: Instant) -> bool {
-            true
+        fn handle_packet(&mut self, _: Port, _: &VirtioNetHeader, _: &mut [u8], _: Instant) -> Verdict {
+            Verdict::Forward
         }
         fn handle_timeout(&mut self, _: Instant) {
             self.0 += 1;
         }
-        fn poll_transmit(&mut self, _: Instant) -> Option<Outgoing> {
+        fn poll_transmit(&mut self, _: Instant) -> Option<Transmit<'_>> {
             None
         }
         fn next_deadline(&self) -> Option<Instant> {
@@ -407,12 +414,12 @@ fn where_windows_are_lowered_nothing_else_is_done() {
         }
     };
     let changed = "it was changed otherwise than in the client's window";
-    assert_eq!(rule(Side::Mobile, |p, tcp| edit(p, tcp).set_ack(tcp.ack + 1)), changed);
-    assert_eq!(rule(Side::Mobile, |p, tcp| assert!(edit(p, tcp).set_timestamp_value(1))), changed);
-    assert_eq!(rule(Side::Wired, |p, tcp| edit(p, tcp).set_window(tcp.window - 1)), changed);
-    let larger = rule(Side::Mobile, |p, tcp| edit(p, tcp).set_window(tcp.window.saturating_add(1)));
+    assert_eq!(rule(Port::Mobile, |p, tcp| edit(p, tcp).set_ack(tcp.ack + 1)), changed);
+    assert_eq!(rule(Port::Mobile, |p, tcp| assert!(edit(p, tcp).set_timestamp_value(1))), changed);
+    assert_eq!(rule(Port::Wired, |p, tcp| edit(p, tcp).set_window(tcp.window - 1)), changed);
+    let larger = rule(Port::Mobile, |p, tcp| edit(p, tcp).set_window(tcp.window.saturating_add(1)));
     assert_eq!(larger, "its window is larger than the client's own");
-    let back = rule(Side::Mobile, |p, tcp| edit(p, tcp).set_window(tcp.window.min(100)));
+    let back = rule(Port::Mobile, |p, tcp| edit(p, tcp).set_window(tcp.window.min(100)));
     assert_eq!(back, "it takes back a part of the window");
     // An engine that splits the flow says windows of its own, before it makes any packet.
     match violation(&line_up, engine()) {

@@ -7,10 +7,10 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use control::{ControllerConfig, FixedParams, RateParams};
-use engine::{Engine, EngineConfig};
+use engine::{Engine, EngineConfig, PassThrough};
 use sim::{
-    Application, EndpointConfig, FlowConfig, LogMode, Middlebox, Network, NetworkConfig, PassThrough,
-    PathConfig, Pattern, RadioConfig, ReceiveWindow, Role, Turn,
+    Application, EndpointConfig, FlowConfig, LogMode, Network, NetworkConfig, PathConfig, Pattern,
+    RadioConfig, ReceiveWindow, Role, Subject, Turn,
 };
 use units::{Bytes, Duration, Instant, Rate};
 
@@ -71,7 +71,7 @@ fn accelerator() -> Engine {
         .unwrap()
 }
 
-fn run<M: Middlebox>(flows: Vec<FlowConfig>, middlebox: M) -> Vec<(Instant, String)> {
+fn run<M: Subject>(flows: Vec<FlowConfig>, middlebox: M) -> Vec<(Instant, String)> {
     let mut network = Network::new(&line_up(flows), middlebox).unwrap();
     if let Err(error) = network.run() {
         panic!("{error}\n{}", network.log().tail(40));

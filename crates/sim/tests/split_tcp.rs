@@ -4,9 +4,9 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use control::ControllerConfig;
-use engine::{Engine, EngineConfig, Sharing};
+use engine::{Engine, EngineConfig, PassThrough, Sharing};
 use link::{LossModel, QueueLimit};
-use sim::{Application, LineUp, LogMode, Network, PassThrough};
+use sim::{Application, LineUp, LogMode, Network};
 use units::{Bytes, Duration, Instant, Rate};
 
 const SIZE: u64 = 2_000_000;
@@ -38,7 +38,7 @@ fn split(controller: &str) -> Network<Engine> {
     line_up().around(Engine::new(config).unwrap()).unwrap()
 }
 
-fn seconds<M: sim::Middlebox>(network: &mut Network<M>) -> f64 {
+fn seconds<M: sim::Subject>(network: &mut Network<M>) -> f64 {
     network.run().unwrap().ended_at.saturating_since(Instant::ZERO).as_secs_f64()
 }
 

@@ -1,6 +1,6 @@
 //! Captures: recorded transfers in the formats and behind the headers that are read.
 
-use sim::Side;
+use engine::Port;
 
 use crate::Seeds;
 use crate::layers;
@@ -15,7 +15,7 @@ const PACKETS_MAX: usize = 60;
 type Frame = (u64, u32, Vec<u8>);
 
 /// The frames seen at one port, as Ethernet, clipped.
-fn frames(seen: &[Seen], side: Side) -> Vec<Frame> {
+fn frames(seen: &[Seen], side: Port) -> Vec<Frame> {
     let at_side = seen.iter().filter(|one| one.side == side).take(PACKETS_MAX);
     at_side
         .map(|one| {
@@ -29,7 +29,7 @@ fn frames(seen: &[Seen], side: Side) -> Vec<Frame> {
 /// One small capture of a plain transfer's beginning.
 fn beginning(count: usize) -> Vec<Frame> {
     let (_, seen) = transfers().swap_remove(0);
-    frames(&seen, Side::Mobile).into_iter().take(count).collect()
+    frames(&seen, Port::Mobile).into_iter().take(count).collect()
 }
 
 pub fn pcap() -> Seeds {
@@ -87,13 +87,13 @@ pub fn packed() -> Seeds {
 pub fn analyzer() -> Seeds {
     let mut seeds = Seeds::new();
     for (name, seen) in transfers() {
-        for (side, place) in [(Side::Mobile, "mobile"), (Side::Wired, "wired")] {
+        for (side, place) in [(Port::Mobile, "mobile"), (Port::Wired, "wired")] {
             let frames = frames(&seen, side);
             seeds.push((format!("{name}-{place}"), pcap_file(&USUAL, 1, &frames)));
         }
     }
     let (_, seen) = transfers().swap_remove(3);
-    seeds.push(("pcapng".to_owned(), as_pcapng(Order::Little, &frames(&seen, Side::Wired))));
+    seeds.push(("pcapng".to_owned(), as_pcapng(Order::Little, &frames(&seen, Port::Wired))));
     // Every link and tunnel, one frame each, grouped by the link type of the file.
     for (name, link, frame) in layers::frames() {
         let one = vec![(1_700_000_000_000_000_000, frame.len() as u32, frame)];

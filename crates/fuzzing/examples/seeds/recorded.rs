@@ -1,10 +1,10 @@
 //! Packets of simulated transfers, recorded beside the engine.
 
 use control::{ControllerConfig, FixedParams};
-use engine::{Engine, EngineConfig};
+use engine::{Engine, EngineConfig, Middlebox, Port, Transmit, Verdict};
 use sim::{
-    Application, EndpointConfig, Fault, FlowConfig, Middlebox, Network, NetworkConfig, Outgoing, PathConfig,
-    RadioConfig, Role, Side,
+    Application, EndpointConfig, Fault, FlowConfig, Network, NetworkConfig, PathConfig, RadioConfig, Role,
+    Subject,
 };
 use units::{Bytes, Duration, Instant, Rate};
 use wire::VirtioNetHeader;
@@ -12,7 +12,7 @@ use wire::VirtioNetHeader;
 /// A packet with its time and the port it was seen at.
 pub struct Seen {
     pub at: Instant,
-    pub side: Side,
+    pub side: Port,
     pub packet: Vec<u8>,
 }
 
@@ -23,7 +23,7 @@ struct Tap {
 }
 
 impl Tap {
-    fn note(&mut self, at: Instant, side: Side, packet: &[u8]) {
+    fn note(&mut self, at: Instant, side: Port, packet: &[u8]) {
         self.seen.push(Seen { at, side, packet: packet.to_vec() });
     }
 }
@@ -31,30 +31,32 @@ impl Tap {
 impl Middlebox for Tap {
     fn handle_packet(
         &mut self,
-        from: Side,
+        from: Port,
         virtio: &VirtioNetHeader,
         packet: &mut [u8],
         now: Instant,
-    ) -> bool {
+    ) -> Verdict {
         self.note(now, from, packet);
-        let passes = Middlebox::handle_packet(&mut self.inner, from, virtio, packet, now);
-        if passes {
-            self.note(now, from.other(), packet);
+        let verdict = self.inner.handle_packet(from, virtio, packet, now);
+        if verdict == Verdict::Forward {
+            self.note(now, from.opposite(), packet);
         }
-        passes
+        verdict
     }
     fn handle_timeout(&mut self, now: Instant) {
-        Middlebox::handle_timeout(&mut self.inner, now);
+        self.inner.handle_timeout(now);
     }
-    fn poll_transmit(&mut self, now: Instant) -> Option<Outgoing> {
-        let outgoing = Middlebox::poll_transmit(&mut self.inner, now)?;
-        self.note(now, outgoing.to, &outgoing.packet);
-        Some(outgoing)
+    fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
+        let made = self.inner.poll_transmit(now)?;
+        self.seen.push(Seen { at: now, side: made.to, packet: made.to_vec() });
+        Some(made)
     }
     fn next_deadline(&self) -> Option<Instant> {
-        Middlebox::next_deadline(&self.inner)
+        self.inner.next_deadline()
     }
 }
+
+impl Subject for Tap {}
 
 fn path(kbps: u64, ms: u64) -> PathConfig {
     PathConfig::constant(Rate::from_kbps(kbps), Duration::from_millis(ms), Bytes::new(60_000))

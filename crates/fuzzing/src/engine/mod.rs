@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use arbitrary::Unstructured;
 use control::{ControllerConfig, FixedParams, NewRenoParams, RateParams};
-use engine::{Engine, EngineConfig, Port, Verdict, WindowPolicy};
+use engine::{Engine, EngineConfig, Middlebox, Port, Verdict, WindowPolicy};
 use units::{Bytes, Duration, Instant, Rate, SeqNum};
 use wire::{GsoType, SackBlock, Tcp, TcpFlags, VirtioNetHeader};
 

@@ -12,6 +12,7 @@
 
 use std::sync::atomic::Ordering;
 
+use engine::Port;
 use io::bpf::Condition::Above;
 use io::bpf::Operation::Add;
 use io::bpf::Register::{R0, R1, R2};
@@ -20,8 +21,6 @@ use io::bpf::{Assembler, Attachment, Helper, Program, SharedArray};
 use io::netlink::{InterfaceIndex, Netlink};
 use io::{Clock, IoError, sysctl};
 use units::Duration;
-
-use crate::Side;
 
 /// `TCX_NEXT`, `TCX_DROP`.
 const NEXT: i32 = -1;
@@ -78,7 +77,7 @@ impl Fallback {
     /// Takes in the interface of a side that was made anew.
     pub fn rejoin(
         &mut self,
-        side: Side,
+        side: Port,
         interface: InterfaceIndex,
         netlink: &Netlink,
     ) -> Result<(), IoError> {

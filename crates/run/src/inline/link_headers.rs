@@ -4,9 +4,8 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use engine::Port;
 use foldhash::fast::FixedState;
-
-use crate::Side;
 
 /// Flows in each of two generations: more than the engine's table has.
 const GENERATION_MAX: usize = 200_000;
@@ -68,7 +67,7 @@ impl LinkHeaders {
 
     /// Notes what a packet of a flow that goes to `to` has in front. False for a flow that is known with another VLAN tag:
     /// the same addresses in another network are another flow.
-    pub fn learn(&mut self, key: Key, to: Side, header: LinkHeader) -> bool {
+    pub fn learn(&mut self, key: Key, to: Port, header: LinkHeader) -> bool {
         let Some(known) = self.find(key) else {
             let mut headers = [None; 2];
             headers[to.index()] = Some(header);
@@ -79,14 +78,14 @@ impl LinkHeaders {
             return false;
         }
         let before = known[to.index()].replace(header);
-        if let (Some(before), Some(back)) = (before, known[to.other().index()].as_mut()) {
+        if let (Some(before), Some(back)) = (before, known[to.opposite().index()].as_mut()) {
             back.follow(&before, &header);
         }
         true
     }
 
     /// What packets of a flow that go to `to` have in front.
-    pub fn get(&mut self, key: Key, to: Side) -> Option<LinkHeader> {
+    pub fn get(&mut self, key: Key, to: Port) -> Option<LinkHeader> {
         self.find(key)?[to.index()]
     }
 
@@ -137,12 +136,12 @@ mod tests {
     #[test]
     fn h13_each_direction_of_a_flow_has_its_header() {
         let mut headers = LinkHeaders::new(1);
-        assert!(headers.learn(key(1), Side::Mobile, header(1, None)));
-        assert!(headers.learn(key(1), Side::Wired, header(2, None)));
-        assert!(headers.learn(key(1), Side::Wired, header(3, None)), "another router has taken over");
-        assert_eq!(headers.get(key(1), Side::Mobile), Some(header(1, None)));
-        assert_eq!(headers.get(key(1), Side::Wired), Some(header(3, None)));
-        assert_eq!(headers.get(key(2), Side::Wired), None);
+        assert!(headers.learn(key(1), Port::Mobile, header(1, None)));
+        assert!(headers.learn(key(1), Port::Wired, header(2, None)));
+        assert!(headers.learn(key(1), Port::Wired, header(3, None)), "another router has taken over");
+        assert_eq!(headers.get(key(1), Port::Mobile), Some(header(1, None)));
+        assert_eq!(headers.get(key(1), Port::Wired), Some(header(3, None)));
+        assert_eq!(headers.get(key(2), Port::Wired), None);
     }
 
     #[test]
@@ -152,40 +151,40 @@ mod tests {
             tag: None,
         };
         let mut headers = LinkHeaders::new(1);
-        headers.learn(key(1), Side::Wired, between(20, 10));
-        headers.learn(key(1), Side::Mobile, between(10, 20));
+        headers.learn(key(1), Port::Wired, between(20, 10));
+        headers.learn(key(1), Port::Mobile, between(10, 20));
         // The server's interface is another one: what it sends says so first.
-        headers.learn(key(1), Side::Mobile, between(10, 21));
-        assert_eq!(headers.get(key(1), Side::Wired), Some(between(21, 10)));
+        headers.learn(key(1), Port::Mobile, between(10, 21));
+        assert_eq!(headers.get(key(1), Port::Wired), Some(between(21, 10)));
         // The client's, as the server has heard.
-        headers.learn(key(1), Side::Mobile, between(11, 21));
-        assert_eq!(headers.get(key(1), Side::Wired), Some(between(21, 11)));
+        headers.learn(key(1), Port::Mobile, between(11, 21));
+        assert_eq!(headers.get(key(1), Port::Wired), Some(between(21, 11)));
         // Routers that share address 30 to be reached by, and answer with 31 or 32.
-        headers.learn(key(2), Side::Wired, between(30, 10));
-        headers.learn(key(2), Side::Mobile, between(10, 31));
-        headers.learn(key(2), Side::Mobile, between(10, 32));
-        assert_eq!(headers.get(key(2), Side::Wired), Some(between(30, 10)));
+        headers.learn(key(2), Port::Wired, between(30, 10));
+        headers.learn(key(2), Port::Mobile, between(10, 31));
+        headers.learn(key(2), Port::Mobile, between(10, 32));
+        assert_eq!(headers.get(key(2), Port::Wired), Some(between(30, 10)));
     }
 
     #[test]
     fn h13_the_same_addresses_in_another_vlan_are_another_flow() {
         let mut headers = LinkHeaders::new(1);
         let tag = |id| Some([0x81, 0, 0, id]);
-        assert!(headers.learn(key(1), Side::Mobile, header(1, tag(7))));
-        assert!(!headers.learn(key(1), Side::Mobile, header(1, tag(8))));
-        assert!(!headers.learn(key(1), Side::Wired, header(1, None)));
-        assert_eq!(headers.get(key(1), Side::Mobile), Some(header(1, tag(7))));
+        assert!(headers.learn(key(1), Port::Mobile, header(1, tag(7))));
+        assert!(!headers.learn(key(1), Port::Mobile, header(1, tag(8))));
+        assert!(!headers.learn(key(1), Port::Wired, header(1, None)));
+        assert_eq!(headers.get(key(1), Port::Mobile), Some(header(1, tag(7))));
     }
 
     #[test]
     fn what_is_used_is_not_forgotten_and_memory_is_bounded() {
         let mut headers = LinkHeaders::new(1);
-        headers.learn(key(1), Side::Mobile, header(1, None));
+        headers.learn(key(1), Port::Mobile, header(1, None));
         for n in 0..GENERATION_MAX as u32 + 10 {
             let other = (SocketAddr::from((n.to_be_bytes(), 1)), key(1).1);
-            headers.learn(other, Side::Mobile, header(2, None));
+            headers.learn(other, Port::Mobile, header(2, None));
         }
-        assert_eq!(headers.get(key(1), Side::Mobile), Some(header(1, None)), "it is in the older one");
+        assert_eq!(headers.get(key(1), Port::Mobile), Some(header(1, None)), "it is in the older one");
         assert!(headers.young.len() + headers.old.len() <= 2 * GENERATION_MAX);
     }
 }

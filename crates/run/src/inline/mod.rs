@@ -20,6 +20,7 @@ mod path;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::thread::JoinHandle;
 
+use engine::Port;
 use io::features::{self, Feature};
 use io::netlink::{Link, LinkEvents, Netlink};
 use io::{Clock, FrameSocket, Instance, Interest, Namespace, Waiter};
@@ -35,7 +36,7 @@ use crate::record::Record;
 use crate::session::{CaughtSignals, FEEDBACK_EVERY, FLOWS_PER_ANSWER, Stop, end_settling, reload, settle};
 use crate::shards::Report;
 use crate::watchdog::{Guardian, News};
-use crate::{Config, Ended, InlineFallback, Processor, RunError, Side, Status, Why, leftovers};
+use crate::{Config, Ended, InlineFallback, Processor, RunError, Status, Why, leftovers};
 use fallback::Fallback;
 use path::InlinePath;
 
@@ -92,7 +93,7 @@ pub(crate) fn run<P: Processor>(
     let journal_alarm = FullAlarm::default();
     let [down, up] = DebtJournal::create_both(instance.path(), 0, Some(&headers), &journal_alarm)?;
     processor.keep_journals(Box::new(down), Box::new(up));
-    Side::BOTH.iter().for_each(|side| processor.set_mtu(*side, found[side.index()].1, Clock::now()));
+    Port::BOTH.iter().for_each(|side| processor.set_mtu(*side, found[side.index()].1, Clock::now()));
     if !config.gso {
         processor.refuse_super_packets();
     }
@@ -259,7 +260,7 @@ impl<P: Processor> Inline<'_, P> {
             end_settling(self.settling.take(), say);
         }
         self.hear_watchdog(waiter, say)?;
-        for side in Side::BOTH {
+        for side in Port::BOTH {
             self.check_interface(side, waiter, say)?;
         }
         Ok(())
@@ -268,7 +269,7 @@ impl<P: Processor> Inline<'_, P> {
     /// Follows an interface that goes and comes back.
     fn check_interface(
         &mut self,
-        side: Side,
+        side: Port,
         waiter: &Waiter,
         say: &mut dyn FnMut(&str),
     ) -> Result<(), RunError> {
@@ -304,10 +305,10 @@ impl<P: Processor> Inline<'_, P> {
     }
 
     /// Joins an interface that was made anew.
-    fn join(&mut self, side: Side, waiter: &Waiter) -> Result<(), io::IoError> {
+    fn join(&mut self, side: Port, waiter: &Waiter) -> Result<(), io::IoError> {
         let (index, name) = (self.interfaces.index(side), self.interfaces.name(side));
         let socket = FrameSocket::open(index, name)?;
-        let token = if side == Side::Wired { WIRED } else { MOBILE };
+        let token = if side == Port::Wired { WIRED } else { MOBILE };
         self.packet_loop.path_mut().replace(side, socket, waiter, token)?;
         match self.fallback.as_mut() {
             Some(fallback) => fallback.rejoin(side, index, self.netlink),
@@ -401,7 +402,7 @@ impl<P: Processor> Inline<'_, P> {
             steering: "inline".to_owned(),
             wired: self.config.wired.clone(),
             mobile: self.config.mobile.clone(),
-            interfaces: Side::BOTH.map(|side| self.interfaces.condition(side).name().to_owned()),
+            interfaces: Port::BOTH.map(|side| self.interfaces.condition(side).name().to_owned()),
             is_draining: self.stop.is_some(),
             uptime_s: Clock::now().saturating_since(self.started_at).as_millis() / 1_000,
             resident_bytes: io::resident_bytes().unwrap_or(0),

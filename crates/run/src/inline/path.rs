@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use engine::{Port, Transmit};
 use io::{
     FrameSocket, Interest, IoError, PACKET_LEN_MAX, ReceivedFrame, VNET_HEADER_LEN, VnetHeader, Waiter,
 };
@@ -10,7 +11,6 @@ use wire::{Packet, TcpHeaderSpec, Transport, protocol};
 use super::frame::{self, ADDRESSES_LEN, ETHERNET_LEN, moved};
 use super::link_headers::{Key, SharedHeaders};
 use crate::packet_path::{Batch, PacketPath, Received};
-use crate::{Side, Transmit};
 
 const TAG_LEN: usize = 4;
 
@@ -24,7 +24,7 @@ pub(super) struct InlinePath {
     virtio: VnetHeader,
     frame: Vec<u8>,
     /// Where the frame came in, its length, and its tag.
-    received: (Side, usize, Option<[u8; 4]>),
+    received: (Port, usize, Option<[u8; 4]>),
     /// Where the packet in it ends.
     packet_end: usize,
     headers: SharedHeaders,
@@ -37,7 +37,7 @@ impl InlinePath {
             sockets,
             virtio: [0; VNET_HEADER_LEN],
             frame: vec![0; ETHERNET_LEN + TAG_LEN + PACKET_LEN_MAX],
-            received: (Side::Wired, 0, None),
+            received: (Port::Wired, 0, None),
             packet_end: 0,
             headers,
         }
@@ -54,7 +54,7 @@ impl InlinePath {
     /// Takes another socket for a side, whose interface was made anew, and has `waiter` report what comes in there by `token`.
     pub fn replace(
         &mut self,
-        side: Side,
+        side: Port,
         socket: FrameSocket,
         waiter: &Waiter,
         token: u64,
@@ -86,7 +86,7 @@ impl InlinePath {
             let is_icmp = [protocol::ICMP, protocol::ICMPV6].contains(&parsed.ip.protocol);
             return is_icmp.then_some(end);
         };
-        self.headers.lock().learn(key, from.other(), header).then_some(end)
+        self.headers.lock().learn(key, from.opposite(), header).then_some(end)
     }
 
     /// Sends the frame as it stands out of the other side.
@@ -94,7 +94,7 @@ impl InlinePath {
         let (from, len, tag) = self.received;
         let frame = self.frame.get(..len).unwrap_or_default();
         let Some((addresses, rest)) = frame.split_at_checked(ADDRESSES_LEN) else { return Ok(false) };
-        frame::write(&self.sockets[from.other().index()], virtio, tag, [addresses, rest, &[], &[]])
+        frame::write(&self.sockets[from.opposite().index()], virtio, tag, [addresses, rest, &[], &[]])
     }
 }
 
@@ -111,19 +111,19 @@ fn receive(
 }
 
 /// The flow of a segment that came in on `from`.
-fn key_of(packet: &Packet, from: Side) -> Option<Key> {
+fn key_of(packet: &Packet, from: Port) -> Option<Key> {
     let Transport::Tcp(tcp) = &packet.transport else { return None };
     let source = SocketAddr::new(packet.ip.src, tcp.src_port);
     let destination = SocketAddr::new(packet.ip.dst, tcp.dst_port);
     Some(match from {
-        Side::Mobile => (source, destination),
-        Side::Wired => (destination, source),
+        Port::Mobile => (source, destination),
+        Port::Wired => (destination, source),
     })
 }
 
 impl PacketPath for InlinePath {
     /// One packet at a time: what is only bridged must not overtake those before it.
-    fn receive(&mut self, from: Side) -> Result<Batch, IoError> {
+    fn receive(&mut self, from: Port) -> Result<Batch, IoError> {
         for _ in 0..BRIDGED_MAX {
             let socket = &self.sockets[from.index()];
             let Some(received) = receive(socket, &mut self.virtio, &mut self.frame)? else {
@@ -146,7 +146,7 @@ impl PacketPath for InlinePath {
 
     fn packet(&mut self, _index: usize) -> Option<Received<'_>> {
         let packet = self.frame.get_mut(ETHERNET_LEN..self.packet_end)?;
-        Some(Received { virtio: &mut self.virtio, packet })
+        Some(Received { virtio: &self.virtio, packet })
     }
 
     fn forward(&mut self, _index: usize) -> Result<bool, IoError> {
@@ -156,7 +156,7 @@ impl PacketPath for InlinePath {
     fn send(&mut self, packet: &Transmit<'_>) -> Result<bool, IoError> {
         let mut start = [0; TcpHeaderSpec::MAX_LEN + ETHERNET_LEN];
         let Ok(parsed) = wire::parse_prefix(packet.header) else { return Ok(false) };
-        let key = key_of(&parsed, packet.to.other());
+        let key = key_of(&parsed, packet.to.opposite());
         let Some(link) = key.and_then(|key| self.headers.lock().get(key, packet.to)) else {
             return Ok(false);
         };
@@ -164,7 +164,7 @@ impl PacketPath for InlinePath {
         let Some(rest) = start.get_mut(..len) else { return Ok(false) };
         rest[..2].copy_from_slice(&frame::kind_of(parsed.ip.src.is_ipv4()));
         rest[2..].copy_from_slice(packet.header);
-        let virtio = moved(packet.virtio, ETHERNET_LEN as i16);
+        let virtio = moved(packet.virtio.to_bytes(), ETHERNET_LEN as i16);
         let pieces = [&link.addresses[..], &start[..len], packet.payload.0, packet.payload.1];
         frame::write(&self.sockets[packet.to.index()], virtio, link.tag, pieces)
     }

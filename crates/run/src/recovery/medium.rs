@@ -1,11 +1,11 @@
 //! [`Medium`]: how the ends of flows are heard and spoken to, once the process between them is gone.
 
+use engine::Port;
 use io::netlink::Netlink;
 use io::{FrameSocket, Interest, IoError, PacketSocket, RawSocket, VNET_HEADER_LEN, Waiter};
 use wire::TcpHeaderSpec;
 
 use super::End;
-use crate::Side;
 use crate::inline::{self, ETHERNET_LEN, LinkHeader};
 
 /// Longest part of a packet that is looked at: IPv6, TCP and options, and room for extension headers.
@@ -29,7 +29,7 @@ pub(super) enum Medium {
     Bridged {
         sockets: [FrameSocket; 2],
         /// Which one is heard next.
-        turn: Side,
+        turn: Port,
     },
 }
 
@@ -57,7 +57,7 @@ impl Medium {
             },
             Passage::Bridged { interfaces: [wired, mobile] } => {
                 let open = |name: &str| FrameSocket::open(netlink.index_of(name)?, name);
-                Self::Bridged { sockets: [open(wired)?, open(mobile)?], turn: Side::Wired }
+                Self::Bridged { sockets: [open(wired)?, open(mobile)?], turn: Port::Wired }
             }
         })
     }
@@ -80,9 +80,9 @@ impl Medium {
             }
             Self::Bridged { sockets, turn } => {
                 let mut virtio = [0; VNET_HEADER_LEN];
-                for _ in Side::BOTH {
+                for _ in Port::BOTH {
                     let socket = &sockets[turn.index()];
-                    *turn = turn.other();
+                    *turn = turn.opposite();
                     if let Some(received) = socket.recv(&mut virtio, buffer)? {
                         let frame = buffer.get(..received.len).unwrap_or_default();
                         // What is no IP is nothing that was waited for.

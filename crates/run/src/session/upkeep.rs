@@ -1,12 +1,13 @@
 //! What a session follows while it runs: its interfaces, their routes, and packets that went past it.
 
+use engine::Port;
 use io::Clock;
 use units::{Duration, Instant};
 
 use super::Session;
 use crate::plan;
 use crate::shards::Command;
-use crate::{Processor, RunError, Side};
+use crate::{Processor, RunError};
 
 /// Routes are looked at this often, for their MTUs.
 pub(super) const ROUTES_EVERY: Duration = Duration::from_secs(10);
@@ -69,7 +70,7 @@ impl<P: Processor + Send + 'static> Session<'_, P> {
         processor: &mut P,
         say: &mut dyn FnMut(&str),
     ) -> Result<(), RunError> {
-        for side in Side::BOTH {
+        for side in Port::BOTH {
             let change = self.interfaces.look(side, self.netlink)?;
             let has_programs = self.steering.bypass().is_some();
             let remedy = if has_programs {
@@ -114,7 +115,7 @@ impl<P: Processor + Send + 'static> Session<'_, P> {
         }
     }
 
-    fn tell_mtu(&self, side: Side, processor: &mut P) {
+    fn tell_mtu(&self, side: Port, processor: &mut P) {
         let mtu = self.interfaces.mtu(side).min(self.route_mtus[side.index()]);
         processor.set_mtu(side, mtu, Clock::now());
         self.shards.tell_all(|| Command::SetMtu { to: side, mtu });
@@ -131,7 +132,7 @@ impl<P: Processor + Send + 'static> Session<'_, P> {
         if began < self.next_routes || !self.interfaces.are_up() {
             return Ok(());
         }
-        let names = Side::BOTH.map(|side| self.interfaces.name(side));
+        let names = Port::BOTH.map(|side| self.interfaces.name(side));
         let found = match plan::route_mtus(names, self.netlink) {
             Err(error) if error.is_not_there() => return Ok(()),
             found => found,
@@ -139,7 +140,7 @@ impl<P: Processor + Send + 'static> Session<'_, P> {
         // Where there are so many routes that it takes long, seldom.
         let now = Clock::now();
         self.next_routes = now + ROUTES_EVERY.max(now.saturating_since(began) * 1_000);
-        for (side, route_mtu) in Side::BOTH.into_iter().zip(found?) {
+        for (side, route_mtu) in Port::BOTH.into_iter().zip(found?) {
             let before = std::mem::replace(&mut self.route_mtus[side.index()], route_mtu);
             if route_mtu != before {
                 let mtu = route_mtu.min(self.interfaces.mtu(side));

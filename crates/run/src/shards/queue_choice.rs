@@ -12,6 +12,7 @@
 
 use std::net::IpAddr;
 
+use engine::Port;
 use io::bpf::Condition::{AtLeast, Differs, Equal};
 use io::bpf::Operation::{Add, And, Multiply, ShiftLeft, ShiftRight};
 use io::bpf::Register::{R0, R1, R2, R3, R4, R5, R6, R8, R10};
@@ -19,8 +20,6 @@ use io::bpf::Width::{Byte, Word};
 use io::bpf::{Assembler, Helper, Instruction, Label, Program};
 use io::{IoError, Tun};
 use wire::protocol;
-
-use crate::Side;
 
 /// Odd, with its ones and zeros spread evenly: 2⁶⁴ over the golden ratio (Knuth, TAOCP volume 3, §6.4).
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -53,16 +52,16 @@ pub(crate) fn shard_of(client: IpAddr, ipv6_prefix_len: u8, shards: usize) -> us
 }
 
 /// Has `tun` lead the packets of each subscriber into the queue of its shard.
-pub(crate) fn install(tun: &Tun, from: Side, ipv6_prefix_len: u8) -> Result<(), IoError> {
+pub(crate) fn install(tun: &Tun, from: Port, ipv6_prefix_len: u8) -> Result<(), IoError> {
     tun.set_queue_chooser(&load(from, ipv6_prefix_len)?)
 }
 
 /// Checks that the kernel takes such programs; changes nothing.
 pub(crate) fn is_possible(ipv6_prefix_len: u8) -> Result<(), IoError> {
-    load(Side::Mobile, ipv6_prefix_len).map(drop)
+    load(Port::Mobile, ipv6_prefix_len).map(drop)
 }
 
-fn load(from: Side, ipv6_prefix_len: u8) -> Result<Program, IoError> {
+fn load(from: Port, ipv6_prefix_len: u8) -> Result<Program, IoError> {
     Program::load_filter("cellerator_shrd", &assemble(from, ipv6_prefix_len)?)
 }
 
@@ -98,7 +97,7 @@ fn copy_bytes(a: &mut Assembler, place: i16, len: i32, fail: Label) {
 }
 
 /// The program for packets that come from one side.
-fn assemble(from: Side, ipv6_prefix_len: u8) -> Result<Vec<Instruction>, IoError> {
+fn assemble(from: Port, ipv6_prefix_len: u8) -> Result<Vec<Instruction>, IoError> {
     let mut a = Assembler::new();
     let (ipv6, fail) = (a.label(), a.label());
     a.copy(R6, R1);
@@ -122,9 +121,9 @@ fn assemble(from: Side, ipv6_prefix_len: u8) -> Result<Vec<Instruction>, IoError
     a.finish()
 }
 
-fn by_ipv4(a: &mut Assembler, from: Side, fail: Label) {
+fn by_ipv4(a: &mut Assembler, from: Port, fail: Label) {
     let all = [u32::MAX];
-    if from == Side::Wired {
+    if from == Port::Wired {
         return hash(a, HEADER + IPV4_DESTINATION, &all);
     }
     let (own, quoted) = (a.label(), a.label());
@@ -150,9 +149,9 @@ fn by_ipv4(a: &mut Assembler, from: Side, fail: Label) {
     hash(a, HEADER + IPV4_SOURCE, &all);
 }
 
-fn by_ipv6(a: &mut Assembler, from: Side, prefix_len: u8, fail: Label) {
+fn by_ipv6(a: &mut Assembler, from: Port, prefix_len: u8, fail: Label) {
     let masks = masks(IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED), prefix_len);
-    if from == Side::Wired {
+    if from == Port::Wired {
         return hash(a, HEADER + IPV6_DESTINATION, &masks);
     }
     let own = a.label();

@@ -6,6 +6,7 @@ pub(crate) mod tcx;
 
 use std::sync::Arc;
 
+use engine::Port;
 use io::netlink::{InterfaceIndex, LinkChange, Netlink, Route, Rule};
 use io::{Framing, Instance, IoError, Tun, TunConfig, sysctl};
 
@@ -15,7 +16,7 @@ pub(crate) use tcx::{Bypass, Tcx};
 use crate::notrack::NotrackTable;
 use crate::plan::{Plan, QUEUE_LEN_PACKETS, SidePlan};
 use crate::record::{Record, RecordedRule};
-use crate::{Config, RunError, Side, SteeringChoice, notrack, plan};
+use crate::{Config, RunError, SteeringChoice, notrack, plan};
 
 /// Makes both TUN devices, up; nothing leads there yet.
 pub(crate) fn create_devices(plan: &Plan) -> Result<[Tun; 2], IoError> {
@@ -92,8 +93,8 @@ impl<'a> Steering<'a> {
             name: name.to_owned(),
             sysctls: plan.sysctls.iter().chain(&plan.handover_sysctls).cloned().collect(),
             tuns: plan.sides.each_ref().map(|side| side.tun.clone()),
-            wired: plan.side(Side::Wired).interface.clone(),
-            mobile: plan.side(Side::Mobile).interface.clone(),
+            wired: plan.side(Port::Wired).interface.clone(),
+            mobile: plan.side(Port::Mobile).interface.clone(),
             ..Record::default()
         };
         let (table, chain) = (plan.notrack.clone(), plan.chain_rules());

@@ -14,6 +14,7 @@
 
 use std::os::fd::AsFd;
 
+use engine::Port;
 use io::IoError;
 use io::bpf::Condition::{Above, AtLeast, Below, Differs, Equal, HasAny};
 use io::bpf::Operation::{Add, And, Or, ShiftLeft, ShiftRight};
@@ -24,13 +25,11 @@ use io::netlink::InterfaceIndex;
 use units::Duration;
 use wire::protocol;
 
-use crate::Side;
-
 /// What one program is to do.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spec {
     /// The side the packets come from.
-    pub from: Side,
+    pub from: Port,
     /// The interface they come in through.
     pub interface: InterfaceIndex,
     /// Only what would leave through this interface is taken.
@@ -200,8 +199,8 @@ impl<M: AsFd, A: AsFd> Part<'_, M, A> {
     /// Where source and destination belong in the key.
     fn places(&self) -> [i16; 2] {
         match self.spec.from {
-            Side::Mobile => [KEY_CLIENT, KEY_SERVER],
-            Side::Wired => [KEY_SERVER, KEY_CLIENT],
+            Port::Mobile => [KEY_CLIENT, KEY_SERVER],
+            Port::Wired => [KEY_SERVER, KEY_CLIENT],
         }
     }
 
@@ -263,7 +262,7 @@ impl<M: AsFd, A: AsFd> Part<'_, M, A> {
     fn pass_known(&self, a: &mut Assembler, steer: Label) {
         self.copy_from_packet(a, Some(R7), TCP, TCP_PREFIX_LEN);
         a.load(Word, R1, R10, TCP);
-        if self.spec.from == Side::Wired {
+        if self.spec.from == Port::Wired {
             // The client's port first.
             a.copy(R2, R1);
             a.calculate(ShiftRight, R1, 16);
@@ -288,7 +287,7 @@ impl<M: AsFd, A: AsFd> Part<'_, M, A> {
         // After a reset, or a FIN from both sides, the flow has ended. A stray reset costs a detour, no more.
         a.place(ends);
         a.jump_if(HasAny, R8, RST, gone);
-        let own = if self.spec.from == Side::Wired { 1 } else { 2 };
+        let own = if self.spec.from == Port::Wired { 1 } else { 2 };
         a.load(Double, R1, R0, 0);
         a.calculate(Or, R1, own);
         a.store(Double, R0, 0, R1);

@@ -4,13 +4,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use engine::Port;
 use io::bpf::{Attachment, HashMap, Program, SharedArray};
 use io::netlink::{InterfaceIndex, Netlink};
 use io::{Clock, IoError};
 use units::Duration;
 
 use super::program::{self, Maps, Spec};
-use crate::Side;
 use crate::plan::Plan;
 
 /// What the programs are called, so that an interface is not steered twice.
@@ -143,17 +143,17 @@ fn load_programs(
     netlink: &Netlink,
 ) -> Result<Vec<Loaded>, IoError> {
     let [wired, mobile] =
-        [Side::Wired, Side::Mobile].map(|side| netlink.index_of(&plan.side(side).interface));
+        [Port::Wired, Port::Mobile].map(|side| netlink.index_of(&plan.side(side).interface));
     let outer = [wired?, mobile?];
     let mut places = vec![
-        (Side::Wired, outer[0], plan.strict_interfaces[0], false),
-        (Side::Mobile, outer[1], plan.strict_interfaces[1], false),
+        (Port::Wired, outer[0], plan.strict_interfaces[0], false),
+        (Port::Mobile, outer[1], plan.strict_interfaces[1], false),
     ];
     if let Some(before) = plan.predecessor.as_ref().filter(|_| terms.is_chained) {
         // What it writes into its mobile device came from the servers.
         let [wired, mobile] = &before.tuns;
-        places.push((Side::Wired, netlink.index_of(mobile)?, false, true));
-        places.push((Side::Mobile, netlink.index_of(wired)?, false, true));
+        places.push((Port::Wired, netlink.index_of(mobile)?, false, true));
+        places.push((Port::Mobile, netlink.index_of(wired)?, false, true));
     }
     let mut loaded = Vec::new();
     for (number, (from, interface, checks_reverse_path, is_chain)) in places.into_iter().enumerate() {
@@ -161,7 +161,7 @@ fn load_programs(
         let spec = Spec {
             from,
             interface,
-            leaves_through: outer[from.other().index()],
+            leaves_through: outer[from.opposite().index()],
             tun: terms.tuns[from.index()],
             checks_reverse_path,
             hang_after: terms.hang_after,

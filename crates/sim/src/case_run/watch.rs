@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use units::{Bytes, Duration, Instant};
 
 use crate::log::Kept;
-use crate::{Middlebox, Network};
+use crate::{Network, Subject};
 
 /// Senders and queue at a point of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub(super) fn next_look(now: Instant, every: Duration) -> Instant {
 }
 
 /// Shows `watcher` the network as it is at `at`.
-pub(super) fn look<M: Middlebox>(
+pub(super) fn look<M: Subject>(
     network: &mut Network<M>,
     is_upload: bool,
     at: Instant,
@@ -98,7 +98,7 @@ pub(super) fn look<M: Middlebox>(
 }
 
 /// Hands on the packets of the time since the last look.
-pub(super) fn hand_on<M: Middlebox>(network: &mut Network<M>, watcher: &mut dyn Watcher) {
+pub(super) fn hand_on<M: Subject>(network: &mut Network<M>, watcher: &mut dyn Watcher) {
     for packet in network.log_mut().take_kept() {
         watcher.on_packet(&packet);
     }

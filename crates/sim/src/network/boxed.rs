@@ -1,17 +1,18 @@
 //! Into the middlebox, and out of it under the eyes of [`Checks`](crate::checks).
 
+use engine::{Port, Verdict};
 use wire::{GsoType, TcpFlags, VirtioNetHeader};
 
 use super::{Network, count_one, is_intact};
 use crate::checks::Origin;
-use crate::{Middlebox, Outgoing, Point, Side, Violation};
+use crate::{Point, Subject, Violation};
 
-impl<M: Middlebox> Network<M> {
-    pub(super) fn enter_middlebox(&mut self, from: Side, arrivals: Vec<Vec<u8>>) -> Result<(), Violation> {
+impl<M: Subject> Network<M> {
+    pub(super) fn enter_middlebox(&mut self, from: Port, arrivals: Vec<Vec<u8>>) -> Result<(), Violation> {
         if arrivals.is_empty() {
             return Ok(());
         }
-        let point = if from == Side::Wired { Point::WiredIn } else { Point::MobileIn };
+        let point = if from == Port::Wired { Point::WiredIn } else { Point::MobileIn };
         let mut are_intact = true;
         for packet in &arrivals {
             self.log.note(self.now, point, packet);
@@ -37,26 +38,26 @@ impl<M: Middlebox> Network<M> {
 
     fn pass_through_middlebox(
         &mut self,
-        from: Side,
+        from: Port,
         virtio: VirtioNetHeader,
         mut packet: Vec<u8>,
         is_broken: bool,
     ) -> Result<(), Violation> {
-        let to = from.other();
+        let to = from.opposite();
         let is_whole = virtio.gso_type == GsoType::None;
         // What may only pass as it is: a SYN, what is broken, and what is no segment of any flow. A SYN that somebody made a
         // reset is a reset (RFC 9293 §3.10.7.4).
         let parsed = wire::parse(&packet).ok();
         let tcp = parsed.as_ref().and_then(|p| p.tcp());
         let is_syn = tcp.is_some_and(|t| t.flags.contains(TcpFlags::SYN) && !t.flags.contains(TcpFlags::RST));
-        let is_known = parsed.as_ref().is_some_and(|p| self.checks.knows(p, from.other()));
+        let is_known = parsed.as_ref().is_some_and(|p| self.checks.knows(p, from.opposite()));
         let is_untouchable = is_whole && (is_syn || !is_known || is_broken);
         // A client's own SACK blocks go on only when its flow is handed back with this very packet.
-        let has_sack = from == Side::Mobile && tcp.is_some_and(|t| !t.options.sack.is_empty());
+        let has_sack = from == Port::Mobile && tcp.is_some_and(|t| !t.options.sack.is_empty());
         let only_windows = self.limits.lowers_windows_only;
         let keeps = is_untouchable || has_sack || only_windows || self.middlebox.is_leaving();
         let before = keeps.then(|| packet.clone());
-        if !self.middlebox.handle_packet(from, &virtio, &mut packet, self.now) {
+        if self.middlebox.handle_packet(from, &virtio, &mut packet, self.now) == Verdict::Consumed {
             return Ok(());
         }
         if let Some(before) = before.as_ref().filter(|_| is_untouchable) {
@@ -78,7 +79,7 @@ impl<M: Middlebox> Network<M> {
             // The middlebox is on its way out, and hosts speak for themselves again.
             self.checks.on_hand_back(&packet, to);
         }
-        self.send_out(Origin::Forwarded, Outgoing { to, virtio, packet })
+        self.send_out(Origin::Forwarded, to, &virtio, packet)
     }
 
     pub(super) fn send_from_middlebox(&mut self) -> Result<(), Violation> {
@@ -86,18 +87,24 @@ impl<M: Middlebox> Network<M> {
             self.checks.on_death();
         }
         let mut sent = 0;
-        while let Some(outgoing) = self.middlebox.poll_transmit(self.now) {
+        while let Some(made) = self.middlebox.poll_transmit(self.now) {
+            let (to, virtio, packet) = (made.to, made.virtio, made.to_vec());
             sent = count_one(sent)?;
-            self.send_out(Origin::Made, outgoing)?;
+            self.send_out(Origin::Made, to, &virtio, packet)?;
         }
         Ok(())
     }
 
     /// Cuts, judges and sends what leaves the middlebox.
-    fn send_out(&mut self, origin: Origin, outgoing: Outgoing) -> Result<(), Violation> {
-        let to = outgoing.to;
+    fn send_out(
+        &mut self,
+        origin: Origin,
+        to: Port,
+        virtio: &VirtioNetHeader,
+        packet: Vec<u8>,
+    ) -> Result<(), Violation> {
         self.checks.note_leaving(self.middlebox.is_leaving());
-        for packet in crate::merging::cut(outgoing)? {
+        for packet in crate::merging::cut(to, virtio, packet)? {
             if let Ok(parsed) = wire::parse(&packet)
                 && let Err(violation) = self.checks.on_departure(to, origin, &packet, &parsed, self.now)
             {
@@ -109,9 +116,9 @@ impl<M: Middlebox> Network<M> {
         Ok(())
     }
 
-    fn leave(&mut self, to: Side, packet: Vec<u8>) {
+    fn leave(&mut self, to: Port, packet: Vec<u8>) {
         match to {
-            Side::Wired => {
+            Port::Wired => {
                 self.log.note(self.now, Point::WiredOut, &packet);
                 let sent = self.wan_up.send(packet, self.now);
                 self.log.remark(self.now, sent.remark);
@@ -119,7 +126,7 @@ impl<M: Middlebox> Network<M> {
                     self.wan_down.send(answer, self.now);
                 }
             }
-            Side::Mobile => {
+            Port::Mobile => {
                 self.log.note(self.now, Point::MobileOut, &packet);
                 self.observers[0].observe(&packet, self.now);
                 let radio = self.radio_for(&packet);
@@ -150,7 +157,7 @@ impl<M: Middlebox> Network<M> {
         let deadline = self.middlebox.next_deadline();
         self.middlebox.handle_timeout(now);
         if let Some(again) = self.middlebox.poll_transmit(now) {
-            let packet = wire::parse(&again.packet).map_or_else(|e| e.to_string(), |p| p.to_string());
+            let packet = wire::parse(&again.to_vec()).map_or_else(|e| e.to_string(), |p| p.to_string());
             return Err(Violation::Twice { what: packet });
         }
         if self.middlebox.next_deadline() != deadline {

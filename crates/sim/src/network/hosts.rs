@@ -2,12 +2,13 @@
 
 use core::net::SocketAddr;
 
+use engine::Port;
 use wire::Transport;
 
 use super::{Network, count_one, ends};
 use crate::endpoint::answer_of_a_closed_port;
 use crate::icmp::{echo, echo_number};
-use crate::{Middlebox, Point, Side, Violation};
+use crate::{Point, Subject, Violation};
 
 /// Whom a packet is for.
 enum Addressee {
@@ -17,11 +18,11 @@ enum Addressee {
     Nobody,
 }
 
-impl<M: Middlebox> Network<M> {
+impl<M: Subject> Network<M> {
     /// The flow a TCP packet for a host on `side` belongs to.
-    fn addressee(&self, packet: &[u8], side: Side) -> Option<Addressee> {
+    fn addressee(&self, packet: &[u8], side: Port) -> Option<Addressee> {
         let parsed = wire::parse(packet).ok()?;
-        let key = |src, dst| if side == Side::Wired { (src, dst) } else { (dst, src) };
+        let key = |src, dst| if side == Port::Wired { (src, dst) } else { (dst, src) };
         let flow = |key| self.flow_of.get(&key).map(|flow| Addressee::Flow(*flow));
         match &parsed.transport {
             Transport::Tcp(tcp) => {
@@ -52,7 +53,7 @@ impl<M: Middlebox> Network<M> {
             self.send_up(0, ack);
             return Ok(());
         }
-        if let Some(Addressee::Flow(flow)) = self.addressee(packet, Side::Mobile) {
+        if let Some(Addressee::Flow(flow)) = self.addressee(packet, Port::Mobile) {
             self.clients[flow].handle_packet(packet, self.now);
             self.send_from_client(flow)?;
         }
@@ -71,7 +72,7 @@ impl<M: Middlebox> Network<M> {
         if self.datagrams.as_mut().is_some_and(|source| source.handle_at_source(packet, self.now)) {
             return Ok(());
         }
-        match self.addressee(packet, Side::Wired) {
+        match self.addressee(packet, Port::Wired) {
             Some(Addressee::Flow(flow)) => {
                 self.servers[flow].handle_packet(packet, self.now);
                 self.send_from_server(flow)?;

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use engine::PassThrough;
 use link::LossModel;
 use units::{Duration, Rate, SeqNum, WindowScale};
 
 use super::*;
-use crate::{Application, Ending, Fault, FaultConfig, LineUp, PassThrough, ReceiveWindow, Role, Turn};
+use crate::{Application, Ending, Fault, FaultConfig, LineUp, ReceiveWindow, Role, Turn};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 

@@ -4,11 +4,12 @@ use core::fmt::Write as _;
 use core::net::SocketAddr;
 use std::collections::VecDeque;
 
+use engine::Port;
 use units::{Instant, SeqNum, WindowScale};
 use wire::{SackBlock, Tcp, TcpFlags, TcpHeaderSpec, Timestamps, VirtioNetHeader};
 
+use crate::Pattern;
 use crate::build::{build_packet, refresh_lengths_and_checksums};
-use crate::{Pattern, Side};
 
 /// A number that may be any.
 pub(super) type Wanted = Option<u32>;
@@ -74,18 +75,18 @@ impl Stage {
     }
 
     /// Origins of the sequence and acknowledgement numbers of packets that go to `to`.
-    fn origins(&self, to: Side) -> (SeqNum, SeqNum) {
+    fn origins(&self, to: Port) -> (SeqNum, SeqNum) {
         match to {
-            Side::Wired => (self.client_isn, self.server_isn),
-            Side::Mobile => (self.server_isn, self.client_isn),
+            Port::Wired => (self.client_isn, self.server_isn),
+            Port::Mobile => (self.server_isn, self.client_isn),
         }
     }
 
     /// The packet that a line puts in.
-    pub(super) fn build(&self, from: Side, line: &PacketLine) -> Result<(VirtioNetHeader, Vec<u8>), String> {
-        let (seq_origin, ack_origin) = self.origins(from.other());
+    pub(super) fn build(&self, from: Port, line: &PacketLine) -> Result<(VirtioNetHeader, Vec<u8>), String> {
+        let (seq_origin, ack_origin) = self.origins(from.opposite());
         let (src, dst) =
-            if from == Side::Mobile { (self.client, self.server) } else { (self.server, self.client) };
+            if from == Port::Mobile { (self.client, self.server) } else { (self.server, self.client) };
         let relative = line.seq.ok_or("a packet that comes in needs a sequence number")?;
         let ack = if line.flags.contains(TcpFlags::ACK) {
             ack_origin + line.ack.unwrap_or(0)
@@ -94,7 +95,7 @@ impl Stage {
         };
         let mut spec = TcpHeaderSpec::new(src, dst, seq_origin + relative, ack, line.flags);
         // The server's is that of its SYN-ACK, so that it is no news.
-        let default = if from == Side::Mobile { 500 } else { 65_535 };
+        let default = if from == Port::Mobile { 500 } else { 65_535 };
         spec.window = if let Window::Is(window) = line.window { window } else { default };
         spec.urgent = line.urgent;
         spec.traffic_class = line.ecn;
@@ -140,7 +141,7 @@ impl Stage {
     }
 
     /// Why `packet`, which goes to `to`, is not what the line says.
-    pub(super) fn difference(&self, to: Side, line: &PacketLine, packet: &[u8]) -> Option<String> {
+    pub(super) fn difference(&self, to: Port, line: &PacketLine, packet: &[u8]) -> Option<String> {
         let Ok(parsed) = wire::parse(packet) else { return Some("it is no IP packet".to_owned()) };
         let Some(tcp) = parsed.tcp() else { return Some("it is not TCP".to_owned()) };
         let is_intact = wire::tcp_checksum_is_valid(packet, &parsed) && wire::ipv4_checksum_is_valid(packet);
@@ -179,12 +180,12 @@ impl Stage {
         let payload = tcp.payload(packet);
         let is_payload_right = match line.fill {
             Some(byte) => payload.iter().all(|b| *b == byte),
-            None => pattern(to.other()).first_mismatch(u64::from(seq), payload).is_none(),
+            None => pattern(to.opposite()).first_mismatch(u64::from(seq), payload).is_none(),
         };
         (!is_payload_right).then(|| "its payload is not the stream's".to_owned())
     }
 
-    fn option_difference(&self, to: Side, wanted: &OptionsLine, tcp: &Tcp) -> Option<String> {
+    fn option_difference(&self, to: Port, wanted: &OptionsLine, tcp: &Tcp) -> Option<String> {
         let options = &tcp.options;
         match (wanted.timestamps, options.timestamps) {
             (None, None) => {}
@@ -210,7 +211,7 @@ impl Stage {
     }
 
     /// A packet in the words of a script.
-    pub(super) fn show(&self, to: Side, packet: &[u8]) -> String {
+    pub(super) fn show(&self, to: Port, packet: &[u8]) -> String {
         let Ok(parsed) = wire::parse(packet) else { return "no IP packet".to_owned() };
         let Some(tcp) = parsed.tcp() else { return parsed.to_string() };
         let (seq_origin, ack_origin) = self.origins(to);
@@ -241,14 +242,14 @@ impl Stage {
     }
 
     /// All packets that wait, one a line.
-    pub(super) fn list(&self, to: Side, queue: &VecDeque<(Instant, Vec<u8>)>) -> String {
-        let name = if to == Side::Mobile { ">client" } else { ">server" };
+    pub(super) fn list(&self, to: Port, queue: &VecDeque<(Instant, Vec<u8>)>) -> String {
+        let name = if to == Port::Mobile { ">client" } else { ">server" };
         let lines = queue.iter().map(|(at, packet)| format!("    {at} {name} {}", self.show(to, packet)));
         lines.collect::<Vec<_>>().join("\n")
     }
 }
 
 /// What the host on `side` writes, by relative sequence number.
-fn pattern(side: Side) -> Pattern {
-    Pattern::new(if side == Side::Wired { 1 } else { 2 })
+fn pattern(side: Port) -> Pattern {
+    Pattern::new(if side == Port::Wired { 1 } else { 2 })
 }

@@ -1,11 +1,11 @@
 //! Reading a script's text.
 
+use engine::Port;
 use units::Duration;
 use wire::TcpFlags;
 
 use super::packet::{OptionsLine, PacketLine, Wanted, Window};
 use super::{Action, At, Line, Match, Script, ScriptFailure};
-use crate::Side;
 
 pub(super) fn script(file: &str, text: &str) -> Result<Script, ScriptFailure> {
     let mut script = Script { file: file.to_owned(), settings: Vec::new(), lines: Vec::new() };
@@ -33,10 +33,10 @@ fn line(text: &str, number: usize, script: &mut Script) -> Result<(), String> {
         script.lines.push(Line { number, text: text.to_owned(), at, action });
     };
     match verb {
-        "client>" => push(Action::Inject(Side::Mobile, packet(rest)?), at),
-        "server>" => push(Action::Inject(Side::Wired, packet(rest)?), at),
-        ">client" => push(expectation(Side::Mobile, rest)?, at),
-        ">server" => push(expectation(Side::Wired, rest)?, at),
+        "client>" => push(Action::Inject(Port::Mobile, packet(rest)?), at),
+        "server>" => push(Action::Inject(Port::Wired, packet(rest)?), at),
+        ">client" => push(expectation(Port::Mobile, rest)?, at),
+        ">server" => push(expectation(Port::Wired, rest)?, at),
         "nothing" => push(Action::Nothing(None), at),
         "count" => {
             let (name, value) = word(rest);
@@ -81,7 +81,7 @@ fn time(text: &str) -> Result<At, String> {
     Ok(if is_relative { At::After(time) } else { At::Absolute(time) })
 }
 
-fn expectation(to: Side, text: &str) -> Result<Action, String> {
+fn expectation(to: Port, text: &str) -> Result<Action, String> {
     let (first, rest) = word(text);
     Ok(match first {
         "identical" => Action::Identical(to),
@@ -122,15 +122,15 @@ fn establish(text: &str) -> Result<Vec<Action>, String> {
     };
     let third = if ts { "<TS val 1001 ecr 5000>" } else { "<>" };
     Ok(vec![
-        Action::Inject(Side::Mobile, packet(&format!("S 0 win 65535 <{}>", syn("TS val 1000 ecr 0")))?),
-        Action::Identical(Side::Wired),
+        Action::Inject(Port::Mobile, packet(&format!("S 0 win 65535 <{}>", syn("TS val 1000 ecr 0")))?),
+        Action::Identical(Port::Wired),
         Action::Inject(
-            Side::Wired,
+            Port::Wired,
             packet(&format!("S. 0 ack 1 win 65535 <{}>", syn("TS val 5000 ecr 1000")))?,
         ),
-        Action::Identical(Side::Mobile),
-        Action::Inject(Side::Mobile, packet(&format!(". 1 ack 1 win {window} {third}"))?),
-        Action::Expect(Side::Wired, Match::Next, packet(&format!(". 1 ack 1 {third}"))?),
+        Action::Identical(Port::Mobile),
+        Action::Inject(Port::Mobile, packet(&format!(". 1 ack 1 win {window} {third}"))?),
+        Action::Expect(Port::Wired, Match::Next, packet(&format!(". 1 ack 1 {third}"))?),
     ])
 }
 

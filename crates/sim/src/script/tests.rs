@@ -1,7 +1,8 @@
 //! The harness itself, over a plain router.
 
+use engine::PassThrough;
+
 use super::*;
-use crate::PassThrough;
 
 fn run(text: &str) -> Result<(), String> {
     let script = Script::parse("test.pkt", text).map_err(|e| e.to_string())?;

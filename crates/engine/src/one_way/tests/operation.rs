@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use super::*;
-use crate::{FlowState, Journal, JournalEntry, MemoryAdvice};
+use crate::{FlowState, Journal, JournalEntry, MemoryAdvice, Middlebox};
 
 /// Keeps entries where the test can see them.
 #[derive(Clone, Debug, Default)]

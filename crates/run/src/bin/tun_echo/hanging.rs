@@ -4,10 +4,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use control::Feedback;
-use engine::Journal;
-use io::{Clock, VnetHeader, Waiter};
-use run::{FlowList, Processor, ProcessorStatus, Side, Transmit, Verdict};
+use engine::{Journal, Middlebox, Port, Transmit, Verdict};
+use io::{Clock, Waiter};
+use run::{FlowList, Processor, ProcessorStatus};
 use units::{Duration, Instant};
+use wire::VirtioNetHeader;
 
 /// Ends the packet that hangs its shard.
 const WORD: &[u8] = b"hang-now";
@@ -28,13 +29,11 @@ impl<P> Hanging<P> {
     }
 }
 
-impl<P: Processor> Processor for Hanging<P> {
-    type Settings = P::Settings;
-
+impl<P: Processor> Middlebox for Hanging<P> {
     fn handle_packet(
         &mut self,
-        from: Side,
-        virtio: &mut VnetHeader,
+        from: Port,
+        virtio: &VirtioNetHeader,
         packet: &mut [u8],
         now: Instant,
     ) -> Verdict {
@@ -44,16 +43,8 @@ impl<P: Processor> Processor for Hanging<P> {
         self.inner.handle_packet(from, virtio, packet, now)
     }
 
-    fn take_stranger(&mut self) -> Option<(SocketAddr, SocketAddr)> {
-        self.inner.take_stranger()
-    }
-
     fn handle_timeout(&mut self, now: Instant) {
         self.inner.handle_timeout(now);
-    }
-
-    fn set_mtu(&mut self, to: Side, mtu: u32, now: Instant) {
-        self.inner.set_mtu(to, mtu, now);
     }
 
     fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
@@ -66,6 +57,18 @@ impl<P: Processor> Processor for Hanging<P> {
 
     fn handle_feedback(&mut self, client: IpAddr, feedback: &Feedback) -> bool {
         self.inner.handle_feedback(client, feedback)
+    }
+}
+
+impl<P: Processor> Processor for Hanging<P> {
+    type Settings = P::Settings;
+
+    fn take_stranger(&mut self) -> Option<(SocketAddr, SocketAddr)> {
+        self.inner.take_stranger()
+    }
+
+    fn set_mtu(&mut self, to: Port, mtu: u32, now: Instant) {
+        self.inner.set_mtu(to, mtu, now);
     }
 
     fn keep_journals(&mut self, downlink: Box<dyn Journal>, uplink: Box<dyn Journal>) {

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use control::{ControllerConfig, RateParams};
-use engine::{Action, EngineConfig, Policy};
+use engine::{Action, EngineConfig, PassThrough, Policy};
 use hanging::Hanging;
-use run::{Accelerator, Config, PassThrough, Processor, RunError};
+use run::{Accelerator, Config, Processor, RunError};
 use units::{Duration, Rate};
 
 fn main() -> ExitCode {

@@ -31,7 +31,7 @@ impl Drop for Place {
 }
 
 /// A device with a queue per shard, up, through which everything is reached; it comes from `from`.
-fn device(place: &Place, from: Side) -> Vec<TunQueue> {
+fn device(place: &Place, from: Port) -> Vec<TunQueue> {
     let config = TunConfig { name: "ct%d".to_owned(), multi_queue: true, ..TunConfig::default() };
     let tun = place.0.run(|| Tun::create(&config)).unwrap().unwrap();
     let mut queues: Vec<TunQueue> =
@@ -70,7 +70,7 @@ fn place(what: &str) -> Place {
 #[test]
 fn the_kernel_chooses_the_shard_of_the_destination() {
     let place = place("dst");
-    let queues = device(&place, Side::Wired);
+    let queues = device(&place, Port::Wired);
     let sockets =
         ["10.8.0.1:0", "[fd08::1]:0"].map(|own| place.0.run(|| UdpSocket::bind(own)).unwrap().unwrap());
     for n in 1..40 {
@@ -99,7 +99,7 @@ fn ipv4(protocol: u8, from: [u8; 4], to: [u8; 4], payload: &[u8]) -> Vec<u8> {
 #[test]
 fn the_kernel_chooses_the_shard_of_the_source_and_of_what_an_error_quotes() {
     let place = place("src");
-    let queues = device(&place, Side::Mobile);
+    let queues = device(&place, Port::Mobile);
     let sender = place.0.run(RawSocket::open).unwrap().unwrap();
     let (server, router) = ([10, 2, 0, 2], [10, 7, 7, 7]);
     let to = IpAddr::from(server);
