@@ -15,16 +15,16 @@
 
 mod buffer;
 mod intervals;
-mod rack;
+mod opportunism;
 mod receiver;
-mod rtt;
+mod recovery;
 mod scoreboard;
 mod sender;
 
 pub use buffer::StreamBuffer;
 pub use receiver::{Arrival, Receiver, SegmentIn};
-pub use rtt::RttEstimator;
+pub use recovery::RttEstimator;
 pub use scoreboard::SpareEntries;
 pub use sender::{
-    AckIn, AckOutcome, SendLimits, Sender, SenderConfig, TimeoutOutcome, Transmission, WindowPolicy,
+    AckIn, AckOutcome, SendContext, Sender, SenderConfig, TimeoutOutcome, Transmission, WindowPolicy,
 };

@@ -1,4 +1,4 @@
-//! What was sent and is not yet acknowledged.
+//! [`Scoreboard`]: what was sent and is not yet acknowledged (RFC 6675 §3).
 //!
 //! One entry per transmission, in sequence order and without gaps. An entry is split where an
 //! acknowledgement, a SACK block or a shorter retransmission ends inside it.
@@ -66,6 +66,10 @@ impl SendOrder {
     }
 }
 
+/// Entries that SACK blocks may split what is under way into, however little that is and however much.
+const ENTRIES_MIN: usize = 256;
+const ENTRIES_MAX: usize = 16_384;
+
 /// Transmissions whose memory is passed on at most: more of them belong to a flow that will need it again.
 const SPARE_MAX: usize = 32;
 
@@ -81,6 +85,8 @@ pub(crate) struct Scoreboard {
     nxt: SeqNum,
     sacked_bytes: u32,
     lost_bytes: u32,
+    /// Payload bytes of a segment at most, at least one (SMSS, RFC 5681 §2).
+    mss: u32,
     /// Transmissions so far, counted with wrap-around.
     transmissions: u32,
     /// Lowest number marked lost since that was asked for.
@@ -88,8 +94,9 @@ pub(crate) struct Scoreboard {
 }
 
 impl Scoreboard {
-    pub(crate) fn new(start: SeqNum) -> Self {
+    pub(crate) fn new(start: SeqNum, mss: u32) -> Self {
         Self {
+            mss: mss.max(1),
             entries: VecDeque::new(),
             una: start,
             nxt: start,
@@ -115,9 +122,28 @@ impl Scoreboard {
     pub(crate) fn lost_bytes(&self) -> u32 {
         self.lost_bytes
     }
-    /// Bytes believed to be in the network.
+    pub(crate) fn mss(&self) -> u32 {
+        self.mss
+    }
+    /// Bytes between the oldest unacknowledged number and the next one (`FlightSize`, RFC 5681 §2).
+    pub(crate) fn outstanding(&self) -> u32 {
+        self.nxt.since(self.una)
+    }
+    /// True when no more than one segment is unacknowledged: an entry may hold many.
+    pub(crate) fn is_lone_segment(&self) -> bool {
+        self.outstanding() <= self.mss
+    }
+    /// True when the peer holds so many segments behind holes.
+    pub(crate) fn has_sacked_segments(&self, segments: u32) -> bool {
+        self.sacked_bytes >= self.mss.saturating_mul(segments)
+    }
+    /// The oldest entry is believed lost.
+    pub(crate) fn is_head_lost(&self) -> bool {
+        self.front().is_some_and(|entry| entry.is_lost)
+    }
+    /// Bytes believed to be in the network (`pipe`, RFC 6675 §4).
     pub(crate) fn in_flight(&self) -> u32 {
-        self.nxt.since(self.una) - self.sacked_bytes - self.lost_bytes
+        self.outstanding() - self.sacked_bytes - self.lost_bytes
     }
     pub(crate) fn front(&self) -> Option<&Sent> {
         self.entries.front()
@@ -157,6 +183,14 @@ impl Scoreboard {
     /// The first entry whose end lies after `seq`.
     pub(crate) fn position(&self, seq: SeqNum) -> usize {
         self.entries.partition_point(|e| e.end.is_at_or_before(seq))
+    }
+
+    /// From how many entries on SACK blocks split no further one (H20).
+    ///
+    /// Those of a receiver lie at the ends of segments. One that reports single bytes would have us keep, and go through with
+    /// every acknowledgement, an entry for each of them (CVE-2019-11478).
+    pub(crate) fn entries_max(&self) -> usize {
+        (2 * self.outstanding().div_ceil(self.mss) as usize).clamp(ENTRIES_MIN, ENTRIES_MAX)
     }
 
     /// Makes an entry boundary at `seq`, if one entry spans it.
@@ -227,6 +261,22 @@ impl Scoreboard {
         }
     }
 
+    /// Marks the oldest segment lost; returns the bytes newly marked.
+    pub(crate) fn lose_head(&mut self) -> u32 {
+        self.split_at(self.una + self.mss);
+        self.mark_lost(0)
+    }
+
+    /// Makes segments no longer than `mss`; what is under way and longer is lost. Returns the bytes newly marked.
+    pub(crate) fn lower_mss(&mut self, mss: u32) -> u32 {
+        self.mss = mss.max(1);
+        // The last segment of an entry may have fitted; it is no harm to send it again.
+        let is_longer = |entry: &Sent| entry.len() > mss;
+        (0..self.len())
+            .map(|index| if self.entry(index).is_some_and(is_longer) { self.mark_lost(index) } else { 0 })
+            .sum()
+    }
+
     /// The lowest number marked lost since this was asked last.
     pub(crate) fn take_lowest_marked(&mut self) -> Option<SeqNum> {
         self.lowest_marked.take()
@@ -262,7 +312,7 @@ impl Scoreboard {
     }
 
     /// Notes that the entry at `index` was sent again.
-    pub(crate) fn retransmitted(&mut self, index: usize, stamp: SendStamp) {
+    pub(crate) fn on_retransmission(&mut self, index: usize, stamp: SendStamp) {
         self.transmissions = self.transmissions.wrapping_add(1);
         if let Some(entry) = self.entries.get_mut(index) {
             entry.nth = self.transmissions;
@@ -310,77 +360,4 @@ impl Scoreboard {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use control::RateSampler;
-
-    #[test]
-    fn memory_of_few_entries_is_passed_on_when_it_is_empty() {
-        let (mut board, mut other) = (Scoreboard::new(SeqNum::new(0)), Scoreboard::new(SeqNum::new(9)));
-        let stamp = RateSampler::new().on_send(true, Instant::ZERO);
-        assert!(board.take_memory().is_none(), "it has none");
-        board.push(10, stamp);
-        assert!(board.take_memory().is_none(), "it is in use");
-        board.acknowledge(SeqNum::new(10), |_| ());
-        let spare = board.take_memory().unwrap();
-        assert!(board.lacks_memory());
-        other.adopt_memory(spare);
-        other.push(5, stamp);
-        other.check();
-        assert_eq!((other.una().get(), other.nxt().get()), (9, 14));
-        (0..=SPARE_MAX).for_each(|_| board.push(1, stamp));
-        board.acknowledge(board.nxt(), |_| ());
-        assert!(board.take_memory().is_none(), "it is a fast flow's");
-    }
-    use proptest::prelude::*;
-
-    #[derive(Clone, Debug)]
-    enum Op {
-        Push(u32),
-        Ack(u32),
-        Sack(u32, u32),
-        Lose(usize),
-        Resend,
-    }
-
-    fn op() -> impl Strategy<Value = Op> {
-        prop_oneof![
-            (1u32..5_000).prop_map(Op::Push),
-            (0u32..8_000).prop_map(Op::Ack),
-            (0u32..8_000, 1u32..3_000).prop_map(|(a, b)| Op::Sack(a, b)),
-            (0usize..20).prop_map(Op::Lose),
-            Just(Op::Resend),
-        ]
-    }
-
-    proptest! {
-        #[test]
-        fn sums_and_order_hold_under_any_operations(isn: u32, entries_max in 0usize..100, ops in proptest::collection::vec(op(), 1..120)) {
-            let mut board = Scoreboard::new(SeqNum::new(isn));
-            let stamp = RateSampler::new().on_send(true, Instant::ZERO);
-            let mut delivered = 0u64;
-            let mut sent = 0u64;
-            for op in ops {
-                match op {
-                    Op::Push(len) => { board.push(len, stamp); sent += u64::from(len); }
-                    Op::Ack(ahead) => {
-                        let ack = (board.una() + ahead).earlier_of(board.nxt());
-                        board.acknowledge(ack, |e| if !e.is_sacked { delivered += u64::from(e.len()) });
-                    }
-                    Op::Sack(ahead, len) => {
-                        let start = (board.una() + ahead).earlier_of(board.nxt());
-                        let end = (start + len).earlier_of(board.nxt());
-                        if start.is_before(end) {
-                            board.sack(start, end, entries_max, |e| delivered += u64::from(e.len()));
-                        }
-                    }
-                    Op::Lose(index) => { board.mark_lost(index); }
-                    Op::Resend => if let Some(i) = board.first_lost() { board.retransmitted(i, stamp); },
-                }
-                board.check();
-            }
-            let held = u64::from(board.nxt().since(board.una()) - board.sacked_bytes());
-            prop_assert_eq!(delivered + held, sent);
-        }
-    }
-}
+mod tests;

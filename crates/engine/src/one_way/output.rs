@@ -1,7 +1,7 @@
 //! What leaves: packets of the engine's own making, in their order.
 
 use control::{Control, Controller};
-use tcp::{SendLimits, Transmission};
+use tcp::{SendContext, Transmission};
 use units::{Bytes, Duration, Instant};
 use wire::{EmittedHeader, IpVersion, VirtioNetHeader};
 
@@ -225,9 +225,14 @@ fn transmit(
 ) -> Option<Transmission> {
     let in_flight_before = path.in_flight;
     let room = control.window.get().saturating_sub(in_flight_before).min(u64::from(u32::MAX));
-    let limits = SendLimits { quantum, window_room: room as u32 };
     let before = flow.sender.in_flight();
-    let made = flow.sender.poll(limits, &mut path.sampler, in_flight_before == 0, now)?;
+    let made = flow.sender.poll(SendContext {
+        now,
+        quantum,
+        window_room: room as u32,
+        is_path_idle: in_flight_before == 0,
+        sampler: &mut path.sampler,
+    })?;
     path.adjust_in_flight(before, flow.sender.in_flight());
     path.on_send(made.len, in_flight_before, now);
     path.last_used = now;

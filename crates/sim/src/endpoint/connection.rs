@@ -2,7 +2,7 @@
 
 use control::{Ack, AnyController, Control, Controller, Drwa, Loss, LossKind, RateSampler, Sent};
 use tcp::{
-    AckIn, AckOutcome, Arrival, Receiver, SegmentIn, SendLimits, Sender, SenderConfig, StreamBuffer,
+    AckIn, AckOutcome, Arrival, Receiver, SegmentIn, SendContext, Sender, SenderConfig, StreamBuffer,
     Transmission, WindowPolicy,
 };
 use units::{Bytes, Duration, Instant, Rate, SeqNum, WindowScale};
@@ -414,9 +414,14 @@ impl Connection {
         }
         let in_flight = self.in_flight();
         let room = window.get().saturating_sub(u64::from(in_flight)).min(u64::from(u32::MAX)) as u32;
-        let limits = SendLimits { quantum: self.sender.mss(), window_room: room };
-        let is_idle = self.sender.is_idle();
-        let Some(sent) = self.sender.poll(limits, &mut self.sampler, is_idle, now) else {
+        let context = SendContext {
+            now,
+            quantum: self.sender.mss(),
+            window_room: room,
+            is_path_idle: self.sender.is_idle(),
+            sampler: &mut self.sampler,
+        };
+        let Some(sent) = self.sender.poll(context) else {
             self.burst_left = 0;
             return None;
         };

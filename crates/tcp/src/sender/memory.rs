@@ -3,19 +3,7 @@
 use super::Sender;
 use crate::scoreboard::SpareEntries;
 
-/// Entries that blocks may split what is under way into, however little that is and however much.
-const ENTRIES_MIN: usize = 256;
-const ENTRIES_MAX: usize = 16_384;
-
 impl Sender {
-    /// From how many entries on SACK blocks split no further one (H20).
-    ///
-    /// Those of a receiver lie at the ends of segments. One that reports single bytes would have us keep, and go through with
-    /// every acknowledgement, an entry for each of them (CVE-2019-11478).
-    pub(super) fn entries_max(&self) -> usize {
-        (2 * self.outstanding_segments() as usize).clamp(ENTRIES_MIN, ENTRIES_MAX)
-    }
-
     /// Calls `prefetch` with address and length of what it will look at when something is acknowledged, and that does
     /// not lie in it.
     #[inline]

@@ -7,21 +7,27 @@
 
 use units::{Duration, Instant, SeqNum};
 
-use crate::rtt::RttEstimator;
+use super::{DUP_THRESHOLD, RttEstimator};
 use crate::scoreboard::{Scoreboard, SendOrder, Sent};
 
 /// Most the reordering window grows by D-SACKs, in quarters of the smallest round trip.
-const REO_WND_MULT_MAX: u64 = 8;
+const REO_WND_MULT_MAX: u8 = 8;
 
 /// Recoveries after which a grown reordering window is forgotten (RFC 8985 §6.2 step 4).
-const REO_WND_PERSIST: u32 = 16;
+const REO_WND_PERSIST: u8 = 16;
 
-/// Duplicate acknowledgements that mean loss when no reordering was seen (RFC 8985 §6.2, RFC 5681).
-pub(crate) const DUP_THRESHOLD: u32 = 3;
+/// What time has shown.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Found {
+    /// Bytes newly marked lost.
+    pub lost: u32,
+    /// When what is merely late will be lost.
+    pub look_again: Option<Instant>,
+}
 
 /// RACK's view of the newest delivery.
 #[derive(Clone, Debug)]
-pub(crate) struct Rack {
+pub(super) struct Rack {
     /// The most recently sent segment that was delivered.
     newest: Option<SendOrder>,
     /// Its round trip.
@@ -31,14 +37,14 @@ pub(crate) struct Rack {
     /// The same before the acknowledgement under way: its blocks come in any order.
     fack_before: SeqNum,
     reordering_seen: bool,
-    reo_wnd_mult: u64,
-    reo_wnd_persist: u32,
+    reo_wnd_mult: u8,
+    reo_wnd_persist: u8,
     /// D-SACKs count once per round: not before this number is acknowledged.
     d_sack_round: Option<SeqNum>,
 }
 
 impl Rack {
-    pub(crate) fn new(start: SeqNum) -> Self {
+    pub(super) fn new(start: SeqNum) -> Self {
         Self {
             newest: None,
             rtt: Duration::ZERO,
@@ -52,12 +58,12 @@ impl Rack {
     }
 
     /// An acknowledgement begins: what it delivers is judged by what was delivered before it.
-    pub(crate) fn on_acknowledgement(&mut self) {
+    pub(super) fn on_acknowledgement(&mut self) {
         self.fack_before = self.fack;
     }
 
-    /// Step 1 and 2: takes in a delivered segment; step 3: was it reordered?
-    pub(crate) fn on_delivered(&mut self, entry: &Sent, min_rtt: Option<Duration>, now: Instant) {
+    /// Takes in a delivered segment (RFC 8985 §6.2 steps 1 and 2), and whether it was reordered (step 3).
+    pub(super) fn on_delivered(&mut self, entry: &Sent, min_rtt: Option<Duration>, now: Instant) {
         let rtt = now.saturating_since(entry.sent_at());
         // A retransmission acknowledged sooner than any round trip: the original was delivered.
         if entry.is_retransmitted && min_rtt.is_none_or(|min| rtt < min) {
@@ -73,8 +79,8 @@ impl Rack {
         self.fack = self.fack.later_of(entry.end);
     }
 
-    /// Step 4, D-SACK part: a needless retransmission widens the reordering window once a round.
-    pub(crate) fn on_d_sack(&mut self, una: SeqNum, nxt: SeqNum) {
+    /// A needless retransmission widens the reordering window once a round (RFC 8985 §6.2 step 4).
+    pub(super) fn on_d_sack(&mut self, una: SeqNum, nxt: SeqNum) {
         if self.d_sack_round.is_none_or(|round| una.is_at_or_after(round)) {
             self.d_sack_round = Some(nxt);
             self.reo_wnd_mult = (self.reo_wnd_mult + 1).min(REO_WND_MULT_MAX);
@@ -83,8 +89,8 @@ impl Rack {
         }
     }
 
-    /// A recovery has ended: a grown window fades after [`REO_WND_PERSIST`] of them.
-    pub(crate) fn on_recovery_end(&mut self) {
+    /// A recovery has ended: a grown window fades after [`REO_WND_PERSIST`] of them (RFC 8985 §6.2 step 4).
+    pub(super) fn on_recovery_end(&mut self) {
         self.reo_wnd_persist = self.reo_wnd_persist.saturating_sub(1);
         if self.reo_wnd_persist == 0 {
             self.reo_wnd_mult = 1;
@@ -92,53 +98,54 @@ impl Rack {
         }
     }
 
-    /// How long a segment may be late before it counts as lost.
-    fn reordering_window(&self, rtt: &RttEstimator, is_recovering: bool, sacked_segments: u32) -> Duration {
-        if !self.reordering_seen && (is_recovering || sacked_segments >= DUP_THRESHOLD) {
+    /// How long a segment may be late before it counts as lost (RFC 8985 §6.2 step 4).
+    fn reordering_window(&self, board: &Scoreboard, rtt: &RttEstimator, is_recovering: bool) -> Duration {
+        if !self.reordering_seen && (is_recovering || board.has_sacked_segments(DUP_THRESHOLD)) {
             return Duration::ZERO;
         }
         let min = rtt.min().unwrap_or(Duration::ZERO);
-        (min.mul_ratio(self.reo_wnd_mult, 4)).min(rtt.smoothed().unwrap_or(Duration::ZERO))
+        min.mul_ratio(self.reo_wnd_mult.into(), 4).min(rtt.smoothed().unwrap_or(Duration::ZERO))
     }
 
-    /// Step 5: marks what is lost; returns the bytes and when to look again for what is merely late.
-    pub(crate) fn detect(
+    /// Marks what is lost (RFC 8985 §6.2 step 5).
+    pub(super) fn detect(
         &self,
         board: &mut Scoreboard,
         rtt: &RttEstimator,
         is_recovering: bool,
-        mss: u32,
         now: Instant,
-    ) -> (u32, Option<Instant>) {
-        let Some(newest) = self.newest else { return (0, None) };
-        let sacked_segments = board.sacked_bytes() / mss.max(1);
-        let patience = self.rtt + self.reordering_window(rtt, is_recovering, sacked_segments);
-        let (mut lost, mut again) = (0, None::<Instant>);
+    ) -> Found {
+        let mut found = Found::default();
+        let Some(newest) = self.newest else { return found };
         // With nothing SACKed and the oldest entry newer than the newest delivery, none can be missing.
         let is_possible =
             board.sacked_bytes() > 0 || board.front().is_some_and(|e| newest.is_after(e.order()));
-        for index in 0..if is_possible { board.len() } else { 0 } {
+        if !is_possible {
+            return found;
+        }
+        let patience = self.rtt + self.reordering_window(board, rtt, is_recovering);
+        for index in 0..board.len() {
             let Some(entry) = board.entry(index) else { break };
             if entry.is_sacked || entry.is_lost || !newest.is_after(entry.order()) {
                 continue;
             }
             let due = entry.sent_at() + patience;
             if due <= now {
-                lost += board.mark_lost(index);
+                found.lost += board.mark_lost(index);
             } else {
-                again = Some(again.map_or(due, |t: Instant| t.max(due)));
+                found.look_again = Some(found.look_again.map_or(due, |at| at.max(due)));
             }
         }
-        (lost, again)
+        found
     }
 
     /// True when something sent after `order` has been delivered.
-    pub(crate) fn is_before_newest(&self, order: SendOrder) -> bool {
+    pub(super) fn is_before_newest(&self, order: SendOrder) -> bool {
         self.newest.is_some_and(|newest| newest.is_after(order))
     }
 
     /// Segments may overtake each other on this path.
-    pub(crate) fn sees_reordering(&self) -> bool {
+    pub(super) fn sees_reordering(&self) -> bool {
         self.reordering_seen
     }
 
@@ -146,7 +153,7 @@ impl Rack {
     ///
     /// A repair gets half a round more: it is queued behind all that was under way, whose round trips nobody measures, and
     /// whoever takes it for lost sends all of that again.
-    pub(crate) fn is_overdue(&self, entry: &Sent, rtt: &RttEstimator, now: Instant) -> bool {
+    pub(super) fn is_overdue(&self, entry: &Sent, rtt: &RttEstimator, now: Instant) -> bool {
         let round = rtt.smoothed().unwrap_or(Duration::ZERO).max(self.rtt);
         let grace = if entry.is_retransmitted { round / 2 } else { rtt.min().unwrap_or(Duration::ZERO) / 4 };
         now >= entry.sent_at() + round + grace

@@ -1,0 +1,75 @@
+//! Sums and order under any operations, and memory that is passed on.
+
+use super::*;
+use control::RateSampler;
+use proptest::prelude::*;
+
+#[test]
+fn memory_of_few_entries_is_passed_on_when_it_is_empty() {
+    let (mut board, mut other) =
+        (Scoreboard::new(SeqNum::new(0), 1_000), Scoreboard::new(SeqNum::new(9), 1_000));
+    let stamp = RateSampler::new().on_send(true, Instant::ZERO);
+    assert!(board.take_memory().is_none(), "it has none");
+    board.push(10, stamp);
+    assert!(board.take_memory().is_none(), "it is in use");
+    board.acknowledge(SeqNum::new(10), |_| ());
+    let spare = board.take_memory().unwrap();
+    assert!(board.lacks_memory());
+    other.adopt_memory(spare);
+    other.push(5, stamp);
+    other.check();
+    assert_eq!((other.una().get(), other.nxt().get()), (9, 14));
+    (0..=SPARE_MAX).for_each(|_| board.push(1, stamp));
+    board.acknowledge(board.nxt(), |_| ());
+    assert!(board.take_memory().is_none(), "it is a fast flow's");
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Push(u32),
+    Ack(u32),
+    Sack(u32, u32),
+    Lose(usize),
+    Resend,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        (1u32..5_000).prop_map(Op::Push),
+        (0u32..8_000).prop_map(Op::Ack),
+        (0u32..8_000, 1u32..3_000).prop_map(|(a, b)| Op::Sack(a, b)),
+        (0usize..20).prop_map(Op::Lose),
+        Just(Op::Resend),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn sums_and_order_hold_under_any_operations(isn: u32, entries_max in 0usize..100, ops in proptest::collection::vec(op(), 1..120)) {
+        let mut board = Scoreboard::new(SeqNum::new(isn), 1_000);
+        let stamp = RateSampler::new().on_send(true, Instant::ZERO);
+        let mut delivered = 0u64;
+        let mut sent = 0u64;
+        for op in ops {
+            match op {
+                Op::Push(len) => { board.push(len, stamp); sent += u64::from(len); }
+                Op::Ack(ahead) => {
+                    let ack = (board.una() + ahead).earlier_of(board.nxt());
+                    board.acknowledge(ack, |e| if !e.is_sacked { delivered += u64::from(e.len()) });
+                }
+                Op::Sack(ahead, len) => {
+                    let start = (board.una() + ahead).earlier_of(board.nxt());
+                    let end = (start + len).earlier_of(board.nxt());
+                    if start.is_before(end) {
+                        board.sack(start, end, entries_max, |e| delivered += u64::from(e.len()));
+                    }
+                }
+                Op::Lose(index) => { board.mark_lost(index); }
+                Op::Resend => if let Some(i) = board.first_lost() { board.on_retransmission(i, stamp); },
+            }
+            board.check();
+        }
+        let held = u64::from(board.nxt().since(board.una()) - board.sacked_bytes());
+        prop_assert_eq!(delivered + held, sent);
+    }
+}

@@ -1,0 +1,257 @@
+//! What is found lost, and when it is sent again.
+
+use super::*;
+
+#[test]
+fn rack_marks_what_was_sent_before_a_delivery() {
+    let mut hand = Hand::new(config(), 10_000);
+    hand.send_all(0);
+    assert_eq!(hand.ack(40, 1_000, 1_000_000, &[]).lost, 0);
+    // Three segments behind the hole: no reordering seen, so the hole is lost at once.
+    let out = hand.ack(44, 1_000, 1_000_000, &[(2_000, 5_000)]);
+    assert_eq!((out.lost, out.is_new_loss, out.delivered), (1_000, true, 3_000));
+    let again = hand.send(44).expect("a repair");
+    assert!(again.is_retransmission && again.seq == at(1_000));
+}
+
+#[test]
+fn what_was_sent_at_the_same_time_is_lost_only_if_it_left_before() {
+    let mut hand = Hand::new(config(), 8_000);
+    (0..8).for_each(|_| assert!(hand.send(0).is_some()));
+    hand.ack(40, 1_000, 1_000_000, &[(2_000, 5_000)]);
+    // All at one point of time: two new segments, and behind them the repair.
+    hand.sender.set_available(at(10_000), false);
+    let lost = hand.sender.board.lost_bytes();
+    hand.sender.board.unmark_all_lost();
+    assert_eq!(starts(&[hand.send(40).expect("new"), hand.send(40).expect("new")]), [8_000, 9_000]);
+    hand.sender.board.mark_lost(0);
+    assert_eq!((lost, starts(&[hand.send(40).expect("a repair")])), (1_000, vec![1_000]));
+    // The new ones arrive. The repair, with a lower number, is still under way: nothing says that it is lost.
+    let out = hand.ack(80, 1_000, 1_000_000, &[(2_000, 10_000)]);
+    assert_eq!(out.lost, 0);
+}
+
+#[test]
+fn one_segment_behind_a_hole_waits_for_the_reordering_window() {
+    let mut hand = Hand::new(config(), 3_000);
+    hand.send_all(0);
+    hand.ack(40, 1_000, 1_000_000, &[]);
+    assert_eq!(hand.ack(42, 1_000, 1_000_000, &[(2_000, 3_000)]).lost, 0);
+    let deadline = hand.sender.next_deadline().expect("a reordering timer");
+    assert!(deadline > ms(42) && deadline <= ms(52), "{deadline}");
+    assert_eq!(hand.sender.on_timeout(deadline).lost, 1_000);
+}
+
+#[test]
+fn tail_loss_is_probed_before_the_time_out() {
+    let mut hand = Hand::new(config(), 4_000);
+    hand.send_all(0);
+    hand.ack(40, 1_000, 1_000_000, &[]);
+    hand.ack(41, 2_000, 1_000_000, &[]);
+    let deadline = hand.sender.next_deadline().expect("a tail probe timer");
+    assert_eq!(deadline, ms(41 + 80), "two round trips");
+    let out = hand.sender.on_timeout(deadline);
+    assert!(out.sent_probe && !out.is_timeout);
+    assert_eq!(starts(&hand.send_all(121)), [3_000]);
+    // Its SACK shows the hole before it.
+    assert_eq!(hand.ack(161, 2_000, 1_000_000, &[(3_000, 4_000)]).lost, 1_000);
+}
+
+#[test]
+fn a_tail_probe_of_new_data_is_the_only_one_before_the_time_out() {
+    let mut hand = Hand::new(config(), 2_000);
+    hand.send_all(0);
+    hand.ack(40, 1_000, 1_000_000, &[]);
+    hand.sender.set_available(at(9_000), false);
+    let probe = hand.sender.next_deadline().expect("a tail probe timer");
+    assert!(hand.sender.on_timeout(probe).sent_probe);
+    let sent = hand.send_within(0, false, probe).expect("a probe");
+    assert_eq!((sent.seq, sent.is_retransmission), (at(2_000), false));
+    let next = hand.sender.next_deadline().expect("a timer");
+    assert!(hand.sender.on_timeout(next).is_timeout, "RFC 8985 §7.3: one probe, then the time-out");
+}
+
+#[test]
+fn acknowledgements_that_deliver_nothing_do_not_put_off_the_time_out() {
+    let mut hand = Hand::new(config(), 5_000);
+    hand.send_all(0);
+    hand.ack(40, 1_000, 1_000_000, &[]);
+    hand.sender.recovery.arm_rto(ms(40));
+    let first = hand.sender.next_deadline().expect("a timer");
+    assert!(hand.sender.on_timeout(first).is_timeout);
+    assert!(hand.send(first.as_millis()).is_some());
+    let second = hand.sender.next_deadline().expect("a timer");
+    // The peer uploads: each of its segments repeats the number.
+    for t in first.as_millis() + 1..second.as_millis() {
+        let sack = SackBlocks::new();
+        let ack = AckIn { ack: at(1_000), window: 1_000_000, sack: &sack, has_payload: true };
+        hand.sender.on_ack(&ack, ms(t));
+    }
+    assert_eq!(hand.sender.next_deadline(), Some(second));
+}
+
+#[test]
+fn without_sack_a_time_out_sends_nothing_twice() {
+    let mut hand = Hand::new(SenderConfig { sack: false, ..config() }, 6_000);
+    hand.send_all(0);
+    hand.ack(40, 1_000, 1_000_000, &[]);
+    let deadline = hand.sender.next_deadline().expect("a timer");
+    assert!(hand.sender.on_timeout(deadline).is_timeout);
+    let t = deadline.as_millis();
+    assert_eq!(starts(&hand.send_all(t)), [1_000]);
+    hand.ack(t + 40, 2_000, 1_000_000, &[]);
+    assert_eq!(starts(&hand.send_all(t + 40)), [2_000, 3_000, 4_000, 5_000]);
+    assert_eq!(hand.ack(t + 80, 3_000, 1_000_000, &[]).lost, 0, "the rest is under way again");
+    assert_eq!(hand.send(t + 80), None);
+}
+
+#[test]
+fn blocks_of_one_acknowledgement_are_not_reordering() {
+    let mut hand = Hand::new(config(), 12_000);
+    hand.send_all(0);
+    hand.ack(40, 1_000, 1_000_000, &[]);
+    // Acknowledgements before it were lost; the newest block comes first (RFC 2018 §4).
+    let out = hand.ack(52, 1_000, 1_000_000, &[(9_000, 10_000), (5_000, 6_000), (2_000, 3_000)]);
+    assert_eq!(out.delivered, 3_000);
+    assert!(out.lost > 0, "three segments behind a hole, all in order");
+}
+
+#[test]
+fn a_time_out_sends_one_segment_and_a_real_loss_sends_the_rest() {
+    let mut hand = Hand::new(SenderConfig { sack: false, ..config() }, 5_000);
+    hand.send_all(0);
+    let deadline = hand.sender.next_deadline().expect("a time-out");
+    assert_eq!(deadline, ms(1_000));
+    assert!(hand.sender.on_timeout(deadline).is_timeout);
+    assert_eq!(starts(&hand.send_all(1_000)), [0]);
+    hand.ack(1_050, 1_000, 1_000_000, &[]);
+    assert_eq!(starts(&hand.send_all(1_050)), [1_000, 2_000, 3_000, 4_000]);
+}
+
+#[test]
+fn a_needless_time_out_is_taken_back() {
+    let mut hand = Hand::new(config(), 5_000);
+    hand.send_all(0);
+    hand.ack(40, 1_000, 1_000_000, &[]);
+    while !hand.sender.on_timeout(hand.sender.next_deadline().expect("a timer")).is_timeout {
+        hand.send_all(300);
+    }
+    assert_eq!(starts(&hand.send_all(500)), [1_000]);
+    // The originals arrive after all: 2 is acknowledged without having been sent twice.
+    let out = hand.ack(900, 3_000, 1_000_000, &[]);
+    assert!(out.undid_timeout);
+    assert_eq!(hand.send(901), None);
+    assert_eq!(hand.sender.in_flight(), 2_000);
+}
+
+#[test]
+fn time_outs_back_off_up_to_the_cap() {
+    let mut hand = Hand::new(SenderConfig { rto_max: Duration::from_secs(5), ..config() }, 1_000);
+    hand.send_all(0);
+    let mut last = Instant::ZERO;
+    let mut gaps = Vec::new();
+    for _ in 0..8 {
+        let at = hand.sender.next_deadline().expect("a timer");
+        gaps.push(at.saturating_since(last).as_millis());
+        last = at;
+        hand.sender.on_timeout(at);
+        hand.send(at.as_millis());
+    }
+    assert_eq!(gaps, [1_000, 1_000, 2_000, 4_000, 5_000, 5_000, 5_000, 5_000]);
+}
+
+#[test]
+fn time_outs_in_a_row_send_more_within_the_room() {
+    let config = SenderConfig { timeout_segments: 4, rto_max: Duration::from_secs(5), ..config() };
+    for (room, expected) in [(u32::MAX, [1, 2, 4, 4]), (3_000, [1, 2, 3, 3]), (0, [1, 1, 1, 1])] {
+        let mut hand = Hand::new(config, 6_000);
+        hand.send_all(0);
+        let mut counts = Vec::new();
+        for _ in expected {
+            let mut at = hand.sender.next_deadline().expect("a timer");
+            if !hand.sender.on_timeout(at).is_timeout {
+                // The tail loss probe comes first.
+                hand.send(at.as_millis());
+                at = hand.sender.next_deadline().expect("the time-out");
+                assert!(hand.sender.on_timeout(at).is_timeout);
+            }
+            let mut sent = Vec::new();
+            loop {
+                let window_room = room.saturating_sub(hand.sender.in_flight());
+                match hand.send_within(window_room, false, at) {
+                    Some(transmission) => sent.push(transmission.seq),
+                    None => break,
+                }
+            }
+            // From the oldest on, one segment each.
+            assert_eq!(sent.first(), Some(&super::at(0)));
+            counts.push(sent.len());
+        }
+        assert_eq!(counts, expected, "room for {room} bytes");
+    }
+}
+
+#[test]
+fn an_answer_to_the_second_of_them_lets_the_rest_follow() {
+    let mut hand = Hand::new(SenderConfig { timeout_segments: 4, ..config() }, 6_000);
+    hand.send_all(0);
+    // A tail loss probe and two time-outs.
+    for _ in 0..3 {
+        let at = hand.sender.next_deadline().expect("a timer");
+        hand.sender.on_timeout(at);
+        hand.send_all(at.as_millis());
+    }
+    // Both of the second time-out arrived: the other four were lost.
+    hand.ack(5_000, 2_000, 50_000, &[]);
+    assert_eq!(starts(&hand.send_all(5_000)), [2_000, 3_000, 4_000, 5_000]);
+}
+
+#[test]
+fn without_sack_three_duplicates_and_partial_acks_repair() {
+    let mut hand = Hand::new(SenderConfig { sack: false, ..config() }, 8_000);
+    hand.send_all(0);
+    hand.ack(40, 1_000, 1_000_000, &[]);
+    assert_eq!(hand.ack(41, 1_000, 1_000_000, &[]).lost, 0);
+    assert_eq!(hand.ack(42, 1_000, 1_000_000, &[]).lost, 0);
+    let out = hand.ack(43, 1_000, 1_000_000, &[]);
+    assert_eq!((out.lost, out.is_new_loss), (1_000, true));
+    assert_eq!(starts(&hand.send_all(43)), [1_000]);
+    assert_eq!(hand.ack(83, 4_000, 1_000_000, &[]).lost, 1_000, "a partial ACK shows the next hole");
+    assert_eq!(starts(&hand.send_all(83)), [4_000]);
+}
+
+#[test]
+fn d_sack_widens_the_reordering_window() {
+    let mut hand = Hand::new(config(), 3_000);
+    hand.send_all(0);
+    assert!(hand.ack(40, 2_000, 1_000_000, &[(0, 1_000)]).has_d_sack);
+}
+
+#[test]
+fn the_acknowledgement_of_a_repair_is_no_round_trip() {
+    let mut hand = Hand::new(SenderConfig { sack: false, ..config() }, 5_000);
+    hand.send_all(0);
+    for t in 50..53 {
+        hand.ack(t, 0, 1_000_000, &[]);
+    }
+    assert_eq!(hand.send(60).map(|t| (t.seq, t.is_retransmission)), Some((at(0), true)));
+    // The others have waited behind the hole: their time says nothing of the path.
+    let out = hand.ack(5_000, 5_000, 1_000_000, &[]);
+    assert_eq!((out.acked, out.rtt), (5_000, None));
+}
+
+#[test]
+fn no_new_data_is_sent_while_a_time_out_is_judged() {
+    let mut hand = Hand::new(config(), 3_000);
+    hand.send_all(0);
+    hand.ack(40, 1_000, 1_000_000, &[]);
+    hand.sender.recovery.arm_rto(ms(40));
+    let deadline = hand.sender.next_deadline().expect("a time-out");
+    assert!(hand.sender.on_timeout(deadline).is_timeout);
+    hand.sender.set_available(at(9_000), false);
+    let t = deadline.as_millis();
+    assert_eq!(starts(&hand.send_all(t)), [1_000], "RFC 5682 would send new data");
+    // The original of the other one arrives: the time-out was needless, and new data may go.
+    assert!(hand.ack(t + 5, 1_000, 1_000_000, &[(2_000, 3_000)]).undid_timeout);
+    assert_eq!(starts(&hand.send_all(t + 5)).first(), Some(&3_000));
+}
