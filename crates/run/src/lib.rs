@@ -23,6 +23,7 @@
 
 mod accelerator;
 pub mod adapter;
+mod attachment;
 mod config;
 mod console;
 mod error;
@@ -42,10 +43,12 @@ mod plan;
 mod processor;
 mod record;
 mod recovery;
-mod session;
+mod routed;
 mod shards;
+mod signals;
 mod status;
 mod steering;
+mod supervisor;
 mod tun_path;
 mod watchdog;
 
@@ -57,6 +60,6 @@ pub use feedback::FeedbackConfig;
 pub use packet_loop::{Counters, SideCounters};
 pub use plan::Plan;
 pub use processor::Processor;
-pub use session::{Ended, Why, dry_run, run};
 pub use status::{FlowLine, FlowList, PassedLine, ProcessorStatus, ShardStatus, SideStatus, Status};
+pub use supervisor::{Ended, Why, dry_run, run};
 pub use watchdog::watch;

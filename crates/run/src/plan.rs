@@ -148,11 +148,6 @@ impl Plan {
         wired.max(mobile)
     }
 
-    /// What may leave through an interface: all of it, or what its routes state.
-    pub(crate) fn path_mtu(&self, side: Port) -> u32 {
-        self.mtus[side.index()].min(self.route_mtus[side.index()])
-    }
-
     pub(crate) fn side(&self, side: Port) -> &SidePlan {
         &self.sides[side.index()]
     }

@@ -2,8 +2,8 @@
 //! own, for some of the subscribers.
 //!
 //! ```text
-//!              ┌ shard 0: the session's own thread, which also does all that is done once
-//!   subscriber ┼ shard 1 ◀── Command ── session
+//!              ┌ shard 0: the supervisor's own thread, which also does all that is done once
+//!   subscriber ┼ shard 1 ◀── Command ── supervisor
 //!              └ shard 2 ──── Beacon ─▶
 //! ```
 //!
@@ -52,7 +52,7 @@ pub(crate) fn suitable(busy_poll: bool) -> usize {
     processors.saturating_sub(usize::from(busy_poll)).clamp(1, SHARDS_MAX)
 }
 
-/// What the session tells a shard.
+/// What the supervisor tells a shard.
 #[derive(Debug)]
 pub(crate) enum Command<S> {
     /// Say what was counted.
@@ -102,7 +102,7 @@ pub(crate) struct Terms {
     pub spin_margin: Duration,
 }
 
-/// The session's end of a shard.
+/// The supervisor's end of a shard.
 #[derive(Debug)]
 struct Shard<P: Processor> {
     commands: mpsc::Sender<Command<P::Settings>>,
@@ -284,7 +284,7 @@ impl<P: Processor> Shard<P> {
 }
 
 impl<S> Address<S> {
-    /// One that has ended hears nothing; the session notices that by itself.
+    /// One that has ended hears nothing; the supervisor notices that by itself.
     fn tell(&self, command: Command<S>) {
         drop(self.commands.send(command));
         self.beacon.is_told.store(true, Ordering::Release);

@@ -19,7 +19,7 @@ const BRIDGED_MAX: usize = 64;
 
 /// A socket at either interface, and room for one frame.
 #[derive(Debug)]
-pub(super) struct InlinePath {
+pub(crate) struct InlinePath {
     sockets: [FrameSocket; 2],
     virtio: VnetHeader,
     frame: Vec<u8>,

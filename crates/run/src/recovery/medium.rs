@@ -6,6 +6,7 @@ use io::{FrameSocket, Interest, IoError, PacketSocket, RawSocket, VNET_HEADER_LE
 use wire::TcpHeaderSpec;
 
 use super::End;
+use crate::Config;
 use crate::inline::{self, ETHERNET_LEN, LinkHeader};
 
 /// Longest part of a packet that is looked at: IPv6, TCP and options, and room for extension headers.
@@ -18,6 +19,16 @@ pub(crate) enum Passage<'a> {
     Routed { mobile: &'a str },
     /// From one interface to the other, frame by frame, whoever bridges now: wired, mobile.
     Bridged { interfaces: [&'a str; 2] },
+}
+
+impl<'a> Passage<'a> {
+    /// Where the flows of an instance with these settings pass.
+    pub fn of(config: &'a Config) -> Self {
+        match config.inline {
+            Some(_) => Self::Bridged { interfaces: [&config.wired, &config.mobile] },
+            None => Self::Routed { mobile: &config.mobile },
+        }
+    }
 }
 
 /// Sockets for a [`Passage`].

@@ -23,7 +23,7 @@ pub(super) struct Ends<S> {
     pub inbox: mpsc::Receiver<Command<S>>,
     /// Readable when a command has come.
     pub woken: UnixStream,
-    /// Wakes the session.
+    /// Wakes the supervisor.
     pub news: UnixStream,
 }
 
@@ -95,7 +95,7 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
         self.beacon.is_drained.load(Ordering::Relaxed)
     }
 
-    /// Wakes the session; a full pipe wakes as well.
+    /// Wakes the supervisor; a full pipe wakes as well.
     fn announce(&mut self) {
         drop(self.ends.news.write(&[0]));
     }

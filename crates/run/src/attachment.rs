@@ -1,0 +1,204 @@
+//! [`Attachment`]: how the packets of two interfaces come to this process, as the supervisor knows it.
+//!
+//! ```text
+//!   Site: looked at, devices made ── attach ──▶ Attachment: packets come ── release, undo ──▶ as before
+//! ```
+//!
+//! There are two: [`crate::routed`] takes TCP out of what a router forwards, [`crate::inline`] is a bridge.
+
+use std::sync::Arc;
+
+use engine::Port;
+use io::features::Feature;
+use io::netlink::{InterfaceIndex, Netlink};
+use io::{Instance, IoError, Waiter};
+
+use crate::inline::SharedHeaders;
+use crate::interfaces::Interfaces;
+use crate::packet_loop::PacketLoop;
+use crate::packet_path::PacketPath;
+use crate::patience::Patience;
+use crate::steering::Bypass;
+use crate::{Config, RunError};
+
+/// By what a waiter reports packets: of the wired side, of the mobile one.
+pub(crate) const PATHS: [u64; 2] = [0, 1];
+
+/// What an attachment stands on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ground<'a> {
+    pub config: &'a Config,
+    pub netlink: &'a Netlink,
+    pub instance: &'a Instance,
+}
+
+/// Two interfaces that can be attached to, with the devices that takes; no packet comes yet.
+pub(crate) trait Site: Sized {
+    type Path: PacketPath + 'static;
+    type Attachment<'a>: Attachment<Path = Self::Path>
+    where
+        Self: 'a;
+
+    /// What the machine must allow.
+    const NEEDS: &'static [Feature];
+
+    /// Looks at the machine and makes the devices.
+    ///
+    /// # Errors
+    /// When the interfaces cannot be used, or something that is needed is missing.
+    fn survey(config: &Config, netlink: &Netlink, namespace: u64) -> Result<Self, RunError>;
+
+    /// Threads that handle packets.
+    fn shards(&self) -> usize {
+        1
+    }
+
+    /// The interfaces and their MTUs: wired, mobile.
+    fn links(&self) -> [(InterfaceIndex, u32); 2];
+
+    /// The least that routes through them state, or the most there is.
+    fn route_mtus(&self) -> [u32; 2] {
+        [u32::MAX; 2]
+    }
+
+    /// What packets have in front, where this machine has to know.
+    fn link_headers(&self) -> Option<&SharedHeaders> {
+        None
+    }
+
+    /// Attaches; gives a path for each shard, and the attachment, which is to be dropped before them.
+    ///
+    /// # Errors
+    /// When the kernel refuses; then nothing stays.
+    fn attach<'a>(
+        &'a mut self,
+        ground: Ground<'a>,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<(Vec<Self::Path>, Self::Attachment<'a>), RunError>;
+}
+
+/// Packets come to this process as long as this is there and beats.
+pub(crate) trait Attachment: Sized {
+    type Path: PacketPath;
+
+    /// As in the status.
+    fn name(&self) -> &'static str;
+
+    /// What begins, in a few words.
+    fn purpose(&self) -> String;
+
+    /// Where flows go that are left to the kernel, if they can be.
+    fn bypass(&self) -> Option<&Arc<Bypass>> {
+        None
+    }
+
+    /// Has the instance end whose place this one takes, if there is one; true then.
+    ///
+    /// # Errors
+    /// When it does not want to.
+    fn retire_predecessor(&mut self) -> Result<bool, RunError> {
+        Ok(false)
+    }
+
+    /// All shards are alive: to be told several times in the time after which they count as hung.
+    fn beat(&self);
+
+    /// All was silent for longer than may be. True when packets may have gone past meanwhile.
+    ///
+    /// # Errors
+    /// When a device is gone.
+    fn on_silence(&mut self, path: &mut Self::Path, say: &mut dyn FnMut(&str)) -> Result<bool, RunError>;
+
+    /// True when the watchdog takes something away after a hang, which [`Attachment::steer`] has to install again.
+    fn can_be_taken_away(&self) -> bool {
+        false
+    }
+
+    /// Installs what the watchdog has taken away.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn steer(&mut self) -> Result<(), RunError> {
+        Ok(())
+    }
+
+    /// Repairs what others have taken away, and lets the instance before go when it has ended.
+    ///
+    /// # Errors
+    /// What failed for good.
+    fn ensure(
+        &mut self,
+        _is_steered: bool,
+        _patience: &mut Patience,
+        _say: &mut dyn FnMut(&str),
+    ) -> Result<(), RunError> {
+        Ok(())
+    }
+
+    /// An interface was made anew, and is to be followed.
+    fn note_new(&mut self, side: Port);
+
+    /// Some interface can be followed now.
+    fn must_follow(&self, interfaces: &Interfaces) -> bool;
+
+    /// True when packets pass while this is attached to nothing.
+    fn is_passed_without(&self) -> bool;
+
+    /// Attaches to interfaces that were made anew, and has `waiter` report their packets by [`PATHS`].
+    ///
+    /// # Errors
+    /// When the kernel refuses, or one has gone again; it is to be tried again then.
+    fn follow(
+        &mut self,
+        interfaces: &Interfaces,
+        path: &mut Self::Path,
+        waiter: &Waiter,
+    ) -> Result<(), RunError>;
+
+    /// What is done about an interface that was made anew.
+    fn remedy(&self) -> &'static str;
+
+    /// What holds as long as that cannot be done.
+    fn consequence(&self) -> &'static str;
+
+    /// Packets of an interface may be so long from here on.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn widen(&self, _mtu: u32) -> Result<(), RunError> {
+        Ok(())
+    }
+
+    /// Routes have changed, as far as is known.
+    fn note_routes(&mut self) {}
+
+    /// The least MTUs that routes through the interfaces state; none when they need not be looked at now.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    fn route_mtus(&mut self, _interfaces: &Interfaces) -> Result<Option<[u32; 2]>, RunError> {
+        Ok(None)
+    }
+
+    /// Packets lost because they were not read in time: wired, mobile.
+    fn queue_drops(&self, path: &Self::Path) -> [u64; 2];
+
+    /// What an error of a path means.
+    fn explain(&self, error: IoError) -> RunError {
+        error.into()
+    }
+
+    /// New packets take the plain way from here on, as far as there is one.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn release(&mut self) -> Result<(), IoError> {
+        Ok(())
+    }
+
+    /// Undoes everything, the path too.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn undo(self, packet_loop: PacketLoop<Self::Path>) -> Result<(), IoError>;
+}

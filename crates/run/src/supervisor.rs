@@ -1,0 +1,205 @@
+//! [`run`]: from the first check to the last thing undone, whatever the [`Attachment`].
+//!
+//! ```text
+//!   start ─▶ serve: turn ─▶ reports ─▶ heartbeat ─▶ wait ─▶ signals, questions ─┐ ─▶ close
+//!                    ▲───────────────────────────────────────────────────────────┘
+//! ```
+
+use std::thread::JoinHandle;
+
+use io::netlink::LinkEvents;
+use io::{Clock, Interest, Waiter};
+use units::{Duration, Instant};
+
+use crate::attachment::{Attachment, Ground};
+use crate::console::Console;
+use crate::feedback::FeedbackReceiver;
+use crate::interfaces::Interfaces;
+use crate::journal::FullAlarm;
+use crate::packet_loop::PacketLoop;
+use crate::patience::Patience;
+use crate::shards::{Command, Shards};
+use crate::signals::CaughtSignals;
+use crate::watchdog::Guardian;
+use crate::{Counters, Processor, ProcessorStatus, RunError};
+use passing::Passing;
+
+mod answers;
+mod close;
+mod passing;
+mod start;
+mod upkeep;
+
+pub use start::{dry_run, run};
+
+/// How an instance ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Why.
+    pub why: Why,
+    /// What passed through.
+    pub counters: Counters,
+    /// Packets lost because the devices' queues were full: wired, then mobile.
+    pub queue_drops: [u64; 2],
+    /// What the processors have counted.
+    pub processor: ProcessorStatus,
+}
+
+/// Why an instance ended in good order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// A signal (its number) asked for it.
+    Signal(i32),
+    /// It had hung, and the configuration says to end then.
+    Hang,
+    /// Somebody asked it to drain.
+    Drain,
+}
+
+/// What a waiter reports, beside packets ([`crate::attachment::PATHS`]).
+const SIGNAL: u64 = 2;
+const WATCHDOG: u64 = 3;
+const CONSOLE: u64 = 4;
+const FEEDBACK: u64 = 5;
+const SHARDS: u64 = 6;
+const LINKS: u64 = 7;
+
+/// While packets keep coming, reports are looked for this often.
+const FEEDBACK_EVERY: Duration = Duration::from_millis(1);
+
+/// When an interface has changed, it is looked at so much later: a change comes in several pieces.
+const LINK_PAUSE: Duration = Duration::from_millis(5);
+
+/// The end, asked for: why, and until when to deliver what is owed.
+#[derive(Clone, Copy, Debug)]
+struct Stop {
+    why: Why,
+    give_up: Instant,
+}
+
+/// Everything a running instance holds. Fields are dropped in order: the attachment before the devices.
+struct Supervisor<'a, A: Attachment, P: Processor> {
+    ground: Ground<'a>,
+    attachment: A,
+    packet_loop: PacketLoop<A::Path>,
+    processor: P,
+    /// All but the first, which is this thread.
+    shards: Shards<P>,
+    interfaces: Interfaces,
+    /// The least that routes through them state.
+    route_mtus: [u32; 2],
+    link_events: LinkEvents,
+    /// Why a new interface could not be followed, as said last.
+    said: Option<String>,
+    passing: Passing,
+    /// When all shards were known to be alive.
+    last_alive: Instant,
+    guardian: Option<Guardian>,
+    /// The watchdog has taken the steering away, and it is to be installed again.
+    is_unsteered: bool,
+    waiter: Waiter,
+    next_beat: Instant,
+    /// Resets flows of a killed instance.
+    settling: Option<JoinHandle<Vec<String>>>,
+    journal_alarm: FullAlarm,
+    patience: Patience,
+    console: Console,
+    feedback: Option<FeedbackReceiver>,
+    next_feedback: Instant,
+    started_at: Instant,
+    stop: Option<Stop>,
+    say: &'a mut dyn FnMut(&str),
+}
+
+impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
+    /// Runs until there is a reason to end.
+    fn serve(&mut self, signals: &CaughtSignals) -> Result<Why, RunError> {
+        self.waiter.add(&signals.ending, Interest::Read, SIGNAL)?;
+        self.waiter.add(&signals.reload, Interest::Read, SIGNAL)?;
+        (self.say)(&format!("ready: {}", self.attachment.purpose()));
+        loop {
+            self.notice_gap()?;
+            let turned = self.packet_loop.turn(&mut self.processor);
+            let is_busy = turned.map_err(|error| self.attachment.explain(error))?;
+            let now = Clock::now();
+            if let Some(stop) = self.stop
+                && (self.is_drained() || now >= stop.give_up)
+            {
+                return Ok(stop.why);
+            }
+            if now >= self.next_feedback {
+                self.take_reports(now);
+            }
+            // While busy, signals and questions are looked at with each heartbeat.
+            let mut is_asked = now >= self.next_beat;
+            if is_asked {
+                self.next_beat = now + self.ground.config.heartbeat();
+                if let Some(why) = self.beat()? {
+                    self.begin_stop(why, None);
+                }
+            }
+            if !is_busy {
+                is_asked |= self.wait(now)?;
+            }
+            if is_asked && let Some(why) = self.obey(signals) {
+                return Ok(why);
+            }
+        }
+    }
+
+    /// Hands reports of base stations to the shards whose subscribers they are about.
+    fn take_reports(&mut self, now: Instant) {
+        let Some(receiver) = self.feedback.as_mut() else { return };
+        let (shards, processor) = (&self.shards, &mut self.processor);
+        receiver.turn(|client, feedback| {
+            let is_elsewhere = shards.hand_on(client, feedback);
+            (!is_elsewhere).then(|| processor.handle_feedback(client, feedback))
+        });
+        self.next_feedback = now + FEEDBACK_EVERY;
+    }
+
+    /// Waits for anything to do; true when a signal or a question has come.
+    fn wait(&mut self, now: Instant) -> Result<bool, RunError> {
+        let deadline = self.processor.next_deadline().map_or(self.next_beat, |at| at.min(self.next_beat));
+        let ready = self.waiter.wait(Some(deadline))?;
+        let is_ready = |token: u64| ready.iter().any(|ready| ready.token == token);
+        let is_asked = is_ready(SIGNAL) || is_ready(CONSOLE);
+        if is_ready(FEEDBACK) {
+            self.next_feedback = Instant::ZERO;
+        }
+        if is_ready(WATCHDOG) {
+            self.next_beat = Instant::ZERO;
+        }
+        if is_ready(LINKS) && self.link_events.take() {
+            self.next_beat = self.next_beat.min(now + LINK_PAUSE);
+        }
+        if is_ready(SHARDS) {
+            self.shards.hear();
+            if self.shards.has_failed() {
+                self.next_beat = Instant::ZERO;
+            }
+        }
+        Ok(is_asked)
+    }
+
+    /// True when nobody owes anything.
+    fn is_drained(&self) -> bool {
+        self.processor.is_drained() && self.shards.are_drained()
+    }
+
+    /// Takes nothing new over from here on, and ends when nothing is owed or time is up.
+    fn begin_stop(&mut self, why: Why, time_max: Option<Duration>) {
+        let now = Clock::now();
+        let time_max = time_max.unwrap_or(Duration::from_millis(self.ground.config.drain_ms_max));
+        let give_up = now + time_max;
+        // A second wish can only shorten the time.
+        let give_up = self.stop.map_or(give_up, |earlier| earlier.give_up.min(give_up));
+        if self.stop.is_none() {
+            self.processor.begin_drain(now);
+            self.shards.tell_all(|| Command::Drain);
+            // Who takes this one's place may listen at the same port.
+            self.feedback = None;
+        }
+        self.stop = Some(Stop { why, give_up });
+    }
+}

@@ -1,0 +1,130 @@
+//! What an instance does when a signal or a question comes.
+
+use engine::Port;
+use io::Clock;
+use units::Duration;
+
+use super::{Stop, Supervisor, Why};
+use crate::attachment::Attachment;
+use crate::console::{Answer, Question, Reply};
+use crate::feedback::FeedbackReceiver;
+use crate::shards::{Command, Report};
+use crate::signals::CaughtSignals;
+use crate::{Processor, ProcessorStatus, Status};
+
+/// Flows in one answer: few enough for the packets not to notice.
+const FLOWS_PER_ANSWER: usize = 2_000;
+
+impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
+    /// Acts on signals and questions; gives a reason to end without further patience.
+    pub(super) fn obey(&mut self, signals: &CaughtSignals) -> Option<Why> {
+        let mut ending = signals.ending.take();
+        if let Some(signal) = signals.reload.take() {
+            if self.processor.has_settings() {
+                let line = self.reload().unwrap_or_else(|problem| format!("warning: {problem}"));
+                (self.say)(&line);
+            } else if signals.ends_with_terminal {
+                ending = ending.or(Some(signal));
+            }
+        }
+        while let Some(asked) = self.console.take() {
+            let reply = self.answer(&asked.question);
+            asked.answer(reply);
+        }
+        let signal = ending?;
+        match self.stop {
+            // Asked twice.
+            Some(Stop { why: Why::Signal(_), .. }) => Some(Why::Signal(signal)),
+            _ => {
+                self.begin_stop(Why::Signal(signal), None);
+                None
+            }
+        }
+    }
+
+    /// Has the settings read anew, for all shards; gives a line either way.
+    fn reload(&mut self) -> Result<String, String> {
+        let settings = self.processor.read_settings();
+        let applied = settings.and_then(|settings| {
+            let line = self.processor.apply(&settings)?;
+            self.shards.tell_all(|| Command::Apply(settings.clone()));
+            Ok(line)
+        });
+        match applied {
+            Ok(line) => Ok(format!("reloaded: {line}")),
+            Err(problem) => Err(format!("not reloaded, all is as before: {problem}")),
+        }
+    }
+
+    fn answer(&mut self, question: &Question) -> Reply {
+        let answer = match *question {
+            Question::Status => return self.status(),
+            Question::Flows { skip } => return self.flows(skip),
+            Question::Drain { time_ms_max } => {
+                self.begin_stop(Why::Drain, time_ms_max.map(Duration::from_millis));
+                Answer::Done("draining".to_owned())
+            }
+            Question::Reload => match self.reload() {
+                Ok(line) => {
+                    (self.say)(&line);
+                    Answer::Done(line)
+                }
+                Err(problem) => Answer::Refused(problem),
+            },
+        };
+        Box::new(move || answer)
+    }
+
+    /// Flows of this shard, then of the others, asked for by the thread that answers.
+    fn flows(&self, skip: usize) -> Reply {
+        let own = self.processor.flows(skip, FLOWS_PER_ANSWER, Clock::now());
+        let (asker, count) = (self.shards.asker(), self.processor.flow_count());
+        let skip = skip.saturating_sub(count);
+        Box::new(move || Answer::Flows(asker.flows(own, skip, FLOWS_PER_ANSWER)))
+    }
+
+    /// What this shard and all others have counted, the others' asked for by the thread that answers.
+    fn status(&self) -> Reply {
+        let own = Report { counters: self.packet_loop.counters(), processor: self.counted() };
+        let queue_drops = self.attachment.queue_drops(self.packet_loop.path());
+        let config = self.ground.config;
+        let status = Status {
+            name: config.instance_name(),
+            process: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            steering: self.attachment.name().to_owned(),
+            wired: config.wired.clone(),
+            mobile: config.mobile.clone(),
+            interfaces: Port::BOTH.map(|side| self.interfaces.condition(side).name().to_owned()),
+            is_draining: self.stop.is_some(),
+            uptime_s: Clock::now().saturating_since(self.started_at).as_millis() / 1_000,
+            resident_bytes: io::resident_bytes().unwrap_or(0),
+            ..Status::default()
+        };
+        let asker = self.shards.asker();
+        Box::new(move || {
+            let mut reports = vec![own];
+            reports.extend(asker.reports());
+            Answer::Status(Box::new(status.with_reports(&reports, queue_drops)))
+        })
+    }
+
+    /// What the processor has counted, with what became of the base stations' reports, the flows left to the kernel, and
+    /// what the kernel has refused for the moment.
+    fn counted(&self) -> ProcessorStatus {
+        let mut status = self.processor.status();
+        let mut add = |name: &str, value| {
+            status.counters.insert(name.to_owned(), value);
+        };
+        if let Some(counters) = self.feedback.as_ref().map(FeedbackReceiver::counters) {
+            let (accepted, unknown) = self.shards.feedback();
+            let all = counters.with_those_of_shards(accepted, unknown);
+            all.named().into_iter().for_each(|(name, value)| add(name, value));
+        }
+        if let Some(bypass) = self.attachment.bypass() {
+            bypass.counters().named().into_iter().for_each(|(name, value)| add(name, value));
+        }
+        add("kernel_refusals", self.patience.failed());
+        status
+    }
+}

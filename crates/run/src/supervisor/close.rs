@@ -1,0 +1,83 @@
+//! The end of an instance: everything is undone.
+
+use io::Instance;
+use io::netlink::Netlink;
+use units::Bytes;
+
+use super::upkeep::end_settling;
+use super::{Ended, Supervisor, Why};
+use crate::attachment::{Attachment, Ground};
+use crate::recovery::Passage;
+use crate::{Processor, RunError, journal, recovery};
+
+impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
+    /// Undoes everything: first nothing new comes, then what is still in the devices is passed on, then the rest goes.
+    pub(super) fn close(mut self, result: Result<Why, RunError>) -> Result<Ended, RunError> {
+        let released = self.attachment.release();
+        let is_usable = result.is_ok();
+        while is_usable && self.packet_loop.turn(&mut self.processor).unwrap_or(false) {}
+        let queue_drops = self.attachment.queue_drops(self.packet_loop.path());
+        let mut counters = self.packet_loop.counters();
+        let Self {
+            ground, attachment, packet_loop, processor, shards, guardian, settling, console, say, ..
+        } = self;
+        drop(console);
+        let (others, theirs, sharded) = shards.finish();
+        counters.add(&theirs);
+        let mut status = processor.status();
+        others.iter().for_each(|other| status.add(&other.status()));
+        // The journals are complete: no processor works any more.
+        drop((processor, others));
+        // As long as the devices are there: which one is lost can be seen.
+        let result = outcome(result, sharded.map_err(|error| attachment.explain(error)), say);
+        let Ground { config, netlink, instance } = ground;
+        let passage = Passage::of(config);
+        let undone = attachment.undo(packet_loop);
+        let settled = settle(instance, passage, netlink, say);
+        end_settling(settling, say);
+        if let Some(guardian) = guardian {
+            guardian.finish()?;
+        }
+        let why = result?;
+        released?;
+        undone?;
+        settled?;
+        Ok(Ended { why, counters, queue_drops, processor: status })
+    }
+}
+
+/// How it ended: a shard that ended by itself says why better than who noticed.
+fn outcome(
+    result: Result<Why, RunError>,
+    sharded: Result<(), RunError>,
+    say: &mut dyn FnMut(&str),
+) -> Result<Why, RunError> {
+    match (result, sharded) {
+        (result, Ok(())) => result,
+        (Err(RunError::ShardLost), Err(error)) => Err(error),
+        (result, Err(error)) => {
+            say(&format!("warning: {error}"));
+            result
+        }
+    }
+}
+
+/// Ends the flows that are still owed something although it was stopped: their time was up.
+fn settle(
+    instance: &Instance,
+    passage: Passage<'_>,
+    netlink: &Netlink,
+    say: &mut dyn FnMut(&str),
+) -> Result<(), RunError> {
+    let owed = journal::read(instance.path());
+    if owed.is_empty() {
+        return Ok(());
+    }
+    let bytes = owed.iter().map(|owed| u64::from(owed.entry.told.since(owed.entry.delivered))).sum();
+    let bytes = Bytes::new(bytes);
+    say(&format!("warning: {bytes} could not be delivered to {} flows in time: resetting them", owed.len()));
+    let outcome = recovery::reset_ends(&owed, passage, netlink)?;
+    say(&format!("warning: {outcome}"));
+    journal::discard(instance.path());
+    Ok(())
+}

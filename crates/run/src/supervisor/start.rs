@@ -1,0 +1,209 @@
+//! The start of an instance: checks, devices, attachment, and who else works beside the packet loop.
+
+use engine::Port;
+use io::features::{self, Feature};
+use io::netlink::{LinkEvents, Netlink};
+use io::{Clock, Instance, Interest, Namespace, Waiter};
+use units::Instant;
+
+use super::passing::Passing;
+use super::{CONSOLE, Ended, FEEDBACK, LINKS, SHARDS, Supervisor, WATCHDOG};
+use crate::attachment::{Attachment, Ground, PATHS, Site};
+use crate::console::Console;
+use crate::feedback::FeedbackReceiver;
+use crate::inline::BridgedSite;
+use crate::interfaces::Interfaces;
+use crate::journal::{DebtJournal, FullAlarm};
+use crate::leftovers::{self, Removed};
+use crate::packet_loop::PacketLoop;
+use crate::packet_path::PacketPath;
+use crate::patience::Patience;
+use crate::routed::RoutedSite;
+use crate::shards::{Shards, Terms};
+use crate::signals::CaughtSignals;
+use crate::watchdog::Guardian;
+use crate::{Config, Plan, Processor, RunError};
+
+/// Decides what would be set up, and changes nothing.
+///
+/// # Errors
+/// As [`run`] before anything is touched.
+pub fn dry_run(config: &Config) -> Result<Plan, RunError> {
+    // Without, what it would see of programs and rules is not what there is.
+    features::require(Feature::NetworkAdministration)?;
+    Plan::make(config, &Netlink::open()?)
+}
+
+/// Has the TCP between the two interfaces pass through processors until a signal comes; then undoes everything.
+///
+/// `make` is asked for one processor for each shard: as many as [`Config::shards`] says, or as the machine allows. Works
+/// in the calling thread's network namespace, on the calling thread and on one more for each further shard. `say` gets
+/// one line at a time for the user: what was set up, warnings, what happened.
+///
+/// # Errors
+/// When it cannot start, or an interface is lost; everything is undone in both cases.
+pub fn run<P: Processor + Send + 'static>(
+    config: &Config,
+    make: impl FnOnce(usize) -> Result<Vec<P>, RunError>,
+    say: &mut dyn FnMut(&str),
+) -> Result<Ended, RunError> {
+    if config.inline.is_some() {
+        run_at::<BridgedSite, P>(config, make, say)
+    } else {
+        run_at::<RoutedSite, P>(config, make, say)
+    }
+}
+
+fn run_at<S: Site, P: Processor + Send + 'static>(
+    config: &Config,
+    make: impl FnOnce(usize) -> Result<Vec<P>, RunError>,
+    say: &mut dyn FnMut(&str),
+) -> Result<Ended, RunError> {
+    S::NEEDS.iter().try_for_each(|feature| features::require(*feature))?;
+    // Before anything is set up, so that no signal can end us in between.
+    let signals = CaughtSignals::catch()?;
+    let netlink = Netlink::open()?;
+    let namespace = Namespace::current()?.id()?;
+    let removed = leftovers::remove(&config.state_directory, &netlink, namespace)?;
+    removed.lines.iter().for_each(|line| say(line));
+    let mut site = S::survey(config, &netlink, namespace)?;
+    let instance = Instance::register(&config.state_directory, leftovers::KIND)?;
+    let mut processors = make(site.shards())?;
+    let journal_alarm = FullAlarm::default();
+    prepare(&mut processors, &site, config, &instance, &journal_alarm)?;
+    let ground = Ground { config, netlink: &netlink, instance: &instance };
+    let start = Start { removed, journal_alarm, processors };
+    let mut supervisor = start.supervise(&mut site, ground, say)?;
+    let result = supervisor.serve(&signals);
+    supervisor.close(result)
+}
+
+/// Gives each processor its journals, and tells it what packets may be sent.
+fn prepare<P: Processor>(
+    processors: &mut [P],
+    site: &impl Site,
+    config: &Config,
+    instance: &Instance,
+    alarm: &FullAlarm,
+) -> Result<(), RunError> {
+    let (links, route_mtus) = (site.links(), site.route_mtus());
+    for (shard, processor) in processors.iter_mut().enumerate() {
+        let [down, up] = DebtJournal::create_both(instance.path(), shard, site.link_headers(), alarm)?;
+        processor.keep_journals(Box::new(down), Box::new(up));
+        for side in Port::BOTH {
+            let mtu = links[side.index()].1.min(route_mtus[side.index()]);
+            processor.set_mtu(side, mtu, Clock::now());
+        }
+        if !config.gso {
+            processor.refuse_super_packets();
+        }
+    }
+    Ok(())
+}
+
+/// What is there before anything is attached.
+struct Start<P> {
+    removed: Removed,
+    journal_alarm: FullAlarm,
+    processors: Vec<P>,
+}
+
+impl<P: Processor + Send + 'static> Start<P> {
+    /// Attaches, and starts whatever works beside the packet loop of this thread.
+    fn supervise<'a, S: Site>(
+        self,
+        site: &'a mut S,
+        ground: Ground<'a>,
+        say: &'a mut dyn FnMut(&str),
+    ) -> Result<Supervisor<'a, S::Attachment<'a>, P>, RunError> {
+        let config = ground.config;
+        // One that is replaced may listen there still.
+        let open = |wanted| match config.replace {
+            Some(_) => FeedbackReceiver::open_if_free(wanted),
+            None => FeedbackReceiver::open(wanted).map(Some),
+        };
+        let feedback = config.feedback.as_ref().map(open).transpose()?.flatten();
+        let (links, route_mtus) = (site.links(), site.route_mtus());
+        let (paths, attachment) = site.attach(ground, say)?;
+        let guardian = if config.watchdog { Some(Guardian::start(config, ground.instance)?) } else { None };
+        let bypass = attachment.bypass().filter(|_| config.bypass).cloned();
+        let loops = paths.into_iter().map(|path| PacketLoop::new(path, bypass.clone()));
+        let mut places = loops.zip(self.processors);
+        let (packet_loop, processor) =
+            places.next().ok_or_else(|| RunError::Settings("no shards".to_owned()))?;
+        let interfaces = Interfaces::new([&config.wired, &config.mobile], links);
+        let mut supervisor = Supervisor {
+            ground,
+            attachment,
+            packet_loop,
+            processor,
+            shards: Shards::new(config.ipv6_prefix_len)?,
+            interfaces,
+            route_mtus,
+            link_events: LinkEvents::open()?,
+            said: None,
+            passing: Passing::No,
+            last_alive: Clock::now(),
+            guardian,
+            is_unsteered: false,
+            waiter: Waiter::new(config.spin_margin())?,
+            next_beat: Instant::ZERO,
+            settling: None,
+            journal_alarm: self.journal_alarm,
+            patience: Patience::default(),
+            console: Console::open(ground.instance.path())?,
+            feedback: None,
+            next_feedback: Instant::ZERO,
+            started_at: Clock::now(),
+            stop: None,
+            say,
+        };
+        supervisor.watch()?;
+        supervisor.take_over(feedback)?;
+        for (packet_loop, processor) in places {
+            let (heartbeat, hang_after) = (config.heartbeat(), config.hang_after());
+            let terms = Terms { heartbeat, hang_after, spin_margin: config.spin_margin() };
+            supervisor.shards.start(packet_loop, processor, terms)?;
+        }
+        if !self.removed.indebted.is_empty() {
+            supervisor.settling = Some(leftovers::settle(self.removed.indebted));
+        }
+        Ok(supervisor)
+    }
+}
+
+impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
+    /// Has everything reported that is there from the start.
+    fn watch(&self) -> Result<(), RunError> {
+        self.packet_loop.path().watch(&self.waiter, PATHS)?;
+        if let Some(fd) = self.guardian.as_ref().and_then(Guardian::fd) {
+            self.waiter.add(&fd, Interest::Read, WATCHDOG)?;
+        }
+        self.waiter.add(self.shards.news(), Interest::Read, SHARDS)?;
+        self.waiter.add(&self.console, Interest::Read, CONSOLE)?;
+        Ok(self.waiter.add(&self.link_events, Interest::Read, LINKS)?)
+    }
+
+    /// Has the instance end whose place this one takes, if there is one, and reports of base stations received.
+    fn take_over(&mut self, feedback: Option<FeedbackReceiver>) -> Result<(), RunError> {
+        let config = self.ground.config;
+        self.feedback = feedback;
+        // Last, so that it goes on where this start fails; before the first packet is read here, so that no flow is taken over by both.
+        if self.attachment.retire_predecessor()? {
+            (self.say)(&format!("replacing '{}'", config.replace.as_deref().unwrap_or_default()));
+            if let Some(wanted) = config.feedback.as_ref().filter(|_| self.feedback.is_none()) {
+                // The other one has closed its own. There is no way back any more.
+                match FeedbackReceiver::open(wanted) {
+                    Ok(receiver) => self.feedback = Some(receiver),
+                    Err(error) => {
+                        (self.say)(&format!("warning: {error}: going on without reports of base stations"));
+                    }
+                }
+            }
+        }
+        if let Some(receiver) = &self.feedback {
+            self.waiter.add(receiver, Interest::Read, FEEDBACK)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,163 @@
+//! What is done a few times a second: heartbeat, watchdog, interfaces and their routes.
+
+use std::thread::JoinHandle;
+
+use engine::Port;
+use io::{Clock, Interest};
+use units::Instant;
+
+use super::passing::Passing;
+use super::{Supervisor, WATCHDOG, Why};
+use crate::attachment::Attachment;
+use crate::shards::Command;
+use crate::watchdog::News;
+use crate::{AfterHang, Processor, RunError};
+
+impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
+    /// Shows that all is alive, and looks after everything; gives a reason to end.
+    pub(super) fn beat(&mut self) -> Result<Option<Why>, RunError> {
+        // Here too: it may have hung since the last packets.
+        self.notice_gap()?;
+        let are_alive = self.are_alive();
+        if are_alive {
+            self.attachment.beat();
+        }
+        let checked = self.check_interfaces();
+        self.patience.with(checked, self.say)?;
+        let checked = self.check_routes();
+        self.patience.with(checked, self.say)?;
+        if self.shards.has_failed() {
+            return Err(RunError::ShardLost);
+        }
+        if let Some(line) = self.journal_alarm.take() {
+            (self.say)(&line);
+        }
+        if self.settling.as_ref().is_some_and(JoinHandle::is_finished) {
+            end_settling(self.settling.take(), self.say);
+        }
+        if let Some(why) = self.hear_watchdog(are_alive)? {
+            return Ok(Some(why));
+        }
+        self.resynchronise();
+        // What the watchdog has taken away stays away until all shards are alive.
+        let is_steered = are_alive && !self.is_unsteered;
+        self.attachment.ensure(is_steered, &mut self.patience, self.say)?;
+        Ok(None)
+    }
+
+    /// Sends the heartbeat if all shards are alive, and acts on what the watchdog did.
+    fn hear_watchdog(&mut self, are_alive: bool) -> Result<Option<Why>, RunError> {
+        let Some(guardian) = self.guardian.as_mut() else { return Ok(None) };
+        match guardian.news() {
+            Some(News::SteeringRemoved) if !self.attachment.can_be_taken_away() => guardian.resumed(),
+            Some(News::SteeringRemoved) if self.ground.config.after_hang == AfterHang::Exit => {
+                (self.say)("warning: this process had hung and the watchdog took the steering away: ending");
+                return Ok(Some(Why::Hang));
+            }
+            Some(News::SteeringRemoved) => {
+                self.is_unsteered = true;
+                self.passing = Passing::Noticed;
+                self.next_beat = Instant::ZERO;
+            }
+            Some(News::Died) => (self.say)("warning: the watchdog has ended: starting another one"),
+            None => {}
+        }
+        // Not before all shards know that packets went past.
+        let may_steer = are_alive && self.passing == Passing::No;
+        if self.is_unsteered && may_steer && self.patience.with(self.attachment.steer(), self.say)?.is_some()
+        {
+            self.is_unsteered = false;
+            guardian.resumed();
+            (self.say)(
+                "warning: this process had hung and the watchdog took the steering away: installed again",
+            );
+        }
+        // Without one the flows are better off than without us: it is tried again.
+        match guardian.revive(self.ground.instance) {
+            Ok(true) => {
+                if let Some(fd) = guardian.fd() {
+                    self.waiter.add(&fd, Interest::Read, WATCHDOG)?;
+                }
+            }
+            Ok(false) => {}
+            Err(error) => (self.say)(&format!("warning: {error}: trying again")),
+        }
+        if are_alive {
+            guardian.beat();
+        }
+        Ok(None)
+    }
+
+    /// Follows interfaces that go and come back, and has the processors keep to their MTUs.
+    fn check_interfaces(&mut self) -> Result<(), RunError> {
+        for side in Port::BOTH {
+            let change = self.interfaces.look(side, self.ground.netlink)?;
+            if let Some(line) = self.interfaces.line(side, change, self.attachment.remedy()) {
+                (self.say)(&line);
+            }
+            if change.is_new {
+                self.attachment.note_new(side);
+            }
+            if change.is_back || change.is_new {
+                // With the routes through it.
+                self.attachment.note_routes();
+            }
+            if let Some(mtu) = change.mtu {
+                (self.say)(&format!("the MTU of {} is {mtu}", self.interfaces.name(side)));
+                self.attachment.widen(mtu)?;
+                self.tell_mtu(side);
+            }
+        }
+        if self.attachment.must_follow(&self.interfaces) {
+            self.follow();
+        }
+        Ok(())
+    }
+
+    /// Attaches to interfaces that were made anew. What cannot be attached is said once and tried again: better than an end.
+    fn follow(&mut self) {
+        if self.attachment.is_passed_without() {
+            self.note_passing();
+        }
+        let path = self.packet_loop.path_mut();
+        match self.attachment.follow(&self.interfaces, path, &self.waiter) {
+            Ok(()) => self.said = None,
+            // It may have gone again; then it is followed again.
+            Err(RunError::Io(error)) if error.is_not_there() || error.is_device_gone() => {}
+            Err(error) => {
+                let consequence = self.attachment.consequence();
+                let line = format!("warning: {error}: {consequence}, and it is tried again");
+                if self.said.as_ref() != Some(&line) {
+                    (self.say)(&line);
+                    self.said = Some(line);
+                }
+            }
+        }
+    }
+
+    fn tell_mtu(&mut self, side: Port) {
+        let mtu = self.interfaces.mtu(side).min(self.route_mtus[side.index()]);
+        self.processor.set_mtu(side, mtu, Clock::now());
+        self.shards.tell_all(|| Command::SetMtu { to: side, mtu });
+    }
+
+    /// Has the processors keep to the MTUs that routes state.
+    fn check_routes(&mut self) -> Result<(), RunError> {
+        let Some(found) = self.attachment.route_mtus(&self.interfaces)? else { return Ok(()) };
+        for (side, route_mtu) in Port::BOTH.into_iter().zip(found) {
+            let before = std::mem::replace(&mut self.route_mtus[side.index()], route_mtu);
+            if route_mtu != before {
+                let (mtu, name) = (route_mtu.min(self.interfaces.mtu(side)), self.interfaces.name(side));
+                (self.say)(&format!("the least MTU of the routes through {name} is {mtu}"));
+                self.tell_mtu(side);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Waits for the thread that resets flows of a killed instance.
+pub(super) fn end_settling(settling: Option<JoinHandle<Vec<String>>>, say: &mut dyn FnMut(&str)) {
+    let lines = settling.map(JoinHandle::join);
+    lines.into_iter().flatten().flatten().for_each(|line| say(&line));
+}
