@@ -4,9 +4,8 @@ use control::{AdaptiveParams, ControllerConfig, CubicParams, DrwaParams};
 use tcp::WindowPolicy;
 use units::{Bytes, Duration};
 
-use crate::direction::Direction;
-use crate::key::FlowKey;
-use crate::policy::{Action, Policy};
+use crate::table::FlowKey;
+use crate::{Action, Policy};
 
 /// A setting that makes no sense.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -32,6 +31,26 @@ pub enum Sharing {
     Subscriber,
     /// Each flow has its own.
     Flow,
+}
+
+/// Which way the accelerated data flows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// From the server to the client.
+    Downlink,
+    /// From the client to the server.
+    Uplink,
+}
+
+impl Direction {
+    /// The name used in results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Downlink => "downlink",
+            Self::Uplink => "uplink",
+        }
+    }
 }
 
 /// How the uplink is accelerated, for flows whose [`crate::Action`] includes it.
@@ -181,29 +200,26 @@ impl EngineConfig {
         Ok(())
     }
 
-    /// True when the policy accelerates the data of a flow that goes as `direction` says.
+    /// True when the policy accelerates what the server of a flow sends, as one half of the engine sees it: for
+    /// the uplink the roles are exchanged.
     pub(crate) fn accelerates(&self, direction: Direction, key: &FlowKey) -> bool {
-        let action = self.action(direction, key);
         match direction {
-            Direction::Downlink => action.includes_downlink(),
-            Direction::Uplink => action.includes_uplink(),
+            Direction::Downlink => self.policy.action(key.client(), key.server()).includes_downlink(),
+            Direction::Uplink => self.policy.action(key.server(), key.client()).includes_uplink(),
         }
     }
 
     /// True when the policy accelerates both directions of a flow, of which `direction` is one.
     pub(crate) fn accelerates_both(&self, direction: Direction, key: &FlowKey) -> bool {
-        let action = self.action(direction, key);
-        action.includes_downlink() && action.includes_uplink()
+        [Direction::Downlink, Direction::Uplink].iter().all(|of| {
+            let key = if *of == direction { *key } else { FlowKey::new(key.server(), key.client()) };
+            self.accelerates(*of, &key)
+        })
     }
 
     /// True when the policy only lowers the windows that the client of a flow advertises.
     pub(crate) fn lowers_window(&self, direction: Direction, key: &FlowKey) -> bool {
-        direction == Direction::Downlink && self.action(direction, key) == Action::Drwa
-    }
-
-    fn action(&self, direction: Direction, key: &FlowKey) -> Action {
-        let (client, server) = key.client_and_server(direction);
-        self.policy.action(client, server)
+        direction == Direction::Downlink && self.policy.action(key.client(), key.server()) == Action::Drwa
     }
 
     /// The settings of the half that accelerates the uplink, or none where the policy has no use for it.

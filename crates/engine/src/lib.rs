@@ -17,35 +17,39 @@
 
 #![deny(clippy::float_arithmetic)]
 
+mod accelerated;
 mod boundary;
 mod config;
-mod direction;
-mod effect;
+mod downlink;
+mod drwa;
+mod emit;
 mod engine;
 mod flow;
-mod half;
+mod hand_back;
 mod handshake;
+mod inspect;
 mod journal;
-mod key;
-mod memory;
+mod one_way;
 mod pass;
 mod path;
-mod phase;
 mod policy;
-mod relay;
-mod report;
-mod segment;
+mod reconfigure;
+mod slab;
+mod spare;
 mod stats;
-mod timestamp;
+mod subscriber;
+mod table;
+mod timer;
+mod turns;
+mod uplink;
 
 pub use boundary::{Middlebox, PassThrough, Port, Transmit, Verdict};
-pub use config::{ConfigError, EngineConfig, Sharing, UplinkConfig};
-pub use direction::Direction;
+pub use config::{ConfigError, Direction, EngineConfig, Sharing, UplinkConfig};
 pub use engine::Engine;
+pub use inspect::{FlowReport, FlowState, PassedFlow};
 pub use journal::{Journal, JournalEntry};
-pub use memory::slab::MemoryAdvice;
 pub use pass::PassReason;
 pub use policy::{Action, Policy, PolicyError, Prefix, Rule};
-pub use report::{FlowReport, FlowState, PassedFlow};
+pub use slab::MemoryAdvice;
 pub use stats::Stats;
-pub use tcp::WindowPolicy;
+pub use tcp::{RingProvider, WindowPolicy};
