@@ -4,8 +4,6 @@ use engine::Port;
 use io::IoError;
 use io::netlink::{InterfaceIndex, Link, Netlink};
 
-use crate::Event;
-
 /// Whether packets can pass an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Condition {
@@ -114,15 +112,18 @@ impl Interfaces {
         change
     }
 
-    /// What to tell of a change, if anything; `remedy` is what is done about one that was made anew.
-    pub fn event(&self, side: Port, change: Change, remedy: &'static str) -> Option<Event> {
-        let interface = self.name(side).to_owned();
+    /// What to tell the user of a change, if anything; `remedy` is what is done about one that was made anew.
+    pub fn line(&self, side: Port, change: Change, remedy: &str) -> Option<String> {
+        let name = self.name(side);
         if change.is_lost {
-            return Some(Event::InterfaceLost { interface, condition: self.condition(side).name() });
+            let how = self.condition(side).name();
+            return Some(format!(
+                "warning: interface '{name}' is {how}: waiting for it, and going on when it is back"
+            ));
         }
         match (change.is_new, change.is_back) {
-            (true, _) => Some(Event::InterfaceNew { interface, remedy }),
-            (false, true) => Some(Event::InterfaceBack { interface }),
+            (true, _) => Some(format!("interface '{name}' was made anew: {remedy}")),
+            (false, true) => Some(format!("interface '{name}' is back: going on")),
             (false, false) => None,
         }
     }
@@ -153,7 +154,7 @@ mod tests {
         let mut interfaces = Interfaces::new(["w0", "m0"], first);
         let mut look = |side| {
             let change = interfaces.look(side, &netlink).unwrap();
-            let line = interfaces.event(side, change, "joined").map_or(String::new(), |event| event.line());
+            let line = interfaces.line(side, change, "joined").unwrap_or_default();
             (change, line, interfaces.are_up())
         };
         let unchanged = (Change::default(), String::new(), true);

@@ -1,6 +1,6 @@
 //! [`Patience`]: what the kernel refuses for the moment is tried again with the next heartbeat.
 
-use crate::{Event, EventSink, RunError};
+use crate::RunError;
 
 /// Requests of a heartbeat that failed and may succeed with the next one.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,13 +16,15 @@ impl Patience {
     pub fn with<T>(
         &mut self,
         result: Result<T, RunError>,
-        events: &mut dyn EventSink,
+        say: &mut dyn FnMut(&str),
     ) -> Result<Option<T>, RunError> {
         match result {
             Ok(value) => Ok(Some(value)),
             Err(RunError::Io(error)) if error.is_transient() => {
                 if self.failed == 0 {
-                    events.on_event(&Event::KernelRefused { error: error.to_string() });
+                    say(&format!(
+                        "warning: {error}: trying again, now and whenever it happens again (kernel_refusals in the status counts)"
+                    ));
                 }
                 self.failed += 1;
                 Ok(None)
@@ -51,7 +53,7 @@ mod tests {
         const ENODEV: i32 = 19;
         const ENOBUFS: i32 = 105;
         let (mut patience, mut said) = (Patience::default(), Vec::new());
-        let mut say = |event: &Event| said.push(event.line());
+        let mut say = |line: &str| said.push(line.to_owned());
         assert_eq!(patience.with(Ok(7), &mut say).unwrap(), Some(7));
         for _ in 0..3 {
             assert_eq!(patience.with(failed(ENOBUFS), &mut say).unwrap(), None);

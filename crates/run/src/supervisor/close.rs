@@ -8,11 +8,10 @@ use super::upkeep::end_settling;
 use super::{Ended, Supervisor, Why};
 use crate::attachment::{Attachment, Ground};
 use crate::recovery::Passage;
-use crate::{Amount, Event, EventSink, Processor, RunError, journal, recovery};
+use crate::{Processor, RunError, journal, recovery};
 
 impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
-    /// Undoes everything: first nothing new comes, then what is still in the devices is passed on, then the
-    /// rest goes.
+    /// Undoes everything: first nothing new comes, then what is still in the devices is passed on, then the rest goes.
     pub(super) fn close(mut self, result: Result<Why, RunError>) -> Result<Ended, RunError> {
         let released = self.attachment.release();
         let is_usable = result.is_ok();
@@ -20,16 +19,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         let queue_drops = self.attachment.queue_drops(self.packet_loop.path());
         let mut counters = self.packet_loop.counters();
         let Self {
-            ground,
-            attachment,
-            packet_loop,
-            processor,
-            shards,
-            guardian,
-            settling,
-            console,
-            events,
-            ..
+            ground, attachment, packet_loop, processor, shards, guardian, settling, console, say, ..
         } = self;
         drop(console);
         let (others, theirs, sharded) = shards.finish();
@@ -39,12 +29,12 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         // The journals are complete: no processor works any more.
         drop((processor, others));
         // As long as the devices are there: which one is lost can be seen.
-        let result = outcome(result, sharded.map_err(|error| attachment.explain(error)), events);
+        let result = outcome(result, sharded.map_err(|error| attachment.explain(error)), say);
         let Ground { config, netlink, instance } = ground;
         let passage = Passage::of(config);
         let undone = attachment.undo(packet_loop);
-        let settled = settle(instance, passage, netlink, events);
-        end_settling(settling, events);
+        let settled = settle(instance, passage, netlink, say);
+        end_settling(settling, say);
         if let Some(guardian) = guardian {
             guardian.finish()?;
         }
@@ -60,13 +50,13 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
 fn outcome(
     result: Result<Why, RunError>,
     sharded: Result<(), RunError>,
-    events: &mut dyn EventSink,
+    say: &mut dyn FnMut(&str),
 ) -> Result<Why, RunError> {
     match (result, sharded) {
         (result, Ok(())) => result,
         (Err(RunError::ShardLost), Err(error)) => Err(error),
         (result, Err(error)) => {
-            events.on_event(&Event::ShardFailed { error: error.to_string() });
+            say(&format!("warning: {error}"));
             result
         }
     }
@@ -77,17 +67,17 @@ fn settle(
     instance: &Instance,
     passage: Passage<'_>,
     netlink: &Netlink,
-    events: &mut dyn EventSink,
+    say: &mut dyn FnMut(&str),
 ) -> Result<(), RunError> {
     let owed = journal::read(instance.path());
     if owed.is_empty() {
         return Ok(());
     }
     let bytes = owed.iter().map(|owed| u64::from(owed.entry.told.since(owed.entry.delivered))).sum();
-    let bytes = Amount(Bytes::new(bytes));
-    events.on_event(&Event::Undelivered { bytes, flows: owed.len() });
+    let bytes = Bytes::new(bytes);
+    say(&format!("warning: {bytes} could not be delivered to {} flows in time: resetting them", owed.len()));
     let outcome = recovery::reset_ends(&owed, passage, netlink)?;
-    events.on_event(&Event::FlowsReset { outcome });
+    say(&format!("warning: {outcome}"));
     journal::discard(instance.path());
     Ok(())
 }
