@@ -10,7 +10,7 @@ use clap::builder::PossibleValue;
 use clap::{Subcommand, ValueEnum};
 use io::Signals;
 use io::features::{Feature, require};
-use run::{Config, Notrack};
+use run::{Config, Event, Notrack};
 use units::Duration;
 
 use crate::output::{self, Words, is_standard_output};
@@ -140,7 +140,7 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
 }
 
 fn echo(args: &EchoArgs) -> Result<(), run::RunError> {
-    let mut say = |line: &str| drop(writeln!(std::io::stdout(), "{line}"));
+    let mut show = |event: &Event| drop(writeln!(std::io::stdout(), "{}", event.line()));
     let config = Config {
         wired: args.wired.clone(),
         mobile: args.mobile.clone(),
@@ -150,7 +150,7 @@ fn echo(args: &EchoArgs) -> Result<(), run::RunError> {
         notrack: Notrack::Auto,
         ..Config::default()
     };
-    bench::echo(&config, &mut say)
+    bench::echo(&config, &mut show)
 }
 
 fn hold_clients(args: &HoldArgs) -> Result<(), BenchError> {

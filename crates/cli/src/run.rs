@@ -10,9 +10,9 @@ use clap::{CommandFactory, Parser, ValueEnum};
 use control::{
     AdaptiveParams, BbrParams, ControllerConfig, CubicParams, FixedParams, NewRenoParams, RateParams,
 };
-use engine::{ConfigError, EngineConfig, PassReason, Sharing, WindowPolicy};
+use engine::{ConfigError, EngineConfig, Sharing, WindowPolicy};
 use run::{
-    Accelerator, AfterHang, Config, Ended, InlineFallback, Notrack, ReadSettings, Reread, RunError,
+    Accelerator, AfterHang, Config, Event, InlineFallback, Notrack, ReadSettings, Reread, RunError, Severity,
     SteeringChoice,
 };
 use scenario::Quantity;
@@ -21,9 +21,6 @@ use units::{Bytes, Duration, Rate};
 use crate::feedback_args::{FeedbackArgs, WindowAdaptationArgs};
 use crate::policy_args::PolicyArgs;
 use crate::settings_file;
-
-const NOTICE: &str = "notice: `opportunistic` together with early acknowledgements and rate control is claimed by \
-                      US 9,548,936 B2; read the file NOTICE before using it on a network (not legal advice)";
 
 /// Arguments of `cellerator run`.
 #[derive(clap::Args)]
@@ -240,7 +237,8 @@ pub fn main(args: Args) -> Result<ExitCode, String> {
     let read = settings.map(|path| reading(path, given)).transpose()?;
     let is_dry_run = args.dry_run;
     let config = machine_config(args)?;
-    let result = if is_dry_run { dry_run(&config) } else { accelerate(&config, &engine, read) };
+    let result =
+        if is_dry_run { run::dry_run(&config, &mut show) } else { accelerate(&config, &engine, read) };
     result.map(|()| ExitCode::SUCCESS).map_err(|error| format!("run: {error}"))
 }
 
@@ -491,80 +489,23 @@ fn machine_config(args: Args) -> Result<Config, String> {
 
 /// What was set up goes to standard output, what needs attention to standard error. A reader who has
 /// gone away is no reason to stop.
-fn say(line: &str) {
-    let needs_attention = line.starts_with("warning") || line.starts_with("notice");
-    if needs_attention {
-        drop(writeln!(std::io::stderr(), "cellerator: {line}"));
+fn show(event: &Event) {
+    if event.severity() == Severity::Info {
+        drop(writeln!(std::io::stdout(), "{event}"));
     } else {
-        drop(writeln!(std::io::stdout(), "{line}"));
+        drop(writeln!(std::io::stderr(), "cellerator: {}", event.line()));
     }
-}
-
-fn dry_run(config: &Config) -> Result<(), RunError> {
-    if config.inline.is_some() {
-        say(&format!(
-            "two packet sockets, at {} and {}; a bridge between them with --inline-fallback bridge",
-            config.wired, config.mobile
-        ));
-        return Ok(());
-    }
-    let plan = run::dry_run(config)?;
-    plan.commands().iter().for_each(|line| say(line));
-    plan.warnings().iter().for_each(|line| say(&format!("warning: {line}")));
-    Ok(())
 }
 
 fn accelerate(config: &Config, engine: &EngineConfig, read: Option<ReadSettings>) -> Result<(), RunError> {
     if engine.window_policy == WindowPolicy::Opportunistic {
-        say(NOTICE);
+        show(&Event::PatentClaim);
     }
     let make = |shards| {
         Accelerator::for_shards(engine, shards, read).map_err(|error| RunError::Settings(error.to_string()))
     };
-    let ended = run::run(config, make, &mut say)?;
-    summarise(&ended);
+    run::run(config, make, &mut show)?.tell(&mut show);
     Ok(())
-}
-
-fn summarise(ended: &Ended) {
-    let [wired, mobile] = ended.counters.sides;
-    say(&format!("from servers: {} packets, {}", wired.received_packets, Bytes::new(wired.received_bytes)));
-    say(&format!("from clients: {} packets, {}", mobile.received_packets, Bytes::new(mobile.received_bytes)));
-    let counted = |name: &str| ended.processor.counter(name);
-    for (what, prefix) in [("accelerated", ""), ("uplink accelerated", "uplink_")] {
-        let of = |name: &str| ended.processor.counters.get(&format!("{prefix}{name}")).copied();
-        let Some(flows) = of("flows_accelerated") else { continue };
-        let [delivered, again] = ["bytes_delivered", "bytes_retransmitted"].map(|name| of(name).unwrap_or(0));
-        let (delivered, again) = (Bytes::new(delivered), Bytes::new(again));
-        say(&format!("{what}: {flows} flows, {delivered} delivered, {again} sent again"));
-    }
-    if counted("flows_windowed") > 0 {
-        let (flows, acks) = (counted("flows_windowed"), counted("windows_lowered"));
-        say(&format!("windows lowered: {flows} flows, {acks} acknowledgements"));
-    }
-    if counted("fell_back_to_honour") > 0 {
-        say(&format!(
-            "fell back to honour: {} flows, whose clients discarded what lay beyond their window",
-            counted("fell_back_to_honour")
-        ));
-    }
-    for reason in PassReason::ALL {
-        if let Some(flows) = ended.processor.passed.get(reason.name()) {
-            say(&format!("passed or ended: {flows} flows, {reason}"));
-        }
-    }
-    for (hosts, other, prefix) in [("servers", "client", ""), ("clients", "server", "uplink_")] {
-        let lost = counted(&format!("{prefix}bytes_acked_but_lost"));
-        if lost > 0 {
-            let lost = Bytes::new(lost);
-            say(&format!("warning: {lost} were acknowledged to {hosts} and never by the {other}"));
-        }
-    }
-    let drops: u64 = ended.queue_drops.iter().sum();
-    let refused: u64 = ended.counters.sides.iter().map(|side| side.refused_packets).sum();
-    if drops + refused > 0 {
-        say(&format!("warning: {drops} packets lost in full device queues, {refused} refused by the kernel"));
-    }
 }
 
 #[cfg(test)]

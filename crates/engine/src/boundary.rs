@@ -4,7 +4,8 @@
 //!   handle_packet, handle_feedback, handle_timeout ──▶ Middlebox ──▶ Verdict, poll_transmit, next_deadline
 //! ```
 //!
-//! Whoever runs an engine (a packet loop on real devices, a simulated network, a benchmark, a fuzzer) knows it by this
+//! Whoever runs an engine (a packet loop on real devices, a simulated network, a benchmark, a fuzzer) knows
+//! it by this
 //! trait, and by its own needs beside it. Calls are dispatched statically; a packet is copied nowhere.
 
 use std::net::IpAddr;
@@ -79,7 +80,8 @@ impl Transmit<'_> {
 pub trait Middlebox {
     /// Takes in a packet that arrived at `from` with its virtio header; `packet` starts at the IP header.
     ///
-    /// [`Verdict::Forward`] asks for the packet, as edited in place, to be sent out of the other port with the same
+    /// [`Verdict::Forward`] asks for the packet, as edited in place, to be sent out of the other port with
+    /// the same
     /// virtio header. After this, [`Middlebox::poll_transmit`] may have packets to send.
     fn handle_packet(
         &mut self,

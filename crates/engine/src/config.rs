@@ -4,8 +4,9 @@ use control::{AdaptiveParams, ControllerConfig, CubicParams, DrwaParams};
 use tcp::WindowPolicy;
 use units::{Bytes, Duration};
 
-use crate::table::FlowKey;
-use crate::{Action, Policy};
+use crate::direction::Direction;
+use crate::key::FlowKey;
+use crate::policy::{Action, Policy};
 
 /// A setting that makes no sense.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -31,26 +32,6 @@ pub enum Sharing {
     Subscriber,
     /// Each flow has its own.
     Flow,
-}
-
-/// Which way the accelerated data flows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Direction {
-    /// From the server to the client.
-    Downlink,
-    /// From the client to the server.
-    Uplink,
-}
-
-impl Direction {
-    /// The name used in results.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Downlink => "downlink",
-            Self::Uplink => "uplink",
-        }
-    }
 }
 
 /// How the uplink is accelerated, for flows whose [`crate::Action`] includes it.
@@ -200,26 +181,29 @@ impl EngineConfig {
         Ok(())
     }
 
-    /// True when the policy accelerates what the server of a flow sends, as one half of the engine sees it: for
-    /// the uplink the roles are exchanged.
+    /// True when the policy accelerates the data of a flow that goes as `direction` says.
     pub(crate) fn accelerates(&self, direction: Direction, key: &FlowKey) -> bool {
+        let action = self.action(direction, key);
         match direction {
-            Direction::Downlink => self.policy.action(key.client(), key.server()).includes_downlink(),
-            Direction::Uplink => self.policy.action(key.server(), key.client()).includes_uplink(),
+            Direction::Downlink => action.includes_downlink(),
+            Direction::Uplink => action.includes_uplink(),
         }
     }
 
     /// True when the policy accelerates both directions of a flow, of which `direction` is one.
     pub(crate) fn accelerates_both(&self, direction: Direction, key: &FlowKey) -> bool {
-        [Direction::Downlink, Direction::Uplink].iter().all(|of| {
-            let key = if *of == direction { *key } else { FlowKey::new(key.server(), key.client()) };
-            self.accelerates(*of, &key)
-        })
+        let action = self.action(direction, key);
+        action.includes_downlink() && action.includes_uplink()
     }
 
     /// True when the policy only lowers the windows that the client of a flow advertises.
     pub(crate) fn lowers_window(&self, direction: Direction, key: &FlowKey) -> bool {
-        direction == Direction::Downlink && self.policy.action(key.client(), key.server()) == Action::Drwa
+        direction == Direction::Downlink && self.action(direction, key) == Action::Drwa
+    }
+
+    fn action(&self, direction: Direction, key: &FlowKey) -> Action {
+        let (client, server) = key.client_and_server(direction);
+        self.policy.action(client, server)
     }
 
     /// The settings of the half that accelerates the uplink, or none where the policy has no use for it.

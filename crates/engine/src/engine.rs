@@ -1,6 +1,6 @@
 //! [`Engine`]: both directions of the accelerator behind one face.
 //!
-//! Each direction is accelerated by a [`OneWay`] of its own. Both are transparent, so they stand in line, as two
+//! Each direction is accelerated by a [`Half`] of its own. Both are transparent, so they stand in line, as two
 //! boxes on the same wire would:
 //!
 //! ```text
@@ -14,25 +14,26 @@
 //! other, and every rule of one direction (`docs/engine.md`) holds for both.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 
 use control::Feedback;
-use tcp::{Ring, RingProvider};
 use units::{Bytes, Instant};
 use wire::{TcpHeaderSpec, VirtioNetHeader};
 
-use crate::config::Direction;
-use crate::one_way::{AHEAD_MAX, Made, OneWay};
-use crate::{
-    ConfigError, EngineConfig, FlowReport, Journal, MemoryAdvice, Middlebox, PassedFlow, Port, Stats,
-    Transmit, Verdict,
-};
+use crate::boundary::{Middlebox, Port, Transmit, Verdict};
+use crate::config::{ConfigError, EngineConfig};
+use crate::direction::{Direction, End};
+use crate::half::{Half, Made};
+use crate::journal::Journal;
+use crate::memory::ahead::AHEAD_MAX;
+use crate::memory::slab::MemoryAdvice;
+use crate::report::{FlowReport, PassedFlow};
+use crate::stats::Stats;
 
 /// The accelerator.
 #[derive(Debug)]
 pub struct Engine {
-    down: OneWay,
-    up: Option<Box<OneWay>>,
+    down: Half,
+    up: Option<Box<Half>>,
     memory_advice: Option<MemoryAdvice>,
     /// Longest packet to the servers.
     wired_mtu: u32,
@@ -44,7 +45,7 @@ pub struct Engine {
 enum Next {
     Down(Made),
     Up(Made),
-    Passing(Made),
+    Passing(Made, Port),
 }
 
 impl Engine {
@@ -57,9 +58,9 @@ impl Engine {
     /// A setting that makes no sense.
     pub fn new(config: EngineConfig) -> Result<Self, ConfigError> {
         let uplink = config.for_uplink();
-        let up = uplink.map(|config| OneWay::new(Direction::Uplink, config)).transpose()?.map(Box::new);
+        let up = uplink.map(|config| Half::new(Direction::Uplink, config)).transpose()?.map(Box::new);
         Ok(Self {
-            down: OneWay::new(Direction::Downlink, config)?,
+            down: Half::new(Direction::Downlink, config)?,
             up,
             memory_advice: None,
             wired_mtu: u32::MAX,
@@ -112,7 +113,7 @@ impl Engine {
         match (self.up.as_mut(), config.for_uplink()) {
             (Some(up), Some(uplink)) => up.reconfigure(uplink),
             (None, Some(uplink)) => {
-                let mut up = OneWay::new(Direction::Uplink, uplink)?;
+                let mut up = Half::new(Direction::Uplink, uplink)?;
                 up.take_place_beside(&self.down, self.wired_mtu);
                 if let Some(advice) = self.memory_advice {
                     up.set_memory_advice(advice);
@@ -138,17 +139,6 @@ impl Engine {
         }
     }
 
-    /// Has the data of flows that begin from here on held in memory of `provider` instead of the heap.
-    ///
-    /// What it has no memory for is left to the sender to send again, and counted (`memory_refused`).
-    pub fn set_ring_provider(&mut self, provider: Arc<dyn RingProvider>) {
-        let origin = Ring::of_provider(provider);
-        if let Some(up) = self.up.as_mut() {
-            up.set_ring_origin(origin.without_memory());
-        }
-        self.down.set_ring_origin(origin);
-    }
-
     /// Packets that leave through `port` may be `mtu` bytes long from here on, IP headers included: so its interface says.
     ///
     /// New flows are cut accordingly. Those under way are when it becomes less, and what was too long goes out again; when
@@ -167,20 +157,18 @@ impl Engine {
 
     /// Has every debt to clients noted in `journal` from here on.
     pub fn set_journal(&mut self, journal: Box<dyn Journal>) {
-        self.down.journal = Some(journal);
+        self.down.set_journal(journal);
     }
 
     /// Has every debt to servers noted in `journal` from here on: `client` in its entries is the server, which the
     /// data goes to. Not before the settings accelerate some uplink: false then, and nothing is noted.
     pub fn set_uplink_journal(&mut self, journal: Box<dyn Journal>) -> bool {
-        self.up.as_mut().map(|up| up.journal = Some(journal)).is_some()
+        self.up.as_mut().map(|up| up.set_journal(journal)).is_some()
     }
 
     /// The flows in the table in the order of their slots, those of the uplink last, from the `skip`th on.
     pub fn flow_reports(&self, skip: usize) -> impl Iterator<Item = FlowReport> {
-        let turned =
-            |report: FlowReport| FlowReport { client: report.server, server: report.client, ..report };
-        let up = self.up.as_deref().into_iter().flat_map(move |up| up.flow_reports().map(turned));
+        let up = self.up.as_deref().into_iter().flat_map(Half::flow_reports);
         self.down.flow_reports().chain(up).skip(skip)
     }
 
@@ -195,10 +183,12 @@ impl Engine {
     /// With many flows the state of each has to be fetched from memory, which takes longer than all else; asked for ahead,
     /// by [`MemoryAdvice::prefetch`], it comes while other packets are handled. Nothing else changes.
     pub fn look_ahead<'a>(&mut self, packets: impl Iterator<Item = (Port, &'a [u8])> + Clone) {
-        self.down.look_ahead(packets.clone());
         if let Some(up) = self.up.as_deref_mut() {
-            up.look_ahead(packets.map(|(from, packet)| (from.opposite(), packet)));
+            let direction = up.direction();
+            up.look_ahead(packets.clone().map(|(from, packet)| (direction.end_behind(from), packet)));
         }
+        let direction = self.down.direction();
+        self.down.look_ahead(packets.map(|(from, packet)| (direction.end_behind(from), packet)));
     }
 
     /// Client and server of the flow that the packet handled last belongs to, if neither half knows it and none of its
@@ -206,11 +196,11 @@ impl Engine {
     ///
     /// Asked after [`Verdict::Forward`]. Told by data only: who acknowledges a connection's end begins nothing.
     pub fn take_stranger(&mut self) -> Option<(SocketAddr, SocketAddr)> {
-        let stranger = self.down.stranger.take();
+        let unknown = self.down.take_unknown();
         if let Some(up) = self.up.as_mut() {
-            up.stranger.take()?;
+            up.take_unknown()?;
         }
-        stranger.map(|key| (key.client(), key.server()))
+        unknown.map(|key| key.client_and_server(self.down.direction()))
     }
 
     /// Stops taking on anything new, so that the engine can be stopped without breaking a flow.
@@ -239,29 +229,24 @@ impl Engine {
     fn next_made(&mut self, now: Instant) -> Option<Next> {
         let Some(up) = self.up.as_deref_mut() else { return self.down.poll(now).map(Next::Down) };
         loop {
-            let (made, next) = if let Some(made) = self.down.poll(now) {
-                if made.to == Port::Mobile {
-                    return Some(Next::Down(made));
-                }
-                let header = self.down.made_header(&made);
-                let packet = &mut self.passing[..header.len()];
-                packet.copy_from_slice(header);
-                // Made for the servers, it comes to the uplink half from its own servers' side: that of the clients.
-                let verdict = up.handle_packet(Port::Wired, &made.virtio, packet, now);
-                (Made { to: Port::Wired, ..made }, verdict)
-            } else {
-                let made = up.poll(now)?;
-                if made.to == Port::Mobile {
-                    return Some(Next::Up(made));
-                }
-                let header = up.made_header(&made);
-                let packet = &mut self.passing[..header.len()];
-                packet.copy_from_slice(header);
-                let verdict = self.down.handle_packet(Port::Wired, &made.virtio, packet, now);
-                (Made { to: Port::Mobile, ..made }, verdict)
+            let (made, is_down) = match self.down.poll(now) {
+                Some(made) => (made, true),
+                None => (up.poll(now)?, false),
             };
-            if next == Verdict::Forward {
-                return Some(Next::Passing(made));
+            if made.to == End::Sink {
+                return Some(if is_down { Next::Down(made) } else { Next::Up(made) });
+            }
+            // Made for its source, it goes through the other half, to which it comes from that one's source: the host that
+            // takes this half's data sends the other's.
+            let (from, through) =
+                if is_down { (&mut self.down, &mut *up) } else { (&mut *up, &mut self.down) };
+            let header = from.made_header(&made);
+            let packet = &mut self.passing[..header.len()];
+            packet.copy_from_slice(header);
+            let to = from.port_to(made.to);
+            let verdict = through.handle_packet(End::Source, &made.virtio, packet, now);
+            if verdict == Verdict::Forward {
+                return Some(Next::Passing(made, to));
             }
         }
     }
@@ -275,18 +260,19 @@ impl Middlebox for Engine {
         packet: &mut [u8],
         now: Instant,
     ) -> Verdict {
-        let Some(up) = self.up.as_mut() else { return self.down.handle_packet(from, virtio, packet, now) };
-        let first = match from {
-            Port::Mobile => self.down.handle_packet(from, virtio, packet, now),
-            Port::Wired => up.handle_packet(from.opposite(), virtio, packet, now),
+        let down = &mut self.down;
+        let Some(up) = self.up.as_deref_mut() else {
+            return down.handle_packet(down.direction().end_behind(from), virtio, packet, now);
         };
-        if first == Verdict::Consumed {
-            return first;
+        // What comes from the clients meets the downlink half first, what comes from the servers the uplink half.
+        let in_line = if from == Port::Mobile { [down, up] } else { [up, down] };
+        for half in in_line {
+            let end = half.direction().end_behind(from);
+            if half.handle_packet(end, virtio, packet, now) == Verdict::Consumed {
+                return Verdict::Consumed;
+            }
         }
-        match from {
-            Port::Mobile => up.handle_packet(from.opposite(), virtio, packet, now),
-            Port::Wired => self.down.handle_packet(from, virtio, packet, now),
-        }
+        Verdict::Forward
     }
 
     fn handle_timeout(&mut self, now: Instant) {
@@ -298,21 +284,20 @@ impl Middlebox for Engine {
 
     fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
         let next = self.next_made(now)?;
-        let (half, made, header) = match &next {
-            Next::Down(made) => (&self.down, made, self.down.made_header(made)),
-            Next::Up(made) => (self.up.as_deref()?, made, self.up.as_deref()?.made_header(made)),
-            Next::Passing(made) => {
-                let (to, virtio) = (made.to, made.virtio);
-                return Some(Transmit {
-                    to,
-                    virtio,
-                    header: &self.passing[..made.header_len],
-                    payload: (&[], &[]),
-                });
+        let (half, made) = match &next {
+            Next::Down(made) => (&self.down, made),
+            Next::Up(made) => (self.up.as_deref()?, made),
+            Next::Passing(made, to) => {
+                let header = &self.passing[..made.header_len];
+                return Some(Transmit { to: *to, virtio: made.virtio, header, payload: (&[], &[]) });
             }
         };
-        let to = if matches!(next, Next::Up(_)) { made.to.opposite() } else { made.to };
-        Some(Transmit { to, virtio: made.virtio, header, payload: half.made_payload(made) })
+        Some(Transmit {
+            to: half.port_to(made.to),
+            virtio: made.virtio,
+            header: half.made_header(made),
+            payload: half.made_payload(made),
+        })
     }
 
     fn next_deadline(&self) -> Option<Instant> {

@@ -1,37 +1,21 @@
-//! A flow and its life cycle: `Observing → Accelerated → Draining` or `Observing → Windowed`, and out of the table when it
-//! is passed.
+//! [`Flow`]: one flow in the table.
 
 use units::Instant;
-use wire::Tcp;
 
-use crate::Port;
-use crate::accelerated::Accelerated;
-use crate::drwa::Windowed;
-use crate::handshake::Handshake;
-use crate::table::FlowKey;
-use crate::timer::Moment;
-use crate::turns::Link;
-
-/// Where a flow is in its life.
-///
-/// What nearly all flows are lies in the table itself: a box would be one more place to fetch for every packet.
-#[expect(clippy::large_enum_variant, reason = "it is the usual one")]
-#[derive(Debug)]
-pub(crate) enum State {
-    /// Its handshake is under way.
-    Observing(Handshake),
-    /// Its delivery is ours (draining included).
-    Accelerated(Accelerated),
-    /// Its delivery is its hosts', and the window its client advertises is lowered.
-    Windowed(Box<Windowed>),
-}
+use crate::direction::Direction;
+use crate::key::FlowKey;
+use crate::memory::index::Keyed;
+use crate::memory::timer::Moment;
+use crate::path::turns::{Link, Linked};
+use crate::phase::observing::Observing;
+use crate::phase::{About, Phase};
 
 /// One flow in the table. What is looked at to find it, and when its timer comes up, is one line of the processor's cache.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(crate) struct Flow {
     pub(crate) key: FlowKey,
-    /// It waits in the engine's list of flows with control packets to make.
+    /// It waits in the list of flows with control packets to make.
     pub(crate) in_outbox: bool,
     /// It waits in its subscriber's list of flows with something urgent to send.
     pub(crate) is_urgent: bool,
@@ -44,25 +28,42 @@ pub(crate) struct Flow {
     pub(crate) due: Instant,
     pub(crate) last_activity: Instant,
     /// Its place among those of its subscriber that may send.
-    pub(crate) turn: Link,
-    pub(crate) state: State,
+    pub(crate) link: Link,
+    pub(crate) phase: Phase,
 }
 
 impl Flow {
-    /// True when a SYN opens its ports anew.
-    pub(crate) fn gives_way_to(&self, syn: &Tcp, from: Port) -> bool {
-        match &self.state {
-            State::Accelerated(accelerated) => accelerated.gives_way_to(syn, from),
-            // Nothing is owed: what is not the same SYN sent again begins something new.
-            State::Windowed(windowed) => from == Port::Mobile && !windowed.is_own_syn(syn),
-            State::Observing(_) => false,
+    /// A flow that begins now.
+    pub(crate) fn new(key: FlowKey, subscriber: u32, observing: Observing, now: Instant) -> Self {
+        Self {
+            key,
+            in_outbox: false,
+            is_urgent: false,
+            is_journaled: false,
+            subscriber,
+            armed: Moment::NEVER,
+            due: Instant::FAR_FUTURE,
+            last_activity: now,
+            link: Link::default(),
+            phase: Phase::Observing(observing),
         }
     }
 
-    pub(crate) fn accelerated(&mut self) -> Option<&mut Accelerated> {
-        match &mut self.state {
-            State::Accelerated(accelerated) => Some(accelerated),
-            State::Observing(_) | State::Windowed(_) => None,
-        }
+    /// Its phase, and what that needs to know of it in a half of `direction`.
+    pub(crate) fn phase_about(&mut self, direction: Direction) -> (&mut Phase, About<'_>) {
+        (&mut self.phase, About { key: &self.key, direction })
+    }
+}
+
+impl Keyed for Flow {
+    type Key = FlowKey;
+    fn key(&self) -> &FlowKey {
+        &self.key
+    }
+}
+
+impl Linked for Flow {
+    fn link(&mut self) -> &mut Link {
+        &mut self.link
     }
 }

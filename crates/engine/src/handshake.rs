@@ -3,8 +3,23 @@
 use units::{Duration, Instant, SeqNum, WindowScale};
 use wire::{Tcp, TcpFlags, TcpOptions};
 
-use crate::accelerated::later_timestamp;
-use crate::{PassReason, Port};
+use crate::direction::End;
+use crate::pass::PassReason;
+use crate::timestamp::later_of;
+
+/// MSS when the peer states none (RFC 9293 §3.7.1).
+const MSS_DEFAULT_V4: u16 = 536;
+const MSS_DEFAULT_V6: u16 = 1_220;
+
+/// Least MSS of either side of a flow that is taken over, that of Linux (`TCP_MIN_MSS`): who says less would be sent more
+/// than that, or more headers than data.
+const MSS_MIN: u16 = 88;
+
+/// Most payload of one segment, whatever the sink says: with the longest headers it fits into a packet.
+const MSS_MAX: u32 = 65_535 - 40 - 60;
+
+/// Bytes of the timestamps option with its padding.
+pub(crate) const TIMESTAMPS_LEN: u32 = 12;
 
 /// What one side said in its SYN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,7 +63,7 @@ impl Offer {
     /// Follows the newest TSval: packets that overtake the third one go on before we take over.
     fn note_timestamp(&mut self, tcp: &Tcp) {
         if let (Some(newest), Some(timestamps)) = (self.timestamp.as_mut(), tcp.options.timestamps) {
-            *newest = later_timestamp(*newest, timestamps.value);
+            *newest = later_of(*newest, timestamps.value);
         }
     }
 
@@ -65,40 +80,59 @@ impl Offer {
 /// What both sides agreed on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Agreement {
-    pub(crate) client: Offer,
-    pub(crate) server: Offer,
+    pub(crate) sink: Offer,
+    pub(crate) source: Offer,
 }
 
 impl Agreement {
     pub(crate) fn timestamps(&self) -> bool {
-        self.client.timestamp.is_some() && self.server.timestamp.is_some()
+        self.sink.timestamp.is_some() && self.source.timestamp.is_some()
     }
     pub(crate) fn sack(&self) -> bool {
-        self.client.sack && self.server.sack
+        self.sink.sack && self.source.sack
     }
     pub(crate) fn ecn(&self) -> bool {
-        self.client.ecn && self.server.ecn
+        self.sink.ecn && self.source.ecn
     }
-    /// Scale of the windows the client states, and of those stated in its name.
-    pub(crate) fn client_scale(&self) -> WindowScale {
-        match (self.client.window_scale, self.server.window_scale) {
+    /// Scale of the windows the sink states, and of those stated in its name.
+    pub(crate) fn sink_scale(&self) -> WindowScale {
+        match (self.sink.window_scale, self.source.window_scale) {
             (Some(scale), Some(_)) => scale,
             _ => WindowScale::NONE,
         }
     }
-    /// Scale of the windows the server states.
-    pub(crate) fn server_scale(&self) -> WindowScale {
-        match (self.client.window_scale, self.server.window_scale) {
+    /// Scale of the windows the source states.
+    pub(crate) fn source_scale(&self) -> WindowScale {
+        match (self.sink.window_scale, self.source.window_scale) {
             (Some(_), Some(scale)) => scale,
             _ => WindowScale::NONE,
         }
+    }
+
+    /// Payload of the largest segment towards the sink, options deducted, in bytes.
+    ///
+    /// What the source can take fits its way to us, and its own segments would be no larger. A sink that can take more, by
+    /// jumbo frames or a number made for the other IP version, says nothing about the way to it.
+    pub(crate) fn mss(&self, is_v4: bool) -> u32 {
+        let options_len = if self.timestamps() { TIMESTAMPS_LEN } else { 0 };
+        u32::from(self.stated_mss(is_v4).max(MSS_MIN)).saturating_sub(options_len).min(MSS_MAX)
+    }
+
+    fn stated_mss(&self, is_v4: bool) -> u16 {
+        let default = if is_v4 { MSS_DEFAULT_V4 } else { MSS_DEFAULT_V6 };
+        self.sink.mss.unwrap_or(default).min(self.source.mss.unwrap_or(u16::MAX))
+    }
+
+    /// True when segments would be too short to be worth it.
+    pub(crate) fn has_tiny_segments(&self, is_v4: bool) -> bool {
+        self.stated_mss(is_v4) < MSS_MIN
     }
 }
 
 /// A handshake under way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Handshake {
-    initiator: Port,
+    initiator: End,
     syn: Offer,
     syn_at: Instant,
     reply: Option<Offer>,
@@ -110,10 +144,10 @@ pub(crate) struct Handshake {
 /// Round trips of the handshake, from where we stand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RoundTrips {
-    /// To the client and back.
-    pub(crate) mobile: Duration,
-    /// To the server and back.
-    pub(crate) wired: Duration,
+    /// To the sink and back.
+    pub(crate) to_sink: Duration,
+    /// To the source and back.
+    pub(crate) to_source: Duration,
     /// Something was sent twice: they may be too short.
     pub(crate) is_doubtful: bool,
 }
@@ -123,7 +157,7 @@ pub(crate) struct RoundTrips {
 pub(crate) enum Step {
     /// It goes on.
     Continue,
-    /// It is complete with this packet; the client and the server took so long to answer.
+    /// It is complete with this packet; the two hosts took so long to answer.
     Established(Agreement, RoundTrips),
     /// The flow is to be passed.
     Pass(PassReason),
@@ -131,7 +165,7 @@ pub(crate) enum Step {
 
 impl Handshake {
     /// Starts with a SYN that came in at `from`.
-    pub(crate) fn begin(tcp: &Tcp, from: Port, now: Instant) -> Result<Self, PassReason> {
+    pub(crate) fn begin(tcp: &Tcp, from: End, now: Instant) -> Result<Self, PassReason> {
         check(tcp)?;
         Ok(Self {
             initiator: from,
@@ -144,7 +178,7 @@ impl Handshake {
     }
 
     /// Takes in the next packet of the flow.
-    pub(crate) fn on_packet(&mut self, tcp: &Tcp, from: Port, now: Instant) -> Step {
+    pub(crate) fn on_packet(&mut self, tcp: &Tcp, from: End, now: Instant) -> Step {
         if tcp.flags.contains(TcpFlags::RST) {
             return Step::Pass(PassReason::Reset);
         }
@@ -189,11 +223,8 @@ impl Handshake {
             let mut reply = Offer::of(tcp);
             // An earlier copy may come late: what has gone on with the newer time counts (H28).
             if let Some(known) = self.reply.filter(|known| known.isn == reply.isn) {
-                reply.timestamp = reply
-                    .timestamp
-                    .zip(known.timestamp)
-                    .map(|(a, b)| later_timestamp(a, b))
-                    .or(reply.timestamp);
+                reply.timestamp =
+                    reply.timestamp.zip(known.timestamp).map(|(a, b)| later_of(a, b)).or(reply.timestamp);
                 reply.granted = reply.granted.max(known.granted);
             }
             self.is_repeated |= self.reply.is_some();
@@ -220,14 +251,15 @@ impl Handshake {
         }
         let of_reply = self.reply_at.saturating_since(self.syn_at);
         let of_third = now.saturating_since(self.reply_at);
+        let is_doubtful = self.is_repeated;
         match self.initiator {
-            Port::Mobile => Step::Established(
-                Agreement { client: self.syn, server: reply },
-                RoundTrips { mobile: of_third, wired: of_reply, is_doubtful: self.is_repeated },
+            End::Sink => Step::Established(
+                Agreement { sink: self.syn, source: reply },
+                RoundTrips { to_sink: of_third, to_source: of_reply, is_doubtful },
             ),
-            Port::Wired => Step::Established(
-                Agreement { client: reply, server: self.syn },
-                RoundTrips { mobile: of_reply, wired: of_third, is_doubtful: self.is_repeated },
+            End::Source => Step::Established(
+                Agreement { sink: reply, source: self.syn },
+                RoundTrips { to_sink: of_reply, to_source: of_third, is_doubtful },
             ),
         }
     }

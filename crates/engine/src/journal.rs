@@ -8,9 +8,6 @@ use std::net::SocketAddr;
 
 use units::SeqNum;
 
-use crate::accelerated::Accelerated;
-use crate::flow::{Flow, State};
-
 /// A flow with debt: who it joins, and the newest numbers known of each side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct JournalEntry {
@@ -40,30 +37,4 @@ pub trait Journal: fmt::Debug + Send {
 
     /// Forgets the slot's entry: nothing is owed.
     fn settle(&mut self, slot: u32);
-}
-
-/// Brings the journal up to date with flow `id` after an event, before any packet tells of it.
-pub(crate) fn follow(journal: &mut dyn Journal, id: u32, flow: &mut Flow) {
-    let State::Accelerated(accelerated) = &flow.state else { return };
-    if accelerated.debt() > 0 {
-        journal.owe(id, &entry(flow, accelerated), !flow.is_journaled);
-        flow.is_journaled = true;
-    } else if flow.is_journaled {
-        journal.settle(id);
-        flow.is_journaled = false;
-    }
-}
-
-fn entry(flow: &Flow, accelerated: &Accelerated) -> JournalEntry {
-    JournalEntry {
-        client: flow.key.client(),
-        server: flow.key.server(),
-        delivered: accelerated.sender.una(),
-        told: accelerated.acked_to_server,
-        client_next: accelerated.client.nxt,
-        server_ack: accelerated.server.ack,
-        timestamps: accelerated
-            .has_timestamps
-            .then_some((accelerated.client.tsval, accelerated.server.tsval)),
-    }
 }

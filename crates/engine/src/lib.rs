@@ -17,39 +17,35 @@
 
 #![deny(clippy::float_arithmetic)]
 
-mod accelerated;
 mod boundary;
 mod config;
-mod downlink;
-mod drwa;
-mod emit;
+mod direction;
+mod effect;
 mod engine;
 mod flow;
-mod hand_back;
+mod half;
 mod handshake;
-mod inspect;
 mod journal;
-mod one_way;
+mod key;
+mod memory;
 mod pass;
 mod path;
+mod phase;
 mod policy;
-mod reconfigure;
-mod slab;
-mod spare;
+mod relay;
+mod report;
+mod segment;
 mod stats;
-mod subscriber;
-mod table;
-mod timer;
-mod turns;
-mod uplink;
+mod timestamp;
 
 pub use boundary::{Middlebox, PassThrough, Port, Transmit, Verdict};
-pub use config::{ConfigError, Direction, EngineConfig, Sharing, UplinkConfig};
+pub use config::{ConfigError, EngineConfig, Sharing, UplinkConfig};
+pub use direction::Direction;
 pub use engine::Engine;
-pub use inspect::{FlowReport, FlowState, PassedFlow};
 pub use journal::{Journal, JournalEntry};
+pub use memory::slab::MemoryAdvice;
 pub use pass::PassReason;
 pub use policy::{Action, Policy, PolicyError, Prefix, Rule};
-pub use slab::MemoryAdvice;
+pub use report::{FlowReport, FlowState, PassedFlow};
 pub use stats::Stats;
-pub use tcp::{RingProvider, WindowPolicy};
+pub use tcp::WindowPolicy;

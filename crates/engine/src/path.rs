@@ -1,4 +1,4 @@
-//! The path to a subscriber: one radio queue, one controller, and fair turns for its flows.
+//! [`Path`]: the way to a subscriber: one radio queue, one controller, and fair turns for its flows.
 
 use std::collections::VecDeque;
 
@@ -8,16 +8,16 @@ use control::{
 use tcp::AckOutcome;
 use units::{Bytes, Duration, Instant, Rate};
 
-use crate::turns::Turns;
+pub(crate) mod pacing;
+pub(crate) mod ready_list;
+pub(crate) mod subscriber;
+pub(crate) mod turns;
 
-/// How far pacing may lag behind and still catch up: the lateness of timers, not a burst.
-const PACING_SLACK: Duration = Duration::from_millis(2);
+use pacing::Pacer;
+use turns::Turns;
 
 /// Memory of the delivery rate that sizes the window offered to servers.
 const RATE_MEMORY: Duration = Duration::from_secs(10);
-
-/// Headers that cost the radio link as much as payload does: IPv4 and TCP with timestamps.
-const HEADER_BYTES: u64 = 52;
 
 /// What the flows of one client address share once there was data for any of them.
 #[derive(Debug)]
@@ -26,20 +26,15 @@ pub(crate) struct Path {
     pub(crate) sampler: RateSampler,
     /// Bytes of all its flows in the network.
     pub(crate) in_flight: u64,
-    /// Pacing: nothing leaves before.
-    pub(crate) next_send: Instant,
+    pub(crate) pacer: Pacer,
     /// Flows that may have something to send.
     pub(crate) turns: Turns,
     /// Flows that may have something to send that must not wait for room.
     pub(crate) urgent: VecDeque<u32>,
-    /// It waits in the engine's list of subscribers that may send.
-    pub(crate) is_ready: bool,
+    /// It waits in the list of subscribers that may send ([`ready_list::ReadyList`]).
+    is_ready: bool,
     /// Memory in stream buffers of its flows, in bytes.
     pub(crate) buffered: u64,
-    /// Flows there are, as of the packet at hand.
-    pub(crate) flows: u32,
-    /// Memory that the flow at hand may take.
-    pub(crate) memory_limit: Bytes,
     pub(crate) last_used: Instant,
     delivery_rate: RecentMax<Rate>,
 }
@@ -51,13 +46,11 @@ impl Path {
             controller,
             sampler: RateSampler::new(),
             in_flight: 0,
-            next_send: now,
+            pacer: Pacer::new(now),
             turns: Turns::default(),
             urgent: VecDeque::new(),
             is_ready: false,
-            flows: 0,
             buffered: 0,
-            memory_limit: Bytes::MAX,
             last_used: now,
             delivery_rate: RecentMax::new(RATE_MEMORY),
         }
@@ -87,7 +80,7 @@ impl Path {
         if out.lost > 0 {
             self.on_loss(out.lost, LossKind::Fast, out.is_new_loss, now);
         }
-        // What a client discards beyond its window the link has delivered all the same (H18).
+        // What a sink discards beyond its window the link has delivered all the same (H18).
         let delivered = Bytes::from(out.delivered.saturating_add(out.discarded));
         if delivered == Bytes::ZERO {
             return;
@@ -131,38 +124,34 @@ impl Path {
     }
 
     /// Hands a report of the base station to the controller.
-    ///
-    /// The pause after what was sent last was reckoned at the rate of that time; at a higher one the rest of it is
-    /// shorter. Without that a subscriber whose link stood still would wait as long as it did.
     pub(crate) fn on_feedback(&mut self, feedback: &Feedback) {
         let before = self.controller.control().pacing_rate;
         self.controller.on_feedback(feedback);
-        let after = self.controller.control().pacing_rate;
-        let pause = self.next_send.saturating_since(feedback.now);
-        if after > before && !pause.is_zero() {
-            self.next_send = feedback.now + pause.mul_ratio(before.as_bps(), after.as_bps());
-        }
+        self.pacer.on_rate_change(before, self.controller.control().pacing_rate, feedback.now);
     }
 
-    /// Takes the time of `len` payload bytes in `segments` segments out of the pacing budget.
-    pub(crate) fn pace(&mut self, len: u32, segments: u32, rate: Rate, now: Instant) {
-        let wire = Bytes::new(u64::from(len) + u64::from(segments) * HEADER_BYTES);
-        let from = self.next_send.max(now - PACING_SLACK);
-        self.next_send = from + rate.time_for(wire).min(Duration::from_secs(10));
+    /// Follows a change of what one flow keeps in its buffer, in bytes.
+    pub(crate) fn adjust_buffered(&mut self, before: usize, after: usize) {
+        self.buffered = (self.buffered + after as u64).saturating_sub(before as u64);
     }
 
-    /// What a flow's server needs of window, at the largest recent rate: twice what both segments hold (as \[WA\] equation (8)
+    /// Bytes that may still go into the network now.
+    pub(crate) fn room(&self, control: &Control) -> u32 {
+        control.window.get().saturating_sub(self.in_flight).min(u64::from(u32::MAX)) as u32
+    }
+
+    /// What a flow's source needs of window, at the largest recent rate: twice what both segments hold (as \[WA\] equation (8)
     /// and the receive buffers of end hosts: once what is under way, and as much again until it is known to be needed).
     ///
-    /// What is under way to the client is at most twice what was in the last round trip, and what the controller allows: in
+    /// What is under way to the sink is at most twice what was in the last round trip, and what the controller allows: in
     /// an outage the round trip grows without end, the data under way does not. Or it is `sent` where that is more: what has
     /// arrived behind a hole is in no network any more, but is held until the hole is repaired.
-    pub(crate) fn needs(&self, rtt: Option<Duration>, wired_rtt: Duration, sent: Bytes) -> Bytes {
+    pub(crate) fn needs(&self, rtt: Option<Duration>, source_rtt: Duration, sent: Bytes) -> Bytes {
         match (self.delivery_rate.get(), rtt) {
             (Some(rate), Some(rtt)) => {
                 let allowed = self.controller.control().window.max(sent);
                 let under_way = rate.bytes_in(rtt * 2).min(allowed);
-                let both = under_way + rate.bytes_in(wired_rtt);
+                let both = under_way + rate.bytes_in(source_rtt);
                 both + both
             }
             _ => Bytes::ZERO,

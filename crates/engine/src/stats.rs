@@ -1,6 +1,6 @@
 //! Counters of everything that happens.
 
-use crate::PassReason;
+use crate::pass::PassReason;
 
 /// Counters since the start; none ever goes down, except the `…_now` ones, which are levels.
 #[derive(Clone, Debug, Default)]
@@ -72,6 +72,11 @@ pub struct Stats {
 }
 
 impl Stats {
+    /// Follows a change of the memory that one flow's buffer takes, in bytes.
+    pub(crate) fn note_memory(&mut self, before: usize, after: usize) {
+        self.buffer_bytes_now = (self.buffer_bytes_now + after as u64).saturating_sub(before as u64);
+    }
+
     pub(crate) fn count_pass(&mut self, reason: PassReason) {
         self.passed[reason.index()] += 1;
     }

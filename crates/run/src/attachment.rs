@@ -19,7 +19,7 @@ use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
 use crate::patience::Patience;
 use crate::steering::Bypass;
-use crate::{Config, RunError};
+use crate::{Config, EventSink, RunError};
 
 /// By what a waiter reports packets: of the wired side, of the mobile one.
 pub(crate) const PATHS: [u64; 2] = [0, 1];
@@ -73,7 +73,7 @@ pub(crate) trait Site: Sized {
     fn attach<'a>(
         &'a mut self,
         ground: Ground<'a>,
-        say: &mut dyn FnMut(&str),
+        events: &mut dyn EventSink,
     ) -> Result<(Vec<Self::Path>, Self::Attachment<'a>), RunError>;
 }
 
@@ -107,9 +107,10 @@ pub(crate) trait Attachment: Sized {
     ///
     /// # Errors
     /// When a device is gone.
-    fn on_silence(&mut self, path: &mut Self::Path, say: &mut dyn FnMut(&str)) -> Result<bool, RunError>;
+    fn on_silence(&mut self, path: &mut Self::Path, events: &mut dyn EventSink) -> Result<bool, RunError>;
 
-    /// True when the watchdog takes something away after a hang, which [`Attachment::steer`] has to install again.
+    /// True when the watchdog takes something away after a hang, which [`Attachment::steer`] has to install
+    /// again.
     fn can_be_taken_away(&self) -> bool {
         false
     }
@@ -130,7 +131,7 @@ pub(crate) trait Attachment: Sized {
         &mut self,
         _is_steered: bool,
         _patience: &mut Patience,
-        _say: &mut dyn FnMut(&str),
+        _events: &mut dyn EventSink,
     ) -> Result<(), RunError> {
         Ok(())
     }

@@ -4,6 +4,8 @@ use engine::Port;
 use io::IoError;
 use io::netlink::{InterfaceIndex, Link, Netlink};
 
+use crate::Event;
+
 /// Whether packets can pass an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Condition {
@@ -112,18 +114,15 @@ impl Interfaces {
         change
     }
 
-    /// What to tell the user of a change, if anything; `remedy` is what is done about one that was made anew.
-    pub fn line(&self, side: Port, change: Change, remedy: &str) -> Option<String> {
-        let name = self.name(side);
+    /// What to tell of a change, if anything; `remedy` is what is done about one that was made anew.
+    pub fn event(&self, side: Port, change: Change, remedy: &'static str) -> Option<Event> {
+        let interface = self.name(side).to_owned();
         if change.is_lost {
-            let how = self.condition(side).name();
-            return Some(format!(
-                "warning: interface '{name}' is {how}: waiting for it, and going on when it is back"
-            ));
+            return Some(Event::InterfaceLost { interface, condition: self.condition(side).name() });
         }
         match (change.is_new, change.is_back) {
-            (true, _) => Some(format!("interface '{name}' was made anew: {remedy}")),
-            (false, true) => Some(format!("interface '{name}' is back: going on")),
+            (true, _) => Some(Event::InterfaceNew { interface, remedy }),
+            (false, true) => Some(Event::InterfaceBack { interface }),
             (false, false) => None,
         }
     }
@@ -154,7 +153,7 @@ mod tests {
         let mut interfaces = Interfaces::new(["w0", "m0"], first);
         let mut look = |side| {
             let change = interfaces.look(side, &netlink).unwrap();
-            let line = interfaces.line(side, change, "joined").unwrap_or_default();
+            let line = interfaces.event(side, change, "joined").map_or(String::new(), |event| event.line());
             (change, line, interfaces.are_up())
         };
         let unchanged = (Change::default(), String::new(), true);

@@ -13,6 +13,7 @@ use engine::{Journal, JournalEntry, Port};
 use io::{IoError, SharedWords};
 use units::SeqNum;
 
+use crate::Event;
 use crate::inline::{LinkHeader, SharedHeaders};
 
 /// Names of the files in an instance's directory, and where those are who are owed: clients, servers. The names of further
@@ -83,13 +84,11 @@ impl FullAlarm {
         drop(self.why.set(error.to_string()));
     }
 
-    /// The line to be said, the first time that there is one.
-    pub fn take(&mut self) -> Option<String> {
-        let why = self.why.get().filter(|_| !self.is_said)?;
+    /// The event to be told, the first time that there is one.
+    pub fn take(&mut self) -> Option<Event> {
+        let why = self.why.get().filter(|_| !self.is_said)?.clone();
         self.is_said = true;
-        Some(format!(
-            "warning: the journal is full ({why}): should this process be killed, flows that are not in it stall instead of being reset; make room and start anew"
-        ))
+        Some(Event::JournalFull { why })
     }
 }
 
@@ -365,7 +364,7 @@ mod tests {
             let error = std::io::Error::from(std::io::ErrorKind::StorageFull);
             journal.note_growth(Err(IoError::system("reserve 9 bytes for a journal", error)));
         }
-        let line = alarm.take().unwrap();
+        let line = alarm.take().unwrap().line();
         assert!(line.starts_with("warning: the journal is full (cannot reserve 9 bytes"), "{line}");
         assert_eq!(alarm.take(), None, "said once");
         down.owe(1, &entry(2), true);

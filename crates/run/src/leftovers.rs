@@ -10,7 +10,7 @@ use units::Duration;
 use crate::journal::{self, Owed};
 use crate::record::Record;
 use crate::recovery;
-use crate::{Config, RunError, console};
+use crate::{Config, Event, RunError, console};
 
 /// The kind under which instances are registered.
 pub(crate) const KIND: &str = "run";
@@ -21,8 +21,8 @@ const UNDO_TIME_MAX: Duration = Duration::from_secs(3);
 /// What was undone.
 #[derive(Debug, Default)]
 pub(crate) struct Removed {
-    /// One line for each instance.
-    pub lines: Vec<String>,
+    /// One for each instance.
+    pub events: Vec<Event>,
     /// Those that owed something to flows, when not even their watchdog has lived to see to it.
     pub indebted: Vec<Indebted>,
 }
@@ -36,21 +36,17 @@ pub(crate) struct Indebted {
 }
 
 /// Resets the flows of `indebted` on a thread of its own, for up to ten seconds each; gives what to tell.
-pub(crate) fn settle(indebted: Vec<Indebted>) -> JoinHandle<Vec<String>> {
+pub(crate) fn settle(indebted: Vec<Indebted>) -> JoinHandle<Vec<Event>> {
     thread::spawn(move || indebted.into_iter().map(settle_one).collect())
 }
 
-fn settle_one(indebted: Indebted) -> String {
+fn settle_one(indebted: Indebted) -> Event {
     let reset = || recovery::reset_ends(&indebted.owed, indebted.record.passage(), &Netlink::open()?);
-    let line = match reset() {
-        Ok(outcome) => format!("warning: a killed process owed data: {outcome}"),
-        Err(error) => {
-            format!("warning: cannot reset {} flows that will stall: {error}", indebted.owed.len())
-        }
-    };
-    match indebted.leftover.forget() {
-        Ok(()) => line,
-        Err(error) => format!("{line}; {error}"),
+    let (flows, result) = (indebted.owed.len(), reset());
+    let rest = indebted.leftover.forget().map_or_else(|error| format!("; {error}"), |()| String::new());
+    match result {
+        Ok(outcome) => Event::DebtOfKilledSettled { outcome: format!("{outcome}{rest}") },
+        Err(error) => Event::DebtOfKilledLeft { flows, error: format!("{error}{rest}") },
     }
 }
 
@@ -93,8 +89,8 @@ pub(crate) fn remove(base: &Path, netlink: &Netlink, namespace: u64) -> Result<R
             // Killed before anything was set up.
             None => {}
         }
-        let owner = leftover.owner().map_or("unknown".to_owned(), |owner| owner.pid().to_string());
-        removed.lines.push(format!("removed what process {owner} left behind"));
+        let process = leftover.owner().map_or("unknown".to_owned(), |owner| owner.pid().to_string());
+        removed.events.push(Event::LeftoverRemoved { process });
         let owed = journal::read(leftover.path());
         match record {
             // A directory in our way is needed: its name is ours.

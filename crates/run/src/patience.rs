@@ -1,6 +1,6 @@
 //! [`Patience`]: what the kernel refuses for the moment is tried again with the next heartbeat.
 
-use crate::RunError;
+use crate::{Event, EventSink, RunError};
 
 /// Requests of a heartbeat that failed and may succeed with the next one.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,15 +16,13 @@ impl Patience {
     pub fn with<T>(
         &mut self,
         result: Result<T, RunError>,
-        say: &mut dyn FnMut(&str),
+        events: &mut dyn EventSink,
     ) -> Result<Option<T>, RunError> {
         match result {
             Ok(value) => Ok(Some(value)),
             Err(RunError::Io(error)) if error.is_transient() => {
                 if self.failed == 0 {
-                    say(&format!(
-                        "warning: {error}: trying again, now and whenever it happens again (kernel_refusals in the status counts)"
-                    ));
+                    events.on_event(&Event::KernelRefused { error: error.to_string() });
                 }
                 self.failed += 1;
                 Ok(None)
@@ -53,7 +51,7 @@ mod tests {
         const ENODEV: i32 = 19;
         const ENOBUFS: i32 = 105;
         let (mut patience, mut said) = (Patience::default(), Vec::new());
-        let mut say = |line: &str| said.push(line.to_owned());
+        let mut say = |event: &Event| said.push(event.line());
         assert_eq!(patience.with(Ok(7), &mut say).unwrap(), Some(7));
         for _ in 0..3 {
             assert_eq!(patience.with(failed(ENOBUFS), &mut say).unwrap(), None);

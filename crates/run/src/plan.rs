@@ -9,7 +9,7 @@ use crate::firewall::Firewall;
 use crate::handover::Predecessor;
 use crate::record::RecordedSysctl;
 use crate::steering::{Method, method, tcx};
-use crate::{Config, Notrack, RunError, firewall, forwarding, leftovers, notrack, shards};
+use crate::{Config, Event, EventSink, Notrack, RunError, firewall, forwarding, leftovers, notrack, shards};
 
 /// First routing table and first rule priority; each instance takes two of each.
 const TABLE_BASE: u32 = 20_600;
@@ -36,7 +36,7 @@ pub(crate) struct SidePlan {
 
 /// Everything that will be set up, and what the user should know about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub(crate) struct Plan {
     pub(crate) sides: [SidePlan; 2],
     /// How packets are steered, and why not by tcx.
     pub(crate) method: Method,
@@ -136,10 +136,11 @@ impl Plan {
         })
     }
 
-    /// What the user should know, one line each.
-    #[must_use]
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
+    /// Says what is set up, and what the user should know.
+    pub(crate) fn tell(&self, events: &mut dyn EventSink) {
+        self.commands().into_iter().for_each(|command| events.on_event(&Event::SetUp { command }));
+        let cautions = self.warnings.iter().cloned();
+        cautions.for_each(|advice| events.on_event(&Event::Caution { advice }));
     }
 
     /// Of the devices: what comes in through either interface fits.
@@ -201,8 +202,7 @@ impl Plan {
     }
 
     /// The equivalent commands, in order.
-    #[must_use]
-    pub fn commands(&self) -> Vec<String> {
+    fn commands(&self) -> Vec<String> {
         let mut lines = vec![format!("# steering by {}", self.method)];
         for setting in &self.sysctls {
             lines.push(format!("sysctl -w {}={}", setting.path.replace('/', "."), setting.during));

@@ -22,6 +22,7 @@ use std::net::SocketAddr;
 use engine::Port;
 use io::netlink::Netlink;
 use io::{Clock, IoError, Waiter};
+use serde::Serialize;
 use units::{Duration, Instant, SeqNum};
 use wire::{TcpFlags, TcpHeaderSpec, Timestamps, Transport};
 
@@ -54,8 +55,8 @@ const ABSENCE_LOOK: Duration = Duration::from_millis(100);
 const OWN_MARK: u16 = 0xce11;
 
 /// What became of the flows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Outcome {
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Outcome {
     /// Flows whose receiving host turned out to have everything.
     pub whole: usize,
     /// Flows that were owed something.

@@ -15,7 +15,7 @@ use crate::packet_loop::PacketLoop;
 use crate::patience::Patience;
 use crate::steering::{self, Bypass, Method, Steering, Tcx};
 use crate::tun_path::TunPath;
-use crate::{Config, Plan, RunError, plan, shards};
+use crate::{Config, Event, EventSink, Plan, RunError, plan, shards};
 
 /// Times at which two starts may have chosen the same numbers before the second one gives up.
 const PLAN_ATTEMPTS: usize = 10;
@@ -71,14 +71,13 @@ impl Site for RoutedSite {
     fn attach<'a>(
         &'a mut self,
         ground: Ground<'a>,
-        say: &mut dyn FnMut(&str),
+        events: &mut dyn EventSink,
     ) -> Result<(Vec<TunPath>, Routed<'a>), RunError> {
         let (tcx, paths) = (self.tcx.take(), std::mem::take(&mut self.paths));
         let plan = &self.plan;
         let Ground { config, netlink, instance } = ground;
         let steering = Steering::install(plan, &config.instance_name(), tcx, netlink, instance)?;
-        plan.commands().iter().for_each(|line| say(line));
-        plan.warnings().iter().for_each(|line| say(&format!("warning: {line}")));
+        plan.tell(events);
         let routed = Routed {
             ground,
             plan,
@@ -126,13 +125,13 @@ impl Routed<'_> {
     fn part_from_predecessor(
         &mut self,
         patience: &mut Patience,
-        say: &mut dyn FnMut(&str),
+        events: &mut dyn EventSink,
     ) -> Result<(), RunError> {
         if self.predecessor.is_some_and(|before| !before.is_there(self.ground.config))
-            && patience.with(self.steering.unchain(), say)?.is_some()
+            && patience.with(self.steering.unchain(), events)?.is_some()
         {
             self.predecessor = None;
-            say("the replaced one has ended");
+            events.on_event(&Event::ReplacedEnded);
         }
         Ok(())
     }
@@ -162,7 +161,7 @@ impl Attachment for Routed<'_> {
     }
 
     /// The programs let packets pass when the heartbeat stays away; of rules the watchdog tells.
-    fn on_silence(&mut self, _path: &mut TunPath, _say: &mut dyn FnMut(&str)) -> Result<bool, RunError> {
+    fn on_silence(&mut self, _path: &mut TunPath, _events: &mut dyn EventSink) -> Result<bool, RunError> {
         Ok(true)
     }
 
@@ -178,21 +177,19 @@ impl Attachment for Routed<'_> {
         &mut self,
         is_steered: bool,
         patience: &mut Patience,
-        say: &mut dyn FnMut(&str),
+        events: &mut dyn EventSink,
     ) -> Result<(), RunError> {
-        self.part_from_predecessor(patience, say)?;
+        self.part_from_predecessor(patience, events)?;
         if !is_steered {
             return Ok(());
         }
-        if patience.with(self.steering.ensure_notrack(), say)? == Some(true) {
-            say("warning: the nft table had vanished and was installed again");
+        if patience.with(self.steering.ensure_notrack(), events)? == Some(true) {
+            events.on_event(&Event::NotrackVanished);
         }
-        patience.with(self.steering.ensure_paths().map_err(RunError::from), say)?;
+        patience.with(self.steering.ensure_paths().map_err(RunError::from), events)?;
         let added = self.steering.ensure_rules().map_err(RunError::from);
-        if let Some(added) = patience.with(added, say)?.filter(|added| *added > 0) {
-            say(&format!(
-                "warning: {added} policy rules had vanished and were installed again; does another program manage them?"
-            ));
+        if let Some(rules) = patience.with(added, events)?.filter(|added| *added > 0) {
+            events.on_event(&Event::RulesVanished { rules });
         }
         Ok(())
     }

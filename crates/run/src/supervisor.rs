@@ -21,7 +21,7 @@ use crate::patience::Patience;
 use crate::shards::{Command, Shards};
 use crate::signals::CaughtSignals;
 use crate::watchdog::Guardian;
-use crate::{Counters, Processor, ProcessorStatus, RunError};
+use crate::{Counters, Event, EventSink, Processor, ProcessorStatus, RunError};
 use passing::Passing;
 
 mod answers;
@@ -90,7 +90,7 @@ struct Supervisor<'a, A: Attachment, P: Processor> {
     route_mtus: [u32; 2],
     link_events: LinkEvents,
     /// Why a new interface could not be followed, as said last.
-    said: Option<String>,
+    said: Option<Event>,
     passing: Passing,
     /// When all shards were known to be alive.
     last_alive: Instant,
@@ -100,7 +100,7 @@ struct Supervisor<'a, A: Attachment, P: Processor> {
     waiter: Waiter,
     next_beat: Instant,
     /// Resets flows of a killed instance.
-    settling: Option<JoinHandle<Vec<String>>>,
+    settling: Option<JoinHandle<Vec<Event>>>,
     journal_alarm: FullAlarm,
     patience: Patience,
     console: Console,
@@ -108,7 +108,7 @@ struct Supervisor<'a, A: Attachment, P: Processor> {
     next_feedback: Instant,
     started_at: Instant,
     stop: Option<Stop>,
-    say: &'a mut dyn FnMut(&str),
+    events: &'a mut dyn EventSink,
 }
 
 impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
@@ -116,7 +116,8 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     fn serve(&mut self, signals: &CaughtSignals) -> Result<Why, RunError> {
         self.waiter.add(&signals.ending, Interest::Read, SIGNAL)?;
         self.waiter.add(&signals.reload, Interest::Read, SIGNAL)?;
-        (self.say)(&format!("ready: {}", self.attachment.purpose()));
+        let (attachment, purpose) = (self.attachment.name(), self.attachment.purpose());
+        self.events.on_event(&Event::Ready { attachment, purpose });
         loop {
             self.notice_gap()?;
             let turned = self.packet_loop.turn(&mut self.processor);

@@ -5,7 +5,8 @@ use units::Bytes;
 
 /// A middlebox with answers to what a run measures and checks.
 pub trait Subject: Middlebox {
-    /// What it may have in flight towards the first client, and what it has; none when it sends nothing of its own.
+    /// What it may have in flight towards the first client, and what it has; none when it sends nothing of
+    /// its own.
     fn sending(&self) -> Option<(Bytes, Bytes)> {
         None
     }

@@ -28,7 +28,7 @@ use crate::attachment::{Attachment, Ground, PATHS, Site};
 use crate::interfaces::{Condition, Interfaces};
 use crate::packet_loop::PacketLoop;
 use crate::record::Record;
-use crate::{Config, InlineFallback, RunError, leftovers};
+use crate::{Config, Event, EventSink, InlineFallback, RunError, StandIn, leftovers};
 use fallback::Fallback;
 use path::InlinePath;
 
@@ -67,7 +67,7 @@ impl Site for BridgedSite {
     fn attach<'a>(
         &'a mut self,
         ground: Ground<'a>,
-        say: &mut dyn FnMut(&str),
+        events: &mut dyn EventSink,
     ) -> Result<(Vec<InlinePath>, Bridged<'a>), RunError> {
         let Ground { config, netlink, instance } = ground;
         let mut record = Record {
@@ -89,12 +89,11 @@ impl Site for BridgedSite {
             // Written down first: whatever happens from here on can be undone by the next start.
             instance.record(&record.to_text())?;
             let fallback = Fallback::install(&bridge, [wired, mobile], config.hang_after(), netlink)?;
-            say(&format!("bridge {bridge} stands by between {} and {}", config.wired, config.mobile));
+            let (wired, mobile) = (config.wired.clone(), config.mobile.clone());
+            events.on_event(&Event::BridgeStandsBy { bridge, wired, mobile });
             Some(fallback)
         } else {
-            say(
-                "warning: when this process ends the wire is cut; --inline-fallback bridge has the kernel take over",
-            );
+            events.on_event(&Event::NothingStandsBy);
             None
         };
         let path = InlinePath::new(sockets, self.headers.clone());
@@ -178,11 +177,11 @@ impl Attachment for Bridged<'_> {
     }
 
     /// The kernel's bridge, where there is one, has had what waits in the sockets.
-    fn on_silence(&mut self, path: &mut InlinePath, say: &mut dyn FnMut(&str)) -> Result<bool, RunError> {
+    fn on_silence(&mut self, path: &mut InlinePath, events: &mut dyn EventSink) -> Result<bool, RunError> {
         let Some(fallback) = &self.fallback else { return Ok(false) };
         fallback.beat();
         path.discard()?;
-        say("warning: this process had hung and the bridge had taken over: bridging here again");
+        events.on_event(&Event::Hung { by: StandIn::Bridge, aftermath: "bridging here again" });
         Ok(true)
     }
 

@@ -10,7 +10,7 @@ use crate::console::{Answer, Question, Reply};
 use crate::feedback::FeedbackReceiver;
 use crate::shards::{Command, Report};
 use crate::signals::CaughtSignals;
-use crate::{Processor, ProcessorStatus, Status};
+use crate::{Event, Processor, ProcessorStatus, Status};
 
 /// Flows in one answer: few enough for the packets not to notice.
 const FLOWS_PER_ANSWER: usize = 2_000;
@@ -21,8 +21,8 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         let mut ending = signals.ending.take();
         if let Some(signal) = signals.reload.take() {
             if self.processor.has_settings() {
-                let line = self.reload().unwrap_or_else(|problem| format!("warning: {problem}"));
-                (self.say)(&line);
+                let event = self.reload();
+                self.events.on_event(&event);
             } else if signals.ends_with_terminal {
                 ending = ending.or(Some(signal));
             }
@@ -42,8 +42,8 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         }
     }
 
-    /// Has the settings read anew, for all shards; gives a line either way.
-    fn reload(&mut self) -> Result<String, String> {
+    /// Has the settings read anew, for all shards.
+    fn reload(&mut self) -> Event {
         let settings = self.processor.read_settings();
         let applied = settings.and_then(|settings| {
             let line = self.processor.apply(&settings)?;
@@ -51,8 +51,8 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             Ok(line)
         });
         match applied {
-            Ok(line) => Ok(format!("reloaded: {line}")),
-            Err(problem) => Err(format!("not reloaded, all is as before: {problem}")),
+            Ok(outcome) => Event::Reloaded { outcome },
+            Err(problem) => Event::NotReloaded { problem },
         }
     }
 
@@ -65,11 +65,12 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
                 Answer::Done("draining".to_owned())
             }
             Question::Reload => match self.reload() {
-                Ok(line) => {
-                    (self.say)(&line);
-                    Answer::Done(line)
+                // Who asked is told, and nobody else.
+                refused @ Event::NotReloaded { .. } => Answer::Refused(refused.to_string()),
+                done => {
+                    self.events.on_event(&done);
+                    Answer::Done(done.to_string())
                 }
-                Err(problem) => Answer::Refused(problem),
             },
         };
         Box::new(move || answer)
@@ -109,7 +110,8 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         })
     }
 
-    /// What the processor has counted, with what became of the base stations' reports, the flows left to the kernel, and
+    /// What the processor has counted, with what became of the base stations' reports, the flows left to the
+    /// kernel, and
     /// what the kernel has refused for the moment.
     fn counted(&self) -> ProcessorStatus {
         let mut status = self.processor.status();

@@ -8,10 +8,11 @@ use super::upkeep::end_settling;
 use super::{Ended, Supervisor, Why};
 use crate::attachment::{Attachment, Ground};
 use crate::recovery::Passage;
-use crate::{Processor, RunError, journal, recovery};
+use crate::{Amount, Event, EventSink, Processor, RunError, journal, recovery};
 
 impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
-    /// Undoes everything: first nothing new comes, then what is still in the devices is passed on, then the rest goes.
+    /// Undoes everything: first nothing new comes, then what is still in the devices is passed on, then the
+    /// rest goes.
     pub(super) fn close(mut self, result: Result<Why, RunError>) -> Result<Ended, RunError> {
         let released = self.attachment.release();
         let is_usable = result.is_ok();
@@ -19,7 +20,16 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         let queue_drops = self.attachment.queue_drops(self.packet_loop.path());
         let mut counters = self.packet_loop.counters();
         let Self {
-            ground, attachment, packet_loop, processor, shards, guardian, settling, console, say, ..
+            ground,
+            attachment,
+            packet_loop,
+            processor,
+            shards,
+            guardian,
+            settling,
+            console,
+            events,
+            ..
         } = self;
         drop(console);
         let (others, theirs, sharded) = shards.finish();
@@ -29,12 +39,12 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         // The journals are complete: no processor works any more.
         drop((processor, others));
         // As long as the devices are there: which one is lost can be seen.
-        let result = outcome(result, sharded.map_err(|error| attachment.explain(error)), say);
+        let result = outcome(result, sharded.map_err(|error| attachment.explain(error)), events);
         let Ground { config, netlink, instance } = ground;
         let passage = Passage::of(config);
         let undone = attachment.undo(packet_loop);
-        let settled = settle(instance, passage, netlink, say);
-        end_settling(settling, say);
+        let settled = settle(instance, passage, netlink, events);
+        end_settling(settling, events);
         if let Some(guardian) = guardian {
             guardian.finish()?;
         }
@@ -50,13 +60,13 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
 fn outcome(
     result: Result<Why, RunError>,
     sharded: Result<(), RunError>,
-    say: &mut dyn FnMut(&str),
+    events: &mut dyn EventSink,
 ) -> Result<Why, RunError> {
     match (result, sharded) {
         (result, Ok(())) => result,
         (Err(RunError::ShardLost), Err(error)) => Err(error),
         (result, Err(error)) => {
-            say(&format!("warning: {error}"));
+            events.on_event(&Event::ShardFailed { error: error.to_string() });
             result
         }
     }
@@ -67,17 +77,17 @@ fn settle(
     instance: &Instance,
     passage: Passage<'_>,
     netlink: &Netlink,
-    say: &mut dyn FnMut(&str),
+    events: &mut dyn EventSink,
 ) -> Result<(), RunError> {
     let owed = journal::read(instance.path());
     if owed.is_empty() {
         return Ok(());
     }
     let bytes = owed.iter().map(|owed| u64::from(owed.entry.told.since(owed.entry.delivered))).sum();
-    let bytes = Bytes::new(bytes);
-    say(&format!("warning: {bytes} could not be delivered to {} flows in time: resetting them", owed.len()));
+    let bytes = Amount(Bytes::new(bytes));
+    events.on_event(&Event::Undelivered { bytes, flows: owed.len() });
     let outcome = recovery::reset_ends(&owed, passage, netlink)?;
-    say(&format!("warning: {outcome}"));
+    events.on_event(&Event::FlowsReset { outcome });
     journal::discard(instance.path());
     Ok(())
 }

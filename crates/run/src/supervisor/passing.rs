@@ -20,14 +20,15 @@ pub(super) enum Passing {
 }
 
 impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
-    /// Tells the processors when all signs of life have been away for so long that packets went past: before the next packet is
+    /// Tells the processors when all signs of life have been away for so long that packets went past: before
+    /// the next packet is
     /// read. What they know of their flows is no longer true.
     pub(super) fn notice_gap(&mut self) -> Result<(), RunError> {
         let silent = Clock::now().saturating_since(self.last_alive);
         if self.passing != Passing::No || silent <= self.ground.config.hang_after() {
             return Ok(());
         }
-        if self.attachment.on_silence(self.packet_loop.path_mut(), self.say)? {
+        if self.attachment.on_silence(self.packet_loop.path_mut(), self.events)? {
             self.note_passing();
             self.next_beat = Instant::ZERO;
         } else {
@@ -50,7 +51,8 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         }
     }
 
-    /// True when all shards have shown a sign of life since this was asked last, and know of what went past them.
+    /// True when all shards have shown a sign of life since this was asked last, and know of what went past
+    /// them.
     pub(super) fn are_alive(&mut self) -> bool {
         let are_alive = self.shards.are_alive();
         if self.passing == Passing::Told && are_alive {

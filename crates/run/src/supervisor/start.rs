@@ -22,42 +22,53 @@ use crate::routed::RoutedSite;
 use crate::shards::{Shards, Terms};
 use crate::signals::CaughtSignals;
 use crate::watchdog::Guardian;
-use crate::{Config, Plan, Processor, RunError};
+use crate::{Config, Event, EventSink, Plan, Processor, RunError};
 
-/// Decides what would be set up, and changes nothing.
+/// Decides what would be set up and tells it, and changes nothing.
 ///
 /// # Errors
 /// As [`run`] before anything is touched.
-pub fn dry_run(config: &Config) -> Result<Plan, RunError> {
+pub fn dry_run(config: &Config, events: &mut dyn EventSink) -> Result<(), RunError> {
+    if config.inline.is_some() {
+        let command = format!(
+            "two packet sockets, at {} and {}; a bridge between them with --inline-fallback bridge",
+            config.wired, config.mobile
+        );
+        events.on_event(&Event::SetUp { command });
+        return Ok(());
+    }
     // Without, what it would see of programs and rules is not what there is.
     features::require(Feature::NetworkAdministration)?;
-    Plan::make(config, &Netlink::open()?)
+    Plan::make(config, &Netlink::open()?)?.tell(events);
+    Ok(())
 }
 
-/// Has the TCP between the two interfaces pass through processors until a signal comes; then undoes everything.
+/// Has the TCP between the two interfaces pass through processors until a signal comes; then undoes
+/// everything.
 ///
 /// `make` is asked for one processor for each shard: as many as [`Config::shards`] says, or as the machine allows. Works
-/// in the calling thread's network namespace, on the calling thread and on one more for each further shard. `say` gets
-/// one line at a time for the user: what was set up, warnings, what happened.
+/// in the calling thread's network namespace, on the calling thread and on one more for each further shard.
+/// `events`
+/// gets what was set up, warnings, and what happened.
 ///
 /// # Errors
 /// When it cannot start, or an interface is lost; everything is undone in both cases.
 pub fn run<P: Processor + Send + 'static>(
     config: &Config,
     make: impl FnOnce(usize) -> Result<Vec<P>, RunError>,
-    say: &mut dyn FnMut(&str),
+    events: &mut dyn EventSink,
 ) -> Result<Ended, RunError> {
     if config.inline.is_some() {
-        run_at::<BridgedSite, P>(config, make, say)
+        run_at::<BridgedSite, P>(config, make, events)
     } else {
-        run_at::<RoutedSite, P>(config, make, say)
+        run_at::<RoutedSite, P>(config, make, events)
     }
 }
 
 fn run_at<S: Site, P: Processor + Send + 'static>(
     config: &Config,
     make: impl FnOnce(usize) -> Result<Vec<P>, RunError>,
-    say: &mut dyn FnMut(&str),
+    events: &mut dyn EventSink,
 ) -> Result<Ended, RunError> {
     S::NEEDS.iter().try_for_each(|feature| features::require(*feature))?;
     // Before anything is set up, so that no signal can end us in between.
@@ -65,7 +76,7 @@ fn run_at<S: Site, P: Processor + Send + 'static>(
     let netlink = Netlink::open()?;
     let namespace = Namespace::current()?.id()?;
     let removed = leftovers::remove(&config.state_directory, &netlink, namespace)?;
-    removed.lines.iter().for_each(|line| say(line));
+    removed.events.iter().for_each(|event| events.on_event(event));
     let mut site = S::survey(config, &netlink, namespace)?;
     let instance = Instance::register(&config.state_directory, leftovers::KIND)?;
     let mut processors = make(site.shards())?;
@@ -73,7 +84,7 @@ fn run_at<S: Site, P: Processor + Send + 'static>(
     prepare(&mut processors, &site, config, &instance, &journal_alarm)?;
     let ground = Ground { config, netlink: &netlink, instance: &instance };
     let start = Start { removed, journal_alarm, processors };
-    let mut supervisor = start.supervise(&mut site, ground, say)?;
+    let mut supervisor = start.supervise(&mut site, ground, events)?;
     let result = supervisor.serve(&signals);
     supervisor.close(result)
 }
@@ -114,7 +125,7 @@ impl<P: Processor + Send + 'static> Start<P> {
         self,
         site: &'a mut S,
         ground: Ground<'a>,
-        say: &'a mut dyn FnMut(&str),
+        events: &'a mut dyn EventSink,
     ) -> Result<Supervisor<'a, S::Attachment<'a>, P>, RunError> {
         let config = ground.config;
         // One that is replaced may listen there still.
@@ -124,7 +135,7 @@ impl<P: Processor + Send + 'static> Start<P> {
         };
         let feedback = config.feedback.as_ref().map(open).transpose()?.flatten();
         let (links, route_mtus) = (site.links(), site.route_mtus());
-        let (paths, attachment) = site.attach(ground, say)?;
+        let (paths, attachment) = site.attach(ground, events)?;
         let guardian = if config.watchdog { Some(Guardian::start(config, ground.instance)?) } else { None };
         let bypass = attachment.bypass().filter(|_| config.bypass).cloned();
         let loops = paths.into_iter().map(|path| PacketLoop::new(path, bypass.clone()));
@@ -156,7 +167,7 @@ impl<P: Processor + Send + 'static> Start<P> {
             next_feedback: Instant::ZERO,
             started_at: Clock::now(),
             stop: None,
-            say,
+            events,
         };
         supervisor.watch()?;
         supervisor.take_over(feedback)?;
@@ -184,20 +195,20 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         Ok(self.waiter.add(&self.link_events, Interest::Read, LINKS)?)
     }
 
-    /// Has the instance end whose place this one takes, if there is one, and reports of base stations received.
+    /// Has the instance end whose place this one takes, if there is one, and reports of base stations
+    /// received.
     fn take_over(&mut self, feedback: Option<FeedbackReceiver>) -> Result<(), RunError> {
         let config = self.ground.config;
         self.feedback = feedback;
-        // Last, so that it goes on where this start fails; before the first packet is read here, so that no flow is taken over by both.
+        // Last, so that it goes on where this start fails; before the first packet is read here, so that no
+        // flow is taken over by both.
         if self.attachment.retire_predecessor()? {
-            (self.say)(&format!("replacing '{}'", config.replace.as_deref().unwrap_or_default()));
+            self.events.on_event(&Event::Replacing { name: config.replace.clone().unwrap_or_default() });
             if let Some(wanted) = config.feedback.as_ref().filter(|_| self.feedback.is_none()) {
                 // The other one has closed its own. There is no way back any more.
                 match FeedbackReceiver::open(wanted) {
                     Ok(receiver) => self.feedback = Some(receiver),
-                    Err(error) => {
-                        (self.say)(&format!("warning: {error}: going on without reports of base stations"));
-                    }
+                    Err(error) => self.events.on_event(&Event::WithoutReports { error: error.to_string() }),
                 }
             }
         }

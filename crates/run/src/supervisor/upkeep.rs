@@ -11,7 +11,7 @@ use super::{Supervisor, WATCHDOG, Why};
 use crate::attachment::Attachment;
 use crate::shards::Command;
 use crate::watchdog::News;
-use crate::{AfterHang, Processor, RunError};
+use crate::{AfterHang, Event, EventSink, Processor, RunError, StandIn};
 
 impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     /// Shows that all is alive, and looks after everything; gives a reason to end.
@@ -23,17 +23,17 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             self.attachment.beat();
         }
         let checked = self.check_interfaces();
-        self.patience.with(checked, self.say)?;
+        self.patience.with(checked, self.events)?;
         let checked = self.check_routes();
-        self.patience.with(checked, self.say)?;
+        self.patience.with(checked, self.events)?;
         if self.shards.has_failed() {
             return Err(RunError::ShardLost);
         }
-        if let Some(line) = self.journal_alarm.take() {
-            (self.say)(&line);
+        if let Some(event) = self.journal_alarm.take() {
+            self.events.on_event(&event);
         }
         if self.settling.as_ref().is_some_and(JoinHandle::is_finished) {
-            end_settling(self.settling.take(), self.say);
+            end_settling(self.settling.take(), self.events);
         }
         if let Some(why) = self.hear_watchdog(are_alive)? {
             return Ok(Some(why));
@@ -41,7 +41,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         self.resynchronise();
         // What the watchdog has taken away stays away until all shards are alive.
         let is_steered = are_alive && !self.is_unsteered;
-        self.attachment.ensure(is_steered, &mut self.patience, self.say)?;
+        self.attachment.ensure(is_steered, &mut self.patience, self.events)?;
         Ok(None)
     }
 
@@ -51,7 +51,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         match guardian.news() {
             Some(News::SteeringRemoved) if !self.attachment.can_be_taken_away() => guardian.resumed(),
             Some(News::SteeringRemoved) if self.ground.config.after_hang == AfterHang::Exit => {
-                (self.say)("warning: this process had hung and the watchdog took the steering away: ending");
+                self.events.on_event(&Event::Hung { by: StandIn::Watchdog, aftermath: "ending" });
                 return Ok(Some(Why::Hang));
             }
             Some(News::SteeringRemoved) => {
@@ -59,18 +59,18 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
                 self.passing = Passing::Noticed;
                 self.next_beat = Instant::ZERO;
             }
-            Some(News::Died) => (self.say)("warning: the watchdog has ended: starting another one"),
+            Some(News::Died) => self.events.on_event(&Event::WatchdogDied),
             None => {}
         }
         // Not before all shards know that packets went past.
         let may_steer = are_alive && self.passing == Passing::No;
-        if self.is_unsteered && may_steer && self.patience.with(self.attachment.steer(), self.say)?.is_some()
+        if self.is_unsteered
+            && may_steer
+            && self.patience.with(self.attachment.steer(), self.events)?.is_some()
         {
             self.is_unsteered = false;
             guardian.resumed();
-            (self.say)(
-                "warning: this process had hung and the watchdog took the steering away: installed again",
-            );
+            self.events.on_event(&Event::Hung { by: StandIn::Watchdog, aftermath: "installed again" });
         }
         // Without one the flows are better off than without us: it is tried again.
         match guardian.revive(self.ground.instance) {
@@ -80,7 +80,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
                 }
             }
             Ok(false) => {}
-            Err(error) => (self.say)(&format!("warning: {error}: trying again")),
+            Err(error) => self.events.on_event(&Event::WatchdogMissing { error: error.to_string() }),
         }
         if are_alive {
             guardian.beat();
@@ -92,8 +92,8 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     fn check_interfaces(&mut self) -> Result<(), RunError> {
         for side in Port::BOTH {
             let change = self.interfaces.look(side, self.ground.netlink)?;
-            if let Some(line) = self.interfaces.line(side, change, self.attachment.remedy()) {
-                (self.say)(&line);
+            if let Some(event) = self.interfaces.event(side, change, self.attachment.remedy()) {
+                self.events.on_event(&event);
             }
             if change.is_new {
                 self.attachment.note_new(side);
@@ -103,7 +103,8 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
                 self.attachment.note_routes();
             }
             if let Some(mtu) = change.mtu {
-                (self.say)(&format!("the MTU of {} is {mtu}", self.interfaces.name(side)));
+                let interface = self.interfaces.name(side).to_owned();
+                self.events.on_event(&Event::InterfaceMtu { interface, mtu });
                 self.attachment.widen(mtu)?;
                 self.tell_mtu(side);
             }
@@ -114,7 +115,8 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         Ok(())
     }
 
-    /// Attaches to interfaces that were made anew. What cannot be attached is said once and tried again: better than an end.
+    /// Attaches to interfaces that were made anew. What cannot be attached is said once and tried again:
+    /// better than an end.
     fn follow(&mut self) {
         if self.attachment.is_passed_without() {
             self.note_passing();
@@ -126,10 +128,10 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             Err(RunError::Io(error)) if error.is_not_there() || error.is_device_gone() => {}
             Err(error) => {
                 let consequence = self.attachment.consequence();
-                let line = format!("warning: {error}: {consequence}, and it is tried again");
-                if self.said.as_ref() != Some(&line) {
-                    (self.say)(&line);
-                    self.said = Some(line);
+                let event = Event::NotFollowed { error: error.to_string(), consequence };
+                if self.said.as_ref() != Some(&event) {
+                    self.events.on_event(&event);
+                    self.said = Some(event);
                 }
             }
         }
@@ -147,8 +149,9 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         for (side, route_mtu) in Port::BOTH.into_iter().zip(found) {
             let before = std::mem::replace(&mut self.route_mtus[side.index()], route_mtu);
             if route_mtu != before {
-                let (mtu, name) = (route_mtu.min(self.interfaces.mtu(side)), self.interfaces.name(side));
-                (self.say)(&format!("the least MTU of the routes through {name} is {mtu}"));
+                let interface = self.interfaces.name(side).to_owned();
+                let mtu = route_mtu.min(self.interfaces.mtu(side));
+                self.events.on_event(&Event::RouteMtu { interface, mtu });
                 self.tell_mtu(side);
             }
         }
@@ -157,7 +160,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
 }
 
 /// Waits for the thread that resets flows of a killed instance.
-pub(super) fn end_settling(settling: Option<JoinHandle<Vec<String>>>, say: &mut dyn FnMut(&str)) {
-    let lines = settling.map(JoinHandle::join);
-    lines.into_iter().flatten().flatten().for_each(|line| say(&line));
+pub(super) fn end_settling(settling: Option<JoinHandle<Vec<Event>>>, events: &mut dyn EventSink) {
+    let told = settling.map(JoinHandle::join);
+    told.into_iter().flatten().flatten().for_each(|event| events.on_event(&event));
 }

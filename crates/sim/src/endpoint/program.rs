@@ -176,9 +176,7 @@ impl Connection {
         while left > 0 {
             let part = &mut piece[..left.min(4096) as usize];
             config.writes.fill(program.written, part);
-            if self.outbox.write(config.isn + 1 + program.written as u32, part).is_err() {
-                return; // what has not been written yet stays to be written
-            }
+            self.outbox.write(config.isn + 1 + program.written as u32, part);
             program.written += part.len() as u64;
             left -= part.len() as u64;
         }

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use control::{ControllerConfig, RateParams};
 use engine::{Action, EngineConfig, PassThrough, Policy};
 use hanging::Hanging;
-use run::{Accelerator, Config, Processor, RunError};
+use run::{Accelerator, Config, Event, Processor, RunError};
 use units::{Duration, Rate};
 
 fn main() -> ExitCode {
@@ -20,10 +20,8 @@ fn main() -> ExitCode {
     let result = match arguments.as_slice() {
         ["--watchdog", record, hang_after_ms] => watch(record, hang_after_ms),
         ["--dry-run", config] => parse(config).and_then(|config| {
-            let plan = run::dry_run(&config).map_err(|error| error.to_string())?;
-            plan.commands().iter().for_each(|line| println!("{line}"));
-            plan.warnings().iter().for_each(|line| println!("warning: {line}"));
-            Ok(())
+            run::dry_run(&config, &mut |event: &Event| println!("{}", event.line()))
+                .map_err(|error| error.to_string())
         }),
         ["--engine", config] => parse(config).and_then(|config| accelerate(&config, EngineConfig::default())),
         ["--both-ways", "--engine", config] => {
@@ -63,7 +61,7 @@ fn parse(config: &str) -> Result<Config, String> {
 
 fn echo(config: &Config) -> Result<(), String> {
     let make = |shards| Ok(vec![PassThrough; shards]);
-    let ended = run::run(config, make, &mut |line| eprintln!("{line}"));
+    let ended = run::run(config, make, &mut |event: &Event| eprintln!("{}", event.line()));
     let ended = ended.map_err(|error| error.to_string())?;
     eprintln!("{ended:?}");
     Ok(())
@@ -86,7 +84,7 @@ fn accelerate_by<P: Processor + Send + 'static>(
         let made = made.map_err(|error| RunError::Settings(error.to_string()))?;
         Ok(made.into_iter().map(&wrap).collect())
     };
-    let ended = run::run(config, make, &mut |line| eprintln!("{line}"));
+    let ended = run::run(config, make, &mut |event: &Event| eprintln!("{}", event.line()));
     let ended = ended.map_err(|error| error.to_string())?;
     let counted = |name| ended.processor.counter(name);
     eprintln!("{:?} {:?} {:?}", ended.why, ended.counters, ended.queue_drops);

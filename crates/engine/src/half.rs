@@ -1,0 +1,376 @@
+//! [`Half`]: the acceleration of one direction: packets in, packets out.
+//!
+//! A half knows a source, the host that sends the data, and a sink, the host that takes it. For the downlink these are the
+//! server and the client, for the uplink the reverse; [`crate::Engine`] stands one behind the other.
+//!
+//! ```text
+//!   handle_packet ─▶ on_known ─▶ show ─▶ Phase::on_segment ─▶ Next ─▶ transitions ─▶ settle
+//!   poll          ─▶ control packets, then turns (schedule)
+//! ```
+
+use std::collections::VecDeque;
+
+use control::Controller;
+use units::{Bytes, Instant, SeqNum};
+use wire::{TcpHeaderSpec, Transport, VirtioNetHeader};
+
+use crate::boundary::{Port, Verdict};
+use crate::config::{ConfigError, EngineConfig};
+use crate::direction::{Direction, End};
+use crate::flow::Flow;
+use crate::journal::Journal;
+use crate::key::FlowKey;
+use crate::memory::ahead::Ahead;
+use crate::memory::index::Index;
+use crate::memory::slab::Slab;
+use crate::memory::spare::Spare;
+use crate::memory::timer::Timers;
+use crate::pass::PassReason;
+use crate::path::Path;
+use crate::path::ready_list::ReadyList;
+use crate::path::subscriber::Subscriber;
+use crate::phase::{Next, Phase};
+use crate::relay::Relay;
+use crate::relay::emit::HeaderBuffer;
+use crate::report::PassedRecently;
+use crate::segment::{Budget, Context, Segment};
+use crate::stats::Stats;
+use crate::timestamp::COMPARABLE_FOR;
+
+mod deadlines;
+mod feedback;
+mod look_ahead;
+mod output;
+mod path_mtu;
+mod reports;
+mod schedule;
+mod transitions;
+
+/// Memory that no flow is refused, in bytes.
+const FLOW_MEMORY_MIN: u64 = 16 * 1024;
+
+/// A packet of the half's own making, before its bytes are borrowed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Made {
+    pub(crate) to: End,
+    pub(crate) virtio: VirtioNetHeader,
+    pub(crate) header_len: usize,
+    /// Flow, first byte and length of its payload.
+    payload: Option<(u32, SeqNum, u32)>,
+}
+
+/// The accelerator of one direction.
+#[derive(Debug)]
+pub(crate) struct Half {
+    direction: Direction,
+    config: EngineConfig,
+    flows: Slab<Flow>,
+    flow_index: Index,
+    subscribers: Slab<Subscriber>,
+    subscriber_index: Index,
+    /// Of subscribers with data.
+    paths: Slab<Path>,
+    spare: Spare,
+    ahead: Ahead,
+    timers: Timers,
+    /// Flows with control packets to make.
+    outbox: VecDeque<u32>,
+    /// Of those, flows whose packet is for the sink and may ride on data that is about to go.
+    after_data: VecDeque<u32>,
+    /// Subscribers that may have something to send.
+    ready: ReadyList,
+    header: HeaderBuffer,
+    stats: Stats,
+    passed_recently: PassedRecently,
+    journal: Option<Box<dyn Journal>>,
+    /// The flow of the packet handled last, if it carries data and is not in the table.
+    unknown: Option<FlowKey>,
+    is_draining: bool,
+    /// Longest packet to a sink, as far as the interface says that it leaves through.
+    mtu: u32,
+}
+
+/// What a flow may borrow of its half while it is looked at.
+struct Tools<'a> {
+    spare: &'a mut Spare,
+    header: &'a mut HeaderBuffer,
+}
+
+impl Half {
+    /// One without flows.
+    ///
+    /// # Errors
+    /// A setting that makes no sense.
+    pub(crate) fn new(direction: Direction, config: EngineConfig) -> Result<Self, ConfigError> {
+        config.validate()?;
+        Ok(Self {
+            direction,
+            flows: Slab::default(),
+            flow_index: Index::new(config.hash_seed),
+            subscribers: Slab::default(),
+            subscriber_index: Index::new(config.hash_seed),
+            paths: Slab::default(),
+            spare: Spare::default(),
+            ahead: Ahead::new(),
+            timers: Timers::default(),
+            outbox: VecDeque::new(),
+            after_data: VecDeque::new(),
+            ready: ReadyList::default(),
+            header: [0; TcpHeaderSpec::MAX_LEN],
+            stats: Stats::default(),
+            passed_recently: PassedRecently::default(),
+            journal: None,
+            unknown: None,
+            is_draining: false,
+            mtu: u32::MAX,
+            config,
+        })
+    }
+
+    /// Which way its data flows.
+    pub(crate) fn direction(&self) -> Direction {
+        self.direction
+    }
+
+    /// Counters.
+    pub(crate) fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// The settings in force.
+    pub(crate) fn config(&self) -> &EngineConfig {
+        &self.config
+    }
+
+    /// Puts `config`, which must be valid, in force.
+    pub(crate) fn reconfigure(&mut self, config: EngineConfig) {
+        if config.controller != self.config.controller {
+            for (_, subscriber) in self.subscribers.iter_mut() {
+                subscriber.is_outdated = true;
+            }
+        }
+        self.config = EngineConfig { hash_seed: self.config.hash_seed, ..config };
+    }
+
+    /// Has every debt noted in `journal` from here on.
+    pub(crate) fn set_journal(&mut self, journal: Box<dyn Journal>) {
+        self.journal = Some(journal);
+    }
+
+    /// Begins beside `other`, which has worked for a while: what that was told to do holds for both.
+    pub(crate) fn take_place_beside(&mut self, other: &Self, mtu: u32) {
+        (self.is_draining, self.mtu) = (other.is_draining, mtu);
+    }
+
+    /// Bytes acknowledged to sources that sinks have not acknowledged, over all flows.
+    pub(crate) fn debt(&self) -> Bytes {
+        let debts = self.flows.iter().filter_map(|(_, flow)| flow.phase.relay()).map(Relay::debt);
+        Bytes::new(debts.map(u64::from).sum())
+    }
+
+    /// The flow of the packet handled last, if it carries data and is not in the table; told once.
+    pub(crate) fn take_unknown(&mut self) -> Option<FlowKey> {
+        self.unknown.take()
+    }
+
+    /// Takes in a packet that came from `from`, with its virtio header.
+    ///
+    /// [`Verdict::Forward`] asks for the packet, as edited in place, to go on to the other end with the same virtio header.
+    /// After this, [`Half::poll`] may have packets to send.
+    pub(crate) fn handle_packet(
+        &mut self,
+        from: End,
+        virtio: &VirtioNetHeader,
+        packet: &mut [u8],
+        now: Instant,
+    ) -> Verdict {
+        self.step_ahead();
+        self.stats.packets_in += 1;
+        self.unknown = None;
+        let verdict = match wire::parse(packet) {
+            Ok(parsed) => match parsed.transport {
+                Transport::Tcp(tcp) => {
+                    self.handle_segment(&mut Segment::new(from, &parsed, &tcp, virtio, packet), now)
+                }
+                Transport::Icmp(icmp) if from == End::Sink => {
+                    self.handle_icmp(&icmp, &parsed, packet, now);
+                    Verdict::Forward
+                }
+                Transport::Fragment => count_and_pass(&mut self.stats.fragments),
+                Transport::Truncated => count_and_pass(&mut self.stats.truncated),
+                _ => count_and_pass(&mut self.stats.not_tcp),
+            },
+            Err(_) => count_and_pass(&mut self.stats.unparsable),
+        };
+        self.stats.packets_forwarded += u64::from(verdict == Verdict::Forward);
+        verdict
+    }
+
+    fn handle_segment(&mut self, segment: &mut Segment<'_>, now: Instant) -> Verdict {
+        let key = FlowKey::of(segment.ip(), segment.tcp, segment.from);
+        match self.flow_index.get(&key, &self.flows) {
+            Some(id) => self.on_known(id, segment, now),
+            None => {
+                self.on_unknown(key, segment, now);
+                Verdict::Forward
+            }
+        }
+    }
+
+    /// A segment of no flow in the table: it passes, and may open one.
+    fn on_unknown(&mut self, key: FlowKey, segment: &Segment<'_>, now: Instant) {
+        if segment.opens() {
+            if segment.is_intact() {
+                self.observe(key, segment, now);
+            }
+            return;
+        }
+        self.stats.unknown_flow += 1;
+        let is_data = segment.tcp.payload_len > 0;
+        if is_data && !segment.opens_or_ends() {
+            self.unknown = Some(key);
+        }
+    }
+
+    /// A segment of a flow in the table.
+    fn on_known(&mut self, id: u32, segment: &mut Segment<'_>, now: Instant) -> Verdict {
+        let Some(flow) = self.flows.get_mut(id) else { return Verdict::Forward };
+        // What its host will drop must not be believed (H7).
+        let is_intact = segment.is_intact();
+        // A handshake has its time from the first SYN on: packets do not prolong it.
+        let is_observing = matches!(flow.phase, Phase::Observing(_));
+        if !is_observing {
+            let silent = now.saturating_since(flow.last_activity);
+            flow.last_activity = now;
+            if silent >= COMPARABLE_FOR
+                && let Some(relay) = flow.phase.relay_mut()
+            {
+                relay.outdate_timestamps();
+            }
+        }
+        if segment.opens() && is_intact && flow.phase.gives_way_to(segment) {
+            self.begin_anew(id, segment, now);
+            return Verdict::Forward;
+        }
+        if !is_intact {
+            // What is ours is dropped here, what only passes goes on.
+            let is_ours = flow.phase.relay().is_some();
+            self.stats.bad_checksums += u64::from(!is_observing);
+            return if is_ours { Verdict::Consumed } else { Verdict::Forward };
+        }
+        let Some((mut verdict, mut next)) = self.show(id, segment, now) else { return Verdict::Forward };
+        if matches!(next, Next::Accelerate(..) | Next::LowerWindow(..)) {
+            self.enter(id, next, segment, now);
+            (verdict, next) = self.show(id, segment, now).unwrap_or((Verdict::Forward, Next::Stay));
+        }
+        self.apply(id, next, now);
+        verdict
+    }
+
+    /// Shows a segment to its flow's phase; memory comes and goes with it.
+    fn show(&mut self, id: u32, segment: &mut Segment<'_>, now: Instant) -> Option<(Verdict, Next)> {
+        let flow = self.flows.get(id)?;
+        let brings = segment.from == End::Source && segment.has_content();
+        if brings && !matches!(flow.phase, Phase::Observing(_)) {
+            self.open_path(flow.subscriber);
+        }
+        let direction = self.direction;
+        self.look_at(id, now, |flow, cx, tools| {
+            let before = flow.phase.relay().map_or(0, Relay::memory);
+            if let Some(relay) = flow.phase.relay_mut().filter(|_| segment.from == End::Source) {
+                relay.lend(tools.spare, segment.tcp.payload_len);
+            }
+            let (phase, about) = flow.phase_about(direction);
+            let shown = phase.on_segment(segment, about, cx);
+            if let Some(relay) = phase.relay_mut() {
+                let is_short = cx.stats.buffer_bytes_now > cx.config.buffer_max.get() / 2;
+                relay.give_back(tools.spare, is_short, now);
+                cx.note_memory(before, relay.memory());
+            }
+            shown
+        })
+    }
+
+    /// Lets `act` handle a flow, with what it may use.
+    fn look_at<R>(
+        &mut self,
+        id: u32,
+        now: Instant,
+        act: impl FnOnce(&mut Flow, &mut Context<'_>, Tools<'_>) -> R,
+    ) -> Option<R> {
+        let flow = self.flows.get_mut(id)?;
+        let subscriber = self.subscribers.get(flow.subscriber)?;
+        let path = subscriber.path().and_then(|path| self.paths.get_mut(path));
+        let memory = flow.phase.relay().map_or(Bytes::ZERO, |relay| {
+            let buffered = path.as_deref().map_or(0, |path| path.buffered);
+            memory_limit(&self.config, &self.stats, buffered, relay)
+        });
+        let budget = Budget { memory, flows: subscriber.flows };
+        let mut cx = Context { config: &self.config, path, budget, stats: &mut self.stats, now };
+        Some(act(flow, &mut cx, Tools { spare: &mut self.spare, header: &mut self.header }))
+    }
+
+    /// The path to a subscriber, if there was data for it.
+    fn path_of(&self, subscriber_id: u32) -> Option<&Path> {
+        self.paths.get(self.subscribers.get(subscriber_id)?.path()?)
+    }
+
+    /// The same, to be changed.
+    fn path_of_mut(&mut self, subscriber_id: u32) -> Option<&mut Path> {
+        self.paths.get_mut(self.subscribers.get(subscriber_id)?.path()?)
+    }
+
+    /// Makes the path to a subscriber, if there is none yet.
+    fn open_path(&mut self, subscriber_id: u32) {
+        let Some(subscriber) = self.subscribers.get_mut(subscriber_id) else { return };
+        if subscriber.path().is_some() {
+            return;
+        }
+        subscriber.is_outdated = false;
+        let mut controller = self.config.controller.build();
+        if let Some((rtt, at)) = subscriber.round_trip() {
+            controller.on_round_trip(rtt, at);
+        }
+        subscriber.set_path(self.paths.insert(Path::new(controller, subscriber.last_used)));
+    }
+
+    /// Puts a subscriber in line if its flows may have something to send.
+    fn wake(&mut self, subscriber_id: u32) {
+        let path = self.subscribers.get(subscriber_id).and_then(Subscriber::path);
+        if let Some(path) = path.and_then(|path| self.paths.get_mut(path)) {
+            self.ready.wake(subscriber_id, path);
+        }
+    }
+
+    /// The other port than that of `from`.
+    pub(crate) fn port_to(&self, end: End) -> Port {
+        self.direction.port_to(end)
+    }
+
+    fn count_pass(&mut self, key: FlowKey, reason: PassReason) {
+        self.stats.count_pass(reason);
+        self.passed_recently.note(&key, self.direction, reason);
+    }
+}
+
+fn count_and_pass(counter: &mut u64) -> Verdict {
+    *counter += 1;
+    Verdict::Forward
+}
+
+/// Memory a flow may take: as much as is left of its subscriber's, which may take as much as is left of all (dynamic
+/// thresholds, Choudhury and Hahne 1998). So whoever takes much leaves as much to the next one, and n that are as greedy come
+/// out equal, however many flows each has. A flow whose sink has shut its window shares in one half of it only, and has
+/// what every flow may have where that is used up: more data for it would wait there, and starve those whose sinks read (H20).
+///
+/// A power of two, as rings are. `buffered` is what its subscriber takes already, in bytes.
+fn memory_limit(config: &EngineConfig, stats: &Stats, buffered: u64, relay: &Relay) -> Bytes {
+    let part = |max: Bytes| max.get() / if relay.is_sink_window_shut() { 2 } else { 1 };
+    let left_of_all = part(config.buffer_max).saturating_sub(stats.buffer_bytes_now);
+    let left_of_its = part(config.subscriber_buffer_max).min(left_of_all).saturating_sub(buffered);
+    let limit = left_of_its.min(config.flow_buffer_max.get()).max(FLOW_MEMORY_MIN);
+    Bytes::new(1 << limit.ilog2())
+}
+
+#[cfg(test)]
+mod tests;

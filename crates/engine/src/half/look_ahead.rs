@@ -1,0 +1,101 @@
+//! Looking ahead: the state of the flows that packets at hand most likely belong to is asked for before they are handled.
+//!
+//! With many flows, fetching a flow's state takes longer than handling its packet, and one packet after the other each waits
+//! for its own. Asked for some packets ahead, it comes while those before it are handled:
+//!
+//! ```text
+//!   packet      i      i+1 … i+3          … i+5              … i+8
+//!            handled         its path        its subscriber     its flow     are asked for
+//! ```
+//!
+//! Nothing of a flow is changed here, and nothing depends on what is found: a wrong guess costs time only.
+
+use super::Half;
+use crate::direction::End;
+use crate::flow::Flow;
+use crate::key::FlowKey;
+use crate::memory::ahead::{AHEAD_MAX, TIMERS_AHEAD};
+use crate::memory::slab::{Advice, MemoryAdvice};
+use crate::path::Path;
+use crate::path::subscriber::Subscriber;
+
+/// With fewer flows their state is in the processor's caches anyway.
+const FLOWS_MIN: usize = 1_024;
+
+/// How many packets ahead of its handling each part of a flow's state is asked for: each is found by the one before.
+const FLOW_AHEAD: usize = 8;
+const SUBSCRIBER_AHEAD: usize = 5;
+const PATH_AHEAD: usize = 3;
+
+/// Bytes at the start of a flow that tell when it is due, and whose it is.
+const HEAD: usize = 64;
+
+impl Half {
+    /// Passes on what whoever runs the engine can do for its memory, from here on.
+    pub(crate) fn set_memory_advice(&mut self, advice: MemoryAdvice) {
+        self.flows.set_on_piece(advice.on_piece);
+        self.subscribers.set_on_piece(advice.on_piece);
+        self.paths.set_on_piece(advice.on_piece);
+        self.ahead.set_prefetch(advice.prefetch);
+    }
+
+    /// Looks at packets that are about to be handled in this order, each with the end that it comes from.
+    pub(crate) fn look_ahead<'a>(&mut self, packets: impl Iterator<Item = (End, &'a [u8])>) {
+        self.ahead.clear();
+        let Some(prefetch) = self.ahead.prefetch().filter(|_| self.flows.len() >= FLOWS_MIN) else { return };
+        let mut hashes = [None; AHEAD_MAX];
+        let mut len = 0;
+        for (hash, (from, packet)) in hashes.iter_mut().zip(packets) {
+            *hash = FlowKey::glance(packet, from).map(|key| self.flow_index.hash(&key));
+            len += 1;
+        }
+        let index = &self.flow_index;
+        self.ahead.expect(hashes[..len].iter().map(|hash| hash.and_then(|hash| index.likely(hash))));
+        (0..FLOW_AHEAD).for_each(|index| self.ask_for_flow(index, prefetch));
+        (0..SUBSCRIBER_AHEAD).for_each(|index| self.ask_for_subscriber(index, prefetch));
+        (0..PATH_AHEAD).for_each(|index| self.ask_for_path(index, prefetch));
+    }
+
+    /// The next packet is about to be handled: asks for what those behind it need.
+    #[inline]
+    pub(super) fn step_ahead(&mut self) {
+        let Some((next, prefetch)) = self.ahead.step() else { return };
+        self.ask_for_flow(next + FLOW_AHEAD, prefetch);
+        self.ask_for_subscriber(next + SUBSCRIBER_AHEAD, prefetch);
+        self.ask_for_path(next + PATH_AHEAD, prefetch);
+    }
+
+    fn ask_for_flow(&self, index: usize, prefetch: Advice) {
+        if let Some(address) = self.ahead.place(index).and_then(|flow| self.flows.address(flow)) {
+            prefetch(address, size_of::<Flow>());
+        }
+    }
+
+    fn ask_for_subscriber(&self, index: usize, prefetch: Advice) {
+        let flow = self.ahead.place(index).and_then(|flow| self.flows.get(flow));
+        if let Some(address) = flow.and_then(|flow| self.subscribers.address(flow.subscriber)) {
+            prefetch(address, size_of::<Subscriber>());
+        }
+    }
+
+    fn ask_for_path(&self, index: usize, prefetch: Advice) {
+        let Some(flow) = self.ahead.place(index).and_then(|flow| self.flows.get(flow)) else { return };
+        if let Some(relay) = flow.phase.relay() {
+            relay.ask_for_oldest(prefetch);
+        }
+        let path = self.subscribers.get(flow.subscriber).and_then(Subscriber::path);
+        if let Some(address) = path.and_then(|path| self.paths.address(path)) {
+            prefetch(address, size_of::<Path>());
+        }
+    }
+
+    /// A deadline has come up: asks for the flows of the next ones, now and then.
+    pub(super) fn step_timers_ahead(&mut self) {
+        let Some(prefetch) = self.ahead.prefetch().filter(|_| self.flows.len() >= FLOWS_MIN) else { return };
+        if self.ahead.step_timer() {
+            for address in self.timers.soonest(TIMERS_AHEAD).filter_map(|flow| self.flows.address(flow)) {
+                prefetch(address, HEAD);
+            }
+        }
+    }
+}

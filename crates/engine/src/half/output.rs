@@ -1,0 +1,84 @@
+//! What leaves: packets of our own making, in their order.
+
+use tcp::Transmission;
+use units::Instant;
+use wire::{EmittedHeader, VirtioNetHeader};
+
+use super::{Half, Made};
+use crate::direction::End;
+use crate::phase::Next;
+use crate::relay::emit::ControlPacket;
+
+impl Half {
+    /// The next packet to send at `now`; call it until there is none.
+    pub(crate) fn poll(&mut self, now: Instant) -> Option<Made> {
+        loop {
+            if let Some(id) = self.next_in_outbox() {
+                if let Some((to, header)) = self.control_packet(id, now) {
+                    self.stats.packets_made += 1;
+                    let virtio = VirtioNetHeader::for_partial_checksum(header.transport_offset);
+                    return Some(Made { to, virtio, header_len: header.len, payload: None });
+                }
+                continue;
+            }
+            let subscriber_id = self.ready.front()?;
+            let Some((id, transmission)) = self.next_transmission(subscriber_id, now) else {
+                let path = self.subscribers.get(subscriber_id).and_then(|subscriber| subscriber.path());
+                self.ready.leave(path.and_then(|path| self.paths.get_mut(path)));
+                continue;
+            };
+            self.ready.rotate();
+            self.arm_flow(id, now);
+            let Some((virtio, header)) = self.data_packet(id, &transmission) else { continue };
+            self.stats.packets_made += 1;
+            let payload = Some((id, transmission.seq, transmission.len));
+            return Some(Made { to: End::Sink, virtio, header_len: header.len, payload });
+        }
+    }
+
+    /// The header of the packet made last.
+    pub(crate) fn made_header(&self, made: &Made) -> &[u8] {
+        &self.header[..made.header_len]
+    }
+
+    /// The payload of the packet made last, in two pieces.
+    pub(crate) fn made_payload(&self, made: &Made) -> (&[u8], &[u8]) {
+        let Some((id, seq, len)) = made.payload else { return (&[], &[]) };
+        let relay = self.flows.get(id).and_then(|flow| flow.phase.relay());
+        relay.map_or((&[], &[]), |relay| relay.slices(seq, len as usize))
+    }
+
+    /// The next flow with a control packet to make now. An acknowledgement for the sink waits until it is
+    /// clear that no data goes out in its place.
+    fn next_in_outbox(&mut self) -> Option<u32> {
+        while let Some(id) = self.outbox.pop_front() {
+            let relay = self.flows.get(id).and_then(|flow| flow.phase.relay());
+            if relay.is_some_and(|relay| relay.outbox().is_only_for_sink() && relay.wants_to_send()) {
+                self.after_data.push_back(id);
+            } else {
+                return Some(id);
+            }
+        }
+        if self.ready.is_empty() { self.after_data.pop_front() } else { None }
+    }
+
+    /// Makes one of the control packets a flow waits to have made.
+    fn control_packet(&mut self, id: u32, now: Instant) -> Option<(End, EmittedHeader)> {
+        let ControlPacket { to, header, end } = self.look_at(id, now, |flow, cx, tools| {
+            flow.in_outbox = false;
+            let (relay, departure) = flow.phase.relay_and_departure()?;
+            relay.make_control(&flow.key, departure, cx, tools.header)
+        })??;
+        self.apply(id, end.map_or(Next::Stay, Next::Leave), now);
+        header.map(|header| (to, header))
+    }
+
+    fn data_packet(
+        &mut self,
+        id: u32,
+        transmission: &Transmission,
+    ) -> Option<(VirtioNetHeader, EmittedHeader)> {
+        let flow = self.flows.get_mut(id)?;
+        flow.phase.relay_mut()?.make_data(&flow.key, transmission, &mut self.header)
+    }
+}

@@ -1,0 +1,142 @@
+//! Whose turn it is: deficit round robin over the flows of a subscriber, with probes and repairs out of turn.
+
+use control::{Control, Controller};
+use tcp::Transmission;
+use units::{Bytes, Instant};
+
+use super::Half;
+use crate::flow::Flow;
+use crate::memory::slab::Slab;
+use crate::memory::spare::Spare;
+use crate::memory::timer::TimerKey;
+use crate::path::Path;
+use crate::relay::Relay;
+
+/// Most bytes of one transmission: with its headers it is one packet for the kernel to cut. Even, as halves of it are.
+const PIECE_MAX: u64 = u16::MAX as u64 / 2 * 2 - 200;
+
+impl Half {
+    /// The next transmission of a subscriber, if pacing and window allow one.
+    pub(super) fn next_transmission(
+        &mut self,
+        subscriber_id: u32,
+        now: Instant,
+    ) -> Option<(u32, Transmission)> {
+        let subscriber = self.subscribers.get_mut(subscriber_id)?;
+        let path = self.paths.get_mut(subscriber.path()?)?;
+        if !path.has_work() {
+            return None;
+        }
+        if now < path.pacer.next() {
+            self.timers.arm(TimerKey::Subscriber(subscriber_id), &mut subscriber.armed, path.pacer.next());
+            return None;
+        }
+        let control = path.controller.control();
+        let mut line = Line {
+            subscriber: subscriber_id,
+            path,
+            flows: &mut self.flows,
+            spare: &mut self.spare,
+            quantum: control.send_quantum.get().min(PIECE_MAX) as u32,
+            control,
+            super_packets: self.config.super_packets,
+            is_short_of_data: false,
+            now,
+        };
+        let made = line.in_turn().or_else(|| line.out_of_turn());
+        if made.is_none() {
+            line.note_shortage();
+        }
+        made
+    }
+}
+
+/// The flows of a subscriber that have something to send.
+struct Line<'a> {
+    subscriber: u32,
+    path: &'a mut Path,
+    flows: &'a mut Slab<Flow>,
+    spare: &'a mut Spare,
+    control: Control,
+    /// Bytes of a turn.
+    quantum: u32,
+    super_packets: bool,
+    /// A flow left because it had nothing to send.
+    is_short_of_data: bool,
+    now: Instant,
+}
+
+impl Line<'_> {
+    /// What the flow whose turn it is sends.
+    fn in_turn(&mut self) -> Option<(u32, Transmission)> {
+        for _ in 0..3 * self.path.turns.len() {
+            let id = self.path.turns.front()?;
+            let relay = self.flows.get_mut(id).and_then(|flow| flow.phase.relay_mut());
+            let Some(relay) = relay.filter(|relay| relay.wants_to_send()) else {
+                self.leave(id);
+                continue;
+            };
+            if relay.turn().is_over() {
+                let mss = relay.mss();
+                relay.turn().renew(self.quantum, mss);
+                self.path.turns.rotate(self.flows);
+                continue;
+            }
+            // Where the window is full its turn waits for room, and so do the others behind it. Only the repair of the
+            // oldest segment and probes go on, out of turn.
+            let made = self.transmit(id)?;
+            return Some((id, made));
+        }
+        None
+    }
+
+    /// What must not wait for room.
+    fn out_of_turn(&mut self) -> Option<(u32, Transmission)> {
+        let mut index = 0;
+        while let Some(&id) = self.path.urgent.get(index) {
+            let flow = self.flows.get_mut(id);
+            let Some(flow) = flow.filter(|flow| flow.is_urgent && flow.subscriber == self.subscriber) else {
+                self.path.urgent.remove(index);
+                continue;
+            };
+            if !flow.phase.relay().is_some_and(Relay::is_urgent) {
+                flow.is_urgent = false;
+                self.path.urgent.remove(index);
+                continue;
+            }
+            if let Some(made) = self.transmit(id) {
+                return Some((id, made));
+            }
+            index += 1;
+        }
+        None
+    }
+
+    /// The flow whose turn it is has nothing to send.
+    fn leave(&mut self, id: u32) {
+        let was_fresh = self.path.turns.remove(id, self.flows);
+        let Some(relay) = self.flows.get_mut(id).and_then(|flow| flow.phase.relay_mut()) else { return };
+        self.is_short_of_data |= relay.unsent() == 0;
+        if was_fresh && !self.path.turns.is_round_empty() {
+            // Once around with the others, or it could come back as a new one at once (RFC 8290 §4.2).
+            self.path.turns.push_round(id, self.flows);
+        } else {
+            relay.turn().leave(self.now);
+        }
+    }
+
+    fn transmit(&mut self, id: u32) -> Option<Transmission> {
+        let relay = self.flows.get_mut(id)?.phase.relay_mut()?;
+        let piece = if self.super_packets { self.quantum } else { relay.mss() };
+        relay.lend_entries(self.spare);
+        relay.transmit(self.path, &self.control, piece, self.now)
+    }
+
+    /// Nobody has data although the window has room: what is delivered now says little about the link.
+    fn note_shortage(&mut self) {
+        let in_flight = Bytes::new(self.path.in_flight);
+        if self.is_short_of_data && in_flight < self.control.window && !self.path.has_work() {
+            self.path.sampler.mark_app_limited(in_flight);
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! A flow's life: into the table, from phase to phase, out of the table. Only here are the tables, the journal and the
+//! counts of flows written to.
+//!
+//! ```text
+//!   SYN ─▶ observe ─▶ Observing ─ enter ─▶ Accelerated ─ apply ─▶ Draining, Closed ─▶ leave
+//!                               └ enter ─▶ Windowed ────────────────────────────────▶ leave
+//! ```
+
+use control::Controller;
+use units::{Bytes, Duration, Instant};
+
+use super::Half;
+use crate::config::Sharing;
+use crate::direction::{Direction, End};
+use crate::flow::Flow;
+use crate::journal::JournalEntry;
+use crate::key::{FlowKey, SharingKey, subscriber_key};
+use crate::memory::timer::TimerKey;
+use crate::pass::PassReason;
+use crate::path::subscriber::Subscriber;
+use crate::phase::accelerated::Accelerated;
+use crate::phase::closed::Closed;
+use crate::phase::draining::Draining;
+use crate::phase::observing::Observing;
+use crate::phase::windowed::Windowed;
+use crate::phase::{Next, Phase};
+use crate::relay::departure::Departure;
+use crate::relay::{Completion, Numbers, Relay};
+use crate::segment::Segment;
+
+/// Into the table.
+impl Half {
+    /// Begins to watch a handshake, if there is room for it and no reason against it.
+    pub(super) fn observe(&mut self, key: FlowKey, syn: &Segment<'_>, now: Instant) {
+        let refused = self.reason_to_pass(&key);
+        let begun = refused.map_or_else(|| Observing::begin(syn.tcp, syn.from, now), Err);
+        let observing = match begun {
+            Ok(observing) => observing,
+            Err(reason) => return self.count_pass(key, reason),
+        };
+        let Some(subscriber) = self.subscriber_for(&key, now) else {
+            return self.count_pass(key, PassReason::SubscriberFull);
+        };
+        let id = self.flows.insert(Flow::new(key, subscriber, observing, now));
+        self.flow_index.insert(&key, id);
+        self.stats.flows_now += 1;
+        self.stats.half_open_now += 1;
+        self.arm_flow(id, now);
+    }
+
+    /// Why a new flow is left alone, if it is.
+    fn reason_to_pass(&self, key: &FlowKey) -> Option<PassReason> {
+        let (config, stats) = (&self.config, &self.stats);
+        let is_wanted = config.accelerates(self.direction, key) || config.lowers_window(self.direction, key);
+        let reasons = [
+            (!config.accelerate, PassReason::Disabled),
+            (!is_wanted, PassReason::Policy),
+            (self.is_draining, PassReason::Draining),
+            (self.flows.len() >= config.flows_max, PassReason::TableFull),
+            (stats.half_open_now >= config.half_open_max as u64, PassReason::HalfOpenFull),
+            (stats.buffer_bytes_now >= config.buffer_max.get(), PassReason::MemoryFull),
+        ];
+        reasons.into_iter().find_map(|(holds, reason)| holds.then_some(reason))
+    }
+
+    /// The subscriber a new flow belongs to, unless it has as many flows as one may have (H20).
+    fn subscriber_for(&mut self, flow: &FlowKey, now: Instant) -> Option<u32> {
+        let key = match self.config.sharing {
+            Sharing::Subscriber => {
+                SharingKey::Address(subscriber_key(flow.sink().ip(), self.config.ipv6_prefix_len))
+            }
+            Sharing::Flow => SharingKey::Flow(*flow),
+        };
+        let id = match self.subscriber_index.get(&key, &self.subscribers) {
+            Some(id) => id,
+            None => {
+                let id = self.subscribers.insert(Subscriber::new(key, now));
+                self.subscriber_index.insert(&key, id);
+                id
+            }
+        };
+        let subscriber = self.subscribers.get_mut(id)?;
+        if subscriber.flows >= self.config.subscriber_flows_max {
+            return None;
+        }
+        subscriber.flows += 1;
+        subscriber.last_used = now;
+        if std::mem::take(&mut subscriber.is_outdated)
+            && let Some(path) = subscriber.path().and_then(|path| self.paths.get_mut(path))
+        {
+            path.controller = self.config.controller.build();
+        }
+        Some(id)
+    }
+
+    /// A SYN opens a flow's ports anew: what was is forgotten.
+    pub(super) fn begin_anew(&mut self, id: u32, syn: &Segment<'_>, now: Instant) {
+        let Some(key) = self.flows.get(id).map(|flow| flow.key) else { return };
+        self.leave(id, None);
+        self.observe(key, syn, now);
+    }
+}
+
+/// From phase to phase.
+impl Half {
+    /// Leaves the handshake behind, which is complete with `segment`; the segment itself is handled next.
+    pub(super) fn enter(&mut self, id: u32, next: Next, segment: &Segment<'_>, now: Instant) {
+        match next {
+            Next::Accelerate(agreement, round_trips) => {
+                let known = Some(round_trips).filter(|round_trips| !round_trips.is_doubtful);
+                let Some(key) = self.flows.get(id).map(|flow| flow.key) else { return };
+                let is_both_ways = self.config.accelerates_both(self.direction, &key);
+                let completion = Completion {
+                    ip: segment.ip(),
+                    tcp: segment.tcp,
+                    by_sink: segment.from == End::Sink,
+                    is_uplink_of_both: is_both_ways && self.direction == Direction::Uplink,
+                    source_rtt: known.map(|round_trips| round_trips.to_source),
+                };
+                let relay = Relay::new(&agreement, &completion, &self.config, now);
+                self.change(id, |_| Phase::Accelerated(Accelerated { relay }));
+                self.stats.half_open_now -= 1;
+                self.stats.flows_accelerated += 1;
+                self.narrow(id, self.mtu, now);
+                if let Some(round_trips) = known {
+                    self.on_round_trip(id, round_trips.to_sink, now);
+                }
+            }
+            Next::LowerWindow(agreement, round_trips) => {
+                let (params, is_v4) = (self.config.drwa, segment.ip().src.is_ipv4());
+                let windowed = Windowed::new(&agreement, params, is_v4, round_trips, now);
+                self.change(id, |_| Phase::Windowed(Box::new(windowed)));
+                self.stats.half_open_now -= 1;
+                self.stats.flows_windowed += 1;
+            }
+            Next::Stay | Next::Drain(_) | Next::Close | Next::Leave(_) => {}
+        }
+    }
+
+    /// Tells a flow's subscriber of a round trip of the path.
+    fn on_round_trip(&mut self, id: u32, rtt: Duration, now: Instant) {
+        let subscriber = self.flows.get(id).map(|flow| flow.subscriber);
+        let Some(subscriber) = subscriber.and_then(|id| self.subscribers.get_mut(id)) else { return };
+        match subscriber.path().and_then(|path| self.paths.get_mut(path)) {
+            Some(path) => path.controller.on_round_trip(rtt, now),
+            None => subscriber.note_round_trip(rtt, now),
+        }
+    }
+
+    /// Does what a phase says is next.
+    pub(super) fn apply(&mut self, id: u32, next: Next, now: Instant) {
+        match next {
+            Next::Stay | Next::Accelerate(..) | Next::LowerWindow(..) => {}
+            Next::Drain(departure) => self.begin_draining(id, departure),
+            Next::Close => self.change(id, |phase| match phase {
+                Phase::Accelerated(Accelerated { relay }) => Phase::Closed(Closed { relay }),
+                other => other,
+            }),
+            Next::Leave(reason) => return self.leave(id, Some(reason)),
+        }
+        self.settle(id, now);
+    }
+
+    fn begin_draining(&mut self, id: u32, departure: Departure) {
+        self.change(id, |phase| match phase {
+            Phase::Accelerated(Accelerated { relay }) => {
+                let has_ended = relay.has_ended();
+                Phase::Draining(Draining { relay, departure, has_ended })
+            }
+            Phase::Closed(Closed { relay }) => {
+                Phase::Draining(Draining { relay, departure, has_ended: true })
+            }
+            Phase::Draining(draining) => Phase::Draining(Draining { departure, ..draining }),
+            other => other,
+        });
+    }
+
+    fn change(&mut self, id: u32, change: impl FnOnce(Phase) -> Phase) {
+        self.flows.change(id, |flow| Flow { phase: change(flow.phase), ..flow });
+    }
+
+    /// After anything changed in a flow: journal, end, control packets, turn to send, deadline.
+    pub(super) fn settle(&mut self, id: u32, now: Instant) {
+        self.note_debt(id);
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        let last_activity = flow.last_activity;
+        match &mut flow.phase {
+            Phase::Observing(_) => return,
+            Phase::Windowed(_) => return self.arm_flow(id, now),
+            Phase::Draining(draining) => {
+                if let Some(reason) = draining.may_leave(last_activity, now) {
+                    return self.leave(id, Some(reason));
+                }
+            }
+            Phase::Accelerated(_) | Phase::Closed(_) => {}
+        }
+        self.get_in_line(id, now);
+        self.arm_flow(id, now);
+    }
+
+    /// Brings the journal up to date with a flow, before any packet tells of what happened.
+    fn note_debt(&mut self, id: u32) {
+        let Some(journal) = self.journal.as_deref_mut() else { return };
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        let Some(relay) = flow.phase.relay() else { return };
+        if relay.debt() > 0 {
+            journal.owe(id, &journal_entry(&flow.key, relay.numbers()), !flow.is_journaled);
+            flow.is_journaled = true;
+        } else if flow.is_journaled {
+            journal.settle(id);
+            flow.is_journaled = false;
+        }
+    }
+
+    /// Puts a flow in the lists of those that have something to send, and its subscriber among those that may.
+    fn get_in_line(&mut self, id: u32, now: Instant) {
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        let subscriber_id = flow.subscriber;
+        let Some(relay) = flow.phase.relay_mut() else { return };
+        relay.refresh_timers(now);
+        let joins = relay.wants_to_send() && !relay.turn().is_in_line();
+        let is_urgent = relay.is_urgent() && !flow.is_urgent;
+        let has_control = !relay.outbox().is_empty();
+        flow.is_urgent |= is_urgent;
+        if has_control && !flow.in_outbox {
+            flow.in_outbox = true;
+            self.outbox.push_back(id);
+        }
+        if joins {
+            self.open_path(subscriber_id);
+        }
+        let path = self.subscribers.get(subscriber_id).and_then(Subscriber::path);
+        let Some(path) = path.and_then(|path| self.paths.get_mut(path)) else { return };
+        if is_urgent {
+            path.urgent.push_back(id);
+        }
+        if joins {
+            let quantum = path.controller.control().send_quantum.get().min(u64::from(u16::MAX));
+            if let Some(relay) = self.flows.get_mut(id).and_then(|flow| flow.phase.relay_mut()) {
+                relay.join(quantum, now);
+            }
+            path.turns.push_fresh(id, &mut self.flows);
+        }
+        // An acknowledgement may have opened the window for other flows of the subscriber too.
+        self.ready.wake(subscriber_id, path);
+    }
+}
+
+/// Out of the table.
+impl Half {
+    /// True while the handshake of a flow is under way.
+    pub(super) fn is_observing(&self, id: u32) -> bool {
+        self.flows.get(id).is_some_and(|flow| matches!(flow.phase, Phase::Observing(_)))
+    }
+
+    /// Takes a flow out of the table; its packets are forwarded untouched from here on.
+    pub(super) fn leave(&mut self, id: u32, reason: Option<PassReason>) {
+        let Some(flow) = self.flows.get(id) else { return };
+        let path = self.subscribers.get(flow.subscriber).and_then(Subscriber::path);
+        if let Some(path) = path.and_then(|path| self.paths.get_mut(path)) {
+            path.turns.remove(id, &mut self.flows);
+        }
+        let Some(flow) = self.flows.remove(id) else { return };
+        self.flow_index.remove(&flow.key, id);
+        self.stats.flows_now -= 1;
+        self.stats.half_open_now -= u64::from(matches!(flow.phase, Phase::Observing(_)));
+        if let Some(reason) = reason {
+            self.count_pass(flow.key, reason);
+        }
+        if let Some(journal) = self.journal.as_deref_mut().filter(|_| flow.is_journaled) {
+            journal.settle(id);
+        }
+        if let Some(relay) = flow.phase.relay()
+            && let Some(path) = path.and_then(|path| self.paths.get_mut(path))
+        {
+            path.adjust_in_flight(relay.in_flight(), 0);
+            // Its bytes in flight no longer count: others may have waited for just that room, without a timer.
+            self.ready.wake(flow.subscriber, path);
+            self.stats.bytes_retransmitted += relay.retransmitted_bytes();
+            self.stats.note_memory(relay.memory(), 0);
+            path.adjust_buffered(relay.memory(), 0);
+        }
+        self.leave_subscriber(flow.subscriber);
+    }
+
+    /// A subscriber has a flow less, and is forgotten some time after the last one.
+    fn leave_subscriber(&mut self, id: u32) {
+        let forgotten = self.forgotten_at(id);
+        let Some(subscriber) = self.subscribers.get_mut(id) else { return };
+        subscriber.flows -= 1;
+        if subscriber.flows == 0 {
+            self.timers.arm(TimerKey::Subscriber(id), &mut subscriber.armed, forgotten);
+        }
+    }
+
+    /// When a subscriber may be forgotten, once without flows: at once if nothing was delivered and so nothing learnt, or
+    /// a scan of addresses would fill the memory (H20).
+    pub(super) fn forgotten_at(&self, subscriber_id: u32) -> Instant {
+        let opened = self.subscribers.get(subscriber_id).map_or(Instant::ZERO, |s| s.last_used);
+        let Some(path) = self.path_of(subscriber_id) else { return opened };
+        let last_used = path.last_used.max(opened);
+        if path.sampler.delivered() == Bytes::ZERO {
+            last_used
+        } else {
+            last_used + self.config.subscriber_memory
+        }
+    }
+
+    /// Forgets a subscriber without flows.
+    pub(super) fn forget_subscriber(&mut self, id: u32) {
+        let Some(subscriber) = self.subscribers.remove(id) else { return };
+        self.subscriber_index.remove(&subscriber.key, id);
+        subscriber.path().map(|path| self.paths.remove(path));
+    }
+
+    /// Stops taking on anything new, so that the half can be stopped without breaking a flow.
+    ///
+    /// What was acknowledged to sources is delivered; then each flow is handed back to plain forwarding. Done
+    /// when [`Half::debt`] is zero and [`crate::Stats::flows_now`] is zero.
+    pub(crate) fn drain(&mut self, now: Instant) {
+        self.is_draining = true;
+        self.send_away(PassReason::Draining, |_| {}, now);
+    }
+
+    /// Packets may have gone past for a while: of no flow in the table it is known any more where it stands.
+    ///
+    /// Each is handed back as soon as nothing is owed to it, most at once; flows that begin from here on are taken over.
+    pub(crate) fn resynchronise(&mut self, now: Instant) {
+        self.send_away(PassReason::Desynchronised, Departure::doubt, now);
+    }
+
+    /// Has every flow leave: those whose delivery is ours on terms that `change` may change, the others at once.
+    fn send_away(&mut self, reason: PassReason, change: fn(&mut Departure), now: Instant) {
+        for id in 0..self.flows.places() {
+            let Some(flow) = self.flows.get_mut(id) else { continue };
+            let Some(relay) = flow.phase.relay() else {
+                self.leave(id, Some(reason));
+                continue;
+            };
+            let mut departure = flow.phase.departure().copied().unwrap_or_else(|| relay.departure());
+            change(&mut departure);
+            self.begin_draining(id, departure);
+            self.settle(id, now);
+        }
+    }
+}
+
+fn journal_entry(key: &FlowKey, numbers: Numbers) -> JournalEntry {
+    JournalEntry {
+        client: key.sink(),
+        server: key.source(),
+        delivered: numbers.delivered,
+        told: numbers.told,
+        client_next: numbers.sink_next,
+        server_ack: numbers.source_ack,
+        timestamps: numbers.timestamps,
+    }
+}

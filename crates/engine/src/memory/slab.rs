@@ -1,0 +1,221 @@
+//! [`Slab`]: the memory that flows and subscribers live in, in few large pieces.
+//!
+//! With many flows most of the time goes into fetching their state. In large pieces the processor needs few entries to
+//! translate its addresses, huge pages can serve it, and growing moves nothing. Places of what has gone are used again,
+//! the one left last first.
+
+/// Things in the first piece, as a power of two; each further piece has twice as many as the one before.
+const FIRST: u32 = 6;
+
+/// No place.
+const NONE: u32 = u32::MAX;
+
+/// Takes address and length of a piece of memory.
+pub(crate) type Advice = fn(usize, usize);
+
+/// What whoever runs the engine can do for its memory, of which it says address and length; the engine itself, which
+/// makes no system call and has no unsafe code, cannot.
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryAdvice {
+    /// Told of every piece of memory for flows before it is used: for huge pages. Pieces double in size.
+    pub on_piece: fn(usize, usize),
+    /// Asks for memory that will be used soon, without waiting for it.
+    pub prefetch: fn(usize, usize),
+}
+
+#[derive(Debug)]
+enum Slot<T> {
+    Full(T),
+    Free { next: u32 },
+}
+
+impl<T> Slot<T> {
+    fn full(&self) -> Option<&T> {
+        match self {
+            Self::Full(thing) => Some(thing),
+            Self::Free { .. } => None,
+        }
+    }
+
+    fn full_mut(&mut self) -> Option<&mut T> {
+        match self {
+            Self::Full(thing) => Some(thing),
+            Self::Free { .. } => None,
+        }
+    }
+}
+
+/// Things of one kind, by their places, which are small numbers.
+#[derive(Debug)]
+pub(crate) struct Slab<T> {
+    pieces: Vec<Vec<Slot<T>>>,
+    /// The place left last, which names the one left before it.
+    free: u32,
+    /// Places that have been used.
+    used: u32,
+    len: usize,
+    on_piece: Option<Advice>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self { pieces: Vec::new(), free: NONE, used: 0, len: 0, on_piece: None }
+    }
+}
+
+/// Piece, and place in it.
+fn split(place: u32) -> (usize, usize) {
+    let shifted = u64::from(place) + (1 << FIRST);
+    let piece = shifted.ilog2();
+    ((piece - FIRST) as usize, (shifted - (1 << piece)) as usize)
+}
+
+impl<T> Slab<T> {
+    /// Tells `hook` of every piece from here on.
+    pub(crate) fn set_on_piece(&mut self, hook: Advice) {
+        self.on_piece = Some(hook);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// All places lie below this number.
+    pub(crate) fn places(&self) -> u32 {
+        self.used
+    }
+
+    fn slot(&self, place: u32) -> Option<&Slot<T>> {
+        let (piece, at) = split(place);
+        self.pieces.get(piece)?.get(at)
+    }
+
+    fn slot_mut(&mut self, place: u32) -> Option<&mut Slot<T>> {
+        let (piece, at) = split(place);
+        self.pieces.get_mut(piece)?.get_mut(at)
+    }
+
+    /// Where in memory `place` lies, without a look at it.
+    #[inline]
+    pub(crate) fn address(&self, place: u32) -> Option<usize> {
+        self.slot(place).map(|slot| std::ptr::from_ref(slot).addr())
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, place: u32) -> Option<&T> {
+        self.slot(place)?.full()
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, place: u32) -> Option<&mut T> {
+        self.slot_mut(place)?.full_mut()
+    }
+
+    /// Finds a place for `thing`.
+    pub(crate) fn insert(&mut self, thing: T) -> u32 {
+        self.len += 1;
+        let place = self.free;
+        if let Some(slot) = self.slot_mut(place) {
+            let Slot::Free { next } = std::mem::replace(slot, Slot::Full(thing)) else { return place };
+            self.free = next;
+            return place;
+        }
+        let place = self.used;
+        let (piece, _) = split(place);
+        if piece == self.pieces.len() {
+            let slots = Vec::with_capacity(1 << (FIRST + piece as u32));
+            if let Some(on_piece) = self.on_piece {
+                on_piece(slots.as_ptr() as usize, slots.capacity() * size_of::<Slot<T>>());
+            }
+            self.pieces.push(slots);
+        }
+        if let Some(slots) = self.pieces.get_mut(piece) {
+            slots.push(Slot::Full(thing));
+            self.used += 1;
+        }
+        place
+    }
+
+    /// Takes out what lies at `place`.
+    pub(crate) fn remove(&mut self, place: u32) -> Option<T> {
+        let next = self.free;
+        let slot = self.slot_mut(place).filter(|slot| slot.full().is_some())?;
+        let Slot::Full(thing) = std::mem::replace(slot, Slot::Free { next }) else { return None };
+        self.free = place;
+        self.len -= 1;
+        Some(thing)
+    }
+
+    /// Makes what lies at `place` into something else.
+    pub(crate) fn change(&mut self, place: u32, change: impl FnOnce(T) -> T) {
+        let Some(slot) = self.slot_mut(place) else { return };
+        let free = Slot::Free { next: NONE };
+        *slot = match std::mem::replace(slot, free) {
+            Slot::Full(thing) => Slot::Full(change(thing)),
+            free @ Slot::Free { .. } => free,
+        };
+    }
+
+    /// All of them in the order of their places.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        let slots = self.pieces.iter().flatten();
+        (0..).zip(slots).filter_map(|(place, slot)| Some((place, slot.full()?)))
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
+        let slots = self.pieces.iter_mut().flatten();
+        (0..).zip(slots).filter_map(|(place, slot)| Some((place, slot.full_mut()?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn places_follow_each_other_through_all_pieces() {
+        let mut next = (0, 0);
+        for place in 0..10_000 {
+            assert_eq!(split(place), next);
+            let is_last = next.1 + 1 == 1 << (FIRST + next.0 as u32);
+            next = if is_last { (next.0 + 1, 0) } else { (next.0, next.1 + 1) };
+        }
+    }
+
+    proptest! {
+        /// Against a plain list: what was put in is found at its place until it is taken out.
+        #[test]
+        fn it_keeps_what_it_was_given(steps in proptest::collection::vec((any::<bool>(), 0u32..200), 1..600)) {
+            let mut slab = Slab::default();
+            let mut model: Vec<Option<u32>> = Vec::new();
+            for (step, (inserts, at)) in steps.into_iter().enumerate() {
+                if inserts {
+                    let place = slab.insert(step as u32) as usize;
+                    prop_assert!(model.get(place).is_none_or(|old| old.is_none()));
+                    model.resize(model.len().max(place + 1), None);
+                    model[place] = Some(step as u32);
+                } else {
+                    let expected = model.get_mut(at as usize).and_then(Option::take);
+                    prop_assert_eq!(slab.remove(at), expected);
+                }
+                let held: Vec<_> = model.iter().enumerate().filter_map(|(i, v)| Some((i as u32, (*v)?))).collect();
+                prop_assert_eq!(slab.len(), held.len());
+                prop_assert_eq!(slab.places() as usize, model.len());
+                prop_assert_eq!(slab.iter().map(|(place, value)| (place, *value)).collect::<Vec<_>>(), held);
+            }
+        }
+    }
+
+    #[test]
+    fn memory_is_told_of_piece_by_piece() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        static TOLD: AtomicUsize = AtomicUsize::new(0);
+        let mut slab = Slab::default();
+        slab.set_on_piece(|_, len| _ = TOLD.fetch_add(len, Ordering::Relaxed));
+        (0..200u32).for_each(|n| _ = slab.insert(n));
+        assert_eq!(TOLD.load(Ordering::Relaxed), (64 + 128 + 256) * size_of::<Slot<u32>>());
+    }
+}

@@ -1,0 +1,70 @@
+//! A subscriber: the flows of one client address, known before there is any data.
+
+use units::{Duration, Instant};
+
+use crate::key::SharingKey;
+use crate::memory::index::Keyed;
+use crate::memory::timer::Moment;
+
+/// No path.
+const NONE: u32 = u32::MAX;
+
+/// The flows of one client address.
+///
+/// What they share ([`super::Path`]) is made with the first data: most of what is opened at any time is idle, and much of
+/// it never carries anything.
+#[derive(Debug)]
+pub(crate) struct Subscriber {
+    pub(crate) key: SharingKey,
+    /// Other settings hold since the controller was made.
+    pub(crate) is_outdated: bool,
+    pub(crate) flows: u32,
+    path: u32,
+    /// When a flow was last opened.
+    pub(crate) last_used: Instant,
+    pub(crate) armed: Moment,
+    /// Before there is a path: the smallest round trip of a handshake, and when it was, the newest such.
+    round_trip: (Duration, Instant),
+}
+
+impl Subscriber {
+    pub(crate) fn new(key: SharingKey, now: Instant) -> Self {
+        Self {
+            key,
+            is_outdated: false,
+            flows: 0,
+            path: NONE,
+            last_used: now,
+            armed: Moment::NEVER,
+            round_trip: (Duration::MAX, Instant::ZERO),
+        }
+    }
+
+    /// Where its path lies, if there was data.
+    pub(crate) fn path(&self) -> Option<u32> {
+        (self.path != NONE).then_some(self.path)
+    }
+
+    pub(crate) fn set_path(&mut self, path: u32) {
+        self.path = path;
+    }
+
+    /// Keeps the round trip of a handshake for the path.
+    pub(crate) fn note_round_trip(&mut self, rtt: Duration, now: Instant) {
+        if rtt <= self.round_trip.0 {
+            self.round_trip = (rtt, now);
+        }
+    }
+
+    /// What was kept.
+    pub(crate) fn round_trip(&self) -> Option<(Duration, Instant)> {
+        Some(self.round_trip).filter(|(rtt, _)| *rtt != Duration::MAX)
+    }
+}
+
+impl Keyed for Subscriber {
+    type Key = SharingKey;
+    fn key(&self) -> &SharingKey {
+        &self.key
+    }
+}

@@ -1,0 +1,176 @@
+//! [`Phase`]: where a flow is in its life, as a value of its own.
+//!
+//! ```text
+//!   Observing ──▶ Accelerated ──▶ Closed
+//!       │              │             │
+//!       ▼              ▼             │
+//!   Windowed       Draining ◀────────┘
+//! ```
+//!
+//! A phase takes in segments and says what is next ([`Next`]); what that does to tables, timers, journal and counts of flows
+//! stands in one file, `half/transitions.rs`.
+
+use units::Instant;
+
+use crate::boundary::Verdict;
+use crate::config::EngineConfig;
+use crate::direction::Direction;
+use crate::effect::Effect;
+use crate::handshake::{Agreement, RoundTrips};
+use crate::key::FlowKey;
+use crate::pass::PassReason;
+use crate::relay::Relay;
+use crate::relay::departure::Departure;
+use crate::segment::{Context, Segment};
+
+pub(crate) mod accelerated;
+pub(crate) mod closed;
+pub(crate) mod draining;
+pub(crate) mod observing;
+pub(crate) mod windowed;
+
+use accelerated::Accelerated;
+use closed::Closed;
+use draining::Draining;
+use observing::Observing;
+use windowed::Windowed;
+
+/// Where a flow is in its life.
+///
+/// What nearly all flows are lies in the table itself: a box would be one more place to fetch for every packet.
+#[derive(Debug)]
+pub(crate) enum Phase {
+    /// Its handshake is under way.
+    Observing(Observing),
+    /// Its delivery is ours.
+    Accelerated(Accelerated),
+    /// It is delivered what is owed; then it is handed back.
+    Draining(Draining),
+    /// Both directions have ended; retransmissions are still answered.
+    Closed(Closed),
+    /// Its delivery is its hosts', and the window its sink advertises is lowered.
+    Windowed(Box<Windowed>),
+}
+
+/// What is next for a flow, after a segment or a deadline.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Next {
+    /// It stays in its phase.
+    Stay,
+    /// Its delivery becomes ours, beginning with the segment at hand.
+    Accelerate(Agreement, RoundTrips),
+    /// Its window is lowered from here on, beginning with the segment at hand.
+    LowerWindow(Agreement, RoundTrips),
+    /// It takes nothing new and leaves once nothing is owed.
+    Drain(Departure),
+    /// Both directions have ended.
+    Close,
+    /// It leaves the table at once, for a reason.
+    Leave(PassReason),
+}
+
+/// What a flow is, beside its phase, as phases need to know it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct About<'a> {
+    pub(crate) key: &'a FlowKey,
+    pub(crate) direction: Direction,
+}
+
+impl Phase {
+    /// Takes in a segment that is intact.
+    pub(crate) fn on_segment(
+        &mut self,
+        segment: &mut Segment<'_>,
+        about: About<'_>,
+        cx: &mut Context<'_>,
+    ) -> (Verdict, Next) {
+        match self {
+            Self::Accelerated(phase) => phase.on_segment(segment, cx),
+            Self::Draining(phase) => phase.on_segment(segment, cx),
+            Self::Closed(phase) => phase.on_segment(segment, cx),
+            Self::Observing(phase) => phase.on_segment(segment, about, cx),
+            Self::Windowed(phase) => phase.on_segment(segment, cx),
+        }
+    }
+
+    /// Acts on a deadline that has come: `about` says when its last packet came.
+    pub(crate) fn on_deadline(&mut self, last_activity: Instant, cx: &mut Context<'_>) -> Next {
+        match self {
+            Self::Observing(phase) => phase.on_deadline(last_activity, cx),
+            Self::Accelerated(phase) => phase.on_deadline(last_activity, cx),
+            Self::Draining(phase) => phase.on_deadline(last_activity, cx),
+            Self::Closed(phase) => phase.on_deadline(last_activity, cx),
+            Self::Windowed(phase) => phase.on_deadline(last_activity, cx),
+        }
+    }
+
+    /// The earliest thing that can happen to it without a packet.
+    pub(crate) fn due(&self, config: &EngineConfig, last_activity: Instant) -> Instant {
+        match self {
+            Self::Observing(_) => last_activity + config.handshake_timeout,
+            Self::Accelerated(phase) => phase.due(config, last_activity),
+            Self::Draining(phase) => phase.due(config, last_activity),
+            Self::Closed(phase) => phase.due(config, last_activity),
+            Self::Windowed(_) => last_activity + config.idle_timeout,
+        }
+    }
+
+    /// True when a SYN opens its ports anew.
+    pub(crate) fn gives_way_to(&self, syn: &Segment<'_>) -> bool {
+        match self {
+            Self::Observing(_) => false,
+            Self::Accelerated(phase) => phase.gives_way_to(syn),
+            Self::Draining(phase) => phase.gives_way_to(syn),
+            Self::Closed(phase) => phase.gives_way_to(syn),
+            Self::Windowed(phase) => phase.gives_way_to(syn),
+        }
+    }
+
+    /// What is delivered in the source's place, where something is.
+    pub(crate) fn relay(&self) -> Option<&Relay> {
+        match self {
+            Self::Accelerated(phase) => Some(&phase.relay),
+            Self::Draining(phase) => Some(&phase.relay),
+            Self::Closed(phase) => Some(&phase.relay),
+            Self::Observing(_) | Self::Windowed(_) => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn relay_mut(&mut self) -> Option<&mut Relay> {
+        match self {
+            Self::Accelerated(phase) => Some(&mut phase.relay),
+            Self::Draining(phase) => Some(&mut phase.relay),
+            Self::Closed(phase) => Some(&mut phase.relay),
+            Self::Observing(_) | Self::Windowed(_) => None,
+        }
+    }
+
+    /// The same, and on which terms it leaves, if it does.
+    pub(crate) fn relay_and_departure(&mut self) -> Option<(&mut Relay, Option<&Departure>)> {
+        match self {
+            Self::Accelerated(phase) => Some((&mut phase.relay, None)),
+            Self::Draining(phase) => Some((&mut phase.relay, Some(&phase.departure))),
+            Self::Closed(phase) => Some((&mut phase.relay, None)),
+            Self::Observing(_) | Self::Windowed(_) => None,
+        }
+    }
+
+    /// On which terms it leaves, if it does.
+    pub(crate) fn departure(&self) -> Option<&Departure> {
+        match self {
+            Self::Draining(phase) => Some(&phase.departure),
+            _ => None,
+        }
+    }
+}
+
+/// What a relay's handling of a segment means for its phase: it leaves at once, or on the terms there are now, or stays.
+fn after(effect: Effect, departure: Option<Departure>) -> (Verdict, Next) {
+    let next = match (effect.end, departure) {
+        (Some(reason), _) => Next::Leave(reason),
+        (None, Some(departure)) => Next::Drain(departure),
+        (None, None) => Next::Stay,
+    };
+    (effect.verdict, next)
+}

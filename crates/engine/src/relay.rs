@@ -1,0 +1,468 @@
+//! [`Relay`]: a flow whose delivery is ours, in whatever phase: a receiver that faces the source, a sender that faces the
+//! sink, and what must be known of each side's headers to speak in the other's name.
+//!
+//! Segments come in by [`from_source`] and [`from_sink`]; packets of our own go out by [`emit`]. What differs while the
+//! flow leaves stands in a [`Departure`], which the phase keeps; only the functions here and below write to a relay.
+
+use control::LossKind;
+use tcp::{Receiver, SendContext, Sender, SenderConfig, StreamBuffer, Transmission};
+use units::{Duration, Instant, SeqNum, WindowScale};
+use wire::{Ip, Tcp};
+
+use crate::config::EngineConfig;
+use crate::handshake::{Agreement, TIMESTAMPS_LEN};
+use crate::memory::spare::{RingSize, Spare};
+use crate::path::Path;
+use crate::path::turns::Turn;
+use crate::segment::Context;
+
+mod conduct;
+pub(crate) mod departure;
+pub(crate) mod emit;
+mod from_sink;
+mod from_source;
+mod sides;
+mod window;
+
+use conduct::Conduct;
+use departure::Departure;
+use sides::{IpTemplate, SinkSide, SourceSide};
+
+/// Segments that one time-out sends at most, if the controller has room for them. All that waits on the way to the sink is
+/// its own: what backs off there need not send less, only less often.
+const TIMEOUT_SEGMENTS: u8 = 8;
+
+/// How often memory that a flow did not need is given back while others are in use: each time what is kept is copied.
+const TRIM_EVERY: Duration = Duration::from_secs(1);
+
+/// How long an empty stream buffer keeps its memory, unless memory is short.
+///
+/// A fast flow's buffer is empty after every other acknowledgement; memory that comes and goes that often costs page
+/// faults, a quarter of all processor time when measured.
+const BUFFER_REST: Duration = Duration::from_millis(500);
+
+/// What both hosts agreed on in their handshake.
+#[derive(Clone, Copy, Debug)]
+struct Agreed {
+    timestamps: bool,
+    ecn: bool,
+    /// Scale of the windows the sink states, and of those stated in its name.
+    sink_scale: WindowScale,
+    /// Scale of the windows the source states.
+    source_scale: WindowScale,
+    /// It is the uplink of a flow of which both directions were taken over (see [`departure::HandBack`]).
+    takes_allowed: bool,
+}
+
+/// A flow whose delivery is ours.
+#[derive(Debug)]
+pub(crate) struct Relay {
+    buffer: StreamBuffer,
+    /// How much memory its buffer last had, if not much.
+    ring: RingSize,
+    /// When memory it did not need is given back next.
+    trims_at: Instant,
+    receiver: Receiver,
+    sender: Sender,
+    sink: SinkSide,
+    source: SourceSide,
+    agreed: Agreed,
+    outbox: sides::Outbox,
+    /// The source's data was marked CE and it has not answered with CWR (RFC 3168 §6.1.3).
+    echo_congestion: bool,
+    /// The source reset the flow while there was debt.
+    source_reset: bool,
+    /// Highest number acknowledged to the source.
+    acked_to_source: SeqNum,
+    turn: Turn,
+    conduct: Conduct,
+    /// When the sink last acknowledged something, or had nothing to acknowledge.
+    last_progress: Instant,
+    /// Round trip to the source by the handshake, in microseconds; zero when it is not known.
+    source_rtt_us: u32,
+}
+
+/// The packet with which a flow is taken over: the one that completed its handshake.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Completion<'a> {
+    pub(crate) ip: &'a Ip,
+    pub(crate) tcp: &'a Tcp,
+    /// The sink sent it.
+    pub(crate) by_sink: bool,
+    /// It is the uplink of a flow of which both directions are taken over.
+    pub(crate) is_uplink_of_both: bool,
+    /// Round trip to the source, where it is known.
+    pub(crate) source_rtt: Option<Duration>,
+}
+
+impl Relay {
+    /// Takes over a flow.
+    pub(crate) fn new(
+        agreement: &Agreement,
+        with: &Completion<'_>,
+        config: &EngineConfig,
+        now: Instant,
+    ) -> Self {
+        let Agreement { sink, source } = agreement;
+        let start = source.isn + 1;
+        let scale = agreement.sink_scale();
+        let window = if with.by_sink { scale.window(with.tcp.window) } else { sink.granted };
+        let template = IpTemplate::of(with.ip);
+        let timestamps = agreement.timestamps();
+        // What the source was told so far. The window of the packet that completes the handshake is replaced by
+        // ours before the source sees it, so it promises nothing.
+        let receiver =
+            Receiver::new(start, sink.granted, agreement.sack(), source.timestamp.filter(|_| timestamps));
+        let sender = Sender::new(SenderConfig {
+            start,
+            mss: agreement.mss(with.ip.src.is_ipv4()),
+            sack: agreement.sack(),
+            window,
+            policy: config.window_policy,
+            rto_max: config.rto_max,
+            timeout_segments: TIMEOUT_SEGMENTS,
+        });
+        Self {
+            buffer: StreamBuffer::new(start),
+            ring: RingSize::default(),
+            trims_at: now + TRIM_EVERY,
+            receiver,
+            sender,
+            sink: SinkSide {
+                ip: template,
+                isn: sink.isn,
+                nxt: sink.isn + 1,
+                tsval: sink.timestamp.unwrap_or(0),
+                is_tsval_old: false,
+                fin_end: None,
+            },
+            source: SourceSide {
+                ip: template,
+                ack: sink.isn + 1,
+                window: source.window,
+                edge: sink.isn + 1 + source.granted,
+                tsval: source.timestamp.unwrap_or(0),
+                is_tsval_old: false,
+                tsecr: sink.timestamp.unwrap_or(0),
+                ece: false,
+                urgent_end: None,
+                push_end: start,
+            },
+            agreed: Agreed {
+                timestamps,
+                ecn: agreement.ecn(),
+                sink_scale: scale,
+                source_scale: agreement.source_scale(),
+                takes_allowed: with.is_uplink_of_both,
+            },
+            outbox: sides::Outbox::default(),
+            echo_congestion: false,
+            source_reset: false,
+            acked_to_source: start,
+            turn: Turn::default(),
+            conduct: Conduct::default(),
+            last_progress: now,
+            source_rtt_us: with
+                .source_rtt
+                .map_or(0, |rtt| u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX)),
+        }
+    }
+
+    /// The terms on which it would leave from here on.
+    pub(crate) const fn departure(&self) -> Departure {
+        Departure::new(self.agreed.takes_allowed)
+    }
+
+    /// Bytes acknowledged to the source that the sink has not acknowledged.
+    pub(crate) fn debt(&self) -> u32 {
+        self.acked_to_source.distance_from(self.sender.una()).max(0).unsigned_abs()
+    }
+
+    /// True when nothing is held for the sink: everything it sees is what the source sent.
+    pub(crate) fn is_even(&self) -> bool {
+        self.sender.una().is_at_or_after(self.receiver.next())
+    }
+
+    /// True while something waits for the sink's acknowledgement, be it only the source's FIN.
+    pub(crate) fn owes(&self) -> bool {
+        !(self.is_even() && self.sender.is_idle())
+    }
+
+    /// True when the stream of each direction has ended and both sides know.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.receiver.acks_fin() && self.sink.fin_end.is_some_and(|end| self.source.ack.is_at_or_after(end))
+    }
+
+    /// True when nothing is left to do for it but to let its hosts go on; its last packet came at `last_activity`.
+    pub(crate) fn may_leave(&self, departure: &mut Departure, last_activity: Instant, now: Instant) -> bool {
+        if self.owes() || !self.outbox.is_empty() {
+            return false;
+        }
+        let sink_edge = self.sender.una() + self.sender.window();
+        let fits = self.receiver.right_edge().is_before(sink_edge) || self.receiver.is_finished();
+        fits || !departure.takes_allowed() || departure.hand_back.is_due(&self.receiver, last_activity, now)
+    }
+
+    /// True when a SYN of the sink with the number of its first one is a late copy of that.
+    pub(crate) fn is_first_syn(&self, syn: &Tcp) -> bool {
+        syn.seq == self.sink.isn
+    }
+
+    /// After a silence longer than timestamps can be compared over: what comes next tells the time anew.
+    pub(crate) fn outdate_timestamps(&mut self) {
+        (self.sink.is_tsval_old, self.source.is_tsval_old) = (true, true);
+    }
+
+    /// Round trip of the mobile segment, smoothed.
+    pub(crate) fn srtt(&self) -> Option<Duration> {
+        self.sender.rtt().smoothed()
+    }
+
+    /// Sent to the sink and neither acknowledged nor believed lost, in bytes.
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.sender.in_flight()
+    }
+
+    /// The window the sink advertises, in bytes.
+    pub(crate) fn sink_window(&self) -> u32 {
+        self.sender.window()
+    }
+
+    /// Payload bytes sent more than once.
+    pub(crate) fn retransmitted_bytes(&self) -> u64 {
+        self.sender.retransmitted_bytes()
+    }
+
+    /// What is known of its numbers, for the journal.
+    pub(crate) fn numbers(&self) -> Numbers {
+        Numbers {
+            delivered: self.sender.una(),
+            told: self.acked_to_source,
+            sink_next: self.sink.nxt,
+            source_ack: self.source.ack,
+            timestamps: self.agreed.timestamps.then_some((self.sink.tsval, self.source.tsval)),
+        }
+    }
+
+    /// Asks for the memory of what was sent first, which the next acknowledgement will need.
+    pub(crate) fn ask_for_oldest(&self, prefetch: fn(usize, usize)) {
+        self.sender.ask_for_oldest(prefetch);
+    }
+}
+
+/// Where both directions stand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Numbers {
+    /// What the sink has acknowledged.
+    pub(crate) delivered: SeqNum,
+    /// What the source was told is delivered.
+    pub(crate) told: SeqNum,
+    /// One past what the sink has sent.
+    pub(crate) sink_next: SeqNum,
+    /// What the source has acknowledged of that.
+    pub(crate) source_ack: SeqNum,
+    /// Newest TSval of the sink and of the source, when both use timestamps.
+    pub(crate) timestamps: Option<(u32, u32)>,
+}
+
+/// Memory: what is kept for the sink, and notes of what is under way.
+impl Relay {
+    /// Bytes its stream buffer takes.
+    pub(crate) fn memory(&self) -> usize {
+        self.buffer.capacity()
+    }
+
+    /// Lends it memory for `len` bytes that come in, if it has none.
+    pub(crate) fn lend(&mut self, spare: &mut Spare, len: usize) {
+        spare.lend(len, self.ring, &mut self.buffer);
+    }
+
+    /// Lends it memory for notes of what it is about to send, if it has none.
+    pub(crate) fn lend_entries(&mut self, spare: &mut Spare) {
+        spare.lend_entries(&mut self.sender);
+    }
+
+    /// Gives back memory that is in no use: at once where it is `short`.
+    pub(crate) fn give_back(&mut self, spare: &mut Spare, is_short: bool, now: Instant) {
+        if is_short {
+            self.buffer.release_if_empty();
+        }
+        if now >= self.trims_at {
+            self.trims_at = now + TRIM_EVERY;
+            self.buffer.trim();
+        }
+        spare.take_back(&mut self.ring, &mut self.buffer);
+        spare.take_entries(&mut self.sender);
+    }
+
+    /// When the memory of a flow that has delivered everything is given back.
+    fn release_time(&self, last_activity: Instant) -> Instant {
+        let is_at_rest = self.buffer.is_empty() && self.buffer.capacity() > 0;
+        if is_at_rest { last_activity + BUFFER_REST } else { Instant::FAR_FUTURE }
+    }
+
+    /// The `len` bytes from `seq` on, in two pieces.
+    pub(crate) fn slices(&self, seq: SeqNum, len: usize) -> (&[u8], &[u8]) {
+        self.buffer.slices(seq, len)
+    }
+}
+
+/// Time: what happens without a packet.
+impl Relay {
+    /// The earliest thing that can happen to it without a packet, on `departure` if it leaves.
+    pub(crate) fn due(
+        &self,
+        departure: Option<&Departure>,
+        config: &EngineConfig,
+        last_activity: Instant,
+    ) -> Instant {
+        // It leaves the table with that packet; a debt that is overdue must not come due again until then.
+        if self.outbox.reset_sink {
+            return Instant::FAR_FUTURE;
+        }
+        // While something is owed it is no silence that ends a flow: nobody would hear that it is lost (H1).
+        let end = if self.owes() {
+            self.last_progress + config.debt_timeout
+        } else {
+            last_activity + config.idle_timeout
+        };
+        let hand_back = departure.filter(|_| !self.owes()).and_then(|departure| {
+            // When a flow that waits for nothing else is handed back, whatever its hosts know.
+            departure.hand_back.due(self.receiver.next())
+        });
+        let sender = self.sender.next_deadline().unwrap_or(Instant::FAR_FUTURE);
+        sender.min(end).min(hand_back.unwrap_or(Instant::FAR_FUTURE)).min(self.release_time(last_activity))
+    }
+
+    /// As [`Relay::due`], for one that only lingers.
+    pub(crate) fn linger_due(&self, config: &EngineConfig, last_activity: Instant) -> Instant {
+        self.release_time(last_activity).min(last_activity + config.linger)
+    }
+
+    /// Gives back the memory of a buffer that was empty for long enough.
+    pub(crate) fn rest(&mut self, last_activity: Instant, now: Instant) {
+        if now >= self.release_time(last_activity) {
+            self.buffer.release_if_empty();
+        }
+    }
+
+    /// True when it waits in vain for the sink to acknowledge what is owed.
+    pub(crate) fn is_stalled(&self, config: &EngineConfig, now: Instant) -> bool {
+        self.owes() && now.saturating_since(self.last_progress) >= config.debt_timeout
+    }
+
+    /// The sink is gone: neither side may believe in a short, clean end (H1, H2).
+    pub(crate) fn abort(&mut self) {
+        self.outbox.reset_source = !self.source_reset;
+        self.outbox.reset_sink = true;
+    }
+
+    /// Acts on a deadline of the sender's that is due.
+    pub(crate) fn on_sender_deadline(&mut self, cx: &mut Context<'_>) {
+        if self.sender.next_deadline().is_none_or(|at| at > cx.now) {
+            return;
+        }
+        let before = self.sender.in_flight();
+        let out = self.sender.on_timeout(cx.now);
+        cx.stats.timeouts += u64::from(out.is_timeout);
+        let Some(path) = cx.path.as_deref_mut() else { return };
+        path.adjust_in_flight(before, self.sender.in_flight());
+        if out.lost > 0 {
+            path.on_loss(out.lost, out.kind.unwrap_or(LossKind::Fast), out.is_new_loss, cx.now);
+        }
+    }
+
+    /// After anything changed: arms the sender's timers anew.
+    pub(crate) fn refresh_timers(&mut self, now: Instant) {
+        self.sender.refresh_timers(now);
+    }
+}
+
+/// Sending to the sink, when it is this flow's turn.
+impl Relay {
+    pub(crate) fn wants_to_send(&self) -> bool {
+        self.sender.wants_to_send()
+    }
+
+    /// True when it has something to send that must not wait for room: a probe, the repair of the oldest segment.
+    pub(crate) fn is_urgent(&self) -> bool {
+        self.sender.is_urgent()
+    }
+
+    /// Bytes kept for the sink that were never sent.
+    pub(crate) fn unsent(&self) -> u32 {
+        self.sender.unsent()
+    }
+
+    /// Payload of the largest segment to the sink, in bytes.
+    pub(crate) fn mss(&self) -> u32 {
+        self.sender.mss()
+    }
+
+    /// Its turn to send.
+    pub(crate) fn turn(&mut self) -> &mut Turn {
+        &mut self.turn
+    }
+
+    /// Gets in line, as one that has something to send: with what it may send before it takes turns.
+    pub(crate) fn join(&mut self, quantum: u64, now: Instant) {
+        self.turn.join(quantum, self.sender.mss(), now);
+    }
+
+    /// Makes its next transmission, of `piece` bytes at most, if the subscriber's window allows one.
+    pub(crate) fn transmit(
+        &mut self,
+        path: &mut Path,
+        control: &control::Control,
+        piece: u32,
+        now: Instant,
+    ) -> Option<Transmission> {
+        let in_flight_before = path.in_flight;
+        let before = self.sender.in_flight();
+        let made = self.sender.poll(SendContext {
+            now,
+            quantum: piece,
+            window_room: path.room(control),
+            is_path_idle: in_flight_before == 0,
+            sampler: &mut path.sampler,
+        })?;
+        path.adjust_in_flight(before, self.sender.in_flight());
+        path.on_send(made.len, in_flight_before, now);
+        path.last_used = now;
+        self.turn.spend(made.len);
+        let segments = made.len.div_ceil(self.sender.mss().max(1)).max(1);
+        path.pacer.on_send(made.len, segments, control.pacing_rate, now);
+        Some(made)
+    }
+}
+
+/// The size of packets on the way to the sink (H23).
+impl Relay {
+    /// True when `seq` is under way to the sink.
+    pub(crate) fn is_under_way(&self, seq: SeqNum) -> bool {
+        seq.is_at_or_after(self.sender.una()) && seq.is_before(self.sender.nxt())
+    }
+
+    /// Has its segments, whose headers without options take `headers` bytes, fit into packets of `mtu` bytes; bytes under
+    /// way that were too long and go out again.
+    pub(crate) fn narrow(&mut self, mtu: u32, headers: u32) -> u32 {
+        let options = if self.agreed.timestamps { TIMESTAMPS_LEN } else { 0 };
+        self.sender.on_path_mtu(mtu.saturating_sub(headers + options))
+    }
+}
+
+/// What tests look at, and put in place of what the handshake brought.
+#[cfg(test)]
+impl Relay {
+    pub(crate) fn sender_mut(&mut self) -> &mut Sender {
+        &mut self.sender
+    }
+
+    pub(crate) fn receiver(&self) -> &Receiver {
+        &self.receiver
+    }
+
+    pub(crate) fn urgent_end(&self) -> Option<SeqNum> {
+        self.source.urgent_end
+    }
+}

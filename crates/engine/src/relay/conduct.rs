@@ -1,0 +1,115 @@
+//! [`Conduct`]: whether the hosts of a flow behave as TCP does. What does not is given up (H12, H27).
+
+use units::{Duration, Instant};
+
+use crate::memory::timer::Moment;
+use crate::pass::PassReason;
+
+/// Acknowledgements that make no sense, in a row, before a flow is given up.
+const NONSENSE_MAX: u8 = 8;
+
+/// How long data may come in behind a hole that is not filled. A source that lives retransmits within its time-out,
+/// which RFC 6298 lets grow to 60 s, though not while data arrives.
+const HOLE_MAX: Duration = Duration::from_secs(60);
+
+/// Time between answers to unacceptable packets without data, per flow; that of Linux.
+const CHALLENGE_INTERVAL: Duration = Duration::from_millis(500);
+
+/// What there is to hold against the hosts of a flow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Conduct {
+    /// Acknowledgements in a row that make no sense.
+    nonsense: u8,
+    /// When a packet without data that was not acceptable was last answered.
+    challenged: Moment,
+    /// Since when the same hole in the source's data has been open.
+    hole_since: Moment,
+}
+
+impl Default for Conduct {
+    fn default() -> Self {
+        Self { nonsense: 0, challenged: Moment::NEVER, hole_since: Moment::NEVER }
+    }
+}
+
+impl Conduct {
+    /// Acknowledgements in a row that make no sense, so far.
+    pub(super) const fn nonsense(&self) -> u8 {
+        self.nonsense
+    }
+
+    /// Notes an acknowledgement that makes no sense, for a reason, or one that does; the reason when there were too many.
+    pub(super) fn judge_sense(&mut self, nonsense: Option<PassReason>) -> Option<PassReason> {
+        self.nonsense = nonsense.map_or(0, |_| self.nonsense.saturating_add(1));
+        nonsense.filter(|_| self.nonsense >= NONSENSE_MAX)
+    }
+
+    /// Follows the oldest hole in the source's data; a reason to give up where nobody fills it while data goes on to
+    /// come: whatever this is, it does not retransmit (H27).
+    pub(super) fn judge_hole(
+        &mut self,
+        has_advanced: bool,
+        has_holes: bool,
+        now: Instant,
+    ) -> Option<PassReason> {
+        if has_advanced || !has_holes {
+            self.hole_since = if has_holes { Moment::at(now) } else { Moment::NEVER };
+            return None;
+        }
+        let since = self.hole_since.get().unwrap_or(now);
+        self.hole_since = Moment::at(since);
+        (now.saturating_since(since) >= HOLE_MAX).then_some(PassReason::NotTcpLike)
+    }
+
+    /// True when one more answer to an unacceptable packet without data is due: two hosts that disagree would answer
+    /// each other for ever (RFC 5961 §10).
+    pub(super) fn may_challenge(&mut self, now: Instant) -> bool {
+        let is_due = self.challenged.get().is_none_or(|at| now.saturating_since(at) >= CHALLENGE_INTERVAL);
+        if is_due {
+            self.challenged = Moment::at(now);
+        }
+        is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eight_in_a_row_are_too_many_and_sense_forgives() {
+        let mut conduct = Conduct::default();
+        let mut judge = |sense: bool| conduct.judge_sense((!sense).then_some(PassReason::NonsensicalSack));
+        for _ in 0..7 {
+            assert_eq!(judge(false), None);
+        }
+        assert_eq!(judge(true), None);
+        for _ in 0..7 {
+            assert_eq!(judge(false), None);
+        }
+        assert_eq!(judge(false), Some(PassReason::NonsensicalSack));
+    }
+
+    #[test]
+    fn a_hole_has_a_minute_from_when_it_is_the_oldest() {
+        let s = |seconds: u64| Instant::from_millis(1_000 * seconds);
+        let mut conduct = Conduct::default();
+        assert_eq!(conduct.judge_hole(false, true, s(1)), None);
+        assert_eq!(conduct.judge_hole(false, true, s(60)), None);
+        assert_eq!(conduct.judge_hole(true, true, s(60)), None, "another one");
+        assert_eq!(conduct.judge_hole(false, true, s(119)), None);
+        assert_eq!(conduct.judge_hole(false, true, s(120)), Some(PassReason::NotTcpLike));
+        assert_eq!(conduct.judge_hole(false, false, s(121)), None);
+        assert_eq!(conduct.judge_hole(false, true, s(122)), None);
+    }
+
+    #[test]
+    fn challenges_are_answered_twice_a_second() {
+        let mut conduct = Conduct::default();
+        let answers = |conduct: &mut Conduct, ms| conduct.may_challenge(Instant::from_millis(ms));
+        assert_eq!(
+            [0, 499, 500, 700, 1_000].map(|ms| answers(&mut conduct, ms)),
+            [true, false, true, false, true]
+        );
+    }
+}

@@ -1,0 +1,236 @@
+//! Segments of the sink on a relayed flow.
+//!
+//! What a segment acknowledges is for us; what it carries is for the source, and goes on with our own
+//! acknowledgement, window and timestamp echo in place of the sink's.
+
+use tcp::{AckIn, AckOutcome};
+use units::SeqNum;
+use wire::{Tcp, TcpFlags};
+
+use super::Relay;
+use super::departure::Departure;
+use crate::boundary::Verdict;
+use crate::effect::Effect;
+use crate::pass::PassReason;
+use crate::segment::{Context, Segment};
+use crate::timestamp::later_of;
+
+/// Acknowledgements in a row of what was never sent that are believed.
+const DESYNCHRONISED_AFTER: u8 = 3;
+
+/// How far beyond the source's window a number of the sink is believed: its end of stream, a probe, and windows that
+/// we have not seen because they were told before we took over.
+const BEYOND_WINDOW: u32 = 65_535;
+
+/// The same where packets may have gone past us: a quarter of the circle.
+const DOUBTFUL_MAX: u32 = 1 << 30;
+
+/// How far behind what the source has acknowledged a packet of the sink may come.
+const LATE_MAX: u32 = 1 << 20;
+
+impl Relay {
+    /// Takes in a segment of the sink. `departure` are the terms on which the flow leaves, if it does: there are some
+    /// afterwards if the segment was a reason.
+    pub(crate) fn on_sink_segment(
+        &mut self,
+        departure: &mut Option<Departure>,
+        segment: &mut Segment<'_>,
+        cx: &mut Context<'_>,
+    ) -> Effect {
+        let tcp = segment.tcp;
+        let is_doubtful = departure.is_some_and(|departure| departure.is_doubtful());
+        if is_doubtful {
+            self.doubt_sink(tcp);
+        }
+        if segment.has(TcpFlags::RST) {
+            return self.on_sink_reset(departure.as_ref(), segment, cx);
+        }
+        if segment.has(TcpFlags::SYN | TcpFlags::ACK) {
+            // Its SYN-ACK again: the third packet was lost behind us.
+            self.outbox.ack_sink = true;
+            return Effect::CONSUMED;
+        }
+        if segment.has(TcpFlags::SYN) {
+            return Effect::FORWARD;
+        }
+        let is_keep_alive = tcp.seq + 1 == self.sink.nxt && tcp.payload_len <= 1;
+        // A number from nowhere may come with a time from nowhere, which all that we send for the sink would carry.
+        let limit = self.sink_limit(departure.as_ref());
+        let is_number = self.is_sink_number(tcp.seq, limit);
+        if is_number {
+            self.sink.note(segment.ip(), tcp, limit);
+        }
+        // After both ends the source has no use for a bare acknowledgement: if it has closed it would answer with a reset.
+        let had_nothing_out = self.sender.is_idle() && !self.has_ended();
+        let mut is_desynchronised = false;
+        if segment.has(TcpFlags::ACK) && is_number {
+            is_desynchronised = !self.on_ack(departure, tcp, cx);
+            if self.wants_window_update(departure.as_ref(), cx) {
+                self.outbox.ack_source = true;
+            }
+        }
+        if is_desynchronised
+            && tcp.ack.is_at_or_after(self.receiver.next())
+            && (self.conduct.nonsense() >= DESYNCHRONISED_AFTER || is_doubtful)
+        {
+            // It has everything we hold, and more, from elsewhere: we are not needed (H11). Said once, it may be forged or
+            // damaged, and what is owed would be lost; unless packets went past us.
+            return Effect { verdict: Verdict::Forward, end: Some(PassReason::Desynchronised) };
+        }
+        let is_for_source = tcp.payload_len > 0
+            || tcp.flags.intersects(TcpFlags::FIN.with(TcpFlags::URG))
+            || is_keep_alive
+            || had_nothing_out;
+        if !is_for_source {
+            cx.stats.acks_consumed += 1;
+            return Effect::CONSUMED;
+        }
+        self.rewrite(departure.as_ref(), segment, cx);
+        Effect::FORWARD
+    }
+
+    /// Takes in a packet of the sink of a flow in doubt: it has heard what time it is at the source.
+    fn doubt_sink(&mut self, tcp: &Tcp) {
+        let is_plain = !tcp.flags.intersects(TcpFlags::SYN.with(TcpFlags::RST));
+        if let Some(timestamps) = tcp.options.timestamps
+            && is_plain
+            && tcp.flags.contains(TcpFlags::ACK)
+        {
+            self.source.tsval = later_of(self.source.tsval, timestamps.echo);
+        }
+    }
+
+    /// True when the sink may have sent this number lately: with any other one a packet's acknowledgement is not
+    /// believed (RFC 9293 §3.10.7.4, RFC 5961 §5).
+    fn is_sink_number(&self, seq: SeqNum, limit: SeqNum) -> bool {
+        seq.is_at_or_after(self.source.ack - LATE_MAX) && seq.is_at_or_before(limit)
+    }
+
+    /// The highest number of the sink that is believed.
+    pub(super) fn sink_limit(&self, departure: Option<&Departure>) -> SeqNum {
+        // What the source has allowed meanwhile we may not have seen.
+        let is_doubtful = departure.is_some_and(Departure::is_doubtful);
+        self.source.edge + if is_doubtful { DOUBTFUL_MAX } else { BEYOND_WINDOW }
+    }
+
+    /// The acknowledgement part; false when it acknowledges what was never sent.
+    fn on_ack(&mut self, departure: &mut Option<Departure>, tcp: &Tcp, cx: &mut Context<'_>) -> bool {
+        let before = self.sender.in_flight();
+        // What it has of the data that waits here came past us: as if it had been sent.
+        let is_doubtful = departure.is_some_and(|departure| departure.is_doubtful());
+        let from_elsewhere = (is_doubtful && tcp.ack.is_after(self.sender.nxt()))
+            .then_some(tcp.ack)
+            .filter(|ack| ack.is_at_or_before(self.receiver.next()));
+        let out = self.sender.on_ack(
+            &AckIn {
+                ack: from_elsewhere.map_or(tcp.ack, |_| self.sender.nxt()),
+                window: self.agreed.sink_scale.window(tcp.window),
+                sack: &tcp.options.sack,
+                has_payload: tcp.payload_len > 0,
+            },
+            cx.now,
+        );
+        if let Some(ack) = from_elsewhere {
+            self.sender.skip_to(ack);
+        }
+        if out.is_unacceptable {
+            cx.stats.unacceptable_acks += 1;
+            self.judge_sense(departure, Some(PassReason::NotTcpLike));
+            return false;
+        }
+        let is_nonsense = out.invalid_sack_blocks > 0;
+        if is_nonsense || out.delivered > 0 {
+            self.judge_sense(departure, is_nonsense.then_some(PassReason::NonsensicalSack));
+        }
+        if let Some(path) = cx.path.as_deref_mut() {
+            let in_flight_before = path.in_flight;
+            path.adjust_in_flight(before, self.sender.in_flight());
+            path.on_ack(&out, self.sender.rtt().min(), in_flight_before, cx.now);
+        }
+        self.count(&out, cx);
+        if out.acked > 0 || from_elsewhere.is_some() {
+            self.on_progress(cx);
+        } else if self.sender.window() == 0 && tcp.ack == self.sender.una() {
+            // It answers, it only has no room: alive. An older number says nothing about the window.
+            self.last_progress = cx.now;
+        }
+        if self.sender.is_fin_acked() && !self.receiver.acks_fin() {
+            self.receiver.allow_fin_ack();
+            self.outbox.ack_source = true;
+        }
+        if self.source_reset && self.sender.is_data_acked() {
+            self.outbox.reset_sink = true;
+        }
+        true
+    }
+
+    /// Gives up a flow whose acknowledgements make no sense, after some in a row.
+    fn judge_sense(&mut self, departure: &mut Option<Departure>, nonsense: Option<PassReason>) {
+        if let Some(reason) = self.conduct.judge_sense(nonsense) {
+            departure.get_or_insert(self.departure()).give_up(reason);
+        }
+    }
+
+    fn count(&self, out: &AckOutcome, cx: &mut Context<'_>) {
+        cx.stats.invalid_sack_blocks += u64::from(out.invalid_sack_blocks);
+        cx.stats.timeouts_undone += u64::from(out.undid_timeout);
+        cx.stats.fell_back_to_honour += u64::from(out.fell_back);
+    }
+
+    /// The sink has more than before: what it has need not be kept.
+    fn on_progress(&mut self, cx: &mut Context<'_>) {
+        self.last_progress = cx.now;
+        let held = self.buffer.len() as u32;
+        self.buffer.advance_to(self.sender.una());
+        // Its number would lie ahead again half a circle later.
+        self.source.urgent_end = self.source.urgent_end.filter(|end| self.sender.una().is_before(*end));
+        cx.stats.bytes_delivered += u64::from(held - self.buffer.len() as u32);
+    }
+
+    /// Puts our view of the source's direction in place of the sink's.
+    fn rewrite(&mut self, departure: Option<&Departure>, segment: &mut Segment<'_>, cx: &Context<'_>) {
+        let window = self.offer_window(departure, cx);
+        let ack = self.acknowledge();
+        let flags = segment.tcp.flags.without(TcpFlags::ECE);
+        let mut edit = segment.edit();
+        edit.set_ack(ack);
+        edit.set_window(window);
+        edit.clear_sack();
+        if self.agreed.timestamps
+            && let Some(echo) = self.receiver.ts_recent()
+        {
+            edit.set_timestamps(self.sink.tsval, echo);
+        }
+        if self.agreed.ecn {
+            edit.set_flags(if self.echo_congestion { flags.with(TcpFlags::ECE) } else { flags });
+        }
+        // Blocks have no room here: they follow in a packet of our own.
+        self.outbox.ack_source = self.receiver.has_holes() || self.receiver.has_d_sack();
+    }
+
+    /// A reset by the sink passes; if it is the right one, what is held for it is dropped.
+    fn on_sink_reset(
+        &mut self,
+        departure: Option<&Departure>,
+        segment: &mut Segment<'_>,
+        cx: &mut Context<'_>,
+    ) -> Effect {
+        let seq = segment.tcp.seq;
+        let is_exact = seq == self.sink.nxt || seq == self.source.ack;
+        if !is_exact {
+            cx.stats.inexact_resets += 1;
+        }
+        if segment.has(TcpFlags::ACK) {
+            let window = self.offer_window(departure, cx);
+            let ack = self.acknowledge();
+            let mut edit = segment.edit();
+            edit.set_ack(ack);
+            edit.set_window(window);
+        }
+        if !is_exact {
+            return Effect::FORWARD;
+        }
+        cx.stats.bytes_acked_but_lost += u64::from(self.debt());
+        Effect { verdict: Verdict::Forward, end: Some(PassReason::Reset) }
+    }
+}

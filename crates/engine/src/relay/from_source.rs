@@ -1,0 +1,238 @@
+//! Segments of the source on a relayed flow.
+//!
+//! Data is taken, kept and acknowledged; a packet without data goes on to the sink, told from where the
+//! sink is: SEQ is our own next number, because the source's lies beyond the sink's window while there
+//! is debt.
+
+use tcp::Arrival;
+use wire::{Tcp, TcpFlags};
+
+use super::Relay;
+use super::departure::{Departure, HandBack};
+use crate::boundary::Verdict;
+use crate::effect::Effect;
+use crate::pass::PassReason;
+use crate::segment::{Context, Segment};
+use crate::timestamp::later_of;
+
+/// ECN-capable transport (1): L4S (RFC 9331 §2).
+const ECT_1: u8 = 1;
+
+impl Relay {
+    /// Takes in a segment of the source. `departure` are the terms on which the flow leaves, if it does: there are some
+    /// afterwards if the segment was a reason.
+    pub(crate) fn on_source_segment(
+        &mut self,
+        departure: &mut Option<Departure>,
+        segment: &mut Segment<'_>,
+        cx: &mut Context<'_>,
+    ) -> Effect {
+        let tcp = segment.tcp;
+        if let Some(departure) = departure.as_mut().filter(|d| d.is_doubtful()) {
+            self.doubt_source(departure, tcp);
+        }
+        if segment.has(TcpFlags::RST) {
+            return self.on_source_reset(segment, cx);
+        }
+        if segment.has(TcpFlags::SYN) {
+            // Its SYN-ACK again: the third packet was lost behind us.
+            self.outbox.ack_source = true;
+            return Effect::CONSUMED;
+        }
+        if self.source_reset {
+            return Effect::CONSUMED;
+        }
+        if segment.ip().ecn() == ECT_1 && tcp.payload_len > 0 {
+            // A scalable sender (RFC 9330) needs the marks of the whole path: we would answer in its receiver's place.
+            if !self.owes() && !self.receiver.has_holes() {
+                return Effect { verdict: Verdict::Forward, end: Some(PassReason::AccurateEcn) };
+            }
+            departure.get_or_insert(self.departure()).give_up(PassReason::AccurateEcn);
+        }
+        let owed = self.owes();
+        let is_acceptable = self.is_acceptable(tcp);
+        if is_acceptable && let Some(tsval) = self.source.renew_time(tcp) {
+            self.receiver.renew_timestamp(tsval);
+        }
+        let is_overtaken = self.has_overtaken(tcp);
+        let is_news = is_acceptable && !is_overtaken && self.note_source(segment);
+        if is_acceptable {
+            self.note_congestion(segment);
+        }
+        let arrival = self.receive(departure.as_ref(), segment, cx);
+        if let Some(departure) = departure.as_mut().filter(|_| is_acceptable) {
+            departure.hand_back.note(tcp, self.receiver.next(), cx.now);
+        }
+        if tcp.payload_len > 0 {
+            let has_advanced = matches!(arrival, Arrival::InOrder { .. });
+            let reason = self.conduct.judge_hole(has_advanced, self.receiver.has_holes(), cx.now);
+            if let Some(reason) = reason {
+                departure.get_or_insert(self.departure()).give_up(reason);
+            }
+        }
+        if !owed {
+            // What is owed from here on, be it only a FIN, is owed since now.
+            self.last_progress = cx.now;
+        }
+        match arrival {
+            Arrival::Empty if is_overtaken => Effect::CONSUMED,
+            Arrival::Empty if is_acceptable => self.forward_bare(segment),
+            Arrival::Duplicate if self.is_keep_alive(tcp) && self.is_even() => self.forward_bare(segment),
+            Arrival::Empty if !self.conduct.may_challenge(cx.now) => Effect::CONSUMED,
+            _ => {
+                self.outbox.ack_source = true;
+                self.outbox.ack_sink |= is_news;
+                Effect::CONSUMED
+            }
+        }
+    }
+
+    /// Takes in a packet of the source of a flow in doubt. What lies before its number went past us or is lost: it is not
+    /// waited for, since the sink may have it.
+    fn doubt_source(&mut self, departure: &mut Departure, tcp: &Tcp) {
+        if tcp.flags.intersects(TcpFlags::SYN.with(TcpFlags::RST)) {
+            return;
+        }
+        if tcp.seq.is_after(self.receiver.next()) {
+            departure.hand_back = HandBack::new(false);
+        }
+        if let Some(timestamps) = tcp.options.timestamps {
+            self.sink.tsval = later_of(self.sink.tsval, timestamps.echo);
+        }
+        if tcp.flags.contains(TcpFlags::ACK) && tcp.ack.is_at_or_before(self.sink_limit(Some(departure))) {
+            self.sink.nxt = self.sink.nxt.later_of(tcp.ack);
+        }
+    }
+
+    /// True when a later packet of the source has arrived before this one.
+    fn has_overtaken(&self, tcp: &Tcp) -> bool {
+        self.agreed.timestamps && self.source.has_overtaken(tcp)
+    }
+
+    /// Follows the source's latest packet; true when it acknowledges or allows something new.
+    fn note_source(&mut self, segment: &Segment<'_>) -> bool {
+        let tcp = segment.tcp;
+        self.source.note(segment.ip(), tcp);
+        let is_believed = segment.has(TcpFlags::ACK)
+            && tcp.ack.is_at_or_after(self.source.ack)
+            && tcp.ack.is_at_or_before(self.sink.nxt);
+        is_believed && self.source.note_ack(tcp, self.agreed.source_scale.window(tcp.window))
+    }
+
+    fn receive(
+        &mut self,
+        departure: Option<&Departure>,
+        segment: &Segment<'_>,
+        cx: &mut Context<'_>,
+    ) -> Arrival {
+        let tcp = segment.tcp;
+        let is_new = tcp.seq_end().is_after(self.acked_to_source);
+        if is_new && segment.has_content() && departure.is_some_and(|departure| !departure.takes_allowed()) {
+            return Arrival::OutOfWindow; // the source will send it again, past us
+        }
+        // What there is no memory for is left to the source to send again (H20).
+        let len = segment.payload().len();
+        let room = self.room_for(tcp, len, cx);
+        if room < len {
+            cx.stats.memory_refused += 1;
+            if room == 0 {
+                return Arrival::OutOfWindow;
+            }
+        }
+        let arrival = self.receiver.on_segment(&segment.cut_to(room), &mut self.buffer);
+        match arrival {
+            Arrival::InOrder { advanced } => {
+                cx.stats.bytes_received += u64::from(advanced);
+                self.sender.set_available(self.receiver.next(), self.receiver.is_finished());
+            }
+            Arrival::TooOld => cx.stats.paws_rejected += 1,
+            Arrival::OutOfWindow => cx.stats.out_of_window += 1,
+            Arrival::OutOfOrder | Arrival::Duplicate | Arrival::Empty => {}
+        }
+        if matches!(arrival, Arrival::InOrder { .. } | Arrival::OutOfOrder) {
+            self.source.note_marks(tcp, room as u32);
+        }
+        arrival
+    }
+
+    /// How much of a segment's `len` bytes may be kept while the flow's memory is limited: what it holds already costs
+    /// nothing more.
+    fn room_for(&self, tcp: &Tcp, len: usize, cx: &Context<'_>) -> usize {
+        let held = self.buffer.capacity();
+        let limit = usize::try_from(cx.budget.memory.get()).unwrap_or(usize::MAX).max(held);
+        let ahead = tcp.seq.distance_from(self.buffer.start()).max(0).unsigned_abs() as usize;
+        limit.saturating_sub(ahead).min(len)
+    }
+
+    /// RFC 3168 §6.1.3: a CE mark is echoed until the source says that it has slowed down (H25).
+    fn note_congestion(&mut self, segment: &Segment<'_>) {
+        if !self.agreed.ecn || segment.tcp.payload_len == 0 {
+            return;
+        }
+        if segment.has(TcpFlags::CWR) {
+            self.echo_congestion = false;
+        }
+        if segment.ip().is_congestion_experienced() {
+            self.echo_congestion = true;
+        }
+    }
+
+    /// RFC 9293 §3.10.7.4: what lies outside the window is answered, and nothing in it believed.
+    ///
+    /// We rewrite SEQ, so the sink cannot check it any more. A packet that is older than what was acknowledged tells
+    /// nothing new: what was sent after it has arrived.
+    fn is_acceptable(&self, tcp: &Tcp) -> bool {
+        let is_within = tcp.seq_end().is_at_or_after(self.acked_to_source)
+            && tcp.seq.is_at_or_before(self.receiver.right_edge() + 1);
+        is_within || self.is_keep_alive(tcp)
+    }
+
+    /// RFC 9293 §3.8.4: a segment just below the left edge, empty or with one byte of garbage.
+    fn is_keep_alive(&self, tcp: &Tcp) -> bool {
+        tcp.seq + 1 == self.receiver.next() && tcp.payload_len <= 1 && !tcp.flags.contains(TcpFlags::FIN)
+    }
+
+    /// A packet without new data: an acknowledgement, a window, a keep-alive.
+    fn forward_bare(&mut self, segment: &mut Segment<'_>) -> Effect {
+        let tcp = segment.tcp;
+        let is_keep_alive = self.is_keep_alive(tcp);
+        if is_keep_alive && !self.is_even() {
+            // The sink is known to be busy with our debt; the source needs our answer, not its.
+            self.outbox.ack_source = true;
+            return Effect::CONSUMED;
+        }
+        let mut edit = segment.edit();
+        edit.set_seq(if is_keep_alive { self.sender.nxt() - 1 } else { self.sender.nxt() });
+        if tcp.flags.contains(TcpFlags::ACK) && self.source.ack.is_after(tcp.ack) {
+            edit.set_ack(self.source.ack);
+            edit.set_window(self.source.window);
+        }
+        if self.agreed.timestamps {
+            edit.set_timestamp_value(self.source.tsval);
+        }
+        self.outbox.ack_sink = false;
+        Effect::FORWARD
+    }
+
+    /// RFC 5961 §3: only the exact number resets; another one in the window earns an acknowledgement.
+    fn on_source_reset(&mut self, segment: &mut Segment<'_>, cx: &mut Context<'_>) -> Effect {
+        let seq = segment.tcp.seq;
+        // Behind its FIN the source counts one more than we have acknowledged.
+        let next = self.receiver.next();
+        let is_exact = seq == next || (self.receiver.is_finished() && seq == next + 1);
+        if !is_exact {
+            cx.stats.inexact_resets += 1;
+            let is_in_window = seq.is_at_or_after(next) && seq.is_before(self.receiver.right_edge());
+            self.outbox.ack_source |= is_in_window;
+            return Effect::CONSUMED;
+        }
+        if !self.owes() {
+            segment.edit().set_seq(self.sender.una());
+            return Effect { verdict: Verdict::Forward, end: Some(PassReason::Reset) };
+        }
+        // It waits behind the debt (H4).
+        self.source_reset = true;
+        self.outbox.ack_source = false;
+        Effect::CONSUMED
+    }
+}

@@ -1,0 +1,172 @@
+//! What each host of a relayed flow has sent so far: packets are made in the one's name for the other.
+
+use units::SeqNum;
+use wire::{Ip, Tcp, TcpFlags};
+
+use crate::timestamp::{is_earlier, later_of};
+
+/// Header fields that are copied from one side's latest packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IpTemplate {
+    pub(crate) hop_limit: u8,
+    /// Without the ECN bits: what we send is our own.
+    pub(crate) traffic_class: u8,
+    pub(crate) flow_label: u32,
+    pub(crate) dont_fragment: bool,
+    id: u16,
+}
+
+impl IpTemplate {
+    /// As in `ip`, with identifications of its own.
+    pub(super) fn of(ip: &Ip) -> Self {
+        Self {
+            hop_limit: ip.hop_limit,
+            traffic_class: ip.traffic_class & !3,
+            flow_label: ip.flow_label,
+            dont_fragment: ip.dont_fragment,
+            id: 0,
+        }
+    }
+
+    fn refresh(&mut self, ip: &Ip) {
+        *self = Self { id: self.id, ..Self::of(ip) };
+    }
+
+    /// The next IPv4 identification for a packet of `segments` segments.
+    pub(super) fn next_id(&mut self, segments: u16) -> u16 {
+        let id = self.id.wrapping_add(1);
+        self.id = self.id.wrapping_add(segments.max(1));
+        id
+    }
+}
+
+/// What the sink has sent so far: the origin of packets made in its name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SinkSide {
+    pub(super) ip: IpTemplate,
+    /// Number of its SYN.
+    pub(super) isn: SeqNum,
+    /// One past the highest number it has sent.
+    pub(super) nxt: SeqNum,
+    /// Newest TSval it has used.
+    pub(super) tsval: u32,
+    /// The flow was silent for so long that this TSval says nothing any more.
+    pub(super) is_tsval_old: bool,
+    /// One past its FIN, once sent.
+    pub(super) fin_end: Option<SeqNum>,
+}
+
+impl SinkSide {
+    /// Follows its latest packet; its numbers are believed up to `limit`.
+    pub(super) fn note(&mut self, ip: &Ip, tcp: &Tcp, limit: SeqNum) {
+        self.ip.refresh(ip);
+        let end = tcp.seq_end();
+        // Within what the source allows, probes and the end of the stream included: a stray number must not drag
+        // ours along.
+        if end.is_after(self.nxt) && end.is_at_or_before(limit) {
+            self.nxt = end;
+        }
+        if tcp.flags.contains(TcpFlags::FIN) {
+            self.fin_end = Some(end);
+        }
+        if let Some(timestamps) = tcp.options.timestamps {
+            let is_old = std::mem::take(&mut self.is_tsval_old);
+            self.tsval = if is_old { timestamps.value } else { later_of(self.tsval, timestamps.value) };
+        }
+    }
+}
+
+/// What the source has sent so far: the origin of packets made in its name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SourceSide {
+    pub(super) ip: IpTemplate,
+    /// Highest number of the sink it has acknowledged.
+    pub(super) ack: SeqNum,
+    /// Its window field, as stated.
+    pub(super) window: u16,
+    /// One past the last number of the sink it has ever allowed.
+    pub(super) edge: SeqNum,
+    /// Newest TSval it has used.
+    pub(super) tsval: u32,
+    /// The flow was silent for so long that this TSval says nothing any more.
+    pub(super) is_tsval_old: bool,
+    /// Newest TSecr it has echoed.
+    pub(super) tsecr: u32,
+    /// It echoes congestion to the sink.
+    pub(super) ece: bool,
+    /// One past the last byte it marked urgent.
+    pub(super) urgent_end: Option<SeqNum>,
+    /// One past the last byte it pushed.
+    pub(super) push_end: SeqNum,
+}
+
+impl SourceSide {
+    /// True when it has sent this before something that has already arrived (RFC 7323 §5): its window, above all, is no
+    /// longer true. With our newer TSval in it the sink would believe it.
+    pub(super) fn has_overtaken(&self, tcp: &Tcp) -> bool {
+        tcp.options.timestamps.is_some_and(|t| is_earlier(t.value, self.tsval))
+    }
+
+    /// Takes its time from a packet that is acceptable, where the time known is too old to judge it by; that time then.
+    pub(super) fn renew_time(&mut self, tcp: &Tcp) -> Option<u32> {
+        let timestamps = tcp.options.timestamps.filter(|_| self.is_tsval_old)?;
+        self.is_tsval_old = false;
+        (self.tsval, self.tsecr) = (timestamps.value, timestamps.echo);
+        Some(timestamps.value)
+    }
+
+    /// Follows its latest packet's headers and time.
+    pub(super) fn note(&mut self, ip: &Ip, tcp: &Tcp) {
+        self.ip.refresh(ip);
+        if let Some(timestamps) = tcp.options.timestamps {
+            self.tsval = later_of(self.tsval, timestamps.value);
+            self.tsecr = later_of(self.tsecr, timestamps.echo);
+        }
+    }
+
+    /// Takes in an acknowledgement of what the sink has sent, which allows `window` bytes more; true when it says
+    /// something new.
+    pub(super) fn note_ack(&mut self, tcp: &Tcp, window: u32) -> bool {
+        let ece = tcp.flags.contains(TcpFlags::ECE);
+        let is_news = tcp.ack != self.ack || tcp.window != self.window || ece != self.ece;
+        self.ack = tcp.ack;
+        self.window = tcp.window;
+        self.edge = self.edge.later_of(tcp.ack + window);
+        self.ece = ece;
+        is_news
+    }
+
+    /// Notes where data that was taken is pushed or urgent: `len` bytes of payload.
+    pub(super) fn note_marks(&mut self, tcp: &Tcp, len: u32) {
+        if tcp.flags.contains(TcpFlags::PSH) {
+            self.push_end = self.push_end.later_of(tcp.seq + len);
+        }
+        if tcp.flags.contains(TcpFlags::URG) {
+            self.urgent_end = Some(tcp.seq + u32::from(tcp.urgent));
+        }
+    }
+}
+
+/// Packets that wait to be made.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Outbox {
+    /// An acknowledgement for the source.
+    pub(crate) ack_source: bool,
+    /// An acknowledgement or window of the source's that the sink has not been told.
+    pub(crate) ack_sink: bool,
+    /// A reset for the source: the sink is gone.
+    pub(crate) reset_source: bool,
+    /// A reset for the sink: the source is gone and the debt is paid, or given up.
+    pub(crate) reset_sink: bool,
+}
+
+impl Outbox {
+    /// Nothing but an acknowledgement for the sink waits.
+    pub(crate) const fn is_only_for_sink(self) -> bool {
+        self.ack_sink && !(self.ack_source || self.reset_source || self.reset_sink)
+    }
+
+    pub(crate) const fn is_empty(self) -> bool {
+        !(self.ack_source || self.ack_sink || self.reset_source || self.reset_sink)
+    }
+}

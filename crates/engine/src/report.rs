@@ -1,0 +1,102 @@
+//! What can be seen of the flows from outside, for status displays; nothing here changes anything.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use units::{Bytes, Duration, Instant, Rate};
+
+use crate::direction::Direction;
+use crate::key::FlowKey;
+use crate::pass::PassReason;
+
+/// Passed flows that are remembered.
+const PASSED_MAX: usize = 256;
+
+/// Where a flow in the table is in its life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FlowState {
+    /// Its handshake is under way.
+    Observing,
+    /// Its delivery is the engine's.
+    Accelerated,
+    /// What is owed is being delivered; then it is handed back.
+    Draining,
+    /// Both directions have ended; retransmissions are still answered.
+    Closed,
+    /// Its delivery is its hosts'; the window its client advertises is lowered.
+    Windowed,
+}
+
+impl FlowState {
+    /// The name used in results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Observing => "observing",
+            Self::Accelerated => "accelerated",
+            Self::Draining => "draining",
+            Self::Closed => "closed",
+            Self::Windowed => "drwa",
+        }
+    }
+}
+
+/// One flow in the table, in one direction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlowReport {
+    /// The client's address and port.
+    pub client: SocketAddr,
+    /// The server's.
+    pub server: SocketAddr,
+    /// Which direction is accelerated. For the uplink, read "server" for "client" in what follows, and the reverse.
+    pub direction: Direction,
+    /// Where it is in its life.
+    pub state: FlowState,
+    /// Acknowledged to the server and not by the client.
+    pub debt: Bytes,
+    /// Memory its stream buffer takes.
+    pub held: Bytes,
+    /// Sent to the client and neither acknowledged nor believed lost.
+    pub in_flight: Bytes,
+    /// Smoothed round-trip time of the mobile segment; of both segments where only the window is lowered.
+    pub srtt: Option<Duration>,
+    /// The window the client advertises; where it is lowered, what the server is told of it.
+    pub client_window: Bytes,
+    /// What the controller of its subscriber sends at, over all the subscriber's flows.
+    pub subscriber_rate: Option<Rate>,
+    /// What the controller of its subscriber lets be in flight, over all the subscriber's flows.
+    pub subscriber_window: Option<Bytes>,
+    /// When its last packet came.
+    pub last_activity: Instant,
+}
+
+/// A flow that is not, or no longer, in the table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PassedFlow {
+    /// The client's address and port.
+    pub client: SocketAddr,
+    /// The server's.
+    pub server: SocketAddr,
+    /// Why.
+    pub reason: PassReason,
+}
+
+/// The flows passed last, in bounded number.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PassedRecently(VecDeque<PassedFlow>);
+
+impl PassedRecently {
+    /// A flow in a half of `direction` is passed, or has ended.
+    pub(crate) fn note(&mut self, key: &FlowKey, direction: Direction, reason: PassReason) {
+        if self.0.len() == PASSED_MAX {
+            self.0.pop_back();
+        }
+        let (client, server) = key.client_and_server(direction);
+        self.0.push_front(PassedFlow { client, server, reason });
+    }
+
+    /// The newest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = PassedFlow> {
+        self.0.iter().copied()
+    }
+}

@@ -1,0 +1,416 @@
+//! [`Event`]: what happens to a running instance, for whoever writes it down or counts it.
+//!
+//! ```text
+//!   supervisor ── Event { severity, fields } ──▶ EventSink: lines on a terminal, a log, counters, a test
+//! ```
+//!
+//! Names and fields are stable: they are what JSON shows, and what counters are called by. The line is made
+//! where it is shown.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+use units::Bytes;
+
+use crate::recovery::Outcome;
+
+/// How much attention an event asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// All is as it should be.
+    Info,
+    /// Something to know before it is used.
+    Notice,
+    /// Something is not as it should be, and it goes on.
+    Warning,
+}
+
+impl Severity {
+    /// What stands before a line of it.
+    #[must_use]
+    pub const fn prefix(self) -> &'static str {
+        match self {
+            Self::Info => "",
+            Self::Notice => "notice: ",
+            Self::Warning => "warning: ",
+        }
+    }
+}
+
+/// Takes events in, one after the other.
+pub trait EventSink {
+    /// Something has happened.
+    fn on_event(&mut self, event: &Event);
+}
+
+impl<F: FnMut(&Event)> EventSink for F {
+    fn on_event(&mut self, event: &Event) {
+        self(event);
+    }
+}
+
+/// The events, each with its severity, its fields, and its text.
+macro_rules! events {
+    ($(
+        $(#[$doc:meta])*
+        $severity:ident $name:ident $({ $($(#[$field_doc:meta])* $field:ident: $kind:ty),* $(,)? })? => $text:literal;
+    )*) => {
+        /// What has happened. Its text is one line without a severity.
+        #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+        #[serde(tag = "event", rename_all = "kebab-case")]
+        #[non_exhaustive]
+        pub enum Event {
+            $( $(#[$doc])* $name $({ $($(#[$field_doc])* $field: $kind),* })?, )*
+        }
+
+        impl Event {
+            /// How much attention it asks for.
+            #[must_use]
+            pub const fn severity(&self) -> Severity {
+                match self {
+                    $( Self::$name { .. } => Severity::$severity, )*
+                }
+            }
+        }
+
+        impl fmt::Display for Event {
+            #[allow(unused_variables)] // Not every field is in the text.
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $( Self::$name $({ $($field),* })? => write!(f, $text), )*
+                }
+            }
+        }
+    };
+}
+
+events! {
+    // The start.
+
+    /// One step of what is set up.
+    Info SetUp {
+        /// The equivalent command, or a comment.
+        command: String,
+    } => "{command}";
+    /// Something of the machine's that may be in the way.
+    Warning Caution {
+        /// What, and what to do.
+        advice: String,
+    } => "{advice}";
+    /// Leftovers of a killed instance were undone.
+    Info LeftoverRemoved {
+        /// Its number, or `unknown`.
+        process: String,
+    } => "removed what process {process} left behind";
+    /// The flows that a killed instance owed something were seen to.
+    Warning DebtOfKilledSettled {
+        /// What became of them.
+        outcome: String,
+    } => "a killed process owed data: {outcome}";
+    /// They could not be.
+    Warning DebtOfKilledLeft {
+        /// How many.
+        flows: usize,
+        /// Why.
+        error: String,
+    } => "cannot reset {flows} flows that will stall: {error}";
+    /// The instance whose place this one takes was told to end.
+    Info Replacing {
+        /// What it was called by.
+        name: String,
+    } => "replacing '{name}'";
+    /// It has.
+    Info ReplacedEnded => "the replaced one has ended";
+    /// Reports of base stations cannot be received.
+    Warning WithoutReports {
+        /// Why.
+        error: String,
+    } => "{error}: going on without reports of base stations";
+    /// A bridge of the kernel's takes over when this process dies or hangs.
+    Info BridgeStandsBy {
+        /// Its name.
+        bridge: String,
+        /// An interface.
+        wired: String,
+        /// The other one.
+        mobile: String,
+    } => "bridge {bridge} stands by between {wired} and {mobile}";
+    /// Nothing does.
+    Warning NothingStandsBy => "\
+        when this process ends the wire is cut; --inline-fallback bridge has the kernel take over";
+    /// What is about to be done may be claimed by a patent.
+    Notice PatentClaim => "\
+        `opportunistic` together with early acknowledgements and rate control is claimed by US 9,548,936 \
+        B2; read the file NOTICE before using it on a network (not legal advice)";
+    /// Packets pass.
+    Info Ready {
+        /// How they come here.
+        attachment: &'static str,
+        /// What is done, in a few words.
+        purpose: String,
+    } => "ready: {purpose}";
+
+    // Interfaces.
+
+    /// An interface went down or vanished.
+    Warning InterfaceLost {
+        /// Its name.
+        interface: String,
+        /// `down` or `gone`.
+        condition: &'static str,
+    } => "interface '{interface}' is {condition}: waiting for it, and going on when it is back";
+    /// The same interface is up again.
+    Info InterfaceBack {
+        /// Its name.
+        interface: String,
+    } => "interface '{interface}' is back: going on";
+    /// Another interface of the same name is up.
+    Info InterfaceNew {
+        /// Its name.
+        interface: String,
+        /// What is done about it.
+        remedy: &'static str,
+    } => "interface '{interface}' was made anew: {remedy}";
+    /// It cannot be attached to for now.
+    Warning NotFollowed {
+        /// Why.
+        error: String,
+        /// What holds meanwhile.
+        consequence: &'static str,
+    } => "{error}: {consequence}, and it is tried again";
+    /// An interface takes packets of another length.
+    Info InterfaceMtu {
+        /// Its name.
+        interface: String,
+        /// Longest packet, bytes.
+        mtu: u32,
+    } => "the MTU of {interface} is {mtu}";
+    /// Routes through an interface state another length.
+    Info RouteMtu {
+        /// Its name.
+        interface: String,
+        /// Longest packet, bytes.
+        mtu: u32,
+    } => "the least MTU of the routes through {interface} is {mtu}";
+
+    // While it runs.
+
+    /// This process was silent for too long, and packets went past it.
+    Warning Hung {
+        /// What stood in.
+        by: StandIn,
+        /// What is done about it.
+        aftermath: &'static str,
+    } => "this process had hung and {by}: {aftermath}";
+    /// The watchdog has died.
+    Warning WatchdogDied => "the watchdog has ended: starting another one";
+    /// It cannot be started.
+    Warning WatchdogMissing {
+        /// Why.
+        error: String,
+    } => "{error}: trying again";
+    /// The kernel has refused something for the moment: told the first time.
+    Warning KernelRefused {
+        /// What and why.
+        error: String,
+    } => "{error}: trying again, now and whenever it happens again (kernel_refusals in the status counts)";
+    /// The nft table was taken away by somebody.
+    Warning NotrackVanished => "the nft table had vanished and was installed again";
+    /// Policy rules were taken away by somebody.
+    Warning RulesVanished {
+        /// How many.
+        rules: usize,
+    } => "{rules} policy rules had vanished and were installed again; does another program manage them?";
+    /// A journal has no room left.
+    Warning JournalFull {
+        /// Why it cannot grow.
+        why: String,
+    } => "\
+        the journal is full ({why}): should this process be killed, flows that are not in it stall \
+        instead of being reset; make room and start anew";
+    /// Settings were read anew.
+    Info Reloaded {
+        /// What holds.
+        outcome: String,
+    } => "reloaded: {outcome}";
+    /// They could not be.
+    Warning NotReloaded {
+        /// Why.
+        problem: String,
+    } => "not reloaded, all is as before: {problem}";
+
+    // The end.
+
+    /// Time was up before all was delivered.
+    Warning Undelivered {
+        /// Acknowledged to one host and not delivered to the other.
+        bytes: Amount,
+        /// How many flows they are of.
+        flows: usize,
+    } => "{bytes} could not be delivered to {flows} flows in time: resetting them";
+    /// Flows that were owed something were reset.
+    Warning FlowsReset {
+        /// What became of them.
+        outcome: Outcome,
+    } => "{outcome}";
+    /// A shard has ended by itself.
+    Warning ShardFailed {
+        /// Why.
+        error: String,
+    } => "{error}";
+
+    // What was counted.
+
+    /// What came in from one side.
+    Info Received {
+        /// `servers` or `clients`.
+        from: &'static str,
+        /// Super-packets count as one.
+        packets: u64,
+        /// IP headers included.
+        bytes: Amount,
+    } => "from {from}: {packets} packets, {bytes}";
+    /// What was done for the flows of one direction.
+    Info Delivered {
+        /// `accelerated` or `uplink accelerated`.
+        what: &'static str,
+        /// How many flows.
+        flows: u64,
+        /// To the receiving hosts.
+        delivered: Amount,
+        /// Sent more than once.
+        again: Amount,
+    } => "{what}: {flows} flows, {delivered} delivered, {again} sent again";
+    /// What was done for flows under `drwa`.
+    Info WindowsLowered {
+        /// How many flows.
+        flows: u64,
+        /// Acknowledgements changed.
+        acks: u64,
+    } => "windows lowered: {flows} flows, {acks} acknowledgements";
+    /// Flows that were not treated opportunistically to their end.
+    Info FellBack {
+        /// How many.
+        flows: u64,
+    } => "fell back to honour: {flows} flows, whose clients discarded what lay beyond their window";
+    /// Flows that were passed, or ended, for a reason.
+    Info Passed {
+        /// How many.
+        flows: u64,
+        /// Why.
+        reason: String,
+    } => "passed or ended: {flows} flows, {reason}";
+    /// What was acknowledged in vain.
+    Warning Lost {
+        /// How much.
+        bytes: Amount,
+        /// Whom it was acknowledged to.
+        hosts: &'static str,
+        /// Who never got it.
+        other: &'static str,
+    } => "{bytes} were acknowledged to {hosts} and never by the {other}";
+    /// Packets that were not taken.
+    Warning Dropped {
+        /// In full queues.
+        drops: u64,
+        /// By the kernel.
+        refused: u64,
+    } => "{drops} packets lost in full device queues, {refused} refused by the kernel";
+}
+
+impl Event {
+    /// The whole line: severity and text.
+    #[must_use]
+    pub fn line(&self) -> String {
+        format!("{}{self}", self.severity().prefix())
+    }
+
+    /// The event with its severity and its line, as one JSON object.
+    #[must_use]
+    pub fn record(&self) -> EventRecord<'_> {
+        EventRecord { severity: self.severity(), text: self.to_string(), event: self }
+    }
+}
+
+/// What stood in for this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StandIn {
+    /// Plain forwarding, after the watchdog had acted.
+    Watchdog,
+    /// The kernel's bridge.
+    Bridge,
+}
+
+impl fmt::Display for StandIn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Watchdog => "the watchdog took the steering away",
+            Self::Bridge => "the bridge had taken over",
+        })
+    }
+}
+
+/// An amount of data: a number of bytes in JSON, with a unit in a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Amount(pub Bytes);
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Serialize for Amount {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(self.0.get())
+    }
+}
+
+/// An event for whoever reads JSON.
+#[derive(Clone, Debug, Serialize)]
+pub struct EventRecord<'a> {
+    /// How much attention it asks for.
+    pub severity: Severity,
+    /// Its line, without the severity.
+    pub text: String,
+    /// Its name and fields.
+    #[serde(flatten)]
+    pub event: &'a Event,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_the_severity_in_front_and_json_has_all() {
+        let event = Event::InterfaceLost { interface: "m0".to_owned(), condition: "down" };
+        let text = "interface 'm0' is down: waiting for it, and going on when it is back";
+        assert_eq!(event.line(), format!("warning: {text}"));
+        let json = serde_json::to_value(event.record()).unwrap();
+        let wanted = serde_json::json!({
+            "severity": "warning", "text": text,
+            "event": "interface-lost", "interface": "m0", "condition": "down"
+        });
+        assert_eq!(json, wanted);
+        let undelivered = Event::Undelivered { bytes: Amount(Bytes::new(1_500)), flows: 2 };
+        assert!(
+            undelivered.line().starts_with("warning: 1.5 KB could not be delivered to 2 flows"),
+            "{undelivered}"
+        );
+        assert_eq!(serde_json::to_value(undelivered).unwrap()["bytes"], 1_500);
+        assert_eq!(Event::ReplacedEnded.line(), "the replaced one has ended");
+        assert!(Event::PatentClaim.line().starts_with("notice: `opportunistic` together"));
+    }
+
+    #[test]
+    fn a_closure_is_a_sink() {
+        let mut seen = Vec::new();
+        let sink: &mut dyn EventSink = &mut |event: &Event| seen.push(event.severity());
+        sink.on_event(&Event::WatchdogDied);
+        sink.on_event(&Event::Hung { by: StandIn::Bridge, aftermath: "bridging here again" });
+        assert_eq!(seen, [Severity::Warning, Severity::Warning]);
+    }
+}
