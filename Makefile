@@ -2,13 +2,13 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench chaos deps clean
+.PHONY: help build demo test lint bench chaos docs docs-contest docs-bench deps clean
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
 
 help: ## Show this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
 
 deps: ## Install what is missing from Debian, check the Rust version
 	@tools/install-deps
@@ -16,7 +16,7 @@ deps: ## Install what is missing from Debian, check the Rust version
 build: deps ## Build the program: target/release/cellerator
 	cargo build --release --locked --package cellerator
 
-demo: build ## Run the demo (as root, about two minutes): tables, out/demo/report.html, results.json
+demo: build ## Run the demo (as root, about three minutes): tables, out/demo/report.html, results.json
 	@tools/need-root demo
 	$(CELLERATOR) demo --out $(OUT)/demo
 
@@ -45,10 +45,26 @@ chaos: deps ## Trouble under load for SECONDS=3600, from SEED=… (as root): CON
 	CHAOS_SECONDS=$(SECONDS) CHAOS_SEED=$(SEED) CHAOS_OUT=$(abspath $(OUT))/chaos \
 	  cargo test --release --locked --package cellerator-lab --test chaos -- --ignored --nocapture
 
-docs: build ## Measure what the documents show (as root, two minutes) and write it into them: docs/results
+# Keeps what documents need of result files, and writes their blocks and pictures.
+TEST_DOCS := cargo test --locked --package cellerator --test documents
+WRITE_DOCS = CELLERATOR_WRITE_DOCS=1 CELLERATOR_RESULTS="$(1)" $(TEST_DOCS) documents_hold_the_figures && $(TEST_DOCS)
+CONTEST_SCHEMES := direct:cubic,direct:bbr,accel:adaptive
+CONTEST_PRESETS := 3g-hspa 4g-lte 4g-lte-drive 5g-sa-drive 5g-nsa-drive
+TRACES ?=
+
+docs: build ## Run the demo and write its figures and pictures into the documents (as root, minutes): docs/results
 	@tools/need-root docs
 	$(CELLERATOR) demo --out $(OUT)/demo
-	CELLERATOR_WRITE_DOCS=1 CELLERATOR_RESULTS=$(OUT)/demo/results.json cargo test --locked --package cellerator --test documents
+	$(call WRITE_DOCS,$(abspath $(OUT))/demo/results.json)
+
+docs-contest: build ## The same with the contests (ten minutes); TRACES=FOLDER has those on measured traces run too
+	@mkdir -p $(OUT)/docs
+	$(CELLERATOR) contest $(CONTEST_PRESETS) --part bulk,short --schemes $(CONTEST_SCHEMES) --limit-delay '20 ms' --json $(OUT)/docs/contest-presets.json
+	$(if $(TRACES),cd $(TRACES) && $(abspath $(CELLERATOR)) contest * --schemes $(CONTEST_SCHEMES) --limit-delay '20 ms' --json $(abspath $(OUT))/docs/contest-traces.json)
+	$(call WRITE_DOCS,$(abspath $(OUT))/docs/contest-presets.json $(if $(TRACES),$(abspath $(OUT))/docs/contest-traces.json))
+
+docs-bench: bench ## The same with the benchmarks (as root, 15 minutes, on a quiet machine): docs/benchmarks.md
+	$(call WRITE_DOCS,$(abspath $(OUT))/bench/results.json)
 
 clean: ## Remove what was built and written
 	cargo clean

@@ -223,7 +223,7 @@ fn measure(args: &Args) -> Result<ExitCode, String> {
     }
     made.interrupted = results.interrupted;
     if !made.parts.is_empty() {
-        words.say(&format!("\n{}", made.markdown()));
+        words.say(&format!("\n{}", report::for_terminal(&made.markdown(), words.columns())));
         to_standard_output(args, &results)?;
     }
     if let Some(interrupted) = made.interrupted {
@@ -251,7 +251,7 @@ fn show_again(path: &Path, args: &Args) -> Result<(), String> {
     let results = earlier(path)?;
     save(args, &results)?;
     let words = Words::beside([args.markdown.as_deref()])?;
-    words.say(&results.markdown());
+    words.say(&report::for_terminal(&results.markdown(), words.columns()));
     to_standard_output(args, &results)
 }
 

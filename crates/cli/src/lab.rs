@@ -154,6 +154,7 @@ fn run(args: &RunArgs) -> Result<ExitCode, String> {
         html: args.html.as_deref(),
         title: &title,
         captures: args.captures.as_deref(),
+        pictures: None,
     };
     outcome::run(&[scenario], args.case.as_deref(), &traces, args.name.as_deref(), &files)
 }
@@ -303,7 +304,7 @@ fn benchmark(args: &BenchmarkArgs) -> Result<ExitCode, String> {
     let benchmark = lab::benchmark::Benchmark { instance: &instance, program: &program, signals: &signals };
     let figures = benchmark.run(made_by, &args.trace, &mut |what| eprintln!("  {what} …")).map_err(text)?;
     let markdown = figures.markdown();
-    words.say(&markdown);
+    words.say(&report::for_terminal(&markdown, words.columns()));
     if let Some(path) = &args.markdown {
         output::save(path, &markdown)?;
     }

@@ -8,7 +8,7 @@ use io::Signals;
 use lab::{Instance, LabError, Recording, Runner};
 use report::CaseFlow;
 use scenario::Scenario;
-use scenario::results::{Interrupted, Results, SCHEMA, ScenarioResult};
+use scenario::results::{Interrupted, Picture, Results, SCHEMA, ScenarioResult};
 
 use crate::output::{self, Words};
 use crate::progress::Display;
@@ -24,7 +24,12 @@ pub struct Files<'a> {
     pub title: &'a str,
     /// A folder for captures of each run, made at both ends; the report then shows what they say.
     pub captures: Option<&'a Path>,
+    /// Draws pictures from what all scenarios gave; may run more.
+    pub pictures: Option<Draw<'a>>,
 }
+
+/// Draws pictures from results, with more runs where those are not enough.
+pub type Draw<'a> = &'a dyn Fn(&Runner<'_>, &Results) -> Result<Vec<Picture>, LabError>;
 
 /// Runs `scenarios`, prints a table and a sentence for each, and writes the files wanted.
 ///
@@ -48,8 +53,13 @@ pub fn run(
     let runner =
         Runner { instance: &instance, signals: &signals, program, traces: traces.to_owned(), captures };
     let made_by = lab::made_by(env!("CARGO_PKG_VERSION"), &command_line());
-    let mut results =
-        Results { schema: SCHEMA.to_owned(), made_by, scenarios: Vec::new(), interrupted: None };
+    let mut results = Results {
+        schema: SCHEMA.to_owned(),
+        made_by,
+        scenarios: Vec::new(),
+        pictures: Vec::new(),
+        interrupted: None,
+    };
     for scenario in scenarios {
         let mut display = Display::new(scenario.heading());
         let (result, end) = runner.run_while(scenario, only, &mut |step| display.show(&step));
@@ -68,6 +78,16 @@ pub fn run(
                 folders.iter().for_each(|folder| drop(fs::remove_dir(folder)));
                 return Err(error.to_string());
             }
+        }
+    }
+    if let Some(draw) = files.pictures.filter(|_| results.interrupted.is_none()) {
+        match draw(&runner, &results) {
+            Ok(pictures) => results.pictures = pictures,
+            Err(LabError::Interrupted) => {
+                let Interrupted { finished, of } = reached(&results, scenarios, only)?;
+                results.interrupted = Some(Interrupted { finished, of: of + 1 });
+            }
+            Err(error) => return Err(error.to_string()),
         }
     }
     if let Some(interrupted) = results.interrupted.filter(|interrupted| interrupted.finished == 0) {

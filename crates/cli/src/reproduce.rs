@@ -16,6 +16,7 @@ use scenario::results::MadeBy;
 use units::{Duration, Instant};
 
 use crate::interruption::{self, Interruption};
+use crate::output::Words;
 use crate::writable;
 
 /// Arguments of `cellerator reproduce`.
@@ -73,7 +74,7 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     }
     let wanted = if args.all || args.names.is_empty() { all() } else { chosen(&args.names).map_err(text)? };
     if args.list {
-        print!("{}", list(&wanted));
+        print!("{}", list(&wanted, Words::default().columns()));
         return Ok(ExitCode::SUCCESS);
     }
     try_outputs(args)?;
@@ -143,18 +144,29 @@ fn threads(args: &Args) -> usize {
     args.threads.unwrap_or_else(io::sched::cpu_count).max(1)
 }
 
-fn list(experiments: &[&Experiment]) -> String {
-    let mut lines =
-        format!("{:<23} {:<27} {:>7} {:>7}  {}\n", "experiment", "paper", "sim", "lab", "what it shows");
+/// A line for each; what it shows stands behind where that fits.
+fn list(experiments: &[&Experiment], columns: usize) -> String {
+    let line =
+        |name: &str, place: &str, sim: &str, lab: &str| format!("{name:<23} {place:<27} {sim:>7} {lab:>7}");
+    let heading = line("experiment", "paper", "sim", "lab");
+    let longest = experiments.iter().map(|e| e.title.chars().count()).max().unwrap_or(0);
+    let has_titles = heading.chars().count() + 2 + longest <= columns;
+    let titled =
+        |line: String, title: &str| if has_titles { format!("{line}  {title}\n") } else { line + "\n" };
+    let mut lines = titled(heading, "what it shows");
     for e in experiments {
         let lab = e.lab.seconds().map_or("–".to_owned(), in_words);
         let place = format!("[{}] {}", e.paper.key(), e.part);
-        lines += &format!("{:<23} {place:<27} {:>7} {lab:>7}  {}\n", e.name, in_words(e.seconds), e.title);
+        lines += &titled(line(e.name, &place, &in_words(e.seconds), &lab), e.title);
     }
     let lab = experiments.iter().filter_map(|e| e.lab.seconds()).sum();
-    let all = format!("{} experiments", experiments.len());
     let sim = in_words(experiments.iter().map(|e| e.seconds).sum());
-    lines + &format!("{:<23} {:<27} {sim:>7} {:>7}\n", "all", all, in_words(lab))
+    let all = format!("{} experiments", experiments.len());
+    lines += &titled(line("all", &all, &sim, &in_words(lab)), "");
+    if !has_titles {
+        lines += "(not shown for want of width: what each shows)\n";
+    }
+    lines
 }
 
 fn in_lab(

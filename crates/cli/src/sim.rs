@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use clap::Subcommand;
 use engine::EngineConfig;
@@ -103,14 +103,16 @@ fn run(args: &RunArgs) -> Result<ExitCode, String> {
     let in_out = |name: &str| args.out.as_ref().map(|out| out.join(name));
     let json = args.json.clone().or_else(|| in_out("results.json"));
     let html = args.html.clone().or_else(|| in_out("report.html"));
-    let files = Files { json: json.as_deref(), html: html.as_deref(), title: &title, captures: None };
+    let files =
+        Files { json: json.as_deref(), html: html.as_deref(), title: &title, captures: None, pictures: None };
     let words = files.words()?;
     files.prepare()?;
-    let jobs = jobs(&scenario, args, &traces)?;
+    let log = if args.packets { LogMode::Text } else { LogMode::Hash };
+    let jobs = jobs(&scenario, args.case.as_deref(), log, &traces)?;
     eprintln!("{}", scenario.heading());
     let (interruption, wanted) = (Interruption::listen()?, jobs.len());
     let began = Clock::now();
-    let outcomes = run_all(&jobs, threads(args.threads), interruption);
+    let outcomes = run_all(&jobs, threads(args.threads), interruption.flag(), true);
     let took = Clock::now().saturating_since(began);
     let mut cases = Vec::new();
     for (job, outcome) in jobs.into_iter().zip(outcomes) {
@@ -139,7 +141,9 @@ fn run(args: &RunArgs) -> Result<ExitCode, String> {
     ));
     let is_good = outcome::is_good(&result);
     let scenarios = vec![result];
-    let results = Results { schema: SCHEMA.to_owned(), made_by: made_by(args), scenarios, interrupted };
+    let pictures = Vec::new();
+    let results =
+        Results { schema: SCHEMA.to_owned(), made_by: made_by(args), scenarios, pictures, interrupted };
     files.write(&results, &[])?;
     if let Some(interrupted) = interrupted {
         interruption::tell(&format!("sim run: {interrupted}"), files.all());
@@ -148,9 +152,17 @@ fn run(args: &RunArgs) -> Result<ExitCode, String> {
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn jobs(scenario: &Scenario, args: &RunArgs, traces: &Path) -> Result<Vec<Job>, String> {
-    let cases = scenario.chosen(args.case.as_deref()).map_err(text)?;
-    let log = if args.packets { LogMode::Text } else { LogMode::Hash };
+/// Every case and repetition of `scenario`, which has no trace files, on all processors; nothing where `is_over` ended it.
+pub(crate) fn simulated(scenario: &Scenario, is_over: &AtomicBool) -> Result<Option<ScenarioResult>, String> {
+    let jobs = jobs(scenario, None, LogMode::Hash, Path::new("."))?;
+    let outcomes = run_all(&jobs, threads(None), is_over, false);
+    let Some(outcomes) = outcomes.into_iter().collect::<Option<Vec<_>>>() else { return Ok(None) };
+    let cases = jobs.into_iter().zip(outcomes).map(|(job, outcome)| Ok(job.result(outcome)?.0));
+    Ok(Some(ScenarioResult { scenario: scenario.clone(), cases: cases.collect::<Result<_, String>>()? }))
+}
+
+fn jobs(scenario: &Scenario, only: Option<&str>, log: LogMode, traces: &Path) -> Result<Vec<Job>, String> {
+    let cases = scenario.chosen(only).map_err(text)?;
     let mut jobs = Vec::new();
     for repetition in 1..=scenario.repetitions {
         let seed = scenario.seed.wrapping_add(u64::from(repetition - 1));
@@ -185,8 +197,8 @@ pub(crate) fn engine(case: &Case) -> Result<Option<EngineConfig>, String> {
 
 type Outcome = Result<sim::CaseOutcome, sim::SimError>;
 
-/// What came out of each job; nothing of those that the user did not wait for.
-fn run_all(jobs: &[Job], threads: usize, interruption: &Interruption) -> Vec<Option<Outcome>> {
+/// What came out of each job; nothing of those that the user did not wait for. `tells`: where no bar can be shown, a line says that one has ended.
+fn run_all(jobs: &[Job], threads: usize, is_over: &AtomicBool, tells: bool) -> Vec<Option<Outcome>> {
     let expected = jobs.iter().fold(Bytes::ZERO, |sum, job| sum + job.run.expected());
     let style = "  {msg}  {wide_bar:.cyan/dim} {decimal_bytes} of {decimal_total_bytes}, {elapsed}";
     let bar = ProgressBar::new(expected.get());
@@ -194,7 +206,6 @@ fn run_all(jobs: &[Job], threads: usize, interruption: &Interruption) -> Vec<Opt
     let ended = AtomicU64::new(0);
     let tell = || bar.set_message(format!("{} of {} runs", ended.load(Ordering::Relaxed), jobs.len()));
     tell();
-    let is_over = interruption.flag();
     let outcomes = in_parallel_until(jobs.len(), threads, is_over, |index| {
         let mut seen = 0;
         let outcome = jobs[index].run.run_until(is_over, &mut |received| {
@@ -204,7 +215,7 @@ fn run_all(jobs: &[Job], threads: usize, interruption: &Interruption) -> Vec<Opt
         if !matches!(outcome, Err(sim::SimError::Stopped)) {
             ended.fetch_add(1, Ordering::Relaxed);
         }
-        if bar.is_hidden() {
+        if tells && bar.is_hidden() {
             eprintln!("  {} of {} runs", ended.load(Ordering::Relaxed), jobs.len());
         }
         tell();

@@ -1,7 +1,9 @@
 //! Figures in documents come from result files below `docs/results`, which commands write: between
-//! `<!-- figures: docs/results/NAME.json -->` and `<!-- end of figures -->` stands what the file has, and nothing else.
+//! `<!-- figures: docs/results/NAME.json [VIEW] -->` and `<!-- end of figures -->` stands what the file has, and nothing else. Elsewhere
+//! in these documents stands no figure that no result file has, apart from [`ALLOWED`].
 //!
-//! `make docs` runs the commands, then this test with `CELLERATOR_WRITE_DOCS` set, which writes the blocks instead of comparing them.
+//! `make docs`, `make docs-contest` and `make docs-bench` run the commands, then this test with `CELLERATOR_WRITE_DOCS` set, which
+//! keeps what documents need of the files named by `CELLERATOR_RESULTS` and writes the blocks and pictures instead of comparing them.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // In helpers of tests, too, a failure is a failed test.
 
@@ -10,34 +12,94 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use report::{PictureWidth, picture_svg};
 use scenario::results::{Results, Series};
+
+#[path = "lab/schema.rs"]
+mod schema;
 
 const BEGIN: &str = "<!-- figures: ";
 const END: &str = "<!-- end of figures -->";
-/// What heads a table of results.
-const HEADING: &str = "throughput  link used";
+const PICTURES: &str = "docs/pictures";
+
+/// Documents in which a figure that no result file has is a fault; in the others a table of results outside a block is.
+const HELD: [&str; 6] = [
+    "README.md",
+    "docs/algorithms/adaptive.md",
+    "docs/benchmarks-notes.md",
+    "docs/contest.md",
+    "docs/operation.md",
+    "docs/simulation.md",
+];
+
+/// Sections of those whose figures are no results of ours: document, heading, and what they are.
+const ALLOWED: [(&str, &str, &str); 14] = [
+    ("README.md", "Accelerate between two interfaces", "defaults of options"),
+    ("README.md", "What happened in a capture", "what a picture is of"),
+    ("docs/algorithms/adaptive.md", "Formulas", "parameters"),
+    ("docs/algorithms/adaptive.md", "Why these", "reasons for parameters"),
+    ("docs/algorithms/adaptive.md", "Among others", "parameters of cited designs"),
+    ("docs/algorithms/adaptive.md", "Measurements", "what was run"),
+    ("docs/algorithms/adaptive.md", "Generated links", "what was run"),
+    ("docs/algorithms/adaptive.md", "Measured links", "what was run"),
+    ("docs/contest.md", "Contests and sweeps", "options and their defaults"),
+    ("docs/contest.md", "A contest", "options and their defaults"),
+    ("docs/contest.md", "Parts", "what is run"),
+    ("docs/contest.md", "Figures", "definitions"),
+    ("docs/contest.md", "The limit", "definitions"),
+    // Held together by the test `drives_have_the_measured_statistics` of the link crate.
+    ("docs/simulation.md", "5G presets", "statistics of cited drives, and of presets fitted to them"),
+];
+/// Single lines, by a part of theirs.
+const ALLOWED_LINES: [(&str, &str); 1] = [("docs/operation.md", "Linux' default, can say 8.39 MB")];
+
+/// What stands behind a number that is a figure.
+const UNITS: [&str; 9] = ["%", "‰", "kbit/s", "Mbit/s", "Gbit/s", "ms", "µs", "ns", "s/GB"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// README.md and the pages right below `docs`.
-fn documents() -> Vec<PathBuf> {
-    let pages = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
-    let mut all: Vec<PathBuf> = pages.filter(|path| path.extension().is_some_and(|e| e == "md")).collect();
-    all.push(root().join("README.md"));
+/// README.md and the pages below `docs`, by their names.
+fn documents() -> Vec<String> {
+    let mut all = vec!["README.md".to_owned()];
+    for folder in ["docs", "docs/algorithms"] {
+        for entry in fs::read_dir(root().join(folder)).unwrap() {
+            let name = entry.unwrap().file_name().to_string_lossy().into_owned();
+            if Path::new(&name).extension().is_some_and(|e| e == "md") {
+                all.push(format!("{folder}/{name}"));
+            }
+        }
+    }
     all.sort();
     all
 }
 
-fn results(file: &str) -> Results {
-    let path = root().join(file);
-    let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{file}: {e}: `make docs` writes it"));
-    serde_json::from_str(&text).unwrap_or_else(|e| panic!("{file}: {e}"))
+fn read(file: &str) -> String {
+    fs::read_to_string(root().join(file)).unwrap_or_else(|e| panic!("{file}: {e}: `make docs` writes it"))
 }
 
-/// The tables and findings of a result file.
-fn rendered(results: &Results) -> String {
+fn parsed<T: serde::de::DeserializeOwned>(file: &str, text: &str) -> T {
+    serde_json::from_str(text).unwrap_or_else(|e| panic!("{file}: {e}"))
+}
+
+/// What `block`, a file and maybe a view of it, shows.
+fn rendered(block: &str) -> String {
+    let (file, view) = block.split_once(' ').unwrap_or((block, ""));
+    let text = read(file);
+    let document: serde_json::Value = parsed(file, &text);
+    match (document["schema"].as_str().unwrap_or_default(), view) {
+        ("cellerator/lab-results/1", "") => tables(&parsed(file, &text)),
+        ("cellerator/lab-results/1", "pictures") => pictures(&parsed(file, &text)),
+        ("cellerator/contest/1", "bulk") => contest::bulk_markdown(&parsed(file, &text)),
+        ("cellerator/contest/1", "short") => contest::short_markdown(&parsed(file, &text)),
+        (schema, "") if schema == bench::SCHEMA => parsed::<bench::Results>(file, &text).markdown(),
+        (schema, view) => panic!("{file}: no view `{view}` of {schema}"),
+    }
+}
+
+/// The tables of a result file.
+fn tables(results: &Results) -> String {
     let mut text = "```\n".to_owned();
     for (i, result) in results.scenarios.iter().enumerate() {
         let gap = if i > 0 { "\n" } else { "" };
@@ -46,70 +108,235 @@ fn rendered(results: &Results) -> String {
     text + "```\n"
 }
 
-/// `text` with every block as its file has it, and the files it names.
+/// Each picture as it is drawn for the reader's width, and its text.
+fn pictures(results: &Results) -> String {
+    let one = |picture: &scenario::results::Picture| {
+        let (name, title) = (&picture.name, &picture.title);
+        format!(
+            "<picture><source media=\"(max-width: 620px)\" srcset=\"{PICTURES}/{name}-narrow.svg\"><img src=\"{PICTURES}/{name}.svg\" \
+             alt=\"{title}\" width=\"860\"></picture>\n\n{}\n",
+            report::wrapped(&picture.text, 110).join("\n")
+        )
+    };
+    results.pictures.iter().map(one).collect::<Vec<_>>().join("\n")
+}
+
+/// The files of the pictures of the demo's results: name and contents.
+fn picture_files() -> Vec<(String, String)> {
+    let results: Results = parsed("docs/results/demo.json", &read("docs/results/demo.json"));
+    let both = [("", PictureWidth::Wide), ("-narrow", PictureWidth::Narrow)];
+    let file = |picture: &scenario::results::Picture, (suffix, width): (&str, PictureWidth)| {
+        let svg = picture_svg(picture, width, &results.made_by.command);
+        (format!("{PICTURES}/{}{suffix}.svg", picture.name), svg)
+    };
+    results.pictures.iter().flat_map(|picture| both.map(|kind| file(picture, kind))).collect()
+}
+
+#[test]
+fn the_demo_s_results_follow_their_schema() {
+    schema::check(&parsed("docs/results/demo.json", &read("docs/results/demo.json")));
+}
+
+/// `text` with every block as its file has it, and the blocks.
 fn with_figures(text: &str, figures: &dyn Fn(&str) -> String) -> (String, BTreeSet<String>) {
-    let (mut made, mut files, mut rest) = (String::new(), BTreeSet::new(), text);
+    let (mut made, mut blocks, mut rest) = (String::new(), BTreeSet::new(), text);
     while let Some(at) = rest.find(BEGIN) {
         let (before, block) = rest.split_at(at);
         let (first, after) =
             block.split_once(" -->\n").unwrap_or_else(|| panic!("a block that does not begin"));
         let (_, behind) = after.split_once(END).unwrap_or_else(|| panic!("a block without `{END}`: {first}"));
-        let file = first.trim_start_matches(BEGIN);
-        let _ = write!(made, "{before}{BEGIN}{file} -->\n{}{END}", figures(file));
-        files.insert(file.to_owned());
+        let block = first.trim_start_matches(BEGIN);
+        let _ = write!(made, "{before}{BEGIN}{block} -->\n{}{END}", figures(block));
+        blocks.insert(block.to_owned());
         rest = behind;
     }
-    (made + rest, files)
+    (made + rest, blocks)
 }
 
-/// The small form of a command's results that documents are made of: all but the figures against time and where they were written.
+/// The small form of a command's results that documents are made of: without figures against time, which only pages show, and where they were written.
 fn keep(from: &str) {
-    let mut results = results(from);
-    let name = if results.scenarios.len() > 1 { "demo" } else { results.scenarios[0].scenario.name.as_str() };
+    let text = fs::read_to_string(from).unwrap_or_else(|e| panic!("{from}: {e}"));
+    let name = Path::new(from).file_stem().unwrap().to_string_lossy().into_owned();
+    let schema = parsed::<serde_json::Value>(from, &text)["schema"].as_str().unwrap().to_owned();
+    let (name, json) = match schema.as_str() {
+        "cellerator/lab-results/1" => {
+            let results = without_series(parsed(from, &text));
+            ("demo".to_owned(), serde_json::to_string_pretty(&results).unwrap())
+        }
+        "cellerator/contest/1" => {
+            let document = parsed::<contest::Document>(from, &text).without_plots();
+            (name, serde_json::to_string_pretty(&document).unwrap())
+        }
+        schema if schema == bench::SCHEMA => ("bench".to_owned(), text.trim_end().to_owned()),
+        other => panic!("{from}: documents are not made of {other}"),
+    };
     let path = root().join(format!("docs/results/{name}.json"));
-    results.made_by.command = format!("cellerator {name}");
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, json + "\n").unwrap();
+}
+
+fn without_series(mut results: Results) -> Results {
+    results.made_by.command = "cellerator demo".to_owned();
     for figures in results.scenarios.iter_mut().flat_map(|s| &mut s.cases).filter_map(|c| c.figures.as_mut())
     {
         figures.series = Series { bin_s: figures.series.bin_s, ..Series::default() };
+        figures.pings.clear();
     }
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(&path, serde_json::to_string_pretty(&results).unwrap() + "\n").unwrap();
+    results
+}
+
+/// A figure in a document, and where it stands.
+#[derive(Debug, PartialEq)]
+struct Stray {
+    heading: String,
+    line: usize,
+    figure: String,
+}
+
+/// Numbers with a unit of results, and rows of tables with numbers, outside blocks, code and links.
+fn strays(text: &str) -> Vec<Stray> {
+    let (mut found, mut heading) = (Vec::new(), String::new());
+    let (mut is_code, mut is_block) = (false, false);
+    for (number, line) in text.lines().enumerate() {
+        match line {
+            line if line.starts_with("```") => is_code = !is_code,
+            _ if is_code => {}
+            line if line.starts_with(BEGIN) => is_block = true,
+            line if line.starts_with(END) => is_block = false,
+            _ if is_block => {}
+            line if line.starts_with('#') => heading = line.trim_start_matches(['#', ' ']).to_owned(),
+            line => found.extend(figures_of(line).into_iter().map(|figure| Stray {
+                heading: heading.clone(),
+                line: number + 1,
+                figure,
+            })),
+        }
+    }
+    found
+}
+
+fn figures_of(line: &str) -> Vec<String> {
+    // What stands between backquotes is code.
+    let told: String = line.split('`').step_by(2).collect::<Vec<_>>().join(" ");
+    let words: Vec<&str> = told
+        .split(|c: char| c.is_whitespace() || c == '|')
+        .map(|word| word.trim_matches(|c| "*()[],.;:".contains(c)))
+        .filter(|word| !word.is_empty())
+        .collect();
+    let is_number = |word: &str| {
+        word.starts_with(|c: char| c.is_ascii_digit())
+            && word.chars().all(|c| c.is_ascii_digit() || ".,–±·×".contains(c))
+    };
+    let is_unit = |number: &str, word: &str| UNITS.contains(&word) || (word == "s" && number.contains('.'));
+    let pairs = words.windows(2).filter(|pair| is_number(pair[0]) && is_unit(pair[0], pair[1]));
+    let mut found: Vec<String> = pairs.map(|pair| pair.join(" ")).collect();
+    found
+        .extend(words.iter().filter(|w| w.strip_suffix('%').is_some_and(is_number)).map(|w| (*w).to_owned()));
+    let cells = told.starts_with('|').then(|| told.trim_matches('|').split('|').skip(1));
+    let is_figure =
+        |cell: &str| cell.trim_matches(['*', ' ', '−', '≈']).starts_with(|c: char| c.is_ascii_digit());
+    found.extend(
+        cells.into_iter().flatten().find(|cell| is_figure(cell)).map(|cell| format!("| {} |", cell.trim())),
+    );
+    found
 }
 
 #[test]
 fn documents_hold_the_figures_of_their_result_files() {
     let writes = std::env::var_os("CELLERATOR_WRITE_DOCS").is_some();
     if let Some(from) = std::env::var("CELLERATOR_RESULTS").ok().filter(|_| writes) {
-        keep(&from);
+        from.split_whitespace().for_each(keep);
     }
     let mut used = BTreeSet::new();
-    for path in documents() {
-        let name = path.strip_prefix(root()).unwrap().display().to_string();
-        let text = fs::read_to_string(&path).unwrap();
-        let (made, files) = with_figures(&text, &|file| rendered(&results(file)));
+    for name in documents() {
+        let text = read(&name);
+        let (made, blocks) = with_figures(&text, &rendered);
         if writes && made != text {
-            fs::write(&path, &made).unwrap();
+            fs::write(root().join(&name), &made).unwrap();
         } else {
-            assert!(made == text, "{name} has other figures than {files:?}: `make docs` writes them anew");
+            assert!(made == text, "{name} has other figures than {blocks:?}: `make docs` writes them anew");
         }
-        used.extend(files);
-        // A table that no result file has.
-        let (without, _) = with_figures(&text, &|_| String::new());
-        let stray = without.lines().find(|line| line.contains(HEADING));
-        assert!(stray.is_none(), "{name}: a table of results outside a block of figures: {stray:?}");
+        used.extend(blocks.into_iter().map(|block| block.split(' ').next().unwrap_or_default().to_owned()));
     }
-    assert!(used.contains("docs/results/demo.json"), "README.md shows the demo's figures");
+    for (name, svg) in picture_files() {
+        if writes {
+            fs::create_dir_all(root().join(PICTURES)).unwrap();
+            fs::write(root().join(&name), &svg).unwrap();
+        }
+        assert!(
+            read(&name) == svg,
+            "{name} is not what docs/results/demo.json has: `make docs` draws it anew"
+        );
+    }
     for entry in fs::read_dir(root().join("docs/results")).unwrap() {
         let file = format!("docs/results/{}", entry.unwrap().file_name().to_string_lossy());
         assert!(used.contains(&file), "no document shows {file}");
+    }
+    assert!(used.contains("docs/results/demo.json"), "README.md shows the demo's figures");
+}
+
+#[test]
+fn documents_hold_no_figure_that_no_result_file_has() {
+    let mut faults = Vec::new();
+    let mut needed = BTreeSet::new();
+    for name in HELD {
+        let text = read(name);
+        // What a block of the same document shows may be told in its words.
+        let (_, blocks) = with_figures(&text, &|_| String::new());
+        let shown: String = blocks.iter().map(|block| rendered(block)).collect();
+        let lines: Vec<&str> = text.lines().collect();
+        for stray in strays(&text) {
+            let section =
+                ALLOWED.iter().find(|(document, heading, _)| *document == name && *heading == stray.heading);
+            needed.extend(section.map(|(document, heading, _)| (*document, *heading)));
+            let is_line =
+                |(document, part): &(&str, &str)| *document == name && lines[stray.line - 1].contains(part);
+            if section.is_none() && !ALLOWED_LINES.iter().any(is_line) && !shown.contains(&stray.figure) {
+                faults.push(format!("{name}:{}: {}", stray.line, stray.figure));
+            }
+        }
+    }
+    assert!(
+        faults.is_empty(),
+        "figures that no result file has; take them out, or show a result file's in a block:\n{}",
+        faults.join("\n")
+    );
+    for (document, heading, _) in ALLOWED {
+        assert!(
+            needed.contains(&(document, heading)),
+            "nothing in {document}, {heading}, needs to be allowed"
+        );
+    }
+}
+
+/// Pages of one's own that a command writes as a whole, or that tell of what others have measured.
+#[test]
+fn tables_of_results_stand_in_blocks() {
+    for name in documents() {
+        let (without, _) = with_figures(&read(&name), &|_| String::new());
+        let stray = without.lines().find(|line| line.contains("throughput  link used"));
+        assert!(stray.is_none(), "{name}: a table of results outside a block of figures: {stray:?}");
     }
 }
 
 #[test]
 fn a_block_with_other_figures_is_found() {
-    let text = format!("a\n{BEGIN}x.json -->\nold 4.70\n{END}\nb\n");
-    let (made, files) = with_figures(&text, &|file| format!("new of {file}\n"));
-    assert_eq!(made, format!("a\n{BEGIN}x.json -->\nnew of x.json\n{END}\nb\n"));
-    assert_eq!(files.into_iter().collect::<Vec<_>>(), ["x.json"]);
-    assert_eq!(with_figures(&made, &|file| format!("new of {file}\n")).0, made);
+    let text = format!("a\n{BEGIN}x.json bulk -->\nold 4.70\n{END}\nb\n");
+    let (made, blocks) = with_figures(&text, &|block| format!("new of {block}\n"));
+    assert_eq!(made, format!("a\n{BEGIN}x.json bulk -->\nnew of x.json bulk\n{END}\nb\n"));
+    assert_eq!(blocks.into_iter().collect::<Vec<_>>(), ["x.json bulk"]);
+    assert_eq!(with_figures(&made, &|block| format!("new of {block}\n")).0, made);
+}
+
+#[test]
+fn figures_outside_blocks_are_found() {
+    let text = format!(
+        "# A\nIt does 41.2 Mbit/s, and `5 ms` is code.\n```\n7 ms\n```\n## B\n| a | **0.63** | x |\n|---|---|---|\n| a 3 | b | c |\n\
+         98% of it in 0.21 s, after 3 s.\n{BEGIN}x -->\n9 ms\n{END}\n"
+    );
+    let found: Vec<(String, usize, String)> =
+        strays(&text).into_iter().map(|stray| (stray.heading, stray.line, stray.figure)).collect();
+    let expected = [("A", 2, "41.2 Mbit/s"), ("B", 7, "| **0.63** |"), ("B", 10, "0.21 s"), ("B", 10, "98%")];
+    let expected = expected.map(|(heading, line, figure)| (heading.to_owned(), line, figure.to_owned()));
+    assert_eq!(found, expected);
 }

@@ -167,6 +167,7 @@ fn the_tables_of_environments_are_those_of_analyze() {
 #[test]
 fn names_are_listed_and_wrong_ones_answered_with_them() {
     let list = said(&reproduce(&["--list"]));
+    assert!(list.lines().all(|line| line.chars().count() <= 80), "{list}");
     let wrong = reproduce(&["ma-table-99"]);
     assert!(!wrong.status.success());
     for name in ["ma-table-1", "ma-figure-2", "ma-table-3", "ma-table-5"] {

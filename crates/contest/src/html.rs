@@ -20,10 +20,12 @@ const OWN_STYLE: &str = ".limit { fill: none; stroke: var(--soft); stroke-width:
     .line { fill: none; stroke: var(--c); stroke-width: 1.5; stroke-linejoin: round; }\n\
     .capacity { fill: var(--soft); opacity: .22; }\n\
     .legend .item { white-space: nowrap; margin-right: .8em; }\n\
+    @media (max-width: 620px) { .plots svg .tick, .plots svg .unit, .plots svg .name { font-size: 17px; } }\n\
+    .scroll .matrix td:not(:first-child) { padding-left: .45rem; }\n\
     .matrix td[style] { background: color-mix(in srgb, #c33 var(--w), transparent); }\n\
     h1, h2, p, figcaption { overflow-wrap: anywhere; } pre { white-space: pre-wrap; overflow-wrap: anywhere; }\n\
     .scroll th { white-space: normal; } .scroll th, .scroll td { padding: .35rem .45rem; font-size: .88rem; }\n\
-    .scroll td:first-child { white-space: nowrap; padding-left: 0; }\n\
+    .scroll td:first-child { white-space: nowrap; } .scroll td:first-child, .scroll th:first-child { padding-left: 0; }\n\
     @media (max-width: 1000px) { .scroll thead { display: none; }\n\
     .scroll tr { display: grid; grid-template-columns: repeat(auto-fill, minmax(7rem, 1fr)); padding: .4rem 0;\n\
     border-bottom: 1px solid var(--rule); }\n\
@@ -237,11 +239,22 @@ fn table(html: &mut String, table: &Table, schemes: &[&str]) {
     html.push_str("</tbody></table></div>\n");
 }
 
-fn method(html: &mut String, document: &Document) {
+/// What the dashed curves are, where there are any.
+fn limit_method(document: &Document) -> String {
     let mut late: Vec<String> = document.limits.iter().map(|limit| format!("{:.0}", limit.late_ms)).collect();
     late.sort_unstable();
     late.dedup();
-    let late = late.join(" or ");
+    if late.is_empty() {
+        return String::new();
+    }
+    format!(
+        "<span class=\"key dashes\"></span><b>limit</b>: the best of a grid of senders who know the link's capacity and \
+         queue {} ms late, a curve each; in the tables its p95 at the scheme's share. ",
+        late.join(" or ")
+    )
+}
+
+fn method(html: &mut String, document: &Document) {
     let (wired, radio) = (document.path.wan_rtt_ms / 2.0, document.path.radio_rtt_ms / 2.0);
     let _ = writeln!(
         html,
@@ -253,9 +266,8 @@ fn method(html: &mut String, document: &Document) {
          the radio queue to departure, of delivered packets; nothing is subtracted. <b>ping</b>: from writing the request \
          to reading the answer; it holds what the accelerator holds back. <b>waiting</b>: acknowledged to the server and \
          not yet sent to the client.</p>\n\
-         <p><span class=\"key dashes\"></span><b>limit</b>: the best of a grid of senders who know the link's capacity and \
-         queue {late} ms late, a curve each; in the tables its p95 at the scheme's share. Circles are direct, squares split, diamonds \
-         accelerated.</p>\n<pre>{}</pre></section>",
+         <p>{}Circles are direct, squares split, diamonds accelerated.</p>\n<pre>{}</pre></section>",
+        limit_method(document),
         escape(&document.made_by.command)
     );
 }

@@ -21,7 +21,7 @@ use crate::emulator::{Emulation, Keep};
 use crate::error::Context;
 use crate::session::{Session, read_trace};
 use crate::topology::{Host, client_address, radio_gateway, server_address};
-use crate::transfer::{pause, round_trips_ms};
+use crate::transfer::{pause, round_trips};
 use crate::{Instance, LabError};
 
 mod highest_rate;
@@ -208,7 +208,8 @@ impl Benchmark<'_> {
         }
         let output = waiting.join().map_err(|_| LabError::Which("ping's thread panicked".to_owned()))?;
         let said = String::from_utf8_lossy(&output.doing(|| "wait for ping".to_owned())?.stdout).into_owned();
-        let mut figures = Distribution::of(&mut round_trips_ms(&said)).unwrap_or_default();
+        let mut times: Vec<f64> = round_trips(&said).iter().map(|(_, time)| time.as_millis_f64()).collect();
+        let mut figures = Distribution::of(&mut times).unwrap_or_default();
         let summary = said.lines().find_map(|line| line.strip_prefix("rtt min/avg/max/mdev = "));
         let exact: Vec<f64> = summary
             .unwrap_or_default()

@@ -1,11 +1,11 @@
 //! From what was kept of a case to its [`Figures`].
 
 use link::PacketRecord;
-use scenario::figures::{mbps, radio as radio_figures, seconds, series, udp as udp_figures};
+use scenario::figures::{mbps, pings, radio as radio_figures, seconds, series, udp as udp_figures};
 use scenario::results::{Distribution, Figures, Flow, Moved, Retransmissions, Transfer};
 use scenario::segments;
 use scenario::{Kind, Workload};
-use units::Instant;
+use units::{Duration, Instant};
 
 use crate::datagrams::DatagramLog;
 use crate::emulator::Emulation;
@@ -28,8 +28,8 @@ pub struct Evidence<'a> {
     pub uploaded: Vec<String>,
     /// `Tcp RetransSegs` of the sending host.
     pub resent_by_sender: u64,
-    /// Round-trip times of the ping alongside, ms.
-    pub ping_ms: Vec<f64>,
+    /// When each ping alongside was sent, and its round-trip time.
+    pub pings: Vec<(Instant, Duration)>,
 }
 
 impl Evidence<'_> {
@@ -46,7 +46,7 @@ impl Evidence<'_> {
 
     /// Computes the figures.
     #[must_use]
-    pub fn figures(mut self) -> Figures {
+    pub fn figures(self) -> Figures {
         let began = self.outcomes.iter().map(|o| o.started).min().unwrap_or_default();
         let ended = self.outcomes.iter().map(|o| o.ended).max().unwrap_or_default();
         let data = self.data();
@@ -60,11 +60,12 @@ impl Evidence<'_> {
         let udp = self.datagrams.as_ref();
         let udp = udp.map(|log| udp_figures((log.sent, log.received), &log.round_trips, began, &series));
         let radio = radio_figures(|from, to| link.offered_bytes(from, to), records, began, ended);
+        let mut ping_ms: Vec<f64> = self.pings.iter().map(|(_, time)| time.as_millis_f64()).collect();
         let moved = Moved {
             path_rtt_ms: self.emulation.path_rtt.as_millis_f64(),
             seconds: ended.saturating_since(began).as_secs_f64(),
             lost: radio.dropped_full + radio.dropped_loss,
-            has_round_trips: !self.ping_ms.is_empty() || udp.as_ref().is_some_and(|udp| udp.rtt_ms.is_some()),
+            has_round_trips: !self.pings.is_empty() || udp.as_ref().is_some_and(|udp| udp.rtt_ms.is_some()),
         };
         Figures {
             transfer: self.transfer(began, ended),
@@ -73,7 +74,8 @@ impl Evidence<'_> {
             retransmissions: Retransmissions { by_sender: self.resent_by_sender, over_radio, segments },
             series,
             timing: self.emulation.timing.clone().judged(moved),
-            ping_ms: Distribution::of(&mut self.ping_ms),
+            ping_ms: Distribution::of(&mut ping_ms),
+            pings: pings(&self.pings, began),
             response_ms: None,
             udp,
         }

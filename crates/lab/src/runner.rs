@@ -198,7 +198,7 @@ impl Runner<'_> {
                 (transfers.run(self.signals, &mut moves, &mut || session.check())?, None)
             }
         };
-        let ping_ms = ping.map(Ping::finish).unwrap_or_default();
+        let pings = ping.map(Ping::finish).unwrap_or_default();
         let sender = if workload.kind() == Kind::Upload { Host::Client } else { Host::Server };
         let resent_by_sender = resent_segments(session.network(), sender)?;
         let counters = [Host::Server, Host::Client].map(|host| counters(session.network(), host));
@@ -216,7 +216,7 @@ impl Runner<'_> {
             datagrams,
             workload,
             content: &content,
-            ping_ms,
+            pings,
         };
         progress(Progress::Radio(evidence.radio()));
         Ok(evidence.figures())

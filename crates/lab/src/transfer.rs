@@ -22,6 +22,8 @@ use crate::topology::server_address;
 const MARK_SPACING: Duration = Duration::from_millis(5);
 /// How often signals and time limits are looked at.
 const TURN: Duration = Duration::from_millis(20);
+/// Ping sends no more often.
+const PING_INTERVAL_MIN: Duration = Duration::from_millis(2);
 /// How much longer than its own time limit curl may live.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -280,6 +282,8 @@ impl Arrival {
 /// A ping alongside; killed when dropped.
 #[derive(Debug)]
 pub struct Ping {
+    started: Instant,
+    interval: Duration,
     child: Child,
     said: Option<JoinHandle<String>>,
 }
@@ -290,16 +294,13 @@ impl Ping {
     /// # Errors
     /// When ping is missing.
     pub fn start(from: &Namespace, address: IpAddr, interval: Duration) -> Result<Self, LabError> {
+        let interval = interval.max(PING_INTERVAL_MIN);
         let mut command = Command::new("ping");
-        command.args([
-            "-n",
-            "-i",
-            &format!("{:.3}", interval.as_secs_f64().max(0.002)),
-            &address.to_string(),
-        ]);
+        command.args(["-n", "-i", &format!("{:.3}", interval.as_secs_f64()), &address.to_string()]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let options = SpawnOptions { death_signal: Some(libc::SIGKILL), own_process_group: true };
-        let mut ping = Self { child: from.spawn(command, options)?, said: None };
+        let started = Clock::now();
+        let mut ping = Self { started, interval, child: from.spawn(command, options)?, said: None };
         // Read as it comes: a full pipe would hold ping up.
         ping.said = ping.child.stdout.take().map(|mut stdout| {
             std::thread::spawn(move || {
@@ -312,13 +313,15 @@ impl Ping {
         Ok(ping)
     }
 
-    /// Ends it and gives the round-trip times in ms.
+    /// Ends it; when each ping that was answered was sent, and its round-trip time.
     #[must_use]
-    pub fn finish(mut self) -> Vec<f64> {
+    pub fn finish(mut self) -> Vec<(Instant, Duration)> {
         // It may have ended by itself; what it said counts.
         let _ = self.child.kill();
         let said = self.said.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
-        round_trips_ms(&said)
+        // One leaves every interval, whether or not those before were answered.
+        let sent = |number: u64| self.started + self.interval * number.saturating_sub(1);
+        round_trips(&said).into_iter().map(|(number, time)| (sent(number), time)).collect()
     }
 }
 
@@ -329,8 +332,29 @@ impl Drop for Ping {
     }
 }
 
-/// The `time=` figures in what ping prints.
-pub fn round_trips_ms(said: &str) -> Vec<f64> {
-    let figure = |line: &str| line.split_once("time=")?.1.split_whitespace().next()?.parse().ok();
-    said.lines().filter_map(figure).collect()
+/// Number and round-trip time of each reply in what ping prints.
+pub fn round_trips(said: &str) -> Vec<(u64, Duration)> {
+    let after = |line: &str, key: &str| line.split_once(key)?.1.split_whitespace().next().map(str::to_owned);
+    let reply = |line: &str| {
+        let milliseconds: f64 = after(line, "time=")?.parse().ok()?;
+        Some((
+            after(line, "icmp_seq=")?.parse().ok()?,
+            Duration::from_nanos((milliseconds * 1e6).round() as u64),
+        ))
+    };
+    said.lines().filter_map(reply).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_of_ping_have_numbers_and_times() {
+        let said = "PING 10.1.0.2 (10.1.0.2) 56(84) bytes of data.\n\
+                    64 bytes from 10.1.0.2: icmp_seq=1 ttl=63 time=62.1 ms\n\
+                    64 bytes from 10.1.0.2: icmp_seq=12 ttl=63 time=1040 ms\n";
+        let (first, second) = (Duration::from_micros(62_100), Duration::from_millis(1_040));
+        assert_eq!(round_trips(said), [(1, first), (12, second)]);
+    }
 }

@@ -6,6 +6,7 @@ use scenario::results::{CaseResult, Figures, MadeBy, Results, ScenarioResult, Ti
 
 use crate::case_flow::{self, CaseFlow};
 use crate::chart::{self, Scales};
+use crate::picture::{PICTURE_STYLE, picture_figure};
 use crate::table::{grouped, summary};
 use crate::{finding, network};
 
@@ -36,7 +37,7 @@ pub fn page(title: &str, results: &Results) -> String {
 #[must_use]
 pub fn page_with_flows(title: &str, results: &Results, flows: &[CaseFlow]) -> String {
     let mut html = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{0}</title>\n<style>\n{STYLE}</style></head>\n<body>\n<h1>{0}</h1>\n",
+        "<!doctype html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{0}</title>\n<style>\n{STYLE}{PICTURE_STYLE}</style></head>\n<body>\n<h1>{0}</h1>\n",
         escape(title)
     );
     let _ = writeln!(html, "<p class=\"soft\">{}</p>", escape(&made_by(&results.made_by)));
@@ -45,6 +46,11 @@ pub fn page_with_flows(title: &str, results: &Results, flows: &[CaseFlow]) -> St
             html,
             "<p class=\"finding warning\">The user ended this early: it was {interrupted}. What follows was finished.</p>"
         );
+    }
+    if !results.pictures.is_empty() {
+        html.push_str("<section class=\"pictures\">\n<h2>In pictures</h2>\n");
+        results.pictures.iter().for_each(|picture| html.push_str(&picture_figure(picture)));
+        html.push_str("</section>\n");
     }
     for result in &results.scenarios {
         let flows: Vec<&CaseFlow> =

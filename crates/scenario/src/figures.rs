@@ -105,6 +105,17 @@ pub fn udp(
     }
 }
 
+/// Of each answered ping when it was sent after `began`, in s, and its round-trip time in ms.
+#[must_use]
+pub fn pings(round_trips: &[(Instant, Duration)], began: Instant) -> Vec<(f64, f64)> {
+    let mut pings: Vec<(f64, f64)> = round_trips
+        .iter()
+        .map(|(sent, time)| (seconds(sent.saturating_since(began)), rounded(time.as_millis_f64())))
+        .collect();
+    pings.sort_by(|a, b| a.0.total_cmp(&b.0));
+    pings
+}
+
 /// What the applications received in each bin.
 fn goodput(marks: &[&[(Instant, u64)]], began: Instant, bin: Duration, bins: usize) -> Vec<f64> {
     let mut bytes = vec![0; bins];

@@ -23,9 +23,71 @@ pub struct Results {
     pub made_by: MadeBy,
     /// One entry per scenario, in the order run.
     pub scenarios: Vec<ScenarioResult>,
+    /// Charts over several of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pictures: Vec<Picture>,
     /// That the user ended it early, and when; absent when all was run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupted: Option<Interrupted>,
+}
+
+/// A chart of what several cases did, with what is seen in it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Picture {
+    /// Its name, which files have.
+    pub name: String,
+    /// What is seen, in a few words.
+    pub title: String,
+    /// What is seen, where there is no gain, and how it was measured: a few sentences.
+    pub text: String,
+    /// `lab` (real time) or `sim` (virtual time).
+    pub runner: String,
+    /// The axis that all panels share.
+    pub x: PictureAxis,
+    /// The panels, from the top.
+    pub panels: Vec<PicturePanel>,
+}
+
+/// What an axis says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PictureAxis {
+    /// Quantity and unit.
+    pub label: String,
+    /// How values are spread.
+    pub spread: PictureSpread,
+}
+
+/// How values are spread along the axis of a picture.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PictureSpread {
+    /// Equal steps for equal differences, from zero.
+    Linear,
+    /// Equal steps for equal ratios.
+    Log,
+    /// Equal steps from each value to the next.
+    Places,
+}
+
+/// Lines over one another.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PicturePanel {
+    /// Its upward axis.
+    pub y: PictureAxis,
+    /// What the link can carry, in Mbit/s, behind the lines; empty when there is nothing to show.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub capacity: Vec<(f64, f64)>,
+    /// The lines.
+    pub lines: Vec<PictureLine>,
+}
+
+/// One line of a picture.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PictureLine {
+    /// The case it belongs to.
+    pub name: String,
+    /// Its points by rising x.
+    pub points: Vec<(f64, f64)>,
 }
 
 /// How far something came that the user ended. Prints as `interrupted after 3 of 8 runs`.
@@ -184,6 +246,9 @@ pub struct Figures {
     /// Round-trip times of the ping alongside, in ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ping_ms: Option<Distribution>,
+    /// Each ping that was answered: when it was sent, in s, and its round-trip time in ms.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pings: Vec<(f64, f64)>,
     /// Time from each request to the end of its response, in ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_ms: Option<Distribution>,

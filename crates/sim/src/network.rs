@@ -200,9 +200,9 @@ impl<M: Subject> Network<M> {
         let observers = core::mem::replace(&mut self.observers, [Observer::new(false), Observer::new(false)]);
         observers.map(Observer::into_segments)
     }
-    /// Round-trip times of the ping.
+    /// When each ping was sent, and its round-trip time.
     #[must_use]
-    pub fn round_trips(&self) -> &[Duration] {
+    pub fn round_trips(&self) -> &[(Instant, Duration)] {
         self.pinger.as_ref().map_or(&[], Pinger::round_trips)
     }
     /// What the UDP source and its sink have seen.

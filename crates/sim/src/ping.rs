@@ -19,7 +19,7 @@ pub(crate) struct Pinger {
     next: Instant,
     number: u16,
     waiting: VecDeque<(u16, Instant)>,
-    round_trips: Vec<Duration>,
+    round_trips: Vec<(Instant, Duration)>,
 }
 
 impl Pinger {
@@ -48,12 +48,12 @@ impl Pinger {
         if let Some(at) = self.waiting.iter().position(|(sent, _)| *sent == number)
             && let Some((_, sent)) = self.waiting.remove(at)
         {
-            self.round_trips.push(now.saturating_since(sent));
+            self.round_trips.push((sent, now.saturating_since(sent)));
         }
     }
 
-    /// Round-trip times in the order of the replies.
-    pub(crate) fn round_trips(&self) -> &[Duration] {
+    /// When each request was sent, and how long its reply took, in the order of the replies.
+    pub(crate) fn round_trips(&self) -> &[(Instant, Duration)] {
         &self.round_trips
     }
 }

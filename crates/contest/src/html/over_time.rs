@@ -94,21 +94,17 @@ pub(super) fn fairness(html: &mut String, document: &Document, schemes: &[&str])
     }
     html.push_str(
         "<section><h2>Fairness</h2>\n<p>Jain's index of the downloads' goodput: 1 for equal ones, 1/n where one of n \
-         gets everything.</p>\n<div class=\"scroll\"><table class=\"matrix\"><thead><tr><th>trace</th><th>queue</th>\
-         <th>downloads</th>",
+         gets everything; the redder, the less fair. A line for each trace and queue, a column for each scheme; of the mixed part the two \
+         downloads count, the second of which joins later.</p>\n<div class=\"scroll\"><table class=\"matrix\"><thead><tr><th>downloads of one \
+         client</th>",
     );
     for scheme in schemes {
         let _ = write!(html, "<th>{}</th>", escape(scheme));
     }
     html.push_str("</tr></thead><tbody>\n");
     for place in places {
-        let _ = write!(
-            html,
-            "<tr><td>{}</td><td data-is=\"queue\">{}</td><td data-is=\"downloads\">{}</td>",
-            escape(place.0),
-            place.1,
-            place.2
-        );
+        let (trace, queue, downloads) = (escape(place.0), escape(place.1), place.2);
+        let _ = write!(html, "<tr><td>{downloads} on {trace}, queue of {queue}</td>");
         for scheme in schemes {
             let own = all.iter().filter(|shared| shared.place == place && shared.scheme == *scheme);
             let values: Vec<f64> = own.map(|shared| shared.fairness).collect();

@@ -53,6 +53,7 @@ fn results() -> Results {
         schema: SCHEMA.to_owned(),
         made_by,
         scenarios: vec![ScenarioResult { scenario, cases }],
+        pictures: Vec::new(),
         interrupted: None,
     }
 }

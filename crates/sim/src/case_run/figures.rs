@@ -1,7 +1,7 @@
 //! From a network that has run to the figures of its case.
 
 use link::PacketRecord;
-use scenario::figures::{mbps, radio, seconds, series, udp};
+use scenario::figures::{mbps, pings, radio, seconds, series, udp};
 use scenario::results::{Distribution, Figures, Flow, Retransmissions, Simulation, Timing, Transfer};
 use scenario::{Case, Kind, Workload, segments};
 use units::{Bytes, Duration, Instant};
@@ -87,7 +87,8 @@ impl Evidence<'_> {
                 over_radio,
                 segments,
             },
-            ping_ms: distribution(network.round_trips().iter()),
+            ping_ms: distribution(network.round_trips().iter().map(|(_, time)| time)),
+            pings: pings(network.round_trips(), began),
             response_ms: distribution(times),
             udp: network
                 .datagrams()

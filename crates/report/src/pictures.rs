@@ -1,0 +1,222 @@
+//! The pictures of the demo, made from results: each says what is seen, and where there is no gain.
+
+use scenario::results::{
+    CaseResult, Figures, Picture, PictureAxis, PictureLine, PicturePanel, PictureSpread, ScenarioResult,
+    rounded,
+};
+
+/// A gain of less than this is called none.
+const GAIN: f64 = 1.1;
+/// The loss rate that the title of the loss picture is about, in percent.
+const TOLD_LOSS: f64 = 0.5;
+
+fn axis(label: &str, spread: PictureSpread) -> PictureAxis {
+    PictureAxis { label: label.to_owned(), spread }
+}
+
+/// The first run of the case called `name`.
+fn figures<'a>(result: &'a ScenarioResult, name: &str) -> Option<&'a Figures> {
+    result.cases.iter().find(|case| case.name == name)?.figures.as_ref()
+}
+
+/// Throughput against random loss, of a scenario whose cases are called `WHO, RATE`, with `radio.down.loss` as the rate. Means over the seeds.
+/// `None` where a case of `direct CUBIC`, `direct BBR` or `accelerated` at the rate that the title is about is missing.
+#[must_use]
+pub fn loss_picture(result: &ScenarioResult, runner: &str) -> Option<Picture> {
+    let lines = loss_lines(result);
+    let at = |name: &str, loss: f64| {
+        let line = lines.iter().find(|line| line.name == name)?;
+        line.points.iter().find(|(x, _)| *x == loss).map(|(_, y)| *y)
+    };
+    let [cubic, bbr, accelerated] =
+        ["direct CUBIC", "direct BBR", "accelerated"].map(|name| at(name, TOLD_LOSS));
+    let (cubic, bbr, accelerated) = (cubic?, bbr?, accelerated?);
+    let none = |other: &str| -> String {
+        let accelerated = lines.iter().find(|line| line.name == "accelerated");
+        let points = accelerated.map_or(&[][..], |line| line.points.as_slice());
+        let without = points.iter().filter(|(x, y)| at(other, *x).is_some_and(|base| *y < GAIN * base));
+        let rates: Vec<String> = without.map(|(x, _)| format!("{x}")).collect();
+        match rates.len() {
+            0 => format!("against {other} there is a gain at every rate"),
+            all if all == points.len() => {
+                format!("against {other} there is no gain in throughput at any rate")
+            }
+            _ => format!("against {other} there is no gain at {} %", rates.join(", ")),
+        }
+    };
+    let scenario = &result.scenario;
+    let rate =
+        scenario.radio.down.as_ref().and_then(|down| down.rate).map_or(String::new(), |r| r.to_string());
+    let measured = if runner == "sim" { "Simulated" } else { "Real kernel TCP" };
+    Some(Picture {
+        name: "loss".to_owned(),
+        title: format!(
+            "{TOLD_LOSS} % of packets lost at random on a link of {rate}: CUBIC gets {cubic:.2} Mbit/s, accelerated {accelerated:.1}"
+        ),
+        text: format!(
+            "CUBIC takes every loss for a full queue and slows down; what the radio loses, the accelerator repairs over the short way between itself and \
+             the client. At {TOLD_LOSS} % of loss CUBIC gets {cubic:.2} Mbit/s, BBR {bbr:.1}, accelerated {accelerated:.1}. No gain (less than {:.0} %): {}; {}. {measured}: {}, {}, means of {} \
+             seeds.",
+            100.0 * (GAIN - 1.0),
+            none("direct CUBIC"),
+            none("direct BBR"),
+            round_trip(result),
+            format_args!("{} each", scenario.time_limit),
+            scenario.repetitions
+        ),
+        runner: runner.to_owned(),
+        x: axis("random loss, % of packets (steps are not to scale)", PictureSpread::Places),
+        panels: vec![PicturePanel {
+            y: axis("Throughput, Mbit/s", PictureSpread::Linear),
+            capacity: Vec::new(),
+            lines,
+        }],
+    })
+}
+
+/// The round trip of the empty path, in words.
+fn round_trip(result: &ScenarioResult) -> String {
+    let ms = |delay: Option<units::Duration>| delay.map_or(0.0, |delay| delay.as_millis_f64());
+    let scenario = &result.scenario;
+    let radio =
+        [&scenario.radio.down, &scenario.radio.up].map(|d| ms(d.as_ref().and_then(|d| d.delay).map(|q| q.0)));
+    let (wired, radio) = (2.0 * ms(scenario.wan.delay.map(|q| q.0)), radio[0] + radio[1]);
+    format!("a round trip of {:.0} ms, {radio:.0} of them over the radio link", wired + radio)
+}
+
+fn loss_lines(result: &ScenarioResult) -> Vec<PictureLine> {
+    let mut lines: Vec<PictureLine> = Vec::new();
+    for case in &result.cases {
+        let Some((who, _)) = case.name.split_once(", ") else { continue };
+        if !lines.iter().any(|line| line.name == who) {
+            lines.push(PictureLine { name: who.to_owned(), points: Vec::new() });
+        }
+        let Some(line) = lines.iter_mut().find(|line| line.name == who) else { continue };
+        let loss = loss_percent(case);
+        if line.points.iter().all(|point| point.0 != loss) {
+            line.points.extend(mean_rate(result, &case.name).map(|rate| (loss, rate)));
+        }
+    }
+    lines
+}
+
+/// The mean throughput of a case over its seeds.
+fn mean_rate(result: &ScenarioResult, name: &str) -> Option<f64> {
+    let own = result.cases.iter().filter(|case| case.name == name).filter_map(|case| case.figures.as_ref());
+    let rates: Vec<f64> = own.map(|f| f.transfer.goodput_mbps).collect();
+    (!rates.is_empty()).then(|| rounded(rates.iter().sum::<f64>() / rates.len() as f64))
+}
+
+fn loss_percent(case: &CaseResult) -> f64 {
+    let loss = case.settings.radio.down.as_ref().and_then(|down| down.loss);
+    rounded(loss.map_or(0.0, |loss| f64::from(loss.0.ppm()) / 1e4))
+}
+
+/// Round-trip times of the pings beside a download over a drive, and of those on the same link without a download (`idle`).
+#[must_use]
+pub fn ping_picture(drive: &ScenarioResult, idle: &ScenarioResult, runner: &str) -> Option<Picture> {
+    let alone = idle.cases.first()?.figures.as_ref()?;
+    let [cubic, bbr, accelerated] =
+        ["direct CUBIC", "direct BBR", "accelerated"].map(|name| figures(drive, name));
+    let (cubic, bbr, accelerated) = (cubic?, bbr?, accelerated?);
+    let all = [("idle", alone), ("direct CUBIC", cubic), ("direct BBR", bbr), ("accelerated", accelerated)];
+    let mut told = Vec::new();
+    let mut lines = Vec::new();
+    for (name, f) in all {
+        let ping = f.ping_ms?;
+        told.push((ping.p50, ping.p95));
+        lines.push(PictureLine { name: name.to_owned(), points: f.pings.clone() });
+    }
+    let is_shorter = told[3].0 * GAIN < told[1].0.min(told[2].0);
+    let verdict =
+        if is_shorter { "" } else { " Against the better of the others the accelerator is no gain here." };
+    let measured = if runner == "sim" { "Simulated" } else { "Real kernel TCP and ping" };
+    Some(Picture {
+        name: "ping".to_owned(),
+        title: format!(
+            "Ping during a download, driving on LTE: median {:.0} ms with CUBIC, {:.0} with BBR, {:.0} accelerated, {:.0} on the idle link",
+            told[1].0, told[2].0, told[3].0, told[0].0
+        ),
+        text: format!(
+            "Whatever else the device does waits behind the download in the base station's queue. 95 % of pings came back within {:.0} ms with CUBIC, {:.0} with BBR, {:.0} accelerated and {:.0} on the \
+             idle link. Accelerated is not idle: a link that varies needs some queue to stay busy, and where the link itself stops for a while, all wait.{verdict} {measured}: the downloads of “{}”.",
+            told[1].1,
+            told[2].1,
+            told[3].1,
+            told[0].1,
+            drive.scenario.heading()
+        ),
+        runner: runner.to_owned(),
+        x: axis("time, s", PictureSpread::Linear),
+        panels: vec![PicturePanel {
+            y: axis("Round trip of each ping, ms (logarithmic)", PictureSpread::Log),
+            capacity: Vec::new(),
+            lines,
+        }],
+    })
+}
+
+/// Capacity, throughput and queueing delay of a drive over time.
+#[must_use]
+pub fn drive_picture(drive: &ScenarioResult, runner: &str) -> Option<Picture> {
+    let names = ["direct CUBIC", "direct BBR", "accelerated"];
+    let [cubic, bbr, accelerated] = names.map(|name| figures(drive, name));
+    let all = [cubic?, bbr?, accelerated?];
+    let queue = all.map(|f| f.radio.queue_delay_ms.p95);
+    let rates = all.map(|f| f.transfer.goodput_mbps);
+    let longest =
+        all.iter().max_by(|a, b| a.series.capacity_mbps.len().cmp(&b.series.capacity_mbps.len()))?;
+    let rate_lines = names.iter().zip(all).map(|(name, f)| PictureLine {
+        name: (*name).to_owned(),
+        points: timed(f.series.bin_s, f.series.delivered_mbps.iter().copied().map(Some)),
+    });
+    let queue_lines = names.iter().zip(all).map(|(name, f)| PictureLine {
+        name: (*name).to_owned(),
+        points: timed(f.series.bin_s, f.series.queue_delay_ms.iter().copied()),
+    });
+    let best = rates[0].max(rates[1]);
+    let verdict = if rates[2] >= GAIN * best {
+        "more throughput"
+    } else if rates[2] * GAIN < best {
+        "less throughput"
+    } else {
+        "no gain in throughput"
+    };
+    let measured = if runner == "sim" { "Simulated" } else { "Real kernel TCP" };
+    Some(Picture {
+        name: "5g-drive".to_owned(),
+        title: format!(
+            "Driving on 5G: 95 % of packets wait at most {:.0} ms with CUBIC, {:.0} with BBR, {:.0} accelerated; {verdict}",
+            queue[0], queue[1], queue[2]
+        ),
+        text: format!(
+            "All three fill the link as far as it varies: {:.0} Mbit/s with CUBIC, {:.0} with BBR, {:.0} accelerated. What differs is the queue: when the link becomes slower, \
+             the accelerator has less waiting there. {measured}: “{}”, one run each, figures of each {:.2} s.",
+            rates[0],
+            rates[1],
+            rates[2],
+            drive.scenario.heading(),
+            longest.series.bin_s
+        ),
+        runner: runner.to_owned(),
+        x: axis("time, s", PictureSpread::Linear),
+        panels: vec![
+            PicturePanel {
+                y: axis("Throughput, Mbit/s", PictureSpread::Linear),
+                capacity: timed(longest.series.bin_s, longest.series.capacity_mbps.iter().copied().map(Some)),
+                lines: rate_lines.collect(),
+            },
+            PicturePanel {
+                y: axis("Queueing delay, mean, ms", PictureSpread::Linear),
+                capacity: Vec::new(),
+                lines: queue_lines.collect(),
+            },
+        ],
+    })
+}
+
+/// Values of bins at the bins' middles; bins without one are left out.
+fn timed(bin_s: f64, values: impl Iterator<Item = Option<f64>>) -> Vec<(f64, f64)> {
+    let at = |bin: usize| rounded((bin as f64 + 0.5) * bin_s);
+    values.enumerate().filter_map(|(bin, value)| Some((at(bin), value?))).collect()
+}
