@@ -1,6 +1,6 @@
 //! [`Case`]: trouble of some kinds for some time, under load.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use io::Clock;
 use rand::{RngExt, SeedableRng};
@@ -116,7 +116,7 @@ impl Case {
     pub fn run(self) -> Outcome {
         log(&self.line());
         let folder = variable("CHAOS_OUT").map_or_else(std::env::temp_dir, PathBuf::from);
-        let folder = folder.join(format!("chaos-{}-{}", std::process::id(), self.seed));
+        let folder = unused(&folder.join(format!("chaos-{}-{}", std::process::id(), self.seed)));
         std::fs::create_dir_all(&folder).unwrap();
         let mut random = Xoshiro256PlusPlus::seed_from_u64(self.seed);
         let is_plain_bridge = self.is_bridged && self.way.is_none();
@@ -187,6 +187,12 @@ impl Case {
         log(&outcome.summary());
         outcome
     }
+}
+
+/// A folder that is not there yet: a case may be had more than once.
+fn unused(folder: &Path) -> PathBuf {
+    let numbered = (2..).map(|number| PathBuf::from(format!("{}-{number}", folder.display())));
+    std::iter::once(folder.to_owned()).chain(numbered).find(|folder| !folder.exists()).unwrap_or_default()
 }
 
 /// Traffic about to end.

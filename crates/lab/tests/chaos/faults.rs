@@ -103,7 +103,8 @@ impl Scene<'_> {
 
     pub fn start(&mut self, replace: Option<&str>) -> Result<(), String> {
         *self.starts += 1;
-        let name = format!("chaos{}", self.starts);
+        // Names are the machine's, and this test may run more than once at a time.
+        let name = format!("chaos-{}-{}", std::process::id(), self.starts);
         let new = Accelerator::start(&self.network.middle, self.options, &name, replace)?;
         *self.accelerator = Some(new);
         Ok(())
@@ -165,7 +166,12 @@ impl Scene<'_> {
                 self.start(Some(&name))?;
                 return old.await_end();
             }
-            Fault::Drain => drop(old.command(&self.network.middle, "drain", &[])),
+            Fault::Drain => {
+                let said = old.command(&self.network.middle, "drain", &[]);
+                if !said.is_empty() {
+                    crate::log(&format!("drain: {}", said.trim_end()));
+                }
+            }
             Fault::Terminate => old.signal(SIGTERM),
             Fault::KillBoth => {
                 drop(watchdog.map(|dog| dog.send_signal(SIGKILL)));
