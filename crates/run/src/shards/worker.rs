@@ -51,7 +51,7 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
     pub fn run(mut self, terms: Terms) -> Outcome<P> {
         let result = self.serve(terms);
         if result.is_ok() {
-            while self.packet_loop.turn(&mut self.processor).unwrap_or(false) {}
+            self.packet_loop.finish(&mut self.processor);
         }
         self.announce();
         Outcome { processor: self.processor, counters: self.packet_loop.counters(), result }

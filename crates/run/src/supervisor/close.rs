@@ -16,7 +16,9 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     pub(super) fn close(mut self, result: Result<Why, RunError>) -> Result<Ended, RunError> {
         let released = self.attachment.release();
         let is_usable = result.is_ok();
-        while is_usable && self.packet_loop.turn(&mut self.processor).unwrap_or(false) {}
+        if is_usable {
+            self.packet_loop.finish(&mut self.processor);
+        }
         let queue_drops = self.attachment.queue_drops(self.packet_loop.path());
         let mut counters = self.packet_loop.counters();
         let Self {
