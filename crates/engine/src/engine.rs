@@ -14,8 +14,10 @@
 //! other, and every rule of one direction (`docs/engine.md`) holds for both.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use control::Feedback;
+use tcp::{Ring, RingProvider};
 use units::{Bytes, Instant};
 use wire::{TcpHeaderSpec, VirtioNetHeader};
 
@@ -137,6 +139,17 @@ impl Engine {
         if let Some(up) = self.up.as_mut() {
             up.set_memory_advice(advice);
         }
+    }
+
+    /// Has the data of flows that begin from here on held in memory of `provider` instead of the heap.
+    ///
+    /// What it has no memory for is left to the sender to send again, and counted (`memory_refused`).
+    pub fn set_ring_provider(&mut self, provider: Arc<dyn RingProvider>) {
+        let origin = Ring::of_provider(provider);
+        if let Some(up) = self.up.as_mut() {
+            up.set_ring_origin(origin.without_memory());
+        }
+        self.down.set_ring_origin(origin);
     }
 
     /// Packets that leave through `port` may be `mtu` bytes long from here on, IP headers included: so its interface says.

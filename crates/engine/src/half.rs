@@ -11,6 +11,7 @@
 use std::collections::VecDeque;
 
 use control::Controller;
+use tcp::Ring;
 use units::{Bytes, Instant, SeqNum};
 use wire::{TcpHeaderSpec, Transport, VirtioNetHeader};
 
@@ -160,6 +161,12 @@ impl Half {
     /// Begins beside `other`, which has worked for a while: what that was told to do holds for both.
     pub(crate) fn take_place_beside(&mut self, other: &Self, mtu: u32) {
         (self.is_draining, self.mtu) = (other.is_draining, mtu);
+        self.spare.set_origin(other.spare.no_memory());
+    }
+
+    /// Has the data of flows that begin held where `origin` comes from.
+    pub(crate) fn set_ring_origin(&mut self, origin: Ring) {
+        self.spare.set_origin(origin);
     }
 
     /// Bytes acknowledged to sources that sinks have not acknowledged, over all flows.

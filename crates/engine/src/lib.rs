@@ -48,4 +48,4 @@ pub use pass::PassReason;
 pub use policy::{Action, Policy, PolicyError, Prefix, Rule};
 pub use report::{FlowReport, FlowState, PassedFlow};
 pub use stats::Stats;
-pub use tcp::WindowPolicy;
+pub use tcp::{RingProvider, WindowPolicy};

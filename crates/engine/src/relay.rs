@@ -5,7 +5,7 @@
 //! flow leaves stands in a [`Departure`], which the phase keeps; only the functions here and below write to a relay.
 
 use control::LossKind;
-use tcp::{Receiver, SendContext, Sender, SenderConfig, StreamBuffer, Transmission};
+use tcp::{Receiver, Ring, SendContext, Sender, SenderConfig, StreamBuffer, Transmission};
 use units::{Duration, Instant, SeqNum, WindowScale};
 use wire::{Ip, Tcp};
 
@@ -83,7 +83,7 @@ pub(crate) struct Relay {
 }
 
 /// The packet with which a flow is taken over: the one that completed its handshake.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Completion<'a> {
     pub(crate) ip: &'a Ip,
     pub(crate) tcp: &'a Tcp,
@@ -93,13 +93,15 @@ pub(crate) struct Completion<'a> {
     pub(crate) is_uplink_of_both: bool,
     /// Round trip to the source, where it is known.
     pub(crate) source_rtt: Option<Duration>,
+    /// Where the memory for its data comes from.
+    pub(crate) ring: Ring,
 }
 
 impl Relay {
     /// Takes over a flow.
     pub(crate) fn new(
         agreement: &Agreement,
-        with: &Completion<'_>,
+        with: Completion<'_>,
         config: &EngineConfig,
         now: Instant,
     ) -> Self {
@@ -123,7 +125,7 @@ impl Relay {
             timeout_segments: TIMEOUT_SEGMENTS,
         });
         Self {
-            buffer: StreamBuffer::new(start),
+            buffer: StreamBuffer::with_ring(start, with.ring),
             ring: RingSize::default(),
             trims_at: now + TRIM_EVERY,
             receiver,

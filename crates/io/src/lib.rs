@@ -19,6 +19,7 @@ mod packet_socket;
 mod prefetch;
 mod process;
 mod raw_socket;
+mod ring_arena;
 pub mod sched;
 mod shared_words;
 mod signals;
@@ -37,6 +38,7 @@ pub use packet_socket::{PacketSocket, ReceivedPacket};
 pub use prefetch::{prefetch, prefetch_lines};
 pub use process::{PidFd, ProcessId, raise_descriptor_limit, resident_bytes, resident_bytes_of};
 pub use raw_socket::RawSocket;
+pub use ring_arena::RingArena;
 pub use shared_words::SharedWords;
 pub use signals::{Signals, ignore_signals, is_signal_ignored};
 pub use tun::{

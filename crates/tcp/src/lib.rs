@@ -18,12 +18,14 @@ mod intervals;
 mod opportunism;
 mod receiver;
 mod recovery;
+mod ring;
 mod scoreboard;
 mod sender;
 
 pub use buffer::StreamBuffer;
 pub use receiver::{Arrival, Receiver, SegmentIn};
 pub use recovery::RttEstimator;
+pub use ring::{NoMemory, Ring, RingProvider};
 pub use scoreboard::SpareEntries;
 pub use sender::{
     AckIn, AckOutcome, SendContext, Sender, SenderConfig, TimeoutOutcome, Transmission, WindowPolicy,

@@ -1,18 +1,20 @@
-//! [`Opportunism`]: sending beyond the peer's window (\[MA\]), and what is done about a peer that discards what it cannot hold (H18).
+//! [`Opportunism`]: sending beyond the peer's window (\[MA\]), and what is done about a peer that discards
+//! what it cannot hold (H18).
 //!
 //! | file | what |
 //! |---|---|
 //! | `bet` | how much may be under way beyond the window |
 //! | `discards` | what the peer discards, found without SACK; when it has arrived |
 //!
-//! A peer that misses a segment holds one window from it on, and discards the rest without a word but a repeated
-//! acknowledgement. That is no loss of the path's, so it is kept apart from what recovery finds:
+//! A peer that misses a segment holds one window from it on, and discards the rest without a word but a
+//! repeated acknowledgement. That is no loss of the path's, so it is kept apart from what recovery finds:
 //!
 //! ```text
-//!   una          hole + window              nxt
-//!    │ hole │ held   │ expected discards     │    expected discards count as in flight until they have arrived,
-//!                                                 and are sent again behind the hole
+//!   una          hole + window           nxt
+//!    │ hole │ held   │ expected discards  │
 //! ```
+//!
+//! Expected discards count as in flight until they have arrived, and are sent again behind the hole.
 
 mod bet;
 mod discards;
@@ -35,7 +37,8 @@ pub(crate) struct Opportunism {
     last_discard: Option<SendOrder>,
     /// Duplicate acknowledgements in a row that no expected discard explains.
     unexplained_acks: u32,
-    /// What was sent last when something was sent again: until more than that is acknowledged, copies may be on their way.
+    /// What was sent last when something was sent again: until more than that is acknowledged, copies may be
+    /// on their way.
     resent_until: SeqNum,
     /// Smallest window told since the left edge moved last, and the widest ever.
     least_window: u32,
@@ -112,8 +115,8 @@ impl Opportunism {
         self.least_window > self.widest_window / 2
     }
 
-    /// Judges by an acknowledgement whether sending beyond the window pays; `before` is the window before it, and
-    /// `retransmitted` counts all bytes sent again.
+    /// Judges by an acknowledgement whether sending beyond the window pays; `before` is the window before it,
+    /// and `retransmitted` counts all bytes sent again.
     pub(crate) fn judge(
         &mut self,
         flight: &Flight<'_>,

@@ -9,7 +9,7 @@ use units::{SeqNum, WindowScale};
 use wire::{SackBlock, SackBlocks};
 
 use crate::StreamBuffer;
-use crate::intervals::Intervals;
+use crate::intervals::{Interval, Intervals};
 
 /// A segment as the receiver sees it.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +48,8 @@ pub enum Arrival {
     TooOld,
     /// It carries neither data nor an end: nothing to acknowledge.
     Empty,
+    /// There is no memory for it: nothing of it was taken.
+    NoMemory,
 }
 
 /// The receiving half of a connection.
@@ -184,11 +186,12 @@ impl Receiver {
         if to.is_before(from) || (from == to && !is_empty_fin) || !self.is_before_fin(end) {
             return Arrival::OutOfWindow;
         }
-        self.note_timestamp(segment);
-        if segment.fin && to == end {
-            self.fin = Some(end);
+        let arrival = self.place(segment, Interval::new(from, to), buffer);
+        if arrival != Arrival::NoMemory {
+            self.note_timestamp(segment);
+            self.fin = if segment.fin && to == end { Some(end) } else { self.fin };
         }
-        self.place(segment, from, to, buffer)
+        arrival
     }
 
     fn is_new_fin(&self, segment: &SegmentIn<'_>) -> bool {
@@ -200,43 +203,49 @@ impl Receiver {
         self.fin.is_none_or(|fin| end.is_at_or_before(fin))
     }
 
-    fn place(
-        &mut self,
-        segment: &SegmentIn<'_>,
-        from: SeqNum,
-        to: SeqNum,
-        buffer: &mut StreamBuffer,
-    ) -> Arrival {
-        let bytes_at = |a: SeqNum, b: SeqNum| {
-            &segment.payload[a.since(segment.seq) as usize..b.since(segment.seq) as usize]
+    /// Puts the part of a segment that lies in the window into `buffer`.
+    fn place(&mut self, segment: &SegmentIn<'_>, part: Interval, buffer: &mut StreamBuffer) -> Arrival {
+        let bytes_of = |part: Interval| {
+            let offset = |seq: SeqNum| seq.since(segment.seq) as usize;
+            &segment.payload[offset(part.start)..offset(part.end)]
         };
-        if from == self.rcv_nxt && self.out_of_order.is_empty() {
-            buffer.write(from, bytes_at(from, to));
-            self.rcv_nxt = to;
-            return Arrival::InOrder { advanced: to.since(from) };
+        if part.start == self.rcv_nxt && self.out_of_order.is_empty() {
+            if buffer.write(part.start, bytes_of(part)).is_err() {
+                return Arrival::NoMemory;
+            }
+            self.rcv_nxt = part.end;
+            return Arrival::InOrder { advanced: part.end.since(part.start) };
         }
-        if from == to {
-            return if from == self.rcv_nxt { Arrival::InOrder { advanced: 0 } } else { Arrival::OutOfOrder };
+        if part.start == part.end {
+            let is_next = part.start == self.rcv_nxt;
+            return if is_next { Arrival::InOrder { advanced: 0 } } else { Arrival::OutOfOrder };
         }
-        if self.out_of_order.covers(from, to) {
-            self.note_duplicate(from, to);
-            self.note_recent(from);
+        if self.out_of_order.covers(part) {
+            self.note_duplicate(part.start, part.end);
+            self.note_recent(part.start);
             return Arrival::Duplicate;
         }
-        let inserted = self.out_of_order.insert(from, to, |a, b| buffer.write(a, bytes_at(a, b)));
-        if inserted.is_none() {
+        if !self.out_of_order.admits(part) {
             return Arrival::OutOfWindow;
         }
+        if buffer.reserve(part.end).is_err() {
+            return Arrival::NoMemory;
+        }
+        self.out_of_order.insert(part, |fresh| {
+            let written = buffer.write(fresh.start, bytes_of(fresh));
+            debug_assert!(written.is_ok(), "there is room for all of it");
+        });
         let before = self.rcv_nxt;
         if let Some(reached) = self.out_of_order.take_reached(self.rcv_nxt) {
             self.rcv_nxt = reached;
             return Arrival::InOrder { advanced: reached.since(before) };
         }
-        self.note_recent(from);
+        self.note_recent(part.start);
         Arrival::OutOfOrder
     }
 
-    /// RFC 7323 §4.3 (3), §5.3 R2: only a segment that reaches back to the last ACK, and up to it, updates TS.Recent.
+    /// RFC 7323 §4.3 (3), §5.3 R2: only a segment that reaches back to the last ACK, and up to it, updates
+    /// TS.Recent.
     fn note_timestamp(&mut self, segment: &SegmentIn<'_>) {
         if let (Some(recent), Some(value)) = (self.ts_recent.as_mut(), segment.timestamp)
             && segment.seq.is_at_or_before(self.last_ack_sent)
@@ -252,12 +261,11 @@ impl Receiver {
         }
     }
 
-    /// The block with `seq` is the newest. Each block is remembered once, or one that grows would push out the others before
-    /// they were reported (RFC 2018 §4).
+    /// The block with `seq` is the newest. Each block is remembered once, or one that grows would push out
+    /// the others before they were reported (RFC 2018 §4).
     fn note_recent(&mut self, seq: SeqNum) {
         let block = self.out_of_order.containing(seq);
-        let is_in_it =
-            |other: SeqNum| block.is_some_and(|(s, e)| s.is_at_or_before(other) && other.is_before(e));
+        let is_in_it = |other: SeqNum| block.is_some_and(|block| block.contains(other));
         let mut recent = [Some(seq), None, None, None];
         let others = self.recent.into_iter().flatten().filter(|&other| !is_in_it(other));
         for (slot, other) in recent.iter_mut().skip(1).zip(others) {
@@ -283,8 +291,9 @@ impl Receiver {
     /// The window field for `free` bytes beyond the left edge, never taking back what was granted.
     ///
     /// A field says whole units of the scale only, so the edge it tells lies up to one unit beyond the
-    /// granted one and may move within that unit (RFC 7323 §2.4); all that was ever told is accepted. Rounding
-    /// each up from the last would let the edge creep: with units larger than a segment it would never stop.
+    /// granted one and may move within that unit (RFC 7323 §2.4); all that was ever told is accepted.
+    /// Rounding each up from the last would let the edge creep: with units larger than a segment it would
+    /// never stop.
     pub fn window_field(&mut self, free: u32, scale: WindowScale) -> u16 {
         let ack = self.ack_number();
         let unit = 1u32 << scale.shift();
@@ -314,8 +323,8 @@ impl Receiver {
     pub fn is_near_newest(&self, start: SeqNum, end: SeqNum, n: usize) -> bool {
         let mut newest = SackBlocks::default();
         for seq in self.recent.into_iter().flatten() {
-            if let Some((start, end)) = self.out_of_order.containing(seq) {
-                push_new(&mut newest, SackBlock { start, end }, n);
+            if let Some(interval) = self.out_of_order.containing(seq) {
+                push_new(&mut newest, interval, n);
             }
         }
         newest.len() < n || newest.iter().any(|b| start.is_at_or_before(b.end) && end.is_at_or_after(b.start))
@@ -334,18 +343,20 @@ impl Receiver {
             blocks.push(block);
         }
         for seq in self.recent.into_iter().flatten() {
-            if let Some((start, end)) = self.out_of_order.containing(seq) {
-                push_new(&mut blocks, SackBlock { start, end }, room);
+            if let Some(interval) = self.out_of_order.containing(seq) {
+                push_new(&mut blocks, interval, room);
             }
         }
-        for (start, end) in self.out_of_order.iter() {
-            push_new(&mut blocks, SackBlock { start, end }, room);
+        for interval in self.out_of_order.iter() {
+            push_new(&mut blocks, interval, room);
         }
         blocks
     }
 }
 
-fn push_new(blocks: &mut SackBlocks, block: SackBlock, room: usize) {
+fn push_new(blocks: &mut SackBlocks, interval: Interval, room: usize) {
+    let Interval { start, end } = interval;
+    let block = SackBlock { start, end };
     if blocks.len() < room && !blocks.iter().any(|&b| b == block) {
         blocks.push(block);
     }

@@ -1,8 +1,8 @@
 //! [`Recovery`]: what was lost, and when to try again.
 //!
-//! Repair is SACK with RACK-TLP, and a retransmission time-out that starts with one segment and is taken back when
-//! the original turns out to have been delivered. Without SACK duplicate acknowledgements are counted. Each file is a
-//! section of a standard:
+//! Repair is SACK with RACK-TLP, and a retransmission time-out that starts with one segment and is taken back
+//! when the original turns out to have been delivered. Without SACK duplicate acknowledgements are counted.
+//! Each file is a section of a standard:
 //!
 //! | file | what | source |
 //! |---|---|---|
@@ -47,7 +47,8 @@ pub(crate) struct Recovery {
     timers: Timers,
     /// A time-out that is being recovered from.
     timeout: Option<Timeout>,
-    /// What had been sent when a loss was found: recovery ends when it is acknowledged (`RecoveryPoint`, RFC 6675 §5).
+    /// What had been sent when a loss was found: recovery ends when it is acknowledged (`RecoveryPoint`, RFC
+    /// 6675 §5).
     recovery_point: Option<SeqNum>,
     /// Duplicate acknowledgements in a row (RFC 5681 §3.2).
     duplicate_acks: u32,
@@ -109,8 +110,8 @@ impl Recovery {
         self.rack.is_overdue(entry, &self.rtt, now)
     }
 
-    /// Marks what time shows to be lost, and arms the timer for what is merely late (RFC 8985 §6.2 step 5); the bytes
-    /// newly marked.
+    /// Marks what time shows to be lost, and arms the timer for what is merely late (RFC 8985 §6.2 step 5);
+    /// the bytes newly marked.
     pub(crate) fn detect_by_time(&mut self, board: &mut Scoreboard, now: Instant) -> u32 {
         let is_recovering = self.recovery_point.is_some() || self.timeout.is_some();
         let found = self.rack.detect(board, &self.rtt, is_recovering, now);
@@ -133,14 +134,15 @@ impl Recovery {
         }
     }
 
-    /// Acts on a retransmission time-out: everything under way is suspect, and one segment goes first (RFC 6298 §5.4 to
-    /// §5.6, RFC 8985 §6.3).
+    /// Acts on a retransmission time-out: everything under way is suspect, and one segment goes first (RFC
+    /// 6298 §5.4 to §5.6, RFC 8985 §6.3).
     pub(crate) fn on_timeout(&mut self, board: &mut Scoreboard, out: &mut TimeoutOutcome, now: Instant) {
         if board.front().is_some_and(|entry| entry.is_sacked) {
             board.forget_sacks(); // the peer reneged (RFC 2018 §8)
         }
         for index in 0..board.len() {
-            // What was sent within a round trip may well arrive yet (RFC 8985 §6.3); without SACK nobody would say so.
+            // What was sent within a round trip may well arrive yet (RFC 8985 §6.3); without SACK nobody
+            // would say so.
             let is_suspect = index == 0
                 || !self.sack
                 || board.entry(index).is_some_and(|entry| self.is_overdue(entry, now));

@@ -187,8 +187,8 @@ impl Scoreboard {
 
     /// From how many entries on SACK blocks split no further one (H20).
     ///
-    /// Those of a receiver lie at the ends of segments. One that reports single bytes would have us keep, and go through with
-    /// every acknowledgement, an entry for each of them (CVE-2019-11478).
+    /// Those of a receiver lie at the ends of segments. One that reports single bytes would have us keep, and
+    /// go through with every acknowledgement, an entry for each of them (CVE-2019-11478).
     pub(crate) fn entries_max(&self) -> usize {
         (2 * self.outstanding().div_ceil(self.mss) as usize).clamp(ENTRIES_MIN, ENTRIES_MAX)
     }
@@ -267,7 +267,8 @@ impl Scoreboard {
         self.mark_lost(0)
     }
 
-    /// Makes segments no longer than `mss`; what is under way and longer is lost. Returns the bytes newly marked.
+    /// Makes segments no longer than `mss`; what is under way and longer is lost. Returns the bytes newly
+    /// marked.
     pub(crate) fn lower_mss(&mut self, mss: u32) -> u32 {
         self.mss = mss.max(1);
         // The last segment of an entry may have fitted; it is no harm to send it again.

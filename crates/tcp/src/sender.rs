@@ -9,8 +9,8 @@
 //! | [`Opportunism`] | what is sent beyond that, and what becomes of it | \[MA\], H18 |
 //! | [`Persist`] | when to ask a peer whose window is shut | RFC 9293 §3.8.6.1 |
 //!
-//! How *much* may be sent is not decided here: the caller's controller says it in a [`SendContext`], and loss is only
-//! reported to it.
+//! How *much* may be sent is not decided here: the caller's controller says it in a [`SendContext`], and loss
+//! is only reported to it.
 
 mod interface;
 mod memory;
@@ -136,8 +136,8 @@ impl Sender {
         self.opportunism.set_policy(policy);
     }
 
-    /// Lowers the segment size, because the path turned out narrower (RFC 1191); returns the bytes under way that
-    /// were too long for it and are to be sent again.
+    /// Lowers the segment size, because the path turned out narrower (RFC 1191); returns the bytes under way
+    /// that were too long for it and are to be sent again.
     pub fn on_path_mtu(&mut self, mss: u32) -> u32 {
         let mss = mss.max(MSS_MIN);
         if mss < self.board.mss() { self.board.lower_mss(mss) } else { 0 }
@@ -148,8 +148,8 @@ impl Sender {
         self.queue.extend(end, fin);
     }
 
-    /// Takes for sent and acknowledged what the peer has of elsewhere, up to `to`, of the data that may be sent; it has all that was sent.
-    /// Does nothing otherwise.
+    /// Takes for sent and acknowledged what the peer has of elsewhere, up to `to`, of the data that may be
+    /// sent; it has all that was sent. Does nothing otherwise.
     pub fn skip_to(&mut self, to: SeqNum) {
         if self.board.una() == self.board.nxt()
             && to.is_after(self.board.nxt())

@@ -116,8 +116,9 @@ impl Half {
                     by_sink: segment.from == End::Sink,
                     is_uplink_of_both: is_both_ways && self.direction == Direction::Uplink,
                     source_rtt: known.map(|round_trips| round_trips.to_source),
+                    ring: self.spare.no_memory(),
                 };
-                let relay = Relay::new(&agreement, &completion, &self.config, now);
+                let relay = Relay::new(&agreement, completion, &self.config, now);
                 self.change(id, |_| Phase::Accelerated(Accelerated { relay }));
                 self.stats.half_open_now -= 1;
                 self.stats.flows_accelerated += 1;

@@ -3,7 +3,7 @@
 //! A flow that sends a little now and then needs them for a round trip. Whoever gets the memory that was given back
 //! last finds it in the processor's caches, and idle flows hold none.
 
-use tcp::{Sender, SpareEntries, StreamBuffer};
+use tcp::{Ring, Sender, SpareEntries, StreamBuffer};
 
 /// Largest ring that is passed on; what a larger one costs to grow again is more than it saves.
 const RING_MAX: usize = 16 * 1024;
@@ -24,8 +24,10 @@ const ENTRIES_KEPT: usize = 8_192;
 #[derive(Debug, Default)]
 pub(crate) struct Spare {
     /// By their size.
-    rings: [Vec<Vec<u8>>; SIZES],
+    rings: [Vec<Ring>; SIZES],
     entries: Vec<SpareEntries>,
+    /// A ring without memory that knows where more comes from: of it flows have theirs.
+    origin: Ring,
 }
 
 /// One of the sizes; the smallest by default.
@@ -45,6 +47,17 @@ impl RingSize {
 }
 
 impl Spare {
+    /// Rings come from where `origin` comes from, from here on; those of elsewhere are passed on no more.
+    pub(crate) fn set_origin(&mut self, origin: Ring) {
+        self.rings = Default::default();
+        self.origin = origin;
+    }
+
+    /// A ring without memory, for a buffer that begins.
+    pub(crate) fn no_memory(&self) -> Ring {
+        self.origin.without_memory()
+    }
+
     /// Gives memory for `len` bytes to a buffer that has none, if there is any: as much as it had before, or it would
     /// have to grow again.
     pub(crate) fn lend(&mut self, len: usize, before: RingSize, buffer: &mut StreamBuffer) {
@@ -66,7 +79,7 @@ impl Spare {
         *was = size;
         let Some(rings) = self.rings.get_mut(size.index()) else { return };
         let ring = buffer.take_ring();
-        if rings.len() < KEPT / ring.len().max(1) {
+        if rings.len() < KEPT / ring.len().max(1) && ring.is_of_origin(&self.origin) {
             rings.push(ring);
         }
     }
@@ -104,7 +117,7 @@ mod tests {
         let mut was = RingSize::default();
         spare.lend(100, was, &mut one);
         assert_eq!(one.capacity(), 0, "there is none yet");
-        one.write(start, &[1; 5_000]);
+        one.write(start, &[1; 5_000]).unwrap();
         spare.take_back(&mut was, &mut one);
         assert_eq!(one.capacity(), 8_192, "it is in use");
         one.advance_to(start + 5_000);
@@ -116,7 +129,7 @@ mod tests {
         spare.take_back(&mut was, &mut one);
         spare.lend(4_097, RingSize::default(), &mut other);
         assert_eq!(other.capacity(), 8_192);
-        other.write(start, b"abc");
+        other.write(start, b"abc").unwrap();
         assert_eq!(other.slices(start, 10), (&b"abc"[..], &[][..]));
     }
 
@@ -126,7 +139,7 @@ mod tests {
         let mut spare = Spare::default();
         let emptied = |len: usize| {
             let mut buffer = StreamBuffer::new(start);
-            buffer.write(start, &vec![0; len]);
+            buffer.write(start, &vec![0; len]).unwrap();
             buffer.advance_to(start + len as u32);
             buffer
         };

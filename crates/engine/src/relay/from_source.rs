@@ -147,6 +147,7 @@ impl Relay {
             }
             Arrival::TooOld => cx.stats.paws_rejected += 1,
             Arrival::OutOfWindow => cx.stats.out_of_window += 1,
+            Arrival::NoMemory => cx.stats.memory_refused += 1,
             Arrival::OutOfOrder | Arrival::Duplicate | Arrival::Empty => {}
         }
         if matches!(arrival, Arrival::InOrder { .. } | Arrival::OutOfOrder) {

@@ -327,7 +327,7 @@ impl Connection {
                 stats.duplicate_segments += 1;
                 self.ack_due = AckDue::Alone;
             }
-            Arrival::OutOfWindow => {
+            Arrival::OutOfWindow | Arrival::NoMemory => {
                 stats.out_of_window_segments += 1;
                 self.ack_due = AckDue::Alone;
             }

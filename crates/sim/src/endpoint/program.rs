@@ -176,7 +176,9 @@ impl Connection {
         while left > 0 {
             let part = &mut piece[..left.min(4096) as usize];
             config.writes.fill(program.written, part);
-            self.outbox.write(config.isn + 1 + program.written as u32, part);
+            if self.outbox.write(config.isn + 1 + program.written as u32, part).is_err() {
+                return; // what has not been written yet stays to be written
+            }
             program.written += part.len() as u64;
             left -= part.len() as u64;
         }

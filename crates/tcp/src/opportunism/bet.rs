@@ -11,9 +11,10 @@
 //!              delivered is added             to 3/4: twice as much each time; the stake is a window then
 //! ```
 //!
-//! What ends beyond the window is taken by a client that reads as it comes. It overflows when more than a window arrives
-//! before its program is awake: what a radio link held back behind a repair, all at once. How much that may be depends
-//! on how much is under way, so that is what is tried out, as a congestion window is.
+//! What ends beyond the window is taken by a client that reads as it comes. It overflows when more than a
+//! window arrives before its program is awake: what a radio link held back behind a repair, all at once. How
+//! much that may be depends on how much is under way, so that is what is tried out, as a congestion window
+//! is.
 
 use units::SeqNum;
 
@@ -28,8 +29,8 @@ pub(super) struct Bet {
     delivered: u32,
     /// Bytes sent again when the epoch began, counted with wrap-around.
     retransmitted_before: u32,
-    /// Most bytes under way: what a single loss makes the client discard, however well it holds the rest. In a pause the
-    /// widest window.
+    /// Most bytes under way: what a single loss makes the client discard, however well it holds the rest. In
+    /// a pause the widest window.
     most: u32,
     /// The stake has become too small to be worth it.
     is_ruined: bool,
@@ -56,16 +57,19 @@ impl Bet {
     const EPOCH: u32 = 1 << 20;
     /// Bytes sent again that are no reason to give up, however little was delivered.
     const STAKE: u32 = 128 * 1024;
-    /// Losses whose price, all that was under way, may be paid before as much was delivered: they come in groups.
+    /// Losses whose price, all that was under way, may be paid before as much was delivered: they come in
+    /// groups.
     const LOSSES: u32 = 4;
     /// Bytes delivered within the window before the second bet; before each further one twice as many.
     const PAUSE: u32 = 1 << 16;
     /// Times the pause doubles at most: 64 MiB.
     const DOUBLINGS_MAX: u8 = 10;
-    /// What an overflow leaves of the stake, in quarters. Half would stay further below what the client takes.
+    /// What an overflow leaves of the stake, in quarters. Half would stay further below what the client
+    /// takes.
     const KEPT_QUARTERS: u32 = 3;
-    /// Of the bytes delivered within the stake one in so many is added to it: 3 % more each round trip, nine of them to make
-    /// up for an overflow. Faster growth finds the next overflow sooner than it brings anything.
+    /// Of the bytes delivered within the stake one in so many is added to it: 3 % more each round trip, nine
+    /// of them to make up for an overflow. Faster growth finds the next overflow sooner than it brings
+    /// anything.
     const GROWTH: u32 = 32;
 
     /// The window is honoured for the time being.
@@ -89,8 +93,8 @@ impl Bet {
         self.is_ruined = stake < overflow.window / 2;
     }
 
-    /// Takes in an acknowledgement while betting, with the bytes `under_way` in all and those `beyond` the window; true
-    /// when the bet is lost.
+    /// Takes in an acknowledgement while betting, with the bytes `under_way` in all and those `beyond` the
+    /// window; true when the bet is lost.
     pub(super) fn on_delivered(
         &mut self,
         delivered: u32,
@@ -119,8 +123,8 @@ impl Bet {
         false
     }
 
-    /// Takes in an acknowledgement during a pause. A client that lets its window fall to three quarters has no room to spare for what
-    /// lies beyond: the pause begins again.
+    /// Takes in an acknowledgement during a pause. A client that lets its window fall to three quarters has
+    /// no room to spare for what lies beyond: the pause begins again.
     pub(super) fn on_honoured(&mut self, delivered: u32, window: u32, retransmitted: u64) {
         self.most = self.most.max(window);
         if window > self.most / 4 * 3 {
@@ -140,8 +144,8 @@ impl Bet {
         *self = Self { losses, retransmitted_before, stake, blamed_until, is_slow, ..Self::default() };
     }
 
-    /// True when the client throws away twice what it takes, or has no room however little lies beyond its window: it
-    /// cannot hold that, and betting on it only fills the link with copies.
+    /// True when the client throws away twice what it takes, or has no room however little lies beyond its
+    /// window: it cannot hold that, and betting on it only fills the link with copies.
     fn is_lost(&self, retransmitted: u32) -> bool {
         let again = retransmitted.wrapping_sub(self.retransmitted_before);
         let allowed = self.delivered.saturating_mul(2).max(self.most.saturating_mul(Self::LOSSES));

@@ -17,8 +17,8 @@ pub(crate) struct Behind {
 }
 
 impl Opportunism {
-    /// Counts what has arrived of what the peer was expected to discard: by `is_answer`, an acknowledgement without news,
-    /// one segment; by a delivery of what was sent after them, all. True when something has.
+    /// Counts what has arrived of what the peer was expected to discard: by `is_answer`, an acknowledgement
+    /// without news, one segment; by a delivery of what was sent after them, all. True when something has.
     pub(crate) fn count_arrived(
         &mut self,
         flight: &Flight<'_>,
@@ -42,8 +42,8 @@ impl Opportunism {
         arrived > 0
     }
 
-    /// Takes in a duplicate acknowledgement, `is_unexplained` by what it delivers or was expected to be discarded; the
-    /// bytes that it shows to be lost.
+    /// Takes in a duplicate acknowledgement, `is_unexplained` by what it delivers or was expected to be
+    /// discarded; the bytes that it shows to be lost.
     pub(crate) fn on_duplicate_ack(&mut self, flight: &mut Flight<'_>, is_unexplained: bool) -> u32 {
         self.unexplained_acks += u32::from(is_unexplained);
         let is_beyond = self.is_active() && flight.window.is_exceeded(flight.board.nxt());
@@ -51,12 +51,13 @@ impl Opportunism {
         if flight.recovery.has_sack() && is_beyond && is_enough { self.find_missing_head(flight) } else { 0 }
     }
 
-    /// A peer that drops what lies beyond its window answers without SACK: only the count and the time tell that the
-    /// head is missing.
+    /// A peer that drops what lies beyond its window answers without SACK: only the count and the time tell
+    /// that the head is missing.
     fn find_missing_head(&mut self, flight: &mut Flight<'_>) -> u32 {
         let &mut Flight { ref mut board, recovery, now, .. } = flight;
         let Some(head) = board.front().copied() else { return 0 };
-        // Copies of what had arrived are answered like this too, if the peer does not tell them apart by D-SACK.
+        // Copies of what had arrived are answered like this too, if the peer does not tell them apart by
+        // D-SACK.
         let is_certain = board.sacked_bytes() > 0 || board.una().is_after(self.resent_until);
         let is_first = is_certain && !head.is_retransmitted && !recovery.sees_reordering() && self.has_room();
         let is_due =
@@ -79,8 +80,8 @@ impl Opportunism {
         }
     }
 
-    /// Marks what the peer does not hold because of the hole that has just been found: of what lies a window behind it
-    /// nothing, and all of it is to be discarded.
+    /// Marks what the peer does not hold because of the hole that has just been found: of what lies a window
+    /// behind it nothing, and all of it is to be discarded.
     pub(crate) fn lose_behind(&mut self, flight: &mut Flight<'_>) -> Behind {
         let Some(hole) = flight.board.take_lowest_marked() else { return Behind::default() };
         // A window from the hole on is what the peer will hold, once it has all before.
@@ -95,7 +96,8 @@ impl Opportunism {
         let first = board.position(edge);
         let beyond: u32 = (first..board.len()).map(|index| board.mark_lost(index)).sum();
         board.take_lowest_marked();
-        // Sent again at once all of that would be in the queue twice. Some have arrived, and were answered already.
+        // Sent again at once all of that would be in the queue twice. Some have arrived, and were answered
+        // already.
         let arrived = self.unexplained_acks.saturating_mul(board.mss()).min(beyond);
         self.expected_discards = self.expected_discards.saturating_add(beyond - arrived);
         self.last_discard = Some(board.last_order());
@@ -109,8 +111,8 @@ impl Opportunism {
     }
 }
 
-/// Marks all of the hole at once. What goes out behind the oldest segment would reach the peer before the rest of the
-/// hole, and be discarded in its turn.
+/// Marks all of the hole at once. What goes out behind the oldest segment would reach the peer before the
+/// rest of the hole, and be discarded in its turn.
 fn lose_hole(flight: &mut Flight<'_>, hole: SeqNum, edge: SeqNum) -> u32 {
     let &mut Flight { ref mut board, recovery, now, .. } = flight;
     // Without a SACK nothing of the window has arrived, and what was discarded left behind all of it.

@@ -227,3 +227,36 @@ fn a_doubled_end_of_stream_is_not_reported_before_it_is_acknowledged() {
     r.on_segment(&last, &mut b);
     assert_eq!(blocks(&mut r), [(0, 4)]);
 }
+
+/// Lends rings of 4 KiB only.
+#[derive(Debug)]
+struct Small;
+
+impl crate::RingProvider for Small {
+    fn allocate(&self, len: usize) -> Option<&'static mut [u8]> {
+        (len <= 4_096).then(|| vec![0; len].leak())
+    }
+    fn give_back(&self, _: &'static mut [u8]) {}
+}
+
+#[test]
+fn what_there_is_no_memory_for_is_neither_taken_nor_acknowledged() {
+    let start = SeqNum::new(1_000);
+    let mut receiver = Receiver::new(start, 60_000, true, Some(5));
+    let mut buffer = StreamBuffer::with_ring(start, crate::Ring::of_provider(std::sync::Arc::new(Small)));
+    let mut take = |at: u32, len: usize, fin: bool, timestamp: u32| {
+        let payload = vec![at as u8; len];
+        let segment = SegmentIn { seq: start + at, payload: &payload, fin, timestamp: Some(timestamp) };
+        let arrival = receiver.on_segment(&segment, &mut buffer);
+        (arrival, receiver.ack(), receiver.highest(), receiver.fin(), receiver.ts_recent())
+    };
+    let before = (start, start, None, Some(5));
+    let with = |arrival, (a, b, c, d)| (arrival, a, b, c, d);
+    assert_eq!(take(0, 5_000, true, 6), with(Arrival::NoMemory, before));
+    assert_eq!(take(4_000, 500, false, 7), with(Arrival::NoMemory, before));
+    let advanced = start + 4_096;
+    assert_eq!(
+        take(0, 4_096, false, 8),
+        (Arrival::InOrder { advanced: 4_096 }, advanced, advanced, None, Some(8))
+    );
+}

@@ -9,8 +9,8 @@ use crate::scoreboard::{Scoreboard, Sent};
 use crate::sender::{AckIn, AckOutcome};
 
 impl Recovery {
-    /// Notes whether the first block reports something that came twice: it lies below the acknowledgement, or inside
-    /// the second one (RFC 2883 §4).
+    /// Notes whether the first block reports something that came twice: it lies below the acknowledgement, or
+    /// inside the second one (RFC 2883 §4).
     pub(crate) fn take_d_sack(&mut self, ack: &AckIn<'_>, board: &Scoreboard, out: &mut AckOutcome) {
         let mut blocks = ack.sack.iter();
         let Some(first) = blocks.next() else { return };
@@ -23,8 +23,8 @@ impl Recovery {
         }
     }
 
-    /// Takes off the scoreboard what `ack` acknowledges, and marks what its blocks report; true when something that was
-    /// sent only once arrived.
+    /// Takes off the scoreboard what `ack` acknowledges, and marks what its blocks report; true when
+    /// something that was sent only once arrived.
     pub(crate) fn take_deliveries(
         &mut self,
         ack: &AckIn<'_>,
@@ -37,8 +37,8 @@ impl Recovery {
         let (min_rtt, is_judging) = (self.rtt.min(), self.is_judging());
         let mut seen =
             Deliveries { rack: &mut self.rack, min_rtt, now, once: None, is_judging, sent_again: None, out };
-        // What lay behind a hole may have arrived long before the repair let it be acknowledged: its time is no round
-        // trip (Karn; Linux `FLAG_RETRANS_DATA_ACKED`). A peer without SACK says it no earlier.
+        // What lay behind a hole may have arrived long before the repair let it be acknowledged: its time is
+        // no round trip (Karn; Linux `FLAG_RETRANS_DATA_ACKED`). A peer without SACK says it no earlier.
         let is_repair = seen.take_acknowledged(ack, board);
         let behind_repair = seen.once.take_if(|_| is_repair);
         seen.take_blocks(ack, entries_max, board);

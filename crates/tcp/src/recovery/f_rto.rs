@@ -1,12 +1,12 @@
 //! Whether a time-out was needed: did the segment that timed out, or only its acknowledgement, go missing?
 //!
 //! ```text
-//!   time-out ─▶ Retransmit ──sent──▶ Wait ── something sent only once, and before, is delivered ─▶ taken back
+//!   time-out ─▶ Retransmit ──sent──▶ Wait ── something sent once, and before, is delivered ─▶ taken back
 //!                                     └───── otherwise ─▶ Repair: everything marked lost goes out
 //! ```
 //!
-//! Source: RFC 5682 §3, the algorithm for SACK. DEVIATION: it sends new data while the answer is awaited; here nothing is
-//! sent. Shown by `no_new_data_is_sent_while_a_time_out_is_judged`.
+//! Source: RFC 5682 §3, the algorithm for SACK. DEVIATION: it sends new data while the answer is awaited;
+//! here nothing is sent. Shown by `no_new_data_is_sent_while_a_time_out_is_judged`.
 
 use units::SeqNum;
 
@@ -26,7 +26,8 @@ pub(super) struct Timeout {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
-    /// The oldest segment is to be sent again, after several time-outs in a row more of them, and nothing else.
+    /// The oldest segment is to be sent again, after several time-outs in a row more of them, and nothing
+    /// else.
     Retransmit,
     /// They were; until their fate is known nothing more is sent.
     Wait,
@@ -77,8 +78,9 @@ impl Recovery {
         self.sack && self.permit() != Permit::All
     }
 
-    /// Judges the time-out by what an acknowledgement has delivered (RFC 5682 §3 steps 2 and 3): `has_original` when that
-    /// includes something sent only once, `has_opened` when it opened a window that had shut.
+    /// Judges the time-out by what an acknowledgement has delivered (RFC 5682 §3 steps 2 and 3):
+    /// `has_original` when that includes something sent only once, `has_opened` when it opened a window that
+    /// had shut.
     pub(crate) fn judge_timeout(
         &mut self,
         has_original: bool,

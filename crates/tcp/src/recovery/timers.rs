@@ -78,7 +78,8 @@ impl Timers {
         self.arm_rto(rtt, now);
     }
 
-    /// Segments that this time-out sends, as many as there were halves of the rate of attempts: 1, 2, 4 and so on.
+    /// Segments that this time-out sends, as many as there were halves of the rate of attempts: 1, 2, 4 and
+    /// so on.
     pub(super) fn attempts(&self) -> u8 {
         1 << self.backoff.saturating_sub(1).min(7)
     }

@@ -29,8 +29,9 @@ pub struct SenderConfig {
     pub policy: WindowPolicy,
     /// Longest retransmission time-out. After an outage the first attempt comes at most this late.
     pub rto_max: Duration,
-    /// Segments that one time-out sends at most. The first in a row sends one, each further one twice as many, within the
-    /// caller's room: the back-off takes nothing from the rate of attempts. 1 for RFC 6298's single one.
+    /// Segments that one time-out sends at most. The first in a row sends one, each further one twice as
+    /// many, within the caller's room: the back-off takes nothing from the rate of attempts. 1 for RFC 6298's
+    /// single one.
     pub timeout_segments: u8,
 }
 
@@ -94,8 +95,8 @@ pub struct AckOutcome {
     pub newest: Option<SendStamp>,
     /// Round trip of the newest segment that was sent only once.
     pub rtt: Option<Duration>,
-    /// Bytes that reached the peer and were discarded by it, because they lay beyond its window (H18): the path has
-    /// carried them as well as any.
+    /// Bytes that reached the peer and were discarded by it, because they lay beyond its window (H18): the
+    /// path has carried them as well as any.
     pub discarded: u32,
     /// The peer's window in bytes.
     pub window: u32,

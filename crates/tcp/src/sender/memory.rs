@@ -4,8 +4,8 @@ use super::Sender;
 use crate::scoreboard::SpareEntries;
 
 impl Sender {
-    /// Calls `prefetch` with address and length of what it will look at when something is acknowledged, and that does
-    /// not lie in it.
+    /// Calls `prefetch` with address and length of what it will look at when something is acknowledged, and
+    /// that does not lie in it.
     #[inline]
     pub fn ask_for_oldest(&self, prefetch: fn(usize, usize)) {
         if let Some(oldest) = self.board.front() {

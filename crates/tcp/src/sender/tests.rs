@@ -1,4 +1,5 @@
-//! Single behaviours by hand. [`transfer`] has a sender and a receiver over a channel that loses, doubles and reorders.
+//! Single behaviours by hand. [`transfer`] has a sender and a receiver over a channel that loses, doubles and
+//! reorders.
 
 mod opportunism;
 mod recovery;

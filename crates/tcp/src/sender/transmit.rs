@@ -11,7 +11,8 @@ impl Sender {
         self.probe_due.is_some() || self.may_retransmit() || self.new_len(u32::MAX).is_some()
     }
 
-    /// True when there is something to send that must not wait for room: a probe, or the oldest segment again.
+    /// True when there is something to send that must not wait for room: a probe, or the oldest segment
+    /// again.
     #[must_use]
     pub fn is_urgent(&self) -> bool {
         self.probe_due.is_some() || (self.board.is_head_lost() && self.may_retransmit())

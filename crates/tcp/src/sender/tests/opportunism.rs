@@ -132,7 +132,8 @@ fn answers_to_needless_copies_have_the_oldest_segment_sent_again_and_no_more() {
     let deadline = hand.sender.next_deadline().expect("a reordering timer");
     assert!(hand.sender.on_timeout(deadline).lost > 0);
     (0..40).for_each(|_| _ = hand.send(60));
-    // It was late only: all of it arrives, and then all of it again, which a peer without D-SACK answers like this.
+    // It was late only: all of it arrives, and then all of it again, which a peer without D-SACK answers like
+    // this.
     hand.ack(70, 20_000, 3_000, &[]);
     let lost: u32 = (200..219).map(|t| hand.ack(t, 20_000, 3_000, &[]).lost).sum();
     assert_eq!(lost, MSS);

@@ -1,0 +1,230 @@
+//! [`RingArena`]: memory for the rings of held data that outlives the process.
+//!
+//! One anonymous file is mapped; whoever has its descriptor, a successor say, finds in it what was there when
+//! the process ended, however it ended. Blocks are powers of two of pages, split and joined as buddies are
+//! (Knowlton 1965):
+//!
+//! ```text
+//!   64 KiB lent:   │ 4 │ 4 │  8    │      16       │              32               │
+//!                    └── given back: joins its buddy if that is free, and so on upwards
+//! ```
+//!
+//! The lowest free block is taken, so that what is lent lies close together and large blocks stay whole.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tcp::RingProvider;
+
+use crate::IoError;
+use crate::error::Context;
+
+/// Smallest block: a page, and the smallest ring there is.
+const BLOCK_MIN: usize = 4_096;
+
+/// Blocks from this size on are given back to the kernel when they are given back here: what smaller ones
+/// hold is soon used again.
+const RELEASED_MIN: usize = 128 * 1_024;
+
+/// A block that is not lent.
+const NOT_LENT: u8 = u8::MAX;
+
+/// Memory for rings in an anonymous file.
+///
+/// The mapping is never undone, so that its blocks may be lent for as long as the process lives; one process
+/// makes one arena for each of its packet loops, once.
+pub struct RingArena {
+    file: File,
+    start: NonNull<u8>,
+    len: usize,
+    blocks: Mutex<Blocks>,
+}
+
+// SAFETY: `start` is only used to make slices of blocks, each of which one caller has at a time, by the book
+// of `blocks`, which is behind a lock.
+unsafe impl Send for RingArena {}
+// SAFETY: as above.
+unsafe impl Sync for RingArena {}
+
+impl RingArena {
+    /// An arena of `len` bytes, rounded up to whole pages, one at least. Memory is taken as it is first used.
+    ///
+    /// # Errors
+    /// When the kernel has no such file or no room in the address space.
+    pub fn new(len: usize) -> Result<Arc<Self>, IoError> {
+        let pages = u32::try_from(len.div_ceil(BLOCK_MIN).max(1)).unwrap_or(u32::MAX);
+        let len = pages as usize * BLOCK_MIN;
+        let file = anonymous_file(len)?;
+        let start = map(&file, len)?;
+        Ok(Arc::new(Self { file, start, len, blocks: Mutex::new(Blocks::new(pages)) }))
+    }
+
+    /// Bytes that are not lent.
+    #[must_use]
+    pub fn free(&self) -> usize {
+        self.blocks().free_pages() * BLOCK_MIN
+    }
+
+    /// Where in the file `memory` lies, if it is of this arena.
+    #[must_use]
+    pub fn offset_of(&self, memory: &[u8]) -> Option<usize> {
+        let offset = memory.as_ptr().addr().checked_sub(self.start.as_ptr().addr())?;
+        (offset < self.len && memory.len() <= self.len - offset).then_some(offset)
+    }
+
+    fn blocks(&self) -> MutexGuard<'_, Blocks> {
+        // The book is right after each of its changes, so a thread that died in between has not spoilt it.
+        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives a block's pages back to the kernel; its content is gone.
+    fn release(&self, memory: &mut [u8]) {
+        // SAFETY: the range is a block of our mapping, page-aligned, that nobody else has. Failing, it keeps
+        // its pages.
+        unsafe { libc::madvise(memory.as_mut_ptr().cast(), memory.len(), libc::MADV_REMOVE) };
+    }
+}
+
+impl RingProvider for RingArena {
+    fn allocate(&self, len: usize) -> Option<&'static mut [u8]> {
+        let order = order_of(len)?;
+        let page = self.blocks().lend(order)?;
+        // SAFETY: the block lies in the mapping, which is never undone. By the book nobody else has any of
+        // it: it was free, and becomes free only when this slice, as a whole, comes back.
+        let memory = unsafe {
+            std::slice::from_raw_parts_mut(self.start.as_ptr().add(page as usize * BLOCK_MIN), len)
+        };
+        Some(memory)
+    }
+
+    fn give_back(&self, memory: &'static mut [u8]) {
+        let (Some(offset), Some(order)) = (self.offset_of(memory), order_of(memory.len())) else { return };
+        let page = (offset / BLOCK_MIN) as u32;
+        // Of what is no block of ours, or only a part of one, nothing is known: it stays lent.
+        if offset % BLOCK_MIN != 0 || !self.blocks().is_lent(page, order) {
+            return;
+        }
+        if memory.len() >= RELEASED_MIN {
+            self.release(memory);
+        }
+        self.blocks().take_back(page, order);
+    }
+}
+
+impl AsFd for RingArena {
+    /// The file, for who is to have the memory after this process. Until then only this process may write to
+    /// it.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl std::fmt::Debug for RingArena {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "arena of {} B", self.len)
+    }
+}
+
+/// A file in memory of `len` bytes that nobody can make shorter or longer.
+fn anonymous_file(len: usize) -> Result<File, IoError> {
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    // SAFETY: takes a string that ends with zero, and numbers.
+    let fd = unsafe { libc::memfd_create(c"cellerator-rings".as_ptr(), flags) };
+    if fd < 0 {
+        return Err(IoError::last("make a file in memory for held data"));
+    }
+    // SAFETY: a descriptor just made, that nobody else has.
+    let file = unsafe { File::from_raw_fd(fd) };
+    file.set_len(len as u64).doing(|| format!("make room for {len} bytes of held data"))?;
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    // SAFETY: takes an open descriptor and numbers.
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } < 0 {
+        return Err(IoError::last("fix the length of a file in memory"));
+    }
+    Ok(file)
+}
+
+fn map(file: &File, len: usize) -> Result<NonNull<u8>, IoError> {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping at a place of the kernel's choice, of a file that is so long and cannot get
+    // shorter.
+    let start =
+        unsafe { libc::mmap(std::ptr::null_mut(), len, access, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+    match NonNull::new(start.cast::<u8>()) {
+        Some(start) if start.as_ptr().cast() != libc::MAP_FAILED => Ok(start),
+        _ => Err(IoError::last(format!("map {len} bytes for held data into memory"))),
+    }
+}
+
+/// Of which order a block of `len` bytes is: 2^order pages.
+fn order_of(len: usize) -> Option<u8> {
+    let is_block = len.is_power_of_two() && len >= BLOCK_MIN;
+    is_block.then(|| (len / BLOCK_MIN).ilog2() as u8)
+}
+
+/// The book of blocks, each named by its first page.
+///
+/// INVARIANT: free and lent blocks cover the pages without overlap, each aligned to its own size.
+#[derive(Debug)]
+struct Blocks {
+    /// By their order.
+    free: Vec<BTreeSet<u32>>,
+    /// By their first page, the order of a block that is lent.
+    lent: Vec<u8>,
+}
+
+impl Blocks {
+    fn new(pages: u32) -> Self {
+        let mut free = vec![BTreeSet::new(); pages.ilog2() as usize + 1];
+        let mut page = 0;
+        // The largest first: what is left is always a multiple of the next smaller one.
+        for (order, blocks) in free.iter_mut().enumerate().rev() {
+            if pages - page >= 1 << order {
+                blocks.insert(page);
+                page += 1 << order;
+            }
+        }
+        Self { free, lent: vec![NOT_LENT; pages as usize] }
+    }
+
+    fn free_pages(&self) -> usize {
+        self.free.iter().enumerate().map(|(order, blocks)| blocks.len() << order).sum()
+    }
+
+    fn is_lent(&self, page: u32, order: u8) -> bool {
+        self.lent.get(page as usize) == Some(&order)
+    }
+
+    /// The lowest free block of the least order that suffices, what is too much of it split off.
+    fn lend(&mut self, order: u8) -> Option<u32> {
+        let from = self.free.iter().skip(order.into()).position(|blocks| !blocks.is_empty())?;
+        let mut split = usize::from(order) + from;
+        let page = self.free.get_mut(split)?.pop_first()?;
+        while split > order.into() {
+            split -= 1;
+            self.free.get_mut(split)?.insert(page + (1 << split));
+        }
+        *self.lent.get_mut(page as usize)? = order;
+        Some(page)
+    }
+
+    /// Takes back a block that is lent, and joins it with its buddies.
+    fn take_back(&mut self, mut page: u32, order: u8) {
+        let Some(lent) = self.lent.get_mut(page as usize).filter(|lent| **lent == order) else { return };
+        *lent = NOT_LENT;
+        let mut order = usize::from(order);
+        while self.free.get_mut(order).is_some_and(|blocks| blocks.remove(&(page ^ 1 << order))) {
+            page &= !(1 << order);
+            order += 1;
+        }
+        if let Some(blocks) = self.free.get_mut(order) {
+            blocks.insert(page);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

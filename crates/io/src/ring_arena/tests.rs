@@ -1,0 +1,152 @@
+//! Reuse, exhaustion, joining; and that a ring which grows is whole in the file at any time.
+
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+use proptest::prelude::*;
+use tcp::{Ring, StreamBuffer};
+use units::SeqNum;
+
+use super::*;
+
+const KIB: usize = 1_024;
+
+#[test]
+fn what_is_given_back_is_lent_again_and_what_is_used_up_refused() {
+    let arena = RingArena::new(64 * KIB).unwrap();
+    let ring = Ring::of_provider(arena.clone());
+    let mut rings: Vec<Ring> = (0..16).map(|_| ring.another(4 * KIB).unwrap()).collect();
+    assert_eq!(arena.free(), 0);
+    assert!(ring.another(4 * KIB).is_err(), "refused, and no panic");
+    // Two that are no buddies make no larger one; with its buddy it does.
+    drop((rings.remove(2), rings.remove(0)));
+    assert_eq!(arena.free(), 8 * KIB);
+    assert!(ring.another(8 * KIB).is_err());
+    drop(rings.remove(0));
+    assert!(ring.another(8 * KIB).is_ok());
+    drop(rings);
+    assert_eq!(arena.free(), 64 * KIB);
+    assert!(ring.another(64 * KIB).is_ok(), "all is one again");
+    assert!(ring.another(128 * KIB).is_err(), "more than there is");
+}
+
+#[test]
+fn an_arena_of_any_length_is_used_to_the_end() {
+    let arena = RingArena::new(100 * KIB + 1).unwrap();
+    assert_eq!(arena.free(), 104 * KIB, "whole pages");
+    let ring = Ring::of_provider(arena.clone());
+    let rings = [64, 32, 8].map(|kib| ring.another(kib * KIB).unwrap());
+    assert_eq!(arena.free(), 0);
+    drop(rings);
+    assert!(ring.another(64 * KIB).is_ok());
+    assert_eq!(RingArena::new(0).unwrap().free(), 4 * KIB);
+}
+
+#[test]
+fn what_is_no_block_is_neither_lent_nor_taken() {
+    let arena = RingArena::new(64 * KIB).unwrap();
+    for len in [0, 1, 2_048, 4_097, 12 * KIB] {
+        assert!(arena.allocate(len).is_none(), "{len}");
+    }
+    arena.give_back(vec![0; 4 * KIB].leak());
+    let (half, rest) = arena.allocate(16 * KIB).unwrap().split_at_mut(8 * KIB);
+    arena.give_back(half);
+    assert_eq!(arena.free(), 48 * KIB, "of half a block the other half is still used");
+    rest.fill(1);
+    assert_eq!(arena.free(), 48 * KIB);
+}
+
+#[test]
+fn a_large_block_that_is_given_back_costs_no_memory() {
+    let arena = RingArena::new(4 << 20).unwrap();
+    let used = || arena.file.metadata().unwrap().blocks() * 512;
+    let memory = arena.allocate(1 << 20).unwrap();
+    memory.fill(1);
+    assert_eq!(used(), 1 << 20);
+    arena.give_back(memory);
+    assert_eq!(used(), 0);
+    let memory = arena.allocate(64 * KIB).unwrap();
+    memory.fill(1);
+    arena.give_back(memory);
+    assert_eq!(used(), 64 * KIB as u64, "a small one is soon used again");
+}
+
+/// Looks into the file when a ring comes back, as a successor would if the process ended there.
+#[derive(Debug)]
+struct Watching {
+    arena: Arc<RingArena>,
+    /// Where the ring lies that was lent last, and how long it is.
+    newest: Mutex<(usize, usize)>,
+    /// What it held whenever another one came back.
+    seen: Mutex<Vec<Vec<u8>>>,
+}
+
+impl RingProvider for Watching {
+    fn allocate(&self, len: usize) -> Option<&'static mut [u8]> {
+        let memory = self.arena.allocate(len)?;
+        *self.newest.lock().unwrap() = (self.arena.offset_of(memory).unwrap(), len);
+        Some(memory)
+    }
+    fn give_back(&self, memory: &'static mut [u8]) {
+        let (offset, len) = *self.newest.lock().unwrap();
+        let mut bytes = vec![0; len];
+        self.arena.file.read_exact_at(&mut bytes, offset as u64).unwrap();
+        self.seen.lock().unwrap().push(bytes);
+        self.arena.give_back(memory);
+    }
+}
+
+/// INVARIANT of [`StreamBuffer`]: one ring is whole at any point of time.
+#[test]
+fn when_an_old_ring_is_given_back_the_new_one_is_whole_in_the_file() {
+    let arena = RingArena::new(1 << 20).unwrap();
+    let watching = Arc::new(Watching { arena, newest: Mutex::default(), seen: Mutex::default() });
+    let mut buffer = StreamBuffer::with_ring(SeqNum::new(0), Ring::of_provider(watching.clone()));
+    let stream: Vec<u8> = (0..100_000u32).map(|i| (i % 251) as u8).collect();
+    for (index, part) in stream.chunks(1_000).enumerate() {
+        buffer.write(SeqNum::new(1_000 * index as u32), part).unwrap();
+    }
+    let seen = watching.seen.lock().unwrap().clone();
+    // 4, 8, 16, 32 and 64 KiB came back, when the next larger one held what they had held.
+    let lens: Vec<usize> = seen.iter().map(|bytes| bytes.len() / KIB).collect();
+    assert_eq!(lens, [8, 16, 32, 64, 128]);
+    for bytes in seen {
+        let held = bytes.len() / 2 / 1_000 * 1_000;
+        assert!(bytes[..held] == stream[..held], "{} KiB", bytes.len() / KIB);
+    }
+    let offset = watching.newest.lock().unwrap().0 as u64;
+    drop(buffer);
+    let mut bytes = vec![0; 1_000];
+    watching.arena.file.read_exact_at(&mut bytes, offset).unwrap();
+    assert_eq!(bytes, [0; 1_000], "given back: gone");
+}
+
+proptest! {
+    /// Whatever is lent and given back: nothing overlaps, and in the end all is one again.
+    #[test]
+    fn blocks_never_overlap(pages in 1u32..300, ops in proptest::collection::vec((0u8..7, 0usize..20), 1..200)) {
+        let mut blocks = Blocks::new(pages);
+        let all = blocks.free.clone();
+        let mut lent: Vec<(u32, u8)> = Vec::new();
+        for (order, index) in ops {
+            if index < 10 {
+                let room = blocks.free.iter().skip(order.into()).any(|free| !free.is_empty());
+                let block = blocks.lend(order);
+                prop_assert_eq!(block.is_some(), room);
+                lent.extend(block.map(|page| (page, order)));
+            } else if index < lent.len() {
+                let (page, order) = lent.swap_remove(index);
+                blocks.take_back(page, order);
+            }
+            let mut owners = vec![0; pages as usize];
+            let free = blocks.free.iter().enumerate();
+            let free = free.flat_map(|(order, set)| set.iter().map(move |&page| (page, order as u8)));
+            for (page, order) in free.chain(lent.iter().copied()) {
+                prop_assert_eq!(page % (1 << order), 0);
+                (page..page + (1 << order)).for_each(|page| owners[page as usize] += 1);
+            }
+            prop_assert!(owners.iter().all(|&n| n == 1));
+        }
+        lent.into_iter().for_each(|(page, order)| blocks.take_back(page, order));
+        prop_assert_eq!(blocks.free, all);
+    }
+}
