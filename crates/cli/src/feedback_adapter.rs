@@ -10,12 +10,11 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use io::Clock;
 use run::adapter::{Adapted, Mapping, mec_rnis, srsran};
+use run::read_key;
 use scenario::Quantity;
 use serde_json::Value;
 use units::Duration;
 use wire::FeedbackKey;
-
-use crate::feedback_args::read_key;
 
 /// Arguments of `cellerator feedback-adapter`.
 #[derive(clap::Args)]

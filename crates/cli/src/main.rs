@@ -6,7 +6,6 @@ mod contest;
 mod demo;
 mod examples;
 mod feedback_adapter;
-mod feedback_args;
 mod instance;
 mod interruption;
 mod lab;
@@ -15,11 +14,9 @@ mod model;
 mod outcome;
 mod output;
 mod path_args;
-mod policy_args;
 mod progress;
 mod reproduce;
 mod run;
-mod settings_file;
 mod sim;
 mod stability;
 mod sweep;
@@ -41,7 +38,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Accelerate TCP between two interfaces of this machine
-    Run(run::Args),
+    Run(::run::Settings),
     /// See whether a running accelerator does its work: counters, levels, what it steers
     Status(instance::ShowArgs),
     /// See which flows a running accelerator accelerates, and which it passed last and why
@@ -82,7 +79,7 @@ fn main() -> ExitCode {
     let matches = examples::with_examples(Cli::command()).get_matches_from(arguments);
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let result = match cli.command {
-        Command::Run(args) => run::main(args),
+        Command::Run(settings) => run::main(settings),
         Command::Status(args) => instance::status(&args),
         Command::Flows(args) => instance::flows(&args),
         Command::Drain(args) => instance::drain(&args),

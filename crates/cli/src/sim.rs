@@ -188,7 +188,7 @@ pub(crate) fn engine(case: &Case) -> Result<Option<EngineConfig>, String> {
     if !case.accelerator.enabled.unwrap_or(false) {
         return Ok(None);
     }
-    let config = crate::run::engine_config_of(&case.accelerator.run_arguments()).map_err(|error| {
+    let config = run::engine_config_of(&case.accelerator.run_arguments()).map_err(|error| {
         format!("case `{}`: the simulator has only the engine of `cellerator run`: {error}", case.name)
     })?;
     // The hash of the flow table is random elsewhere.

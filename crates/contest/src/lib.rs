@@ -36,7 +36,6 @@ mod sweep;
 mod table;
 mod traces;
 mod traffic;
-mod value;
 
 pub use contest::{Contest, Part, Settings};
 pub use error::ContestError;
@@ -58,4 +57,3 @@ pub use scheme::{Scheme, Treatment};
 pub use sweep::{Progress, Shard, Sweep, SweepSpec, merge, table_format};
 pub use table::tables;
 pub use traces::TraceSource;
-pub use value::parameter_value;

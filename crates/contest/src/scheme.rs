@@ -5,9 +5,10 @@ use core::str::FromStr;
 
 use control::{ControllerConfig, CubicParams, ParameterValue, RateParams};
 use engine::{Action, EngineConfig, Policy, Sharing};
+use scenario::parameter_value;
 use units::Duration;
 
-use crate::{ContestError, parameter_value};
+use crate::ContestError;
 
 /// Where the controller of the radio link is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,5 +1,6 @@
 //! The client, accelerator and workload sections.
 
+use control::ControllerConfig;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Duration, Rate};
 
@@ -99,40 +100,56 @@ impl Client {
     }
 }
 
-/// A controller of the accelerator.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Controller {
-    /// The shortest queue that keeps a varying link busy.
-    Adaptive,
-    /// A constant rate ([MA] Fig 2).
-    Fixed,
-    /// The rate follows the delivery rate and the RTT ([MA] equations (3) to (5)).
-    Rate,
-    /// The base station's reports set the window ([WA] (18)); needs `[feedback]`.
-    WindowAdaptation,
-    /// Conventional split TCP with NewReno's window.
-    NewReno,
-    /// Conventional split TCP with CUBIC's window.
-    Cubic,
-    /// Conventional split TCP with BBR.
-    Bbr,
+/// Writes the list of controllers once: variants, names, and what each is in a few words.
+macro_rules! controllers {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal, $summary:literal;)+) => {
+        /// A controller that an accelerator can have.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+        pub enum Controller {
+            $($(#[$doc])* #[serde(rename = $name)] $variant,)+
+        }
+
+        impl Controller {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The name as `cellerator run --controller` knows it.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// What it is, in a few words.
+            #[must_use]
+            pub const fn summary(self) -> &'static str {
+                match self { $(Self::$variant => $summary,)+ }
+            }
+
+            /// With its default parameters.
+            #[must_use]
+            pub fn config(self) -> ControllerConfig {
+                match self { $(Self::$variant => ControllerConfig::$variant(Default::default()),)+ }
+            }
+        }
+    };
 }
 
-impl Controller {
-    /// The name as `cellerator run --controller` knows it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Adaptive => "adaptive",
-            Self::Fixed => "fixed",
-            Self::Rate => "rate",
-            Self::WindowAdaptation => "window-adaptation",
-            Self::NewReno => "new-reno",
-            Self::Cubic => "cubic",
-            Self::Bbr => "bbr",
-        }
-    }
+controllers! {
+    /// The shortest queue that keeps a varying link busy.
+    Adaptive = "adaptive", "The shortest queue that keeps a varying link busy; finds everything itself";
+    /// A constant rate ([MA] Fig 2).
+    Fixed = "fixed", "A constant rate";
+    /// The rate follows the delivery rate and the RTT ([MA] equations (3) to (5)).
+    Rate = "rate", "The rate follows the delivery rate and the round-trip time";
+    /// The base station's reports set the window ([WA] (18)); needs `[feedback]`.
+    WindowAdaptation = "window-adaptation",
+        "The base station's reports set the window (--feedback); `rate` while there are none";
+    /// Conventional split TCP with NewReno's window.
+    NewReno = "new-reno", "Conventional split TCP: NewReno's window";
+    /// Conventional split TCP with CUBIC's window.
+    Cubic = "cubic", "Conventional split TCP: CUBIC's window";
+    /// Conventional split TCP with BBR.
+    Bbr = "bbr", "Conventional split TCP: BBR";
 }
 
 /// What the accelerator does about the client's receive window.

@@ -12,6 +12,7 @@ mod file;
 mod grid;
 mod links;
 mod merge;
+mod parameter;
 mod quantity;
 mod radio;
 pub mod results;
@@ -26,6 +27,7 @@ pub use error::Error;
 pub use feedback::Feedback;
 pub use file::{Case, Scenario};
 pub use links::{LinkPlan, ReadTrace};
+pub use parameter::parameter_value;
 pub use quantity::{Kind as QuantityKind, Probability, Quantity, QuantityError, QueueLimit};
 pub use radio::{
     Arma, BurstLoss, Direction, Fades, Frame, Grants, Harq, Outage, PresetName, Radio, Redraw, Step, Wan,

@@ -1,8 +1,9 @@
 //! [`parameter_value`]: values of parameters as people write them.
 
 use control::ParameterValue;
-use scenario::Quantity;
 use units::{Bytes, Duration, Rate};
+
+use crate::Quantity;
 
 /// Reads `250`, `true`, `20 ms`, `5 Mbit/s`, `10 KB`, `off` or a name; none for anything else.
 #[must_use]

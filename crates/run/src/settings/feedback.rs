@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use control::{ControllerConfig, Law, WindowAdaptationParams};
-use run::FeedbackConfig;
 use scenario::Quantity;
 use units::Duration;
+
+use crate::FeedbackConfig;
 
 /// Where reports come from.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Feedback of base stations")]
-pub struct FeedbackArgs {
+pub(super) struct FeedbackArgs {
     /// Listen for base stations' reports at this address and port (docs/feedback.md)
     #[arg(long, value_name = "ADDR:PORT")]
     feedback: Option<SocketAddr>,
@@ -26,7 +27,7 @@ pub struct FeedbackArgs {
 
 impl FeedbackArgs {
     /// How reports are received, if at all; an error is one line.
-    pub fn config(&self) -> Result<Option<FeedbackConfig>, String> {
+    pub(super) fn config(&self) -> Result<Option<FeedbackConfig>, String> {
         let Some(listen) = self.feedback else { return Ok(None) };
         let key = self.feedback_key_file.as_deref().map(read_key).transpose()?;
         Ok(Some(FeedbackConfig { listen, key, delay_us: self.feedback_delay.0.as_micros() }))
@@ -62,7 +63,7 @@ enum LawName {
 
 /// Settings of `window-adaptation`.
 #[derive(clap::Args)]
-pub struct WindowAdaptationArgs {
+pub(super) struct WindowAdaptationArgs {
     /// How `window-adaptation` reads the paper's w(n)
     #[arg(long, value_enum, default_value = "predictive", value_name = "LAW")]
     window_law: LawName,
@@ -76,7 +77,7 @@ pub struct WindowAdaptationArgs {
 
 impl WindowAdaptationArgs {
     /// The controller they mean.
-    pub fn config(&self) -> ControllerConfig {
+    pub(super) fn config(&self) -> ControllerConfig {
         ControllerConfig::WindowAdaptation(WindowAdaptationParams {
             law: match self.window_law {
                 LawName::PerStep => Law::PerStep,

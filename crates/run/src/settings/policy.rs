@@ -1,15 +1,15 @@
 //! Flags of `cellerator run` about which flows are accelerated and how much they may take.
 
 use clap::ValueEnum;
-use control::{BbrParams, ControllerConfig, CubicParams, NewRenoParams};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use engine::{Action, EngineConfig, Rule};
-use scenario::Quantity;
+use scenario::{Controller, Quantity};
 use units::{Bytes, Duration};
 
 /// Which flows are accelerated.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Policy and limits")]
-pub struct PolicyArgs {
+pub(super) struct PolicyArgs {
     /// What is accelerated where no rule says otherwise
     #[arg(long, visible_alias = "mode", value_enum, default_value = "downlink", value_name = "WHAT")]
     direction: Direction,
@@ -18,8 +18,8 @@ pub struct PolicyArgs {
     #[arg(long, value_name = "RULE")]
     rule: Vec<Rule>,
     /// Congestion control towards the servers, for uplink data
-    #[arg(long, value_enum, default_value = "cubic", value_name = "CONTROLLER")]
-    uplink_controller: UplinkController,
+    #[arg(long, default_value = "cubic", value_name = "CONTROLLER", value_parser = uplink_controller())]
+    uplink_controller: Controller,
     /// Round trips of the path without a queue that `drwa` lets the window hold
     #[arg(long, value_name = "FACTOR", default_value = "3", value_parser = factor)]
     drwa_lambda: u32,
@@ -79,21 +79,24 @@ fn factor(text: &str) -> Result<u32, String> {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum UplinkController {
-    NewReno,
-    Cubic,
-    Bbr,
+/// Those that a wired segment shared with others can have.
+const UPLINK_CONTROLLERS: [Controller; 3] = [Controller::NewReno, Controller::Cubic, Controller::Bbr];
+
+/// Reads one of [`UPLINK_CONTROLLERS`].
+fn uplink_controller() -> impl TypedValueParser<Value = Controller> {
+    let named = |name: String| UPLINK_CONTROLLERS.into_iter().find(|one| one.name() == name);
+    PossibleValuesParser::new(UPLINK_CONTROLLERS.map(Controller::name))
+        .try_map(move |name| named(name).ok_or("no controller of that name"))
 }
 
 impl PolicyArgs {
     /// The prefix length that makes a subscriber.
-    pub fn ipv6_prefix(&self) -> u8 {
+    pub(super) fn ipv6_prefix(&self) -> u8 {
         self.ipv6_prefix
     }
 
     /// Puts the flags into `config`.
-    pub fn apply(&self, config: &mut EngineConfig) {
+    pub(super) fn apply(&self, config: &mut EngineConfig) {
         config.policy.default = match self.direction {
             Direction::Downlink => Action::Downlink,
             Direction::Uplink => Action::Uplink,
@@ -102,11 +105,7 @@ impl PolicyArgs {
             Direction::Pass => Action::Pass,
         };
         config.policy.rules.clone_from(&self.rule);
-        config.uplink.controller = match self.uplink_controller {
-            UplinkController::NewReno => ControllerConfig::NewReno(NewRenoParams::default()),
-            UplinkController::Cubic => ControllerConfig::Cubic(CubicParams::default()),
-            UplinkController::Bbr => ControllerConfig::Bbr(BbrParams::default()),
-        };
+        config.uplink.controller = self.uplink_controller.config();
         config.drwa.lambda_permille = self.drwa_lambda;
         config.rtt_min = self.min_rtt.0;
         config.waiting_target = self.waiting_target.map(|Quantity(size)| size);
@@ -126,8 +125,10 @@ impl PolicyArgs {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use clap::Parser;
+    use control::{BbrParams, ControllerConfig};
+
+    use super::*;
 
     #[derive(Parser)]
     struct Line {

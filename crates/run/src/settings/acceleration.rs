@@ -1,0 +1,201 @@
+//! [`EngineArgs`]: which controller accelerates, with what parameters.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
+use control::{ControllerConfig, FixedParams, RateParams};
+use engine::{ConfigError, EngineConfig, Sharing, WindowPolicy};
+use scenario::{Controller, Quantity, parameter_value};
+use units::{Bytes, Duration, Rate};
+
+use super::feedback::WindowAdaptationArgs;
+use super::policy::PolicyArgs;
+
+/// How flows are accelerated.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Acceleration")]
+pub(super) struct EngineArgs {
+    /// How the sending rate towards a client is found
+    #[arg(long, value_enum, default_value = "adaptive")]
+    controller: ControllerArg,
+    /// The rate of `fixed` [default: 5.6 Mbit/s]
+    #[arg(long)]
+    rate: Option<Quantity<Rate>>,
+    /// The link's capacity, for `rate`: nothing is sent faster [default: learned, 5/4 of the largest delivery rate of 10 s,
+    /// from 100 Mbit/s on; [MA] has 100 Mbit/s for LTE and 5.6 Mbit/s for 3G]
+    #[arg(long)]
+    r_cap: Option<Quantity<Rate>>,
+    /// Data in flight at most, as time at the current rate, or `none` [default: 120 ms for `rate`, none for `fixed`]
+    #[arg(long, value_name = "TIME", value_parser = cap)]
+    in_flight_cap: Option<Cap>,
+    /// What one controller is for: all flows of a client address, which share one radio queue, or each flow by itself as
+    /// in conventional split TCP
+    #[arg(long, value_enum, default_value = "subscriber")]
+    sharing: SharingArg,
+    /// A parameter of the controller, as `beta_permille=800` for `cubic` or `r_cap_memory=10s` for `rate`; an unknown name
+    /// is answered with all there are; may be given several times
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
+    /// Whether the client's receive window limits what is sent to it; see NOTICE for the second
+    #[arg(long, value_enum, default_value = "honour")]
+    window_policy: Policy,
+    /// Pass everything: only the path through this process remains
+    #[arg(long)]
+    no_accelerate: bool,
+    #[command(flatten)]
+    window_adaptation: WindowAdaptationArgs,
+    #[command(flatten)]
+    pub(super) policy: PolicyArgs,
+}
+
+/// One of the controllers that an accelerator can have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct ControllerArg(pub(super) Controller);
+
+impl ControllerArg {
+    const ALL: [Self; Controller::ALL.len()] = {
+        let mut all = [Self(Controller::Adaptive); Controller::ALL.len()];
+        let mut at = 0;
+        while at < all.len() {
+            all[at] = Self(Controller::ALL[at]);
+            at += 1;
+        }
+        all
+    };
+}
+
+impl ValueEnum for ControllerArg {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.0.name()).help(self.0.summary()))
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum SharingArg {
+    /// All flows of a client address or IPv6 prefix
+    Subscriber,
+    /// Each flow
+    Flow,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Policy {
+    /// Never more than the client advertises
+    Honour,
+    /// Irrespective of the window unless it is zero
+    Opportunistic,
+}
+
+/// A limit of data in flight, or none.
+#[derive(Clone, Copy)]
+struct Cap(Option<Duration>);
+
+fn cap(text: &str) -> Result<Cap, String> {
+    if text == "none" {
+        return Ok(Cap(None));
+    }
+    text.parse()
+        .map(|Quantity(time)| Cap(Some(time)))
+        .map_err(|error: scenario::QuantityError| error.to_string())
+}
+
+impl EngineArgs {
+    /// The engine's settings; an error is one line.
+    pub(super) fn config(&self) -> Result<EngineConfig, String> {
+        let mut config = EngineConfig {
+            accelerate: !self.no_accelerate,
+            controller: with_parameters(self.controller()?, &self.set)?,
+            sharing: match self.sharing {
+                SharingArg::Subscriber => Sharing::Subscriber,
+                SharingArg::Flow => Sharing::Flow,
+            },
+            window_policy: match self.window_policy {
+                Policy::Honour => WindowPolicy::Honour,
+                Policy::Opportunistic => WindowPolicy::Opportunistic,
+            },
+            hash_seed: RandomState::new().build_hasher().finish(),
+            ..EngineConfig::default()
+        };
+        self.policy.apply(&mut config);
+        config.validate().map_err(|error| format!("run: {}", in_flags(&error)))?;
+        Ok(config)
+    }
+
+    fn controller(&self) -> Result<ControllerConfig, String> {
+        let ControllerArg(controller) = self.controller;
+        match controller {
+            Controller::Fixed if self.r_cap.is_some() => {
+                Err("run: --r-cap belongs to --controller rate; `fixed` has --rate".to_owned())
+            }
+            Controller::Rate if self.rate.is_some() => {
+                Err("run: --rate belongs to --controller fixed; `rate` has --r-cap".to_owned())
+            }
+            Controller::Fixed => Ok(ControllerConfig::Fixed(self.fixed())),
+            Controller::Rate => Ok(ControllerConfig::Rate(self.learning_rate())),
+            _ if self.rate.is_some() || self.r_cap.is_some() || self.in_flight_cap.is_some() => Err(
+                "run: --rate, --r-cap and --in-flight-cap belong to --controller fixed and rate; the others \
+                     find their limits themselves"
+                    .to_owned(),
+            ),
+            Controller::WindowAdaptation => Ok(self.window_adaptation.config()),
+            _ => Ok(controller.config()),
+        }
+    }
+
+    fn fixed(&self) -> FixedParams {
+        let mut params = FixedParams::default();
+        params.rate = self.rate.map_or(params.rate, |Quantity(rate)| rate);
+        if let Some(Cap(cap)) = self.in_flight_cap {
+            params.window = cap.map_or(Bytes::MAX, |cap| params.rate.bytes_in(cap));
+        }
+        params
+    }
+
+    fn learning_rate(&self) -> RateParams {
+        let mut params = match self.r_cap {
+            Some(Quantity(r_cap)) => RateParams { r_cap, ..RateParams::default() },
+            None => RateParams::learning(),
+        };
+        params.in_flight_cap = self.in_flight_cap.map_or(params.in_flight_cap, |Cap(cap)| cap);
+        params
+    }
+}
+
+/// What is wrong with the engine's settings, with the flags that set them.
+fn in_flags(error: &ConfigError) -> String {
+    const FLAGS: [(&str, &str); 4] = [
+        ("buffer_max", "--memory-max"),
+        ("subscriber_buffer_max", "--subscriber-memory-max"),
+        ("flow_buffer_max", "--flow-memory-max"),
+        ("window_floor", "--window-max"),
+    ];
+    match *error {
+        ConfigError::Zero(name) => {
+            let flag = FLAGS.iter().find(|(setting, _)| *setting == name);
+            let flag = flag.map_or_else(|| format!("--{}", name.replace('_', "-")), |(_, f)| (*f).to_owned());
+            format!("{flag} must be greater than zero")
+        }
+        _ => error.to_string(),
+    }
+}
+
+/// The controller with the parameters of `--set`.
+fn with_parameters(
+    mut controller: ControllerConfig,
+    settings: &[String],
+) -> Result<ControllerConfig, String> {
+    for setting in settings {
+        let wrong = |problem: String| format!("run: --set {setting}: {problem}");
+        let (name, value) = setting.split_once('=').ok_or_else(|| wrong("write NAME=VALUE".to_owned()))?;
+        let value = parameter_value(value).ok_or_else(|| {
+            wrong(format!("`{value}` is no value: write 250, true, 20 ms, 5 Mbit/s, 10 KB or off"))
+        })?;
+        controller.set(name.trim(), value).map_err(|error| wrong(error.to_string()))?;
+    }
+    Ok(controller)
+}

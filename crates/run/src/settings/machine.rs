@@ -1,0 +1,132 @@
+//! [`MachineArgs`]: how the accelerator is attached to this machine.
+
+use clap::ValueEnum;
+use scenario::Quantity;
+use units::Duration;
+
+use crate::{AfterHang, Config, InlineFallback, Notrack, SteeringChoice};
+
+/// How the accelerator is attached to this machine.
+#[derive(clap::Args)]
+#[command(next_help_heading = "This machine")]
+pub(super) struct MachineArgs {
+    /// How packets get into this process: by BPF programs at the interfaces (`tcx`: Linux 6.6, no connection tracking on
+    /// this machine), or by policy rules
+    #[arg(long, value_enum, default_value = "auto", value_name = "HOW")]
+    steering: SteeringArg,
+    /// Have flows that are passed come through this process too, where tcx would leave them to the kernel
+    #[arg(long)]
+    no_bypass: bool,
+    /// Keep connection tracking away from the mobile side: needed with NAT or a stateful firewall
+    #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
+    notrack: When,
+    /// Switch IP forwarding on, and back on exit
+    #[arg(long)]
+    set_forwarding: bool,
+    /// Silence of this process after which a watchdog takes the steering away
+    #[arg(long, value_name = "TIME", default_value = "1 s")]
+    hang_after: Quantity<Duration>,
+    /// What to do after such a hang
+    #[arg(long, value_enum, default_value = "resume", value_name = "WHAT")]
+    after_hang: Afterwards,
+    /// Run without the watchdog: a hang then blocks TCP where rules steer, and after a crash nobody resets flows with debt
+    /// before the next start
+    #[arg(long)]
+    no_watchdog: bool,
+    /// Longest time to deliver what is owed to clients on exit
+    #[arg(long, value_name = "TIME", default_value = "5 s")]
+    drain_time: Quantity<Duration>,
+    /// Threads that handle packets, each for some of the subscribers [default: one per processor, 8 at most; one less with --busy-poll]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    shards: Option<u16>,
+    /// Never sleep: fastest reaction, one processor per shard busy all the time
+    #[arg(long)]
+    busy_poll: bool,
+    /// Stop sleeping and spin this long before each deadline: exact pacing for processor time
+    #[arg(long, value_name = "TIME", default_value = "0 us")]
+    spin_margin: Quantity<Duration>,
+    /// Exchange ordinary packets with the kernel instead of super-packets
+    #[arg(long)]
+    no_gso: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum SteeringArg {
+    /// tcx where that is possible, else rules
+    Auto,
+    Tcx,
+    Rules,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum When {
+    /// When this machine has NAT or connection tracking rules
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum Fallback {
+    /// Nothing: the wire is cut
+    None,
+    /// A bridge of the kernel's, until the next start
+    Bridge,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Afterwards {
+    /// Install the steering again
+    Resume,
+    /// End in good order
+    Exit,
+}
+
+/// Shortest silence that counts as a hang.
+const HANG_AFTER_MIN: Duration = Duration::from_millis(100);
+
+impl Fallback {
+    pub(super) const fn choice(self) -> InlineFallback {
+        match self {
+            Self::None => InlineFallback::None,
+            Self::Bridge => InlineFallback::Bridge,
+        }
+    }
+}
+
+impl MachineArgs {
+    /// Puts the flags into `config`; an error is one line.
+    pub(super) fn apply(&self, config: &mut Config) -> Result<(), String> {
+        let hang_after = self.hang_after.0;
+        if hang_after < HANG_AFTER_MIN {
+            return Err(format!(
+                "run: --hang-after must be at least {} ms: a loaded machine needs as much",
+                HANG_AFTER_MIN.as_millis()
+            ));
+        }
+        config.steering = match self.steering {
+            SteeringArg::Auto => SteeringChoice::Auto,
+            SteeringArg::Tcx => SteeringChoice::Tcx,
+            SteeringArg::Rules => SteeringChoice::Rules,
+        };
+        config.notrack = match self.notrack {
+            When::Auto => Notrack::Auto,
+            When::Always => Notrack::Always,
+            When::Never => Notrack::Never,
+        };
+        config.after_hang = match self.after_hang {
+            Afterwards::Resume => AfterHang::Resume,
+            Afterwards::Exit => AfterHang::Exit,
+        };
+        config.bypass = !self.no_bypass;
+        config.set_forwarding = self.set_forwarding;
+        config.gso = !self.no_gso;
+        config.shards = self.shards.map_or(0, usize::from);
+        config.busy_poll = self.busy_poll;
+        config.spin_margin_us = self.spin_margin.0.as_micros();
+        config.hang_after_ms = hang_after.as_millis();
+        config.watchdog = !self.no_watchdog;
+        config.drain_ms_max = self.drain_time.0.as_millis();
+        Ok(())
+    }
+}

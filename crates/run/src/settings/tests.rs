@@ -1,0 +1,128 @@
+//! Flags and files, and the settings that come of them.
+
+#![allow(clippy::unwrap_used)] // A failure here is a failed test.
+
+use control::{ControllerConfig, CubicParams, FixedParams, RateParams};
+use engine::{Sharing, WindowPolicy};
+use units::{Bytes, Rate};
+
+use super::*;
+
+fn parse(line: &str) -> Result<Settings, String> {
+    // Words are separated by two spaces: quantities contain one.
+    let words = std::iter::once("run").chain(line.split("  "));
+    Line::try_parse_from(words).map(|line| line.settings).map_err(|error| error.to_string())
+}
+
+fn engine(line: &str) -> Result<EngineConfig, String> {
+    parse(&format!("--wired  w0  --mobile  m0{line}")).unwrap().engine.config()
+}
+
+#[test]
+fn defaults_are_those_of_the_crates() {
+    let args = parse("--wired  w0  --mobile  m0").unwrap();
+    let made = EngineConfig { hash_seed: 0, ..args.engine.config().unwrap() };
+    assert_eq!(made, EngineConfig::default());
+    let wanted = Config { wired: "w0".to_owned(), mobile: "m0".to_owned(), ..Config::default() };
+    assert_eq!(args.machine_config(), Ok(wanted));
+}
+
+#[test]
+fn settings_reach_the_controller() {
+    let rate = engine("  --controller  rate  --r-cap  30 Mbit/s  --in-flight-cap  none").unwrap().controller;
+    let wanted = RateParams { r_cap: Rate::from_mbps(30), in_flight_cap: None, ..RateParams::default() };
+    assert_eq!(rate, ControllerConfig::Rate(wanted));
+    let fixed =
+        engine("  --controller  fixed  --rate  8 Mbit/s  --in-flight-cap  100 ms").unwrap().controller;
+    let wanted =
+        FixedParams { rate: Rate::from_mbps(8), window: Bytes::new(100_000), ..FixedParams::default() };
+    assert_eq!(fixed, ControllerConfig::Fixed(wanted));
+    let made = engine("  --window-policy  opportunistic  --no-accelerate").unwrap();
+    assert_eq!((made.window_policy, made.accelerate), (WindowPolicy::Opportunistic, false));
+}
+
+#[test]
+fn split_tcp_takes_a_name_and_no_settings() {
+    for name in ["new-reno", "cubic", "bbr"] {
+        let made = engine(&format!("  --controller  {name}")).unwrap().controller;
+        assert_eq!(Some(made), ControllerConfig::named(name));
+        assert!(engine(&format!("  --controller  {name}  --rate  8 Mbit/s")).is_err());
+    }
+}
+
+#[test]
+fn split_tcp_has_a_controller_per_flow_and_cubic_any_reduction() {
+    let split = engine("  --controller  cubic  --sharing  flow  --set  beta_permille=800").unwrap();
+    let wanted = CubicParams { beta_permille: 800, ..CubicParams::default() };
+    assert_eq!((split.controller, split.sharing), (ControllerConfig::Cubic(wanted), Sharing::Flow));
+    let unknown = engine("  --controller  cubic  --set  beta=800").unwrap_err();
+    assert!(unknown.contains("it has mss, initial_window_segments, beta_permille"), "{unknown}");
+    assert!(engine("  --set  alpha").unwrap_err().contains("NAME=VALUE"));
+    assert!(engine("  --set  alpha=7 parsecs").unwrap_err().contains("20 ms"));
+}
+
+#[test]
+fn settings_of_the_other_controller_are_refused() {
+    assert!(engine("  --rate  8 Mbit/s").unwrap_err().contains("--controller fixed"));
+    assert!(engine("  --controller  fixed  --r-cap  8 Mbit/s").unwrap_err().contains("--rate"));
+    assert!(parse("--wired  w0").err().unwrap().contains("--mobile"));
+    assert!(parse("--wired  w0  --mobile  m0  --rate  8").err().unwrap().contains("Mbit/s"));
+}
+
+#[test]
+fn a_file_gives_settings_and_flags_win() {
+    let path = std::env::temp_dir().join(format!("ct-cli-settings-{}", std::process::id()));
+    let read = |text: &str, flags: &[&str]| {
+        std::fs::write(&path, text).unwrap();
+        let given: Vec<OsString> = flags.iter().map(OsString::from).collect();
+        Settings::with_file(&path, &given)
+    };
+    let text =
+        "wired = \"w0\"\nmobile = \"m0\"\nno-gso = true\ncontroller = \"fixed\"\nrate = \"8 Mbit/s\"\n";
+    let args = read(text, &["--config", "x", "--rate", "9 Mbit/s", "--mobile", "m1"]).unwrap();
+    let wanted = FixedParams { rate: Rate::from_mbps(9), ..FixedParams::default() };
+    assert_eq!(args.engine.config().unwrap().controller, ControllerConfig::Fixed(wanted));
+    let config = args.machine_config().unwrap();
+    assert_eq!((config.wired.as_str(), config.mobile.as_str(), config.gso), ("w0", "m1", false));
+    assert!(read("wired = \"w0\"", &["--config", "x"]).err().unwrap().contains("`mobile`"));
+    let problem = read("no-gso = true\nrate = \"8\"", &[]).err().unwrap();
+    assert!(problem.contains("Mbit/s") && problem.contains(", line 2:"), "{problem}");
+    assert_eq!(problem.lines().count(), 1, "{problem}");
+    // A value alone is right, and not beside a flag.
+    let problem = read("name = \"x\"\nwired = \"w0\"", &["--inline", "a", "b"]).err().unwrap();
+    assert!(
+        problem.contains("'--wired <IF>' cannot be used with") && problem.contains(", line 2:"),
+        "{problem}"
+    );
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn settings_of_the_machine_wait_for_the_next_start() {
+    let path = std::env::temp_dir().join(format!("ct-cli-reread-{}", std::process::id()));
+    let write = |text: &str| std::fs::write(&path, text).unwrap();
+    write("wired = \"w0\"\nmobile = \"m0\"\nno-gso = true\nhang-after = \"2 s\"\n");
+    let given = ["--hang-after", "3 s"].map(OsString::from).to_vec();
+    let mut read = reload::reading(path.clone(), given).unwrap();
+    assert!(read().unwrap().at_next_start.is_empty());
+    write("wired = \"w0\"\nmobile = \"m9\"\nhang-after = \"4 s\"\ncontroller = \"cubic\"\n");
+    let reread = read().unwrap();
+    assert_eq!(reread.at_next_start, ["mobile = m9", "without no-gso"]);
+    assert_eq!(reread.engine.controller.name(), "cubic");
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_the_flag_that_says_so() {
+    let machine = |line: &str| parse(&format!("--wired  w0  --mobile  m0{line}")).unwrap().machine_config();
+    assert!(machine("  --hang-after  0 s").unwrap_err().contains("at least 100"));
+    assert!(machine("  --name  a b/c").unwrap_err().contains("'a b/c'"));
+    assert!(machine("  --inline-fallback  bridge").unwrap_err().contains("belongs to --inline"));
+    assert!(machine("  --name  lte-2  --hang-after  100 ms").is_ok());
+    assert_eq!(engine("  --memory-max  0 B").unwrap_err(), "run: --memory-max must be greater than zero");
+}
+
+#[test]
+fn the_watchdog_needs_no_interfaces() {
+    assert_eq!(parse("--watchdog  /x/record  1000").unwrap().watchdog.unwrap(), ["/x/record", "1000"]);
+}
