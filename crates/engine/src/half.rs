@@ -276,10 +276,11 @@ impl Half {
 
     /// Shows a segment to its flow's phase; memory comes and goes with it.
     fn show(&mut self, id: u32, segment: &mut Segment<'_>, now: Instant) -> Option<(Verdict, Next)> {
-        let flow = self.flows.get(id)?;
-        let brings = segment.from == End::Source && segment.has_content();
-        if brings && !matches!(flow.phase, Phase::Observing(_)) {
-            self.open_path(flow.subscriber);
+        if segment.from == End::Source && segment.has_content() {
+            let flow = self.flows.get(id)?;
+            if !matches!(flow.phase, Phase::Observing(_)) {
+                self.open_path(flow.subscriber);
+            }
         }
         let direction = self.direction;
         self.look_at(id, now, |flow, cx, tools| {

@@ -127,6 +127,7 @@ impl Phase {
     }
 
     /// What is delivered in the source's place, where something is.
+    #[inline]
     pub(crate) fn relay(&self) -> Option<&Relay> {
         match self {
             Self::Accelerated(phase) => Some(&phase.relay),
@@ -137,6 +138,7 @@ impl Phase {
     }
 
     /// The same, to be changed.
+    #[inline]
     pub(crate) fn relay_mut(&mut self) -> Option<&mut Relay> {
         match self {
             Self::Accelerated(phase) => Some(&mut phase.relay),
@@ -147,6 +149,7 @@ impl Phase {
     }
 
     /// The same, and on which terms it leaves, if it does.
+    #[inline]
     pub(crate) fn relay_and_departure(&mut self) -> Option<(&mut Relay, Option<&Departure>)> {
         match self {
             Self::Accelerated(phase) => Some((&mut phase.relay, None)),

@@ -34,6 +34,7 @@ impl<'a> Segment<'a> {
         Self { from, parsed, tcp, virtio, packet }
     }
 
+    #[inline]
     pub(crate) fn ip(&self) -> &'a Ip {
         &self.parsed.ip
     }
@@ -62,11 +63,13 @@ impl<'a> Segment<'a> {
         self.virtio.checksum_state()
     }
 
+    #[inline]
     pub(crate) fn has(&self, flag: TcpFlags) -> bool {
         self.tcp.flags.contains(flag)
     }
 
     /// True for the first segment of a handshake.
+    #[inline]
     pub(crate) fn opens(&self) -> bool {
         self.has(TcpFlags::SYN) && !self.tcp.flags.intersects(TcpFlags::ACK.with(TcpFlags::RST))
     }

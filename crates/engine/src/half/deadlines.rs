@@ -3,6 +3,7 @@
 use units::{Duration, Instant};
 
 use super::Half;
+use crate::config::EngineConfig;
 use crate::flow::Flow;
 use crate::memory::timer::{Moment, TimerKey, Timers};
 use crate::phase::Next;
@@ -15,8 +16,7 @@ impl Half {
     /// Arms the flow's timer for the earliest thing that can happen to it without a packet.
     pub(super) fn arm_flow(&mut self, id: u32, now: Instant) {
         let Some(flow) = self.flows.get_mut(id) else { return };
-        flow.due = flow.phase.due(&self.config, flow.last_activity).max(now);
-        arm_for_due(&mut self.timers, id, flow, now);
+        arm(&mut self.timers, &self.config, id, flow, now);
     }
 
     /// When [`Half::handle_timeout`] or [`Half::poll`] wants to be called again.
@@ -76,6 +76,12 @@ impl Half {
             None => {}
         }
     }
+}
+
+/// Arms a flow's timer for the earliest thing that can happen to it without a packet.
+pub(super) fn arm(timers: &mut Timers, config: &EngineConfig, id: u32, flow: &mut Flow, now: Instant) {
+    flow.due = flow.phase.due(config, flow.last_activity).max(now);
+    arm_for_due(timers, id, flow, now);
 }
 
 /// Arms a flow's timer. One that is not armed is looked at again, at the latest, after as long as it has been silent and

@@ -10,10 +10,11 @@ use control::Controller;
 use units::{Bytes, Duration, Instant};
 
 use super::Half;
+use super::deadlines::arm;
 use crate::config::Sharing;
 use crate::direction::{Direction, End};
 use crate::flow::Flow;
-use crate::journal::JournalEntry;
+use crate::journal::{Journal, JournalEntry};
 use crate::key::{FlowKey, SharingKey, subscriber_key};
 use crate::memory::timer::TimerKey;
 use crate::pass::PassReason;
@@ -163,6 +164,7 @@ impl Half {
     }
 
     fn begin_draining(&mut self, id: u32, departure: Departure) {
+        let departure = Box::new(departure);
         self.change(id, |phase| match phase {
             Phase::Accelerated(Accelerated { relay }) => {
                 let has_ended = relay.has_ended();
@@ -180,10 +182,12 @@ impl Half {
         self.flows.change(id, |flow| Flow { phase: change(flow.phase), ..flow });
     }
 
-    /// After anything changed in a flow: journal, end, control packets, turn to send, deadline.
+    /// After anything changed in a flow: journal, end, deadline, control packets, turn to send.
     pub(super) fn settle(&mut self, id: u32, now: Instant) {
-        self.note_debt(id);
         let Some(flow) = self.flows.get_mut(id) else { return };
+        if let Some(journal) = self.journal.as_deref_mut() {
+            note_debt(journal, id, flow);
+        }
         let last_activity = flow.last_activity;
         match &mut flow.phase {
             Phase::Observing(_) => return,
@@ -195,44 +199,24 @@ impl Half {
             }
             Phase::Accelerated(_) | Phase::Closed(_) => {}
         }
-        self.get_in_line(id, now);
-        self.arm_flow(id, now);
-    }
-
-    /// Brings the journal up to date with a flow, before any packet tells of what happened.
-    fn note_debt(&mut self, id: u32) {
-        let Some(journal) = self.journal.as_deref_mut() else { return };
-        let Some(flow) = self.flows.get_mut(id) else { return };
-        let Some(relay) = flow.phase.relay() else { return };
-        if relay.debt() > 0 {
-            journal.owe(id, &journal_entry(&flow.key, relay.numbers()), !flow.is_journaled);
-            flow.is_journaled = true;
-        } else if flow.is_journaled {
-            journal.settle(id);
-            flow.is_journaled = false;
-        }
-    }
-
-    /// Puts a flow in the lists of those that have something to send, and its subscriber among those that may.
-    fn get_in_line(&mut self, id: u32, now: Instant) {
-        let Some(flow) = self.flows.get_mut(id) else { return };
-        let subscriber_id = flow.subscriber;
         let Some(relay) = flow.phase.relay_mut() else { return };
         relay.refresh_timers(now);
         let joins = relay.wants_to_send() && !relay.turn().is_in_line();
-        let is_urgent = relay.is_urgent() && !flow.is_urgent;
+        let becomes_urgent = relay.is_urgent() && !flow.is_urgent;
         let has_control = !relay.outbox().is_empty();
-        flow.is_urgent |= is_urgent;
+        flow.is_urgent |= becomes_urgent;
         if has_control && !flow.in_outbox {
             flow.in_outbox = true;
             self.outbox.push_back(id);
         }
+        arm(&mut self.timers, &self.config, id, flow, now);
+        let subscriber_id = flow.subscriber;
         if joins {
             self.open_path(subscriber_id);
         }
         let path = self.subscribers.get(subscriber_id).and_then(Subscriber::path);
         let Some(path) = path.and_then(|path| self.paths.get_mut(path)) else { return };
-        if is_urgent {
+        if becomes_urgent {
             path.urgent.push_back(id);
         }
         if joins {
@@ -244,6 +228,18 @@ impl Half {
         }
         // An acknowledgement may have opened the window for other flows of the subscriber too.
         self.ready.wake(subscriber_id, path);
+    }
+}
+
+/// Brings the journal up to date with a flow, before any packet tells of what happened.
+fn note_debt(journal: &mut dyn Journal, id: u32, flow: &mut Flow) {
+    let Some(relay) = flow.phase.relay() else { return };
+    if relay.debt() > 0 {
+        journal.owe(id, &journal_entry(&flow.key, relay.numbers()), !flow.is_journaled);
+        flow.is_journaled = true;
+    } else if flow.is_journaled {
+        journal.settle(id);
+        flow.is_journaled = false;
     }
 }
 

@@ -64,6 +64,7 @@ impl<T> Default for Slab<T> {
 }
 
 /// Piece, and place in it.
+#[inline]
 fn split(place: u32) -> (usize, usize) {
     let shifted = u64::from(place) + (1 << FIRST);
     let piece = shifted.ilog2();
@@ -85,11 +86,13 @@ impl<T> Slab<T> {
         self.used
     }
 
+    #[inline]
     fn slot(&self, place: u32) -> Option<&Slot<T>> {
         let (piece, at) = split(place);
         self.pieces.get(piece)?.get(at)
     }
 
+    #[inline]
     fn slot_mut(&mut self, place: u32) -> Option<&mut Slot<T>> {
         let (piece, at) = split(place);
         self.pieces.get_mut(piece)?.get_mut(at)

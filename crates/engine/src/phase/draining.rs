@@ -17,19 +17,20 @@ use crate::segment::{Context, Segment};
 #[derive(Debug)]
 pub(crate) struct Draining {
     pub(crate) relay: Relay,
-    pub(crate) departure: Departure,
+    /// Boxed, since few flows drain: the others need not have room for it.
+    pub(crate) departure: Box<Departure>,
     /// Both directions have ended: nothing but a packet of ours that waits to be made keeps it.
     pub(crate) has_ended: bool,
 }
 
 impl Draining {
     pub(super) fn on_segment(&mut self, segment: &mut Segment<'_>, cx: &mut Context<'_>) -> (Verdict, Next) {
-        let mut departure = Some(self.departure);
+        let mut departure = Some(*self.departure);
         let effect = match segment.from {
             End::Source => self.relay.on_source_segment(&mut departure, segment, cx),
             End::Sink => self.relay.on_sink_segment(&mut departure, segment, cx),
         };
-        self.departure = departure.unwrap_or(self.departure);
+        *self.departure = departure.unwrap_or(*self.departure);
         self.has_ended |= self.relay.has_ended();
         after(effect, None)
     }
