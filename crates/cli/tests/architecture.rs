@@ -130,3 +130,172 @@ fn unsafe_code_lives_in_io_only_and_says_why() {
     }
     assert!(wrong.is_empty(), "unsafe code outside crates/io: {wrong:?}");
 }
+
+/// Modules of the engine, lowest layer first. A module may import only those before it: no circle, no import upwards.
+const ENGINE_LAYERS: &[&str] = &[
+    // What the outside says and hears.
+    "boundary",
+    "pass",
+    "policy",
+    "direction",
+    "key",
+    "config",
+    "stats",
+    "journal",
+    "report",
+    "timestamp",
+    // Memory and time, without a protocol.
+    "memory::slab",
+    "memory::timer",
+    "memory::index",
+    "memory::ahead",
+    "memory::spare",
+    "memory",
+    // The way to a subscriber.
+    "path::pacing",
+    "path::turns",
+    "path",
+    "path::ready_list",
+    "path::subscriber",
+    // A segment, and a flow whose delivery is ours.
+    "effect",
+    "segment",
+    "handshake",
+    "relay::sides",
+    "relay::conduct",
+    "relay::departure",
+    "relay",
+    "relay::window",
+    "relay::from_source",
+    "relay::from_sink",
+    "relay::emit",
+    // Where a flow is in its life.
+    "phase::next",
+    "phase::observing",
+    "phase::windowed::half_timer",
+    "phase::windowed",
+    "phase::accelerated",
+    "phase::closed",
+    "phase::draining",
+    "phase",
+    "flow",
+    // One direction, and both in line.
+    "half",
+    "half::deadlines",
+    "half::transitions",
+    "half::feedback",
+    "half::look_ahead",
+    "half::output",
+    "half::path_mtu",
+    "half::reports",
+    "half::schedule",
+    "engine",
+];
+
+/// Paths in `text` that begin with `crate::` or `super::`, those in braces each by itself; `module` is where it stands.
+fn imported(module: &str, text: &str) -> Vec<String> {
+    let mut paths = Vec::new();
+    for (at, _) in text.match_indices("crate::").chain(text.match_indices("super::")) {
+        let rest = &text[at..];
+        let end = rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')).unwrap_or(rest.len());
+        let head = rest[..end].to_owned();
+        let listed =
+            rest[end..].strip_prefix('{').and_then(|list| list.split_once('}')).map_or("", |(list, _)| list);
+        paths.extend(listed.split(',').map(|item| format!("{head}{}", item.trim())).chain([head.clone()]));
+    }
+    let parent = module.rsplit_once("::").map_or("", |(parent, _)| parent);
+    let full = |path: String| match path.strip_prefix("crate::") {
+        Some(path) => path.to_owned(),
+        None => format!("{parent}::{}", path.trim_start_matches("super::")),
+    };
+    paths.into_iter().map(full).collect()
+}
+
+/// The module that a path leads to: its longest beginning that is one.
+fn module_of(path: &str) -> Option<usize> {
+    let names: Vec<&str> = path.split("::").filter(|name| !name.is_empty()).collect();
+    (1..=names.len()).rev().find_map(|n| {
+        let wanted = names[..n].join("::");
+        ENGINE_LAYERS.iter().position(|module| *module == wanted)
+    })
+}
+
+#[test]
+fn the_engines_modules_import_only_lower_ones() {
+    let base = root().join("crates/engine/src");
+    let mut files = Vec::new();
+    sources(&base, &mut files);
+    let mut wrong = Vec::new();
+    for file in files {
+        let path = file.strip_prefix(&base).expect("below it").with_extension("");
+        let module = path.to_string_lossy().replace('/', "::");
+        if module == "lib" || module.split("::").any(|part| part == "tests") {
+            continue;
+        }
+        let own = ENGINE_LAYERS.iter().position(|layer| *layer == module);
+        let own = own.unwrap_or_else(|| panic!("{module} has no layer: add it to ENGINE_LAYERS"));
+        let text = std::fs::read_to_string(&file).expect("readable source");
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let code: String = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+        let upwards = imported(&module, &code)
+            .into_iter()
+            .filter(|path| module_of(path).is_some_and(|other| other > own));
+        wrong.extend(upwards.map(|path| format!("{module} imports {path}")));
+    }
+    assert!(wrong.is_empty(), "against the layers of the engine: {wrong:#?}");
+}
+
+#[test]
+fn paths_are_found_wherever_they_stand() {
+    let text =
+        "use crate::path::{Path, turns::Turn};\nuse super::deadlines::arm; fn f(x: crate::flow::Flow) {}";
+    let found = imported("half::output", text);
+    for path in ["path::Path", "path::turns::Turn", "half::deadlines::arm", "flow::Flow"] {
+        assert!(found.iter().any(|found| found == path), "{path} in {found:?}");
+    }
+    assert_eq!(module_of("path::turns::Turn").map(|at| ENGINE_LAYERS[at]), Some("path::turns"));
+    assert_eq!(module_of("std::fmt"), None);
+}
+
+/// Words in backticks.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+fn has_function(file: &str, name: &str) -> bool {
+    let text = std::fs::read_to_string(root().join(file)).unwrap_or_default();
+    [format!("fn {name}("), format!("fn {name}<")].iter().any(|start| text.contains(start))
+}
+
+#[test]
+fn the_reading_guide_names_functions_that_there_are() {
+    let guide = std::fs::read_to_string(root().join("docs/reading.md")).expect("the guide");
+    let rows = guide.lines().filter(|line| line.starts_with("| ") && line.contains("](../"));
+    let mut stops = 0;
+    for row in rows {
+        let cells: Vec<&str> = row.split('|').collect();
+        let files: Vec<&str> =
+            cells[4].split("](../").skip(1).map(|link| link.split(')').next().unwrap_or_default()).collect();
+        for name in quoted(cells[3]) {
+            assert!(files.iter().any(|file| has_function(file, name)), "no `{name}` in {files:?}");
+        }
+        stops += 1;
+    }
+    assert_eq!(stops, 10);
+}
+
+#[test]
+fn the_way_of_a_segment_names_functions_that_there_are() {
+    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the architecture");
+    let mut found = 0;
+    for line in
+        text.lines().filter(|line| line.starts_with("  ") && line.contains("::") && line.contains(".rs "))
+    {
+        let mut words = line.split_whitespace();
+        let (Some(function), Some(file)) = (words.next(), words.next()) else { continue };
+        let name = function.rsplit("::").next().unwrap_or_default();
+        assert!(has_function(&format!("crates/engine/src/{file}"), name), "no `{function}` in {file}");
+        found += 1;
+    }
+    assert!(found >= 10, "the list has {found} lines");
+}

@@ -7,8 +7,9 @@ use crate::key::FlowKey;
 use crate::memory::index::Keyed;
 use crate::memory::timer::Moment;
 use crate::path::turns::{Link, Linked};
+use crate::phase::Phase;
+use crate::phase::next::About;
 use crate::phase::observing::Observing;
-use crate::phase::{About, Phase};
 
 /// One flow in the table. What is looked at to find it, and when its timer comes up, is one line of the processor's cache.
 #[repr(C, align(64))]

@@ -30,7 +30,7 @@ use crate::pass::PassReason;
 use crate::path::Path;
 use crate::path::ready_list::ReadyList;
 use crate::path::subscriber::Subscriber;
-use crate::phase::{Next, Phase};
+use crate::phase::next::Next;
 use crate::relay::Relay;
 use crate::relay::emit::HeaderBuffer;
 use crate::report::PassedRecently;
@@ -245,7 +245,7 @@ impl Half {
         // What its host will drop must not be believed (H7).
         let is_intact = segment.is_intact();
         // A handshake has its time from the first SYN on: packets do not prolong it.
-        let is_observing = matches!(flow.phase, Phase::Observing(_));
+        let is_observing = flow.phase.is_observing();
         if !is_observing {
             let silent = now.saturating_since(flow.last_activity);
             flow.last_activity = now;
@@ -278,7 +278,7 @@ impl Half {
     fn show(&mut self, id: u32, segment: &mut Segment<'_>, now: Instant) -> Option<(Verdict, Next)> {
         if segment.from == End::Source && segment.has_content() {
             let flow = self.flows.get(id)?;
-            if !matches!(flow.phase, Phase::Observing(_)) {
+            if !flow.phase.is_observing() {
                 self.open_path(flow.subscriber);
             }
         }

@@ -14,24 +14,22 @@ use units::Instant;
 
 use crate::boundary::Verdict;
 use crate::config::EngineConfig;
-use crate::direction::Direction;
-use crate::effect::Effect;
-use crate::handshake::{Agreement, RoundTrips};
-use crate::key::FlowKey;
-use crate::pass::PassReason;
 use crate::relay::Relay;
 use crate::relay::departure::Departure;
+use crate::report::FlowState;
 use crate::segment::{Context, Segment};
 
 pub(crate) mod accelerated;
 pub(crate) mod closed;
 pub(crate) mod draining;
+pub(crate) mod next;
 pub(crate) mod observing;
 pub(crate) mod windowed;
 
 use accelerated::Accelerated;
 use closed::Closed;
 use draining::Draining;
+use next::{About, Next};
 use observing::Observing;
 use windowed::Windowed;
 
@@ -52,31 +50,33 @@ pub(crate) enum Phase {
     Windowed(Box<Windowed>),
 }
 
-/// What is next for a flow, after a segment or a deadline.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Next {
-    /// It stays in its phase.
-    Stay,
-    /// Its delivery becomes ours, beginning with the segment at hand.
-    Accelerate(Agreement, RoundTrips),
-    /// Its window is lowered from here on, beginning with the segment at hand.
-    LowerWindow(Agreement, RoundTrips),
-    /// It takes nothing new and leaves once nothing is owed.
-    Drain(Departure),
-    /// Both directions have ended.
-    Close,
-    /// It leaves the table at once, for a reason.
-    Leave(PassReason),
-}
-
-/// What a flow is, beside its phase, as phases need to know it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct About<'a> {
-    pub(crate) key: &'a FlowKey,
-    pub(crate) direction: Direction,
-}
-
 impl Phase {
+    /// Its name for those outside.
+    pub(crate) fn state(&self) -> FlowState {
+        match self {
+            Self::Observing(_) => FlowState::Observing,
+            Self::Accelerated(_) => FlowState::Accelerated,
+            Self::Draining(phase) if phase.has_ended => FlowState::Closed,
+            Self::Draining(_) => FlowState::Draining,
+            Self::Closed(_) => FlowState::Closed,
+            Self::Windowed(_) => FlowState::Windowed,
+        }
+    }
+
+    /// True while its handshake is under way.
+    #[inline]
+    pub(crate) fn is_observing(&self) -> bool {
+        matches!(self, Self::Observing(_))
+    }
+
+    /// The window that is lowered, where one is.
+    pub(crate) fn windowed(&self) -> Option<&Windowed> {
+        match self {
+            Self::Windowed(phase) => Some(phase),
+            _ => None,
+        }
+    }
+
     /// Takes in a segment that is intact.
     pub(crate) fn on_segment(
         &mut self,
@@ -166,14 +166,4 @@ impl Phase {
             _ => None,
         }
     }
-}
-
-/// What a relay's handling of a segment means for its phase: it leaves at once, or on the terms there are now, or stays.
-fn after(effect: Effect, departure: Option<Departure>) -> (Verdict, Next) {
-    let next = match (effect.end, departure) {
-        (Some(reason), _) => Next::Leave(reason),
-        (None, Some(departure)) => Next::Drain(departure),
-        (None, None) => Next::Stay,
-    };
-    (effect.verdict, next)
 }

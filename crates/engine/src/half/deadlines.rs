@@ -6,7 +6,7 @@ use super::Half;
 use crate::config::EngineConfig;
 use crate::flow::Flow;
 use crate::memory::timer::{Moment, TimerKey, Timers};
-use crate::phase::Next;
+use crate::phase::next::Next;
 use crate::relay::Relay;
 
 /// Least time after which a flow is looked at again whose deadline is further away.

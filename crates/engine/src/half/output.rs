@@ -6,7 +6,7 @@ use wire::{EmittedHeader, VirtioNetHeader};
 
 use super::{Half, Made};
 use crate::direction::End;
-use crate::phase::Next;
+use crate::phase::next::Next;
 use crate::relay::emit::ControlPacket;
 
 impl Half {

@@ -5,8 +5,7 @@ use units::Bytes;
 
 use super::Half;
 use crate::flow::Flow;
-use crate::phase::Phase;
-use crate::report::{FlowReport, FlowState, PassedFlow};
+use crate::report::{FlowReport, PassedFlow};
 
 impl Half {
     /// The flows in the table, in the order of their slots.
@@ -25,7 +24,7 @@ impl Half {
             client,
             server,
             direction: self.direction,
-            state: FlowState::Observing,
+            state: flow.phase.state(),
             debt: Bytes::ZERO,
             held: Bytes::ZERO,
             in_flight: Bytes::ZERO,
@@ -35,26 +34,17 @@ impl Half {
             subscriber_window: None,
             last_activity: flow.last_activity,
         };
-        let state = match &flow.phase {
-            Phase::Observing(_) => return bare,
-            Phase::Windowed(windowed) => {
-                return FlowReport {
-                    state: FlowState::Windowed,
-                    in_flight: windowed.in_flight(),
-                    srtt: windowed.rtt(),
-                    client_window: windowed.window(),
-                    ..bare
-                };
-            }
-            Phase::Accelerated(_) => FlowState::Accelerated,
-            Phase::Draining(draining) if draining.has_ended => FlowState::Closed,
-            Phase::Draining(_) => FlowState::Draining,
-            Phase::Closed(_) => FlowState::Closed,
-        };
+        if let Some(windowed) = flow.phase.windowed() {
+            return FlowReport {
+                in_flight: windowed.in_flight(),
+                srtt: windowed.rtt(),
+                client_window: windowed.window(),
+                ..bare
+            };
+        }
         let Some(relay) = flow.phase.relay() else { return bare };
         let control = self.path_of(flow.subscriber).map(|path| path.controller.control());
         FlowReport {
-            state,
             debt: Bytes::from(relay.debt()),
             held: Bytes::new(relay.memory() as u64),
             in_flight: Bytes::from(relay.in_flight()),

@@ -19,12 +19,13 @@ use crate::key::{FlowKey, SharingKey, subscriber_key};
 use crate::memory::timer::TimerKey;
 use crate::pass::PassReason;
 use crate::path::subscriber::Subscriber;
+use crate::phase::Phase;
 use crate::phase::accelerated::Accelerated;
 use crate::phase::closed::Closed;
 use crate::phase::draining::Draining;
+use crate::phase::next::Next;
 use crate::phase::observing::Observing;
 use crate::phase::windowed::Windowed;
-use crate::phase::{Next, Phase};
 use crate::relay::departure::Departure;
 use crate::relay::{Completion, Numbers, Relay};
 use crate::segment::Segment;
@@ -247,7 +248,7 @@ fn note_debt(journal: &mut dyn Journal, id: u32, flow: &mut Flow) {
 impl Half {
     /// True while the handshake of a flow is under way.
     pub(super) fn is_observing(&self, id: u32) -> bool {
-        self.flows.get(id).is_some_and(|flow| matches!(flow.phase, Phase::Observing(_)))
+        self.flows.get(id).is_some_and(|flow| flow.phase.is_observing())
     }
 
     /// Takes a flow out of the table; its packets are forwarded untouched from here on.
@@ -260,7 +261,7 @@ impl Half {
         let Some(flow) = self.flows.remove(id) else { return };
         self.flow_index.remove(&flow.key, id);
         self.stats.flows_now -= 1;
-        self.stats.half_open_now -= u64::from(matches!(flow.phase, Phase::Observing(_)));
+        self.stats.half_open_now -= u64::from(flow.phase.is_observing());
         if let Some(reason) = reason {
             self.count_pass(flow.key, reason);
         }

@@ -2,7 +2,7 @@
 
 use units::Instant;
 
-use super::{Next, after};
+use super::next::{Next, after};
 use crate::boundary::Verdict;
 use crate::config::EngineConfig;
 use crate::direction::End;

@@ -3,7 +3,7 @@
 use units::Instant;
 
 use super::accelerated;
-use super::{Next, after};
+use super::next::{Next, after};
 use crate::boundary::Verdict;
 use crate::config::EngineConfig;
 use crate::direction::End;

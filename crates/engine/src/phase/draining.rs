@@ -4,7 +4,7 @@ use units::Instant;
 
 use super::accelerated;
 use super::closed::gives_way_after_the_end;
-use super::{Next, after};
+use super::next::{Next, after};
 use crate::boundary::Verdict;
 use crate::config::EngineConfig;
 use crate::direction::End;

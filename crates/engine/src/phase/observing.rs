@@ -3,7 +3,7 @@
 use units::Instant;
 use wire::Tcp;
 
-use super::{About, Next};
+use super::next::{About, Next};
 use crate::boundary::Verdict;
 use crate::direction::End;
 use crate::handshake::{Handshake, Step};

@@ -18,7 +18,7 @@ use control::{Drwa, DrwaParams, WindowField};
 use units::{Bytes, Duration, Instant, SeqNum, WindowScale};
 use wire::{Tcp, TcpFlags};
 
-use super::Next;
+use super::next::Next;
 use crate::boundary::Verdict;
 use crate::direction::End;
 use crate::handshake::{Agreement, RoundTrips};
