@@ -276,6 +276,12 @@ impl Adaptive {
         self.headroom = self.headroom.clamp(least, most);
     }
 
+    /// Pacing is what keeps the path empty: a segment takes longer by it than the way there and back.
+    fn leaves_path_empty(&self) -> bool {
+        let segment = self.pacing_rate.time_for(self.params.mss);
+        self.start.is_none() && self.silent.is_none() && self.floor.get().is_some_and(|floor| segment > floor)
+    }
+
     fn leave_start(&mut self, ack: &Ack) {
         let Some(window) = self.start else { return };
         let (Some(rtt), Some(floor)) = (ack.rtt, self.floor.get()) else { return };
@@ -343,6 +349,8 @@ impl Adaptive {
             Some(floor) => {
                 let by_window = Rate::from_transfer(self.window, floor.max(Duration::from_millis(1)));
                 let known = self.offer.forecast().unwrap_or(by_window);
+                // The window may leave within the longest time that it may wait, however little the link was seen to carry.
+                let known = known.max(Rate::from_transfer(self.window, floor + self.delay_max(floor)));
                 // Where the client's window limits, or the data, ours has room for what would only queue. A start is to find out what the
                 // link takes beyond what is known.
                 let is_used = self.last_ack.saturating_since(self.limited_at) < USE_MEMORY;
@@ -381,6 +389,11 @@ impl Controller for Adaptive {
             self.update();
         }
         self.offer.restart(sent.now);
+        if !sent.is_app_limited && self.leaves_path_empty() {
+            // Data waits, and yet nothing is under way: no acknowledgement can tell what the link takes as long as our own pace is so slow.
+            self.start = Some(self.window);
+            self.update();
+        }
     }
 
     fn on_round_trip(&mut self, rtt: Duration, now: Instant) {

@@ -91,6 +91,8 @@ impl Path {
         }
         let Control { window, send_quantum, .. } = self.controller.control();
         let in_flight_before = Bytes::new(in_flight_before);
+        // A piece may be longer than the window; then a trickle would seem to fill it.
+        let piece = send_quantum.min(Bytes::new(window.get() / 2));
         self.controller.on_ack(&Ack {
             now,
             delivered,
@@ -104,7 +106,7 @@ impl Path {
             in_flight_before,
             lost: Bytes::from(out.lost),
             is_recovering: out.is_recovering,
-            is_window_limited: in_flight_before + send_quantum > window,
+            is_window_limited: in_flight_before + piece > window,
         });
     }
 

@@ -392,3 +392,40 @@ fn a_small_buffer_bounds_the_window() {
     let sent = link.rate.bytes_in(ms(30_000)).get();
     assert!(lost * 100 < sent * 12, "{lost} of {sent} bytes lost");
 }
+
+#[test]
+fn what_little_was_carried_of_late_does_not_hold_back_what_comes() {
+    let mut control = Adaptive::new(params());
+    control.on_round_trip(Duration::from_micros(200), at(1));
+    let mut now = at(1_000);
+    let mut ack =
+        |control: &mut Adaptive, now: Instant, bytes: u64, in_flight_before: u64, is_window_limited| {
+            control.on_ack(&Ack {
+                now,
+                delivered: Bytes::new(bytes),
+                rtt: Some(Duration::from_micros(if is_window_limited { 30_000 } else { 200 })),
+                in_flight_before: Bytes::new(in_flight_before),
+                is_window_limited,
+                ..Ack::default()
+            });
+        };
+    // A second of a link that carries next to nothing, which is then the forecast.
+    for _ in 0..60 {
+        ack(&mut control, now, 10, 6_000, true);
+        now += ms(40);
+    }
+    assert!(control.forecast().is_some_and(|rate| rate < Rate::from_kbps(10)));
+    // Then one that carries each segment at once, for a sender with data.
+    now += ms(2_000);
+    let (begin, mut sent) = (now, 0);
+    while sent < 100 {
+        let in_flight = Bytes::ZERO;
+        control.on_send(&Sent { now, bytes: Bytes::new(MSS), in_flight, is_app_limited: false });
+        let pause = control.control().pacing_rate.time_for(Bytes::new(MSS)).min(ms(10_000));
+        ack(&mut control, now + Duration::from_micros(200), MSS, MSS, false);
+        now += pause.max(Duration::from_micros(200));
+        sent += 1;
+    }
+    let time = now.saturating_since(begin);
+    assert!(time < ms(1_000), "{time:?} for a hundred segments");
+}
