@@ -21,19 +21,17 @@ pub struct RttEstimator {
     srtt: Option<Duration>,
     rttvar: Duration,
     min: RecentMin<Duration>,
-    latest: Option<Duration>,
 }
 
 impl Default for RttEstimator {
     fn default() -> Self {
-        Self { srtt: None, rttvar: Duration::ZERO, min: RecentMin::new(MIN_RTT_WINDOW), latest: None }
+        Self { srtt: None, rttvar: Duration::ZERO, min: RecentMin::new(MIN_RTT_WINDOW) }
     }
 }
 
 impl RttEstimator {
     /// Takes in a sample (RFC 6298 §2.2, §2.3); never one of a retransmitted segment (Karn).
     pub fn on_sample(&mut self, rtt: Duration, now: Instant) {
-        self.latest = Some(rtt);
         self.min.update(rtt, now);
         match self.srtt {
             None => {
@@ -58,12 +56,6 @@ impl RttEstimator {
     #[must_use]
     pub fn min(&self) -> Option<Duration> {
         self.min.get()
-    }
-
-    /// The newest sample.
-    #[must_use]
-    pub fn latest(&self) -> Option<Duration> {
-        self.latest
     }
 
     /// The retransmission time-out without back-off.

@@ -154,3 +154,18 @@ fn a_client_without_room_is_bet_less_on() {
     let again = hand.send_all(64);
     assert_eq!(starts(&again), [6_000, 7_000, 8_000, 9_000, 10_000]);
 }
+
+#[test]
+fn a_window_that_shuts_on_little_has_the_window_honoured() {
+    let policy = WindowPolicy::Opportunistic;
+    let mut hand = Hand::new(SenderConfig { window: 6_000, policy, ..config() }, 8_000);
+    hand.send_all(0);
+    // It takes its window and reads nothing: three quarters of the 2,000 beyond are less than half a window.
+    assert!(hand.ack(40, 6_000, 0, &[]).fell_back);
+    hand.sender.set_available(at(60_000), false);
+    hand.ack(200, 8_000, 6_000, &[]);
+    assert_eq!(starts(&hand.send_all(200)).last(), Some(&13_000), "up to the right edge");
+    let mut hand = Hand::new(SenderConfig { window: 6_000, ..config() }, 6_000);
+    hand.send_all(0);
+    assert!(!hand.ack(40, 5_000, 0, &[]).fell_back, "who honours it has nothing to give up");
+}

@@ -255,3 +255,42 @@ fn no_new_data_is_sent_while_a_time_out_is_judged() {
     assert!(hand.ack(t + 5, 1_000, 1_000_000, &[(2_000, 3_000)]).undid_timeout);
     assert_eq!(starts(&hand.send_all(t + 5)).first(), Some(&3_000));
 }
+
+#[test]
+fn a_lone_segment_is_probed_later_for_its_acknowledgement_may_be_delayed() {
+    let mut hand = Hand::new(config(), 1_000);
+    hand.send(0);
+    hand.ack(40, 1_000, 1_000_000, &[]);
+    hand.sender.set_available(at(2_000), false);
+    hand.send(50);
+    // RFC 8985 §7.2: two round trips and the longest delay are more than the time-out, 40 + 200 ms.
+    assert_eq!(hand.sender.next_deadline(), Some(ms(50 + 240)));
+}
+
+#[test]
+fn without_sack_one_segment_of_many_sent_at_once_is_lost() {
+    let mut hand = Hand::new(SenderConfig { sack: false, ..config() }, 5_000);
+    let sampler = &mut hand.sampler;
+    let context =
+        SendContext { now: ms(0), quantum: 5 * MSS, window_room: u32::MAX, is_path_idle: true, sampler };
+    assert_eq!(hand.sender.poll(context).map(|sent| sent.len), Some(5_000));
+    hand.ack(40, 1_000, 1_000_000, &[]);
+    let lost: u32 = (41..44).map(|t| hand.ack(t, 1_000, 1_000_000, &[]).lost).sum();
+    assert_eq!((lost, starts(&hand.send_all(44))), (MSS, vec![1_000]));
+    // What repeats the number with data in it is no partial acknowledgement.
+    let sack = SackBlocks::new();
+    let ack = AckIn { ack: at(1_000), window: 1_000_000, sack: &sack, has_payload: true };
+    assert_eq!(hand.sender.on_ack(&ack, ms(45)).lost, 0);
+}
+
+#[test]
+fn the_end_behind_a_whole_segment_goes_out_again_with_it() {
+    let mut hand = Hand::new(config(), 1_000);
+    hand.sender.set_available(at(1_000), true);
+    hand.send(0);
+    hand.sender.recovery.arm_rto(ms(0));
+    let deadline = hand.sender.next_deadline().expect("a time-out");
+    assert!(hand.sender.on_timeout(deadline).is_timeout);
+    let again = hand.send(deadline.as_millis()).expect("a repair");
+    assert_eq!((again.seq, again.len, again.fin), (at(0), 1_000, true));
+}
