@@ -37,11 +37,9 @@ pub fn loss_picture(result: &ScenarioResult, runner: &str) -> Option<Picture> {
         let without = points.iter().filter(|(x, y)| at(other, *x).is_some_and(|base| *y < GAIN * base));
         let rates: Vec<String> = without.map(|(x, _)| format!("{x}")).collect();
         match rates.len() {
-            0 => format!("against {other} there is a gain at every rate"),
-            all if all == points.len() => {
-                format!("against {other} there is no gain in throughput at any rate")
-            }
-            _ => format!("against {other} there is no gain at {} %", rates.join(", ")),
+            0 => format!("against {other} at no rate"),
+            all if all == points.len() => format!("against {other} at any rate"),
+            _ => format!("against {other} at {} %", rates.join(", ")),
         }
     };
     let scenario = &result.scenario;
@@ -55,7 +53,7 @@ pub fn loss_picture(result: &ScenarioResult, runner: &str) -> Option<Picture> {
         ),
         text: format!(
             "CUBIC takes every loss for a full queue and slows down; what the radio loses, the accelerator repairs over the short way between itself and \
-             the client. At {TOLD_LOSS} % of loss CUBIC gets {cubic:.2} Mbit/s, BBR {bbr:.1}, accelerated {accelerated:.1}. No gain (less than {:.0} %): {}; {}. {measured}: {}, {}, means of {} \
+             the client. At {TOLD_LOSS} % of loss CUBIC gets {cubic:.2} Mbit/s, BBR {bbr:.1}, accelerated {accelerated:.1}. No gain of {:.0} % or more: {}, {}. {measured}: {}, {}, means of {} \
              seeds.",
             100.0 * (GAIN - 1.0),
             none("direct CUBIC"),
@@ -164,6 +162,11 @@ pub fn drive_picture(drive: &ScenarioResult, runner: &str) -> Option<Picture> {
     let all = [cubic?, bbr?, accelerated?];
     let queue = all.map(|f| f.radio.queue_delay_ms.p95);
     let rates = all.map(|f| f.transfer.goodput_mbps);
+    let waiting = if queue[2] * GAIN < queue[0].min(queue[1]) {
+        "What differs is the queue: when the link becomes slower, less of what the accelerator has sent waits there."
+    } else {
+        "Nor is the queue shorter here."
+    };
     let longest =
         all.iter().max_by(|a, b| a.series.capacity_mbps.len().cmp(&b.series.capacity_mbps.len()))?;
     let rate_lines = names.iter().zip(all).map(|(name, f)| PictureLine {
@@ -190,8 +193,7 @@ pub fn drive_picture(drive: &ScenarioResult, runner: &str) -> Option<Picture> {
             queue[0], queue[1], queue[2]
         ),
         text: format!(
-            "All three fill the link as far as it varies: {:.0} Mbit/s with CUBIC, {:.0} with BBR, {:.0} accelerated. What differs is the queue: when the link becomes slower, \
-             the accelerator has less waiting there. {measured}: “{}”, one run each, figures of each {:.2} s.",
+            "Throughput: {:.0} Mbit/s with CUBIC, {:.0} with BBR, {:.0} accelerated: {verdict}. {waiting} {measured}: “{}”, one run each, means over {:.2} s.",
             rates[0],
             rates[1],
             rates[2],
@@ -219,4 +221,94 @@ pub fn drive_picture(drive: &ScenarioResult, runner: &str) -> Option<Picture> {
 fn timed(bin_s: f64, values: impl Iterator<Item = Option<f64>>) -> Vec<(f64, f64)> {
     let at = |bin: usize| rounded((bin as f64 + 0.5) * bin_s);
     values.enumerate().filter_map(|(bin, value)| Some((at(bin), value?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use scenario::Scenario;
+    use scenario::results::{Distribution, RadioFigures, Series, Transfer};
+
+    use super::*;
+
+    /// A scenario of cases with a throughput each, in the order of the cases; queue and ping have the delay in ms.
+    fn result(text: &str, rates: &[(f64, f64)]) -> ScenarioResult {
+        let scenario = Scenario::from_toml("t.toml", text).unwrap();
+        let of = |(settings, (goodput_mbps, delay)): (scenario::Case, &(f64, f64))| CaseResult {
+            name: settings.name.clone(),
+            repetition: 1,
+            seed: 1,
+            settings,
+            accelerator_command: None,
+            skipped: None,
+            problems: Vec::new(),
+            doubts: Vec::new(),
+            figures: Some(Figures {
+                transfer: Transfer { goodput_mbps: *goodput_mbps, ..Transfer::default() },
+                radio: RadioFigures {
+                    queue_delay_ms: Distribution { p95: *delay, ..Distribution::default() },
+                    ..RadioFigures::default()
+                },
+                ping_ms: Some(Distribution { p50: *delay, p95: *delay, ..Distribution::default() }),
+                pings: vec![(0.0, *delay)],
+                series: Series {
+                    bin_s: 0.25,
+                    capacity_mbps: vec![10.0, 10.0],
+                    delivered_mbps: vec![*goodput_mbps; 2],
+                    queue_delay_ms: vec![None, Some(*delay)],
+                    ..Series::default()
+                },
+                ..Figures::default()
+            }),
+            simulation: None,
+        };
+        let cases = scenario.resolved().into_iter().zip(rates).map(of).collect();
+        ScenarioResult { scenario, cases }
+    }
+
+    fn cases(names: &[&str]) -> String {
+        let case = |name: &&str| {
+            let rate = name.split_once(", ").map(|(_, rate)| rate);
+            let loss = rate.map_or(String::new(), |rate| format!("radio.down.loss = \"{rate}\"\n"));
+            format!("[[case]]\nname = \"{name}\"\n{loss}")
+        };
+        let all: String = names.iter().map(case).collect();
+        format!("name = \"t\"\nradio.down.rate = \"50 Mbit/s\"\n{all}")
+    }
+
+    const WHO: [&str; 3] = ["direct CUBIC", "direct BBR", "accelerated"];
+
+    #[test]
+    fn the_loss_picture_says_where_there_is_no_gain() {
+        let names: Vec<String> =
+            WHO.iter().flat_map(|who| ["0 %", "0.5 %"].map(|rate| format!("{who}, {rate}"))).collect();
+        let text = cases(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        let rates = [40.0, 2.0, 41.0, 39.0, 42.0, 38.0].map(|rate| (rate, 0.0));
+        let picture = loss_picture(&result(&text, &rates), "sim").unwrap();
+        assert!(picture.title.contains("CUBIC gets 2.00 Mbit/s, accelerated 38.0"), "{}", picture.title);
+        let told = "against direct CUBIC at 0 %, against direct BBR at any rate";
+        assert!(picture.text.contains(told), "{}", picture.text);
+        let bbr = &picture.panels[0].lines[1];
+        assert_eq!((bbr.name.as_str(), bbr.points.clone()), ("direct BBR", vec![(0.0, 41.0), (0.5, 39.0)]));
+        // Without one of the three there is nothing to say.
+        assert!(loss_picture(&result(&cases(&["direct CUBIC, 0.5 %"]), &rates), "sim").is_none());
+    }
+
+    #[test]
+    fn the_other_pictures_say_so_when_nothing_is_gained() {
+        let drive =
+            |accelerated: (f64, f64)| result(&cases(&WHO), &[(9.0, 300.0), (8.0, 100.0), accelerated]);
+        let idle = result(&cases(&["idle"]), &[(0.0, 20.0)]);
+        let better = drive_picture(&drive((9.1, 30.0)), "lab").unwrap();
+        assert!(better.title.contains("30 accelerated; no gain in throughput"), "{}", better.title);
+        assert!(better.text.contains("What differs is the queue"), "{}", better.text);
+        assert_eq!(better.panels[1].lines[2].points, [(0.375, 30.0)]);
+        assert_eq!(better.panels[0].capacity, [(0.125, 10.0), (0.375, 10.0)]);
+        let worse = drive_picture(&drive((5.0, 120.0)), "lab").unwrap();
+        assert!(
+            worse.title.contains("less throughput") && worse.text.contains("Nor is the queue shorter here")
+        );
+        let told = |delay: f64| ping_picture(&drive((9.0, delay)), &idle, "lab").unwrap();
+        assert!(told(150.0).text.contains("is no gain here") && !told(30.0).text.contains("is no gain here"));
+        assert!(told(30.0).title.contains("300 ms with CUBIC, 100 with BBR, 30 accelerated, 20 on the idle"));
+    }
 }
