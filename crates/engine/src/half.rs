@@ -266,8 +266,8 @@ impl Half {
             return if is_ours { Verdict::Consumed } else { Verdict::Forward };
         }
         let Some((mut verdict, mut next)) = self.show(id, segment, now) else { return Verdict::Forward };
-        if matches!(next, Next::Accelerate(..) | Next::LowerWindow(..)) {
-            self.enter(id, next, segment, now);
+        if matches!(next, Next::Accelerate | Next::LowerWindow) {
+            self.enter(id, &next, segment, now);
             (verdict, next) = self.show(id, segment, now).unwrap_or((Verdict::Forward, Next::Stay));
         }
         self.apply(id, next, now);

@@ -106,37 +106,34 @@ impl Half {
 /// From phase to phase.
 impl Half {
     /// Leaves the handshake behind, which is complete with `segment`; the segment itself is handled next.
-    pub(super) fn enter(&mut self, id: u32, next: Next, segment: &Segment<'_>, now: Instant) {
-        match next {
-            Next::Accelerate(agreement, round_trips) => {
-                let known = Some(round_trips).filter(|round_trips| !round_trips.is_doubtful);
-                let Some(key) = self.flows.get(id).map(|flow| flow.key) else { return };
-                let is_both_ways = self.config.accelerates_both(self.direction, &key);
-                let completion = Completion {
-                    ip: segment.ip(),
-                    tcp: segment.tcp,
-                    by_sink: segment.from == End::Sink,
-                    is_uplink_of_both: is_both_ways && self.direction == Direction::Uplink,
-                    source_rtt: known.map(|round_trips| round_trips.to_source),
-                    ring: self.spare.no_memory(),
-                };
-                let relay = Relay::new(&agreement, completion, &self.config, now);
-                self.change(id, |_| Phase::Accelerated(Accelerated { relay }));
-                self.stats.half_open_now -= 1;
-                self.stats.flows_accelerated += 1;
-                self.narrow(id, self.mtu, now);
-                if let Some(round_trips) = known {
-                    self.on_round_trip(id, round_trips.to_sink, now);
-                }
-            }
-            Next::LowerWindow(agreement, round_trips) => {
-                let (params, is_v4) = (self.config.drwa, segment.ip().src.is_ipv4());
-                let windowed = Windowed::new(&agreement, params, is_v4, round_trips, now);
-                self.change(id, |_| Phase::Windowed(Box::new(windowed)));
-                self.stats.half_open_now -= 1;
-                self.stats.flows_windowed += 1;
-            }
-            Next::Stay | Next::Drain(_) | Next::Close | Next::Leave(_) => {}
+    pub(super) fn enter(&mut self, id: u32, next: &Next, segment: &Segment<'_>, now: Instant) {
+        let Some(flow) = self.flows.get(id) else { return };
+        let Phase::Observing(observing) = &flow.phase else { return };
+        let Some((agreement, round_trips)) = observing.established() else { return };
+        self.stats.half_open_now -= 1;
+        if matches!(next, Next::LowerWindow) {
+            let (params, is_v4) = (self.config.drwa, flow.key.is_ipv4());
+            let windowed = Windowed::new(&agreement, params, is_v4, round_trips, now);
+            self.change(id, |_| Phase::Windowed(Box::new(windowed)));
+            self.stats.flows_windowed += 1;
+            return;
+        }
+        let known = Some(round_trips).filter(|round_trips| !round_trips.is_doubtful);
+        let is_both_ways = self.config.accelerates_both(self.direction, &flow.key);
+        let completion = Completion {
+            ip: segment.ip(),
+            tcp: segment.tcp,
+            by_sink: segment.from == End::Sink,
+            is_uplink_of_both: is_both_ways && self.direction == Direction::Uplink,
+            source_rtt: known.map(|round_trips| round_trips.to_source),
+            ring: self.spare.no_memory(),
+        };
+        let relay = Relay::new(&agreement, completion, &self.config, now);
+        self.change(id, |_| Phase::Accelerated(Accelerated { relay }));
+        self.stats.flows_accelerated += 1;
+        self.narrow(id, self.mtu, now);
+        if let Some(round_trips) = known {
+            self.on_round_trip(id, round_trips.to_sink, now);
         }
     }
 
@@ -153,7 +150,7 @@ impl Half {
     /// Does what a phase says is next.
     pub(super) fn apply(&mut self, id: u32, next: Next, now: Instant) {
         match next {
-            Next::Stay | Next::Accelerate(..) | Next::LowerWindow(..) => {}
+            Next::Stay | Next::Accelerate | Next::LowerWindow => {}
             Next::Drain(departure) => self.begin_draining(id, departure),
             Next::Close => self.change(id, |phase| match phase {
                 Phase::Accelerated(Accelerated { relay }) => Phase::Closed(Closed { relay }),
@@ -164,8 +161,7 @@ impl Half {
         self.settle(id, now);
     }
 
-    fn begin_draining(&mut self, id: u32, departure: Departure) {
-        let departure = Box::new(departure);
+    fn begin_draining(&mut self, id: u32, departure: Box<Departure>) {
         self.change(id, |phase| match phase {
             Phase::Accelerated(Accelerated { relay }) => {
                 let has_ended = relay.has_ended();
@@ -337,7 +333,7 @@ impl Half {
             };
             let mut departure = flow.phase.departure().copied().unwrap_or_else(|| relay.departure());
             change(&mut departure);
-            self.begin_draining(id, departure);
+            self.begin_draining(id, Box::new(departure));
             self.settle(id, now);
         }
     }

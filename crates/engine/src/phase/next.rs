@@ -3,22 +3,21 @@
 use crate::boundary::Verdict;
 use crate::direction::Direction;
 use crate::effect::Effect;
-use crate::handshake::{Agreement, RoundTrips};
 use crate::key::FlowKey;
 use crate::pass::PassReason;
 use crate::relay::departure::Departure;
 
 /// What is next for a flow, after a segment or a deadline.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) enum Next {
     /// It stays in its phase.
     Stay,
-    /// Its delivery becomes ours, beginning with the segment at hand.
-    Accelerate(Agreement, RoundTrips),
-    /// Its window is lowered from here on, beginning with the segment at hand.
-    LowerWindow(Agreement, RoundTrips),
+    /// Its handshake is complete: its delivery becomes ours, beginning with the segment at hand.
+    Accelerate,
+    /// Its handshake is complete: its window is lowered from here on, beginning with the segment at hand.
+    LowerWindow,
     /// It takes nothing new and leaves once nothing is owed.
-    Drain(Departure),
+    Drain(Box<Departure>),
     /// Both directions have ended.
     Close,
     /// It leaves the table at once, for a reason.
@@ -36,7 +35,7 @@ pub(crate) struct About<'a> {
 pub(super) fn after(effect: Effect, departure: Option<Departure>) -> (Verdict, Next) {
     let next = match (effect.end, departure) {
         (Some(reason), _) => Next::Leave(reason),
-        (None, Some(departure)) => Next::Drain(departure),
+        (None, Some(departure)) => Next::Drain(Box::new(departure)),
         (None, None) => Next::Stay,
     };
     (effect.verdict, next)

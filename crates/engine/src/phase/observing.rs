@@ -6,7 +6,7 @@ use wire::Tcp;
 use super::next::{About, Next};
 use crate::boundary::Verdict;
 use crate::direction::End;
-use crate::handshake::{Handshake, Step};
+use crate::handshake::{Agreement, Handshake, RoundTrips, Step};
 use crate::pass::PassReason;
 use crate::segment::{Context, Segment};
 
@@ -14,6 +14,8 @@ use crate::segment::{Context, Segment};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Observing {
     handshake: Handshake,
+    /// What it came to, once it is complete.
+    established: Option<(Agreement, RoundTrips)>,
 }
 
 impl Observing {
@@ -22,7 +24,7 @@ impl Observing {
     /// # Errors
     /// What in it makes the flow one to pass.
     pub(crate) fn begin(tcp: &Tcp, from: End, now: Instant) -> Result<Self, PassReason> {
-        Ok(Self { handshake: Handshake::begin(tcp, from, now)? })
+        Ok(Self { handshake: Handshake::begin(tcp, from, now)?, established: None })
     }
 
     /// Takes in a segment, which goes on in any case; or, where it completes the handshake, is the first of the next phase.
@@ -42,14 +44,17 @@ impl Observing {
                 Next::Leave(PassReason::TinySegments)
             }
             Step::Established(agreement, round_trips) => {
-                if cx.config.lowers_window(about.direction, about.key) {
-                    Next::LowerWindow(agreement, round_trips)
-                } else {
-                    Next::Accelerate(agreement, round_trips)
-                }
+                self.established = Some((agreement, round_trips));
+                let lowers_window = cx.config.lowers_window(about.direction, about.key);
+                if lowers_window { Next::LowerWindow } else { Next::Accelerate }
             }
         };
         (Verdict::Forward, next)
+    }
+
+    /// What the handshake came to, if it is complete.
+    pub(crate) const fn established(&self) -> Option<(Agreement, RoundTrips)> {
+        self.established
     }
 
     /// A handshake has its time from the first SYN on.
