@@ -8,8 +8,8 @@
 //!          ◀──────────             ◀──               ◀──────────
 //! ```
 //!
-//! The downlink half takes the server's data and makes acknowledgements in the client's name; the uplink half, its
-//! ports exchanged, takes the client's data and makes acknowledgements in the server's name. What one half makes for
+//! The downlink half takes the server's data and makes acknowledgements in the client's name; the uplink half
+//! takes the client's data and makes acknowledgements in the server's name. What one half makes for
 //! the side the other one stands on goes through the other one as any packet would. So neither has to know of the
 //! other, and every rule of one direction (`docs/engine.md`) holds for both.
 

@@ -267,6 +267,7 @@ impl Half {
         }
         let Some((mut verdict, mut next)) = self.show(id, segment, now) else { return Verdict::Forward };
         if matches!(next, Next::Accelerate | Next::LowerWindow) {
+            // The segment that completes the handshake is the first of the next phase: it is shown to that one, too.
             self.enter(id, &next, segment, now);
             (verdict, next) = self.show(id, segment, now).unwrap_or((Verdict::Forward, Next::Stay));
         }
@@ -350,7 +351,7 @@ impl Half {
         }
     }
 
-    /// The other port than that of `from`.
+    /// The port that leads to `end`.
     pub(crate) fn port_to(&self, end: End) -> Port {
         self.direction.port_to(end)
     }

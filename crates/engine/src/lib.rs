@@ -10,7 +10,7 @@
 //!                                             handle_packet(Mobile) ◀─ACK──┴───────────────────────  client
 //! ```
 //!
-//! Start reading at [`Engine`]'s [`Middlebox::handle_packet`]: parse → classify → per state → recover → output.
+//! `docs/reading.md` follows one packet through it.
 //!
 //! The engine reads no clock and makes no system call: packets and time come in, packets and deadlines go
 //! out. The same calls in the same order give the same results, bit for bit.

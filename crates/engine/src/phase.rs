@@ -7,8 +7,8 @@
 //!   Windowed       Draining ◀────────┘
 //! ```
 //!
-//! A phase takes in segments and says what is next ([`Next`]); what that does to tables, timers, journal and counts of flows
-//! stands in one file, `half/transitions.rs`.
+//! A phase takes in segments and says what is next ([`Next`]); what that does to tables, journal and counts of flows stands in
+//! one file, `half/transitions.rs`. Why a flow leaves stands beside the arrows in `ARCHITECTURE.md`.
 
 use units::Instant;
 
@@ -73,7 +73,7 @@ impl Phase {
     pub(crate) fn windowed(&self) -> Option<&Windowed> {
         match self {
             Self::Windowed(phase) => Some(phase),
-            _ => None,
+            Self::Observing(_) | Self::Accelerated(_) | Self::Draining(_) | Self::Closed(_) => None,
         }
     }
 
@@ -93,7 +93,7 @@ impl Phase {
         }
     }
 
-    /// Acts on a deadline that has come: `about` says when its last packet came.
+    /// Acts on a deadline that has come; its last packet came at `last_activity`.
     pub(crate) fn on_deadline(&mut self, last_activity: Instant, cx: &mut Context<'_>) -> Next {
         match self {
             Self::Observing(phase) => phase.on_deadline(last_activity, cx),
@@ -163,7 +163,7 @@ impl Phase {
     pub(crate) fn departure(&self) -> Option<&Departure> {
         match self {
             Self::Draining(phase) => Some(&phase.departure),
-            _ => None,
+            Self::Observing(_) | Self::Accelerated(_) | Self::Closed(_) | Self::Windowed(_) => None,
         }
     }
 }

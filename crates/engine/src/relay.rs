@@ -50,8 +50,6 @@ struct Agreed {
     sink_scale: WindowScale,
     /// Scale of the windows the source states.
     source_scale: WindowScale,
-    /// It is the uplink of a flow of which both directions were taken over (see [`departure::HandBack`]).
-    takes_allowed: bool,
 }
 
 /// A flow whose delivery is ours.
@@ -67,6 +65,8 @@ pub(crate) struct Relay {
     sink: SinkSide,
     source: SourceSide,
     agreed: Agreed,
+    /// It is the uplink of a flow of which both directions were taken over (see [`departure::HandBack`]).
+    is_uplink_of_both: bool,
     outbox: sides::Outbox,
     /// The source's data was marked CE and it has not answered with CWR (RFC 3168 §6.1.3).
     echo_congestion: bool,
@@ -155,8 +155,8 @@ impl Relay {
                 ecn: agreement.ecn(),
                 sink_scale: scale,
                 source_scale: agreement.source_scale(),
-                takes_allowed: with.is_uplink_of_both,
             },
+            is_uplink_of_both: with.is_uplink_of_both,
             outbox: sides::Outbox::default(),
             echo_congestion: false,
             source_reset: false,
@@ -171,8 +171,8 @@ impl Relay {
     }
 
     /// The terms on which it would leave from here on.
-    pub(crate) const fn departure(&self) -> Departure {
-        Departure::new(self.agreed.takes_allowed)
+    pub(crate) const fn new_departure(&self) -> Departure {
+        Departure::new(self.is_uplink_of_both)
     }
 
     /// Bytes acknowledged to the source that the sink has not acknowledged.

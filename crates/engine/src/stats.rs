@@ -47,7 +47,7 @@ pub struct Stats {
     pub invalid_sack_blocks: u64,
     /// Acknowledgements of what was never sent.
     pub unacceptable_acks: u64,
-    /// Resets whose number was in the window but not exact (RFC 5961 §3).
+    /// Resets with another number than the exact one (RFC 5961 §3).
     pub inexact_resets: u64,
     /// Retransmission time-outs towards clients.
     pub timeouts: u64,

@@ -1,4 +1,20 @@
 //! What happens without a packet: deadlines of flows and subscribers.
+//!
+//! A flow has one entry in the timers, for the earliest of what its phase waits for; a subscriber has one, too.
+//!
+//! | of | what | how long | where it is reckoned |
+//! |---|---|---|---|
+//! | observing | the handshake is given up | `handshake_timeout` | `Phase::due` |
+//! | accelerated, draining | time-out, tail probe, reordering, window probe | RFC 6298, RFC 8985, RFC 9293 §3.8.6.1 | `tcp::Sender` |
+//! | accelerated, draining | the sink is gone | `debt_timeout` | `Relay::due` |
+//! | accelerated, draining, windowed | silence with nothing owed | `idle_timeout` | `Relay::due`, `Phase::due` |
+//! | accelerated, draining, closed | memory at rest is given back | 0.5 s | `Relay::due`, `Relay::linger_due` |
+//! | draining | handed back, whatever its hosts know | 3 s or 60 s | `relay/departure.rs` |
+//! | closed | retransmissions are answered no longer | `linger` | `Relay::linger_due` |
+//! | subscriber with flows | the pacer's pause is over | by the rate | `half/schedule.rs` |
+//! | subscriber without | it is forgotten | `subscriber_memory` | `Half::forgotten_at` |
+//!
+//! Holes, challenges and the trimming of rings are looked at when a packet comes, and need no timer.
 
 use units::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! A flow's life: into the table, from phase to phase, out of the table. Only here are the tables, the journal and the
-//! counts of flows written to.
+//! A flow's life: into the table, from phase to phase, out of the table. Only here do flows and subscribers enter and leave
+//! their tables, are flows counted, and is the journal written to. `ARCHITECTURE.md` has all phases in one diagram.
 //!
 //! ```text
 //!   SYN ─▶ observe ─▶ Observing ─ enter ─▶ Accelerated ─ apply ─▶ Draining, Closed ─▶ leave
@@ -154,7 +154,8 @@ impl Half {
             Next::Drain(departure) => self.begin_draining(id, departure),
             Next::Close => self.change(id, |phase| match phase {
                 Phase::Accelerated(Accelerated { relay }) => Phase::Closed(Closed { relay }),
-                other => other,
+                phase
+                @ (Phase::Observing(_) | Phase::Draining(_) | Phase::Closed(_) | Phase::Windowed(_)) => phase,
             }),
             Next::Leave(reason) => return self.leave(id, Some(reason)),
         }
@@ -171,7 +172,7 @@ impl Half {
                 Phase::Draining(Draining { relay, departure, has_ended: true })
             }
             Phase::Draining(draining) => Phase::Draining(Draining { departure, ..draining }),
-            other => other,
+            phase @ (Phase::Observing(_) | Phase::Windowed(_)) => phase,
         });
     }
 
@@ -331,7 +332,7 @@ impl Half {
                 self.leave(id, Some(reason));
                 continue;
             };
-            let mut departure = flow.phase.departure().copied().unwrap_or_else(|| relay.departure());
+            let mut departure = flow.phase.departure().copied().unwrap_or_else(|| relay.new_departure());
             change(&mut departure);
             self.begin_draining(id, Box::new(departure));
             self.settle(id, now);

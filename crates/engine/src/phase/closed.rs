@@ -32,6 +32,7 @@ impl Closed {
         if cx.now.saturating_since(last_activity) >= cx.config.linger {
             return Next::Leave(PassReason::Closed);
         }
+        // Where `idle_timeout` is shorter than `linger`, it ends the flow first.
         accelerated::on_deadline(&mut self.relay, last_activity, cx)
     }
 

@@ -30,6 +30,7 @@ impl Draining {
             End::Source => self.relay.on_source_segment(&mut departure, segment, cx),
             End::Sink => self.relay.on_sink_segment(&mut departure, segment, cx),
         };
+        // There are always some: handling a segment brings terms about, and never takes them back.
         *self.departure = departure.unwrap_or(*self.departure);
         self.has_ended |= self.relay.has_ended();
         after(effect, None)

@@ -41,9 +41,9 @@ pub(crate) struct Departure {
 }
 
 impl Departure {
-    /// Since the engine drains, or for the reason given later. `takes_allowed`: see [`HandBack`].
-    pub(crate) const fn new(takes_allowed: bool) -> Self {
-        Self { why: None, hand_back: HandBack::new(takes_allowed), is_doubtful: false }
+    /// Since the engine drains, or for the reason given later. `is_uplink_of_both`: see [`HandBack`].
+    pub(crate) const fn new(is_uplink_of_both: bool) -> Self {
+        Self { why: None, hand_back: HandBack::new(is_uplink_of_both), is_doubtful: false }
     }
 
     /// It leaves for this reason, if there is no earlier one.

@@ -15,7 +15,7 @@ use crate::pass::PassReason;
 use crate::segment::{Context, Segment};
 use crate::timestamp::later_of;
 
-/// Acknowledgements in a row of what was never sent that are believed.
+/// From so many in a row on, acknowledgements of what was never sent are believed.
 const DESYNCHRONISED_AFTER: u8 = 3;
 
 /// How far beyond the source's window a number of the sink is believed: its end of stream, a probe, and windows that
@@ -167,7 +167,7 @@ impl Relay {
     /// Gives up a flow whose acknowledgements make no sense, after some in a row.
     fn judge_sense(&mut self, departure: &mut Option<Departure>, nonsense: Option<PassReason>) {
         if let Some(reason) = self.conduct.judge_sense(nonsense) {
-            departure.get_or_insert(self.departure()).give_up(reason);
+            departure.get_or_insert(self.new_departure()).give_up(reason);
         }
     }
 

@@ -47,7 +47,7 @@ impl Relay {
             if !self.owes() && !self.receiver.has_holes() {
                 return Effect { verdict: Verdict::Forward, end: Some(PassReason::AccurateEcn) };
             }
-            departure.get_or_insert(self.departure()).give_up(PassReason::AccurateEcn);
+            departure.get_or_insert(self.new_departure()).give_up(PassReason::AccurateEcn);
         }
         let owed = self.owes();
         let is_acceptable = self.is_acceptable(tcp);
@@ -67,7 +67,7 @@ impl Relay {
             let has_advanced = matches!(arrival, Arrival::InOrder { .. });
             let reason = self.conduct.judge_hole(has_advanced, self.receiver.has_holes(), cx.now);
             if let Some(reason) = reason {
-                departure.get_or_insert(self.departure()).give_up(reason);
+                departure.get_or_insert(self.new_departure()).give_up(reason);
             }
         }
         if !owed {

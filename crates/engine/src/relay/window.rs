@@ -19,7 +19,8 @@ impl Relay {
         let sent = Bytes::from(self.sender.nxt().distance_from(self.sender.una()).max(0).unsigned_abs());
         let source_rtt = Duration::from_micros(u64::from(self.source_rtt_us));
         let needs = cx.path.as_deref().map_or(Bytes::ZERO, |path| path.needs(self.srtt(), source_rtt, sent));
-        // One unit of the sink's scale is the least that can be said; with less the source would wait for ever.
+        // Less than a unit of the sink's scale cannot be said, and the source would wait for ever; of two units one is left
+        // when the other is in use.
         let unit = Bytes::new(1 << self.agreed.sink_scale.shift());
         // All of it may have to be held: what there is no memory for would be lost, and the source slow down for it.
         let wanted = (needs + cx.config.window_floor).min(cx.budget.memory).min(cx.config.window_max);
@@ -38,7 +39,6 @@ impl Relay {
         let waiting = self.receiver.next().distance_from(self.sender.nxt()).max(0).unsigned_abs();
         let most = cx.config.window_max.min(cx.budget.memory).saturating_sub(self.held());
         let window = Bytes::new(share.saturating_add(q20.get())).saturating_sub(Bytes::from(waiting));
-        // One unit of the sink's scale is the least that can be said: none while that would be too much.
         window.min(most).get().min(WINDOW_MAX) as u32
     }
 
@@ -79,7 +79,7 @@ impl Relay {
         ack
     }
 
-    /// True when the source lets its window shrink to nothing at the sink: more data for it would wait here.
+    /// True when the sink advertises no window: more data for it would wait here.
     pub(crate) fn is_sink_window_shut(&self) -> bool {
         self.sender.window() == 0
     }
