@@ -44,7 +44,7 @@ pub struct Engine {
 }
 
 /// Where the packet to be handed out lies.
-enum Next {
+enum Outgoing {
     Down(Made),
     Up(Made),
     Passing(Made, Port),
@@ -185,7 +185,7 @@ impl Engine {
         self.down.flow_reports().chain(up).skip(skip)
     }
 
-    /// The flows passed or ended last, newest first, at most 256.
+    /// The flows passed or ended last in the downlink half, newest first, at most 256.
     pub fn passed_recently(&self) -> impl Iterator<Item = PassedFlow> {
         self.down.passed_recently()
     }
@@ -239,15 +239,15 @@ impl Engine {
         }
     }
 
-    fn next_made(&mut self, now: Instant) -> Option<Next> {
-        let Some(up) = self.up.as_deref_mut() else { return self.down.poll(now).map(Next::Down) };
+    fn next_made(&mut self, now: Instant) -> Option<Outgoing> {
+        let Some(up) = self.up.as_deref_mut() else { return self.down.poll(now).map(Outgoing::Down) };
         loop {
             let (made, is_down) = match self.down.poll(now) {
                 Some(made) => (made, true),
                 None => (up.poll(now)?, false),
             };
             if made.to == End::Sink {
-                return Some(if is_down { Next::Down(made) } else { Next::Up(made) });
+                return Some(if is_down { Outgoing::Down(made) } else { Outgoing::Up(made) });
             }
             // Made for its source, it goes through the other half, to which it comes from that one's source: the host that
             // takes this half's data sends the other's.
@@ -259,7 +259,7 @@ impl Engine {
             let to = from.port_to(made.to);
             let verdict = through.handle_packet(End::Source, &made.virtio, packet, now);
             if verdict == Verdict::Forward {
-                return Some(Next::Passing(made, to));
+                return Some(Outgoing::Passing(made, to));
             }
         }
     }
@@ -298,9 +298,9 @@ impl Middlebox for Engine {
     fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
         let next = self.next_made(now)?;
         let (half, made) = match &next {
-            Next::Down(made) => (&self.down, made),
-            Next::Up(made) => (self.up.as_deref()?, made),
-            Next::Passing(made, to) => {
+            Outgoing::Down(made) => (&self.down, made),
+            Outgoing::Up(made) => (self.up.as_deref()?, made),
+            Outgoing::Passing(made, to) => {
                 let header = &self.passing[..made.header_len];
                 return Some(Transmit { to: *to, virtio: made.virtio, header, payload: (&[], &[]) });
             }

@@ -29,7 +29,7 @@ use departure::Departure;
 use sides::{IpTemplate, SinkSide, SourceSide};
 
 /// Segments that one time-out sends at most, if the controller has room for them. All that waits on the way to the sink is
-/// its own: what backs off there need not send less, only less often.
+/// its own: what backs off there need not send less, only less often. DEVIATION: RFC 5681 §3.1 begins with one.
 const TIMEOUT_SEGMENTS: u8 = 8;
 
 /// How often memory that a flow did not need is given back while others are in use: each time what is kept is copied.
@@ -374,7 +374,7 @@ impl Relay {
         }
     }
 
-    /// After anything changed: arms the sender's timers anew.
+    /// After anything changed: starts or stops window probes.
     pub(crate) fn refresh_timers(&mut self, now: Instant) {
         self.sender.refresh_timers(now);
     }

@@ -269,7 +269,7 @@ impl Sender {
         out
     }
 
-    /// What was merely late is lost by now (RFC 8985 §6.3).
+    /// What was merely late is lost by now (RFC 8985 §6.2 step 5).
     fn on_reordering_timer(&mut self, out: &mut TimeoutOutcome, now: Instant) {
         self.board.take_lowest_marked();
         let mut lost = self.recovery.detect_by_time(&mut self.board, now);

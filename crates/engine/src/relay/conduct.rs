@@ -62,7 +62,7 @@ impl Conduct {
     }
 
     /// True when one more answer to an unacceptable packet without data is due: two hosts that disagree would answer
-    /// each other for ever (RFC 5961 §10).
+    /// each other for ever (RFC 5961 §7).
     pub(super) fn may_challenge(&mut self, now: Instant) -> bool {
         let is_due = self.challenged.get().is_none_or(|at| now.saturating_since(at) >= CHALLENGE_INTERVAL);
         if is_due {

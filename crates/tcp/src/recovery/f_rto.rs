@@ -1,11 +1,11 @@
-//! Whether a time-out was needed: did the segment that timed out, or only its acknowledgement, go missing?
+//! Whether a time-out was spurious (F-RTO): did the segment that timed out, or only its acknowledgement, go missing?
 //!
 //! ```text
 //!   time-out ─▶ Retransmit ──sent──▶ Wait ── something sent once, and before, is delivered ─▶ taken back
 //!                                     └───── otherwise ─▶ Repair: everything marked lost goes out
 //! ```
 //!
-//! Source: RFC 5682 §3, the algorithm for SACK. DEVIATION: it sends new data while the answer is awaited;
+//! Source: RFC 5682 §3, the algorithm for SACK; without SACK no time-out is taken back. DEVIATION: it sends new data while the answer is awaited;
 //! here nothing is sent. Shown by `no_new_data_is_sent_while_a_time_out_is_judged`.
 
 use units::SeqNum;

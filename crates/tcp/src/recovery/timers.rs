@@ -65,7 +65,7 @@ impl Timers {
         self.loss = Some(Deadline { at: now + self.rto(rtt), timer: LossTimer::Retransmission });
     }
 
-    /// New data was acknowledged (RFC 6298 §5.7).
+    /// New data was acknowledged (RFC 6298 §5.3). DEVIATION: the back-off ends without a new sample of the round trip, too.
     pub(super) fn on_progress(&mut self) {
         self.backoff = 0;
         self.is_probe_out = false;
