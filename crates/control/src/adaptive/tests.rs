@@ -398,7 +398,7 @@ fn what_little_was_carried_of_late_does_not_hold_back_what_comes() {
     let mut control = Adaptive::new(params());
     control.on_round_trip(Duration::from_micros(200), at(1));
     let mut now = at(1_000);
-    let mut ack =
+    let ack =
         |control: &mut Adaptive, now: Instant, bytes: u64, in_flight_before: u64, is_window_limited| {
             control.on_ack(&Ack {
                 now,
