@@ -398,17 +398,16 @@ fn what_little_was_carried_of_late_does_not_hold_back_what_comes() {
     let mut control = Adaptive::new(params());
     control.on_round_trip(Duration::from_micros(200), at(1));
     let mut now = at(1_000);
-    let ack =
-        |control: &mut Adaptive, now: Instant, bytes: u64, in_flight_before: u64, is_window_limited| {
-            control.on_ack(&Ack {
-                now,
-                delivered: Bytes::new(bytes),
-                rtt: Some(Duration::from_micros(if is_window_limited { 30_000 } else { 200 })),
-                in_flight_before: Bytes::new(in_flight_before),
-                is_window_limited,
-                ..Ack::default()
-            });
-        };
+    let ack = |control: &mut Adaptive, now: Instant, bytes: u64, in_flight_before: u64, is_window_limited| {
+        control.on_ack(&Ack {
+            now,
+            delivered: Bytes::new(bytes),
+            rtt: Some(Duration::from_micros(if is_window_limited { 30_000 } else { 200 })),
+            in_flight_before: Bytes::new(in_flight_before),
+            is_window_limited,
+            ..Ack::default()
+        });
+    };
     // A second of a link that carries next to nothing, which is then the forecast.
     for _ in 0..60 {
         ack(&mut control, now, 10, 6_000, true);
