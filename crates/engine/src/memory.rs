@@ -1,4 +1,5 @@
-//! The tricks of memory and time: they know places and bytes, and nothing of what these mean.
+//! The tricks of memory and time: they know places, bytes and moments, and no rule of any protocol. [`spare`] passes on memory
+//! of stream buffers and senders, and looks only at whether they use it.
 
 pub(crate) mod ahead;
 pub(crate) mod index;

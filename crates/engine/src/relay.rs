@@ -10,11 +10,13 @@ use units::{Duration, Instant, SeqNum, WindowScale};
 use wire::{Ip, Tcp};
 
 use crate::config::EngineConfig;
+use crate::direction::End;
+use crate::effect::Effect;
 use crate::handshake::{Agreement, TIMESTAMPS_LEN};
 use crate::memory::spare::{RingSize, Spare};
 use crate::path::Path;
 use crate::path::turns::Turn;
-use crate::segment::Context;
+use crate::segment::{Context, Segment};
 
 mod conduct;
 pub(crate) mod departure;
@@ -173,6 +175,20 @@ impl Relay {
     /// The terms on which it would leave from here on.
     pub(crate) const fn new_departure(&self) -> Departure {
         Departure::new(self.is_uplink_of_both)
+    }
+
+    /// Takes in a segment. `departure` are the terms on which the flow leaves, if it does: there are some afterwards if the
+    /// segment was a reason.
+    pub(crate) fn on_segment(
+        &mut self,
+        departure: &mut Option<Departure>,
+        segment: &mut Segment<'_>,
+        cx: &mut Context<'_>,
+    ) -> Effect {
+        match segment.from {
+            End::Source => self.on_source_segment(departure, segment, cx),
+            End::Sink => self.on_sink_segment(departure, segment, cx),
+        }
     }
 
     /// Bytes acknowledged to the source that the sink has not acknowledged.

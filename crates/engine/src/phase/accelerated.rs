@@ -19,10 +19,7 @@ pub(crate) struct Accelerated {
 impl Accelerated {
     pub(super) fn on_segment(&mut self, segment: &mut Segment<'_>, cx: &mut Context<'_>) -> (Verdict, Next) {
         let mut departure = None;
-        let effect = match segment.from {
-            End::Source => self.relay.on_source_segment(&mut departure, segment, cx),
-            End::Sink => self.relay.on_sink_segment(&mut departure, segment, cx),
-        };
+        let effect = self.relay.on_segment(&mut departure, segment, cx);
         match after(effect, departure) {
             (verdict, Next::Stay) if self.relay.has_ended() => (verdict, Next::Close),
             what => what,

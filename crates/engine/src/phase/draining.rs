@@ -7,7 +7,6 @@ use super::closed::gives_way_after_the_end;
 use super::next::{Next, after};
 use crate::boundary::Verdict;
 use crate::config::EngineConfig;
-use crate::direction::End;
 use crate::pass::PassReason;
 use crate::relay::Relay;
 use crate::relay::departure::Departure;
@@ -26,10 +25,7 @@ pub(crate) struct Draining {
 impl Draining {
     pub(super) fn on_segment(&mut self, segment: &mut Segment<'_>, cx: &mut Context<'_>) -> (Verdict, Next) {
         let mut departure = Some(*self.departure);
-        let effect = match segment.from {
-            End::Source => self.relay.on_source_segment(&mut departure, segment, cx),
-            End::Sink => self.relay.on_sink_segment(&mut departure, segment, cx),
-        };
+        let effect = self.relay.on_segment(&mut departure, segment, cx);
         // There are always some: handling a segment brings terms about, and never takes them back.
         *self.departure = departure.unwrap_or(*self.departure);
         self.has_ended |= self.relay.has_ended();

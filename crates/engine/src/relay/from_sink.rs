@@ -29,9 +29,8 @@ const DOUBTFUL_MAX: u32 = 1 << 30;
 const LATE_MAX: u32 = 1 << 20;
 
 impl Relay {
-    /// Takes in a segment of the sink. `departure` are the terms on which the flow leaves, if it does: there are some
-    /// afterwards if the segment was a reason.
-    pub(crate) fn on_sink_segment(
+    /// Takes in a segment of the sink; `departure` as for [`Relay::on_segment`].
+    pub(super) fn on_sink_segment(
         &mut self,
         departure: &mut Option<Departure>,
         segment: &mut Segment<'_>,

@@ -19,9 +19,8 @@ use crate::timestamp::later_of;
 const ECT_1: u8 = 1;
 
 impl Relay {
-    /// Takes in a segment of the source. `departure` are the terms on which the flow leaves, if it does: there are some
-    /// afterwards if the segment was a reason.
-    pub(crate) fn on_source_segment(
+    /// Takes in a segment of the source; `departure` as for [`Relay::on_segment`].
+    pub(super) fn on_source_segment(
         &mut self,
         departure: &mut Option<Departure>,
         segment: &mut Segment<'_>,
