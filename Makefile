@@ -1,4 +1,5 @@
-# Cellerator: `make help` lists what can be made. Everything works from a bare Debian 12 with git, make, gcc and Rust.
+# Cellerator: `make help` lists what can be made. Everything works from a bare Debian 12 with git,
+# make, gcc and Rust.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -39,7 +40,7 @@ bench: build ## Measure everything on this machine (as root, about 15 minutes): 
 
 SECONDS ?= 3600
 SEED ?=
-chaos: deps ## Trouble under load for SECONDS=3600, from SEED=… (as root): CONTRIBUTING.md
+chaos: deps ## Disturb an accelerator under load for SECONDS=3600, from SEED=… (as root): CONTRIBUTING.md
 	@tools/need-root chaos
 	@mkdir -p $(OUT)/chaos
 	CHAOS_SECONDS=$(SECONDS) CHAOS_SEED=$(SEED) CHAOS_OUT=$(abspath $(OUT))/chaos \
@@ -57,7 +58,7 @@ docs: build ## Run the demo and write its figures and pictures into the document
 	$(CELLERATOR) demo --out $(OUT)/demo
 	$(call WRITE_DOCS,$(abspath $(OUT))/demo/results.json)
 
-docs-contest: build ## The same with the contests (ten minutes); TRACES=FOLDER has those on measured traces run too
+docs-contest: build ## The same with the contests (ten minutes); TRACES=FOLDER adds the measured traces
 	@mkdir -p $(OUT)/docs
 	$(CELLERATOR) contest $(CONTEST_PRESETS) --part bulk,short --schemes $(CONTEST_SCHEMES) --limit-delay '20 ms' --json $(OUT)/docs/contest-presets.json
 	$(if $(TRACES),cd $(TRACES) && $(abspath $(CELLERATOR)) contest * --schemes $(CONTEST_SCHEMES) --limit-delay '20 ms' --json $(abspath $(OUT))/docs/contest-traces.json)

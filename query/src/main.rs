@@ -1,7 +1,7 @@
 //! `cellerator-query`: SQL over captures and over the datasets of `cellerator analyze --parquet`.
 //!
-//! Captures are analyzed by the `cellerator` command into a dataset that is removed in the end; queries run in this
-//! process with DataFusion. Nothing is fetched from anywhere.
+//! Captures are analyzed by the `cellerator` command into a dataset that is removed in the end;
+//! queries run in this process with DataFusion. Nothing is fetched from anywhere.
 
 mod tables;
 
@@ -25,7 +25,8 @@ use tokio::signal::unix::{SignalKind, signal};
 #[derive(Parser)]
 #[command(version)]
 struct Args {
-    /// The query; `-` reads it from standard input. `SHOW TABLES` lists the tables, `DESCRIBE flows` the columns of one
+    /// The query; `-` reads it from standard input. `SHOW TABLES` lists the tables,
+    /// `DESCRIBE flows` the columns of one
     sql: String,
     /// Captures, Parquet files, datasets of `cellerator analyze --parquet`, or folders of captures
     #[arg(required = true, value_name = "FILE")]

@@ -1,6 +1,7 @@
-//! The program as a user runs it. Needs the `cellerator` command, built before: `target/release`, `target/debug`, or
-//! the one that the environment's `CELLERATOR` names.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // In helpers of tests, too, a failure is a failed test.
+//! The program as a user runs it. Needs the `cellerator` command, built before: `target/release`,
+//! `target/debug`, or the one that the environment's `CELLERATOR` names.
+// In helpers of tests, too, a failure is a failed test.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

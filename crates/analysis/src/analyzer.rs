@@ -5,10 +5,10 @@ use units::Instant;
 
 use crate::flow::{Event, Flow};
 use crate::packet::PacketView;
-use crate::passage::Passage;
 use crate::report::FlowReport;
+use crate::segment_record::SegmentRecord;
 use crate::slab::Slab;
-use crate::table::{Config, Likely, Receiver, SHARDS, Table, shard_of};
+use crate::table::{Config, FlowHint, Receiver, SHARDS, Table, shard_of};
 
 /// Receives what the analysis finds.
 pub trait Sink {
@@ -50,7 +50,7 @@ pub struct Analyzer<S> {
     out: Direct<S>,
     config: Config,
     flows: Flows,
-    pending: Vec<Passage>,
+    pending: Vec<SegmentRecord>,
     /// Segments taken.
     segments: u64,
 }
@@ -98,16 +98,17 @@ impl<S: Sink> Analyzer<S> {
     /// A segment seen at two points belongs to two flows: together they would look like repetitions.
     #[inline]
     pub fn handle_segment(&mut self, point: u16, segment: &Segment, time: Instant) {
-        self.pending.push(Passage::of(self.segments, point, segment, time));
+        self.pending.push(SegmentRecord::of(self.segments, point, segment, time));
         self.segments += 1;
         if self.pending.len() == BATCH {
             self.flush();
         }
     }
 
-    /// Takes the next segments, in the order of their numbers. An analysis gets all its segments in one of the two ways.
-    pub fn handle_passages(&mut self, passages: &[Passage]) {
-        for batch in passages.chunks(BATCH) {
+    /// Takes the next segments, in the order of their numbers. An analysis gets all its segments in one of
+    /// the two ways.
+    pub fn handle_records(&mut self, records: &[SegmentRecord]) {
+        for batch in records.chunks(BATCH) {
             self.flows.handle_batch(&self.config, batch, &mut self.out);
         }
     }
@@ -139,9 +140,9 @@ impl Flows {
 
     /// Handles up to [`BATCH`] segments in their order.
     ///
-    /// With many flows most of the cost is waiting for their state from memory. So their places are looked up for the
-    /// whole batch at once, and what a segment will need is fetched some segments before its turn.
-    pub(crate) fn handle_batch(&mut self, config: &Config, batch: &[Passage], out: &mut impl Receiver) {
+    /// With many flows most of the cost is waiting for their state from memory. So their places are looked up
+    /// for the whole batch at once, and what a segment will need is fetched some segments before its turn.
+    pub(crate) fn handle_batch(&mut self, config: &Config, batch: &[SegmentRecord], out: &mut impl Receiver) {
         let mut likely = [None; BATCH];
         for (likely, segment) in likely.iter_mut().zip(batch) {
             *likely = self.tables.get(shard_of(segment)).and_then(|table| table.likely(segment));
@@ -161,7 +162,7 @@ impl Flows {
 
     /// Fetches what a segment will need of its flow.
     #[inline]
-    fn fetch(&self, config: &Config, coming: Option<(&Passage, Likely)>) {
+    fn fetch(&self, config: &Config, coming: Option<(&SegmentRecord, FlowHint)>) {
         if let (Some(fetch), Some((segment, likely))) = (config.fetch, coming)
             && let Some(flow) = self.slab.get(likely.place)
         {
@@ -171,7 +172,7 @@ impl Flows {
 
     /// The same for segments in flight, whose place is known when the flow has come.
     #[inline]
-    fn fetch_in_flight(&self, config: &Config, coming: Option<(&Passage, Likely)>) {
+    fn fetch_in_flight(&self, config: &Config, coming: Option<(&SegmentRecord, FlowHint)>) {
         if let (Some(fetch), Some((segment, likely))) = (config.fetch, coming)
             && let Some(flow) = self.slab.get(likely.place)
             && let Some(place) = flow.place_in_flight(likely.direction, segment)

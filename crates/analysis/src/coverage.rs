@@ -150,7 +150,8 @@ impl Coverage {
         }
     }
 
-    /// Everything below `ack` has arrived: gives the bytes of it that the capture missed and that were not yet told.
+    /// Everything below `ack` has arrived: gives the bytes of it that the capture missed and that were not
+    /// yet told.
     pub(crate) fn acknowledge(&mut self, ack: u64, now: Instant) -> u64 {
         let mut missed = 0;
         if ack > self.next {

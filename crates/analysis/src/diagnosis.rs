@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::direction::Direction;
 use crate::report::{DirectionReport, FlowReport};
 
 /// One finding.
@@ -9,8 +10,8 @@ use crate::report::{DirectionReport, FlowReport};
 pub struct Diagnosis {
     /// What.
     pub kind: DiagnosisKind,
-    /// 0: data of the first end; 1: of the second.
-    pub direction: u8,
+    /// Whose data it is about.
+    pub direction: Direction,
     /// The figures behind it.
     pub evidence: String,
 }
@@ -81,18 +82,13 @@ const LITTLE_BYTES: u64 = 100_000;
 pub(crate) fn diagnose(flow: &FlowReport) -> Vec<Diagnosis> {
     let mut found = Vec::new();
     if let Some((kind, evidence)) = opening(flow) {
-        found.push(Diagnosis { kind, direction: flow.client.unwrap_or(0), evidence });
+        found.push(Diagnosis { kind, direction: flow.client.unwrap_or(Direction::FromFirst), evidence });
     }
-    let order =
-        if flow.directions[0].unique_bytes >= flow.directions[1].unique_bytes { [0, 1] } else { [1, 0] };
-    for direction in order {
-        let (data, receiver) = (&flow.directions[direction], &flow.directions[1 - direction]);
+    let main = flow.main_direction();
+    for direction in [main, main.reverse()] {
+        let (data, receiver) = (&flow.directions[direction], &flow.directions[direction.reverse()]);
         let mut add = |finding: Option<(DiagnosisKind, String)>| {
-            found.extend(finding.map(|(kind, evidence)| Diagnosis {
-                kind,
-                direction: direction as u8,
-                evidence,
-            }));
+            found.extend(finding.map(|(kind, evidence)| Diagnosis { kind, direction, evidence }));
         };
         if let Some(evidence) = both_sides(data) {
             add(Some((DiagnosisKind::BothSides, evidence)));
@@ -123,19 +119,21 @@ pub(crate) fn diagnose(flow: &FlowReport) -> Vec<Diagnosis> {
 
 /// Copies of data below this may be chance.
 const COPIES_MIN: u64 = 10;
-/// Copies to data packets from which everything is there twice; what is lost behind the box may be missing among them.
+/// Copies to data packets from which everything is there twice; what is lost behind the box may be missing
+/// among them.
 const COPIES_SHARE: f64 = 0.8;
 
-/// True when what looks like retransmissions are the copies that a box sends on after it has acknowledged them itself.
+/// True when what looks like retransmissions are the copies that a box sends on after it has acknowledged
+/// them itself.
 pub(crate) fn has_both_sides(flow: &FlowReport) -> bool {
     flow.directions.iter().any(|data| both_sides(data).is_some())
 }
 
-/// A sender repeats nothing that was acknowledged, but for single segments; a box that acknowledges by itself, and whose two sides are
-/// in one capture, does so with all.
+/// A sender repeats nothing that was acknowledged, but for single segments; a box that acknowledges by
+/// itself, and whose two sides are in one capture, does so with all.
 fn both_sides(data: &DirectionReport) -> Option<String> {
     let copies = data.retransmissions.spurious_acknowledged;
-    let first = data.data_packets.saturating_sub(data.retransmissions.data_packets);
+    let first = data.volume.data_packets.saturating_sub(data.retransmissions.data_packets);
     (copies >= COPIES_MIN && copies as f64 >= COPIES_SHARE * first as f64).then(|| {
         format!(
             "{copies} of {first} data packets come again after their acknowledgement: this capture has both sides of a box that \
@@ -145,12 +143,12 @@ fn both_sides(data: &DirectionReport) -> Option<String> {
 }
 
 fn opening(flow: &FlowReport) -> Option<(DiagnosisKind, String)> {
-    let client = usize::from(flow.client?);
-    let server = &flow.directions[1 - client];
-    if flow.handshake.syn_acks == 0 && server.rst > 0 {
+    let client = flow.client?;
+    let server = &flow.directions[client.reverse()];
+    if flow.handshake.syn_acks == 0 && server.flags.rst > 0 {
         return Some((DiagnosisKind::Refused, format!("{} SYN, answered by a reset", flow.handshake.syns)));
     }
-    let is_silent = server.packets == 0 && flow.directions[client].data_packets == 0;
+    let is_silent = server.volume.packets == 0 && flow.directions[client].volume.data_packets == 0;
     is_silent.then(|| (DiagnosisKind::NoAnswer, format!("{} SYN, no answer seen", flow.handshake.syns)))
 }
 
@@ -163,8 +161,8 @@ fn zero_window(receiver: &DirectionReport) -> Option<(DiagnosisKind, String)> {
 }
 
 fn active_ms(data: &DirectionReport) -> Option<f64> {
-    let rate = data.throughput_active_bps?;
-    Some(data.unique_bytes as f64 * 8_000.0 / rate)
+    let rate = data.throughput.active_bps?;
+    Some(data.volume.unique_bytes as f64 * 8_000.0 / rate)
 }
 
 fn window_limited(
@@ -172,8 +170,8 @@ fn window_limited(
     data: &DirectionReport,
     receiver: &DirectionReport,
 ) -> Option<(DiagnosisKind, String)> {
-    let (limited, active) = (data.window_limited_ms?, active_ms(data)?);
-    if data.unique_bytes < LITTLE_BYTES || limited < active * MOST {
+    let (limited, active) = (data.sender.window_limited_ms?, active_ms(data)?);
+    if data.volume.unique_bytes < LITTLE_BYTES || limited < active * MOST {
         return None;
     }
     let window = receiver.window.max?;
@@ -193,9 +191,11 @@ fn window_limited(
 fn bufferbloat(data: &DirectionReport) -> Option<(DiagnosisKind, String)> {
     let rtt = data.rtt.karn.filter(|rtt| rtt.n >= 20)?;
     // A queue is a multiple of the path, and long enough to feel.
-    (data.unique_bytes >= LITTLE_BYTES && rtt.p95_ms >= 2.0 * rtt.min_ms && rtt.p95_ms >= rtt.min_ms + 50.0)
+    (data.volume.unique_bytes >= LITTLE_BYTES
+        && rtt.p95_ms >= 2.0 * rtt.min_ms
+        && rtt.p95_ms >= rtt.min_ms + 50.0)
         .then(|| {
-            let rate = data.throughput_active_bps.unwrap_or(0.0) / 1e6;
+            let rate = data.throughput.active_bps.unwrap_or(0.0) / 1e6;
             let evidence =
                 format!("RTT {:.0} -> {:.0} ms (95 %) at {rate:.2} Mbit/s", rtt.min_ms, rtt.p95_ms);
             (DiagnosisKind::Bufferbloat, evidence)
@@ -204,8 +204,8 @@ fn bufferbloat(data: &DirectionReport) -> Option<(DiagnosisKind, String)> {
 
 fn application_limited(flow: &FlowReport, data: &DirectionReport) -> Option<(DiagnosisKind, String)> {
     let (active, duration) = (active_ms(data)?, flow.duration_s * 1_000.0);
-    let idle = data.idle_ms?.min(duration);
-    (data.unique_bytes >= LITTLE_BYTES && idle > active.max(duration) * MOST).then(|| {
+    let idle = data.sender.idle_ms?.min(duration);
+    (data.volume.unique_bytes >= LITTLE_BYTES && idle > active.max(duration) * MOST).then(|| {
         let evidence =
             format!("nothing outstanding {:.0} % of the time", 100.0 * idle / active.max(duration));
         (DiagnosisKind::ApplicationLimited, evidence)
@@ -214,7 +214,8 @@ fn application_limited(flow: &FlowReport, data: &DirectionReport) -> Option<(Dia
 
 fn time_outs(data: &DirectionReport) -> Option<(DiagnosisKind, String)> {
     let count = data.retransmissions.rto.filter(|count| *count > 0)?;
-    let evidence = format!("{count} retransmission time-outs, longest pause {:.0} ms", data.pause_max_ms);
+    let evidence =
+        format!("{count} retransmission time-outs, longest pause {:.0} ms", data.sender.pause_max_ms);
     Some((DiagnosisKind::TimeOuts, evidence))
 }
 
@@ -237,7 +238,7 @@ fn loss(data: &DirectionReport) -> Option<(DiagnosisKind, String)> {
     let behind = data.retransmissions.data_packets.saturating_sub(data.retransmissions.spurious);
     let before = data.loss.before_capture;
     (behind + before > 0).then(|| {
-        let rate = 100.0 * (behind + before) as f64 / (data.data_packets + before).max(1) as f64;
+        let rate = 100.0 * (behind + before) as f64 / (data.volume.data_packets + before).max(1) as f64;
         let evidence = format!("{rate:.2} % ({behind} behind the capture point, {before} before it)");
         (DiagnosisKind::Loss, evidence)
     })
@@ -245,7 +246,7 @@ fn loss(data: &DirectionReport) -> Option<(DiagnosisKind, String)> {
 
 /// [MA] §III-C: loss events of a radio link do not go with its rate; those of a full queue follow a peak.
 fn loss_without_rate_change(data: &DirectionReport) -> Option<(DiagnosisKind, String)> {
-    let reductions = data.window_reductions?;
+    let reductions = data.sender.window_reductions?;
     let (events, loss) = (reductions.fast + reductions.time_outs, reductions.throughput_loss?);
     (events >= 5 && loss.abs() < 0.1).then(|| {
         let evidence = format!("{events} loss events, throughput changes by {:.1} % at them", -100.0 * loss);
@@ -253,16 +254,16 @@ fn loss_without_rate_change(data: &DirectionReport) -> Option<(DiagnosisKind, St
     })
 }
 
-/// A proxy that answers the handshake itself, or acknowledges data for the receiver: the round trip of data is not that
-/// of the handshake, or the hop limits of SYN and data differ ([MP] §IV).
-fn split(flow: &FlowReport, data: &DirectionReport, direction: usize) -> Option<(DiagnosisKind, String)> {
-    if let (Some(syn), Some(first)) = (data.hop_limit_syn, data.hop_limit_data)
+/// A proxy that answers the handshake itself, or acknowledges data for the receiver: the round trip of data
+/// is not that of the handshake, or the hop limits of SYN and data differ ([MP] §IV).
+fn split(flow: &FlowReport, data: &DirectionReport, direction: Direction) -> Option<(DiagnosisKind, String)> {
+    if let (Some(syn), Some(first)) = (data.hop_limits.syn, data.hop_limits.data)
         && syn != first
     {
         let evidence = format!("hop limit {syn} in the SYN, {first} in data: two machines send");
         return Some((DiagnosisKind::SplitConnection, evidence));
     }
-    let towards_server = flow.client? == direction as u8;
+    let towards_server = flow.client? == direction;
     let to_client = flow.handshake.to_client_ms.filter(|_| !flow.handshake.ack_has_data);
     let handshake = if towards_server { flow.handshake.to_server_ms } else { to_client }?;
     let rtt = data.rtt.karn.filter(|rtt| rtt.n >= 20)?;
@@ -279,7 +280,7 @@ fn split(flow: &FlowReport, data: &DirectionReport, direction: usize) -> Option<
 fn reordering(data: &DirectionReport) -> Option<(DiagnosisKind, String)> {
     let count = data.loss.reordered;
     (count > 0).then(|| {
-        let share = 100.0 * count as f64 / data.data_packets.max(1) as f64;
+        let share = 100.0 * count as f64 / data.volume.data_packets.max(1) as f64;
         (DiagnosisKind::Reordering, format!("{count} packets late, {share:.2} % of data packets"))
     })
 }

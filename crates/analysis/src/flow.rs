@@ -9,12 +9,13 @@ use units::{Duration, Instant, WindowScale};
 use wire::TcpFlags;
 
 use crate::coverage::Coverage;
-use crate::half::{Ack, Half, IDLE_GAP, LINE, Sent, Verdict, Window};
-use crate::moment::Moment;
-use crate::packet::Seen;
-use crate::packet_ids::Standing;
-use crate::passage::{Key, Passage};
-use crate::recovery::{Cause, Repeat, SpuriousBy};
+use crate::direction::{Direction, PerDirection};
+use crate::half::{Ack, AckCounts, Half, IDLE_GAP, LINE, SentSegment, SynOptions, Window};
+use crate::optional_instant::OptionalInstant;
+use crate::packet::{PacketFindings, PacketKind};
+use crate::packet_ids::PacketContext;
+use crate::recovery::{Cause, Retransmission, SpuriousBy};
+use crate::segment_record::{Key, SegmentRecord};
 
 /// Something that happened in a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -23,8 +24,8 @@ pub struct Event {
     pub flow: u64,
     /// Nanoseconds since 1970-01-01 UTC.
     pub time_ns: u64,
-    /// 0: sent by the flow's first endpoint; 1: by its second.
-    pub direction: u8,
+    /// Who sent it.
+    pub direction: Direction,
     /// Position in the stream, bytes after the first seen; negative below it.
     pub offset: i64,
     /// Bytes.
@@ -43,7 +44,8 @@ pub enum EventKind {
         /// Why.
         cause: Cause,
     },
-    /// An earlier repetition turned out not to have been needed; the event's place and time are those of the finding.
+    /// An earlier retransmission turned out to be spurious; the event's place and time are those of the
+    /// finding.
     Spurious {
         /// Why it had been sent again.
         cause: Cause,
@@ -72,9 +74,9 @@ pub enum EventKind {
 
 /// Times of the handshake.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Opening {
+pub(crate) struct HandshakeTimes {
     /// Direction of the first SYN.
-    pub(crate) client: Option<usize>,
+    pub(crate) client: Option<Direction>,
     pub(crate) syn: Option<Instant>,
     pub(crate) syn_ack: Option<Instant>,
     pub(crate) ack: Option<Instant>,
@@ -85,7 +87,7 @@ pub(crate) struct Opening {
     offers_to_count_marks: bool,
 }
 
-impl Opening {
+impl HandshakeTimes {
     /// SYN to SYN-ACK; none when the SYN was sent again, because it is not known which was answered.
     pub(crate) fn to_server(self) -> Option<Duration> {
         (self.syns == 1).then(|| Some(self.syn_ack?.saturating_since(self.syn?))).flatten()
@@ -104,7 +106,7 @@ pub(crate) struct Flow {
     pub(crate) last: Instant,
     /// Its slot in its table.
     pub(crate) slot: u32,
-    scales: [Option<WindowScale>; 2],
+    scales: PerDirection<Option<WindowScale>>,
     /// The sender of the first packet is the lower end of the key.
     first_is_low: bool,
     is_v4: bool,
@@ -120,40 +122,40 @@ pub(crate) struct Flow {
     pub(crate) id: u64,
     pub(crate) first: Instant,
     pub(crate) cut_by_tool: u64,
-    pub(crate) reset_by: Option<usize>,
+    pub(crate) reset_by: Option<Direction>,
     pub(crate) is_tunnelled: bool,
     /// ECE, CWR and AE count marks (RFC 9768 §3.1.1), agreed in the handshake: CWR is no answer to a mark.
     counts_marks: bool,
-    pub(crate) halves: [Half; 2],
-    pub(crate) opening: Opening,
+    pub(crate) halves: PerDirection<Half>,
+    pub(crate) opening: HandshakeTimes,
 }
 
 impl Flow {
     /// The flow that `segment` opens.
-    pub(crate) fn new(id: u64, segment: &Passage) -> Self {
-        Self::with(id, segment, [Half::default(), Half::default()])
+    pub(crate) fn new(id: u64, segment: &SegmentRecord) -> Self {
+        Self::with(id, segment, PerDirection::default())
     }
 
     /// The same with what another flow, which has ended, holds of memory.
-    pub(crate) fn renew(&mut self, id: u64, segment: &Passage) {
-        let [a, b] = &mut self.halves;
-        *self = Self::with(id, segment, [a.renewed(), b.renewed()]);
+    pub(crate) fn renew(&mut self, id: u64, segment: &SegmentRecord) {
+        let halves = PerDirection::each(|direction| self.halves[direction].renewed());
+        *self = Self::with(id, segment, halves);
     }
 
     /// It has ended: only the memory it holds may be of use.
     pub(crate) fn retire(&mut self, keeps_buffers: bool) {
         self.is_live = false;
         if !keeps_buffers {
-            self.halves = [Half::default(), Half::default()];
+            self.halves = PerDirection::default();
         }
     }
 
-    fn with(id: u64, segment: &Passage, halves: [Half; 2]) -> Self {
+    fn with(id: u64, segment: &SegmentRecord, halves: PerDirection<Half>) -> Self {
         Self {
             key: segment.key,
             last: segment.time,
             slot: 0,
-            scales: [None; 2],
+            scales: PerDirection::default(),
             first_is_low: segment.is_from_low(),
             is_v4: segment.is_v4(),
             is_live: true,
@@ -167,7 +169,7 @@ impl Flow {
             is_tunnelled: segment.is_tunnelled(),
             counts_marks: false,
             halves,
-            opening: Opening::default(),
+            opening: HandshakeTimes::default(),
         }
     }
 
@@ -179,66 +181,67 @@ impl Flow {
 
     /// The lines of its memory that `segment`, sent by `direction`, will need: a bit for each.
     #[inline]
-    pub(crate) fn lines_for(direction: usize, segment: &Passage) -> u64 {
+    pub(crate) fn lines_for(direction: Direction, segment: &SegmentRecord) -> u64 {
         const FIRST: usize = offset_of!(Flow, halves) / LINE;
         const SECOND: usize = FIRST + size_of::<Half>() / LINE;
-        const DATA: [u64; 2] = [
+        const DATA: PerDirection<u64> = PerDirection::new(
             1 | Half::SENT_DATA << FIRST | Half::ACKED_BY_DATA << SECOND,
             1 | Half::SENT_DATA << SECOND | Half::ACKED_BY_DATA << FIRST,
-        ];
-        const BARE: [u64; 2] = [
+        );
+        const BARE: PerDirection<u64> = PerDirection::new(
             1 | Half::SENT_BARE << FIRST | Half::ACKED_BARE << SECOND,
             1 | Half::SENT_BARE << SECOND | Half::ACKED_BARE << FIRST,
-        ];
+        );
         let lines = if segment.len() > 0 { &DATA } else { &BARE };
-        lines[direction & 1]
+        lines[direction]
     }
 
     /// The address of what `segment` will change of the segments in flight.
     #[inline]
-    pub(crate) fn place_in_flight(&self, direction: usize, segment: &Passage) -> Option<usize> {
+    pub(crate) fn place_in_flight(&self, direction: Direction, segment: &SegmentRecord) -> Option<usize> {
         let place = match segment.len() > 0 {
-            true => self.halves[direction].in_flight.next_place(),
-            false => self.halves[1 - direction].in_flight.first_place(),
+            true => self.halves[direction].data.in_flight.next_place(),
+            false => self.halves[direction.reverse()].data.in_flight.first_place(),
         };
         place.map(|place| std::ptr::from_ref(place) as usize)
     }
 
-    /// The index of the half that sent a segment.
+    /// The direction that a segment was sent in.
     #[inline]
-    pub(crate) fn direction(&self, segment: &Passage) -> usize {
-        usize::from(segment.is_from_low() != self.first_is_low)
+    pub(crate) fn direction(&self, segment: &SegmentRecord) -> Direction {
+        Direction::from_second_if(segment.is_from_low() != self.first_is_low)
     }
 
     /// True when a SYN opens another connection between the same ends (as after quick reuse of a port).
-    pub(crate) fn is_reopened_by(&self, direction: usize, segment: &Passage) -> bool {
+    pub(crate) fn is_reopened_by(&self, direction: Direction, segment: &SegmentRecord) -> bool {
         let own = &self.halves[direction];
         let seq = segment.seq;
-        if !segment.flags.contains(TcpFlags::SYN) || own.isn == Some(seq) {
+        if !segment.flags.contains(TcpFlags::SYN) || own.cold.isn == Some(seq) {
             return false;
         }
         let is_answer = segment.flags.contains(TcpFlags::ACK);
-        let is_idle = own.isn.is_none() && own.coverage.is_none();
+        let is_idle = own.cold.isn.is_none() && own.edge.coverage.is_none();
         if is_idle && (is_answer || self.opening.client.is_none()) {
             // The answer to the SYN seen, or the start of a connection of which only the other side was seen.
             return false;
         }
-        if own.isn.is_none() && !self.is_closed {
+        if own.cold.isn.is_none() && !self.is_closed {
             // The handshake comes after its data: packets out of order in the file.
-            return own.coverage.as_ref().is_some_and(|c| c.first as u32 != (seq + 1).get());
+            return own.edge.coverage.as_ref().is_some_and(|c| c.first as u32 != (seq + 1).get());
         }
         true
     }
 
     /// The shift of windows advertised by `direction`; none when the handshake was not seen.
     #[inline]
-    pub(crate) fn scale(&self, direction: usize) -> Option<WindowScale> {
+    pub(crate) fn scale(&self, direction: Direction) -> Option<WindowScale> {
         self.scales[direction]
     }
 
-    fn negotiated_scale(&self, direction: usize) -> Option<WindowScale> {
-        let [own, other] = [&self.halves[direction], &self.halves[1 - direction]];
-        match (own.isn.map(|_| own.scale), other.isn.map(|_| other.scale)) {
+    fn negotiated_scale(&self, direction: Direction) -> Option<WindowScale> {
+        let [own, other] = [&self.halves[direction], &self.halves[direction.reverse()]];
+        let offer = |half: &Half| half.cold.isn.map(|_| half.cold.offered.scale);
+        match (offer(own), offer(other)) {
             (Some(Some(own)), Some(Some(_))) => Some(own),
             (Some(_), Some(_)) | (Some(None), None) | (None, Some(None)) => Some(WindowScale::NONE),
             _ => None,
@@ -247,31 +250,32 @@ impl Flow {
 
     /// The window that the receiver of `direction`'s data advertised last, bytes.
     #[inline]
-    pub(crate) fn window_towards(&self, direction: usize) -> Option<u64> {
-        self.halves[1 - direction].window.get().map(u64::from)
+    pub(crate) fn window_towards(&self, direction: Direction) -> Option<u64> {
+        self.halves[direction.reverse()].edge.window.get().map(u64::from)
     }
 
     pub(crate) fn uses_sack(&self) -> bool {
-        let [a, b] = &self.halves;
-        (a.sack_permitted && b.sack_permitted) || a.counts.sack_packets + b.counts.sack_packets > 0
+        self.halves.iter().all(|half| half.cold.offered.sack_permitted)
+            || self.halves.iter().any(|half| half.cold.acks.with_sack > 0)
     }
 
     /// Shortest time for the whole path and back that was seen.
     pub(crate) fn path_rtt(&self) -> Option<Duration> {
         let handshake = self.opening.to_server().zip(self.opening.to_client()).map(|(a, b)| a + b);
         handshake.or_else(|| {
-            let [a, b] = [self.halves[0].rtt_karn.min(), self.halves[1].rtt_karn.min()];
+            let [a, b] = self.halves.as_array().each_ref().map(|half| half.rtt.karn.min());
             a.zip(b).map(|(a, b)| a + b)
         })
     }
 
-    /// Takes one segment: notes in `seen`, which is new, what was learned from it, and gives each event to `emit`.
+    /// Takes one segment: notes in `seen`, which is new, what was learned from it, and gives each event to
+    /// `emit`.
     #[inline]
     pub(crate) fn handle(
         &mut self,
-        direction: usize,
-        segment: &Passage,
-        seen: &mut Seen,
+        direction: Direction,
+        segment: &SegmentRecord,
+        seen: &mut PacketFindings,
         emit: &mut dyn FnMut(Event),
     ) {
         let now = segment.time;
@@ -291,11 +295,10 @@ impl Flow {
         }
         // A reset's sequence number is the receiver's expectation, or made up: no place in the stream.
         if !segment.flags.contains(TcpFlags::RST) {
-            let verdict = self.on_data(direction, segment, now, emit);
+            seen.kind = self.on_data(direction, segment, now, emit);
             if segment.is_v4() && !segment.flags.contains(TcpFlags::SYN) {
-                self.on_id(direction, segment, pause, verdict);
+                self.on_id(direction, segment, pause, seen.kind);
             }
-            seen.verdict = verdict;
         }
         let cwr = segment.flags.contains(TcpFlags::CWR) && !segment.flags.contains(TcpFlags::SYN);
         let answers = cwr && !self.counts_marks;
@@ -305,7 +308,13 @@ impl Flow {
     }
 
     #[cold]
-    fn on_ecn(&self, direction: usize, segment: &Passage, answers: bool, emit: &mut dyn FnMut(Event)) {
+    fn on_ecn(
+        &self,
+        direction: Direction,
+        segment: &SegmentRecord,
+        answers: bool,
+        emit: &mut dyn FnMut(Event),
+    ) {
         let is_marked = segment.ecn() == 3;
         let kinds = [(is_marked, EventKind::CongestionMark), (answers, EventKind::CongestionAnswer)];
         for (_, kind) in kinds.into_iter().filter(|(happened, _)| *happened) {
@@ -314,30 +323,30 @@ impl Flow {
     }
 
     /// What happened with a segment, at its place in the stream.
-    fn event(&self, direction: usize, segment: &Passage, kind: EventKind) -> Event {
-        let coverage = self.halves[direction].coverage.as_ref();
+    fn event(&self, direction: Direction, segment: &SegmentRecord, kind: EventKind) -> Event {
+        let coverage = self.halves[direction].edge.coverage.as_ref();
         let distance = segment.seq.since(wire_seq(coverage.map_or(0, |c| c.first))) as i32;
         Event {
             flow: self.id,
             time_ns: segment.time.as_nanos(),
-            direction: direction as u8,
+            direction,
             offset: if coverage.is_some() { i64::from(distance) } else { 0 },
             len: segment.len(),
             kind,
         }
     }
 
-    fn on_id(&mut self, direction: usize, segment: &Passage, pause: Duration, verdict: Verdict) {
+    fn on_id(&mut self, direction: Direction, segment: &SegmentRecord, pause: Duration, kind: PacketKind) {
         let len = segment.len();
         let own = &mut self.halves[direction];
-        let standing = Standing {
+        let standing = PacketContext {
             has_data: len > 0,
-            is_at_hole: matches!(verdict, Verdict::Repaired | Verdict::Reordered)
-                || own.coverage.as_ref().is_some_and(Coverage::has_open_hole),
+            is_at_hole: matches!(kind, PacketKind::Repaired | PacketKind::Reordered)
+                || own.edge.coverage.as_ref().is_some_and(Coverage::has_open_hole),
             pause,
             segments: own.wire_segments(len).max(1),
         };
-        own.ids.on_packet(segment.id, &standing);
+        own.packets.ids.on_packet(segment.id, &standing);
     }
 
     /// Where the time since the last packet went, for both senders.
@@ -347,111 +356,110 @@ impl Flow {
         if passed.is_zero() {
             return;
         }
-        for direction in [0, 1] {
+        for direction in Direction::BOTH {
             let window = self.window_towards(direction);
             let half = &mut self.halves[direction];
-            if half.first_data.is_none() {
+            if half.edge.first_data.is_none() {
                 continue;
             }
             let outstanding = half.outstanding();
             if outstanding == 0 {
-                half.shares.idle += passed;
+                half.packets.shares.idle += passed;
                 if passed >= IDLE_GAP {
-                    half.idle_gaps.count += 1;
-                    half.idle_gaps.longest = half.idle_gaps.longest.max(passed);
+                    half.cold.idle_gaps.count += 1;
+                    half.cold.idle_gaps.longest = half.cold.idle_gaps.longest.max(passed);
                 }
             }
-            if window.is_some_and(|window| outstanding + u64::from(half.segment_max) > window) {
-                half.shares.window_limited += passed;
+            if window.is_some_and(|window| outstanding + u64::from(half.edge.segment_max) > window) {
+                half.packets.shares.window_limited += passed;
             }
         }
     }
 
-    fn count(&mut self, direction: usize, segment: &Passage, now: Instant) {
+    fn count(&mut self, direction: Direction, segment: &SegmentRecord, now: Instant) {
         let counts_marks = self.counts_marks;
         let own = &mut self.halves[direction];
         let len = segment.len();
-        if let Some(last) = own.last.get() {
-            own.idle_max = own.idle_max.max(now.saturating_since(last));
+        if let Some(last) = own.packets.last.get() {
+            own.packets.pause_max = own.packets.pause_max.max(now.saturating_since(last));
         }
-        own.last = Moment::at(now);
+        own.packets.last = OptionalInstant::at(now);
         let wire = if len > 0 { own.wire_segments(len) } else { 1 };
-        own.totals.packets += 1;
-        own.totals.wire_segments += wire;
-        own.totals.ip_bytes += segment.ip_len();
+        own.packets.totals.packets += 1;
+        own.packets.totals.wire_segments += wire;
+        own.packets.totals.ip_bytes += segment.ip_len();
         let has = |flag| u64::from(segment.flags.contains(flag));
-        own.totals.psh += has(TcpFlags::PSH);
-        let counts = &mut own.counts;
+        own.packets.totals.psh += has(TcpFlags::PSH);
         if !(TcpFlags::ACK | TcpFlags::PSH).contains(segment.flags) {
-            counts.urg += has(TcpFlags::URG);
-            counts.fin += has(TcpFlags::FIN);
-            counts.syn += has(TcpFlags::SYN);
-            counts.rst += has(TcpFlags::RST);
-            counts.ece += has(TcpFlags::ECE);
-            counts.cwr += has(TcpFlags::CWR);
+            let flags = &mut own.cold.flags;
+            flags.urg += has(TcpFlags::URG);
+            flags.fin += has(TcpFlags::FIN);
+            flags.syn += has(TcpFlags::SYN);
+            flags.rst += has(TcpFlags::RST);
+            flags.ece += has(TcpFlags::ECE);
+            flags.cwr += has(TcpFlags::CWR);
             if !segment.flags.contains(TcpFlags::SYN) && !counts_marks {
-                counts.ecn_reductions += has(TcpFlags::CWR);
+                own.cold.ecn.reductions += has(TcpFlags::CWR);
             }
         }
         if segment.ecn() != 0 {
-            counts.ce += u64::from(segment.ecn() == 3);
-            counts.ect += u64::from(segment.ecn() != 3);
+            let ecn = &mut own.cold.ecn;
+            ecn.ce += u64::from(segment.ecn() == 3);
+            ecn.ect += u64::from(segment.ecn() != 3);
         }
         if len > 0 {
-            let data = &mut own.data;
+            let data = &mut own.data.totals;
             data.packets += 1;
             data.payload += len;
             data.segment_min = if data.segment_min == 0 { len } else { data.segment_min.min(len) };
-            own.segment_max = own.segment_max.max(u32::try_from(len).unwrap_or(u32::MAX));
+            own.edge.segment_max = own.edge.segment_max.max(u32::try_from(len).unwrap_or(u32::MAX));
         } else if segment.flags & !(TcpFlags::PSH | TcpFlags::URG | TcpFlags::ECE | TcpFlags::CWR)
             == TcpFlags::ACK
         {
-            own.pure_acks += 1;
+            own.packets.pure_acks += 1;
         }
-        let kind = usize::from(len > 0);
-        if own.hop_limits[kind].is_none() && (len > 0 || segment.flags.contains(TcpFlags::SYN)) {
-            own.hop_limits[kind] = Some(segment.hop_limit);
+        let hop_limits = &mut own.packets.hop_limits;
+        if len > 0 {
+            hop_limits.data.get_or_insert(segment.hop_limit);
+        } else if segment.flags.contains(TcpFlags::SYN) {
+            hop_limits.syn.get_or_insert(segment.hop_limit);
         }
-        own.mptcp |= segment.is_mptcp();
-        own.timestamps |= segment.stamp().is_some();
+        own.packets.has_mptcp |= segment.is_mptcp();
+        own.packets.has_timestamps |= segment.stamp().is_some();
     }
 
-    fn pair(&mut self, direction: usize) -> [&mut Half; 2] {
-        let [a, b] = &mut self.halves;
-        if direction == 0 { [a, b] } else { [b, a] }
-    }
-
-    fn on_control(&mut self, direction: usize, segment: &Passage, now: Instant, emit: &mut dyn FnMut(Event)) {
+    fn on_control(
+        &mut self,
+        direction: Direction,
+        segment: &SegmentRecord,
+        now: Instant,
+        emit: &mut dyn FnMut(Event),
+    ) {
         if segment.flags.contains(TcpFlags::RST) {
             self.reset_by.get_or_insert(direction);
             self.is_closed = true;
             let kind = EventKind::Reset;
-            emit(Event {
-                flow: self.id,
-                time_ns: now.as_nanos(),
-                direction: direction as u8,
-                offset: 0,
-                len: 0,
-                kind,
-            });
+            emit(Event { flow: self.id, time_ns: now.as_nanos(), direction, offset: 0, len: 0, kind });
             return;
         }
         if segment.flags.contains(TcpFlags::SYN) {
             let own = &mut self.halves[direction];
-            own.isn = Some(segment.seq);
-            own.mss = segment.mss();
-            let offered = own.mss.and_then(NonZeroU16::new);
-            own.scale = segment.scale();
-            own.sack_permitted = segment.is_sack_permitted();
-            self.halves[1 - direction].peer_mss = offered;
-            self.scales = [self.negotiated_scale(0), self.negotiated_scale(1)];
+            own.cold.isn = Some(segment.seq);
+            own.cold.offered = SynOptions {
+                mss: segment.mss(),
+                scale: segment.scale(),
+                sack_permitted: segment.is_sack_permitted(),
+            };
+            let mss = own.cold.offered.mss.and_then(NonZeroU16::new);
+            self.halves[direction.reverse()].packets.peer_mss = mss;
+            self.scales = PerDirection::each(|direction| self.negotiated_scale(direction));
             let ecn = [TcpFlags::AE, TcpFlags::CWR, TcpFlags::ECE].map(|flag| segment.flags.contains(flag));
             let opening = &mut self.opening;
             if segment.flags.contains(TcpFlags::ACK) {
                 // RFC 9768 §3.1.2, table 2: all else agrees on classic ECN or on none.
                 self.counts_marks =
                     opening.offers_to_count_marks && matches!(ecn, [false, true, _] | [true, _, false]);
-                opening.client.get_or_insert(1 - direction);
+                opening.client.get_or_insert(direction.reverse());
                 opening.syn_acks += 1;
                 opening.syn_ack = Some(now);
             } else {
@@ -472,8 +480,8 @@ impl Flow {
     /// The advertised window; true if it is the same as before.
     fn on_window(
         &mut self,
-        direction: usize,
-        segment: &Passage,
+        direction: Direction,
+        segment: &SegmentRecord,
         now: Instant,
         emit: &mut dyn FnMut(Event),
     ) -> bool {
@@ -484,7 +492,7 @@ impl Flow {
         let scale = if is_syn { Some(WindowScale::NONE) } else { self.scale(direction) };
         let id = self.id;
         let half = &mut self.halves[direction];
-        let windows = &mut half.windows;
+        let windows = &mut half.packets.windows;
         let is_same = windows.raw == Some(segment.window);
         if let Some(bytes) = scale.map(|scale| scale.window(segment.window)) {
             windows.max = windows.max.max(bytes);
@@ -493,96 +501,89 @@ impl Flow {
             }
         }
         if segment.window == 0 && !is_syn && !segment.flags.contains(TcpFlags::FIN) {
-            half.window_news.zero += 1;
+            half.cold.window_events.zero += 1;
             if windows.zero_since.is_none() {
-                windows.zero_since = Moment::at(now);
+                windows.zero_since = OptionalInstant::at(now);
                 let kind = EventKind::ZeroWindow;
-                emit(Event {
-                    flow: id,
-                    time_ns: now.as_nanos(),
-                    direction: direction as u8,
-                    offset: 0,
-                    len: 0,
-                    kind,
-                });
+                emit(Event { flow: id, time_ns: now.as_nanos(), direction, offset: 0, len: 0, kind });
             }
         } else if let Some(since) = windows.zero_since.take() {
-            half.window_news.zero_time += now.saturating_since(since);
+            half.cold.window_events.zero_time += now.saturating_since(since);
         }
         // In a SYN the field is not scaled: it says nothing about the same window later.
         let bytes =
             if segment.window == 0 { Some(0) } else { scale.map(|scale| scale.window(segment.window)) };
         let keeps = !is_syn || self.scale(direction) == Some(WindowScale::NONE);
         let half = &mut self.halves[direction];
-        half.windows.raw = Some(segment.window).filter(|_| keeps);
-        half.window = Window::new(bytes.filter(|_| keeps));
+        half.packets.windows.raw = Some(segment.window).filter(|_| keeps);
+        half.edge.window = Window::new(bytes.filter(|_| keeps));
         is_same
     }
 
     fn on_ack(
         &mut self,
-        direction: usize,
-        segment: &Passage,
+        direction: Direction,
+        segment: &SegmentRecord,
         is_same_window: bool,
         now: Instant,
-        seen: &mut Seen,
+        seen: &mut PacketFindings,
         emit: &mut dyn FnMut(Event),
     ) {
         let id = self.id;
-        let [own, other] = self.pair(direction);
+        let [own, other] = self.halves.pair_mut(direction);
         let echo = segment.echo();
         let plain = !segment.flags.intersects(TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST);
         let is_bare = segment.len() == 0 && plain && is_same_window;
-        if let Some(value) = echo.filter(|value| own.echoed != *value || *value == 0) {
-            seen.rtt_timestamps = other.echo.on_echo(value, now);
+        if let Some(value) = echo.filter(|value| own.packets.settled_echo != *value || *value == 0) {
+            seen.rtt_timestamps = other.data.echo.on_echo(value, now);
             if let Some(rtt) = seen.rtt_timestamps {
-                other.rtt_timestamps.record(rtt);
+                other.rtt.timestamps.record(rtt);
             }
-            own.echoed = if other.echo.is_settled(value) { value } else { 0 };
+            own.packets.settled_echo = if other.data.echo.is_settled(value) { value } else { 0 };
         }
-        let before = other.una;
+        let before = other.edge.una;
         let has_sack = !segment.sack().is_empty();
-        let (dsacks, unexplained) = match has_sack {
-            true => (other.counts.dsacks, other.counts.dsacks_unexplained),
-            false => (0, 0),
-        };
-        let first = other.coverage.as_ref().map_or(0, |c| c.first);
+        let acks_before = if has_sack { other.cold.acks } else { AckCounts::default() };
+        let first = other.edge.coverage.as_ref().map_or(0, |c| c.first);
         let ack = Ack { number: segment.ack, now, echo, sack: segment.sack(), is_bare };
-        let outcome = other.on_ack(&ack, |repeat| emit(spurious(id, 1 - direction, now, first, repeat)));
+        let outcome = other.on_ack(&ack, |retransmission| {
+            emit(spurious(id, direction.reverse(), now, first, retransmission));
+        });
         (seen.rtt_karn, seen.is_duplicate_ack) = (outcome.rtt, outcome.is_duplicate);
         if has_sack {
             // Counted for who says it.
-            own.counts.sack_packets += 1;
-            own.counts.dsacks += other.counts.dsacks - dsacks;
-            own.counts.dsacks_unexplained += other.counts.dsacks_unexplained - unexplained;
-            (other.counts.dsacks, other.counts.dsacks_unexplained) = (dsacks, unexplained);
+            let (own, other) = (&mut own.cold.acks, &mut other.cold.acks);
+            own.with_sack += 1;
+            own.dsacks += other.dsacks - acks_before.dsacks;
+            own.dsacks_unexplained += other.dsacks_unexplained - acks_before.dsacks_unexplained;
+            (other.dsacks, other.dsacks_unexplained) = (acks_before.dsacks, acks_before.dsacks_unexplained);
         }
         if outcome.is_duplicate {
-            own.counts.duplicate_acks += 1;
-            own.counts.triple_duplicate_acks += u64::from(other.duplicates() == 3);
+            own.cold.acks.duplicate += 1;
+            own.cold.acks.triple_duplicate += u64::from(other.duplicate_acks() == 3);
         }
-        let is_update = plain && segment.len() == 0 && !is_same_window && before == other.una;
+        let is_update = plain && segment.len() == 0 && !is_same_window && before == other.edge.una;
         if is_update && before != 0 {
-            own.window_news.updates += 1;
+            own.cold.window_events.updates += 1;
         }
-        if before != other.una && other.fin_acked && own.fin_acked {
+        if before != other.edge.una && other.data.fin_acked && own.data.fin_acked {
             self.is_closed = true;
         }
     }
 
     fn on_data(
         &mut self,
-        direction: usize,
-        segment: &Passage,
+        direction: Direction,
+        segment: &SegmentRecord,
         now: Instant,
         emit: &mut dyn FnMut(Event),
-    ) -> Verdict {
+    ) -> PacketKind {
         let stamp = segment.stamp();
         let is_unusual = segment.len() <= 1 || segment.flags.intersects(TcpFlags::SYN | TcpFlags::FIN);
         let is_next =
-            self.halves[direction].coverage.as_ref().is_some_and(|c| c.next as u32 == segment.seq.get());
+            self.halves[direction].edge.coverage.as_ref().is_some_and(|c| c.next as u32 == segment.seq.get());
         let needs_facts = is_unusual || !is_next;
-        let sent = Sent {
+        let sent = SentSegment {
             seq: segment.seq,
             len: segment.len(),
             flags: segment.flags,
@@ -593,29 +594,29 @@ impl Flow {
             path_rtt: if is_next { None } else { self.path_rtt() },
         };
         let own = &mut self.halves[direction];
-        let verdict = own.on_segment(&sent);
+        let kind = own.on_segment(&sent);
         if let Some(stamp) = stamp.filter(|_| segment.takes_sequence_space()) {
-            own.echo.on_sent(stamp, now);
+            own.data.echo.on_sent(stamp, now);
         }
-        if verdict == Verdict::Usual {
-            return verdict;
+        if kind == PacketKind::Usual {
+            return kind;
         }
         let event = |kind| self.event(direction, segment, kind);
-        match verdict {
-            Verdict::Usual => {}
-            Verdict::Repeated { cause, is_needless } => {
+        match kind {
+            PacketKind::Usual => {}
+            PacketKind::Retransmission { cause, was_acknowledged } => {
                 emit(event(EventKind::Retransmission { cause }));
-                if is_needless {
+                if was_acknowledged {
                     let by = SpuriousBy::Acknowledged;
                     emit(event(EventKind::Spurious { cause, by, sent_ns: now.as_nanos() }));
                 }
             }
-            Verdict::WindowProbe => emit(event(EventKind::WindowProbe)),
-            Verdict::KeepAlive => emit(event(EventKind::KeepAlive)),
-            Verdict::Repaired => emit(event(EventKind::Repaired)),
-            Verdict::Reordered => emit(event(EventKind::Reordered)),
+            PacketKind::WindowProbe => emit(event(EventKind::WindowProbe)),
+            PacketKind::KeepAlive => emit(event(EventKind::KeepAlive)),
+            PacketKind::Repaired => emit(event(EventKind::Repaired)),
+            PacketKind::Reordered => emit(event(EventKind::Reordered)),
         }
-        verdict
+        kind
     }
 }
 
@@ -623,17 +624,23 @@ fn wire_seq(position: u64) -> units::SeqNum {
     units::SeqNum::new(position as u32)
 }
 
-fn spurious(flow: u64, direction: usize, now: Instant, first: u64, repeat: &Repeat) -> Event {
+fn spurious(
+    flow: u64,
+    direction: Direction,
+    now: Instant,
+    first: u64,
+    retransmission: &Retransmission,
+) -> Event {
     Event {
         flow,
         time_ns: now.as_nanos(),
-        direction: direction as u8,
-        offset: repeat.start as i64 - first as i64,
-        len: repeat.end - repeat.start,
+        direction,
+        offset: retransmission.start as i64 - first as i64,
+        len: retransmission.end - retransmission.start,
         kind: EventKind::Spurious {
-            cause: repeat.cause,
-            by: repeat.spurious(),
-            sent_ns: repeat.time.as_nanos(),
+            cause: retransmission.cause,
+            by: retransmission.spurious(),
+            sent_ns: retransmission.time.as_nanos(),
         },
     }
 }

@@ -9,17 +9,17 @@ const SEGMENTS_MAX: usize = 16_384;
 
 /// A segment in flight.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Sent {
+pub(crate) struct Segment {
     start: u64,
     last: Instant,
     len: u32,
-    was_repeated: bool,
+    was_retransmitted: bool,
     is_sacked: bool,
     /// Something with a lower position was sent after it.
     has_later_below: bool,
 }
 
-impl Sent {
+impl Segment {
     fn end(&self) -> u64 {
         self.start + u64::from(self.len)
     }
@@ -28,7 +28,8 @@ impl Sent {
 /// What an acknowledgement tells about the round-trip time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AckSample {
-    /// Plain Karn: the segment acknowledged exactly was sent once, and none newly acknowledged was sent after it.
+    /// Plain Karn: the segment acknowledged exactly was sent once, and none newly acknowledged was sent after
+    /// it.
     pub(crate) karn: Option<Duration>,
     /// As tcptrace: also nothing acknowledged earlier was sent after it.
     pub(crate) tcptrace: Option<Duration>,
@@ -39,60 +40,60 @@ pub(crate) struct AckSample {
 /// Segments in flight, by position.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InFlight {
-    sent: Ring<Sent>,
+    segments: Ring<Segment>,
 }
 
 impl InFlight {
     /// Where the next segment goes.
     #[inline]
-    pub(crate) fn next_place(&self) -> Option<&Sent> {
-        self.sent.next_slot()
+    pub(crate) fn next_place(&self) -> Option<&Segment> {
+        self.segments.next_slot()
     }
 
     /// What the next acknowledgement takes away.
     #[inline]
-    pub(crate) fn first_place(&self) -> Option<&Sent> {
-        self.sent.front()
+    pub(crate) fn first_place(&self) -> Option<&Segment> {
+        self.segments.front()
     }
 
     /// A new segment was sent, or one that fills a hole.
     #[inline]
     pub(crate) fn push(&mut self, start: u64, end: u64, now: Instant) {
         let len = u32::try_from(end.saturating_sub(start)).unwrap_or(u32::MAX);
-        let sent = Sent { start, last: now, len, ..Sent::default() };
-        if self.sent.back().is_none_or(|last| last.start < start) {
-            self.sent.push_back(sent);
+        let segment = Segment { start, last: now, len, ..Segment::default() };
+        if self.segments.back().is_none_or(|last| last.start < start) {
+            self.segments.push_back(segment);
         } else {
-            let at = self.sent.partition_point(|other| other.start < start);
-            self.sent.insert(at, sent);
+            let at = self.segments.partition_point(|other| other.start < start);
+            self.segments.insert(at, segment);
             self.from(at + 1, |above| {
                 above.has_later_below = true;
                 true
             });
         }
-        if self.sent.len() > SEGMENTS_MAX {
-            self.sent.pop_front();
+        if self.segments.len() > SEGMENTS_MAX {
+            self.segments.pop_front();
         }
     }
 
     /// Gives each segment from `at` on to `change`, until it says that this was enough.
-    fn from(&mut self, at: usize, mut change: impl FnMut(&mut Sent) -> bool) {
-        for at in at..self.sent.len() {
-            if !self.sent.get_mut(at).is_some_and(&mut change) {
+    fn from(&mut self, at: usize, mut change: impl FnMut(&mut Segment) -> bool) {
+        for at in at..self.segments.len() {
+            if !self.segments.get_mut(at).is_some_and(&mut change) {
                 return;
             }
         }
     }
 
     /// `[start, end)` was sent again.
-    pub(crate) fn repeat(&mut self, start: u64, end: u64, now: Instant) {
-        let from = self.sent.partition_point(|sent| sent.end() <= start);
-        self.from(from, |sent| {
-            if sent.start < end {
-                sent.was_repeated = true;
-                sent.last = now;
+    pub(crate) fn retransmit(&mut self, start: u64, end: u64, now: Instant) {
+        let from = self.segments.partition_point(|segment| segment.end() <= start);
+        self.from(from, |segment| {
+            if segment.start < end {
+                segment.was_retransmitted = true;
+                segment.last = now;
             } else {
-                sent.has_later_below = true;
+                segment.has_later_below = true;
             }
             true
         });
@@ -100,19 +101,19 @@ impl InFlight {
 
     /// The receiver holds `[start, end)`.
     pub(crate) fn sack(&mut self, start: u64, end: u64) {
-        let from = self.sent.partition_point(|sent| sent.start < start);
-        self.from(from, |sent| {
-            let is_within = sent.end() <= end;
-            sent.is_sacked |= is_within;
+        let from = self.segments.partition_point(|segment| segment.start < start);
+        self.from(from, |segment| {
+            let is_within = segment.end() <= end;
+            segment.is_sacked |= is_within;
             is_within
         });
     }
 
     /// True when the receiver has said that it holds all of `[start, end)`.
     pub(crate) fn is_sacked(&self, start: u64, end: u64) -> bool {
-        let from = self.sent.partition_point(|sent| sent.end() <= start);
-        let mut covered = self.sent.iter_from(from).take_while(|sent| sent.start < end).peekable();
-        covered.peek().is_some() && covered.all(|sent| sent.is_sacked)
+        let from = self.segments.partition_point(|segment| segment.end() <= start);
+        let mut covered = self.segments.iter_from(from).take_while(|segment| segment.start < end).peekable();
+        covered.peek().is_some() && covered.all(|segment| segment.is_sacked)
     }
 
     /// Everything below `ack` has arrived.
@@ -120,23 +121,23 @@ impl InFlight {
     pub(crate) fn acknowledge(&mut self, ack: u64, now: Instant) -> AckSample {
         let mut latest_below = Instant::ZERO;
         let mut exact = None;
-        while let Some(sent) = self.sent.front().copied().filter(|sent| sent.end() <= ack) {
-            self.sent.pop_front();
-            if let Some(previous) = exact.replace(sent) {
+        while let Some(segment) = self.segments.front().copied().filter(|segment| segment.end() <= ack) {
+            self.segments.pop_front();
+            if let Some(previous) = exact.replace(segment) {
                 latest_below = latest_below.max(previous.last);
             }
         }
-        let Some(sent) = exact.filter(|sent| sent.end() == ack) else { return AckSample::default() };
-        if sent.was_repeated {
+        let Some(segment) = exact.filter(|segment| segment.end() == ack) else { return AckSample::default() };
+        if segment.was_retransmitted {
             return AckSample { is_ambiguous: true, ..AckSample::default() };
         }
-        let karn = (latest_below <= sent.last).then(|| now.saturating_since(sent.last));
-        AckSample { karn, tcptrace: karn.filter(|_| !sent.has_later_below), is_ambiguous: false }
+        let karn = (latest_below <= segment.last).then(|| now.saturating_since(segment.last));
+        AckSample { karn, tcptrace: karn.filter(|_| !segment.has_later_below), is_ambiguous: false }
     }
 
     /// A new one with the memory that this one holds.
     pub(crate) fn renewed(&mut self) -> Self {
-        Self { sent: self.sent.renewed(KEPT_MAX) }
+        Self { segments: self.segments.renewed(KEPT_MAX) }
     }
 }
 
@@ -158,13 +159,13 @@ mod tests {
         flight.push(10, 20, at(1));
         flight.push(20, 30, at(2));
         assert_eq!(flight.acknowledge(10, at(40)).karn, Some(Duration::from_millis(40)));
-        flight.repeat(10, 20, at(50));
+        flight.retransmit(10, 20, at(50));
         // The middle one was sent after the last: its arrival is what the acknowledgement tells of.
         let sample = flight.acknowledge(30, at(90));
         assert!(sample.karn.is_none() && !sample.is_ambiguous);
 
         flight.push(30, 40, at(100));
-        flight.repeat(30, 40, at(300));
+        flight.retransmit(30, 40, at(300));
         assert!(flight.acknowledge(40, at(340)).is_ambiguous);
         assert!(flight.acknowledge(45, at(341)).karn.is_none(), "no segment ends there");
     }
@@ -174,7 +175,7 @@ mod tests {
         let mut flight = InFlight::default();
         flight.push(0, 10, at(0));
         flight.push(10, 20, at(1));
-        flight.repeat(0, 10, at(30));
+        flight.retransmit(0, 10, at(30));
         let _ = flight.acknowledge(10, at(40));
         let sample = flight.acknowledge(20, at(41));
         assert_eq!((sample.karn, sample.tcptrace), (Some(Duration::from_millis(40)), None));

@@ -1,7 +1,8 @@
 //! [`MptcpAnalyzer`]: connections of Multipath TCP, from the options of their subflows.
 //!
-//! Subflows are joined by tokens, which are hashes of keys: SHA-1 in version 0 (RFC 6824 §3.2), SHA-256 in version 1
-//! (RFC 8684 §3.2). Data of a connection is followed by its data sequence numbers, as the mappings announce them.
+//! Subflows are joined by tokens, which are hashes of keys: SHA-1 in version 0 (RFC 6824 §3.2), SHA-256 in
+//! version 1 (RFC 8684 §3.2). Data of a connection is followed by its data sequence numbers, as the mappings
+//! announce them.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -112,21 +113,21 @@ pub struct MptcpDirection {
     pub reinjected_bytes: u64,
     /// Mappings that came when an earlier data sequence number had not been seen.
     pub out_of_order: u64,
-    /// From a mapping's first sight until everything before it had been seen: zero for those in order. Beside the receiver
-    /// this is the time that data waits for other paths.
+    /// From a mapping's first sight until everything before it had been seen: zero for those in order. Beside
+    /// the receiver this is the time that data waits for other paths.
     pub out_of_order_delay: Option<SampleSummary>,
 }
 
 /// The data sequence of one direction.
 #[derive(Clone, Debug, Default)]
 struct Stream {
-    /// Seen, by start: end and subflow.
+    /// PacketFindings, by start: end and subflow.
     ranges: BTreeMap<u64, (u64, usize)>,
     /// Everything before it was seen.
     next: Option<u64>,
-    /// Seen above it: end and time, by start.
+    /// PacketFindings above it: end and time, by start.
     waiting: BTreeMap<u64, (u64, Instant)>,
-    delays: Samples,
+    delays: Samples<Duration>,
     /// The delays one by one, if they are kept.
     kept: Option<Vec<Duration>>,
     out_of_order: u64,
@@ -408,8 +409,9 @@ impl Connection {
     }
 }
 
-/// What `packet` (sequence number, payload bytes) carries of a mapping of `len` bytes from `start` on: one mapping may
-/// span many packets. None if it is not known: without the subflow's first number, or beyond the mapping.
+/// What `packet` (sequence number, payload bytes) carries of a mapping of `len` bytes from `start` on: one
+/// mapping may span many packets. None if it is not known: without the subflow's first number, or beyond the
+/// mapping.
 fn carried(
     first: Option<SeqNum>,
     (seq, payload): (SeqNum, u64),
@@ -427,7 +429,8 @@ fn widen(reference: u64, low: u32) -> u64 {
 }
 
 impl Stream {
-    /// Adds `[start, end)` seen on `subflow`: gives the bytes not seen before, and those seen on another subflow.
+    /// Adds `[start, end)` seen on `subflow`: gives the bytes not seen before, and those seen on another
+    /// subflow.
     fn add(&mut self, start: u64, end: u64, subflow: usize, now: Instant) -> (u64, u64) {
         let mut fresh = Vec::new();
         let mut again_elsewhere = 0;
@@ -499,8 +502,8 @@ mod tests {
 
     #[test]
     fn tokens_are_those_of_the_standards() {
-        // A capture of Linux 6.18: the server's key of an MP_CAPABLE and the token of the MP_JOIN that followed are
-        // checked on whole captures; here the hashes themselves (FIPS 180-4).
+        // A capture of Linux 6.18: the server's key of an MP_CAPABLE and the token of the MP_JOIN that
+        // followed are checked on whole captures; here the hashes themselves (FIPS 180-4).
         assert_eq!(hash(0, 0).len(), 20);
         assert_eq!(hash(1, 0)[..4], [0xaf, 0x55, 0x70, 0xf5]);
         assert_eq!(hash(0, 0)[..4], [0x05, 0xfe, 0x40, 0x57]);

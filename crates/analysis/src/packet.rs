@@ -4,10 +4,10 @@ use units::{Duration, Instant};
 use wire::{SackBlock, TcpFlags};
 
 use crate::coverage::unwrap;
+use crate::direction::Direction;
 use crate::flow::Flow;
-use crate::half::Verdict;
-use crate::passage::Passage;
 use crate::recovery::Cause;
+use crate::segment_record::SegmentRecord;
 
 /// What a packet turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -20,7 +20,7 @@ pub enum PacketKind {
         /// Why.
         cause: Cause,
         /// All of it was acknowledged when it was sent.
-        is_needless: bool,
+        was_acknowledged: bool,
     },
     /// One byte into a window of zero.
     WindowProbe,
@@ -32,15 +32,16 @@ pub enum PacketKind {
     Reordered,
 }
 
-/// One packet of a flow. Positions count bytes of a stream in 64 bits; their lower half is the sequence number.
+/// One packet of a flow. Positions count bytes of a stream in 64 bits; their lower half is the sequence
+/// number.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketView<'a> {
     /// Number of the segment, in the order in which the analyzer took them.
     pub number: u64,
     /// The flow's number.
     pub flow: u64,
-    /// 0: sent by the flow's first endpoint; 1: by its second.
-    pub direction: u8,
+    /// Who sent it.
+    pub direction: Direction,
     /// When it was captured.
     pub time: Instant,
     /// Where it starts in its direction's stream; meaningless in a reset.
@@ -68,43 +69,42 @@ pub struct PacketView<'a> {
 }
 
 /// What a flow learned from a segment.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
-    pub(crate) verdict: Verdict,
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PacketFindings {
+    pub(crate) kind: PacketKind,
     pub(crate) is_duplicate_ack: bool,
     pub(crate) rtt_karn: Option<Duration>,
     pub(crate) rtt_timestamps: Option<Duration>,
 }
 
-impl Default for Seen {
-    fn default() -> Self {
-        Self { verdict: Verdict::Usual, is_duplicate_ack: false, rtt_karn: None, rtt_timestamps: None }
-    }
-}
-
 impl<'a> PacketView<'a> {
     /// The view of a segment that `flow` has just handled.
-    pub(crate) fn of(flow: &Flow, direction: usize, segment: &'a Passage, seen: &Seen) -> Self {
-        let edge = |direction: usize| flow.halves[direction].coverage.as_ref().map(|c| c.next);
-        let other = &flow.halves[1 - direction];
-        let reference = if other.una > 0 { Some(other.una) } else { edge(1 - direction) };
+    pub(crate) fn of(
+        flow: &Flow,
+        direction: Direction,
+        segment: &'a SegmentRecord,
+        seen: &PacketFindings,
+    ) -> Self {
+        let edge = |direction: Direction| flow.halves[direction].edge.coverage.as_ref().map(|c| c.next);
+        let other = &flow.halves[direction.reverse()];
+        let reference = if other.edge.una > 0 { Some(other.edge.una) } else { edge(direction.reverse()) };
         let has_ack = segment.flags.contains(TcpFlags::ACK) && !segment.flags.contains(TcpFlags::RST);
         Self {
             number: segment.number,
             flow: flow.id,
-            direction: direction as u8,
+            direction,
             time: segment.time,
             position: edge(direction).map_or(0, |edge| unwrap(edge, segment.seq)),
             len: segment.len(),
             flags: segment.flags,
             ecn: segment.ecn(),
             ack: reference.filter(|_| has_ack).map(|reference| unwrap(reference, segment.ack)),
-            window: flow.window_towards(1 - direction),
+            window: flow.window_towards(direction.reverse()),
             sack: segment.sack(),
             is_duplicate_ack: seen.is_duplicate_ack,
             rtt_karn: seen.rtt_karn,
             rtt_timestamps: seen.rtt_timestamps,
-            kind: seen.verdict.into(),
+            kind: seen.kind,
         }
     }
 
@@ -115,18 +115,5 @@ impl<'a> PacketView<'a> {
             let start = unwrap(ack?, block.start);
             Some((start, start + u64::from(block.end.since(block.start))))
         })
-    }
-}
-
-impl From<Verdict> for PacketKind {
-    fn from(verdict: Verdict) -> Self {
-        match verdict {
-            Verdict::Usual => Self::Usual,
-            Verdict::Repeated { cause, is_needless } => Self::Retransmission { cause, is_needless },
-            Verdict::WindowProbe => Self::WindowProbe,
-            Verdict::KeepAlive => Self::KeepAlive,
-            Verdict::Repaired => Self::Repaired,
-            Verdict::Reordered => Self::Reordered,
-        }
     }
 }

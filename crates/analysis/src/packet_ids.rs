@@ -1,8 +1,9 @@
 //! [`PacketIds`]: packets missing in a sequence of IPv4 identifications.
 //!
-//! Many senders count the identification up by one per packet of a connection. Behind the place of loss a jump then
-//! tells how many packets are missing, even of repairs that were lost too and of tails, which leave no hole. Others use
-//! one counter for all connections, random numbers or zero; they are recognised by jumps that no hole explains.
+//! Many senders count the identification up by one per packet of a connection. Behind the place of loss a
+//! jump then tells how many packets are missing, even of repairs that were lost too and of tails, which leave
+//! no hole. Others use one counter for all connections, random numbers or zero; they are recognised by jumps
+//! that no hole explains.
 
 use units::Duration;
 
@@ -21,7 +22,7 @@ pub(crate) struct PacketIds {
 
 /// How a packet stands in its stream.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Standing {
+pub(crate) struct PacketContext {
     pub(crate) has_data: bool,
     /// There is a hole below it, or it fills one.
     pub(crate) is_at_hole: bool,
@@ -36,7 +37,7 @@ const PAUSE: Duration = Duration::from_millis(60);
 
 impl PacketIds {
     #[inline]
-    pub(crate) fn on_packet(&mut self, id: u16, standing: &Standing) {
+    pub(crate) fn on_packet(&mut self, id: u16, standing: &PacketContext) {
         let after = id.wrapping_add(standing.segments as u16);
         let Some(expected) = self.expected else {
             self.expected = Some(after);
@@ -83,19 +84,19 @@ impl PacketIds {
 mod tests {
     use super::*;
 
-    const USUAL: Standing =
-        Standing { has_data: true, is_at_hole: false, pause: Duration::ZERO, segments: 1 };
+    const USUAL: PacketContext =
+        PacketContext { has_data: true, is_at_hole: false, pause: Duration::ZERO, segments: 1 };
 
     #[test]
     fn jumps_at_holes_and_after_pauses_are_loss() {
         let mut ids = PacketIds::default();
         (65_530..65_536).chain(0..6).for_each(|id| ids.on_packet(id as u16, &USUAL));
-        ids.on_packet(8, &Standing { is_at_hole: true, ..USUAL });
-        ids.on_packet(10, &Standing { pause: Duration::from_millis(250), ..USUAL });
-        ids.on_packet(11, &Standing { segments: 4, ..USUAL });
+        ids.on_packet(8, &PacketContext { is_at_hole: true, ..USUAL });
+        ids.on_packet(10, &PacketContext { pause: Duration::from_millis(250), ..USUAL });
+        ids.on_packet(11, &PacketContext { segments: 4, ..USUAL });
         ids.on_packet(15, &USUAL);
         assert_eq!(ids.missing(), Some(3));
-        ids.on_packet(7, &Standing { is_at_hole: true, ..USUAL });
+        ids.on_packet(7, &PacketContext { is_at_hole: true, ..USUAL });
         assert_eq!(ids.missing(), Some(2), "one was only late");
     }
 

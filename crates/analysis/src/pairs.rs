@@ -5,26 +5,29 @@ use std::net::SocketAddr;
 
 use serde::Serialize;
 
+use crate::direction::{Direction, PerDirection};
 use crate::report::FlowReport;
 use crate::vantage::Vantage;
 
-/// The same connection seen at two capture points, as [MP] §III-A captured: on the client's interface and the server's.
+/// The same connection seen at two capture points, as [MP] §III-A captured: on the client's interface and the
+/// server's.
 #[derive(Clone, Debug, Serialize)]
 pub struct Pair {
     /// The flow captured nearer to the client.
     pub client_flow: u64,
     /// The flow captured nearer to the server.
     pub server_flow: u64,
-    /// The server's clock less the client's, milliseconds: from SYN and SYN-ACK at both points as in RFC 5905 §8, right if both
-    /// ways take equally long.
+    /// The server's clock less the client's, milliseconds: from SYN and SYN-ACK at both points as in RFC 5905
+    /// §8, right if both ways take equally long.
     pub clock_offset_ms: f64,
     /// Time from one point to the other and back during the handshake, milliseconds.
     pub path_rtt_ms: f64,
-    /// True when something between the two points acknowledges by itself, as this project's accelerator: data was acknowledged sooner than
-    /// the way to the other point and back allows. Each side has packets of its own then, and what one point did not see was not lost.
+    /// True when something between the two points acknowledges by itself, as this project's accelerator: data
+    /// was acknowledged sooner than the way to the other point and back allows. Each side has packets of its
+    /// own then, and what one point did not see was not lost.
     pub is_divided: bool,
-    /// Packets from the client that the server's point did not see; super-packets count as the segments they stand for. None where
-    /// something between acknowledges by itself.
+    /// Packets from the client that the server's point did not see; super-packets count as the segments they
+    /// stand for. None where something between acknowledges by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost_to_server: Option<u64>,
     /// Packets from the server that the client's point did not see.
@@ -34,7 +37,7 @@ pub struct Pair {
 
 /// What is needed of a flow.
 #[derive(Clone, Copy, Debug)]
-struct Sight {
+struct Observation {
     flow: u64,
     point: u16,
     syn_ns: u64,
@@ -58,7 +61,7 @@ const SAMPLES_MIN: u64 = 5;
 /// Collects flows, and finds those that are one.
 #[derive(Clone, Debug, Default)]
 pub struct PairFinder {
-    sights: BTreeMap<(SocketAddr, SocketAddr), Vec<Sight>>,
+    sights: BTreeMap<(SocketAddr, SocketAddr), Vec<Observation>>,
     pairs: Vec<Pair>,
 }
 
@@ -68,26 +71,30 @@ impl PairFinder {
         let (Some(client), Some(to_server_ms)) = (flow.client, flow.handshake.to_server_ms) else {
             return;
         };
-        let (client, server) = (usize::from(client), usize::from(1 - client));
-        let ends = [flow.first, flow.second];
-        let packets = [client, server].map(|end| flow.directions[end].wire_segments);
-        let at_client = if client == 0 { Vantage::First } else { Vantage::Second };
-        let sight = Sight {
+        let of_both = [client, client.reverse()];
+        let ends = PerDirection::new(flow.first, flow.second);
+        let packets = of_both.map(|end| flow.directions[end].volume.wire_segments);
+        let at_client = match client {
+            Direction::FromFirst => Vantage::First,
+            Direction::FromSecond => Vantage::Second,
+        };
+        let sight = Observation {
             flow: flow.id,
             point: flow.point,
             syn_ns: flow.start_ns,
             to_server_ms,
             packets,
-            data_rtt_ms: [client, server].map(|end| {
+            data_rtt_ms: of_both.map(|end| {
                 let karn = flow.directions[end].rtt.karn?;
                 (karn.n >= SAMPLES_MIN).then_some(karn.min_ms)
             }),
-            windows: [client, server].map(|end| flow.directions[end].window.max),
+            windows: of_both.map(|end| flow.directions[end].window.max),
             is_at_client: flow.vantage == Some(at_client),
         };
-        let seen = self.sights.entry((ends[client], ends[server])).or_default();
-        let is_partner =
-            |other: &Sight| other.point != sight.point && other.syn_ns.abs_diff(sight.syn_ns) < APART_NS;
+        let seen = self.sights.entry((ends[client], ends[client.reverse()])).or_default();
+        let is_partner = |other: &Observation| {
+            other.point != sight.point && other.syn_ns.abs_diff(sight.syn_ns) < APART_NS
+        };
         match seen.iter().position(is_partner) {
             Some(index) => {
                 let other = seen.swap_remove(index);
@@ -106,7 +113,7 @@ impl PairFinder {
 }
 
 /// The point nearer to the client waits longer for the SYN-ACK.
-fn pair(a: &Sight, b: &Sight) -> Pair {
+fn pair(a: &Observation, b: &Observation) -> Pair {
     let a_is_client = a.is_at_client || (!b.is_at_client && a.to_server_ms >= b.to_server_ms);
     let (client, server) = if a_is_client { (a, b) } else { (b, a) };
     let between_syns = (server.syn_ns as i64 - client.syn_ns as i64) as f64 / 1e6;
@@ -127,13 +134,14 @@ fn pair(a: &Sight, b: &Sight) -> Pair {
 
 /// True when data was acknowledged between the points.
 ///
-/// An acknowledgement from behind the far point passes both: seen from the near point no round trip of data can be shorter than the
-/// shortest from the far one, nor than the way between them. The latter is known from the handshake alone, which may have waited for
-/// a radio to wake up: so it counts only where the hosts' windows, too, are not the same at both points.
-fn is_divided(client: &Sight, server: &Sight, path_rtt_ms: f64) -> bool {
+/// An acknowledgement from behind the far point passes both: seen from the near point no round trip of data
+/// can be shorter than the shortest from the far one, nor than the way between them. The latter is known from
+/// the handshake alone, which may have waited for a radio to wake up: so it counts only where the hosts'
+/// windows, too, are not the same at both points.
+fn is_divided(client: &Observation, server: &Observation, path_rtt_ms: f64) -> bool {
     let is_other = |a: Option<u64>, b: Option<u64>| a.zip(b).is_some_and(|(a, b)| a != b);
     let has_other_windows = (0..2).any(|end| is_other(client.windows[end], server.windows[end]));
-    let too_soon = |near: &Sight, far: &Sight, end: usize| {
+    let too_soon = |near: &Observation, far: &Observation, end: usize| {
         let Some(near_ms) = near.data_rtt_ms[end] else { return false };
         let beyond = far.data_rtt_ms[end].is_some_and(|far_ms| near_ms < far_ms / 2.0);
         beyond || (has_other_windows && near_ms < path_rtt_ms / 2.0)

@@ -1,7 +1,9 @@
-//! [`Part`] and [`Gather`]: one analysis divided among threads, with the same result as [`crate::Analyzer`]'s.
+//! [`Part`] and [`FindingMerger`]: one analysis divided among threads, with the same result as
+//! [`crate::Analyzer`]'s.
 //!
-//! Who runs it reads the segments, gives each to the part of [`part_of`], and hands what the parts find back in rounds:
-//! a round is any number of segments that follow each other, the same for all parts. No thread is started here.
+//! Who runs it reads the segments, gives each to the part of [`part_of`], and hands what the parts find back
+//! in rounds: a round is any number of segments that follow each other, the same for all parts. No thread is
+//! started here.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -9,46 +11,46 @@ use hashbrown::HashMap;
 use crate::analyzer::{BATCH, Flows, Sink};
 use crate::flow::Event;
 use crate::packet::PacketView;
-use crate::passage::Passage;
 use crate::report::FlowReport;
+use crate::segment_record::SegmentRecord;
 use crate::table::{Config, Receiver, SHARDS, shard_of};
 
 /// Which of `parts` parts takes this segment: the one that has its flow.
 #[inline]
 #[must_use]
-pub fn part_of(segment: &Passage, parts: usize) -> usize {
+pub fn part_of(segment: &SegmentRecord, parts: usize) -> usize {
     shard_of(segment) % parts.max(1)
 }
 
 /// Most parts that have something to do.
 pub const PARTS_MAX: usize = SHARDS;
 
-/// What a part has found.
+/// FindingKind a part has found.
 #[derive(Debug)]
-pub struct Found {
+pub struct Finding {
     /// The segment at which; the last number for the end of the capture.
     segment: u64,
-    what: What,
+    what: FindingKind,
 }
 
 #[derive(Debug)]
-enum What {
+enum FindingKind {
     Opened,
     Flow(Box<FlowReport>),
     Event(Event),
 }
 
-impl Found {
+impl Finding {
     /// The order in which one thread alone would find it.
     fn place(&self) -> (u64, u64) {
         match &self.what {
-            What::Flow(flow) if self.segment == u64::MAX => (self.segment, flow.id),
+            FindingKind::Flow(flow) if self.segment == u64::MAX => (self.segment, flow.id),
             _ => (self.segment, 0),
         }
     }
 }
 
-/// The flows of some shards; numbers them by their first segments until [`Gather`] knows better.
+/// The flows of some shards; numbers them by their first segments until [`FindingMerger`] knows better.
 #[derive(Debug)]
 pub struct Part {
     config: Config,
@@ -57,18 +59,18 @@ pub struct Part {
 }
 
 #[derive(Debug, Default)]
-struct Collected(Vec<Found>);
+struct Collected(Vec<Finding>);
 
 impl Receiver for Collected {
     fn open(&mut self, segment: u64) -> u64 {
-        self.0.push(Found { segment, what: What::Opened });
+        self.0.push(Finding { segment, what: FindingKind::Opened });
         segment
     }
     fn on_flow(&mut self, segment: u64, flow: FlowReport) {
-        self.0.push(Found { segment, what: What::Flow(Box::new(flow)) });
+        self.0.push(Finding { segment, what: FindingKind::Flow(Box::new(flow)) });
     }
     fn on_event(&mut self, segment: u64, event: Event) {
-        self.0.push(Found { segment, what: What::Event(event) });
+        self.0.push(Finding { segment, what: FindingKind::Event(event) });
     }
     fn wants_packets(&self) -> bool {
         false
@@ -84,7 +86,7 @@ impl Part {
     }
 
     /// Takes this part's segments of a round, and gives what it found.
-    pub fn handle(&mut self, segments: &[Passage]) -> Vec<Found> {
+    pub fn handle(&mut self, segments: &[SegmentRecord]) -> Vec<Finding> {
         for batch in segments.chunks(BATCH) {
             self.flows.handle_batch(&self.config, batch, &mut self.found);
         }
@@ -93,21 +95,21 @@ impl Part {
 
     /// Ends all flows.
     #[must_use]
-    pub fn finish(mut self) -> Vec<Found> {
+    pub fn finish(mut self) -> Vec<Finding> {
         self.flows.end_all(&mut self.found);
         self.found.0
     }
 }
 
 /// Puts what the parts found into the order of one thread, and numbers the flows as one thread would.
-pub struct Gather<S> {
+pub struct FindingMerger<S> {
     sink: S,
     /// Numbers of flows in progress, by the numbers of their first segments.
     numbers: HashMap<u64, u64, FixedState>,
     flows: u64,
 }
 
-impl<S: Sink> Gather<S> {
+impl<S: Sink> FindingMerger<S> {
     /// Nothing gathered.
     pub fn new(config: Config, sink: S) -> Self {
         let numbers = HashMap::with_hasher(FixedState::with_seed(0));
@@ -115,20 +117,20 @@ impl<S: Sink> Gather<S> {
     }
 
     /// Takes what all parts found in a round, each after the other, and leaves `found` empty.
-    pub fn take(&mut self, found: &mut Vec<Found>) {
-        // What one part found at one segment stays in its order.
-        found.sort_by_key(Found::place);
-        for Found { segment, what } in found.drain(..) {
+    pub fn take(&mut self, found: &mut Vec<Finding>) {
+        // FindingKind one part found at one segment stays in its order.
+        found.sort_by_key(Finding::place);
+        for Finding { segment, what } in found.drain(..) {
             match what {
-                What::Opened => {
+                FindingKind::Opened => {
                     self.numbers.insert(segment, self.flows);
                     self.flows += 1;
                 }
-                What::Flow(mut flow) => {
+                FindingKind::Flow(mut flow) => {
                     flow.id = self.numbers.remove(&flow.id).unwrap_or(flow.id);
                     self.sink.on_flow(&flow);
                 }
-                What::Event(mut event) => {
+                FindingKind::Event(mut event) => {
                     event.flow = self.numbers.get(&event.flow).copied().unwrap_or(event.flow);
                     self.sink.on_event(&event);
                 }

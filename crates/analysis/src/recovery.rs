@@ -1,15 +1,16 @@
 //! [`Recovery`]: why a segment was sent again, as seen beside the sender.
 //!
-//! A capture shows no congestion state, but what a sender reacts to: acknowledgements, SACK, and silence. The order of
-//! the questions is that of RFC 8985 and RFC 6298: a repetition after silence is a timer's, one after news of later
-//! data is fast recovery's. Whether it was needed is often known only later: from D-SACK (RFC 2883, RFC 3708) or from
-//! the echo of a timestamp older than the repetition (Eifel, RFC 3522).
+//! A capture shows no congestion state, but what a sender reacts to: acknowledgements, SACK, and silence. The
+//! order of the questions is that of RFC 8985 and RFC 6298: a retransmission after silence is a timer's, one
+//! after news of later data is fast recovery's. Whether it was needed is often known only later: from D-SACK
+//! (RFC 2883, RFC 3708) or from the echo of a timestamp older than the retransmission (Eifel, RFC 3522).
 
 use std::collections::VecDeque;
 
 use serde::Serialize;
 use units::{Duration, Instant};
 
+use crate::half::SmoothedRtt;
 use crate::timestamps::is_newer;
 
 /// Why a segment was sent again.
@@ -30,13 +31,19 @@ pub enum Cause {
     Unclear,
 }
 
-/// How it became known that a repetition was not needed.
+impl Cause {
+    /// All, in the order of their numbers.
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Syn, Self::Rto, Self::RtoRecovery, Self::Fast, Self::Tlp, Self::Unclear];
+}
+
+/// How it became known that a retransmission was not needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SpuriousBy {
     /// The receiver reported it as a duplicate.
     Dsack,
-    /// The acknowledgement echoes a timestamp older than the repetition.
+    /// The acknowledgement echoes a timestamp older than the retransmission.
     Timestamp,
     /// It was acknowledged before it was sent again.
     Acknowledged,
@@ -44,12 +51,12 @@ pub enum SpuriousBy {
 
 /// Shortest retransmission time-out believed: Linux's 200 ms, less what timers and capture may be early.
 const RTO_FLOOR: Duration = Duration::from_millis(180);
-/// Repetitions remembered to learn later that they were not needed.
+/// Retransmissions remembered to learn later that they were not needed.
 const RECENT_MAX: usize = 512;
 
-/// A repetition that may turn out not to have been needed.
+/// A retransmission that may turn out not to have been needed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Repeat {
+pub(crate) struct Retransmission {
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) time: Instant,
@@ -59,7 +66,7 @@ pub(crate) struct Repeat {
     was_reported: bool,
 }
 
-impl Repeat {
+impl Retransmission {
     /// How it is known that this was not needed; meant for one of which that is known.
     pub(crate) fn spurious(&self) -> SpuriousBy {
         self.spurious.unwrap_or(SpuriousBy::Acknowledged)
@@ -76,7 +83,7 @@ enum Mode {
 
 /// What is known when a segment is sent again.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Situation {
+pub(crate) struct RetransmissionContext {
     pub(crate) now: Instant,
     pub(crate) start: u64,
     pub(crate) end: u64,
@@ -86,24 +93,22 @@ pub(crate) struct Situation {
     pub(crate) una: u64,
     /// Time since the last segment either way that could have set this off.
     pub(crate) quiet: Duration,
-    /// Smoothed round-trip time and its variation.
-    pub(crate) rtt: Option<(Duration, Duration)>,
+    pub(crate) rtt: Option<SmoothedRtt>,
     /// Something above was SACKed, or three duplicate acknowledgements came.
     pub(crate) has_evidence: bool,
     pub(crate) uses_sack: bool,
     pub(crate) stamp: Option<u32>,
 }
 
-impl Situation {
+impl RetransmissionContext {
     /// Least silence before a retransmission time-out.
     fn rto(&self) -> Duration {
-        let (srtt, variation) = self.rtt.unwrap_or((Duration::ZERO, Duration::ZERO));
-        RTO_FLOOR.max((srtt + variation * 4).mul_ratio(9, 10))
+        self.rtt.map_or(RTO_FLOOR, |rtt| RTO_FLOOR.max((rtt.srtt + rtt.rttvar * 4).mul_ratio(9, 10)))
     }
 
     /// Least silence before a tail loss probe: two round trips, where timers may be early by a tick.
     fn probe_time_out(&self) -> Duration {
-        self.rtt.map_or(RTO_FLOOR, |(srtt, _)| (srtt * 2).mul_ratio(8, 10))
+        self.rtt.map_or(RTO_FLOOR, |rtt| (rtt.srtt * 2).mul_ratio(8, 10))
     }
 }
 
@@ -115,23 +120,33 @@ pub(crate) struct Recovery {
     point: u64,
     /// End of all sent when the last tail loss probe went out.
     probed_at: Option<u64>,
-    recent: VecDeque<Repeat>,
-    /// Recoveries entered: by news of loss, by time-outs; and time-outs found not to have been needed.
-    pub(crate) episodes: [u64; 3],
+    recent: VecDeque<Retransmission>,
+    pub(crate) episodes: Episodes,
+}
+
+/// Recoveries entered.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Episodes {
+    /// By news of loss.
+    pub(crate) fast: u64,
+    /// By time-outs.
+    pub(crate) time_outs: u64,
+    /// Of the time-outs, those found to be spurious.
+    pub(crate) undone: u64,
 }
 
 impl Recovery {
     /// Says why `[start, end)` was sent again, and remembers it.
-    pub(crate) fn on_repeat(&mut self, s: &Situation) -> Cause {
+    pub(crate) fn on_retransmission(&mut self, s: &RetransmissionContext) -> Cause {
         let cause = self.cause(s);
         match cause {
             Cause::Rto => {
                 // Further time-outs of one silence are one event.
-                self.episodes[1] += u64::from(self.mode != Mode::AfterRto);
+                self.episodes.time_outs += u64::from(self.mode != Mode::AfterRto);
                 (self.mode, self.point) = (Mode::AfterRto, s.next);
             }
             Cause::Fast if self.mode == Mode::Open => {
-                self.episodes[0] += 1;
+                self.episodes.fast += 1;
                 (self.mode, self.point) = (Mode::Fast, s.next);
             }
             Cause::Tlp => self.probed_at = Some(s.next),
@@ -142,11 +157,11 @@ impl Recovery {
     }
 
     /// A SYN or SYN-ACK was sent again.
-    pub(crate) fn on_syn_repeat(&mut self, s: &Situation) {
+    pub(crate) fn on_syn_retransmission(&mut self, s: &RetransmissionContext) {
         self.remember(s, Cause::Syn);
     }
 
-    fn cause(&self, s: &Situation) -> Cause {
+    fn cause(&self, s: &RetransmissionContext) -> Cause {
         let is_head = s.start <= s.una;
         let is_tail = s.end >= s.next;
         let has_probed = self.probed_at == Some(s.next);
@@ -167,15 +182,15 @@ impl Recovery {
     }
 
     /// Loss events so far.
-    pub(crate) fn events(&self) -> u64 {
-        self.episodes[0] + self.episodes[1]
+    pub(crate) fn loss_events(&self) -> u64 {
+        self.episodes.fast + self.episodes.time_outs
     }
 
-    fn remember(&mut self, s: &Situation, cause: Cause) {
+    fn remember(&mut self, s: &RetransmissionContext, cause: Cause) {
         if self.recent.len() >= RECENT_MAX {
             self.recent.pop_front();
         }
-        self.recent.push_back(Repeat {
+        self.recent.push_back(Retransmission {
             start: s.start,
             end: s.end,
             time: s.now,
@@ -186,22 +201,29 @@ impl Recovery {
         });
     }
 
-    /// The cumulative acknowledgement moved from `old` to `new`, echoing `echo`; calls `found` for each repetition that
-    /// is now known not to have been needed.
-    pub(crate) fn on_ack(&mut self, old: u64, new: u64, echo: Option<u32>, mut found: impl FnMut(&Repeat)) {
+    /// The cumulative acknowledgement moved from `old` to `new`, echoing `echo`; calls `found` for each
+    /// retransmission that is now known not to have been needed.
+    pub(crate) fn on_ack(
+        &mut self,
+        old: u64,
+        new: u64,
+        echo: Option<u32>,
+        mut found: impl FnMut(&Retransmission),
+    ) {
         if let Some(echo) = echo {
             let mut undo = false;
-            // Only the segment at the old edge: the echo is that of the segment that moved the edge (RFC 7323 §4.3).
-            for repeat in self.recent.iter_mut().filter(|r| r.start <= old && old < r.end) {
-                let is_older = repeat.stamp.is_some_and(|stamp| is_newer(stamp, echo));
-                if is_older && repeat.spurious.is_none() && repeat.cause != Cause::Syn {
-                    repeat.spurious = Some(SpuriousBy::Timestamp);
+            // Only the segment at the old edge: the echo is that of the segment that moved the edge (RFC 7323
+            // §4.3).
+            for retransmission in self.recent.iter_mut().filter(|r| r.start <= old && old < r.end) {
+                let is_older = retransmission.stamp.is_some_and(|stamp| is_newer(stamp, echo));
+                if is_older && retransmission.spurious.is_none() && retransmission.cause != Cause::Syn {
+                    retransmission.spurious = Some(SpuriousBy::Timestamp);
                     undo = true;
-                    found(repeat);
+                    found(retransmission);
                 }
             }
             if undo && self.mode == Mode::AfterRto {
-                self.episodes[2] += 1;
+                self.episodes.undone += 1;
                 self.mode = Mode::Open;
             }
         }
@@ -210,19 +232,19 @@ impl Recovery {
         }
     }
 
-    /// The receiver reported `[start, end)` as a duplicate; false if no repetition explains it.
-    pub(crate) fn on_dsack(&mut self, start: u64, end: u64, mut found: impl FnMut(&Repeat)) -> bool {
-        let explains = |r: &&mut Repeat| r.start < end && start < r.end && !r.was_reported;
-        let Some(repeat) = self.recent.iter_mut().rev().find(explains) else { return false };
-        repeat.was_reported = true;
-        if repeat.spurious.replace(SpuriousBy::Dsack).is_none() {
-            found(repeat);
+    /// The receiver reported `[start, end)` as a duplicate; false if no retransmission explains it.
+    pub(crate) fn on_dsack(&mut self, start: u64, end: u64, mut found: impl FnMut(&Retransmission)) -> bool {
+        let explains = |r: &&mut Retransmission| r.start < end && start < r.end && !r.was_reported;
+        let Some(retransmission) = self.recent.iter_mut().rev().find(explains) else { return false };
+        retransmission.was_reported = true;
+        if retransmission.spurious.replace(SpuriousBy::Dsack).is_none() {
+            found(retransmission);
         }
         true
     }
 
-    /// The last repetition was of bytes already acknowledged.
-    pub(crate) fn last_was_needless(&mut self) {
+    /// The last retransmission was of bytes already acknowledged.
+    pub(crate) fn last_was_acknowledged(&mut self) {
         if let Some(last) = self.recent.back_mut() {
             last.spurious = Some(SpuriousBy::Acknowledged);
         }
@@ -235,15 +257,15 @@ mod tests {
 
     const RTT: Duration = Duration::from_millis(40);
 
-    fn situation(quiet_ms: u64) -> Situation {
-        Situation {
+    fn situation(quiet_ms: u64) -> RetransmissionContext {
+        RetransmissionContext {
             now: Instant::from_millis(1_000),
             start: 0,
             end: 10,
             next: 100,
             una: 0,
             quiet: Duration::from_millis(quiet_ms),
-            rtt: Some((RTT, Duration::from_millis(5))),
+            rtt: Some(SmoothedRtt { srtt: RTT, rttvar: Duration::from_millis(5) }),
             has_evidence: false,
             uses_sack: true,
             stamp: Some(500),
@@ -253,14 +275,28 @@ mod tests {
     #[test]
     fn news_of_later_data_is_fast_and_silence_a_timer() {
         let mut recovery = Recovery::default();
-        assert_eq!(recovery.on_repeat(&Situation { has_evidence: true, ..situation(1) }), Cause::Fast);
+        assert_eq!(
+            recovery.on_retransmission(&RetransmissionContext { has_evidence: true, ..situation(1) }),
+            Cause::Fast
+        );
         // Until the end of recovery the rest goes without new evidence.
-        assert_eq!(recovery.on_repeat(&Situation { start: 10, end: 20, ..situation(0) }), Cause::Fast);
-        assert_eq!(recovery.on_repeat(&situation(240)), Cause::Rto);
-        assert_eq!(recovery.on_repeat(&Situation { start: 10, end: 20, ..situation(0) }), Cause::RtoRecovery);
+        assert_eq!(
+            recovery.on_retransmission(&RetransmissionContext { start: 10, end: 20, ..situation(0) }),
+            Cause::Fast
+        );
+        assert_eq!(recovery.on_retransmission(&situation(240)), Cause::Rto);
+        assert_eq!(
+            recovery.on_retransmission(&RetransmissionContext { start: 10, end: 20, ..situation(0) }),
+            Cause::RtoRecovery
+        );
         recovery.on_ack(0, 100, None, |_| {});
         assert_eq!(
-            recovery.on_repeat(&Situation { start: 100, end: 110, next: 110, ..situation(1) }),
+            recovery.on_retransmission(&RetransmissionContext {
+                start: 100,
+                end: 110,
+                next: 110,
+                ..situation(1)
+            }),
             Cause::Unclear
         );
     }
@@ -268,33 +304,43 @@ mod tests {
     #[test]
     fn the_tail_is_probed_once_then_the_timer_fires() {
         let mut recovery = Recovery::default();
-        let tail = Situation { start: 90, end: 100, ..situation(82) };
-        assert_eq!(recovery.on_repeat(&tail), Cause::Tlp);
+        let tail = RetransmissionContext { start: 90, end: 100, ..situation(82) };
+        assert_eq!(recovery.on_retransmission(&tail), Cause::Tlp);
         assert_eq!(
-            recovery.on_repeat(&Situation { una: 90, quiet: Duration::from_millis(240), ..tail }),
+            recovery.on_retransmission(&RetransmissionContext {
+                una: 90,
+                quiet: Duration::from_millis(240),
+                ..tail
+            }),
             Cause::Rto
         );
-        let without_sack = Situation { uses_sack: false, una: 90, quiet: Duration::from_millis(240), ..tail };
-        assert_eq!(Recovery::default().on_repeat(&without_sack), Cause::Rto);
+        let without_sack =
+            RetransmissionContext { uses_sack: false, una: 90, quiet: Duration::from_millis(240), ..tail };
+        assert_eq!(Recovery::default().on_retransmission(&without_sack), Cause::Rto);
     }
 
     #[test]
     fn needless_repetitions_are_found_once() {
         let mut recovery = Recovery::default();
-        recovery.on_repeat(&situation(240));
+        recovery.on_retransmission(&situation(240));
         let mut found = Vec::new();
-        recovery.on_ack(0, 50, Some(499), |repeat| found.push(repeat.spurious));
-        assert!(recovery.on_dsack(0, 10, |repeat| found.push(repeat.spurious)));
+        recovery.on_ack(0, 50, Some(499), |retransmission| found.push(retransmission.spurious));
+        assert!(recovery.on_dsack(0, 10, |retransmission| found.push(retransmission.spurious)));
         assert!(
-            !recovery.on_dsack(0, 10, |repeat| found.push(repeat.spurious)),
-            "one repetition explains one report"
+            !recovery.on_dsack(0, 10, |retransmission| found.push(retransmission.spurious)),
+            "one retransmission explains one report"
         );
         assert_eq!(found, [Some(SpuriousBy::Timestamp)]);
         // Undone: what follows is no recovery after a time-out.
         assert_eq!(
-            recovery.on_repeat(&Situation { start: 50, end: 60, una: 50, ..situation(1) }),
+            recovery.on_retransmission(&RetransmissionContext {
+                start: 50,
+                end: 60,
+                una: 50,
+                ..situation(1)
+            }),
             Cause::Unclear
         );
-        recovery.on_ack(50, 60, Some(500), |_| panic!("the repetition itself was echoed"));
+        recovery.on_ack(50, 60, Some(500), |_| panic!("the retransmission itself was echoed"));
     }
 }

@@ -6,8 +6,9 @@ use serde::Serialize;
 use units::{Duration, Instant};
 
 use crate::diagnosis::{self, Diagnosis};
+use crate::direction::{Direction, PerDirection};
 use crate::flow::Flow;
-use crate::half::{BIN, Half};
+use crate::half::{BIN, Half, RetransmissionCounts};
 use crate::recovery::Cause;
 use crate::samples::Samples;
 use crate::vantage::{Vantage, vantage};
@@ -23,13 +24,13 @@ pub struct FlowReport {
     pub first: SocketAddr,
     /// The other end.
     pub second: SocketAddr,
-    /// Which end opened the connection: 0 the first, 1 the second; none if no SYN was seen.
-    pub client: Option<u8>,
+    /// Direction of the first SYN, whose sender opened the connection; none if no SYN was seen.
+    pub client: Option<Direction>,
     /// First packet, nanoseconds since 1970-01-01 UTC.
     pub start_ns: u64,
     /// First packet to last, seconds.
     pub duration_s: f64,
-    /// Found inside a tunnel.
+    /// Finding inside a tunnel.
     pub is_tunnelled: bool,
     /// A Multipath TCP option was seen.
     pub mptcp: bool,
@@ -43,8 +44,8 @@ pub struct FlowReport {
     pub vantage: Option<Vantage>,
     /// Packets that a tool has cut and whose frame length no longer says the truth.
     pub cut_by_tool: u64,
-    /// Sent by the first end, and by the second.
-    pub directions: [DirectionReport; 2],
+    /// What each endpoint sent.
+    pub directions: PerDirection<DirectionReport>,
     /// What held the flow back, with evidence.
     pub diagnoses: Vec<Diagnosis>,
 }
@@ -94,9 +95,46 @@ pub struct Handshake {
     pub(crate) ack_has_data: bool,
 }
 
-/// One direction of a flow.
+/// One direction of a flow. In JSON the fields of its parts stand beside each other, but for those of
+/// `retransmissions`, `loss`, `rtt` and `window`.
 #[derive(Clone, Debug, Serialize)]
 pub struct DirectionReport {
+    /// How much was sent.
+    #[serde(flatten)]
+    pub volume: Volume,
+    /// Packets by flags and marks.
+    #[serde(flatten)]
+    pub flags: FlagReport,
+    /// Sizes of segments.
+    #[serde(flatten)]
+    pub sizes: SegmentSizes,
+    /// Unique bytes over time.
+    #[serde(flatten)]
+    pub throughput: ThroughputReport,
+    /// What was seen again, by cause.
+    pub retransmissions: Retransmissions,
+    /// Loss and reordering.
+    pub loss: LossReport,
+    /// Round-trip times from the capture point to the receiver of this direction and back.
+    pub rtt: RttReport,
+    /// Windows that this direction's sender advertised.
+    pub window: WindowReport,
+    /// What its sender did with the time.
+    #[serde(flatten)]
+    pub sender: SenderReport,
+    /// Hop limits of its packets.
+    #[serde(flatten)]
+    pub hop_limits: HopLimitReport,
+    /// Acknowledgements that it sent.
+    #[serde(flatten)]
+    pub acks: AckReport,
+    /// Bytes that were acknowledged though the capture does not have them.
+    pub not_captured_bytes: u64,
+}
+
+/// How much one direction sent.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Volume {
     /// Packets.
     pub packets: u64,
     /// Packets as on the wire: a super-packet (GSO, GRO) counts as the segments it stands for.
@@ -109,6 +147,11 @@ pub struct DirectionReport {
     pub payload_bytes: u64,
     /// Payload bytes, each counted once.
     pub unique_bytes: u64,
+}
+
+/// Packets of one direction by TCP flags and ECN marks.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct FlagReport {
     /// Packets with SYN.
     pub syn: u64,
     /// Packets with FIN.
@@ -129,58 +172,83 @@ pub struct DirectionReport {
     pub ect: u64,
     /// Packets marked with congestion experienced.
     pub ce: u64,
+}
+
+/// Sizes of one direction's segments.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct SegmentSizes {
     /// Offered in the SYN, bytes.
     pub mss: Option<u16>,
     /// Smallest payload of a packet with data, bytes.
-    pub segment_min: Option<u64>,
+    #[serde(rename = "segment_min")]
+    pub min: Option<u64>,
     /// Largest payload of a packet, bytes.
-    pub segment_max: Option<u64>,
+    #[serde(rename = "segment_max")]
+    pub max: Option<u64>,
+}
+
+/// Throughput of one direction.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct ThroughputReport {
     /// Unique bytes over first to last packet of the flow, bit/s.
-    pub throughput_elapsed_bps: Option<f64>,
+    #[serde(rename = "throughput_elapsed_bps")]
+    pub elapsed_bps: Option<f64>,
     /// Unique bytes over first to last packet with data, bit/s.
-    pub throughput_active_bps: Option<f64>,
+    #[serde(rename = "throughput_active_bps")]
+    pub active_bps: Option<f64>,
     /// Median over bins of 100 ms between the first and the last data, bit/s.
-    pub throughput_p50_bps: Option<f64>,
+    #[serde(rename = "throughput_p50_bps")]
+    pub p50_bps: Option<f64>,
     /// 95th percentile over the same bins, bit/s.
-    pub throughput_p95_bps: Option<f64>,
-    /// What was seen again, by cause.
-    pub retransmissions: Retransmissions,
-    /// Loss and reordering.
-    pub loss: LossReport,
-    /// Round-trip times from the capture point to the receiver of this direction and back.
-    pub rtt: RttReport,
-    /// Windows that this direction's sender advertised.
-    pub window: WindowReport,
+    #[serde(rename = "throughput_p95_bps")]
+    pub p95_bps: Option<f64>,
+}
+
+/// What the sender of one direction did with the time, and why it did not send more.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct SenderReport {
     /// Most bytes sent and not acknowledged; none beside the receiver, where nothing is outstanding for long.
     pub in_flight_max: Option<u64>,
-    /// Time in which less than a segment of the receiver's window was left, milliseconds; none beside the receiver.
+    /// Time in which less than a segment of the receiver's window was left, milliseconds; none beside the
+    /// receiver.
     pub window_limited_ms: Option<f64>,
     /// Time after the first data in which nothing was outstanding, milliseconds; none beside the receiver.
     pub idle_ms: Option<f64>,
     /// Longest pause between packets, milliseconds.
     pub pause_max_ms: f64,
-    /// Pauses of 200 ms and more with nothing outstanding: the application was silent; none beside the receiver.
+    /// Pauses of 200 ms and more with nothing outstanding: the application was silent; none beside the
+    /// receiver.
     pub idle_gaps: Option<u64>,
     /// Longest of them, milliseconds; none beside the receiver.
     pub idle_gap_max_ms: Option<f64>,
     /// Reductions of the congestion window, inferred; none beside the receiver.
     pub window_reductions: Option<WindowReductions>,
-    /// Hop limit (TTL) of the SYN and of the first data packet; another one shows that another machine sends.
-    pub hop_limit_syn: Option<u8>,
-    /// Hop limit (TTL) of the first packet with data.
-    pub hop_limit_data: Option<u8>,
-    /// Duplicate acknowledgements sent (same number, no data, same window, data outstanding).
+}
+
+/// Hop limits (TTL) of one direction: another one shows that another machine sends.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct HopLimitReport {
+    /// Of the SYN.
+    #[serde(rename = "hop_limit_syn")]
+    pub syn: Option<u8>,
+    /// Of the first packet with data.
+    #[serde(rename = "hop_limit_data")]
+    pub data: Option<u8>,
+}
+
+/// Acknowledgements that one direction's sender sent.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct AckReport {
+    /// Duplicate acknowledgements (same number, no data, same window, data outstanding).
     pub duplicate_acks: u64,
     /// Runs of them that reached three.
     pub triple_duplicate_acks: u64,
-    /// Packets with SACK blocks sent.
+    /// Packets with SACK blocks.
     pub sack_packets: u64,
-    /// Reports of duplicates sent (D-SACK).
+    /// Reports of duplicates (D-SACK).
     pub dsacks: u64,
     /// Of these, reports of which no repetition was seen.
     pub dsacks_unexplained: u64,
-    /// Bytes that were acknowledged though the capture does not have them.
-    pub not_captured_bytes: u64,
 }
 
 /// Repetitions by cause; none where the capture point cannot tell.
@@ -218,8 +286,8 @@ pub struct Retransmissions {
     pub keep_alives: u64,
 }
 
-/// Reductions of a sender's congestion window, inferred: [EV]'s "recalculations" are these and the receiver's window
-/// updates (`window.updates`).
+/// Reductions of a sender's congestion window, inferred: [EV]'s "recalculations" are these and the receiver's
+/// window updates (`window.updates`).
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct WindowReductions {
     /// Recoveries entered by duplicate acknowledgements or SACK: one reduction each (RFC 5681 §3.2).
@@ -230,25 +298,26 @@ pub struct WindowReductions {
     pub undone: u64,
     /// Answers to marks of congestion: packets with CWR after the handshake (RFC 3168 §6.1.2).
     pub ecn: u64,
-    /// Mean loss of throughput at a loss event, as a share: over bins of 100 ms, ([bin before] - [bin of the event]) /
-    /// [bin before], [MA] eq. (1) and (2); none without a loss event that follows a bin with data.
+    /// Mean loss of throughput at a loss event, as a share: over bins of 100 ms, ([bin before] - [bin of the
+    /// event]) / [bin before], [MA] eq. (1) and (2); none without a loss event that follows a bin with data.
     pub throughput_loss: Option<f64>,
 }
 
 /// Loss and reordering of one direction.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct LossReport {
-    /// Retransmitted data packets over data packets; none where retransmissions cannot be seen, or told from a box's copies.
+    /// Retransmitted data packets over data packets; none where retransmissions cannot be seen, or told from
+    /// a box's copies.
     pub rate: Option<f64>,
     /// Retransmitted bytes over payload bytes.
     pub rate_bytes: Option<f64>,
     /// As `rate`, without repetitions that were not needed.
     pub rate_needed: Option<f64>,
-    /// Packets lost before the capture point: from gaps in the sender's IPv4 identifications where it counts them up,
-    /// else from holes.
+    /// Packets lost before the capture point: from gaps in the sender's IPv4 identifications where it counts
+    /// them up, else from holes.
     pub before_capture: u64,
-    /// Packets lost before the capture point, inferred from holes repaired later: misses lost tails and most repairs
-    /// that were lost themselves.
+    /// Packets lost before the capture point, inferred from holes repaired later: misses lost tails and most
+    /// repairs that were lost themselves.
     pub before_capture_by_holes: u64,
     /// Packets missing in the sender's IPv4 identifications; none if it does not count them up.
     pub before_capture_by_ids: Option<u64>,
@@ -312,18 +381,25 @@ pub struct WindowReport {
 }
 
 impl FlowReport {
+    /// The direction with most data, each byte counted once.
+    #[must_use]
+    pub fn main_direction(&self) -> Direction {
+        let [first, second] = self.directions.as_array();
+        Direction::from_second_if(second.volume.unique_bytes > first.volume.unique_bytes)
+    }
+
     /// Draws up the report of a flow that has ended.
     pub(crate) fn of(flow: &mut Flow) -> Self {
         flow.halves.iter_mut().for_each(Half::close_bin);
         for half in &mut flow.halves {
-            if let Some(since) = half.windows.zero_since.take() {
-                half.window_news.zero_time += flow.last.saturating_since(since);
+            if let Some(since) = half.packets.windows.zero_since.take() {
+                half.cold.window_events.zero_time += flow.last.saturating_since(since);
             }
         }
         let place = place(flow);
         let ends = flow.ends();
-        let packets: u64 = flow.halves.iter().map(|half| half.totals.packets).sum();
-        let resets = [0, 1].map(|d| flow.halves[d].counts.rst);
+        let packets: u64 = flow.halves.iter().map(|half| half.packets.totals.packets).sum();
+        let [by_first, by_second] = flow.halves.as_array().each_ref().map(|half| half.cold.flags.rst);
         let opening = &flow.opening;
         let halves = opening.to_server().zip(opening.to_client());
         let mut report = Self {
@@ -331,16 +407,16 @@ impl FlowReport {
             point: flow.key.point(),
             first: ends[0],
             second: ends[1],
-            client: opening.client.map(|client| client as u8),
+            client: opening.client,
             start_ns: flow.first.as_nanos(),
             duration_s: flow.last.saturating_since(flow.first).as_secs_f64(),
             is_tunnelled: flow.is_tunnelled,
-            mptcp: flow.halves.iter().any(|half| half.mptcp),
+            mptcp: flow.halves.iter().any(|half| half.packets.has_mptcp),
             end: end(flow),
             resets: ResetCount {
-                by_first: resets[0],
-                by_second: resets[1],
-                per_packet: (resets[0] + resets[1]) as f64 / packets.max(1) as f64,
+                by_first,
+                by_second,
+                per_packet: (by_first + by_second) as f64 / packets.max(1) as f64,
             },
             handshake: Handshake {
                 syns: opening.syns,
@@ -352,7 +428,7 @@ impl FlowReport {
             },
             vantage: place,
             cut_by_tool: flow.cut_by_tool,
-            directions: [0, 1].map(|direction| direction_report(flow, direction, place)),
+            directions: PerDirection::each(|direction| direction_report(flow, direction, place)),
             diagnoses: Vec::new(),
         };
         report.diagnoses = diagnosis::diagnose(&report);
@@ -371,20 +447,20 @@ impl FlowReport {
 fn place(flow: &Flow) -> Option<Vantage> {
     let opening = &flow.opening;
     let [to_second, to_first] = match (opening.client, opening.to_server(), opening.to_client()) {
-        (Some(0), server, client) => [server, client],
+        (Some(Direction::FromFirst), server, client) => [server, client],
         (Some(_), server, client) => [client, server],
         (None, ..) => [None, None],
     };
-    let [first, second] = &flow.halves;
-    vantage(to_second.or(first.rtt_karn.min()), to_first.or(second.rtt_karn.min()))
+    let [first, second] = flow.halves.as_array();
+    vantage(to_second.or(first.rtt.karn.min()), to_first.or(second.rtt.karn.min()))
 }
 
 fn end(flow: &Flow) -> End {
-    match (flow.reset_by, [flow.halves[0].fin_acked, flow.halves[1].fin_acked]) {
-        (_, [true, true]) => End::Closed,
-        (Some(0), _) => End::ResetByFirst,
+    match (flow.reset_by, flow.halves.iter().all(|half| half.data.fin_acked)) {
+        (_, true) => End::Closed,
+        (Some(Direction::FromFirst), _) => End::ResetByFirst,
         (Some(_), _) => End::ResetBySecond,
-        (None, _) if flow.halves.iter().any(|half| half.fin_seen) => End::HalfClosed,
+        (None, _) if flow.halves.iter().any(|half| half.data.fin_seen) => End::HalfClosed,
         (None, _) => End::Open,
     }
 }
@@ -398,129 +474,158 @@ fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-fn direction_report(flow: &Flow, direction: usize, place: Option<Vantage>) -> DirectionReport {
+fn direction_report(flow: &Flow, direction: Direction, place: Option<Vantage>) -> DirectionReport {
     let half = &flow.halves[direction];
-    let c = &half.counts;
     let sees_sender = place.is_none_or(|place| place.sees_sender(direction));
-    let karn = summary(&half.rtt_karn);
-    let bins = half.bins.percentiles([50, 95]);
-    let [p50, p95] = bins.map(|bin| bin.map(|bytes| bytes.as_nanos() as f64 * 8.0 / BIN.as_secs_f64()));
+    let karn = summary(&half.rtt.karn);
+    let bins = half.cold.throughput.bins.percentiles([50, 95]);
+    let [p50, p95] = bins.map(|bin| bin.map(|bytes| bytes.get() as f64 * 8.0 / BIN.as_secs_f64()));
+    let totals = &half.data.totals;
     DirectionReport {
-        packets: half.totals.packets,
-        wire_segments: half.totals.wire_segments,
-        ip_bytes: half.totals.ip_bytes,
-        data_packets: half.data.packets,
-        payload_bytes: half.data.payload,
-        unique_bytes: half.data.unique,
-        syn: c.syn,
-        fin: c.fin,
-        rst: c.rst,
-        psh: half.totals.psh,
-        urg: c.urg,
-        pure_acks: half.pure_acks,
-        ece: c.ece,
-        cwr: c.cwr,
-        ect: c.ect,
-        ce: c.ce,
-        mss: half.mss,
-        segment_min: (half.data.segment_min > 0).then_some(half.data.segment_min),
-        segment_max: (half.segment_max > 0).then_some(u64::from(half.segment_max)),
-        throughput_elapsed_bps: rate_bps(half.data.unique, Some(flow.first), Some(flow.last)),
-        throughput_active_bps: rate_bps(half.data.unique, half.first_data.get(), half.last_data.get()),
-        throughput_p50_bps: p50,
-        throughput_p95_bps: p95,
+        volume: Volume {
+            packets: half.packets.totals.packets,
+            wire_segments: half.packets.totals.wire_segments,
+            ip_bytes: half.packets.totals.ip_bytes,
+            data_packets: totals.packets,
+            payload_bytes: totals.payload,
+            unique_bytes: totals.unique,
+        },
+        flags: flag_report(half),
+        sizes: SegmentSizes {
+            mss: half.cold.offered.mss,
+            min: (totals.segment_min > 0).then_some(totals.segment_min),
+            max: (half.edge.segment_max > 0).then_some(u64::from(half.edge.segment_max)),
+        },
+        throughput: ThroughputReport {
+            elapsed_bps: rate_bps(totals.unique, Some(flow.first), Some(flow.last)),
+            active_bps: rate_bps(totals.unique, half.edge.first_data.get(), half.data.last.get()),
+            p50_bps: p50,
+            p95_bps: p95,
+        },
         retransmissions: retransmissions(half, sees_sender),
         loss: loss(half, sees_sender),
         rtt: RttReport {
             karn,
-            tcptrace: half.rtt_tcptrace.as_deref().map_or(karn, summary),
-            timestamps: summary(&half.rtt_timestamps),
-            ambiguous_acks: c.ambiguous_acks,
+            tcptrace: half.data.rtt_tcptrace.as_deref().map_or(karn, summary),
+            timestamps: summary(&half.rtt.timestamps),
+            ambiguous_acks: half.cold.acks.ambiguous,
         },
         window: window(flow, direction),
-        in_flight_max: sees_sender.then_some(half.data.in_flight_max),
+        sender: sender_report(flow, direction, sees_sender),
+        hop_limits: HopLimitReport { syn: half.packets.hop_limits.syn, data: half.packets.hop_limits.data },
+        acks: ack_report(half),
+        not_captured_bytes: half.cold.holes.not_captured,
+    }
+}
+
+fn flag_report(half: &Half) -> FlagReport {
+    let (flags, ecn) = (&half.cold.flags, &half.cold.ecn);
+    FlagReport {
+        syn: flags.syn,
+        fin: flags.fin,
+        rst: flags.rst,
+        psh: half.packets.totals.psh,
+        urg: flags.urg,
+        pure_acks: half.packets.pure_acks,
+        ece: flags.ece,
+        cwr: flags.cwr,
+        ect: ecn.ect,
+        ce: ecn.ce,
+    }
+}
+
+fn sender_report(flow: &Flow, direction: Direction, sees_sender: bool) -> SenderReport {
+    let half = &flow.halves[direction];
+    let (shares, gaps, episodes) = (&half.packets.shares, &half.cold.idle_gaps, &half.cold.recovery.episodes);
+    SenderReport {
+        in_flight_max: sees_sender.then_some(half.data.totals.in_flight_max),
         window_limited_ms: flow
-            .scale(1 - direction)
-            .filter(|_| !half.first_data.is_none() && sees_sender)
-            .map(|_| half.shares.window_limited.as_millis_f64()),
-        idle_ms: sees_sender.then(|| half.shares.idle.as_millis_f64()),
-        pause_max_ms: half.idle_max.as_millis_f64(),
-        idle_gaps: sees_sender.then_some(u64::from(half.idle_gaps.count)),
-        idle_gap_max_ms: sees_sender.then(|| half.idle_gaps.longest.as_millis_f64()),
+            .scale(direction.reverse())
+            .filter(|_| !half.edge.first_data.is_none() && sees_sender)
+            .map(|_| shares.window_limited.as_millis_f64()),
+        idle_ms: sees_sender.then(|| shares.idle.as_millis_f64()),
+        pause_max_ms: half.packets.pause_max.as_millis_f64(),
+        idle_gaps: sees_sender.then_some(u64::from(gaps.count)),
+        idle_gap_max_ms: sees_sender.then(|| gaps.longest.as_millis_f64()),
         window_reductions: sees_sender.then(|| WindowReductions {
-            fast: half.recovery.episodes[0],
-            time_outs: half.recovery.episodes[1],
-            undone: half.recovery.episodes[2],
-            ecn: c.ecn_reductions,
-            throughput_loss: half.rate_loss.mean(),
+            fast: episodes.fast,
+            time_outs: episodes.time_outs,
+            undone: episodes.undone,
+            ecn: half.cold.ecn.reductions,
+            throughput_loss: half.cold.throughput.loss.mean(),
         }),
-        hop_limit_syn: half.hop_limits[0],
-        hop_limit_data: half.hop_limits[1],
-        duplicate_acks: c.duplicate_acks,
-        triple_duplicate_acks: c.triple_duplicate_acks,
-        sack_packets: c.sack_packets,
-        dsacks: c.dsacks,
-        dsacks_unexplained: c.dsacks_unexplained,
-        not_captured_bytes: c.not_captured,
+    }
+}
+
+fn ack_report(half: &Half) -> AckReport {
+    let acks = &half.cold.acks;
+    AckReport {
+        duplicate_acks: acks.duplicate,
+        triple_duplicate_acks: acks.triple_duplicate,
+        sack_packets: acks.with_sack,
+        dsacks: acks.dsacks,
+        dsacks_unexplained: acks.dsacks_unexplained,
     }
 }
 
 fn retransmissions(half: &Half, sees_sender: bool) -> Retransmissions {
-    let c = &half.counts;
-    let typed = |cause: Cause| sees_sender.then(|| c.by_cause[cause as usize]);
+    let counts = &half.cold.retransmissions;
+    let spurious = &counts.spurious;
+    let typed = |cause: Cause| sees_sender.then(|| counts.by_cause[cause]);
     Retransmissions {
-        data_packets: c.retransmitted,
-        data_bytes: c.retransmitted_bytes,
-        syn: c.by_cause[Cause::Syn as usize],
-        fin: c.fin_repeats,
+        data_packets: counts.packets,
+        data_bytes: counts.bytes,
+        syn: counts.by_cause[Cause::Syn],
+        fin: counts.fin,
         rto: typed(Cause::Rto),
         rto_recovery: typed(Cause::RtoRecovery),
         fast: typed(Cause::Fast),
         tlp: typed(Cause::Tlp),
         unclear: typed(Cause::Unclear),
-        spurious: c.spurious.iter().sum(),
-        spurious_dsack: c.spurious[0],
-        spurious_timestamp: c.spurious[1],
-        spurious_acknowledged: c.spurious[2],
-        window_probes: c.window_probes,
-        keep_alives: c.keep_alives,
+        spurious: spurious.sum(),
+        spurious_dsack: spurious.dsack,
+        spurious_timestamp: spurious.timestamp,
+        spurious_acknowledged: spurious.acknowledged,
+        window_probes: half.cold.probes.window,
+        keep_alives: half.cold.probes.keep_alive,
     }
 }
 
 fn loss(half: &Half, sees_sender: bool) -> LossReport {
-    let c = &half.counts;
-    let spurious = c.spurious.iter().sum::<u64>().min(c.retransmitted);
+    let (data, holes) = (&half.data.totals, &half.cold.holes);
+    let RetransmissionCounts { packets, bytes, spurious, .. } = half.cold.retransmissions;
+    let needed = packets - spurious.sum().min(packets);
     // What the capture missed is missing among the identifications too, but was not lost.
-    let not_captured = c.not_captured.div_ceil(u64::from(half.segment_max.max(1)));
-    let by_ids = half.ids.missing().map(|missing| missing.saturating_sub(not_captured));
-    let before = by_ids.unwrap_or(c.lost_before);
+    let not_captured = holes.not_captured.div_ceil(u64::from(half.edge.segment_max.max(1)));
+    let by_ids = half.packets.ids.missing().map(|missing| missing.saturating_sub(not_captured));
+    let before = by_ids.unwrap_or(holes.lost_before);
     LossReport {
-        rate: share(c.retransmitted, half.data.packets).filter(|_| sees_sender),
-        rate_bytes: share(c.retransmitted_bytes, half.data.payload).filter(|_| sees_sender),
-        rate_needed: share(c.retransmitted - spurious, half.data.packets).filter(|_| sees_sender),
+        rate: share(packets, data.packets).filter(|_| sees_sender),
+        rate_bytes: share(bytes, data.payload).filter(|_| sees_sender),
+        rate_needed: share(needed, data.packets).filter(|_| sees_sender),
         before_capture: before,
-        before_capture_by_holes: c.lost_before,
+        before_capture_by_holes: holes.lost_before,
         before_capture_by_ids: by_ids,
-        rate_before_capture: share(before, half.data.packets + before),
-        reordered: c.reordered,
-        hole_fills: c.hole_fills,
+        rate_before_capture: share(before, data.packets + before),
+        reordered: holes.reordered,
+        hole_fills: holes.filled,
     }
 }
 
-fn window(flow: &Flow, direction: usize) -> WindowReport {
+fn window(flow: &Flow, direction: Direction) -> WindowReport {
     let half = &flow.halves[direction];
     let is_known = flow.scale(direction).is_some();
     WindowReport {
-        scale: half.scale.map(|scale| scale.shift()),
-        min: half.windows.min.filter(|_| is_known).map(u64::from),
-        max: is_known.then_some(u64::from(half.windows.max)),
-        zero: half.window_news.zero,
-        zero_ms: half.window_news.zero_time.as_millis_f64(),
-        updates: half.window_news.updates,
+        scale: half.cold.offered.scale.map(|scale| scale.shift()),
+        min: half.packets.windows.min.filter(|_| is_known).map(u64::from),
+        max: is_known.then_some(u64::from(half.packets.windows.max)),
+        zero: half.cold.window_events.zero,
+        zero_ms: half.cold.window_events.zero_time.as_millis_f64(),
+        updates: half.cold.window_events.updates,
     }
 }
 
-pub(crate) fn summary(samples: &Samples) -> Option<SampleSummary> {
+pub(crate) fn summary(samples: &Samples<Duration>) -> Option<SampleSummary> {
     let [p50, p95, p99] = samples.percentiles([50, 95, 99]).map(|p| p.map(Duration::as_millis_f64));
     Some(SampleSummary {
         n: samples.count(),

@@ -1,4 +1,5 @@
-//! [`Ring`]: a queue in one piece of memory, of which the place that the next element goes to can be fetched early.
+//! [`Ring`]: a queue in one piece of memory, of which the place that the next element goes to can be fetched
+//! early.
 
 /// A queue. Its memory is a power of two of elements and grows when it is full.
 #[derive(Clone, Debug)]
@@ -91,7 +92,8 @@ impl<T: Copy + Default> Ring<T> {
         }
     }
 
-    /// The first element of which `is_before` does not hold, when it holds of all before it and of none after.
+    /// The first element of which `is_before` does not hold, when it holds of all before it and of none
+    /// after.
     pub(crate) fn partition_point(&self, is_before: impl Fn(&T) -> bool) -> usize {
         let (mut low, mut high) = (0, self.len());
         while low < high {

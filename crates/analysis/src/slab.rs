@@ -1,16 +1,17 @@
 //! [`Slab`]: the memory that flows live in, in few large pieces.
 //!
-//! With many flows in progress most of the time goes into fetching their state. In large pieces the processor needs few
-//! entries to translate its addresses, and huge pages can serve it. Places of flows that have ended are used again.
+//! With many flows in progress most of the time goes into fetching their state. In large pieces the processor
+//! needs few entries to translate its addresses, and huge pages can serve it. Places of flows that have ended
+//! are used again.
 
 use crate::flow::Flow;
-use crate::passage::Passage;
+use crate::segment_record::SegmentRecord;
 
 /// Flows of the first piece, as a power of two; each further piece has twice as many as the one before.
 const FIRST: u32 = 6;
 
 /// Ended flows whose buffers are kept for the next ones.
-const SPARE_MAX: usize = 512;
+const KEPT_BUFFERS_MAX: usize = 512;
 
 /// Where a flow is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +67,7 @@ impl Slab {
     }
 
     /// A place for the flow that `segment` opens.
-    pub(crate) fn open(&mut self, id: u64, segment: &Passage) -> Place {
+    pub(crate) fn open(&mut self, id: u64, segment: &SegmentRecord) -> Place {
         if let Some(place) = self.free.pop()
             && let Some(flow) = self.get_mut(place)
         {
@@ -91,7 +92,7 @@ impl Slab {
 
     /// Gives a place back.
     pub(crate) fn close(&mut self, place: Place) {
-        let keeps_buffers = self.free.len() < SPARE_MAX;
+        let keeps_buffers = self.free.len() < KEPT_BUFFERS_MAX;
         if let Some(flow) = self.get_mut(place) {
             flow.retire(keeps_buffers);
             self.free.push(place);

@@ -1,7 +1,7 @@
 //! [`Table`]: flows in progress of one shard.
 //!
-//! Flows are divided among a fixed number of shards by a hash of their ends, whatever the number of threads: when a
-//! flow ends depends on its shard alone, so that the result is the same with one thread and with many.
+//! Flows are divided among a fixed number of shards by a hash of their ends, whatever the number of threads:
+//! when a flow ends depends on its shard alone, so that the result is the same with one thread and with many.
 
 use std::collections::VecDeque;
 
@@ -9,11 +9,12 @@ use hashbrown::HashTable;
 use units::{Duration, Instant};
 use wire::TcpFlags;
 
+use crate::direction::Direction;
 use crate::flow::{Event, Flow};
 use crate::half::lines;
-use crate::packet::{PacketView, Seen};
-use crate::passage::Passage;
+use crate::packet::{PacketFindings, PacketView};
 use crate::report::FlowReport;
+use crate::segment_record::SegmentRecord;
 use crate::slab::{Place, Slab};
 
 /// When flows end.
@@ -25,17 +26,18 @@ pub struct Config {
     pub linger: Duration,
     /// Number of the first flow.
     pub first_flow: u64,
-    /// Called with address and length of each large piece of memory for flows before it is used, so that the caller
-    /// may ask the operating system for huge pages.
+    /// Called with address and length of each large piece of memory for flows before it is used, so that the
+    /// caller may ask the operating system for huge pages.
     pub on_memory: Option<fn(usize, usize)>,
-    /// Called with the address of a flow and the lines of 64 bytes of it that will be needed soon, a bit for each, so
-    /// that the caller may tell the processor to fetch them from memory.
+    /// Called with the address of a flow and the lines of 64 bytes of it that will be needed soon, a bit for
+    /// each, so that the caller may tell the processor to fetch them from memory.
     pub fetch: Option<fn(usize, u64)>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        // Beyond the two hours of default keep-alives nobody waits; a closed flow's stragglers come within seconds.
+        // Beyond the two hours of default keep-alives nobody waits; a closed flow's stragglers come within
+        // seconds.
         Self {
             idle: Duration::from_secs(15 * 60),
             linger: Duration::from_secs(10),
@@ -52,12 +54,13 @@ pub(crate) const SHARDS: usize = 16;
 /// Closed flows of a shard kept for stragglers at most.
 const LINGERING_MAX: usize = 4_096 / SHARDS;
 
-/// Slots looked at per packet when searching for flows that have ended: all of 4,096 in as many packets of the shard.
+/// Slots looked at per packet when searching for flows that have ended: all of 4,096 in as many packets of
+/// the shard.
 const SWEEP: usize = 1;
 
 /// The shard of a segment.
 #[inline]
-pub(crate) fn shard_of(segment: &Passage) -> usize {
+pub(crate) fn shard_of(segment: &SegmentRecord) -> usize {
     (segment.hash >> 28) as usize % SHARDS
 }
 
@@ -112,22 +115,21 @@ pub(crate) struct Table {
 
 /// A flow that a segment most likely belongs to, found without looking at the flow.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Likely {
+pub(crate) struct FlowHint {
     pub(crate) place: Place,
-    /// The index of the half that sent the segment.
-    pub(crate) direction: usize,
+    pub(crate) direction: Direction,
 }
 
 impl Table {
     /// Where a segment's flow most likely is.
     #[inline]
-    pub(crate) fn likely(&self, segment: &Passage) -> Option<Likely> {
+    pub(crate) fn likely(&self, segment: &SegmentRecord) -> Option<FlowHint> {
         let found = self.index.find(Entry::spread(segment.hash), |entry| entry.hash == segment.hash)?;
-        let direction = usize::from(segment.is_from_low() != (found.place & 1 == 1));
-        Some(Likely { place: found.place(), direction })
+        let direction = Direction::from_second_if(segment.is_from_low() != (found.place & 1 == 1));
+        Some(FlowHint { place: found.place(), direction })
     }
 
-    fn find(&self, slab: &Slab, segment: &Passage) -> Option<Place> {
+    fn find(&self, slab: &Slab, segment: &SegmentRecord) -> Option<Place> {
         let is_it = |entry: &Entry| entry.hash == segment.hash && is_in(slab, entry.place(), segment);
         self.index.find(Entry::spread(segment.hash), is_it).map(|entry| entry.place())
     }
@@ -138,8 +140,8 @@ impl Table {
         &mut self,
         slab: &mut Slab,
         config: &Config,
-        segment: &Passage,
-        likely: Option<Likely>,
+        segment: &SegmentRecord,
+        likely: Option<FlowHint>,
         out: &mut impl Receiver,
     ) {
         self.now = self.now.max(segment.time);
@@ -152,7 +154,7 @@ impl Table {
         };
         let Some(flow) = slab.get_mut(place) else { return };
         let direction = flow.direction(segment);
-        let mut seen = Seen::default();
+        let mut seen = PacketFindings::default();
         flow.handle(direction, segment, &mut seen, &mut |event| out.on_event(segment.number, event));
         if out.wants_packets() {
             out.on_packet(&PacketView::of(flow, direction, segment, &seen));
@@ -205,7 +207,7 @@ impl Table {
         &mut self,
         slab: &mut Slab,
         place: Place,
-        segment: &Passage,
+        segment: &SegmentRecord,
         out: &mut impl Receiver,
     ) -> Place {
         let Some(flow) = slab.get(place) else { return place };
@@ -219,7 +221,7 @@ impl Table {
         place
     }
 
-    fn open(&mut self, slab: &mut Slab, segment: &Passage, out: &mut impl Receiver) -> Place {
+    fn open(&mut self, slab: &mut Slab, segment: &SegmentRecord, out: &mut impl Receiver) -> Place {
         let place = slab.open(out.open(segment.number), segment);
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -273,6 +275,6 @@ impl Table {
 
 /// True when the flow at this place is that of a segment.
 #[inline]
-fn is_in(slab: &Slab, place: Place, segment: &Passage) -> bool {
+fn is_in(slab: &Slab, place: Place, segment: &SegmentRecord) -> bool {
     slab.get(place).is_some_and(|flow| flow.is_live && flow.key == segment.key)
 }

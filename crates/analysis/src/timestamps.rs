@@ -5,8 +5,8 @@
 use smallvec::SmallVec;
 use units::{Duration, Instant};
 
-/// Values waiting for their echo at most, of which the older half is then given up; at a clock of 1 ms enough for half a
-/// second at least.
+/// Values waiting for their echo at most, of which the older half is then given up; at a clock of 1 ms enough
+/// for half a second at least.
 const WAITING_MAX: usize = 1_024;
 
 /// True when `a` is newer than `b` on the circle of timestamp values.

@@ -3,6 +3,8 @@
 use serde::Serialize;
 use units::Duration;
 
+use crate::direction::Direction;
+
 /// Where on the path a flow was captured, found from how the round-trip time divides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -39,10 +41,10 @@ pub(crate) fn vantage(to_second: Option<Duration>, to_first: Option<Duration>) -
 
 impl Vantage {
     /// True when what `direction` sends again can be seen: the capture lies before where packets are lost.
-    pub(crate) fn sees_sender(self, direction: usize) -> bool {
+    pub(crate) fn sees_sender(self, direction: Direction) -> bool {
         match self {
-            Self::First => direction == 0,
-            Self::Second => direction == 1,
+            Self::First => direction == Direction::FromFirst,
+            Self::Second => direction == Direction::FromSecond,
             Self::Middle | Self::Both => true,
         }
     }

@@ -3,13 +3,15 @@
 
 mod made;
 
+use analysis::Direction::FromFirst;
 use analysis::{DiagnosisKind, FlowReport, PairFinder};
 use made::{Tape, With};
 use wire::TcpFlags;
 
 const SEGMENTS: u32 = 20;
 
-/// An upload seen at a point that the server answers after `answer_us`, and where data is acknowledged after `acknowledged_us`.
+/// An upload seen at a point that the server answers after `answer_us`, and where data is acknowledged after
+/// `acknowledged_us`.
 fn seen(answer_us: u64, acknowledged_us: u64) -> FlowReport {
     let mut tape = Tape::new();
     let syn = With { flags: TcpFlags::SYN, ..With::default() };
@@ -42,11 +44,13 @@ fn what_a_box_acknowledges_between_two_points_is_no_loss() {
     assert_eq!((divided.is_divided, divided.lost_to_server, divided.lost_to_client), (true, None, None));
     let json = serde_json::to_value(&divided).unwrap();
     assert!(json.get("lost_to_server").is_none() && json["is_divided"] == true, "{json}");
-    // A handshake that had to wait for a radio is no box: the windows are the same, and no data comes back too soon.
+    // A handshake that had to wait for a radio is no box: the windows are the same, and no data comes back
+    // too soon.
     assert!(!pair(seen(2_042_000, 42_500), seen(40_000, 40_500)).is_divided);
 }
 
-/// A download of which each segment passes once, is acknowledged after `acknowledged_us`, and passes again after a millisecond.
+/// A download of which each segment passes once, is acknowledged after `acknowledged_us`, and passes again
+/// after a millisecond.
 fn twice(acknowledged_us: u64) -> FlowReport {
     let mut tape = Tape::opened();
     for n in 0..SEGMENTS {
@@ -68,9 +72,12 @@ fn both_sides_of_a_box_in_one_capture_are_no_losses() {
     let kinds = |flow: &FlowReport| flow.diagnoses.iter().map(|found| found.kind).collect::<Vec<_>>();
     let both = twice(100);
     assert_eq!(kinds(&both), [DiagnosisKind::BothSides], "{:?}", both.diagnoses);
-    assert_eq!((both.directions[0].loss.rate, both.directions[0].loss.rate_needed), (None, None));
+    assert_eq!(
+        (both.directions[FromFirst].loss.rate, both.directions[FromFirst].loss.rate_needed),
+        (None, None)
+    );
     // Repeated before it is acknowledged: that is a sender's doing.
     let sender = twice(5_000);
     assert!(kinds(&sender).contains(&DiagnosisKind::Loss), "{:?}", sender.diagnoses);
-    assert!(sender.directions[0].loss.rate.is_some());
+    assert!(sender.directions[FromFirst].loss.rate.is_some());
 }

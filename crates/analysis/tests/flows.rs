@@ -2,6 +2,7 @@
 
 mod made;
 
+use analysis::Direction::{FromFirst, FromSecond};
 use analysis::{Cause, DiagnosisKind, End, EventKind, SpuriousBy, Vantage};
 use made::{MSS, Packet, Tape, With, analyze};
 use proptest::prelude::*;
@@ -33,15 +34,15 @@ fn a_clean_connection() {
     tape.send(140_000, 1, 1, 2 + 10 * MSS, 0, &fin);
     tape.send(140_010, 0, 2 + 10 * MSS, 2, 0, &With::default());
     let flow = tape.flow();
-    assert_eq!((flow.end, flow.client, flow.vantage), (End::Closed, Some(0), Some(Vantage::First)));
+    assert_eq!((flow.end, flow.client, flow.vantage), (End::Closed, Some(FromFirst), Some(Vantage::First)));
     assert_eq!((flow.handshake.to_server_ms, flow.handshake.to_client_ms), (Some(40.0), Some(0.01)));
-    let data = &flow.directions[0];
-    assert_eq!((data.packets, data.data_packets, data.unique_bytes), (14, 10, 10_000));
+    let data = &flow.directions[FromFirst];
+    assert_eq!((data.volume.packets, data.volume.data_packets, data.volume.unique_bytes), (14, 10, 10_000));
     assert_eq!((data.retransmissions.data_packets, data.loss.rate), (0, Some(0.0)));
     // The SYN, ten segments and the FIN.
     let rtt = data.rtt.karn.unwrap();
     assert_eq!((rtt.n, rtt.min_ms, rtt.max_ms), (12, 40.0, 40.0));
-    assert_eq!(flow.directions[1].window.max, Some(200_000), "scaled");
+    assert_eq!(flow.directions[FromSecond].window.max, Some(200_000), "scaled");
     assert!(flow.diagnoses.is_empty(), "{:?}", flow.diagnoses);
 }
 
@@ -52,17 +53,20 @@ fn fast_retransmission_and_what_karn_leaves_out() {
     tape.data(97_000, 3);
     tape.ack(137_000, 10, &[]);
     let kept = tape.analyze();
-    let data = &kept.flows[0].directions[0];
+    let data = &kept.flows[0].directions[FromFirst];
     let r = data.retransmissions;
     assert_eq!((r.data_packets, r.data_bytes, r.fast, r.rto, r.tlp), (1, 1_000, Some(1), Some(0), Some(0)));
     assert_eq!(data.loss.rate, Some(1.0 / 11.0));
     // SYN and segments 0 to 2; what was behind the hole tells nothing.
     assert_eq!(data.rtt.karn.unwrap().n, 4);
-    assert_eq!(kept.flows[0].directions[1].duplicate_acks, 6);
-    assert_eq!(kept.flows[0].directions[1].triple_duplicate_acks, 1);
+    assert_eq!(kept.flows[0].directions[FromSecond].acks.duplicate_acks, 6);
+    assert_eq!(kept.flows[0].directions[FromSecond].acks.triple_duplicate_acks, 1);
     let event =
         kept.events.iter().find(|e| e.kind == EventKind::Retransmission { cause: Cause::Fast }).unwrap();
-    assert_eq!((event.direction, event.offset, event.len, event.time_ns), (0, 3_001, 1_000, 97_000_000));
+    assert_eq!(
+        (event.direction, event.offset, event.len, event.time_ns),
+        (FromFirst, 3_001, 1_000, 97_000_000)
+    );
 }
 
 #[test]
@@ -79,7 +83,7 @@ fn silence_is_a_timer_and_the_tail_is_probed() {
     tape.data(1_200_000, 10);
     tape.ack(1_240_000, 11, &[]);
     tape.data(1_240_100, 11);
-    let r = tape.flow().directions[0].retransmissions;
+    let r = tape.flow().directions[FromFirst].retransmissions;
     assert_eq!(
         (r.tlp, r.fast, r.rto, r.rto_recovery, r.unclear),
         (Some(1), Some(1), Some(2), Some(1), Some(0))
@@ -94,10 +98,16 @@ fn needless_repetitions_are_known_by_dsack_or_timestamps() {
     tape.ack(100_000, 10, &[]);
     tape.ack(137_000, 10, &[(3, 4)]);
     let kept = tape.analyze();
-    let r = kept.flows[0].directions[0].retransmissions;
+    let r = kept.flows[0].directions[FromFirst].retransmissions;
     assert_eq!((r.spurious, r.spurious_dsack), (1, 1));
-    assert_eq!((kept.flows[0].directions[1].dsacks, kept.flows[0].directions[1].dsacks_unexplained), (1, 0));
-    assert_eq!(kept.flows[0].directions[0].loss.rate_needed, Some(0.0));
+    assert_eq!(
+        (
+            kept.flows[0].directions[FromSecond].acks.dsacks,
+            kept.flows[0].directions[FromSecond].acks.dsacks_unexplained
+        ),
+        (1, 0)
+    );
+    assert_eq!(kept.flows[0].directions[FromFirst].loss.rate_needed, Some(0.0));
     let found = kept.events.iter().find(|e| matches!(e.kind, EventKind::Spurious { .. })).unwrap();
     let (cause, by) = (Cause::Fast, SpuriousBy::Dsack);
     assert_eq!(found.kind, EventKind::Spurious { cause, by, sent_ns: 97_000_000 });
@@ -110,9 +120,9 @@ fn needless_repetitions_are_known_by_dsack_or_timestamps() {
     // The echo is of the first one: only late.
     tape.send(360_000, 1, 1, 1 + MSS, 0, &With { stamps: Some((360, 50)), ..With::default() });
     let flow = tape.flow();
-    let r = flow.directions[0].retransmissions;
+    let r = flow.directions[FromFirst].retransmissions;
     assert_eq!((r.rto.unwrap() + r.tlp.unwrap(), r.spurious_timestamp), (1, 1));
-    assert_eq!(flow.directions[0].rtt.timestamps.unwrap().max_ms, 310.0, "what Karn cannot see");
+    assert_eq!(flow.directions[FromFirst].rtt.timestamps.unwrap().max_ms, 310.0, "what Karn cannot see");
     assert_eq!(flow.diagnoses[0].kind, DiagnosisKind::NeedlessRetransmissions);
 }
 
@@ -139,7 +149,7 @@ fn beside_the_receiver_loss_is_told_from_reordering() {
         }
         tape.data(98_000, 6);
         let flow = tape.flow();
-        let loss = flow.directions[0].loss;
+        let loss = flow.directions[FromFirst].loss;
         assert_eq!(flow.vantage, Some(Vantage::Second));
         assert_eq!(
             (loss.reordered, loss.before_capture_by_holes, loss.hole_fills),
@@ -147,8 +157,11 @@ fn beside_the_receiver_loss_is_told_from_reordering() {
             "{timestamps}"
         );
         // What the sender repeated cannot be seen from here.
-        assert_eq!((loss.rate, flow.directions[0].retransmissions.fast), (None, None));
-        assert_eq!((flow.directions[0].idle_ms, flow.directions[0].in_flight_max), (None, None));
+        assert_eq!((loss.rate, flow.directions[FromFirst].retransmissions.fast), (None, None));
+        assert_eq!(
+            (flow.directions[FromFirst].sender.idle_ms, flow.directions[FromFirst].sender.in_flight_max),
+            (None, None)
+        );
     }
 }
 
@@ -162,7 +175,7 @@ fn beside_the_receiver_lost_tails_and_repairs_are_counted_by_identifications() {
     tape.send(150_000, 0, 1 + 20 * MSS, 1, MSS, &With { missing: 1, ..With::default() });
     // A lost tail leaves no hole: after a pause the number is one further.
     tape.send(450_000, 0, 1 + 23 * MSS, 1, MSS, &With { missing: 1, ..With::default() });
-    let loss = tape.flow().directions[0].loss;
+    let loss = tape.flow().directions[FromFirst].loss;
     assert_eq!(
         (loss.before_capture_by_holes, loss.before_capture_by_ids, loss.before_capture),
         (1, Some(3), 3)
@@ -185,10 +198,10 @@ fn zero_window_probes_and_keep_alives_are_no_retransmissions() {
     tape.send(60_000_000, 0, 2 * MSS, 1, 0, &With::default());
     tape.send(90_000_000, 0, 2 * MSS, 1, 1, &With::default());
     let flow = tape.flow();
-    let data = &flow.directions[0];
+    let data = &flow.directions[FromFirst];
     assert_eq!((data.retransmissions.window_probes, data.retransmissions.keep_alives), (2, 2));
-    assert_eq!((data.retransmissions.data_packets, data.unique_bytes), (0, 2_000));
-    let window = flow.directions[1].window;
+    assert_eq!((data.retransmissions.data_packets, data.volume.unique_bytes), (0, 2_000));
+    let window = flow.directions[FromSecond].window;
     assert_eq!((window.zero, window.zero_ms, window.updates), (3, 910.0, 1));
     assert_eq!(flow.diagnoses[0].kind, DiagnosisKind::ZeroWindow);
 }
@@ -204,8 +217,8 @@ fn the_receivers_window_as_the_limit() {
     }
     let flow = tape.flow();
     let finding = flow.diagnoses.iter().find(|d| d.kind == DiagnosisKind::ReceiveWindowLimited).unwrap();
-    assert_eq!(finding.direction, 0);
-    assert!(flow.directions[0].window_limited_ms.unwrap() > 300.0);
+    assert_eq!(finding.direction, FromFirst);
+    assert!(flow.directions[FromFirst].sender.window_limited_ms.unwrap() > 300.0);
 }
 
 #[test]
@@ -223,11 +236,12 @@ fn marks_of_congestion_and_answers_are_events() {
         tape.packets.last_mut().unwrap().1.traffic_class = 3;
         let kept = tape.analyze();
         let found: Vec<_> = kept.events.iter().map(|e| (e.kind, e.direction, e.offset, e.len)).collect();
-        let data = &kept.flows[0].directions[0];
-        (found, data.ce, data.window_reductions.unwrap().ecn)
+        let data = &kept.flows[0].directions[FromFirst];
+        (found, data.flags.ce, data.sender.window_reductions.unwrap().ecn)
     };
     let (mss, mark) = (u64::from(MSS), EventKind::CongestionMark);
-    let classic = [(EventKind::CongestionAnswer, 0, 1, mss), (mark, 0, 1 + i64::from(MSS), mss)];
+    let classic =
+        [(EventKind::CongestionAnswer, FromFirst, 1, mss), (mark, FromFirst, 1 + i64::from(MSS), mss)];
     assert_eq!(answers(F::ECE | F::CWR, F::ECE), (classic.to_vec(), 1, 1));
     // Accurate ECN counts marks with the same bits (RFC 9768).
     assert_eq!(answers(F::ECE | F::CWR | F::AE, F::CWR), (classic[1..].to_vec(), 1, 0));
@@ -247,7 +261,7 @@ fn ends_and_reuse() {
     let mut silent = Tape::new();
     [0, 1_000_000, 3_000_000].iter().for_each(|us| silent.send(*us, 0, 0, 0, 0, &syn));
     let flow = silent.flow();
-    assert_eq!((flow.handshake.syns, flow.directions[0].retransmissions.syn), (3, 2));
+    assert_eq!((flow.handshake.syns, flow.directions[FromFirst].retransmissions.syn), (3, 2));
     assert_eq!(flow.diagnoses[0].kind, DiagnosisKind::NoAnswer);
 
     // The same ports again with another number: another flow.
@@ -274,8 +288,8 @@ fn what_the_capture_does_not_have_is_not_zero() {
     (0..5).for_each(|n| tape.data(u64::from(n) * 1_000, n));
     let flow = tape.flow();
     assert_eq!((flow.vantage, flow.client, flow.handshake.total_ms), (None, None, None));
-    assert!(flow.directions[0].rtt.karn.is_none() && flow.directions[0].window.max.is_none());
-    assert!(flow.directions[0].window_limited_ms.is_none());
+    assert!(flow.directions[FromFirst].rtt.karn.is_none() && flow.directions[FromFirst].window.max.is_none());
+    assert!(flow.directions[FromFirst].sender.window_limited_ms.is_none());
 
     // The capture missed a segment: acknowledged, so not lost.
     let mut tape = Tape::opened();
@@ -283,8 +297,11 @@ fn what_the_capture_does_not_have_is_not_zero() {
     tape.data(52_000, 2);
     tape.ack(92_000, 3, &[]);
     let flow = tape.flow();
-    assert_eq!((flow.directions[0].not_captured_bytes, flow.directions[0].unique_bytes), (1_000, 2_000));
-    assert_eq!(flow.directions[0].loss.before_capture, 0);
+    assert_eq!(
+        (flow.directions[FromFirst].not_captured_bytes, flow.directions[FromFirst].volume.unique_bytes),
+        (1_000, 2_000)
+    );
+    assert_eq!(flow.directions[FromFirst].loss.before_capture, 0);
 }
 
 /// A transfer with everything in it, for changes that must not matter.
@@ -345,11 +362,11 @@ proptest! {
             packets.push((us, spec, if number % 2 == 0 { usual } else { len }));
         }
         let kept = analyze(&packets);
-        let seen: u64 = kept.flows.iter().flat_map(|f| &f.directions).map(|d| d.packets).sum();
+        let seen: u64 = kept.flows.iter().flat_map(|f| &f.directions).map(|d| d.volume.packets).sum();
         prop_assert_eq!(seen, packets.len() as u64);
         for direction in kept.flows.iter().flat_map(|f| &f.directions) {
-            prop_assert!(direction.unique_bytes <= direction.payload_bytes);
-            prop_assert!(direction.retransmissions.data_packets <= direction.data_packets);
+            prop_assert!(direction.volume.unique_bytes <= direction.volume.payload_bytes);
+            prop_assert!(direction.retransmissions.data_packets <= direction.volume.data_packets);
         }
         prop_assert_eq!(figures(&packets), figures(&packets));
     }
@@ -370,6 +387,9 @@ fn ends_may_change_places() {
         spec.id = 0;
     }
     let (a, b) = (usual.flow(), swapped.flow());
-    assert_eq!(a.directions[0].retransmissions.data_packets, b.directions[0].retransmissions.data_packets);
-    assert_eq!(format!("{:?}", a.directions[0].rtt), format!("{:?}", b.directions[0].rtt));
+    assert_eq!(
+        a.directions[FromFirst].retransmissions.data_packets,
+        b.directions[FromFirst].retransmissions.data_packets
+    );
+    assert_eq!(format!("{:?}", a.directions[FromFirst].rtt), format!("{:?}", b.directions[FromFirst].rtt));
 }

@@ -4,7 +4,9 @@
 
 mod made;
 
-use analysis::{Analyzer, Config, DocumentWriter, Findings, Gather, MadeBy, Part, Passage, part_of};
+use analysis::{
+    Analyzer, Config, DocumentWriter, FindingMerger, Findings, MadeBy, Part, SegmentRecord, part_of,
+};
 use capture::{LinkType, decode};
 use made::{Packet, Tape, With};
 use proptest::prelude::*;
@@ -42,12 +44,12 @@ fn traffic(flows: u32) -> Vec<Packet> {
     packets
 }
 
-fn passages(packets: &[Packet]) -> Vec<Passage> {
+fn records(packets: &[Packet]) -> Vec<SegmentRecord> {
     let passage = |(number, (us, spec, len)): (usize, &Packet)| {
         let mut header = [0; TcpHeaderSpec::MAX_LEN];
         let emitted = spec.emit_partial(&mut header, *len as usize).unwrap();
         let segment = decode(LinkType::RAW, &header[..emitted.len], emitted.total_len as u32).unwrap();
-        Passage::of(number as u64, 0, &segment, Instant::from_micros(*us))
+        SegmentRecord::of(number as u64, 0, &segment, Instant::from_micros(*us))
     };
     packets.iter().enumerate().map(passage).collect()
 }
@@ -57,20 +59,20 @@ fn document() -> DocumentWriter<Vec<u8>> {
     DocumentWriter::new(Vec::new(), &made_by, true)
 }
 
-fn alone(config: Config, passages: &[Passage]) -> Vec<u8> {
+fn alone(config: Config, records: &[SegmentRecord]) -> Vec<u8> {
     let mut analyzer = Analyzer::new(config, document());
-    analyzer.handle_passages(passages);
+    analyzer.handle_records(records);
     analyzer.finish().finish(&Findings::default()).unwrap()
 }
 
-fn in_parts(config: Config, passages: &[Passage], count: usize, round: usize) -> Vec<u8> {
+fn in_parts(config: Config, records: &[SegmentRecord], count: usize, round: usize) -> Vec<u8> {
     let mut parts: Vec<Part> = (0..count).map(|_| Part::new(config)).collect();
-    let mut gather = Gather::new(config, document());
-    for round in passages.chunks(round) {
+    let mut gather = FindingMerger::new(config, document());
+    for round in records.chunks(round) {
         let mut found = Vec::new();
         // The last first: the order in which parts answer does not matter.
         for (index, part) in parts.iter_mut().enumerate().rev() {
-            let own: Vec<Passage> =
+            let own: Vec<SegmentRecord> =
                 round.iter().filter(|one| part_of(one, count) == index).copied().collect();
             found.extend(part.handle(&own));
         }
@@ -90,10 +92,10 @@ proptest! {
         round in 1_usize..3_000,
         first_flow in 0_u64..3,
     ) {
-        let passages = passages(&traffic(flows));
+        let records = records(&traffic(flows));
         let config = Config { first_flow, ..Config::default() };
-        let whole = alone(config, &passages);
-        prop_assert!(whole == in_parts(config, &passages, count, round), "{count} parts, rounds of {round}");
+        let whole = alone(config, &records);
+        prop_assert!(whole == in_parts(config, &records, count, round), "{count} parts, rounds of {round}");
         let value: serde_json::Value = serde_json::from_slice(&whole).unwrap();
         let mut ids: Vec<u64> = value["flows"].as_array().unwrap().iter().map(|f| f["id"].as_u64().unwrap()).collect();
         ids.sort_unstable();

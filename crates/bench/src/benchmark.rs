@@ -46,11 +46,11 @@ pub enum Progress<'a> {
 }
 
 impl Benchmark {
-    /// Makes a network, measures every way of `part` in every round, and removes the network. Ended early it gives the rounds that were
-    /// finished, and says so in [`Part::missing`].
+    /// Makes a network, measures every way of `part` in every round, and removes the network. Ended
+    /// early it gives the rounds that were finished, and says so in [`Part::missing`].
     ///
-    /// A way that fails is left out from then on, and said in [`Part::missing`]. `signals` must catch what is to end it
-    /// early; everything is removed then too.
+    /// A way that fails is left out from then on, and said in [`Part::missing`]. `signals` must
+    /// catch what is to end it early; everything is removed then too.
     ///
     /// # Errors
     /// Without root, when the network cannot be made, or when the user interrupts.

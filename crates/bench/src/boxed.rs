@@ -37,8 +37,8 @@ pub(crate) struct BoxProgram {
 }
 
 impl BoxProgram {
-    /// Starts what `way` needs, if anything, and waits until packets go through it. What it says goes to a file
-    /// in `directory`. `more` are further arguments of `cellerator`.
+    /// Starts what `way` needs, if anything, and waits until packets go through it. What it says
+    /// goes to a file in `directory`. `more` are further arguments of `cellerator`.
     pub fn start(
         way: Way,
         more: &[&str],

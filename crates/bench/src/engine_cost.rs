@@ -1,7 +1,8 @@
 //! [`engine_cost`]: time per packet of the engine alone, in virtual time, with a real clock around it.
 //!
-//! Every flow is opened by its handshake; then flows are visited in an order that no cache foresees: the server sends a
-//! full segment, the client acknowledges what the engine sent it. Packets are made before the clock runs.
+//! Every flow is opened by its handshake; then flows are visited in an order that no cache
+//! foresees: the server sends a full segment, the client acknowledges what the engine sent it.
+//! Packets are made before the clock runs.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -42,7 +43,8 @@ pub struct EngineCost {
     pub ns_per_flow_opened: f64,
     /// Memory of a flow that is open and has carried nothing yet, bytes.
     pub bytes_per_flow: f64,
-    /// Memory of an idle flow after its data has been delivered, with what the allocator keeps of its buffers, bytes.
+    /// Memory of an idle flow after its data has been delivered, with what the allocator keeps of
+    /// its buffers, bytes.
     pub bytes_per_used_flow: f64,
 }
 
@@ -101,8 +103,8 @@ struct Driver {
     sent: Vec<u32>,
     /// Bytes of them that the engine has sent to the client.
     delivered: Vec<u32>,
-    /// What the engine has sent to clients since the clock was started: flow and bytes. It is entered when the clock
-    /// stands: these accounts, too, have to be fetched from memory.
+    /// What the engine has sent to clients since the clock was started: flow and bytes. It is
+    /// entered when the clock stands: these accounts, too, have to be fetched from memory.
     arrived: Vec<(usize, u32)>,
     packet: Vec<u8>,
     elapsed: Duration,

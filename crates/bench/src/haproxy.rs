@@ -1,7 +1,8 @@
 //! [`Proxy`]: HAProxy as a transparent TCP proxy in the box, and the packet filter rules it needs.
 //!
 //! Clients' connections to any address reach it through TPROXY; it opens its own to the same server, from the
-//! client's address (`usesrc clientip`), so that both ends see each other's. Everything else is as Debian ships it.
+//! client's address (`usesrc clientip`), so that both ends see each other's. Everything else is as
+//! Debian ships it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -98,8 +99,8 @@ pub(crate) fn is_listening(pid: u32) -> bool {
     listens(&sockets, PORT)
 }
 
-/// `/proc/net/tcp` (proc_net_tcp(5)): the second column is the local address and port, the fourth the state, 0A for
-/// listening.
+/// `/proc/net/tcp` (proc_net_tcp(5)): the second column is the local address and port, the fourth
+/// the state, 0A for listening.
 fn listens(sockets: &str, port: u16) -> bool {
     let port = format!(":{port:04X}");
     sockets.lines().any(|line| {

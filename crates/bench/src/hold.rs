@@ -1,7 +1,7 @@
 //! One end of many flows, in a process of its own: `cellerator bench hold-server` and `hold-clients`.
 //!
-//! A process may have some 20,000 descriptors open, so that 100,000 flows need several of them on either side. Each
-//! does what lines on its standard input say and answers on its standard output:
+//! A process may have some 20,000 descriptors open, so that 100,000 flows need several of them on
+//! either side. Each does what lines on its standard input say and answers on its standard output:
 //!
 //! | line | who | what |
 //! |---|---|---|
@@ -10,7 +10,8 @@
 //! | `blast` | server | sends on all flows as fast as they take it |
 //! | `quiet` | server | stops either |
 //!
-//! The end of its input ends it. A server says `port N` when it listens, clients `open N` when all are connected.
+//! The end of its input ends it. A server says `port N` when it listens, clients `open N` when all
+//! are connected.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};

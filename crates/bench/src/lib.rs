@@ -1,10 +1,10 @@
-//! Benchmarks of the accelerator: `client — veth — box — veth — server` in namespaces of their own, real kernel TCP
-//! at both ends, and in the box what is compared.
+//! Benchmarks of the accelerator: `client — veth — box — veth — server` in namespaces of their own,
+//! real kernel TCP at both ends, and in the box what is compared.
 //!
-//! Everything that takes part is seen from outside, as a user would: the load generators count what the client
-//! receives, the box is `cellerator run` itself, and processor time is the kernel's account. Throughput of a
-//! processor shared by everyone differs from minute to minute, so that all ways through the box are measured
-//! in turn, round by round, and compared within a round.
+//! Everything that takes part is seen from outside, as a user would: the load generators count what
+//! the client receives, the box is `cellerator run` itself, and processor time is the kernel's
+//! account. Throughput of a processor shared by everyone differs from minute to minute, so that all
+//! ways through the box are measured in turn, round by round, and compared within a round.
 
 mod benchmark;
 mod boxed;

@@ -52,8 +52,8 @@ impl Ticks {
         Self::parse(&fs::read_to_string("/proc/stat").unwrap_or_default()).unwrap_or_default()
     }
 
-    /// First line of `/proc/stat` (proc(5)): user nice system idle iowait irq softirq steal; guest time is part
-    /// of user time.
+    /// First line of `/proc/stat` (proc(5)): user nice system idle iowait irq softirq steal; guest
+    /// time is part of user time.
     fn parse(stat: &str) -> Option<Self> {
         let line = stat.lines().next()?.strip_prefix("cpu ")?;
         let fields: Vec<u64> = line.split_ascii_whitespace().take(8).filter_map(|n| n.parse().ok()).collect();
@@ -74,8 +74,9 @@ impl Ticks {
     }
 }
 
-/// Processor time process `pid` has used, in seconds: user and system time of all its threads, including packets that
-/// the kernel handles on its back. To the nanosecond where the scheduler keeps account, else to the tick of 10 ms.
+/// Processor time process `pid` has used, in seconds: user and system time of all its threads,
+/// including packets that the kernel handles on its back. To the nanosecond where the scheduler
+/// keeps account, else to the tick of 10 ms.
 pub(crate) fn cpu_seconds(pid: u32) -> Option<f64> {
     scheduled_seconds(pid).or_else(|| ticks(pid).map(|(user, system)| user + system))
 }
@@ -90,7 +91,8 @@ fn scheduled_seconds(pid: u32) -> Option<f64> {
     Some(nanos as f64 / 1e9)
 }
 
-/// User time and system time of a process, seconds; the kernel divides its exact account by what ticks have seen.
+/// User time and system time of a process, seconds; the kernel divides its exact account by what
+/// ticks have seen.
 pub(crate) fn ticks(pid: u32) -> Option<(f64, f64)> {
     let (user, system) = used_ticks(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
     Some((user as f64 / TICKS_PER_SECOND, system as f64 / TICKS_PER_SECOND))

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use figures::wrapped;
 use report::date_of;
 use units::{Duration, Instant};
 
@@ -10,6 +11,8 @@ use crate::results::{Aim, Figure, Metric, Part, Results, Spread};
 
 /// Above this the machine was busy with something else, and the figures say less.
 const BUSY_SHARE: f64 = 0.1;
+/// Columns of a line of prose.
+const COLUMNS: usize = 100;
 
 impl Results {
     /// The table of figures with aims, then every part.
@@ -30,7 +33,7 @@ impl Results {
     #[must_use]
     pub fn summary(&self) -> String {
         let mut text = "## In one table\n\n".to_owned();
-        text += "Medians; in brackets the smallest and the largest pair.\n\n";
+        text += "Medians, with the smallest and the largest pair in brackets.\n\n";
         text += "| figure | measured | aim | pairs | |\n|---|---|---|---|---|\n";
         for figure in self.parts.iter().flat_map(|part| &part.figures) {
             if let (Some(aim), Some(is_met)) = (figure.aim, figure.is_met()) {
@@ -57,9 +60,10 @@ impl Part {
     /// What was measured, on what, how, and how to repeat it.
     #[must_use]
     pub fn markdown(&self) -> String {
-        let mut text = format!("## {}\n\n{}\n\n{}\n", self.title, self.how, self.made_on());
+        let prose = |text: &str| wrapped(text, COLUMNS).join("\n");
+        let mut text = format!("## {}\n\n{}\n\n{}\n", self.title, prose(&self.how), prose(&self.made_on()));
         if let Some(warning) = self.warning() {
-            let _ = writeln!(text, "\n**{warning}**");
+            let _ = writeln!(text, "\n{}", prose(&format!("**{warning}**")));
         }
         for line in &self.missing {
             let _ = writeln!(text, "\n**{}.**", line.trim_end_matches('.').replace('\n', " "));
@@ -93,8 +97,8 @@ impl Part {
     pub fn warning(&self) -> Option<String> {
         (self.busiest() > BUSY_SHARE).then(|| {
             format!(
-                "The machine was not quiet: just before a round others used up to {:.0} % of its processor time. Repeat \
-                 on a quiet machine before you rely on these figures.",
+                "The machine was not quiet: just before a round, others used up to {:.0} % of its processor time. \
+                 Repeat on a quiet machine before you rely on these figures.",
                 self.busiest() * 100.0
             )
         })

@@ -1,6 +1,6 @@
 //! Plots of parts whose cases are numbers: how cost grows.
 
-use report::{LinePanel, line_figure};
+use figures::chart::{Axis, Chart, Ink, Mark, Panel, Point, Series, Width};
 
 use crate::results::{Part, Results};
 
@@ -32,12 +32,14 @@ impl Part {
         let plot = |unit: &str| {
             let title = format!("{} against {unit}", self.title);
             let name = format!("{}-{}", self.name, unit.replace([' ', '%'], ""));
-            (name, line_figure(&title, &self.command, unit, &self.panels(unit)))
+            (name, self.chart(&title, unit).file(Width::Wide))
         };
         units.into_iter().filter(enough).map(plot).collect()
     }
 
-    fn panels(&self, unit: &str) -> Vec<LinePanel> {
+    /// Values against one cause, a panel for each metric; the cause is spread by powers of ten when it
+    /// covers more than two of them.
+    fn chart(&self, title: &str, unit: &str) -> Chart {
         let points = |way: &str, metric: &str| {
             let of = self.rows.iter().filter(|row| row.way == way);
             let mut points: Vec<(f64, f64)> = of
@@ -47,18 +49,22 @@ impl Part {
                 })
                 .collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            points
+            points.into_iter().map(Point::from).collect::<Vec<_>>()
         };
         let panel = |metric: &crate::Metric| {
-            let lines: Vec<_> = self
-                .ways
-                .iter()
-                .map(|way| (way.title.clone(), points(&way.name, &metric.name)))
-                .filter(|(_, points)| !points.is_empty())
-                .collect();
-            (!lines.is_empty()).then(|| LinePanel { title: metric.title.clone(), lines })
+            let lines = self.ways.iter().enumerate().map(|(number, way)| {
+                Series::new(&way.title, Ink::Colour(number), Mark::Dotted, points(&way.name, &metric.name))
+            });
+            let series: Vec<Series> = lines.filter(|line| !line.points.is_empty()).collect();
+            (!series.is_empty()).then(|| Panel { y: Axis::linear(&metric.title), series })
         };
-        self.metrics.iter().filter_map(panel).collect()
+        let panels: Vec<Panel> = self.metrics.iter().filter_map(panel).collect();
+        let xs =
+            || panels.iter().flat_map(|panel| &panel.series).flat_map(|s| &s.points).map(|point| point.x);
+        let (least, most) = xs().fold((f64::MAX, 0.0f64), |(least, most), x| (least.min(x), most.max(x)));
+        let is_wide = least > 0.0 && most > 100.0 * least;
+        let x = if is_wide { Axis::log(unit) } else { Axis::exact(unit) };
+        Chart { made_by: self.command.clone(), panels, ..Chart::new(title, x) }
     }
 }
 

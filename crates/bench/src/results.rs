@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use figures::stats;
 use serde::{Deserialize, Serialize};
 
 use crate::Machine;
@@ -186,12 +187,7 @@ impl Spread {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
         let (&min, &max) = (values.first()?, values.last()?);
-        let middle = values.len() / 2;
-        let median = if values.len() % 2 == 1 {
-            values[middle]
-        } else {
-            f64::midpoint(values[middle - 1], values[middle])
-        };
+        let median = stats::median(&values)?;
         Some(Self { median: rounded(median), min: rounded(min), max: rounded(max) })
     }
 }

@@ -110,7 +110,8 @@ impl Network {
             sysctl::write(end, "net/ipv4/tcp_no_metrics_save", "1")?;
         }
         for end in [&network.client, &network.server, &network.middle] {
-            // Thousands of connections a second need more than the 28,000 ports of the default; and a queue of them.
+            // Thousands of connections a second need more than the 28,000 ports of the default; and
+            // a queue of them.
             sysctl::write(end, "net/ipv4/ip_local_port_range", "2048 65000")?;
             sysctl::write(end, "net/core/somaxconn", "65535")?;
             sysctl::write(end, "net/ipv4/tcp_max_syn_backlog", "65535")?;

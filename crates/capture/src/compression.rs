@@ -8,7 +8,8 @@ pub type Stream = Box<dyn Read + Send>;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// Unpacks `source` if it is gzip (RFC 1952, several members too) or Zstandard (RFC 8878, several frames too).
+/// Unpacks `source` if it is gzip (RFC 1952, several members too) or Zstandard (RFC 8878, several
+/// frames too).
 ///
 /// Anything else is passed as it is.
 ///

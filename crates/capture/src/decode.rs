@@ -18,8 +18,8 @@ pub struct Segment {
     pub tcp: Tcp,
     /// True when another IP packet or a tunnel was around it.
     pub is_tunnelled: bool,
-    /// True when the frame is shorter than the IP header says, though the capture kept the whole frame: a tool has
-    /// cut it. Lengths are the IP header's.
+    /// True when the frame is shorter than the IP header says, though the capture kept the whole
+    /// frame: a tool has cut it. Lengths are the IP header's.
     pub is_cut_by_tool: bool,
     /// Where its IP header starts in the frame.
     pub ip_at: usize,
@@ -112,9 +112,11 @@ pub(crate) fn innermost(link: LinkType, frame: &[u8], wire_len: usize) -> Result
     Err(Skip::NotIp)
 }
 
-/// The segment put together from fragments: `header` is its TCP header, `len` what all fragments carry, bytes.
+/// The segment put together from fragments: `header` is its TCP header, `len` what all fragments
+/// carry, bytes.
 ///
-/// Where its IP header lies in the frame is said to be the frame's end: the fragment with the options is gone.
+/// Where its IP header lies in the frame is said to be the frame's end: the fragment with the
+/// options is gone.
 pub(crate) fn segment_of(
     ip: &Ip,
     header: &[u8],

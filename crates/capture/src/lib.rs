@@ -1,13 +1,14 @@
 //! Readers of packet captures, down to the innermost TCP segment of each packet.
 //!
 //! [`Reader`] reads pcap and pcapng from any [`std::io::Read`], one packet at a time and without a copy:
-//! [`Reader::advance`] moves to the next packet, [`Reader::current`] lends it. [`decompressed`] looks through gzip
-//! and Zstandard, [`Merged`] reads several files in the order of time, [`Ordered`] the interfaces of one, and
-//! [`decode`] finds the TCP segment behind link headers and tunnels.
+//! [`Reader::advance`] moves to the next packet, [`Reader::current`] lends it. [`decompressed`]
+//! looks through gzip and Zstandard, [`Merged`] reads several files in the order of time,
+//! [`Ordered`] the interfaces of one, and [`decode`] finds the TCP segment behind link headers and
+//! tunnels.
 //!
-//! Why own parsers: a file that ends or breaks anywhere must give everything before that place and say where it
-//! is, records of the three old header layouts must be told apart, and a packet must cost tens of nanoseconds.
-//! The formats are small; what costs is exactly that behaviour.
+//! Why own parsers: a file that ends or breaks anywhere must give everything before that place and
+//! say where it is, records of the three old header layouts must be told apart, and a packet must
+//! cost tens of nanoseconds. The formats are small; what costs is exactly that behaviour.
 //!
 //! Nothing here reads a clock, needs a privilege or panics on any bytes.
 

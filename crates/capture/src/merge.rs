@@ -41,9 +41,9 @@ struct Active {
 
 /// Reads several captures in the order of time.
 ///
-/// Rotated files follow each other, files that overlap in time are interleaved, and only files that overlap are open
-/// at the same time. Equal times keep the order of the sources. The interfaces of one file are put in the order of time
-/// where the file has them a little out of it.
+/// Rotated files follow each other, files that overlap in time are interleaved, and only files that
+/// overlap are open at the same time. Equal times keep the order of the sources. The interfaces of
+/// one file are put in the order of time where the file has them a little out of it.
 pub struct Merged<S> {
     sources: Vec<S>,
     /// Not yet open, by the time of their first packet.
@@ -103,8 +103,9 @@ impl<S: Source> Merged<S> {
         &self.problems
     }
 
-    /// The capture point of a source: files that follow each other in time come from one, as rotated files do; a file
-    /// that starts within another comes from another place, and may hold the same packets.
+    /// The capture point of a source: files that follow each other in time come from one, as
+    /// rotated files do; a file that starts within another comes from another place, and may hold
+    /// the same packets.
     #[inline]
     #[must_use]
     pub fn point(&self, source: usize) -> u16 {

@@ -42,8 +42,8 @@ pub struct MptcpOptions {
 
 const KIND: u8 = 30;
 
-/// Reads the Multipath TCP options of the segment in `bytes`, which start at its IP header; none if it has none, or
-/// they were not captured.
+/// Reads the Multipath TCP options of the segment in `bytes`, which start at its IP header; none if
+/// it has none, or they were not captured.
 #[must_use]
 pub fn mptcp_options(bytes: &[u8], tcp: &Tcp) -> Option<MptcpOptions> {
     let mut options = bytes.get(tcp.offset + 20..tcp.offset + tcp.header_len)?;

@@ -1,8 +1,9 @@
 //! [`Ordered`]: frames of the interfaces of one file in the order of time.
 //!
-//! A writer with several interfaces empties one buffer after the other, so that frames of different interfaces lie in
-//! the file a little out of order. Within an interface the file's order stays, also when its clock steps back: what
-//! lies there is what happened. Files of one interface pass through untouched.
+//! A writer with several interfaces empties one buffer after the other, so that frames of different
+//! interfaces lie in the file a little out of order. Within an interface the file's order stays,
+//! also when its clock steps back: what lies there is what happened. Files of one interface pass
+//! through untouched.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -77,7 +78,7 @@ struct Merging {
     /// How the file ended, to be told behind what is held.
     ended: Option<Result<bool, CaptureError>>,
     /// Memory of frames that have been given.
-    spare: Vec<Vec<u8>>,
+    free_buffers: Vec<Vec<u8>>,
 }
 
 impl<R: Read> Ordered<R> {
@@ -131,7 +132,7 @@ impl<R: Read> Ordered<R> {
 impl Merging {
     fn advance<R: Read>(&mut self, reader: &mut Reader<R>) -> Result<bool, CaptureError> {
         if let Some(given) = self.current.take() {
-            self.spare.push(given.bytes);
+            self.free_buffers.push(given.bytes);
         }
         while self.ended.is_none() && !self.has_enough() {
             match reader.advance() {
@@ -167,7 +168,7 @@ impl Merging {
         let is_far_back = self.newest.saturating_since(record.time) > APART;
         *latest = if is_far_back { self.newest } else { record.time.max(*latest) };
         self.newest = self.newest.max(*latest);
-        let mut bytes = self.spare.pop().unwrap_or_default();
+        let mut bytes = self.free_buffers.pop().unwrap_or_default();
         bytes.clear();
         bytes.extend_from_slice(record.bytes);
         self.bytes += bytes.len();

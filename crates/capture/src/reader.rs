@@ -47,7 +47,8 @@ pub struct Health {
     pub clipped: u64,
     /// Packets with a time before their predecessor's.
     pub time_steps_back: u64,
-    /// Packets that the capturing machine says it lost (pcapng interface statistics); none if it does not say.
+    /// Packets that the capturing machine says it lost (pcapng interface statistics); none if it
+    /// does not say.
     pub dropped: Option<u64>,
     /// Interfaces, over all sections.
     pub interfaces: u32,

@@ -1,7 +1,7 @@
 //! [`Reassembly`]: TCP segments that came in fragments.
 //!
-//! Only the TCP header is kept, and which bytes have come: that is all an analysis needs. A segment counts when its
-//! last missing fragment passes, as its receiver would take it.
+//! Only the TCP header is kept, and which bytes have come: that is all an analysis needs. A segment
+//! counts when its last missing fragment passes, as its receiver would take it.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -15,7 +15,8 @@ use crate::octets::{be16, be32};
 
 /// Packets in pieces that wait at most; beyond it the oldest is given up.
 const WAITING_MAX: usize = 256;
-/// How long a packet waits for its last piece: Linux's default (RFC 791 §3.2 and RFC 8200 §4.5 say up to a minute).
+/// How long a packet waits for its last piece: Linux's default (RFC 791 §3.2 and RFC 8200 §4.5 say
+/// up to a minute).
 const WAIT: Duration = Duration::from_secs(30);
 /// Longest TCP header.
 const HEADER_MAX: usize = 60;

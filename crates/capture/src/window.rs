@@ -4,8 +4,8 @@ use std::io::{ErrorKind, Read};
 
 use crate::error::CaptureError;
 
-/// Bytes asked of the source at a time: large enough that the system call does not show, small enough to leave the
-/// processor's caches to the flows.
+/// Bytes asked of the source at a time: large enough that the system call does not show, small
+/// enough to leave the processor's caches to the flows.
 const CHUNK: usize = 64 * 1024;
 
 /// A sliding view of a byte stream: what has been read and not yet been consumed.

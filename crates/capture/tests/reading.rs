@@ -218,7 +218,8 @@ fn interfaces_of_one_file_come_in_the_order_of_time() {
     let second = [(1, 20), (1, 40), (1, 50), (0, 10), (0, 30), (0, 40), (1, 60), (0, 70), (0, 2_000_000)];
     let sorted = [(0, 10), (1, 20), (0, 30), (1, 40), (0, 40), (1, 50), (1, 60), (0, 70), (0, 2_000_000)];
     assert_eq!(order_of(&second), sorted);
-    // A clock that was set back: within an interface, and by more than buffers explain, the file's order stays.
+    // A clock that was set back: within an interface, and by more than buffers explain, the file's
+    // order stays.
     let set_back = [(0, 500_000), (0, 400_000), (1, 450_000), (0, 9_000_000), (1, 7_000_000), (0, 9_500_000)];
     let kept = [(1, 450_000), (0, 500_000), (0, 400_000), (0, 9_000_000), (1, 7_000_000), (0, 9_500_000)];
     assert_eq!(order_of(&set_back), kept);

@@ -32,61 +32,63 @@ pub struct Args {
     /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
-    /// Put every retransmission, probe and reset into the JSON
+    /// Add every retransmission, probe, reset and mark of congestion to the JSON
     #[arg(long, requires = "json")]
     events: bool,
-    /// Write a report: one page with graphs of the flows, for any browser, without network
+    /// Write a report: one page with graphs of the flows, which any browser shows without network
     #[arg(long, value_name = "FILE.html")]
     html: Option<PathBuf>,
-    /// Write one line per flow with all its figures, comma separated; `-` is standard output
+    /// Write one comma-separated line per flow with all its figures; `-` is standard output
     #[arg(long, value_name = "FILE.csv")]
     csv: Option<PathBuf>,
     /// Write one JSON object per flow and line; `-` is standard output
     #[arg(long, value_name = "FILE.jsonl")]
     jsonl: Option<PathBuf>,
-    /// Add Parquet tables (captures, flows, mptcp, intervals, events, samples, pairs) to a dataset in this folder, for
-    /// databases
+    /// Add Parquet tables (captures, flows, mptcp, intervals, events, samples, pairs) to a dataset in
+    /// this folder
     #[arg(long, value_name = "DIR")]
     parquet: Option<PathBuf>,
-    /// The environment that the captures are from (a network, a carrier), in the dataset
+    /// Name of the captures' environment (a network, a carrier) in the dataset
     #[arg(long, value_name = "NAME", default_value = "none", requires = "parquet")]
     env: String,
-    /// Draw graphs of every flow, chosen by tcptrace's letters: T throughput, R round-trip time, S time-sequence,
+    /// Draw graphs of every flow by tcptrace's letters: T throughput, R round-trip time, S time-sequence,
     /// N outstanding data, F segment size, G all
     #[arg(long, value_name = "LETTERS", value_parser = Wanted::parse)]
     graphs: Option<Wanted>,
     /// The folder for graphs
     #[arg(long, value_name = "DIR", default_value = "graphs", requires = "graphs")]
     graphs_to: PathBuf,
-    /// Graphs for gnuplot instead of xplot
+    /// Write the graphs for gnuplot instead of xplot
     #[arg(long, requires = "graphs")]
     gnuplot: bool,
     /// Write a trace that ui.perfetto.dev opens
     #[arg(long, value_name = "FILE.json")]
     perfetto: Option<PathBuf>,
-    /// Write the captures again as one pcapng file, with what was found as comments of its packets
+    /// Write the captures as one pcapng file with the findings as comments of its packets
     #[arg(long, value_name = "FILE.pcapng")]
     annotate: Option<PathBuf>,
-    /// Captures of one environment (`wifi=a*.pcap`, or a folder, or several with commas); give it for each
+    /// Captures of one environment (`wifi=a*.pcap`, a folder, or several with commas). Give it once for
+    /// each environment
     #[arg(long, value_name = "NAME=FILES", requires = "compare", conflicts_with = "files")]
     group: Vec<String>,
     /// Compare the environments: tables as in [EV] and [MP], medians with confidence intervals
     #[arg(long, requires = "group")]
     compare: bool,
-    /// Show at most so many flows, those with most data first; 0 shows all
+    /// Show at most this many flows, those with most data first; 0 shows all
     #[arg(long, default_value_t = 20, value_name = "N")]
     top: usize,
-    /// A flow without a packet for so many seconds has ended
+    /// A flow has ended after this many seconds without a packet
     #[arg(long, default_value_t = 900, value_name = "S")]
     idle: u64,
-    /// Files that overlap in time were captured at one place, as one per interface or direction; else they are taken as
-    /// captures at different places, and what they both saw is shown once for each
+    /// Files that overlap in time were captured at one place, such as one per interface or direction.
+    /// Without this they count as captures at different places, and flows that both saw are shown once
+    /// for each
     #[arg(long)]
     one_point: bool,
-    /// Threads that analyze; as many as there are processors if not given. The result does not depend on it
+    /// Threads that analyze; does not change the result [default: the number of processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
-    /// Say what a field of the JSON means, by its name or a part of it, and how it is found
+    /// Explain a field of the JSON, by its name or a part of it: its meaning and how it is found
     #[arg(long, value_name = "METRIC", conflicts_with = "files")]
     explain: Option<String>,
 }
@@ -213,7 +215,8 @@ fn outcome(captures: &[CaptureFile]) -> ExitCode {
     }
 }
 
-/// What everything whose name contains `metric` means: fields and values of the JSON, and columns of the tables.
+/// What everything whose name contains `metric` means: fields and values of the JSON, and columns
+/// of the tables.
 fn explain(metric: &str) -> Result<String, String> {
     let schema: Value = serde_json::from_str(include_str!("../../../schemas/analysis.schema.json"))
         .map_err(|error| format!("the schema of the results cannot be read: {error}"))?;

@@ -23,21 +23,21 @@ pub struct Args {
     /// What to measure [default: everything, about 15 minutes]
     #[arg(value_enum, value_name = "PART")]
     parts: Vec<Name>,
-    /// Rounds instead of each part's own number; every way through the box is measured once in each and compared within
-    /// it
+    /// Rounds, instead of each part's own number. Each round measures every way through the box once, and
+    /// compares within the round
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pairs: Option<u32>,
-    /// Time of each run instead of each part's own, in seconds
+    /// Seconds of each run, instead of each part's own time
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: Option<u64>,
-    /// Write the results as JSON (schemas/bench-results.schema.json), after each part; parts that FILE has of an earlier
-    /// run stay in it
+    /// Write the results as JSON (schemas/bench-results.schema.json) after each part. Other parts of an
+    /// earlier run stay in FILE
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the results as Markdown, with those that stay in the JSON file
+    /// Write the results as Markdown, including those that stay in the JSON file
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
-    /// Measure nothing: write the Markdown and the plots of an earlier run's JSON
+    /// Measure nothing. Write the Markdown and the plots of an earlier run's JSON
     #[arg(long, value_name = "FILE", conflicts_with_all = ["parts", "pairs", "seconds", "json"])]
     show: Option<PathBuf>,
     /// Write the plots as SVG to this directory
@@ -223,7 +223,7 @@ fn measure(args: &Args) -> Result<ExitCode, String> {
     }
     made.interrupted = results.interrupted;
     if !made.parts.is_empty() {
-        words.say(&format!("\n{}", report::for_terminal(&made.markdown(), words.columns())));
+        words.say(&format!("\n{}", figures::for_terminal(&made.markdown(), words.columns())));
         to_standard_output(args, &results)?;
     }
     if let Some(interrupted) = made.interrupted {
@@ -251,7 +251,7 @@ fn show_again(path: &Path, args: &Args) -> Result<(), String> {
     let results = earlier(path)?;
     save(args, &results)?;
     let words = Words::beside([args.markdown.as_deref()])?;
-    words.say(&report::for_terminal(&results.markdown(), words.columns()));
+    words.say(&figures::for_terminal(&results.markdown(), words.columns()));
     to_standard_output(args, &results)
 }
 

@@ -20,21 +20,22 @@ use crate::{interruption, outcome, output, writable};
 /// Arguments of `cellerator contest`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Capacity traces: files in Mahimahi's format or with lines of `seconds Mbit/s`, or names of presets; with
-    /// `+FILE` behind, the uplink's own
+    /// Capacity traces: files in Mahimahi's format or with lines of `seconds Mbit/s`, or names of
+    /// presets. `+FILE` behind a trace gives the uplink its own trace
     #[arg(required = true, value_name = "TRACE[+UPLINK]")]
     traces: Vec<String>,
-    /// Who controls the sending: direct:NAME (the server), accel:NAME (the accelerator, per client), split:NAME (the
-    /// accelerator, per flow); with other parameters as accel:rate?alpha=40ms&beta=60ms
+    /// What controls the sending: direct:NAME (the server), accel:NAME (the accelerator, per
+    /// client), split:NAME (the accelerator, per flow). Parameters: accel:rate?alpha=40ms&beta=60ms
     #[arg(long, value_delimiter = ',', default_value = "direct:cubic,direct:bbr,accel:rate,accel:adaptive")]
     schemes: Vec<String>,
-    /// Radio queues: sizes, bandwidth-delay products as 2bdp, or both (4MB and 2bdp)
+    /// Radio queues: sizes, bandwidth-delay products such as 2bdp, or `both` (4MB and 2bdp)
     #[arg(long, value_delimiter = ',', default_value = "4MB", value_name = "SIZE")]
     buffer: Vec<String>,
-    /// What is run: bulk (a download and a ping), short (downloads of 16 KB, 100 KB and 1 MB), mixed (four flows and a call), flows=N (so many downloads)
+    /// What to run: bulk (a download and a ping), short (downloads of 16 KB, 100 KB and 1 MB), mixed
+    /// (four flows and a call), flows=N (N downloads)
     #[arg(long, value_delimiter = ',', default_value = "bulk", value_name = "PART")]
     part: Vec<Part>,
-    /// How late the senders of the limit know capacity and queue; a limit for each
+    /// How late the senders of the limit know capacity and queue; one limit for each
     #[arg(long, value_delimiter = ',', default_value = "20 ms,40 ms", value_name = "TIME")]
     limit_delay: Vec<Quantity<Duration>>,
     /// Leave out the limits
@@ -42,7 +43,8 @@ pub struct Args {
     no_limit: bool,
     #[command(flatten)]
     path: PathArgs,
-    /// Real kernel TCP in namespaces, in real time, one run after the other; direct:cubic, direct:bbr, accel:NAME
+    /// Use real kernel TCP in namespaces, in real time, one run after the other (direct:cubic,
+    /// direct:bbr, accel:NAME)
     #[arg(long)]
     lab: bool,
     /// Length of each run
@@ -51,16 +53,16 @@ pub struct Args {
     /// Where in the traces the runs begin
     #[arg(long, default_value = "0 s", value_name = "TIME")]
     from: Quantity<Duration>,
-    /// Another value for a controller's parameter, in all schemes that have this controller
+    /// Set a controller's parameter in all schemes that have this controller
     #[arg(long, value_name = "CONTROLLER.NAME=VALUE")]
     param: Vec<String>,
-    /// Seed of all random choices: what presets draw, what the radio loses, what the hosts send
+    /// Seed of all random choices: traces of presets, losses of the radio, contents that hosts send
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Make every run with so many seeds, from --seed on; shows means and 95 % confidence intervals
+    /// Make every run with this many seeds, from --seed on, and show means with 95 % confidence intervals
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_000))]
     seeds: u16,
-    /// Runs at the same time; the results do not depend on it [default: the number of processors]
+    /// Runs at the same time; does not change the results [default: the number of processors]
     #[arg(long)]
     threads: Option<usize>,
     /// Write the results as JSON (schemas/contest.schema.json); - for standard output

@@ -57,7 +57,8 @@ fn read((file, text): &(&str, &str)) -> Result<Scenario, String> {
     Scenario::from_toml(file, text).map_err(|e| e.to_string())
 }
 
-/// Throughput against random loss, simulated; the ping during a download, beside that of the idle link; a drive on 5G.
+/// Throughput against random loss, simulated; the ping during a download, beside that of the idle
+/// link; a drive on 5G.
 fn pictures(runner: &Runner<'_>, results: &Results, loss: &Scenario) -> Result<Vec<Picture>, LabError> {
     let part = |name: &str| results.scenarios.iter().find(|result| result.scenario.name == name);
     let simulated = simulated(loss, runner.signals)?;

@@ -10,7 +10,7 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 32] = [
             ("Accelerate what this router forwards", "run --wired eth0 --mobile eth1"),
             ("Be a bridge between two interfaces", "run --inline eth0 eth1"),
             ("See what would be set up", "run --wired eth0 --mobile eth1 --dry-run"),
-            ("Take the place of a running one, unnoticed", "run --config box.toml --replace eth0-eth1"),
+            ("Take the place of a running one", "run --config box.toml --replace eth0-eth1"),
         ],
     ),
     (
@@ -24,7 +24,7 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 32] = [
     (
         "lab up",
         &[
-            ("Look around", "lab up --preset 4g-lte-drive"),
+            ("A network to look around in", "lab up --preset 4g-lte-drive"),
             ("Run one command on the client", "lab up scenarios/demo-lte-drive.toml -- ping -c 3 10.1.0.2"),
         ],
     ),
@@ -37,7 +37,7 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 32] = [
             ("One case, for a program", "lab run scenarios/demo-lte-drive.toml --case accelerated --json -"),
         ],
     ),
-    ("lab list", &[("What runs, and what killed labs left", "lab list")]),
+    ("lab list", &[("Running labs, and what killed labs left", "lab list")]),
     ("lab clean", &[("After a kill", "lab clean")]),
     ("lab benchmark", &[("As a table", "lab benchmark"), ("For a program", "lab benchmark --json -")]),
     ("sim", &[("Run a scenario", "sim run scenarios/demo-lte-drive.toml")]),
@@ -54,8 +54,8 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 32] = [
     (
         "sim soak",
         &[
-            ("Until the kettle boils", "sim soak --minutes 5"),
-            ("A seed that failed, packet by packet", "sim soak --seed 17"),
+            ("For five minutes", "sim soak --minutes 5"),
+            ("One seed that failed, packet by packet", "sim soak --seed 17"),
         ],
     ),
     (
@@ -72,10 +72,7 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 32] = [
                 "Metrics that a gNB sends by UDP",
                 "feedback-adapter srsran --to 127.0.0.1:7310 --input udp:0.0.0.0:55555 --map 0x4601=10.45.0.2",
             ),
-            (
-                "A document that was saved",
-                "feedback-adapter mec-rnis --to 127.0.0.1:7310 --input l2meas.json",
-            ),
+            ("A saved document", "feedback-adapter mec-rnis --to 127.0.0.1:7310 --input l2meas.json"),
         ],
     ),
     (
@@ -93,7 +90,7 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 32] = [
             "model figure accel:adaptive --queue '100 KB' --out shallow.svg",
         )],
     ),
-    ("model stability", &[("The paper's case, for a program", "model stability --alpha 0.5,0.3 --json -")]),
+    ("model stability", &[("The paper's case, as JSON", "model stability --alpha 0.5,0.3 --json -")]),
     ("trace", &[("What presets there are", "trace presets")]),
     (
         "trace generate",
@@ -109,13 +106,13 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 32] = [
         "trace convert",
         &[("From lines of seconds and Mbit/s", "trace convert rates.txt --from rates --output drive.trace")],
     ),
-    ("trace replay", &[("How exact is it?", "trace replay drive.trace")]),
+    ("trace replay", &[("How exactly the link model follows a trace", "trace replay drive.trace")]),
     (
         "reproduce",
         &[
-            ("What there is", "reproduce --list"),
+            ("List the experiments", "reproduce --list"),
             ("One figure; the page goes to out/reproduction", "reproduce ma-figure-2"),
-            ("All of it, going on after an interruption", "reproduce --all --resume"),
+            ("Everything, resumed after an interruption", "reproduce --all --resume"),
         ],
     ),
     (
@@ -127,7 +124,7 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 32] = [
             ("For a program", "analyze capture.pcap --json --events"),
         ],
     ),
-    ("capture", &[("Ten seconds, and what is in them", "capture eth0 --seconds 10 --analyze")]),
+    ("capture", &[("Ten seconds, then the table", "capture eth0 --seconds 10 --analyze")]),
 ];
 
 /// Those of subcommands that have other aims than one run.
@@ -136,10 +133,7 @@ const MORE: [(&str, &[(&str, &str)]); 4] = [
         "contest",
         &[
             ("On a synthetic drive", "contest 4g-lte-drive --html contest.html"),
-            (
-                "Two schemes on a trace of one's own",
-                "contest drive.trace --schemes direct:bbr,accel:adaptive",
-            ),
+            ("Two schemes on your own trace", "contest drive.trace --schemes direct:bbr,accel:adaptive"),
         ],
     ),
     (
@@ -147,7 +141,7 @@ const MORE: [(&str, &[(&str, &str)]); 4] = [
         &[
             ("A grid", "sweep grid.toml --out grid.parquet"),
             (
-                "Its second of four shards, going on",
+                "The second of four shards, resumed",
                 "sweep grid.toml --out part-1.parquet --shard 1/4 --resume",
             ),
         ],

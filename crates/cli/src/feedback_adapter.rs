@@ -25,21 +25,21 @@ pub struct Args {
     /// Where `cellerator run --feedback` listens
     #[arg(long, value_name = "ADDR:PORT")]
     to: SocketAddr,
-    /// Where the documents come from: `-` (standard input), a file, `udp:ADDR:PORT` to listen at, or `tcp:ADDR:PORT` to
-    /// connect to
+    /// Where the documents come from: `-` (standard input), a file, `udp:ADDR:PORT` to listen on, or
+    /// `tcp:ADDR:PORT` to connect to
     #[arg(long, default_value = "-", value_name = "INPUT")]
     input: String,
-    /// Address of a device by what the input calls it: `RNTI=ADDR` or `PCI/RNTI=ADDR` for srsran, `TEID=ADDR` or
-    /// `NATED=ADDR` for mec-rnis; may be given several times
+    /// IP address of a device by its name in the input: `RNTI=ADDR` or `PCI/RNTI=ADDR` for srsran,
+    /// `TEID=ADDR` or `NATED=ADDR` for mec-rnis. May be given several times
     #[arg(long, value_name = "NAME=ADDR", value_parser = map)]
     map: Vec<(String, IpAddr)>,
     /// Sign with the key in this file
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
-    /// For how long each report may be used: a little more than the time between two
+    /// How long each report may be used: a little more than the time between two reports
     #[arg(long, value_name = "TIME", default_value = "3 s")]
     validity: Quantity<Duration>,
-    /// mec-rnis: reckon the queue from throughput and packet delay
+    /// mec-rnis: compute the queue from throughput and packet delay
     #[arg(long)]
     queue_from_delay: bool,
 }

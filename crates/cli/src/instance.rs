@@ -17,7 +17,8 @@ const POLL: Duration = Duration::from_millis(100);
 /// Which instance is meant.
 #[derive(clap::Args)]
 pub struct Which {
-    /// The accelerator: its --name, its interfaces as WIRED-MOBILE, or its process number; not needed if there is one
+    /// The accelerator: its --name, its interfaces as WIRED-MOBILE, or its process number. Not needed if
+    /// only one runs
     #[arg(value_name = "NAME")]
     name: Option<String>,
 }
@@ -37,7 +38,8 @@ pub struct ShowArgs {
 pub struct DrainArgs {
     #[command(flatten)]
     which: Which,
-    /// Longest time to deliver what is owed; then its flows are reset [default: the accelerator's --drain-time]
+    /// Longest time to deliver what is owed; then the flows are reset [default: the accelerator's
+    /// --drain-time]
     #[arg(long, value_name = "TIME")]
     time: Option<Quantity<Duration>>,
 }
@@ -194,7 +196,7 @@ fn flow_lines(list: &FlowList, columns: usize) -> Vec<String> {
     if !list.flows.is_empty() {
         let names =
             ["data", "state", "client", "server", "owed", "held", "window", "srtt", "subscriber rate"];
-        let table = report::Table {
+        let table = figures::Table {
             headings: names.map(|name| (name, "")).to_vec(),
             rows: list.flows.iter().map(flow_fields).collect(),
         };
@@ -213,8 +215,8 @@ fn flow_lines(list: &FlowList, columns: usize) -> Vec<String> {
     lines
 }
 
-/// A number with three significant digits, in the largest of `units` that leaves one before the point; each is a thousand
-/// of the one before.
+/// A number with three significant digits, in the largest of `units` that leaves one before the
+/// point; each is a thousand of the one before.
 fn three_digits(value: u64, units: [&str; 4]) -> String {
     let mut rest = value as f64;
     let mut unit = 0;

@@ -1,4 +1,5 @@
-//! What happens when the user interrupts: what was finished is written, one line says where, and the exit code names the signal.
+//! What happens when the user interrupts: what was finished is written, one line says where, and
+//! the exit code names the signal.
 
 use std::path::Path;
 use std::process::{self, ExitCode};
@@ -10,7 +11,8 @@ use units::Duration;
 /// What a shell reports of a program that a signal ended, less the signal's number: 130 for Ctrl-C.
 const SIGNAL_BASE: i32 = 128;
 
-/// The user's wish to end what has no descriptor to wait for: threads ask [`Interruption::flag`] between two steps.
+/// The user's wish to end what has no descriptor to wait for: threads ask [`Interruption::flag`]
+/// between two steps.
 #[derive(Debug)]
 pub struct Interruption {
     signal: AtomicI32,
@@ -18,7 +20,8 @@ pub struct Interruption {
 }
 
 impl Interruption {
-    /// Listens for Ctrl-C, SIGTERM and SIGHUP from now on. The first one sets the flag; a second one ends the process at once.
+    /// Listens for Ctrl-C, SIGTERM and SIGHUP from now on. The first one sets the flag; a second
+    /// one ends the process at once.
     ///
     /// # Errors
     /// When no descriptor is left.
@@ -53,7 +56,7 @@ impl Interruption {
         self.is_asked.load(Ordering::SeqCst)
     }
 
-    /// The same, for `sim::in_parallel_until` and the like.
+    /// The same, for `parallel::in_parallel_until` and the like.
     pub fn flag(&self) -> &AtomicBool {
         &self.is_asked
     }
@@ -70,7 +73,8 @@ pub fn code(signal: Option<i32>) -> ExitCode {
     ExitCode::from(u8::try_from(SIGNAL_BASE + signal.unwrap_or(CTRL_C)).unwrap_or(u8::MAX))
 }
 
-/// The one line that says how far it came (`what`: "sim run: interrupted after 3 of 8 runs"), and where that is.
+/// The one line that says how far it came (`what`: "sim run: interrupted after 3 of 8 runs"), and
+/// where that is.
 pub fn tell<'a>(what: &str, files: impl IntoIterator<Item = &'a Path>) {
     let files: Vec<String> = files.into_iter().map(|path| path.display().to_string()).collect();
     let place = if files.is_empty() {

@@ -30,7 +30,7 @@ enum LabCommand {
     Shell(ShellArgs),
     /// Run every case of a scenario with real TCP, in real time, and report
     Run(RunArgs),
-    /// List running labs, and what killed ones left behind
+    /// List running labs, and what killed labs left behind
     List,
     /// Remove what killed labs left behind
     Clean,
@@ -40,7 +40,7 @@ enum LabCommand {
 
 #[derive(clap::Args)]
 struct UpArgs {
-    /// Scenario file; without one, a radio link as --preset says
+    /// Scenario file; without one, --preset gives the radio link
     scenario: Option<PathBuf>,
     /// The case whose network to set up [default: the first]
     #[arg(long, requires = "scenario")]
@@ -86,7 +86,7 @@ struct ShellArgs {
 struct RunArgs {
     /// Scenario file
     scenario: PathBuf,
-    /// Run this case only
+    /// Run only this case
     #[arg(long)]
     case: Option<String>,
     /// Name of the lab [default: the process's number]
@@ -98,8 +98,8 @@ struct RunArgs {
     /// Write a report as one HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Capture on the server's and the client's interface in each run, into this folder, and write down what the
-    /// kernels and links counted
+    /// Capture on the server's and the client's interface in each run, into this folder, and write down
+    /// the counters of kernels and links
     #[arg(long, value_name = "DIR")]
     captures: Option<PathBuf>,
 }
@@ -304,7 +304,7 @@ fn benchmark(args: &BenchmarkArgs) -> Result<ExitCode, String> {
     let benchmark = lab::benchmark::Benchmark { instance: &instance, program: &program, signals: &signals };
     let figures = benchmark.run(made_by, &args.trace, &mut |what| eprintln!("  {what} …")).map_err(text)?;
     let markdown = figures.markdown();
-    words.say(&report::for_terminal(&markdown, words.columns()));
+    words.say(&figures::for_terminal(&markdown, words.columns()));
     if let Some(path) = &args.markdown {
         output::save(path, &markdown)?;
     }

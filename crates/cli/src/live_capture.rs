@@ -15,23 +15,23 @@ use units::{Duration, Instant};
 pub struct Args {
     /// The interface
     interface: String,
-    /// The file, pcapng; it must not be there yet [default: capture.pcapng, or the first of capture-2.pcapng,
-    /// capture-3.pcapng … that is not there]
+    /// The pcapng file; it must not exist [default: capture.pcapng, or the first of capture-2.pcapng,
+    /// capture-3.pcapng … that does not exist]
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
-    /// Stop after so many packets
+    /// Stop after this many packets
     #[arg(long, value_name = "N")]
     packets: Option<u64>,
-    /// Stop after so many seconds; else an interrupt (Ctrl-C) stops
+    /// Stop after this many seconds; otherwise Ctrl-C stops
     #[arg(long, value_name = "S")]
     seconds: Option<u64>,
-    /// Keep so many bytes of each packet: 128 hold the headers of almost all
+    /// Keep this many bytes of each packet; 128 hold the headers of almost all packets
     #[arg(long, default_value_t = 262_144, value_name = "BYTES")]
     snaplen: usize,
-    /// Analyze what was captured
+    /// Analyze the capture and print the table
     #[arg(long)]
     analyze: bool,
-    /// With the analysis, write a report
+    /// With --analyze, write a report as one HTML page
     #[arg(long, value_name = "FILE.html", requires = "analyze")]
     html: Option<PathBuf>,
 }

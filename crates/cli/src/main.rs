@@ -39,36 +39,36 @@ struct Cli {
 enum Command {
     /// Accelerate TCP between two interfaces of this machine
     Run(::run::Settings),
-    /// See whether a running accelerator does its work: counters, levels, what it steers
+    /// Show the state of a running accelerator: counters, memory, steering
     Status(instance::ShowArgs),
-    /// See which flows a running accelerator accelerates, and which it passed last and why
+    /// Show the flows of a running accelerator, and which flows it passed last and why
     Flows(instance::ShowArgs),
-    /// Have a running accelerator deliver what it owes, hand its flows back, and end
+    /// End a running accelerator: it delivers what it owes and hands its flows back
     Drain(instance::DrainArgs),
-    /// Have a running accelerator read its settings file anew, for new flows
+    /// Make a running accelerator read its settings file again
     Reload(instance::Which),
-    /// Try things out on emulated cellular networks between real TCP stacks, in network namespaces (as root)
+    /// Emulate cellular networks between real TCP stacks, in network namespaces (as root)
     Lab(lab::Args),
-    /// Try the same networks in virtual time, in seconds and without root, and random ones by the million
+    /// Simulate the same networks in virtual time, in seconds and without root, or random networks
     Sim(sim::Args),
-    /// Turn what radio networks publish (srsRAN metrics, ETSI MEC RNIS) into feedback for `run --feedback`
+    /// Convert metrics of radio networks (srsRAN, ETSI MEC RNIS) into reports for `run --feedback`
     FeedbackAdapter(feedback_adapter::Args),
-    /// Show the main job: downloads over emulated 3G and LTE, with and without the accelerator
+    /// Show what acceleration does: downloads over emulated 3G, LTE and 5G, with and without it
     Demo(demo::Args),
-    /// Compute what the algorithms do: a controller on a link as a picture, the stability of a queue
+    /// Draw what a controller does to a link, or compute the stability of a queue
     Model(model::Args),
     /// Generate, inspect, plot and convert capacity traces
     Trace(trace::Args),
-    /// Find out which scheme serves a capacity trace best: use of the link, queueing delay, loaded ping
+    /// Compare schemes on capacity traces: use of the link, queueing delay, loaded ping
     Contest(contest::Args),
-    /// Find a controller's best parameters: a grid of them on capacity traces, in shards
+    /// Run a grid of a controller's parameters on capacity traces, in shards
     Sweep(sweep::Args),
-    /// Run the papers' tables and figures again, and lay them beside what they print
+    /// Run the papers' tables and figures again, and show them beside the printed values
     Reproduce(reproduce::Args),
     /// Measure how fast this machine is as an accelerator
     Bench(bench::Args),
-    /// Find out what happened to the TCP flows in captures: retransmissions by type, round-trip times, loss,
-    /// windows, what held each flow back
+    /// Analyze the TCP flows in captures: retransmissions by cause, round-trip times, loss, windows, what
+    /// held each flow back
     Analyze(analyze::Args),
     /// Capture an interface's packets into a file, and analyze them
     Capture(live_capture::Args),

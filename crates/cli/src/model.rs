@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use ::contest::{Scheme, Study, TraceSource};
 use clap::Subcommand;
+use figures::chart::Width;
 use scenario::Quantity;
 use units::{Bytes, Duration};
 
@@ -21,18 +22,18 @@ pub struct Args {
 enum ModelCommand {
     /// Draw what a controller does to one link over time: rates, window, data in flight and queue, as SVG
     Figure(FigureArgs),
-    /// Compute whether a queue under [WA]'s window settles: eigenvalues and simulated queues
+    /// Compute whether a queue under the window of [WA] is stable: eigenvalues and simulated queues
     Stability(stability::Args),
 }
 
 #[derive(clap::Args)]
 struct FigureArgs {
-    /// Who controls the sending: direct:NAME (the server), accel:NAME (the accelerator, per client), split:NAME (the
-    /// accelerator, per flow), drwa:NAME (the server, its client's window lowered); with other parameters as
+    /// What controls the sending: direct:NAME (the server), accel:NAME (the accelerator, per client),
+    /// split:NAME (the accelerator, per flow), drwa:NAME (the server, with a lowered window). Parameters:
     /// direct:cubic?beta_permille=800
     scheme: String,
-    /// Capacity of the radio link: a file in Mahimahi's format or with lines of `seconds Mbit/s`, or a preset's name
-    /// [default: 24, from 10 s on 6, from 20 s on 24 Mbit/s]
+    /// Capacity of the radio link: a file in Mahimahi's format or with lines of `seconds Mbit/s`, or a
+    /// preset's name [default: 24 Mbit/s, 6 from 10 s on, 24 from 20 s on]
     #[arg(long, value_name = "TRACE")]
     trace: Option<String>,
     /// Drop-tail queue of the radio link
@@ -44,7 +45,7 @@ struct FigureArgs {
     /// Seed of all random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where to write the picture
+    /// File to write the picture to
     #[arg(long, value_name = "FILE", default_value = "figure.svg")]
     out: PathBuf,
 }
@@ -66,7 +67,7 @@ fn figure(args: &FigureArgs) -> Result<ExitCode, String> {
     };
     let scheme: Scheme = args.scheme.parse().map_err(text)?;
     let study = Study { scheme, trace: trace.map_err(text)?, queue: args.queue.0, length, seed: args.seed };
-    let svg = study.run(&outcome::command_line()).map_err(text)?.svg();
+    let svg = study.run(&outcome::command_line()).map_err(text)?.file(Width::Wide);
     std::fs::write(&args.out, svg).map_err(|e| format!("cannot write {}: {e}", args.out.display()))?;
     println!("{}", args.out.display());
     Ok(ExitCode::SUCCESS)

@@ -167,8 +167,8 @@ impl Files<'_> {
         [self.html, self.json, self.captures].into_iter().flatten()
     }
 
-    /// Makes the directories and tries the files: a path that cannot be written should not cost minutes. Gives those of captures that
-    /// were not there, the innermost first.
+    /// Makes the directories and tries the files: a path that cannot be written should not cost
+    /// minutes. Gives those of captures that were not there, the innermost first.
     pub fn prepare(&self) -> Result<Vec<PathBuf>, String> {
         let inner = self.captures.into_iter().flat_map(Path::ancestors);
         let made: Vec<PathBuf> = inner.take_while(|folder| !folder.exists()).map(Path::to_owned).collect();

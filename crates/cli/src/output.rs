@@ -10,8 +10,8 @@ use console::Term;
 /// Columns of what is not a terminal, or does not say.
 const COLUMNS: usize = 80;
 
-/// The arguments without the `-` of `--json -` where `--json` is a switch, whose document goes to standard output anyway. Where `-`
-/// could be the only input it stays, and is standard input.
+/// The arguments without the `-` of `--json -` where `--json` is a switch, whose document goes to
+/// standard output anyway. Where `-` could be the only input it stays, and is standard input.
 pub fn without_dash(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let word = |at: usize| arguments.get(at).and_then(|word| word.to_str()).unwrap_or_default();
     let path = (word(1), word(2));
@@ -40,7 +40,8 @@ pub fn is_standard_output(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Tables and sentences for people: on standard output, or on standard error where a document goes to standard output.
+/// Tables and sentences for people: on standard output, or on standard error where a document goes
+/// to standard output.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Words {
     is_beside: bool,
@@ -80,7 +81,8 @@ impl Words {
     }
 }
 
-/// Writes a document to `path` and says so, or to standard output for `-`, where whoever stops reading has what they wanted.
+/// Writes a document to `path` and says so, or to standard output for `-`, where whoever stops
+/// reading has what they wanted.
 ///
 /// # Errors
 /// It cannot be written; why, in one line.

@@ -8,7 +8,7 @@ use units::{Bytes, Duration, Rate, WindowScale};
 /// Wired segment, hosts, and the accelerator's window.
 #[derive(clap::Args)]
 pub struct PathArgs {
-    /// Round trip of the wired segment; the radio link has 20 ms of its own
+    /// Round trip of the wired segment; the radio link has another 20 ms
     #[arg(long, default_value = "20 ms", value_name = "TIME")]
     wan_rtt: Quantity<Duration>,
     /// Rate of the wired segment
@@ -17,22 +17,24 @@ pub struct PathArgs {
     /// Largest window that the accelerator offers to servers [default: the accelerator's own]
     #[arg(long, value_name = "SIZE")]
     window_max: Option<Quantity<Bytes>>,
-    /// Receive buffer of clients and send buffer of servers
+    /// Receive buffer of clients, and send buffer of servers
     #[arg(long, default_value = "128 MiB", value_name = "SIZE")]
     host_buffer: Quantity<Bytes>,
     /// Window scale of clients, 0 to 14
     #[arg(long, default_value_t = 14, value_parser = clap::value_parser!(u8).range(0..=14), value_name = "N")]
     window_scale: u8,
-    /// Packets that the radio loses at random on the way to the client
+    /// Share of packets that the radio loses at random on the way to the client
     #[arg(long, value_name = "P", conflicts_with = "bursts")]
     loss: Option<Quantity<Probability>>,
-    /// Bursts of losses: the chance of a packet to begin one, and to end one, as 0.1%,25%
+    /// Bursts of losses: the chance that a packet begins one, and that it ends one, such as 0.1%,25%
     #[arg(long, value_name = "ENTER,LEAVE")]
     bursts: Option<String>,
-    /// Fades, in which all is lost: from begin to begin, and how long, in the mean, as 500ms,20ms
+    /// Fades, in which every packet is lost: mean distance from begin to begin, and mean length, such as
+    /// 500ms,20ms
     #[arg(long, value_name = "EVERY,FOR")]
     fades: Option<String>,
-    /// What is inside the bins of the traces: flat, or slots (5G: a frame of 0.5 ms slots, block errors and repairs, uplink grants)
+    /// Structure inside the bins of the traces: flat, or slots (5G: 0.5 ms slots, block errors and
+    /// repairs, uplink grants)
     #[arg(long, default_value = "flat", value_name = "KIND")]
     radio: Air,
 }

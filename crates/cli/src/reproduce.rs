@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 
 use ::reproduce::{
-    Context, Experiment, InLab, Maker, ReproduceError, Reproduction, Step, Store, Where, all, chosen,
-    fingerprint, html, in_words, lab_markdown, markdown,
+    Context, Experiment, Maker, ReproduceError, Reproduction, Step, Store, Where, all, chosen, fingerprint,
+    html, in_words, lab_markdown, markdown,
 };
 use io::{Clock, Signals};
 use lab::{Instance, Runner};
@@ -25,39 +25,42 @@ pub struct Args {
     /// Experiments by name (--list shows them), or a paper by its key (`ma`)
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// All experiments; beforehand it says how long they take
+    /// Run all experiments; says beforehand how long they take
     #[arg(long, conflicts_with = "names")]
     all: bool,
-    /// Name the experiments, how long each takes in the simulator and in the lab, and run none
+    /// List the experiments and how long each takes in the simulator and in the lab; run none
     #[arg(long)]
     list: bool,
-    /// Kernel TCP in namespaces, in real time: those that exist there, and beside them the same scenario files in virtual time (needs
-    /// root)
+    /// Use kernel TCP in namespaces, in real time, for the experiments that exist there, beside the same
+    /// scenario files in virtual time (as root)
     #[arg(long)]
     lab: bool,
     /// Folder of the results: one JSON document per experiment (schemas/reproduction.schema.json), and the page
     #[arg(long, value_name = "DIR", default_value = "out/reproduction")]
     out: PathBuf,
-    /// Keep the results in --out that this program made of these scenario files: goes on after an interruption, experiment by experiment
+    /// Keep results in --out that this program made of the same scenario files: continues after an
+    /// interruption, experiment by experiment
     #[arg(long)]
     resume: bool,
-    /// Run nothing: make the pages again from the results in --out, with --lab that of the lab
+    /// Run nothing. Make the pages again from the results in --out (with --lab the page of the lab)
     #[arg(long, conflicts_with_all = ["resume", "threads"])]
     pages: bool,
-    /// Write the page there [default: reproduction.html in --out]
+    /// Write the page to this file [default: reproduction.html in --out]
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write the Markdown page there, its pictures in a folder of its name; with --lab the page of the lab's results, otherwise that of the
-    /// simulator's [default: reproduction.md or reproduction-lab.md in --out]
+    /// Write the Markdown page to this file, and its pictures to a folder of the same name. With --lab it
+    /// is the page of the lab, otherwise that of the simulator [default: reproduction.md or
+    /// reproduction-lab.md in --out]
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
-    /// Write what the simulator's captures show there as well, a file per run and host, for `cellerator analyze`
+    /// Also write the simulator's captures to this folder, one file per run and host, for `cellerator
+    /// analyze`
     #[arg(long, value_name = "DIR", conflicts_with_all = ["lab", "pages"])]
     captures: Option<PathBuf>,
-    /// Scenario files from below this folder in place of those built in
+    /// Use the scenario files below this folder instead of the built-in ones
     #[arg(long, value_name = "DIR")]
     experiments: Option<PathBuf>,
-    /// Runs at the same time; the results do not depend on it [default: the number of processors]
+    /// Runs at the same time; does not change the results [default: the number of processors]
     #[arg(long)]
     threads: Option<usize>,
 }
@@ -74,7 +77,7 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     }
     let wanted = if args.all || args.names.is_empty() { all() } else { chosen(&args.names).map_err(text)? };
     if args.list {
-        print!("{}", list(&wanted, Words::default().columns()));
+        print!("{}", list(&wanted, Words::default().columns()).map_err(text)?);
         return Ok(ExitCode::SUCCESS);
     }
     try_outputs(args)?;
@@ -145,19 +148,21 @@ fn threads(args: &Args) -> usize {
 }
 
 /// A line for each; what it shows stands behind where that fits.
-fn list(experiments: &[&Experiment], columns: usize) -> String {
+fn list(experiments: &[&Experiment], columns: usize) -> Result<String, ReproduceError> {
     let line =
         |name: &str, place: &str, sim: &str, lab: &str| format!("{name:<23} {place:<27} {sim:>7} {lab:>7}");
     let heading = line("experiment", "paper", "sim", "lab");
-    let longest = experiments.iter().map(|e| e.title.chars().count()).max().unwrap_or(0);
+    let title = |e: &&Experiment| Ok::<_, ReproduceError>(e.prose()?.title);
+    let titles: Vec<String> = experiments.iter().map(title).collect::<Result<_, _>>()?;
+    let longest = titles.iter().map(|title| title.chars().count()).max().unwrap_or(0);
     let has_titles = heading.chars().count() + 2 + longest <= columns;
     let titled =
         |line: String, title: &str| if has_titles { format!("{line}  {title}\n") } else { line + "\n" };
     let mut lines = titled(heading, "what it shows");
-    for e in experiments {
+    for (e, title) in experiments.iter().zip(&titles) {
         let lab = e.lab.seconds().map_or("–".to_owned(), in_words);
         let place = format!("[{}] {}", e.paper.key(), e.part);
-        lines += &titled(line(e.name, &place, &in_words(e.seconds), &lab), e.title);
+        lines += &titled(line(e.name, &place, &in_words(e.seconds), &lab), title);
     }
     let lab = experiments.iter().filter_map(|e| e.lab.seconds()).sum();
     let sim = in_words(experiments.iter().map(|e| e.seconds).sum());
@@ -166,7 +171,7 @@ fn list(experiments: &[&Experiment], columns: usize) -> String {
     if !has_titles {
         lines += "(not shown for want of width: what each shows)\n";
     }
-    lines
+    Ok(lines)
 }
 
 fn in_lab(
@@ -178,7 +183,8 @@ fn in_lab(
     let there: Vec<&'static Experiment> =
         wanted.iter().copied().filter(|experiment| experiment.lab.seconds().is_some()).collect();
     for experiment in wanted {
-        if let InLab::Lacks(why) = experiment.lab {
+        if experiment.lab.seconds().is_none() {
+            let why = experiment.prose().map_err(text)?.not_in_lab.unwrap_or_default();
             eprintln!("  {} is the simulator's alone: {why}", experiment.name);
         }
     }
@@ -242,7 +248,7 @@ fn run(
             experiment.name,
             experiment.paper.key(),
             experiment.part,
-            experiment.title,
+            experiment.prose().map_err(text)?.title,
             in_words(seconds(experiment))
         );
         let display = Display::new();
@@ -303,19 +309,26 @@ fn pages(
     let mut results = Vec::new();
     for experiment in &experiments {
         for is_lab in [false, true] {
-            results.extend(store.load(experiment.name, is_lab).map_err(text)?);
+            results.extend(store.told(experiment, is_lab).map_err(text)?);
         }
     }
     if results.is_empty() {
         return Err(format!("{}: there are no results yet: run an experiment first", args.out.display()));
     }
+    let is_there = |experiment: &&Experiment| results.iter().any(|r| r.experiment == experiment.name);
+    if let Some(missing) =
+        wanted.iter().filter(|_| args.pages && !args.names.is_empty()).find(|e| !is_there(e))
+    {
+        let (out, name) = (args.out.display(), missing.name);
+        return Err(format!("{out}: there is no result of {name}: run `cellerator reproduce {name}` first"));
+    }
     let page = args.html.clone().unwrap_or_else(|| args.out.join("reproduction.html"));
-    write(&page, &html(&experiments, &results, interrupted))?;
+    write(&page, &html(&experiments, &results, interrupted).map_err(text)?)?;
     let path = markdown_of(args);
     let folder = pictures_of(&path);
     let stem = folder.file_name().map_or_else(|| "reproduction".into(), |name| name.to_string_lossy());
     let write_page = if args.lab { lab_markdown } else { markdown };
-    let document = write_page(&experiments, &results, &stem, interrupted);
+    let document = write_page(&experiments, &results, &stem, interrupted).map_err(text)?;
     fs::create_dir_all(&folder).map_err(|e| format!("cannot create {}: {e}", folder.display()))?;
     for (name, picture) in &document.pictures {
         let path = folder.join(name);

@@ -9,9 +9,10 @@ use clap::Subcommand;
 use engine::EngineConfig;
 use indicatif::{ProgressBar, ProgressStyle};
 use io::Clock;
+use parallel::in_parallel_until;
 use scenario::results::{CaseResult, Interrupted, MadeBy, Results, SCHEMA, ScenarioResult};
 use scenario::{Case, Scenario};
-use sim::{CaseRun, LogMode, in_parallel_until};
+use sim::{CaseRun, LogMode};
 use units::{Bytes, Duration};
 
 use crate::interruption::Interruption;
@@ -32,9 +33,10 @@ pub struct Args {
 enum SimCommand {
     /// Run every case of a scenario in virtual time and report
     Run(RunArgs),
-    /// Search for faults of the engine: random line-ups, under every rule the simulator knows
+    /// Search for faults of the engine: random networks, with every rule of the simulator checked
     Soak(soak::Args),
-    /// One number for every packet, its time and the counters of scenarios and random runs: what a change left as it was
+    /// Print a hash of all packets, times and counters of scenarios and random runs, to show that a
+    /// change left them as they were
     Digest(digest::Args),
 }
 
@@ -42,22 +44,22 @@ enum SimCommand {
 struct RunArgs {
     /// Scenario file
     scenario: PathBuf,
-    /// Run this case only
+    /// Run only this case
     #[arg(long)]
     case: Option<String>,
     /// Seed of the first repetition [default: the scenario's]
     #[arg(long)]
     seed: Option<u64>,
-    /// How many seeds, one after the other from the first [default: the scenario's `repetitions`]
+    /// Number of seeds, from the first on [default: the scenario's `repetitions`]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     seeds: Option<u32>,
-    /// Runs at the same time; the results do not depend on it [default: the number of processors]
+    /// Runs at the same time; does not change the results [default: the number of processors]
     #[arg(long)]
     threads: Option<usize>,
-    /// Write results.json and report.html there
+    /// Write results.json and report.html to this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// With --out: write every packet of every run as well, as text
+    /// With --out: also write every packet of every run, as text
     #[arg(long, requires = "out")]
     packets: bool,
     /// Write the results as JSON (schemas/lab-results.schema.json)
@@ -152,7 +154,8 @@ fn run(args: &RunArgs) -> Result<ExitCode, String> {
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Every case and repetition of `scenario`, which has no trace files, on all processors; nothing where `is_over` ended it.
+/// Every case and repetition of `scenario`, which has no trace files, on all processors; nothing
+/// where `is_over` ended it.
 pub(crate) fn simulated(scenario: &Scenario, is_over: &AtomicBool) -> Result<Option<ScenarioResult>, String> {
     let jobs = jobs(scenario, None, LogMode::Hash, Path::new("."))?;
     let outcomes = run_all(&jobs, threads(None), is_over, false);
@@ -197,7 +200,8 @@ pub(crate) fn engine(case: &Case) -> Result<Option<EngineConfig>, String> {
 
 type Outcome = Result<sim::CaseOutcome, sim::SimError>;
 
-/// What came out of each job; nothing of those that the user did not wait for. `tells`: where no bar can be shown, a line says that one has ended.
+/// What came out of each job; nothing of those that the user did not wait for. `tells`: where no
+/// bar can be shown, a line says that one has ended.
 fn run_all(jobs: &[Job], threads: usize, is_over: &AtomicBool, tells: bool) -> Vec<Option<Outcome>> {
     let expected = jobs.iter().fold(Bytes::ZERO, |sum, job| sum + job.run.expected());
     let style = "  {msg}  {wide_bar:.cyan/dim} {decimal_bytes} of {decimal_total_bytes}, {elapsed}";

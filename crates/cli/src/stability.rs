@@ -3,9 +3,12 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use report::{QueuePanel, queue_figure};
+use figures::chart::{Axis, Chart, Ink, Mark, Range, Series, Width};
+use figures::page;
+use maud::html;
+use num_complex::Complex64;
+use reproduce::ControlledQueue;
 use serde_json::{Value, json};
-use sim::{Complex, Stability};
 
 use crate::outcome;
 use crate::output::{self, Words};
@@ -54,7 +57,7 @@ pub struct Args {
 /// One system, and what its queue did.
 struct Case {
     name: String,
-    system: Stability,
+    system: ControlledQueue,
     start: f64,
     queue: Vec<f64>,
 }
@@ -84,33 +87,17 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     let command = outcome::command_line();
     let write =
         |path: &PathBuf, text: &str| output::save(path, text).map_err(|e| format!("model stability: {e}"));
-    let panels: Vec<QueuePanel> = cases
-        .iter()
-        .map(|case| QueuePanel {
-            name: format!("{}: q(n) − q0, packets", case.name),
-            values: case.queue.clone(),
-        })
-        .collect();
-    let svg = queue_figure("Queues under [WA]'s control", &command, &panels, DRAWN_MAX);
+    let chart = chart(&cases, &command);
     if let Some(path) = &args.json {
         let document = json!({ "command": command, "cases": cases.iter().map(document).collect::<Vec<_>>() });
         write(path, &format!("{document:#}\n"))?;
     }
     if let Some(path) = &args.svg {
-        write(path, &svg)?;
+        write(path, &chart.file(Width::Wide))?;
     }
     if let Some(path) = &args.html {
-        let escape = report::escape;
-        write(
-            path,
-            &format!(
-                "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Stability of [WA]</title>\
-                 <h1>Stability of [WA]</h1><p>{}</p><pre>{}</pre>{svg}<p><code>{}</code></p></html>\n",
-                escape(NOTE),
-                escape(&table),
-                escape(&command)
-            ),
-        )?;
+        let body = html! { p { (NOTE) } pre { (table) } (chart.figure()) p { code { (command) } } };
+        write(path, &page::page("Stability of [WA]", "", &body))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -118,12 +105,29 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
 const NOTE: &str = "Matrix A is (11) with one step of delay: w(n+1) = b(n) − g·(q(n) − q0) + π.\nTaken as written, (9)–(11) \
 give q(n+1) = q0 + π(n+1).";
 
+/// The queues, a panel each; one that leaves all bounds lies at the edge.
+fn chart(cases: &[Case], command: &str) -> Chart {
+    let chart = Chart { made_by: command.to_owned(), ..Chart::new(TITLE, Axis::exact("step")) };
+    cases.iter().fold(chart, |chart, case| {
+        let largest = case.queue.iter().fold(1.0f64, |max, q| max.max(q.abs())).min(DRAWN_MAX);
+        let y = Axis::linear(&format!("{}: q(n) − q0, packets", case.name));
+        let queue = case.queue.iter().copied().map(Some);
+        let line = Series::of_bins("", Ink::Colour(0), Mark::Line, 1.0, queue);
+        chart.panel(y.over(Range::Between(-largest, largest)), vec![line])
+    })
+}
+
+const TITLE: &str = "Queues under [WA]'s control: those of stable systems stay, those of unstable ones grow";
+
 fn cases(args: &Args) -> Vec<Case> {
-    let system =
-        |gain: f64, alphas: &[f64]| Stability { gain, alphas: alphas.to_vec(), betas: args.beta.clone() };
+    let system = |gain: f64, alphas: &[f64]| ControlledQueue {
+        gain,
+        alphas: alphas.to_vec(),
+        betas: args.beta.clone(),
+    };
     let steps = args.steps as usize;
     let noise = (args.bandwidth_noise, args.report_noise);
-    let case = |name: &str, system: Stability, start: f64, noise| Case {
+    let case = |name: &str, system: ControlledQueue, start: f64, noise| Case {
         name: name.to_owned(),
         queue: system.queue(steps, start, noise, args.seed),
         system,
@@ -140,8 +144,8 @@ fn cases(args: &Args) -> Vec<Case> {
     ]
 }
 
-fn largest(values: &[Complex]) -> f64 {
-    values.iter().map(|value| value.modulus()).fold(0.0, f64::max)
+fn largest(values: &[Complex64]) -> f64 {
+    values.iter().map(|value| value.norm()).fold(0.0, f64::max)
 }
 
 /// The largest distance from q0 in the first and in the last quarter.
@@ -167,7 +171,7 @@ fn table(cases: &[Case]) -> String {
             largest(&c),
             size(first),
             size(last),
-            case.system.verdict().name()
+            case.system.stability().name()
         );
     }
     text + "Quarters: the largest |q(n) − q0| in packets, of a queue that may become negative, as in the theorem.\n"
@@ -190,7 +194,7 @@ fn listed(cases: &[Case]) -> String {
             largest(&c),
             size(first),
             size(last),
-            case.system.verdict().name()
+            case.system.stability().name()
         );
     }
     text + "\nQuarters: the largest |q(n) − q0| in packets, of a queue that may become\nnegative, as in the theorem.\n"
@@ -202,8 +206,8 @@ fn size(packets: f64) -> String {
 
 fn document(case: &Case) -> Value {
     let (b, c) = case.system.eigenvalues();
-    let values = |values: &[Complex]| -> Vec<Value> {
-        values.iter().map(|v| json!({ "re": v.re, "im": v.im, "modulus": v.modulus() })).collect()
+    let values = |values: &[Complex64]| -> Vec<Value> {
+        values.iter().map(|v| json!({ "re": v.re, "im": v.im, "modulus": v.norm() })).collect()
     };
     json!({
         "name": case.name,
@@ -213,7 +217,7 @@ fn document(case: &Case) -> Value {
         "start_packets": case.start,
         "eigenvalues_b": values(&b),
         "eigenvalues_c": values(&c),
-        "verdict": case.system.verdict().name(),
+        "verdict": case.system.stability().name(),
         "queue_deviation_packets": case.queue,
     })
 }
@@ -234,7 +238,7 @@ mod tests {
     fn the_cases_of_the_paper_and_ours_come_out_as_they_must() {
         let line = Line::try_parse_from(["stability", "--alpha", "0.5,-0.3", "--beta", "0.2"]).unwrap();
         let cases = cases(&line.args);
-        let verdicts: Vec<&str> = cases.iter().map(|case| case.system.verdict().name()).collect();
+        let verdicts: Vec<&str> = cases.iter().map(|case| case.system.stability().name()).collect();
         let neutral = "neutrally stable";
         assert_eq!(verdicts, [neutral, neutral, neutral, "unstable", "stable", "stable"]);
         let text = table(&cases);

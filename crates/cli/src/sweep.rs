@@ -26,7 +26,7 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum SweepCommand {
-    /// Put the Parquet tables of all shards together
+    /// Merge the Parquet tables of all shards
     Merge {
         /// Tables of the shards
         #[arg(required = true, value_name = "PART")]
@@ -45,13 +45,13 @@ struct RunArgs {
     /// The table to write: .parquet, .csv or .jsonl
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// Every nth cell from the ith on, counted from 0, as job arrays count
+    /// Run every nth cell from the ith on, counted from 0 as in job arrays
     #[arg(long, value_name = "i/n", default_value = "0/1")]
     shard: Shard,
-    /// Go on with what a stopped sweep has left beside --out
+    /// Continue a stopped sweep from what it left beside --out
     #[arg(long)]
     resume: bool,
-    /// Runs at the same time; the table does not depend on it [default: the number of processors]
+    /// Runs at the same time; does not change the table [default: the number of processors]
     #[arg(long)]
     threads: Option<usize>,
 }

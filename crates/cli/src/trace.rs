@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Subcommand, ValueEnum};
+use figures::chart::{Chart, Width};
 use link::{
     Comparison, CsvColumns, Direction, Distribution, Preset, RateProcess, RateUnit, Replay, Trace, TraceStats,
 };
@@ -24,21 +25,21 @@ pub struct Args {
 enum Command {
     /// Make a synthetic trace of a kind of cellular link, in Mahimahi's format
     Generate(Generate),
-    /// Show the figures of each preset beside the ranges it is made for
+    /// Show the figures of each preset beside its intended ranges
     Presets(Presets),
     /// Show the figures of traces in Mahimahi's format
     Info(Info),
     /// Draw a trace in Mahimahi's format as an SVG
     Plot(Plot),
-    /// Turn a trace from one format into another
+    /// Convert a trace from one format to another
     Convert(Convert),
-    /// Replay traces through the link model in virtual time and show how exactly it follows them
+    /// Replay traces through the link model in virtual time, and show how exactly it follows them
     Replay(ReplayArgs),
 }
 
 #[derive(clap::Args)]
 struct Generate {
-    /// Kind of link; none with --redraw or --arma
+    /// Kind of link; leave it out with --redraw or --arma
     #[arg(value_parser = presets(), required_unless_present = "process")]
     preset: Option<Preset>,
     #[command(flatten)]
@@ -57,13 +58,13 @@ struct Generate {
 #[derive(clap::Args)]
 #[group(id = "process")]
 struct ProcessArgs {
-    /// A rate drawn anew from LOW to HIGH with every --every, each one equally likely: `1 Mbit/s..2 Mbit/s`
+    /// Draw a new rate at every --every, evenly from LOW to HIGH, such as `1 Mbit/s..2 Mbit/s`
     #[arg(long, value_name = "LOW..HIGH", value_parser = low_high, group = "process", conflicts_with = "arma")]
     redraw: Option<(Rate, Rate)>,
     /// An ARMA process around this rate
     #[arg(long, value_name = "MEAN", group = "process")]
     arma: Option<Quantity<Rate>>,
-    /// From draw to draw
+    /// Time from draw to draw
     #[arg(long, value_name = "TIME", default_value = "200 ms")]
     every: Quantity<Duration>,
     /// Standard deviation of the ARMA process's noise [default: a tenth of its mean]
@@ -111,7 +112,7 @@ struct Draw {
     /// Length of the trace in seconds, after which it repeats (1 to 86400)
     #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
-    /// Seed: the same one gives the same trace everywhere
+    /// Seed: the same seed gives the same trace everywhere
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -139,7 +140,7 @@ struct Info {
 struct Plot {
     /// File in Mahimahi's format; `-` is standard input
     file: String,
-    /// Heading of the plot; the file's name if not given
+    /// Heading of the plot [default: the file's name]
     #[arg(long)]
     title: Option<String>,
     /// SVG file to write; `-` is standard output
@@ -157,7 +158,7 @@ struct Convert {
     /// Format of the output
     #[arg(long, value_enum, default_value = "mahimahi")]
     to: Format,
-    /// CSV input: heading or number of the column with the time; rows are 1 s apart without it
+    /// CSV input: heading or number of the column with the time. Without it, rows are 1 s apart
     #[arg(long, value_name = "COLUMN")]
     time_column: Option<String>,
     /// CSV input: heading or number of the column with the rate
@@ -166,7 +167,7 @@ struct Convert {
     /// CSV input: unit of the rate
     #[arg(long, value_enum, default_value = "mbps")]
     unit: Unit,
-    /// Output of rates or CSV: width of a bin in ms
+    /// Output as rates or CSV: width of a bin in ms
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=60_000), value_name = "MS")]
     bin: u64,
     /// File to write; `-` is standard output
@@ -191,7 +192,7 @@ enum Way {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Format {
-    /// A millisecond per line, each an opportunity for 1500 bytes
+    /// A millisecond per line; each line is an opportunity for 1500 bytes
     Mahimahi,
     /// Lines of seconds and Mbit/s
     Rates,
@@ -347,7 +348,9 @@ fn described(file: &str, stats: &TraceStats) -> String {
 fn plot(args: &Plot) -> Result<ExitCode, String> {
     let trace = read_mahimahi(&args.file)?;
     let title = args.title.as_deref().unwrap_or_else(|| args.file.rsplit('/').next().unwrap_or(&args.file));
-    let svg = link::plot_svg(&trace, title);
+    let chart = report::trace_chart(&trace, title);
+    let chart = Chart { made_by: crate::outcome::command_line(), ..chart };
+    let svg = chart.file(Width::Wide);
     write_to(&args.output, &|out| out.write_all(svg.as_bytes()))
 }
 

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use crate::output::is_standard_output;
 
-/// Makes the folder that `path` is in, and asks whether `path` can be written; `-`, standard output, always can. A file that is there keeps what it has, and one that
-/// is not there is not left behind.
+/// Makes the folder that `path` is in, and asks whether `path` can be written; `-`, standard
+/// output, always can. A file that is there keeps what it has, and one that is not there is not
+/// left behind.
 ///
 /// # Errors
 /// It cannot be written; why, in one line.

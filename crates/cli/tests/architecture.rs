@@ -12,6 +12,7 @@ use serde_json::Value;
 /// Lowest layer first. A crate may depend only on those before it.
 const LAYERS: &[&str] = &[
     "cellerator-units",
+    "cellerator-figures",
     "cellerator-wire",
     "cellerator-control",
     "cellerator-link",
@@ -21,6 +22,7 @@ const LAYERS: &[&str] = &[
     "cellerator-capture",
     "cellerator-analysis",
     "cellerator-sim",
+    "cellerator-parallel",
     "cellerator-fuzzing",
     "cellerator-tables",
     "cellerator-io",
@@ -101,6 +103,28 @@ fn the_core_has_no_way_to_the_outside() {
     assert!(wrong.is_empty(), "the core must stay free of input and output: {wrong:?}");
 }
 
+#[test]
+fn the_core_starts_no_threads() {
+    let core_end = layer(CORE_END).expect("a layer");
+    let mut wrong = Vec::new();
+    for name in &LAYERS[..=core_end] {
+        let folder = name.strip_prefix("cellerator-").expect("a crate of ours");
+        let mut files = Vec::new();
+        sources(&root().join("crates").join(folder).join("src"), &mut files);
+        assert!(!files.is_empty(), "{name} has no sources");
+        for file in files {
+            let text = std::fs::read_to_string(&file).expect("readable source");
+            for (number, line) in text.lines().enumerate() {
+                let code = line.split("//").next().unwrap_or_default();
+                if code.contains("thread::") {
+                    wrong.push(format!("{}:{}", file.display(), number + 1));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "whoever runs the core starts threads: {wrong:?}");
+}
+
 fn sources(dir: &Path, found: &mut Vec<std::path::PathBuf>) {
     for entry in std::fs::read_dir(dir).expect("a readable directory") {
         let path = entry.expect("an entry").path();
@@ -149,7 +173,7 @@ const ENGINE_LAYERS: &[&str] = &[
     "memory::timer",
     "memory::index",
     "memory::ahead",
-    "memory::spare",
+    "memory::buffer_pool",
     "memory",
     // The way to a subscriber.
     "path::pacing",

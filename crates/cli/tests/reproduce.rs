@@ -132,9 +132,7 @@ fn the_tables_of_environments_are_those_of_analyze() {
     fs::create_dir_all(scratch.0.join("own/ev")).unwrap();
     let text =
         include_str!("../../../experiments/ev/environments.toml").replace("requests = 9", "requests = 1");
-    let (head, cases) = text.split_once("[[case]]").unwrap();
-    let phone = cases.split("[[case]]").find(|case| case.contains("phone Wi-Fi")).unwrap();
-    fs::write(scratch.0.join("own/ev/environments.toml"), format!("{head}[[case]]{phone}")).unwrap();
+    fs::write(scratch.0.join("own/ev/environments.toml"), text).unwrap();
     let arguments = ["ev-environments", "--out", &out, "--experiments", &folder, "--captures", &captures];
     let run = reproduce(&arguments);
     assert!(run.status.success(), "{}", said(&run));
@@ -162,6 +160,44 @@ fn the_tables_of_environments_are_those_of_analyze() {
     assert!(sum("lost") > 0.0 && sum("packets") > 6_000.0, "{samples:?}");
     assert!(is(&row(1)[1], 100.0 * sum("lost") / sum("packets")), "{:?}", row(1));
     assert!(is(&row(1)[3], sum("out_of_order")), "{:?}", row(1));
+}
+
+/// A case that an experiment looks up and a file lacks is no empty field of a table: nothing is run.
+#[test]
+fn a_scenario_without_a_case_is_one_clear_line() {
+    let scratch = Scratch::new("case");
+    let (out, folder) = (scratch.path("out"), scratch.path("own"));
+    fs::create_dir_all(scratch.0.join("own/ma")).unwrap();
+    let text =
+        include_str!("../../../experiments/ma/figure-2.toml").replace("name = \"CUBIC\"", "name = \"CUBC\"");
+    fs::write(scratch.0.join("own/ma/figure-2.toml"), text).unwrap();
+    let refused = reproduce(&["ma-figure-2", "--out", &out, "--experiments", &folder]);
+    assert!(!refused.status.success());
+    let said = said(&refused);
+    let line = said.lines().last().unwrap();
+    assert!(line.contains("ma/figure-2.toml: has no case `CUBIC`, which ma-figure-2 looks up"), "{said}");
+    assert!(!scratch.0.join("out/ma-figure-2.json").exists());
+}
+
+/// Pages of what was not run, or of what an older program made, are refused.
+#[test]
+fn a_missing_or_older_result_is_one_clear_line() {
+    let scratch = Scratch::new("older");
+    let out = scratch.path("out");
+    assert!(reproduce(&["mp-multi-path", "--out", &out]).status.success());
+    let missing = reproduce(&["--pages", "ma-figure-2", "--out", &out]);
+    assert!(!missing.status.success());
+    assert_eq!(said(&missing).lines().count(), 1, "{}", said(&missing));
+    assert!(said(&missing).contains("no result of ma-figure-2"), "{}", said(&missing));
+    // A result without the values that its text has places for.
+    let stored = scratch.read("out/mp-multi-path.json").replace("mp-multi-path", "ma-figure-2");
+    fs::write(scratch.0.join("out/ma-figure-2.json"), stored).unwrap();
+    let older = reproduce(&["--pages", "--all", "--out", &out]);
+    assert!(!older.status.success());
+    let said = said(&older);
+    let parts = ["out/ma-figure-2.json", "experiments/ma/figure-2.md", "`{{accelerated}}` has no value"];
+    assert!(said.lines().count() == 1 && parts.iter().all(|part| said.contains(part)), "{said}");
+    assert!(said.contains("run `cellerator reproduce ma-figure-2` again"), "{said}");
 }
 
 #[test]

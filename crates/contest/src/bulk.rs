@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::{Engine, PassThrough};
 use link::{PacketRecord, Percentiles, Summary};
-use sim::{Network, NetworkConfig, SimError, Subject};
+use sim::{MiddleboxUnderTest, Network, NetworkConfig, SimError};
 use units::{Bytes, Duration, Instant};
 
 use crate::Treatment;
@@ -23,7 +23,7 @@ pub(crate) const PING: usize = 0;
 const BULK: usize = 1;
 
 /// A middlebox whose waiting data can be seen.
-pub(crate) trait Observed: Subject {
+pub(crate) trait Observed: MiddleboxUnderTest {
     /// Bytes acknowledged to servers and not yet sent on; none when it holds none by nature.
     fn waiting(&self) -> Option<u64>;
 }

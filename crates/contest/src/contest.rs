@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use control::{ControllerConfig, CubicParams};
+use parallel::in_parallel_until;
 use scenario::results::Interrupted;
-use sim::{SimError, in_parallel_until};
+use sim::SimError;
 use units::{Bytes, Duration, Rate};
 
 use crate::line_up::LineUp;

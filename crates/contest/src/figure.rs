@@ -1,12 +1,13 @@
-//! [`Study`]: one scheme on one link, looked at closely: the simulated figure of its page in `docs/algorithms`.
+//! [`Study`]: one scheme on one link, looked at closely: the simulated figure of its page in
+//! `docs/algorithms`.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use engine::{Engine, FlowState, PassThrough};
+use figures::chart::{Axis, Chart, Ink, Mark, Panel, Range, Series};
 use link::{PacketRecord, Trace};
-use report::{ControllerFigure, Curve};
-use sim::{Network, SimError, Subject};
+use sim::{MiddleboxUnderTest, Network, SimError};
 use units::{Bytes, Duration, Instant, Rate};
 
 use crate::line_up::{FlowPlan, LineUp};
@@ -60,7 +61,7 @@ struct Sample {
 }
 
 /// A middlebox that can say what it limits the radio segment to.
-trait Limiting: Subject {
+trait Limiting: MiddleboxUnderTest {
     /// Nothing where it does not send by itself.
     fn limits(&self) -> Sample;
 }
@@ -96,7 +97,7 @@ impl Study {
     ///
     /// # Errors
     /// The run cannot be made, or broke a rule.
-    pub fn run(&self, command: &str) -> Result<ControllerFigure, ContestError> {
+    pub fn run(&self, command: &str) -> Result<Chart, ContestError> {
         let offered = self.trace.down.offered_bytes(Duration::ZERO, self.length);
         let path = PathSettings::default();
         let line_up = LineUp {
@@ -160,54 +161,75 @@ impl Study {
         }
     }
 
-    fn draw(&self, recorded: &Recorded, command: &str) -> ControllerFigure {
+    fn draw(&self, recorded: &Recorded, command: &str) -> Chart {
         let bins = recorded.bins(self.length);
-        let step = |values: Vec<Option<f64>>, step: Duration, name: &str| Curve {
-            name: name.to_owned(),
-            values,
-            step_s: step.as_secs_f64(),
+        let line = |name: &str, step: Duration, values: Vec<Option<f64>>| {
+            Series::of_bins(name, Ink::Colour(0), Mark::Line, step.as_secs_f64(), values)
         };
         let sampled = |name: &str, value: &dyn Fn(&Sample) -> Option<f64>| {
-            step(recorded.samples.iter().map(value).collect(), SAMPLE_EVERY, name)
+            line(name, SAMPLE_EVERY, recorded.samples.iter().map(value).collect())
+        };
+        let binned = |name: &str, value: &dyn Fn(&Bin) -> Option<f64>| {
+            line(name, BIN, bins.iter().map(value).collect())
         };
         let kilobytes = |bytes: Bytes| bytes.get() as f64 / 1_000.0;
-        let binned = |name: &str, value: &dyn Fn(&Bin) -> Option<f64>| {
-            step(bins.iter().map(value).collect(), BIN, name)
-        };
-        let mut rates = vec![binned("delivered", &|bin| {
-            Some(Rate::from_transfer(Bytes::new(bin.delivered), BIN).as_mbps_f64())
-        })];
-        let pacing = sampled("pacing rate", &|s| s.pacing.map(Rate::as_mbps_f64));
+        let delivered = |bin: &Bin| Rate::from_transfer(Bytes::new(bin.delivered), BIN).as_mbps_f64();
+        let capacity = recorded.capacity.iter().map(|rate| Some(rate.as_mbps_f64()));
+        let capacity = Series::of_bins("capacity", Ink::Limit, Mark::Ground, BIN.as_secs_f64(), capacity);
         let window_name =
             if self.scheme.treatment == Treatment::Drwa { "window told to the server" } else { "window" };
-        let window = sampled(window_name, &|s| s.window.map(kilobytes));
-        let mut amounts = vec![sampled("in flight", &|s| s.in_flight.map(kilobytes))];
-        rates.extend(has_any(&pacing).then_some(pacing));
-        amounts.extend(has_any(&window).then_some(window));
-        let capacity = recorded.capacity.iter().map(|rate| Some(rate.as_mbps_f64())).collect();
-        ControllerFigure {
+        let rates = vec![
+            binned("delivered", &|bin| Some(delivered(bin))),
+            sampled("pacing rate", &|s| s.pacing.map(Rate::as_mbps_f64)),
+        ];
+        let amounts = vec![
+            sampled("in flight", &|s| s.in_flight.map(kilobytes)),
+            sampled(window_name, &|s| s.window.map(kilobytes)),
+        ];
+        let delays = vec![
+            binned("queueing delay, mean of 0.1 s", &Bin::mean_ms),
+            binned("longest", &|bin| (bin.packets > 0).then(|| bin.longest.as_millis_f64())),
+        ];
+        let rate_top = largest(&capacity) * ABOVE_CAPACITY;
+        Chart {
             title: self.scheme.to_string(),
-            link: format!(
+            note: format!(
                 "One simulated download, {}. Radio link: {}; queue: {}; empty path: 40 ms",
                 sent_by(self.scheme.treatment),
                 self.trace.name,
                 self.queue
             ),
-            command: command.to_owned(),
-            seconds: self.length.as_secs_f64(),
-            capacity: step(capacity, BIN, "capacity"),
-            rates,
-            amounts,
-            delays: vec![
-                binned("queueing delay, mean of 0.1 s", &Bin::mean_ms),
-                binned("longest", &|bin| (bin.packets > 0).then(|| bin.longest.as_millis_f64())),
+            made_by: command.to_owned(),
+            x: Axis::exact("time, s").over(Range::Between(0.0, self.length.as_secs_f64())),
+            panels: vec![
+                panel("Rate, Mbit/s", rates, Some(capacity), rate_top),
+                panel("Data, KB", amounts, None, f64::INFINITY),
+                panel("Delay, ms", delays, None, f64::INFINITY),
             ],
         }
     }
 }
 
-fn has_any(curve: &Curve) -> bool {
-    curve.values.iter().any(Option::is_some)
+/// Room above the link's capacity, as a factor of it.
+const ABOVE_CAPACITY: f64 = 1.25;
+/// A line that leaves the first so far below leaves the panel.
+const ABOVE_FIRST: f64 = 2.0;
+
+fn largest(series: &Series) -> f64 {
+    series.points.iter().map(|point| point.y).fold(0.0, f64::max)
+}
+
+/// A panel of the lines that have a value, up to `top` at most.
+fn panel(label: &str, mut lines: Vec<Series>, ground: Option<Series>, top: f64) -> Panel {
+    lines.retain(|line| line.points.iter().any(|point| point.y.is_finite()));
+    for (number, line) in lines.iter_mut().enumerate() {
+        line.ink = Ink::Colour(number);
+    }
+    let first = lines.first().map_or(0.0, largest);
+    let others = lines.iter().skip(1).map(largest).fold(0.0, f64::max);
+    let top = if top.is_finite() { top } else { first.max(others.min(first * ABOVE_FIRST)) };
+    let series = ground.into_iter().chain(lines).collect();
+    Panel { y: Axis::linear(label).over(Range::Between(0.0, top)), series }
 }
 
 const fn sent_by(treatment: Treatment) -> &'static str {
@@ -259,9 +281,11 @@ impl Recorded {
 
 #[cfg(test)]
 mod tests {
+    use figures::chart::Width;
+
     use super::*;
 
-    fn study(scheme: &str) -> ControllerFigure {
+    fn study(scheme: &str) -> Chart {
         let study = Study {
             scheme: scheme.parse().unwrap(),
             trace: TraceSource::steps().unwrap(),
@@ -284,16 +308,28 @@ mod tests {
 
     #[test]
     fn every_treatment_shows_what_it_limits() {
-        let direct = study("direct:cubic");
-        assert_eq!((direct.rates.len(), direct.amounts.len()), (1, 2));
-        let paced = study("accel:rate");
-        assert_eq!((paced.rates.len(), paced.amounts.len()), (2, 2));
-        let lowered = study("drwa:cubic");
-        assert_eq!(lowered.amounts[1].name, "window told to the server");
-        for figure in [direct, paced, lowered] {
-            let delivered: f64 = figure.rates[0].values.iter().flatten().sum();
-            assert!(delivered > 100.0 && figure.svg().len() < 60_000, "{}", figure.title);
+        let names = |chart: &Chart, panel: usize| -> Vec<String> {
+            chart.panels[panel].series.iter().map(|series| series.name.clone()).collect()
+        };
+        let (direct, paced, lowered) = (study("direct:cubic"), study("accel:rate"), study("drwa:cubic"));
+        assert_eq!(names(&direct, 0), ["capacity", "delivered"]);
+        assert_eq!(names(&direct, 1), ["in flight", "window"]);
+        assert_eq!(names(&paced, 0), ["capacity", "delivered", "pacing rate"]);
+        assert_eq!(names(&lowered, 1), ["in flight", "window told to the server"]);
+        for chart in [direct, paced, lowered] {
+            let delivered: f64 = chart.panels[0].series[1].points.iter().map(|point| point.y).sum();
+            let length = chart.file(Width::Wide).len();
+            assert!(delivered > 100.0 && length < 120_000, "{}: {length}", chart.title);
         }
-        assert_eq!(study("split:bbr"), study("split:bbr"));
+        assert_eq!(study("split:bbr").json(), study("split:bbr").json());
+    }
+
+    #[test]
+    fn a_line_far_above_the_first_does_not_flatten_it() {
+        let line = |value| Series::of_bins("", Ink::Plain, Mark::Line, 1.0, [Some(value)]);
+        let range = |lines| panel("", lines, None, f64::INFINITY).y.range;
+        assert_eq!(range(vec![line(10.0), line(9_000.0)]), Range::Between(0.0, 20.0));
+        assert_eq!(range(vec![line(10.0), line(15.0)]), Range::Between(0.0, 15.0));
+        assert!(panel("", vec![line(f64::NAN)], None, 1.0).series.is_empty());
     }
 }

@@ -12,7 +12,6 @@
 
 mod bound;
 mod bulk;
-mod charts;
 mod contest;
 mod error;
 mod estimate;
@@ -25,7 +24,6 @@ mod line_up;
 mod markdown;
 mod mixed;
 mod offset;
-mod pareto;
 mod path;
 mod radio;
 mod results;

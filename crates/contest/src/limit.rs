@@ -15,6 +15,7 @@
 
 use std::collections::VecDeque;
 
+use figures::stats;
 use link::{OPPORTUNITY, Trace};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Duration};
@@ -169,7 +170,8 @@ impl<'a> Field<'a> {
             self.sent.push(sent);
             self.waiting.push(sent - head);
         }
-        let p95 = self.percentile(head.saturating_mul(95).div_ceil(100));
+        let counts = self.delays.iter().enumerate().map(|(ms, count)| (ms, u64::from(*count)));
+        let p95 = stats::percentile_of_counts(counts, 950).unwrap_or(0);
         (head as f64 / offered.max(1) as f64, p95 as f64, delay_sum as f64 / head.max(1) as f64)
     }
 
@@ -184,17 +186,6 @@ impl<'a> Field<'a> {
         let aim = law.aim_ms * law.aim[known] + law.floor_packets;
         let wanted = (aim - expected.max(0.0)).max(0.0) as usize;
         wanted.min(self.room.saturating_sub(self.waiting[now - 1]))
-    }
-
-    fn percentile(&self, rank: usize) -> usize {
-        let mut seen = 0;
-        self.delays
-            .iter()
-            .position(|count| {
-                seen += *count as usize;
-                seen >= rank
-            })
-            .unwrap_or(DELAY_MAX)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What happened when: throughput and queue in bins, and how long packets waited.
 
-use link::{PacketRecord, Trace, percentile, time_bins};
+use figures::stats;
+use link::{PacketRecord, Trace, time_bins};
 use units::{Bytes, Duration, Instant, Rate};
 
 use crate::results::Series;
@@ -50,6 +51,6 @@ pub(crate) fn quantiles(records: &[PacketRecord], length: Duration) -> Vec<f64> 
     let mut delays: Vec<Duration> =
         records.iter().filter(is_here).filter_map(|r| r.queueing_delay()).collect();
     delays.sort_unstable();
-    let at = |percent: u32| percentile(&delays, percent * 10).map(Duration::as_millis_f64);
+    let at = |percent: u32| stats::percentile(&delays, percent * 10).map(Duration::as_millis_f64);
     (0..=100).filter_map(at).collect()
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use engine::{Engine, PassThrough};
 use link::Percentiles;
-use sim::{Network, NetworkConfig, SimError, Subject};
+use sim::{MiddleboxUnderTest, Network, NetworkConfig, SimError};
 use units::{Bytes, Duration, Instant};
 
 use crate::bound::bound;
@@ -63,7 +63,7 @@ pub(crate) fn short(
 }
 
 /// Time from the client's SYN to the last byte; none when it takes too long.
-fn completion<M: Subject>(
+fn completion<M: MiddleboxUnderTest>(
     middlebox: M,
     network: &NetworkConfig,
     begins: Instant,

@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use parallel::{in_parallel, in_parallel_until};
 use scenario::results::Interrupted;
-use sim::{in_parallel, in_parallel_until};
 use tables::{Format, TableReader, TableWriter, Value};
 
 use crate::contest::{Cell, idle};

@@ -2,7 +2,7 @@
 
 use core::fmt::Write as _;
 
-use report::Table;
+use figures::Table;
 
 use crate::results::{
     Document, FlowsRun, Limit, MixedRun, Run, Seeded, ShortRun, TraceFigures, Waiting, grouped,

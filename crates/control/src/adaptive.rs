@@ -1,9 +1,10 @@
 //! `adaptive`: this project's own control for one subscriber's radio link; the default of `run`.
 //!
-//! A cellular link has one queue per device and offers what the scheduler and the radio allow: tenfold more or less
-//! within a second, nothing at all for whole seconds, in bunches. What is lost of it cannot be had again, and what
-//! waits too long hurts everything else the device does. So the data in flight is bounded, and acknowledgements
-//! clock it out, such that the queue outlives the link's better moments and no more:
+//! A cellular link has one queue per device and offers what the scheduler and the radio allow:
+//! tenfold more or less within a second, nothing at all for whole seconds, in bunches. What is lost
+//! of it cannot be had again, and what waits too long hurts everything else the device does. So the
+//! data in flight is bounded, and acknowledgements clock it out, such that the queue outlives the
+//! link's better moments and no more:
 //!
 //! ```text
 //!   W = min( K + (τ + d)·r̂ ,  K′ + (τ + D)·r̄ )
@@ -15,24 +16,31 @@
 //!   K   constant part: what a link too slow for the rest needs to be busy
 //! ```
 //!
-//! - **Forecast.** A link that varies is kept busy by provision for its good moments, not for its mean: hence the
-//!   upper quantile of a short memory. The second bound holds the queue down once the link has become slower for
-//!   longer than a bin or two: no packet shall wait for more than D at the rate of the last moments.
-//! - **Headroom.** An acknowledgement with a round trip near τ says that the queue was empty: the link may have been
-//!   idle. d follows these as a quantile is followed: up by 1 − φ, down by φ, so that it rests where the share of such
-//!   acknowledgements is φ. On a steady link it falls to its least, on a jumpy one it grows.
-//! - **Bunches.** Acknowledgements that come together every so often, because the uplink gets its turn so seldom,
-//!   make the path longer by their spacing: see `bunches.rs`.
-//! - **Bursts.** What radio repairs hold back and let go at once, again and again, is in flight on top: see `bursts.rs`.
-//! - **Long repairs** make the path longer by what they hold back, which looks like a queue: see `holds.rs`.
-//! - **Outages.** Without acknowledgements nothing is sent, after a time-out no more than a segment at a time, where data
-//!   has been lost of late 32: that may be a burst of losses, which waiting alone does not end. Bins last no longer than
-//!   their cap, so that the forecast of before still stands after.
-//! - **Losses** say nothing, except that more than an eighth of the data lost in each of three round trips in a row may
-//!   mean a buffer smaller than W: then W is bounded by what the buffer takes, if that is seen to help. See `losses.rs`.
+//! - **Forecast.** A link that varies is kept busy by provision for its good moments, not for its
+//!   mean: hence the upper quantile of a short memory. The second bound holds the queue down once
+//!   the link has become slower for longer than a bin or two: no packet shall wait for more than D
+//!   at the rate of the last moments.
+//! - **Headroom.** An acknowledgement with a round trip near τ says that the queue was empty: the
+//!   link may have been idle. d follows these as a quantile is followed: up by 1 − φ, down by φ, so
+//!   that it rests where the share of such acknowledgements is φ. On a steady link it falls to its
+//!   least, on a jumpy one it grows.
+//! - **Bunches.** Acknowledgements that come together every so often, because the uplink gets its
+//!   turn so seldom, make the path longer by their spacing: see `bunches.rs`.
+//! - **Bursts.** What radio repairs hold back and let go at once, again and again, is in flight on
+//!   top: see `bursts.rs`.
+//! - **Long repairs** make the path longer by what they hold back, which looks like a queue: see
+//!   `head_of_line.rs`.
+//! - **Outages.** Without acknowledgements nothing is sent, after a time-out no more than a segment
+//!   at a time, where data has been lost of late 32: that may be a burst of losses, which waiting
+//!   alone does not end. Bins last no longer than their cap, so that the forecast of before still
+//!   stands after.
+//! - **Losses** say nothing, except that more than an eighth of the data lost in each of three
+//!   round trips in a row may mean a buffer smaller than W: then W is bounded by what the buffer
+//!   takes, if that is seen to help. See `losses.rs`.
 //! - **Floor.** See `floor.rs`: let down for one round trip when it has not been seen for 10 s (H17).
-//! - **Known subscribers.** What was learnt stays while the subscriber is idle, up to `memory`: a new flow starts
-//!   with the whole window. A new one starts with `initial_window` and doubles until a queue shows.
+//! - **Known subscribers.** What was learnt stays while the subscriber is idle, up to `memory`: a
+//!   new flow starts with the whole window. A new one starts with `initial_window` and doubles
+//!   until a queue shows.
 //! - **Feedback.** While the base station reports, its bandwidth fills the bins.
 //!
 //! Integer arithmetic; the parameters come from `docs/algorithms/adaptive.md`'s sweep.
@@ -41,26 +49,27 @@ mod bunches;
 mod bursts;
 mod floor;
 mod grain;
-mod holds;
+mod head_of_line;
 mod losses;
 mod offer;
 
 use units::{Bytes, Duration, Instant, Rate};
 
-use crate::{Ack, Control, Controller, Feedback, Loss, LossKind, Sent, quantum_for};
+use crate::{Ack, Control, Controller, Feedback, Loss, LossKind, MSS_DEFAULT, Sent, quantum_for};
 
 use bunches::Bunches;
 use bursts::Bursts;
 use floor::Floor;
 use grain::Grain;
-use holds::{Heard, Holds};
+use head_of_line::{HeadOfLineBlocking, Observation};
 use losses::Losses;
 use offer::Offer;
 
 /// Bins of r̄: the link's last moments.
 const RECENT_BINS: usize = 4;
 
-/// So many windows' worth of acknowledgements that met no queue, one after the other, and the link is taken to have become better.
+/// So many windows' worth of acknowledgements that met no queue, one after the other, and the link
+/// is taken to have become better.
 const DRY_WINDOWS: u64 = 2;
 
 /// An acknowledgement that met a queue weighs as much as so many that met none.
@@ -72,7 +81,8 @@ const GRAINS_PER_BIN: u64 = 2;
 /// Shorter bins than this part of the path's round trip tell nothing that could be acted on.
 const BINS_PER_ROUND_TRIP: u64 = 8;
 
-/// Bins are so many times shorter than on a coarse link at most: of a few segments each on links of some Mbit/s.
+/// Bins are so many times shorter than on a coarse link at most: of a few segments each on links of
+/// some Mbit/s.
 const FINEST: u64 = 12;
 
 /// Data in flight is never held below so many segments: fewer starve delayed acknowledgements.
@@ -87,7 +97,8 @@ const RETRY_SEGMENTS: u8 = 32;
 /// How long a loss is late.
 const LOSS_MEMORY: Duration = Duration::from_secs(10);
 
-/// How much sooner than the link takes it data is handed over: pacing keeps bursts off the wire, not the queue low.
+/// How much sooner than the link takes it data is handed over: pacing keeps bursts off the wire,
+/// not the queue low.
 const PACING_GAIN: u64 = 2;
 
 /// The same over round trips that are longer by what repairs hold back, in per cent: what is let go at once
@@ -97,8 +108,8 @@ const HELD_PACING_PERCENT: u64 = 150;
 /// For how long a window counts as used.
 const USE_MEMORY: Duration = Duration::from_secs(1);
 
-/// The queue a start provides for and ends at, in round trips of a path so short that this is less than half of the largest headroom: such a path
-/// hardly varies more than it takes itself.
+/// The queue a start provides for and ends at, in round trips of a path so short that this is less
+/// than half of the largest headroom: such a path hardly varies more than it takes itself.
 const START_ROUND_TRIPS: u64 = 4;
 
 /// Parameters of [`Adaptive`].
@@ -126,7 +137,7 @@ pub struct AdaptiveParams {
     pub initial_window: Bytes,
     /// For how long an idle subscriber's link is remembered. 60 s.
     pub memory: Duration,
-    /// Segment size. 1448 bytes.
+    /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
 }
 
@@ -144,7 +155,7 @@ impl Default for AdaptiveParams {
             delay_max: Duration::from_millis(100),
             initial_window: Bytes::from_kib(32),
             memory: Duration::from_secs(60),
-            mss: Bytes::new(1_448),
+            mss: MSS_DEFAULT,
         }
     }
 }
@@ -173,7 +184,7 @@ pub struct Adaptive {
     last_ack: Instant,
     bunches: Bunches,
     bursts: Bursts,
-    holds: Holds,
+    blocking: HeadOfLineBlocking,
     reports_valid_until: Instant,
 }
 
@@ -197,7 +208,7 @@ impl Adaptive {
             last_ack: Instant::ZERO,
             bunches: Bunches::new(),
             bursts: Bursts::new(),
-            holds: Holds::default(),
+            blocking: HeadOfLineBlocking::default(),
             reports_valid_until: Instant::ZERO,
             params,
         };
@@ -287,12 +298,13 @@ impl Adaptive {
         let (Some(rtt), Some(floor)) = (ack.rtt, self.floor.get()) else { return };
         let (least, most) = self.headroom_range();
         let is_queueing =
-            rtt > floor + self.holds.time() + least.max((most / 2).min(floor * START_ROUND_TRIPS));
+            rtt > floor + self.blocking.time() + least.max((most / 2).min(floor * START_ROUND_TRIPS));
         let is_full = is_queueing || self.losses.ceiling().is_some();
         if is_full && self.offer.forecast().is_some() {
             self.start = None;
         } else if ack.in_flight_before.get() >= window.get() / 2 && !is_queueing {
-            // Half of it in use is use enough (as in RFC 7661 §4.4): pacing has not yet sent what the growth allows.
+            // Half of it in use is use enough (as in RFC 7661 §4.4): pacing has not yet sent what
+            // the growth allows.
             self.start = Some(window + ack.delivered);
         }
     }
@@ -321,8 +333,8 @@ impl Adaptive {
     /// What repairs hold back.
     fn held(&self, forecast: Rate) -> Bytes {
         // As it has been so far the mean is that of a link that was idle.
-        let rate = if self.holds.is_on_trial() { forecast } else { self.mean().unwrap_or(forecast) };
-        rate.bytes_in(self.holds.time())
+        let rate = if self.blocking.is_on_trial() { forecast } else { self.mean().unwrap_or(forecast) };
+        rate.bytes_in(self.blocking.time())
     }
 
     fn update(&mut self) {
@@ -349,13 +361,14 @@ impl Adaptive {
             Some(floor) => {
                 let by_window = Rate::from_transfer(self.window, floor.max(Duration::from_millis(1)));
                 let known = self.offer.forecast().unwrap_or(by_window);
-                // The window may leave within the longest time that it may wait, however little the link was seen to carry.
+                // The window may leave within the longest time that it may wait, however little the
+                // link was seen to carry.
                 let known = known.max(Rate::from_transfer(self.window, floor + self.delay_max(floor)));
-                // Where the client's window limits, or the data, ours has room for what would only queue. A start is to find out what the
-                // link takes beyond what is known.
+                // Where the client's window limits, or the data, ours has room for what would only
+                // queue. A start is to find out what the link takes beyond what is known.
                 let is_used = self.last_ack.saturating_since(self.limited_at) < USE_MEMORY;
                 let is_ours = is_used || self.start.is_some();
-                match self.holds.time() {
+                match self.blocking.time() {
                     held if held > floor => {
                         Rate::from_transfer(self.window, floor + held).mul_ratio(HELD_PACING_PERCENT, 100)
                     }
@@ -374,7 +387,7 @@ impl Controller for Adaptive {
     }
 
     fn on_send(&mut self, sent: &Sent) {
-        self.holds.on_send(sent.now);
+        self.blocking.on_send(sent.now);
         if sent.in_flight > Bytes::ZERO {
             return;
         }
@@ -382,7 +395,7 @@ impl Controller for Adaptive {
         if sent.now.saturating_since(self.last_ack) > self.params.memory && self.last_ack > Instant::ZERO {
             self.offer.forget();
             self.losses = Losses::new(self.params.mss);
-            self.holds = Holds::default();
+            self.blocking = HeadOfLineBlocking::default();
             let floor = self.floor.get().unwrap_or(self.params.headroom_max);
             self.headroom = (self.params.headroom_max / 2).min(floor * START_ROUND_TRIPS);
             self.start = Some(self.params.initial_window);
@@ -390,7 +403,8 @@ impl Controller for Adaptive {
         }
         self.offer.restart(sent.now);
         if !sent.is_app_limited && self.leaves_path_empty() {
-            // Data waits, and yet nothing is under way: no acknowledgement can tell what the link takes as long as our own pace is so slow.
+            // Data waits, and yet nothing is under way: no acknowledgement can tell what the link
+            // takes as long as our own pace is so slow.
             self.start = Some(self.window);
             self.update();
         }
@@ -421,7 +435,7 @@ impl Controller for Adaptive {
         let is_limited = is_limited && !self.floor.is_draining();
         if let (Some(forecast), Some(floor)) = (self.offer.forecast(), self.floor.get()) {
             self.bursts.count(ack.delivered, is_limited, forecast, floor, ack.now);
-            let is_longer = self.holds.on_ack(&Heard {
+            let is_longer = self.blocking.on_ack(&Observation {
                 bytes: ack.delivered,
                 in_flight: ack.in_flight_before,
                 over_floor: ack.rtt.map(|rtt| rtt.saturating_sub(floor)),
@@ -456,9 +470,10 @@ impl Controller for Adaptive {
                     self.lost_at = loss.now;
                 }
             }
-            // An outage, most likely: the data still waits in the radio's queue, and the window's worth of it once
-            // more behind it would double that queue. So ask with little until something is heard. A radio that loses
-            // data may have lost all of it: a burst of losses passes with what is sent, not with time alone.
+            // An outage, most likely: the data still waits in the radio's queue, and the window's
+            // worth of it once more behind it would double that queue. So ask with little until
+            // something is heard. A radio that loses data may have lost all of it: a burst of
+            // losses passes with what is sent, not with time alone.
             LossKind::Timeout => {
                 let is_lossy =
                     self.lost_at > Instant::ZERO && loss.now.saturating_since(self.lost_at) < LOSS_MEMORY;

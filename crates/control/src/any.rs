@@ -1,19 +1,90 @@
 //! [`AnyController`] and [`ControllerConfig`]: all controllers behind one type and one name each.
+//!
+//! The list of them stands at the end of this file, and nowhere else: who offers a choice takes it from
+//! [`ControllerKind::ALL`] and [`Listed`].
 
 use units::{Bytes, Duration, Instant};
 
 use crate::parameters::Parameters as _;
 use crate::{
-    Ack, Adaptive, AdaptiveParams, Bbr, Bbr3, Bbr3Params, BbrParams, Bic, BicParams, Control, Controller,
-    Cubic, CubicParams, Feedback, Fixed, FixedParams, HTcp, HTcpParams, HighSpeed, HighSpeedParams, Loss,
-    NewReno, NewRenoParams, ParameterError, ParameterValue, RateControl, RateParams, Sent, Vegas,
-    VegasParams, Veno, VenoParams, Westwood, WestwoodParams, WestwoodPlus, WestwoodPlusParams,
-    WindowAdaptation, WindowAdaptationParams,
+    Ack, Adaptive, AdaptiveParams, Bbr, Bbr3, Bbr3Params, BbrParams, Bic, BicParams, C2tcp, C2tcpParams,
+    Control, Controller, Copa, CopaParams, Cubic, CubicParams, Feedback, Fixed, FixedParams, HTcp,
+    HTcpParams, HighSpeed, HighSpeedParams, Loss, NewReno, NewRenoParams, ParameterError, ParameterValue,
+    RateControl, RateParams, Sent, Sprout, SproutParams, Vegas, VegasParams, Veno, VenoParams, Verus,
+    VerusParams, Westwood, WestwoodParams, WestwoodPlus, WestwoodPlusParams, WindowAdaptation,
+    WindowAdaptationParams,
 };
 
-/// Writes the two enums, their dispatch, and the names of those that need no settings.
+/// Where a controller can be chosen, beside contests and simulated hosts, which have all of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Listed {
+    /// Its name on the command line and in results.
+    pub name: &'static str,
+    /// What it is in a few words, where an accelerator can have it.
+    pub accelerates: Option<&'static str>,
+    /// An accelerator can have it towards servers, on a wired segment shared with others.
+    pub is_for_uplink: bool,
+    /// The congestion control of servers that it is, where it is one.
+    pub server: Option<ServerControl>,
+}
+
+/// A congestion control of servers.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerControl {
+    /// Its name in scenarios.
+    pub name: &'static str,
+    /// The name as a kernel knows it.
+    pub kernel: &'static str,
+}
+
+impl Listed {
+    /// One that only contests and simulated hosts have.
+    const fn new(name: &'static str) -> Self {
+        Self { name, accelerates: None, is_for_uplink: false, server: None }
+    }
+
+    const fn accelerates(self, summary: &'static str) -> Self {
+        Self { accelerates: Some(summary), ..self }
+    }
+
+    const fn also_uplink(self) -> Self {
+        Self { is_for_uplink: true, ..self }
+    }
+
+    const fn of_servers(self, name: &'static str, kernel: &'static str) -> Self {
+        Self { server: Some(ServerControl { name, kernel }), ..self }
+    }
+}
+
+/// Writes the enums, their dispatch, and the list.
 macro_rules! controllers {
-    ($($(#[$doc:meta])* $variant:ident($controller:ty, $params:ty) = $name:literal,)+) => {
+    ($(
+        $(#[$doc:meta])*
+        $variant:ident($controller:ty, $params:ty) = $name:literal $(.$method:ident($($text:literal),*))*,
+    )+) => {
+        /// One of the controllers, without its parameters.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum ControllerKind {
+            $($(#[$doc])* $variant,)+
+        }
+
+        impl ControllerKind {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$variant,)+];
+
+            /// Where it can be chosen, and by which names.
+            #[must_use]
+            pub const fn listed(self) -> Listed {
+                match self { $(Self::$variant => Listed::new($name)$(.$method($($text),*))*,)+ }
+            }
+
+            /// With its default parameters.
+            #[must_use]
+            pub fn config(self) -> ControllerConfig {
+                match self { $(Self::$variant => ControllerConfig::$variant(<$params>::default()),)+ }
+            }
+        }
+
         /// One of the controllers, chosen at run time without an allocation.
         #[expect(clippy::large_enum_variant, reason = "the largest is the default, so nearly all are of its size")]
         #[derive(Clone, Debug)]
@@ -105,35 +176,58 @@ macro_rules! controllers {
 
 controllers! {
     /// This project's own.
-    Adaptive(Adaptive, AdaptiveParams) = "adaptive",
+    Adaptive(Adaptive, AdaptiveParams) = "adaptive"
+        .accelerates("The shortest queue that keeps a varying link busy; needs no configuration"),
     /// A constant rate.
-    Fixed(Fixed, FixedParams) = "fixed",
+    Fixed(Fixed, FixedParams) = "fixed".accelerates("A constant rate"),
     /// \[MA\]'s rate control.
-    Rate(RateControl, RateParams) = "rate",
+    Rate(RateControl, RateParams) = "rate"
+        .accelerates("The rate follows the delivery rate and the round-trip time"),
     /// \[WA\]'s window by the base station's reports.
-    WindowAdaptation(WindowAdaptation, WindowAdaptationParams) = "window-adaptation",
+    WindowAdaptation(WindowAdaptation, WindowAdaptationParams) = "window-adaptation".accelerates(
+        "The base station's reports set the window (--feedback); `rate` while there are no reports"
+    ),
     /// NewReno's window.
-    NewReno(NewReno, NewRenoParams) = "new-reno",
+    NewReno(NewReno, NewRenoParams) = "new-reno"
+        .accelerates("Conventional split TCP: NewReno's window")
+        .also_uplink()
+        .of_servers("reno", "reno"),
     /// CUBIC's window.
-    Cubic(Cubic, CubicParams) = "cubic",
+    Cubic(Cubic, CubicParams) = "cubic"
+        .accelerates("Conventional split TCP: CUBIC's window")
+        .also_uplink()
+        .of_servers("cubic", "cubic"),
     /// Westwood of 2001.
-    Westwood(Westwood, WestwoodParams) = "westwood",
+    Westwood(Westwood, WestwoodParams) = "westwood".of_servers("westwood", "westwood2001"),
     /// Westwood+.
-    WestwoodPlus(WestwoodPlus, WestwoodPlusParams) = "westwood-plus",
+    WestwoodPlus(WestwoodPlus, WestwoodPlusParams) = "westwood-plus".of_servers("westwood-plus", "westwood"),
     /// Veno's window.
-    Veno(Veno, VenoParams) = "veno",
+    Veno(Veno, VenoParams) = "veno".of_servers("veno", "veno"),
     /// Vegas' window.
-    Vegas(Vegas, VegasParams) = "vegas",
+    Vegas(Vegas, VegasParams) = "vegas".of_servers("vegas", "vegas"),
     /// H-TCP's window.
-    HTcp(HTcp, HTcpParams) = "htcp",
+    HTcp(HTcp, HTcpParams) = "htcp".of_servers("htcp", "htcp"),
     /// HighSpeed TCP's window.
-    HighSpeed(HighSpeed, HighSpeedParams) = "highspeed",
+    HighSpeed(HighSpeed, HighSpeedParams) = "highspeed".of_servers("highspeed", "highspeed"),
     /// BIC's window.
-    Bic(Bic, BicParams) = "bic",
+    Bic(Bic, BicParams) = "bic".of_servers("bic", "bic"),
     /// BBR, version 1.
-    Bbr(Bbr, BbrParams) = "bbr",
+    Bbr(Bbr, BbrParams) = "bbr"
+        .accelerates("Conventional split TCP: BBR")
+        .also_uplink()
+        .of_servers("bbr", "bbr"),
     /// BBR, version 3.
-    Bbr3(Bbr3, Bbr3Params) = "bbr3",
+    Bbr3(Bbr3, Bbr3Params) = "bbr3".of_servers("bbr3", "bbr3"),
+    /// Copa's window.
+    Copa(Copa, CopaParams) = "copa".accelerates("1 ÷ δ segments in the queue, found in steps that double"),
+    /// C2TCP's window.
+    C2tcp(C2tcp, C2tcpParams) = "c2tcp"
+        .accelerates("CUBIC that starts again when no round trip of an interval was short"),
+    /// Sprout's forecast.
+    Sprout(Sprout, SproutParams) = "sprout"
+        .accelerates("What the link will deliver in 100 ms with 95 % probability"),
+    /// Verus' window.
+    Verus(Verus, VerusParams) = "verus".accelerates("A window from a learned curve of delay over window"),
 }
 
 #[cfg(test)]
@@ -147,6 +241,24 @@ mod tests {
             assert_eq!(config.build().name(), *name);
         }
         assert_eq!(ControllerConfig::named("tahoe"), None);
+    }
+
+    #[test]
+    fn every_choice_is_one_of_the_list() {
+        let listed = |of: fn(Listed) -> Option<&'static str>| {
+            ControllerKind::ALL.iter().filter_map(|kind| of(kind.listed())).collect::<Vec<_>>()
+        };
+        assert_eq!(listed(|one| Some(one.name)), ControllerConfig::NAMES);
+        let uplink = listed(|one| one.is_for_uplink.then_some(one.name));
+        assert!(uplink.contains(&"cubic"), "the default: {uplink:?}");
+        assert_eq!(listed(|one| one.accelerates.filter(|_| one.is_for_uplink)).len(), uplink.len());
+        for of in
+            [|one: Listed| one.server.map(|server| server.name), |one: Listed| one.server.map(|s| s.kernel)]
+        {
+            let mut names = listed(of);
+            names.sort_unstable();
+            assert!(names.windows(2).all(|two| two[0] != two[1]), "{names:?}");
+        }
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! `bbr`: BBR version 1, as Linux has it.
 //!
-//! The bottleneck is described by two numbers that cannot be measured at the same time: its rate shows when the
-//! queue is not empty, its round trip when it is. BBR keeps the largest delivery rate of ten round trips and the
-//! smallest round trip of ten seconds, paces at the one and holds about twice their product in flight; loss is no
-//! signal.
+//! The bottleneck is described by two numbers that cannot be measured at the same time: its rate
+//! shows when the queue is not empty, its round trip when it is. BBR keeps the largest delivery
+//! rate of ten round trips and the smallest round trip of ten seconds, paces at the one and holds
+//! about twice their product in flight; loss is no signal.
 //!
 //! ```text
 //!   STARTUP ── no 25 % more in 3 rounds ──▶ DRAIN ── in flight ≤ BDP ──▶ PROBE_BW ◀──┐
 //!   pace 2.89·B                             pace B÷2.89                 pace B·{5/4, 3/4, 1, 1, 1, 1, 1, 1}
-//!      └───────────────────────────────────────┴── smallest round trip 10 s old ──▶ PROBE_RTT: 4 segments, 200 ms
+//!      └───────────────────────────────────────┴── smallest RTT 10 s old ──▶ PROBE_RTT: 4 segments, 200 ms
 //!
 //!   B    = max delivery rate of 10 round trips         pacing rate = gain·B·99 %
 //!   BDP  = B·RTprop                                    cwnd = cwnd gain·BDP + excess acknowledged + 3 bursts
@@ -20,13 +20,13 @@
 //! | `bbr/aggregation.rs` | what acknowledgements in bunches add to the window |
 //! | `bbr/policer.rs` | the long-term rate behind a token bucket |
 //!
-//! Source: draft-cardwell-iccrg-bbr-congestion-control-00, N. Cardwell et al., "BBR: Congestion-based congestion
-//! control", with what Linux added since: acknowledgement aggregation, draining by what is in the network at the
-//! next departure, one per cent below the estimate.
+//! Source: draft-cardwell-iccrg-bbr-congestion-control-00, N. Cardwell et al., "BBR:
+//! Congestion-based congestion control", with what Linux added since: acknowledgement aggregation,
+//! draining by what is in the network at the next departure, one per cent below the estimate.
 
 use units::{Bytes, Duration, Instant, Rate};
 
-use crate::{Ack, Control, Controller, Loss, LossKind, Sent};
+use crate::{Ack, Control, Controller, Loss, LossKind, MSS_DEFAULT, Sent};
 
 pub(crate) mod aggregation;
 mod model;
@@ -39,7 +39,7 @@ use policer::Policer;
 /// Parameters of [`Bbr`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BbrParams {
-    /// Segment size. Default 1448 bytes.
+    /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
     /// First window in segments. Default 10 (RFC 6928).
     pub initial_window_segments: u64,
@@ -49,34 +49,41 @@ pub struct BbrParams {
 
 impl Default for BbrParams {
     fn default() -> Self {
-        Self { mss: Bytes::new(1_448), initial_window_segments: 10, seed: 1 }
+        Self { mss: MSS_DEFAULT, initial_window_segments: 10, seed: 1 }
     }
 }
 
-/// A gain in 256ths.
+/// A gain in 256ths (Linux `BBR_UNIT`).
 type Gain = u64;
 const ONE: Gain = 256;
-/// 2 ÷ ln 2: the smallest gain that doubles the rate every round.
+/// BBRHighGain: 2 ÷ ln 2, the smallest gain that doubles the rate every round (draft §4.3.2.1; Linux
+/// `bbr_high_gain`).
 const HIGH_GAIN: Gain = ONE * 2_885 / 1_000 + 1;
+/// 1 ÷ BBRHighGain (draft §4.3.3; Linux `bbr_drain_gain`).
 const DRAIN_GAIN: Gain = ONE * 1_000 / 2_885;
-/// PROBE_BW holds two BDPs: delayed and bunched acknowledgements would stop it else.
+/// PROBE_BW holds two BDPs: delayed and bunched acknowledgements would stop it else (draft §4.2.3.2,
+/// §4.3.4.3; Linux `bbr_cwnd_gain`).
 const CWND_GAIN: Gain = 2 * ONE;
-/// PROBE_BW's phases, each about a round trip.
+/// PROBE_BW's phases, each about a round trip: BBRGainCycleLen and the gains of draft §4.3.4.1 (Linux
+/// `bbr_pacing_gain`).
 const CYCLE: [Gain; 8] = [ONE * 5 / 4, ONE * 3 / 4, ONE, ONE, ONE, ONE, ONE, ONE];
-/// Segments in flight in PROBE_RTT, and at least.
+/// BBRMinPipeCwnd: segments in flight in PROBE_RTT, and at least (draft §4.2.3.3, §4.3.5).
 const SEGMENTS_MIN: u64 = 4;
-/// How long PROBE_RTT holds them.
+/// ProbeRTTDuration: how long PROBE_RTT holds them (draft §4.3.5).
 const PROBE_RTT_TIME: Duration = Duration::from_millis(200);
-/// Rounds without [`FULL_GROWTH_PERCENT`] after which the pipe counts as full.
+/// Rounds without [`FULL_GROWTH_PERCENT`] after which the pipe counts as full (draft §4.3.2.2).
 const FULL_ROUNDS: u32 = 3;
+/// A round without a quarter more has not grown (draft §4.3.2.2).
 const FULL_GROWTH_PERCENT: u64 = 125;
-/// Paced so much below the estimate, for the queue to drain.
+/// Paced so much below the estimate, for the queue to drain (Linux `bbr_pacing_margin_percent`; the
+/// draft has none).
 const PACING_PERCENT: u64 = 99;
-/// Below it a burst is one segment, else at least two.
+/// Below it a burst is one segment, else at least two (draft §4.2.2; Linux `bbr_min_tso_rate`).
 const LONE_SEGMENT_RATE: Rate = Rate::from_kbps(1_200);
-/// Largest burst.
+/// Largest burst: 64 KB with the headers of a packet (draft §4.2.2; Linux `GSO_LEGACY_MAX_SIZE`,
+/// `MAX_TCP_HEADER`).
 const BURST_MAX: u64 = 65_535 - 320;
-/// Round trip assumed before the first sample.
+/// Round trip assumed before the first sample (draft §4.2.1).
 const RTT_INITIAL: Duration = Duration::from_millis(1);
 
 /// What BBR does at the time.

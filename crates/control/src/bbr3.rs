@@ -1,14 +1,15 @@
 //! `bbr3`: BBR version 3.
 //!
-//! Version 1's model of rate and round trip, and a bound of what the path bears: a probe that loses more than 2 % sets
-//! how much may be in flight, a loss between probes cuts rate and volume for the time being. It probes every two to
-//! three seconds, or as often as Reno would, in place of every eight round trips.
+//! Version 1's model of rate and round trip, and a bound of what the path bears: a probe that loses
+//! more than 2 % sets how much may be in flight, a loss between probes cuts rate and volume for the
+//! time being. It probes every two to three seconds, or as often as Reno would, in place of every
+//! eight round trips.
 //!
 //! ```text
-//!   Startup ─▶ Drain ─▶ Down ─▶ Cruise ─▶ Refill ─▶ Up ─┐      every 5 s from anywhere: ProbeRTT, half a BDP, 200 ms
+//!   Startup ─▶ Drain ─▶ Down ─▶ Cruise ─▶ Refill ─▶ Up ─┐      every 5 s: ProbeRTT, half a BDP, 200 ms
 //!   2.77       0.35     0.9 ▲   1         1         1.25│      pacing gains
 //!                           └───────────────────────────┘
-//!   Startup ends   three rounds without a quarter more, or more than 2 % lost in more than 6 places of a round
+//!   Startup ends   three rounds without a quarter more, or over 2 % lost in more than 6 places of a round
 //!   Down ends      in flight ≤ BDP, and 15 % below what the path bears
 //!   Up ends        three rounds without a quarter more, or more than 2 % lost
 //! ```
@@ -21,13 +22,14 @@
 //!
 //! Source: draft-ietf-ccwg-bbr-02 (names of its constants in comments).
 //!
-//! DEVIATION: a lost segment is judged with the next rate sample, not by itself, since losses are reported in bytes;
-//! ECN is not used. Places of loss are counted as acknowledgements that reported one.
+//! DEVIATION: a lost segment is judged with the next rate sample, not by itself, since losses are
+//! reported in bytes; ECN is not used. Places of loss are counted as acknowledgements that reported
+//! one.
 
 use units::{Bytes, Duration, Instant, Rate};
 
 use crate::bbr::aggregation::Aggregation;
-use crate::{Ack, Control, Controller, Loss, LossKind, RateSample, Sent};
+use crate::{Ack, Control, Controller, Loss, LossKind, MSS_DEFAULT, RateSample, Sent};
 
 mod bounds;
 mod flights;
@@ -38,7 +40,7 @@ use flights::{Flight, Flights};
 /// Parameters of [`Bbr3`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bbr3Params {
-    /// Segment size. Default 1448 bytes.
+    /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
     /// First window in segments. Default 10 (RFC 6928).
     pub initial_window_segments: u64,
@@ -48,27 +50,28 @@ pub struct Bbr3Params {
 
 impl Default for Bbr3Params {
     fn default() -> Self {
-        Self { mss: Bytes::new(1_448), initial_window_segments: 10, seed: 1 }
+        Self { mss: MSS_DEFAULT, initial_window_segments: 10, seed: 1 }
     }
 }
 
-/// BBRStartupFullLossCnt: places of loss in a round that end Startup.
+/// BBRStartupFullLossCnt: places of loss in a round that end Startup (draft-ietf-ccwg-bbr-02 §5.3.1).
 const STARTUP_LOSSES: u32 = 6;
-/// Rounds without a quarter more after which the pipe is full.
+/// Rounds without a quarter more after which the pipe is full (§5.3.1).
 const FULL_ROUNDS: u32 = 3;
-/// MinRTTFilterLen.
+/// MinRTTFilterLen (§5.3.4).
 const MIN_RTT_MEMORY: Duration = Duration::from_secs(10);
-/// ProbeRTTInterval.
+/// ProbeRTTInterval (§5.3.4).
 const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(5);
-/// ProbeRTTDuration.
+/// ProbeRTTDuration (§5.3.4).
 const PROBE_RTT_TIME: Duration = Duration::from_millis(200);
-/// BBRMinPipeCwnd, in segments.
+/// BBRMinPipeCwnd, in segments (§5.6.4).
 const SEGMENTS_MIN: u64 = 4;
-/// BBRPacingMarginPercent.
+/// 100 less BBRPacingMarginPercent (§5.6.2).
 const PACING_PERCENT: u64 = 99;
-/// Probes at least as often as Reno adds a window of so many segments.
+/// Probes at least as often as Reno adds a window of so many segments (§5.3.3,
+/// BBRIsRenoCoexistenceProbeTime).
 const RENO_ROUNDS_MAX: u64 = 63;
-/// Largest burst.
+/// Largest burst: 64 KB (§5.6.3).
 const BURST_MAX: u64 = 64 * 1024;
 
 /// Where it is in its cycle.

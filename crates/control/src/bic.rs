@@ -3,30 +3,31 @@
 //! ```text
 //!   below W_max:   the distance to W_max ÷ 4 per round, at most S_max, at least a fifth
 //!   at W_max:      as slowly away from it as towards it, then faster up to S_max (max probing)
-//!   loss:          W_max = cwnd, or cwnd·(1 + β) ÷ 2 when cwnd < W_max (fast convergence);  ssthresh = β·cwnd
+//!   loss:          W_max = cwnd, or cwnd·(1 + β) ÷ 2 when cwnd < W_max (fast convergence)
+//!                  ssthresh = β·cwnd
 //! ```
 //!
-//! All steps in segments per round trip. Up to 14 segments it is NewReno. Constants and the quarter (the paper
-//! halves) are those of Linux's `tcp_bic`, which [DR] measured.
-//! Source: L. Xu, K. Harfoush, I. Rhee, "Binary increase congestion control (BIC) for fast long-distance networks",
+//! All steps in segments per round trip. Up to 14 segments it is NewReno. Constants and the quarter
+//! (the paper halves) are those of Linux's `tcp_bic`, which [DR] measured. Source: L. Xu, K.
+//! Harfoush, I. Rhee, "Binary increase congestion control (BIC) for fast long-distance networks",
 //! INFOCOM 2004.
 
 use units::Bytes;
 
 use crate::window::{Rule, Window, WindowControl};
-use crate::{Ack, Loss, LossKind};
+use crate::{Ack, Loss, LossKind, MSS_DEFAULT};
 
 /// A step closes a quarter of the distance (Linux `BICTCP_B`).
 const STEPS: u64 = 4;
 /// Rounds per quarter segment near W_max (Linux `smooth_part`).
 const SMOOTH_ROUNDS: u64 = 20;
-/// Growth before the first loss: one segment in so many (Linux).
+/// Growth before the first loss: one segment in so many (Linux `bictcp_update`).
 const FIRST_EPOCH_SEGMENTS: u64 = 20;
 
 /// Parameters of [`Bic`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BicParams {
-    /// Segment size. Default 1448 bytes.
+    /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
     /// First window in segments. Default 10 (RFC 6928).
     pub initial_window_segments: u64,
@@ -36,14 +37,14 @@ pub struct BicParams {
     pub beta_permille: u64,
     /// Up to this window it is NewReno, in segments. Default 14 (INFOCOM 2004).
     pub low_window_segments: u64,
-    /// Fast convergence. Default on.
+    /// Fast convergence. Default on (INFOCOM 2004, Linux `fast_convergence`).
     pub fast_convergence: bool,
 }
 
 impl Default for BicParams {
     fn default() -> Self {
         Self {
-            mss: Bytes::new(1_448),
+            mss: MSS_DEFAULT,
             initial_window_segments: 10,
             step_max_segments: 16,
             beta_permille: 800,

@@ -17,7 +17,8 @@ pub(crate) struct Link<C> {
     pub(crate) queue_max: u64,
     pub(crate) now: Instant,
     pub(crate) sampler: RateSampler,
-    /// Acknowledgements under way: when they arrive, and the stamp of their segment; `None` for a lost segment.
+    /// Acknowledgements under way: when they arrive, and the stamp of their segment; `None` for a
+    /// lost segment.
     pub(crate) coming: VecDeque<(Instant, Option<SendStamp>)>,
     pub(crate) in_flight: u64,
     free_at: Instant,

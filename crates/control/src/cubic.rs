@@ -1,7 +1,7 @@
 //! `cubic`: CUBIC with HyStart, as Linux has it.
 //!
-//! On a long path a segment per round trip fills the link in minutes. CUBIC grows by time instead: fast away from
-//! the window of the last loss, slowly near it, then fast again.
+//! On a long path a segment per round trip fills the link in minutes. CUBIC grows by time instead:
+//! fast away from the window of the last loss, slowly near it, then fast again.
 //!
 //! ```text
 //!   W(t)  = C·(t − K)³ + W_max            K = ∛((W_max − cwnd) ÷ C)         RFC 9438 §4.2 eq. (1), (2)
@@ -14,39 +14,39 @@
 //! W, cwnd in segments, t, K in seconds; all of it in integers here. Slow start is left early when HyStart
 //! (`hystart.rs`) sees the queue begin.
 //!
-//! DEVIATION: α stays 3·(1 − β) ÷ (1 + β) after W_est has passed the window of the last loss (§4.3 would set it to
-//! 1), RTT in W(t + RTT) is the smallest seen, and a time-out forgets W_max: all three as Linux does. The figures
-//! of `docs/endpoint-models.md` compare it with Linux.
+//! DEVIATION: α stays 3·(1 − β) ÷ (1 + β) after W_est has passed the window of the last loss (§4.3
+//! would set it to 1), RTT in W(t + RTT) is the smallest seen, and a time-out forgets W_max: all
+//! three as Linux does. The figures of `docs/endpoint-models.md` compare it with Linux.
 
 use units::{Bytes, Duration, Instant};
 
 use crate::fixed_point::cube_root;
 use crate::hystart::HyStart;
 use crate::window::{Rule, Window, WindowControl};
-use crate::{Ack, Loss, LossKind, Sent};
+use crate::{Ack, Loss, LossKind, MSS_DEFAULT, Sent};
 
 /// Parameters of [`Cubic`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CubicParams {
-    /// Segment size. Default 1448 bytes.
+    /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
     /// First window in segments. Default 10 (RFC 6928).
     pub initial_window_segments: u64,
-    /// β: what a loss leaves of the window, in thousandths, 1 to 999. Default 700 (RFC 9438 §4.6); the 0.2 that
-    /// \[MA\] cites as CUBIC's reduction is 800 here.
+    /// β: what a loss leaves of the window, in thousandths, 1 to 999. Default 700 (RFC 9438 §4.6);
+    /// the 0.2 that \[MA\] cites as CUBIC's reduction is 800 here.
     pub beta_permille: u64,
     /// C: growth in thousandths of a segment per second³. Default 400 (RFC 9438 §5.1).
     pub c_permille: u64,
     /// Fast convergence (RFC 9438 §4.7). Default on.
     pub fast_convergence: bool,
-    /// Leave slow start by HyStart. Default on.
+    /// Leave slow start by HyStart (RFC 9438 §4.10, Linux `hystart`). Default on.
     pub hystart: bool,
 }
 
 impl Default for CubicParams {
     fn default() -> Self {
         Self {
-            mss: Bytes::new(1_448),
+            mss: MSS_DEFAULT,
             initial_window_segments: 10,
             beta_permille: 700,
             c_permille: 400,
@@ -76,10 +76,10 @@ impl Cubic {
 }
 
 /// Growth until one segment in so many acknowledged ones, before the first loss has told W_max: 5 % per round
-/// trip (Linux).
+/// trip (Linux `bictcp_update`: `cnt = 20` while `last_max_cwnd` is 0).
 const FIRST_EPOCH_SEGMENTS: u64 = 20;
 
-/// One segment in so many when there is nothing to gain (Linux).
+/// One segment in so many when there is nothing to gain (Linux `bictcp_update`: `100 * cwnd`).
 const PLATEAU_WINDOWS: u64 = 100;
 
 /// Growth since a loss.

@@ -10,20 +10,22 @@
 //!     rwnd     ← λ·(RTT_min ÷ RTT_est)·cwnd_est        at least 2 MSS
 //! ```
 //!
-//! A server that fills the window gets cwnd_est = rwnd, so the round trip settles at λ·RTT_min, whatever the queue
-//! could hold. λ above 2 lets slow start double.
+//! A server that fills the window gets cwnd_est = rwnd, so the round trip settles at λ·RTT_min,
+//! whatever the queue could hold. λ above 2 lets slow start double.
 //!
-//! What the paper's algorithm does in a receiver's kernel is split here: [`Drwa`] computes the window from round
-//! trips and delivered bytes, and [`WindowField`] states it so that the right edge never moves back. Who measures,
-//! a receiver or a box between the hosts, is not its business.
+//! What the paper's algorithm does in a receiver's kernel is split here: [`Drwa`] computes the
+//! window from round trips and delivered bytes, and [`WindowField`] states it so that the right
+//! edge never moves back. Who measures, a receiver or a box between the hosts, is not its business.
 //!
-//! DEVIATION: without a queue (RTT_est below 3/2 of RTT_min) the estimate rises to what was delivered at once and never
-//! falls: α = 7/8 lets the window grow by a quarter per round trip, where slow start doubles, and a server with little
-//! to say would be left with a window of two segments for its next long answer. Shown by
-//! `tests::slow_start_is_not_held_back` and `tests::a_quiet_server_keeps_its_window`; [`DrwaParams::paper`] has neither.
+//! DEVIATION: without a queue (RTT_est below 3/2 of RTT_min) the estimate rises to what was
+//! delivered at once and never falls: α = 7/8 lets the window grow by a quarter per round trip,
+//! where slow start doubles, and a server with little to say would be left with a window of two
+//! segments for its next long answer. Shown by `tests::slow_start_is_not_held_back` and
+//! `tests::a_quiet_server_keeps_its_window`; [`DrwaParams::paper`] has neither.
 //!
-//! DEVIATION: a round trip above 5/4 of λ·RTT_min cannot be the flow's own queue for long. After `re_baseline` of nothing
-//! else RTT_min becomes the smallest of that time (H17). Shown by `tests::a_longer_path_is_noticed`.
+//! DEVIATION: a round trip above 5/4 of λ·RTT_min cannot be the flow's own queue for long. After
+//! `re_baseline` of nothing else RTT_min becomes the smallest of that time (H17). Shown by
+//! `tests::a_longer_path_is_noticed`.
 
 use units::{Bytes, Duration, Instant, SeqNum, WindowScale};
 
@@ -34,13 +36,13 @@ pub struct DrwaParams {
     pub alpha_permille: u32,
     /// λ: windows of a round trip that may be under way, in thousandths. 3000 (3).
     pub lambda_permille: u32,
-    /// rwnd before the first round has ended. 64 KiB: a receiver's window begins with as much, and what is allowed
-    /// once cannot be taken back.
+    /// rwnd before the first round has ended. 64 KiB: a receiver's window begins with as much, and
+    /// what is allowed once cannot be taken back.
     pub initial_window: Bytes,
     /// Without a queue the estimate follows more data at once, and never less. True; false follows the paper.
     pub is_free_without_queue: bool,
-    /// How long round trips must exceed what the window explains until RTT_min is learned anew. 10 s; `None` follows the
-    /// paper.
+    /// How long round trips must exceed what the window explains until RTT_min is learned anew. 10
+    /// s; `None` follows the paper.
     pub re_baseline: Option<Duration>,
 }
 
@@ -120,7 +122,8 @@ impl Drwa {
         self.rtt_est
     }
 
-    /// Takes in the round trip of the handshake: RTT_min is at most that, however long the first rounds queue.
+    /// Takes in the round trip of the handshake: RTT_min is at most that, however long the first
+    /// rounds queue.
     pub fn on_handshake(&mut self, rtt: Duration) {
         if !rtt.is_zero() {
             self.rtt_min = self.rtt_min.min(rtt);
@@ -133,8 +136,8 @@ impl Drwa {
         self.round.rtts += 1;
     }
 
-    /// Takes in that `total` bytes have been delivered since the start; true when a round has ended and the window is
-    /// a new one.
+    /// Takes in that `total` bytes have been delivered since the start; true when a round has ended
+    /// and the window is a new one.
     pub fn on_delivered(&mut self, total: Bytes, now: Instant) -> bool {
         let Some((since, before)) = self.began else {
             self.began = Some((now, total));
@@ -145,8 +148,8 @@ impl Drwa {
         if elapsed < rtt || elapsed.is_zero() {
             return false;
         }
-        // The acknowledgement that ends a round comes late where acknowledgements are bunched: what one round trip
-        // delivered is its share.
+        // The acknowledgement that ends a round comes late where acknowledgements are bunched: what
+        // one round trip delivered is its share.
         let data = (total - before).mul_ratio(rtt.as_nanos(), elapsed.as_nanos());
         self.end_round(rtt, data, now);
         (self.began, self.round) = (Some((now, total)), Round::default());
@@ -203,8 +206,8 @@ impl Drwa {
     }
 }
 
-/// The window field of one flow's acknowledgements: lowered to a limit, never beyond the receiver's own window, and never
-/// so that the right edge moves back (RFC 9293 §3.8.6).
+/// The window field of one flow's acknowledgements: lowered to a limit, never beyond the receiver's
+/// own window, and never so that the right edge moves back (RFC 9293 §3.8.6).
 #[derive(Clone, Copy, Debug)]
 pub struct WindowField {
     scale: WindowScale,

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 
 use units::{Duration, Instant};
 
-/// Samples kept at most: one more takes the place of one that stands close to another, which costs only time resolution.
-/// In the place of the newest it would lose an extreme that is to count for long.
+/// Samples kept at most: one more takes the place of one that stands close to another, which costs
+/// only time resolution. In the place of the newest it would lose an extreme that is to count for
+/// long.
 const SAMPLES_MAX: usize = 64;
 
 /// Values in the order they came, each better than all that came after it.
@@ -32,7 +33,8 @@ impl<T: Copy> Monotone<T> {
         self.samples.push_back((now, value));
     }
 
-    /// Drops the sample that came soonest after the one before it: for so short a time a worse one stands in for it.
+    /// Drops the sample that came soonest after the one before it: for so short a time a worse one
+    /// stands in for it.
     fn thin_out(&mut self) {
         let gap = |i: usize| match (self.samples.get(i - 1), self.samples.get(i)) {
             (Some((before, _)), Some((at, _))) => at.saturating_since(*before),
@@ -131,10 +133,11 @@ impl<T: Copy> BestThree<T> {
     }
 }
 
-/// The largest value of about the last `window` in a fixed 48 bytes: exact until it is `window` old, then mostly the best of
-/// what came a quarter of the window or more after it (K. Nichols' filter, which Linux keeps its smallest round trip
-/// with). Mostly, because three places are few: what comes while they hold three better ones, all of which soon expire
-/// without another taking their place, is lost. For what there is one of per flow; [`WindowedMax`] is exact.
+/// The largest value of about the last `window` in a fixed 48 bytes: exact until it is `window`
+/// old, then mostly the best of what came a quarter of the window or more after it (K. Nichols'
+/// filter, which Linux keeps its smallest round trip with). Mostly, because three places are few:
+/// what comes while they hold three better ones, all of which soon expire without another taking
+/// their place, is lost. For what there is one of per flow; [`WindowedMax`] is exact.
 #[derive(Clone, Copy, Debug)]
 pub struct RecentMax<T> {
     window: Duration,
@@ -151,6 +154,11 @@ impl<T: Copy + Ord> RecentMax<T> {
     pub fn update(&mut self, value: T, now: Instant) {
         let best = self.best.get_or_insert(BestThree([(now, value); 3]));
         best.update(self.window, value, now, |new, old| new >= old);
+    }
+    /// The same with a memory of `window` from here on.
+    pub(crate) fn update_within(&mut self, window: Duration, value: T, now: Instant) {
+        self.window = window;
+        self.update(value, now);
     }
     /// The largest value as of the last update.
     #[must_use]
@@ -176,6 +184,11 @@ impl<T: Copy + Ord> RecentMin<T> {
     pub fn update(&mut self, value: T, now: Instant) {
         let best = self.best.get_or_insert(BestThree([(now, value); 3]));
         best.update(self.window, value, now, |new, old| new <= old);
+    }
+    /// The same with a memory of `window` from here on.
+    pub(crate) fn update_within(&mut self, window: Duration, value: T, now: Instant) {
+        self.window = window;
+        self.update(value, now);
     }
     /// The smallest value as of the last update.
     #[must_use]
@@ -209,8 +222,8 @@ mod tests {
     }
 
     proptest! {
-        /// Three samples against the definition: never better than the best of the window, never worse than the newest, and
-        /// exact while nothing has expired.
+        /// Three samples against the definition: never better than the best of the window, never
+        /// worse than the newest, and exact while nothing has expired.
         #[test]
         fn the_best_three_are_near_a_full_scan(
             steps in proptest::collection::vec((0u64..25, 0u32..1000), 1..200))

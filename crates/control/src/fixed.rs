@@ -8,14 +8,14 @@
 
 use units::{Bytes, Rate};
 
-use crate::{Ack, Control, Controller, Loss, quantum_for};
+use crate::{Ack, Control, Controller, Loss, MSS_DEFAULT, quantum_for};
 
 /// Parameters of [`Fixed`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FixedParams {
     /// Rate of sending. Default 5.6 Mbit/s (\[MA\] Fig 2).
     pub rate: Rate,
-    /// Segment size. Default 1448 bytes.
+    /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
     /// Bytes in flight at most. Default none, as in the paper.
     pub window: Bytes,
@@ -23,7 +23,7 @@ pub struct FixedParams {
 
 impl Default for FixedParams {
     fn default() -> Self {
-        Self { rate: Rate::from_kbps(5_600), mss: Bytes::new(1_448), window: Bytes::MAX }
+        Self { rate: Rate::from_kbps(5_600), mss: MSS_DEFAULT, window: Bytes::MAX }
     }
 }
 

@@ -16,6 +16,11 @@ pub(crate) fn cube_root(value: u128) -> u64 {
     u64::try_from(root).unwrap_or(u64::MAX)
 }
 
+/// The square root, rounded down.
+pub(crate) fn square_root(value: u128) -> u64 {
+    u64::try_from(value.isqrt()).unwrap_or(u64::MAX)
+}
+
 /// Fractional bits of [`log2`] and [`exp2`].
 pub(crate) const FRACTION_BITS: u32 = 16;
 

@@ -7,24 +7,24 @@
 //!   growth: a(w) segments per window        loss: ssthresh = (1 − b(w))·cwnd
 //! ```
 //!
-//! Up to 38 segments it is NewReno: a = 1, b = 0.5. Computed in integers to one per cent of the formulas; RFC 3649
-//! Appendix B lists rounded values.
+//! Up to 38 segments it is NewReno: a = 1, b = 0.5. Computed in integers to one per cent of the
+//! formulas; RFC 3649 Appendix B lists rounded values.
 
 use units::Bytes;
 
 use crate::fixed_point::{exp2, log2};
 use crate::window::{Rule, Window, WindowControl};
-use crate::{Ack, Loss};
+use crate::{Ack, Loss, MSS_DEFAULT};
 
 /// W: up to here it is NewReno, in segments (RFC 3649 §5).
 const LOW_WINDOW: u64 = 38;
-/// W_1, the window the constants are chosen for, in segments.
+/// W_1, the window the constants are chosen for, in segments (RFC 3649 §5: High_Window).
 const HIGH_WINDOW: u64 = 83_000;
 
 /// Parameters of [`HighSpeed`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HighSpeedParams {
-    /// Segment size. Default 1448 bytes.
+    /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
     /// First window in segments. Default 10 (RFC 6928).
     pub initial_window_segments: u64,
@@ -34,7 +34,7 @@ pub struct HighSpeedParams {
 
 impl Default for HighSpeedParams {
     fn default() -> Self {
-        Self { mss: Bytes::new(1_448), initial_window_segments: 10, high_decrease_permille: 100 }
+        Self { mss: MSS_DEFAULT, initial_window_segments: 10, high_decrease_permille: 100 }
     }
 }
 

@@ -1,27 +1,27 @@
 //! `htcp`: H-TCP grows by the time since the last loss and backs off by how full the queue gets.
 //!
 //! ```text
-//!   α(Δ) = 1 + 10·(Δ − Δ_L) + ((Δ − Δ_L) ÷ 2)²      for Δ > Δ_L = 1 s, else 1      Δ: seconds since the last loss
+//!   Δ: seconds since the last loss
+//!   α(Δ) = 1 + 10·(Δ − Δ_L) + ((Δ − Δ_L) ÷ 2)²      for Δ > Δ_L = 1 s, else 1
 //!   growth: 2·(1 − β)·α segments per window, at least one
 //!   loss:   ssthresh = β·cwnd
-//!           β = RTT_min ÷ RTT_max within 0.5 … 0.8; 0.5 when the throughput differs by a fifth from that before
+//!           β = RTT_min ÷ RTT_max within 0.5 … 0.8; 0.5 when the throughput differs by a fifth
 //!               the last loss
 //! ```
 //!
-//! Backing off by RTT_min ÷ RTT_max empties the queue and no more. Every flow on a link has the same Δ, so that
-//! flows become equal whatever their round trips.
-//! Source: D. Leith, R. Shorten, "H-TCP: TCP congestion control for high bandwidth-delay product paths",
-//! draft-leith-tcp-htcp-06.
+//! Backing off by RTT_min ÷ RTT_max empties the queue and no more. Every flow on a link has the
+//! same Δ, so that flows become equal whatever their round trips. Source: D. Leith, R. Shorten,
+//! "H-TCP: TCP congestion control for high bandwidth-delay product paths", draft-leith-tcp-htcp-06.
 
 use units::{Bytes, Duration, Instant, Rate};
 
 use crate::window::{Rule, Window, WindowControl};
-use crate::{Ack, Loss, LossKind};
+use crate::{Ack, Loss, LossKind, MSS_DEFAULT};
 
 /// Parameters of [`HTcp`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HTcpParams {
-    /// Segment size. Default 1448 bytes.
+    /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
     /// First window in segments. Default 10 (RFC 6928).
     pub initial_window_segments: u64,
@@ -38,7 +38,7 @@ pub struct HTcpParams {
 impl Default for HTcpParams {
     fn default() -> Self {
         Self {
-            mss: Bytes::new(1_448),
+            mss: MSS_DEFAULT,
             initial_window_segments: 10,
             low_speed_time: Duration::from_secs(1),
             beta_min_permille: 500,

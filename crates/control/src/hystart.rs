@@ -3,28 +3,29 @@
 //! Two signs, each enough, once the window has 16 segments:
 //!
 //! ```text
-//!   train   the acknowledgements of a round have come without a gap for half the smallest round trip (and 1 ms)
-//!   delay   after eight samples of a round, its smallest round trip exceeds the smallest ever by an eighth of it,
-//!           at least 4 ms and at most 16 ms
+//!   train   the acknowledgements of a round have come without a gap for half of
+//!           (the smallest round trip and 1 ms)
+//!   delay   after eight samples of a round, its smallest round trip exceeds the smallest ever by an eighth of
+//!           it, at least 4 ms and at most 16 ms
 //! ```
 //!
-//! Source: S. Ha, I. Rhee, "Taming the elephants: New TCP slow start", Computer Networks 55(9), with the constants
-//! of Linux. A half of the train condition assumes a sender that does not pace.
+//! Source: S. Ha, I. Rhee, "Taming the elephants: New TCP slow start", Computer Networks 55(9),
+//! with the constants of Linux. A half of the train condition assumes a sender that does not pace.
 
 use units::{Bytes, Duration, Instant};
 
 use crate::Ack;
 use crate::window::Window;
 
-/// No sign counts in a smaller window.
+/// No sign counts in a smaller window (Linux `hystart_low_window`).
 const WINDOW_MIN_SEGMENTS: u64 = 16;
-/// Acknowledgements further apart are of different trains.
+/// Acknowledgements further apart are of different trains (Linux `hystart_ack_delta_us`).
 const GAP_MAX: Duration = Duration::from_millis(2);
-/// What the sender's own bursts may add to a train.
+/// What the sender's own bursts may add to a train (Linux `hystart_ack_delay`).
 const BURST_TIME: Duration = Duration::from_millis(1);
-/// Samples before a round's smallest round trip is compared.
+/// Samples before a round's smallest round trip is compared (Linux `HYSTART_MIN_SAMPLES`).
 const SAMPLES_MIN: u32 = 8;
-/// Bounds of the rise in delay that counts.
+/// Bounds of the rise in delay that counts (Linux `HYSTART_DELAY_MIN`, `HYSTART_DELAY_MAX`).
 const RISE_MIN: Duration = Duration::from_millis(4);
 /// See [`RISE_MIN`].
 const RISE_MAX: Duration = Duration::from_millis(16);

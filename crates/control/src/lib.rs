@@ -27,6 +27,10 @@
 //! | `bbr.rs` | a model of bandwidth and round trip, paced | draft-cardwell-iccrg-bbr-congestion-control-00 |
 //! | `window_adaptation.rs` | a window by the base station's reports | \[WA\] equations (1)–(8), (18) |
 //! | `bbr3.rs` | the same with bounds by loss, probing every few seconds | draft-ietf-ccwg-bbr-02 |
+//! | `c2tcp.rs` | CUBIC that starts again when an interval has no short round trip | \[C2\] |
+//! | `copa.rs` | 1 ÷ δ segments of queue, steps that double | \[CO\] |
+//! | `sprout.rs` | what the link will deliver in 100 ms with 95 % probability | \[SP\] |
+//! | `verus.rs` | a window from a learned curve of delay over window | \[VE\] |
 //! | `drwa.rs` | a receive window, not a sender's: what the path delivers in a round trip | \[DR\] |
 //!
 //! What all window controllers share (slow start, proportional rate reduction, undoing a needless time-out) is
@@ -41,6 +45,8 @@ mod bbr3;
 mod bic;
 #[cfg(test)]
 mod bottleneck;
+mod c2tcp;
+mod copa;
 mod cubic;
 mod drwa;
 mod feedback;
@@ -54,20 +60,28 @@ mod new_reno;
 mod parameters;
 #[cfg(test)]
 mod path;
+#[cfg(test)]
+mod properties;
 mod rate;
 mod round;
 mod sampler;
+#[cfg(test)]
+mod shared_link;
+mod sprout;
 mod vegas;
 mod veno;
+mod verus;
 mod westwood;
 mod window;
 mod window_adaptation;
 
 pub use adaptive::{Adaptive, AdaptiveParams};
-pub use any::{AnyController, ControllerConfig};
+pub use any::{AnyController, ControllerConfig, ControllerKind, Listed, ServerControl};
 pub use bbr::{Bbr, BbrParams};
 pub use bbr3::{Bbr3, Bbr3Params};
 pub use bic::{Bic, BicParams};
+pub use c2tcp::{C2tcp, C2tcpParams};
+pub use copa::{Copa, CopaParams};
 pub use cubic::{Cubic, CubicParams};
 pub use drwa::{Drwa, DrwaParams, WindowField};
 pub use feedback::Feedback;
@@ -79,8 +93,10 @@ pub use new_reno::{NewReno, NewRenoParams};
 pub use parameters::{ParameterError, ParameterValue};
 pub use rate::{R_CAP_START, RateControl, RateParams};
 pub use sampler::{RateSample, RateSampler, SendStamp};
+pub use sprout::{Sprout, SproutParams};
 pub use vegas::{Vegas, VegasParams};
 pub use veno::{Veno, VenoParams};
+pub use verus::{Verus, VerusParams};
 pub use westwood::{Westwood, WestwoodParams, WestwoodPlus, WestwoodPlusParams};
 pub use window_adaptation::{Law, WindowAdaptation, WindowAdaptationParams};
 
@@ -187,10 +203,20 @@ pub trait Controller {
     fn control(&self) -> Control;
 }
 
+/// A full packet on the radio link: the MTU of Ethernet, and what \[WA\] §IV-A counts queues in.
+pub const PACKET: Bytes = Bytes::new(1_500);
+
+/// Headers of a segment: IPv4 (RFC 791 §3.1), TCP (RFC 9293 §3.1), and timestamps padded to 12 bytes
+/// (RFC 7323 appendix A). Reports of a base station count them, windows and rates here do not.
+pub const HEADERS: Bytes = Bytes::new(20 + 20 + 12);
+
+/// The segment size of a controller that was told none: a full [`PACKET`]'s payload.
+pub const MSS_DEFAULT: Bytes = Bytes::new(PACKET.get() - HEADERS.get());
+
 /// The share of a rate that may leave in one piece: 1 ms of it, at least one segment.
 ///
-/// Longer pieces would build a queue of their own in front of the radio link (`design.md`: super-packets
-/// are cut to at most max(1 MSS, 1 ms at the subscriber's rate)); shorter ones cost a system call each.
+/// Longer pieces would build a queue of their own in front of the radio link (`docs/engine.md`,
+/// "Subscribers"). Shorter ones cost a system call each.
 #[must_use]
 pub fn quantum_for(rate: Rate, mss: Bytes) -> Bytes {
     rate.bytes_in(Duration::from_millis(1)).min(Bytes::new(64 * 1024)).max(mss)

@@ -7,28 +7,30 @@
 //!   time-out              ssthresh as above, cwnd = 1 MSS
 //! ```
 //!
-//! DEVIATION: eq. (4) halves what is in flight, this halves cwnd, as Linux does; they differ only for a sender
-//! short of data, whose window does not grow here. Shown by `tests::a_loss_halves_the_window_once`.
+//! DEVIATION: eq. (4) halves what is in flight, this halves cwnd, as Linux does; they differ only
+//! for a sender short of data, whose window does not grow here. Shown by
+//! `tests::a_loss_halves_the_window_once`.
 
 use units::Bytes;
 
 use crate::window::{Rule, Window, WindowControl};
-use crate::{Ack, Loss};
+use crate::{Ack, Loss, MSS_DEFAULT};
 
 /// Parameters of [`NewReno`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewRenoParams {
-    /// Segment size. Default 1448 bytes.
+    /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
     /// First window in segments. Default 10 (RFC 6928).
     pub initial_window_segments: u64,
-    /// Where slow start ends first. None by default: at the first loss (RFC 5681 §3.1). \[MP\]'s servers begin with 64 KB.
+    /// Where slow start ends first. None by default: at the first loss (RFC 5681 §3.1). \[MP\]'s
+    /// servers begin with 64 KB.
     pub initial_ssthresh: Option<Bytes>,
 }
 
 impl Default for NewRenoParams {
     fn default() -> Self {
-        Self { mss: Bytes::new(1_448), initial_window_segments: 10, initial_ssthresh: None }
+        Self { mss: MSS_DEFAULT, initial_window_segments: 10, initial_ssthresh: None }
     }
 }
 

@@ -1,14 +1,14 @@
 //! Parameters of controllers by name, for sweeps and command lines.
 //!
-//! A parameter's name is its field's name in the algorithm's `…Params`. Every structure of parameters is listed at the
-//! end of this file, once, with the fields that may be set.
+//! A parameter's name is its field's name in the algorithm's `…Params`. Every structure of
+//! parameters is listed at the end of this file, once, with the fields that may be set.
 
 use units::{Bytes, Duration, Rate};
 
 use crate::{
-    AdaptiveParams, Bbr3Params, BbrParams, BicParams, CubicParams, FixedParams, HTcpParams, HighSpeedParams,
-    Law, NewRenoParams, RateParams, VegasParams, VenoParams, WestwoodParams, WestwoodPlusParams,
-    WindowAdaptationParams,
+    AdaptiveParams, Bbr3Params, BbrParams, BicParams, C2tcpParams, CopaParams, CubicParams, FixedParams,
+    HTcpParams, HighSpeedParams, Law, NewRenoParams, RateParams, SproutParams, VegasParams, VenoParams,
+    VerusParams, WestwoodParams, WestwoodPlusParams, WindowAdaptationParams,
 };
 
 /// The value of a parameter.
@@ -195,6 +195,14 @@ parameters! {
     }
     BbrParams { mss, initial_window_segments, seed }
     Bbr3Params { mss, initial_window_segments, seed }
+    SproutParams {
+        mss, tick, rate_max_packets, sigma_packets, outage_escape_permille, horizon, risk_permille,
+    }
+    VerusParams {
+        mss, initial_window_segments, epoch, delta1, delta2, ratio_permille, loss_permille, curve_interval,
+    }
+    C2tcpParams { mss, initial_window_segments, target, initial_alpha_percent, tuning_period }
+    CopaParams { mss, initial_window_segments, delta_permille, competitive }
 }
 
 #[cfg(test)]

@@ -11,39 +11,45 @@
 //!   RTT < α:  R_max ← μ·R_max + (1 − μ)·R_cap                    (5)
 //! ```
 //!
-//! What the paper leaves open, what is done here, and the parameter that does it otherwise (`docs/algorithms/rate.md`
-//! has the figures of each):
+//! What the paper leaves open, what is done here, and the parameter that does it otherwise
+//! (`docs/algorithms/rate.md` has the figures of each):
 //! - R_max starts at R_cap: §IV-A says there is no slow ramp-up (`start_permille`).
 //! - (5) is applied at most once per smallest round trip, not per ACK: twenty ACKs would otherwise take
 //!   R_max to R_cap within one round trip (`raise_permille`).
-//! - RTT is the round trip of the newest segment an ACK covers; of those of the last 50 ms the smallest, since ACKs that
-//!   wait for the uplink are no queue (`rtt_window`), and unsmoothed (`rtt_permille`).
-//! - k counts segments' worth of acknowledged bytes, over all flows of a subscriber, so that stretched or bunched ACKs
-//!   give the same estimate: an ACK of ten segments counts ten, ten bunched ACKs end a block only at the last of the k
-//!   segments; one R_i per k, without overlap.
-//! - Before the first R (the first k segments), RTT > β uses the largest recent delivery rate (`beta_waits_for_r`).
-//! - R_cap is what is configured; what was learned, from a start on or up to a bound (`r_cap_memory`, `r_cap_is_start`); what a base station reports (`r_cap_from_feedback`).
+//! - RTT is the round trip of the newest segment an ACK covers; of those of the last 50 ms the
+//!   smallest, since ACKs that wait for the uplink are no queue (`rtt_window`), and unsmoothed
+//!   (`rtt_permille`).
+//! - k counts segments' worth of acknowledged bytes, over all flows of a subscriber, so that
+//!   stretched or bunched ACKs give the same estimate: an ACK of ten segments counts ten, ten
+//!   bunched ACKs end a block only at the last of the k segments; one R_i per k, without overlap.
+//! - Before the first R (the first k segments), RTT > β uses the largest recent delivery rate
+//!   (`beta_waits_for_r`).
+//! - R_cap is what is configured; what was learned, from a start on or up to a bound
+//!   (`r_cap_memory`, `r_cap_is_start`); what a base station reports (`r_cap_from_feedback`).
 //! - α and β are round trips; with `is_over_base` they count from the smallest round trip on.
 //!
 //! DEVIATION: \[MA\] has no draining term. While RTT > β it sends at R, which is what leaves the queue, so a
-//! queue once built stands. With `in_flight_cap` = c the data in flight is held to max(c, RTT_min + c ÷ 2)·R̂, R̂
-//! the largest delivery rate of `rate_window`. Shown by `tests::the_cap_drains_a_standing_queue`; `None` follows the
-//! paper. RTT_min is the smallest round trip ever, until one that the cap does not explain has lasted (H17).
-//! The defaults of c and `rate_window` come from the sweep `crates/sim/examples/rate_sweep.rs`.
+//! queue once built stands. With `in_flight_cap` = c the data in flight is held to max(c, RTT_min +
+//! c ÷ 2)·R̂, R̂ the largest delivery rate of `rate_window`. Shown by
+//! `tests::the_cap_drains_a_standing_queue`; `None` follows the paper. RTT_min is the smallest
+//! round trip ever, until one that the cap does not explain has lasted (H17). The defaults of c and
+//! `rate_window` come from the sweep `crates/sim/examples/rate_sweep.rs`.
 //!
-//! Data sent beyond the peer's window is thrown away while something is missing, for a round trip with the queue in it: c
-//! is a third for 10 s after that was seen, though not so small that less than the peer's window is in flight (H18).
+//! Data sent beyond the peer's window is thrown away while something is missing, for a round trip
+//! with the queue in it: c is a third for 10 s after that was seen, though not so small that less
+//! than the peer's window is in flight (H18).
 
 use units::{Bytes, Duration, Instant, Rate};
 
-use crate::{Ack, Control, Controller, Feedback, Loss, WindowedMax, WindowedMin, quantum_for};
+use crate::{Ack, Control, Controller, Feedback, Loss, MSS_DEFAULT, WindowedMax, WindowedMin, quantum_for};
 
 mod capacity;
 
 use capacity::LinkCapacity;
 
-/// Where a learned R_cap starts: \[MA\]'s figure for LTE. On slower links too high a capacity costs little, since the cap of the data
-/// in flight holds the queue short; a learned fade costs up to 5 % of a link, so it is the least, too.
+/// Where a learned R_cap starts: \[MA\]'s figure for LTE. On slower links too high a capacity costs
+/// little, since the cap of the data in flight holds the queue short; a learned fade costs up to 5
+/// % of a link, so it is the least, too.
 pub const R_CAP_START: Rate = Rate::from_mbps(100);
 
 /// Parameters of [`RateControl`]; the defaults are \[MA\] Table 2.
@@ -59,12 +65,13 @@ pub struct RateParams {
     pub beta: Duration,
     /// μ: weight of the old limit when raising it, in thousandths. 800 (0.8).
     pub mu_permille: u32,
-    /// R_cap: capacity of the link; nothing is sent faster. 5.6 Mbit/s (3G); the paper uses 100 Mbit/s for LTE.
+    /// R_cap: capacity of the link; nothing is sent faster. 5.6 Mbit/s (3G); the paper uses 100
+    /// Mbit/s for LTE.
     pub r_cap: Rate,
     /// Learn R_cap, up to `r_cap`: 5/4 of the largest delivery rate of so long. `None`: it is known.
     pub r_cap_memory: Option<Duration>,
-    /// With `r_cap_memory`: `r_cap` is where R_cap starts and what it never falls below, not what it may reach. False; the paper
-    /// knows its link.
+    /// With `r_cap_memory`: `r_cap` is where R_cap starts and what it never falls below, not what
+    /// it may reach. False; the paper knows its link.
     pub r_cap_is_start: bool,
     /// While reports of a base station come, R_cap is the bandwidth they state. True.
     pub r_cap_from_feedback: bool,
@@ -72,15 +79,17 @@ pub struct RateParams {
     pub stale_after: Duration,
     /// The first R_max, in thousandths of R_cap. 1000; the paper does not say.
     pub start_permille: u32,
-    /// Time between two applications of (5), in thousandths of the smallest round trip; 0 for every ACK. 1000; the
-    /// paper does not say.
+    /// Time between two applications of (5), in thousandths of the smallest round trip; 0 for every
+    /// ACK. 1000; the paper does not say.
     pub raise_permille: u32,
-    /// The smallest round trip of so long is compared with α and β; `None`: each. 50 ms; the paper does not say.
+    /// The smallest round trip of so long is compared with α and β; `None`: each. 50 ms; the paper
+    /// does not say.
     pub rtt_window: Option<Duration>,
-    /// Weight of a new round trip in the smoothed one that is compared, in thousandths; 1000 for no smoothing. 1000; the
-    /// paper does not say.
+    /// Weight of a new round trip in the smoothed one that is compared, in thousandths; 1000 for no
+    /// smoothing. 1000; the paper does not say.
     pub rtt_permille: u32,
-    /// Before the first R nothing happens above β; else the largest recent delivery rate stands in for it. False.
+    /// Before the first R nothing happens above β; else the largest recent delivery rate stands in
+    /// for it. False.
     pub beta_waits_for_r: bool,
     /// α and β count from the smallest round trip on, not from zero. False.
     pub is_over_base: bool,
@@ -90,7 +99,7 @@ pub struct RateParams {
     pub rate_window: Duration,
     /// Data in flight allowed before the first delivery rate is known (only with a cap). 64 KiB.
     pub initial_window: Bytes,
-    /// Segment size. 1448 bytes.
+    /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
 }
 
@@ -116,7 +125,7 @@ impl Default for RateParams {
             in_flight_cap: Some(Duration::from_millis(120)),
             rate_window: Duration::from_millis(500),
             initial_window: Bytes::from_kib(64),
-            mss: Bytes::new(1_448),
+            mss: MSS_DEFAULT,
         }
     }
 }
@@ -129,7 +138,8 @@ impl RateParams {
         Self { r_cap: R_CAP_START, r_cap_memory, r_cap_is_start: true, ..Self::default() }
     }
 
-    /// The paper's algorithm without additions, for reproduction: no in-flight cap, no filter of round trips, R_cap known.
+    /// The paper's algorithm without additions, for reproduction: no in-flight cap, no filter of
+    /// round trips, R_cap known.
     #[must_use]
     pub fn paper() -> Self {
         Self { in_flight_cap: None, rtt_window: None, r_cap_from_feedback: false, ..Self::default() }
@@ -157,10 +167,11 @@ pub struct RateControl {
     now: Instant,
 }
 
-/// A peer that has discarded something is believed to do so again for so long.
+/// A peer that has discarded something is believed to do so again for so long (ours; H18).
 const DISCARDS_REMEMBERED: Duration = Duration::from_secs(10);
 
-/// The limit never falls below this: one segment every 290 ms still probes the link.
+/// The limit never falls below this: one segment every 290 ms still probes the link (ours: \[MA\] (5)
+/// has no least rate, and from a rate of nothing it would not come back).
 const RATE_MIN: Rate = Rate::from_kbps(40);
 
 impl RateControl {
@@ -227,14 +238,14 @@ impl RateControl {
         }
     }
 
-    /// How long the data in flight may take at R̂: never less than the path itself, or R̂ would fall with every
-    /// round trip.
+    /// How long the data in flight may take at R̂: never less than the path itself, or R̂ would
+    /// fall with every round trip.
     fn cap_time(&self, c: Duration) -> Duration {
         if self.smallest_rtt == Duration::MAX { c } else { c.max(self.smallest_rtt + c / 2) }
     }
 
-    /// H17: with the cap in force a round trip of more than the cap's time is not of our making. When even the
-    /// smallest of the sampler's memory (10 s) is, the path has become longer.
+    /// H17: with the cap in force a round trip of more than the cap's time is not of our making.
+    /// When even the smallest of the sampler's memory (10 s) is, the path has become longer.
     fn re_baseline(&mut self, recent_min: Option<Duration>) {
         if let (Some(c), Some(recent)) = (self.params.in_flight_cap, recent_min)
             && recent > self.cap_time(c).mul_ratio(5, 4)

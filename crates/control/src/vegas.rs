@@ -3,22 +3,21 @@
 //! ```text
 //!   diff = cwnd·(RTT − BaseRTT) ÷ RTT        segments in the queue
 //!   avoidance, once a round:  diff < α: cwnd + 1     diff > β: cwnd − 1     else: as it is
-//!   slow start:  the window doubles every other round, and ends with cwnd = what fits without a queue when diff > γ
+//!   slow start:  doubles every other round; when diff > γ it ends, with cwnd = what fits without a queue
 //!   loss:        ssthresh = 3⁄4·cwnd                 time-out: cwnd ÷ 2
 //! ```
 //!
-//! RTT is the smallest of the round, so that delayed acknowledgements do not count as queue. A round with fewer than
-//! three samples says too little: the window then grows as NewReno's (Linux), or one of two segments would stay so
-//! for good.
-//! Source: L. Brakmo, L. Peterson, "TCP Vegas: End to end congestion avoidance on a global Internet", IEEE JSAC
-//! 13(8), 1995.
+//! RTT is the smallest of the round, so that delayed acknowledgements do not count as queue. A
+//! round with fewer than three samples says too little: the window then grows as NewReno's (Linux),
+//! or one of two segments would stay so for good. Source: L. Brakmo, L. Peterson, "TCP Vegas: End
+//! to end congestion avoidance on a global Internet", IEEE JSAC 13(8), 1995.
 
 use units::{Bytes, Duration};
 
 use crate::round::{Round, Rounds};
 use crate::veno::queued;
 use crate::window::{Rule, Window, WindowControl};
-use crate::{Ack, Loss, LossKind};
+use crate::{Ack, Loss, LossKind, MSS_DEFAULT};
 
 /// Samples without which a round is not judged (Linux `tcp_vegas_cong_avoid`: `cntRTT <= 2`).
 const SAMPLES_MIN: u32 = 3;
@@ -26,15 +25,15 @@ const SAMPLES_MIN: u32 = 3;
 /// Parameters of [`Vegas`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct VegasParams {
-    /// Segment size. Default 1448 bytes.
+    /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
     /// First window in segments. Default 10 (RFC 6928).
     pub initial_window_segments: u64,
     /// α: fewer queued segments let the window grow. Default 2 (JSAC 13(8) §III-C, Linux).
     pub alpha_segments: u64,
-    /// β: more queued segments let it shrink. Default 4.
+    /// β: more queued segments let it shrink. Default 4 (JSAC 13(8) §III-C, Linux).
     pub beta_segments: u64,
-    /// γ: more queued segments end slow start. Default 1.
+    /// γ: more queued segments end slow start. Default 1 (Linux `gamma`).
     pub gamma_segments: u64,
     /// What a loss leaves, in thousandths. Default 750 (§III-B); Linux has 500.
     pub loss_permille: u64,
@@ -43,7 +42,7 @@ pub struct VegasParams {
 impl Default for VegasParams {
     fn default() -> Self {
         Self {
-            mss: Bytes::new(1_448),
+            mss: MSS_DEFAULT,
             initial_window_segments: 10,
             alpha_segments: 2,
             beta_segments: 4,

@@ -1,8 +1,8 @@
 //! `veno`: a loss means congestion only when there is a queue.
 //!
-//! Vegas' estimate of the queue tells Reno what kind of loss it sees. With fewer than β segments queued a loss is
-//! taken for the radio's and costs a fifth of the window; with more, the window is halved as ever, and grows at half
-//! the speed before that.
+//! Vegas' estimate of the queue tells Reno what kind of loss it sees. With fewer than β segments
+//! queued a loss is taken for the radio's and costs a fifth of the window; with more, the window is
+//! halved as ever, and grows at half the speed before that.
 //!
 //! ```text
 //!   N = cwnd·(RTT − BaseRTT) ÷ RTT          segments in the queue
@@ -11,19 +11,19 @@
 //! ```
 //!
 //! RTT is the smallest of the last round, so that delayed acknowledgements do not count as queue.
-//! Source: C. P. Fu, S. C. Liew, "TCP Veno: TCP enhancement for transmission over wireless access networks", IEEE
-//! JSAC 21(2), 2003.
+//! Source: C. P. Fu, S. C. Liew, "TCP Veno: TCP enhancement for transmission over wireless access
+//! networks", IEEE JSAC 21(2), 2003.
 
 use units::{Bytes, Duration};
 
 use crate::round::Rounds;
 use crate::window::{Rule, Window, WindowControl};
-use crate::{Ack, Loss, LossKind};
+use crate::{Ack, Loss, LossKind, MSS_DEFAULT};
 
 /// Parameters of [`Veno`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct VenoParams {
-    /// Segment size. Default 1448 bytes.
+    /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
     /// First window in segments. Default 10 (RFC 6928).
     pub initial_window_segments: u64,
@@ -35,12 +35,7 @@ pub struct VenoParams {
 
 impl Default for VenoParams {
     fn default() -> Self {
-        Self {
-            mss: Bytes::new(1_448),
-            initial_window_segments: 10,
-            beta_segments: 3,
-            random_loss_permille: 800,
-        }
+        Self { mss: MSS_DEFAULT, initial_window_segments: 10, beta_segments: 3, random_loss_permille: 800 }
     }
 }
 

@@ -1,34 +1,37 @@
 //! `westwood` and `westwood-plus`: the window after a loss is what the path was seen to carry.
 //!
-//! A radio link loses packets without being congested, and halving the window for each leaves it idle. Westwood
-//! measures the rate of the returning acknowledgements and, at a loss, keeps exactly what fills the path at that rate.
+//! A radio link loses packets without being congested, and halving the window for each leaves it
+//! idle. Westwood measures the rate of the returning acknowledgements and, at a loss, keeps exactly
+//! what fills the path at that rate.
 //!
 //! ```text
 //!   loss or time-out:  ssthresh = B̂·RTT_min          cwnd = ssthresh, after a time-out 1 segment
 //!   growth:            as NewReno
 //!
 //!   westwood (2001):   b_k = d_k ÷ (t_k − t_{k−1}) per acknowledgement
-//!                      B̂_k = (2τ − Δ)÷(2τ + Δ)·B̂_{k−1} + Δ÷(2τ + Δ)·(b_k + b_{k−1}),  Δ = t_k − t_{k−1}, τ = 0.5 s
+//!                      B̂_k = (2τ − Δ)÷(2τ + Δ)·B̂_{k−1} + Δ÷(2τ + Δ)·(b_k + b_{k−1})
+//!                      Δ = t_k − t_{k−1}, τ = 0.5 s
 //!   westwood-plus:     b_k = D_k ÷ Δ_k once per round trip, at least 50 ms
 //!                      B̂_k = 0.9·B̂_{k−1} + 0.1·b_k
 //! ```
 //!
-//! The 2001 filter takes acknowledgements that were compressed on their way for bandwidth and estimates too much;
-//! Westwood+ was made for that.
+//! The 2001 filter takes acknowledgements that were compressed on their way for bandwidth and
+//! estimates too much; Westwood+ was made for that.
 //!
-//! Sources: S. Mascolo et al., "TCP Westwood: Bandwidth estimation for enhanced transport over wireless links",
-//! MobiCom 2001; L. Grieco, S. Mascolo, "Performance evaluation and comparison of Westwood+, New Reno and Vegas TCP
-//! congestion control", ACM CCR 34(2), 2004. The 50 ms are Linux's.
+//! Sources: S. Mascolo et al., "TCP Westwood: Bandwidth estimation for enhanced transport over
+//! wireless links", MobiCom 2001; L. Grieco, S. Mascolo, "Performance evaluation and comparison of
+//! Westwood+, New Reno and Vegas TCP congestion control", ACM CCR 34(2), 2004. The 50 ms are
+//! Linux's.
 
 use units::{Bytes, Duration, Instant, Rate};
 
 use crate::window::{Rule, Window, WindowControl};
-use crate::{Ack, Loss};
+use crate::{Ack, Loss, MSS_DEFAULT};
 
 /// Parameters of [`Westwood`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WestwoodParams {
-    /// Segment size. Default 1448 bytes.
+    /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
     /// First window in segments. Default 10 (RFC 6928).
     pub initial_window_segments: u64,
@@ -38,27 +41,27 @@ pub struct WestwoodParams {
 
 impl Default for WestwoodParams {
     fn default() -> Self {
-        Self { mss: Bytes::new(1_448), initial_window_segments: 10, tau: Duration::from_millis(500) }
+        Self { mss: MSS_DEFAULT, initial_window_segments: 10, tau: Duration::from_millis(500) }
     }
 }
 
 /// Parameters of [`WestwoodPlus`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WestwoodPlusParams {
-    /// Segment size. Default 1448 bytes.
+    /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
     /// First window in segments. Default 10 (RFC 6928).
     pub initial_window_segments: u64,
     /// Weight of the old estimate, in thousandths. Default 900 (CCR 34(2) §2).
     pub filter_permille: u64,
-    /// Shortest time of a sample. Default 50 ms (Linux).
+    /// Shortest time of a sample. Default 50 ms (Linux `TCP_WESTWOOD_RTT_MIN`).
     pub sample_time_min: Duration,
 }
 
 impl Default for WestwoodPlusParams {
     fn default() -> Self {
         Self {
-            mss: Bytes::new(1_448),
+            mss: MSS_DEFAULT,
             initial_window_segments: 10,
             filter_permille: 900,
             sample_time_min: Duration::from_millis(50),

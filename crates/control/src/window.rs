@@ -8,11 +8,13 @@
 //!     └──────────┘
 //! ```
 //!
-//! - Slow start: cwnd grows by what is acknowledged, up to ssthresh (RFC 5681 §3.1, RFC 3465 without its limit, as
-//!   Linux does); what is left of an acknowledgement counts for congestion avoidance.
+//! - Slow start: cwnd grows by what is acknowledged, up to ssthresh (RFC 5681 §3.1, RFC 3465
+//!   without its limit, as Linux does); what is left of an acknowledgement counts for congestion
+//!   avoidance.
 //! - Nothing grows while the window is not what limits the sender (RFC 7661's reason, Linux's test).
-//! - Proportional rate reduction (RFC 9937): during recovery, acknowledgements release ssthresh ÷ prior cwnd of
-//!   what they report, so that there is neither a burst nor half a round trip of silence.
+//! - Proportional rate reduction (RFC 9937): during recovery, acknowledgements release ssthresh ÷
+//!   prior cwnd of what they report, so that there is neither a burst nor half a round trip of
+//!   silence.
 
 use units::{Bytes, Instant, Rate};
 
@@ -144,6 +146,14 @@ impl<R: Rule> WindowControl<R> {
     pub(crate) fn with(rule: R, mss: Bytes, initial_segments: u64) -> Self {
         let window = Window::new(mss, initial_segments);
         Self { rule, window, reduction: None, before_loss: None }
+    }
+
+    /// One segment and slow start to the rule's threshold, as after a time-out, with nothing lost.
+    pub(crate) fn start_again(&mut self, loss: &Loss) {
+        self.window.ssthresh = self.rule.threshold(&self.window, loss).max(2 * self.window.mss);
+        self.window.cwnd = self.window.mss;
+        self.window.credit = 0;
+        self.reduction = None;
     }
 
     /// True when an acknowledgement may let the window grow.

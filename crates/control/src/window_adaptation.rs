@@ -1,8 +1,9 @@
 //! `window-adaptation`: \[WA\]'s window, set by what the base station reports.
 //!
-//! The base station knows what an end-to-end sender must guess: how much it can carry for a subscriber (b̂) and how
-//! much waits (q̂). So send, in each step of length τ, what it will carry and what is missing to a short queue q0, so
-//! that the link neither runs dry nor fills its buffer. No slow start, no reaction to loss.
+//! The base station knows what an end-to-end sender must guess: how much it can carry for a
+//! subscriber (b̂) and how much waits (q̂). So send, in each step of length τ, what it will carry
+//! and what is missing to a short queue q0, so that the link neither runs dry nor fills its buffer.
+//! No slow start, no reaction to loss.
 //!
 //! ```text
 //!   q(n+1) = q(n) + w(n) − b(n)                                   (1)
@@ -12,27 +13,29 @@
 //! Three laws:
 //! - [`Law::PerStep`]: w(n) is what may be sent in step n, as (1) says. What a step leaves unused is forgone.
 //! - [`Law::InFlight`]: w(n) limits what is in flight, as a TCP window does in ns-2.
-//! - [`Law::Predictive`] (default): the same aim where reports are late, lost or noisy. The queue that what is sent at
-//!   this moment will find is reckoned from the last report, what was sent since, and what was carried since; it is
-//!   held at a time's worth of the bandwidth, which is learned. See `predictor.rs`. The defaults come from
+//! - [`Law::Predictive`] (default): the same aim where reports are late, lost or noisy. The queue
+//!   that what is sent at this moment will find is reckoned from the last report, what was sent
+//!   since, and what was carried since; it is held at a time's worth of the bandwidth, which is
+//!   learned. See `predictor.rs`. The defaults come from
 //!   `crates/sim/examples/window_adaptation_sweep.rs`.
 //!
 //! Reports count IP packets, the window counts payload; the conversion takes all segments as full.
 //!
 //! Without a valid report `rate` controls, warm because it sees everything; the next report takes over again.
 //!
-//! DEVIATION: one segment may always be in flight. With w = 0, nothing in flight and the next reports lost, nothing
-//! would ever ask for the limits again. Shown by `tests::a_segment_may_always_be_in_flight`.
+//! DEVIATION: one segment may always be in flight. With w = 0, nothing in flight and the next
+//! reports lost, nothing would ever ask for the limits again. Shown by
+//! `tests::a_segment_may_always_be_in_flight`.
 
 mod predictor;
 
 use units::{Bytes, Duration, Instant, Rate};
 
-use crate::{Ack, Control, Controller, Feedback, Loss, RateControl, RateParams, Sent, quantum_for};
+use crate::{
+    Ack, Control, Controller, Feedback, HEADERS, Loss, MSS_DEFAULT, PACKET, RateControl, RateParams, Sent,
+    quantum_for,
+};
 use predictor::Predictor;
-
-/// IPv4 and TCP headers with timestamps, in bytes: what a packet is longer than its payload.
-const HEADER: u64 = 52;
 
 /// What w(n) means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,27 +57,29 @@ pub struct WindowAdaptationParams {
     pub tau: Duration,
     /// q0: the queue aimed at by (18), in bytes of IP packets. 22,500 (15 packets of 1500 bytes).
     pub q0: Bytes,
-    /// g: weight of the queue's deviation in (18), in thousandths, 0 to 2000. 1000 is the paper's; below it the loop
-    /// is stable with a step of delay: λ² − λ + g = 0. Default 1000.
+    /// g: weight of the queue's deviation in (18), in thousandths, 0 to 2000. 1000 is the paper's;
+    /// below it the loop is stable with a step of delay: λ² − λ + g = 0. Default 1000.
     pub gain_permille: u32,
     /// A report without a validity of its own is used for this long after its measurement. 500 ms.
     pub stale_after: Duration,
     /// [`Law::Predictive`]: the queue aimed at to begin with, as time at the bandwidth. 20 ms.
     pub target: Duration,
-    /// [`Law::Predictive`]: share of the capacity that may go unused, in thousandths; `target` is learned from it.
-    /// Zero leaves `target` as it is. 28.
+    /// [`Law::Predictive`]: share of the capacity that may go unused, in thousandths; `target` is
+    /// learned from it. Zero leaves `target` as it is. 28.
     pub idle_permille: u32,
     /// [`Law::Predictive`]: time over which the bandwidth of the aim is averaged. 200 ms.
     pub target_memory: Duration,
     /// [`Law::Predictive`]: time over which the bandwidth of the forecast is averaged. 30 ms.
     pub forecast_memory: Duration,
-    /// [`Law::Predictive`]: weight of a reported queue against the one reckoned, in thousandths, 1 to 1000. 400.
+    /// [`Law::Predictive`]: weight of a reported queue against the one reckoned, in thousandths, 1
+    /// to 1000. 400.
     pub observer_permille: u32,
     /// From here to the radio queue. Zero.
     pub forward_delay: Duration,
-    /// What controls without reports. `rate` with R_cap 100 Mbit/s, since nobody says how fast the link may be.
+    /// What controls without reports. `rate` with R_cap 100 Mbit/s, since nobody says how fast the
+    /// link may be.
     pub fallback: RateParams,
-    /// Segment size. 1448 bytes.
+    /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
 }
 
@@ -83,7 +88,7 @@ impl Default for WindowAdaptationParams {
         Self {
             law: Law::Predictive,
             tau: Duration::from_millis(10),
-            q0: Bytes::new(15 * 1_500),
+            q0: PACKET.mul_ratio(15, 1),
             gain_permille: 1_000,
             stale_after: Duration::from_millis(500),
             target: Duration::from_millis(20),
@@ -93,7 +98,7 @@ impl Default for WindowAdaptationParams {
             observer_permille: 400,
             forward_delay: Duration::ZERO,
             fallback: RateParams { r_cap: Rate::from_mbps(100), ..RateParams::default() },
-            mss: Bytes::new(1_448),
+            mss: MSS_DEFAULT,
         }
     }
 }
@@ -164,12 +169,12 @@ impl WindowAdaptation {
     /// Payload bytes in so many bytes of IP packets.
     fn payload(&self, wire: u64) -> u64 {
         let mss = self.params.mss.get();
-        (u128::from(wire) * u128::from(mss) / u128::from(mss + HEADER)) as u64
+        (u128::from(wire) * u128::from(mss) / u128::from(mss + HEADERS.get())) as u64
     }
 
     /// Bytes of IP packets that so much payload takes.
     fn wire(&self, payload: u64) -> u64 {
-        payload.saturating_add(payload.div_ceil(self.params.mss.get()).saturating_mul(HEADER))
+        payload.saturating_add(payload.div_ceil(self.params.mss.get()).saturating_mul(HEADERS.get()))
     }
 
     /// Payload that may be in flight.
@@ -248,7 +253,8 @@ impl Controller for WindowAdaptation {
     }
 }
 
-/// Slowest pace: a link that stands still may go on at any time, and then this must not be what limits it.
+/// Slowest pace: a link that stands still may go on at any time, and then this must not be what limits it
+/// (ours).
 const PACE_MIN: Rate = Rate::from_mbps(10);
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use control::Feedback;
 use units::Instant;
 use wire::VirtioNetHeader;
 
-/// A side of the accelerator.
+/// A port of the accelerator.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Port {
     /// Towards the servers.
@@ -27,7 +27,7 @@ impl Port {
     /// Both of them, in the order of [`Port::index`].
     pub const BOTH: [Self; 2] = [Self::Wired, Self::Mobile];
 
-    /// The other side.
+    /// The other one.
     #[must_use]
     pub const fn opposite(self) -> Self {
         match self {

@@ -37,11 +37,13 @@ pub enum Sharing {
 /// How the uplink is accelerated, for flows whose [`crate::Action`] includes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UplinkConfig {
-    /// The controller made for each flow on the wired segment. Default CUBIC, since it shares the network with others.
+    /// The controller made for each flow on the wired segment. Default CUBIC, since it shares the
+    /// network with others.
     pub controller: ControllerConfig,
     /// Part of the window offered to clients that does not depend on the path. Default 256 KiB.
     pub window_floor: Bytes,
-    /// Largest window offered to clients. Default [`Bytes::MAX`]: what the path needs and the budgets of memory allow.
+    /// Largest window offered to clients. Default [`Bytes::MAX`]: what the path needs and the
+    /// budgets of memory allow.
     pub window_max: Bytes,
 }
 
@@ -74,27 +76,29 @@ pub struct EngineConfig {
     pub window_policy: WindowPolicy,
     /// Part of the window offered to servers that does not depend on the path. Default 256 KiB.
     pub window_floor: Bytes,
-    /// Largest window offered to servers. Default [`Bytes::MAX`]: what the path needs and the budgets of memory allow.
+    /// Largest window offered to servers. Default [`Bytes::MAX`]: what the path needs and the
+    /// budgets of memory allow.
     pub window_max: Bytes,
-    /// q20 of \[WA\] (8): the window offered to servers is then a flow's share of what the controller allows, plus this,
-    /// less what waits here. Default none: twice the path and the floor, less what is held.
+    /// q20 of \[WA\] (8): the window offered to servers is then a flow's share of what the
+    /// controller allows, plus this, less what waits here; for the downlink only. Default none:
+    /// twice the path and the floor, less what is held.
     pub waiting_target: Option<Bytes>,
     /// Flows in the table at most. Default 100,000.
     pub flows_max: usize,
     /// Handshakes under way at most. Default 10,000.
     pub half_open_max: usize,
-    /// Memory in stream buffers at most. A subscriber may take as much as is left of it; at all of it new flows pass. What
-    /// would need more is left to the server to send again. Default 1 GiB.
+    /// Memory in stream buffers at most. A subscriber may take as much as is left of it; at all of
+    /// it new flows pass. What would need more is left to the server to send again. Default 1 GiB.
     pub buffer_max: Bytes,
     /// Flows of one subscriber at most; beyond it new ones pass. Default 4,096.
     pub subscriber_flows_max: u32,
-    /// Memory in stream buffers of one subscriber at most; each of its flows may take as much as is left of it.
-    /// Default 128 MiB.
+    /// Memory in stream buffers of one subscriber at most; each of its flows may take as much as is
+    /// left of it. Default 128 MiB.
     pub subscriber_buffer_max: Bytes,
     /// Memory in the stream buffer of one flow at most. Default 64 MiB.
     pub flow_buffer_max: Bytes,
-    /// Flows whose handshake took the host the data goes to less than this pass: nothing would be gained (H31).
-    /// Default zero: none.
+    /// Flows whose handshake took the host the data goes to less than this pass: nothing would be
+    /// gained (H31). Default zero: none.
     pub rtt_min: Duration,
     /// A handshake that takes longer is forgotten. Default 60 s.
     pub handshake_timeout: Duration,
@@ -215,6 +219,8 @@ impl EngineConfig {
             // Never beyond what a server can take: the licence of [MA] is about the radio segment.
             window_policy: WindowPolicy::Honour,
             sharing: Sharing::Flow,
+            // [WA] (8) is about the queue of the radio segment.
+            waiting_target: None,
             ..self.clone()
         })
     }
@@ -231,5 +237,17 @@ mod tests {
         assert_eq!(zero.validate(), Err(ConfigError::Zero("rto_max")));
         let order = EngineConfig { window_max: Bytes::new(1), ..EngineConfig::default() };
         assert!(order.validate().is_err_and(|e| e.to_string().contains("window_max")));
+    }
+
+    #[test]
+    fn what_is_about_the_radio_segment_does_not_reach_the_uplink() {
+        let both = EngineConfig {
+            policy: crate::Policy { default: crate::Action::Both, ..crate::Policy::default() },
+            waiting_target: Some(Bytes::new(75_000)),
+            window_policy: WindowPolicy::Opportunistic,
+            ..EngineConfig::default()
+        };
+        let uplink = both.for_uplink().unwrap();
+        assert_eq!((uplink.waiting_target, uplink.window_policy), (None, WindowPolicy::Honour));
     }
 }

@@ -1,7 +1,7 @@
 //! [`Engine`]: both directions of the accelerator behind one face.
 //!
-//! Each direction is accelerated by a [`Half`] of its own. Both are transparent, so they stand in line, as two
-//! boxes on the same wire would:
+//! Each direction is accelerated by a [`Half`] of its own. Both are transparent, so they stand in
+//! line, as two boxes on the same wire would:
 //!
 //! ```text
 //!   server ── wired ──▶ uplink half ──▶ downlink half ──▶ mobile ── client
@@ -10,8 +10,8 @@
 //!
 //! The downlink half takes the server's data and makes acknowledgements in the client's name; the uplink half
 //! takes the client's data and makes acknowledgements in the server's name. What one half makes for
-//! the side the other one stands on goes through the other one as any packet would. So neither has to know of the
-//! other, and every rule of one direction (`docs/engine.md`) holds for both.
+//! the side the other one stands on goes through the other one as any packet would. So neither has
+//! to know of the other, and every rule of one direction (`docs/engine.md`) holds for both.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -76,7 +76,7 @@ impl Engine {
         self.down.stats()
     }
 
-    /// Counters of the uplink, where it is accelerated: `servers` in it are the hosts that send, so the clients.
+    /// Counters of the uplink, where it is accelerated: its sources are the clients, its sinks the servers.
     #[must_use]
     pub fn uplink_stats(&self) -> Option<&Stats> {
         self.up.as_ref().map(|up| up.stats())
@@ -88,7 +88,8 @@ impl Engine {
         self.down.config()
     }
 
-    /// Bytes acknowledged in a host's name that it has not acknowledged itself, over all flows and directions.
+    /// Bytes acknowledged in a host's name that it has not acknowledged itself, over all flows and
+    /// directions.
     #[must_use]
     pub fn debt(&self) -> Bytes {
         self.down.debt() + self.up.as_ref().map_or(Bytes::ZERO, |up| up.debt())
@@ -102,10 +103,11 @@ impl Engine {
 
     /// Puts `config` in force.
     ///
-    /// What a flow agreed on when it was taken over (window policy, longest retransmission time-out) stays with it;
-    /// limits and time-outs hold for all from here on, and a lower limit ends no flow. A subscriber gets the new
-    /// controller with its next new flow: its flows share one radio queue, so there is one controller for all of
-    /// them. The seed of the hash stays, because the table is built with it.
+    /// What a flow agreed on when it was taken over (window policy, longest retransmission
+    /// time-out) stays with it; limits and time-outs hold for all from here on, and a lower limit
+    /// ends no flow. A subscriber gets the new controller with its next new flow: its flows share
+    /// one radio queue, so there is one controller for all of them. The seed of the hash stays,
+    /// because the table is built with it.
     ///
     /// # Errors
     /// A setting that makes no sense; then everything stays as it was.
@@ -152,10 +154,11 @@ impl Engine {
         self.down.set_ring_origin(origin);
     }
 
-    /// Packets that leave through `port` may be `mtu` bytes long from here on, IP headers included: so its interface says.
+    /// Packets that leave through `port` may be `mtu` bytes long from here on, IP headers included:
+    /// so its interface says.
     ///
-    /// New flows are cut accordingly. Those under way are when it becomes less, and what was too long goes out again; when
-    /// it becomes more they stay as they are.
+    /// New flows are cut accordingly. Those under way are when it becomes less, and what was too
+    /// long goes out again; when it becomes more they stay as they are.
     pub fn set_mtu(&mut self, port: Port, mtu: u32, now: Instant) {
         match port {
             Port::Mobile => self.down.set_mtu(mtu, now),
@@ -173,8 +176,8 @@ impl Engine {
         self.down.set_journal(journal);
     }
 
-    /// Has every debt to servers noted in `journal` from here on: `client` in its entries is the server, which the
-    /// data goes to. Not before the settings accelerate some uplink: false then, and nothing is noted.
+    /// Has every debt to servers noted in `journal` from here on: the sink in its entries is the
+    /// server. Not before the settings accelerate some uplink: false then, and nothing is noted.
     pub fn set_uplink_journal(&mut self, journal: Box<dyn Journal>) -> bool {
         self.up.as_mut().map(|up| up.set_journal(journal)).is_some()
     }
@@ -190,11 +193,12 @@ impl Engine {
         self.down.passed_recently()
     }
 
-    /// Is shown packets, each with the port it arrived at, that are about to be handled in this order: worth it as soon as
-    /// two wait. [`Engine::LOOK_AHEAD_MAX`] of them are looked at.
+    /// Is shown packets, each with the port it arrived at, that are about to be handled in this
+    /// order: worth it as soon as two wait. [`Engine::LOOK_AHEAD_MAX`] of them are looked at.
     ///
-    /// With many flows the state of each has to be fetched from memory, which takes longer than all else; asked for ahead,
-    /// by [`MemoryAdvice::prefetch`], it comes while other packets are handled. Nothing else changes.
+    /// With many flows the state of each has to be fetched from memory, which takes longer than all
+    /// else; asked for ahead, by [`MemoryAdvice::prefetch`], it comes while other packets are
+    /// handled. Nothing else changes.
     pub fn look_ahead<'a>(&mut self, packets: impl Iterator<Item = (Port, &'a [u8])> + Clone) {
         if let Some(up) = self.up.as_deref_mut() {
             let direction = up.direction();
@@ -204,11 +208,13 @@ impl Engine {
         self.down.look_ahead(packets.map(|(from, packet)| (direction.end_behind(from), packet)));
     }
 
-    /// Client and server of the flow that the packet handled last belongs to, if neither half knows it and none of its
-    /// packets will matter before its ports are opened anew: who steers packets here may leave it out until then.
+    /// Client and server of the flow that the packet handled last belongs to, if neither half knows
+    /// it and none of its packets will matter before its ports are opened anew: who steers packets
+    /// here may leave it out until then.
     ///
-    /// Asked after [`Verdict::Forward`]. Told by data only: who acknowledges a connection's end begins nothing.
-    pub fn take_stranger(&mut self) -> Option<(SocketAddr, SocketAddr)> {
+    /// Asked after [`Verdict::Forward`]. Told by data only: who acknowledges a connection's end
+    /// begins nothing.
+    pub fn take_unknown_flow(&mut self) -> Option<(SocketAddr, SocketAddr)> {
         let unknown = self.down.take_unknown();
         if let Some(up) = self.up.as_mut() {
             up.take_unknown()?;
@@ -227,11 +233,12 @@ impl Engine {
         }
     }
 
-    /// Says that packets of its flows may have gone past the engine for a while, as when its process was stopped.
+    /// Says that packets of its flows may have gone past the engine for a while, as when its
+    /// process was stopped.
     ///
-    /// A flow whose numbers have moved on without the engine would wait for what never comes. So each is handed back to plain
-    /// forwarding as soon as nothing is owed to it, most at once; what its hosts say of what went past is believed until then. New
-    /// flows are taken over as ever.
+    /// A flow whose numbers have moved on without the engine would wait for what never comes. So
+    /// each is handed back to plain forwarding as soon as nothing is owed to it, most at once; what
+    /// its hosts say of what went past is believed until then. New flows are taken over as ever.
     pub fn resynchronise(&mut self, now: Instant) {
         self.down.resynchronise(now);
         if let Some(up) = self.up.as_mut() {
@@ -249,8 +256,8 @@ impl Engine {
             if made.to == End::Sink {
                 return Some(if is_down { Outgoing::Down(made) } else { Outgoing::Up(made) });
             }
-            // Made for its source, it goes through the other half, to which it comes from that one's source: the host that
-            // takes this half's data sends the other's.
+            // Made for its source, it goes through the other half, to which it comes from that
+            // one's source: the host that takes this half's data sends the other's.
             let (from, through) =
                 if is_down { (&mut self.down, &mut *up) } else { (&mut *up, &mut self.down) };
             let header = from.made_header(&made);
@@ -277,7 +284,8 @@ impl Middlebox for Engine {
         let Some(up) = self.up.as_deref_mut() else {
             return down.handle_packet(down.direction().end_behind(from), virtio, packet, now);
         };
-        // What comes from the clients meets the downlink half first, what comes from the servers the uplink half.
+        // What comes from the clients meets the downlink half first, what comes from the servers
+        // the uplink half.
         let in_line = if from == Port::Mobile { [down, up] } else { [up, down] };
         for half in in_line {
             let end = half.direction().end_behind(from);
@@ -321,7 +329,8 @@ impl Middlebox for Engine {
         }
     }
 
-    /// It reaches the subscriber's controller, or those of all its flows where each has its own; what it allows is sent at once.
+    /// It reaches the subscriber's controller, or those of all its flows where each has its own;
+    /// what it allows is sent at once.
     fn handle_feedback(&mut self, client: IpAddr, feedback: &Feedback) -> bool {
         self.down.handle_feedback(client, feedback)
     }

@@ -11,7 +11,8 @@ use crate::phase::Phase;
 use crate::phase::next::About;
 use crate::phase::observing::Observing;
 
-/// One flow in the table. What is looked at to find it, and when its timer comes up, is one line of the processor's cache.
+/// One flow in the table. What is looked at to find it, and when its timer comes up, is one line of
+/// the processor's cache.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(crate) struct Flow {

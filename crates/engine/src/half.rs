@@ -1,7 +1,8 @@
 //! [`Half`]: the acceleration of one direction: packets in, packets out.
 //!
-//! A half knows a source, the host that sends the data, and a sink, the host that takes it. For the downlink these are the
-//! server and the client, for the uplink the reverse; [`crate::Engine`] stands one behind the other.
+//! A half knows a source, the host that sends the data, and a sink, the host that takes it. For the
+//! downlink these are the server and the client, for the uplink the reverse; [`crate::Engine`]
+//! stands one behind the other.
 //!
 //! ```text
 //!   handle_packet ─▶ on_known ─▶ show ─▶ Phase::on_segment ─▶ Next ─▶ transitions ─▶ settle
@@ -22,9 +23,9 @@ use crate::flow::Flow;
 use crate::journal::Journal;
 use crate::key::FlowKey;
 use crate::memory::ahead::Ahead;
+use crate::memory::buffer_pool::BufferPool;
 use crate::memory::index::Index;
 use crate::memory::slab::Slab;
-use crate::memory::spare::Spare;
 use crate::memory::timer::Timers;
 use crate::pass::PassReason;
 use crate::path::Path;
@@ -47,8 +48,9 @@ mod reports;
 mod schedule;
 mod transitions;
 
-/// Memory that no flow is refused, in bytes.
+/// Memory that no flow is refused, in bytes; and the same where so much for each flow is more than half of all there is.
 const FLOW_MEMORY_MIN: u64 = 16 * 1024;
+const FLOW_MEMORY_MIN_OF_MANY: u64 = 4 * 1024;
 
 /// A packet of the half's own making, before its bytes are borrowed.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +73,7 @@ pub(crate) struct Half {
     subscriber_index: Index,
     /// Of subscribers with data.
     paths: Slab<Path>,
-    spare: Spare,
+    pool: BufferPool,
     ahead: Ahead,
     timers: Timers,
     /// Flows with control packets to make.
@@ -93,7 +95,7 @@ pub(crate) struct Half {
 
 /// What a flow may borrow of its half while it is looked at.
 struct Tools<'a> {
-    spare: &'a mut Spare,
+    pool: &'a mut BufferPool,
     header: &'a mut HeaderBuffer,
 }
 
@@ -111,7 +113,7 @@ impl Half {
             subscribers: Slab::default(),
             subscriber_index: Index::new(config.hash_seed),
             paths: Slab::default(),
-            spare: Spare::default(),
+            pool: BufferPool::default(),
             ahead: Ahead::new(),
             timers: Timers::default(),
             outbox: VecDeque::new(),
@@ -161,12 +163,12 @@ impl Half {
     /// Begins beside `other`, which has worked for a while: what that was told to do holds for both.
     pub(crate) fn take_place_beside(&mut self, other: &Self, mtu: u32) {
         (self.is_draining, self.mtu) = (other.is_draining, mtu);
-        self.spare.set_origin(other.spare.no_memory());
+        self.pool.set_origin(other.pool.no_memory());
     }
 
     /// Has the data of flows that begin held where `origin` comes from.
     pub(crate) fn set_ring_origin(&mut self, origin: Ring) {
-        self.spare.set_origin(origin);
+        self.pool.set_origin(origin);
     }
 
     /// Bytes acknowledged to sources that sinks have not acknowledged, over all flows.
@@ -182,8 +184,8 @@ impl Half {
 
     /// Takes in a packet that came from `from`, with its virtio header.
     ///
-    /// [`Verdict::Forward`] asks for the packet, as edited in place, to go on to the other end with the same virtio header.
-    /// After this, [`Half::poll`] may have packets to send.
+    /// [`Verdict::Forward`] asks for the packet, as edited in place, to go on to the other end with
+    /// the same virtio header. After this, [`Half::poll`] may have packets to send.
     pub(crate) fn handle_packet(
         &mut self,
         from: End,
@@ -267,7 +269,8 @@ impl Half {
         }
         let Some((mut verdict, mut next)) = self.show(id, segment, now) else { return Verdict::Forward };
         if matches!(next, Next::Accelerate | Next::LowerWindow) {
-            // The segment that completes the handshake is the first of the next phase: it is shown to that one, too.
+            // The segment that completes the handshake is the first of the next phase: it is shown
+            // to that one, too.
             self.enter(id, &next, segment, now);
             (verdict, next) = self.show(id, segment, now).unwrap_or((Verdict::Forward, Next::Stay));
         }
@@ -287,13 +290,13 @@ impl Half {
         self.look_at(id, now, |flow, cx, tools| {
             let before = flow.phase.relay().map_or(0, Relay::memory);
             if let Some(relay) = flow.phase.relay_mut().filter(|_| segment.from == End::Source) {
-                relay.lend(tools.spare, segment.tcp.payload_len);
+                relay.lend(tools.pool, segment.tcp.payload_len);
             }
             let (phase, about) = flow.phase_about(direction);
             let shown = phase.on_segment(segment, about, cx);
             if let Some(relay) = phase.relay_mut() {
                 let is_short = cx.stats.buffer_bytes_now > cx.config.buffer_max.get() / 2;
-                relay.give_back(tools.spare, is_short, now);
+                relay.give_back(tools.pool, is_short, now);
                 cx.note_memory(before, relay.memory());
             }
             shown
@@ -316,7 +319,7 @@ impl Half {
         });
         let budget = Budget { memory, flows: subscriber.flows };
         let mut cx = Context { config: &self.config, path, budget, stats: &mut self.stats, now };
-        Some(act(flow, &mut cx, Tools { spare: &mut self.spare, header: &mut self.header }))
+        Some(act(flow, &mut cx, Tools { pool: &mut self.pool, header: &mut self.header }))
     }
 
     /// The path to a subscriber, if there was data for it.
@@ -367,18 +370,37 @@ fn count_and_pass(counter: &mut u64) -> Verdict {
     Verdict::Forward
 }
 
-/// Memory a flow may take: as much as is left of its subscriber's, which may take as much as is left of all (dynamic
-/// thresholds, Choudhury and Hahne 1998). So whoever takes much leaves as much to the next one, and n that are as greedy come
-/// out equal, however many flows each has. A flow whose sink has shut its window shares in one half of it only, and has
-/// what every flow may have where that is used up: more data for it would wait there, and starve those whose sinks read (H20).
+/// Memory a flow may take: as much as is left of its subscriber's, which may take as much as is
+/// left of all (dynamic thresholds, Choudhury and Hahne 1998). So whoever takes much leaves as much
+/// to the next one, and n that are as greedy come out equal, however many flows each has. A flow
+/// whose sink has shut its window shares in one half of it only, and has what every flow may have
+/// where that is used up: more data for it would wait there, and starve those whose sinks read
+/// (H20).
 ///
 /// A power of two, as rings are. `buffered` is what its subscriber takes already, in bytes.
 fn memory_limit(config: &EngineConfig, stats: &Stats, buffered: u64, relay: &Relay) -> Bytes {
+    let least = least_for_each(config, stats);
     let part = |max: Bytes| max.get() / if relay.is_sink_window_shut() { 2 } else { 1 };
-    let left_of_all = part(config.buffer_max).saturating_sub(stats.buffer_bytes_now);
+    let left_of_all = part(least.left).saturating_sub(stats.buffer_bytes_now);
     let left_of_its = part(config.subscriber_buffer_max).min(left_of_all).saturating_sub(buffered);
-    let limit = left_of_its.min(config.flow_buffer_max.get()).max(FLOW_MEMORY_MIN);
+    let limit = left_of_its.min(config.flow_buffer_max.get()).max(least.per_flow);
     Bytes::new(1 << limit.ilog2())
+}
+
+/// What every flow may have, and what that leaves to all.
+struct Least {
+    per_flow: u64,
+    left: Bytes,
+}
+
+/// Room for the least of each other flow is kept free, up to three quarters of all memory, so that many flows whose sinks read
+/// slowly stay within it: the first of them do not take what the last ones cannot be refused.
+fn least_for_each(config: &EngineConfig, stats: &Stats) -> Least {
+    let all = config.buffer_max.get();
+    let for_the_others = |each: u64| stats.flows_now.saturating_sub(1).saturating_mul(each);
+    let is_many = for_the_others(FLOW_MEMORY_MIN) > all / 2;
+    let per_flow = if is_many { FLOW_MEMORY_MIN_OF_MANY } else { FLOW_MEMORY_MIN };
+    Least { per_flow, left: Bytes::new(all - for_the_others(per_flow).min(all / 4 * 3)) }
 }
 
 #[cfg(test)]

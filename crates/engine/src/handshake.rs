@@ -11,8 +11,8 @@ use crate::timestamp::later_of;
 const MSS_DEFAULT_V4: u16 = 536;
 const MSS_DEFAULT_V6: u16 = 1_220;
 
-/// Least MSS of either side of a flow that is taken over, that of Linux (`TCP_MIN_MSS`): who says less would be sent more
-/// than that, or more headers than data.
+/// Least MSS of either side of a flow that is taken over, that of Linux (`TCP_MIN_MSS`): who says
+/// less would be sent more than that, or more headers than data.
 const MSS_MIN: u16 = 88;
 
 /// Most payload of one segment, whatever the sink says: with the longest headers it fits into a packet.
@@ -27,8 +27,8 @@ pub(crate) struct Offer {
     pub(crate) isn: SeqNum,
     /// Unscaled (RFC 7323 §2.2).
     pub(crate) window: u16,
-    /// Bytes of the other side's stream that it has allowed so far: in the SYN unscaled (RFC 7323 §2.2), and in what has
-    /// passed since, which overtook the packet that completes the handshake.
+    /// Bytes of the other side's stream that it has allowed so far: in the SYN unscaled (RFC 7323
+    /// §2.2), and in what has passed since, which overtook the packet that completes the handshake.
     pub(crate) granted: u32,
     pub(crate) mss: Option<u16>,
     pub(crate) window_scale: Option<WindowScale>,
@@ -55,9 +55,18 @@ impl Offer {
         }
     }
 
-    /// True when it is the same SYN sent again: only its time differs, and what was allowed since is not in it.
+    /// True when it is the same SYN sent again: only its time differs, and what was allowed since
+    /// is not in it.
     fn repeats(&self, earlier: &Self) -> bool {
         Self { timestamp: earlier.timestamp, granted: earlier.granted, ..*self } == *earlier
+    }
+
+    /// Keeps what is known of it from `earlier`, where this is the same SYN or SYN-ACK again: a copy may come late, and what has
+    /// gone on with a newer time, or allowed more, counts (H28).
+    fn keep(&mut self, earlier: &Self) {
+        let newest = self.timestamp.zip(earlier.timestamp).map(|(a, b)| later_of(a, b));
+        self.timestamp = newest.or(self.timestamp);
+        self.granted = self.granted.max(earlier.granted);
     }
 
     /// Follows the newest TSval: packets that overtake the third one go on before we take over.
@@ -111,8 +120,9 @@ impl Agreement {
 
     /// Payload of the largest segment towards the sink, options deducted, in bytes.
     ///
-    /// What the source can take fits its way to us, and its own segments would be no larger. A sink that can take more, by
-    /// jumbo frames or a number made for the other IP version, says nothing about the way to it.
+    /// What the source can take fits its way to us, and its own segments would be no larger. A sink
+    /// that can take more, by jumbo frames or a number made for the other IP version, says nothing
+    /// about the way to it.
     pub(crate) fn mss(&self, is_v4: bool) -> u32 {
         let options_len = if self.timestamps() { TIMESTAMPS_LEN } else { 0 };
         u32::from(self.stated_mss(is_v4).max(MSS_MIN)).saturating_sub(options_len).min(MSS_MAX)
@@ -186,7 +196,7 @@ impl Handshake {
             (true, true) => Self::begin(tcp, from, now).map(|mut new| {
                 let is_same = new.syn.repeats(&self.syn);
                 if is_same {
-                    new.syn.granted = self.syn.granted;
+                    new.syn.keep(&self.syn);
                 }
                 // The reply to a SYN answers the same SYN sent again as well.
                 let reply = self.reply.filter(|_| is_same);
@@ -221,11 +231,8 @@ impl Handshake {
         check(tcp)?;
         if tcp.ack == self.syn.isn + 1 {
             let mut reply = Offer::of(tcp);
-            // An earlier copy may come late: what has gone on with the newer time counts (H28).
             if let Some(known) = self.reply.filter(|known| known.isn == reply.isn) {
-                reply.timestamp =
-                    reply.timestamp.zip(known.timestamp).map(|(a, b)| later_of(a, b)).or(reply.timestamp);
-                reply.granted = reply.granted.max(known.granted);
+                reply.keep(&known);
             }
             self.is_repeated |= self.reply.is_some();
             self.reply = Some(reply);
@@ -242,8 +249,8 @@ impl Handshake {
             return if is_third { Step::Pass(PassReason::OneDirection) } else { Step::Continue };
         };
         if tcp.seq.is_after(self.syn.isn + 1) && tcp.segment_len() > 0 {
-            // The third packet and the first data were lost before us, and this passes us unaccounted: what comes again
-            // must not be taken for the third packet.
+            // The third packet and the first data were lost before us, and this passes us
+            // unaccounted: what comes again must not be taken for the third packet.
             return Step::Pass(PassReason::Desynchronised);
         }
         if !tcp.flags.contains(TcpFlags::ACK) || tcp.ack != reply.isn + 1 || tcp.seq != self.syn.isn + 1 {

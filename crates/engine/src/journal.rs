@@ -1,29 +1,31 @@
 //! [`Journal`]: where the engine notes what is owed, so that a crash does not turn debt into silence (H2).
 //!
-//! A flow has an entry exactly while it has debt. What an entry says is as old as the flow's last event: whoever
-//! reads it after a crash uses the numbers as a start and learns the exact ones from the two ends.
+//! A flow has an entry exactly while it has debt. What an entry says is as old as the flow's last
+//! event: whoever reads it after a crash uses the numbers as a start and learns the exact ones from
+//! the two ends.
 
 use core::fmt;
 use std::net::SocketAddr;
 
 use units::SeqNum;
 
-/// A flow with debt: who it joins, and the newest numbers known of each side.
+/// A flow with debt: who it joins, and the newest numbers known of each end. For the downlink the
+/// sink is the client and the source the server, for the uplink the reverse.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct JournalEntry {
-    /// The client's address and port.
-    pub client: SocketAddr,
-    /// The server's.
-    pub server: SocketAddr,
-    /// What the client has acknowledged: the number it expects next, or one before that.
+    /// Address and port of the sink: the debt is owed to it.
+    pub sink: SocketAddr,
+    /// Those of the source.
+    pub source: SocketAddr,
+    /// What the sink has acknowledged: the number it expects next, or one before that.
     pub delivered: SeqNum,
-    /// What the server was told is delivered; after `delivered`.
+    /// What the source was told is delivered; after `delivered`.
     pub told: SeqNum,
-    /// One past what the client has sent.
-    pub client_next: SeqNum,
-    /// What the server has acknowledged of that.
-    pub server_ack: SeqNum,
-    /// Newest TSval of the client and of the server, when both use timestamps.
+    /// One past what the sink has sent.
+    pub sink_next: SeqNum,
+    /// What the source has acknowledged of that.
+    pub source_ack: SeqNum,
+    /// Newest TSval of the sink and of the source, when both use timestamps.
     pub timestamps: Option<(u32, u32)>,
 }
 
@@ -31,8 +33,8 @@ pub struct JournalEntry {
 ///
 /// Called for every packet of a flow with debt: an implementation makes no system call and does not allocate.
 pub trait Journal: fmt::Debug + Send {
-    /// Notes what is owed, in place of what the slot held. `is_new` is false when the slot holds an entry of the
-    /// same flow: then only the numbers differ.
+    /// Notes what is owed, in place of what the slot held. `is_new` is false when the slot holds an
+    /// entry of the same flow: then only the numbers differ.
     fn owe(&mut self, slot: u32, entry: &JournalEntry, is_new: bool);
 
     /// Forgets the slot's entry: nothing is owed.

@@ -66,7 +66,8 @@ impl Path {
         self.in_flight = (self.in_flight + u64::from(after)).saturating_sub(u64::from(before));
     }
 
-    /// Hands an acknowledgement's news to the controller; `in_flight_before` is what was in flight when it came.
+    /// Hands an acknowledgement's news to the controller; `in_flight_before` is what was in flight
+    /// when it came.
     pub(crate) fn on_ack(
         &mut self,
         out: &AckOutcome,
@@ -142,12 +143,14 @@ impl Path {
         control.window.get().saturating_sub(self.in_flight).min(u64::from(u32::MAX)) as u32
     }
 
-    /// What a flow's source needs of window, at the largest recent rate: twice what both segments hold (as \[WA\] equation (8)
-    /// and the receive buffers of end hosts: once what is under way, and as much again until it is known to be needed).
+    /// What a flow's source needs of window, at the largest recent rate: twice what both segments
+    /// hold (as \[WA\] equation (8) and the receive buffers of end hosts: once what is under way,
+    /// and as much again until it is known to be needed).
     ///
-    /// What is under way to the sink is at most twice what was in the last round trip, and what the controller allows: in
-    /// an outage the round trip grows without end, the data under way does not. Or it is `sent` where that is more: what has
-    /// arrived behind a hole is in no network any more, but is held until the hole is repaired.
+    /// What is under way to the sink is at most twice what was in the last round trip, and what the
+    /// controller allows: in an outage the round trip grows without end, the data under way does
+    /// not. Or it is `sent` where that is more: what has arrived behind a hole is in no network any
+    /// more, but is held until the hole is repaired.
     pub(crate) fn needs(&self, rtt: Option<Duration>, source_rtt: Duration, sent: Bytes) -> Bytes {
         match (self.delivery_rate.get(), rtt) {
             (Some(rate), Some(rtt)) => {
@@ -158,5 +161,30 @@ impl Path {
             }
             _ => Bytes::ZERO,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use control::{ControllerConfig, NewRenoParams};
+
+    use super::*;
+
+    #[test]
+    fn a_window_that_the_next_piece_would_just_fill_is_no_limit() {
+        let mss = Bytes::new(1_000);
+        let params = NewRenoParams { mss, initial_ssthresh: Some(mss), ..NewRenoParams::default() };
+        let window = |in_flight_before: fn(u64) -> u64| {
+            let mut path = Path::new(ControllerConfig::NewReno(params).build(), Instant::ZERO);
+            let before = path.controller.control().window;
+            let out = AckOutcome { acked: 1_000, delivered: 1_000, ..AckOutcome::default() };
+            for _ in 0..before.get() / 1_000 {
+                path.on_ack(&out, None, in_flight_before(before.get()), Instant::from_millis(1));
+            }
+            path.controller.control().window.saturating_sub(before)
+        };
+        // Congestion avoidance: a segment more for a window of them.
+        assert_eq!(window(|window| window - 1_000), Bytes::ZERO);
+        assert_eq!(window(|window| window - 999), mss);
     }
 }

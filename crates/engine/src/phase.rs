@@ -7,8 +7,9 @@
 //!   Windowed       Draining ◀────────┘
 //! ```
 //!
-//! A phase takes in segments and says what is next ([`Next`]); what that does to tables, journal and counts of flows stands in
-//! one file, `half/transitions.rs`. Why a flow leaves stands beside the arrows in `ARCHITECTURE.md`.
+//! A phase takes in segments and says what is next ([`Next`]); what that does to tables, journal
+//! and counts of flows stands in one file, `half/transitions.rs`. Why a flow leaves stands beside
+//! the arrows in `ARCHITECTURE.md`.
 
 use units::Instant;
 
@@ -35,7 +36,8 @@ use windowed::Windowed;
 
 /// Where a flow is in its life.
 ///
-/// What nearly all flows are lies in the table itself: a box would be one more place to fetch for every packet.
+/// What nearly all flows are lies in the table itself: a box would be one more place to fetch for
+/// every packet.
 #[derive(Debug)]
 pub(crate) enum Phase {
     /// Its handshake is under way.

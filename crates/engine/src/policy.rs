@@ -16,8 +16,8 @@ pub enum Action {
     Uplink,
     /// Both are.
     Both,
-    /// Neither: only the window the client advertises is lowered, so that the server keeps the radio queue short
-    /// (\[DR\]).
+    /// Neither: only the window the client advertises is lowered, so that the server keeps the
+    /// radio queue short (\[DR\]).
     Drwa,
 }
 

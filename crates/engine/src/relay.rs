@@ -1,8 +1,10 @@
-//! [`Relay`]: a flow whose delivery is ours, in whatever phase: a receiver that faces the source, a sender that faces the
-//! sink, and what must be known of each side's headers to speak in the other's name.
+//! [`Relay`]: a flow whose delivery is ours, in whatever phase: a receiver that faces the source, a
+//! sender that faces the sink, and what must be known of each side's headers to speak in the
+//! other's name.
 //!
-//! Segments come in by [`from_source`] and [`from_sink`]; packets of our own go out by [`emit`]. What differs while the
-//! flow leaves stands in a [`Departure`], which the phase keeps; only the functions here and below write to a relay.
+//! Segments come in by [`from_source`] and [`from_sink`]; packets of our own go out by [`emit`].
+//! What differs while the flow leaves stands in a [`Departure`], which the phase keeps; only the
+//! functions here and below write to a relay.
 
 use control::LossKind;
 use tcp::{Receiver, Ring, SendContext, Sender, SenderConfig, StreamBuffer, Transmission};
@@ -13,7 +15,7 @@ use crate::config::EngineConfig;
 use crate::direction::End;
 use crate::effect::Effect;
 use crate::handshake::{Agreement, TIMESTAMPS_LEN};
-use crate::memory::spare::{RingSize, Spare};
+use crate::memory::buffer_pool::{BufferPool, RingSize};
 use crate::path::Path;
 use crate::path::turns::Turn;
 use crate::segment::{Context, Segment};
@@ -30,17 +32,19 @@ use conduct::Conduct;
 use departure::Departure;
 use sides::{IpTemplate, SinkSide, SourceSide};
 
-/// Segments that one time-out sends at most, if the controller has room for them. All that waits on the way to the sink is
-/// its own: what backs off there need not send less, only less often. DEVIATION: RFC 5681 §3.1 begins with one.
+/// Segments that one time-out sends at most, if the controller has room for them. All that waits on
+/// the way to the sink is its own: what backs off there need not send less, only less often.
+/// DEVIATION: RFC 5681 §3.1 begins with one.
 const TIMEOUT_SEGMENTS: u8 = 8;
 
-/// How often memory that a flow did not need is given back while others are in use: each time what is kept is copied.
+/// How often memory that a flow did not need is given back while others are in use: each time what
+/// is kept is copied.
 const TRIM_EVERY: Duration = Duration::from_secs(1);
 
 /// How long an empty stream buffer keeps its memory, unless memory is short.
 ///
-/// A fast flow's buffer is empty after every other acknowledgement; memory that comes and goes that often costs page
-/// faults, a quarter of all processor time when measured.
+/// A fast flow's buffer is empty after every other acknowledgement; memory that comes and goes that
+/// often costs page faults, a quarter of all processor time when measured.
 const BUFFER_REST: Duration = Duration::from_millis(500);
 
 /// What both hosts agreed on in their handshake.
@@ -113,8 +117,8 @@ impl Relay {
         let window = if with.by_sink { scale.window(with.tcp.window) } else { sink.granted };
         let template = IpTemplate::of(with.ip);
         let timestamps = agreement.timestamps();
-        // What the source was told so far. The window of the packet that completes the handshake is replaced by
-        // ours before the source sees it, so it promises nothing.
+        // What the source was told so far. The window of the packet that completes the handshake is
+        // replaced by ours before the source sees it, so it promises nothing.
         let receiver =
             Receiver::new(start, sink.granted, agreement.sack(), source.timestamp.filter(|_| timestamps));
         let sender = Sender::new(SenderConfig {
@@ -136,6 +140,7 @@ impl Relay {
                 ip: template,
                 isn: sink.isn,
                 nxt: sink.isn + 1,
+                most_allowed: sink.granted.max(window),
                 tsval: sink.timestamp.unwrap_or(0),
                 is_tsval_old: false,
                 fin_end: None,
@@ -177,8 +182,8 @@ impl Relay {
         Departure::new(self.is_uplink_of_both)
     }
 
-    /// Takes in a segment. `departure` are the terms on which the flow leaves, if it does: there are some afterwards if the
-    /// segment was a reason.
+    /// Takes in a segment. `departure` are the terms on which the flow leaves, if it does: there
+    /// are some afterwards if the segment was a reason.
     pub(crate) fn on_segment(
         &mut self,
         departure: &mut Option<Departure>,
@@ -197,13 +202,13 @@ impl Relay {
     }
 
     /// True when nothing is held for the sink: everything it sees is what the source sent.
-    pub(crate) fn is_even(&self) -> bool {
+    pub(crate) fn is_caught_up(&self) -> bool {
         self.sender.una().is_at_or_after(self.receiver.next())
     }
 
     /// True while something waits for the sink's acknowledgement, be it only the source's FIN.
     pub(crate) fn owes(&self) -> bool {
-        !(self.is_even() && self.sender.is_idle())
+        !(self.is_caught_up() && self.sender.is_idle())
     }
 
     /// True when the stream of each direction has ended and both sides know.
@@ -211,7 +216,8 @@ impl Relay {
         self.receiver.acks_fin() && self.sink.fin_end.is_some_and(|end| self.source.ack.is_at_or_after(end))
     }
 
-    /// True when nothing is left to do for it but to let its hosts go on; its last packet came at `last_activity`.
+    /// True when nothing is left to do for it but to let its hosts go on; its last packet came at
+    /// `last_activity`.
     pub(crate) fn may_leave(&self, departure: &mut Departure, last_activity: Instant, now: Instant) -> bool {
         if self.owes() || !self.outbox.is_empty() {
             return false;
@@ -291,17 +297,17 @@ impl Relay {
     }
 
     /// Lends it memory for `len` bytes that come in, if it has none.
-    pub(crate) fn lend(&mut self, spare: &mut Spare, len: usize) {
-        spare.lend(len, self.ring, &mut self.buffer);
+    pub(crate) fn lend(&mut self, pool: &mut BufferPool, len: usize) {
+        pool.lend(len, self.ring, &mut self.buffer);
     }
 
     /// Lends it memory for notes of what it is about to send, if it has none.
-    pub(crate) fn lend_entries(&mut self, spare: &mut Spare) {
-        spare.lend_entries(&mut self.sender);
+    pub(crate) fn lend_entries(&mut self, pool: &mut BufferPool) {
+        pool.lend_entries(&mut self.sender);
     }
 
     /// Gives back memory that is in no use: at once where it is `short`.
-    pub(crate) fn give_back(&mut self, spare: &mut Spare, is_short: bool, now: Instant) {
+    pub(crate) fn give_back(&mut self, pool: &mut BufferPool, is_short: bool, now: Instant) {
         if is_short {
             self.buffer.release_if_empty();
         }
@@ -309,8 +315,8 @@ impl Relay {
             self.trims_at = now + TRIM_EVERY;
             self.buffer.trim();
         }
-        spare.take_back(&mut self.ring, &mut self.buffer);
-        spare.take_entries(&mut self.sender);
+        pool.take_back(&mut self.ring, &mut self.buffer);
+        pool.take_entries(&mut self.sender);
     }
 
     /// When the memory of a flow that has delivered everything is given back.
@@ -402,7 +408,8 @@ impl Relay {
         self.sender.wants_to_send()
     }
 
-    /// True when it has something to send that must not wait for room: a probe, the repair of the oldest segment.
+    /// True when it has something to send that must not wait for room: a probe, the repair of the
+    /// oldest segment.
     pub(crate) fn is_urgent(&self) -> bool {
         self.sender.is_urgent()
     }
@@ -461,8 +468,8 @@ impl Relay {
         seq.is_at_or_after(self.sender.una()) && seq.is_before(self.sender.nxt())
     }
 
-    /// Has its segments, whose headers without options take `headers` bytes, fit into packets of `mtu` bytes; bytes under
-    /// way that were too long and go out again.
+    /// Has its segments, whose headers without options take `headers` bytes, fit into packets of
+    /// `mtu` bytes; bytes under way that were too long and go out again.
     pub(crate) fn narrow(&mut self, mtu: u32, headers: u32) -> u32 {
         let options = if self.agreed.timestamps { TIMESTAMPS_LEN } else { 0 };
         self.sender.on_path_mtu(mtu.saturating_sub(headers + options))
@@ -474,6 +481,10 @@ impl Relay {
 impl Relay {
     pub(crate) fn sender_mut(&mut self) -> &mut Sender {
         &mut self.sender
+    }
+
+    pub(crate) fn buffer_mut(&mut self) -> &mut StreamBuffer {
+        &mut self.buffer
     }
 
     pub(crate) fn receiver(&self) -> &Receiver {

@@ -48,7 +48,8 @@ pub struct FlowReport {
     pub client: SocketAddr,
     /// The server's.
     pub server: SocketAddr,
-    /// Which direction is accelerated. For the uplink, read "server" for "client" in what follows, and the reverse.
+    /// Which direction is accelerated. For the uplink, read "server" for "client" in what follows,
+    /// and the reverse.
     pub direction: Direction,
     /// Where it is in its life.
     pub state: FlowState,

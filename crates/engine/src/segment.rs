@@ -1,4 +1,5 @@
-//! [`Segment`]: a TCP segment of a flow on its way through a half; [`Context`]: what else its handling may use.
+//! [`Segment`]: a TCP segment of a flow on its way through a half; [`Context`]: what else its
+//! handling may use.
 
 use tcp::SegmentIn;
 use units::{Bytes, Instant};
@@ -86,7 +87,8 @@ impl<'a> Segment<'a> {
 
     /// True when the checksums are right, or the kernel vouches for them (H7).
     ///
-    /// The IPv4 header has one of its own: its receiver drops what does not fit it, whatever the segment's says.
+    /// The IPv4 header has one of its own: its receiver drops what does not fit it, whatever the
+    /// segment's says.
     pub(crate) fn is_intact(&self) -> bool {
         self.checksum_state() == ChecksumState::Partial
             || self.virtio.flags & VirtioNetHeader::DATA_VALID != 0

@@ -2,7 +2,10 @@
 
 use crate::pass::PassReason;
 
-/// Counters since the start; none ever goes down, except the `…_now` ones, which are levels.
+/// Counters of a half since the start; none ever goes down, except the `…_now` ones, which are levels.
+///
+/// The source is the host that sends the data, the sink the one that takes it: for the downlink the
+/// server and the client.
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
     /// Packets taken in.
@@ -21,39 +24,39 @@ pub struct Stats {
     pub flows_windowed: u64,
     /// Acknowledgements of such flows that went on with a smaller window than the client's.
     pub windows_lowered: u64,
-    /// Payload bytes taken from servers.
+    /// Payload bytes taken from sources.
     pub bytes_received: u64,
-    /// Payload bytes acknowledged by clients.
+    /// Payload bytes acknowledged by sinks.
     pub bytes_delivered: u64,
     /// Payload bytes sent more than once.
     pub bytes_retransmitted: u64,
-    /// Bytes acknowledged to the server that the client will never acknowledge (H1).
+    /// Bytes acknowledged to the source that the sink will never acknowledge (H1).
     pub bytes_acked_but_lost: u64,
     /// Memory held in stream buffers now, in bytes.
     pub buffer_bytes_now: u64,
-    /// Acknowledgements made for servers.
+    /// Acknowledgements made for sources.
     pub acks_made: u64,
-    /// Client acknowledgements consumed.
+    /// Acknowledgements of sinks consumed.
     pub acks_consumed: u64,
     /// Segments with a wrong checksum, dropped unacknowledged (H7).
     pub bad_checksums: u64,
     /// Segments with too old a timestamp (PAWS).
     pub paws_rejected: u64,
-    /// Server segments outside the window.
+    /// Segments of sources outside the window.
     pub out_of_window: u64,
-    /// Segments left to the server to send again, because memory was short (H20).
+    /// Segments left to the source to send again, because memory was short (H20).
     pub memory_refused: u64,
     /// SACK blocks that made no sense (H12).
     pub invalid_sack_blocks: u64,
-    /// Acknowledgements of what was never sent.
+    /// Segments dropped for their acknowledgement: of what was never sent, or too old (RFC 5961 §5).
     pub unacceptable_acks: u64,
     /// Resets with another number than the exact one (RFC 5961 §3).
     pub inexact_resets: u64,
-    /// Retransmission time-outs towards clients.
+    /// Retransmission time-outs towards sinks.
     pub timeouts: u64,
     /// Of those, taken back as needless.
     pub timeouts_undone: u64,
-    /// Times a flow went back to honouring the window, because the client discards what lies beyond it (H18).
+    /// Times a flow went back to honouring the window, because the sink discards what lies beyond it (H18).
     pub fell_back_to_honour: u64,
     /// Packets that are not parsable as IP.
     pub unparsable: u64,
@@ -61,7 +64,8 @@ pub struct Stats {
     pub fragments: u64,
     /// Packets that are not TCP, or where extension headers stand before it, forwarded untouched (H22).
     pub not_tcp: u64,
-    /// Segments of flows that are not in the table, forwarded untouched: they were passed, or ran before (H11).
+    /// Segments of flows that are not in the table, forwarded untouched: they were passed, or ran
+    /// before (H11).
     pub unknown_flow: u64,
     /// Segments whose TCP header cannot be read, forwarded untouched.
     pub truncated: u64,

@@ -2,9 +2,11 @@
 
 use units::Duration;
 
-/// How long a timestamp can be compared with a later one: a clock that counts microseconds has gone half its circle then.
+/// How long a timestamp can be compared with a later one: a clock that counts microseconds has gone
+/// half its circle then.
 ///
-/// RFC 7323 §5.5 says 24 days, for clocks that count milliseconds; Linux takes this time for all (`TCP_PAWS_WRAP`).
+/// RFC 7323 §5.5 says 24 days, for clocks that count milliseconds; Linux takes this time for all
+/// (`TCP_PAWS_WRAP`).
 pub(crate) const COMPARABLE_FOR: Duration = Duration::from_secs((1 << 31) / 1_000_000);
 
 /// The later of two timestamps (RFC 7323 §5.2).

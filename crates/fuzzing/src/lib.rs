@@ -1,8 +1,9 @@
 //! Bodies of the fuzz targets: one function each, from any bytes to checked promises.
 //!
-//! `fuzz/fuzz_targets/` holds a line per target that calls one of these under libFuzzer; `tests/replay.rs` calls the
-//! same functions with every committed input. A promise that does not hold is a panic here, on purpose: that is how a
-//! fuzzer learns of it. `docs/fuzzing.md` says what each target checks.
+//! `fuzz/fuzz_targets/` holds a line per target that calls one of these under libFuzzer;
+//! `tests/replay.rs` calls the same functions with every committed input. A promise that does not
+//! hold is a panic here, on purpose: that is how a fuzzer learns of it. `docs/fuzzing.md` says what
+//! each target checks.
 
 // A broken promise ends the run: there is no other way to tell the fuzzer.
 #![allow(clippy::expect_used, clippy::panic)]

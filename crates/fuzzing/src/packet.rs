@@ -163,8 +163,8 @@ pub fn tcp_options(bytes: &[u8]) {
 
 /// Super-packets: ten bytes of virtio header, two of segment size, then the packet.
 ///
-/// Whatever the header says, nothing panics; the pieces of a cut are whole packets of the right lengths; and what the
-/// merger takes comes out of the next cut as it went in.
+/// Whatever the header says, nothing panics; the pieces of a cut are whole packets of the right
+/// lengths; and what the merger takes comes out of the next cut as it went in.
 pub fn super_packet(bytes: &[u8]) {
     let Ok(virtio) = VirtioNetHeader::parse(bytes) else { return };
     assert_eq!(VirtioNetHeader::parse(&virtio.to_bytes()), Ok(virtio));

@@ -17,8 +17,8 @@ fn text(bytes: &[u8]) -> Option<&str> {
     core::str::from_utf8(bytes.get(..bytes.len().min(TEXT_MAX))?).ok()
 }
 
-/// Trace files in each format: an error names the file, a trace survives being written and read again, its figures
-/// fit each other, and a link can run on it.
+/// Trace files in each format: an error names the file, a trace survives being written and read
+/// again, its figures fit each other, and a link can run on it.
 pub fn trace(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     check_trace(Trace::parse_mahimahi(text, "fuzz"));
@@ -33,7 +33,8 @@ pub fn trace(bytes: &[u8]) {
     }
 }
 
-/// False when rates and times are so large that the trace, though allowed, would be too: the fuzzer has no time for it.
+/// False when rates and times are so large that the trace, though allowed, would be too: the fuzzer
+/// has no time for it.
 fn is_moderate(text: &str) -> bool {
     let numbers = text.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+')));
     numbers.filter_map(|n| n.parse::<f64>().ok()).all(|n| n.abs() <= 60.0 || n.abs() > 1e13)
@@ -121,8 +122,8 @@ fn scenario_text(scenario: &Scenario) -> String {
     toml::to_string(scenario).expect("a scenario can be written")
 }
 
-/// Packet scripts: an error names file and line; any script that can be read plays to its end, or to a line that does
-/// not hold, against a router and against the engine.
+/// Packet scripts: an error names file and line; any script that can be read plays to its end, or
+/// to a line that does not hold, against a router and against the engine.
 pub fn script(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     let script = match Script::parse("fuzz", text) {

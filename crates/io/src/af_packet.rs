@@ -6,8 +6,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use crate::IoError;
 use crate::netlink::InterfaceIndex;
 
-/// Opens a packet socket of a kind (`SOCK_RAW`, `SOCK_DGRAM`) in the calling thread's namespace, non-blocking, that
-/// receives nothing until it is bound.
+/// Opens a packet socket of a kind (`SOCK_RAW`, `SOCK_DGRAM`) in the calling thread's namespace,
+/// non-blocking, that receives nothing until it is bound.
 pub(crate) fn open(kind: libc::c_int) -> Result<OwnedFd, IoError> {
     let kind = kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: socket takes integers only; the result is checked before use.
@@ -97,14 +97,15 @@ pub(crate) struct Control(pub [u8; 64]);
 /// The control message of a level and kind, if a received message has one.
 ///
 /// # Safety
-/// `message` was filled by recvmsg with a live control buffer, and T is what the kernel sends under that kind.
+/// `message` was filled by recvmsg with a live control buffer, and T is what the kernel sends under
+/// that kind.
 pub(crate) unsafe fn control_message<T: Copy>(
     message: &libc::msghdr,
     level: libc::c_int,
     kind: libc::c_int,
 ) -> Option<T> {
-    // SAFETY: the control pointer and length describe live, aligned memory with well-formed control messages, which the
-    // CMSG functions walk; the caller answers for T.
+    // SAFETY: the control pointer and length describe live, aligned memory with well-formed control
+    // messages, which the CMSG functions walk; the caller answers for T.
     unsafe {
         let mut header = libc::CMSG_FIRSTHDR(message);
         loop {

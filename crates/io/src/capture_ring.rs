@@ -1,7 +1,8 @@
 //! [`CaptureRing`]: whole frames of an interface, through memory shared with the kernel.
 //!
-//! `TPACKET_V3`: the kernel fills blocks of frames and hands each over when it is full or 50 ms old. While all blocks
-//! are full, frames are dropped and counted. Source: the kernel's `packet_mmap.rst`.
+//! `TPACKET_V3`: the kernel fills blocks of frames and hands each over when it is full or 50 ms
+//! old. While all blocks are full, frames are dropped and counted. Source: the kernel's
+//! `packet_mmap.rst`.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
@@ -105,10 +106,11 @@ impl CaptureRing {
 
     /// Gives every frame of the next block to `each`, until that says false; false if no block is ready.
     pub fn take(&mut self, each: &mut dyn FnMut(Frame<'_>) -> bool) -> bool {
-        // SAFETY: `next` is below BLOCKS, so the block lies within the mapping, which lives as long as `self`.
+        // SAFETY: `next` is below BLOCKS, so the block lies within the mapping, which lives as long
+        // as `self`.
         let block = unsafe { self.memory.add(self.next * BLOCK_LEN) };
-        // SAFETY: a block starts with a block descriptor, and the mapping is aligned to pages; all its bit patterns are
-        // valid. The kernel changes it, so the status is read as volatile.
+        // SAFETY: a block starts with a block descriptor, and the mapping is aligned to pages; all
+        // its bit patterns are valid. The kernel changes it, so the status is read as volatile.
         let mut header = unsafe { block.cast::<libc::tpacket_block_desc>().read_volatile() };
         // SAFETY: the union has one member.
         let status = unsafe { header.hdr.bh1.block_status };
@@ -125,7 +127,8 @@ impl CaptureRing {
         self.frames(bytes, first as usize, packets, each);
         fence(Ordering::Release);
         let status_at = std::mem::offset_of!(libc::tpacket_block_desc, hdr);
-        // SAFETY: the status is the first field of the union; it lies within the block. `bytes` is not used any more.
+        // SAFETY: the status is the first field of the union; it lies within the block. `bytes` is
+        // not used any more.
         unsafe { block.add(status_at).cast::<u32>().write_volatile(0) };
         self.next = (self.next + 1) % BLOCKS;
         true
@@ -144,7 +147,8 @@ impl CaptureRing {
             else {
                 return;
             };
-            // The link address behind the header tells the way: the loopback interface shows each packet twice.
+            // The link address behind the header tells the way: the loopback interface shows each
+            // packet twice.
             let way = block.get(at + aligned + std::mem::offset_of!(libc::sockaddr_ll, sll_pkttype));
             let is_second_sight = self.is_loopback && way == Some(&libc::PACKET_OUTGOING);
             let mac = usize::from(
@@ -162,8 +166,9 @@ impl CaptureRing {
         }
     }
 
-    /// Takes note of what made the descriptor report an error, which it does until then; true while there is an interface to
-    /// capture from. One that is down may come back, and the ring goes on with it; one that was deleted does not.
+    /// Takes note of what made the descriptor report an error, which it does until then; true while
+    /// there is an interface to capture from. One that is down may come back, and the ring goes on
+    /// with it; one that was deleted does not.
     ///
     /// # Errors
     /// The kernel does not answer.

@@ -95,8 +95,8 @@ impl IoError {
             )
     }
 
-    /// True when the same request may succeed in a moment: a signal came in between, memory or a buffer was short, somebody else was at it, or
-    /// no answer came in time.
+    /// True when the same request may succeed in a moment: a signal came in between, memory or a
+    /// buffer was short, somebody else was at it, or no answer came in time.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(

@@ -1,4 +1,5 @@
-//! [`FrameSocket`]: whole frames of an interface, in and out, with their VLAN tags and what the kernel left undone.
+//! [`FrameSocket`]: whole frames of an interface, in and out, with their VLAN tags and what the
+//! kernel left undone.
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -15,10 +16,11 @@ const PACKET_VNET_HDR: libc::c_int = 15;
 /// Memory for frames that wait, either way, in bytes.
 const BUFFER_LEN: libc::c_int = 8 << 20;
 
-/// Frames that come in through an interface, whoever they are for, and a way to send frames out of it. Frames sent by
-/// others do not come in.
+/// Frames that come in through an interface, whoever they are for, and a way to send frames out of
+/// it. Frames sent by others do not come in.
 ///
-/// In front of each frame stands a virtio header; a VLAN tag that the kernel has taken out of a frame comes beside it.
+/// In front of each frame stands a virtio header; a VLAN tag that the kernel has taken out of a
+/// frame comes beside it.
 #[derive(Debug)]
 pub struct FrameSocket {
     fd: OwnedFd,
@@ -37,8 +39,8 @@ pub struct ReceivedFrame {
 }
 
 impl FrameSocket {
-    /// Opens the interface called `name` in the calling thread's namespace, non-blocking, in promiscuous mode for as
-    /// long as the socket is open.
+    /// Opens the interface called `name` in the calling thread's namespace, non-blocking, in
+    /// promiscuous mode for as long as the socket is open.
     ///
     /// # Errors
     /// Without CAP_NET_RAW, or when there is no such interface.
@@ -71,10 +73,11 @@ impl FrameSocket {
         &self.name
     }
 
-    /// Receives one frame and its virtio header; `None` when there is none now. What does not fit into `frame` is cut
-    /// off.
+    /// Receives one frame and its virtio header; `None` when there is none now. What does not fit
+    /// into `frame` is cut off.
     ///
-    /// A super-packet of a kind that no virtio header can name, such as SCTP's, is lost, and counted among the drops.
+    /// A super-packet of a kind that no virtio header can name, such as SCTP's, is lost, and
+    /// counted among the drops.
     ///
     /// # Errors
     /// When the interface is gone or down.
@@ -106,7 +109,8 @@ impl FrameSocket {
     /// Sends one frame in one system call, without joining its pieces first; at most [`PIECES_MAX`].
     ///
     /// # Errors
-    /// When the interface is gone or down ([`IoError::is_device_gone`]), its queue is full, or the frame does not fit.
+    /// When the interface is gone or down ([`IoError::is_device_gone`]), its queue is full, or the
+    /// frame does not fit.
     pub fn send(&self, virtio: &VnetHeader, pieces: &[IoSlice<'_>]) -> Result<(), IoError> {
         let mut all = [IoSlice::new(&[]); PIECES_MAX + 1];
         all[0] = IoSlice::new(virtio);
@@ -150,7 +154,8 @@ impl AsFd for FrameSocket {
 
 /// The VLAN tag in a received message's auxiliary data, if it has one.
 fn tag(message: &libc::msghdr) -> Option<[u8; 4]> {
-    // SAFETY: the only caller has just filled `message`, whose control buffer it holds; the kernel sends auxiliary data.
+    // SAFETY: the only caller has just filled `message`, whose control buffer it holds; the kernel
+    // sends auxiliary data.
     let aux: libc::tpacket_auxdata =
         unsafe { af_packet::control_message(message, libc::SOL_PACKET, libc::PACKET_AUXDATA) }?;
     if aux.tp_status & libc::TP_STATUS_VLAN_VALID == 0 {

@@ -209,7 +209,8 @@ fn lock_base(base: &Path) -> Result<File, IoError> {
     lock().doing(|| format!("lock {}", base.display()))
 }
 
-/// Takes a lock on `file` unless another open descriptor of it has one; true when it is ours. It goes with the file.
+/// Takes a lock on `file` unless another open descriptor of it has one; true when it is ours. It
+/// goes with the file.
 ///
 /// # Errors
 /// Where the file system has no locks.

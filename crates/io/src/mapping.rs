@@ -19,16 +19,19 @@ pub(crate) struct Mapping<W: Word> {
     len: usize,
 }
 
-// SAFETY: the mapping belongs to this value alone and is only reached through `&[W]`, which any thread may use.
+// SAFETY: the mapping belongs to this value alone and is only reached through `&[W]`, which any
+// thread may use.
 unsafe impl<W: Word> Send for Mapping<W> {}
 // SAFETY: as above.
 unsafe impl<W: Word> Sync for Mapping<W> {}
 
 impl<W: Word> Mapping<W> {
-    /// Maps the first `len` words behind `fd`, one at least, for reading and writing; `what` it is for the error.
+    /// Maps the first `len` words behind `fd`, one at least, for reading and writing; `what` it is
+    /// for the error.
     ///
     /// # Safety
-    /// Behind `fd` there is as much memory, and it does not get shorter; others change its words as a whole only.
+    /// Behind `fd` there is as much memory, and it does not get shorter; others change its words as
+    /// a whole only.
     pub unsafe fn new(fd: &impl AsFd, len: usize, what: &str) -> Result<Self, IoError> {
         // SAFETY: a new mapping at a place of the kernel's choice; the caller answers for the length.
         let start = unsafe {
@@ -54,8 +57,8 @@ impl<W: Word> Mapping<W> {
 
     /// The words.
     pub fn words(&self) -> &[W] {
-        // SAFETY: `start` is the page-aligned begin of a mapping of `len` words that lives as long as `self`; whoever
-        // else has them changes each atomically, by the promise made to `new`.
+        // SAFETY: `start` is the page-aligned begin of a mapping of `len` words that lives as long
+        // as `self`; whoever else has them changes each atomically, by the promise made to `new`.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }

@@ -76,7 +76,8 @@ impl PacketSocket {
 
 /// The wall-clock nanoseconds of a received message's SCM_TIMESTAMPNS, if it has one.
 fn timestamp(message: &libc::msghdr) -> Option<u64> {
-    // SAFETY: the only caller has just filled `message`, whose control buffer it holds; the kernel sends a timespec.
+    // SAFETY: the only caller has just filled `message`, whose control buffer it holds; the kernel
+    // sends a timespec.
     let ts: libc::timespec =
         unsafe { af_packet::control_message(message, libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) }?;
     let secs = u64::try_from(ts.tv_sec).ok()?;
@@ -105,14 +106,15 @@ mod tests {
         netlink.set_up(lo).unwrap();
         let socket = ns.run(|| PacketSocket::open(lo)).unwrap().unwrap();
         let udp = ns.run(|| UdpSocket::bind("127.0.0.1:0")).unwrap().unwrap();
-        // The kernel begins to take times of arrival a moment after the first socket asks for them (`netstamp_work`); what
-        // comes earlier has the time at which it is read.
+        // The kernel begins to take times of arrival a moment after the first socket asks for them
+        // (`netstamp_work`); what comes earlier has the time at which it is read.
         let mut waiter = Waiter::new(Duration::ZERO).unwrap();
         waiter.wait(Some(Clock::now() + Duration::from_millis(500))).unwrap();
         let before = Clock::now();
         udp.send_to(b"hello", "127.0.0.1:9").unwrap();
         let after = Clock::now();
-        // Looked at late, by twice what a busy machine may need to deliver it: the timestamp must still be that of the arrival.
+        // Looked at late, by twice what a busy machine may need to deliver it: the timestamp must
+        // still be that of the arrival.
         let slack = Duration::from_millis(150);
         waiter.wait(Some(after + slack + slack)).unwrap();
         waiter.add(&socket, Interest::Read, 1).unwrap();

@@ -128,7 +128,8 @@ impl AsFd for PidFd {
     }
 }
 
-/// Raises the number of descriptors this process may have open to what it is allowed at most; gives that number.
+/// Raises the number of descriptors this process may have open to what it is allowed at most; gives
+/// that number.
 ///
 /// # Errors
 /// When the system does not tell, or refuses.

@@ -36,8 +36,8 @@ impl RawSocket {
         Ok(Self { v4, v6: open(Domain::IPV6).ok() })
     }
 
-    /// Sends `packet`, which begins with its IP header, towards `to`; false when the kernel does not take it now
-    /// (no route, a full queue): lost, as on any link.
+    /// Sends `packet`, which begins with its IP header, towards `to`; false when the kernel does
+    /// not take it now (no route, a full queue): lost, as on any link.
     #[must_use]
     pub fn send(&self, packet: &[u8], to: IpAddr) -> bool {
         let socket = if to.is_ipv4() { Some(&self.v4) } else { self.v6.as_ref() };

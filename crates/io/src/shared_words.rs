@@ -58,7 +58,8 @@ const fn bytes(len: usize) -> usize {
     len * size_of::<AtomicU32>()
 }
 
-/// Makes the file so long, with all of it on the disk: a page that cannot be had would kill the process later.
+/// Makes the file so long, with all of it on the disk: a page that cannot be had would kill the
+/// process later.
 fn reserve(file: &File, len: usize) -> Result<(), IoError> {
     // SAFETY: takes an open descriptor and numbers.
     let error = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes(len) as libc::off_t) };

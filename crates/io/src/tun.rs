@@ -70,8 +70,8 @@ pub struct Offloads {
     pub udp: bool,
 }
 
-/// A TUN device in the namespace where it was made, with its first queue; it vanishes, with its routes, when its last
-/// queue is dropped.
+/// A TUN device in the namespace where it was made, with its first queue; it vanishes, with its
+/// routes, when its last queue is dropped.
 #[derive(Debug)]
 pub struct Tun {
     queue: TunQueue,
@@ -130,8 +130,8 @@ impl Tun {
         Ok(Self { queue, index, offloads, netlink })
     }
 
-    /// Opens one more queue of a device made with `multi_queue`. Which packets come out of it is the kernel's choice, by
-    /// a hash of addresses and ports, unless a program is set to choose.
+    /// Opens one more queue of a device made with `multi_queue`. Which packets come out of it is
+    /// the kernel's choice, by a hash of addresses and ports, unless a program is set to choose.
     ///
     /// # Errors
     /// When the device has no further queues, or too many (256).
@@ -142,8 +142,9 @@ impl Tun {
         Ok(TunQueue { file, name: self.name().to_owned(), has_vnet_header })
     }
 
-    /// Has `program` choose the queue of each packet that the kernel hands over: what it returns, modulo the number of
-    /// queues, counts them in the order in which they were opened. It works as long as the device is there.
+    /// Has `program` choose the queue of each packet that the kernel hands over: what it returns,
+    /// modulo the number of queues, counts them in the order in which they were opened. It works as
+    /// long as the device is there.
     ///
     /// # Errors
     /// When the kernel is too old (before Linux 4.16), or the program is of another kind.

@@ -189,8 +189,9 @@ impl Benchmark<'_> {
         Ok(DelayFigures { path: path.to_owned(), round_trip_ms, timing })
     }
 
-    /// Round trips from `client` to `target`. Single ones are printed with three digits, so percentiles of those
-    /// above 10 ms are in steps of 0.1 ms; ping's own summary is exact to the microsecond.
+    /// Round trips from `client` to `target`. Single ones are printed with three digits, so
+    /// percentiles of those above 10 ms are in steps of 0.1 ms; ping's own summary is exact to the
+    /// microsecond.
     fn ping(&self, client: &Namespace, target: IpAddr) -> Result<Distribution, LabError> {
         let interval = format!("{:.3}", PING_INTERVAL.as_secs_f64());
         let mut command = Command::new("ping");
@@ -228,8 +229,8 @@ impl Benchmark<'_> {
             format!("radio.down = {{ rate = \"{}\", queue = \"100 packets\" }}", scenario::Quantity(RATE));
         let (arrivals, emulation) =
             self.saturate(&settings, Path::new("."), RATE.mul_ratio(3, 2), RATE_TIME)?;
-        // The kernel's own small packets (IPv6 multicast reports) are not the receiver's. Nothing is lost behind
-        // the link, so the nth arrival is the nth delivery.
+        // The kernel's own small packets (IPv6 multicast reports) are not the receiver's. Nothing
+        // is lost behind the link, so the nth arrival is the nth delivery.
         let full = emulation.records[0].iter().filter(|r| r.size == Bytes::new(1_500));
         let planned: Vec<Instant> = full.filter_map(|r| r.delivered).collect();
         let mut lag_us: Vec<f64> = planned
@@ -408,7 +409,8 @@ fn send(socket: &UdpSocket, target: SocketAddr, rate: Rate, stop: &AtomicBool) -
 fn receive(socket: &UdpSocket, stop: &AtomicBool) -> Vec<Instant> {
     let mut arrivals = Vec::new();
     let mut buffer = [0; 2_048];
-    // So that it is the link that is measured, not the wait for a processor. Without the privilege it is both.
+    // So that it is the link that is measured, not the wait for a processor. Without the privilege
+    // it is both.
     let _ = io::sched::set_realtime_priority(RECEIVER_PRIORITY);
     if socket.set_read_timeout(Some(std::time::Duration::from_millis(50))).is_err() {
         return arrivals;

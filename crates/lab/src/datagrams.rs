@@ -1,4 +1,5 @@
-//! [`Datagrams`]: a UDP source at a set rate in the server's namespace, and a sink that acknowledges every datagram in the client's.
+//! [`Datagrams`]: a UDP source at a set rate in the server's namespace, and a sink that
+//! acknowledges every datagram in the client's.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -75,8 +76,9 @@ impl Datagrams {
         })
     }
 
-    /// Sends for as long as the workload says, showing `progress(bytes so far)` from time to time. What is served stands for nothing
-    /// here: that all was sent is noted as a content that came out right.
+    /// Sends for as long as the workload says, showing `progress(bytes so far)` from time to time.
+    /// What is served stands for nothing here: that all was sent is noted as a content that came
+    /// out right.
     ///
     /// # Errors
     /// When `check` refuses to go on, or the user interrupts.

@@ -34,7 +34,7 @@ const BATCH: usize = 32;
 /// Room for one packet of the devices' MTU.
 const PACKET_LEN_MAX: usize = 2_048;
 /// Buffers kept for reuse.
-const SPARE_BUFFERS_MAX: usize = 16_384;
+const FREE_BUFFERS_MAX: usize = 16_384;
 /// How long before a departure the thread is awake. Longer than [`Waiter::SPIN_MARGIN`]: under load a
 /// sleeper's wake-up often takes more than that.
 const SPIN_MARGIN: Duration = Duration::from_micros(250);
@@ -83,8 +83,8 @@ pub struct Emulation {
 }
 
 impl Emulation {
-    /// The timing error, judged by what it can have moved of a transfer that took all of the time; `has_round_trips` where a host
-    /// measured round trips.
+    /// The timing error, judged by what it can have moved of a transfer that took all of the time;
+    /// `has_round_trips` where a host measured round trips.
     #[must_use]
     pub fn judged(&self, has_round_trips: bool) -> Timing {
         self.timing.clone().judged(Moved {
@@ -132,7 +132,7 @@ impl Emulator {
             late_bins: LateBins::new(started),
             path_rtt: path_rtt(plan),
             started,
-            spare: Vec::new(),
+            free_buffers: Vec::new(),
             reporter,
         };
         let thread = std::thread::Builder::new()
@@ -186,7 +186,7 @@ struct Mover {
     late_bins: LateBins,
     path_rtt: Duration,
     started: Instant,
-    spare: Vec<Vec<u8>>,
+    free_buffers: Vec<Vec<u8>>,
     reporter: Option<Reporter>,
 }
 
@@ -256,8 +256,8 @@ impl Mover {
                 }
                 // A device that is down or gone loses packets like a real one.
                 let _ = self.devices[i ^ 1].send(&delivery.payload);
-                if self.spare.len() < SPARE_BUFFERS_MAX {
-                    self.spare.push(delivery.payload);
+                if self.free_buffers.len() < FREE_BUFFERS_MAX {
+                    self.free_buffers.push(delivery.payload);
                 }
                 // Read once for both: the packet that was handed over, and the next.
                 now = Clock::now();
@@ -268,10 +268,10 @@ impl Mover {
     /// Takes in what a device has.
     fn fetch(&mut self, device: usize) -> Result<(), LabError> {
         for _ in 0..BATCH {
-            let mut buffer = self.spare.pop().unwrap_or_default();
+            let mut buffer = self.free_buffers.pop().unwrap_or_default();
             buffer.resize(PACKET_LEN_MAX, 0);
             let Some(len) = self.devices[device].recv(&mut buffer)? else {
-                self.spare.push(buffer);
+                self.free_buffers.push(buffer);
                 break;
             };
             let now = Clock::now();
@@ -282,7 +282,7 @@ impl Mover {
                 _ => {}
             }
             if let Err(rejected) = self.links[device].enqueue(buffer, Bytes::from(len), now) {
-                self.spare.push(rejected.payload);
+                self.free_buffers.push(rejected.payload);
             }
         }
         Ok(())

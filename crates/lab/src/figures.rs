@@ -33,7 +33,8 @@ pub struct Evidence<'a> {
 }
 
 impl Evidence<'_> {
-    /// The radio direction that carries the data: index into records, and into links after the two of the WAN.
+    /// The radio direction that carries the data: index into records, and into links after the two
+    /// of the WAN.
     fn data(&self) -> usize {
         usize::from(self.workload.kind() == Kind::Upload)
     }
@@ -87,7 +88,8 @@ impl Evidence<'_> {
         for outcome in self.outcomes {
             let sha256_received = match self.workload.kind() {
                 Kind::Download | Kind::Request | Kind::Udp => outcome.sha256.clone(),
-                // Uploads are all of the same content: each flow takes one that came out right, if there is one.
+                // Uploads are all of the same content: each flow takes one that came out right, if
+                // there is one.
                 Kind::Upload => {
                     let right = uploaded.iter().position(|hash| *hash == self.content.sha256).unwrap_or(0);
                     if uploaded.is_empty() { String::new() } else { uploaded.swap_remove(right) }

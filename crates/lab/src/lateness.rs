@@ -1,5 +1,6 @@
 //! [`Lateness`]: how much later than planned packets were handed over.
 
+use figures::stats;
 use scenario::results::{Distribution, Timing, rounded};
 use units::{Bytes, Duration, Instant};
 
@@ -8,7 +9,8 @@ const BUCKET_NS: u64 = 100;
 /// Above this only the exact largest value and the shares are kept.
 const BUCKETS: usize = 50_000;
 
-/// A histogram with fixed memory, so that recording never allocates.
+/// A histogram with fixed memory, so that recording never allocates. Mean, extremes and shares are exact;
+/// `hdrhistogram` would round them.
 #[derive(Clone, Debug)]
 pub struct Lateness {
     buckets: Vec<u32>,
@@ -51,24 +53,19 @@ impl Lateness {
         self.over_1_ms += u64::from(ns > 1_000_000);
     }
 
-    /// The value below which `share` of the packets lie, in µs, to the upper end of its bucket.
-    fn percentile_us(&self, share: f64) -> f64 {
-        let rank = (share * self.count as f64).ceil() as u64;
-        let mut seen = 0;
-        for (i, count) in self.buckets.iter().enumerate() {
-            seen += u64::from(*count);
-            if seen >= rank && seen > 0 {
-                let upper = (i as u64 + 1) * BUCKET_NS;
-                // The last bucket has no upper end of its own.
-                let value = if i + 1 == BUCKETS { self.max_ns } else { upper.min(self.max_ns) };
-                return value as f64 / 1e3;
-            }
-        }
-        0.0
+    /// A percentile in µs, to the upper end of its bucket.
+    fn percentile_us(&self, per_mille: u32) -> f64 {
+        let upper = |bucket: usize| {
+            let end = (bucket as u64 + 1) * BUCKET_NS;
+            // The last bucket has no upper end of its own.
+            if bucket + 1 == BUCKETS { self.max_ns } else { end.min(self.max_ns) }
+        };
+        let counts = self.buckets.iter().enumerate().map(|(bucket, count)| (bucket, u64::from(*count)));
+        stats::percentile_of_counts(counts, per_mille).map_or(0.0, |bucket| upper(bucket) as f64 / 1e3)
     }
 
-    /// The timing report of a run in which the kernel dropped `missed_packets` that were not fetched in time. What it means for a
-    /// figure says [`Timing::judged`].
+    /// The timing report of a run in which the kernel dropped `missed_packets` that were not fetched in
+    /// time. What it means for a figure says [`Timing::judged`].
     #[must_use]
     pub fn report(&self, missed_packets: u64) -> Timing {
         let n = self.count.max(1) as f64;
@@ -80,9 +77,9 @@ impl Lateness {
                 count: self.count,
                 min: if self.count == 0 { 0.0 } else { rounded(self.min_ns as f64 / 1e3) },
                 mean: rounded(mean_ns / 1e3),
-                p50: rounded(self.percentile_us(0.50)),
-                p95: rounded(self.percentile_us(0.95)),
-                p99: rounded(self.percentile_us(0.99)),
+                p50: rounded(self.percentile_us(500)),
+                p95: rounded(self.percentile_us(950)),
+                p99: rounded(self.percentile_us(990)),
                 max: rounded(self.max_ns as f64 / 1e3),
                 deviation: rounded(variance.sqrt() / 1e3),
             },
@@ -96,8 +93,9 @@ impl Lateness {
     }
 }
 
-/// How much of each 100 ms is lost to lateness: of a bin placed anywhere, the bytes that are missing at its end because they
-/// are late, over all of its bytes. That is the mean lateness of the bytes over the bin's length.
+/// How much of each 100 ms is lost to lateness: of a bin placed anywhere, the bytes that are missing at its
+/// end because they are late, over all of its bytes. That is the mean lateness of the bytes over the bin's
+/// length.
 #[derive(Clone, Debug)]
 pub struct LateBins {
     start: Instant,

@@ -87,7 +87,8 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Starts nginx in `server` with its files in `directory`, where [`Content`] stands; ready when it returns.
+    /// Starts nginx in `server` with its files in `directory`, where [`Content`] stands; ready when
+    /// it returns.
     ///
     /// # Errors
     /// When nginx is missing or does not start; its own message is passed on.
@@ -158,8 +159,8 @@ impl Drop for Origin {
     }
 }
 
-/// One process in the foreground, everything it writes below `directory`. An upload's body is kept in a file by
-/// passing the request, without its body, to a second server that only says yes.
+/// One process in the foreground, everything it writes below `directory`. An upload's body is kept
+/// in a file by passing the request, without its body, to a second server that only says yes.
 fn configuration(directory: &Path) -> String {
     let directory = directory.display();
     format!(

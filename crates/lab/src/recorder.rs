@@ -1,7 +1,9 @@
-//! [`Recorder`]: captures of a case at both ends, and what the kernels and links counted, as truth about them.
+//! [`Recorder`]: captures of a case at both ends, and what the kernels and links counted, as truth
+//! about them.
 //!
-//! The captures are made where `tcpdump` would make them: on the hosts' own interfaces. The truth is the hosts' TCP
-//! counters (`/proc/net/snmp`, `/proc/net/netstat`), which begin at zero in each new network, and what each link dropped.
+//! The captures are made where `tcpdump` would make them: on the hosts' own interfaces. The truth
+//! is the hosts' TCP counters (`/proc/net/snmp`, `/proc/net/netstat`), which begin at zero in each
+//! new network, and what each link dropped.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

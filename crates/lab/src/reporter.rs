@@ -13,8 +13,8 @@ use crate::error::Context;
 /// Where the accelerator listens, in its namespace.
 pub(crate) const FEEDBACK_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7310);
 
-/// Measures the radio link towards the client and reports it. Delay and loss of the reports are the link model's; the
-/// socket is in the accelerator's namespace, so that nothing else delays them.
+/// Measures the radio link towards the client and reports it. Delay and loss of the reports are the
+/// link model's; the socket is in the accelerator's namespace, so that nothing else delays them.
 #[derive(Debug)]
 pub struct Reporter {
     config: BaseStationConfig,

@@ -60,7 +60,8 @@ pub struct Runner<'a> {
     pub program: PathBuf,
     /// Where the scenario's trace files are looked for.
     pub traces: PathBuf,
-    /// Where captures of each run go, made at both ends, and what really happened in it; a folder that is there.
+    /// Where captures of each run go, made at both ends, and what really happened in it; a folder
+    /// that is there.
     pub captures: Option<PathBuf>,
 }
 
@@ -294,7 +295,8 @@ impl Run<'_> {
     }
 }
 
-/// The name of a run's files: `scenario-case`, and the repetition where there are several; letters and digits of the case.
+/// The name of a run's files: `scenario-case`, and the repetition where there are several; letters
+/// and digits of the case.
 #[must_use]
 pub fn run_name(scenario: &Scenario, case: &Case, repetition: u32) -> String {
     let plain = |name: &str| -> String {

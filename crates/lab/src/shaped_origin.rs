@@ -1,4 +1,5 @@
-//! [`ShapedOrigin`]: a program in the server's namespace that writes a file to each client no faster than a set rate.
+//! [`ShapedOrigin`]: a program in the server's namespace that writes a file to each client no
+//! faster than a set rate.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};

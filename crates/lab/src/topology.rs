@@ -140,7 +140,8 @@ impl Network {
         self.tuns.take()
     }
 
-    /// Makes a device in `host`, address `10.NET.0.LAST` and `fd00:NET::LAST`, as the way to everything if `is_edge`.
+    /// Makes a device in `host`, address `10.NET.0.LAST` and `fd00:NET::LAST`, as the way to
+    /// everything if `is_edge`.
     fn device(&self, host: Host, name: &str, net: u8, last: u8, is_edge: bool) -> Result<Tun, LabError> {
         let namespace = self.namespace(host)?;
         let config = TunConfig {
@@ -201,8 +202,8 @@ impl Network {
 
     /// Sets the congestion control on a host's default route.
     ///
-    /// The sysctl would refuse, in any namespace but the first, what the whole machine does not allow to ordinary
-    /// users (`tcp_allowed_congestion_control`); a route may name any.
+    /// The sysctl would refuse, in any namespace but the first, what the whole machine does not
+    /// allow to ordinary users (`tcp_allowed_congestion_control`); a route may name any.
     fn set_congestion_control(
         &self,
         host: Host,

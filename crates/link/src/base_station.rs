@@ -1,7 +1,8 @@
 //! [`BaseStation`]: measures a link as its scheduler would, and reports. \[WA\] §IV-A.
 //!
-//! Every `period` it notes how much the link could have carried since the last time, divided by that time (b̂), and
-//! how much waits (q̂); noise is added, some reports are lost, the others arrive `delay` later.
+//! Every `period` it notes how much the link could have carried since the last time, divided by
+//! that time (b̂), and how much waits (q̂); noise is added, some reports are lost, the others
+//! arrive `delay` later.
 //!
 //! ```text
 //!   measured ──▶ noise ──▶ lost? ──▶ delay ──▶ poll
@@ -69,7 +70,8 @@ pub struct StationReport {
     pub measured_at: Instant,
     /// When it is there.
     pub arrives_at: Instant,
-    /// b̂: what the link could have carried since the last measurement, with noise; [`Rate::MAX`] when unlimited.
+    /// b̂: what the link could have carried since the last measurement, with noise; [`Rate::MAX`]
+    /// when unlimited.
     pub bandwidth: Rate,
     /// q̂: what waited, IP packet lengths, with noise.
     pub queue: Bytes,

@@ -61,8 +61,9 @@ impl RateSteps {
         Ok(Self { steps: list, repeats, is_held: false })
     }
 
-    /// The same, but a packet is sent to its end at the rate with which it began, as ns-2's links do: they reckon a
-    /// packet's time when it begins. One that begins while the rate is low holds up the link long after.
+    /// The same, but a packet is sent to its end at the rate with which it began, as ns-2's links
+    /// do: they reckon a packet's time when it begins. One that begins while the rate is low holds
+    /// up the link long after.
     #[must_use]
     pub fn holding_rates(self) -> Self {
         Self { is_held: true, ..self }

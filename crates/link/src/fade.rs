@@ -1,8 +1,10 @@
 //! [`Fades`]: times in which what is put on the air is lost.
 //!
-//! A radio loses in time, not in packets: a fade, a transport block given up, a hand-over gap lasts for as long as it lasts, whoever
-//! sends. So how often losses come does not depend on how fast one sends; how many packets each takes does.
-//! [`LossModel::GilbertElliott`](crate::LossModel::GilbertElliott), whose states change from packet to packet, has it the other way round.
+//! A radio loses in time, not in packets: a fade, a transport block given up, a hand-over gap lasts
+//! for as long as it lasts, whoever sends. So how often losses come does not depend on how fast one
+//! sends; how many packets each takes does.
+//! [`LossModel::GilbertElliott`](crate::LossModel::GilbertElliott), whose states change from packet
+//! to packet, has it the other way round.
 
 use units::Duration;
 
@@ -23,7 +25,8 @@ pub struct Fades {
 }
 
 impl Fades {
-    /// Fades at random: exponentially distributed lengths of mean `length`, and gaps such that one begins every `every` in the mean.
+    /// Fades at random: exponentially distributed lengths of mean `length`, and gaps such that one
+    /// begins every `every` in the mean.
     #[must_use]
     pub fn random(every: Duration, length: Duration, loss_ppm: u32) -> Self {
         let when = OutageModel::Random { gap_mean: every.saturating_sub(length), length_mean: length };
@@ -100,7 +103,8 @@ mod tests {
         assert_eq!(lost, expected);
     }
 
-    /// 10,000 fades: their number within five standard deviations of a Poisson process, their share of the time too.
+    /// 10,000 fades: their number within five standard deviations of a Poisson process, their share
+    /// of the time too.
     #[test]
     fn random_fades_have_their_spacing_and_their_share_of_the_time() {
         let fades = Fades::random(ms(500), ms(20), CERTAIN);
@@ -111,7 +115,8 @@ mod tests {
         assert!((0.037..0.043).contains(&share), "{share} of the time");
     }
 
-    /// What tells fades from losses by packet: four times the packets meet the same fades, and lose four times as many in each.
+    /// What tells fades from losses by packet: four times the packets meet the same fades, and lose
+    /// four times as many in each.
     #[test]
     fn how_often_does_not_depend_on_how_fast() {
         let fades = Fades::random(ms(500), ms(20), CERTAIN);

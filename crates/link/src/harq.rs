@@ -20,7 +20,8 @@ pub struct Harq {
     pub retry_time: Duration,
     /// Tries in all, at least one.
     pub tries_max: u8,
-    /// What leaves at the same time is one block, and fares alike: transport blocks of many packets. Otherwise each packet is one.
+    /// What leaves at the same time is one block, and fares alike: transport blocks of many
+    /// packets. Otherwise each packet is one.
     pub per_slot: bool,
 }
 

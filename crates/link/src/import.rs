@@ -95,8 +95,8 @@ impl Trace {
         builder.finish()
     }
 
-    /// Reads Mahimahi's format, or lines of `seconds Mbit/s`: the first line with anything in it, comments apart, has one
-    /// field or two.
+    /// Reads Mahimahi's format, or lines of `seconds Mbit/s`: the first line with anything in it,
+    /// comments apart, has one field or two.
     ///
     /// # Errors
     ///

@@ -104,6 +104,45 @@ impl Counters {
     }
 }
 
+/// Packets that wait for the start of their service.
+#[derive(Clone, Debug)]
+struct Queue {
+    limit: QueueLimit,
+    /// Start of service and size of the packets that wait or will wait, in order.
+    packets: VecDeque<(Instant, Bytes)>,
+    waiting: Tally,
+}
+
+impl Queue {
+    fn new(limit: QueueLimit) -> Self {
+        Self { limit, packets: VecDeque::new(), waiting: Tally::default() }
+    }
+
+    fn has_room(&self, size: Bytes) -> bool {
+        match self.limit {
+            QueueLimit::Unlimited => true,
+            QueueLimit::Bytes(limit) => self.waiting.bytes + size <= limit,
+            QueueLimit::Packets(limit) => self.waiting.packets < limit,
+        }
+    }
+
+    fn push(&mut self, service_start: Instant, size: Bytes) {
+        self.packets.push_back((service_start, size));
+        self.waiting.add(size);
+    }
+
+    /// Takes packets off whose service has begun by `now`.
+    fn advance(&mut self, now: Instant) {
+        while let Some(&(service_start, size)) = self.packets.front() {
+            if service_start > now {
+                break;
+            }
+            self.packets.pop_front();
+            self.waiting.remove(size);
+        }
+    }
+}
+
 /// One direction of one client's link: exactly one queue. `P` is whatever stands for a packet.
 ///
 /// Three verbs: [`enqueue`](Self::enqueue), [`poll`](Self::poll), [`next_deadline`](Self::next_deadline).
@@ -117,7 +156,7 @@ pub struct Link<P> {
     capacity: Capacity,
     /// The outages from the start, for questions about offered capacity.
     outages: Outages,
-    limit: QueueLimit,
+    queue: Queue,
     slots: Option<SlotConfig>,
     schedule: Schedule,
     loss_before: Loss,
@@ -126,9 +165,6 @@ pub struct Link<P> {
     fades: FadeStage,
     loss_after: Loss,
     delay: Delay,
-    /// Start of service and size of the packets that wait or will wait, in order.
-    waiting: VecDeque<(Instant, Bytes)>,
-    waiting_total: Tally,
     /// Accepted packets in order, each with the time at which it leaves the link.
     inside: VecDeque<Inside<P>>,
     released: Duration,
@@ -158,7 +194,7 @@ impl<P> Link<P> {
             start,
             now: start,
             capacity: config.capacity.clone(),
-            limit: config.queue,
+            queue: Queue::new(config.queue),
             slots: config.uplink_slots,
             schedule: Schedule::new(config.tdd, config.grants),
             loss_before: Loss::new(config.loss_before, config.seed, Stage::LossBefore),
@@ -168,8 +204,6 @@ impl<P> Link<P> {
             fades: FadeStage::new(config.fades.as_ref(), config.seed),
             loss_after: Loss::new(config.loss_after, config.seed, Stage::LossAfter),
             delay: Delay::new(config.delay.clone(), config.seed),
-            waiting: VecDeque::new(),
-            waiting_total: Tally::default(),
             inside: VecDeque::new(),
             released: Duration::ZERO,
             last_out: start,
@@ -191,7 +225,7 @@ impl<P> Link<P> {
         self.counters.offered.add(size);
         let reason = if self.loss_before.is_lost() {
             Some(DropReason::LossBefore)
-        } else if self.has_room(size) {
+        } else if self.queue.has_room(size) {
             None
         } else {
             Some(DropReason::QueueFull)
@@ -251,13 +285,13 @@ impl<P> Link<P> {
     /// Bytes waiting at `now` for the start of their service: what the limit counts.
     pub fn queue_bytes(&mut self, now: Instant) -> Bytes {
         self.advance(now);
-        self.waiting_total.bytes
+        self.queue.waiting.bytes
     }
 
     /// Packets waiting at `now` for the start of their service: what the limit counts.
     pub fn queue_packets(&mut self, now: Instant) -> u64 {
         self.advance(now);
-        self.waiting_total.packets
+        self.queue.waiting.packets
     }
 
     /// What has gone through so far.
@@ -274,8 +308,9 @@ impl<P> Link<P> {
         self.log.as_mut().map(core::mem::take).unwrap_or_default()
     }
 
-    /// Exact number of bytes the link could have served in `[from, to)`, outages taken off; [`Bytes::MAX`] when
-    /// unlimited. Neighbouring intervals add up. Takes time in proportion to the outages before `to`.
+    /// Exact number of bytes the link could have served in `[from, to)`, outages taken off;
+    /// [`Bytes::MAX`] when unlimited. Neighbouring intervals add up. Takes time in proportion to
+    /// the outages before `to`.
     #[must_use]
     pub fn offered_bytes(&self, from: Instant, to: Instant) -> Bytes {
         let served_by = |t: Instant| self.served_units_by(t.saturating_since(self.start));
@@ -304,30 +339,15 @@ impl<P> Link<P> {
     /// Takes packets off the queue whose service has begun.
     fn advance(&mut self, now: Instant) {
         self.now = self.now.max(now);
-        while let Some(&(service_start, size)) = self.waiting.front() {
-            if service_start > self.now {
-                break;
-            }
-            self.waiting.pop_front();
-            self.waiting_total.remove(size);
-        }
-    }
-
-    fn has_room(&self, size: Bytes) -> bool {
-        match self.limit {
-            QueueLimit::Unlimited => true,
-            QueueLimit::Bytes(limit) => self.waiting_total.bytes + size <= limit,
-            QueueLimit::Packets(limit) => self.waiting_total.packets < limit,
-        }
+        self.queue.advance(self.now);
     }
 
     /// Decides everything that happens to an accepted packet; returns when it leaves the link.
     fn plan(&mut self, record: &mut PacketRecord) -> Instant {
         let served = self.server.serve(record.arrival.saturating_since(self.start), record.size);
         let service_start = self.at(served.start);
-        self.waiting.push_back((service_start, record.size));
-        self.waiting_total.add(record.size);
-        self.advance(self.now);
+        self.queue.push(service_start, record.size);
+        self.queue.advance(self.now);
         record.service_start = Some(service_start).filter(|at| *at != Instant::FAR_FUTURE);
 
         if served.end == Duration::MAX {

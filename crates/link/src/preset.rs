@@ -264,9 +264,9 @@ impl Preset {
 
     /// The figures of a trace of this kind beside the ranges the preset is made for.
     ///
-    /// The ranges come from public traces and measurements of live networks; for 5G, whose
-    /// millisecond traces are not public, busy share and opportunities follow from the rate. Those of `5g-mmwave` say what its parameters
-    /// give, not what was measured.
+    /// The ranges come from public traces and measurements of live networks; for 5G, whose millisecond traces
+    /// are not public, busy share and opportunities follow from the rate. Those of `5g-mmwave` say what its
+    /// parameters give, not what was measured.
     #[must_use]
     pub fn compare(self, direction: Direction, stats: &TraceStats) -> Vec<Comparison> {
         let targets = self.targets(direction);
@@ -300,8 +300,8 @@ impl Preset {
         if self == Self::Evdo3g { 0.5..=2.4 } else { 0.7..=2.4 }
     }
 
-    /// Between the smallest and the largest of the drives, a little wider for single traces of chance; means of many are held to the means
-    /// of the drives by a test.
+    /// Between the smallest and the largest of the drives, a little wider for single traces of chance; means
+    /// of many are held to the means of the drives by a test.
     fn drive_targets(self, gap_ms_p50: RangeInclusive<f64>, is_down: bool) -> Targets {
         let is_sa = self == Self::SaDrive5g;
         let down = if is_sa { 70.0..=365.0 } else { 30.0..=255.0 };
@@ -380,10 +380,12 @@ impl Preset {
 
 #[cfg(test)]
 mod tests {
+    use figures::stats;
+
     use super::*;
 
-    /// Means over drives, of 100 ms bins without the first second: T-Mobile, Chicago and Boston, 2025, iperf3 (CoNEXT 2025, study of 5G
-    /// standalone networks); five drives of SA, three of NSA, 60 s each.
+    /// Means over drives, of 100 ms bins without the first second: T-Mobile, Chicago and Boston, 2025, iperf3
+    /// (CoNEXT 2025, study of 5G standalone networks); five drives of SA, three of NSA, 60 s each.
     struct Drives {
         variation_100ms: f64,
         variation_1s: f64,
@@ -407,16 +409,12 @@ mod tests {
     };
 
     fn mean(values: &[f64]) -> f64 {
-        values.iter().sum::<f64>() / values.len() as f64
+        stats::mean(values.iter().copied()).unwrap()
     }
 
     fn variation(values: &[f64]) -> f64 {
-        let mean = mean(values);
-        mean_of(values, |v| (v - mean) * (v - mean)).sqrt() / mean
-    }
-
-    fn mean_of(values: &[f64], of: impl Fn(f64) -> f64) -> f64 {
-        mean(&values.iter().map(|v| of(*v)).collect::<Vec<_>>())
+        let moments = stats::Moments::of(values.iter().copied()).unwrap();
+        moments.population_deviation() / moments.mean
     }
 
     fn autocorrelation(bins: &[f64], lag: usize) -> f64 {
@@ -432,14 +430,15 @@ mod tests {
         let seconds: Vec<f64> = bins.chunks_exact(10).map(mean).collect();
         let mut sorted = bins.clone();
         sorted.sort_by(f64::total_cmp);
+        // The rank that the drives' figures were made by: one above the nearest.
         let percentile = |share: f64| sorted[(share * sorted.len() as f64) as usize] / mean(&bins);
         let [a, b, c] = [1, 10, 50].map(|lag| autocorrelation(&bins, lag));
         let [p, q, r, s, t] = [0.05, 0.25, 0.5, 0.75, 0.95].map(percentile);
         [variation(&bins), variation(&seconds), a, b, c, p, q, r, s, t]
     }
 
-    /// Forty minutes, each as long as a drive, in the mean: within 0.06 of the drives' means. Their own spread is larger: over the five
-    /// of SA, the autocorrelation at 1 s goes from 0.12 to 0.71.
+    /// Forty minutes, each as long as a drive, in the mean: within 0.06 of the drives' means. Their own
+    /// spread is larger: over the five of SA, the autocorrelation at 1 s goes from 0.12 to 0.71.
     #[test]
     fn drives_have_the_measured_statistics() {
         let mut missed = Vec::new();
@@ -458,8 +457,8 @@ mod tests {
         assert!(missed.is_empty(), "{missed:#?}");
     }
 
-    /// `5g-nr` was set before these drives were known: it varies more, and has outages that they have not. Its figures stand in
-    /// docs/simulation.md beside theirs; this holds what is said there.
+    /// `5g-nr` was set before these drives were known: it varies more, and has outages that they have not.
+    /// Its figures stand in docs/simulation.md beside theirs; this holds what is said there.
     #[test]
     fn the_older_5g_preset_varies_more_than_the_drives() {
         let minutes: Vec<[f64; 10]> = (1..=40).map(|seed| figures(Preset::Nr5g, seed)).collect();

@@ -1,7 +1,8 @@
 //! [`RateProcess`]: rates drawn anew at a fixed distance: \[WA\] §V and equation (2).
 //!
 //! - *redraw*: every draw is independent, from a stated distribution (\[WA\] Table I);
-//! - *ARMA(p,q)*: `b(n) = b + Σ αᵢ·φ(n−i) + Σ βⱼ·ϕ(n−j)`, β₀ = 1, ϕ nearly normal with a given deviation (\[WA\] (2)).
+//! - *ARMA(p,q)*: `b(n) = b + Σ αᵢ·φ(n−i) + Σ βⱼ·ϕ(n−j)`, β₀ = 1, ϕ nearly normal with a given
+//!   deviation (\[WA\] (2)).
 //!
 //! All in whole numbers, so that a seed gives the same rates on every platform.
 
@@ -14,7 +15,8 @@ use crate::{LinkError, OPPORTUNITY, RateSteps, Trace};
 /// Rates drawn at once: a day of milliseconds.
 const STEPS_MAX: u64 = 86_400_000;
 
-/// Steps of an ARMA process that are drawn and thrown away, so that its beginning does not depend on its start.
+/// Steps of an ARMA process that are drawn and thrown away, so that its beginning does not depend
+/// on its start.
 const WARM_UP: u64 = 1_000;
 
 /// Coefficients on each side of an ARMA process.
@@ -134,7 +136,8 @@ impl RateProcess {
         RateSteps::new(&steps, true)
     }
 
-    /// The same as delivery opportunities: in each millisecond as many as its share of the rate has made whole.
+    /// The same as delivery opportunities: in each millisecond as many as its share of the rate has
+    /// made whole.
     ///
     /// # Errors
     /// As [`RateProcess::rates`], or when nothing is ever carried.

@@ -1,17 +1,7 @@
-//! Percentiles by nearest rank: always a value that occurred.
+//! [`Percentiles`]: a set of delays in figures.
 
+use figures::stats::percentile;
 use units::Duration;
-
-/// The smallest value with at least `per_mille` thousandths of all values at or below it.
-///
-/// `sorted` is in rising order; none when it is empty. `per_mille` above 1000 is taken as 1000.
-#[must_use]
-pub fn percentile<T: Copy>(sorted: &[T], per_mille: u32) -> Option<T> {
-    let last = sorted.len().checked_sub(1)?;
-    let rank = (sorted.len() as u128 * u128::from(per_mille.min(1000))).div_ceil(1000);
-    let index = usize::try_from(rank).unwrap_or(usize::MAX).saturating_sub(1);
-    sorted.get(index.min(last)).copied()
-}
 
 /// A set of delays in figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -55,14 +45,6 @@ impl Percentiles {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn nearest_rank() {
-        let values = [10, 20, 30, 40];
-        let got = [0, 250, 251, 500, 950, 1000].map(|p| percentile(&values, p));
-        assert_eq!(got, [10, 10, 20, 20, 40, 40].map(Some));
-        assert_eq!(percentile::<u8>(&[], 500), None);
-    }
 
     #[test]
     fn figures_of_a_set() {

@@ -1,8 +1,9 @@
 //! [`TraceStats`]: a capacity trace in figures.
 
+use figures::stats::{Moments, percentile};
 use serde::Serialize;
 
-use crate::{OPPORTUNITY, Trace, percentile};
+use crate::{OPPORTUNITY, Trace};
 
 /// A pause between opportunities longer than this is an outage.
 pub const OUTAGE_MS_MIN: u64 = 200;
@@ -149,11 +150,9 @@ pub fn bin_rates_mbps(trace: &Trace, width_ms: u64) -> Vec<f64> {
     bins.into_iter().map(|count| count as f64 * mbps_each).collect()
 }
 
+/// Of all bins; zero without any.
 fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
-    let count = values.len().max(1) as f64;
-    let mean = values.iter().sum::<f64>() / count;
-    let variance = values.iter().map(|value| (value - mean) * (value - mean)).sum::<f64>() / count;
-    (mean, libm::sqrt(variance))
+    Moments::of(values.iter().copied()).map_or((0.0, 0.0), |of| (of.mean, of.population_deviation()))
 }
 
 /// Autocorrelation at `lag` bins; zero when it is not defined.

@@ -12,9 +12,11 @@ use crate::LinkError;
 /// Slots in one repetition of a pattern, at most.
 const SLOTS_MAX: usize = 64;
 
-/// The slots of a repeating pattern in which one direction is on the air: what was served leaves at the end of the next such slot.
+/// The slots of a repeating pattern in which one direction is on the air: what was served leaves at
+/// the end of the next such slot.
 ///
-/// What a trace offers in other slots is carried in the next one of its own, so the capacity of the trace stays.
+/// What a trace offers in other slots is carried in the next one of its own, so the capacity of the
+/// trace stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tdd {
     slot: Duration,
@@ -24,11 +26,13 @@ pub struct Tdd {
 }
 
 impl Tdd {
-    /// Slots of length `slot`, of which those with one of `letters` in `pattern` are this direction's: `DS` towards the client, `U` from it, of
-    /// `DDDDDDDSUU`. A special slot has mostly symbols towards the client.
+    /// Slots of length `slot`, of which those with one of `letters` in `pattern` are this
+    /// direction's: `DS` towards the client, `U` from it, of `DDDDDDDSUU`. A special slot has
+    /// mostly symbols towards the client.
     ///
     /// # Errors
-    /// [`LinkError::Setting`] for a slot without length, other letters than D, S and U, more than 64 slots, or none of its own.
+    /// [`LinkError::Setting`] for a slot without length, other letters than D, S and U, more than
+    /// 64 slots, or none of its own.
     pub fn new(slot: Duration, pattern: &str, letters: &str) -> Result<Self, LinkError> {
         let wrong = |problem: &str| Err(LinkError::setting("tdd", problem));
         if slot.is_zero() {
@@ -62,7 +66,8 @@ pub struct Grants {
     pub request_every: Duration,
     /// From asking to the grant.
     pub grant_after: Duration,
-    /// A client that has sent is granted every slot of its own for so long: what it reports with its data asks for more.
+    /// A client that has sent is granted every slot of its own for so long: what it reports with
+    /// its data asks for more.
     pub hold: Duration,
 }
 
@@ -132,7 +137,8 @@ mod tests {
         let tdd = Tdd::new(us(500), "DDDDDDDSUU", "U").unwrap();
         let grants = Grants { request_every: us(5_000), grant_after: us(4_000), hold: us(20_000) };
         let mut schedule = Schedule::new(Some(tdd), Some(grants));
-        // Asks at 5 ms, is granted at 9, sends in the slot that ends at 9.5 ms; those behind it leave with it.
+        // Asks at 5 ms, is granted at 9, sends in the slot that ends at 9.5 ms; those behind it
+        // leave with it.
         assert_eq!([1_000, 3_000, 9_400].map(|t| schedule.depart(us(t)).as_micros()), [9_500; 3]);
         // Every 5 ms what has come in between leaves together.
         assert_eq!(

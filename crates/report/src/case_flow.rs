@@ -1,33 +1,37 @@
 //! [`CaseFlow`]: the largest flow of a case's capture, as charts of the lab's report.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
-use analysis::{Cause, Event, EventKind, FlowReport, PacketKind, PacketView, Sink};
+use analysis::{Cause, Direction, Event, EventKind, FlowReport, PacketKind, PacketView, PerDirection, Sink};
+use figures::chart::{Axis, Chart, Ink, Mark, Point, Range, Series, class, key};
+use maud::{Markup, html};
 use wire::TcpFlags;
 
-use crate::axis::Axis;
-use crate::chart::{LEFT, RIGHT, TOP, WIDTH, frame, open, plot_bottom};
-use crate::html::escape;
+/// From here on, times the shortest, round-trip times are spread by their ratios.
+const WIDE_RATIO: f64 = 30.0;
+/// Columns that round-trip times are gathered in.
+const COLUMNS: f64 = 500.0;
+/// Columns without any after which the line is broken.
+const GAP: u64 = 12;
 
 /// One packet of data.
 #[derive(Clone, Copy, Debug)]
-struct Sent {
+struct DataPacket {
     time_ns: u64,
     position: u64,
     len: u64,
     kind: PacketKind,
-    is_needless: bool,
+    is_spurious: bool,
 }
 
 /// A flow while it goes on.
 #[derive(Debug, Default)]
 struct Course {
-    sent: [Vec<Sent>; 2],
+    sent: PerDirection<Vec<DataPacket>>,
     /// When, and what was acknowledged, by the direction of the data.
-    acks: [Vec<(u64, u64)>; 2],
+    acks: PerDirection<Vec<(u64, u64)>>,
     /// When, and how long, in milliseconds, by the direction of the data.
-    rtt: [Vec<(u64, f64)>; 2],
+    rtt: PerDirection<Vec<(u64, f64)>>,
 }
 
 /// Collects the flow with most data of one capture.
@@ -49,10 +53,9 @@ impl CaseFlow {
     }
 
     /// The direction with most data, and its course.
-    fn main(&self) -> Option<(&FlowReport, &Course, usize)> {
+    fn main(&self) -> Option<(&FlowReport, &Course, Direction)> {
         let (report, course) = self.best.as_ref()?;
-        let way = usize::from(report.directions[1].unique_bytes > report.directions[0].unique_bytes);
-        Some((report, course, way))
+        Some((report, course, report.main_direction()))
     }
 
     /// What was found, in sentences.
@@ -101,7 +104,8 @@ impl CaseFlow {
 impl Sink for CaseFlow {
     fn on_flow(&mut self, flow: &FlowReport) {
         let course = self.active.remove(&flow.id).unwrap_or_default();
-        let data = |flow: &FlowReport| -> u64 { flow.directions.iter().map(|way| way.unique_bytes).sum() };
+        let data =
+            |flow: &FlowReport| -> u64 { flow.directions.iter().map(|way| way.volume.unique_bytes).sum() };
         if self.best.as_ref().is_none_or(|(best, _)| data(flow) > data(best)) {
             self.best = Some((flow.clone(), course));
         }
@@ -111,8 +115,8 @@ impl Sink for CaseFlow {
         if let EventKind::Spurious { sent_ns, .. } = event.kind
             && let Some(course) = self.active.get_mut(&event.flow)
         {
-            let sent = course.sent[usize::from(event.direction)].iter_mut().rev();
-            sent.filter(|sent| sent.time_ns == sent_ns).for_each(|sent| sent.is_needless = true);
+            let sent = course.sent[event.direction].iter_mut().rev();
+            sent.filter(|sent| sent.time_ns == sent_ns).for_each(|sent| sent.is_spurious = true);
         }
     }
 
@@ -122,181 +126,170 @@ impl Sink for CaseFlow {
 
     fn on_packet(&mut self, packet: &PacketView<'_>) {
         let course = self.active.entry(packet.flow).or_default();
-        let (way, time_ns) = (usize::from(packet.direction), packet.time.as_nanos());
+        let (way, time_ns) = (packet.direction, packet.time.as_nanos());
         if packet.len > 0 && !packet.flags.contains(TcpFlags::RST) {
-            let is_needless = matches!(packet.kind, PacketKind::Retransmission { is_needless: true, .. });
+            let is_spurious =
+                matches!(packet.kind, PacketKind::Retransmission { was_acknowledged: true, .. });
             let (position, len, kind) = (packet.position, packet.len, packet.kind);
-            course.sent[way].push(Sent { time_ns, position, len, kind, is_needless });
+            course.sent[way].push(DataPacket { time_ns, position, len, kind, is_spurious });
         }
         if let Some(ack) = packet.ack {
-            course.acks[1 - way].push((time_ns, ack));
+            course.acks[way.reverse()].push((time_ns, ack));
         }
         if let Some(rtt) = packet.rtt_karn {
-            course.rtt[1 - way].push((time_ns, rtt.as_millis_f64()));
+            course.rtt[way.reverse()].push((time_ns, rtt.as_millis_f64()));
         }
     }
 }
 
-/// The scales that all cases of a scenario share.
-pub(crate) struct FlowScales {
-    seconds: f64,
-    megabytes: f64,
-    /// Least and largest round-trip time.
-    rtt_ms: (f64, f64),
-}
-
-impl FlowScales {
-    pub(crate) fn of<'a>(flows: impl Iterator<Item = &'a CaseFlow>) -> Self {
-        let mut scales = Self { seconds: 0.0, megabytes: 0.0, rtt_ms: (f64::INFINITY, 0.0) };
-        for (report, course, way) in flows.filter_map(CaseFlow::main) {
-            scales.seconds = scales.seconds.max(report.duration_s);
-            scales.megabytes = scales.megabytes.max(report.directions[way].unique_bytes as f64 / 1e6);
-            let both = |(low, high): (f64, f64), (_, ms): &(u64, f64)| (low.min(*ms), high.max(*ms));
-            scales.rtt_ms = course.rtt[way].iter().fold(scales.rtt_ms, both);
-        }
-        scales
-    }
-
-    fn time(&self) -> Axis {
-        Axis::linear_to(self.seconds, 8, (LEFT, WIDTH - RIGHT))
-    }
-
+/// The axes that all cases of a scenario share.
+struct FlowAxes {
+    time: Axis,
+    data: Axis,
     /// Logarithmic where round-trip times spread widely.
-    fn rtt(&self) -> Axis {
-        let ((low, high), pixels) = (self.rtt_ms, (plot_bottom(), TOP));
-        if high > 30.0 * low { Axis::log(low, high, pixels) } else { Axis::linear(high, 4, pixels) }
-    }
+    rtt: Axis,
+    seconds: f64,
 }
 
-/// Colour classes of what was sent again.
-fn class(sent: &Sent) -> &'static str {
-    match sent.kind {
-        _ if sent.is_needless => "needless",
-        PacketKind::Retransmission { cause: Cause::Fast, .. } => "fast",
-        PacketKind::Retransmission { cause: Cause::Tlp, .. } => "tlp",
-        PacketKind::Retransmission { .. } => "rto",
-        _ => "late",
-    }
-}
-
-/// The time-sequence graph of a case: what was sent as bars, what was acknowledged as a line, what was sent again in colours.
-pub(crate) fn sequence(flow: &CaseFlow, scales: &FlowScales) -> Option<String> {
-    let (report, course, way) = flow.main()?;
-    let (x, y) = (scales.time(), Axis::linear(scales.megabytes, 4, (plot_bottom(), TOP)));
-    let base = course.sent[way].iter().map(|sent| sent.position).min()?;
-    let seconds = |ns: u64| (ns.saturating_sub(report.start_ns)) as f64 / 1e9;
-    let megabytes = |position: u64| position.saturating_sub(base) as f64 / 1e6;
-    let mut svg = open(&format!("Data sent and acknowledged in {}, in megabytes against seconds", flow.case));
-    frame(&mut svg, &x, &y, "MB");
-    let acks = course.acks[way].iter().map(|(ns, ack)| (x.at(seconds(*ns)), y.at(megabytes(*ack))));
-    let _ = write!(svg, r#"<path class="acked" d="{}"/>"#, thinned(acks));
-    // All bars of a column of half a pixel are one.
-    let mut columns: BTreeMap<i64, (f64, f64)> = BTreeMap::new();
-    for sent in course.sent[way].iter().filter(|sent| sent.kind == PacketKind::Usual) {
-        let (top, bottom) = (y.at(megabytes(sent.position + sent.len)), y.at(megabytes(sent.position)));
-        let column = columns.entry((x.at(seconds(sent.time_ns)) * 2.0) as i64).or_insert((top, bottom));
-        *column = (column.0.min(top), column.1.max(bottom));
-    }
-    let mut bars = String::new();
-    for (column, (top, bottom)) in columns {
-        let _ = write!(bars, "M{:.1} {top:.1}V{:.1}", column as f64 / 2.0, bottom.max(top + 0.8));
-    }
-    let _ = write!(svg, r#"<path class="sent" d="{bars}"/>"#);
-    let mut again: BTreeMap<&str, String> = BTreeMap::new();
-    for sent in course.sent[way].iter().filter(|sent| sent.kind != PacketKind::Usual) {
-        let (px, py) = (x.at(seconds(sent.time_ns)), y.at(megabytes(sent.position)));
-        let _ = write!(again.entry(class(sent)).or_default(), "M{px:.1} {:.1}v7", py - 3.5);
-    }
-    for (class, path) in again {
-        let _ = write!(svg, r#"<path class="again {class}" d="{path}"/>"#);
-    }
-    svg.push_str("</svg>");
-    Some(svg)
-}
-
-/// A line through points in the order of time, of which those that share a pixel's column become the last.
-fn thinned(points: impl Iterator<Item = (f64, f64)>) -> String {
-    let mut path = String::new();
-    let mut last: Option<(f64, f64)> = None;
-    for (px, py) in points {
-        let Some((x, y)) = last else {
-            let _ = write!(path, "M{px:.1} {py:.1}");
-            last = Some((px, py));
-            continue;
-        };
-        if px - x >= 0.5 {
-            let _ = write!(path, "H{px:.1}V{py:.1}");
-            last = Some((px, py));
-        } else if py < y {
-            let _ = write!(path, "V{py:.1}");
-            last = Some((x, py));
+impl FlowAxes {
+    fn of<'a>(flows: impl Iterator<Item = &'a CaseFlow>) -> Self {
+        let (mut seconds, mut megabytes, mut rtt) = (0.0f64, 0.0f64, (f64::INFINITY, 0.0f64));
+        for (report, course, way) in flows.filter_map(CaseFlow::main) {
+            seconds = seconds.max(report.duration_s);
+            megabytes = megabytes.max(report.directions[way].volume.unique_bytes as f64 / 1e6);
+            rtt = course.rtt[way].iter().fold(rtt, |(low, high), (_, ms)| (low.min(*ms), high.max(*ms)));
+        }
+        let name = "Round-trip time, ms";
+        Self {
+            time: Axis::exact("time, s").over(Range::Between(0.0, seconds)),
+            data: Axis::linear("Position in the data, MB").over(Range::Between(0.0, megabytes)),
+            rtt: match rtt.1 > WIDE_RATIO * rtt.0 {
+                true => Axis::log(name).over(Range::Between(rtt.0, rtt.1)),
+                false => Axis::linear(name).over(Range::Between(0.0, rtt.1)),
+            },
+            seconds,
         }
     }
-    path
+}
+
+/// What is drawn of a flow: name, ink and mark. What was sent again follows from the third on.
+const KEY: [(&str, Ink, Mark); 7] = [
+    ("sent", Ink::Plain, Mark::Stems),
+    ("acknowledged", Ink::Colour(2), Mark::Steps),
+    ("sent again: fast", Ink::Colour(1), Mark::Ticks),
+    ("time-out", Ink::Bad, Mark::Ticks),
+    ("tail loss probe", Ink::Colour(0), Mark::Ticks),
+    ("not needed", Ink::Colour(3), Mark::Ticks),
+    ("late", Ink::Limit, Mark::Ticks),
+];
+
+/// The place in [`KEY`] of what was sent.
+fn kind(sent: &DataPacket) -> usize {
+    match sent.kind {
+        PacketKind::Usual => 0,
+        _ if sent.is_spurious => 5,
+        PacketKind::Retransmission { cause: Cause::Fast, .. } => 2,
+        PacketKind::Retransmission { cause: Cause::Tlp, .. } => 4,
+        PacketKind::Retransmission { .. } => 3,
+        _ => 6,
+    }
+}
+
+/// The time-sequence graph of a case: what was sent as bars, what was acknowledged as a line, what was sent
+/// again in colours.
+fn sequence(flow: &CaseFlow, axes: &FlowAxes) -> Option<Chart> {
+    let (report, course, way) = flow.main()?;
+    let base = course.sent[way].iter().map(|sent| sent.position).min()?;
+    let seconds = |ns: u64| ns.saturating_sub(report.start_ns) as f64 / 1e9;
+    let megabytes = |position: u64| position.saturating_sub(base) as f64 / 1e6;
+    let point = |sent: &DataPacket| {
+        let (from, to) = (megabytes(sent.position), megabytes(sent.position + sent.len));
+        Point::within(seconds(sent.time_ns), from, from, to)
+    };
+    let acked = || course.acks[way].iter().map(|(ns, ack)| Point::new(seconds(*ns), megabytes(*ack)));
+    let series = KEY.iter().enumerate().map(|(number, (_, ink, mark))| match mark {
+        Mark::Steps => Series::new("", *ink, *mark, acked()),
+        _ => Series::new(
+            "",
+            *ink,
+            *mark,
+            course.sent[way].iter().filter(|sent| kind(sent) == number).map(point),
+        ),
+    });
+    let title = format!("Data sent and acknowledged in {}", flow.case);
+    Some(Chart::new(&title, axes.time.clone()).panel(axes.data.clone(), series.collect()))
 }
 
 /// Round-trip times of a case: in each column from the least to the most, and the mean as a line.
-pub(crate) fn round_trips(flow: &CaseFlow, scales: &FlowScales) -> Option<String> {
+fn round_trips(flow: &CaseFlow, axes: &FlowAxes, colour: usize) -> Option<Chart> {
     let (report, course, way) = flow.main()?;
-    let (x, y) = (scales.time(), scales.rtt());
-    let mut svg = open(&format!("Round-trip times in {}, in milliseconds against seconds", flow.case));
-    frame(&mut svg, &x, &y, "ms");
-    let mut columns: BTreeMap<i64, (f64, f64, f64, u32)> = BTreeMap::new();
+    let width = (axes.seconds / COLUMNS).max(1e-9);
+    let mut columns: BTreeMap<u64, (f64, f64, f64, u32)> = BTreeMap::new();
     for (ns, ms) in &course.rtt[way] {
-        let px = x.at(ns.saturating_sub(report.start_ns) as f64 / 1e9) as i64;
-        let column = columns.entry(px).or_insert((*ms, *ms, 0.0, 0));
+        let number = (ns.saturating_sub(report.start_ns) as f64 / 1e9 / width) as u64;
+        let column = columns.entry(number).or_insert((*ms, *ms, 0.0, 0));
         *column = (column.0.min(*ms), column.1.max(*ms), column.2 + ms, column.3 + 1);
     }
-    let (mut spread, mut mean) = (String::new(), String::new());
-    let mut before = None;
-    for (px, (low, high, sum, count)) in columns {
-        let _ = write!(spread, "M{px} {:.1}V{:.1}", y.at(high), y.at(low) + 0.8);
-        let pen = if before.is_some_and(|before| px - before <= 12) { 'L' } else { 'M' };
-        let _ = write!(mean, "{pen}{px} {:.1}h.6", y.at(sum / f64::from(count)));
-        before = Some(px);
+    let (mut points, mut next) = (Vec::new(), None);
+    for (number, (low, high, sum, count)) in columns {
+        let x = (number as f64 + 0.5) * width;
+        if next.is_some_and(|next| number > next + GAP) {
+            points.push(Point::new(x, f64::NAN));
+        }
+        points.push(Point::within(x, sum / f64::from(count), low, high));
+        next = Some(number);
     }
-    let _ = write!(svg, r#"<path class="spread" d="{spread}"/><path class="line" d="{mean}"/></svg>"#);
-    Some(svg)
+    let ink = Ink::Colour(colour);
+    let mean = points.iter().map(|point| Point::new(point.x, point.y)).collect::<Vec<_>>();
+    let series = vec![Series::new("", ink, Mark::Band, points), Series::new("", ink, Mark::Line, mean)];
+    Some(
+        Chart::new(&format!("Round-trip times in {}", flow.case), axes.time.clone())
+            .panel(axes.rtt.clone(), series),
+    )
 }
 
-/// The panels of a scenario's captured cases; `colours` gives a case's class.
-pub(crate) fn panels(html: &mut String, flows: &[&CaseFlow], colour: &dyn Fn(&str) -> usize) {
+/// The charts of a scenario's captured cases; `colours` gives a case's colour.
+pub(crate) fn panels(flows: &[&CaseFlow], colour: &dyn Fn(&str) -> usize) -> Markup {
     if flows.iter().all(|flow| flow.main().is_none()) {
-        return;
+        return html! {};
     }
-    let scales = FlowScales::of(flows.iter().copied());
-    html.push_str("<p class=\"facts\"><b>Captured beside the server</b>, read by <code>cellerator analyze</code>: <span class=\"key sent\"></span>sent <span class=\"key acked\"></span>acknowledged <span class=\"key fast\"></span>sent again: fast <span class=\"key rto\"></span>time-out <span class=\"key tlp\"></span>tail loss probe <span class=\"key needless\"></span>not needed</p>\n");
-    html.push_str("<div class=\"panels\">\n<div class=\"heading\">Time-sequence graph</div><div class=\"heading\">Round-trip time to the client, as the server sees it</div>\n");
-    for flow in flows {
-        let (Some(sequence), Some(rtt)) = (sequence(flow, &scales), round_trips(flow, &scales)) else {
-            continue;
-        };
-        let (class, name) = (colour(&flow.case), escape(&flow.case));
-        let _ = writeln!(
-            html,
-            "<figure class=\"c{class}\"><figcaption><span class=\"swatch\"></span><b>{name}</b>: {}</figcaption>{sequence}</figure>",
-            escape(&flow.resent())
-        );
-        let _ = writeln!(
-            html,
-            "<figure class=\"c{class}\"><figcaption><span class=\"swatch\"></span><b>{name}</b>: {}</figcaption>{rtt}</figure>",
-            escape(&flow.round_trips())
-        );
+    let axes = FlowAxes::of(flows.iter().copied());
+    let drawn = flows.iter().filter_map(|flow| {
+        let colour = colour(&flow.case);
+        Some((flow, colour, sequence(flow, &axes)?, round_trips(flow, &axes, colour)?))
+    });
+    let found = |flow: &CaseFlow| match flow.findings() {
+        none if none.is_empty() => "nothing that held it back was found".to_owned(),
+        findings => findings.join("; "),
+    };
+    html! {
+        p class="facts" {
+            b { "Captured beside the server" } ", read by " code { "cellerator analyze" } ": " (key(KEY))
+        }
+        div class="panels" {
+            div class="heading" { "Time-sequence graph" }
+            div class="heading" { "Round-trip time to the client, as the server sees it" }
+            @for (flow, colour, sequence, round_trips) in drawn {
+                (of_case(colour, &flow.case, &flow.resent(), &sequence))
+                (of_case(colour, &flow.case, &flow.round_trips(), &round_trips))
+            }
+        }
+        ul class="diagnoses" {
+            @for flow in flows {
+                li class=(class(Ink::Colour(colour(&flow.case)))) {
+                    span class="swatch" {} b { (flow.case) } ": " (found(flow))
+                }
+            }
+        }
     }
-    html.push_str("</div>\n<ul class=\"diagnoses\">\n");
-    for flow in flows {
-        let (class, name) = (colour(&flow.case), escape(&flow.case));
-        let findings = flow.findings();
-        let said = if findings.is_empty() {
-            "nothing that held it back was found".to_owned()
-        } else {
-            findings.join("; ")
-        };
-        let _ = writeln!(
-            html,
-            "<li class=\"c{class}\"><span class=\"swatch\"></span><b>{name}</b>: {}</li>",
-            escape(&said)
-        );
+}
+
+/// A chart of a case with its name and what is told of it.
+pub(crate) fn of_case(colour: usize, case: &str, told: &str, chart: &Chart) -> Markup {
+    html! {
+        figure class=(class(Ink::Colour(colour))) {
+            figcaption { span class="swatch" {} b { (case) } ": " (told) }
+            (chart.half())
+        }
     }
-    html.push_str("</ul>\n");
 }

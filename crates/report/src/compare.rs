@@ -6,11 +6,8 @@
 use std::fmt::Write as _;
 
 use analysis::{DirectionReport, End, FlowReport};
+use figures::stats::{Moments, mann_whitney, median_interval};
 use serde::Serialize;
-
-mod statistics;
-
-pub use statistics::{Interval, Moments, mann_whitney, mean_interval, median_interval};
 
 /// A flow with fewer data packets tells nothing about a path's throughput and loss.
 const BULK_PACKETS: u64 = 10;
@@ -45,11 +42,11 @@ impl Sample {
     fn add(&mut self, direction: &DirectionReport) {
         let r = &direction.retransmissions;
         let again = r.data_packets + r.syn + r.fin;
-        self.packets += direction.packets;
+        self.packets += direction.volume.packets;
         self.retransmitted += again;
         self.lost += again.saturating_sub(r.spurious) + direction.loss.before_capture;
         self.out_of_order += direction.loss.hole_fills;
-        let reduced = direction.window_reductions.map_or(0, |w| w.fast + w.time_outs + w.ecn);
+        let reduced = direction.sender.window_reductions.map_or(0, |w| w.fast + w.time_outs + w.ecn);
         self.recalculations += reduced + direction.window.updates;
     }
 }
@@ -98,10 +95,9 @@ impl Environment {
 
     /// Adds a flow to the last sample.
     pub fn push(&mut self, flow: &FlowReport) {
-        let [first, second] = &flow.directions;
-        let data = if second.unique_bytes > first.unique_bytes { second } else { first };
-        let is_bulk = data.data_packets >= BULK_PACKETS;
-        self.throughput_mbps.extend(data.throughput_active_bps.filter(|_| is_bulk).map(|bps| bps / 1e6));
+        let data = &flow.directions[flow.main_direction()];
+        let is_bulk = data.volume.data_packets >= BULK_PACKETS;
+        self.throughput_mbps.extend(data.throughput.active_bps.filter(|_| is_bulk).map(|bps| bps / 1e6));
         self.rtt_ms.extend(data.rtt.karn.map(|rtt| rtt.p50_ms));
         self.handshake_ms.extend(flow.handshake.total_ms);
         self.loss_percent.extend(data.loss.rate.filter(|_| is_bulk).map(|rate| rate * 100.0));
@@ -111,8 +107,8 @@ impl Environment {
         for direction in &flow.directions {
             sample.add(direction);
         }
-        if let Some(run) = run_of(data, flow).filter(|_| data.unique_bytes > sample.run_bytes) {
-            (sample.run, sample.run_bytes) = (Some(run), data.unique_bytes);
+        if let Some(run) = run_of(data, flow).filter(|_| data.volume.unique_bytes > sample.run_bytes) {
+            (sample.run, sample.run_bytes) = (Some(run), data.volume.unique_bytes);
         }
     }
 
@@ -123,7 +119,7 @@ impl Environment {
 
 fn run_of(data: &DirectionReport, flow: &FlowReport) -> Option<Run> {
     Some(Run {
-        throughput_mbps: data.throughput_elapsed_bps? / 1e6,
+        throughput_mbps: data.throughput.elapsed_bps? / 1e6,
         rtt_ms: data.rtt.karn.map(|rtt| rtt.mean_ms),
         loss_percent: data.loss.rate.map(|rate| rate * 100.0),
         handshake_ms: flow.handshake.total_ms,
@@ -229,20 +225,19 @@ fn figures(text: &mut String, environments: &[Environment]) {
     for (name, read) in all {
         for (index, environment) in environments.iter().enumerate() {
             let values = read(environment);
-            let Some(interval) = median_interval(values) else { continue };
+            let Some(found) = median_interval(values) else { continue };
             let p = environments.first().filter(|_| index > 0).and_then(|f| mann_whitney(read(f), values));
-            let range = match (interval.low, interval.high) {
-                (Some(low), Some(high)) => format!("{low:.3} to {high:.3}"),
-                _ => "too few".to_owned(),
-            };
+            let range = found
+                .interval
+                .map_or_else(|| "too few".to_owned(), |(low, high)| format!("{low:.3} to {high:.3}"));
             let _ = writeln!(
                 text,
                 "{name:<24} {:<20} {:>6} {:>10.3} {range:>23} {:>10.3} {:>10.3} {:>8}",
                 environment.name,
                 values.len(),
-                interval.median,
-                interval.p5,
-                interval.p95,
+                found.median,
+                found.p5,
+                found.p95,
                 p.map_or_else(|| "-".to_owned(), |p| format!("{p:.4}"))
             );
         }
@@ -264,8 +259,7 @@ fn runs(text: &mut String, environments: &[Environment]) {
     for e in environments {
         let runs: Vec<Run> = e.samples.iter().filter_map(|sample| sample.run).collect();
         let column = |read: fn(&Run) -> Option<f64>| {
-            let values: Vec<f64> = runs.iter().filter_map(read).collect();
-            Moments::of(&values).map_or_else(|| "-".to_owned(), |moments| moments.to_string())
+            Moments::of(runs.iter().filter_map(read)).map_or_else(|| "-".to_owned(), |of| paper_style(&of))
         };
         let _ = writeln!(
             text,
@@ -278,6 +272,12 @@ fn runs(text: &mut String, environments: &[Environment]) {
             column(|run| run.handshake_ms)
         );
     }
+}
+
+/// As [MP] prints it: the deviation in brackets.
+fn paper_style(moments: &Moments) -> String {
+    let deviation = moments.deviation().map_or_else(|| "-".to_owned(), |deviation| format!("{deviation:.3}"));
+    format!("{:.3} ({deviation})", moments.mean)
 }
 
 #[cfg(test)]

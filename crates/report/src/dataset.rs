@@ -273,7 +273,7 @@ impl Sink for Dataset {
         }
         let row = vec![
             self.flow_id(event.flow).into(),
-            event.direction.into(),
+            u8::from(event.direction).into(),
             micros(event.time_ns),
             event.time_ns.into(),
             kind_of(&event.kind).into(),
@@ -300,7 +300,7 @@ impl Sink for Dataset {
             let row = vec![
                 id.into(),
                 // The sample is of the data that this packet answers.
-                (1 - packet.direction.min(1)).into(),
+                u8::from(packet.direction.reverse()).into(),
                 micros(time),
                 time.into(),
                 packet.rtt_karn.map(|rtt| rtt.as_millis_f64()).into(),

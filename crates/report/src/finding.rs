@@ -1,9 +1,9 @@
 //! [`sentence`]: what a scenario shows, in one sentence made from its figures.
 
+use figures::stats::{Moments, mean_interval};
 use scenario::results::{CaseResult, Figures, ScenarioResult};
 
-use crate::compare::{Moments, mean_interval};
-use crate::table::grouped;
+use crate::summary::grouped;
 
 /// One sentence that compares the cases: throughput, then delay, then whether every byte arrived right.
 ///
@@ -78,7 +78,7 @@ impl<'a> Group<'a> {
 
 /// How a throughput stands to another.
 #[derive(Clone, Copy, PartialEq)]
-enum Verdict {
+enum Comparison {
     More,
     Same,
     /// Different, but not more than seeds differ by.
@@ -89,14 +89,14 @@ enum Verdict {
 /// Between these two means are called the same.
 const SAME: core::ops::Range<f64> = 0.985..1.015;
 
-fn verdict(rates: &[f64], base: &[f64], ratio: f64) -> Verdict {
+fn comparison(rates: &[f64], base: &[f64], ratio: f64) -> Comparison {
     let differences: Vec<f64> = rates.iter().zip(base).map(|(a, b)| a - b).collect();
     let is_chance = mean_interval(&differences).is_some_and(|(low, high)| low <= 0.0 && high >= 0.0);
     match ratio {
-        r if SAME.contains(&r) => Verdict::Same,
-        _ if is_chance => Verdict::Chance,
-        r if r > 1.0 => Verdict::More,
-        _ => Verdict::Less,
+        r if SAME.contains(&r) => Comparison::Same,
+        _ if is_chance => Comparison::Chance,
+        r if r > 1.0 => Comparison::More,
+        _ => Comparison::Less,
     }
 }
 
@@ -107,7 +107,7 @@ fn compared(case: &Group<'_>, base: &Group<'_>, controls: usize) -> String {
     let mean = |group: &Group<'_>| group.mean(|f| f.transfer.goodput_mbps);
     let (rate, base_rate) = (mean(&case), mean(&base));
     let ratio = if base_rate > 0.0 { rate / base_rate } else { f64::INFINITY };
-    let verdict = verdict(&rates, &base_rates, ratio);
+    let comparison = comparison(&rates, &base_rates, ratio);
     let seeds = rates.len();
     let named = if controls > 1 {
         format!("{}, the best of {controls} direct cases,", base.name)
@@ -119,21 +119,21 @@ fn compared(case: &Group<'_>, base: &Group<'_>, controls: usize) -> String {
     let delivers = format!("{} delivers {} Mbit/s", case.name, with_spread(&rates));
     let delivers =
         if seeds > 1 { format!("{delivers} (mean of {seeds} seeds ± their deviation)") } else { delivers };
-    let mut text = match verdict {
-        _ if !case.is_accelerated || base.is_accelerated || verdict == Verdict::More => {
+    let mut text = match comparison {
+        _ if !case.is_accelerated || base.is_accelerated || comparison == Comparison::More => {
             capitalised(&delivers)
         }
-        Verdict::Less => format!("Less throughput: {delivers}"),
+        Comparison::Less => format!("Less throughput: {delivers}"),
         _ => format!("No gain in throughput: {delivers}"),
     };
-    text += &match verdict {
-        Verdict::More if ratio >= 1.5 => format!(", {ratio:.1} times the {own} Mbit/s of {named_last}"),
-        Verdict::More => format!(", {:.0} % more than {named} with {own}", 100.0 * (ratio - 1.0)),
-        Verdict::Same => format!(", as much as {named} with {own}"),
-        Verdict::Chance => {
+    text += &match comparison {
+        Comparison::More if ratio >= 1.5 => format!(", {ratio:.1} times the {own} Mbit/s of {named_last}"),
+        Comparison::More => format!(", {:.0} % more than {named} with {own}", 100.0 * (ratio - 1.0)),
+        Comparison::Same => format!(", as much as {named} with {own}"),
+        Comparison::Chance => {
             format!(", which {seeds} seeds cannot tell from the {own} of {named_last}")
         }
-        Verdict::Less => format!(", {:.0} % less than {named} with {own}", 100.0 * (1.0 - ratio)),
+        Comparison::Less => format!(", {:.0} % less than {named} with {own}", 100.0 * (1.0 - ratio)),
     };
     text + &of_the_link(&case, &base)
 }
@@ -158,9 +158,7 @@ fn of_the_link(case: &Group<'_>, base: &Group<'_>) -> String {
 
 /// A mean, and the standard deviation where there is one.
 fn with_spread(values: &[f64]) -> String {
-    let Some(moments) = Moments::of(values) else { return "–".to_owned() };
-    let deviation = moments.deviation.map_or_else(String::new, |deviation| format!(" ±{deviation:.2}"));
-    format!("{:.2}{deviation}", moments.mean)
+    Moments::of(values.iter().copied()).map_or_else(|| "–".to_owned(), |moments| format!("{moments:.2}"))
 }
 
 fn alone(group: &Group<'_>) -> String {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use analysis::{Event, EventKind, FlowReport, PacketView};
+use analysis::{Direction, Event, EventKind, FlowReport, PacketView, PerDirection};
 use serde_json::{Value, json};
 use units::Instant;
 use wire::TcpFlags;
@@ -18,7 +18,7 @@ pub struct PerfettoTrace<W> {
     /// First time of all, which becomes zero: the format's times are floating-point microseconds.
     origin: Option<Instant>,
     /// Edge and acknowledged position of each direction.
-    progress: BTreeMap<u64, [(u64, u64); 2]>,
+    progress: BTreeMap<u64, PerDirection<(u64, u64)>>,
     has_written: bool,
     failed: Option<io::Error>,
 }
@@ -59,7 +59,7 @@ impl<W: Write> PerfettoTrace<W> {
         if packet.flags.contains(TcpFlags::RST) {
             return;
         }
-        let (own, other) = (usize::from(packet.direction), usize::from(1 - packet.direction));
+        let (own, other) = (packet.direction, packet.direction.reverse());
         let progress = self.progress.entry(packet.flow).or_default();
         let before = *progress;
         let extra = u64::from(packet.flags.intersects(TcpFlags::SYN | TcpFlags::FIN));
@@ -79,7 +79,7 @@ impl<W: Write> PerfettoTrace<W> {
             self.counter(packet.flow, &format!("RTT ms {}", way(other)), at, rtt.as_millis_f64());
         }
         if let Some(window) = packet.window {
-            self.counter(packet.flow, &format!("window of {}", own + 1), at, window as f64);
+            self.counter(packet.flow, &format!("window of {}", track(own)), at, window as f64);
         }
     }
 
@@ -94,7 +94,7 @@ impl<W: Write> PerfettoTrace<W> {
             kind => name_of(&kind),
         };
         let args = json!({ "offset": event.offset, "bytes": event.len });
-        let track = event.direction + 1;
+        let track = track(event.direction);
         self.event(&json!({ "ph": "i", "s": "t", "pid": event.flow, "tid": track, "name": name, "ts": at, "args": args }));
     }
 
@@ -103,9 +103,9 @@ impl<W: Write> PerfettoTrace<W> {
         self.progress.remove(&flow.id);
         let name = format!("{} - {}", flow.first, flow.second);
         self.event(&json!({ "ph": "M", "pid": flow.id, "name": "process_name", "args": { "name": name } }));
-        for direction in [0, 1] {
+        for direction in Direction::BOTH {
             let args = json!({ "name": way(direction) });
-            self.event(&json!({ "ph": "M", "pid": flow.id, "tid": direction + 1, "name": "thread_name", "args": args }));
+            self.event(&json!({ "ph": "M", "pid": flow.id, "tid": track(direction), "name": "thread_name", "args": args }));
         }
         let from = self.micros(Instant::from_nanos(flow.start_ns));
         let found: Vec<&str> = flow.diagnoses.iter().map(|found| found.evidence.as_str()).collect();
@@ -122,8 +122,16 @@ impl<W: Write> PerfettoTrace<W> {
     }
 }
 
-fn way(direction: usize) -> &'static str {
-    if direction == 0 { "1>2" } else { "2>1" }
+/// The number of a direction's track, and of its sender.
+fn track(direction: Direction) -> u8 {
+    u8::from(direction) + 1
+}
+
+fn way(direction: Direction) -> &'static str {
+    match direction {
+        Direction::FromFirst => "1>2",
+        Direction::FromSecond => "2>1",
+    }
 }
 
 /// The name that the JSON gives a kind.

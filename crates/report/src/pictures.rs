@@ -1,5 +1,6 @@
 //! The pictures of the demo, made from results: each says what is seen, and where there is no gain.
 
+use figures::stats;
 use scenario::results::{
     CaseResult, Figures, Picture, PictureAxis, PictureLine, PicturePanel, PictureSpread, ScenarioResult,
     rounded,
@@ -36,10 +37,11 @@ pub fn loss_picture(result: &ScenarioResult, runner: &str) -> Option<Picture> {
         let points = accelerated.map_or(&[][..], |line| line.points.as_slice());
         let without = points.iter().filter(|(x, y)| at(other, *x).is_some_and(|base| *y < GAIN * base));
         let rates: Vec<String> = without.map(|(x, _)| format!("{x}")).collect();
+        let gain = format!("{:.0} %", 100.0 * (GAIN - 1.0));
         match rates.len() {
-            0 => format!("against {other} at no rate"),
-            all if all == points.len() => format!("against {other} at any rate"),
-            _ => format!("against {other} at {} %", rates.join(", ")),
+            0 => format!("against {other}, it is {gain} or more at every rate"),
+            all if all == points.len() => format!("against {other}, it is below {gain} at every rate"),
+            _ => format!("against {other}, it is below {gain} at {} % of loss", rates.join(", ")),
         }
     };
     let scenario = &result.scenario;
@@ -52,10 +54,10 @@ pub fn loss_picture(result: &ScenarioResult, runner: &str) -> Option<Picture> {
             "{TOLD_LOSS} % of packets lost at random on a link of {rate}: CUBIC gets {cubic:.2} Mbit/s, accelerated {accelerated:.1}"
         ),
         text: format!(
-            "CUBIC takes every loss for a full queue and slows down; what the radio loses, the accelerator repairs over the short way between itself and \
-             the client. At {TOLD_LOSS} % of loss CUBIC gets {cubic:.2} Mbit/s, BBR {bbr:.1}, accelerated {accelerated:.1}. No gain of {:.0} % or more: {}, {}. {measured}: {}, {}, means of {} \
-             seeds.",
-            100.0 * (GAIN - 1.0),
+            "CUBIC takes every loss for a full queue and slows down. The accelerator repairs what the radio loses \
+             over the short way between itself and the client. At {TOLD_LOSS} % of loss, CUBIC gets {cubic:.2} \
+             Mbit/s, BBR {bbr:.1} and the accelerator {accelerated:.1}. The gain: {}; {}. {measured}: {}, {}, means \
+             of {} seeds.",
             none("direct CUBIC"),
             none("direct BBR"),
             round_trip(result),
@@ -79,7 +81,7 @@ fn round_trip(result: &ScenarioResult) -> String {
     let radio =
         [&scenario.radio.down, &scenario.radio.up].map(|d| ms(d.as_ref().and_then(|d| d.delay).map(|q| q.0)));
     let (wired, radio) = (2.0 * ms(scenario.wan.delay.map(|q| q.0)), radio[0] + radio[1]);
-    format!("a round trip of {:.0} ms, {radio:.0} of them over the radio link", wired + radio)
+    format!("a round trip of {:.0} ms, {radio:.0} ms of it over the radio link", wired + radio)
 }
 
 fn loss_lines(result: &ScenarioResult) -> Vec<PictureLine> {
@@ -101,8 +103,7 @@ fn loss_lines(result: &ScenarioResult) -> Vec<PictureLine> {
 /// The mean throughput of a case over its seeds.
 fn mean_rate(result: &ScenarioResult, name: &str) -> Option<f64> {
     let own = result.cases.iter().filter(|case| case.name == name).filter_map(|case| case.figures.as_ref());
-    let rates: Vec<f64> = own.map(|f| f.transfer.goodput_mbps).collect();
-    (!rates.is_empty()).then(|| rounded(rates.iter().sum::<f64>() / rates.len() as f64))
+    stats::mean(own.map(|f| f.transfer.goodput_mbps)).map(rounded)
 }
 
 fn loss_percent(case: &CaseResult) -> f64 {
@@ -127,7 +128,7 @@ pub fn ping_picture(drive: &ScenarioResult, idle: &ScenarioResult, runner: &str)
     }
     let is_shorter = told[3].0 * GAIN < told[1].0.min(told[2].0);
     let verdict =
-        if is_shorter { "" } else { " Against the better of the others the accelerator is no gain here." };
+        if is_shorter { "" } else { " Compared with the better of the others, there is no gain here." };
     let measured = if runner == "sim" { "Simulated" } else { "Real kernel TCP and ping" };
     Some(Picture {
         name: "ping".to_owned(),
@@ -136,8 +137,11 @@ pub fn ping_picture(drive: &ScenarioResult, idle: &ScenarioResult, runner: &str)
             told[1].0, told[2].0, told[3].0, told[0].0
         ),
         text: format!(
-            "Whatever else the device does waits behind the download in the base station's queue. 95 % of pings came back within {:.0} ms with CUBIC, {:.0} with BBR, {:.0} accelerated and {:.0} on the \
-             idle link. Accelerated is not idle: a link that varies needs some queue to stay busy, and where the link itself stops for a while, all wait.{verdict} {measured}: the downloads of “{}”.",
+            "Everything else that the device does waits behind the download in the base station's queue. 95 % of \
+             pings came back within {:.0} ms with CUBIC, {:.0} with BBR, {:.0} accelerated and {:.0} on the idle \
+             link. The accelerated ping is slower than on the idle link, because a link that varies needs some \
+             queue to stay busy. When the link itself stops for a while, every ping waits.{verdict} {measured}: the \
+             downloads of “{}”.",
             told[1].1,
             told[2].1,
             told[3].1,
@@ -163,9 +167,9 @@ pub fn drive_picture(drive: &ScenarioResult, runner: &str) -> Option<Picture> {
     let queue = all.map(|f| f.radio.queue_delay_ms.p95);
     let rates = all.map(|f| f.transfer.goodput_mbps);
     let waiting = if queue[2] * GAIN < queue[0].min(queue[1]) {
-        "What differs is the queue: when the link becomes slower, less of what the accelerator has sent waits there."
+        "The difference is the queue: when the link becomes slower, less data from the accelerator waits there."
     } else {
-        "Nor is the queue shorter here."
+        "The queue is not shorter either."
     };
     let longest =
         all.iter().max_by(|a, b| a.series.capacity_mbps.len().cmp(&b.series.capacity_mbps.len()))?;
@@ -193,7 +197,8 @@ pub fn drive_picture(drive: &ScenarioResult, runner: &str) -> Option<Picture> {
             queue[0], queue[1], queue[2]
         ),
         text: format!(
-            "Throughput: {:.0} Mbit/s with CUBIC, {:.0} with BBR, {:.0} accelerated: {verdict}. {waiting} {measured}: “{}”, one run each, means over {:.2} s.",
+            "Throughput: {:.0} Mbit/s with CUBIC, {:.0} with BBR, {:.0} accelerated: {verdict}. {waiting} {measured}: \
+             “{}”, one run each, means over {:.2} s.",
             rates[0],
             rates[1],
             rates[2],
@@ -285,7 +290,8 @@ mod tests {
         let rates = [40.0, 2.0, 41.0, 39.0, 42.0, 38.0].map(|rate| (rate, 0.0));
         let picture = loss_picture(&result(&text, &rates), "sim").unwrap();
         assert!(picture.title.contains("CUBIC gets 2.00 Mbit/s, accelerated 38.0"), "{}", picture.title);
-        let told = "against direct CUBIC at 0 %, against direct BBR at any rate";
+        let told = "against direct CUBIC, it is below 10 % at 0 % of loss; against direct BBR, it is below 10 % at \
+                    every rate.";
         assert!(picture.text.contains(told), "{}", picture.text);
         let bbr = &picture.panels[0].lines[1];
         assert_eq!((bbr.name.as_str(), bbr.points.clone()), ("direct BBR", vec![(0.0, 41.0), (0.5, 39.0)]));
@@ -300,12 +306,12 @@ mod tests {
         let idle = result(&cases(&["idle"]), &[(0.0, 20.0)]);
         let better = drive_picture(&drive((9.1, 30.0)), "lab").unwrap();
         assert!(better.title.contains("30 accelerated; no gain in throughput"), "{}", better.title);
-        assert!(better.text.contains("What differs is the queue"), "{}", better.text);
+        assert!(better.text.contains("The difference is the queue"), "{}", better.text);
         assert_eq!(better.panels[1].lines[2].points, [(0.375, 30.0)]);
         assert_eq!(better.panels[0].capacity, [(0.125, 10.0), (0.375, 10.0)]);
         let worse = drive_picture(&drive((5.0, 120.0)), "lab").unwrap();
         assert!(
-            worse.title.contains("less throughput") && worse.text.contains("Nor is the queue shorter here")
+            worse.title.contains("less throughput") && worse.text.contains("The queue is not shorter either")
         );
         let told = |delay: f64| ping_picture(&drive((9.0, delay)), &idle, "lab").unwrap();
         assert!(told(150.0).text.contains("is no gain here") && !told(30.0).text.contains("is no gain here"));

@@ -7,7 +7,7 @@ pub(crate) fn with_adaptive(scenario: &Scenario, policy: WindowPolicy) -> Scenar
     let mut scenario = scenario.clone();
     scenario.name = format!("{}-adaptive", scenario.name);
     scenario.accelerator.enabled = Some(true);
-    scenario.accelerator.controller = Some(Controller::Adaptive);
+    scenario.accelerator.controller = Controller::named("adaptive");
     scenario.accelerator.window_policy = Some(policy);
     scenario
 }

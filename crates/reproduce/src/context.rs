@@ -4,16 +4,18 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use engine::EngineConfig;
+use parallel::in_parallel_until;
 use scenario::results::CaseResult;
 use scenario::{Case, Scenario};
-use sim::{CaseRun, LogMode, in_parallel_until};
+use sim::{CaseRun, LogMode};
 use units::Duration;
 
+use crate::case_id::missing;
 use crate::document::{RunRecord, UsedScenario, fingerprint};
 use crate::lab_runs::LabRuns;
 use crate::link_figure::links_of;
 use crate::seen::{Eyes, Looking};
-use crate::{Experiment, Figure, Outcome, RadioLog, ReproduceError, Run, Runs};
+use crate::{CaseId, Experiment, Figure, Outcome, RadioLog, ReproduceError, Run, Runs};
 
 /// The engine that the settings of a case mean, by the same reading as `cellerator run`'s arguments.
 pub type EngineOf<'a> = &'a (dyn Fn(&Case) -> Result<Option<EngineConfig>, String> + Sync);
@@ -28,7 +30,8 @@ pub enum Where<'a> {
         /// Engines of the cases.
         engine_of: EngineOf<'a>,
     },
-    /// With kernel TCP in namespaces, one run after the other; then the same scenario files in virtual time, to stand beside.
+    /// With kernel TCP in namespaces, one run after the other; then the same scenario files in virtual
+    /// time, to stand beside.
     Lab {
         /// The lab.
         runner: &'a lab::Runner<'a>,
@@ -37,6 +40,14 @@ pub enum Where<'a> {
         /// Engines of the cases in virtual time.
         engine_of: EngineOf<'a>,
     },
+    /// Nowhere: files are read and checked, and no run has figures.
+    Nowhere {
+        /// As for the lab.
+        is_lab: bool,
+    },
+    /// Results that a test makes up.
+    #[cfg(test)]
+    Given(crate::given::Given<'a>),
 }
 
 /// A run has begun or ended, for a progress display.
@@ -78,8 +89,8 @@ pub(crate) struct Evidence {
 }
 
 impl<'a> Context<'a> {
-    /// A context for `experiment`. Scenario files are read from below `folder` in place of those built in, if given:
-    /// `experiments/ma/figure-2.toml` as `ma/figure-2.toml`.
+    /// A context for `experiment`. Scenario files are read from below `folder` in place of those built
+    /// in, if given: `experiments/ma/figure-2.toml` as `ma/figure-2.toml`.
     #[must_use]
     pub fn new(
         experiment: &'static Experiment,
@@ -101,14 +112,15 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The same, and what the simulator's experiments look at in captures is written to `folder` as well: a file per run and host, for
-    /// `cellerator analyze`.
+    /// The same, and what the simulator's experiments look at in captures is written to `folder` as
+    /// well: a file per run and host, for `cellerator analyze`.
     #[must_use]
     pub fn with_captures(self, folder: Option<&'a Path>) -> Self {
         Self { captures: folder, ..self }
     }
 
-    /// The same, but virtual time is given up soon after the flag has gone up, as [`ReproduceError::Interrupted`].
+    /// The same, but virtual time is given up soon after the flag has gone up, as
+    /// [`ReproduceError::Interrupted`].
     #[must_use]
     pub fn until(self, is_over: &'a AtomicBool) -> Self {
         Self { is_over: Some(is_over), ..self }
@@ -123,13 +135,23 @@ impl<'a> Context<'a> {
         Ok((outcome, Evidence { used: self.used, runs: self.runs, links: self.links }))
     }
 
-    /// True with kernel TCP, and in virtual time for what stands beside it: what needs the simulator is skipped then, and has no figures.
+    /// True with kernel TCP, and in virtual time for what stands beside it: what needs the simulator is
+    /// skipped then, and has no figures.
     #[must_use]
     pub fn is_lab(&self) -> bool {
-        matches!(self.place, Where::Lab { .. }) || self.measured.is_some()
+        matches!(self.place, Where::Lab { .. } | Where::Nowhere { is_lab: true }) || self.measured.is_some()
     }
 
-    /// What runs the lab's scenario files in virtual time; none where this is no lab. It runs nothing before it was told what the lab measured.
+    /// Builds the experiment and runs nothing.
+    ///
+    /// # Errors
+    /// As [`Experiment::check`].
+    pub(crate) fn check(&self) -> Result<(), ReproduceError> {
+        self.experiment.check(self.folder, self.is_lab())
+    }
+
+    /// What runs the lab's scenario files in virtual time; none where this is no lab. It runs nothing
+    /// before it was told what the lab measured.
     pub(crate) fn beside(&self) -> Option<Self> {
         let Where::Lab { threads, engine_of, .. } = self.place else { return None };
         let place = Where::Sim { threads, engine_of };
@@ -152,8 +174,9 @@ impl<'a> Context<'a> {
         self.measured.as_ref().is_none_or(|measured| measured.iter().any(is_it))
     }
 
-    /// The experiment's scenario file of this path (`experiments/ma/figure-2.toml`, or its end). In the lab, where time is real, it is the
-    /// shorter one that lies beside it (`figure-2-lab.toml`) if there is one.
+    /// The experiment's scenario file of this path (`experiments/ma/figure-2.toml`, or its end). In the
+    /// lab, where time is real, it is the shorter one that lies beside it (`figure-2-lab.toml`) if
+    /// there is one.
     ///
     /// # Errors
     /// It is not among the experiment's files, or cannot be read.
@@ -177,9 +200,9 @@ impl<'a> Context<'a> {
     /// Runs every case of `scenario`, as often as it says.
     ///
     /// # Errors
-    /// A link or an engine cannot be made, or the lab fails. A broken rule or a transfer that fails is no error but
-    /// a problem of its run.
-    pub fn run(&mut self, scenario: &Scenario) -> Result<Runs, ReproduceError> {
+    /// The scenario lacks a case that is looked up, a link or an engine cannot be made, or the lab
+    /// fails. A broken rule or a transfer that fails is no error but a problem of its run.
+    pub fn run<C: CaseId>(&mut self, scenario: &Scenario) -> Result<Runs<C>, ReproduceError> {
         self.watch(scenario, Looking { radio: true, ..Looking::default() })
     }
 
@@ -187,7 +210,18 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// As [`Context::run`].
-    pub fn watch(&mut self, scenario: &Scenario, looking: Looking) -> Result<Runs, ReproduceError> {
+    pub fn watch<C: CaseId>(
+        &mut self,
+        scenario: &Scenario,
+        looking: Looking,
+    ) -> Result<Runs<C>, ReproduceError> {
+        self.check_cases::<C>(scenario)?;
+        match self.place {
+            Where::Nowhere { .. } => return Ok(Runs::default()),
+            #[cfg(test)]
+            Where::Given(given) => return Ok(Runs::new(crate::given::runs(scenario, given))),
+            Where::Sim { .. } | Where::Lab { .. } => {}
+        }
         let traces = self.traces(scenario);
         for figure in links_of(scenario, &traces)? {
             if !self.links.contains(&figure) {
@@ -203,9 +237,31 @@ impl<'a> Context<'a> {
                 LabRuns { runner, traces: &traces, looking, tell: &tell }
                     .run(self.experiment.name, scenario)?
             }
+            Where::Nowhere { .. } => Vec::new(),
+            #[cfg(test)]
+            Where::Given(_) => Vec::new(),
         };
-        self.runs.extend(runs.runs.iter().map(|run| RunRecord::of(&scenario.name, &run.result)));
-        Ok(runs)
+        self.runs.extend(runs.iter().map(|run| RunRecord::of(&scenario.name, &run.result)));
+        Ok(Runs::new(runs))
+    }
+
+    /// Every case that is looked up is there; a file of the lab may leave out what the longer one has.
+    fn check_cases<C: CaseId>(&self, scenario: &Scenario) -> Result<(), ReproduceError> {
+        let mut there = scenario.resolved();
+        if self.is_lab() {
+            for file in self.experiment.files {
+                there.extend(Scenario::from_toml(file.path, file.text)?.resolved());
+            }
+        }
+        let there: Vec<String> = there.into_iter().map(|case| case.name).collect();
+        let used = self.used.last().map_or(scenario.name.as_str(), |used| used.file.as_str());
+        match missing::<C>(&there) {
+            None => Ok(()),
+            Some(problem) => Err(ReproduceError::Meaning {
+                file: used.to_owned(),
+                problem: format!("{problem}, which {} looks up", self.experiment.name),
+            }),
+        }
     }
 
     /// Where the scenario's trace files are.
@@ -222,7 +278,7 @@ impl<'a> Context<'a> {
         traces: &Path,
         (threads, engine_of): (usize, EngineOf<'_>),
         looking: Looking,
-    ) -> Result<Runs, ReproduceError> {
+    ) -> Result<Vec<Run>, ReproduceError> {
         let mut jobs: Vec<Job> = Vec::new();
         for repetition in 1..=scenario.repetitions {
             let seed = scenario.seed.wrapping_add(u64::from(repetition - 1));
@@ -258,10 +314,10 @@ impl<'a> Context<'a> {
             self.tell(done, jobs.len(), &case.name);
             outcome
         });
-        let mut runs = Runs::default();
+        let mut runs = Vec::new();
         for ((case, repetition, seed, _), outcome) in jobs.into_iter().zip(outcomes) {
             let (outcome, radio, seen) = outcome.ok_or_else(interrupted)??;
-            runs.runs.push(Run {
+            runs.push(Run {
                 result: CaseResult {
                     name: case.name.clone(),
                     repetition,
@@ -297,7 +353,7 @@ impl<'a> Context<'a> {
 }
 
 /// The text of a scenario file, from below `folder` if that is given.
-pub(crate) fn text_of(file: &crate::ScenarioFile, folder: Option<&Path>) -> Result<String, ReproduceError> {
+pub(crate) fn text_of(file: &crate::BuiltIn, folder: Option<&Path>) -> Result<String, ReproduceError> {
     let Some(folder) = folder else { return Ok(file.text.to_owned()) };
     let path = folder.join(file.path.strip_prefix("experiments/").unwrap_or(file.path));
     std::fs::read_to_string(&path).map_err(|error| ReproduceError::file(&path, error))
@@ -305,3 +361,86 @@ pub(crate) fn text_of(file: &crate::ScenarioFile, folder: Option<&Path>) -> Resu
 
 /// How long the links of a scenario are shown at most.
 pub(crate) const LINK_SHOWN: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{all, chosen};
+
+    fn experiment(name: &str) -> &'static Experiment {
+        chosen(&[name.to_owned()]).unwrap()[0]
+    }
+
+    /// A folder of this test alone, with these files.
+    fn folder(name: &str, files: &[(&str, &str)]) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("cellerator-context-{name}-{}", std::process::id()));
+        for (path, text) in files {
+            let path = folder.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn a_file_without_a_case_that_is_looked_up_is_one_line() {
+        let experiment = experiment("ma-figure-2");
+        let typo = experiment.files[0].text.replace("name = \"adaptive\"", "name = \"adaptve\"");
+        let folder = folder("typo", &[("ma/figure-2.toml", &typo)]);
+        let said = experiment.check(Some(&folder), false).unwrap_err().to_string();
+        let wanted = "experiments/ma/figure-2.toml: has no case `adaptive`, which ma-figure-2 looks up";
+        assert_eq!(said, wanted);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    /// Time is real there: a shorter file may leave out what the longer one has, but not have another
+    /// name for it.
+    #[test]
+    fn the_labs_file_may_leave_cases_out() {
+        let short =
+            experiment("ma-figure-5").files.iter().find(|file| file.path.ends_with("-lab.toml")).unwrap();
+        let there = Scenario::from_toml(short.path, short.text).unwrap().resolved();
+        assert!(!there.iter().any(|case| case.name.ends_with("10 MB")), "a file that leaves something out");
+        experiment("ma-figure-5").check(None, true).unwrap();
+    }
+
+    #[test]
+    fn every_case_of_the_labs_files_is_one_of_the_longer_files() {
+        for experiment in all() {
+            let names = |is_lab: bool| -> Vec<String> {
+                let own = experiment.files.iter().filter(|file| file.path.ends_with("-lab.toml") == is_lab);
+                let cases =
+                    own.flat_map(|file| Scenario::from_toml(file.path, file.text).unwrap().resolved());
+                cases.map(|case| case.name).collect()
+            };
+            let longer = names(false);
+            for name in names(true) {
+                assert!(longer.contains(&name), "{}: {name}", experiment.name);
+            }
+        }
+    }
+
+    #[test]
+    fn the_lab_has_the_shorter_file_and_the_simulator_the_longer_one() {
+        let of = |is_lab: bool, path: &str| {
+            let place = Where::Nowhere { is_lab };
+            let mut context = Context::new(experiment("ma-figure-2"), place, None, &|_| {});
+            context.scenario(path).map(|scenario| scenario.name)
+        };
+        assert_eq!(of(false, "ma/figure-2.toml").unwrap(), "ma-figure-2");
+        assert_eq!(of(true, "ma/figure-2.toml").unwrap(), "ma-figure-2-lab");
+        let said = of(false, "ma/figure-3.toml").unwrap_err().to_string();
+        assert_eq!(said, "ma/figure-3.toml: is not among the files of ma-figure-2");
+    }
+
+    #[test]
+    fn what_was_used_is_recorded_with_its_hash() {
+        let mut context =
+            Context::new(experiment("ma-figure-2"), Where::Nowhere { is_lab: false }, None, &|_| {});
+        context.scenario("ma/figure-2.toml").unwrap();
+        let used = &context.used[0];
+        assert_eq!((used.file.as_str(), used.seed), ("experiments/ma/figure-2.toml", 1));
+        assert_eq!(used.hash, fingerprint(used.text.as_bytes()));
+        assert!(used.description.starts_with("HSPA"), "{}", used.description);
+    }
+}

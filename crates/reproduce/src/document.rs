@@ -7,6 +7,7 @@ use scenario::results::{CaseResult, MadeBy};
 use serde::{Deserialize, Serialize};
 
 use crate::context::{Evidence, text_of};
+use crate::prose::Ran;
 use crate::{Context, Experiment, Figure, Outcome, ReproduceError};
 
 /// Name and version of the document; its schema is `schemas/reproduction.schema.json`.
@@ -152,6 +153,7 @@ impl Reproduction {
         context: Context<'_>,
         maker: &Maker,
     ) -> Result<Self, ReproduceError> {
+        context.check()?;
         let beside = context.beside();
         let (mut outcome, Evidence { used, mut runs, links }) = context.outcome()?;
         if let Some(beside) = beside {
@@ -165,7 +167,7 @@ impl Reproduction {
             outcome.put_beside(&simulation);
             outcome.keep_measured();
         }
-        Ok(Self {
+        let mut made = Self {
             schema: SCHEMA.to_owned(),
             experiment: experiment.name.to_owned(),
             made_by: maker.made_by.clone(),
@@ -176,11 +178,24 @@ impl Reproduction {
             links,
             outcome,
             runs,
-        })
+        };
+        made.tell(experiment)?;
+        Ok(made)
     }
 
-    /// True when this program would run the same scenarios: the result need not be made again. What counts are the files that it was made
-    /// of: of an experiment that has shorter ones for the lab, never all.
+    /// Says again what is to be said of it: its text may have changed since it was made.
+    ///
+    /// # Errors
+    /// The text has a place that the result has no value for.
+    pub fn tell(&mut self, experiment: &Experiment) -> Result<(), ReproduceError> {
+        let ran = if self.is_lab() { Ran::InLab } else { Ran::Simulated };
+        let told = experiment.prose()?.tell(&mut self.outcome, ran);
+        told.map_err(|problem| experiment.prose_error(&problem))
+    }
+
+    /// True when this program would run the same scenarios: the result need not be made again. What
+    /// counts are the files that it was made of: of an experiment that has shorter ones for the lab,
+    /// never all.
     ///
     /// # Errors
     /// A scenario file below `folder` cannot be read.
@@ -209,7 +224,8 @@ impl Reproduction {
         self.made_by.runner == "lab"
     }
 
-    /// The emulator's own lateness in the lab: the 99th percentile of its worst run, µs; zero without a run there.
+    /// The emulator's own lateness in the lab: the 99th percentile of its worst run, µs; zero without a
+    /// run there.
     #[must_use]
     pub fn latest_us(&self) -> f64 {
         self.runs.iter().filter_map(|run| run.late_p99_us).fold(0.0, f64::max)
@@ -264,6 +280,27 @@ impl Store {
     #[must_use]
     pub fn path(&self, experiment: &str, is_lab: bool) -> PathBuf {
         self.folder.join(format!("{experiment}{}.json", if is_lab { ".lab" } else { "" }))
+    }
+
+    /// The result of an experiment, if it is there, told by the experiment's text.
+    ///
+    /// # Errors
+    /// It cannot be read, is no such document, or lacks a value that the text has a place for.
+    pub fn told(
+        &self,
+        experiment: &Experiment,
+        is_lab: bool,
+    ) -> Result<Option<Reproduction>, ReproduceError> {
+        let Some(mut found) = self.load(experiment.name, is_lab)? else { return Ok(None) };
+        found.tell(experiment).map_err(|problem| {
+            let place = if is_lab { " --lab" } else { "" };
+            let again = format!(
+                "was made by another version ({problem}); run `cellerator reproduce {}{place}` again",
+                experiment.name
+            );
+            ReproduceError::file(&self.path(experiment.name, is_lab), again)
+        })?;
+        Ok(Some(found))
     }
 
     /// The result of an experiment, if it is there.

@@ -363,7 +363,7 @@ mod tests {
         let points =
             |y: f64| vec![Point::new(1.0, y), Point { deviation: Some(1.0), ..Point::new(4.0, y + 1.0) }];
         let series = |name: &str, source, mark, y| Series::new(name, source, mark, points(y));
-        Figure::new("a < b", "c & d", Axis::linear("seconds"))
+        Figure::titled("a < b", "c & d", Axis::linear("seconds"))
             .panel(
                 Axis::linear("Mbit/s"),
                 vec![
@@ -408,7 +408,7 @@ mod tests {
         let one = |y: f64| {
             let points = vec![Point::new(1.0, y), Point::new(2.0, y)];
             let series = ["a", "b"].map(|name| Series::new(name, Source::Ours, Mark::Dots, points.clone()));
-            Figure::new("t", "c", Axis::named("x", ["p", "q"])).panel(Axis::linear("y"), series.to_vec())
+            Figure::titled("t", "c", Axis::named("x", ["p", "q"])).panel(Axis::linear("y"), series.to_vec())
         };
         let mut lab = one(3.0);
         lab.put_beside(&one(4.0));
@@ -425,7 +425,7 @@ mod tests {
         let points = || vec![Point::new(1.0, 3.0), Point::new(2.0, 4.0)];
         let series = |name: &str, source| Series::new(name, source, Mark::Dots, points());
         let panel = || vec![series("paper", Source::Paper), series("ours", Source::Ours)];
-        let figure = Figure::new("t", "c", Axis::named("network", ["AT&T, Boston", "Sprint"]))
+        let figure = Figure::titled("t", "c", Axis::named("network", ["AT&T, Boston", "Sprint"]))
             .panel(Axis::linear("a"), panel())
             .panel(Axis::linear("b"), panel());
         let svg = svg(&figure, "");
@@ -444,7 +444,7 @@ mod tests {
 
     #[test]
     fn an_empty_figure_can_be_drawn() {
-        let empty = Figure::new("", "", Axis::log("x")).panel(Axis::log("y"), Vec::new());
+        let empty = Figure::titled("", "", Axis::log("x")).panel(Axis::log("y"), Vec::new());
         assert!(svg(&empty, "").ends_with("</svg>"));
     }
 }

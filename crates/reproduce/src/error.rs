@@ -16,7 +16,7 @@ pub enum ReproduceError {
     /// A scenario file cannot be read: its writer's fault.
     #[error(transparent)]
     Scenario(#[from] scenario::Error),
-    /// A scenario lacks what its experiment needs: its writer's fault.
+    /// A scenario or a text lacks what its experiment needs: its writer's fault.
     #[error("{file}: {problem}")]
     Meaning {
         /// Which.

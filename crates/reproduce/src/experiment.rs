@@ -1,6 +1,8 @@
 //! [`Experiment`]: one table or figure of a paper, and the list of all.
 
-use crate::{Context, Outcome, ReproduceError, dr, ev, ma, mp, wa};
+use std::path::Path;
+
+use crate::{Context, Outcome, Prose, ReproduceError, Where, dr, ev, ma, mp, wa};
 
 /// A paper, by the key that `docs/references.md` gives it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -43,33 +45,33 @@ impl Paper {
     }
 }
 
-/// A scenario file that is built in.
+/// A file of `experiments/` that is built in.
 #[derive(Clone, Copy, Debug)]
-pub struct ScenarioFile {
+pub struct BuiltIn {
     /// Where it lies in the repository.
     pub path: &'static str,
     /// What it says.
     pub text: &'static str,
 }
 
-/// The [`ScenarioFile`] at this path below `experiments/`.
-macro_rules! scenario_file {
+/// The [`BuiltIn`] file at this path below `experiments/`.
+macro_rules! built_in {
     ($path:literal) => {
-        $crate::ScenarioFile {
+        $crate::BuiltIn {
             path: concat!("experiments/", $path),
             text: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/", $path)),
         }
     };
 }
-pub(crate) use scenario_file;
+pub(crate) use built_in;
 
 /// What the lab has of an experiment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InLab {
     /// Kernel TCP runs it, in so many seconds on a machine that has Reno, CUBIC and BBR only.
     Takes(u32),
-    /// It is the simulator's alone; why, in words that can follow a colon.
-    Lacks(&'static str),
+    /// It is the simulator's alone; its text says why.
+    Lacks,
 }
 
 impl InLab {
@@ -78,7 +80,7 @@ impl InLab {
     pub const fn seconds(self) -> Option<u32> {
         match self {
             Self::Takes(seconds) => Some(seconds),
-            Self::Lacks(_) => None,
+            Self::Lacks => None,
         }
     }
 }
@@ -92,20 +94,42 @@ pub struct Experiment {
     pub paper: Paper,
     /// What it is there, as in `Table 3`.
     pub part: &'static str,
-    /// One line for headings.
-    pub title: &'static str,
-    /// What the paper asked, a sentence.
-    pub asked: &'static str,
-    /// What it found, a sentence.
-    pub found: &'static str,
+    /// What is said of it: [`Prose`].
+    pub prose: BuiltIn,
     /// Its scenario files.
-    pub files: &'static [ScenarioFile],
+    pub files: &'static [BuiltIn],
     /// How long it takes in virtual time, on two processors, in seconds.
     pub seconds: u32,
     /// How long it takes in the lab, or what is missing there.
     pub lab: InLab,
     /// Runs it.
     pub run: fn(&mut Context<'_>) -> Result<Outcome, ReproduceError>,
+}
+
+impl Experiment {
+    /// What is said of it.
+    ///
+    /// # Errors
+    /// Its text is not written as it must be; the line says where.
+    pub fn prose(&self) -> Result<Prose, ReproduceError> {
+        Prose::parse(self.prose.text).map_err(|problem| self.prose_error(&problem))
+    }
+
+    /// Builds the experiment, in the lab or in virtual time, and runs nothing: its files can be read,
+    /// and its text has a place for each of its facts and a fact for each place.
+    ///
+    /// # Errors
+    /// It is not so, or a scenario file lacks a case.
+    pub fn check(&'static self, folder: Option<&Path>, is_lab: bool) -> Result<(), ReproduceError> {
+        let context = Context::new(self, Where::Nowhere { is_lab }, folder, &|_| {});
+        let (outcome, _) = context.outcome()?;
+        self.prose()?.check(&outcome).map_err(|problem| self.prose_error(&problem))
+    }
+
+    /// An error about its text.
+    pub(crate) fn prose_error(&self, problem: &dyn core::fmt::Display) -> ReproduceError {
+        ReproduceError::Meaning { file: self.prose.path.to_owned(), problem: problem.to_string() }
+    }
 }
 
 /// All experiments, paper by paper.
@@ -147,9 +171,20 @@ mod tests {
             let key = experiment.paper.key().to_lowercase();
             assert!(name.starts_with(&format!("{key}-")), "{name}");
             assert!(!experiment.files.is_empty(), "{name}");
-            for sentence in [experiment.asked, experiment.found] {
-                let is_sentence = sentence.ends_with(['.', '?']) && !sentence.contains('\n');
-                assert!(is_sentence, "{name}: {sentence}");
+            let prose = experiment.prose().unwrap();
+            assert!(prose.asked.ends_with('?') && prose.found.ends_with('.'), "{name}");
+            assert_eq!(prose.not_in_lab.is_none(), experiment.lab.seconds().is_some(), "{name}");
+            let path = format!("experiments/{key}/{}.md", &name[key.len() + 1..]);
+            assert_eq!(experiment.prose.path, path);
+        }
+    }
+
+    #[test]
+    fn every_experiment_can_be_built() {
+        for experiment in all() {
+            experiment.check(None, false).unwrap();
+            if experiment.lab.seconds().is_some() {
+                experiment.check(None, true).unwrap();
             }
         }
     }

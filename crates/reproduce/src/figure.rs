@@ -126,6 +126,9 @@ pub struct Panel {
 /// Diagrams above each other over one axis.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Figure {
+    /// What its experiment's text calls it; empty where title and caption come from elsewhere.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
     /// What it shows.
     pub title: String,
     /// What to look at.
@@ -137,12 +140,19 @@ pub struct Figure {
 }
 
 impl Figure {
+    /// A figure without diagrams, whose title and caption are in its experiment's text under this name.
+    #[must_use]
+    pub fn new(name: &str, x: Axis) -> Self {
+        Self { name: name.to_owned(), ..Self::titled("", "", x) }
+    }
     /// A figure without diagrams.
     #[must_use]
-    pub fn new(title: &str, caption: &str, x: Axis) -> Self {
-        Self { title: title.to_owned(), caption: caption.to_owned(), x, panels: Vec::new() }
+    pub fn titled(title: &str, caption: &str, x: Axis) -> Self {
+        let (title, caption) = (title.to_owned(), caption.to_owned());
+        Self { name: String::new(), title, caption, x, panels: Vec::new() }
     }
-    /// Puts the points of `simulated` beside the lab's, as a mark of their own. Curves over time are left alone: two of them would hide each other.
+    /// Puts the points of `simulated` beside the lab's, as a mark of their own. Curves over time are
+    /// left alone: two of them would hide each other.
     pub(crate) fn put_beside(&mut self, simulated: &Self) {
         for (panel, beside) in self.panels.iter_mut().zip(&simulated.panels) {
             let mut with = Vec::new();
@@ -174,5 +184,78 @@ impl Figure {
     pub fn panel(mut self, y: Axis, series: Vec<Series>) -> Self {
         self.panels.push(Panel { y, series });
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series(name: &str, source: Source, mark: Mark, y: f64) -> Series {
+        Series::new(name, source, mark, vec![Point::new(1.0, y)])
+    }
+
+    fn names(figure: &Figure) -> Vec<&str> {
+        figure.panels[0].series.iter().map(|series| series.name.as_str()).collect()
+    }
+
+    #[test]
+    fn points_of_the_simulation_stand_behind_those_of_the_lab() {
+        let figure = |y: f64, lines: f64| {
+            let all = vec![
+                series("paper", Source::Paper, Mark::Dots, 1.0),
+                series("ours", Source::Ours, Mark::Dots, y),
+                series("curve", Source::Ours, Mark::Line, lines),
+                series("adaptive", Source::Adaptive, Mark::Dotted, y),
+            ];
+            Figure::new("f", Axis::linear("x")).panel(Axis::linear("y"), all)
+        };
+        let mut lab = figure(2.0, 5.0);
+        lab.put_beside(&figure(3.0, 6.0));
+        let wanted = ["paper", "ours", "ours, simulated", "curve", "adaptive", "adaptive, simulated"];
+        assert_eq!(names(&lab), wanted);
+        let beside = &lab.panels[0].series[2];
+        assert_eq!((beside.source, beside.mark, beside.points[0].y), (Source::Simulated, Mark::Crosses, 3.0));
+        assert_eq!(lab.panels[0].series[1].points[0].y, 2.0, "the lab's own stay");
+    }
+
+    /// A series of another name or source is not the same, and without a point of the lab nothing is compared.
+    #[test]
+    fn only_what_is_the_same_is_put_beside() {
+        let one = |name: &str, source, y: f64| {
+            let figure = Figure::new("f", Axis::linear("x"));
+            figure.panel(Axis::linear("y"), vec![series(name, source, Mark::Dots, y)])
+        };
+        for other in [one("b", Source::Ours, 1.0), one("a", Source::Adaptive, 1.0)] {
+            let mut lab = one("a", Source::Ours, 1.0);
+            lab.put_beside(&other);
+            assert_eq!(names(&lab), ["a"]);
+        }
+        let mut nothing = one("a", Source::Ours, f64::NAN);
+        nothing.put_beside(&one("a", Source::Ours, 1.0));
+        assert_eq!(names(&nothing), ["a"]);
+    }
+
+    #[test]
+    fn bins_without_a_value_are_left_out_and_others_stand_at_their_middles() {
+        let drawn = Series::over_time("s", Source::Ours, 0.5, &[Some(1.0), None, Some(3.0)]);
+        let points: Vec<(f64, f64)> = drawn.points.iter().map(|p| (p.x, p.y)).collect();
+        assert_eq!(points, [(0.25, 1.0), (1.25, 3.0)]);
+    }
+
+    #[test]
+    fn a_spread_needs_more_than_one_value() {
+        let of = |count| Point::of(2.0, Moments { mean: 5.0, deviation: 0.5, count }).deviation;
+        assert_eq!((of(1), of(2)), (None, Some(0.5)));
+    }
+
+    #[test]
+    fn axes_are_stored_with_what_they_have_only() {
+        let stored = |axis: &Axis| serde_json::to_string(axis).unwrap();
+        assert_eq!(stored(&Axis::linear("s")), r#"{"name":"s","log":false}"#);
+        assert_eq!(stored(&Axis::linear_from("s", 2.0)), r#"{"name":"s","log":false,"from":2.0}"#);
+        let named = Axis::named("s", ["a", "b"]);
+        assert_eq!(serde_json::from_str::<Axis>(&stored(&named)).unwrap(), named);
+        assert!(Axis::log("s").log && named.places == ["a", "b"]);
     }
 }

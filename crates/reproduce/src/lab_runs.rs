@@ -11,7 +11,7 @@ use scenario::{Case, Scenario};
 use units::Instant;
 
 use crate::seen::{Eyes, Looking};
-use crate::{RadioLog, ReproduceError, Run, Runs, Seen};
+use crate::{RadioLog, ReproduceError, Run, Seen};
 
 /// What the cases of a scenario are run by in the lab.
 pub(crate) struct LabRuns<'a> {
@@ -25,13 +25,13 @@ pub(crate) struct LabRuns<'a> {
 
 impl LabRuns<'_> {
     /// Runs what the lab has of `scenario`; the other cases are there as skipped.
-    pub(crate) fn run(&self, experiment: &str, scenario: &Scenario) -> Result<Runs, ReproduceError> {
-        let mut runs = Runs::default();
+    pub(crate) fn run(&self, experiment: &str, scenario: &Scenario) -> Result<Vec<Run>, ReproduceError> {
+        let mut runs = Vec::new();
         let mut there = scenario.clone();
         there.cases.clear();
         for case in scenario.resolved() {
             match case.simulated_only() {
-                Some(key) => runs.runs.push(skipped(case, scenario.seed, key)),
+                Some(key) => runs.push(skipped(case, scenario.seed, key)),
                 None => there.cases.push(case),
             }
         }
@@ -70,7 +70,7 @@ impl LabRuns<'_> {
                 Some(folder) => self.look(folder, &there, &result)?,
                 None => Seen::default(),
             };
-            runs.runs.push(Run { result, radio, seen });
+            runs.push(Run { result, radio, seen });
         }
         Ok(runs)
     }
@@ -103,7 +103,8 @@ impl LabRuns<'_> {
     }
 }
 
-/// The same packets, their times counted from the first: those of the lab count from the start of the machine.
+/// The same packets, their times counted from the first: those of the lab count from the start of the
+/// machine.
 fn from_start(records: &[PacketRecord]) -> Vec<PacketRecord> {
     let first = records.iter().map(|record| record.arrival).min().unwrap_or_default();
     let moved = |at: Instant| Instant::ZERO + at.saturating_since(first);

@@ -89,7 +89,7 @@ pub fn link_figure(title: &str, config: &LinkConfig, length: Duration) -> Result
         rate.as_mbps_f64(),
         if loss.is_empty() { ", of which none was lost" } else { "" }
     );
-    let mut figure = Figure::new(title, &caption, Axis::linear("seconds"));
+    let mut figure = Figure::titled(title, &caption, Axis::linear("seconds"));
     if !capacity.is_empty() {
         let series = Series::new("capacity", Source::Limit, Mark::Ground, capacity);
         figure = figure.panel(Axis::linear("Mbit/s"), vec![series]);
@@ -103,7 +103,8 @@ pub fn link_figure(title: &str, config: &LinkConfig, length: Duration) -> Result
     Ok(figure)
 }
 
-/// What a link can carry from `span.0` to `span.1` seconds, Mbit/s in bins of `bin`; nothing for a link without a limit.
+/// What a link can carry from `span.0` to `span.1` seconds, Mbit/s in bins of `bin`; nothing for a link
+/// without a limit.
 ///
 /// # Errors
 /// A setting is out of its range.

@@ -8,7 +8,7 @@ use units::{Duration, Instant};
 use crate::document::RunRecord;
 use crate::draw::svg;
 use crate::page::command;
-use crate::{Experiment, Figure, InLab, Reproduction, Table};
+use crate::{Experiment, Figure, Prose, ReproduceError, Reproduction, Table};
 
 /// A page and the pictures it shows.
 #[derive(Clone, Debug)]
@@ -20,39 +20,44 @@ pub struct Document {
 }
 
 /// The page over what the simulator found; pictures are looked for in `folder`, relative to the page.
-#[must_use]
+///
+/// # Errors
+/// An experiment's text is not written as it must be.
 pub fn markdown(
     experiments: &[&Experiment],
     results: &[Reproduction],
     folder: &str,
     interrupted: Option<&str>,
-) -> Document {
+) -> Result<Document, ReproduceError> {
     let mut page = Document { text: HEAD.to_owned(), pictures: Vec::new() };
     let results: Vec<&Reproduction> = results.iter().filter(|result| !result.is_lab()).collect();
     if let Some(first) = results.first() {
         let _ = writeln!(page.text, "Made by Cellerator {}.\n", first.made_by.cellerator);
     }
     note(&mut page.text, interrupted);
-    overview(&mut page.text, experiments, &results);
-    sections(&mut page, experiments, &results, folder);
-    page
+    overview(&mut page.text, experiments, &results)?;
+    sections(&mut page, experiments, &results, folder)?;
+    Ok(page)
 }
 
-/// The page over what kernel TCP in the lab gave: the paper's values, the same scenario files in virtual time, and the lab's.
-#[must_use]
+/// The page over what kernel TCP in the lab gave: the paper's values, the same scenario files in
+/// virtual time, and the lab's.
+///
+/// # Errors
+/// An experiment's text is not written as it must be.
 pub fn lab_markdown(
     experiments: &[&Experiment],
     results: &[Reproduction],
     folder: &str,
     interrupted: Option<&str>,
-) -> Document {
+) -> Result<Document, ReproduceError> {
     let mut page = Document { text: LAB_HEAD.to_owned(), pictures: Vec::new() };
     let results: Vec<&Reproduction> = results.iter().filter(|result| result.is_lab()).collect();
     made_on(&mut page.text, &results);
     note(&mut page.text, interrupted);
-    lab_overview(&mut page.text, experiments, &results);
-    sections(&mut page, experiments, &results, folder);
-    page
+    lab_overview(&mut page.text, experiments, &results)?;
+    sections(&mut page, experiments, &results, folder)?;
+    Ok(page)
 }
 
 /// That the user ended it early.
@@ -62,27 +67,11 @@ fn note(text: &mut String, interrupted: Option<&str>) {
     }
 }
 
-const HEAD: &str = "# Reproduction of the papers
+/// What stands at the top of the page.
+const HEAD: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/head.md"));
 
-Written by `cellerator reproduce --all --markdown docs/reproduction.md`: do not edit. Every value of ours comes from the runs of that
-command; the paper's are printed beside them. The papers ran on real networks, we on links fitted to what they tell of theirs: expect the shape and
-the ratios, not the digits. `cellerator reproduce --list` names the experiments, `cellerator reproduce NAME` runs one and writes an HTML page
-that also shows the links; `--lab` runs with kernel TCP what exists there: [reproduction-lab.md](reproduction-lab.md).
-
-";
-
-const LAB_HEAD: &str = "# Reproduction with kernel TCP
-
-Written by `cellerator reproduce --all --lab --markdown docs/reproduction-lab.md`: do not edit. Servers and clients are Linux kernels in namespaces of their
-own, the accelerator is the program as it runs, and the links are emulated in real time. Because time is real, the lab's scenario files are shorter
-than those of [reproduction.md](reproduction.md). Beside every value of the lab (`kernel`) stands what the same file with the same seed gives in virtual time
-(`simulated`), and what the paper prints (`paper`); in the figures small crosses are what was simulated. The emulator measures its own error: how late each
-packet left a link. It is stated for every run, and a run that it makes doubtful says so.
-
-Aims are those of the long runs. Where the lab misses one and the simulation of the same file misses it too, the file is too short for it (a start takes a larger
-share, a capacity drawn anew has not come to its mean); where only the lab misses it, the kernel or the machine is the reason.
-
-";
+/// What stands at the top of the lab's page.
+const LAB_HEAD: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/head-lab.md"));
 
 /// The machine, and how long all took.
 fn made_on(text: &mut String, results: &[&Reproduction]) {
@@ -122,7 +111,11 @@ pub fn in_words(seconds: u32) -> String {
     if seconds < 100 { format!("{seconds} s") } else { format!("{} min", seconds.div_ceil(60)) }
 }
 
-fn overview(text: &mut String, experiments: &[&Experiment], results: &[&Reproduction]) {
+fn overview(
+    text: &mut String,
+    experiments: &[&Experiment],
+    results: &[&Reproduction],
+) -> Result<(), ReproduceError> {
     text.push_str("| experiment | paper | run by | aims reached |\n|---|---|---|---|\n");
     for experiment in experiments {
         for result in results.iter().filter(|r| r.experiment == experiment.name) {
@@ -131,7 +124,7 @@ fn overview(text: &mut String, experiments: &[&Experiment], results: &[&Reproduc
                 text,
                 "| [{0}](#{0}): {1} | [{2}] {3} | {4} | {5} |",
                 experiment.name,
-                plain(experiment.title),
+                plain(&experiment.prose()?.title),
                 experiment.paper.key(),
                 experiment.part,
                 result.made_by.runner,
@@ -139,11 +132,18 @@ fn overview(text: &mut String, experiments: &[&Experiment], results: &[&Reproduc
             );
         }
     }
+    Ok(())
 }
 
-fn lab_overview(text: &mut String, experiments: &[&Experiment], results: &[&Reproduction]) {
+fn lab_overview(
+    text: &mut String,
+    experiments: &[&Experiment],
+    results: &[&Reproduction],
+) -> Result<(), ReproduceError> {
     text.push_str(
-        "| experiment | paper | aims reached | simulated | goodput, kernel ÷ simulated: median, least, most | runs | late p99 of the worst run, µs | doubtful runs |\n\
+        "| experiment | paper | aims reached | simulated | \
+        goodput, kernel ÷ simulated: median, least, most | runs | late p99 of the worst run, µs | \
+        doubtful runs |\n\
          |---|---|---|---|---:|---:|---:|---:|\n",
     );
     for experiment in experiments {
@@ -153,9 +153,10 @@ fn lab_overview(text: &mut String, experiments: &[&Experiment], results: &[&Repr
             let measured: Vec<&RunRecord> = result.runs.iter().filter(|run| run.skipped.is_none()).collect();
             let _ = writeln!(
                 text,
-                "| [{0}](#{0}): {1} | [{2}] {3} | {passed} of {all} | {simulated} of {all} | {7} | {4} | {5:.0} | {6} |",
+                "| [{0}](#{0}): {1} | [{2}] {3} | {passed} of {all} | {simulated} of {all} | \
+                {7} | {4} | {5:.0} | {6} |",
                 experiment.name,
-                plain(experiment.title),
+                plain(&experiment.prose()?.title),
                 experiment.paper.key(),
                 experiment.part,
                 measured.len(),
@@ -165,19 +166,16 @@ fn lab_overview(text: &mut String, experiments: &[&Experiment], results: &[&Repr
             );
         }
     }
-    let lacking = experiments.iter().filter_map(|experiment| match experiment.lab {
-        InLab::Lacks(why) => Some((experiment, why)),
-        InLab::Takes(_) => None,
-    });
     text.push_str("\n**What the lab does not have**\n\n| experiment | paper | why |\n|---|---|---|\n");
-    for (experiment, why) in lacking {
-        let Experiment { name, part, title, paper, .. } = experiment;
+    for experiment in experiments.iter().filter(|experiment| experiment.lab.seconds().is_none()) {
+        let Experiment { name, part, paper, .. } = experiment;
+        let prose = experiment.prose()?;
         let _ = writeln!(
             text,
             "| [{name}](reproduction.md#{name}): {} | [{}] {part} | {} |",
-            plain(title),
+            plain(&prose.title),
             paper.key(),
-            plain(why)
+            plain(prose.not_in_lab.as_deref().unwrap_or_default())
         );
     }
     let missing = experiments.iter().filter(|experiment| {
@@ -192,6 +190,7 @@ fn lab_overview(text: &mut String, experiments: &[&Experiment], results: &[&Repr
             experiment.part
         );
     }
+    Ok(())
 }
 
 /// Median, least and most of what the lab's goodput is over that of virtual time.
@@ -203,7 +202,12 @@ fn agreement(result: &Reproduction) -> String {
     }
 }
 
-fn sections(page: &mut Document, experiments: &[&Experiment], results: &[&Reproduction], folder: &str) {
+fn sections(
+    page: &mut Document,
+    experiments: &[&Experiment],
+    results: &[&Reproduction],
+    folder: &str,
+) -> Result<(), ReproduceError> {
     let mut paper = None;
     for experiment in experiments {
         for result in results.iter().filter(|r| r.experiment == experiment.name) {
@@ -212,9 +216,10 @@ fn sections(page: &mut Document, experiments: &[&Experiment], results: &[&Reprod
                 let (key, title) = (experiment.paper.key(), experiment.paper.title());
                 let _ = write!(page.text, "\n# [{key}] {title}\n");
             }
-            section(page, experiment, result, folder);
+            section(page, experiment, result, folder)?;
         }
     }
+    Ok(())
 }
 
 /// Text that cannot end a table's field.
@@ -222,9 +227,15 @@ fn plain(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
-fn section(page: &mut Document, experiment: &Experiment, result: &Reproduction, folder: &str) {
+fn section(
+    page: &mut Document,
+    experiment: &Experiment,
+    result: &Reproduction,
+    folder: &str,
+) -> Result<(), ReproduceError> {
     let is_lab = result.is_lab();
-    let Experiment { name, part, title, asked, found, .. } = experiment;
+    let Experiment { name, part, .. } = experiment;
+    let Prose { title, asked, found, .. } = experiment.prose()?;
     let place = if is_lab { ", with kernel TCP" } else { "" };
     let _ = write!(
         page.text,
@@ -259,6 +270,7 @@ fn section(page: &mut Document, experiment: &Experiment, result: &Reproduction, 
         picture(page, folder, &format!("{name}{suffix}-link.svg"), link, &command(experiment, is_lab));
     }
     made_of(&mut page.text, result);
+    Ok(())
 }
 
 fn picture(page: &mut Document, folder: &str, name: &str, figure: &Figure, command: &str) {
@@ -303,7 +315,8 @@ fn made_of(text: &mut String, result: &Reproduction) {
     }
 }
 
-/// Every run of the lab with its seed and the emulator's own error; below it what was skipped, and what went wrong.
+/// Every run of the lab with its seed and the emulator's own error; below it what was skipped, and what
+/// went wrong.
 fn runs(text: &mut String, result: &Reproduction) {
     let number =
         |value: Option<f64>, digits: usize| value.map_or("–".to_owned(), |v| format!("{v:.digits$}"));
@@ -311,7 +324,8 @@ fn runs(text: &mut String, result: &Reproduction) {
     let _ = write!(
         text,
         "\n<details><summary>{} runs, with the emulator's own error: the worst p99 is {:.0} µs</summary>\n\n\
-         | scenario | case | seed | goodput, simulated, Mbit/s | goodput, kernel, Mbit/s | queue p95, ms | late p50, µs | p99, µs | most, µs | to be believed |\n\
+         | scenario | case | seed | goodput, simulated, Mbit/s | goodput, kernel, Mbit/s | \
+         queue p95, ms | late p50, µs | p99, µs | most, µs | to be believed |\n\
          |---|---|---:|---:|---:|---:|---:|---:|---:|---|\n",
         measured().count(),
         result.latest_us()
@@ -342,3 +356,6 @@ fn runs(text: &mut String, result: &Reproduction) {
         let _ = writeln!(text, "\nNot run ({}): {why}.", cases.join("; "));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Figure, Source, Table};
+use crate::{Facts, Figure, Source, Table};
 
 /// An aim, and what was reached.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -54,7 +54,8 @@ impl Check {
     pub fn passes_simulated(&self) -> bool {
         self.simulated.is_some_and(|value| if self.at_least { value >= self.aim } else { value <= self.aim })
     }
-    /// All numbers and the bound's direction, as in `2.54 (at least 2.53)`, or `2.54 (simulated 2.55; at least 2.53)`.
+    /// All numbers and the bound's direction, as in `2.54 (at least 2.53)`, or `2.54 (simulated 2.55;
+    /// at least 2.53)`.
     #[must_use]
     pub fn numbers(&self) -> String {
         let largest = self.measured.unwrap_or(0.0).abs().max(self.aim.abs());
@@ -68,8 +69,8 @@ impl Check {
 }
 
 impl Outcome {
-    /// Puts what `simulation` found of the same files beside each value, aim and point; it is the same experiment's, so that all is in the
-    /// same places.
+    /// Puts what `simulation` found of the same files beside each value, aim and point; it is the same
+    /// experiment's, so that all is in the same places.
     pub(crate) fn put_beside(&mut self, simulation: &Self) {
         for (check, simulated) in self.checks.iter_mut().zip(&simulation.checks) {
             check.simulated = simulated.measured.filter(|_| check.claim == simulated.claim);
@@ -82,18 +83,24 @@ impl Outcome {
         }
     }
 
-    /// Drops what nothing was measured for, because it needs the simulator: aims, empty curves and panels, and rows and columns of tables
-    /// without a value of ours. How many aims went is noted.
+    /// How many aims the lab left out, a sentence; none where it has them all.
+    pub(crate) fn left_out(&self) -> Option<String> {
+        let aims = match self.aims_left_out {
+            0 => return None,
+            1 => "1 aim belongs".to_owned(),
+            several => format!("{several} aims belong"),
+        };
+        Some(format!(
+            "{aims} to cases that only the simulator runs, or that are left out here for their length."
+        ))
+    }
+
+    /// Drops what nothing was measured for, because it needs the simulator: aims, empty curves and
+    /// panels, and rows and columns of tables without a value of ours. How many aims went is noted.
     pub(crate) fn keep_measured(&mut self) {
         let all = self.checks.len();
         self.checks.retain(|check| check.measured.is_some());
-        let gone = all - self.checks.len();
-        if gone > 0 {
-            let aims = if gone == 1 { "1 aim belongs" } else { &format!("{gone} aims belong") };
-            self.notes.push(format!(
-                "{aims} to cases that only the simulator runs, or that are left out here for their length."
-            ));
-        }
+        self.aims_left_out = all - self.checks.len();
         for figure in &mut self.figures {
             for panel in &mut figure.panels {
                 for series in &mut panel.series {
@@ -115,11 +122,14 @@ fn finite(value: f64) -> Option<f64> {
     value.is_finite().then_some(value)
 }
 
-/// What an experiment found.
+/// What an experiment found. Texts come from its [`Prose`](crate::Prose) and its facts.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
-    /// What we see, a sentence with figures from the runs.
+    /// What we see, with figures from the runs.
     pub we_see: String,
+    /// Values that its text has places for.
+    #[serde(default)]
+    pub facts: Facts,
     /// Tables.
     pub tables: Vec<Table>,
     /// Figures.
@@ -128,6 +138,14 @@ pub struct Outcome {
     pub notes: Vec<String>,
     /// Aims.
     pub checks: Vec<Check>,
+    /// Aims in the lab that nothing was measured for.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub aims_left_out: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 #[cfg(test)]
@@ -145,7 +163,7 @@ mod tests {
             crate::Series::new("s", source, crate::Mark::Line, points)
         };
         let axis = || crate::Axis::linear("y");
-        let figure = Figure::new("f", "", axis())
+        let figure = Figure::new("f", axis())
             .panel(axis(), vec![series(Source::Paper, &[1.0]), series(Source::Ours, &[1.0])])
             .panel(axis(), vec![series(Source::Paper, &[1.0]), series(Source::Ours, &[])]);
         let mut outcome = Outcome {
@@ -157,7 +175,8 @@ mod tests {
         outcome.keep_measured();
         assert_eq!((outcome.checks.len(), outcome.figures[0].panels.len()), (1, 1));
         assert_eq!(outcome.tables[0].rows.len(), 1);
-        assert!(outcome.notes[0].starts_with("1 aim belongs"), "{:?}", outcome.notes);
+        assert_eq!(outcome.aims_left_out, 1);
+        assert!(outcome.left_out().unwrap().starts_with("1 aim belongs"));
     }
 
     #[test]
@@ -182,5 +201,49 @@ mod tests {
         let text = serde_json::to_string(&Check::at_least("a", f64::NAN, 2.0)).unwrap();
         assert_eq!(serde_json::from_str::<Check>(&text).unwrap().measured, None);
         assert_eq!(Check::at_least("a", 1.5, 2.0).numbers(), "1.500 (at least 2.000)");
+    }
+
+    #[test]
+    fn digits_follow_the_larger_of_both_numbers() {
+        assert_eq!(Check::at_most("a", 9.9, 9.0).numbers(), "9.900 (at most 9.000)");
+        assert_eq!(Check::at_most("a", 10.0, 9.0).numbers(), "10.0 (at most 9.0)");
+        assert_eq!(Check::at_most("a", -2.6, 12.8).numbers(), "-2.6 (at most 12.8)");
+        assert_eq!(Check::at_least("a", f64::NAN, 2.0).numbers(), "nothing measured (at least 2.000)");
+    }
+
+    #[test]
+    fn what_was_simulated_is_held_against_the_same_bound_in_its_direction() {
+        let passes =
+            |check: Check, simulated: f64| Check { simulated: Some(simulated), ..check }.passes_simulated();
+        let (least, most) = (Check::at_least("a", 0.0, 2.0), Check::at_most("a", 0.0, 2.0));
+        assert!(passes(least.clone(), 2.0) && !passes(least.clone(), 1.9));
+        assert!(passes(most.clone(), 2.0) && !passes(most, 2.1));
+        assert!(!least.passes_simulated(), "nothing was simulated");
+    }
+
+    /// Aims are the same by their claims, not by their places alone.
+    #[test]
+    fn another_claims_value_is_not_put_beside() {
+        let of =
+            |claim: &str| Outcome { checks: vec![Check::at_least(claim, 1.0, 2.0)], ..Outcome::default() };
+        let mut lab = of("a");
+        lab.put_beside(&of("b"));
+        assert_eq!(lab.checks[0].simulated, None);
+        lab.put_beside(&of("a"));
+        assert_eq!(lab.checks[0].simulated, Some(1.0));
+    }
+
+    #[test]
+    fn points_that_are_no_numbers_are_dropped_with_what_they_leave_empty() {
+        let points = vec![crate::Point::new(0.0, f64::NAN), crate::Point::new(1.0, 2.0)];
+        let series = |points| crate::Series::new("s", Source::Ours, crate::Mark::Line, points);
+        let axis = || crate::Axis::linear("y");
+        let kept = Figure::new("kept", axis()).panel(axis(), vec![series(points.clone())]);
+        let gone = Figure::new("gone", axis()).panel(axis(), vec![series(points[..1].to_vec())]);
+        let mut outcome = Outcome { figures: vec![gone, kept], ..Outcome::default() };
+        outcome.keep_measured();
+        assert_eq!(outcome.figures.len(), 1);
+        assert_eq!((outcome.figures[0].name.as_str(), outcome.aims_left_out), ("kept", 0));
+        assert_eq!(outcome.figures[0].panels[0].series[0].points, points[1..]);
     }
 }

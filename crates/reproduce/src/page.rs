@@ -6,23 +6,40 @@ use report::{STYLE, escape};
 
 use crate::draw::svg;
 use crate::table::Shown;
-use crate::{Check, Experiment, Figure, Reproduction, Source, Table};
+use crate::{Check, Experiment, Figure, Prose, ReproduceError, Reproduction, Source, Table};
 
 const OWN_STYLE: &str = "\
 .mark { font-weight: 600; } .pass { color: var(--good); } .miss { color: var(--bad); }\n\
-.who { font-weight: 600; } .sentences { list-style: none; padding: 0; max-width: 92ch; } .sentences li { margin: .3rem 0; }\n\
+.who { font-weight: 600; } .sentences { list-style: none; padding: 0; max-width: 92ch; } \
+.sentences li { margin: .3rem 0; }\n\
 section > figure svg { max-width: 860px; }\n\
 section th { white-space: normal; overflow-wrap: break-word; } section th small { white-space: nowrap; }\n\
 .overview th, .overview td { text-align: left; } .overview td:first-child { white-space: normal; }\n\
-.figures { display: grid; grid-template-columns: 1fr 1fr; gap: .6rem 1.8rem; } .wide { grid-column: 1 / -1; }\n\
-section td:first-child { white-space: nowrap; } section th:first-child, section td:first-child { position: sticky; left: 0; background: var(--bg); padding-right: 1.2rem; } td.paper, th.paper, td.simulated, th.simulated { color: var(--soft); } td.adaptive, th.adaptive { font-weight: 600; }\n\
+.figures { display: grid; grid-template-columns: 1fr 1fr; gap: .6rem 1.8rem; } \
+.wide { grid-column: 1 / -1; }\n\
+section td:first-child { white-space: nowrap; } \
+section th:first-child, section td:first-child { position: sticky; left: 0; \
+background: var(--bg); padding-right: 1.2rem; } \
+td.paper, th.paper, td.simulated, th.simulated { color: var(--soft); } \
+td.adaptive, th.adaptive { font-weight: 600; }\n\
 @media (max-width: 900px) { .figures { grid-template-columns: 1fr; } }\n\
-@media (max-width: 620px) { section figure { overflow-x: auto; } section figure svg { width: 600px; } .overview .place { display: none; } section td:first-child { white-space: normal; } \
-.figures { min-width: 0; } .figures > figure { min-width: 0; } section th, section td { padding: .38rem .45rem; } section th:first-child, section td:first-child { max-width: 42vw; padding-left: 0; } }\n";
+@media (max-width: 620px) { section figure { overflow-x: auto; } \
+section figure svg { width: 600px; } .overview .place { display: none; } \
+section td:first-child { white-space: normal; } \
+.figures { min-width: 0; } .figures > figure { min-width: 0; } \
+section th, section td { padding: .38rem .45rem; } \
+section th:first-child, section td:first-child { max-width: 42vw; padding-left: 0; } }\n";
 
-/// The page over `results`: what belongs to an experiment follows its heading, from the simulator and from the lab.
-#[must_use]
-pub fn html(experiments: &[&Experiment], results: &[Reproduction], interrupted: Option<&str>) -> String {
+/// The page over `results`: what belongs to an experiment follows its heading, from the simulator and
+/// from the lab.
+///
+/// # Errors
+/// An experiment's text is not written as it must be.
+pub fn html(
+    experiments: &[&Experiment],
+    results: &[Reproduction],
+    interrupted: Option<&str>,
+) -> Result<String, ReproduceError> {
     let title = "Reproduction of the papers";
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\"><meta name=\"viewport\" \
@@ -34,7 +51,7 @@ pub fn html(experiments: &[&Experiment], results: &[Reproduction], interrupted: 
     if let Some(interrupted) = interrupted {
         let _ = writeln!(page, "<p class=\"finding warning\">{}</p>", escape(interrupted));
     }
-    overview(&mut page, experiments, results);
+    overview(&mut page, experiments, results)?;
     let mut paper = None;
     for experiment in experiments {
         let own: Vec<&Reproduction> = results.iter().filter(|r| r.experiment == experiment.name).collect();
@@ -46,13 +63,17 @@ pub fn html(experiments: &[&Experiment], results: &[Reproduction], interrupted: 
             let (key, title) = (experiment.paper.key(), experiment.paper.title());
             let _ = writeln!(page, "<h1>[{key}] {}</h1>", escape(title));
         }
-        section(&mut page, experiment, &own);
+        section(&mut page, experiment, &own)?;
     }
     page.push_str("</body>\n</html>\n");
-    page
+    Ok(page)
 }
 
-fn overview(page: &mut String, experiments: &[&Experiment], results: &[Reproduction]) {
+fn overview(
+    page: &mut String,
+    experiments: &[&Experiment],
+    results: &[Reproduction],
+) -> Result<(), ReproduceError> {
     page.push_str(
         "<div class=\"scroll\"><table class=\"overview\"><thead><tr><th>experiment</th><th class=\"place\">paper</th><th>run by</th>\
          <th>aims reached</th></tr></thead><tbody>\n",
@@ -71,7 +92,7 @@ fn overview(page: &mut String, experiments: &[&Experiment], results: &[Reproduct
                 "<tr><td><a href=\"#{0}\">{0}</a>: {1}</td><td class=\"place\">[{2}] {3}</td><td>{4}</td>\
                  <td class=\"{class}\">{score}</td></tr>",
                 experiment.name,
-                escape(experiment.title),
+                escape(&experiment.prose()?.title),
                 experiment.paper.key(),
                 experiment.part,
                 escape(&result.made_by.runner)
@@ -79,11 +100,17 @@ fn overview(page: &mut String, experiments: &[&Experiment], results: &[Reproduct
         }
     }
     page.push_str("</tbody></table></div>\n");
+    Ok(())
 }
 
-fn section(page: &mut String, experiment: &Experiment, results: &[&Reproduction]) {
-    let Experiment { name, part, title, asked, found, .. } = experiment;
-    let _ = writeln!(page, "<section id=\"{name}\">\n<h2>{part}: {}</h2>", escape(title));
+fn section(
+    page: &mut String,
+    experiment: &Experiment,
+    results: &[&Reproduction],
+) -> Result<(), ReproduceError> {
+    let Experiment { name, part, .. } = experiment;
+    let Prose { title, asked, found, .. } = experiment.prose()?;
+    let _ = writeln!(page, "<section id=\"{name}\">\n<h2>{part}: {}</h2>", escape(&title));
     for result in results {
         let is_lab = result.is_lab();
         if is_lab {
@@ -95,8 +122,8 @@ fn section(page: &mut String, experiment: &Experiment, results: &[&Reproduction]
             page,
             "<ul class=\"sentences\"><li><span class=\"who\">Asked:</span> {}</li><li><span class=\"who\">Found:</span> {}</li>\
              <li><span class=\"who\">We see:</span> {}</li></ul>",
-            plain_text(asked),
-            plain_text(found),
+            plain_text(&asked),
+            plain_text(&found),
             plain_text(we_see)
         );
         let _ = writeln!(page, "<pre>{}</pre>", escape(&command(experiment, is_lab)));
@@ -122,6 +149,7 @@ fn section(page: &mut String, experiment: &Experiment, results: &[&Reproduction]
         made_of(page, result);
     }
     page.push_str("</section>\n");
+    Ok(())
 }
 
 /// Text with `code` as Markdown has it.

@@ -7,13 +7,15 @@ use units::{Duration, Instant};
 /// Packets lost on the radio link one behind the other.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct LossEvent {
-    /// When the first of them would have left the link, or came to it where it was dropped at once; seconds from the start.
+    /// When the first of them would have left the link, or came to it where it was dropped at once;
+    /// seconds from the start.
     pub at_s: f64,
     /// How many.
     pub packets: u32,
 }
 
-/// What the packet log of one run says. The log itself is given up with its run: those of all runs of an experiment would fill the memory.
+/// What the packet log of one run says. The log itself is given up with its run: those of all runs of
+/// an experiment would fill the memory.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct RadioLog {
     /// The bursts of losses, in order.

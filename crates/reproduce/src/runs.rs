@@ -1,6 +1,8 @@
 //! [`Runs`]: what came out of the cases of a scenario.
 
-use crate::{RadioLog, Seen};
+use std::marker::PhantomData;
+
+use crate::{CaseId, RadioLog, Seen};
 use scenario::results::{CaseResult, Figures};
 use serde::{Deserialize, Serialize};
 
@@ -46,44 +48,58 @@ pub struct Run {
     pub seen: Seen,
 }
 
-/// Every case and repetition of a scenario that was run.
-#[derive(Clone, Debug, Default)]
-pub struct Runs {
+/// Every case and repetition of a scenario that was run, with its cases looked up as `C`.
+#[derive(Clone, Debug)]
+pub struct Runs<C> {
     /// In the order run.
     pub runs: Vec<Run>,
+    cases: PhantomData<C>,
 }
 
-impl Runs {
+impl<C> Default for Runs<C> {
+    fn default() -> Self {
+        Self::new(Vec::new())
+    }
+}
+
+impl<C> Runs<C> {
+    pub(crate) const fn new(runs: Vec<Run>) -> Self {
+        Self { runs, cases: PhantomData }
+    }
+}
+
+impl<C: CaseId> Runs<C> {
     /// The repetitions of a case.
-    pub fn of<'a>(&'a self, case: &'a str) -> impl Iterator<Item = &'a Run> {
-        self.runs.iter().filter(move |run| run.result.name == case)
+    pub fn of(&self, case: C) -> impl Iterator<Item = &Run> {
+        let name = case.name();
+        self.runs.iter().filter(move |run| run.result.name == name)
     }
     /// The figures of a case's repetitions; nothing where it was skipped.
-    pub fn figures<'a>(&'a self, case: &'a str) -> impl Iterator<Item = &'a Figures> {
+    pub fn figures(&self, case: C) -> impl Iterator<Item = &Figures> {
         self.of(case).filter_map(|run| run.result.figures.as_ref())
     }
     /// A case's first repetition that has figures.
     #[must_use]
-    pub fn first(&self, case: &str) -> Option<&Figures> {
-        self.runs.iter().filter(|run| run.result.name == case).find_map(|run| run.result.figures.as_ref())
+    pub fn first(&self, case: C) -> Option<&Figures> {
+        self.figures(case).next()
     }
     /// Mean and deviation of `value` over a case's repetitions; none where it was skipped.
-    pub fn moments(&self, case: &str, value: impl Fn(&Figures) -> f64) -> Option<Moments> {
+    pub fn moments(&self, case: C, value: impl Fn(&Figures) -> f64) -> Option<Moments> {
         Moments::of(self.figures(case).map(value).filter(|v| v.is_finite()))
     }
     /// What the application received over the time it took, Mbit/s.
     #[must_use]
-    pub fn goodput(&self, case: &str) -> Option<Moments> {
+    pub fn goodput(&self, case: C) -> Option<Moments> {
         self.moments(case, |figures| figures.transfer.goodput_mbps)
     }
     /// 95th percentile of the queueing delay on the radio link, ms.
     #[must_use]
-    pub fn queue_p95(&self, case: &str) -> Option<Moments> {
+    pub fn queue_p95(&self, case: C) -> Option<Moments> {
         self.moments(case, |figures| figures.radio.queue_delay_ms.p95)
     }
     /// Delivered over offered bytes on the radio link.
     #[must_use]
-    pub fn utilisation(&self, case: &str) -> Option<Moments> {
+    pub fn utilisation(&self, case: C) -> Option<Moments> {
         self.moments(case, |figures| figures.radio.utilisation.unwrap_or(f64::NAN))
     }
 }
@@ -100,6 +116,8 @@ pub fn rebinned(values: &[f64], bin_s: f64, wanted_s: f64) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::case_id::case_ids;
+    use crate::given;
 
     #[test]
     fn moments_of_none_one_and_more() {
@@ -113,5 +131,54 @@ mod tests {
     fn bins_are_joined_by_their_mean() {
         assert_eq!(rebinned(&[1.0, 3.0, 5.0, 7.0, 9.0], 0.25, 0.5), [2.0, 6.0]);
         assert_eq!(rebinned(&[1.0, 3.0], 1.0, 0.5), [1.0, 3.0]);
+    }
+
+    case_ids! {
+        enum Flow { Plain = "plain", Skipped = "skipped", NotRun = "not run" }
+    }
+
+    fn runs() -> Runs<Flow> {
+        let scenario =
+            "name = \"s\"\nrepetitions = 2\n[[case]]\nname = \"skipped\"\n[[case]]\nname = \"plain\"\n";
+        let scenario = scenario::Scenario::from_toml("s.toml", scenario).unwrap();
+        let mut runs = given::runs(&scenario, &|_, case, repetition| {
+            let mut made = given::Made::transfer(f64::from(repetition), 10.0 * f64::from(repetition));
+            made.figures.radio.utilisation = (case == "plain" && repetition == 1).then_some(0.5);
+            Some(made)
+        });
+        for run in runs.iter_mut().filter(|run| run.result.name == "skipped") {
+            run.result.figures = None;
+        }
+        Runs::new(runs)
+    }
+
+    #[test]
+    fn cases_are_looked_up_by_what_they_are() {
+        let runs = runs();
+        assert_eq!((runs.of(Flow::Plain).count(), runs.of(Flow::Skipped).count()), (2, 2));
+        assert_eq!(runs.of(Flow::NotRun).count(), 0);
+        let seeds: Vec<u64> = runs.of(Flow::Plain).map(|run| run.result.seed).collect();
+        assert_eq!(seeds, [1, 2]);
+    }
+
+    #[test]
+    fn what_was_skipped_or_never_run_has_no_figures() {
+        let runs = runs();
+        assert_eq!((runs.figures(Flow::Plain).count(), runs.figures(Flow::Skipped).count()), (2, 0));
+        assert!(runs.first(Flow::Skipped).is_none() && runs.goodput(Flow::NotRun).is_none());
+        assert!(mean(runs.queue_p95(Flow::Skipped)).is_nan());
+        let first = runs.first(Flow::Plain).unwrap();
+        assert!((first.transfer.goodput_mbps - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn moments_are_over_the_repetitions_that_have_a_number() {
+        let runs = runs();
+        let goodput = runs.goodput(Flow::Plain).unwrap();
+        assert_eq!((goodput.mean, goodput.count), (1.5, 2));
+        assert_eq!(runs.queue_p95(Flow::Plain).unwrap().mean, 15.0);
+        // The second repetition has no limit, and so no utilisation.
+        let used = runs.utilisation(Flow::Plain).unwrap();
+        assert_eq!((used.mean, used.count), (0.5, 1));
     }
 }

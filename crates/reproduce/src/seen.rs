@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use analysis::{Analyzer, FlowReport, PacketView, Sink};
 use capture::{LinkType, PcapngWriter, Reader, Record, Segment};
-use sim::{Kept, Sample, Watcher};
+use sim::{LoggedPacket, Sample, Watcher};
 use units::{Duration, Instant};
 
 use crate::ReproduceError;
@@ -89,7 +89,7 @@ impl Sink for Found {
         packets.push(SeenPacket {
             at_s: packet.time.saturating_since(Instant::ZERO).as_secs_f64(),
             // The client opens the connection: it is the first end.
-            is_down: packet.direction == 1,
+            is_down: packet.direction == analysis::Direction::FromSecond,
             position: packet.position,
             payload: packet.len,
             ack: packet.ack,
@@ -140,7 +140,8 @@ impl<'a> Eyes<'a> {
         Self { is_over, ..self }
     }
 
-    /// The same, and captures are written: those of the client to `run.client.pcapng` in `folder`, those of the server beside them.
+    /// The same, and captures are written: those of the client to `run.client.pcapng` in `folder`,
+    /// those of the server beside them.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -169,7 +170,7 @@ impl<'a> Eyes<'a> {
     }
 
     /// Writes a packet that was captured.
-    fn write(&mut self, packet: &Kept, is_at_client: bool) {
+    fn write(&mut self, packet: &LoggedPacket, is_at_client: bool) {
         let Some(file) = &mut self.files[usize::from(is_at_client)] else { return };
         let record = Record {
             time: packet.at,
@@ -226,7 +227,7 @@ impl Watcher for Eyes<'_> {
     fn wants_packets(&self) -> bool {
         self.looking.flows || self.looking.packets_of.is_some()
     }
-    fn on_packet(&mut self, packet: &Kept) {
+    fn on_packet(&mut self, packet: &LoggedPacket) {
         let Ok(segment) = capture::decode(LinkType::RAW, &packet.bytes, packet.wire_len) else { return };
         let is_at_client = packet.point.is_at_client();
         if self.take(&segment, is_at_client, packet.at) {

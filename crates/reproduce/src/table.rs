@@ -284,4 +284,65 @@ mod tests {
         let texts: Vec<String> = table.shown().iter().map(|shown| shown.text(&table.rows[0])).collect();
         assert_eq!(texts, ["3", "–"]);
     }
+
+    #[test]
+    fn columns_and_rows_without_a_value_of_ours_are_dropped() {
+        let mut table = Table::new("t", "rate")
+            .column(Source::Paper, "printed", "", 0)
+            .column(Source::Ours, "measured", "", 0)
+            .column(Source::Ours, "simulator's", "", 0)
+            .column(Source::Paper, "nowhere", "", 0);
+        table.row("both", vec![1.0.into(), 2.0.into()]);
+        table.row("paper's", vec![1.0.into()]);
+        table.row("words", vec![Value::default(), "none".into()]);
+        table.keep_measured();
+        let headings: Vec<&str> = table.columns.iter().map(|column| column.heading.as_str()).collect();
+        assert_eq!(headings, ["printed", "measured"]);
+        let labels: Vec<&str> = table.rows.iter().map(|row| row.label.as_str()).collect();
+        assert_eq!(labels, ["both"], "words alone are no measurement");
+        assert_eq!(table.rows[0].values.len(), 2);
+    }
+
+    #[test]
+    fn sources_have_their_words_in_simulation_and_lab() {
+        let sources = [Source::Ours, Source::Adaptive, Source::Limit, Source::Ratio, Source::Paper];
+        let table = |beside: bool| {
+            let table = sources.iter().fold(Table::new("t", "r"), |t, s| t.column(*s, "h", "", 0));
+            let mut table = table;
+            table.row("x", vec![1.0.into(); 5]);
+            if beside {
+                let simulated = table.clone();
+                table.put_beside(&simulated);
+            }
+            table.shown().iter().map(Shown::words).collect::<Vec<String>>()
+        };
+        assert_eq!(table(false), ["ours", "adaptive", "limit", "", "paper"]);
+        let lab = ["simulated", "kernel", "adaptive, simulated", "adaptive, kernel", "limit, simulated"];
+        assert_eq!(table(true)[..5], lab);
+        assert_eq!(table(true)[5..], ["limit, kernel", "simulated", "kernel", "paper"]);
+    }
+
+    /// Rows are the same by their labels: another row's value is never put beside.
+    #[test]
+    fn a_row_of_another_label_is_not_put_beside() {
+        let table = |label: &str, value: f64| {
+            let mut table = Table::new("t", "r").column(Source::Ours, "h", "", 0);
+            table.row(label, vec![value.into()]);
+            table
+        };
+        let mut lab = table("a", 1.0);
+        lab.put_beside(&table("b", 2.0));
+        assert_eq!(lab.rows[0].values[0].simulated, None);
+        lab.put_beside(&table("a", 3.0));
+        assert_eq!(lab.rows[0].values[0].simulated.as_deref(), Some(&Value::from(3.0)));
+    }
+
+    #[test]
+    fn a_value_is_stored_with_what_it_has_only() {
+        let stored = |value: Value| serde_json::to_string(&value).unwrap();
+        assert_eq!(stored(f64::NAN.into()), "{}");
+        assert_eq!(stored(1.5.into()), r#"{"mean":1.5}"#);
+        let moments = Moments { mean: 1.0, deviation: 0.5, count: 2 };
+        assert_eq!(stored(Some(moments).into()), r#"{"mean":1.0,"deviation":0.5}"#);
+    }
 }

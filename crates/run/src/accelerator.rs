@@ -42,8 +42,8 @@ impl fmt::Debug for Accelerator {
 }
 
 impl Accelerator {
-    /// One for each of `shards` shards, which together keep to the limits of `config`; the first one reads the settings
-    /// anew, if anyone is to.
+    /// One for each of `shards` shards, which together keep to the limits of `config`; the first
+    /// one reads the settings anew, if anyone is to.
     ///
     /// # Errors
     /// A setting that makes no sense.
@@ -74,7 +74,8 @@ impl Accelerator {
     }
 }
 
-/// What one of `shards` shards may take of what there is once. Limits of a subscriber are its own: it is in one shard.
+/// What one of `shards` shards may take of what there is once. Limits of a subscriber are its own:
+/// it is in one shard.
 fn share_of(config: &EngineConfig, shards: usize) -> EngineConfig {
     let shards = shards.max(1);
     EngineConfig {
@@ -120,8 +121,8 @@ impl Processor for Accelerator {
         self.engine.look_ahead(packets.map(|packet| (from, packet)));
     }
 
-    fn take_stranger(&mut self) -> Option<(SocketAddr, SocketAddr)> {
-        self.engine.take_stranger()
+    fn take_unknown_flow(&mut self) -> Option<(SocketAddr, SocketAddr)> {
+        self.engine.take_unknown_flow()
     }
 
     fn keep_journals(&mut self, downlink: Box<dyn Journal>, uplink: Box<dyn Journal>) {

@@ -3,8 +3,8 @@
 //! - [`srsran`]: the metrics an srsRAN gNB writes as JSON: throughput and RLC queue per UE, by RNTI;
 //! - [`mec_rnis`]: layer 2 measurements of ETSI GS MEC 012: scheduled throughput per UE, by address.
 //!
-//! Both report what was carried, not what could have been: `is_throughput` says so. Neither can know the other half:
-//! which address an RNTI has is in the core network, and RNIS has no queue.
+//! Both report what was carried, not what could have been: `is_throughput` says so. Neither can
+//! know the other half: which address an RNTI has is in the core network, and RNIS has no queue.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -23,7 +23,8 @@ pub struct Adapted {
     pub reports: Vec<FeedbackDatagram>,
     /// Devices whose address is not known, as the document calls them.
     pub unmapped: Vec<String>,
-    /// It is a document of its kind: it has a list of devices, and something is known of one of them if there are any.
+    /// It is a document of its kind: it has a list of devices, and something is known of one of
+    /// them if there are any.
     pub is_known: bool,
 }
 
@@ -56,7 +57,8 @@ struct Stamp {
 }
 
 impl Stamp {
-    /// The document says nothing that can be used: it is as new as its arrival, and nobody can know how old that is.
+    /// The document says nothing that can be used: it is as new as its arrival, and nobody can know
+    /// how old that is.
     const fn arrival(us: u64) -> Self {
         Self { us, is_synchronised: false }
     }
@@ -69,9 +71,10 @@ fn number(value: Option<&Value>) -> Option<f64> {
 
 /// Reads one metrics object of an srsRAN gNB.
 ///
-/// Understood are the layouts `cells[].ue_list[]` (2025) and `ue_list[].ue_container` (before); of each UE `pci`, `rnti`,
-/// `dl_brate` (bit/s) and `dl_bs` (bytes waiting for the air). Other objects (RLC, application) give no reports. A device
-/// is looked up in `mapping` as `PCI/RNTI`, then as `RNTI`, both decimal.
+/// Understood are the layouts `cells[].ue_list[]` (2025) and `ue_list[].ue_container` (before); of
+/// each UE `pci`, `rnti`, `dl_brate` (bit/s) and `dl_bs` (bytes waiting for the air). Other objects
+/// (RLC, application) give no reports. A device is looked up in `mapping` as `PCI/RNTI`, then as
+/// `RNTI`, both decimal.
 #[must_use]
 pub fn srsran(document: &Value, mapping: &Mapping, arrival_us: u64) -> Adapted {
     // Seconds since the epoch where it is a number; text has no time zone.
@@ -100,9 +103,10 @@ pub fn srsran(document: &Value, mapping: &Mapping, arrival_us: u64) -> Adapted {
 
 /// Reads an `L2Meas` document of ETSI GS MEC 012 §6.2.4, alone or under that name.
 ///
-/// Of each `cellUEInfo`: `associateId` (1 and 2 are addresses; a NATed address or a tunnel is looked up in `mapping`) and
-/// the downlink throughputs of GBR and other traffic in kbit/s (ETSI TS 136 314), added. With `queue_from_delay` the queue
-/// is reckoned by Little's law from throughput and packet delay (ms), which counts what is under repair too.
+/// Of each `cellUEInfo`: `associateId` (1 and 2 are addresses; a NATed address or a tunnel is
+/// looked up in `mapping`) and the downlink throughputs of GBR and other traffic in kbit/s (ETSI TS
+/// 136 314), added. With `queue_from_delay` the queue is reckoned by Little's law from throughput
+/// and packet delay (ms), which counts what is under repair too.
 #[must_use]
 pub fn mec_rnis(document: &Value, mapping: &Mapping, queue_from_delay: bool, arrival_us: u64) -> Adapted {
     let document = document.get("L2Meas").unwrap_or(document);

@@ -19,7 +19,8 @@ pub struct Config {
     pub wired: String,
     /// Interface towards the clients.
     pub mobile: String,
-    /// Be a bridge between the two interfaces instead of steering what a router forwards; what is to happen when it dies.
+    /// Be a bridge between the two interfaces instead of steering what a router forwards; what is
+    /// to happen when it dies.
     pub inline: Option<InlineFallback>,
     /// How TCP gets here.
     pub steering: SteeringChoice,

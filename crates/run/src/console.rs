@@ -1,7 +1,8 @@
 //! [`Console`]: the control socket of a running instance, and who asks through it.
 //!
-//! A Unix socket in the instance's directory, which only root may enter. One question per connection: a line of
-//! JSON there, a line of JSON back. A thread does the talking, so that the packet loop only answers what is ready.
+//! A Unix socket in the instance's directory, which only root may enter. One question per
+//! connection: a line of JSON there, a line of JSON back. A thread does the talking, so that the
+//! packet loop only answers what is ready.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
@@ -145,13 +146,15 @@ impl Drop for Console {
         let (_, nobody) = mpsc::channel();
         self.questions = nobody;
         if let Some(guest) = self.guest.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
-            // An answer that was given is still brought: that to a drain which had nothing to do ends us at once.
+            // An answer that was given is still brought: that to a drain which had nothing to do
+            // ends us at once.
             let is_answered = self.is_answered.load(Ordering::SeqCst);
             let how = if is_answered { Shutdown::Read } else { Shutdown::Both };
             // It may have gone by itself.
             drop(guest.shutdown(how));
         }
-        // The connection wakes the listener up. Where the socket was taken away, its thread ends with the process.
+        // The connection wakes the listener up. Where the socket was taken away, its thread ends
+        // with the process.
         if UnixStream::connect(&self.path).is_ok()
             && let Some(thread) = self.thread.take()
         {

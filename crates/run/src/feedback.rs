@@ -97,7 +97,8 @@ impl Inbox {
         Self { key, delay, senders: BTreeMap::new(), counters: FeedbackCounters::default() }
     }
 
-    /// The report in a datagram that came at `now`, which the wall clock calls `wall_us`; none for one that is refused.
+    /// The report in a datagram that came at `now`, which the wall clock calls `wall_us`; none for
+    /// one that is refused.
     fn take(&mut self, bytes: &[u8], now: Instant, wall_us: u64) -> Option<(FeedbackDatagram, Feedback)> {
         let datagram = match FeedbackDatagram::decode(bytes, self.key.as_ref()) {
             Ok(datagram) => datagram,

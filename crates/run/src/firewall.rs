@@ -1,9 +1,10 @@
 //! What the machine's packet filter does that matters to us: connection tracking in use, and rules
 //! that name our interfaces.
 //!
-//! Steered TCP passes the forward hook under the names of the TUN devices, twice where rules steer it (H36). A rule
-//! by pairs of interfaces no longer matches it, so such rules are found and named. What tcx redirects comes past no hook
-//! before the TUN device, so rules about what comes in are found too.
+//! Steered TCP passes the forward hook under the names of the TUN devices, twice where rules steer
+//! it (H36). A rule by pairs of interfaces no longer matches it, so such rules are found and named.
+//! What tcx redirects comes past no hook before the TUN device, so rules about what comes in are
+//! found too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -34,7 +34,8 @@ pub(crate) fn is_on(family: Family, interfaces: [&str; 2]) -> Result<bool, IoErr
 
 /// True unless forwarding is on for everything but this interface, which asked by a BPF program counts.
 ///
-/// For IPv6 the kernel forwards if `all` says so, whatever the interface's own setting, and a program is told by the latter.
+/// For IPv6 the kernel forwards if `all` says so, whatever the interface's own setting, and a
+/// program is told by the latter.
 pub(crate) fn is_consistent(interface: &str) -> bool {
     let is_on = |of: &str| {
         sysctl::read_here(&format!("net/ipv6/conf/{of}/forwarding")).is_ok_and(|value| value != "0")

@@ -1,14 +1,15 @@
 //! [`Predecessor`]: a running instance whose place another one takes without a flow noticing (H34).
 //!
-//! Both run side by side. The old one stops taking flows and hands back those it has; what it lets through, and
-//! that is everything it does not know, comes out of its devices and is steered into the new one's:
+//! Both run side by side. The old one stops taking flows and hands back those it has; what it lets
+//! through, and that is everything it does not know, comes out of its devices and is steered into
+//! the new one's:
 //!
 //! ```text
 //!   WIRED ─▶ old cellw0 ─▶ old ─▶ old cellm0 ─▶ new cellw1 ─▶ new ─▶ new cellm1 ─▶ MOBILE
 //! ```
 //!
-//! New flows are thus the new one's at once. When the old one ends, its rules go, and the new one's own, which stand
-//! behind them, take their place: no packet passes unsteered.
+//! New flows are thus the new one's at once. When the old one ends, its rules go, and the new one's
+//! own, which stand behind them, take their place: no packet passes unsteered.
 
 use io::netlink::Rule;
 use io::{Namespace, sysctl};
@@ -59,8 +60,8 @@ impl Predecessor {
         !self.rules.is_empty()
     }
 
-    /// The priority of its last rule: what is to come behind it has a larger one. One that comes before would take its
-    /// flows' packets away from it.
+    /// The priority of its last rule: what is to come behind it has a larger one. One that comes
+    /// before would take its flows' packets away from it.
     pub fn last_priority(&self) -> Option<u32> {
         self.rules.iter().map(|rule| rule.priority).max()
     }

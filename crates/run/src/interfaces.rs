@@ -1,4 +1,5 @@
-//! [`Interfaces`]: the two interfaces as they are, which go down, vanish, and come back, the same or made anew.
+//! [`Interfaces`]: the two interfaces as they are, which go down, vanish, and come back, the same
+//! or made anew.
 
 use engine::Port;
 use io::IoError;

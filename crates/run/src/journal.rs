@@ -1,8 +1,9 @@
 //! [`DebtJournal`]: what is owed to clients, in a file of memory that outlives the process.
 //!
-//! INVARIANT: each word is written whole, and the word that makes a slot valid is written after its addresses and
-//! cleared before them. So a process that is killed between any two writes leaves slots whose addresses are right
-//! and whose numbers are each true at some moment: all that the recovery needs.
+//! INVARIANT: each word is written whole, and the word that makes a slot valid is written after its
+//! addresses and cleared before them. So a process that is killed between any two writes leaves
+//! slots whose addresses are right and whose numbers are each true at some moment: all that the
+//! recovery needs.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -16,8 +17,8 @@ use units::SeqNum;
 use crate::Event;
 use crate::inline::{LinkHeader, SharedHeaders};
 
-/// Names of the files in an instance's directory, and where those are who are owed: clients, servers. The names of further
-/// shards have the shard's number behind.
+/// Names of the files in an instance's directory, and where those are who are owed: clients,
+/// servers. The names of further shards have the shard's number behind.
 const FILES: [(&str, Port); 2] = [("journal", Port::Mobile), ("journal-up", Port::Wired)];
 
 fn file_of(name: &str, shard: usize) -> String {
@@ -45,8 +46,8 @@ const SLOTS_AT_FIRST: usize = 1_024;
 // Words of a slot.
 const IS_VALID: usize = 0;
 const KIND: usize = 1;
-const CLIENT: usize = 2;
-const SERVER: usize = 6;
+const SINK: usize = 2;
+const SOURCE: usize = 6;
 const PORTS: usize = 10;
 const NUMBERS: usize = 16;
 const LINKS: usize = 22;
@@ -63,11 +64,12 @@ const KIND_TAG: u32 = 16;
 /// What was owed when an instance ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Owed {
-    /// The flow. For an uplink `client` is the server: it is the one that is owed.
+    /// The flow.
     pub entry: JournalEntry,
     /// Where the one that is owed is.
     pub receiver: Port,
-    /// What packets have in front that go to the wired side, and to the mobile one, where this machine bridged.
+    /// What packets have in front that go to the wired side, and to the mobile one, where this
+    /// machine bridged.
     pub links: [Option<LinkHeader>; 2],
 }
 
@@ -105,8 +107,9 @@ pub(crate) struct DebtJournal {
 }
 
 impl DebtJournal {
-    /// Makes both of a shard in an instance's directory: for the downlink, for the uplink. They have the flows' link
-    /// headers in them if `headers` are given. When they cannot grow any more, `alarm` is raised.
+    /// Makes both of a shard in an instance's directory: for the downlink, for the uplink. They
+    /// have the flows' link headers in them if `headers` are given. When they cannot grow any more,
+    /// `alarm` is raised.
     pub fn create_both(
         directory: &Path,
         shard: usize,
@@ -126,8 +129,8 @@ impl DebtJournal {
     /// What the packets of a flow have in front.
     fn links(&self, entry: &JournalEntry) -> [Option<LinkHeader>; 2] {
         let key = match self.receiver {
-            Port::Mobile => (entry.client, entry.server),
-            Port::Wired => (entry.server, entry.client),
+            Port::Mobile => (entry.sink, entry.source),
+            Port::Wired => (entry.source, entry.sink),
         };
         let headers = self.headers.as_ref().map(SharedHeaders::lock);
         headers.map_or([None; 2], |mut headers| Port::BOTH.map(|to| headers.get(key, to)))
@@ -171,8 +174,8 @@ impl Journal for DebtJournal {
         let numbers = [
             entry.delivered.get(),
             entry.told.get(),
-            entry.client_next.get(),
-            entry.server_ack.get(),
+            entry.sink_next.get(),
+            entry.source_ack.get(),
             client_time,
             server_time,
         ];
@@ -193,7 +196,7 @@ impl Journal for DebtJournal {
 
 fn write_addresses(words: &[AtomicU32], entry: &JournalEntry, links: [Option<LinkHeader>; 2]) {
     let mut kind = if entry.timestamps.is_some() { KIND_TIMESTAMPS } else { 0 };
-    for (at, address) in [(CLIENT, entry.client.ip()), (SERVER, entry.server.ip())] {
+    for (at, address) in [(SINK, entry.sink.ip()), (SOURCE, entry.source.ip())] {
         let bits = match address {
             IpAddr::V4(v4) => u128::from(v4.to_bits()),
             IpAddr::V6(v6) => {
@@ -214,13 +217,13 @@ fn write_addresses(words: &[AtomicU32], entry: &JournalEntry, links: [Option<Lin
             word.store(u32::from_ne_bytes(*bytes), Ordering::Relaxed);
         }
     }
-    let ports = u32::from(entry.client.port()) << 16 | u32::from(entry.server.port());
+    let ports = u32::from(entry.sink.port()) << 16 | u32::from(entry.source.port());
     words[PORTS].store(ports, Ordering::Relaxed);
     words[KIND].store(kind, Ordering::Relaxed);
 }
 
-/// The entries in an instance's directory: what it owed when it ended. None when there is no journal, or one of
-/// another version.
+/// The entries in an instance's directory: what it owed when it ended. None when there is no
+/// journal, or one of another version.
 pub(crate) fn read(directory: &Path) -> Vec<Owed> {
     files(directory).iter().flat_map(|(file, receiver)| read_one(file, *receiver)).collect()
 }
@@ -270,12 +273,12 @@ fn parse(words: &[u32]) -> JournalEntry {
     };
     let number = |n: usize| SeqNum::new(words[NUMBERS + n]);
     JournalEntry {
-        client: SocketAddr::new(address(CLIENT), (words[PORTS] >> 16) as u16),
-        server: SocketAddr::new(address(SERVER), words[PORTS] as u16),
+        sink: SocketAddr::new(address(SINK), (words[PORTS] >> 16) as u16),
+        source: SocketAddr::new(address(SOURCE), words[PORTS] as u16),
         delivered: number(0),
         told: number(1),
-        client_next: number(2),
-        server_ack: number(3),
+        sink_next: number(2),
+        source_ack: number(3),
         timestamps: (words[KIND] & KIND_TIMESTAMPS != 0).then_some((words[NUMBERS + 4], words[NUMBERS + 5])),
     }
 }
@@ -285,18 +288,18 @@ mod tests {
     use super::*;
 
     fn entry(n: u32) -> JournalEntry {
-        let [client, server] = if n.is_multiple_of(2) {
+        let [sink, source] = if n.is_multiple_of(2) {
             ["10.1.0.2:40000", "10.2.0.2:80"]
         } else {
             ["[fd01::2]:40000", "[fd02::2]:443"]
         };
         JournalEntry {
-            client: client.parse().unwrap(),
-            server: server.parse().unwrap(),
+            sink: sink.parse().unwrap(),
+            source: source.parse().unwrap(),
             delivered: SeqNum::new(u32::MAX - n),
             told: SeqNum::new(10),
-            client_next: SeqNum::new(n),
-            server_ack: SeqNum::new(n),
+            sink_next: SeqNum::new(n),
+            source_ack: SeqNum::new(n),
             timestamps: n.is_multiple_of(3).then_some((1, n)),
         }
     }
@@ -379,14 +382,14 @@ mod tests {
         let (plain, tagged) = (header(1, None), header(2, Some([0x81, 0, 0x20, 7])));
         let headers = SharedHeaders::new(1);
         for to in Port::BOTH {
-            headers.lock().learn((entry(0).client, entry(0).server), to, plain);
+            headers.lock().learn((entry(0).sink, entry(0).source), to, plain);
         }
         let [mut journal, mut uplink] =
             DebtJournal::create_both(&scratch.0, 0, Some(&headers), &FullAlarm::default()).unwrap();
         journal.owe(0, &entry(0), true);
-        headers.lock().learn((entry(1).client, entry(1).server), Port::Mobile, tagged);
+        headers.lock().learn((entry(1).sink, entry(1).source), Port::Mobile, tagged);
         journal.owe(1, &entry(1), true);
-        let up = JournalEntry { client: entry(0).server, server: entry(0).client, ..entry(0) };
+        let up = JournalEntry { sink: entry(0).source, source: entry(0).sink, ..entry(0) };
         uplink.owe(0, &up, true);
         let both = [Some(plain), Some(plain)];
         let wanted = [

@@ -50,8 +50,9 @@ fn settle_one(indebted: Indebted) -> Event {
     }
 }
 
-/// Refuses an interface of `config` that another running instance in this namespace bridges; with `is_inline` set also one
-/// that another steers, since a bridge takes all frames. `process` is not another.
+/// Refuses an interface of `config` that another running instance in this namespace bridges; with
+/// `is_inline` set also one that another steers, since a bridge takes all frames. `process` is not
+/// another.
 pub(crate) fn refuse_taken(
     config: &Config,
     namespace: u64,

@@ -21,12 +21,14 @@ const SIGKILL: i32 = 9;
 /// How long `nft` may take to install two rules.
 const INSTALL_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// What is steered: TCP, ICMP and ICMPv6, as numbers, because a small system has no /etc/protocols to resolve names by.
+/// What is steered: TCP, ICMP and ICMPv6, as numbers, because a small system has no /etc/protocols
+/// to resolve names by.
 const PROTOCOLS: &str = "{ 6, 1, 58 }";
 
 /// The commands that make the table `name`.
 ///
-/// `chained` is the wired device of an instance before this one, from which this one takes the clients' packets.
+/// `chained` is the wired device of an instance before this one, from which this one takes the
+/// clients' packets.
 pub(crate) fn commands(name: &str, mobile: &str, mobile_tun: &str, chained: Option<&str>) -> Vec<String> {
     let mut commands = vec![
         format!("add table inet {name} {{ flags owner; }}"),

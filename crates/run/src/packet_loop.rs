@@ -21,8 +21,8 @@ const READ_BUDGET_BYTES: usize = 256 * 1024;
 /// Packets sent on the processor's behalf before the devices are read again.
 const TRANSMIT_BUDGET_PACKETS: usize = 256;
 
-/// How long a loop that ends hands on what has come in: what sockets and devices hold takes far less. It is shorter than any time
-/// after which a process without a heartbeat is taken for hung.
+/// How long a loop that ends hands on what has come in: what sockets and devices hold takes far
+/// less. It is shorter than any time after which a process without a heartbeat is taken for hung.
 pub(crate) const LAST_TURNS: Duration = Duration::from_millis(100);
 
 /// What happened so far.
@@ -114,8 +114,8 @@ impl<P: PacketPath> PacketLoop<P> {
         Ok(more)
     }
 
-    /// Hands on what has come in already, before the loop ends: for [`LAST_TURNS`] at most. Where packets go on to come, and
-    /// faster than they are handled, there is always more.
+    /// Hands on what has come in already, before the loop ends: for [`LAST_TURNS`] at most. Where
+    /// packets go on to come, and faster than they are handled, there is always more.
     pub fn finish(&mut self, processor: &mut impl Processor) {
         let end = Clock::now() + LAST_TURNS;
         while self.turn(processor).unwrap_or(false) && Clock::now() < end {}
@@ -160,7 +160,8 @@ impl<P: PacketPath> PacketLoop<P> {
             Verdict::Consumed => counters.consumed_packets += 1,
             Verdict::Forward => {
                 // Before the next packet: that may open the same ports anew.
-                if let (Some(bypass), Some((client, server))) = (&self.bypass, processor.take_stranger()) {
+                if let (Some(bypass), Some((client, server))) = (&self.bypass, processor.take_unknown_flow())
+                {
                     bypass.add(client, server);
                 }
                 let is_sent = self.path.forward(index)?;

@@ -23,9 +23,10 @@ pub(crate) struct Batch {
 
 /// Two sides, and packets between them and this process.
 ///
-/// A path reads in batches of whatever size suits its devices; who uses it sees the packets of a batch where they are kept
-/// and handles them in their order. Nothing is collected for sending: what a flow may send at once is one super-packet
-/// already. Calls are dispatched statically, and none of them allocates.
+/// A path reads in batches of whatever size suits its devices; who uses it sees the packets of a
+/// batch where they are kept and handles them in their order. Nothing is collected for sending:
+/// what a flow may send at once is one super-packet already. Calls are dispatched statically, and
+/// none of them allocates.
 pub(crate) trait PacketPath: Send {
     /// Reads the next packets that came in on `from`, in the place of those read before.
     ///

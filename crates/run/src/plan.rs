@@ -58,7 +58,8 @@ pub(crate) struct Plan {
     pub(crate) predecessor: Option<Predecessor>,
     /// Changed for as long as that one is there.
     pub(crate) handover_sysctls: Vec<RecordedSysctl>,
-    /// Whether only packets may come in through the wired and the mobile interface whose source is reached through it.
+    /// Whether only packets may come in through the wired and the mobile interface whose source is
+    /// reached through it.
     pub(crate) strict_interfaces: [bool; 2],
     warnings: Vec<String>,
 }
@@ -169,8 +170,8 @@ impl Plan {
         self.rules_for([&wired.interface, &mobile.interface], priorities)
     }
 
-    /// The rules that steer what the instance before this one lets through: what it writes into its mobile device
-    /// came from the servers.
+    /// The rules that steer what the instance before this one lets through: what it writes into its
+    /// mobile device came from the servers.
     pub(crate) fn chain_rules(&self) -> Vec<Rule> {
         self.predecessor.as_ref().map_or_else(Vec::new, |before| {
             let [wired, mobile] = &before.tuns;
@@ -284,8 +285,9 @@ fn check_interfaces(config: &Config, netlink: &Netlink) -> Result<[(InterfaceInd
     Ok([check(&config.wired)?, check(&config.mobile)?])
 }
 
-/// The least MTU that routes through each interface state: who sends is told of it by the kernel, and we, in between, are not (H23). IPv6 has routes of
-/// its own, which state what a router has announced.
+/// The least MTU that routes through each interface state: who sends is told of it by the kernel,
+/// and we, in between, are not (H23). IPv6 has routes of its own, which state what a router has
+/// announced.
 pub(crate) fn route_mtus(interfaces: [&str; 2], netlink: &Netlink) -> Result<[u32; 2], IoError> {
     let mut mtus = [u32::MAX; 2];
     for (name, mtu) in interfaces.into_iter().zip(&mut mtus) {

@@ -8,7 +8,8 @@ use units::Instant;
 
 use crate::{FlowList, ProcessorStatus};
 
-/// A middlebox that can be supervised: told of devices and settings, asked for figures, and stopped without breaking a flow.
+/// A middlebox that can be supervised: told of devices and settings, asked for figures, and stopped
+/// without breaking a flow.
 pub trait Processor: Middlebox {
     /// Settings that can be put in force while it works.
     type Settings: Clone + Send + fmt::Debug;
@@ -16,9 +17,9 @@ pub trait Processor: Middlebox {
     /// Is shown packets that are about to be handled, one after the other.
     fn look_ahead<'a>(&mut self, _from: Port, _packets: impl Iterator<Item = &'a [u8]> + Clone) {}
 
-    /// Client and server of the packet handled last, if it was forwarded, its flow is none of ours, and none of its packets
-    /// is going to be before its ports are opened anew.
-    fn take_stranger(&mut self) -> Option<(SocketAddr, SocketAddr)> {
+    /// Client and server of the packet handled last, if it was forwarded, its flow is none of ours,
+    /// and none of its packets is going to be before its ports are opened anew.
+    fn take_unknown_flow(&mut self) -> Option<(SocketAddr, SocketAddr)> {
         None
     }
 
@@ -67,7 +68,8 @@ pub trait Processor: Middlebox {
         0
     }
 
-    /// Packets may have gone past for a while: hand back every flow there is as soon as nothing is owed to it.
+    /// Packets may have gone past for a while: hand back every flow there is as soon as nothing is
+    /// owed to it.
     fn resynchronise(&mut self, _now: Instant) {}
 
     /// The accelerator is to stop: take nothing new over and deliver what is owed.

@@ -1,15 +1,16 @@
 //! Ends the flows whose debt died with the process that owed it (H2).
 //!
-//! The server was told that bytes are delivered which the client will never get: neither end may go on waiting,
-//! nor take the flow for finished. So both are reset. The numbers in the journal are stale, and a reset counts only
-//! with the exact one (RFC 5961 §3); so each end is also asked, by a segment it must answer (RFC 9293 §3.10.7.4: an
-//! acknowledgement outside its window), and whatever it sends tells the number by its ACK field:
+//! The server was told that bytes are delivered which the client will never get: neither end may go
+//! on waiting, nor take the flow for finished. So both are reset. The numbers in the journal are
+//! stale, and a reset counts only with the exact one (RFC 5961 §3); so each end is also asked, by a
+//! segment it must answer (RFC 9293 §3.10.7.4: an acknowledgement outside its window), and whatever
+//! it sends tells the number by its ACK field:
 //!
-//! But first the receiving hosts are heard: whoever has all that was told to be delivered was owed nothing but an
-//! acknowledgement that was under way, and its flow goes on untouched.
+//! But first the receiving hosts are heard: whoever has all that was told to be delivered was owed
+//! nothing but an acknowledgement that was under way, and its flow goes on untouched.
 //!
 //! ```text
-//!   journal ─▶ an old acknowledgement           ─▶ receiving host ─▶ ACK n, all of it: the flow is left alone
+//!   journal ─▶ an old acknowledgement           ─▶ receiving host ─▶ ACK n, all of it: the flow is left
 //!   else    ─▶ RST with the newest number known ─▶ end
 //!              an old acknowledgement           ─▶ end ─▶ ACK n ─▶ RST with n ─▶ end (gone)
 //!                                                  end ─▶ RST: it is gone
@@ -34,18 +35,20 @@ mod medium;
 pub(crate) use medium::Passage;
 use medium::{Heard, Medium};
 
-/// When the ends that have not answered are asked again: after this time, then after twice that, and so on. Longer
-/// than the time in which Linux answers one connection's old segments at most once (`tcp_invalid_ratelimit`, 500 ms)
-/// from the second time on.
+/// When the ends that have not answered are asked again: after this time, then after twice that,
+/// and so on. Longer than the time in which Linux answers one connection's old segments at most
+/// once (`tcp_invalid_ratelimit`, 500 ms) from the second time on.
 const FIRST_PAUSE: Duration = Duration::from_millis(300);
 
-/// How long the receiving hosts have to say what they have: data and acknowledgements that were under way arrive.
+/// How long the receiving hosts have to say what they have: data and acknowledgements that were
+/// under way arrive.
 const HEARING: Duration = Duration::from_millis(500);
 
 /// An end that has said nothing for so long is gone.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long an interface may be away; then those behind it are given up. Time without it does not count as silence.
+/// How long an interface may be away; then those behind it are given up. Time without it does not
+/// count as silence.
 const ABSENCE_MAX: Duration = Duration::from_secs(60);
 
 /// How often is looked whether it is back.
@@ -75,7 +78,8 @@ impl fmt::Display for Outcome {
 
 /// Resets both ends of every flow in `owed`; gives up after ten seconds in which an interface was there.
 ///
-/// Works in the calling thread's namespace; the flows' packets must take `passage` again without this program's help.
+/// Works in the calling thread's namespace; the flows' packets must take `passage` again without
+/// this program's help.
 pub(crate) fn reset_ends(owed: &[Owed], passage: Passage<'_>, netlink: &Netlink) -> Result<Outcome, IoError> {
     let mut recovery = Recovery::new(owed, passage, netlink)?;
     let last = Clock::now() + ABSENCE_MAX;
@@ -140,17 +144,17 @@ impl From<&Owed> for DeadFlow {
         let sender = receiver.opposite();
         let stamps = |value, echo| Timestamps { value, echo };
         let client = End {
-            address: entry.client,
+            address: entry.sink,
             expects: entry.delivered,
-            acked: entry.server_ack,
+            acked: entry.source_ack,
             timestamps: entry.timestamps.map(|(client, server)| stamps(server, client)),
             is_reset: false,
             side: *receiver,
             link: links[receiver.index()],
         };
         let server = End {
-            address: entry.server,
-            expects: entry.server_ack,
+            address: entry.source,
+            expects: entry.source_ack,
             acked: entry.told,
             timestamps: entry.timestamps.map(|(client, server)| stamps(client, server)),
             is_reset: false,
@@ -177,7 +181,7 @@ struct Recovery<'a> {
 
 impl<'a> Recovery<'a> {
     fn new(owed: &[Owed], passage: Passage<'a>, netlink: &'a Netlink) -> Result<Self, IoError> {
-        let flows = owed.iter().map(|o| ((o.entry.client, o.entry.server), DeadFlow::from(o))).collect();
+        let flows = owed.iter().map(|o| ((o.entry.sink, o.entry.source), DeadFlow::from(o))).collect();
         let waiter = Waiter::new(Duration::ZERO)?;
         let mut recovery =
             Self { flows, passage, netlink, medium: None, was_absent: false, waiter, is_resetting: false };

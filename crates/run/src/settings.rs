@@ -1,4 +1,5 @@
-//! [`Settings`]: everything `cellerator run` can be told, from flags, from a file, and from the same file read anew.
+//! [`Settings`]: everything `cellerator run` can be told, from flags, from a file, and from the
+//! same file read anew.
 //!
 //! ```text
 //!   file ── one flag for each setting, with its line ──┐
@@ -38,25 +39,25 @@ pub struct Settings {
     /// Interface towards the clients
     #[arg(long, value_name = "IF", required_unless_present_any = ["watchdog", "config", "inline"])]
     mobile: Option<String>,
-    /// Be a bridge between two interfaces, WIRED towards the servers, instead of taking TCP out of what a router forwards
+    /// Be a bridge between two interfaces instead of steering the TCP that a router forwards. WIRED leads
+    /// to the servers
     #[arg(long, num_args = 2, value_names = ["WIRED", "MOBILE"], conflicts_with_all = ["wired", "mobile", "replace"])]
     inline: Option<Vec<String>>,
-    /// What joins the two interfaces of --inline when this process dies or hangs
-    /// [default: none]
+    /// What joins the two interfaces of --inline if this process dies or hangs [default: none]
     #[arg(long, value_enum, value_name = "WHAT")]
     inline_fallback: Option<Fallback>,
-    /// What `status`, `drain` and others call this accelerator [default: WIRED-MOBILE]
+    /// Name of this accelerator for `status`, `drain` and others [default: WIRED-MOBILE]
     #[arg(long)]
     name: Option<String>,
-    /// Read settings from a TOML file with these flags' names, such as `r-cap = "30 Mbit/s"`; flags given here win.
-    /// SIGHUP and `cellerator reload` read it anew
+    /// Read settings from a TOML file. Its keys are the names of these flags, such as `r-cap = "30
+    /// Mbit/s"`. Flags given here win. SIGHUP and `cellerator reload` read the file again
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Take the place of a running accelerator, by name or process number, without a flow noticing: new flows are this
-    /// one's at once, the other one hands its own back and ends
+    /// Take the place of a running accelerator, by name or process number, without interrupting a flow.
+    /// This one takes new flows at once. The other one hands its flows back and ends
     #[arg(long, value_name = "NAME")]
     replace: Option<String>,
-    /// Print what would be set up and change nothing
+    /// Print what would be set up, and change nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]

@@ -1,5 +1,5 @@
-//! [`Shards`]: packet loops beside the first one, each with a thread, a queue of either device and a processor of its
-//! own, for some of the subscribers.
+//! [`Shards`]: packet loops beside the first one, each with a thread, a queue of either device and
+//! a processor of its own, for some of the subscribers.
 //!
 //! ```text
 //!              ┌ shard 0: the supervisor's own thread, which also does all that is done once
@@ -45,8 +45,8 @@ const END_LOOK: Duration = Duration::from_millis(1);
 /// More shards than this are made on request only.
 const SHARDS_MAX: usize = 8;
 
-/// As many as suit this machine: one per processor. Threads that never sleep leave one to the kernel, which would
-/// otherwise starve: on two processors two of them do.
+/// As many as suit this machine: one per processor. Threads that never sleep leave one to the
+/// kernel, which would otherwise starve: on two processors two of them do.
 pub(crate) fn suitable(busy_poll: bool) -> usize {
     let processors = thread::available_parallelism().map_or(1, NonZero::get);
     processors.saturating_sub(usize::from(busy_poll)).clamp(1, SHARDS_MAX)

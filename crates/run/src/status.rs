@@ -155,7 +155,8 @@ pub struct FlowLine {
     pub srtt_us: Option<u64>,
     /// The window the receiver advertises, bytes.
     pub client_window_bytes: u64,
-    /// What is sent to the subscriber at most, over all its flows, bit/s; none where a window alone limits it.
+    /// What is sent to the subscriber at most, over all its flows, bit/s; none where a window alone
+    /// limits it.
     pub subscriber_rate_bps: Option<u64>,
     /// Time since its last packet, ms.
     pub idle_ms: u64,

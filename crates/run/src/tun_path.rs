@@ -11,8 +11,9 @@ use crate::packet_path::{Batch, PacketPath, Received};
 /// Packets read together at most.
 const BATCH_PACKETS: usize = 32;
 
-/// Bytes after which a batch is not added to: it is to stay in the processor's cache until it is handled. Packets of
-/// ordinary size are as many as a batch may have, super-packets come one or two at a time.
+/// Bytes after which a batch is not added to: it is to stay in the processor's cache until it is
+/// handled. Packets of ordinary size are as many as a batch may have, super-packets come one or two
+/// at a time.
 const BATCH_BYTES: usize = 48 * 1024;
 
 /// A queue on either side, and room for a batch of packets, one behind the other.
@@ -31,7 +32,8 @@ pub(crate) struct TunPath {
 }
 
 impl TunPath {
-    /// A path over a queue of the wired and one of the mobile device, into which packets were routed or redirected.
+    /// A path over a queue of the wired and one of the mobile device, into which packets were
+    /// routed or redirected.
     pub fn new(queues: [TunQueue; 2], are_routed: bool) -> Self {
         Self {
             queues,

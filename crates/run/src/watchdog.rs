@@ -215,8 +215,9 @@ pub fn watch(record_path: &Path, hang_after: Duration) -> Result<(), RunError> {
     Ok(result?)
 }
 
-/// Ends the flows of a bridge that died. A kernel bridge that has taken over stays, and with it what is written down, until
-/// the next start takes its place; one that has done so meanwhile has left that bridge without ports.
+/// Ends the flows of a bridge that died. A kernel bridge that has taken over stays, and with it
+/// what is written down, until the next start takes its place; one that has done so meanwhile has
+/// left that bridge without ports.
 fn end_inline(record_path: &Path, record: &Record, netlink: &Netlink) -> Result<(), IoError> {
     let Some(directory) = record_path.parent() else { return Ok(()) };
     settle(directory, record, netlink);
@@ -230,7 +231,8 @@ fn end_inline(record_path: &Path, record: &Record, netlink: &Netlink) -> Result<
     Ok(())
 }
 
-/// Ends the flows that the process owed something when it died; the packets of all take the plain way already.
+/// Ends the flows that the process owed something when it died; the packets of all take the plain
+/// way already.
 fn settle(directory: &Path, record: &Record, netlink: &Netlink) {
     let owed = journal::read(directory);
     if owed.is_empty() {

@@ -1,9 +1,9 @@
 //! The client, accelerator and workload sections.
 
-use control::ControllerConfig;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Duration, Rate};
 
+use crate::choice::Controller;
 use crate::merge::layered;
 use crate::quantity::Quantity;
 use crate::server::{check_memory, plain_memory};
@@ -15,15 +15,18 @@ layered! {
         pub tcp_rmem: String,
         /// The receive window the client is to advertise, instead of `tcp_rmem`.
         pub window: Quantity<Bytes>,
-        /// The receive window is [DR]'s, up to what `tcp_rmem` or `window` allow: `paper`, or `additions` with this project's.
+        /// The receive window is [DR]'s, up to what `tcp_rmem` or `window` allow: `paper`, or
+        /// `additions` with this project's.
         pub drwa: DrwaVariant,
         /// The hosts agree on SACK. Default: yes.
         pub sack: bool,
         /// The hosts agree on timestamps. Default: yes.
         pub timestamps: bool,
-        /// How long the client's program takes to read what has arrived. Default: none. In the lab its kernel decides.
+        /// How long the client's program takes to read what has arrived. Default: none. In the lab
+        /// its kernel decides.
         pub reads_after: Quantity<Duration>,
-        /// What its kernel does with segments that end beyond the window: `when-empty`, `always`. In the lab it is the kernel's.
+        /// What its kernel does with segments that end beyond the window: `when-empty`, `always`.
+        /// In the lab it is the kernel's.
         pub takes_beyond: TakesBeyond,
         /// The largest window in the client's ACKs lies in this range, or the case's figures are doubtful.
         pub expected_window: WindowRange,
@@ -69,8 +72,8 @@ impl Client {
         check_memory("tcp_rmem", self.tcp_rmem.as_deref())
     }
 
-    /// This section where it says something, `base` elsewhere; either window key replaces both of the base's, and what
-    /// the base expects of them.
+    /// This section where it says something, `base` elsewhere; either window key replaces both of
+    /// the base's, and what the base expects of them.
     #[must_use]
     pub fn over(&self, base: &Self) -> Self {
         let mut base = base.clone();
@@ -98,58 +101,6 @@ impl Client {
         let memory = (self.window?.0.get().saturating_mul(30_400) / 17_664).max(4_096);
         Some(format!("4096 {memory} {memory}"))
     }
-}
-
-/// Writes the list of controllers once: variants, names, and what each is in a few words.
-macro_rules! controllers {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal, $summary:literal;)+) => {
-        /// A controller that an accelerator can have.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-        pub enum Controller {
-            $($(#[$doc])* #[serde(rename = $name)] $variant,)+
-        }
-
-        impl Controller {
-            /// All of them.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// The name as `cellerator run --controller` knows it.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)+ }
-            }
-
-            /// What it is, in a few words.
-            #[must_use]
-            pub const fn summary(self) -> &'static str {
-                match self { $(Self::$variant => $summary,)+ }
-            }
-
-            /// With its default parameters.
-            #[must_use]
-            pub fn config(self) -> ControllerConfig {
-                match self { $(Self::$variant => ControllerConfig::$variant(Default::default()),)+ }
-            }
-        }
-    };
-}
-
-controllers! {
-    /// The shortest queue that keeps a varying link busy.
-    Adaptive = "adaptive", "The shortest queue that keeps a varying link busy; finds everything itself";
-    /// A constant rate ([MA] Fig 2).
-    Fixed = "fixed", "A constant rate";
-    /// The rate follows the delivery rate and the RTT ([MA] equations (3) to (5)).
-    Rate = "rate", "The rate follows the delivery rate and the round-trip time";
-    /// The base station's reports set the window ([WA] (18)); needs `[feedback]`.
-    WindowAdaptation = "window-adaptation",
-        "The base station's reports set the window (--feedback); `rate` while there are none";
-    /// Conventional split TCP with NewReno's window.
-    NewReno = "new-reno", "Conventional split TCP: NewReno's window";
-    /// Conventional split TCP with CUBIC's window.
-    Cubic = "cubic", "Conventional split TCP: CUBIC's window";
-    /// Conventional split TCP with BBR.
-    Bbr = "bbr", "Conventional split TCP: BBR";
 }
 
 /// What the accelerator does about the client's receive window.
@@ -279,7 +230,8 @@ layered! {
         pub ends_at_limit: bool,
         /// The client reads no faster than this.
         pub read_rate: Quantity<Rate>,
-        /// The sender of the data writes no faster than this; the rate of `udp`, payload. Of `udp` 1 Mbit/s by default.
+        /// The sender of the data writes no faster than this; the rate of `udp`, payload. Of `udp`
+        /// 1 Mbit/s by default.
         pub write_rate: Quantity<Rate>,
         /// How long `udp` sends. Default: 60 s.
         pub length: Quantity<Duration>,
@@ -356,7 +308,8 @@ impl Workload {
         let largest = Bytes::new(1_500 - headers);
         self.datagram.map_or(largest, |q| q.0).clamp(Bytes::new(16), largest)
     }
-    /// The first key that asks for more than downloads, uploads and datagrams by one device: only the simulator has that.
+    /// The first key that asks for more than downloads, uploads and datagrams by one device: only
+    /// the simulator has that.
     #[must_use]
     pub fn simulated_only(&self) -> Option<&'static str> {
         let keys = [

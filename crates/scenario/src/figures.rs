@@ -77,8 +77,8 @@ pub fn series(
     }
 }
 
-/// Of datagrams `sent` and `received`, and when each acknowledgement came and how long after its datagram had left; in the
-/// bins of `series`, which begin at `began`.
+/// Of datagrams `sent` and `received`, and when each acknowledgement came and how long after its
+/// datagram had left; in the bins of `series`, which begin at `began`.
 #[must_use]
 pub fn udp(
     (sent, received): (u64, u64),

@@ -1,9 +1,11 @@
-//! Scenario files: networks, workloads and cases, shared by the lab (real time) and the simulator (virtual time).
+//! Scenario files: networks, workloads and cases, shared by the lab (real time) and the simulator
+//! (virtual time).
 //!
 //! A file is TOML. Quantities carry their unit as text ([`Quantity`]), unknown keys are refused with the
 //! list of known ones, and a `[[case]]` names only what it changes. [`results`] is what comes out: the same
 //! document whoever ran the scenario.
 
+mod choice;
 mod endpoints;
 mod error;
 mod feedback;
@@ -19,9 +21,9 @@ pub mod results;
 pub mod segments;
 mod server;
 
+pub use choice::{CongestionControl, Controller};
 pub use endpoints::{
-    Accelerator, Client, Controller, DrwaVariant, End, Family, Kind, Reset, TakesBeyond, WindowPolicy,
-    Workload,
+    Accelerator, Client, DrwaVariant, End, Family, Kind, Reset, TakesBeyond, WindowPolicy, Workload,
 };
 pub use error::Error;
 pub use feedback::Feedback;
@@ -32,4 +34,4 @@ pub use quantity::{Kind as QuantityKind, Probability, Quantity, QuantityError, Q
 pub use radio::{
     Arma, BurstLoss, Direction, Fades, Frame, Grants, Harq, Outage, PresetName, Radio, Redraw, Step, Wan,
 };
-pub use server::{CongestionControl, Server};
+pub use server::Server;

@@ -51,7 +51,8 @@ layered! {
         pub rate: Quantity<Rate>,
         /// Capacity: a synthetic trace of this kind.
         pub preset: PresetName,
-        /// Capacity: a trace file in Mahimahi's format or with lines of `seconds Mbit/s`, relative to the scenario file.
+        /// Capacity: a trace file in Mahimahi's format or with lines of `seconds Mbit/s`, relative
+        /// to the scenario file.
         pub trace: String,
         /// Capacity: rates held for a time each, repeated from the start.
         pub steps: Vec<Step>,
@@ -59,8 +60,8 @@ layered! {
         pub redraw: Redraw,
         /// Capacity: an ARMA(p,q) process of rates.
         pub arma: Arma,
-        /// A packet is sent to its end at the rate with which it began, as ns-2's links do; of `steps`, `redraw`, `arma`.
-        /// Default: no.
+        /// A packet is sent to its end at the rate with which it began, as ns-2's links do; of
+        /// `steps`, `redraw`, `arma`. Default: no.
         pub holds_rate: bool,
         /// Seed of the synthetic trace. Default: the scenario's seed.
         pub trace_seed: u64,
@@ -107,8 +108,8 @@ impl Direction {
         Self::CAPACITY_KEYS.into_iter().zip(given).filter_map(|(key, given)| given.then_some(key)).collect()
     }
 
-    /// This direction where it says something, `base` elsewhere. A capacity replaces the base's, whatever its kind, and so
-    /// does a loss (`loss`, `burst_loss`, `fades`).
+    /// This direction where it says something, `base` elsewhere. A capacity replaces the base's,
+    /// whatever its kind, and so does a loss (`loss`, `burst_loss`, `fades`).
     #[must_use]
     pub fn over(&self, base: &Self) -> Self {
         let mut base = base.clone();
@@ -264,7 +265,8 @@ pub struct Harq {
 pub struct Frame {
     /// Length of a slot.
     pub slot: Quantity<Duration>,
-    /// Slots towards the client (D), special ones, mostly towards it too (S), and from it (U), repeated: `DDDDDDDSUU`.
+    /// Slots towards the client (D), special ones, mostly towards it too (S), and from it (U),
+    /// repeated: `DDDDDDDSUU`.
     pub pattern: String,
 }
 
@@ -280,7 +282,8 @@ pub struct Grants {
     pub hold: Quantity<Duration>,
 }
 
-/// A rate drawn anew every so often: evenly between `from` and `to`, normally around `mean`, or one of the two.
+/// A rate drawn anew every so often: evenly between `from` and `to`, normally around `mean`, or one
+/// of the two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Redraw {
@@ -291,7 +294,8 @@ pub struct Redraw {
     pub from: Option<Quantity<Rate>>,
     /// Highest rate.
     pub to: Quantity<Rate>,
-    /// Mean of a normal distribution, cut at `from` and `to`; without it every rate between them is equally likely.
+    /// Mean of a normal distribution, cut at `from` and `to`; without it every rate between them is
+    /// equally likely.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean: Option<Quantity<Rate>>,
     /// Its standard deviation. Default: a quarter of the mean.

@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use figures::stats::{Moments, Quantiles};
 use serde::{Deserialize, Serialize};
 
 use units::Bytes;
@@ -153,7 +154,8 @@ pub struct CaseResult {
     /// What did not come out as it must; empty when all is well.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
-    /// Why a figure is not worth what is stated beside it, and what to do: one sentence each; empty when all is well.
+    /// Why a figure is not worth what is stated beside it, and what to do: one sentence each; empty when all
+    /// is well.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub doubts: Vec<String>,
     /// What was measured.
@@ -165,7 +167,8 @@ pub struct CaseResult {
 }
 
 impl CaseResult {
-    /// What the sending host's congestion control was, `cubic` unless the scenario says otherwise; `udp` without one.
+    /// What the sending host's congestion control was, `cubic` unless the scenario says otherwise; `udp`
+    /// without one.
     #[must_use]
     pub fn sender(&self) -> &'static str {
         match self.settings.workload.kind() {
@@ -208,8 +211,8 @@ impl Figures {
         problems
     }
 
-    /// Why figures are not worth what is stated beside them, one sentence each: the emulator's timing, and a client whose window is
-    /// not what the scenario is about.
+    /// Why figures are not worth what is stated beside them, one sentence each: the emulator's timing, and a
+    /// client whose window is not what the scenario is about.
     #[must_use]
     pub fn doubts(&self, case: &Case) -> Vec<String> {
         let mut doubts: Vec<String> = self.timing.why_not.clone().into_iter().collect();
@@ -288,7 +291,8 @@ pub struct Transfer {
     pub seconds: f64,
     /// Received bytes over that time.
     pub goodput_mbps: f64,
-    /// True when every byte that arrived is the one that was sent: by SHA-256, or byte by byte in the simulator.
+    /// True when every byte that arrived is the one that was sent: by SHA-256, or byte by byte in the
+    /// simulator.
     pub hashes_equal: bool,
     /// True when the time limit ended it.
     pub cut_short: bool,
@@ -365,23 +369,18 @@ impl Distribution {
     /// Summarises `values` in any order; percentiles by the nearest rank. `None` without values.
     #[must_use]
     pub fn of(values: &mut [f64]) -> Option<Self> {
-        if values.is_empty() {
-            return None;
-        }
         values.sort_by(f64::total_cmp);
-        let n = values.len() as f64;
-        let mean = values.iter().sum::<f64>() / n;
-        let variance = values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / n;
-        let rank = |per_mille| link::percentile(values, per_mille).unwrap_or(f64::NAN);
+        let moments = Moments::of(values.iter().copied())?;
+        let at = Quantiles::of(values)?;
         Some(Self {
             count: values.len() as u64,
-            min: rounded(values[0]),
-            mean: rounded(mean),
-            p50: rounded(rank(500)),
-            p95: rounded(rank(950)),
-            p99: rounded(rank(990)),
-            max: rounded(rank(1000)),
-            deviation: rounded(variance.sqrt()),
+            min: rounded(at.min),
+            mean: rounded(moments.mean),
+            p50: rounded(at.p50),
+            p95: rounded(at.p95),
+            p99: rounded(at.p99),
+            max: rounded(at.max),
+            deviation: rounded(moments.population_deviation()),
         })
     }
 }
@@ -425,11 +424,12 @@ pub struct Timing {
     pub share_over_1_ms: f64,
     /// Packets the kernel dropped because the emulator did not fetch them in time.
     pub missed_packets: u64,
-    /// By what share the lateness can have moved the throughput, at most: the round trip it added over the path's, and the longest
-    /// stall over the transfer's time.
+    /// By what share the lateness can have moved the throughput, at most: the round trip it added over the
+    /// path's, and the longest stall over the transfer's time.
     #[serde(default)]
     pub throughput_error: f64,
-    /// False when a figure can have moved by more than is stated beside it ([`Timing::THROUGHPUT_STATED`], [`Timing::DELAY_STATED_MS`]).
+    /// False when a figure can have moved by more than is stated beside it ([`Timing::THROUGHPUT_STATED`],
+    /// [`Timing::DELAY_STATED_MS`]).
     pub trustworthy: bool,
     /// Why not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -454,12 +454,14 @@ impl Timing {
     pub const THROUGHPUT_STATED: f64 = 0.02;
     /// A round trip measured by a host of the lab is stated to this.
     pub const DELAY_STATED_MS: f64 = 1.0;
-    /// Packets missed by the emulator, to those that the links lost: more than this and the losses are not the scenario's.
+    /// Packets missed by the emulator, to those that the links lost: more than this and the losses are not
+    /// the scenario's.
     const MISSED_SHARE: f64 = 0.02;
     /// Links that a packet and its acknowledgement pass.
     const HOPS: f64 = 4.0;
 
-    /// Says by how much the figures of a transfer can have moved, and whether that is more than is stated beside them.
+    /// Says by how much the figures of a transfer can have moved, and whether that is more than is stated
+    /// beside them.
     #[must_use]
     pub fn judged(mut self, transfer: Moved) -> Self {
         const AGAIN: &str = "run it again with nothing else running, or at a lower rate";

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use figures::stats::percentile;
 use units::{Instant, SeqNum, WindowScale};
 use wire::TcpFlags;
 
@@ -99,7 +100,7 @@ pub fn window(acks: &[Segment], data: &[Segment]) -> Option<WindowFigures> {
     let scale = own.values().copied().max().unwrap_or(WindowScale::NONE);
     Some(WindowFigures {
         max_bytes: *windows.last()?,
-        median_bytes: windows[windows.len() / 2],
+        median_bytes: percentile(&windows, 500)?,
         scale: scale.shift(),
     })
 }

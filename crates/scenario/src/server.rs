@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use units::Bytes;
 
+use crate::choice::CongestionControl;
 use crate::merge::layered;
 use crate::quantity::Quantity;
 
@@ -21,68 +22,6 @@ pub(crate) fn check_memory(key: &str, text: Option<&str>) -> Result<(), String> 
 /// The same with single spaces.
 pub(crate) fn plain_memory(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// A congestion control of the server.
-///
-/// The lab needs a kernel that has it, the simulator has all of them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CongestionControl {
-    /// Linux's default, and that of scenarios, whatever the host's kernel is set to.
-    #[default]
-    Cubic,
-    /// Model-based, paced.
-    Bbr,
-    /// NewReno with SACK.
-    Reno,
-    /// Bandwidth estimated at a loss, the filter of 2001; no kernel has it.
-    Westwood,
-    /// The same with the filter of 2004.
-    WestwoodPlus,
-    /// Tells random loss from congestion by the queue.
-    Veno,
-    /// Keeps a few segments in the queue.
-    Vegas,
-    /// Grows by the time since the last loss.
-    Htcp,
-    /// RFC 3649.
-    Highspeed,
-    /// Binary search.
-    Bic,
-    /// BBR version 3.
-    Bbr3,
-}
-
-impl CongestionControl {
-    /// The name as the kernel knows it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Cubic => "cubic",
-            Self::Bbr => "bbr",
-            Self::Reno => "reno",
-            Self::Westwood => "westwood2001",
-            Self::WestwoodPlus => "westwood",
-            Self::Veno => "veno",
-            Self::Vegas => "vegas",
-            Self::Htcp => "htcp",
-            Self::Highspeed => "highspeed",
-            Self::Bic => "bic",
-            Self::Bbr3 => "bbr3",
-        }
-    }
-
-    /// The name of the simulator's controller.
-    #[must_use]
-    pub const fn simulated_name(self) -> &'static str {
-        match self {
-            Self::Reno => "new-reno",
-            Self::Westwood => "westwood",
-            Self::WestwoodPlus => "westwood-plus",
-            _ => self.name(),
-        }
-    }
 }
 
 layered! {
@@ -143,16 +82,5 @@ mod tests {
             let server = Server { tcp_wmem: Some(wrong.to_owned()), ..Server::default() };
             assert!(server.check().unwrap_err().contains("tcp_wmem"), "{wrong}");
         }
-    }
-
-    #[test]
-    fn both_names_of_a_congestion_control() {
-        assert_eq!(
-            (CongestionControl::Reno.name(), CongestionControl::Reno.simulated_name()),
-            ("reno", "new-reno")
-        );
-        // What the kernel calls Westwood is Westwood+.
-        let plus = CongestionControl::WestwoodPlus;
-        assert_eq!((plus.name(), plus.simulated_name()), ("westwood", "westwood-plus"));
     }
 }

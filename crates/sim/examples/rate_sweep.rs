@@ -44,7 +44,7 @@ struct Figures {
     seconds: f64,
 }
 
-fn run<M: sim::Subject>(config: &NetworkConfig, middlebox: M) -> Result<Figures, sim::SimError> {
+fn run<M: sim::MiddleboxUnderTest>(config: &NetworkConfig, middlebox: M) -> Result<Figures, sim::SimError> {
     let mut network = Network::new(config, middlebox)?;
     let outcome = network.run()?;
     let Some(radio) = network.radio_down(0) else { return Err(sim::SimError::NoRadio { flow: 0 }) };

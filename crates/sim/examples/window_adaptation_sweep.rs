@@ -2,9 +2,10 @@
 //!
 //! `cargo run --release -p cellerator-sim --example window_adaptation_sweep TRACE [SECONDS] [KEY=N,N…]…`
 //!
-//! TRACE is a file in Mahimahi format or the name of a preset. Keys, each with the values to try: `delay`, `period` (of the
-//! reports, ms), `loss`, `noise` (percent), `law` (0 per step, 1 in flight, 2 predictive), `target`, `memory`,
-//! `forecast` (ms), `observer`, `idle` (thousandths), `q0` (packets), `gain` (thousandths).
+//! TRACE is a file in Mahimahi format or the name of a preset. Keys, each with the values to try:
+//! `delay`, `period` (of the reports, ms), `loss`, `noise` (percent), `law` (0 per step, 1 in
+//! flight, 2 predictive), `target`, `memory`, `forecast` (ms), `observer`, `idle` (thousandths),
+//! `q0` (packets), `gain` (thousandths).
 
 use std::error::Error;
 use std::sync::Arc;

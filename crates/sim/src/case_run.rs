@@ -117,14 +117,17 @@ impl CaseRun {
         Ok(counters.into_iter().flatten().fold(packets, |digest, stats| digest.and_counters(stats)))
     }
 
-    fn digest_around<M: crate::Subject>(&self, middlebox: M) -> Result<(Digest, Network<M>), SimError> {
+    fn digest_around<M: crate::MiddleboxUnderTest>(
+        &self,
+        middlebox: M,
+    ) -> Result<(Digest, Network<M>), SimError> {
         let mut network = Network::new(&self.network, middlebox)?;
         network.run_until(Instant::ZERO + self.time_limit)?;
         let log = network.log();
         Ok((Digest::default().and_packets(log.hash(), log.packets(), network.now()), network))
     }
 
-    fn run_around<M: crate::Subject>(
+    fn run_around<M: crate::MiddleboxUnderTest>(
         &self,
         middlebox: M,
         watcher: &mut dyn Watcher,
@@ -218,10 +221,8 @@ fn flow(case: &Case, client_number: u16, number: u16, seed: u64) -> FlowConfig {
     let (server_app, client_app) = applications(workload);
     let mut server = EndpointConfig::new(s, c, Role::Listens, server_app);
     let mut client = EndpointConfig::new(c, s, Role::Connects(Instant::ZERO + begins), client_app);
-    let congestion_control = case.server.congestion_control.unwrap_or_default();
     client.controller = ControllerConfig::Cubic(CubicParams::default());
-    server.controller =
-        ControllerConfig::named(congestion_control.simulated_name()).unwrap_or(client.controller);
+    server.controller = case.server.congestion_control.unwrap_or_default().config();
     if let (ControllerConfig::NewReno(reno), Some(threshold)) =
         (&mut server.controller, case.server.initial_ssthresh)
     {

@@ -283,7 +283,12 @@ impl Checks {
     }
 
     /// The middlebox still has something to deliver, or to give up.
+    ///
+    /// Where somebody changes acknowledgements nobody can tell, from outside.
     pub(crate) fn is_owed(&self, flow: usize) -> bool {
+        if self.config.tolerance == Tolerance::Tampering {
+            return false;
+        }
         self.flows.get(flow).is_some_and(|f| {
             let debt = f.owes(Port::Mobile).max(f.owes(Port::Wired));
             debt > 0 && f.is_accelerated && !f.is_reset && !f.is_orphaned
@@ -300,13 +305,19 @@ impl Checks {
         self.position(packet, tcp, towards).and_then(|flow| self.flows.get_mut(flow))
     }
 
+    /// Client and server of the flow that a packet belongs to.
+    pub(crate) fn ends_of(&self, packet: &Packet, towards: Port) -> Option<(SocketAddr, SocketAddr)> {
+        let flow = self.flows.get(self.position(packet, packet.tcp()?, towards)?)?;
+        Some((flow.client, flow.server))
+    }
+
     /// True for a segment of one of the flows.
     pub(crate) fn knows(&self, packet: &Packet, towards: Port) -> bool {
         packet.tcp().is_some_and(|tcp| self.position(packet, tcp, towards).is_some())
     }
 
     /// The middlebox has forgotten everything: what it owed is lost, the rest goes on without it.
-    pub(crate) fn on_death(&mut self) {
+    pub(crate) fn on_crash(&mut self) {
         for flow in &mut self.flows {
             flow.is_orphaned |= flow.is_accelerated
                 && !flow.is_reset
@@ -368,8 +379,8 @@ impl Checks {
         }
     }
 
-    /// Judges how the middlebox, which may only lower windows, changed a packet that passes (`before` is what came in):
-    /// the right edge never moves back unless the client's own does.
+    /// Judges how the middlebox, which may only lower windows, changed a packet that passes
+    /// (`before` is what came in): the right edge never moves back unless the client's own does.
     pub(crate) fn on_passage(&mut self, to: Port, before: &[u8], after: &[u8]) -> Result<(), Violation> {
         if !self.config.lowers_windows_only || self.config.tolerance == Tolerance::Tampering {
             return Ok(());

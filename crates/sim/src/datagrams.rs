@@ -1,4 +1,5 @@
-//! [`Datagrams`]: a UDP source at a set rate on the server's side, and a sink that acknowledges every datagram.
+//! [`Datagrams`]: a UDP source at a set rate on the server's side, and a sink that acknowledges
+//! every datagram.
 
 use core::net::SocketAddr;
 use std::collections::BTreeMap;
@@ -28,7 +29,8 @@ pub struct DatagramConfig {
     pub payload: Bytes,
     /// How many.
     pub count: u64,
-    /// Payload of each acknowledgement, at least 8 bytes: as much as a datagram's for a call, which goes both ways.
+    /// Payload of each acknowledgement, at least 8 bytes: as much as a datagram's for a call, which
+    /// goes both ways.
     pub answer: Bytes,
 }
 

@@ -165,7 +165,8 @@ impl Endpoint {
     pub fn progress(&self) -> Progress<'_> {
         self.connection.as_ref().map_or(Progress::default(), |c| c.progress())
     }
-    /// Time from each request it wrote to the end of the response, when its program is [`Application::requests`].
+    /// Time from each request it wrote to the end of the response, when its program is
+    /// [`Application::requests`].
     #[must_use]
     pub fn response_times(&self) -> &[Duration] {
         self.connection.as_ref().map_or(&[], |c| c.response_times())
@@ -518,7 +519,8 @@ impl Endpoint {
     }
 }
 
-/// The reset that a host sends for a packet of no connection (RFC 9293 §3.10.7.1); none for resets and what is broken.
+/// The reset that a host sends for a packet of no connection (RFC 9293 §3.10.7.1); none for resets
+/// and what is broken.
 pub(crate) fn answer_of_a_closed_port(packet: &[u8]) -> Option<Vec<u8>> {
     let parsed = wire::parse(packet).ok()?;
     let tcp = parsed.tcp()?;
@@ -546,5 +548,5 @@ fn is_too_old(connection: &Connection, tcp: &Tcp) -> bool {
 /// Whether any of the segment lies in the window (Linux `tcp_sequence`).
 fn is_in_window(connection: &Connection, tcp: &Tcp) -> bool {
     let receiver = &connection.receiver;
-    tcp.seq_end().is_at_or_after(connection.last_ack_sent) && tcp.seq.is_at_or_before(receiver.right_edge())
+    tcp.seq_end().is_at_or_after(connection.acks.last_sent) && tcp.seq.is_at_or_before(receiver.right_edge())
 }

@@ -53,7 +53,7 @@ impl Span {
     fn end(&self) -> Duration {
         self.from + self.length
     }
-    fn holds(&self, at: Duration) -> bool {
+    fn contains(&self, at: Duration) -> bool {
         self.from <= at && at < self.end()
     }
 }
@@ -64,10 +64,11 @@ pub struct Mtu {
     /// Longest packet that passes.
     pub bytes: usize,
     /// Whether the sender of a longer one gets an ICMP "too big" (RFC 1191, RFC 8201).
-    pub tells: bool,
+    pub sends_icmp: bool,
 }
 
-/// Faults of one direction of a segment, by number, by time and at random (in parts in a million of the packets).
+/// Faults of one direction of a segment, by number, by time and at random (in parts in a million of
+/// the packets).
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct FaultConfig {
     /// What happens to the n-th packet, counted from zero.
@@ -123,19 +124,19 @@ impl FaultConfig {
 /// A run of losses lasts no longer: on a quiet path the packets after it are those of another day.
 const BURST_MAX: Duration = Duration::from_millis(500);
 
-/// What becomes of a packet.
+/// What faults make of a packet.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum FaultOutcome {
     /// It enters the link, as it is now.
-    Enters(Vec<u8>),
+    Forward(Vec<u8>),
     /// It enters at that time.
-    Waits(Vec<u8>, Instant),
+    Delay(Vec<u8>, Instant),
     /// It enters, and once more at that time.
-    Doubles(Vec<u8>, Instant),
+    Duplicate(Vec<u8>, Instant),
     /// It is gone.
-    Lost,
+    Drop,
     /// It is gone, and this goes back to its sender.
-    Answered(Vec<u8>),
+    Reply(Vec<u8>),
 }
 
 /// Draws and does the faults of one direction.
@@ -168,31 +169,35 @@ impl Injector {
     }
 
     /// What becomes of `packet`, and what to note about it.
-    pub(crate) fn judge(&mut self, mut packet: Vec<u8>, now: Instant) -> (Fate, Option<&'static str>) {
+    pub(crate) fn handle_packet(
+        &mut self,
+        mut packet: Vec<u8>,
+        now: Instant,
+    ) -> (FaultOutcome, Option<&'static str>) {
         if self.is_harmless {
-            return (Fate::Enters(packet), None);
+            return (FaultOutcome::Forward(packet), None);
         }
         let since = now.saturating_since(self.start);
         if !rewriting::rewrite(&self.config, &mut packet, since) {
-            return (Fate::Lost, Some("no such mapping"));
+            return (FaultOutcome::Drop, Some("no such mapping"));
         }
         if let Some(mtu) = self.config.mtu.filter(|mtu| packet.len() > mtu.bytes) {
-            let answer = if mtu.tells { too_big(&packet, mtu.bytes) } else { None };
-            return (answer.map_or(Fate::Lost, Fate::Answered), Some("too big"));
+            let answer = if mtu.sends_icmp { too_big(&packet, mtu.bytes) } else { None };
+            return (answer.map_or(FaultOutcome::Drop, FaultOutcome::Reply), Some("too big"));
         }
         let fault = self.draw(now);
-        if self.config.blackouts.iter().any(|span| span.holds(since)) {
-            return (Fate::Lost, Some("lost in a blackout"));
+        if self.config.blackouts.iter().any(|span| span.contains(since)) {
+            return (FaultOutcome::Drop, Some("lost in a blackout"));
         }
-        let stalls = self.config.stalls.iter().filter(|span| span.holds(since));
+        let stalls = self.config.stalls.iter().filter(|span| span.contains(since));
         if let Some(end) = stalls.map(Span::end).max() {
             self.stalled_until = self.stalled_until.max(self.start + end);
         }
         match self.apply(fault, packet, now) {
-            (Fate::Enters(packet), remark) if now < self.stalled_until => {
-                (Fate::Waits(packet, self.stalled_until), Some(remark.unwrap_or("stalled")))
+            (FaultOutcome::Forward(packet), remark) if now < self.stalled_until => {
+                (FaultOutcome::Delay(packet, self.stalled_until), Some(remark.unwrap_or("stalled")))
             }
-            fate => fate,
+            outcome => outcome,
         }
     }
 
@@ -238,20 +243,24 @@ impl Injector {
         fault: Option<Fault>,
         mut packet: Vec<u8>,
         now: Instant,
-    ) -> (Fate, Option<&'static str>) {
+    ) -> (FaultOutcome, Option<&'static str>) {
         let random = &mut self.random;
         let remark = match fault {
-            None => return (Fate::Enters(packet), None),
-            Some(Fault::Drop) => return (Fate::Lost, Some("dropped by plan")),
-            Some(Fault::Duplicate(later)) => return (Fate::Doubles(packet, now + later), Some("doubled")),
-            Some(Fault::HoldBack(time)) => return (Fate::Waits(packet, now + time), Some("held back")),
+            None => return (FaultOutcome::Forward(packet), None),
+            Some(Fault::Drop) => return (FaultOutcome::Drop, Some("dropped by plan")),
+            Some(Fault::Duplicate(later)) => {
+                return (FaultOutcome::Duplicate(packet, now + later), Some("doubled"));
+            }
+            Some(Fault::HoldBack(time)) => {
+                return (FaultOutcome::Delay(packet, now + time), Some("held back"));
+            }
             Some(Fault::Corrupt) => damage::flip_in_second_half(&mut packet, random),
             Some(Fault::CorruptHeader) => damage::flip_in_headers(&mut packet, random),
             Some(Fault::Tamper) => damage::tamper_with_payload(&mut packet, random),
             Some(Fault::TamperHeader) => damage::tamper_with_header(&mut packet, random),
             Some(Fault::Truncate) => damage::truncate(&mut packet, random),
         };
-        (Fate::Enters(packet), Some(remark))
+        (FaultOutcome::Forward(packet), Some(remark))
     }
 }
 

@@ -30,7 +30,8 @@ fn message(src: IpAddr, dst: IpAddr, head: [u8; 8], body: &[u8]) -> Option<Vec<u
     Some(packet)
 }
 
-/// "Too big" for the sender of `packet`, from a router whose next link takes `mtu` bytes; none about ICMP itself.
+/// "Too big" for the sender of `packet`, from a router whose next link takes `mtu` bytes; none
+/// about ICMP itself.
 pub(crate) fn too_big(packet: &[u8], mtu: usize) -> Option<Vec<u8>> {
     let parsed = wire::parse(packet).ok()?;
     if matches!(parsed.transport, Transport::Icmp(_)) {

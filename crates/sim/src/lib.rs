@@ -7,9 +7,9 @@
 //!
 //! [`Network`] runs flows through that line-up: the hosts exchange real packets, the links are
 //! [`link::Link`]s, and time jumps from event to event. The same seeds give the same packets at the same
-//! nanosecond. As the run goes, [`Violation`]s of the rules of `ARCHITECTURE.md` are looked for: in each packet that
-//! leaves the middlebox, in what it acknowledges, and in every byte an application reads.
-//! [`Script`] drives a middlebox alone with packets written by hand.
+//! nanosecond. As the run goes, [`Violation`]s of the rules of `ARCHITECTURE.md` are looked for: in
+//! each packet that leaves the middlebox, in what it acknowledges, and in every byte an application
+//! reads. [`Script`] drives a middlebox alone with packets written by hand.
 
 #![cfg_attr(not(test), deny(clippy::float_arithmetic))]
 
@@ -26,8 +26,8 @@ mod ip_header;
 mod line_up;
 mod log;
 mod merging;
+mod middlebox_under_test;
 mod network;
-mod parallel;
 mod path;
 mod pattern;
 mod ping;
@@ -35,8 +35,6 @@ mod random;
 mod random_run;
 mod restart;
 mod script;
-mod stability;
-mod subject;
 
 pub use build::build_packet;
 pub use case_run::{CaseOutcome, CaseRun, Sample, Watcher};
@@ -50,14 +48,12 @@ pub use endpoint::{
 pub use error::SimError;
 pub use faults::{Fault, FaultConfig, Mtu, Rebinding, Span, Strips};
 pub use line_up::LineUp;
-pub use log::{Kept, LogMode, PacketLog, Point};
+pub use log::{LogMode, LoggedPacket, PacketLog, Point};
+pub use middlebox_under_test::MiddleboxUnderTest;
 pub use network::{FlowConfig, Network, NetworkConfig, Outcome, RadioConfig};
-pub use parallel::{in_parallel, in_parallel_until};
-pub use path::{Path, PathConfig, Sent};
+pub use path::{Path, PathConfig, PathOutcome};
 pub use pattern::Pattern;
 pub use random::Random;
 pub use random_run::{RandomFailure, RandomOutcome, RandomRun};
 pub use restart::{Restart, Restarting, Stop};
 pub use script::{Script, ScriptFailure};
-pub use stability::{Complex, Stability, Verdict};
-pub use subject::Subject;

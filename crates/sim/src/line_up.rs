@@ -5,8 +5,8 @@ use core::net::SocketAddr;
 use units::{Bytes, Duration, Instant, Rate, SeqNum};
 
 use crate::{
-    Application, CheckConfig, EndpointConfig, FlowConfig, LogMode, Network, NetworkConfig, PathConfig,
-    Pattern, RadioConfig, Role, SimError, Subject,
+    Application, CheckConfig, EndpointConfig, FlowConfig, LogMode, MiddleboxUnderTest, Network,
+    NetworkConfig, PathConfig, Pattern, RadioConfig, Role, SimError,
 };
 
 /// A network of one flow, from left to right:
@@ -104,7 +104,7 @@ impl LineUp {
     ///
     /// # Errors
     /// A link's settings are out of range.
-    pub fn around<M: Subject>(&self, middlebox: M) -> Result<Network<M>, SimError> {
+    pub fn around<M: MiddleboxUnderTest>(&self, middlebox: M) -> Result<Network<M>, SimError> {
         Network::new(&self.config, middlebox)
     }
 }

@@ -75,12 +75,12 @@ pub struct PacketLog {
     hash: u64,
     packets: u64,
     /// Packets at the hosts, where they are kept.
-    kept: Option<Vec<Kept>>,
+    kept: Option<Vec<LoggedPacket>>,
 }
 
 /// A packet as a capture on a host would show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct LoggedPacket {
     /// When it passed.
     pub at: Instant,
     /// At which host, and which way.
@@ -98,7 +98,7 @@ impl PacketLog {
     }
 
     /// What passed at the hosts since the last time this was asked, if that is kept.
-    pub fn take_kept(&mut self) -> Vec<Kept> {
+    pub fn take_kept(&mut self) -> Vec<LoggedPacket> {
         self.kept.as_mut().map(core::mem::take).unwrap_or_default()
     }
 
@@ -141,7 +141,7 @@ impl PacketLog {
         self.mix(u64::from_le_bytes(last));
         if let Some(kept) = self.kept.as_mut().filter(|_| point.is_at_host()) {
             let bytes = packet[..packet.len().min(HEADERS)].to_vec();
-            kept.push(Kept { at, point, bytes, wire_len: packet.len() as u32 });
+            kept.push(LoggedPacket { at, point, bytes, wire_len: packet.len() as u32 });
         }
         if self.mode == LogMode::Text {
             let _ = match wire::parse(packet) {
@@ -158,5 +158,80 @@ impl PacketLog {
         if self.mode == LogMode::Text {
             let _ = writeln!(self.text, "{at}         {remark}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One packet with the log's number after it.
+    fn number(at_ms: u64, point: Point, packet: &[u8], remark: Option<&'static str>) -> u64 {
+        let mut log = PacketLog::new(LogMode::Hash, false);
+        log.note(Instant::from_millis(at_ms), point, packet);
+        log.remark(Instant::from_millis(at_ms), remark);
+        log.hash()
+    }
+
+    #[test]
+    fn whatever_changes_about_a_packet_changes_the_number() {
+        let packet: Vec<u8> = (0..100).collect();
+        let base = number(5, Point::WiredIn, &packet, None);
+        assert_eq!(number(5, Point::WiredIn, &packet, None), base);
+        assert_ne!(number(6, Point::WiredIn, &packet, None), base);
+        assert_ne!(number(5, Point::WiredOut, &packet, None), base);
+        assert_ne!(number(5, Point::WiredIn, &packet, Some("lost")), base);
+        assert_ne!(number(5, Point::WiredIn, &packet[..99], None), base, "the last bytes are no whole word");
+        for at in 0..packet.len() {
+            let mut other = packet.clone();
+            other[at] ^= 1;
+            assert_ne!(number(5, Point::WiredIn, &other, None), base, "byte {at}");
+        }
+    }
+
+    #[test]
+    fn a_length_beyond_the_headers_counts_and_a_byte_there_is_in_the_checksum() {
+        let packet = vec![7; 1_500];
+        let base = number(5, Point::ClientIn, &packet, None);
+        assert_ne!(number(5, Point::ClientIn, &packet[..1_499], None), base);
+        let mut other = packet.clone();
+        other[HEADERS - 1] = 8;
+        assert_ne!(number(5, Point::ClientIn, &other, None), base);
+    }
+
+    #[test]
+    fn the_order_of_packets_counts() {
+        let both = |first: &[u8], second: &[u8]| {
+            let mut log = PacketLog::new(LogMode::Hash, false);
+            log.note(Instant::ZERO, Point::ServerOut, first);
+            log.note(Instant::ZERO, Point::ServerOut, second);
+            (log.hash(), log.packets())
+        };
+        assert_ne!(both(&[1], &[2]).0, both(&[2], &[1]).0);
+        assert_eq!(both(&[1], &[2]).1, 2);
+    }
+
+    #[test]
+    fn text_has_a_line_for_each_packet_and_remark_and_only_packets_at_hosts_are_kept() {
+        let mut log = PacketLog::new(LogMode::Text, true);
+        for (ms, point) in
+            [(1, Point::ServerOut), (2, Point::WiredIn), (3, Point::MobileOut), (4, Point::ClientIn)]
+        {
+            log.note(Instant::from_millis(ms), point, &[0x45; 200]);
+        }
+        log.remark(Instant::from_millis(5), Some("dropped by plan"));
+        log.remark(Instant::from_millis(5), None);
+        assert_eq!(log.text().lines().count(), 5, "{}", log.text());
+        assert!(log.text().lines().next().is_some_and(|line| line.contains("server>")), "{}", log.text());
+        assert_eq!(log.tail(2).lines().count(), 2);
+        assert!(log.tail(1).trim_end().ends_with("dropped by plan"), "{}", log.tail(1));
+        assert_eq!(log.tail(100), log.text());
+
+        let kept = log.take_kept();
+        let seen: Vec<(u64, Point)> =
+            kept.iter().map(|packet| (packet.at.as_millis(), packet.point)).collect();
+        assert_eq!(seen, [(1, Point::ServerOut), (4, Point::ClientIn)]);
+        assert!(kept.iter().all(|packet| packet.bytes.len() == HEADERS && packet.wire_len == 200));
+        assert!(log.take_kept().is_empty(), "told once");
     }
 }

@@ -12,8 +12,8 @@ use crate::checks::Checks;
 use crate::datagrams::Datagrams;
 use crate::ping::Pinger;
 use crate::{
-    CheckConfig, DatagramConfig, DatagramLog, Endpoint, EndpointConfig, LogMode, PacketLog, Path, PathConfig,
-    Point, SimError, Subject, Violation,
+    CheckConfig, DatagramConfig, DatagramLog, Endpoint, EndpointConfig, LogMode, MiddleboxUnderTest,
+    PacketLog, Path, PathConfig, Point, SimError, Violation,
 };
 
 mod base_stations;
@@ -124,7 +124,7 @@ pub struct Network<M> {
     observers: [Observer; 2],
 }
 
-impl<M: Subject> Network<M> {
+impl<M: MiddleboxUnderTest> Network<M> {
     /// The line-up of `config` around `middlebox`, at its start.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use link::{Link, LinkConfig};
 use units::{Bytes, Duration, Instant};
 
-use crate::faults::{Fate, Injector};
+use crate::faults::{FaultOutcome, Injector};
 use crate::{FaultConfig, SimError};
 
 /// One direction of a segment.
@@ -38,7 +38,7 @@ type Held = Reverse<(Instant, u64, Vec<u8>)>;
 
 /// What happened to a packet that was sent.
 #[derive(Debug, Default)]
-pub struct Sent {
+pub struct PathOutcome {
     /// What was done to it, if anything.
     pub remark: Option<&'static str>,
     /// What comes back to its sender: an ICMP message.
@@ -96,24 +96,24 @@ impl Path {
     }
 
     /// Takes a packet.
-    pub fn send(&mut self, packet: Vec<u8>, now: Instant) -> Sent {
+    pub fn send(&mut self, packet: Vec<u8>, now: Instant) -> PathOutcome {
         self.release(now);
-        let (fate, remark) = self.injector.judge(packet, now);
+        let (outcome, remark) = self.injector.handle_packet(packet, now);
         self.harmed += u64::from(remark.is_some());
-        match fate {
-            Fate::Enters(packet) => {
+        match outcome {
+            FaultOutcome::Forward(packet) => {
                 let lost = self.enter(packet, now);
-                return Sent { remark: remark.or(lost), answer: None };
+                return PathOutcome { remark: remark.or(lost), answer: None };
             }
-            Fate::Doubles(packet, again) => {
+            FaultOutcome::Duplicate(packet, again) => {
                 self.hold(packet.clone(), again);
                 self.enter(packet, now);
             }
-            Fate::Waits(packet, until) => self.hold(packet, until),
-            Fate::Lost => {}
-            Fate::Answered(answer) => return Sent { remark, answer: Some(answer) },
+            FaultOutcome::Delay(packet, until) => self.hold(packet, until),
+            FaultOutcome::Drop => {}
+            FaultOutcome::Reply(answer) => return PathOutcome { remark, answer: Some(answer) },
         }
-        Sent { remark, answer: None }
+        PathOutcome { remark, answer: None }
     }
 
     fn hold(&mut self, packet: Vec<u8>, until: Instant) {

@@ -40,7 +40,8 @@ impl Pattern {
         });
     }
 
-    /// The offset of the first byte of `bytes` that is not the stream's, when `bytes` should begin at `offset`.
+    /// The offset of the first byte of `bytes` that is not the stream's, when `bytes` should begin
+    /// at `offset`.
     #[must_use]
     pub fn first_mismatch(self, offset: u64, bytes: &[u8]) -> Option<u64> {
         // Word by word from the first whole one on; the slow way says where.

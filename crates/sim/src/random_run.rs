@@ -210,7 +210,8 @@ impl RandomRun {
         client: &Endpoint,
         server: &Endpoint,
     ) -> Result<(), String> {
-        // A lost third packet leaves a client that writes first unaccelerated: the handshake was not seen whole.
+        // A lost third packet leaves a client that writes first unaccelerated: the handshake was
+        // not seen whole.
         let server_is_first = self.engine.policy.default.includes_downlink()
             && client.config().app.turns.iter().all(|turn| turn.send == 0 || turn.after_reading > 0);
         // Nor when its time was over, or the memory drawn for this run full.
@@ -252,8 +253,9 @@ fn engine_config(random: &mut Random, radio: Rate) -> EngineConfig {
 
 /// Directions, limits and sharing: from a number of its own, so that older seeds keep their line-ups.
 ///
-/// Where a host aborts, the uplink stays end to end: a client whose data was acknowledged has no reason to send again,
-/// and would never learn of a reset that got lost, as with any reset that meets an idle host.
+/// Where a host aborts, the uplink stays end to end: a client whose data was acknowledged has no
+/// reason to send again, and would never learn of a reset that got lost, as with any reset that
+/// meets an idle host.
 fn vary(config: &mut EngineConfig, seed: u64, breaks: bool) {
     let random = &mut Random::new(seed ^ 0x5eed_0f0f_a11d);
     config.policy.default = match random.below(6) {

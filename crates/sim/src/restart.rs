@@ -6,12 +6,13 @@
 //! ```
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 
 use engine::{ConfigError, Engine, EngineConfig, Middlebox, PassReason, Port, Stats, Transmit, Verdict};
 use units::{Bytes, Duration, Instant};
 use wire::VirtioNetHeader;
 
-use crate::Subject;
+use crate::MiddleboxUnderTest;
 
 /// Why a flow under way is handed back.
 const HANDED_BACK: [PassReason; 4] = [
@@ -189,9 +190,13 @@ impl Middlebox for Restarting {
     }
 }
 
-impl Subject for Restarting {
+impl MiddleboxUnderTest for Restarting {
     fn memory(&self) -> Bytes {
-        self.engine.as_ref().map_or(Bytes::ZERO, Subject::memory)
+        self.engine.as_ref().map_or(Bytes::ZERO, MiddleboxUnderTest::memory)
+    }
+
+    fn has_flow(&self, client: SocketAddr, server: SocketAddr) -> bool {
+        self.engine.as_ref().is_some_and(|engine| engine.has_flow(client, server))
     }
 
     fn is_leaving(&self) -> bool {
@@ -202,7 +207,10 @@ impl Subject for Restarting {
             || !self.retired.is_empty()
     }
 
-    fn take_death(&mut self) -> bool {
+    fn take_crash(&mut self) -> bool {
         core::mem::take(&mut self.has_died)
     }
 }
+
+#[cfg(test)]
+mod tests;

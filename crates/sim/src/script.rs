@@ -26,9 +26,11 @@
 //! | `T count NAME N` | a counter of the middlebox |
 //! | `config KEY VALUE` | a setting, before anything else; `config ip 6` for IPv6 |
 //!
-//! A packet is `FLAGS SEQ[:END(LEN)] [ack N] [win N] [urg N] [<options>] [words]`. Flags are tcpdump's; PSH is not
-//! compared. Options: `mss N`, `wscale N`, `sackOK`, `TS val N ecr N`, `sack A:B C:D`, `opt HEX`; an expected list
-//! must be complete. `*` stands for any number. Without `win` the client says 500 and the server 65,535. Words: `badsum`, `fragment`, `ce`, `ect1`, `fill BYTE`, `gso N`.
+//! A packet is `FLAGS SEQ[:END(LEN)] [ack N] [win N] [urg N] [<options>] [words]`. Flags are
+//! tcpdump's; PSH is not compared. Options: `mss N`, `wscale N`, `sackOK`, `TS val N ecr N`,
+//! `sack A:B C:D`, `opt HEX`; an expected list must be complete. `*` stands for any number. Without
+//! `win` the client says 500 and the server 65,535. Words: `badsum`, `fragment`, `ce`, `ect1`,
+//! `fill BYTE`, `gso N`.
 
 use std::collections::VecDeque;
 

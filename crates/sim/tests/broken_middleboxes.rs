@@ -5,7 +5,7 @@
 
 use control::{ControllerConfig, RateParams};
 use engine::{Engine, EngineConfig, Middlebox, PassThrough, Port, Transmit, Verdict};
-use sim::{Application, LineUp, ReceiveWindow, SimError, Subject, Tolerance, Violation};
+use sim::{Application, LineUp, MiddleboxUnderTest, ReceiveWindow, SimError, Tolerance, Violation};
 use units::{Bytes, Duration, Instant, Rate, SeqNum};
 use wire::{ChecksumState, Tcp, TcpEditor, TcpFlags, TcpHeaderSpec, VirtioNetHeader};
 
@@ -42,7 +42,7 @@ impl Spoilt {
     }
 }
 
-impl Subject for Spoilt {}
+impl MiddleboxUnderTest for Spoilt {}
 
 impl Middlebox for Spoilt {
     fn handle_packet(
@@ -84,7 +84,7 @@ impl Middlebox for Spoilt {
     }
 }
 
-fn violation<M: Subject>(line_up: &LineUp, middlebox: M) -> Violation {
+fn violation<M: MiddleboxUnderTest>(line_up: &LineUp, middlebox: M) -> Violation {
     match line_up.around(middlebox).unwrap().run() {
         Err(SimError::Broken { violation, .. }) => violation,
         other => panic!("{other:?}"),
@@ -185,7 +185,7 @@ fn sack_that_was_not_negotiated() {
 fn a_segment_longer_than_the_receiver_takes() {
     // The client changes its mind about its MSS where only the rules can see it.
     struct Glutton(Engine);
-    impl Subject for Glutton {}
+    impl MiddleboxUnderTest for Glutton {}
     impl Middlebox for Glutton {
         fn handle_packet(
             &mut self,
@@ -250,7 +250,7 @@ fn a_client_left_waiting() {
 /// A router with a fault of its own.
 struct Router<F>(F);
 
-impl<F: FnMut(Port, &mut [u8]) -> bool> Subject for Router<F> {}
+impl<F: FnMut(Port, &mut [u8]) -> bool> MiddleboxUnderTest for Router<F> {}
 
 impl<F: FnMut(Port, &mut [u8]) -> bool> Middlebox for Router<F> {
     fn handle_packet(&mut self, from: Port, _: &VirtioNetHeader, packet: &mut [u8], _: Instant) -> Verdict {
@@ -345,7 +345,7 @@ fn a_reset_that_the_other_side_never_hears_of() {
 #[test]
 fn a_deadline_that_never_moves_and_a_box_that_acts_twice() {
     struct Restless(bool);
-    impl Subject for Restless {}
+    impl MiddleboxUnderTest for Restless {}
     impl Middlebox for Restless {
         fn handle_packet(&mut self, _: Port, _: &VirtioNetHeader, _: &mut [u8], _: Instant) -> Verdict {
             self.0 = true;
@@ -364,7 +364,7 @@ fn a_deadline_that_never_moves_and_a_box_that_acts_twice() {
 
     /// Each call moves its deadline, though no time has passed.
     struct Fickle(u64);
-    impl Subject for Fickle {}
+    impl MiddleboxUnderTest for Fickle {}
     impl Middlebox for Fickle {
         fn handle_packet(&mut self, _: Port, _: &VirtioNetHeader, _: &mut [u8], _: Instant) -> Verdict {
             Verdict::Forward
@@ -387,7 +387,7 @@ fn a_deadline_that_never_moves_and_a_box_that_acts_twice() {
 fn what_the_line_up_itself_breaks_is_forgiven_only_when_it_says_so() {
     let narrow = |tolerance| {
         line_up().with(move |config| {
-            config.radios[0].down.faults.mtu = Some(sim::Mtu { bytes: 1_000, tells: false });
+            config.radios[0].down.faults.mtu = Some(sim::Mtu { bytes: 1_000, sends_icmp: false });
             config.flows[0].client.window = ReceiveWindow::Fixed(Bytes::new(60_000));
             config.checks.tolerance = tolerance;
             config.checks.ends_by = Instant::ZERO + Duration::from_secs(3_000);

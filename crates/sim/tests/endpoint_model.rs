@@ -1,12 +1,13 @@
 //! The simulator's end hosts against the kernel's: bulk downloads over five links, in virtual time.
 //!
-//! Both run the same files, `scenarios/endpoint-model-*.toml`. The kernel's figures are those of `docs/endpoint-models.md`,
-//! which has the machine, the commands and the spread.
+//! Both run the same files, `scenarios/endpoint-model-*.toml`. The kernel's figures are those of
+//! `docs/endpoint-models.md`, which has the machine, the commands and the spread.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use parallel::in_parallel;
 use scenario::{Case, Scenario};
-use sim::{CaseRun, LogMode, in_parallel};
+use sim::{CaseRun, LogMode};
 
 /// What the kernel made of a congestion control: means over all repetitions.
 struct Kernel {
@@ -33,7 +34,8 @@ fn run(scenario: &Scenario, case: &Case, seed: u64) -> (f64, f64) {
     (figures.transfer.goodput_mbps, figures.radio.queue_delay_ms.mean)
 }
 
-/// Compares every congestion control over the link of a scenario file; `base_ms` is its round trip without a queue.
+/// Compares every congestion control over the link of a scenario file; `base_ms` is its round trip
+/// without a queue.
 fn compare(text: &str, base_ms: f64, kernels: &[Kernel]) {
     let scenario = Scenario::from_toml("the scenario", text).unwrap();
     let has_loss = scenario.radio.down.as_ref().is_some_and(|down| down.loss.is_some());

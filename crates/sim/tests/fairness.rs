@@ -1,4 +1,5 @@
-//! One subscriber's flows share its radio link fairly, new and short ones first; subscribers do not disturb each other.
+//! One subscriber's flows share its radio link fairly, new and short ones first; subscribers do not
+//! disturb each other.
 //!
 //! ```text
 //!   server ── 100 Mbit/s, 10 ms ── accelerator ── 20 Mbit/s, 25 ms, 4 MB queue ── clients
@@ -9,8 +10,8 @@
 use control::{ControllerConfig, FixedParams, RateParams};
 use engine::{Engine, EngineConfig, PassThrough};
 use sim::{
-    Application, EndpointConfig, FlowConfig, LogMode, Network, NetworkConfig, PathConfig, Pattern,
-    RadioConfig, ReceiveWindow, Role, Subject, Turn,
+    Application, EndpointConfig, FlowConfig, LogMode, MiddleboxUnderTest, Network, NetworkConfig, PathConfig,
+    Pattern, RadioConfig, ReceiveWindow, Role, Turn,
 };
 use units::{Bytes, Duration, Instant, Rate};
 
@@ -71,7 +72,7 @@ fn accelerator() -> Engine {
         .unwrap()
 }
 
-fn run<M: Subject>(flows: Vec<FlowConfig>, middlebox: M) -> Vec<(Instant, String)> {
+fn run<M: MiddleboxUnderTest>(flows: Vec<FlowConfig>, middlebox: M) -> Vec<(Instant, String)> {
     let mut network = Network::new(&line_up(flows), middlebox).unwrap();
     if let Err(error) = network.run() {
         panic!("{error}\n{}", network.log().tail(40));
@@ -86,8 +87,8 @@ fn run<M: Subject>(flows: Vec<FlowConfig>, middlebox: M) -> Vec<(Instant, String
         .collect()
 }
 
-/// Times from each request to the last byte of its answer. The first comes when the others have been under way for three
-/// seconds.
+/// Times from each request to the last byte of its answer. The first comes when the others have
+/// been under way for three seconds.
 fn latencies(log: &[(Instant, String)]) -> Vec<Duration> {
     let has_data = |line: &str| !line.contains("length 0") && !line.contains("[S");
     // A request that had to be sent again counts from its first time.
@@ -159,7 +160,8 @@ fn h14_eight_bulk_flows_share_within_a_twentieth() {
 
 #[test]
 fn h14_a_subscriber_with_many_flows_does_not_slow_another_one_down() {
-    // Each at its own rate, as each has its own radio queue behind a base station; the link here carries both.
+    // Each at its own rate, as each has its own radio queue behind a base station; the link here
+    // carries both.
     let fixed = FixedParams { rate: Rate::from_mbps(8), ..FixedParams::default() };
     let config = EngineConfig { controller: ControllerConfig::Fixed(fixed), ..EngineConfig::default() };
     let mut flows: Vec<_> = (0..16).map(|n| bulk("10.0.0.2", n, 500_000)).collect();

@@ -1,4 +1,5 @@
-//! H18: what is sent beyond a client's window is discarded while something before it is missing, or when the client reads slowly.
+//! H18: what is sent beyond a client's window is discarded while something before it is missing, or
+//! when the client reads slowly.
 //!
 //! ```text
 //!   server ── 1 Gbit/s, 5 ms ── accelerator ── radio ── client with a window of 16 or 17 KB

@@ -55,6 +55,7 @@ fn counter(engine: &Engine, name: &str) -> Option<u64> {
         "bad_checksums" => stats.bad_checksums,
         "paws_rejected" => stats.paws_rejected,
         "inexact_resets" => stats.inexact_resets,
+        "unacceptable_acks" => stats.unacceptable_acks,
         "timeouts_undone" => stats.timeouts_undone,
         "out_of_window" => stats.out_of_window,
         "memory_refused" => stats.memory_refused,

@@ -1,4 +1,5 @@
-//! Conventional split TCP (I-TCP) as an engine mode: a window of CUBIC's or BBR's per flow on the mobile segment.
+//! Conventional split TCP (I-TCP) as an engine mode: a window of CUBIC's or BBR's per flow on the
+//! mobile segment.
 
 // Helpers of a test are test code too, which the lint cannot know.
 #![allow(clippy::unwrap_used, clippy::panic)]
@@ -38,7 +39,7 @@ fn split(controller: &str) -> Network<Engine> {
     line_up().around(Engine::new(config).unwrap()).unwrap()
 }
 
-fn seconds<M: sim::Subject>(network: &mut Network<M>) -> f64 {
+fn seconds<M: sim::MiddleboxUnderTest>(network: &mut Network<M>) -> f64 {
     network.run().unwrap().ended_at.saturating_since(Instant::ZERO).as_secs_f64()
 }
 

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use scenario::Scenario;
-use sim::{CaseOutcome, CaseRun, Kept, LogMode, Sample, Watcher};
+use sim::{CaseOutcome, CaseRun, LogMode, LoggedPacket, Sample, Watcher};
 use units::{Bytes, Duration};
 
 const LINK: &str = r#"
@@ -36,7 +36,7 @@ fn run(more: &str, watcher: Option<&mut Notes>) -> CaseOutcome {
 
 #[derive(Default)]
 struct Notes {
-    packets: Vec<Kept>,
+    packets: Vec<LoggedPacket>,
     samples: Vec<Sample>,
     received: Bytes,
 }
@@ -48,7 +48,7 @@ impl Watcher for Notes {
     fn wants_packets(&self) -> bool {
         true
     }
-    fn on_packet(&mut self, packet: &Kept) {
+    fn on_packet(&mut self, packet: &LoggedPacket) {
         self.packets.push(packet.clone());
     }
     fn every(&self) -> Option<Duration> {

@@ -1,4 +1,5 @@
-//! The window offered to servers finds itself: no path is slower than with one that has no bound, and memory stays bounded and fair.
+//! The window offered to servers finds itself: no path is slower than with one that has no bound, and memory
+//! stays bounded and fair.
 //!
 //! ```text
 //!   server ── 2 Gbit/s, half the wired round trip ── accelerator ── radio, half of its own ── client
@@ -92,6 +93,33 @@ fn no_path_is_slower_than_with_a_window_without_bound() {
         }
     }
     assert!(slower.is_empty(), "{slower:?}");
+}
+
+#[test]
+#[ignore = "needs traces: CELLERATOR_TRACES=FOLDER cargo test --release --package cellerator-sim --test windows -- --ignored"]
+fn no_measured_link_is_slower_than_with_a_window_without_bound() {
+    let folder = std::env::var("CELLERATOR_TRACES").expect("CELLERATOR_TRACES names a folder of traces");
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    files.sort();
+    let mut slower = Vec::new();
+    for file in &files {
+        let name = file.display().to_string();
+        let text = std::fs::read_to_string(file).unwrap();
+        let trace = link::Trace::parse(&text, &name).unwrap();
+        for wired in [20, 200] {
+            let line_up = line_up(Capacity::Trace(trace.clone().into()), ms(wired), ms(20));
+            let (found, held) = run(&line_up, EngineConfig::default(), 60);
+            let (most, held_by_most) = run(&line_up, boundless(), 60);
+            let share = 100.0 * found / most;
+            println!(
+                "{name}, {wired} ms: {share:.2} %, {found:.1} of {most:.1} MB, {held} B held instead of {held_by_most}"
+            );
+            if share < 99.5 {
+                slower.push((name.clone(), wired, share));
+            }
+        }
+    }
+    assert!(!files.is_empty() && slower.is_empty(), "{slower:?}");
 }
 
 /// Another client whose radio link is of 20 Mbit/s, with one flow.

@@ -18,9 +18,9 @@
 //! # Ok::<(), tables::TablesError>(())
 //! ```
 //!
-//! A writer holds at most one row group ([`ROW_GROUP_ROWS`] rows or [`ROW_GROUP_BYTES`]), so that memory does not grow
-//! with a table. [`Shards`] is a folder of Parquet files that grows file by file: each appears whole or not at all, and
-//! what is there says what need not be done again.
+//! A writer holds at most one row group ([`ROW_GROUP_ROWS`] rows or [`ROW_GROUP_BYTES`]), so that
+//! memory does not grow with a table. [`Shards`] is a folder of Parquet files that grows file by
+//! file: each appears whole or not at all, and what is there says what need not be done again.
 
 mod error;
 mod groups;

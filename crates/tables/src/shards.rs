@@ -13,8 +13,8 @@ use crate::writer::{Format, TableWriter};
 
 /// A folder of Parquet files, `part-NAME.parquet`, that together are one table and grows by whole files.
 ///
-/// A part appears when it is finished, never in pieces: what a stopped program has left behind is either whole or not
-/// there. Several programs may add parts of different names at the same time.
+/// A part appears when it is finished, never in pieces: what a stopped program has left behind is
+/// either whole or not there. Several programs may add parts of different names at the same time.
 #[derive(Clone, Debug)]
 pub struct Shards {
     folder: PathBuf,
@@ -90,8 +90,8 @@ impl Shards {
         Ok(ShardWriter { writer, unfinished, path: self.path(name) })
     }
 
-    /// Writes the rows of all parts, in the order of their names, into `writer`: one table of many. Columns go by name;
-    /// what a part does not have is missing.
+    /// Writes the rows of all parts, in the order of their names, into `writer`: one table of many.
+    /// Columns go by name; what a part does not have is missing.
     ///
     /// # Errors
     /// A part cannot be read, or writing failed.

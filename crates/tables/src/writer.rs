@@ -53,8 +53,8 @@ impl<W: Write + Send> std::fmt::Debug for Out<W> {
 }
 
 impl<W: Write + Send> TableWriter<W> {
-    /// Starts a table. Parquet files carry the schema and `notes` (names and values) along; the others the names of the columns
-    /// only.
+    /// Starts a table. Parquet files carry the schema and `notes` (names and values) along; the
+    /// others the names of the columns only.
     ///
     /// # Errors
     /// Writing failed.

@@ -26,7 +26,7 @@ pub use buffer::StreamBuffer;
 pub use receiver::{Arrival, Receiver, SegmentIn};
 pub use recovery::RttEstimator;
 pub use ring::{NoMemory, Ring, RingProvider};
-pub use scoreboard::SpareEntries;
+pub use scoreboard::ScoreboardMemory;
 pub use sender::{
     AckIn, AckOutcome, SendContext, Sender, SenderConfig, TimeoutOutcome, Transmission, WindowPolicy,
 };

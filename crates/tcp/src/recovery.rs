@@ -12,6 +12,7 @@
 //! | `deliveries` | what an acknowledgement and its SACK blocks deliver | RFC 6675 §4, RFC 2018, RFC 2883 |
 //! | `duplicates` | what is lost by counting, where there is no SACK | RFC 5681 §3.2, RFC 6582 §3.2 |
 //! | `f_rto` | whether a time-out was needed | RFC 5682 §3 |
+//! | `tail_probe` | whether a tail loss probe was needed | RFC 8985 §7.4 |
 //!
 //! ```text
 //!   acknowledgement ─▶ deliveries ─▶ f_rto ─▶ rack, duplicates ─▶ marks on the scoreboard ─▶ timers
@@ -23,12 +24,13 @@ mod duplicates;
 mod f_rto;
 mod rack;
 mod rtt;
+mod tail_probe;
 mod timers;
 
 use control::LossKind;
 use units::{Duration, Instant, SeqNum};
 
-use crate::scoreboard::{Scoreboard, SendOrder, Sent};
+use crate::scoreboard::{Entry, Scoreboard, SendOrder};
 use crate::sender::{SenderConfig, TimeoutOutcome};
 
 pub(crate) use duplicates::DUP_THRESHOLD;
@@ -45,16 +47,27 @@ pub(crate) struct Recovery {
     rtt: RttEstimator,
     rack: Rack,
     timers: Timers,
-    /// A time-out that is being recovered from.
+    /// A time-out that is being recovered from, with all that was under way.
     timeout: Option<Timeout>,
-    /// What had been sent when a loss was found: recovery ends when it is acknowledged (`RecoveryPoint`, RFC
-    /// 6675 §5).
-    recovery_point: Option<SeqNum>,
+    episode: Episode,
     /// Duplicate acknowledgements in a row (RFC 5681 §3.2).
     duplicate_acks: u32,
     /// Segments that one time-out sends at most.
     timeout_segments: u8,
     sack: bool,
+}
+
+/// What is known to be lost of what is under way. One at a time: where a recovery goes on no tail is probed.
+#[derive(Clone, Copy, Debug)]
+enum Episode {
+    /// Nothing.
+    None,
+    /// A tail loss probe has repeated a segment, of so many bytes: it is open whether that was
+    /// lost. `end` is one past the highest number sent then (`TLP.end_seq`, RFC 8985 §7.4.1).
+    Probed { end: SeqNum, len: u16 },
+    /// Something was: recovery ends when all that had been sent then, up to here, is acknowledged
+    /// (`RecoveryPoint`, RFC 6675 §5).
+    Recovering(SeqNum),
 }
 
 impl Recovery {
@@ -64,7 +77,7 @@ impl Recovery {
             rack: Rack::new(config.start),
             timers: Timers::new(config.rto_max),
             timeout: None,
-            recovery_point: None,
+            episode: Episode::None,
             duplicate_acks: 0,
             timeout_segments: config.timeout_segments.max(1),
             sack: config.sack,
@@ -82,7 +95,15 @@ impl Recovery {
 
     /// Not all that had been sent when a loss was found has been acknowledged.
     pub(crate) fn is_recovering(&self) -> bool {
-        self.recovery_point.is_some()
+        self.recovery_point().is_some()
+    }
+
+    /// What had been sent when a loss was found.
+    fn recovery_point(&self) -> Option<SeqNum> {
+        match self.episode {
+            Episode::Recovering(point) => Some(point),
+            Episode::None | Episode::Probed { .. } => None,
+        }
     }
 
     /// Duplicate acknowledgements in a row.
@@ -101,19 +122,19 @@ impl Recovery {
     }
 
     /// The peer could have answered it.
-    pub(crate) fn has_had_time(&self, entry: &Sent, now: Instant) -> bool {
+    pub(crate) fn has_had_time(&self, entry: &Entry, now: Instant) -> bool {
         now.saturating_since(entry.sent_at()) >= self.rtt.min().unwrap_or(Duration::MAX)
     }
 
     /// True when `entry` is overdue even if nothing later was delivered.
-    pub(crate) fn is_overdue(&self, entry: &Sent, now: Instant) -> bool {
+    pub(crate) fn is_overdue(&self, entry: &Entry, now: Instant) -> bool {
         self.rack.is_overdue(entry, &self.rtt, now)
     }
 
     /// Marks what time shows to be lost, and arms the timer for what is merely late (RFC 8985 §6.2 step 5);
     /// the bytes newly marked.
     pub(crate) fn detect_by_time(&mut self, board: &mut Scoreboard, now: Instant) -> u32 {
-        let is_recovering = self.recovery_point.is_some() || self.timeout.is_some();
+        let is_recovering = self.is_recovering() || self.timeout.is_some();
         let found = self.rack.detect(board, &self.rtt, is_recovering, now);
         self.timers.set_reordering(found.look_again);
         found.lost
@@ -121,15 +142,18 @@ impl Recovery {
 
     /// Begins a recovery of what is under way, if none is; true when it does.
     pub(crate) fn begin(&mut self, board: &Scoreboard) -> bool {
-        let is_new = self.recovery_point.is_none();
-        self.recovery_point.get_or_insert(board.nxt());
+        let is_new = !self.is_recovering();
+        if is_new {
+            self.episode = Episode::Recovering(board.nxt());
+        }
         is_new
     }
 
     /// Ends it when all that was under way has been acknowledged (RFC 6675 §5).
     pub(crate) fn end_if_done(&mut self, board: &Scoreboard) {
-        if self.recovery_point.is_some_and(|point| board.una().is_at_or_after(point)) {
-            self.recovery_point = None;
+        if self.recovery_point().is_some_and(|point| board.una().is_at_or_after(point)) {
+            self.episode = Episode::None;
+            self.timeout = None;
             self.rack.on_recovery_end();
         }
     }
@@ -153,7 +177,9 @@ impl Recovery {
         out.kind = Some(LossKind::Timeout);
         self.timers.back_off(&self.rtt, now);
         let segments = self.timers.attempts().min(self.timeout_segments);
-        self.timeout = Some(Timeout::new(board.nxt(), segments));
-        self.recovery_point = Some(board.nxt());
+        // Of time-outs in a row the first one found what there was.
+        let earlier = self.timeout.and_then(Timeout::point_if_undone).or(self.recovery_point());
+        self.timeout = Some(Timeout::new(segments, earlier.unwrap_or(board.una())));
+        self.episode = Episode::Recovering(board.nxt());
     }
 }

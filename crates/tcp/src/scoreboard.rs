@@ -16,7 +16,7 @@ use units::{Instant, SeqNum};
 
 /// One transmission that is not yet acknowledged.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sent {
+pub(crate) struct Entry {
     pub(crate) seq: SeqNum,
     /// One past its last sequence number, a FIN included.
     pub(crate) end: SeqNum,
@@ -31,7 +31,7 @@ pub(crate) struct Sent {
     pub(crate) is_retransmitted: bool,
 }
 
-impl Sent {
+impl Entry {
     pub(crate) fn len(&self) -> u32 {
         self.end.since(self.seq)
     }
@@ -75,12 +75,12 @@ const SPARE_MAX: usize = 32;
 
 /// Memory for notes of what is under way, without any.
 #[derive(Debug)]
-pub struct SpareEntries(VecDeque<Sent>);
+pub struct ScoreboardMemory(VecDeque<Entry>);
 
 /// Entries from `snd_una` to `snd_nxt` and the sums over them.
 #[derive(Clone, Debug)]
 pub(crate) struct Scoreboard {
-    entries: VecDeque<Sent>,
+    entries: VecDeque<Entry>,
     una: SeqNum,
     nxt: SeqNum,
     sacked_bytes: u32,
@@ -145,16 +145,16 @@ impl Scoreboard {
     pub(crate) fn in_flight(&self) -> u32 {
         self.outstanding() - self.sacked_bytes - self.lost_bytes
     }
-    pub(crate) fn front(&self) -> Option<&Sent> {
+    pub(crate) fn front(&self) -> Option<&Entry> {
         self.entries.front()
     }
-    pub(crate) fn back(&self) -> Option<&Sent> {
+    pub(crate) fn back(&self) -> Option<&Entry> {
         self.entries.back()
     }
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
-    pub(crate) fn entry(&self, index: usize) -> Option<&Sent> {
+    pub(crate) fn entry(&self, index: usize) -> Option<&Entry> {
         self.entries.get(index)
     }
 
@@ -163,7 +163,7 @@ impl Scoreboard {
         let seq = self.nxt;
         self.nxt += len;
         self.transmissions = self.transmissions.wrapping_add(1);
-        self.entries.push_back(Sent {
+        self.entries.push_back(Entry {
             seq,
             end: self.nxt,
             stamp,
@@ -206,7 +206,7 @@ impl Scoreboard {
     }
 
     /// Removes everything before `ack`, handing each removed entry to `delivered`.
-    pub(crate) fn acknowledge(&mut self, ack: SeqNum, mut delivered: impl FnMut(&Sent)) {
+    pub(crate) fn acknowledge(&mut self, ack: SeqNum, mut delivered: impl FnMut(&Entry)) {
         self.split_at(ack);
         while self.entries.front().is_some_and(|e| e.end.is_at_or_before(ack)) {
             let Some(entry) = self.entries.pop_front() else { break };
@@ -225,7 +225,7 @@ impl Scoreboard {
         start: SeqNum,
         end: SeqNum,
         entries_max: usize,
-        mut delivered: impl FnMut(&Sent),
+        mut delivered: impl FnMut(&Entry),
     ) {
         if self.entries.len() < entries_max {
             self.split_at(start);
@@ -272,7 +272,7 @@ impl Scoreboard {
     pub(crate) fn lower_mss(&mut self, mss: u32) -> u32 {
         self.mss = mss.max(1);
         // The last segment of an entry may have fitted; it is no harm to send it again.
-        let is_longer = |entry: &Sent| entry.len() > mss;
+        let is_longer = |entry: &Entry| entry.len() > mss;
         (0..self.len())
             .map(|index| if self.entry(index).is_some_and(is_longer) { self.mark_lost(index) } else { 0 })
             .sum()
@@ -331,15 +331,15 @@ impl Scoreboard {
         self.entries.capacity() == 0
     }
 
-    pub(crate) fn adopt_memory(&mut self, spare: SpareEntries) {
+    pub(crate) fn adopt_memory(&mut self, memory: ScoreboardMemory) {
         if self.lacks_memory() {
-            self.entries = spare.0;
+            self.entries = memory.0;
         }
     }
 
-    pub(crate) fn take_memory(&mut self) -> Option<SpareEntries> {
-        let is_spare = self.entries.is_empty() && (1..=SPARE_MAX).contains(&self.entries.capacity());
-        is_spare.then(|| SpareEntries(std::mem::take(&mut self.entries)))
+    pub(crate) fn take_memory(&mut self) -> Option<ScoreboardMemory> {
+        let is_unused = self.entries.is_empty() && (1..=SPARE_MAX).contains(&self.entries.capacity());
+        is_unused.then(|| ScoreboardMemory(std::mem::take(&mut self.entries)))
     }
 
     /// INVARIANT: entries are contiguous from `una` to `nxt` and the sums are right.

@@ -197,6 +197,11 @@ impl Sender {
         self.detect_losses(is_duplicate, was_expected, &mut out, now);
         self.recovery.end_if_done(&self.board);
         out.is_new_loss = out.lost > 0 && self.recovery.begin(&self.board);
+        let brings_nothing =
+            out.acked == 0 && out.delivered == 0 && !ack.has_payload && self.window == before;
+        let repaired = self.recovery.judge_tail_probe(ack, brings_nothing, out.has_d_sack);
+        out.lost += repaired;
+        out.is_new_loss |= repaired > 0;
         out.is_recovering = self.recovery.is_recovering();
         // Not for an acknowledgement without news: a peer that uploads sends those all the time.
         if out.acked > 0 || out.delivered > 0 || out.lost > 0 {

@@ -88,8 +88,8 @@ impl<'a> TcpEditor<'a> {
     }
     /// Writes `blocks` into the room of the SACK option, and NOPs into what is left.
     ///
-    /// False, with nothing done, when there is no such option or the blocks do not fit into it. The room stays,
-    /// so another call on this editor may use it again.
+    /// False, with nothing done, when there is no such option or the blocks do not fit into it. The
+    /// room stays, so another call on this editor may use it again.
     pub fn set_sack(&mut self, blocks: &SackBlocks) -> bool {
         let Some(range) = self.sack.range() else { return false };
         let room = range.len();

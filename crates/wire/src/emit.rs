@@ -113,7 +113,8 @@ impl TcpHeaderSpec {
     /// The checksum field holds the pseudo-header's sum, as `VIRTIO_NET_HDR_F_NEEDS_CSUM` wants it.
     ///
     /// # Errors
-    /// Mixed IP versions, a `buf` too small for the headers, or a packet longer than 65,535 bytes (IPv6: plus 40).
+    /// Mixed IP versions, a `buf` too small for the headers, or a packet longer than 65,535 bytes
+    /// (IPv6: plus 40).
     #[inline]
     pub fn emit_partial(&self, buf: &mut [u8], payload_len: usize) -> Result<EmittedHeader, BuildError> {
         let (header, pseudo) = self.write(buf, payload_len)?;

@@ -81,7 +81,8 @@ impl Icmp {
         }
     }
 
-    /// MTU in bytes of the next hop, from "fragmentation needed" (RFC 1191 §4) or "packet too big" (RFC 4443 §3.2).
+    /// MTU in bytes of the next hop, from "fragmentation needed" (RFC 1191 §4) or "packet too big"
+    /// (RFC 4443 §3.2).
     ///
     /// Zero means a router too old to say it.
     #[must_use]

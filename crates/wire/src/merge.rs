@@ -165,8 +165,8 @@ impl<'b> Merger<'b> {
 
     /// Ends the batch: gives the super-packet at the start of the buffer, none when nothing was taken.
     ///
-    /// More than one segment comes with a partial checksum and a GSO header. The merger can be used again once
-    /// the packet has been sent or copied.
+    /// More than one segment comes with a partial checksum and a GSO header. The merger can be used
+    /// again once the packet has been sent or copied.
     pub fn finish(&mut self) -> Option<Merged> {
         let batch = self.batch.take()?;
         let Batch { first, tcp, len, segments, .. } = batch;

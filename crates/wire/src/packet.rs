@@ -31,7 +31,8 @@ pub enum ParseError {
 
 /// Facts and offsets of one packet, read by [`parse`].
 ///
-/// It borrows nothing: edits of the bytes do not change it, and methods that read bytes take the packet again.
+/// It borrows nothing: edits of the bytes do not change it, and methods that read bytes take the
+/// packet again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
     /// The IP header.

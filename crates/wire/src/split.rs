@@ -25,8 +25,8 @@ pub struct Splitter<'a> {
 ///
 /// Lengths, sequence numbers and checksums are each segment's own, whatever the super-packet's checksum was
 /// (so verify a complete one first: cutting would make a corrupted payload look right). IPv4 ids count up,
-/// FIN, PSH and RST are on the last segment only, CWR on the first. A packet that is short enough comes out as
-/// one segment with a complete checksum.
+/// FIN, PSH and RST are on the last segment only, CWR on the first. A packet that is short enough
+/// comes out as one segment with a complete checksum.
 ///
 /// # Errors
 /// `mss` is zero, or the packet cannot be cut.

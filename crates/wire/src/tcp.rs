@@ -217,8 +217,8 @@ impl Tcp {
 
 /// True when the TCP checksum in `packet` is right; false when it is not TCP.
 ///
-/// Meant for a complete checksum: a partial one is no checksum yet. With an IPv6 routing header that still has
-/// hops to go the final destination is not in the header, and the answer is false.
+/// Meant for a complete checksum: a partial one is no checksum yet. With an IPv6 routing header
+/// that still has hops to go the final destination is not in the header, and the answer is false.
 #[must_use]
 pub fn tcp_checksum_is_valid(packet: &[u8], parsed: &Packet) -> bool {
     parsed.tcp().is_some() && transport_sum_is_right(packet, parsed, protocol::TCP)

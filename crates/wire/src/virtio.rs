@@ -123,7 +123,8 @@ impl VirtioNetHeader {
         }
     }
 
-    /// The header of a TCP super-packet with a partial checksum, cut into segments of `gso_size` payload bytes.
+    /// The header of a TCP super-packet with a partial checksum, cut into segments of `gso_size`
+    /// payload bytes.
     ///
     /// `header_len` is the length of IP and TCP headers together. Only for payloads longer than `gso_size`;
     /// others want [`VirtioNetHeader::for_partial_checksum`].
@@ -146,7 +147,8 @@ impl VirtioNetHeader {
         }
     }
 
-    /// True when this header can stand before `packet`: offsets inside, and a segment size where one is needed.
+    /// True when this header can stand before `packet`: offsets inside, and a segment size where
+    /// one is needed.
     #[must_use]
     pub fn fits(&self, packet: &[u8], parsed: &Packet) -> bool {
         let field = usize::from(self.csum_start) + usize::from(self.csum_offset) + 2;

@@ -123,15 +123,21 @@ impl Tape {
 }
 
 pub fn analyze(packets: &[Packet]) -> Kept {
-    let mut analyzer = Analyzer::new(Config::default(), Kept::default());
-    for (us, spec, len) in packets {
-        let mut header = [0; TcpHeaderSpec::MAX_LEN];
-        let emitted = spec.emit_partial(&mut header, *len as usize).unwrap();
-        let frame = &header[..emitted.len];
-        let segment = decode(LinkType::RAW, frame, emitted.total_len as u32).unwrap();
-        analyzer.handle_segment(0, &segment, Instant::from_micros(*us));
-    }
+    analyze_with(packets, Config::default())
+}
+
+pub fn analyze_with(packets: &[Packet], config: Config) -> Kept {
+    let mut analyzer = Analyzer::new(config, Kept::default());
+    packets.iter().for_each(|packet| hand_in(&mut analyzer, packet));
     let mut kept = analyzer.finish();
     kept.flows.sort_by_key(|flow| flow.id);
     kept
+}
+
+pub fn hand_in(analyzer: &mut Analyzer<Kept>, (us, spec, len): &Packet) {
+    let mut header = [0; TcpHeaderSpec::MAX_LEN];
+    let emitted = spec.emit_partial(&mut header, *len as usize).unwrap();
+    let frame = &header[..emitted.len];
+    let segment = decode(LinkType::RAW, frame, emitted.total_len as u32).unwrap();
+    analyzer.handle_segment(0, &segment, Instant::from_micros(*us));
 }

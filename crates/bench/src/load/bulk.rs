@@ -92,8 +92,9 @@ impl Drop for Bulk {
     }
 }
 
-/// Has connections to `listener` use CUBIC, which does not pace itself: with BBR, the default of some machines, its rate
-/// would be measured instead of the box. Where the machine lacks CUBIC, its default is used.
+/// Has connections to `listener` use CUBIC, which does not pace itself: with BBR, the default of
+/// some machines, its rate would be measured instead of the box. Where the machine lacks CUBIC, its
+/// default is used.
 fn choose_congestion_control(listener: &TcpListener) {
     drop(SockRef::from(listener).set_tcp_congestion(b"cubic"));
 }

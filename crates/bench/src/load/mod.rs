@@ -1,4 +1,5 @@
-//! Load generators: bulk flows, short connections, ping-pong, datagrams, and flows held open in many processes.
+//! Load generators: bulk flows, short connections, ping-pong, datagrams, and flows held open in
+//! many processes.
 
 mod bulk;
 mod connections;

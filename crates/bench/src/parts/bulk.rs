@@ -48,10 +48,12 @@ impl Measure for BulkPart {
         }
         Plan {
             title: "Bulk throughput",
-            how: "The server sends TCP flows of zeros to the client as fast as it can, with CUBIC; what the client's program \
-                  reads counts, after a warm-up of 0.5 s. Server, box and client share the processors, so that a way that \
-                  costs the box more also leaves less to the ends. *Box* is processor time of the program in the box, user \
-                  and system, with the packets that the kernel forwards on its back; *machine* is that of everything.",
+            how: "The server sends TCP flows of zeros to the client as fast as it can, with CUBIC. \
+                  What the client's program reads counts, after a warm-up of 0.5 s. Server, box and \
+                  client share the processors. So a way that costs the box more also leaves less to \
+                  the ends. *Box* is the processor time of the program in the box, user and system, \
+                  with the packets that the kernel forwards in its name. *Machine* is the processor \
+                  time of everything.",
             metrics: metrics()
                 .into_iter()
                 .chain([bytes_per_write(), metric("sent_again", "segments sent again", 0)])

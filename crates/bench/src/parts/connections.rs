@@ -23,9 +23,10 @@ impl Measure for ConnectionsPart {
         let ratio = |title: &str, way, to| Comparison::ratio(title, "per_s", CASE, way, to);
         Plan {
             title: "New connections",
-            how: "Clients of 256 addresses connect, 64 at a time; the server sends 1,000 bytes and closes, the client reads to \
-                  the end and closes. Client and server are one thread each and share the processors with the box. HAProxy has a \
-                  thread for each processor, the engine one on machines of two. \
+            how: "Clients of 256 addresses connect, 64 at a time. The server sends 1,000 bytes and \
+                  closes; the client reads to the end and closes. Client and server are one thread \
+                  each, and share the processors with the box. HAProxy has a thread for each \
+                  processor; the engine has one thread on a machine with two processors. \
                   *Accelerated* is the share of connections that the engine took over.",
             metrics: vec![
                 metric("per_s", "connections/s", 0),

@@ -20,10 +20,10 @@ impl Measure for DatagramsPart {
         let ratio = |title: &str, metric| Comparison::ratio(title, metric, CASE, Way::Adaptive, Way::Kernel);
         Plan {
             title: "UDP past the engine",
-            how: "One thread of the server sends datagrams of 1,400 bytes to the client as fast as it can, which is what the \
-                  sending, the box's forwarding and the receiving kernel together allow; packets that arrive at the \
-                  client's interface count. UDP is not steered to the engine: what is compared is the machine with the \
-                  engine running and without.",
+            how: "One thread of the server sends datagrams of 1,400 bytes to the client as fast as \
+                  it can. The sending, the box's forwarding and the receiving kernel limit the rate \
+                  together. Packets that arrive at the client's interface count. UDP is not steered \
+                  to the engine, so this compares the machine with and without a running engine.",
             metrics: vec![metric_of_rates(), metric("read_kpps", "read by the client's program", 1)],
             ways: vec![Way::Kernel, Way::Adaptive],
             rounds: 20,

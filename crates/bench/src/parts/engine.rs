@@ -23,16 +23,18 @@ impl Measure for EnginePart {
         };
         Plan {
             title: "The engine alone",
-            how: "The engine in virtual time, with a real clock around it and no input or output, in a process of its own: all \
-                  flows, ten of each subscriber, are opened by their handshakes; then they are visited in an order that no \
-                  cache foresees: the server sends a segment of 1,400 bytes, the client acknowledges what the engine sent it. \
-                  As in `run`, the engine is shown up to 32 packets before it handles them one after the other, and its memory \
-                  is served with huge pages where the kernel has them. What the two hosts of a flow keep is written while the \
-                  clock stands. \
-                  *Packet* is one handed in; what the engine makes of it is included. Memory is that of the process with \
-                  all flows open before any has carried data, less that before the first flow, divided by the flows: control \
-                  blocks, tables, timers and subscribers; *used* is after all data has been acknowledged, with what the \
-                  allocator keeps of the buffers.",
+            how: "The engine runs in virtual time, with a real clock around it and no input or \
+                  output, in its own process. All flows, ten of each subscriber, are opened by \
+                  handshakes. Then they are visited in an order that no cache can predict: the \
+                  server sends a segment of 1,400 bytes, and the client acknowledges what the \
+                  engine sent to it. As in `run`, up to 32 packets are announced to the engine \
+                  before it handles them one by one, and its memory has huge pages if the kernel \
+                  has them. The clock stands still while the state of a flow's two hosts is \
+                  written. *Packet* is a packet handed in, with everything that the engine makes of \
+                  it. Memory is that of the process with all flows open, before any has carried \
+                  data, less that before the first flow, divided by the flows: control blocks, \
+                  tables, timers and subscribers. *Used* is the same after all data has been \
+                  acknowledged, with what the allocator keeps of the buffers.",
             metrics: vec![
                 metric("ns_per_packet", "ns per packet", 0),
                 metric("ns_per_flow_opened", "ns per flow opened", 0),

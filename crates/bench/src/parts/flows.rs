@@ -39,13 +39,16 @@ impl Measure for FlowsPart {
         };
         Plan {
             title: "Many flows at once",
-            how: "Real TCP flows of 1,000 client addresses, opened through the box and held by several processes on either side \
-                  (16,000 flows each). The servers send segments of 1,400 bytes on one flow after the other, 24,000 a second \
-                  in all, whatever the number of flows, so that every packet finds its flow cold. *Packet* is one read from or \
-                  written to a TUN device. *Box* is the processor time of the program, with what the kernel does on its \
-                  back: forwarding, and TCP of the receiving end, whose sockets are as many. *Program* is its own code. \
-                  Memory is that of the program less that before the first flow: *idle* flows are open and have carried nothing, \
-                  *used* ones have, with what the allocator keeps of their buffers.",
+            how: "These are real TCP flows of 1,000 client addresses, opened through the box. \
+                  Several processes on either side hold them (16,000 flows each). The servers send \
+                  segments of 1,400 bytes on one flow after the other, 24,000 a second in all, for \
+                  any number of flows. So no packet finds the state of its flow in a cache. \
+                  *Packet* is a packet read from or written to a TUN device. *Box* is the processor \
+                  time of the program with the kernel's work in its name: forwarding, and the TCP \
+                  of the receiving end, which has as many sockets. *Program* is its own code. \
+                  Memory is that of the program less that before the first flow. *Idle* flows are \
+                  open and have carried nothing. *Used* flows have carried data; their memory \
+                  includes what the allocator keeps of their buffers.",
             metrics: vec![
                 metric("box_us", "box, µs per packet", 2),
                 metric("program_us", "program, µs per packet", 2),
@@ -111,7 +114,8 @@ fn measure(stage: &mut Stage<'_>, way: Way, round: u32, flows: u32) -> Result<Sa
     let mut sample = Sample::new(super::count_text(flows, "flow"), way, round, values);
     let spent = end.meter.since(begin.meter);
     sample.add("box_us", spent.box_cpu_s.map(|cpu| cpu * 1e6 / packets));
-    // The kernel knows the whole exactly, and the shares of the program and of itself by what its ticks have seen.
+    // The kernel knows the whole exactly, and the shares of the program and of itself by what its
+    // ticks have seen.
     let share = end.user_share(&begin);
     sample.add("program_us", spent.box_cpu_s.zip(share).map(|(cpu, share)| cpu * share * 1e6 / packets));
     Ok(sample)

@@ -40,13 +40,15 @@ impl Measure for GrowthPart {
     fn plan(&self) -> Plan {
         Plan {
             title: "How cost grows",
-            how: "All flows send as fast as they can; the client's processes count what they read. Flows: those of at most \
-                  1,000 client addresses, held by processes of 16,000 flows on either side; from 10,000 on sockets \
-                  hold 16 KiB each. Subscribers: 1,000 flows of so many addresses. Shards: 16 flows of 16 addresses, with so many \
-                  threads in the box. Loss: ten flows of ten addresses; the \
-                  client's packet filter drops what comes in at random, a packet of up to 64 KB as a whole, so \
-                  that a share of packets is lost and not of segments. *Box* is processor time of the program per Gbit carried, \
-                  with what the kernel does on its back; 1 is one processor at 1 Gbit/s.",
+            how: "All flows send as fast as they can, and the client's processes count what they \
+                  read. Flows: they belong to at most 1,000 client addresses, and processes of \
+                  16,000 flows hold them on either side; from 10,000 flows on, sockets hold 16 KiB \
+                  each. Subscribers: 1,000 flows of the given number of addresses. Shards: 16 flows \
+                  of 16 addresses, with the given number of threads in the box. Loss: ten flows of \
+                  ten addresses. The client's packet filter drops incoming packets at random, each \
+                  of up to 64 KB as a whole, so the loss is a share of packets and not of segments. \
+                  *Box* is the processor time of the program per Gbit carried, with the kernel's \
+                  work in its name; 1 is one processor at 1 Gbit/s.",
             metrics: vec![
                 metric("gbps", "Gbit/s", 2),
                 metric("box_s_per_gbit", "box, processors per Gbit/s", 4),

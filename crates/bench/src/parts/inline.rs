@@ -63,10 +63,11 @@ impl Measure for InlinePart {
             bulk::metrics().into_iter().chain([datagrams::metric_of_rates()]).chain(latency::metrics());
         Plan {
             title: "Inline",
-            how: "`cellerator run --inline` joins the box's two interfaces frame by frame; client and server are neighbours in one \
-                  Ethernet segment. Beside it a bridge of the kernel's in the same place, and the TUN path with the ends as in \
-                  the other parts. Bulk throughput, datagrams and delay are measured as in their own parts; datagrams pass the \
-                  program here, which the TUN path leaves to the kernel.",
+            how: "`cellerator run --inline` joins the box's two interfaces frame by frame. Client \
+                  and server are neighbours in one Ethernet segment. It is compared with a kernel \
+                  bridge in the same place, and with the TUN path, with the ends as in the other \
+                  parts. Bulk throughput, datagrams and delay are measured as in their own parts. \
+                  Here datagrams pass the program; the TUN path leaves them to the kernel.",
             metrics: metrics.collect(),
             ways: vec![Way::KernelBridge, Way::InlinePass, Way::Inline, Way::Adaptive],
             rounds: 5,

@@ -22,11 +22,12 @@ impl Measure for PacketsPart {
         let ratio = |title: &str, metric, way, to| Comparison::ratio(title, metric, case, way, to);
         Plan {
             title: "Packets without super-packets",
-            how: "As bulk throughput with 4 flows, but the server's interface takes no super-packets \
-                  (`ip link set eth0 gso_max_segs 1`), so that every segment of 1,448 bytes is a packet of its own on its way \
-                  to the box. *No GSO* has the TUN devices refuse super-packets as well; without that, the engine may merge \
-                  what it sends. Packets are those that the client's program has read, acknowledgements not counted; *per \
-                  core* is per second of processor time of the program in the box.",
+            how: "This is as bulk throughput with 4 flows, but the server's interface takes no \
+                  super-packets (`ip link set eth0 gso_max_segs 1`). So every segment of 1,448 \
+                  bytes goes to the box as its own packet. With *no GSO* the TUN devices refuse \
+                  super-packets as well; otherwise the engine may merge what it sends. Packets are \
+                  those that the client's program has read, without acknowledgements. *Per core* is \
+                  per second of processor time of the program in the box.",
             metrics: vec![
                 metric("kpps", "1,000 packets/s", 0),
                 metric("kpps_per_core", "1,000 packets/s and core", 0),

@@ -23,9 +23,10 @@ impl Measure for SteeringPart {
             |title: &str, way, to| Comparison::ratio(format!("UDP: {title}"), "kpps", UDP, way, to);
         Plan {
             title: "Steering",
-            how: "Policy rules (`ip rule iif … ipproto tcp`) against a BPF program at each interface (tcx). With tcx, flows that \
-                  the engine has decided to pass can be left to the kernel: their packets no longer come through a TUN \
-                  device. Bulk throughput and datagrams are measured as in their own parts.",
+            how: "This compares policy rules (`ip rule iif … ipproto tcp`) with a BPF program at \
+                  each interface (tcx). With tcx, flows that the engine passes can be left to the \
+                  kernel: their packets no longer come through a TUN device. Bulk throughput and \
+                  datagrams are measured as in their own parts.",
             metrics: bulk::metrics().into_iter().chain([datagrams::metric_of_rates()]).collect(),
             ways: vec![
                 Way::Kernel,

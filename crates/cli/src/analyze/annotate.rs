@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, BufWriter};
 
-use analysis::{Cause, Event, EventKind, FlowReport, PacketKind, PacketView, Sink, SpuriousBy};
+use analysis::{Cause, Direction, Event, EventKind, FlowReport, PacketKind, PacketView, Sink, SpuriousBy};
 use capture::{Merged, PcapngWriter, Reassembly};
 
 use super::inputs::Input;
@@ -16,7 +16,7 @@ pub(super) struct Verdicts {
     one_point: bool,
     comments: BTreeMap<u64, String>,
     /// Retransmissions by flow, direction and time, to find them when they turn out not to have been needed.
-    repeats: HashMap<(u64, u8, u64), u64>,
+    repeats: HashMap<(u64, Direction, u64), u64>,
 }
 
 impl Verdicts {
@@ -62,7 +62,7 @@ fn comment(packet: &PacketView<'_>) -> String {
     let mut said: Vec<&str> = Vec::new();
     match packet.kind {
         PacketKind::Usual => {}
-        PacketKind::Retransmission { cause, is_needless } => {
+        PacketKind::Retransmission { cause, was_acknowledged } => {
             said.push(match cause {
                 Cause::Syn => "SYN again",
                 Cause::Rto => "retransmission: time-out",
@@ -71,7 +71,7 @@ fn comment(packet: &PacketView<'_>) -> String {
                 Cause::Tlp => "retransmission: tail loss probe",
                 Cause::Unclear => "retransmission",
             });
-            if is_needless {
+            if was_acknowledged {
                 said.push("not needed: acknowledged before");
             }
         }

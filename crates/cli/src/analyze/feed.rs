@@ -1,6 +1,6 @@
 //! [`Feed`]: from captures to segments.
 
-use analysis::{CaptureFile, MptcpAnalyzer, MptcpReport, Passage};
+use analysis::{CaptureFile, MptcpAnalyzer, MptcpReport, SegmentRecord};
 use capture::{Merged, Reassembly, mptcp_options};
 
 use super::inputs::Input;
@@ -32,7 +32,7 @@ impl Feed {
     }
 
     /// Gives the next `count` segments to `take`; false when there are no more.
-    pub(super) fn read(&mut self, count: usize, mut take: impl FnMut(Passage)) -> bool {
+    pub(super) fn read(&mut self, count: usize, mut take: impl FnMut(SegmentRecord)) -> bool {
         let mut left = count;
         while left > 0 {
             if !self.merged.advance() {
@@ -56,7 +56,7 @@ impl Feed {
             {
                 self.mptcp.handle(point, segment, &options, record.time);
             }
-            take(Passage::of(self.segments, point, segment, record.time));
+            take(SegmentRecord::of(self.segments, point, segment, record.time));
             self.segments += 1;
             left -= 1;
         }

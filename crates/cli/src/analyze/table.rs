@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use analysis::{
-    CaptureFile, DirectionReport, End, Findings, FlowReport, MptcpReport, Pair, SampleSummary, Sink, Vantage,
+    CaptureFile, Direction, DirectionReport, End, Findings, FlowReport, MptcpReport, Pair, SampleSummary,
+    Sink, Vantage,
 };
-use report::Table;
+use figures::Table;
 
 /// Keeps the flows with most data, so that memory does not grow with the capture.
 pub(super) struct Top {
@@ -112,7 +113,7 @@ fn describe_multipath(text: &mut String, connection: &MptcpReport) {
 }
 
 fn data(flow: &FlowReport) -> u64 {
-    flow.directions.iter().map(|direction| direction.unique_bytes).sum()
+    flow.directions.iter().map(|direction| direction.volume.unique_bytes).sum()
 }
 
 fn capture_line(capture: &CaptureFile) -> String {
@@ -137,8 +138,8 @@ const MAY_GO: [&str; 5] = ["window", "late", "syn/rto/fast/tlp/spur", "before", 
 
 fn describe(text: &mut String, flow: &FlowReport, columns: usize) {
     let arrow = match flow.client {
-        Some(0) => "->",
-        Some(_) => "<-",
+        Some(Direction::FromFirst) => "->",
+        Some(Direction::FromSecond) => "<-",
         None => "--",
     };
     let place = match flow.vantage {
@@ -166,7 +167,10 @@ fn describe(text: &mut String, flow: &FlowReport, columns: usize) {
     for diagnosis in &flow.diagnoses {
         let kind = serde_json::to_value(diagnosis.kind).ok();
         let kind = kind.as_ref().and_then(|kind| kind.as_str()).unwrap_or_default().replace('_', " ");
-        let way = if diagnosis.direction == 0 { "1>2" } else { "2>1" };
+        let way = match diagnosis.direction {
+            Direction::FromFirst => "1>2",
+            Direction::FromSecond => "2>1",
+        };
         let _ = writeln!(text, "  {way} {kind}: {}", diagnosis.evidence);
     }
     text.push('\n');
@@ -191,9 +195,9 @@ fn directions(flow: &FlowReport) -> Table {
         let r = &direction.retransmissions;
         vec![
             name.to_owned(),
-            direction.packets.to_string(),
-            direction.unique_bytes.to_string(),
-            number(direction.throughput_active_bps.map(|rate| rate / 1e6)),
+            direction.volume.packets.to_string(),
+            direction.volume.unique_bytes.to_string(),
+            number(direction.throughput.active_bps.map(|rate| rate / 1e6)),
             (r.data_packets + r.syn + r.fin).to_string(),
             format!("{}/{}/{}/{}/{}", r.syn, count(r.rto), count(r.fast), count(r.tlp), r.spurious),
             number(direction.loss.rate.map(|rate| rate * 100.0)),

@@ -1,13 +1,13 @@
 //! One analysis in one thread or several.
 //!
-//! One thread reads and decodes, others analyze the flows of a part each, and the calling thread gathers what they find:
-//! outputs need not be shared. Rounds go through bounded channels, so that reading waits for the slowest part and
-//! memory stays bounded.
+//! One thread reads and decodes, others analyze the flows of a part each, and the calling thread
+//! gathers what they find: outputs need not be shared. Rounds go through bounded channels, so that
+//! reading waits for the slowest part and memory stays bounded.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-use analysis::{Analyzer, Config, Found, Gather, PARTS_MAX, Part, Passage, Sink, part_of};
+use analysis::{Analyzer, Config, Finding, FindingMerger, PARTS_MAX, Part, SegmentRecord, Sink, part_of};
 
 use super::feed::Feed;
 
@@ -39,7 +39,7 @@ fn alone<S: Sink>(config: Config, mut feed: Feed, sink: S) -> (Feed, S) {
     let mut round = Vec::with_capacity(NEAR);
     loop {
         let has_more = feed.read(NEAR, |segment| round.push(segment));
-        analyzer.handle_passages(&round);
+        analyzer.handle_records(&round);
         round.clear();
         if !has_more {
             return (feed, analyzer.finish());
@@ -49,8 +49,8 @@ fn alone<S: Sink>(config: Config, mut feed: Feed, sink: S) -> (Feed, S) {
 
 /// Reading in one thread, everything else in this one.
 fn beside_reading<S: Sink>(config: Config, mut feed: Feed, sink: S) -> Result<(Feed, S), String> {
-    let (to_here, rounds) = sync_channel::<Vec<Passage>>(WAITING);
-    let (give_back, empty) = sync_channel::<Vec<Passage>>(WAITING + 2);
+    let (to_here, rounds) = sync_channel::<Vec<SegmentRecord>>(WAITING);
+    let (give_back, empty) = sync_channel::<Vec<SegmentRecord>>(WAITING + 2);
     thread::scope(|scope| {
         let reader = spawn(scope, move || {
             loop {
@@ -63,7 +63,7 @@ fn beside_reading<S: Sink>(config: Config, mut feed: Feed, sink: S) -> Result<(F
         })?;
         let mut analyzer = Analyzer::new(config, sink);
         for mut round in rounds {
-            analyzer.handle_passages(&round);
+            analyzer.handle_records(&round);
             round.clear();
             // When enough wait to be filled again this one is not needed.
             let _ = give_back.try_send(round);
@@ -74,7 +74,7 @@ fn beside_reading<S: Sink>(config: Config, mut feed: Feed, sink: S) -> Result<(F
 
 /// Reading in one thread, the flows in `parts` others, outputs in this one.
 fn in_parts<S: Sink>(parts: usize, config: Config, feed: Feed, sink: S) -> Result<(Feed, S), String> {
-    let (give_back, empty) = sync_channel::<Vec<Passage>>(parts * (WAITING + 2));
+    let (give_back, empty) = sync_channel::<Vec<SegmentRecord>>(parts * (WAITING + 2));
     thread::scope(|scope| {
         let (mut to_parts, mut from_parts) = (Vec::new(), Vec::new());
         for _ in 0..parts {
@@ -86,7 +86,7 @@ fn in_parts<S: Sink>(parts: usize, config: Config, feed: Feed, sink: S) -> Resul
             from_parts.push(found);
         }
         let reader = spawn(scope, move || distribute(feed, &to_parts, &empty))?;
-        let mut gather = Gather::new(config, sink);
+        let mut gather = FindingMerger::new(config, sink);
         let mut found = Vec::new();
         // Every part answers every round, and once more at its end.
         'rounds: loop {
@@ -103,9 +103,13 @@ fn in_parts<S: Sink>(parts: usize, config: Config, feed: Feed, sink: S) -> Resul
 }
 
 /// Reads everything, a round at a time, and gives each segment to its part.
-fn distribute(mut feed: Feed, to_parts: &[SyncSender<Vec<Passage>>], empty: &Receiver<Vec<Passage>>) -> Feed {
+fn distribute(
+    mut feed: Feed,
+    to_parts: &[SyncSender<Vec<SegmentRecord>>],
+    empty: &Receiver<Vec<SegmentRecord>>,
+) -> Feed {
     loop {
-        let mut rounds: Vec<Vec<Passage>> =
+        let mut rounds: Vec<Vec<SegmentRecord>> =
             to_parts.iter().map(|_| empty.try_recv().unwrap_or_default()).collect();
         let has_more = feed.read(ROUND, |segment| rounds[part_of(&segment, to_parts.len())].push(segment));
         for (part, round) in to_parts.iter().zip(rounds) {
@@ -122,9 +126,9 @@ fn distribute(mut feed: Feed, to_parts: &[SyncSender<Vec<Passage>>], empty: &Rec
 /// Takes rounds until there are no more, then ends the flows.
 fn analyze(
     mut part: Part,
-    rounds: &Receiver<Vec<Passage>>,
-    give_back: &SyncSender<Vec<Passage>>,
-    to_here: &SyncSender<Vec<Found>>,
+    rounds: &Receiver<Vec<SegmentRecord>>,
+    give_back: &SyncSender<Vec<SegmentRecord>>,
+    to_here: &SyncSender<Vec<Finding>>,
 ) {
     for mut round in rounds {
         if to_here.send(part.handle(&round)).is_err() {

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use sim::{CaseRun, Digest, LogMode, RandomRun, in_parallel};
+use parallel::in_parallel;
+use sim::{CaseRun, Digest, LogMode, RandomRun};
 
 use super::{engine, text, threads};
 use crate::outcome;
@@ -14,15 +15,16 @@ const BLOCK: u64 = 100;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Scenario files: every case with its first seed
+    /// Scenario files; every case runs with its first seed
     scenarios: Vec<PathBuf>,
-    /// How many random runs, from seed 1 on
+    /// Number of random runs, from seed 1 on
     #[arg(long, default_value_t = 5_000)]
     seeds: u64,
-    /// Compare with this file, an earlier output of the same command; lines that differ are told, and the exit is 1
+    /// Compare with this file, an earlier output of the same command. Print lines that differ, and exit
+    /// with 1
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
-    /// Runs at the same time; the digests do not depend on it [default: the number of processors]
+    /// Runs at the same time; does not change the digests [default: the number of processors]
     #[arg(long)]
     threads: Option<usize>,
 }

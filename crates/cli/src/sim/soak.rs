@@ -21,10 +21,10 @@ const LINE_EVERY: Duration = Duration::from_secs(30);
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// How many seeds [default: 10000, or until --minutes are over]
+    /// Number of seeds [default: 10000, or until --minutes are over]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: Option<u64>,
-    /// Go on for so many minutes
+    /// Run for this many minutes
     #[arg(long)]
     minutes: Option<u64>,
     /// The first seed
@@ -33,7 +33,7 @@ pub struct Args {
     /// Runs at the same time [default: the number of processors]
     #[arg(long)]
     threads: Option<usize>,
-    /// Run this seed alone and print its packets
+    /// Run only this seed, and print its packets
     #[arg(long, conflicts_with_all = ["seeds", "minutes", "first"])]
     seed: Option<u64>,
 }

@@ -100,8 +100,8 @@ pub fn pcap(frames: &[Frame], magic: Magic, order: Order) -> Vec<u8> {
     file
 }
 
-/// As pcapng in several sections of both byte orders, with two interfaces in turn: in nanoseconds, in picoseconds
-/// from an offset; and blocks that nobody knows.
+/// As pcapng in several sections of both byte orders, with two interfaces in turn: in nanoseconds,
+/// in picoseconds from an offset; and blocks that nobody knows.
 pub fn many_sections(frames: &[Frame]) -> Vec<u8> {
     const OFFSET: u64 = 1_795_000_000;
     let mut file = Vec::new();
@@ -219,7 +219,8 @@ impl Frame {
         is_syn.then(|| word(&self.bytes, tcp + 4))
     }
 
-    /// Adds `own` to the sequence numbers of its sender and `peer` to those of the other end, also in SACK blocks.
+    /// Adds `own` to the sequence numbers of its sender and `peer` to those of the other end, also
+    /// in SACK blocks.
     pub fn with_numbers_moved(mut self, own: u32, peer: u32) -> Self {
         let (tcp, end) = (places(&self.bytes).tcp, self.header_len());
         add(&mut self.bytes, tcp + 4, own);

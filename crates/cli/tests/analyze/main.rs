@@ -1,5 +1,6 @@
 //! `cellerator analyze` as a user runs it.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // In helpers of tests, too, a failure is a failed test.
+// In helpers of tests, too, a failure is a failed test.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod frames;
 mod live;

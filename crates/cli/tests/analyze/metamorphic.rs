@@ -1,7 +1,7 @@
 //! The same packets in another form give the same analysis: what must not matter does not.
 //!
-//! No expected figures: each test changes captures of the lab in a way whose effect is known (most have none, some
-//! change one named field) and compares everything that `--json --events` says.
+//! No expected figures: each test changes captures of the lab in a way whose effect is known (most
+//! have none, some change one named field) and compares everything that `--json --events` says.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -152,7 +152,8 @@ fn headers_are_enough() {
     }
 }
 
-/// Each link header and tunnel: link type, and what is in front of a packet of `len` bytes whose EtherType is `kind`.
+/// Each link header and tunnel: link type, and what is in front of a packet of `len` bytes whose
+/// EtherType is `kind`.
 fn wrappings(kind: u16, len: u32) -> Vec<(&'static str, bool, u16, Vec<u8>)> {
     let k = kind.to_be_bytes();
     let (v6, ip) = (kind == 0x86dd, if kind == 0x86dd { 41 } else { 4 });

@@ -1,6 +1,8 @@
-//! The analysis against what really happened: captures of kernel TCP over the lab's links, with the kernels' counters.
+//! The analysis against what really happened: captures of kernel TCP over the lab's links, with the
+//! kernels' counters.
 //!
-//! Made by `cellerator lab run scenarios/captures.toml --captures DIR`, packed with gzip (`tests/captures/README.md`).
+//! Made by `cellerator lab run scenarios/captures.toml --captures DIR`, packed with gzip
+//! (`tests/captures/README.md`).
 
 use std::path::{Path, PathBuf};
 

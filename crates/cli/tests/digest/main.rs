@@ -1,5 +1,5 @@
-//! What the engine sends, when, and what it counts, in every scenario file and in 5,000 random runs, is what stands in
-//! `scenarios-and-5000-runs.txt`. A change of shape leaves that file alone.
+//! What the engine sends, when, and what it counts, in every scenario file and in 5,000 random
+//! runs, is what stands in `scenarios-and-5000-runs.txt`. A change of shape leaves that file alone.
 //!
 //! A change of behaviour is a commit of its own, which says what changes and renews the file:
 //!

@@ -227,8 +227,8 @@ fn a_wrong_scenario_is_one_clear_message() {
     assert!(said.contains("unknown preset `6g`, expected one of `3g-hspa`"), "{said}");
 }
 
-/// Experiments that have ended are kept, the one that was interrupted or killed is run again; its result has the paper's value, what was
-/// simulated and what the lab gave.
+/// Experiments that have ended are kept, the one that was interrupted or killed is run again; its
+/// result has the paper's value, what was simulated and what the lab gave.
 #[test]
 fn a_reproduction_goes_on_where_it_was_stopped() {
     let folder = std::env::temp_dir().join(format!("ct-resume-{}", std::process::id()));

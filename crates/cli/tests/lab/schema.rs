@@ -1,4 +1,5 @@
-//! Checks a document against a schema, as far as ours go: types, required and unknown keys, constants, references.
+//! Checks a document against a schema, as far as ours go: types, required and unknown keys,
+//! constants, references.
 
 use serde_json::Value;
 

@@ -83,10 +83,13 @@ fn a_document_fits_its_schema_and_makes_tables_and_a_page() {
     }
     let page = crate::page(&document);
     assert_eq!(
-        page.matches("<svg").count(),
+        page.matches("<svg class=\"chart half\"").count(),
         4 + 6,
         "one plot per queue, for the trace and over all; three over time"
     );
-    assert!(page.contains("class=\"matrix\"") && page.contains("class=\"capacity\""));
-    assert!(page.contains("a &lt;made up&gt; problem") && !page.contains("http"));
+    assert!(page.contains("class=\"fields matrix\"") && page.contains("class=\"ground\""));
+    assert!(
+        page.contains("a &lt;made up&gt; problem")
+            && !page.replace("http://www.w3.org/2000/svg", "").contains("http")
+    );
 }

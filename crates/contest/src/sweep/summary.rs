@@ -1,6 +1,6 @@
 //! [`summary`]: which parameters did best.
 
-use report::Table;
+use figures::Table;
 use tables::{TableSchema, Value};
 
 use super::rows::variant;

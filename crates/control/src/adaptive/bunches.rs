@@ -5,9 +5,9 @@
 //!                      ◀── spacing ─▶
 //! ```
 //!
-//! A device whose uplink gets its turn every so often (H15) sends its acknowledgements together, and what has arrived
-//! just after a turn is acknowledged a whole spacing later. Where that is as long as the path itself, it is a part of
-//! the path: the link is to be kept busy over it.
+//! A device whose uplink gets its turn every so often (H15) sends its acknowledgements together,
+//! and what has arrived just after a turn is acknowledged a whole spacing later. Where that is as
+//! long as the path itself, it is a part of the path: the link is to be kept busy over it.
 
 use units::{Duration, Instant};
 
@@ -20,7 +20,8 @@ const BUNCH: Duration = Duration::from_millis(2);
 /// What is further apart is an outage.
 const SPACING_MAX: Duration = Duration::from_millis(100);
 
-/// Acknowledgements that make a bunch: single ones far apart are a slow link, or one that merges what it delivers.
+/// Acknowledgements that make a bunch: single ones far apart are a slow link, or one that merges
+/// what it delivers.
 const BUNCH_MIN: u32 = 3;
 
 /// Acknowledgements as they come.
@@ -51,8 +52,8 @@ impl Bunches {
         }
     }
 
-    /// Takes in an acknowledgement; true when it or one just before it found the window in use: the first of a bunch
-    /// makes room in the window for the rest.
+    /// Takes in an acknowledgement; true when it or one just before it found the window in use: the
+    /// first of a bunch makes room in the window for the rest.
     pub(super) fn count(&mut self, is_limited: bool, now: Instant) -> bool {
         let silence = now.saturating_since(self.last);
         if silence > BUNCH {

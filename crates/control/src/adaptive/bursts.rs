@@ -8,17 +8,18 @@
 //!                └──────────────────▶ time
 //! ```
 //!
-//! Radio repairs hold back what is behind them and then let it go at once (RLC acknowledged mode). While they do, nothing is
-//! acknowledged and nothing sent, and the link runs dry, although no round trip ever comes near the floor. What is
-//! let go so again and again was on the path for longer: it is to be in flight on top (BBR has the largest surplus for the same).
+//! Radio repairs hold back what is behind them and then let it go at once (RLC acknowledged mode).
+//! While they do, nothing is acknowledged and nothing sent, and the link runs dry, although no
+//! round trip ever comes near the floor. What is let go so again and again was on the path for
+//! longer: it is to be in flight on top (BBR has the largest surplus for the same).
 
 use units::{Bytes, Duration, Instant, Rate};
 
 /// Stretches of time of which the smallest surplus counts: single ones are the link's own changes.
 const REMEMBERED: usize = 8;
 
-/// Place from below of the surplus that counts where the radio loses data all the time, as a queue too long does not: such
-/// a link is one with many repairs.
+/// Place from below of the surplus that counts where the radio loses data all the time, as a queue
+/// too long does not: such a link is one with many repairs.
 const LOSSY_RANK: usize = 6;
 
 /// A stretch in which one surplus is looked for; a round trip where that is more.
@@ -88,7 +89,8 @@ mod tests {
 
     const FORECAST: Rate = Rate::from_mbps(8);
 
-    /// Acknowledgements of 1000 bytes at the given milliseconds, under a forecast of 1000 bytes a millisecond.
+    /// Acknowledgements of 1000 bytes at the given milliseconds, under a forecast of 1000 bytes a
+    /// millisecond.
     fn surplus(times: impl Iterator<Item = u64>, is_limited: bool) -> u64 {
         count(times, is_limited).surplus(false).get()
     }

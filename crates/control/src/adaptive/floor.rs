@@ -1,18 +1,19 @@
 //! The round trip of the path without a queue of ours, and how it is kept true.
 //!
-//! A queue that never empties hides the path: the smallest round trip of any stretch of time then has the queue in
-//! it, and a floor that believes it lets the queue grow by itself without end. And a path may become longer (a
-//! hand-over, H17). So: a floor that nothing has touched for `FLOOR_AGE` is measured: the data in flight is
-//! let down for one round trip, and the smallest round trip seen then is the floor.
+//! A queue that never empties hides the path: the smallest round trip of any stretch of time then
+//! has the queue in it, and a floor that believes it lets the queue grow by itself without end. And
+//! a path may become longer (a hand-over, H17). So: a floor that nothing has touched for
+//! `FLOOR_AGE` is measured: the data in flight is let down for one round trip, and the smallest
+//! round trip seen then is the floor.
 
 use units::{Duration, Instant};
 
-/// How long a floor is believed without a round trip near it, if that is not less than 50 of its round trips: what a
-/// measurement costs is most of one.
+/// How long a floor is believed without a round trip near it, if that is not less than 50 of its
+/// round trips: what a measurement costs is most of one.
 const FLOOR_AGE: Duration = Duration::from_secs(10);
 
-/// The same of one that was never measured, or by a measurement that was not believed in full: the first round trips
-/// of a flow may all have met a queue.
+/// The same of one that was never measured, or by a measurement that was not believed in full: the
+/// first round trips of a flow may all have met a queue.
 const FLOOR_AGE_DOUBTED: Duration = Duration::from_secs(3);
 
 /// Round trips a measurement takes in at least.
@@ -63,7 +64,8 @@ impl Floor {
         self.drain = None;
     }
 
-    /// Takes in the round trip of a handshake, which may have met the queue of other flows, but none of its own.
+    /// Takes in the round trip of a handshake, which may have met the queue of other flows, but
+    /// none of its own.
     pub(super) fn on_handshake(&mut self, rtt: Duration, now: Instant) {
         if rtt <= self.floor {
             self.floor = rtt;
@@ -97,8 +99,9 @@ impl Floor {
         }
     }
 
-    /// Believes a measurement up to half as much again as the old floor: in the middle of an outage it measures
-    /// the outage. The next one follows soon, and a path that has become longer is known after a few.
+    /// Believes a measurement up to half as much again as the old floor: in the middle of an outage
+    /// it measures the outage. The next one follows soon, and a path that has become longer is
+    /// known after a few.
     fn end_drain(&mut self, smallest: Duration, now: Instant) {
         let believed = self.floor.mul_ratio(3, 2) + Duration::from_millis(5);
         self.age_max = if smallest > believed { FLOOR_AGE_DOUBTED } else { FLOOR_AGE };

@@ -5,9 +5,10 @@
 //!   coarse, LTE shared:   ||   |||| |        ||||      | ||    G ≈ 10–40 ms
 //! ```
 //!
-//! G = Σg² ÷ Σg over the gaps g between acknowledgements: the mean length of the gap in which a random moment lies. What is measured over
-//! less than about two of these is chance, over much more is the past. So it scales all times of the controller for which
-//! nature has no milliseconds: the bins, the patience, the least headroom.
+//! G = Σg² ÷ Σg over the gaps g between acknowledgements: the mean length of the gap in which a
+//! random moment lies. What is measured over less than about two of these is chance, over much more
+//! is the past. So it scales all times of the controller for which nature has no milliseconds: the
+//! bins, the patience, the least headroom.
 
 use units::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! Losses: of the radio, which no window avoids, or of a buffer that is smaller than the window.
 //!
 //! ```text
-//!   three round trips in a row lose an eighth more than b ──▶ lower the ceiling ──▶ are the losses nearer to a buffer's?
+//!   three round trips in a row lose an eighth over b ──▶ lower the ceiling ──▶ nearer to a buffer's?
 //!          ▲                                                    ▲         yes: it stays, and rises slowly
 //!          │                                                    └── by a quarter, ◀── no: twice
 //!          └────────── b ← their share: they are the radio's ◀── the third time: it goes ◀── no
@@ -9,13 +9,14 @@
 //!
 //! (Three times, because a link whose capacity falls meanwhile looks like a lossy radio once.)
 //!
-//! Both kinds look alike until the window is changed: a full buffer loses less of a smaller one, the radio the same
-//! share of whatever is sent. Round trips say nothing, since a small buffer adds little to them and radio repairs a lot.
+//! Both kinds look alike until the window is changed: a full buffer loses less of a smaller one,
+//! the radio the same share of whatever is sent. Round trips say nothing, since a small buffer adds
+//! little to them and radio repairs a lot.
 
 use units::{Bytes, Duration, Instant};
 
-/// Round trips with heavy losses that make a buffer smaller than the window: a burst on the radio lies in one, or in the
-/// seam of two.
+/// Round trips with heavy losses that make a buffer smaller than the window: a burst on the radio
+/// lies in one, or in the seam of two.
 const HEAVY_ROUNDS: u8 = 3;
 
 /// Losses so much above the radio's own are heavy, in thousandths of the data.
@@ -69,7 +70,8 @@ fn narrow(bytes: Bytes) -> u32 {
 /// A ceiling that has yet to show that it helps.
 #[derive(Clone, Copy, Debug)]
 struct Trial {
-    /// More than this share lost is the radio's: halfway between what was lost without it and what a buffer would lose.
+    /// More than this share lost is the radio's: halfway between what was lost without it and what
+    /// a buffer would lose.
     most: u64,
     rounds: u32,
     since: Account,
@@ -219,7 +221,8 @@ mod tests {
 
     const WINDOW: u64 = 200_000;
 
-    /// Round trips of 50 ms in which `share` of the window, in thousandths, is lost; the mean window of the last half.
+    /// Round trips of 50 ms in which `share` of the window, in thousandths, is lost; the mean
+    /// window of the last half.
     fn mean_window(rounds: u64, mut share: impl FnMut(u64, u64) -> u64) -> u64 {
         let mut losses = Losses::new(Bytes::new(1_448));
         let mut sum = 0;

@@ -5,9 +5,10 @@
 //!                                                          └▶ r̄ = mean of the last M      (recent)
 //! ```
 //!
-//! A bin is closed by an acknowledgement, so that bunched ones (radio slots, H15) fall into one bin with the time
-//! they waited. An outage is not an offer of nothing but the absence of offers: a bin lasts `BINS_SPANNED` times B
-//! at most, and what the link did before an outage is remembered over it.
+//! A bin is closed by an acknowledgement, so that bunched ones (radio slots, H15) fall into one bin
+//! with the time they waited. An outage is not an offer of nothing but the absence of offers: a bin
+//! lasts `BINS_SPANNED` times B at most, and what the link did before an outage is remembered over
+//! it.
 
 use units::{Bytes, Duration, Instant, Rate};
 
@@ -102,8 +103,8 @@ impl Offer {
         tells
     }
 
-    /// Takes in a rate that somebody else measured, the base station, as often as it likes: the mean of a bin's time
-    /// is one bin.
+    /// Takes in a rate that somebody else measured, the base station, as often as it likes: the
+    /// mean of a bin's time is one bin.
     pub(super) fn report(&mut self, rate: Rate, now: Instant) {
         let since_last = now.saturating_since(self.reported);
         self.reported = now;

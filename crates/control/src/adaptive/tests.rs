@@ -49,7 +49,8 @@ impl Feed {
             self.ack_of(MSS, rtt_ms, is_window_limited);
         }
     }
-    /// 1000 bytes a millisecond, 8 Mbit/s, with a queue of 40 ms that shows that the link is busy, until d has fallen to its least.
+    /// 1000 bytes a millisecond, 8 Mbit/s, with a queue of 40 ms that shows that the link is busy,
+    /// until d has fallen to its least.
     fn settle(&mut self) {
         self.deliver(6_000, 1, 60, true);
     }
@@ -66,7 +67,8 @@ fn the_window_is_the_sum_of_the_formula() {
     let mut feed = Feed::new();
     feed.settle();
     assert_eq!(feed.forecast_kbps(), 8_000);
-    // A quarter of the floor is more than 12 ms on the scale of this link: 6,000 + (20 + 5) ms of 1 byte per µs.
+    // A quarter of the floor is more than 12 ms on the scale of this link: 6,000 + (20 + 5) ms of 1
+    // byte per µs.
     assert_eq!(feed.control.headroom(), ms(5));
     assert_eq!(feed.window(), 6_000 + 25_000);
 }
@@ -382,7 +384,8 @@ fn a_new_subscriber_is_up_to_speed_in_a_few_round_trips() {
 
 #[test]
 fn a_small_buffer_bounds_the_window() {
-    // 20 Mbit/s, 40 ms: 100 KB on the way, and a buffer of 10 KB behind which the window would lose a fifth for ever.
+    // 20 Mbit/s, 40 ms: 100 KB on the way, and a buffer of 10 KB behind which the window would lose
+    // a fifth for ever.
     let mut link = Link::new(Adaptive::new(params()), Rate::from_mbps(20), 40, 10_000);
     link.run_until(10_000);
     let lost_before = link.all_lost;

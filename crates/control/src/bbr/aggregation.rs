@@ -1,18 +1,18 @@
 //! Acknowledgements in bunches: how much more may come at once than the rate explains.
 //!
-//! Between two bunches the window must not run out, so the largest excess of the last five to ten rounds is added
-//! to it (draft-cardwell-iccrg-bbr-congestion-control-00 leaves this out; IETF 101, "BBR Congestion Control Work at
-//! Google", extra_acked).
+//! Between two bunches the window must not run out, so the largest excess of the last five to ten
+//! rounds is added to it (draft-cardwell-iccrg-bbr-congestion-control-00 leaves this out; IETF 101,
+//! "BBR Congestion Control Work at Google", extra_acked).
 
 use units::{Bytes, Duration, Instant, Rate};
 
 use crate::Ack;
 
-/// Rounds of one half of the memory.
+/// Rounds of one half of the memory (Linux `bbr_extra_acked_win_rtts`).
 const HALF_ROUNDS: u32 = 5;
-/// The allowance never exceeds so much time at the estimated rate.
+/// The allowance never exceeds so much time at the estimated rate (Linux `bbr_extra_acked_max_us`).
 const TIME_MAX: Duration = Duration::from_millis(100);
-/// An epoch of so many segments is long enough to start anew.
+/// An epoch of so many segments is long enough to start anew (Linux `bbr_ack_epoch_acked_reset_thresh`).
 const EPOCH_SEGMENTS_MAX: u64 = 1 << 20;
 
 #[derive(Clone, Debug, Default)]

@@ -4,9 +4,10 @@ use units::{Bytes, Duration, Instant, Rate};
 
 use crate::{Ack, RateSample, WindowedMax};
 
-/// Memory of the delivery rate, in rounds.
+/// BtlBwFilterLen: memory of the delivery rate, in rounds (draft-cardwell-iccrg-bbr-congestion-control-00
+/// §4.1.1.2).
 const RATE_ROUNDS: u64 = 10;
-/// Memory of the smallest round trip.
+/// RTpropFilterLen: memory of the smallest round trip (the same, §4.1.2.2).
 const MIN_RTT_MEMORY: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug)]

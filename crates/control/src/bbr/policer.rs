@@ -1,22 +1,25 @@
 //! Long-term sampling: a token bucket lets a burst pass and then drops what exceeds its rate.
 //!
-//! Two intervals of 4 to 16 rounds that begin and end with a loss, lose a fifth, and agree on the rate within an
-//! eighth or 4 kbit/s: the path is policed, and their mean is the rate for the next 48 rounds.
-//! Source: draft-cardwell-iccrg-bbr-congestion-control-00 leaves it out; Linux; "An Internet-Wide Analysis of
-//! Traffic Policing", SIGCOMM 2016.
+//! Two intervals of 4 to 16 rounds that begin and end with a loss, lose a fifth, and agree on the
+//! rate within an eighth or 4 kbit/s: the path is policed, and their mean is the rate for the next
+//! 48 rounds. Source: draft-cardwell-iccrg-bbr-congestion-control-00 leaves it out; Linux; "An
+//! Internet-Wide Analysis of Traffic Policing", SIGCOMM 2016.
 
 use units::{Bytes, Instant, Rate};
 
 use crate::Ack;
 
+/// Rounds of the shortest interval (Linux `bbr_lt_intvl_min_rtts`).
 const INTERVAL_ROUNDS_MIN: u32 = 4;
+/// Rounds of the longest: four times that (Linux `bbr_lt_bw_sampling`).
 const INTERVAL_ROUNDS_MAX: u32 = 4 * INTERVAL_ROUNDS_MIN;
-/// Lost per 256 delivered that make a policer likely: 20 %.
+/// Lost per 256 delivered that make a policer likely: 20 % (Linux `bbr_lt_loss_thresh`).
 const LOSS_256THS: u64 = 50;
-/// Largest difference of two intervals: an eighth.
+/// Largest difference of two intervals: an eighth (Linux `bbr_lt_bw_ratio`).
 const AGREEMENT: u64 = 8;
-/// Or this.
+/// Or this (Linux `bbr_lt_bw_diff`: 4000 bit/s).
 const DIFFERENCE_MAX: Rate = Rate::from_kbps(4);
+/// Rounds for which the rate is believed (Linux `bbr_lt_bw_max_rtts`).
 const ROUNDS_IN_USE: u32 = 48;
 
 #[derive(Clone, Debug, Default)]
@@ -56,7 +59,8 @@ impl Policer {
         self.rounds = 0;
     }
 
-    /// Takes in an acknowledgement; true when the policed rate has been used long enough and is to be probed again.
+    /// Takes in an acknowledgement; true when the policed rate has been used long enough and is to
+    /// be probed again.
     pub(super) fn on_sample(
         &mut self,
         ack: &Ack,

@@ -1,7 +1,7 @@
 //! BBRv3's two memories of loss.
 //!
-//! Long term: how much in flight the path is known to bear, found by probing. Short term: what it bears at the time,
-//! cut by β in each round with loss and forgotten at the next probe.
+//! Long term: how much in flight the path is known to bear, found by probing. Short term: what it
+//! bears at the time, cut by β in each round with loss and forgotten at the next probe.
 //!
 //! ```text
 //!   round with loss, not probing:  bw_short = max(latest bw, 0.7·bw_short)
@@ -14,11 +14,11 @@ use units::{Bytes, Rate};
 use super::flights::Flight;
 use crate::{Ack, RateSample};
 
-/// β, in tenths.
+/// BBRBeta, in tenths (draft-ietf-ccwg-bbr-02 §2: 0.7).
 const BETA_TENTHS: u64 = 7;
-/// Tolerated loss of a probe: 2 %.
+/// BBRLossThresh: tolerated loss of a probe (§2: 2 %).
 const LOSS_THRESHOLD_PERCENT: u64 = 2;
-/// Share of the long-term bound that is left free while cruising.
+/// BBRHeadroom: share of the long-term bound that is left free while cruising (§2: 0.15).
 const HEADROOM_PERCENT: u64 = 15;
 
 #[derive(Clone, Debug, Default)]

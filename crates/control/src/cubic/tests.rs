@@ -150,8 +150,8 @@ fn hystart_leaves_slow_start_when_the_round_trip_rises() {
     }
     assert!(path.controller.window.is_slow_start());
     assert_eq!(segments(&path), 80);
-    // An eighth of 400 ms is more than 16 ms, the largest rise that is waited for. Acknowledgements are 5 ms apart:
-    // no train.
+    // An eighth of 400 ms is more than 16 ms, the largest rise that is waited for. Acknowledgements
+    // are 5 ms apart: no train.
     path.round(415);
     assert!(path.controller.window.is_slow_start());
     path.round(417);

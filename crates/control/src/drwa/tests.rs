@@ -275,8 +275,9 @@ proptest! {
         prop_assert_eq!(windows, run());
     }
 
-    /// Over any acknowledgements: the edge told never moves back, unless the receiver's own does, and the window is
-    /// never larger than the receiver's, nor smaller than the limit where the receiver allows that.
+    /// Over any acknowledgements: the edge told never moves back, unless the receiver's own does,
+    /// and the window is never larger than the receiver's, nor smaller than the limit where the
+    /// receiver allows that.
     #[test]
     fn the_right_edge_never_moves_back(
         start: u32,

@@ -3,10 +3,7 @@
 use units::{Bytes, Duration, Instant, Rate};
 
 use super::{RATE_MIN, RateParams};
-use crate::{Feedback, RateSample, WindowedMax};
-
-/// Headers of a segment on the radio link: IPv4 and TCP with timestamps. Reports count them, rates here do not.
-const HEADER_BYTES: u64 = 52;
+use crate::{Feedback, HEADERS, RateSample, WindowedMax};
 
 /// What the link can carry, as far as is known.
 #[derive(Clone, Debug)]
@@ -50,12 +47,12 @@ impl LinkCapacity {
         else {
             return;
         };
-        let payload = bandwidth.mul_ratio(self.mss.get(), self.mss.get() + HEADER_BYTES);
+        let payload = bandwidth.mul_ratio(self.mss.get(), self.mss.get() + HEADERS.get());
         self.reported = Some((payload.max(RATE_MIN), feedback.valid_until(self.stale_after)));
     }
 
-    /// R_cap at `now`: the report while it is valid; else a quarter above what was learned, at most what is configured, or
-    /// at least where that is only the start.
+    /// R_cap at `now`: the report while it is valid; else a quarter above what was learned, at most
+    /// what is configured, or at least where that is only the start.
     ///
     /// Without that quarter the rate could never exceed, and so never learn, more than it has seen.
     pub(super) fn get(&self, now: Instant) -> Rate {

@@ -121,7 +121,8 @@ fn it_never_shrinks_below_two_segments() {
 
 #[test]
 fn it_settles_with_two_to_four_segments_in_the_queue() {
-    // A link of one segment per millisecond behind 100 ms: 100 segments fill it, each one more adds a millisecond.
+    // A link of one segment per millisecond behind 100 ms: 100 segments fill it, each one more adds
+    // a millisecond.
     let mut path = vegas();
     for _ in 0..400 {
         let in_flight = path.in_flight / MSS;

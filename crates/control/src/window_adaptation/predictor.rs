@@ -1,24 +1,27 @@
 //! [`Predictor`]: the queue that what is sent at this moment will find.
 //!
-//! A report that was measured at t is a while old when it arrives, and the next one may be lost. Since t more was
-//! sent, which is known, and more was carried, of which acknowledgements tell a part and the bandwidth the rest:
+//! A report that was measured at t is a while old when it arrives, and the next one may be lost.
+//! Since t more was sent, which is known, and more was carried, of which acknowledgements tell a
+//! part and the bandwidth the rest:
 //!
 //! ```text
 //!   q(t + 1 ms) = max(0, q(t) − carried(t, t + 1 ms)) + sent(t − f, t + 1 ms − f)    f: forward delay
-//!   carried(t, s) = acknowledged(t + r, s + r) if s + r ≤ now, else b·(s − t)          r: smallest round trip
+//!   carried(t, s) = acknowledged(t + r, s + r) if s + r ≤ now, else b·(s − t)         r: smallest round trip
 //!   q ≤ in flight
 //! ```
 //!
-//! Noise: the reported queue q̂ corrects the reckoned one by a share only (an observer of (1) with gain k), and the
-//! bandwidth is averaged over time, so that lost reports change neither weight nor meaning:
+//! Noise: the reported queue q̂ corrects the reckoned one by a share only (an observer of (1) with
+//! gain k), and the bandwidth is averaged over time, so that lost reports change neither weight nor
+//! meaning:
 //!
 //! ```text
 //!   q(t) ← q⁻(t) + k·(q̂(t) − q⁻(t))        b ← b + (b̂ − b)·Δ ÷ (Δ + memory)
 //! ```
 //!
-//! Aim: the queue is held at T·b. How long T must be depends on how the link varies within the blind time, so it is
-//! learned from what went unused while there was data to send: T grows with every byte that could have been carried
-//! and was not there, and falls steadily otherwise, so that in the long run a share ε of the capacity is unused:
+//! Aim: the queue is held at T·b. How long T must be depends on how the link varies within the
+//! blind time, so it is learned from what went unused while there was data to send: T grows with
+//! every byte that could have been carried and was not there, and falls steadily otherwise, so that
+//! in the long run a share ε of the capacity is unused:
 //!
 //! ```text
 //!   T ← T·(1 + (unused − ε·capacity) ÷ what is usually carried in a second)
@@ -29,30 +32,31 @@ use std::collections::VecDeque;
 use units::{Bytes, Duration, Instant, Rate};
 
 use super::WindowAdaptationParams;
-use crate::{Feedback, RateSample};
+use crate::{Feedback, PACKET, RateSample};
 
-/// Sends and deliveries are remembered for this long: reports older than that are useless.
+/// Sends and deliveries are remembered for this long: reports older than that are useless (ours).
 const MEMORY: Duration = Duration::from_secs(2);
 
-/// Resolution of that memory.
+/// Resolution of that memory (ours).
 const GRAIN: Duration = Duration::from_millis(1);
 
-/// How much of the past is replayed at most: of older reports the end.
+/// How much of the past is replayed at most: of older reports the end (ours).
 const REPLAY_MAX: Duration = Duration::from_millis(500);
 
 /// Bytes of the shortest queue aimed at: two packets, or the link would idle between two acknowledgements.
-const TARGET_MIN: u64 = 2 * 1_500;
+const TARGET_MIN: u64 = 2 * PACKET.get();
 
-/// Limits of T: below it rounding to packets rules, above it a queue is no longer short.
+/// Limits of T: below it rounding to packets rules, above it a queue is no longer short (ours).
 const TARGET_TIMES: (Duration, Duration) = (Duration::from_millis(4), Duration::from_millis(150));
 
-/// What is usually carried in so much time doubles T when it goes unused.
+/// What is usually carried in so much time doubles T when it goes unused (ours).
 const TARGET_LEARNING: Duration = Duration::from_millis(1_000);
 
-/// Memory of what is usual.
+/// Memory of what is usual (ours).
 const USUAL_MEMORY: Duration = Duration::from_secs(5);
 
-/// How far a throughput, which is no more than a lower bound while nothing waits, is raised to find the bandwidth.
+/// How far a throughput, which is no more than a lower bound while nothing waits, is raised to find
+/// the bandwidth.
 const PROBE: (u64, u64) = (5, 4);
 
 /// Totals at a point of time, in bytes of IP packets.

@@ -14,8 +14,8 @@ fn ms(n: u64) -> Instant {
     Instant::from_millis(n)
 }
 
-/// A radio link behind the controller, a millisecond at a time; acknowledgements come `rtt_ms` after their packet left
-/// the queue.
+/// A radio link behind the controller, a millisecond at a time; acknowledgements come `rtt_ms`
+/// after their packet left the queue.
 struct Radio {
     controller: WindowAdaptation,
     now_ms: u64,
@@ -322,8 +322,8 @@ fn a_throughput_is_raised_until_a_queue_shows_that_it_is_the_bandwidth() {
 }
 
 proptest! {
-    /// Whatever is reported, nothing overflows, the window has room for a segment, and the same news give the same
-    /// limits.
+    /// Whatever is reported, nothing overflows, the window has room for a segment, and the same
+    /// news give the same limits.
     #[test]
     fn any_reports_are_survived(
         news in proptest::collection::vec((0u64..3_000, any::<u64>(), any::<u64>(), 0u64..1_000, any::<bool>()), 1..50),

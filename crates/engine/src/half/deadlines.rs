@@ -1,6 +1,7 @@
 //! What happens without a packet: deadlines of flows and subscribers.
 //!
-//! A flow has one entry in the timers, for the earliest of what its phase waits for; a subscriber has one, too.
+//! A flow has one entry in the timers, for the earliest of what its phase waits for; a subscriber
+//! has one, too.
 //!
 //! | of | what | how long | where it is reckoned |
 //! |---|---|---|---|
@@ -100,9 +101,9 @@ pub(super) fn arm(timers: &mut Timers, config: &EngineConfig, id: u32, flow: &mu
     arm_for_due(timers, id, flow, now);
 }
 
-/// Arms a flow's timer. One that is not armed is looked at again, at the latest, after as long as it has been silent and
-/// a little more: a deadline that is hours away and replaced by an earlier one with the next packet would stay in the timers
-/// for hours, and one more with every pause.
+/// Arms a flow's timer. One that is not armed is looked at again, at the latest, after as long as
+/// it has been silent and a little more: a deadline that is hours away and replaced by an earlier
+/// one with the next packet would stay in the timers for hours, and one more with every pause.
 fn arm_for_due(timers: &mut Timers, id: u32, flow: &mut Flow, now: Instant) {
     let silent = now.saturating_since(flow.last_activity);
     let is_armed = flow.armed != Moment::NEVER;

@@ -1,7 +1,9 @@
-//! Looking ahead: the state of the flows that packets at hand most likely belong to is asked for before they are handled.
+//! Looking ahead: the state of the flows that packets at hand most likely belong to is asked for
+//! before they are handled.
 //!
-//! With many flows, fetching a flow's state takes longer than handling its packet, and one packet after the other each waits
-//! for its own. Asked for some packets ahead, it comes while those before it are handled:
+//! With many flows, fetching a flow's state takes longer than handling its packet, and one packet
+//! after the other each waits for its own. Asked for some packets ahead, it comes while those
+//! before it are handled:
 //!
 //! ```text
 //!   packet      i      i+1 … i+3          … i+5              … i+8
@@ -22,7 +24,8 @@ use crate::path::subscriber::Subscriber;
 /// With fewer flows their state is in the processor's caches anyway.
 const FLOWS_MIN: usize = 1_024;
 
-/// How many packets ahead of its handling each part of a flow's state is asked for: each is found by the one before.
+/// How many packets ahead of its handling each part of a flow's state is asked for: each is found
+/// by the one before.
 const FLOW_AHEAD: usize = 8;
 const SUBSCRIBER_AHEAD: usize = 5;
 const PATH_AHEAD: usize = 3;

@@ -1,4 +1,5 @@
-//! How large a packet to a sink may be: what routers say of the way to it, and the interface it leaves through (H23).
+//! How large a packet to a sink may be: what routers say of the way to it, and the interface it
+//! leaves through (H23).
 
 use std::net::SocketAddr;
 
@@ -8,8 +9,8 @@ use wire::Packet;
 use super::Half;
 use crate::key::FlowKey;
 
-/// Least MTU believed of a path: what Linux believes (552), and what IPv6 demands (RFC 8200 §5). A forged message
-/// could make us send tiny segments otherwise.
+/// Least MTU believed of a path: what Linux believes (552), and what IPv6 demands (RFC 8200 §5). A
+/// forged message could make us send tiny segments otherwise.
 const PATH_MTU_MIN_V4: u32 = 552;
 const PATH_MTU_MIN_V6: u32 = 1_280;
 
@@ -18,8 +19,9 @@ const HEADERS_V4: u32 = 40;
 const HEADERS_V6: u32 = 60;
 
 impl Half {
-    /// The path to a sink is narrower than what we sent: what is under way goes out again in smaller segments, and
-    /// the message goes on to the source, whose future segments should be smaller too.
+    /// The path to a sink is narrower than what we sent: what is under way goes out again in
+    /// smaller segments, and the message goes on to the source, whose future segments should be
+    /// smaller too.
     pub(super) fn handle_icmp(&mut self, icmp: &wire::Icmp, parsed: &Packet, packet: &[u8], now: Instant) {
         let Some(mtu) = icmp.next_hop_mtu() else { return };
         if !icmp.checksum_is_valid(packet, parsed) {
@@ -33,7 +35,8 @@ impl Half {
         let key = FlowKey::new(sink, SocketAddr::new(quoted.src, quoted.src_port));
         let Some(id) = self.flow_index.get(&key, &self.flows) else { return };
         let Some(relay) = self.flows.get(id).and_then(|flow| flow.phase.relay()) else { return };
-        // RFC 5927 §4: only what is under way can have been too big, and nobody who cannot see it knows its numbers.
+        // RFC 5927 §4: only what is under way can have been too big, and nobody who cannot see it
+        // knows its numbers.
         if !relay.is_under_way(seq) {
             return;
         }
@@ -41,8 +44,9 @@ impl Half {
         self.narrow(id, mtu.max(floor), now);
     }
 
-    /// Packets to sinks may be `mtu` bytes long from here on: so the interface says that they leave through. Whoever sent
-    /// what we repeat would hear of it from the kernel; we, in between, do not.
+    /// Packets to sinks may be `mtu` bytes long from here on: so the interface says that they leave
+    /// through. Whoever sent what we repeat would hear of it from the kernel; we, in between, do
+    /// not.
     pub(crate) fn set_mtu(&mut self, mtu: u32, now: Instant) {
         let is_narrower = mtu < self.mtu;
         self.mtu = mtu;
@@ -51,7 +55,8 @@ impl Half {
         }
     }
 
-    /// Has the segments of a flow fit into packets of `mtu` bytes, those under way included, which go out again.
+    /// Has the segments of a flow fit into packets of `mtu` bytes, those under way included, which
+    /// go out again.
     pub(super) fn narrow(&mut self, id: u32, mtu: u32, now: Instant) {
         let Some(flow) = self.flows.get_mut(id) else { return };
         let subscriber_id = flow.subscriber;

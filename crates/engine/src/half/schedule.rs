@@ -6,13 +6,14 @@ use units::{Bytes, Instant};
 
 use super::Half;
 use crate::flow::Flow;
+use crate::memory::buffer_pool::BufferPool;
 use crate::memory::slab::Slab;
-use crate::memory::spare::Spare;
 use crate::memory::timer::TimerKey;
 use crate::path::Path;
 use crate::relay::Relay;
 
-/// Most bytes of one transmission: with its headers it is one packet for the kernel to cut. Even, as halves of it are.
+/// Most bytes of one transmission: with its headers it is one packet for the kernel to cut. Even,
+/// as halves of it are.
 const PIECE_MAX: u64 = u16::MAX as u64 / 2 * 2 - 200;
 
 impl Half {
@@ -36,7 +37,7 @@ impl Half {
             subscriber: subscriber_id,
             path,
             flows: &mut self.flows,
-            spare: &mut self.spare,
+            pool: &mut self.pool,
             quantum: control.send_quantum.get().min(PIECE_MAX) as u32,
             control,
             super_packets: self.config.super_packets,
@@ -56,7 +57,7 @@ struct Line<'a> {
     subscriber: u32,
     path: &'a mut Path,
     flows: &'a mut Slab<Flow>,
-    spare: &'a mut Spare,
+    pool: &'a mut BufferPool,
     control: Control,
     /// Bytes of a turn.
     quantum: u32,
@@ -82,8 +83,8 @@ impl Line<'_> {
                 self.path.turns.rotate(self.flows);
                 continue;
             }
-            // Where the window is full its turn waits for room, and so do the others behind it. Only the repair of the
-            // oldest segment and probes go on, out of turn.
+            // Where the window is full its turn waits for room, and so do the others behind it.
+            // Only the repair of the oldest segment and probes go on, out of turn.
             let made = self.transmit(id)?;
             return Some((id, made));
         }
@@ -128,7 +129,7 @@ impl Line<'_> {
     fn transmit(&mut self, id: u32) -> Option<Transmission> {
         let relay = self.flows.get_mut(id)?.phase.relay_mut()?;
         let piece = if self.super_packets { self.quantum } else { relay.mss() };
-        relay.lend_entries(self.spare);
+        relay.lend_entries(self.pool);
         relay.transmit(self.path, &self.control, piece, self.now)
     }
 

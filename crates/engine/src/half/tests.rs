@@ -180,11 +180,60 @@ fn a_trickle_says_nothing_about_the_link() {
     assert!(window(&bench) >= before, "{:?} after a trickle, {before:?} before", window(&bench));
 }
 
+#[test]
+fn h20_a_flow_whose_client_has_shut_its_window_shares_in_half_of_the_memory() {
+    let most = Bytes::from_mib(1);
+    let config = EngineConfig {
+        buffer_max: most,
+        subscriber_buffer_max: most,
+        flow_buffer_max: most,
+        ..EngineConfig::default()
+    };
+    let mut bench = Bench::established(config.clone());
+    let mut limits = |window| {
+        bench.client_window = window;
+        bench.client_sends(1, 1, 1, TcpFlags::ACK);
+        let stats = bench.engine.stats.clone();
+        [0, 400, 600].map(|kib| memory_limit(&config, &stats, kib << 10, bench.flow()).get() >> 10)
+    };
+    assert_eq!(limits(60_000), [1_024, 512, 256]);
+    assert_eq!(limits(0), [512, 64, 16]);
+}
+
+#[test]
+fn memory_that_is_in_no_use_is_given_back_once_a_second() {
+    let mut bench = Bench::established(EngineConfig::default());
+    let (relay, mut pool) = (bench.flow(), crate::memory::buffer_pool::BufferPool::default());
+    let buffer = relay.buffer_mut();
+    let start = buffer.start();
+    buffer.write(start, &[7; 150_000]).unwrap();
+    buffer.advance_to(start + 149_000);
+    // In the first second much of it had been needed, in the second one none.
+    for (at, kib) in [(1_000, 256), (1_500, 256), (1_999, 256), (2_000, 128)] {
+        relay.give_back(&mut pool, false, ms(at));
+        assert_eq!(relay.memory() >> 10, kib, "{at}");
+    }
+}
+
+#[test]
+fn only_the_right_numbers_complete_a_handshake() {
+    let mut bench = Bench::new(EngineConfig::default());
+    bench.client_sends(1, 0, 0, TcpFlags::SYN);
+    bench.server_sends(1, 0, 0, TcpFlags::SYN.with(TcpFlags::ACK), 0);
+    for (seq, ack, flags) in [(1, 2, TcpFlags::ACK), (2, 1, TcpFlags::ACK), (1, 1, TcpFlags::PSH)] {
+        bench.client_sends(1, seq, ack, flags);
+        assert_eq!(bench.engine.stats.flows_accelerated, 0, "{seq} {ack}");
+    }
+    bench.client_sends(1, 1, 1, TcpFlags::ACK);
+    assert_eq!(bench.engine.stats.flows_accelerated, 1);
+}
+
 mod hand_back;
 mod operation;
 mod windowed;
 
-/// ICMP "fragmentation needed" (RFC 792, RFC 1191) from a router behind us, about the server's segment at `seq`.
+/// ICMP "fragmentation needed" (RFC 792, RFC 1191) from a router behind us, about the server's
+/// segment at `seq`.
 fn too_big(mtu: u16, seq: u32) -> Vec<u8> {
     let sum = |bytes: &[u8]| {
         let words = bytes.chunks(2).map(|w| u32::from(w[0]) << 8 | w.get(1).map_or(0, |&b| u32::from(b)));

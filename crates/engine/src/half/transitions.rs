@@ -1,5 +1,6 @@
-//! A flow's life: into the table, from phase to phase, out of the table. Only here do flows and subscribers enter and leave
-//! their tables, are flows counted, and is the journal written to. `ARCHITECTURE.md` has all phases in one diagram.
+//! A flow's life: into the table, from phase to phase, out of the table. Only here do flows and
+//! subscribers enter and leave their tables, are flows counted, and is the journal written to.
+//! `ARCHITECTURE.md` has all phases in one diagram.
 //!
 //! ```text
 //!   SYN ─▶ observe ─▶ Observing ─ enter ─▶ Accelerated ─ apply ─▶ Draining, Closed ─▶ leave
@@ -126,7 +127,7 @@ impl Half {
             by_sink: segment.from == End::Sink,
             is_uplink_of_both: is_both_ways && self.direction == Direction::Uplink,
             source_rtt: known.map(|round_trips| round_trips.to_source),
-            ring: self.spare.no_memory(),
+            ring: self.pool.no_memory(),
         };
         let relay = Relay::new(&agreement, completion, &self.config, now);
         self.change(id, |_| Phase::Accelerated(Accelerated { relay }));
@@ -269,7 +270,8 @@ impl Half {
             && let Some(path) = path.and_then(|path| self.paths.get_mut(path))
         {
             path.adjust_in_flight(relay.in_flight(), 0);
-            // Its bytes in flight no longer count: others may have waited for just that room, without a timer.
+            // Its bytes in flight no longer count: others may have waited for just that room,
+            // without a timer.
             self.ready.wake(flow.subscriber, path);
             self.stats.bytes_retransmitted += relay.retransmitted_bytes();
             self.stats.note_memory(relay.memory(), 0);
@@ -288,8 +290,8 @@ impl Half {
         }
     }
 
-    /// When a subscriber may be forgotten, once without flows: at once if nothing was delivered and so nothing learnt, or
-    /// a scan of addresses would fill the memory (H20).
+    /// When a subscriber may be forgotten, once without flows: at once if nothing was delivered and
+    /// so nothing learnt, or a scan of addresses would fill the memory (H20).
     pub(super) fn forgotten_at(&self, subscriber_id: u32) -> Instant {
         let opened = self.subscribers.get(subscriber_id).map_or(Instant::ZERO, |s| s.last_used);
         let Some(path) = self.path_of(subscriber_id) else { return opened };
@@ -319,12 +321,14 @@ impl Half {
 
     /// Packets may have gone past for a while: of no flow in the table it is known any more where it stands.
     ///
-    /// Each is handed back as soon as nothing is owed to it, most at once; flows that begin from here on are taken over.
+    /// Each is handed back as soon as nothing is owed to it, most at once; flows that begin from
+    /// here on are taken over.
     pub(crate) fn resynchronise(&mut self, now: Instant) {
         self.send_away(PassReason::Desynchronised, Departure::doubt, now);
     }
 
-    /// Has every flow leave: those whose delivery is ours on terms that `change` may change, the others at once.
+    /// Has every flow leave: those whose delivery is ours on terms that `change` may change, the
+    /// others at once.
     fn send_away(&mut self, reason: PassReason, change: fn(&mut Departure), now: Instant) {
         for id in 0..self.flows.places() {
             let Some(flow) = self.flows.get_mut(id) else { continue };
@@ -342,12 +346,12 @@ impl Half {
 
 fn journal_entry(key: &FlowKey, numbers: Numbers) -> JournalEntry {
     JournalEntry {
-        client: key.sink(),
-        server: key.source(),
+        sink: key.sink(),
+        source: key.source(),
         delivered: numbers.delivered,
         told: numbers.told,
-        client_next: numbers.sink_next,
-        server_ack: numbers.source_ack,
+        sink_next: numbers.sink_next,
+        source_ack: numbers.source_ack,
         timestamps: numbers.timestamps,
     }
 }

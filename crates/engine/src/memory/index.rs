@@ -13,8 +13,8 @@ pub(crate) trait Keyed {
     fn key(&self) -> &Self::Key;
 }
 
-/// Where a thing lies, with a part of its key's hash: most look-ups end here, and a larger table needs no look at the
-/// things.
+/// Where a thing lies, with a part of its key's hash: most look-ups end here, and a larger table
+/// needs no look at the things.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     hash: u32,
@@ -28,8 +28,8 @@ impl Place {
     }
 }
 
-/// Where in a slab things lie, by their keys. The keys stay with the things; never iterated: its order depends on the
-/// seed.
+/// Where in a slab things lie, by their keys. The keys stay with the things; never iterated: its
+/// order depends on the seed.
 #[derive(Debug)]
 pub(crate) struct Index {
     places: HashTable<Place>,

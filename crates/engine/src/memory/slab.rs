@@ -1,8 +1,8 @@
 //! [`Slab`]: the memory that flows and subscribers live in, in few large pieces.
 //!
-//! With many flows most of the time goes into fetching their state. In large pieces the processor needs few entries to
-//! translate its addresses, huge pages can serve it, and growing moves nothing. Places of what has gone are used again,
-//! the one left last first.
+//! With many flows most of the time goes into fetching their state. In large pieces the processor
+//! needs few entries to translate its addresses, huge pages can serve it, and growing moves
+//! nothing. Places of what has gone are used again, the one left last first.
 
 /// Things in the first piece, as a power of two; each further piece has twice as many as the one before.
 const FIRST: u32 = 6;
@@ -13,8 +13,8 @@ const NONE: u32 = u32::MAX;
 /// Takes address and length of a piece of memory.
 pub(crate) type Advice = fn(usize, usize);
 
-/// What whoever runs the engine can do for its memory, of which it says address and length; the engine itself, which
-/// makes no system call and has no unsafe code, cannot.
+/// What whoever runs the engine can do for its memory, of which it says address and length; the
+/// engine itself, which makes no system call and has no unsafe code, cannot.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryAdvice {
     /// Told of every piece of memory for flows before it is used: for huge pages. Pieces double in size.

@@ -10,8 +10,8 @@
 //!   beyond  what is later than that
 //! ```
 //!
-//! (A millisecond is 2²⁰ ns here, a second 2³⁰ ns.) A deadline that was moved or whose owner is gone stays where it is
-//! and is left out when it comes up: its owner knows when it is really due.
+//! (A millisecond is 2²⁰ ns here, a second 2³⁰ ns.) A deadline that was moved or whose owner is
+//! gone stays where it is and is left out when it comes up: its owner knows when it is really due.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -58,9 +58,10 @@ struct Wheel {
     slots: Vec<Vec<Entry>>,
     /// One bit per slot: something is in it.
     occupied: [u64; (SLOTS / 64) as usize],
-    /// The memory of slots that were poured, for those to come: time goes on to slots that never held anything.
-    spare: Vec<Vec<Entry>>,
-    /// Entries that `spare` has room for.
+    /// The memory of slots that were poured, for those to come: time goes on to slots that never
+    /// held anything.
+    free: Vec<Vec<Entry>>,
+    /// Entries that `free` has room for.
     spare_capacity: usize,
 }
 
@@ -69,7 +70,7 @@ impl Wheel {
         Self {
             slots: (0..SLOTS).map(|_| Vec::new()).collect(),
             occupied: [0; (SLOTS / 64) as usize],
-            spare: Vec::new(),
+            free: Vec::new(),
             spare_capacity: 0,
         }
     }
@@ -79,7 +80,7 @@ impl Wheel {
         self.occupied[(place / 64) as usize] |= 1 << (place % 64);
         let entries = &mut self.slots[place as usize];
         if entries.capacity() == 0 {
-            *entries = self.spare.pop().unwrap_or_default();
+            *entries = self.free.pop().unwrap_or_default();
             self.spare_capacity -= entries.capacity();
         }
         entries.push(entry);
@@ -115,7 +116,7 @@ impl Wheel {
         if self.spare_capacity + entries.capacity() <= SPARE_MAX {
             entries.clear();
             self.spare_capacity += entries.capacity();
-            self.spare.push(entries);
+            self.free.push(entries);
         }
     }
 }
@@ -176,8 +177,8 @@ impl Timers {
         })
     }
 
-    /// Removes and returns the earliest deadline that is due. Its owner may have moved it meanwhile: then it is armed
-    /// for another time, or not at all.
+    /// Removes and returns the earliest deadline that is due. Its owner may have moved it
+    /// meanwhile: then it is armed for another time, or not at all.
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<(Instant, TimerKey)> {
         if self.next()? > now {
             return None;

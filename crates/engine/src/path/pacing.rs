@@ -37,8 +37,9 @@ impl Pacer {
 
     /// The rate has changed from `before` to `after`.
     ///
-    /// The pause after what was sent last was reckoned at the rate of that time; at a higher one the rest of it is
-    /// shorter. Without that a subscriber whose link stood still would wait as long as it did.
+    /// The pause after what was sent last was reckoned at the rate of that time; at a higher one
+    /// the rest of it is shorter. Without that a subscriber whose link stood still would wait as
+    /// long as it did.
     pub(crate) fn on_rate_change(&mut self, before: Rate, after: Rate, now: Instant) {
         let pause = self.next.saturating_since(now);
         if after > before && !pause.is_zero() {

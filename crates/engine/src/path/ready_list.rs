@@ -20,8 +20,9 @@ impl ReadyList {
 
     /// Puts `subscriber` in line if flows on its `path` may have something to send and it is not there yet.
     ///
-    /// Whatever may have opened the window or the pause for them comes through here: an acknowledgement, a timer, a
-    /// report of the base station, the end of a flow whose bytes in flight no longer count.
+    /// Whatever may have opened the window or the pause for them comes through here: an
+    /// acknowledgement, a timer, a report of the base station, the end of a flow whose bytes in
+    /// flight no longer count.
     pub(crate) fn wake(&mut self, subscriber: u32, path: &mut Path) {
         if path.has_work() && !path.is_ready {
             path.is_ready = true;
@@ -36,7 +37,8 @@ impl ReadyList {
         }
     }
 
-    /// The subscriber whose turn it is can send nothing: it leaves, until [`ReadyList::wake`]. `path` is its own, if it has one.
+    /// The subscriber whose turn it is can send nothing: it leaves, until [`ReadyList::wake`].
+    /// `path` is its own, if it has one.
     pub(crate) fn leave(&mut self, path: Option<&mut Path>) {
         self.0.pop_front();
         if let Some(path) = path {

@@ -11,8 +11,8 @@ const NONE: u32 = u32::MAX;
 
 /// The flows of one client address.
 ///
-/// What they share ([`super::Path`]) is made with the first data: most of what is opened at any time is idle, and much of
-/// it never carries anything.
+/// What they share ([`super::Path`]) is made with the first data: most of what is opened at any
+/// time is idle, and much of it never carries anything.
 #[derive(Debug)]
 pub(crate) struct Subscriber {
     pub(crate) key: SharingKey,

@@ -1,5 +1,5 @@
-//! The flows of a subscriber that may send, in turn: lists that run through the flows themselves, so that joining and
-//! leaving cost the same however many there are.
+//! The flows of a subscriber that may send, in turn: lists that run through the flows themselves,
+//! so that joining and leaving cost the same however many there are.
 
 use units::{Duration, Instant};
 
@@ -56,8 +56,8 @@ impl List {
     }
 }
 
-/// Whose turn it is: first flows that have just got something to send, as in fq_codel's list of new flows, then the
-/// others (deficit round robin).
+/// Whose turn it is: first flows that have just got something to send, as in fq_codel's list of new
+/// flows, then the others (deficit round robin).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turns {
     fresh: List,
@@ -170,8 +170,8 @@ impl Turn {
         self.is_in_line
     }
 
-    /// It has something to send: after a pause it may send a short answer at once, so that short flows and answers go first
-    /// (RFC 8290 §4.2), otherwise a segment. `quantum` is the least.
+    /// It has something to send: after a pause it may send a short answer at once, so that short
+    /// flows and answers go first (RFC 8290 §4.2), otherwise a segment. `quantum` is the least.
     pub(crate) fn join(&mut self, quantum: u64, mss: u32, now: Instant) {
         let has_paused = self.left.get().is_none_or(|at| now.saturating_since(at) >= PAUSE);
         let short = if has_paused { INITIAL_WINDOW * u64::from(mss) } else { u64::from(mss) };
@@ -189,8 +189,8 @@ impl Turn {
         self.deficit <= 0
     }
 
-    /// Gives it another turn of `quantum` bytes: at least a segment, and what a larger turn of the past has left is
-    /// forgiven. A turn that does not suffice would be waited for without a timer.
+    /// Gives it another turn of `quantum` bytes: at least a segment, and what a larger turn of the
+    /// past has left is forgiven. A turn that does not suffice would be waited for without a timer.
     pub(crate) fn renew(&mut self, quantum: u32, mss: u32) {
         self.deficit = (self.deficit + quantum.max(mss) as i32).max(1);
     }

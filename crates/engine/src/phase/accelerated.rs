@@ -1,4 +1,5 @@
-//! [`Accelerated`]: a flow whose delivery is ours: what the source sends is acknowledged, kept, and delivered.
+//! [`Accelerated`]: a flow whose delivery is ours: what the source sends is acknowledged, kept, and
+//! delivered.
 
 use units::Instant;
 
@@ -40,7 +41,8 @@ impl Accelerated {
     }
 }
 
-/// A deadline of a flow that delivers: silence ends it where nothing is owed, and a sink that acknowledges nothing is gone.
+/// A deadline of a flow that delivers: silence ends it where nothing is owed, and a sink that
+/// acknowledges nothing is gone.
 pub(super) fn on_deadline(relay: &mut Relay, last_activity: Instant, cx: &mut Context<'_>) -> Next {
     if !relay.owes() && cx.now.saturating_since(last_activity) >= cx.config.idle_timeout {
         return Next::Leave(PassReason::Idle);
@@ -53,10 +55,11 @@ pub(super) fn on_deadline(relay: &mut Relay, last_activity: Instant, cx: &mut Co
     Next::Stay
 }
 
-/// True when the sink has forgotten the connection and nothing is owed to it. The source's answer to a new SYN would
-/// otherwise be taken for its old one (H26).
+/// True when the sink has forgotten the connection and nothing is owed to it. The source's answer
+/// to a new SYN would otherwise be taken for its old one (H26).
 ///
-/// A late copy of the sink's first SYN opens nothing: what else is still under way would pass with old timestamps (H28).
+/// A late copy of the sink's first SYN opens nothing: what else is still under way would pass with
+/// old timestamps (H28).
 pub(super) fn gives_way_to(relay: &Relay, syn: &Segment<'_>) -> bool {
     syn.from == End::Sink && !relay.is_first_syn(syn.tcp) && !relay.owes()
 }

@@ -1,4 +1,5 @@
-//! [`Draining`]: a flow that leaves: nothing new is taken, what is owed is delivered, and then it is handed back.
+//! [`Draining`]: a flow that leaves: nothing new is taken, what is owed is delivered, and then it
+//! is handed back.
 
 use units::Instant;
 

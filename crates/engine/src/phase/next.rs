@@ -31,7 +31,8 @@ pub(crate) struct About<'a> {
     pub(crate) direction: Direction,
 }
 
-/// What a relay's handling of a segment means for its phase: it leaves at once, or on the terms there are now, or stays.
+/// What a relay's handling of a segment means for its phase: it leaves at once, or on the terms
+/// there are now, or stays.
 pub(super) fn after(effect: Effect, departure: Option<Departure>) -> (Verdict, Next) {
     let next = match (effect.end, departure) {
         (Some(reason), _) => Next::Leave(reason),

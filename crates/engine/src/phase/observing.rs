@@ -27,7 +27,8 @@ impl Observing {
         Ok(Self { handshake: Handshake::begin(tcp, from, now)?, established: None })
     }
 
-    /// Takes in a segment, which goes on in any case; or, where it completes the handshake, is the first of the next phase.
+    /// Takes in a segment, which goes on in any case; or, where it completes the handshake, is the
+    /// first of the next phase.
     pub(super) fn on_segment(
         &mut self,
         segment: &Segment<'_>,

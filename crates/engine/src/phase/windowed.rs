@@ -7,12 +7,14 @@
 //!        = wired half                      = mobile half, with the radio queue
 //! ```
 //!
-//! Nothing is held, made or answered, and of what passes only the window field of the client's segments changes. So
-//! the flow can be let go at any time: the client's own window, which is never smaller, is then what the server hears.
+//! Nothing is held, made or answered, and of what passes only the window field of the client's
+//! segments changes. So the flow can be let go at any time: the client's own window, which is never
+//! smaller, is then what the server hears.
 //!
-//! A receiver sees the whole round trip in one: the time from an acknowledgement's TSval to the data that echoes it.
-//! From the middle that would lack the mobile segment, and with it the queue: each half is measured by itself, and
-//! their sum is RTT_est. Without timestamps the wired half stays what it was in the handshake.
+//! A receiver sees the whole round trip in one: the time from an acknowledgement's TSval to the
+//! data that echoes it. From the middle that would lack the mobile segment, and with it the queue:
+//! each half is measured by itself, and their sum is RTT_est. Without timestamps the wired half
+//! stays what it was in the handshake.
 
 use control::{Drwa, DrwaParams, WindowField};
 use units::{Bytes, Duration, Instant, SeqNum, WindowScale};
@@ -53,7 +55,8 @@ pub(crate) struct Windowed {
     wired: HalfTimer<Stamp>,
     /// The wired half, as it was before the round under way.
     wired_rtt: Duration,
-    /// Smallest sample of the wired half in the round under way: a server that waits for its application makes it long.
+    /// Smallest sample of the wired half in the round under way: a server that waits for its
+    /// application makes it long.
     wired_in_round: Option<Duration>,
     /// When data last went down.
     last_data: Instant,
@@ -221,7 +224,8 @@ impl Windowed {
         }
     }
 
-    /// Nothing is owed: a SYN of the client that is not this connection's own, sent again, begins something new.
+    /// Nothing is owed: a SYN of the client that is not this connection's own, sent again, begins
+    /// something new.
     pub(super) fn gives_way_to(&self, syn: &Segment<'_>) -> bool {
         syn.from == End::Sink && syn.tcp.seq != self.sink_isn
     }

@@ -8,11 +8,12 @@ use crate::pass::PassReason;
 /// Acknowledgements that make no sense, in a row, before a flow is given up.
 const NONSENSE_MAX: u8 = 8;
 
-/// How long data may come in behind a hole that is not filled. A source that lives retransmits within its time-out,
-/// which RFC 6298 lets grow to 60 s, though not while data arrives.
+/// How long data may come in behind a hole that is not filled. A source that lives retransmits
+/// within its time-out, which RFC 6298 lets grow to 60 s, though not while data arrives.
 const HOLE_MAX: Duration = Duration::from_secs(60);
 
-/// Time between answers to unacceptable packets without data, per flow; that of Linux.
+/// Time between answers to unacceptable packets of a flow, whatever is wrong with them and whoever
+/// sent them; that of Linux (`tcp_invalid_ratelimit`).
 const CHALLENGE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// What there is to hold against the hosts of a flow.
@@ -20,7 +21,7 @@ const CHALLENGE_INTERVAL: Duration = Duration::from_millis(500);
 pub(crate) struct Conduct {
     /// Acknowledgements in a row that make no sense.
     nonsense: u8,
-    /// When a packet without data that was not acceptable was last answered.
+    /// When a packet that was not acceptable was last answered.
     challenged: Moment,
     /// Since when the same hole in the source's data has been open.
     hole_since: Moment,
@@ -38,14 +39,15 @@ impl Conduct {
         self.nonsense
     }
 
-    /// Notes an acknowledgement that makes no sense, for a reason, or one that does; the reason when there were too many.
+    /// Notes an acknowledgement that makes no sense, for a reason, or one that does; the reason
+    /// when there were too many.
     pub(super) fn judge_sense(&mut self, nonsense: Option<PassReason>) -> Option<PassReason> {
         self.nonsense = nonsense.map_or(0, |_| self.nonsense.saturating_add(1));
         nonsense.filter(|_| self.nonsense >= NONSENSE_MAX)
     }
 
-    /// Follows the oldest hole in the source's data; a reason to give up where nobody fills it while data goes on to
-    /// come: whatever this is, it does not retransmit (H27).
+    /// Follows the oldest hole in the source's data; a reason to give up where nobody fills it
+    /// while data goes on to come: whatever this is, it does not retransmit (H27).
     pub(super) fn judge_hole(
         &mut self,
         has_advanced: bool,
@@ -61,8 +63,10 @@ impl Conduct {
         (now.saturating_since(since) >= HOLE_MAX).then_some(PassReason::NotTcpLike)
     }
 
-    /// True when one more answer to an unacceptable packet without data is due: two hosts that disagree would answer
-    /// each other for ever (RFC 5961 §7).
+    /// True when one more answer to an unacceptable packet is due: two hosts that disagree would
+    /// answer each other for ever, and whoever forges packets would be answered at his own rate
+    /// (RFC 5961 §7). Data outside the window is not asked for here: its sender needs to hear of
+    /// each, and sends no faster for it.
     pub(super) fn may_challenge(&mut self, now: Instant) -> bool {
         let is_due = self.challenged.get().is_none_or(|at| now.saturating_since(at) >= CHALLENGE_INTERVAL);
         if is_due {

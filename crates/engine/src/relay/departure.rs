@@ -1,19 +1,23 @@
-//! [`Departure`]: on which terms a flow leaves; [`HandBack`]: when one of which both directions were taken over may be
-//! left to its hosts.
+//! [`Departure`]: on which terms a flow leaves; [`HandBack`]: when one of which both directions
+//! were taken over may be left to its hosts.
 //!
-//! A half that drains refuses what is new. But what it allowed before may be under way, beyond what the peer itself allows, and the number behind
-//! it is on every bare acknowledgement of its sender. So the peer does not believe these: they lie outside its window (RFC 9293 §3.10.7.4). One such
-//! host does no harm: it believes its peer, repeats what was refused, and that brings the acknowledgement with it. Two of them may block each other:
+//! A half that drains refuses what is new. But what it allowed before may be under way, beyond what
+//! the peer itself allows, and the number behind it is on every bare acknowledgement of its sender.
+//! So the peer does not believe these: they lie outside its window (RFC 9293 §3.10.7.4). One such
+//! host does no harm: it believes its peer, repeats what was refused, and that brings the
+//! acknowledgement with it. Two of them may block each other:
 //!
 //! ```text
 //!   server   una ── at the client ── next ── refused ── nxt │ beyond the client's window
 //!   client   una ── at the server ── next ── refused ── nxt │ beyond the server's window
 //! ```
 //!
-//! It takes no loss: both send two segments at the same time, and both take the other's. From then on each repeats what the other has, is refused
-//! as old, and answered with `nxt`, which is refused too; for ever. (Linux says the end of the window in place of `nxt` where the window has shrunk,
-//! BSD believes the acknowledgement in what is old; the RFC asks for neither.) So the uplink half goes on to take what it has allowed, and
-//! stays until nothing of its sender's can lie beyond the window of the peer.
+//! It takes no loss: both send two segments at the same time, and both take the other's. From then
+//! on each repeats what the other has, is refused as old, and answered with `nxt`, which is refused
+//! too; for ever. (Linux says the end of the window in place of `nxt` where the window has shrunk,
+//! BSD believes the acknowledgement in what is old; the RFC asks for neither.) So the uplink half
+//! goes on to take what it has allowed, and stays until nothing of its sender's can lie beyond the
+//! window of the peer.
 
 use tcp::Receiver;
 use units::{Duration, Instant, SeqNum};
@@ -22,11 +26,12 @@ use wire::{Tcp, TcpFlags};
 use crate::memory::timer::Moment;
 use crate::pass::PassReason;
 
-/// A sender of which nothing is missing and from which nothing comes for so long has nothing under way: it would repeat it (RFC 6298 §2: the
-/// first time-out is one second).
+/// A sender of which nothing is missing and from which nothing comes for so long has nothing under
+/// way: it would repeat it (RFC 6298 §2: the first time-out is one second).
 const QUIET: Duration = Duration::from_secs(3);
 
-/// How long a sender that has something under way may take to repeat it: the largest time-out (RFC 6298 §2.5).
+/// How long a sender that has something under way may take to repeat it: the largest time-out (RFC
+/// 6298 §2.5).
 const REPEATS_WITHIN: Duration = Duration::from_secs(60);
 
 /// On which terms a flow leaves: nothing new is taken, and once nothing is owed it is handed back.
@@ -103,8 +108,9 @@ impl HandBack {
         self.since = Moment::at(now);
     }
 
-    /// True when a flow that owes nothing, and whose last packet came at `last_activity`, may be left to its hosts although not all that its
-    /// sender was ever allowed lies within the window of the peer.
+    /// True when a flow that owes nothing, and whose last packet came at `last_activity`, may be
+    /// left to its hosts although not all that its sender was ever allowed lies within the window
+    /// of the peer.
     pub(super) fn is_due(&mut self, receiver: &Receiver, last_activity: Instant, now: Instant) -> bool {
         if self.is_quiet {
             return true;

@@ -15,18 +15,15 @@ use crate::pass::PassReason;
 use crate::segment::{Context, Segment};
 use crate::timestamp::later_of;
 
-/// From so many in a row on, acknowledgements of what was never sent are believed.
+/// From so many in a row on, acknowledgements of what was never sent may be believed.
 const DESYNCHRONISED_AFTER: u8 = 3;
 
-/// How far beyond the source's window a number of the sink is believed: its end of stream, a probe, and windows that
-/// we have not seen because they were told before we took over.
+/// How far beyond the source's window a number of the sink is believed: its end of stream, a probe,
+/// and windows that we have not seen because they were told before we took over.
 const BEYOND_WINDOW: u32 = 65_535;
 
 /// The same where packets may have gone past us: a quarter of the circle.
 const DOUBTFUL_MAX: u32 = 1 << 30;
-
-/// How far behind what the source has acknowledged a packet of the sink may come.
-const LATE_MAX: u32 = 1 << 20;
 
 impl Relay {
     /// Takes in a segment of the sink; `departure` as for [`Relay::on_segment`].
@@ -46,35 +43,31 @@ impl Relay {
         }
         if segment.has(TcpFlags::SYN | TcpFlags::ACK) {
             // Its SYN-ACK again: the third packet was lost behind us.
-            self.outbox.ack_sink = true;
+            self.challenge_sink(cx);
             return Effect::CONSUMED;
         }
         if segment.has(TcpFlags::SYN) {
             return Effect::FORWARD;
         }
         let is_keep_alive = tcp.seq + 1 == self.sink.nxt && tcp.payload_len <= 1;
-        // A number from nowhere may come with a time from nowhere, which all that we send for the sink would carry.
+        // A number from nowhere may come with a time from nowhere, which all that we send for the
+        // sink would carry.
         let limit = self.sink_limit(departure.as_ref());
-        let is_number = self.is_sink_number(tcp.seq, limit);
+        let is_number = is_keep_alive || self.is_sink_number(tcp, limit);
+        if is_number && segment.has(TcpFlags::ACK) && !self.is_ack_acceptable(tcp, is_doubtful) {
+            return self.on_unacceptable_ack(departure, tcp, cx);
+        }
         if is_number {
             self.sink.note(segment.ip(), tcp, limit);
         }
-        // After both ends the source has no use for a bare acknowledgement: if it has closed it would answer with a reset.
+        // After both ends the source has no use for a bare acknowledgement: if it has closed it
+        // would answer with a reset.
         let had_nothing_out = self.sender.is_idle() && !self.has_ended();
-        let mut is_desynchronised = false;
         if segment.has(TcpFlags::ACK) && is_number {
-            is_desynchronised = !self.on_ack(departure, tcp, cx);
+            self.on_ack(departure, tcp, cx);
             if self.wants_window_update(departure.as_ref(), cx) {
                 self.outbox.ack_source = true;
             }
-        }
-        if is_desynchronised
-            && tcp.ack.is_at_or_after(self.receiver.next())
-            && (self.conduct.nonsense() >= DESYNCHRONISED_AFTER || is_doubtful)
-        {
-            // It has everything we hold, and more, from elsewhere: we are not needed (H11). Said once, it may be forged or
-            // damaged, and what is owed would be lost; unless packets went past us.
-            return Effect { verdict: Verdict::Forward, end: Some(PassReason::Desynchronised) };
         }
         let is_for_source = tcp.payload_len > 0
             || tcp.flags.intersects(TcpFlags::FIN.with(TcpFlags::URG))
@@ -99,10 +92,54 @@ impl Relay {
         }
     }
 
-    /// True when the sink may have sent this number lately: with any other one a packet's acknowledgement is not
-    /// believed (RFC 9293 §3.10.7.4, RFC 5961 §5).
-    fn is_sink_number(&self, seq: SeqNum, limit: SeqNum) -> bool {
-        seq.is_at_or_after(self.source.ack - LATE_MAX) && seq.is_at_or_before(limit)
+    /// True when the segment lies within the source's window: what another one acknowledges is not
+    /// believed (RFC 9293 §3.10.7.4).
+    fn is_sink_number(&self, tcp: &Tcp, limit: SeqNum) -> bool {
+        tcp.seq_end().is_at_or_after(self.source.ack) && tcp.seq.is_at_or_before(limit)
+    }
+
+    /// True when the sink may have said so: it acknowledges nothing that was never sent, and
+    /// nothing that lies further back than what could ever be under way to it (RFC 5961 §5). What
+    /// came past us, where packets may have, it may acknowledge as well.
+    fn is_ack_acceptable(&self, tcp: &Tcp, is_doubtful: bool) -> bool {
+        if is_doubtful {
+            return tcp.ack.is_at_or_before(self.sender.nxt().later_of(self.receiver.next()));
+        }
+        tcp.ack.is_at_or_before(self.sender.nxt())
+            && tcp.ack.is_at_or_after(self.sender.una() - self.sink.most_allowed)
+    }
+
+    /// Takes in a segment whose acknowledgement is not acceptable: it is answered and dropped, with
+    /// all that it carries (RFC 5961 §5). With our acknowledgement in place of that the source
+    /// would take forged data for the sink's.
+    ///
+    /// A sink that goes on to acknowledge more than there is has everything we hold, and more, from
+    /// elsewhere: we are not needed (H11). Said once, it may be forged or damaged, and what is owed
+    /// would be lost; unless packets went past us. While something is owed, the number has to be
+    /// the exact one: who can guess that could reset the flow as well (RFC 5961 §3).
+    fn on_unacceptable_ack(
+        &mut self,
+        departure: &mut Option<Departure>,
+        tcp: &Tcp,
+        cx: &mut Context<'_>,
+    ) -> Effect {
+        cx.stats.unacceptable_acks += 1;
+        if tcp.ack.is_after(self.sender.nxt()) {
+            self.judge_sense(departure, Some(PassReason::NotTcpLike));
+        }
+        let is_doubtful = departure.is_some_and(|departure| departure.is_doubtful());
+        let is_exact = self.debt() == 0 || tcp.seq == self.sink.nxt;
+        let is_repeated = self.conduct.nonsense() >= DESYNCHRONISED_AFTER && is_exact;
+        if tcp.ack.is_at_or_after(self.receiver.next()) && (is_repeated || is_doubtful) {
+            return Effect { verdict: Verdict::Forward, end: Some(PassReason::Desynchronised) };
+        }
+        self.challenge_sink(cx);
+        Effect::CONSUMED
+    }
+
+    /// Answers what is not acceptable, unless something was answered so a moment ago (RFC 5961 §7).
+    fn challenge_sink(&mut self, cx: &Context<'_>) {
+        self.outbox.ack_sink |= self.conduct.may_challenge(cx.now);
     }
 
     /// The highest number of the sink that is believed.
@@ -112,18 +149,21 @@ impl Relay {
         self.source.edge + if is_doubtful { DOUBTFUL_MAX } else { BEYOND_WINDOW }
     }
 
-    /// The acknowledgement part; false when it acknowledges what was never sent.
-    fn on_ack(&mut self, departure: &mut Option<Departure>, tcp: &Tcp, cx: &mut Context<'_>) -> bool {
+    /// The acknowledgement part.
+    fn on_ack(&mut self, departure: &mut Option<Departure>, tcp: &Tcp, cx: &mut Context<'_>) {
         let before = self.sender.in_flight();
         // What it has of the data that waits here came past us: as if it had been sent.
         let is_doubtful = departure.is_some_and(|departure| departure.is_doubtful());
         let from_elsewhere = (is_doubtful && tcp.ack.is_after(self.sender.nxt()))
             .then_some(tcp.ack)
             .filter(|ack| ack.is_at_or_before(self.receiver.next()));
+        let window = self.agreed.sink_scale.window(tcp.window);
+        let under_way = self.sender.nxt().since(self.sender.una());
+        self.sink.most_allowed = self.sink.most_allowed.max(window).max(under_way);
         let out = self.sender.on_ack(
             &AckIn {
                 ack: from_elsewhere.map_or(tcp.ack, |_| self.sender.nxt()),
-                window: self.agreed.sink_scale.window(tcp.window),
+                window,
                 sack: &tcp.options.sack,
                 has_payload: tcp.payload_len > 0,
             },
@@ -131,11 +171,6 @@ impl Relay {
         );
         if let Some(ack) = from_elsewhere {
             self.sender.skip_to(ack);
-        }
-        if out.is_unacceptable {
-            cx.stats.unacceptable_acks += 1;
-            self.judge_sense(departure, Some(PassReason::NotTcpLike));
-            return false;
         }
         let is_nonsense = out.invalid_sack_blocks > 0;
         if is_nonsense || out.delivered > 0 {
@@ -160,7 +195,6 @@ impl Relay {
         if self.source_reset && self.sender.is_data_acked() {
             self.outbox.reset_sink = true;
         }
-        true
     }
 
     /// Gives up a flow whose acknowledgements make no sense, after some in a row.

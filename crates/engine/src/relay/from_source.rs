@@ -35,14 +35,15 @@ impl Relay {
         }
         if segment.has(TcpFlags::SYN) {
             // Its SYN-ACK again: the third packet was lost behind us.
-            self.outbox.ack_source = true;
+            self.challenge_source(cx);
             return Effect::CONSUMED;
         }
         if self.source_reset {
             return Effect::CONSUMED;
         }
         if segment.ip().ecn() == ECT_1 && tcp.payload_len > 0 {
-            // A scalable sender (RFC 9330) needs the marks of the whole path: we would answer in its receiver's place.
+            // A scalable sender (RFC 9330) needs the marks of the whole path: we would answer in
+            // its receiver's place.
             if !self.owes() && !self.receiver.has_holes() {
                 return Effect { verdict: Verdict::Forward, end: Some(PassReason::AccurateEcn) };
             }
@@ -76,8 +77,13 @@ impl Relay {
         match arrival {
             Arrival::Empty if is_overtaken => Effect::CONSUMED,
             Arrival::Empty if is_acceptable => self.forward_bare(segment),
-            Arrival::Duplicate if self.is_keep_alive(tcp) && self.is_even() => self.forward_bare(segment),
-            Arrival::Empty if !self.conduct.may_challenge(cx.now) => Effect::CONSUMED,
+            Arrival::Duplicate if self.is_keep_alive(tcp) && self.is_caught_up() => {
+                self.forward_bare(segment)
+            }
+            Arrival::Empty | Arrival::TooOld => {
+                self.challenge_source(cx);
+                Effect::CONSUMED
+            }
             _ => {
                 self.outbox.ack_source = true;
                 self.outbox.ack_sink |= is_news;
@@ -86,8 +92,13 @@ impl Relay {
         }
     }
 
-    /// Takes in a packet of the source of a flow in doubt. What lies before its number went past us or is lost: it is not
-    /// waited for, since the sink may have it.
+    /// Answers what is not acceptable, unless something was answered so a moment ago (RFC 5961 §7).
+    fn challenge_source(&mut self, cx: &Context<'_>) {
+        self.outbox.ack_source |= self.conduct.may_challenge(cx.now);
+    }
+
+    /// Takes in a packet of the source of a flow in doubt. What lies before its number went past us
+    /// or is lost: it is not waited for, since the sink may have it.
     fn doubt_source(&mut self, departure: &mut Departure, tcp: &Tcp) {
         if tcp.flags.intersects(TcpFlags::SYN.with(TcpFlags::RST)) {
             return;
@@ -135,7 +146,7 @@ impl Relay {
         if room < len {
             cx.stats.memory_refused += 1;
             if room == 0 {
-                return Arrival::OutOfWindow;
+                return Arrival::NoMemory;
             }
         }
         let arrival = self.receiver.on_segment(&segment.cut_to(room), &mut self.buffer);
@@ -155,8 +166,8 @@ impl Relay {
         arrival
     }
 
-    /// How much of a segment's `len` bytes may be kept while the flow's memory is limited: what it holds already costs
-    /// nothing more.
+    /// How much of a segment's `len` bytes may be kept while the flow's memory is limited: what it
+    /// holds already costs nothing more.
     fn room_for(&self, tcp: &Tcp, len: usize, cx: &Context<'_>) -> usize {
         let held = self.buffer.capacity();
         let limit = usize::try_from(cx.budget.memory.get()).unwrap_or(usize::MAX).max(held);
@@ -179,8 +190,8 @@ impl Relay {
 
     /// RFC 9293 §3.10.7.4: what lies outside the window is answered, and nothing in it believed.
     ///
-    /// We rewrite SEQ, so the sink cannot check it any more. A packet that is older than what was acknowledged tells
-    /// nothing new: what was sent after it has arrived.
+    /// We rewrite SEQ, so the sink cannot check it any more. A packet that is older than what was
+    /// acknowledged tells nothing new: what was sent after it has arrived.
     fn is_acceptable(&self, tcp: &Tcp) -> bool {
         let is_within = tcp.seq_end().is_at_or_after(self.acked_to_source)
             && tcp.seq.is_at_or_before(self.receiver.right_edge() + 1);
@@ -196,7 +207,7 @@ impl Relay {
     fn forward_bare(&mut self, segment: &mut Segment<'_>) -> Effect {
         let tcp = segment.tcp;
         let is_keep_alive = self.is_keep_alive(tcp);
-        if is_keep_alive && !self.is_even() {
+        if is_keep_alive && !self.is_caught_up() {
             // The sink is known to be busy with our debt; the source needs our answer, not its.
             self.outbox.ack_source = true;
             return Effect::CONSUMED;
@@ -223,7 +234,9 @@ impl Relay {
         if !is_exact {
             cx.stats.inexact_resets += 1;
             let is_in_window = seq.is_at_or_after(next) && seq.is_before(self.receiver.right_edge());
-            self.outbox.ack_source |= is_in_window;
+            if is_in_window {
+                self.challenge_source(cx);
+            }
             return Effect::CONSUMED;
         }
         if !self.owes() {

@@ -48,6 +48,9 @@ pub(crate) struct SinkSide {
     pub(super) isn: SeqNum,
     /// One past the highest number it has sent.
     pub(super) nxt: SeqNum,
+    /// Largest window it has stated, or amount that was under way to it, in bytes (`MAX.SND.WND`,
+    /// RFC 5961 §5.2).
+    pub(super) most_allowed: u32,
     /// Newest TSval it has used.
     pub(super) tsval: u32,
     /// The flow was silent for so long that this TSval says nothing any more.
@@ -61,8 +64,8 @@ impl SinkSide {
     pub(super) fn note(&mut self, ip: &Ip, tcp: &Tcp, limit: SeqNum) {
         self.ip.refresh(ip);
         let end = tcp.seq_end();
-        // Within what the source allows, probes and the end of the stream included: a stray number must not drag
-        // ours along.
+        // Within what the source allows, probes and the end of the stream included: a stray number
+        // must not drag ours along.
         if end.is_after(self.nxt) && end.is_at_or_before(limit) {
             self.nxt = end;
         }
@@ -101,13 +104,14 @@ pub(crate) struct SourceSide {
 }
 
 impl SourceSide {
-    /// True when it has sent this before something that has already arrived (RFC 7323 §5): its window, above all, is no
-    /// longer true. With our newer TSval in it the sink would believe it.
+    /// True when it has sent this before something that has already arrived (RFC 7323 §5): its
+    /// window, above all, is no longer true. With our newer TSval in it the sink would believe it.
     pub(super) fn has_overtaken(&self, tcp: &Tcp) -> bool {
         tcp.options.timestamps.is_some_and(|t| is_earlier(t.value, self.tsval))
     }
 
-    /// Takes its time from a packet that is acceptable, where the time known is too old to judge it by; that time then.
+    /// Takes its time from a packet that is acceptable, where the time known is too old to judge it
+    /// by; that time then.
     pub(super) fn renew_time(&mut self, tcp: &Tcp) -> Option<u32> {
         let timestamps = tcp.options.timestamps.filter(|_| self.is_tsval_old)?;
         self.is_tsval_old = false;
@@ -124,8 +128,8 @@ impl SourceSide {
         }
     }
 
-    /// Takes in an acknowledgement of what the sink has sent, which allows `window` bytes more; true when it says
-    /// something new.
+    /// Takes in an acknowledgement of what the sink has sent, which allows `window` bytes more;
+    /// true when it says something new.
     pub(super) fn note_ack(&mut self, tcp: &Tcp, window: u32) -> bool {
         let ece = tcp.flags.contains(TcpFlags::ECE);
         let is_news = tcp.ack != self.ack || tcp.window != self.window || ece != self.ece;

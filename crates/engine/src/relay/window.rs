@@ -1,4 +1,5 @@
-//! The window for the source: what the path needs, as far as memory allows. `docs/engine.md`, "Towards the server".
+//! The window for the source: what the path needs, as far as memory allows. `docs/engine.md`,
+//! "Towards the server".
 
 use control::Controller;
 use units::{Bytes, Duration, SeqNum};
@@ -11,7 +12,8 @@ use crate::segment::Context;
 const WINDOW_MAX: u64 = u32::MAX as u64 / 4;
 
 impl Relay {
-    /// Bytes of buffer the source may still fill: twice the path's, plus a floor, less what is held; or \[WA\] (8).
+    /// Bytes of buffer the source may still fill: twice the path's, plus a floor, less what is
+    /// held; or \[WA\] (8).
     fn free_window(&self, cx: &Context<'_>) -> u32 {
         if let Some(q20) = cx.config.waiting_target {
             return self.window_by_controller(q20, cx);
@@ -19,16 +21,18 @@ impl Relay {
         let sent = Bytes::from(self.sender.nxt().distance_from(self.sender.una()).max(0).unsigned_abs());
         let source_rtt = Duration::from_micros(u64::from(self.source_rtt_us));
         let needs = cx.path.as_deref().map_or(Bytes::ZERO, |path| path.needs(self.srtt(), source_rtt, sent));
-        // Less than a unit of the sink's scale cannot be said, and the source would wait for ever; of two units one is left
-        // when the other is in use.
+        // Less than a unit of the sink's scale cannot be said, and the source would wait for ever;
+        // of two units one is left when the other is in use.
         let unit = Bytes::new(1 << self.agreed.sink_scale.shift());
-        // All of it may have to be held: what there is no memory for would be lost, and the source slow down for it.
+        // All of it may have to be held: what there is no memory for would be lost, and the source
+        // slow down for it.
         let wanted = (needs + cx.config.window_floor).min(cx.budget.memory).min(cx.config.window_max);
         let target = wanted.max(unit + unit);
         target.saturating_sub(self.held()).get().min(WINDOW_MAX) as u32
     }
 
-    /// aw = w − q2 + q20, \[WA\] (8): w is the flow's share of the controller's window, q2 what waits here for its turn.
+    /// aw = w − q2 + q20, \[WA\] (8): w is the flow's share of the controller's window, q2 what
+    /// waits here for its turn.
     fn window_by_controller(&self, q20: Bytes, cx: &Context<'_>) -> u32 {
         // Before there was data, what a new controller would allow.
         let control = cx
@@ -49,8 +53,8 @@ impl Relay {
 
     /// The window field for the source, noted as told.
     ///
-    /// Where nothing more is taken, nothing more is allowed: what the sink would not take of it once the flow is
-    /// handed back would be lost.
+    /// Where nothing more is taken, nothing more is allowed: what the sink would not take of it
+    /// once the flow is handed back would be lost.
     pub(super) fn offer_window(&mut self, departure: Option<&Departure>, cx: &Context<'_>) -> u16 {
         let free = if departure.is_some() { 0 } else { self.free_window(cx) };
         self.receiver.window_field(free, self.agreed.sink_scale)

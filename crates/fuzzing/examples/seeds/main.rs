@@ -1,7 +1,8 @@
 //! Writes the seeds of the corpora: `cargo run -p cellerator-fuzzing --example seeds -- fuzz/corpus`.
 //!
-//! Everything is made here, from the project's own simulator, builders, generators and files; the same seeds come out
-//! every time. `docs/fuzzing.md` says how the corpora are made smaller afterwards.
+//! Everything is made here, from the project's own simulator, builders, generators and files; the
+//! same seeds come out every time. `docs/fuzzing.md` says how the corpora are made smaller
+//! afterwards.
 
 // Broken seeds stop the program: there is nobody else to tell.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]

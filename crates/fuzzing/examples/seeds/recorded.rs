@@ -3,8 +3,8 @@
 use control::{ControllerConfig, FixedParams};
 use engine::{Engine, EngineConfig, Middlebox, Port, Transmit, Verdict};
 use sim::{
-    Application, EndpointConfig, Fault, FlowConfig, Network, NetworkConfig, PathConfig, RadioConfig, Role,
-    Subject,
+    Application, EndpointConfig, Fault, FlowConfig, MiddleboxUnderTest, Network, NetworkConfig, PathConfig,
+    RadioConfig, Role,
 };
 use units::{Bytes, Duration, Instant, Rate};
 use wire::VirtioNetHeader;
@@ -56,7 +56,7 @@ impl Middlebox for Tap {
     }
 }
 
-impl Subject for Tap {}
+impl MiddleboxUnderTest for Tap {}
 
 fn path(kbps: u64, ms: u64) -> PathConfig {
     PathConfig::constant(Rate::from_kbps(kbps), Duration::from_millis(ms), Bytes::new(60_000))

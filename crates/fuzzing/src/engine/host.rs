@@ -1,5 +1,5 @@
-//! The two hosts of a fuzzed flow: they know what they have sent and seen, so that what they say next can be sensible,
-//! or wrong by a little.
+//! The two hosts of a fuzzed flow: they know what they have sent and seen, so that what they say
+//! next can be sensible, or wrong by a little.
 
 use core::net::SocketAddr;
 

@@ -74,8 +74,8 @@ impl Session {
         let config = settings(&mut u).ok()?;
         let window_max = config.window_max.get();
         let engine = Engine::new(config).expect("the settings fit together");
-        // What the client promises in its SYN holds, two units of its scale are the least that is offered, and a window
-        // told in units may reach one unit further.
+        // What the client promises in its SYN holds, two units of its scale are the least that is
+        // offered, and a window told in units may reach one unit further.
         let unit = 1 << 14;
         let debt_max = window_max.max(65_535).max(2 * unit) + unit;
         let now = Instant::from_millis(1_000);
@@ -181,7 +181,8 @@ impl Session {
             is_wild: false,
             lost_next: 0,
         };
-        // A flow of the same name whose hosts have not ended may live on in the engine: old and new packets mix.
+        // A flow of the same name whose hosts have not ended may live on in the engine: old and new
+        // packets mix.
         pair.is_wild = self.pairs.contains_key(&flow);
         let seq = pair.client.isn;
         pair.client.next += 1;
@@ -309,8 +310,8 @@ impl Session {
         }
     }
 
-    /// Lets the engine do what is due and send what it wants; checks every packet, and that doing it again at the same
-    /// time does nothing.
+    /// Lets the engine do what is due and send what it wants; checks every packet, and that doing
+    /// it again at the same time does nothing.
     fn settle(&mut self) {
         self.drain_output();
         let before = format!("{:?}", self.engine.stats());
@@ -400,7 +401,8 @@ impl Session {
     }
 }
 
-/// The packets that go onto the wire for one of the engine's making, checksums complete; all its lengths are checked.
+/// The packets that go onto the wire for one of the engine's making, checksums complete; all its
+/// lengths are checked.
 fn cut(virtio: &VirtioNetHeader, mut packet: Vec<u8>) -> Vec<Vec<u8>> {
     let parsed = wire::parse(&packet).expect("the engine makes packets");
     assert_eq!(parsed.ip.total_len, packet.len(), "its length field is not its length");
@@ -428,8 +430,8 @@ fn check_whole(packet: &[u8]) {
     assert!(parsed.tcp().is_some_and(|tcp| !tcp.options.malformed), "its options are wrong: {parsed}");
 }
 
-/// What a sane flow may rely on, whatever was lost: bytes are the stream's, nothing is acknowledged that was never
-/// sent, and the server's FIN not before the client has everything.
+/// What a sane flow may rely on, whatever was lost: bytes are the stream's, nothing is acknowledged
+/// that was never sent, and the server's FIN not before the client has everything.
 fn check_promises(pair: &Pair, to: Port, tcp: &Tcp, packet: &[u8]) {
     let (host, peer) = (pair.host(to), pair.host(to.opposite()));
     if tcp.flags.intersects(TcpFlags::SYN | TcpFlags::RST) {

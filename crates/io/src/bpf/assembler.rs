@@ -1,13 +1,14 @@
 //! [`Assembler`]: BPF instructions in the order in which they are written, with labels to jump to.
 //!
-//! Source of the encoding: RFC 9669 (BPF Instruction Set Architecture), and Linux's `include/uapi/linux/bpf.h` for
-//! helpers and maps.
+//! Source of the encoding: RFC 9669 (BPF Instruction Set Architecture), and Linux's
+//! `include/uapi/linux/bpf.h` for helpers and maps.
 
 use std::os::fd::{AsFd, AsRawFd};
 
 use crate::IoError;
 
-/// A register. A call takes its arguments in `R1` to `R5`, gives its result in `R0` and spoils all six; the others stay.
+/// A register. A call takes its arguments in `R1` to `R5`, gives its result in `R0` and spoils all
+/// six; the others stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs)] // The names say all.
@@ -88,7 +89,8 @@ pub enum Helper {
     MapDelete = 3,
     /// `R1` number of an interface, `R2` flags: the verdict that sends the packet there.
     Redirect = 23,
-    /// `R1` context, `R2` offset, `R3` where to, `R4` length, `R5` 1 for the network header: 0 when it was copied.
+    /// `R1` context, `R2` offset, `R3` where to, `R4` length, `R5` 1 for the network header: 0 when
+    /// it was copied.
     LoadBytesRelative = 68,
     /// `R1` context, `R2` `struct bpf_fib_lookup`, `R3` its length, `R4` flags: 0 when it would be forwarded.
     FibLookup = 69,

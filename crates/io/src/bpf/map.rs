@@ -14,7 +14,8 @@ const LRU_HASH: u32 = 9;
 /// `BPF_F_MMAPABLE`.
 const MAPPABLE: u32 = 1 << 10;
 
-/// A hash map of keys with K bytes to values with V bytes; when it is full, what was not used for longest gives way.
+/// A hash map of keys with K bytes to values with V bytes; when it is full, what was not used for
+/// longest gives way.
 #[derive(Debug)]
 pub struct HashMap<const K: usize, const V: usize> {
     fd: OwnedFd,

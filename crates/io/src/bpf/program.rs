@@ -20,7 +20,8 @@ pub struct Attachment {
 }
 
 impl Program {
-    /// Has the kernel verify and translate a program (`BPF_PROG_TYPE_SCHED_CLS`). Its name has 15 characters at most.
+    /// Has the kernel verify and translate a program (`BPF_PROG_TYPE_SCHED_CLS`). Its name has 15
+    /// characters at most.
     ///
     /// # Errors
     /// When the privilege is missing, or the verifier refuses it: then with the last line of what it said.
@@ -28,8 +29,8 @@ impl Program {
         Self::load_kind(system::TRAFFIC_CONTROL, name, instructions)
     }
 
-    /// The same for a program that looks at packets for a device or a socket (`BPF_PROG_TYPE_SOCKET_FILTER`), as for
-    /// [`crate::Tun::set_queue_chooser`].
+    /// The same for a program that looks at packets for a device or a socket
+    /// (`BPF_PROG_TYPE_SOCKET_FILTER`), as for [`crate::Tun::set_queue_chooser`].
     ///
     /// # Errors
     /// As [`Program::load`].
@@ -44,8 +45,8 @@ impl Program {
         }
     }
 
-    /// Sets it to work on what comes in through `interface`, behind programs that are there (tcx, Linux 6.6 and later).
-    /// The interface is one of the calling thread's network namespace.
+    /// Sets it to work on what comes in through `interface`, behind programs that are there (tcx,
+    /// Linux 6.6 and later). The interface is one of the calling thread's network namespace.
     ///
     /// # Errors
     /// When the kernel has no tcx, or the interface is gone.
@@ -107,7 +108,8 @@ pub fn is_tcx_there(interface: InterfaceIndex) -> Result<(), IoError> {
     }
 }
 
-/// The names of the programs at work on what comes in through `interface`; none where the kernel has no such thing.
+/// The names of the programs at work on what comes in through `interface`; none where the kernel
+/// has no such thing.
 #[must_use]
 pub fn programs_at(interface: InterfaceIndex) -> Vec<String> {
     let ids = system::query(interface.get()).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! bpf(2): one function per command, each with the part of `union bpf_attr` that it reads.
 //!
-//! The kernel takes a shorter union for one whose rest is zero, so each command has a structure of its own. All of them
-//! are `#[repr(C)]`, without padding, and made of integers.
+//! The kernel takes a shorter union for one whose rest is zero, so each command has a structure of
+//! its own. All of them are `#[repr(C)]`, without padding, and made of integers.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -48,8 +48,8 @@ pub(super) fn name(text: &str) -> [u8; NAME_LEN_MAX + 1] {
 /// # Safety
 /// Every address in `attr` must be valid for what the command reads or writes there.
 unsafe fn call<T>(command: libc::c_long, attr: &mut T) -> io::Result<libc::c_long> {
-    // SAFETY: the kernel reads and writes `size_of::<T>()` bytes at `attr`, which are T's; the caller answers for the
-    // addresses in it.
+    // SAFETY: the kernel reads and writes `size_of::<T>()` bytes at `attr`, which are T's; the
+    // caller answers for the addresses in it.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attr), size_of::<T>()) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
@@ -110,7 +110,8 @@ pub(super) fn look_up<const K: usize, const V: usize>(
     let mut value = [0; V];
     let out = std::ptr::from_mut(&mut value).addr() as u64;
     let mut attr = ElementAttr { map: number(map), padding: 0, key: address(key), value: out, flags: 0 };
-    // SAFETY: the kernel reads the map's key length at `key` and writes its value length at `value`, which are K and V.
+    // SAFETY: the kernel reads the map's key length at `key` and writes its value length at
+    // `value`, which are K and V.
     unsafe { call(MAP_LOOKUP, &mut attr) }.map(|_| value)
 }
 

@@ -24,7 +24,8 @@ impl Netlink {
         })
     }
 
-    /// Gives an interface an IPv4 address of its own that is never taken for the source of a packet that leaves.
+    /// Gives an interface an IPv4 address of its own that is never taken for the source of a packet
+    /// that leaves.
     ///
     /// # Errors
     /// When it has the address already or the privilege is missing.

@@ -11,7 +11,8 @@ use crate::error::Context;
 /// `RTMGRP_LINK`: interfaces that come, go, or change.
 const LINKS: u32 = libc::RTMGRP_LINK as u32;
 
-/// Readable when an interface of the namespace it was opened in has come, gone or changed: which one and how is to be asked.
+/// Readable when an interface of the namespace it was opened in has come, gone or changed: which
+/// one and how is to be asked.
 #[derive(Debug)]
 pub struct LinkEvents {
     socket: Socket,

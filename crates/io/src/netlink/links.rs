@@ -26,8 +26,8 @@ pub struct Link {
     pub is_up: bool,
     /// Switched on, and the medium is there.
     pub has_carrier: bool,
-    /// In operation (RFC 2863 §3.1.14): its queue takes packets. After the medium appears the kernel takes a moment for
-    /// this, and drops what is sent before without a word.
+    /// In operation (RFC 2863 §3.1.14): its queue takes packets. After the medium appears the
+    /// kernel takes a moment for this, and drops what is sent before without a word.
     pub is_running: bool,
     /// Largest packet, in bytes.
     pub mtu: u32,
@@ -188,8 +188,9 @@ impl Netlink {
         })
     }
 
-    /// Makes a bridge that hides nothing: no spanning tree, no multicast snooping, and what is meant for bridges passes
-    /// (IEEE 802.1D §7.12.6), but for the three addresses that the kernel never lets pass. It is off.
+    /// Makes a bridge that hides nothing: no spanning tree, no multicast snooping, and what is
+    /// meant for bridges passes (IEEE 802.1D §7.12.6), but for the three addresses that the kernel
+    /// never lets pass. It is off.
     ///
     /// # Errors
     /// When the name is taken or the privilege is missing.

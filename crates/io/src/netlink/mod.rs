@@ -165,7 +165,8 @@ impl FromStr for Cidr {
 /// It stays in the namespace of the thread that opened it, whichever thread uses it.
 #[derive(Debug)]
 pub struct Netlink {
-    /// The socket, and the number of the last request: what is left of the answers to one that failed has another.
+    /// The socket, and the number of the last request: what is left of the answers to one that
+    /// failed has another.
     socket: Mutex<(Socket, u32)>,
 }
 

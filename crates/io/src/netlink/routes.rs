@@ -83,7 +83,8 @@ impl Netlink {
         Ok(routes.filter(|route| route.table == table).collect())
     }
 
-    /// The least MTU that a route through an interface states, in whatever table; routes with several next hops are left out.
+    /// The least MTU that a route through an interface states, in whatever table; routes with
+    /// several next hops are left out.
     ///
     /// # Errors
     /// When the kernel does not answer.

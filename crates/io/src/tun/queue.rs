@@ -12,8 +12,8 @@ use crate::{IoError, VNET_HEADER_LEN, VnetHeader};
 /// Most pieces of one packet for [`TunQueue::send_vectored`].
 pub const PIECES_MAX: usize = 7;
 
-/// A queue of a TUN device: what the kernel hands over here comes out nowhere else. The device vanishes with its last
-/// queue.
+/// A queue of a TUN device: what the kernel hands over here comes out nowhere else. The device
+/// vanishes with its last queue.
 ///
 /// It is non-blocking. Watch it with [`crate::Waiter`].
 #[derive(Debug)]
@@ -37,7 +37,8 @@ impl TunQueue {
     }
 
     /// Receives what the device has: with GSO the virtio header, then the packet. `None` when it has
-    /// nothing now. `buffer` should hold [`crate::PACKET_LEN_MAX`] plus [`TunQueue::header_len`]; more is cut off.
+    /// nothing now. `buffer` should hold [`crate::PACKET_LEN_MAX`] plus [`TunQueue::header_len`];
+    /// more is cut off.
     ///
     /// # Errors
     /// When the device is gone ([`IoError::is_device_gone`]).
@@ -45,8 +46,9 @@ impl TunQueue {
         self.received((&self.file).read(buffer))
     }
 
-    /// Receives one packet with its virtio header apart (zeros where there is none); gives the packet's length,
-    /// or `None` when there is nothing now. `packet` should hold [`crate::PACKET_LEN_MAX`]; more is cut off.
+    /// Receives one packet with its virtio header apart (zeros where there is none); gives the
+    /// packet's length, or `None` when there is nothing now. `packet` should hold
+    /// [`crate::PACKET_LEN_MAX`]; more is cut off.
     ///
     /// # Errors
     /// When the device is gone ([`IoError::is_device_gone`]).
@@ -77,7 +79,8 @@ impl TunQueue {
     }
 
     /// Sends one packet, super-packets of up to 64 KB included, in one system call and without
-    /// joining its pieces first. Where packets come bare the header is left out. At most [`PIECES_MAX`] pieces.
+    /// joining its pieces first. Where packets come bare the header is left out. At most
+    /// [`PIECES_MAX`] pieces.
     ///
     /// # Errors
     /// When the device is gone or down ([`IoError::is_device_gone`]), or the header does not fit the packet.

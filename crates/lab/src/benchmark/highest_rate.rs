@@ -1,8 +1,8 @@
-//! The highest rate at which the emulator hands packets over in time, with the accelerator and all kernels at work on the
-//! same processors.
+//! The highest rate at which the emulator hands packets over in time, with the accelerator and all
+//! kernels at work on the same processors.
 //!
-//! What counts is what a receiver can see: of the bytes of a bin of 100 ms, wherever it begins, those that are missing at its
-//! end because they are handed over late.
+//! What counts is what a receiver can see: of the bytes of a bin of 100 ms, wherever it begins,
+//! those that are missing at its end because they are handed over late.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -41,7 +41,8 @@ pub struct RateStep {
     /// What lateness took of the bins of 100 ms, in percent.
     pub late_percent: Distribution,
     /// 99 % of the bins lost at most 0.2 %, and the flow used the rate.
-    pub holds: bool,
+    #[serde(rename = "holds")]
+    pub is_sustained: bool,
     /// The emulator's own account.
     pub timing: Timing,
 }
@@ -53,7 +54,7 @@ impl Benchmark<'_> {
         for rate_mbps in RATES_MBPS {
             progress(&format!("one accelerated TCP flow over a trace of {rate_mbps} Mbit/s"));
             steps.push(self.rate_step(Rate::from_mbps(rate_mbps))?);
-            if steps.last().is_some_and(|step| !step.holds) {
+            if steps.last().is_some_and(|step| !step.is_sustained) {
                 break;
             }
         }
@@ -95,7 +96,7 @@ impl Benchmark<'_> {
             rate_mbps: rate.as_mbps_f64(),
             goodput_mbps: rounded(goodput.as_mbps_f64()),
             late_percent,
-            holds: late_percent.p99 <= LATE_MAX * 100.0 && is_used,
+            is_sustained: late_percent.p99 <= LATE_MAX * 100.0 && is_used,
             timing: emulation.timing,
         })
     }
@@ -129,10 +130,11 @@ pub(super) fn markdown(steps: &[RateStep], text: &mut String) {
             late.p50,
             late.p99,
             late.max,
-            if step.holds { "yes" } else { "no" }
+            if step.is_sustained { "yes" } else { "no" }
         );
     }
-    let highest = steps.iter().filter(|step| step.holds).map(|step| step.rate_mbps).fold(0.0, f64::max);
+    let highest =
+        steps.iter().filter(|step| step.is_sustained).map(|step| step.rate_mbps).fold(0.0, f64::max);
     let _ = writeln!(
         text,
         "\nThe highest rate at which lateness takes at most 0.2 % of a bin of 100 ms (of 99 % of the bins), accelerator and kernels on the same processors: {highest:.0} Mbit/s."

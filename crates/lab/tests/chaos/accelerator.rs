@@ -68,7 +68,8 @@ impl Accelerator {
         std::fs::write(&settings, "").map_err(|error| error.to_string())?;
         let mut command = Command::new(program());
         command.arg("run").args(["--name", name, "--config"]).arg(&settings);
-        // Who does not take what is owed to him within the drain time is reset: on a busy machine that says nothing about the box.
+        // Who does not take what is owed to him within the drain time is reset: on a busy machine
+        // that says nothing about the box.
         command.args(["--drain-time", "40 s"]);
         match options.way {
             Way::Inline => command.args(["--inline", "w0", "m0", "--inline-fallback", "bridge"]),

@@ -21,7 +21,8 @@ pub enum Fault {
     Remake,
     Renumber,
     Mtu,
-    /// Of the box's end of a cable alone: what is too long for it is lost without a word, whatever stands there.
+    /// Of the box's end of a cable alone: what is too long for it is lost without a word, whatever
+    /// stands there.
     MtuOfBox,
 }
 

@@ -4,8 +4,8 @@
 //!   client ─ c0 a0 ─ cell ─ a1 m0 ─ box ─ w0 b1 ─ core ─ b0 s0 ─ server
 //! ```
 //!
-//! The routers on both sides keep what happens to the box's cables away from the hosts, as a base station and a provider's
-//! router do. The radio link is shaped at `a0` and `c0`, by the kernel.
+//! The routers on both sides keep what happens to the box's cables away from the hosts, as a base
+//! station and a provider's router do. The radio link is shaped at `a0` and `c0`, by the kernel.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -183,7 +183,8 @@ impl Network {
         batch(&self.middle, &[format!("link set {} down", side.devices()[0])]);
     }
 
-    /// Switches the interfaces of a side on and gives them what the kernel takes away from those that are off.
+    /// Switches the interfaces of a side on and gives them what the kernel takes away from those
+    /// that are off.
     pub fn set_up(&self, side: Side) {
         let ([own, across], router) = (side.devices(), self.router(side));
         let (net, last, beyond, generation) = match side {
@@ -247,7 +248,8 @@ impl Network {
         self.set_up(side);
     }
 
-    /// Changes the MTU of a side's cable, or of the box's end of it alone; on both sides where a bridge needs the same everywhere.
+    /// Changes the MTU of a side's cable, or of the box's end of it alone; on both sides where a
+    /// bridge needs the same everywhere.
     pub fn set_mtu(&mut self, side: Side, mtu: u32, both_ends: bool) {
         let sides: &[Side] = if self.is_bridged { &Side::BOTH } else { &[side] };
         for side in sides {

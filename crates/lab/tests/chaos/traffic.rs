@@ -1,4 +1,5 @@
-//! [`Traffic`]: downloads, uploads, and connections that ask for something now and then, each byte of which is checked.
+//! [`Traffic`]: downloads, uploads, and connections that ask for something now and then, each byte
+//! of which is checked.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -15,11 +16,13 @@ use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::network::SERVER;
 
-/// A transfer that has not moved for so long hangs: longer than what a host's backed-off time-out takes after the longest
-/// fault. On a machine with much else to do a fault of two seconds has taken 24, and the host's next try came 25 s later.
+/// A transfer that has not moved for so long hangs: longer than what a host's backed-off time-out
+/// takes after the longest fault. On a machine with much else to do a fault of two seconds has
+/// taken 24, and the host's next try came 25 s later.
 pub const HANG: Duration = Duration::from_secs(100);
 
-/// What a client holds of an upload at most, bytes: what it waits for then has little to do with how long the upload is.
+/// What a client holds of an upload at most, bytes: what it waits for then has little to do with
+/// how long the upload is.
 const SEND_BUFFER: usize = 256 << 10;
 
 /// Bytes handled at a time.

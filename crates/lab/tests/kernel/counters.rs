@@ -54,8 +54,8 @@ const SYN_CHALLENGE: [&str; 3] = ["TcpExt.TCPSYNChallenge", "TcpExt.TCPChallenge
 
 /// Fails when a kernel rejected anything.
 ///
-/// A busy machine may keep the third packet waiting until the server sends its SYN-ACK again: the client answers as many of
-/// these as there were.
+/// A busy machine may keep the third packet waiting until the server sends its SYN-ACK again: the
+/// client answers as many of these as there were.
 pub fn assert_healthy(bed: &Testbed) {
     let repeated = counter(bed, Host::Server, "TcpExt.TCPSynRetrans");
     for host in [Host::Client, Host::Server] {
@@ -79,8 +79,8 @@ fn non_zero(all: &BTreeMap<String, u64>) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Fails when the server had to repair anything. (Its connections are open: a FIN is acknowledged only after the client
-/// has it, and may be sent again meanwhile.)
+/// Fails when the server had to repair anything. (Its connections are open: a FIN is acknowledged
+/// only after the client has it, and may be sent again meanwhile.)
 ///
 /// Loss probes and time-outs are a matter of time alone: a busy machine may keep all flows waiting at once.
 fn assert_nothing_was_lost_on_the_wire(bed: &Testbed) {

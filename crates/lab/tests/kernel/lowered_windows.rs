@@ -74,7 +74,7 @@ fn download(bed: &Testbed, family: Family) -> Download {
 #[test]
 fn an_unmodified_cubic_server_keeps_the_queue_short() {
     let cubic =
-        HostSettings { congestion_control: Some(CongestionControl::Cubic), ..HostSettings::default() };
+        HostSettings { congestion_control: CongestionControl::named("cubic"), ..HostSettings::default() };
     let mut bed = Testbed::build_with("drwa", &deep(), &cubic);
     let direct = download(&bed, Family::Ipv4);
     assert_eq!(direct.print, CONTENT.print());

@@ -1,7 +1,7 @@
 //! `cellerator run` between real kernel TCPs over emulated links, in network namespaces; needs root.
 //!
-//! Asserts on order, hashes, equality and bounds, never on exact times. One lab at a time: two would share the
-//! processors that the emulator needs to be punctual.
+//! Asserts on order, hashes, equality and bounds, never on exact times. One lab at a time: two
+//! would share the processors that the emulator needs to be punctual.
 
 // Test code outside of `#[test]` functions: what goes wrong there is a failure of the test.
 #![allow(clippy::unwrap_used, clippy::panic)]

@@ -67,7 +67,8 @@ fn h18_a_client_that_discards_what_lies_beyond_its_window_has_its_window_honoure
 
 #[test]
 fn h18_a_client_that_gets_more_than_its_window_at_once_gets_all_of_its_content() {
-    // What is held back behind a repair arrives all at once: more than the window, before any program is awake to read.
+    // What is held back behind a repair arrives all at once: more than the window, before any
+    // program is awake to read.
     let radio = Radio { repairs: Some(Harq::default()), ..Radio::steady(Rate::from_mbps(80)) };
     let options = ["--window-policy", "opportunistic"];
     let mut bed = Testbed::accelerated("bursts", &radio, &options);

@@ -58,8 +58,8 @@ impl Swarm {
         Self { clients, servers }
     }
 
-    /// Sends everything, reads everything, closes in order; calls `midway` after the first quarter. Every client
-    /// must have got its own content whole. Gives what `midway` gave.
+    /// Sends everything, reads everything, closes in order; calls `midway` after the first quarter.
+    /// Every client must have got its own content whole. Gives what `midway` gave.
     pub fn trickle<T>(self, trickle: Trickle, midway: impl FnOnce() -> T) -> T {
         let Self { clients, servers } = self;
         std::thread::scope(|scope| {

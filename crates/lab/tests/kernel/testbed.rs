@@ -1,4 +1,5 @@
-//! [`Testbed`]: server, accelerator and client in namespaces, joined by emulated links, with `cellerator run`.
+//! [`Testbed`]: server, accelerator and client in namespaces, joined by emulated links, with
+//! `cellerator run`.
 
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use figures::stats::{percentile, quantiles};
 use serde::Serialize;
 use units::{Duration, Instant};
 
@@ -57,14 +58,12 @@ impl Distribution {
 
 fn curve(name: String, mut values: Vec<f32>) -> Curve {
     values.sort_unstable_by(f32::total_cmp);
-    let at = |share: f64| values[((values.len() - 1) as f64 * share).round() as usize];
-    let points = values.len().min(POINTS_MAX);
-    let step = 1.0 / (points.max(2) - 1) as f64;
     Curve {
         name,
         n: values.len(),
-        quantiles: [0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0].map(at),
-        values: (0..points).map(|i| at((i as f64 * step).min(1.0))).collect(),
+        quantiles: [0, 50, 250, 500, 750, 950, 1000]
+            .map(|per_mille| percentile(&values, per_mille).unwrap_or(f32::NAN)),
+        values: quantiles(&values, POINTS_MAX),
     }
 }
 

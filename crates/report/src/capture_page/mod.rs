@@ -12,7 +12,9 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use analysis::{CaptureFile, Event, EventKind, Findings, FlowReport, MadeBy, PacketKind, PacketView, Sink};
+use analysis::{
+    CaptureFile, Direction, Event, EventKind, Findings, FlowReport, MadeBy, PacketKind, PacketView, Sink,
+};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use flate2::{Compress, Compression, FlushCompress, Status};
@@ -58,7 +60,7 @@ struct Kept {
 type Rank = (Reverse<u64>, u64);
 
 fn rank(flow: &FlowReport) -> Rank {
-    (Reverse(flow.directions.iter().map(|direction| direction.unique_bytes).sum()), flow.id)
+    (Reverse(flow.directions.iter().map(|direction| direction.volume.unique_bytes).sum()), flow.id)
 }
 
 /// Collects what the page shows; see [`CapturePage::write`].
@@ -164,20 +166,19 @@ impl CapturePage {
 
     /// The flow's part in what is shown over all flows.
     fn describe(&mut self, flow: &FlowReport) {
-        let data = usize::from(flow.directions[1].unique_bytes > flow.directions[0].unique_bytes);
-        let direction = &flow.directions[data];
+        let direction = &flow.directions[flow.main_direction()];
         let server = match flow.client {
-            Some(1) => flow.first.ip(),
+            Some(Direction::FromSecond) => flow.first.ip(),
             _ => flow.second.ip(),
         };
         let group = self.group.clone().unwrap_or_else(|| server.to_string());
-        let is_bulk = direction.data_packets >= 10;
+        let is_bulk = direction.volume.data_packets >= 10;
         let figures = [
-            direction.throughput_active_bps.filter(|_| is_bulk).map(|bps| bps / 1e6),
+            direction.throughput.active_bps.filter(|_| is_bulk).map(|bps| bps / 1e6),
             direction.rtt.karn.map(|rtt| rtt.p50_ms),
             flow.handshake.total_ms,
             direction.loss.rate.filter(|_| is_bulk).map(|rate| rate * 100.0),
-            Some(flow.duration_s).filter(|_| direction.unique_bytes > 0),
+            Some(flow.duration_s).filter(|_| direction.volume.unique_bytes > 0),
         ];
         for (distribution, figure) in self.distributions.iter_mut().zip(figures) {
             if let Some(value) = figure {

@@ -15,7 +15,7 @@
 //! | 6 | a byte (1: by Karn's rule, 2: by timestamps), then these round-trip times |
 //! | 7 | flags (8 bits), kind (see [`kind_code`]) with 16: needless, 32: duplicate ACK, 64: congestion experienced |
 
-use analysis::{Cause, PacketKind, PacketView, SpuriousBy};
+use analysis::{Cause, Direction, PacketKind, PacketView, PerDirection, SpuriousBy};
 use units::Duration;
 use wire::TcpFlags;
 
@@ -37,9 +37,9 @@ pub(super) struct PacketLog {
     bytes: Vec<u8>,
     packets: u32,
     time_ns: u64,
-    last: [Last; 2],
+    last: PerDirection<Last>,
     /// Retransmissions: time, direction, index of the packet.
-    repeats: Vec<(u64, u8, u32)>,
+    repeats: Vec<(u64, Direction, u32)>,
     /// Those found not to have been needed: index, how it is known.
     needless: Vec<(u32, u8)>,
     /// Packets beyond the longest log.
@@ -53,7 +53,7 @@ impl PacketLog {
             return;
         }
         let control_at = self.bytes.len();
-        self.bytes.push(packet.direction);
+        self.bytes.push(packet.direction.into());
         let now = packet.time.as_nanos();
         if self.packets == 0 {
             self.time_ns = now;
@@ -76,7 +76,7 @@ impl PacketLog {
 
     fn put_place(&mut self, packet: &PacketView<'_>) -> u8 {
         let out = &mut self.bytes;
-        let last = &mut self.last[usize::from(packet.direction)];
+        let last = &mut self.last[packet.direction];
         let mut has = 0;
         if packet.position != last.next {
             has |= 1 << 1;
@@ -96,7 +96,7 @@ impl PacketLog {
 
     fn put_answer(&mut self, packet: &PacketView<'_>) -> u8 {
         let out = &mut self.bytes;
-        let last = &mut self.last[usize::from(packet.direction)];
+        let last = &mut self.last[packet.direction];
         let mut has = 0;
         let ack = packet.ack.map_or(0, |ack| ack + 1);
         if ack != last.ack {
@@ -134,7 +134,7 @@ impl PacketLog {
     }
 
     /// The retransmission sent at `sent_ns` was not needed.
-    pub(super) fn on_spurious(&mut self, direction: u8, sent_ns: u64, by: SpuriousBy) {
+    pub(super) fn on_spurious(&mut self, direction: Direction, sent_ns: u64, by: SpuriousBy) {
         let found = self.repeats.iter().rev().find(|r| r.0 == sent_ns && r.1 == direction);
         self.needless.extend(found.map(|&(_, _, index)| (index, by as u8)));
     }
@@ -170,8 +170,8 @@ fn kind_code(packet: &PacketView<'_>) -> u8 {
     let mut needless = false;
     let kind = match packet.kind {
         PacketKind::Usual => 0,
-        PacketKind::Retransmission { cause, is_needless } => {
-            needless = is_needless;
+        PacketKind::Retransmission { cause, was_acknowledged } => {
+            needless = was_acknowledged;
             match cause {
                 Cause::Syn => 1,
                 Cause::Rto => 2,

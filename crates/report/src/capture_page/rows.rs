@@ -1,6 +1,6 @@
 //! [`Row`]: a flow's line in the page's table.
 
-use analysis::{Diagnosis, DirectionReport, FlowReport, SampleSummary};
+use analysis::{Diagnosis, Direction, DirectionReport, FlowReport, SampleSummary};
 use serde::Serialize;
 
 /// One flow; names are short because there are thousands.
@@ -10,7 +10,7 @@ pub(super) struct Row<'a> {
     point: u16,
     a: String,
     b: String,
-    client: Option<u8>,
+    client: Option<Direction>,
     /// Seconds after the capture's first packet.
     t: f64,
     /// Duration, seconds.
@@ -55,7 +55,7 @@ impl<'a> Row<'a> {
             end: flow.end,
             at: flow.vantage,
             hs: flow.handshake.total_ms,
-            dir: [way(&flow.directions[0]), way(&flow.directions[1])],
+            dir: flow.directions.as_array().each_ref().map(way),
             found: &flow.diagnoses,
             data: None,
         }
@@ -66,9 +66,9 @@ fn way(direction: &DirectionReport) -> Way {
     let r = &direction.retransmissions;
     let times = |rtt: SampleSummary| [rtt.min_ms, rtt.p50_ms, rtt.p95_ms, rtt.max_ms];
     Way {
-        pk: direction.packets,
-        by: direction.unique_bytes,
-        bps: direction.throughput_active_bps,
+        pk: direction.volume.packets,
+        by: direction.volume.unique_bytes,
+        bps: direction.throughput.active_bps,
         re: [
             Some(r.data_packets + r.syn + r.fin),
             r.rto.zip(r.rto_recovery).map(|(first, following)| first + following),

@@ -1,6 +1,6 @@
 //! What a direction of a flow did in each tenth of a second.
 
-use analysis::{PacketKind, PacketView};
+use analysis::{Direction, PacketKind, PacketView};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use tables::Value;
@@ -40,7 +40,7 @@ struct Rtt {
 /// The directions' intervals in progress.
 #[derive(Debug, Default)]
 pub(super) struct Intervals {
-    by_direction: HashMap<(u64, u8), (Interval, Option<u64>), FixedState>,
+    by_direction: HashMap<(u64, Direction), (Interval, Option<u64>), FixedState>,
 }
 
 impl Intervals {
@@ -69,7 +69,7 @@ impl Intervals {
             let (interval, _) = self.by_direction.remove(&(flow, direction))?;
             (interval.packets > 0).then(|| interval.row(flow_id, direction))
         };
-        [0, 1].into_iter().filter_map(ended).collect()
+        Direction::BOTH.into_iter().filter_map(ended).collect()
     }
 }
 
@@ -102,11 +102,11 @@ impl Interval {
         }
     }
 
-    fn row(&self, flow_id: i64, direction: u8) -> Vec<Value> {
+    fn row(&self, flow_id: i64, direction: Direction) -> Vec<Value> {
         let start_ns = self.number * LENGTH.as_nanos();
         vec![
             flow_id.into(),
-            direction.into(),
+            u8::from(direction).into(),
             micros(start_ns),
             self.packets.into(),
             self.data_packets.into(),

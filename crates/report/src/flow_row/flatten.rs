@@ -1,9 +1,9 @@
 //! A serializer that puts the figures of a report into their columns.
 
-use std::fmt::Display;
+use std::fmt::{self, Display, Write as _};
 
 use serde::Serialize;
-use serde::ser::{self, Impossible, SerializeSeq, SerializeStruct, SerializeTuple};
+use serde::ser::{self, Impossible, SerializeMap, SerializeSeq, SerializeStruct, SerializeTuple};
 use serde_json::Value as Json;
 use tables::Value;
 
@@ -53,6 +53,17 @@ pub(super) struct Fields<'a> {
     next: usize,
 }
 
+impl Fields<'_> {
+    fn put<T: Serialize + ?Sized>(&mut self, key: &str, value: &T) -> Result<(), Misplaced> {
+        let is_here = |at: &usize| self.fields.get(*at).is_some_and(|(name, _)| name == key);
+        let found =
+            Some(self.next).filter(is_here).or_else(|| self.fields.iter().position(|(name, _)| name == key));
+        let Some(at) = found else { return Ok(()) };
+        self.next = at + 1;
+        value.serialize(Flattener::new(&self.fields[at].1, self.row))
+    }
+}
+
 impl SerializeStruct for Fields<'_> {
     type Ok = ();
     type Error = Misplaced;
@@ -62,17 +73,46 @@ impl SerializeStruct for Fields<'_> {
         key: &'static str,
         value: &T,
     ) -> Result<(), Misplaced> {
-        let is_here = |at: &usize| self.fields.get(*at).is_some_and(|(name, _)| name == key);
-        let found =
-            Some(self.next).filter(is_here).or_else(|| self.fields.iter().position(|(name, _)| name == key));
-        let Some(at) = found else { return Ok(()) };
-        self.next = at + 1;
-        value.serialize(Flattener::new(&self.fields[at].1, self.row))
+        self.put(key, value)
     }
 
     fn end(self) -> Result<(), Misplaced> {
         Ok(())
     }
+}
+
+/// An object whose parts are written beside each other comes as a map.
+impl<'a> SerializeMap for MapFields<'a> {
+    type Ok = ();
+    type Error = Misplaced;
+
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Misplaced> {
+        self.key.clear();
+        write!(self.key, "{}", Name(key)).map_err(ser::Error::custom)
+    }
+
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Misplaced> {
+        self.fields.put(&self.key, value)
+    }
+
+    fn end(self) -> Result<(), Misplaced> {
+        Ok(())
+    }
+}
+
+/// The name of a field, which is text.
+struct Name<'a, T: ?Sized>(&'a T);
+
+impl<T: Serialize + ?Sized> Display for Name<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.serialize(f)
+    }
+}
+
+/// Fields of an object that comes as a map.
+pub(super) struct MapFields<'a> {
+    fields: Fields<'a>,
+    key: String,
 }
 
 /// Items of an array: one for each direction, or several that share a column.
@@ -147,7 +187,7 @@ impl<'a> ser::Serializer for Flattener<'a> {
     type SerializeStruct = Fields<'a>;
     type SerializeTupleStruct = Impossible<(), Misplaced>;
     type SerializeTupleVariant = Impossible<(), Misplaced>;
-    type SerializeMap = Impossible<(), Misplaced>;
+    type SerializeMap = MapFields<'a>;
     type SerializeStructVariant = Impossible<(), Misplaced>;
 
     put!(serialize_bool: bool, serialize_i32: i32, serialize_i64: i64, serialize_u8: u8, serialize_u16: u16,
@@ -227,7 +267,8 @@ impl<'a> ser::Serializer for Flattener<'a> {
         Self::nowhere(name)
     }
     fn serialize_map(self, _len: Option<usize>) -> Result<Self::SerializeMap, Misplaced> {
-        Self::nowhere("a map")
+        let fields = self.serialize_struct("a map", 0)?;
+        Ok(MapFields { fields, key: String::new() })
     }
     fn serialize_struct(self, name: &'static str, _len: usize) -> Result<Fields<'a>, Misplaced> {
         match self.place {

@@ -5,19 +5,25 @@ mod figure_20;
 mod window_sweep;
 
 use crate::runs::mean;
-use crate::{Experiment, Moments, Runs};
+use crate::{CaseId, Experiment, Moments, Runs};
 
 /// All of them, in the order of the paper.
 pub(crate) const EXPERIMENTS: &[&Experiment] =
     &[&congestion_controls::EXPERIMENT, &window_sweep::EXPERIMENT, &figure_20::EXPERIMENT];
 
-/// Mean RTT of data in a capture at the server, ms: with an accelerator that splits it is the wired segment's only.
-fn rtt_at_server(runs: &Runs, case: &str) -> Option<Moments> {
-    let mean = |run: &crate::Run| Some(run.seen.at_server.first()?.directions[1].rtt.karn?.mean_ms);
+/// Mean RTT of data in a capture at the server, ms: with an accelerator that splits it is the wired
+/// segment's only.
+fn rtt_at_server<C: CaseId>(runs: &Runs<C>, case: C) -> Option<Moments> {
+    let mean = |run: &crate::Run| {
+        Some(run.seen.at_server.first()?.directions[analysis::Direction::FromSecond].rtt.karn?.mean_ms)
+    };
     Moments::of(runs.of(case).filter_map(mean))
 }
 
 /// Propagation both ways and the mean queueing delay, ms.
-fn rtt_by_queue(runs: &Runs, case: &str, propagation_ms: f64) -> Option<Moments> {
+fn rtt_by_queue<C: CaseId>(runs: &Runs<C>, case: C, propagation_ms: f64) -> Option<Moments> {
     runs.moments(case, |figures| propagation_ms + figures.radio.queue_delay_ms.mean)
 }
+
+#[cfg(test)]
+mod tests;

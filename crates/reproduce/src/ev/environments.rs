@@ -4,35 +4,45 @@ use report::Environment;
 use scenario::WindowPolicy;
 
 use crate::accelerated::with_adaptive;
-use crate::experiment::scenario_file;
+use crate::case_id::case_ids;
+use crate::experiment::built_in;
 use crate::{
-    Axis, Check, Context, Experiment, Figure, Host, InLab, Looking, Mark, Moments, Outcome, Paper, Point,
-    ReproduceError, Runs, SeenPacket, Series, Source, Table,
+    Axis, CaseId, Check, Context, Experiment, Facts, Figure, Host, InLab, Looking, Mark, Moments, Outcome,
+    Paper, Point, ReproduceError, Runs, SeenPacket, Series, Source, Table,
 };
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "ev-environments",
     paper: Paper::Ev,
     part: "Figs 6–8, Tables 1, 2",
-    title: "One video in five environments",
-    asked: "How do throughput, RTT, losses and retransmissions of one video differ between wire, Wi-Fi, phone, and a phone on a train?",
-    found: "The PC is fast and loses next to nothing; cellular is ten times slower with RTTs of hundreds of milliseconds; on the train next to nothing arrives most of the time.",
-    files: &[scenario_file!("ev/environments.toml")],
+    prose: built_in!("ev/environments.md"),
+    files: &[built_in!("ev/environments.toml")],
     seconds: 8,
-    lab: InLab::Lacks("no program there asks for a video piece by piece (`kind = \"request\"`)"),
+    lab: InLab::Lacks,
     run,
 };
 
-const WIRED: &str = "PC wired";
-const WIFI: &str = "PC Wi-Fi";
-const PHONE: &str = "phone Wi-Fi";
-const CELLULAR: &str = "cellular";
-const TRAIN: &str = "cellular, train";
+case_ids! {
+    /// The cases of `ev/environments.toml`.
+    enum Place {
+        Wired = "PC wired",
+        Wifi = "PC Wi-Fi",
+        Phone = "phone Wi-Fi",
+        Cellular = "cellular",
+        Train = "cellular, train",
+    }
+}
 
-/// Tables 1 and 2 and Fig 8: retransmitted packets of each sample, lost packets and resets in percent, packets out of
-/// order over all samples, and the highest packets per second that Fig 8 shows.
+const WIRED: Place = Place::Wired;
+const WIFI: Place = Place::Wifi;
+const PHONE: Place = Place::Phone;
+const CELLULAR: Place = Place::Cellular;
+const TRAIN: Place = Place::Train;
+
+/// Tables 1 and 2 and Fig 8: retransmitted packets of each sample, lost packets and resets in percent,
+/// packets out of order over all samples, and the highest packets per second that Fig 8 shows.
 struct Row {
-    name: &'static str,
+    place: Place,
     retransmitted: &'static [f64],
     lost: f64,
     out_of_order: f64,
@@ -42,7 +52,7 @@ struct Row {
 
 const PAPER: [Row; 5] = [
     Row {
-        name: CELLULAR,
+        place: CELLULAR,
         retransmitted: &[0.85, 0.7, 1.2],
         lost: 0.387,
         out_of_order: 4.0,
@@ -50,7 +60,7 @@ const PAPER: [Row; 5] = [
         peak: Some(200.0),
     },
     Row {
-        name: TRAIN,
+        place: TRAIN,
         retransmitted: &[3.9, 3.1, 2.7],
         lost: 0.39,
         out_of_order: 8.0,
@@ -58,16 +68,16 @@ const PAPER: [Row; 5] = [
         peak: Some(75.0),
     },
     Row {
-        name: PHONE,
+        place: PHONE,
         retransmitted: &[0.4, 0.2],
         lost: 0.215,
         out_of_order: 17.0,
         resets: 0.111,
         peak: None,
     },
-    Row { name: WIFI, retransmitted: &[0.0], lost: 0.096, out_of_order: 1.0, resets: 0.128, peak: None },
+    Row { place: WIFI, retransmitted: &[0.0], lost: 0.096, out_of_order: 1.0, resets: 0.128, peak: None },
     Row {
-        name: WIRED,
+        place: WIRED,
         retransmitted: &[0.0],
         lost: 0.195,
         out_of_order: 0.0,
@@ -77,8 +87,8 @@ const PAPER: [Row; 5] = [
 ];
 /// §4: packets of a sample.
 const PACKETS: u64 = 20_000;
-/// §5.1: throughput below which about 70 % of the packets on the train are, and under 10 % of the others. The paper
-/// writes bytes per second.
+/// §5.1: throughput below which about 70 % of the packets on the train are, and under 10 % of the
+/// others. The paper writes bytes per second.
 const SLOW_KBPS: f64 = 10.0;
 /// Seconds of Fig 8 that are drawn.
 const SHOWN_FAST_S: usize = 60;
@@ -88,6 +98,7 @@ const OVER: usize = 10;
 
 /// What a capture of one environment gave.
 struct Measured {
+    place: Place,
     environment: Environment,
     /// KB/s over the last ten data packets, at each of them.
     throughput: Vec<f64>,
@@ -99,15 +110,16 @@ struct Measured {
     seconds: Vec<f64>,
 }
 
-fn measure(runs: &Runs, name: &str) -> Measured {
+fn measure(runs: &Runs<Place>, place: Place) -> Measured {
     let mut measured = Measured {
-        environment: Environment::new(name.to_owned()),
+        place,
+        environment: Environment::new(place.name()),
         throughput: Vec::new(),
         rtt: Vec::new(),
         per_second: Vec::new(),
         seconds: Vec::new(),
     };
-    for run in runs.of(name) {
+    for run in runs.of(place) {
         measured.environment.begin(format!("seed {}", run.result.seed));
         for flow in &run.seen.at_client {
             measured.environment.push(flow);
@@ -176,52 +188,80 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
     };
     let runs = context.watch(&scenario, looking)?;
     let adaptive = context.watch(&with_adaptive(&scenario, WindowPolicy::Honour), Looking::default())?;
-    let all: Vec<Measured> = PAPER.iter().map(|row| measure(&runs, row.name)).collect();
-    let of = |name: &str| all.iter().find(|m| m.environment.name == name);
-    let resent = |name: &str| of(name).map_or(f64::NAN, |m| mean(&resent_percent(m)));
-    let slow = |name: &str| of(name).map_or(f64::NAN, |m| share_below(&m.throughput, SLOW_KBPS));
-    let middle = |name: &str, read: fn(&Measured) -> &[f64]| of(name).map_or(f64::NAN, |m| median(read(m)));
-    let minutes = of(TRAIN).map_or(f64::NAN, |m| mean(&m.seconds) / 60.0);
-    let highest =
-        |name: &str| of(name).map_or(f64::NAN, |m| m.per_second.iter().copied().fold(f64::NAN, f64::max));
-    let goodput = |runs: &Runs, name: &str| runs.goodput(name).map_or(f64::NAN, |m| m.mean);
-    let queue = |runs: &Runs, name: &str| runs.queue_p95(name).map_or(f64::NAN, |m| m.mean);
+    let all: Vec<Measured> = PAPER.iter().map(|row| measure(&runs, row.place)).collect();
+    let goodput = |runs: &Runs<Place>, place: Place| runs.goodput(place).map_or(f64::NAN, |m| m.mean);
+    let queue = |runs: &Runs<Place>, place: Place| runs.queue_p95(place).map_or(f64::NAN, |m| m.mean);
     let least = PAPER
         .iter()
-        .map(|row| goodput(&adaptive, row.name) / goodput(&runs, row.name))
+        .map(|row| goodput(&adaptive, row.place) / goodput(&runs, row.place))
         .fold(f64::NAN, f64::min);
-    let longest =
-        PAPER.iter().map(|row| queue(&adaptive, row.name) / queue(&runs, row.name)).fold(f64::NAN, f64::max);
+    let longest = PAPER
+        .iter()
+        .map(|row| queue(&adaptive, row.place) / queue(&runs, row.place))
+        .fold(f64::NAN, f64::max);
     Ok(Outcome {
-        we_see: format!(
-            "We see {:.1}, {:.1} and {:.1} % of the packets twice on the train, in the cell and in the phone's Wi-Fi and {:.2} % on the PC; 20,000 packets take {minutes:.0} minutes on the train, {:.0} % of them at under 10 KB/s (in the cell at rest {:.0} %).",
-            resent(TRAIN), resent(CELLULAR), resent(PHONE), resent(WIRED), slow(TRAIN), slow(CELLULAR)
-        ),
+        facts: facts(&all),
         tables: vec![table_1(&all), table_2(&all), others(&all, &runs, &adaptive)],
         figures: figures(&all),
-        notes: vec![
-            "Everything is measured by the project's own analysis of captures at the client, counted as `cellerator analyze --group … --compare` does; with `--captures DIR` the captures are kept, to be given to it. There a lost packet is seen \
-             once, as the hole that its repair fills, and a packet is seen twice only where the sender repeated needlessly: so a PC may have 0.195 % lost and 0 % retransmitted."
-                .to_owned(),
-            "20,000 packets in 45 minutes are about 5 KB/s of data. A CDF with 70 % of the packets at 0 to 10 B/s cannot be of the same run; read as KB/s it fits, and so it is drawn."
-                .to_owned(),
-            "Not modelled: resets, which a player sends when it drops a connection, whatever the link; and packets that are only late, because our links keep the order \
-             (`out of order` counts packets that filled holes; late ones by themselves are 0)."
-                .to_owned(),
-        ],
-        checks: vec![
-            Check::at_least("retransmitted on the train ÷ in the cell (paper 3.5)", resent(TRAIN) / resent(CELLULAR), 2.0),
-            Check::at_least("retransmitted in the cell ÷ in the phone's Wi-Fi (paper 3)", resent(CELLULAR) / resent(PHONE), 1.5),
-            Check::at_most("retransmitted on the wired PC, percent (paper 0)", resent(WIRED), 0.05),
-            Check::at_least("packets under 10 KB/s on the train, percent (paper about 70)", slow(TRAIN), 70.0),
-            Check::at_most("packets under 10 KB/s in the cell, percent (paper under 10)", slow(CELLULAR), 10.0),
-            Check::at_most("median RTT on the PC, ms (paper 0 to 10)", middle(WIRED, |m| &m.rtt), 20.0),
-            Check::at_least("highest packets/s, PC ÷ cell (paper 11)", highest(WIRED) / highest(CELLULAR), 8.0),
-            Check::at_least("highest packets/s, cell ÷ train (paper 2.7)", highest(CELLULAR) / highest(TRAIN), 2.0),
-            Check::at_least("least goodput of adaptive ÷ CUBIC", least, 0.97),
-            Check::at_most("longest queue p95 of adaptive ÷ CUBIC", longest, 1.05),
-        ],
+        checks: checks(&all, least, longest),
+        ..Outcome::default()
     })
+}
+
+/// A figure of the captures of one environment; no number where it was not run.
+fn at(all: &[Measured], place: Place, value: impl Fn(&Measured) -> f64) -> f64 {
+    all.iter().find(|measured| measured.place == place).map_or(f64::NAN, value)
+}
+
+fn resent(all: &[Measured], place: Place) -> f64 {
+    at(all, place, |m| mean(&resent_percent(m)))
+}
+
+fn slow(all: &[Measured], place: Place) -> f64 {
+    at(all, place, |m| share_below(&m.throughput, SLOW_KBPS))
+}
+
+fn facts(all: &[Measured]) -> Facts {
+    Facts::of([
+        ("train_resent", resent(all, TRAIN).into()),
+        ("cell_resent", resent(all, CELLULAR).into()),
+        ("phone_resent", resent(all, PHONE).into()),
+        ("pc_resent", resent(all, WIRED).into()),
+        ("minutes", at(all, TRAIN, |m| mean(&m.seconds) / 60.0).into()),
+        ("train_slow", slow(all, TRAIN).into()),
+        ("cell_slow", slow(all, CELLULAR).into()),
+    ])
+}
+
+/// `least` and `longest` are the worst of what `adaptive` has of CUBIC's goodput and of its queue.
+fn checks(all: &[Measured], least: f64, longest: f64) -> Vec<Check> {
+    let resent = |place| resent(all, place);
+    let slow = |place| slow(all, place);
+    let highest = |place| at(all, place, |m| m.per_second.iter().copied().fold(f64::NAN, f64::max));
+    vec![
+        Check::at_least(
+            "retransmitted on the train ÷ in the cell (paper 3.5)",
+            resent(TRAIN) / resent(CELLULAR),
+            2.0,
+        ),
+        Check::at_least(
+            "retransmitted in the cell ÷ in the phone's Wi-Fi (paper 3)",
+            resent(CELLULAR) / resent(PHONE),
+            1.5,
+        ),
+        Check::at_most("retransmitted on the wired PC, percent (paper 0)", resent(WIRED), 0.05),
+        Check::at_least("packets under 10 KB/s on the train, percent (paper about 70)", slow(TRAIN), 70.0),
+        Check::at_most("packets under 10 KB/s in the cell, percent (paper under 10)", slow(CELLULAR), 10.0),
+        Check::at_most("median RTT on the PC, ms (paper 0 to 10)", at(all, WIRED, |m| median(&m.rtt)), 20.0),
+        Check::at_least("highest packets/s, PC ÷ cell (paper 11)", highest(WIRED) / highest(CELLULAR), 8.0),
+        Check::at_least(
+            "highest packets/s, cell ÷ train (paper 2.7)",
+            highest(CELLULAR) / highest(TRAIN),
+            2.0,
+        ),
+        Check::at_least("least goodput of adaptive ÷ CUBIC", least, 0.97),
+        Check::at_most("longest queue p95 of adaptive ÷ CUBIC", longest, 1.05),
+    ]
 }
 
 fn mean(values: &[f64]) -> f64 {
@@ -245,7 +285,7 @@ fn table_1(all: &[Measured]) -> Table {
     for (row, measured) in PAPER.iter().zip(all) {
         let ours = resent_percent(measured);
         let pair = |i: usize| [row.retransmitted.get(i).copied().into(), ours.get(i).copied().into()];
-        table.row(row.name, (0..3).flat_map(pair).collect());
+        table.row(row.place.label(), (0..3).flat_map(pair).collect());
     }
     table
 }
@@ -263,7 +303,7 @@ fn table_2(all: &[Measured]) -> Table {
             |read: fn(&report::Sample) -> u64| measured.environment.samples.iter().map(read).sum::<u64>();
         let packets = sum(|s| s.packets);
         table.row(
-            row.name,
+            row.place.label(),
             vec![
                 row.lost.into(),
                 percent(sum(|s| s.lost), packets).into(),
@@ -277,7 +317,7 @@ fn table_2(all: &[Measured]) -> Table {
     table
 }
 
-fn others(all: &[Measured], runs: &Runs, adaptive: &Runs) -> Table {
+fn others(all: &[Measured], runs: &Runs<Place>, adaptive: &Runs<Place>) -> Table {
     let mut table = Table::new("Speed, and the accelerator on the same links", "environment")
         .column(Source::Paper, "highest", "packets/s", 0)
         .column(Source::Ours, "highest", "packets/s", 0)
@@ -290,17 +330,17 @@ fn others(all: &[Measured], runs: &Runs, adaptive: &Runs) -> Table {
         .column(Source::Adaptive, "queue p95", "ms", 0);
     for (row, measured) in PAPER.iter().zip(all) {
         table.row(
-            row.name,
+            row.place.label(),
             vec![
                 row.peak.into(),
                 measured.per_second.iter().copied().fold(f64::NAN, f64::max).into(),
                 median(&measured.rtt).into(),
                 share_below(&measured.throughput, SLOW_KBPS).into(),
                 Moments::of(measured.seconds.iter().copied()).into(),
-                runs.goodput(row.name).into(),
-                adaptive.goodput(row.name).into(),
-                runs.queue_p95(row.name).into(),
-                adaptive.queue_p95(row.name).into(),
+                runs.goodput(row.place).into(),
+                adaptive.goodput(row.place).into(),
+                runs.queue_p95(row.place).into(),
+                adaptive.queue_p95(row.place).into(),
             ],
         );
     }
@@ -308,50 +348,41 @@ fn others(all: &[Measured], runs: &Runs, adaptive: &Runs) -> Table {
 }
 
 fn figures(all: &[Measured]) -> Vec<Figure> {
-    let of = |name: &str| all.iter().find(|m| m.environment.name == name);
-    let curve = |name: &str, read: fn(&Measured) -> &[f64]| {
-        Series::new(name, Source::Ours, Mark::Line, of(name).map_or(Vec::new(), |m| cdf(read(m))))
+    let of = |place: Place| all.iter().find(|m| m.place == place);
+    let curve = |place: Place, read: fn(&Measured) -> &[f64]| {
+        Series::new(place.label(), Source::Ours, Mark::Line, of(place).map_or(Vec::new(), |m| cdf(read(m))))
     };
     let five = |read: fn(&Measured) -> &[f64]| {
-        [WIRED, WIFI, PHONE, CELLULAR, TRAIN].map(|name| curve(name, read)).to_vec()
+        [WIRED, WIFI, PHONE, CELLULAR, TRAIN].map(|place| curve(place, read)).to_vec()
     };
-    let two = |read: fn(&Measured) -> &[f64]| [CELLULAR, TRAIN].map(|name| curve(name, read)).to_vec();
+    let two = |read: fn(&Measured) -> &[f64]| [CELLULAR, TRAIN].map(|place| curve(place, read)).to_vec();
     let known =
         |name: &str, x: f64, y: f64| Series::new(name, Source::Paper, Mark::Dots, vec![Point::new(x, y)]);
     let mut slow = two(|m| &m.throughput);
     // In the order of the curves that they belong to, which gives them their colours.
     slow.push(known("paper: under 10 % at rest", SLOW_KBPS, 10.0));
     slow.push(known("paper: 70 % moving", SLOW_KBPS, 70.0));
-    let throughput = Figure::new(
-        "Fig 6: throughput, cumulative",
-        "(a) all environments, (b) at rest and on the train. Throughput over the last ten data packets, at each of them.",
-        Axis::log("KB/s"),
-    )
-    .panel(Axis::linear("% of packets"), five(|m| &m.throughput))
-    .panel(Axis::linear("% of packets"), slow);
+    let throughput = Figure::new("throughput", Axis::log("KB/s"))
+        .panel(Axis::linear("% of packets"), five(|m| &m.throughput))
+        .panel(Axis::linear("% of packets"), slow);
     let mut on_the_pc = five(|m| &m.rtt);
     on_the_pc.push(known("paper: all of the PC within 10 ms", 10.0, 100.0));
-    let rtt = Figure::new(
-        "Fig 7: RTT, cumulative",
-        "(a) all environments, (b) at rest and on the train. Round trips from the client to the server and back, which hold the queue. A capture at the client has one for each request: nine a sample, 27 in all.",
-        Axis::log("ms"),
-    )
-    .panel(Axis::linear("% of round trips"), on_the_pc)
-    .panel(Axis::linear("% of round trips"), two(|m| &m.rtt));
-    let seconds = |name: &str, most: usize| {
-        let counts = of(name).map_or(&[][..], |m| &m.per_second[..]);
+    let rtt = Figure::new("rtt", Axis::log("ms"))
+        .panel(Axis::linear("% of round trips"), on_the_pc)
+        .panel(Axis::linear("% of round trips"), two(|m| &m.rtt));
+    let seconds = |place: Place, most: usize| {
+        let counts = of(place).map_or(&[][..], |m| &m.per_second[..]);
         counts.iter().take(most).enumerate().map(|(i, y)| Point::new(i as f64, *y)).collect::<Vec<_>>()
     };
     let peak = |name: &str, y: f64, end: f64| {
         Series::new(name, Source::Paper, Mark::Line, vec![Point::new(0.0, y), Point::new(end, y)])
     };
-    let io = |name: &str, most| Series::new(name, Source::Ours, Mark::Line, seconds(name, most));
-    let graph = |title: &str, caption: &str, series| {
-        Figure::new(title, caption, Axis::linear("seconds")).panel(Axis::linear("packets/s"), series)
+    let io = |place: Place, most| Series::new(place.label(), Source::Ours, Mark::Line, seconds(place, most));
+    let graph = |name: &str, series| {
+        Figure::new(name, Axis::linear("seconds")).panel(Axis::linear("packets/s"), series)
     };
     let fast = graph(
-        "Fig 8 (a): packets per second, PC and phone in the Wi-Fi",
-        "Both directions, first sample; dashed the paper's highest value. 20,000 packets are soon over.",
+        "fast",
         vec![
             io(WIRED, SHOWN_FAST_S),
             io(WIFI, SHOWN_FAST_S),
@@ -360,8 +391,7 @@ fn figures(all: &[Measured]) -> Vec<Figure> {
         ],
     );
     let slow = graph(
-        "Fig 8 (b): packets per second, cellular",
-        "Both directions, first sample, its first 200 s; dashed the paper's highest values.",
+        "slow",
         vec![
             io(CELLULAR, SHOWN_SLOW_S),
             io(TRAIN, SHOWN_SLOW_S),

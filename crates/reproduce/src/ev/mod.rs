@@ -6,3 +6,6 @@ use crate::Experiment;
 
 /// All of them.
 pub(crate) const EXPERIMENTS: &[&Experiment] = &[&environments::EXPERIMENT];
+
+#[cfg(test)]
+mod tests;

@@ -2,24 +2,28 @@
 
 use scenario::results::Figures;
 
-use crate::experiment::scenario_file;
+use crate::case_id::case_ids;
+use crate::experiment::built_in;
 use crate::{
-    Axis, Check, Context, Experiment, Figure, InLab, Mark, Moments, Outcome, Paper, Point, ReproduceError,
-    Runs, Series, Source, Table, Value, rebinned,
+    Axis, Check, Context, Experiment, Facts, Figure, InLab, Mark, Moments, Outcome, Paper, Point,
+    ReproduceError, Runs, Series, Source, Table, Value, rebinned,
 };
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "ma-figure-4",
     paper: Paper::Ma,
     part: "Fig 4",
-    title: "Goodput and round-trip time",
-    asked: "Can the round-trip time say how much bandwidth there is, when losses cannot?",
-    found: "Yes: goodput and round-trip time of UDP at 4 Mbit/s are highly correlated.",
-    files: &[scenario_file!("ma/figure-4.toml"), scenario_file!("ma/figure-4-lab.toml")],
+    prose: built_in!("ma/figure-4.md"),
+    files: &[built_in!("ma/figure-4.toml"), built_in!("ma/figure-4-lab.toml")],
     seconds: 3,
     lab: InLab::Takes(62),
     run,
 };
+
+case_ids! {
+    /// The cases of `ma/figure-4.toml`.
+    enum Flow { Udp = "UDP", UdpHeld = "UDP, 3 s", UdpShortQueue = "UDP, 3 s, 200 KB", Adaptive = "adaptive" }
+}
 
 /// Table 1 has the round trip at this rate, ms.
 const PAPER_RTT_MS: f64 = 287.0;
@@ -28,19 +32,21 @@ const INTERVAL_S: f64 = 0.5;
 /// Round-trip times are looked at so many intervals later at most: two seconds.
 const LATEST: usize = 4;
 /// Cases with datagrams, and what is said of them.
-const UDP_CASES: [(&str, &str); 3] = [
-    ("UDP", "Table 1's link"),
-    ("UDP, 3 s", "bandwidth that holds for 3 s, not 1 s"),
-    ("UDP, 3 s, 200 KB", "that, and a queue of 200 KB, not 340 KB"),
+const UDP_CASES: [(Flow, &str); 3] = [
+    (Flow::Udp, "Table 1's link"),
+    (Flow::UdpHeld, "bandwidth that holds for 3 s, not 1 s"),
+    (Flow::UdpShortQueue, "that, and a queue of 200 KB, not 340 KB"),
 ];
 
 fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
     let scenario = context.scenario("ma/figure-4.toml")?;
-    let runs = context.run(&scenario)?;
-    let correlation = |value: fn(&Figures) -> Option<f64>| Moments::of(runs.figures("UDP").filter_map(value));
+    let runs = context.run::<Flow>(&scenario)?;
+    let correlation =
+        |value: fn(&Figures) -> Option<f64>| Moments::of(runs.figures(Flow::Udp).filter_map(value));
     let plain = correlation(|figures| correlation_of(figures, false));
     let growth = correlation(|figures| correlation_of(figures, true));
-    let rtt = runs.moments("UDP", |f| f.udp.as_ref().and_then(|u| u.rtt_ms).map_or(f64::NAN, |rtt| rtt.mean));
+    let rtt =
+        runs.moments(Flow::Udp, |f| f.udp.as_ref().and_then(|u| u.rtt_ms).map_or(f64::NAN, |rtt| rtt.mean));
     let mut table = Table::new("UDP at 4 Mbit/s, and a download with `adaptive` on the same link", "flow")
         .column(Source::Paper, "RTT", "ms", 0)
         .column(Source::Ours, "RTT", "ms", 0)
@@ -52,39 +58,34 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
         (|case| runs.goodput(case).into(), |case| runs.queue_p95(case).map(|m| m.mean).into());
     table.row(
         "UDP",
-        vec![PAPER_RTT_MS.into(), rtt.into(), goodput("UDP"), queue("UDP"), plain.into(), growth.into()],
+        vec![
+            PAPER_RTT_MS.into(),
+            rtt.into(),
+            goodput(Flow::Udp),
+            queue(Flow::Udp),
+            plain.into(),
+            growth.into(),
+        ],
     );
-    table.row("adaptive", vec![Value::default(), Value::default(), goodput("adaptive"), queue("adaptive")]);
+    table.row(
+        "adaptive",
+        vec![Value::default(), Value::default(), goodput(Flow::Adaptive), queue(Flow::Adaptive)],
+    );
     let (plain, growth) = (super::mean(plain), super::mean(growth));
     let full = Moments::of(runs.figures(UDP_CASES[2].0).filter_map(|figures| correlation_of(figures, false)));
     let full = super::mean(full);
-    let later = super::mean(Moments::of(runs.figures("UDP").filter_map(strongest_within)));
+    let later = super::mean(Moments::of(runs.figures(Flow::Udp).filter_map(strongest_within)));
     Ok(Outcome {
-        we_see: format!(
-            "We see a correlation of {plain:.2} between goodput and the round-trip time in the same half second, of {later:.2} with the round-trip time up to two seconds later, and of {growth:.2} \
-             with the round trip's growth: when the bandwidth falls, the queue and with it the round trip rises."
-        ),
+        facts: Facts::of([("plain", plain.into()), ("later", later.into()), ("growth", growth.into())]),
         tables: vec![table, delayed(&runs)],
-        figures: figure(&runs).into_iter().chain([by_delay(&runs)]).collect(),
-        notes: notes(),
+        figures: vec![figure(&runs), by_delay(&runs)],
         checks: vec![
             Check::at_most("correlation of goodput and round-trip time is negative", plain, 0.0),
             Check::at_most("the same over a bandwidth that holds for 3 s and a queue of 200 KB", full, -0.5),
             Check::at_most("correlation of goodput and the round trip's growth", growth, -0.5),
         ],
+        ..Outcome::default()
     })
-}
-
-fn notes() -> Vec<String> {
-    vec![
-        "The paper gives no coefficient, it says that its figure shows it. A queue adds up what is missing: goodput is what is sent less what the queue grows by. So over a queue that loses nothing \
-         goodput and the height of the queue cannot be correlated in the same moment, whatever the bandwidth does (the mean of q dq/dt is zero where q stays within bounds); the round trip follows the \
-         goodput, as the eye sees in a figure of both, about a second later."
-            .to_owned(),
-        "In the same half second they are correlated only where the queue is often full: then goodput is low while the round trip stays long. The second table has what that takes: bandwidth that \
-         stays low for seconds, and a queue that is shorter than Table 1's. Fig 4 may have been measured in such an hour; Table 1's link, which has to serve eight rates, is not that."
-            .to_owned(),
-    ]
 }
 
 /// Correlation of goodput and the round-trip time `later` intervals later.
@@ -100,7 +101,7 @@ fn strongest_within(figures: &Figures) -> Option<f64> {
 }
 
 /// The same over links that lose more, and whose bandwidth stays low for longer.
-fn delayed(runs: &Runs) -> Table {
+fn delayed(runs: &Runs<Flow>) -> Table {
     let mut table = Table::new("What makes goodput and round-trip time go together", "UDP at 4 Mbit/s over")
         .column(Source::Ours, "RTT", "ms", 0)
         .column(Source::Ours, "lost", "%", 1)
@@ -122,20 +123,16 @@ fn delayed(runs: &Runs) -> Table {
 }
 
 /// Correlation over how much later the round-trip time is taken.
-fn by_delay(runs: &Runs) -> Figure {
-    let curve = |(case, label): (&str, &str)| {
+fn by_delay(runs: &Runs<Flow>) -> Figure {
+    let curve = |(case, label): (Flow, &str)| {
         let at = |later: usize| {
             let correlation = Moments::of(runs.figures(case).filter_map(|f| correlation_later(f, later)))?;
             Some(Point::of(later as f64 * INTERVAL_S, correlation))
         };
         Series::new(label, Source::Ours, Mark::Dotted, (0..=2 * LATEST).filter_map(at).collect())
     };
-    Figure::new(
-        "Correlation of goodput and a later round-trip time",
-        "Bars are standard deviations over the runs. At zero: in the same half second.",
-        Axis::linear("the round-trip time is so much later, seconds"),
-    )
-    .panel(Axis::linear_from("correlation", -1.0), UDP_CASES.into_iter().map(curve).collect())
+    Figure::new("later", Axis::linear("the round-trip time is so much later, seconds"))
+        .panel(Axis::linear_from("correlation", -1.0), UDP_CASES.into_iter().map(curve).collect())
 }
 
 /// Goodput and round-trip time of the intervals that have both.
@@ -167,8 +164,9 @@ fn pearson(pairs: &[(f64, f64)]) -> Option<f64> {
     (pairs.len() > 2 && spread > 0.0).then(|| sum(&|dx, dy| dx * dy) / spread.sqrt())
 }
 
-fn figure(runs: &Runs) -> Option<Figure> {
-    let (goodput, rtt): (Vec<_>, Vec<_>) = pairs(runs.first("UDP")?).into_iter().unzip();
+fn figure(runs: &Runs<Flow>) -> Figure {
+    let pairs = runs.first(Flow::Udp).map_or(Vec::new(), pairs);
+    let (goodput, rtt): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
     let curve = |name, values: Vec<f64>| {
         let values: Vec<Option<f64>> = values.into_iter().map(Some).collect();
         vec![Series::over_time(name, Source::Ours, INTERVAL_S, &values)]
@@ -177,15 +175,9 @@ fn figure(runs: &Runs) -> Option<Figure> {
     let mut rtt_and_mean = curve("round-trip time", rtt);
     let printed = vec![Point::new(0.0, PAPER_RTT_MS), Point::new(end, PAPER_RTT_MS)];
     rtt_and_mean.push(Series::new("mean in Table 1 of the paper: 287", Source::Paper, Mark::Line, printed));
-    Some(
-        Figure::new(
-            "Goodput and round-trip time of UDP at 4 Mbit/s",
-            "Intervals of 500 ms: the goodput as its receiver sees it, the round trip as its sender does.",
-            Axis::linear("seconds"),
-        )
+    Figure::new("udp", Axis::linear("seconds"))
         .panel(Axis::linear("Mbit/s"), curve("goodput", goodput))
-        .panel(Axis::linear("RTT, ms"), rtt_and_mean),
-    )
+        .panel(Axis::linear("RTT, ms"), rtt_and_mean)
 }
 
 #[cfg(test)]

@@ -1,41 +1,60 @@
 //! [MA] Fig 5: downloads of 32 KB to 10 MB.
 
 use super::mean;
-use crate::experiment::scenario_file;
+use crate::case_id::case_ids;
+use crate::experiment::built_in;
 use crate::{
-    Axis, Check, Context, Experiment, Figure, InLab, Mark, Outcome, Paper, Point, ReproduceError, Runs,
-    Series, Source, Table,
+    Axis, CaseId, Check, Context, Experiment, Facts, Figure, InLab, Mark, Outcome, Paper, Point,
+    ReproduceError, Runs, Series, Source, Table,
 };
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "ma-figure-5",
     paper: Paper::Ma,
     part: "Fig 5",
-    title: "Downloads of 32 KB to 10 MB",
-    asked: "How large must a file be to gain from acceleration, against windows of 17 and of 64 KB?",
-    found: "Every size gains, and large files come near the link's capacity although the client's window is 17 KB.",
-    files: &[scenario_file!("ma/figure-5.toml"), scenario_file!("ma/figure-5-lab.toml")],
+    prose: built_in!("ma/figure-5.md"),
+    files: &[built_in!("ma/figure-5.toml"), built_in!("ma/figure-5-lab.toml")],
     seconds: 20,
     lab: InLab::Takes(140),
     run,
 };
 
-/// Sizes in KB, as the scenario writes them.
-const SIZES: [(f64, &str); 9] = [
-    (32.0, "32 KB"),
-    (64.0, "64 KB"),
-    (128.0, "128 KB"),
-    (256.0, "256 KB"),
-    (512.0, "512 KB"),
-    (1_000.0, "1 MB"),
-    (2_000.0, "2 MB"),
-    (5_000.0, "5 MB"),
-    (10_000.0, "10 MB"),
+case_ids! {
+    /// The cases of `ma/figure-5.toml`.
+    enum Flow {
+        SmallWindow = "direct, 17 KB",
+        LargeWindow = "direct, 64 KB",
+        Accelerated = "accelerated, 17 KB",
+        Adaptive = "adaptive, 17 KB",
+    }
+}
+case_ids! {
+    /// Its grid: sizes of the download.
+    enum Size {
+        Kb32 = "32 KB",
+        Kb64 = "64 KB",
+        Kb128 = "128 KB",
+        Kb256 = "256 KB",
+        Kb512 = "512 KB",
+        Mb1 = "1 MB",
+        Mb2 = "2 MB",
+        Mb5 = "5 MB",
+        Mb10 = "10 MB",
+    }
+}
+
+/// Sizes in KB.
+const SIZES: [(f64, Size); 9] = [
+    (32.0, Size::Kb32),
+    (64.0, Size::Kb64),
+    (128.0, Size::Kb128),
+    (256.0, Size::Kb256),
+    (512.0, Size::Kb512),
+    (1_000.0, Size::Mb1),
+    (2_000.0, Size::Mb2),
+    (5_000.0, Size::Mb5),
+    (10_000.0, Size::Mb10),
 ];
-const SMALL_WINDOW: &str = "direct, 17 KB";
-const LARGE_WINDOW: &str = "direct, 64 KB";
-const ACCELERATED: &str = "accelerated, 17 KB";
-const ADAPTIVE: &str = "adaptive, 17 KB";
 /// §I and Fig 2: long downloads, Mbit/s.
 const PAPER_PLAIN: f64 = 1.5;
 const PAPER_ACCELERATED: f64 = 5.0;
@@ -44,88 +63,86 @@ const PAPER_GAIN: f64 = PAPER_ACCELERATED / PAPER_PLAIN;
 fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
     let scenario = context.scenario("ma/figure-5.toml")?;
     let runs = context.run(&scenario)?;
-    let goodput = |case: &str, size: &str| runs.goodput(&format!("{case}, {size}"));
-    let gain = |case: &str, size: &str| mean(goodput(case, size)) / mean(goodput(SMALL_WINDOW, size));
-    let least = |case: &str, over: &str| {
-        let ratios = SIZES.iter().map(|(_, size)| mean(goodput(case, size)) / mean(goodput(over, size)));
+    let goodput = |case: Flow, size: Size| runs.goodput((case, size));
+    let gain = |case: Flow, size: Size| mean(goodput(case, size)) / mean(goodput(Flow::SmallWindow, size));
+    let least = |case: Flow, over: Flow| {
+        let ratios = SIZES.into_iter().map(|(_, size)| mean(goodput(case, size)) / mean(goodput(over, size)));
         ratios.fold(f64::NAN, f64::min)
     };
     let mut table = Table::new("Goodput from the client's SYN to the last byte", "size")
-        .column(Source::Ours, SMALL_WINDOW, "Mbit/s", 2)
-        .column(Source::Ours, LARGE_WINDOW, "Mbit/s", 2)
-        .column(Source::Ours, ACCELERATED, "Mbit/s", 2)
-        .column(Source::Adaptive, ADAPTIVE, "Mbit/s", 2)
+        .column(Source::Ours, Flow::SmallWindow.label(), "Mbit/s", 2)
+        .column(Source::Ours, Flow::LargeWindow.label(), "Mbit/s", 2)
+        .column(Source::Ours, Flow::Accelerated.label(), "Mbit/s", 2)
+        .column(Source::Adaptive, Flow::Adaptive.label(), "Mbit/s", 2)
         .column(Source::Ratio, "accelerated ÷ direct, 17 KB", "", 2)
         .column(Source::Ours, "accelerated, queue p95", "ms", 0)
         .column(Source::Adaptive, "adaptive, queue p95", "ms", 0);
     for (_, size) in SIZES {
-        let queue = |case: &str| runs.queue_p95(&format!("{case}, {size}")).map(|m| m.mean);
+        let queue = |case: Flow| runs.queue_p95((case, size)).map(|m| m.mean);
         table.row(
-            size,
+            size.label(),
             vec![
-                goodput(SMALL_WINDOW, size).into(),
-                goodput(LARGE_WINDOW, size).into(),
-                goodput(ACCELERATED, size).into(),
-                goodput(ADAPTIVE, size).into(),
-                gain(ACCELERATED, size).into(),
-                queue(ACCELERATED).into(),
-                queue(ADAPTIVE).into(),
+                goodput(Flow::SmallWindow, size).into(),
+                goodput(Flow::LargeWindow, size).into(),
+                goodput(Flow::Accelerated, size).into(),
+                goodput(Flow::Adaptive, size).into(),
+                gain(Flow::Accelerated, size).into(),
+                queue(Flow::Accelerated).into(),
+                queue(Flow::Adaptive).into(),
             ],
         );
     }
     // In the lab, where time is real, the longest downloads are left out.
-    let is_there = |(_, size): &&(f64, &str)| runs.first(&format!("{ACCELERATED}, {size}")).is_some();
-    let largest = SIZES.iter().rev().find(is_there).map_or("", |(_, size)| size);
-    let count = runs.of(&format!("{ACCELERATED}, 32 KB")).count();
+    let is_there = |size: &Size| runs.first((Flow::Accelerated, *size)).is_some();
+    let largest = Size::all().into_iter().rfind(is_there).unwrap_or(Size::Kb32);
+    let count = runs.of((Flow::Accelerated, Size::Kb32)).count();
     Ok(Outcome {
-        we_see: format!(
-            "We see a gain at every size, of {:.1} times at 32 KB and {:.1} times at {largest}, where {:.2} Mbit/s come through a window of 17 KB ({count} downloads of each).",
-            gain(ACCELERATED, "32 KB"),
-            gain(ACCELERATED, largest),
-            mean(goodput(ACCELERATED, largest))
-        ),
+        facts: Facts::of([
+            ("least_gain", gain(Flow::Accelerated, Size::Kb32).into()),
+            ("largest_gain", gain(Flow::Accelerated, largest).into()),
+            ("largest", largest.label().into()),
+            ("goodput", mean(goodput(Flow::Accelerated, largest)).into()),
+            ("count", count.into()),
+        ]),
         tables: vec![table],
         figures: vec![figure(&runs)],
-        notes: vec![
-            "Fig 5 is a picture, and its text names no number. It says that the gain is largest for small files; ours grows with the size. Our server begins with ten \
-             segments (RFC 6928), which is nearly a window of 17 KB; the paper's Linux of 2011 began with three, and its slow start over a long round trip is what \
-             small files gained from."
-                .to_owned(),
-            "`adaptive` knows the link from its first round trips and keeps some tens of ms of queue; `accelerated` begins at R_cap, which is set to just the link's rate here, and \
-             so needs no queue to know it. Over a link that is not known beforehand R_cap fills the queue (Tables 3 and 5)."
-                .to_owned(),
-            "k = 250 acknowledgements make no rate estimate before some 0.5 MB: up to there `accelerated` sends at R_cap."
-                .to_owned(),
-        ],
         checks: vec![
-            Check::at_least("accelerated ÷ direct with the same window, the smallest of all sizes", least(ACCELERATED, SMALL_WINDOW), 1.0),
-            Check::at_least("accelerated ÷ direct at 10 MB, as 5 ÷ 1.5 Mbit/s in the paper", gain(ACCELERATED, "10 MB"), PAPER_GAIN),
-            Check::at_least("adaptive ÷ accelerated, the smallest of all sizes", least(ADAPTIVE, ACCELERATED), 0.95),
+            Check::at_least(
+                "accelerated ÷ direct with the same window, the smallest of all sizes",
+                least(Flow::Accelerated, Flow::SmallWindow),
+                1.0,
+            ),
+            Check::at_least(
+                "accelerated ÷ direct at 10 MB, as 5 ÷ 1.5 Mbit/s in the paper",
+                gain(Flow::Accelerated, Size::Mb10),
+                PAPER_GAIN,
+            ),
+            Check::at_least(
+                "adaptive ÷ accelerated, the smallest of all sizes",
+                least(Flow::Adaptive, Flow::Accelerated),
+                0.95,
+            ),
         ],
+        ..Outcome::default()
     })
 }
 
-fn figure(runs: &Runs) -> Figure {
-    let curve = |case: &str, source| {
-        let point = |(kb, size): (f64, &str)| Some(Point::of(kb, runs.goodput(&format!("{case}, {size}"))?));
-        Series::new(case, source, Mark::Dotted, SIZES.into_iter().filter_map(point).collect())
+fn figure(runs: &Runs<(Flow, Size)>) -> Figure {
+    let curve = |case: Flow, source| {
+        let point = |(kb, size): (f64, Size)| Some(Point::of(kb, runs.goodput((case, size))?));
+        Series::new(case.label(), source, Mark::Dotted, SIZES.into_iter().filter_map(point).collect())
     };
     let level = |name: &str, y: f64| {
         let points = vec![Point::new(1_000.0, y), Point::new(10_000.0, y)];
         Series::new(name, Source::Paper, Mark::Line, points)
     };
-    Figure::new(
-        "Goodput of downloads",
-        "Means of all downloads of a size, bars are their standard deviations. The paper's figure has the same axes, without numbers in its text; dashed is what §I and §II-B say of long downloads.",
-        Axis::log("size, KB"),
-    )
-    .panel(
+    Figure::new("goodput", Axis::log("size, KB")).panel(
         Axis::linear("Mbit/s"),
         vec![
-            curve(SMALL_WINDOW, Source::Ours),
-            curve(LARGE_WINDOW, Source::Ours),
-            curve(ACCELERATED, Source::Ours),
-            curve(ADAPTIVE, Source::Adaptive),
+            curve(Flow::SmallWindow, Source::Ours),
+            curve(Flow::LargeWindow, Source::Ours),
+            curve(Flow::Accelerated, Source::Ours),
+            curve(Flow::Adaptive, Source::Adaptive),
             level("plain, paper: about 1.5", PAPER_PLAIN),
             level("accelerated, paper: about 5", PAPER_ACCELERATED),
         ],

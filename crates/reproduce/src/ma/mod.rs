@@ -22,3 +22,6 @@ pub(crate) const EXPERIMENTS: &[&Experiment] = &[
     &udp_sweep::TABLE_4,
     &table_5::EXPERIMENT,
 ];
+
+#[cfg(test)]
+mod tests;

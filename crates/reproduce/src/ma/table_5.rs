@@ -5,28 +5,27 @@ mod losses;
 
 use self::losses::Losses;
 use super::mean;
-use crate::experiment::scenario_file;
+use crate::case_id::case_ids;
+use crate::experiment::built_in;
 use crate::{
-    Axis, Check, Context, Experiment, Figure, InLab, Mark, Outcome, Paper, Point, ReproduceError, Runs,
-    Series, Source, Table,
+    Axis, CaseId, Check, Context, Experiment, Facts, Figure, InLab, Mark, Outcome, Paper, Point,
+    ReproduceError, Runs, Series, Source, Table,
 };
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "ma-table-5",
     paper: Paper::Ma,
     part: "Table 5",
-    title: "68 MB over LTE at four signal strengths",
-    asked: "How near does an accelerated download come to what the link can carry, with good and with weak signal?",
-    found: "To 91 to 96 % of the highest UDP goodput, about twice what plain TCP gets with a window of 1024 KB.",
+    prose: built_in!("ma/table-5.md"),
     files: &[
-        scenario_file!("ma/table-5-64.toml"),
-        scenario_file!("ma/table-5-81.toml"),
-        scenario_file!("ma/table-5-90.toml"),
-        scenario_file!("ma/table-5-110.toml"),
-        scenario_file!("ma/table-5-fades.toml"),
-        scenario_file!("ma/table-5-held-back.toml"),
-        scenario_file!("ma/table-5-64-lab.toml"),
-        scenario_file!("ma/table-5-110-lab.toml"),
+        built_in!("ma/table-5-64.toml"),
+        built_in!("ma/table-5-81.toml"),
+        built_in!("ma/table-5-90.toml"),
+        built_in!("ma/table-5-110.toml"),
+        built_in!("ma/table-5-fades.toml"),
+        built_in!("ma/table-5-held-back.toml"),
+        built_in!("ma/table-5-64-lab.toml"),
+        built_in!("ma/table-5-110-lab.toml"),
     ],
     seconds: 240,
     lab: InLab::Takes(160),
@@ -52,16 +51,42 @@ const PAPER: [Printed; 4] = [
     },
 ];
 const LAB_FILES: [&str; 2] = ["ma/table-5-64.toml", "ma/table-5-110.toml"];
-const NORMAL: &str = "normal TCP, 1024 KB";
-const UDP: &str = "maximum UDP";
-const CASES: [(&str, Source); 4] = [
-    ("accelerated, 17 KB", Source::Ours),
-    ("accelerated, 1024 KB", Source::Ours),
-    ("adaptive, 17 KB", Source::Adaptive),
-    ("adaptive, 1024 KB", Source::Adaptive),
+const CASES: [(Flow, Source); 4] = [
+    (Flow::Accelerated17, Source::Ours),
+    (Flow::Accelerated1024, Source::Ours),
+    (Flow::Adaptive17, Source::Adaptive),
+    (Flow::Adaptive1024, Source::Adaptive),
 ];
-/// What the cases' names end with on links that lose by packet.
-const BY_PACKET: &str = ", losses by packet";
+
+case_ids! {
+    /// The cases of the four files on links that lose by time, and of `ma/table-5-fades.toml`.
+    pub(super) enum Flow {
+        Normal = "normal TCP, 1024 KB",
+        Udp = "maximum UDP",
+        Accelerated17 = "accelerated, 17 KB",
+        Accelerated1024 = "accelerated, 1024 KB",
+        Adaptive17 = "adaptive, 17 KB",
+        Adaptive1024 = "adaptive, 1024 KB",
+    }
+}
+
+/// How the links of the four files lose: by time, or by packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Losing {
+    ByTime,
+    ByPacket,
+}
+
+/// A case of the four files.
+impl CaseId for (Flow, Losing) {
+    fn all() -> Vec<Self> {
+        Flow::all().into_iter().flat_map(|flow| [(flow, Losing::ByTime), (flow, Losing::ByPacket)]).collect()
+    }
+    fn name(self) -> String {
+        let end = if self.1 == Losing::ByPacket { ", losses by packet" } else { "" };
+        format!("{}{end}", self.0.label())
+    }
+}
 
 impl Printed {
     /// Accelerated over maximum UDP.
@@ -70,10 +95,18 @@ impl Printed {
     }
 }
 
+/// What the four files give.
+type FourFiles = Runs<(Flow, Losing)>;
+
+/// The case on a link that loses by time.
+const fn by_time(flow: Flow) -> (Flow, Losing) {
+    (flow, Losing::ByTime)
+}
+
 /// A column of the paper's table, and its runs.
 struct Column {
     printed: &'static Printed,
-    runs: Runs,
+    runs: FourFiles,
     by_time: Option<Losses>,
     by_packet: Option<Losses>,
 }
@@ -83,14 +116,11 @@ fn milliseconds(time: &str) -> f64 {
     time.trim_end_matches(" ms").parse().unwrap_or(f64::NAN)
 }
 
-fn named(case: &str, suffix: &str) -> String {
-    format!("{case}{suffix}")
-}
-
 fn column(context: &mut Context<'_>, printed: &'static Printed) -> Result<Column, ReproduceError> {
     let scenario = context.scenario(printed.file)?;
     let runs = context.run(&scenario)?;
-    let (by_time, by_packet) = (Losses::of(&runs, &scenario, ""), Losses::of(&runs, &scenario, BY_PACKET));
+    let [by_time, by_packet] =
+        [Losing::ByTime, Losing::ByPacket].map(|losing| Losses::of(&runs, &scenario, |flow| (flow, losing)));
     Ok(Column { printed, runs, by_time, by_packet })
 }
 
@@ -110,122 +140,92 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
         checks.extend(held_back::checks(&held_back));
     }
     Ok(Outcome {
-        we_see: we_see(&columns),
+        facts: facts(&columns),
         tables,
         figures: vec![figure(&columns)],
-        notes: notes(&columns, is_lab),
         checks,
+        ..Outcome::default()
     })
 }
 
-fn share(runs: &Runs, case: &str) -> f64 {
-    mean(runs.goodput(case)) / mean(runs.goodput(UDP))
+fn share(runs: &FourFiles, case: Flow) -> f64 {
+    mean(runs.goodput(by_time(case))) / mean(runs.goodput(by_time(Flow::Udp)))
 }
 
 fn checks(columns: &[Column]) -> Vec<Check> {
     let mut checks = Vec::new();
     for Column { printed, runs, .. } in columns {
         for (case, _) in CASES {
-            let claim = format!("{case}, over maximum UDP at {}, as in the paper", printed.signal);
+            let claim = format!("{}, over maximum UDP at {}, as in the paper", case.label(), printed.signal);
             checks.push(Check::at_least(claim, share(runs, case), printed.ratio()));
         }
     }
     for Column { printed, runs, .. } in columns {
-        for window in ["1024 KB", "17 KB"] {
+        let pairs = [
+            ("1024 KB", Flow::Adaptive1024, Flow::Accelerated1024),
+            ("17 KB", Flow::Adaptive17, Flow::Accelerated17),
+        ];
+        for (window, adaptive, accelerated) in pairs {
             let claim =
                 format!("adaptive's queue p95 at {}, ms, against accelerated's, {window}", printed.signal);
-            let queue = |control: &str| mean(runs.queue_p95(&format!("{control}, {window}")));
-            checks.push(Check::at_most(claim, queue("adaptive"), queue("accelerated")));
+            let queue = |flow: Flow| mean(runs.queue_p95(by_time(flow)));
+            checks.push(Check::at_most(claim, queue(adaptive), queue(accelerated)));
         }
     }
     checks
 }
 
-fn we_see(columns: &[Column]) -> String {
-    let shares = |case: &'static str| {
-        let list = columns.iter().map(|column| format!("{:.2}", share(&column.runs, case)));
-        list.collect::<Vec<_>>().join(", ")
-    };
-    format!(
-        "We see {} of the highest UDP goodput with a client window of 1024 KB and {} with 17 KB; `adaptive` gets {} and {} with a shorter queue.",
-        shares(CASES[1].0),
-        shares(CASES[0].0),
-        shares(CASES[3].0),
-        shares(CASES[2].0)
-    )
-}
-
-/// The notes that need no figure.
-const NOTES: [&str; 3] = [
-    "The paper names neither the client's window in the accelerated case nor any loss in this table. Normal TCP stays at half the link with 1024 KB, so something holds it there: we let the \
-     radio lose, as often as it takes to bring CUBIC to the paper's goodput; and repair block errors in order, which varies the round trip and ends CUBIC's slow start early.",
-    "How a radio loses is a matter of time: a fade or a transport block that is given up lasts as long as it lasts, whoever sends. So our links have fades, in which whatever is put on the air is lost: \
-     at random times, 4 ms long in the mean, a few transport blocks. The length comes from outside the paper: pings over LTE on the move lose 0.2 to 0.7 % (the paper's Table 4 lost 0.8 % at 8 Mbit/s), and of the \
-     lengths in the table below this one loses as much of the time. How often they come was fitted to CUBIC, with no look at what the accelerator makes of it.",
-    "With 17 KB every loss event costs about a round trip: while the hole is open the client can hold one window behind it, and discards the rest. At λ events a second and a round trip R that leaves \
-     at most 1 ÷ (1 + λR) of what UDP gets. The paper's α lets its accelerator raise the rate until the round trip is 140 ms; with 17 KB its 0.964 at {−90, 27} would then allow 0.27 loss events a \
-     second. No length of fades takes CUBIC to half the link with so few of them, as the table shows: either the accelerated case had a larger window as well, or the hosts of that time suffered more from each event than ours \
-     (in Fig 3 the paper's CUBIC loses 85 % of half a second to one), or it was not loss that held normal TCP.",
-];
-
-fn notes(columns: &[Column], is_lab: bool) -> Vec<String> {
-    let mut notes = NOTES.map(str::to_owned).to_vec();
+fn facts(columns: &[Column]) -> Facts {
+    let shares =
+        |case: Flow| columns.iter().map(|column| share(&column.runs, case)).collect::<Vec<_>>().into();
     let range = |of: &dyn Fn(&Column) -> Option<f64>| {
-        let values: Vec<f64> = columns.iter().filter_map(of).collect();
-        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        format!("{least:.2} to {most:.2}")
+        let values = || columns.iter().filter_map(of);
+        (values().fold(f64::NAN, f64::min).into(), values().fold(f64::NAN, f64::max).into())
     };
-    if columns.iter().any(|column| column.by_packet.is_some()) {
-        notes.push(format!(
-            "Losses by packet are the harder case: bursts of three, as often in ten thousand packets as takes CUBIC to the same goodput. Who sends twice as fast then meets twice the events: CUBIC at half the link \
-             {} a second, who fills it {}. Fades strike {} times a second, whoever sends.",
-            range(&|column| Some(column.by_packet?.under_normal)),
-            range(&|column| Some(column.by_packet?.per_second)),
-            range(&|column| Some(column.by_time?.per_second)),
-        ));
-    }
-    if !is_lab {
-        notes.push(held_back::NOTE.to_owned());
-    }
-    if is_lab {
-        notes.push(
-            "What is sent beyond the window must be read before as much again arrives: 17 KB at 80 Mbit/s are 1.7 ms. A client's program that the kernel lets run later than that discards, and so does \
-             every program where the radio hands over at once what it held back behind a repair: 8 ms of 80 Mbit/s are 80 KB. With 17 KB about 12 Mbit/s are the most that such a link and client \
-             leave to any sender (docs/engine.md, what a small window can take); the simulated client reads 50 µs after the first byte here."
-                .to_owned(),
-        );
-    }
-    notes
+    let normal = range(&|column| Some(column.by_packet?.under_normal));
+    let by_packet = range(&|column| Some(column.by_packet?.per_second));
+    let by_time = range(&|column| Some(column.by_time?.per_second));
+    Facts::of([
+        ("accelerated_large", shares(CASES[1].0)),
+        ("accelerated_small", shares(CASES[0].0)),
+        ("adaptive_large", shares(CASES[3].0)),
+        ("adaptive_small", shares(CASES[2].0)),
+        ("least_events_normal", normal.0),
+        ("most_events_normal", normal.1),
+        ("least_events", by_packet.0),
+        ("most_events", by_packet.1),
+        ("least_fades", by_time.0),
+        ("most_fades", by_time.1),
+    ])
 }
 
 fn goodputs(columns: &[Column]) -> Table {
     let mut table =
         Table::new("Goodput of downloads", "{RSRP, SINR}").column(Source::Paper, "accelerated", "Mbit/s", 0);
     for (case, source) in CASES {
-        table = table.column(source, case, "Mbit/s", 1);
+        table = table.column(source, case.label(), "Mbit/s", 1);
     }
     table = table
         .column(Source::Paper, "normal TCP", "Mbit/s", 0)
-        .column(Source::Ours, NORMAL, "Mbit/s", 1)
-        .column(Source::Paper, UDP, "Mbit/s", 0)
-        .column(Source::Limit, UDP, "Mbit/s", 1);
+        .column(Source::Ours, Flow::Normal.label(), "Mbit/s", 1)
+        .column(Source::Paper, Flow::Udp.label(), "Mbit/s", 0)
+        .column(Source::Limit, Flow::Udp.label(), "Mbit/s", 1);
     for Column { printed, runs, .. } in columns {
         let mut values = vec![printed.accelerated.into()];
-        values.extend(CASES.iter().map(|(case, _)| runs.goodput(case).into()));
+        values.extend(CASES.iter().map(|(case, _)| runs.goodput(by_time(*case)).into()));
         values.extend([
             printed.normal.into(),
-            runs.goodput(NORMAL).into(),
+            runs.goodput(by_time(Flow::Normal)).into(),
             printed.udp.into(),
-            runs.goodput(UDP).into(),
+            runs.goodput(by_time(Flow::Udp)).into(),
         ]);
         table.row(printed.signal, values);
     }
     table
 }
 
-fn ratio(runs: &Runs, case: &str, over: &str, suffix: &str) -> Option<f64> {
-    Some(runs.goodput(&named(case, suffix))?.mean / runs.goodput(&named(over, suffix))?.mean)
+fn ratio<C: CaseId>(runs: &Runs<C>, case: C, over: C) -> Option<f64> {
+    Some(runs.goodput(case)?.mean / runs.goodput(over)?.mean)
 }
 
 fn ratios(columns: &[Column]) -> Table {
@@ -236,19 +236,20 @@ fn ratios(columns: &[Column]) -> Table {
         3,
     );
     for (case, _) in CASES {
-        table = table.column(Source::Ratio, &format!("{case} ÷ UDP"), "", 3);
+        table = table.column(Source::Ratio, &format!("{} ÷ UDP", case.label()), "", 3);
     }
     table = table
         .column(Source::Paper, "÷ normal", "", 2)
         .column(Source::Ratio, "accelerated, 1024 KB ÷ normal", "", 2)
         .column(Source::Ratio, "adaptive, 1024 KB ÷ normal", "", 2);
     for Column { printed, runs, .. } in columns {
+        let over = |flow, of| ratio(runs, by_time(flow), by_time(of)).into();
         let mut values = vec![printed.ratio().into()];
-        values.extend(CASES.iter().map(|(case, _)| ratio(runs, case, UDP, "").into()));
+        values.extend(CASES.iter().map(|(case, _)| over(*case, Flow::Udp)));
         values.extend([
             (printed.accelerated / printed.normal).into(),
-            ratio(runs, CASES[1].0, NORMAL, "").into(),
-            ratio(runs, CASES[3].0, NORMAL, "").into(),
+            over(Flow::Accelerated1024, Flow::Normal),
+            over(Flow::Adaptive1024, Flow::Normal),
         ]);
         table.row(printed.signal, values);
     }
@@ -258,12 +259,20 @@ fn ratios(columns: &[Column]) -> Table {
 fn queues(columns: &[Column]) -> Table {
     let mut table = Table::new("Queueing delay on the radio link, 95th percentile", "{RSRP, SINR}");
     for (case, source) in CASES {
-        table = table.column(source, case, "ms", 0);
+        table = table.column(source, case.label(), "ms", 0);
     }
-    table = table.column(Source::Ours, NORMAL, "ms", 0).column(Source::Limit, UDP, "ms", 0);
+    table = table.column(Source::Ours, Flow::Normal.label(), "ms", 0).column(
+        Source::Limit,
+        Flow::Udp.label(),
+        "ms",
+        0,
+    );
     for Column { printed, runs, .. } in columns {
-        let cases = CASES.iter().map(|(case, _)| *case).chain([NORMAL, UDP]);
-        table.row(printed.signal, cases.map(|case| runs.queue_p95(case).map(|m| m.mean).into()).collect());
+        let cases = CASES.iter().map(|(case, _)| *case).chain([Flow::Normal, Flow::Udp]);
+        table.row(
+            printed.signal,
+            cases.map(|case| runs.queue_p95(by_time(case)).map(|m| m.mean).into()).collect(),
+        );
     }
     table
 }
@@ -276,30 +285,33 @@ fn figure(columns: &[Column]) -> Figure {
         let points = places(&|i, column| Some(Point::new(i as f64 + 1.0, value(column.printed))));
         Series::new(name, Source::Paper, Mark::Dots, points)
     };
-    let ours = |case: &str, source| {
-        let points = places(&|i, column| Some(Point::of(i as f64 + 1.0, column.runs.goodput(case)?)));
-        Series::new(case, source, Mark::Dots, points)
+    let ours = |case: Flow, source| {
+        let points =
+            places(&|i, column| Some(Point::of(i as f64 + 1.0, column.runs.goodput(by_time(case))?)));
+        Series::new(case.label(), source, Mark::Dots, points)
     };
-    let panel = |accelerated: &[(&str, Source)], with_normal: bool| {
+    let panel = |accelerated: &[(Flow, Source)], with_normal: bool| {
         let mut series = vec![
             paper("maximum UDP, paper", |p| p.udp),
-            ours(UDP, Source::Ours),
+            ours(Flow::Udp, Source::Ours),
             paper("accelerated, paper", |p| p.accelerated),
         ];
         let (first, others) = accelerated.split_at(accelerated.len().min(1));
-        series.extend(first.iter().map(|(case, source)| ours(case, *source)));
+        series.extend(first.iter().map(|(case, source)| ours(*case, *source)));
         if with_normal {
-            series.extend([paper("normal TCP, paper", |p| p.normal), ours(NORMAL, Source::Ours)]);
+            series.extend([paper("normal TCP, paper", |p| p.normal), ours(Flow::Normal, Source::Ours)]);
         }
-        series.extend(others.iter().map(|(case, source)| ours(case, *source)));
+        series.extend(others.iter().map(|(case, source)| ours(*case, *source)));
         series
     };
     Figure::new(
-        "Goodput against signal strength",
-        "Hollow: the paper's, filled of the same colour: ours. Bars are standard deviations over the downloads. Above a client window of 1024 KB, below 17 KB.",
+        "goodput",
         Axis::named("{RSRP, SINR}", columns.iter().map(|column| column.printed.signal.replace(", ", ","))),
     )
-    .panel(Axis::linear("1024 KB, Mbit/s"), panel(&[(CASES[1].0, Source::Ours), (CASES[3].0, Source::Adaptive)], true))
+    .panel(
+        Axis::linear("1024 KB, Mbit/s"),
+        panel(&[(CASES[1].0, Source::Ours), (CASES[3].0, Source::Adaptive)], true),
+    )
     .panel(
         Axis::linear("17 KB, Mbit/s"),
         panel(&[(CASES[0].0, Source::Ours), (CASES[2].0, Source::Adaptive)], false),

@@ -1,20 +1,19 @@
 //! [MA] Tables 1 and 4: round-trip time and loss of UDP at set rates, over 3G and over LTE.
 
 use super::mean;
-use crate::experiment::scenario_file;
+use crate::case_id::case_ids;
+use crate::experiment::built_in;
 use crate::{
-    Axis, Check, Context, Experiment, Figure, InLab, Mark, Outcome, Paper, Point, ReproduceError, Series,
-    Source, Table,
+    Axis, CaseId, Check, Context, Experiment, Facts, Figure, InLab, Mark, Outcome, Paper, Point,
+    ReproduceError, Series, Source, Table,
 };
 
 pub(crate) const TABLE_1: Experiment = Experiment {
     name: "ma-table-1",
     paper: Paper::Ma,
     part: "Table 1",
-    title: "Round-trip time and loss of UDP over 3G",
-    asked: "What do round trip and loss of a 3G link do as datagrams are sent faster?",
-    found: "The round trip is short up to 3.2 Mbit/s, 287 ms at 4.0 and about 700 ms above, where a quarter to a third is lost.",
-    files: &[scenario_file!("ma/table-1.toml"), scenario_file!("ma/table-1-lab.toml")],
+    prose: built_in!("ma/table-1.md"),
+    files: &[built_in!("ma/table-1.toml"), built_in!("ma/table-1-lab.toml")],
     seconds: 6,
     lab: InLab::Takes(125),
     run: table_1,
@@ -24,14 +23,34 @@ pub(crate) const TABLE_4: Experiment = Experiment {
     name: "ma-table-4",
     paper: Paper::Ma,
     part: "Table 4",
-    title: "Round-trip time and loss of UDP over LTE",
-    asked: "What do round trip and loss of an LTE link do as datagrams are sent faster?",
-    found: "The round trip grows from 25 to 171 ms before the link is full and to 1.5 s after, and packets are lost at every rate.",
-    files: &[scenario_file!("ma/table-4.toml"), scenario_file!("ma/table-4-lab.toml")],
+    prose: built_in!("ma/table-4.md"),
+    files: &[built_in!("ma/table-4.toml"), built_in!("ma/table-4-lab.toml")],
     seconds: 40,
     lab: InLab::Takes(95),
     run: table_4,
 };
+
+case_ids! {
+    /// The cases of `ma/table-1.toml` and `ma/table-4.toml`.
+    enum Flow { Udp = "UDP", Adaptive = "adaptive" }
+}
+
+/// Their grids: the rate in this row of Table 1 or 4.
+#[derive(Clone, Copy)]
+struct Rate<const TABLE: u8>(&'static Printed);
+
+impl<const TABLE: u8> Rate<TABLE> {
+    const PAPER: &'static [Printed] = if TABLE == 1 { &PAPER_1 } else { &PAPER_4 };
+}
+
+impl<const TABLE: u8> CaseId for Rate<TABLE> {
+    fn all() -> Vec<Self> {
+        Self::PAPER.iter().map(Self).collect()
+    }
+    fn name(self) -> String {
+        self.0.1.to_owned()
+    }
+}
 
 /// A row of the paper: rate in Mbit/s, as the scenario writes it, round-trip time in ms, loss in percent.
 type Printed = (f64, &'static str, f64, f64);
@@ -61,31 +80,19 @@ const PAPER_4: [Printed; 8] = [
 ];
 
 fn table_1(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
-    let sweep = Sweep::run(context, "ma/table-1.toml", &PAPER_1)?;
-    let notes = vec![
-        "At 4.8 Mbit/s the paper delivered 3.5 Mbit/s, at 5.6 and 6.4 it delivered 4.1: its link had other weather in that row. One link cannot have \
-         both, so ours loses less there."
-            .to_owned(),
-        "`adaptive` is a download written at the same rate through the accelerator: it delivers what UDP delivers, without the queue."
-            .to_owned(),
-    ];
-    Ok(sweep.outcome(notes, (3.2, 4.0)))
+    Ok(Sweep::run::<1>(context, "ma/table-1.toml")?.outcome((3.2, 4.0)))
 }
 
 fn table_4(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
-    let sweep = Sweep::run(context, "ma/table-4.toml", &PAPER_4)?;
-    let notes = vec![
-        "The paper delivered 35 Mbit/s of 40 with a round trip of 964 ms, which is a link of about 40 Mbit/s with a full queue, and 52 Mbit/s of 80: \
-         not the same link. Ours is fitted to the rows up to 40, so that it delivers less at 80 and loses more."
-            .to_owned(),
-        "`adaptive` falls short of UDP where random loss of some percent meets repairs of the radio that hold back what comes behind: the column says by how much."
-            .to_owned(),
-        "Loss that grows with the rate while the queue is short is no property of a queue; it may be the measuring computer's. Up to 36 Mbit/s it is given \
-         to our link for each rate, and no result. The round trips are results: blocks that fail hold back what is behind them, and the faster one sends \
-         the more is behind."
-            .to_owned(),
-    ];
-    Ok(sweep.outcome(notes, (28.0, 40.0)))
+    Ok(Sweep::run::<4>(context, "ma/table-4.toml")?.outcome((28.0, 40.0)))
+}
+
+/// The round trip that the paper prints for a rate, ms; the rates of both tables differ in how they are
+/// written.
+#[cfg(test)]
+pub(super) fn paper_rtt(table: &str, rate: &str) -> Option<f64> {
+    let paper = if table == "ma-table-1" { &PAPER_1 } else { &PAPER_4 };
+    paper.iter().find(|row| row.1 == rate).map(|row| row.2)
 }
 
 /// Round-trip times and losses found, beside the paper's.
@@ -99,27 +106,27 @@ struct Sweep {
 }
 
 impl Sweep {
-    fn run(context: &mut Context<'_>, file: &str, paper: &'static [Printed]) -> Result<Self, ReproduceError> {
+    fn run<const TABLE: u8>(context: &mut Context<'_>, file: &str) -> Result<Self, ReproduceError> {
         let scenario = context.scenario(file)?;
-        let runs = context.run(&scenario)?;
-        let of = |value: &dyn Fn(&str) -> Option<crate::Moments>| -> Vec<Option<crate::Moments>> {
-            paper.iter().map(|row| value(row.1)).collect()
+        let runs = context.run::<(Flow, Rate<TABLE>)>(&scenario)?;
+        let of = |value: &dyn Fn(Rate<TABLE>) -> Option<crate::Moments>| -> Vec<Option<crate::Moments>> {
+            Rate::all().into_iter().map(value).collect()
         };
-        let udp = |rate: &str| format!("UDP, {rate}");
-        let adaptive = |rate: &str| format!("adaptive, {rate}");
+        let udp = |rate| (Flow::Udp, rate);
+        let adaptive = |rate| (Flow::Adaptive, rate);
         Ok(Self {
-            paper,
+            paper: Rate::<TABLE>::PAPER,
             rtt: of(&|rate| {
-                runs.moments(&udp(rate), |f| {
+                runs.moments(udp(rate), |f| {
                     f.udp.as_ref().and_then(|udp| udp.rtt_ms).map_or(f64::NAN, |rtt| rtt.mean)
                 })
             }),
             loss: of(&|rate| {
-                runs.moments(&udp(rate), |f| f.udp.as_ref().map_or(f64::NAN, |udp| udp.loss * 100.0))
+                runs.moments(udp(rate), |f| f.udp.as_ref().map_or(f64::NAN, |udp| udp.loss * 100.0))
             }),
-            delivered: of(&|rate| runs.goodput(&udp(rate))),
-            adaptive: of(&|rate| runs.goodput(&adaptive(rate))),
-            adaptive_queue: of(&|rate| runs.queue_p95(&adaptive(rate))),
+            delivered: of(&|rate| runs.goodput(udp(rate))),
+            adaptive: of(&|rate| runs.goodput(adaptive(rate))),
+            adaptive_queue: of(&|rate| runs.queue_p95(adaptive(rate))),
         })
     }
 
@@ -129,21 +136,20 @@ impl Sweep {
     }
 
     /// `knee` has the last rate at which the paper's link is not full, and the first at which it is.
-    fn outcome(&self, notes: Vec<String>, (below, full): (f64, f64)) -> Outcome {
+    fn outcome(&self, (below, full): (f64, f64)) -> Outcome {
         let last = self.paper.last().map_or(0.0, |row| row.0);
         let (rtt_below, rtt_last) = (self.at(&self.rtt, below), self.at(&self.rtt, last));
         let ratios = self.paper.iter().zip(&self.rtt).map(|(row, rtt)| mean(*rtt) / row.2);
         let worst = ratios.map(|ratio| ratio.max(1.0 / ratio)).fold(f64::NAN, f64::max);
         Outcome {
-            we_see: format!(
-                "We see {:.0} ms at {below} Mbit/s, {:.0} ms at {full} and {rtt_last:.0} ms at {last}, with {:.1} % lost there.",
-                rtt_below,
-                self.at(&self.rtt, full),
-                self.at(&self.loss, last)
-            ),
+            facts: Facts::of([
+                ("below", rtt_below.into()),
+                ("full", self.at(&self.rtt, full).into()),
+                ("last", rtt_last.into()),
+                ("lost", self.at(&self.loss, last).into()),
+            ]),
             tables: vec![self.table()],
             figures: vec![self.figure()],
-            notes,
             checks: vec![
                 Check::at_most("largest factor between our round trip and the paper's", worst, 2.0),
                 Check::at_least("round trip of the full link over the one before", rtt_last / rtt_below, 5.0),
@@ -153,6 +159,7 @@ impl Sweep {
                     0.95,
                 ),
             ],
+            ..Outcome::default()
         }
     }
 
@@ -194,12 +201,8 @@ impl Sweep {
                 Series::new("ours", Source::Ours, Mark::Dotted, ours),
             ]
         };
-        Figure::new(
-            "Round-trip time and loss of UDP",
-            "Means over a run at each rate; bars are standard deviations over our runs.",
-            Axis::linear("sent, Mbit/s"),
-        )
-        .panel(Axis::log("RTT, ms"), both(printed(|row| row.2), found(&self.rtt)))
-        .panel(Axis::linear("loss, %"), both(printed(|row| row.3), found(&self.loss)))
+        Figure::new("udp", Axis::linear("sent, Mbit/s"))
+            .panel(Axis::log("RTT, ms"), both(printed(|row| row.2), found(&self.rtt)))
+            .panel(Axis::linear("loss, %"), both(printed(|row| row.3), found(&self.loss)))
     }
 }

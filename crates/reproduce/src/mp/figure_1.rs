@@ -5,28 +5,41 @@ use scenario::WindowPolicy;
 
 use super::{mean, measured, over_runs};
 use crate::accelerated::with_adaptive;
-use crate::experiment::scenario_file;
+use crate::case_id::case_ids;
+use crate::experiment::built_in;
 use crate::{
-    Axis, Check, Context, Experiment, Figure, InLab, Looking, Mark, Outcome, Paper, Point, ReproduceError,
-    Runs, Series, Source, Table, rebinned,
+    Axis, CaseId, Check, Context, Experiment, Facts, Figure, InLab, Looking, Mark, Outcome, Paper, Point,
+    ReproduceError, Runs, Series, Source, Table, rebinned,
 };
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "mp-figure-1",
     paper: Paper::Mp,
     part: "Figs 1, 2",
-    title: "A saw-tooth, and a window that cuts it off",
-    asked: "Why has AT&T's 4G no saw-tooth, and what would it carry without its receive window of 100,800 bytes?",
-    found: "The window caps it at 10.72 Mbit/s; with eight times the receive buffer it carries 15.63 Mbit/s.",
-    files: &[scenario_file!("mp/figures-1-2.toml"), scenario_file!("mp/figures-1-2-lab.toml")],
+    prose: built_in!("mp/figure-1.md"),
+    files: &[built_in!("mp/figures-1-2.toml"), built_in!("mp/figures-1-2-lab.toml")],
     seconds: 3,
     lab: InLab::Takes(85),
     run,
 };
 
+case_ids! {
+    /// The cases of `mp/figures-1-2.toml`.
+    enum Network {
+        Verizon4g = "Verizon 4G",
+        Att4g = "AT&T 4G",
+        Att4gFree = "AT&T 4G, buffer × 8",
+        Att35g = "AT&T 3.5G",
+    }
+}
+
 /// §IV-A: mean throughput of the four curves, Mbit/s.
-const PAPER: [(&str, f64); 4] =
-    [("Verizon 4G", 12.01), ("AT&T 4G", 10.72), ("AT&T 4G, buffer × 8", 15.63), ("AT&T 3.5G", 6.49)];
+const PAPER: [(Network, f64); 4] = [
+    (Network::Verizon4g, 12.01),
+    (Network::Att4g, 10.72),
+    (Network::Att4gFree, 15.63),
+    (Network::Att35g, 6.49),
+];
 /// §IV-A: highest throughput of Verizon's curve, and the cap that Fig 2 shows for AT&T's.
 const PEAK_VERIZON: f64 = 13.54;
 const CAP_ATT: f64 = 11.0;
@@ -36,7 +49,7 @@ const WINDOW: f64 = 100_800.0;
 const BIN_S: f64 = 1.0;
 
 /// Goodput in bins; the last, which ends with the transfer, is left out.
-pub(super) fn curve(runs: &Runs, case: &str) -> Vec<Point> {
+pub(super) fn curve<C: CaseId>(runs: &Runs<C>, case: C) -> Vec<Point> {
     runs.first(case).map_or(Vec::new(), |figures| {
         let series = &figures.series;
         let bins = rebinned(&series.goodput_mbps, series.bin_s, BIN_S.max(series.bin_s));
@@ -52,17 +65,19 @@ fn roughness(points: &[Point]) -> f64 {
     crate::Moments::of(values).map_or(f64::NAN, |m| m.deviation / m.mean)
 }
 
+/// The analysis of a capture blames the receive window.
+fn is_window_limited(runs: &Runs<Network>, case: Network) -> bool {
+    let is_window = |kind: DiagnosisKind| kind == DiagnosisKind::ReceiveWindowLimited;
+    runs.of(case).filter_map(measured).any(|m| m.flow.diagnoses.iter().any(|d| is_window(d.kind)))
+}
+
 fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
     let scenario = context.scenario("mp/figures-1-2.toml")?;
-    let runs = context.watch(&scenario, Looking { flows: true, ..Looking::default() })?;
+    let runs = context.watch::<Network>(&scenario, Looking { flows: true, ..Looking::default() })?;
     let adaptive = context.watch(&with_adaptive(&scenario, WindowPolicy::Honour), Looking::default())?;
-    let throughput = |case: &str| mean(over_runs(&runs, case, |m| m.throughput_mbps()));
-    let rtt = |case: &str| mean(over_runs(&runs, case, |m| m.rtt_ms()));
-    let is_window_limited = |case: &str| {
-        runs.of(case)
-            .filter_map(measured)
-            .any(|m| m.flow.diagnoses.iter().any(|d| d.kind == DiagnosisKind::ReceiveWindowLimited))
-    };
+    let throughput = |case: Network| mean(over_runs(&runs, case, |m| m.throughput_mbps()));
+    let rtt = |case: Network| mean(over_runs(&runs, case, |m| m.rtt_ms()));
+    let is_window_limited = |case: Network| is_window_limited(&runs, case);
     let mut table = Table::new("Throughput of a download", "network")
         .column(Source::Paper, "mean", "Mbit/s", 2)
         .column(Source::Ours, "mean", "Mbit/s", 2)
@@ -74,7 +89,7 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
         let window = runs.first(case).and_then(|f| f.window).map_or(f64::NAN, |w| w.max_bytes as f64);
         let verdict = if is_window_limited(case) { "receive-window limited" } else { "not window limited" };
         table.row(
-            case,
+            case.label(),
             vec![
                 paper.into(),
                 throughput(case).into(),
@@ -90,51 +105,59 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
     let gain = throughput(free) / throughput(capped);
     let highest = curve(&runs, verizon).iter().map(|p| p.y).fold(f64::NAN, f64::max);
     let smooth = roughness(&curve(&runs, capped)) / roughness(&curve(&runs, verizon));
-    let goodput = |runs: &Runs, case: &str| mean(runs.goodput(case));
+    let goodput = |runs: &Runs<Network>, case: Network| mean(runs.goodput(case));
     let least = PAPER
         .iter()
-        .map(|(case, _)| goodput(&adaptive, case) / goodput(&runs, case))
+        .map(|(case, _)| goodput(&adaptive, *case) / goodput(&runs, *case))
         .fold(f64::NAN, f64::min);
     Ok(Outcome {
-        we_see: format!(
-            "We see {:.2} Mbit/s under the window of 100,800 bytes and {:.2} Mbit/s with eight times as much, a gain of {:.0} % (paper: 46 %); the analysis says which one the window limits.",
-            throughput(capped),
-            throughput(free),
-            (gain - 1.0) * 100.0
-        ),
+        facts: Facts::of([
+            ("capped", throughput(capped).into()),
+            ("free", throughput(free).into()),
+            ("gain_percent", ((gain - 1.0) * 100.0).into()),
+        ]),
         tables: vec![table],
         figures: vec![figure(&runs)],
-        notes: vec![
-            "rwnd ÷ RTT is the paper's own explanation: 100,800 bytes in 65.84 ms are 12.25 Mbit/s, or 11.68 in units of 2^20. A window that is full all the time carries \
-             exactly its size per mean RTT, so 10.72 Mbit/s in 65.84 ms is a window that is nine tenths full; ours is full, and its RTT accordingly longer."
-                .to_owned(),
-        ],
         checks: vec![
             Check::at_least("window advertised, bytes (paper 100,800)", window, 0.99 * WINDOW),
             Check::at_most("window advertised, bytes (paper 100,800)", window, WINDOW),
             Check::at_least("gain of the large buffer (paper 1.46)", gain, 1.3),
-            Check::at_least("small window found by the analysis (1: yes)", f64::from(u8::from(is_window_limited(capped))), 1.0),
-            Check::at_most("large window blamed by the analysis (1: yes)", f64::from(u8::from(is_window_limited(free))), 0.0),
+            Check::at_least(
+                "small window found by the analysis (1: yes)",
+                f64::from(u8::from(is_window_limited(capped))),
+                1.0,
+            ),
+            Check::at_most(
+                "large window blamed by the analysis (1: yes)",
+                f64::from(u8::from(is_window_limited(free))),
+                0.0,
+            ),
             Check::at_least("Verizon's highest second, Mbit/s (paper 13.54)", highest, PEAK_VERIZON),
             Check::at_most("unevenness, AT&T under the window ÷ Verizon", smooth, 0.75),
             Check::at_least("least goodput of adaptive ÷ NewReno", least, 0.97),
         ],
+        ..Outcome::default()
     })
 }
 
-fn figure(runs: &Runs) -> Figure {
-    let end = PAPER.iter().flat_map(|(case, _)| curve(runs, case)).map(|p| p.x).fold(1.0, f64::max);
+fn figure(runs: &Runs<Network>) -> Figure {
+    let end = PAPER.iter().flat_map(|(case, _)| curve(runs, *case)).map(|p| p.x).fold(1.0, f64::max);
     let level = |name: &str, y: f64| {
         Series::new(name, Source::Paper, Mark::Line, vec![Point::new(0.0, y), Point::new(end, y)])
     };
-    let ours = |case: &str| Series::new(case, Source::Ours, Mark::Line, curve(runs, case));
-    Figure::new(
-        "Figs 1 and 2: throughput over time",
-        "Means over 1 s of what the client received. The paper's curves are pictures; dashed are the levels its text and Table II name.",
-        Axis::linear("seconds"),
-    )
-    .panel(Axis::linear("Mbit/s"), vec![level("Verizon 4G, paper: peak 13.54", PEAK_VERIZON), ours("Verizon 4G")])
-    .panel(Axis::linear("Mbit/s"), vec![level("AT&T 4G, paper: cap 11", CAP_ATT), ours("AT&T 4G")])
-    .panel(Axis::linear("Mbit/s"), vec![level("buffer × 8, paper: 15.63", PAPER[2].1), ours("AT&T 4G, buffer × 8")])
-    .panel(Axis::linear("Mbit/s"), vec![level("AT&T 3.5G, paper: 6.49", PAPER[3].1), ours("AT&T 3.5G")])
+    let ours = |case: Network| Series::new(case.label(), Source::Ours, Mark::Line, curve(runs, case));
+    Figure::new("throughput", Axis::linear("seconds"))
+        .panel(
+            Axis::linear("Mbit/s"),
+            vec![level("Verizon 4G, paper: peak 13.54", PEAK_VERIZON), ours(Network::Verizon4g)],
+        )
+        .panel(Axis::linear("Mbit/s"), vec![level("AT&T 4G, paper: cap 11", CAP_ATT), ours(Network::Att4g)])
+        .panel(
+            Axis::linear("Mbit/s"),
+            vec![level("buffer × 8, paper: 15.63", PAPER[2].1), ours(Network::Att4gFree)],
+        )
+        .panel(
+            Axis::linear("Mbit/s"),
+            vec![level("AT&T 3.5G, paper: 6.49", PAPER[3].1), ours(Network::Att35g)],
+        )
 }

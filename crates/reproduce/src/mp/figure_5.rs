@@ -4,9 +4,10 @@ use scenario::WindowPolicy;
 
 use super::{mean, over_runs};
 use crate::accelerated::with_adaptive;
-use crate::experiment::scenario_file;
+use crate::case_id::case_ids;
+use crate::experiment::built_in;
 use crate::{
-    Axis, Check, Context, Experiment, Figure, Host, InLab, Looking, Mark, Outcome, Paper, Point,
+    Axis, Check, Context, Experiment, Facts, Figure, Host, InLab, Looking, Mark, Outcome, Paper, Point,
     ReproduceError, Runs, SeenPacket, Series, Source, Table,
 };
 
@@ -14,17 +15,20 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "mp-figure-5",
     paper: Paper::Mp,
     part: "Fig 5",
-    title: "An RTT that rises to 200 ms and falls at a loss",
-    asked: "Where does the throughput of AT&T's 4G hide its saw-tooth?",
-    found: "In the RTT: it rises almost linearly to 200 ms and drops to roughly 40 ms when a packet is lost; the mean is (40.57 + 200) ÷ 2 = 120.3 ms.",
-    files: &[scenario_file!("mp/figure-5.toml"), scenario_file!("mp/figure-5-lab.toml")],
+    prose: built_in!("mp/figure-5.md"),
+    files: &[built_in!("mp/figure-5.toml"), built_in!("mp/figure-5-lab.toml")],
     seconds: 3,
     lab: InLab::Takes(105),
     run,
 };
 
-const VERIZON: &str = "Verizon 4G";
-const ATT: &str = "AT&T 4G";
+case_ids! {
+    /// The cases of `mp/figure-5.toml`.
+    enum Network { Verizon4g = "Verizon 4G", Att4g = "AT&T 4G" }
+}
+
+const VERIZON: Network = Network::Verizon4g;
+const ATT: Network = Network::Att4g;
 /// §IV-A: largest RTT, that of the handshake, and what their mean is, ms.
 const PAPER_MAX_MS: f64 = 200.0;
 const PAPER_HANDSHAKE_MS: f64 = 40.57;
@@ -34,16 +38,16 @@ const AROUND_S: f64 = 1.5;
 /// Round trips are drawn as means over so long, seconds: single ones jump by the slots of the uplink.
 const DRAWN_S: f64 = 0.25;
 
-fn packets<'a>(runs: &'a Runs, case: &'a str) -> impl Iterator<Item = &'a SeenPacket> {
+fn packets(runs: &Runs<Network>, case: Network) -> impl Iterator<Item = &SeenPacket> {
     runs.of(case).take(1).flat_map(|run| &run.seen.packets)
 }
 
-fn rtts(runs: &Runs, case: &str) -> Vec<Point> {
+fn rtts(runs: &Runs<Network>, case: Network) -> Vec<Point> {
     packets(runs, case).filter_map(|p| Some(Point::new(p.at_s, p.rtt_ms?))).collect()
 }
 
 /// When the sender began to repair, losses close to each other once.
-fn losses(runs: &Runs, case: &str) -> Vec<f64> {
+fn losses(runs: &Runs<Network>, case: Network) -> Vec<f64> {
     let mut at: Vec<f64> = Vec::new();
     for packet in packets(runs, case).filter(|p| p.is_down && p.is_retransmission) {
         if at.last().is_none_or(|last| packet.at_s - last > AROUND_S) {
@@ -101,59 +105,56 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
     table.row("mean", vec![PAPER_MEAN_MS.into(), average.into()]);
     table.row("before a loss", vec![PAPER_MAX_MS.into(), before.into()]);
     table.row("after it", vec![40.0.into(), after.into()]);
-    let queue = |runs: &Runs| mean(runs.moments(ATT, |f| f.radio.queue_delay_ms.mean));
-    let goodput = |runs: &Runs| mean(runs.goodput(ATT));
+    let queue = |runs: &Runs<Network>| mean(runs.moments(ATT, |f| f.radio.queue_delay_ms.mean));
+    let goodput = |runs: &Runs<Network>| mean(runs.goodput(ATT));
     Ok(Outcome {
-        we_see: format!(
-            "We see RTTs rise to {before:.0} ms before each of {} losses and fall to {after:.0} ms behind it, {average:.0} ms on average; `adaptive` has {:.2} of the goodput with a mean queue of {:.0} instead of {:.0} ms.",
-            events.len(),
-            goodput(&adaptive) / goodput(&runs),
-            queue(&adaptive),
-            queue(&runs)
-        ),
+        facts: Facts::of([
+            ("before", before.into()),
+            ("losses", events.len().into()),
+            ("after", after.into()),
+            ("average", average.into()),
+            ("share", (goodput(&adaptive) / goodput(&runs)).into()),
+            ("adaptive_queue", queue(&adaptive).into()),
+            ("queue", queue(&runs).into()),
+        ]),
         tables: vec![table],
         figures: vec![figure(&runs, &points, &events)],
-        notes: vec![
-            "The paper's explanation holds here too: halving the window silences the sender until half of it is acknowledged, and the queue drains meanwhile. How low \
-             the RTT falls depends on how much is lost: a NewReno sender that loses one packet comes back to half its window, and to half the largest RTT; to fall to 40 ms \
-             the flow must lose several packets or the base station serve it faster for a while, as the paper supposes."
-                .to_owned(),
-        ],
         checks: vec![
             Check::at_least("largest RTT, ms (paper 200)", largest, 180.0),
             Check::at_most("largest RTT, ms (paper 200)", largest, 220.0),
             Check::at_most("RTT after a loss ÷ before it (paper 0.2)", after / before, 0.6),
-            Check::at_most("mean RTT, farthest from the paper's 120.3 ms, share", (average / PAPER_MEAN_MS - 1.0).abs(), 0.2),
+            Check::at_most(
+                "mean RTT, farthest from the paper's 120.3 ms, share",
+                (average / PAPER_MEAN_MS - 1.0).abs(),
+                0.2,
+            ),
             Check::at_least("goodput of adaptive ÷ NewReno", goodput(&adaptive) / goodput(&runs), 0.97),
             Check::at_most("mean queue of adaptive ÷ NewReno", queue(&adaptive) / queue(&runs), 1.0),
         ],
+        ..Outcome::default()
     })
 }
 
-fn figure(runs: &Runs, att: &[Point], events: &[f64]) -> Figure {
+fn figure(runs: &Runs<Network>, att: &[Point], events: &[f64]) -> Figure {
     let end = att.last().map_or(1.0, |p| p.x);
     let cap = vec![Point::new(0.0, PAPER_MAX_MS), Point::new(end, PAPER_MAX_MS)];
     let stems = |events: &[f64], top: f64| events.iter().map(|at| Point::new(*at, top)).collect::<Vec<_>>();
     let dots =
         |name: &str, points: &[Point]| Series::new(name, Source::Ours, Mark::Line, averaged(points, DRAWN_S));
     let lost = |points| Series::new("loss repaired", Source::Limit, Mark::Stems, points);
-    Figure::new(
-        "Fig 5: RTT over time",
-        "Round trips that the server can measure, means over a quarter of a second; vertical lines where it began to send something again.",
-        Axis::linear("seconds"),
-    )
-    .panel(
-        Axis::linear("AT&T 4G, ms"),
-        vec![
-            lost(stems(events, PAPER_MAX_MS)),
-            Series::new("paper: largest", Source::Paper, Mark::Line, cap),
-            dots("AT&T 4G", att),
-        ],
-    )
-    .panel(
-        Axis::linear("Verizon 4G, ms"),
-        vec![lost(stems(&losses(runs, VERIZON), 120.0)), dots("Verizon 4G", &rtts(runs, VERIZON))],
-    )
+    Figure::new("rtt", Axis::linear("seconds"))
+        .panel(
+            Axis::linear("AT&T 4G, ms"),
+            vec![
+                lost(stems(events, PAPER_MAX_MS)),
+                Series::new("paper: largest", Source::Paper, Mark::Line, cap),
+                dots("AT&T 4G", att),
+            ],
+        )
+        .panel(
+            Axis::linear("Verizon 4G, ms"),
+            vec![lost(stems(&losses(runs, VERIZON), 120.0)), dots("Verizon 4G", &rtts(runs, VERIZON))],
+        )
 }
 
 #[cfg(test)]

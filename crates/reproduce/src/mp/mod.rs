@@ -6,10 +6,10 @@ mod figure_6;
 mod multi_path;
 mod tables;
 
-use analysis::{DirectionReport, FlowReport};
+use analysis::{Direction, DirectionReport, FlowReport};
 
 use crate::runs::mean;
-use crate::{Experiment, Moments, Run, Runs};
+use crate::{CaseId, Experiment, Moments, Run, Runs};
 
 /// All of them, in the order of the paper.
 pub(crate) const EXPERIMENTS: &[&Experiment] = &[
@@ -31,13 +31,13 @@ struct Measured<'a> {
 fn measured(run: &Run) -> Option<Measured<'_>> {
     let flow = run.seen.at_server.first()?;
     // The client opens the connection: what it gets comes from the second end.
-    Some(Measured { flow, data: &flow.directions[1] })
+    Some(Measured { flow, data: &flow.directions[Direction::FromSecond] })
 }
 
 impl Measured<'_> {
     /// Bytes over the time elapsed, Mbit/s.
     fn throughput_mbps(&self) -> Option<f64> {
-        Some(self.data.throughput_elapsed_bps? / 1e6)
+        Some(self.data.throughput.elapsed_bps? / 1e6)
     }
     /// Mean RTT of data that was sent once, ms.
     fn rtt_ms(&self) -> Option<f64> {
@@ -58,6 +58,13 @@ impl Measured<'_> {
 }
 
 /// A figure of the captures of a case's repetitions.
-fn over_runs(runs: &Runs, case: &str, value: impl Fn(&Measured<'_>) -> Option<f64>) -> Option<Moments> {
+fn over_runs<C: CaseId>(
+    runs: &Runs<C>,
+    case: C,
+    value: impl Fn(&Measured<'_>) -> Option<f64>,
+) -> Option<Moments> {
     Moments::of(runs.of(case).filter_map(|run| value(&measured(run)?)))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,18 +1,16 @@
 //! [MP] what needs several paths: registered, so that nobody looks for it in vain.
 
-use crate::experiment::scenario_file;
+use crate::experiment::built_in;
 use crate::{Context, Experiment, InLab, Outcome, Paper, ReproduceError, Source, Table};
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "mp-multi-path",
     paper: Paper::Mp,
     part: "Figs 3, 4, 7–12",
-    title: "Several paths at once: not built",
-    asked: "What does Multipath TCP over Wi-Fi and several carriers get, standing still and on the move?",
-    found: "A little more than the best single path when standing, half as much again on the move, and it goes on where single paths break.",
-    files: &[scenario_file!("mp/table-2.toml")],
+    prose: built_in!("mp/multi-path.md"),
+    files: &[built_in!("mp/table-2.toml")],
     seconds: 0,
-    lab: InLab::Lacks("the client side is not built"),
+    lab: InLab::Lacks,
     run,
 };
 
@@ -35,13 +33,5 @@ fn run(_: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
     for (name, multi, single) in PAPER {
         table.row(name, vec![multi.into(), single.into(), (multi / single).into(), "not built".into()]);
     }
-    Ok(Outcome {
-        we_see: "Nothing yet: Figs 3, 4 and 7 to 12 and Tables III and V need the client side, which is not built.".to_owned(),
-        tables: vec![table],
-        figures: Vec::new(),
-        notes: vec![
-            "The paths themselves are there: `mp-table-2` and `mp-table-4` have the link profiles of all networks that these experiments use.".to_owned(),
-        ],
-        checks: Vec::new(),
-    })
+    Ok(Outcome { tables: vec![table], ..Outcome::default() })
 }

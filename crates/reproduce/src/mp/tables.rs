@@ -4,43 +4,50 @@ use scenario::WindowPolicy;
 
 use super::{mean, over_runs};
 use crate::accelerated::with_adaptive;
-use crate::experiment::scenario_file;
+use crate::experiment::built_in;
 use crate::{
-    Axis, Check, Context, Experiment, Figure, InLab, Looking, Mark, Moments, Outcome, Paper, Point,
-    ReproduceError, Runs, Series, Source, Table, Value,
+    Axis, CaseId, Check, Context, Experiment, Facts, Figure, InLab, Looking, Mark, Moments, Outcome, Paper,
+    Point, ReproduceError, Runs, Series, Source, Table, Value,
 };
 
 pub(crate) const TABLE_2: Experiment = Experiment {
     name: "mp-table-2",
     paper: Paper::Mp,
     part: "Table II",
-    title: "One path, standing still",
-    asked: "What do bandwidth, RTT, loss and handshake of ten networks look like to a NewReno download?",
-    found: "4G is fast but queues: RTTs of data are up to twice those of handshakes; 3G is slow and queues for hundreds of milliseconds.",
-    files: &[scenario_file!("mp/table-2.toml")],
+    prose: built_in!("mp/table-2.md"),
+    files: &[built_in!("mp/table-2.toml")],
     seconds: 40,
-    lab: InLab::Lacks(
-        "ten links for 12 to 100 MB, six times with and without an accelerator, take 3.7 hours where time is real; `mp-figure-1` and `mp-figure-5` run three of them",
-    ),
-    run: |context| tables(context, "mp/table-2.toml", "Table II", &PAPER_2),
+    lab: InLab::Lacks,
+    run: |context| tables::<2>(context, "mp/table-2.toml", "Table II"),
 };
 
 pub(crate) const TABLE_4: Experiment = Experiment {
     name: "mp-table-4",
     paper: Paper::Mp,
     part: "Table IV",
-    title: "One path, on the move",
-    asked: "What is left of bandwidth, RTT and loss in a car?",
-    found: "Nearly all of it at 30 miles an hour on 4G; 3G falls to less than half, with RTTs around 700 ms.",
-    files: &[scenario_file!("mp/table-4.toml")],
+    prose: built_in!("mp/table-4.md"),
+    files: &[built_in!("mp/table-4.toml")],
     seconds: 30,
-    lab: InLab::Lacks(
-        "seven links for 12 to 100 MB, six times with and without an accelerator, take 3.2 hours where time is real",
-    ),
-    run: |context| tables(context, "mp/table-4.toml", "Table IV", &PAPER_4),
+    lab: InLab::Lacks,
+    run: |context| tables::<4>(context, "mp/table-4.toml", "Table IV"),
 };
 
-/// A row of the paper: mean and standard deviation of bandwidth (Mbit/s), RTT (ms), loss (%) and 3WHS RTT (ms).
+/// A case of `mp/table-2.toml` or `mp/table-4.toml`: a row of Table II or IV.
+#[derive(Clone, Copy)]
+struct Row<const TABLE: u8>(&'static Network);
+
+impl<const TABLE: u8> CaseId for Row<TABLE> {
+    fn all() -> Vec<Self> {
+        let paper: &'static [Network] = if TABLE == 2 { &PAPER_2 } else { &PAPER_4 };
+        paper.iter().map(Self).collect()
+    }
+    fn name(self) -> String {
+        self.0.0.to_owned()
+    }
+}
+
+/// A row of the paper: mean and standard deviation of bandwidth (Mbit/s), RTT (ms), loss (%) and 3WHS
+/// RTT (ms).
 pub(super) type Network = (&'static str, [(f64, f64); 4]);
 
 /// Table II.
@@ -68,74 +75,73 @@ const PAPER_4: [Network; 7] = [
     ("Sprint 3G, Amherst", [(0.31, 0.07), (673.73, 333.07), (0.66, 0.27), (510.23, 79.58)]),
 ];
 
-fn tables(
+fn tables<const TABLE: u8>(
     context: &mut Context<'_>,
     file: &str,
     part: &str,
-    paper: &[Network],
 ) -> Result<Outcome, ReproduceError> {
+    let paper = Row::<TABLE>::all();
     let scenario = context.scenario(file)?;
-    let runs = context.watch(&scenario, Looking { flows: true, ..Looking::default() })?;
+    let runs = context.watch::<Row<TABLE>>(&scenario, Looking { flows: true, ..Looking::default() })?;
     let adaptive = context.watch(&with_adaptive(&scenario, WindowPolicy::Honour), Looking::default())?;
-    let worst = |measure: &dyn Fn(&str) -> f64, column: usize| {
-        let off = paper.iter().map(|(name, values)| (measure(name) / values[column].0 - 1.0).abs());
+    let worst = |measure: &dyn Fn(Row<TABLE>) -> f64, column: usize| {
+        let off = paper.iter().map(|row| (measure(*row) / row.0.1[column].0 - 1.0).abs());
         off.fold(f64::NAN, f64::max)
     };
-    let bandwidth = |name: &str| mean(over_runs(&runs, name, |m| m.throughput_mbps()));
-    let rtt = |name: &str| mean(over_runs(&runs, name, |m| m.rtt_ms()));
-    let handshake = |name: &str| mean(over_runs(&runs, name, |m| m.handshake_ms()));
-    let loss = |name: &str| mean(over_runs(&runs, name, |m| m.loss_percent()));
+    let bandwidth = |row: Row<TABLE>| mean(over_runs(&runs, row, |m| m.throughput_mbps()));
+    let rtt = |row: Row<TABLE>| mean(over_runs(&runs, row, |m| m.rtt_ms()));
+    let handshake = |row: Row<TABLE>| mean(over_runs(&runs, row, |m| m.handshake_ms()));
+    let loss = |row: Row<TABLE>| mean(over_runs(&runs, row, |m| m.loss_percent()));
     // One packet of a run stands for none, so that the factor is finite.
     let least_percent = 100.0 / 70_000.0;
-    let factor = |name: &str, paper: f64| (loss(name).max(least_percent) / paper).ln().abs().exp();
-    let in_factor = paper.iter().map(|(name, v)| factor(name, v[2].0)).fold(f64::NAN, f64::max);
-    let goodput = |runs: &Runs, name: &str| mean(runs.goodput(name));
-    let least = paper
-        .iter()
-        .map(|(name, _)| goodput(&adaptive, name) / goodput(&runs, name))
-        .fold(f64::NAN, f64::min);
-    let queue = |runs: &Runs, name: &str| mean(runs.queue_p95(name));
-    let shorter = paper.iter().filter(|(name, _)| queue(&adaptive, name) <= queue(&runs, name)).count();
+    let factor = |row: Row<TABLE>| (loss(row).max(least_percent) / row.0.1[2].0).ln().abs().exp();
+    let in_factor = paper.iter().map(|row| factor(*row)).fold(f64::NAN, f64::max);
+    let goodput = |runs: &Runs<Row<TABLE>>, row| mean(runs.goodput(row));
+    let least =
+        paper.iter().map(|row| goodput(&adaptive, *row) / goodput(&runs, *row)).fold(f64::NAN, f64::min);
+    let queue = |runs: &Runs<Row<TABLE>>, row| mean(runs.queue_p95(row));
+    let shorter = paper.iter().filter(|row| queue(&adaptive, **row) <= queue(&runs, **row)).count();
     let (b, r) = (worst(&bandwidth, 0), worst(&rtt, 1));
     Ok(Outcome {
-        we_see: format!(
-            "We see every bandwidth within {:.0} % and every mean RTT within {:.0} % of the table, by the project's own analysis of captures at the server; `adaptive` has {:.2} of NewReno's goodput at the least, with a shorter queue (95th percentile) on {shorter} of {} links.",
-            b * 100.0, r * 100.0, least, paper.len()
-        ),
-        tables: vec![table(part, paper, &runs), other(paper, &runs, &adaptive)],
-        figures: vec![figure(part, paper, &runs, &adaptive)],
-        notes: vec![
-            "Measured as in §III-A: bytes over elapsed time; RTT of segments sent once and acknowledged anew; retransmitted over all data packets; the handshake \
-             by itself. The spread printed after ± is over the runs; the paper does not say of what its deviation is, the second table has ours over the samples of a run."
-                .to_owned(),
-            "Deviations between runs are smaller here: only seeds differ, while the paper's runs were hours apart. Handshakes do not vary, but for a radio that sleeps at first."
-                .to_owned(),
-            "`adaptive` is run over the same file with `accelerator.controller = \"adaptive\"`.".to_owned(),
-        ],
+        facts: Facts::of([
+            ("bandwidth_percent", (b * 100.0).into()),
+            ("rtt_percent", (r * 100.0).into()),
+            ("least", least.into()),
+            ("shorter", shorter.into()),
+            ("links", paper.len().into()),
+        ]),
+        tables: vec![table(part, &runs), other(&runs, &adaptive)],
+        figures: vec![figure(&runs, &adaptive)],
         checks: vec![
             Check::at_most("farthest bandwidth from the paper's, share", b, 0.1),
             Check::at_most("farthest mean RTT from the paper's, share", r, 0.15),
             Check::at_most("farthest loss from the paper's, factor", in_factor, 2.0),
             Check::at_most("farthest handshake from the paper's, share", worst(&handshake, 3), 0.15),
             Check::at_least("least goodput of adaptive ÷ NewReno", least, 0.97),
-            Check::at_least("links with a shorter queue p95 under adaptive, share", shorter as f64 / paper.len() as f64, 1.0),
+            Check::at_least(
+                "links with a shorter queue p95 under adaptive, share",
+                shorter as f64 / paper.len() as f64,
+                1.0,
+            ),
         ],
+        ..Outcome::default()
     })
 }
 
-fn table(part: &str, paper: &[Network], runs: &Runs) -> Table {
+fn table<const TABLE: u8>(part: &str, runs: &Runs<Row<TABLE>>) -> Table {
     let mut table = Table::new(part, "network");
     for (name, unit, digits) in
         [("bandwidth", "Mbit/s", 2), ("RTT", "ms", 1), ("loss", "%", 2), ("3WHS RTT", "ms", 1)]
     {
         table = table.column(Source::Paper, name, unit, digits).column(Source::Ours, name, unit, digits);
     }
-    for (name, values) in paper {
+    for row in Row::all() {
+        let (name, values) = row.0;
         let ours = [
-            over_runs(runs, name, |m| m.throughput_mbps()),
-            over_runs(runs, name, |m| m.rtt_ms()),
-            over_runs(runs, name, |m| m.loss_percent()),
-            over_runs(runs, name, |m| m.handshake_ms()),
+            over_runs(runs, row, |m| m.throughput_mbps()),
+            over_runs(runs, row, |m| m.rtt_ms()),
+            over_runs(runs, row, |m| m.loss_percent()),
+            over_runs(runs, row, |m| m.handshake_ms()),
         ];
         let pairs = values.iter().zip(ours).flat_map(|((mean, deviation), ours)| {
             [Value { mean: Some(*mean), deviation: Some(*deviation), ..Value::default() }, ours.into()]
@@ -145,7 +151,7 @@ fn table(part: &str, paper: &[Network], runs: &Runs) -> Table {
     table
 }
 
-fn other(paper: &[Network], runs: &Runs, adaptive: &Runs) -> Table {
+fn other<const TABLE: u8>(runs: &Runs<Row<TABLE>>, adaptive: &Runs<Row<TABLE>>) -> Table {
     let mut table = Table::new("RTT within a run, and the accelerator on the same links", "network")
         .column(Source::Paper, "deviation of RTT", "ms", 1)
         .column(Source::Ours, "deviation of RTT", "ms", 1)
@@ -154,53 +160,52 @@ fn other(paper: &[Network], runs: &Runs, adaptive: &Runs) -> Table {
         .column(Source::Adaptive, "queue p95", "ms", 0)
         .column(Source::Ours, "goodput", "Mbit/s", 2)
         .column(Source::Adaptive, "goodput", "Mbit/s", 2);
-    for (name, values) in paper {
-        let queue = |runs: &Runs| runs.queue_p95(name);
+    for row in Row::all() {
+        let (name, values) = row.0;
+        let queue = |runs: &Runs<Row<TABLE>>| runs.queue_p95(row);
         table.row(
             *name,
             vec![
                 values[1].1.into(),
-                over_runs(runs, name, |m| m.rtt_deviation_ms()).into(),
-                over_runs(runs, name, |m| Some(m.data.rtt.karn?.max_ms)).into(),
+                over_runs(runs, row, |m| m.rtt_deviation_ms()).into(),
+                over_runs(runs, row, |m| Some(m.data.rtt.karn?.max_ms)).into(),
                 queue(runs).into(),
                 queue(adaptive).into(),
-                runs.goodput(name).into(),
-                adaptive.goodput(name).into(),
+                runs.goodput(row).into(),
+                adaptive.goodput(row).into(),
             ],
         );
     }
     table
 }
 
-fn figure(part: &str, paper: &[Network], runs: &Runs, adaptive: &Runs) -> Figure {
-    let series = |name: &str, source, value: &dyn Fn(&Network) -> Option<Moments>| {
-        let at = |(i, network): (usize, &Network)| Some(Point::of(i as f64 + 1.0, value(network)?));
+fn figure<const TABLE: u8>(runs: &Runs<Row<TABLE>>, adaptive: &Runs<Row<TABLE>>) -> Figure {
+    let paper = Row::<TABLE>::all();
+    let series = |name: &str, source, value: &dyn Fn(Row<TABLE>) -> Option<Moments>| {
+        let at = |(i, row): (usize, &Row<TABLE>)| Some(Point::of(i as f64 + 1.0, value(*row)?));
         Series::new(name, source, Mark::Dots, paper.iter().enumerate().filter_map(at).collect())
     };
     // Printed deviations are drawn like those of our runs.
     let printed = |(mean, deviation): (f64, f64)| Some(Moments { mean, deviation, count: 2 });
-    Figure::new(
-        &format!("{part}: bandwidth and mean RTT"),
-        "Bars are standard deviations: the paper's as printed, ours over the runs. For `adaptive` the RTT is the propagation and the mean queue: its server sees the wired segment only.",
-        Axis::named("network", paper.iter().map(|(name, _)| *name)),
-    )
-    .panel(
-        Axis::log("Mbit/s"),
-        vec![
-            series("paper", Source::Paper, &|(_, v)| printed(v[0])),
-            series("ours", Source::Ours, &|(name, _)| over_runs(runs, name, |m| m.throughput_mbps())),
-            series("adaptive", Source::Adaptive, &|(name, _)| adaptive.goodput(name)),
-        ],
-    )
-    .panel(
-        Axis::log("mean RTT, ms"),
-        vec![
-            series("paper", Source::Paper, &|(_, v)| printed(v[1])),
-            series("ours", Source::Ours, &|(name, _)| over_runs(runs, name, |m| m.rtt_ms())),
-            series("adaptive", Source::Adaptive, &|(name, v)| {
-                let base = v[3].0.min(0.6 * v[1].0);
-                adaptive.moments(name, |f| base + f.radio.queue_delay_ms.mean)
-            }),
-        ],
-    )
+    Figure::new("bandwidth", Axis::named("network", paper.iter().map(|row| row.0.0)))
+        .panel(
+            Axis::log("Mbit/s"),
+            vec![
+                series("paper", Source::Paper, &|row| printed(row.0.1[0])),
+                series("ours", Source::Ours, &|row| over_runs(runs, row, |m| m.throughput_mbps())),
+                series("adaptive", Source::Adaptive, &|row| adaptive.goodput(row)),
+            ],
+        )
+        .panel(
+            Axis::log("mean RTT, ms"),
+            vec![
+                series("paper", Source::Paper, &|row| printed(row.0.1[1])),
+                series("ours", Source::Ours, &|row| over_runs(runs, row, |m| m.rtt_ms())),
+                series("adaptive", Source::Adaptive, &|row| {
+                    let v = row.0.1;
+                    let base = v[3].0.min(0.6 * v[1].0);
+                    adaptive.moments(row, |f| base + f.radio.queue_delay_ms.mean)
+                }),
+            ],
+        )
 }

@@ -1,10 +1,11 @@
 //! [WA] Figs 3 and 4: what a rate that changes every 10 s costs NewReno.
 
-use super::{OLD, RUN_S, dropped, figure_4, mean, percent};
-use crate::experiment::scenario_file;
+use super::{RUN_S, dropped, figure_4, mean, percent};
+use crate::case_id::case_ids;
+use crate::experiment::built_in;
 use crate::{
-    Axis, Check, Context, Experiment, Figure, Host, InLab, Looking, Mark, Outcome, Paper, Point,
-    ReproduceError, Run, Runs, Series, Source, Table,
+    Axis, CaseId, Check, Context, Experiment, Facts, Figure, Host, InLab, Looking, Mark, Outcome, Paper,
+    Point, ReproduceError, Run, Runs, Series, Source, Table,
 };
 use units::{Bytes, Duration, Instant};
 
@@ -12,13 +13,11 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "wa-figure-3",
     paper: Paper::Wa,
     part: "Figs 3, 4",
-    title: "384 and 38.4 kbit/s in turn",
-    asked: "What does NewReno make of a link whose rate falls to a tenth and comes back every 10 s?",
-    found: "85 % of it: a window that fits one rate overflows the queue or times out at the other, and climbs too slowly.",
+    prose: built_in!("wa/figure-3.md"),
     files: &[
-        scenario_file!("wa/figure-3.toml"),
-        scenario_file!("wa/figure-3-delays.toml"),
-        scenario_file!("wa/figure-3-lab.toml"),
+        built_in!("wa/figure-3.toml"),
+        built_in!("wa/figure-3-delays.toml"),
+        built_in!("wa/figure-3-lab.toml"),
     ],
     seconds: 3,
     lab: InLab::Takes(182),
@@ -30,10 +29,33 @@ const IDEAL_KBPS: f64 = 222.7;
 const PAPER_KBPS: f64 = 190.4;
 const PAPER_PERCENT: f64 = 100.0 * PAPER_KBPS / IDEAL_KBPS;
 
-const TODAY: &str = "NewReno of today";
-const PROXIES: [&str; 3] = ["proxy, (18) per step", "proxy, (18) in flight", "proxy, predictive"];
-const ADAPTIVE: &str = "adaptive";
-const DELAYS_MS: [u32; 7] = [1, 10, 50, 100, 200, 300, 400];
+case_ids! {
+    /// The cases of `wa/figure-3.toml`.
+    pub(super) enum Scheme {
+        Old = "NewReno of 2007",
+        Today = "NewReno of today",
+        PerStep = "proxy, (18) per step",
+        InFlight = "proxy, (18) in flight",
+        Predictive = "proxy, predictive",
+        Adaptive = "adaptive",
+    }
+}
+case_ids! {
+    /// The first half of the cases of `wa/figure-3-delays.toml`: the wired delay, one way.
+    enum Delay {
+        Ms1 = "1 ms",
+        Ms10 = "10 ms",
+        Ms50 = "50 ms",
+        Ms100 = "100 ms",
+        Ms200 = "200 ms",
+        Ms300 = "300 ms",
+        Ms400 = "400 ms",
+    }
+}
+case_ids! {
+    /// The other half.
+    enum Hosts { Old = "2007", Today = "today" }
+}
 
 fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
     // Captures of kernels hold pieces of many segments, which the radio link does not see as such.
@@ -41,7 +63,7 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
     let every = Some(Duration::from_millis(100));
     let looking = Looking { every, packets_of, radio: true, ..Looking::default() };
     let scenario = context.scenario("wa/figure-3.toml")?;
-    let runs = context.watch(&scenario, looking)?;
+    let runs = context.watch::<Scheme>(&scenario, looking)?;
     // Seven delays of 150 s are too long where time is real.
     let sweep = if context.is_lab() {
         Runs::default()
@@ -49,38 +71,44 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
         let sweep = context.scenario("wa/figure-3-delays.toml")?;
         context.run(&sweep)?
     };
-    let share = |case: &str| mean(percent(&runs, case));
-    let best = |case: &str| mean(runs.queue_p95(case));
-    let only_there = |text: String| if context.is_lab() { String::new() } else { text };
-    let today = only_there(format!(", {:.1} % with today's", share(TODAY)));
-    let short = only_there("; over 10 ms both kinds of hosts fill the link".to_owned());
+    let share = |case: Scheme| mean(percent(&runs, case));
+    let best = |case: Scheme| mean(runs.queue_p95(case));
     Ok(Outcome {
-        we_see: format!(
-            "We see {:.1} % with hosts of that time over a wired delay of 200 ms{today}, and {:.1} % with the proxy{short}.",
-            share(OLD),
-            share(PROXIES[0])
-        ),
+        facts: Facts::of([
+            ("old", share(Scheme::Old).into()),
+            ("today", share(Scheme::Today).into()),
+            ("proxy", share(Scheme::PerStep).into()),
+        ]),
         tables: vec![table(&runs), delays(&sweep)],
-        figures: [figure(&runs)].into_iter().chain(figure_4::figure(&runs)).collect(),
-        notes: vec![
-            "The paper gives no delays, and they decide: the queue of 20 packets holds 0.6 s of the high rate, so a path of tens of milliseconds is \
-             filled by any window. 85 % is what hosts of that time get over 200 ms one way."
-                .to_owned(),
-            "Hosts of that time: no SACK, so that one hole is repaired per round trip, and no timestamps. At the end of a low phase the queue holds \
-             6 s, and a time-out learnt there waits that long in the next fast phase. Spurious time-outs at the falls, as in the paper's Fig 4, are seen too."
-                .to_owned(),
-        ],
+        figures: vec![figure(&runs), figure_4::figure(&runs)],
         checks: vec![
-            Check::at_least("link used by NewReno of 2007, percent (paper 84 to 86)", share(OLD), 84.0),
-            Check::at_most("link used by NewReno of 2007, percent (paper 84 to 86)", share(OLD), 87.5),
-            Check::at_least("link used by the proxy, percent", share(PROXIES[0]), 97.0),
-            Check::at_least("adaptive ÷ NewReno of 2007, link used", share(ADAPTIVE) / share(OLD), 1.0),
-            Check::at_most("adaptive ÷ NewReno of 2007, queueing delay p95", best(ADAPTIVE) / best(OLD), 1.0),
+            Check::at_least(
+                "link used by NewReno of 2007, percent (paper 84 to 86)",
+                share(Scheme::Old),
+                84.0,
+            ),
+            Check::at_most(
+                "link used by NewReno of 2007, percent (paper 84 to 86)",
+                share(Scheme::Old),
+                87.5,
+            ),
+            Check::at_least("link used by the proxy, percent", share(Scheme::PerStep), 97.0),
+            Check::at_least(
+                "adaptive ÷ NewReno of 2007, link used",
+                share(Scheme::Adaptive) / share(Scheme::Old),
+                1.0,
+            ),
+            Check::at_most(
+                "adaptive ÷ NewReno of 2007, queueing delay p95",
+                best(Scheme::Adaptive) / best(Scheme::Old),
+                1.0,
+            ),
         ],
+        ..Outcome::default()
     })
 }
 
-fn table(runs: &Runs) -> Table {
+fn table(runs: &Runs<Scheme>) -> Table {
     let mut table = Table::new("150 s of 384 and 38.4 kbit/s in turn", "scheme")
         .column(Source::Paper, "received", "kbit/s", 1)
         .column(Source::Paper, "link used", "%", 1)
@@ -88,10 +116,10 @@ fn table(runs: &Runs) -> Table {
         .column(Source::Ours, "link used", "%", 1)
         .column(Source::Ours, "queue p95", "ms", 0)
         .column(Source::Ours, "dropped", "packets", 0);
-    for case in [OLD, TODAY].into_iter().chain(PROXIES).chain([ADAPTIVE]) {
-        let is_paper = case == OLD;
+    for case in Scheme::all() {
+        let is_paper = case == Scheme::Old;
         table.row(
-            case,
+            case.label(),
             vec![
                 is_paper.then_some(PAPER_KBPS).into(),
                 is_paper.then_some(PAPER_PERCENT).into(),
@@ -106,14 +134,14 @@ fn table(runs: &Runs) -> Table {
     table
 }
 
-fn delays(sweep: &Runs) -> Table {
+fn delays(sweep: &Runs<(Delay, Hosts)>) -> Table {
     let mut table = Table::new("Link used over other wired delays", "one way")
         .column(Source::Paper, "NewReno", "%", 1)
         .column(Source::Ours, "2007", "%", 1)
         .column(Source::Ours, "today", "%", 1);
-    for ms in DELAYS_MS {
-        let [old, today] = ["2007", "today"].map(|hosts| percent(sweep, &format!("{ms} ms, {hosts}")).into());
-        table.row(format!("{ms} ms"), vec![PAPER_PERCENT.into(), old, today]);
+    for delay in Delay::all() {
+        let [old, today] = [Hosts::Old, Hosts::Today].map(|hosts| percent(sweep, (delay, hosts)).into());
+        table.row(delay.label(), vec![PAPER_PERCENT.into(), old, today]);
     }
     table
 }
@@ -148,30 +176,29 @@ pub(super) fn capacity(run: Option<&Run>, seconds: (f64, f64), unit: f64) -> Ser
     Series::new("capacity", Source::Limit, Mark::Ground, points)
 }
 
-fn figure(runs: &Runs) -> Figure {
-    let run = |case: &str| runs.runs.iter().find(|run| run.result.name == case);
+fn figure(runs: &Runs<Scheme>) -> Figure {
+    let run = |case: Scheme| runs.of(case).next();
     let all = (0.0, RUN_S);
     let line = |name: &str, source, points| Series::new(name, source, Mark::Line, points);
-    let queue = |case: &str| samples(run(case), all, |sample| Some(sample.queue_bytes));
-    Figure::new(
-        "Fig 3: bandwidth, congestion window, queue",
-        "As the paper's Fig 3: its (a), (b) and (c), and below the queue under the proxy, which holds 15 packets at both rates.",
-        Axis::linear("seconds"),
-    )
-    .panel(Axis::linear("kbit/s"), vec![capacity(run(OLD), all, 1e3)])
-    .panel(
-        Axis::linear("window, packets"),
-        vec![line("NewReno of 2007", Source::Ours, samples(run(OLD), all, |s| s.window))],
-    )
-    .panel(
-        Axis::linear("queue, packets"),
-        vec![
-            line("NewReno of 2007", Source::Ours, queue(OLD)),
-            line("limit", Source::Limit, vec![Point::new(0.0, 20.0), Point::new(RUN_S, 20.0)]),
-        ],
-    )
-    .panel(
-        Axis::linear("queue, packets"),
-        vec![line(PROXIES[0], Source::Ours, queue(PROXIES[0])), line(ADAPTIVE, Source::Adaptive, queue(ADAPTIVE))],
-    )
+    let queue = |case: Scheme| samples(run(case), all, |sample| Some(sample.queue_bytes));
+    Figure::new("over_time", Axis::linear("seconds"))
+        .panel(Axis::linear("kbit/s"), vec![capacity(run(Scheme::Old), all, 1e3)])
+        .panel(
+            Axis::linear("window, packets"),
+            vec![line("NewReno of 2007", Source::Ours, samples(run(Scheme::Old), all, |s| s.window))],
+        )
+        .panel(
+            Axis::linear("queue, packets"),
+            vec![
+                line("NewReno of 2007", Source::Ours, queue(Scheme::Old)),
+                line("limit", Source::Limit, vec![Point::new(0.0, 20.0), Point::new(RUN_S, 20.0)]),
+            ],
+        )
+        .panel(
+            Axis::linear("queue, packets"),
+            vec![
+                line(Scheme::PerStep.label(), Source::Ours, queue(Scheme::PerStep)),
+                line(Scheme::Adaptive.label(), Source::Adaptive, queue(Scheme::Adaptive)),
+            ],
+        )
 }

@@ -1,6 +1,6 @@
 //! [WA] Fig 4: the trace of sequence numbers around a fall of the bandwidth.
 
-use super::OLD;
+use super::figure_3::Scheme;
 use crate::{Axis, Figure, Mark, Point, Run, Runs, SeenPacket, Series, Source};
 
 /// Seconds drawn: the fall at 50 s, of which the paper's text speaks, and the rise behind it.
@@ -8,42 +8,39 @@ const SHOWN: (f64, f64) = (45.0, 65.0);
 /// Data of a packet of 1,500 bytes without options, as the paper counts packets.
 const DATA: f64 = 1_460.0;
 
-/// What NewReno sends, what is acknowledged and what the full queue drops; none without a capture.
-pub(super) fn figure(runs: &Runs) -> Option<Figure> {
-    let run = runs.of(OLD).next().filter(|run| !run.seen.packets.is_empty())?;
-    let packets = || run.seen.packets.iter().filter(|p| p.at_s >= SHOWN.0 && p.at_s <= SHOWN.1);
+/// What NewReno sends, what is acknowledged and what the full queue drops; empty without a capture.
+pub(super) fn figure(runs: &Runs<Scheme>) -> Figure {
+    let run = || runs.of(Scheme::Old).take(1);
+    let captured = || run().flat_map(|run| &run.seen.packets);
+    let packets = || captured().filter(|p| p.at_s >= SHOWN.0 && p.at_s <= SHOWN.1);
     let data = |packet: &&SeenPacket| packet.is_down && packet.payload > 0;
-    let start = run.seen.packets.iter().find(data).map_or(0, |first| first.position);
+    let start = captured().find(data).map_or(0, |first| first.position);
     let number = |position: u64| position.saturating_sub(start) as f64 / DATA;
     let point = |packet: &SeenPacket| Point::new(packet.at_s, number(packet.position));
-    let sent = packets().filter(data);
+    let sent = || packets().filter(data);
     let acknowledged = packets().filter(|p| !p.is_down);
-    let again = sent.clone().filter(|p| p.is_retransmission).map(point).collect();
+    let again = sent().filter(|p| p.is_retransmission).map(point).collect();
     let acknowledged: Vec<Point> =
         acknowledged.filter_map(|p| Some(Point::new(p.at_s, number(p.ack?)))).collect();
-    let sent: Vec<Point> = sent.filter(|p| !p.is_retransmission).map(point).collect();
-    let lost = dropped(run).filter(|p| p.at_s >= SHOWN.0 && p.at_s <= SHOWN.1).map(point).collect();
+    let sent: Vec<Point> = sent().filter(|p| !p.is_retransmission).map(point).collect();
+    let is_shown = |p: &&SeenPacket| p.at_s >= SHOWN.0 && p.at_s <= SHOWN.1;
+    let lost = run().flat_map(dropped).filter(is_shown).map(point).collect();
     let least = sent.iter().chain(&acknowledged).map(|point| point.y).fold(f64::INFINITY, f64::min);
     let series = |name, mark, points| Series::new(name, Source::Ours, mark, points);
-    let figure = Figure::new(
-        "Fig 4: sequence trace of NewReno",
-        "As the paper's Fig 4, around the fall from 384 to 38.4 kbit/s at 50 s: data as its server sends it, acknowledgements as they come back, data that is sent again, and \
-         data that the full queue will drop.",
-        Axis::linear_from("seconds", SHOWN.0),
-    );
-    Some(figure.panel(
-        Axis::linear_from("packet number", (least / 50.0).floor() * 50.0),
+    let floor = if least.is_finite() { (least / 50.0).floor() * 50.0 } else { 0.0 };
+    Figure::new("sequence", Axis::linear_from("seconds", SHOWN.0)).panel(
+        Axis::linear_from("packet number", floor),
         vec![
             series("sent", Mark::Line, sent),
             series("acknowledged", Mark::Line, acknowledged),
             series("sent again", Mark::Crosses, again),
             series("dropped", Mark::Dots, lost),
         ],
-    ))
+    )
 }
 
-/// The packets of a capture at the server that the radio link lost. The wired link between them keeps the order and loses nothing, so that
-/// both saw the same packets one behind the other.
+/// The packets of a capture at the server that the radio link lost. The wired link between them keeps
+/// the order and loses nothing, so that both saw the same packets one behind the other.
 fn dropped(run: &Run) -> impl Iterator<Item = &SeenPacket> {
     let mut lost = run.radio.lost.iter().peekable();
     let down = (0..).zip(run.seen.packets.iter().filter(|packet| packet.is_down));

@@ -6,9 +6,9 @@
 //!                                               ─ no ──▶ kernel bridge ─▶ other interface
 //! ```
 //!
-//! Both interfaces are ports of the bridge all the time, behind a program that lets nothing through to it. The program
-//! goes with the process, however that ends, and lets everything through when the heartbeat stays away: nobody has to
-//! notice anything first.
+//! Both interfaces are ports of the bridge all the time, behind a program that lets nothing through
+//! to it. The program goes with the process, however that ends, and lets everything through when
+//! the heartbeat stays away: nobody has to notice anything first.
 
 use std::sync::atomic::Ordering;
 

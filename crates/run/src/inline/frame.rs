@@ -24,7 +24,8 @@ pub(crate) const fn kind_of(is_ipv4: bool) -> [u8; 2] {
     if is_ipv4 { IPV4 } else { IPV6 }
 }
 
-/// The link header of a frame that carries IP, and what stands behind it, padding too; `tag` came beside the frame.
+/// The link header of a frame that carries IP, and what stands behind it, padding too; `tag` came
+/// beside the frame.
 pub(crate) fn split(frame: &[u8], tag: Option<[u8; 4]>) -> Option<(LinkHeader, &[u8])> {
     let (ethernet, packet) = frame.split_at_checked(ETHERNET_LEN)?;
     let (addresses, kind) = ethernet.split_at_checked(ADDRESSES_LEN)?;
@@ -49,8 +50,8 @@ pub(super) fn moved(mut virtio: VnetHeader, by: i16) -> VnetHeader {
     virtio
 }
 
-/// Writes a frame whose first piece is its addresses, with its tag behind those. False when the kernel refused it, or the
-/// interface is down or gone: it is lost then.
+/// Writes a frame whose first piece is its addresses, with its tag behind those. False when the
+/// kernel refused it, or the interface is down or gone: it is lost then.
 pub(crate) fn write(
     socket: &FrameSocket,
     mut virtio: VnetHeader,

@@ -28,9 +28,9 @@ impl LinkHeader {
         &mut self.addresses[ADDRESS_LEN..]
     }
 
-    /// Follows a machine that has got another address, by what packets in the other direction have in front: where they come
-    /// from is where those go that came from there before. A router that is addressed by another address than its own, as by
-    /// VRRP, is left alone.
+    /// Follows a machine that has got another address, by what packets in the other direction have
+    /// in front: where they come from is where those go that came from there before. A router that
+    /// is addressed by another address than its own, as by VRRP, is left alone.
     fn follow(&mut self, before: &Self, after: &Self) {
         let (mut before, mut after) = (*before, *after);
         if *self.destination() == *before.source() {
@@ -51,8 +51,9 @@ type Generation = HashMap<Key, [Option<LinkHeader>; 2], FixedState>;
 
 /// The headers seen last, by flow and by the side they go to.
 ///
-/// There are two generations: when one is full, it takes the place of the older one, and what is used moves to the
-/// younger. So a flow is forgotten only after as many others were seen without it.
+/// There are two generations: when one is full, it takes the place of the older one, and what is
+/// used moves to the younger. So a flow is forgotten only after as many others were seen without
+/// it.
 #[derive(Debug)]
 pub(crate) struct LinkHeaders {
     young: Generation,
@@ -65,8 +66,8 @@ impl LinkHeaders {
         Self { young: Generation::with_hasher(hasher.clone()), old: Generation::with_hasher(hasher) }
     }
 
-    /// Notes what a packet of a flow that goes to `to` has in front. False for a flow that is known with another VLAN tag:
-    /// the same addresses in another network are another flow.
+    /// Notes what a packet of a flow that goes to `to` has in front. False for a flow that is known
+    /// with another VLAN tag: the same addresses in another network are another flow.
     pub fn learn(&mut self, key: Key, to: Port, header: LinkHeader) -> bool {
         let Some(known) = self.find(key) else {
             let mut headers = [None; 2];

@@ -8,9 +8,9 @@
 //!            └────────────────────────────────────────┘
 //! ```
 //!
-//! What is forwarded keeps its addresses and its VLAN tag; what the processor makes has those that the flow's packets had
-//! in the same direction. There is no hop: neither end sees a machine here. A bridge that dies cuts the wire, unless a
-//! [`fallback`] stands by.
+//! What is forwarded keeps its addresses and its VLAN tag; what the processor makes has those that
+//! the flow's packets had in the same direction. There is no hop: neither end sees a machine here.
+//! A bridge that dies cuts the wire, unless a [`fallback`] stands by.
 
 mod fallback;
 mod frame;

@@ -44,7 +44,8 @@ impl InlinePath {
         }
     }
 
-    /// Throws away what has come in: it is too old, or went another way too. Where frames come faster than that, some are left.
+    /// Throws away what has come in: it is too old, or went another way too. Where frames come
+    /// faster than that, some are left.
     pub fn discard(&mut self) -> Result<(), IoError> {
         let end = Clock::now() + LAST_TURNS;
         for socket in &self.sockets {
@@ -53,7 +54,8 @@ impl InlinePath {
         Ok(())
     }
 
-    /// Takes another socket for a side, whose interface was made anew, and has `waiter` report what comes in there by `token`.
+    /// Takes another socket for a side, whose interface was made anew, and has `waiter` report what
+    /// comes in there by `token`.
     pub fn replace(
         &mut self,
         side: Port,

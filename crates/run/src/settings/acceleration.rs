@@ -1,10 +1,11 @@
 //! [`EngineArgs`]: which controller accelerates, with what parameters.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::LazyLock;
 
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
-use control::{ControllerConfig, FixedParams, RateParams};
+use control::{ControllerConfig, ControllerKind, FixedParams, RateParams};
 use engine::{ConfigError, EngineConfig, Sharing, WindowPolicy};
 use scenario::{Controller, Quantity, parameter_value};
 use units::{Bytes, Duration, Rate};
@@ -16,31 +17,33 @@ use super::policy::PolicyArgs;
 #[derive(clap::Args)]
 #[command(next_help_heading = "Acceleration")]
 pub(super) struct EngineArgs {
-    /// How the sending rate towards a client is found
+    /// The controller: how the sending rate towards a client is found
     #[arg(long, value_enum, default_value = "adaptive")]
     controller: ControllerArg,
     /// The rate of `fixed` [default: 5.6 Mbit/s]
     #[arg(long)]
     rate: Option<Quantity<Rate>>,
-    /// The link's capacity, for `rate`: nothing is sent faster [default: learned, 5/4 of the largest delivery rate of 10 s,
-    /// from 100 Mbit/s on; [MA] has 100 Mbit/s for LTE and 5.6 Mbit/s for 3G]
+    /// Capacity of the link, for `rate`: nothing is sent faster. [MA] has 100 Mbit/s for LTE and 5.6
+    /// Mbit/s for 3G [default: learned, 5/4 of the largest delivery rate of 10 s, at least 100 Mbit/s]
     #[arg(long)]
     r_cap: Option<Quantity<Rate>>,
-    /// Data in flight at most, as time at the current rate, or `none` [default: 120 ms for `rate`, none for `fixed`]
+    /// Most data in flight, as time at the current rate, or `none` [default: 120 ms for `rate`, none for
+    /// `fixed`]
     #[arg(long, value_name = "TIME", value_parser = cap)]
     in_flight_cap: Option<Cap>,
-    /// What one controller is for: all flows of a client address, which share one radio queue, or each flow by itself as
-    /// in conventional split TCP
+    /// Which flows share a controller: all flows of a client address, which share one radio queue, or
+    /// none, as in conventional split TCP
     #[arg(long, value_enum, default_value = "subscriber")]
     sharing: SharingArg,
-    /// A parameter of the controller, as `beta_permille=800` for `cubic` or `r_cap_memory=10s` for `rate`; an unknown name
-    /// is answered with all there are; may be given several times
+    /// Set a parameter of the controller, such as `beta_permille=800` for `cubic` or `r_cap_memory=10s`
+    /// for `rate`. An unknown name is answered with the list of names. May be given several times
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// Whether the client's receive window limits what is sent to it; see NOTICE for the second
+    /// Whether the client's receive window limits what is sent to it. Read NOTICE before you choose
+    /// `opportunistic`
     #[arg(long, value_enum, default_value = "honour")]
     window_policy: Policy,
-    /// Pass everything: only the path through this process remains
+    /// Pass everything unchanged through this process
     #[arg(long)]
     no_accelerate: bool,
     #[command(flatten)]
@@ -53,21 +56,11 @@ pub(super) struct EngineArgs {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct ControllerArg(pub(super) Controller);
 
-impl ControllerArg {
-    const ALL: [Self; Controller::ALL.len()] = {
-        let mut all = [Self(Controller::Adaptive); Controller::ALL.len()];
-        let mut at = 0;
-        while at < all.len() {
-            all[at] = Self(Controller::ALL[at]);
-            at += 1;
-        }
-        all
-    };
-}
-
 impl ValueEnum for ControllerArg {
     fn value_variants<'a>() -> &'a [Self] {
-        &Self::ALL
+        static ALL: LazyLock<Vec<ControllerArg>> =
+            LazyLock::new(|| Controller::all().map(ControllerArg).collect());
+        &ALL
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
@@ -79,15 +72,15 @@ impl ValueEnum for ControllerArg {
 enum SharingArg {
     /// All flows of a client address or IPv6 prefix
     Subscriber,
-    /// Each flow
+    /// Each flow by itself
     Flow,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Policy {
-    /// Never more than the client advertises
+    /// Never send more than the client advertises
     Honour,
-    /// Irrespective of the window unless it is zero
+    /// Send irrespective of the window unless it is zero
     Opportunistic,
 }
 
@@ -128,21 +121,21 @@ impl EngineArgs {
 
     fn controller(&self) -> Result<ControllerConfig, String> {
         let ControllerArg(controller) = self.controller;
-        match controller {
-            Controller::Fixed if self.r_cap.is_some() => {
+        match controller.kind() {
+            ControllerKind::Fixed if self.r_cap.is_some() => {
                 Err("run: --r-cap belongs to --controller rate; `fixed` has --rate".to_owned())
             }
-            Controller::Rate if self.rate.is_some() => {
+            ControllerKind::Rate if self.rate.is_some() => {
                 Err("run: --rate belongs to --controller fixed; `rate` has --r-cap".to_owned())
             }
-            Controller::Fixed => Ok(ControllerConfig::Fixed(self.fixed())),
-            Controller::Rate => Ok(ControllerConfig::Rate(self.learning_rate())),
+            ControllerKind::Fixed => Ok(ControllerConfig::Fixed(self.fixed())),
+            ControllerKind::Rate => Ok(ControllerConfig::Rate(self.learning_rate())),
             _ if self.rate.is_some() || self.r_cap.is_some() || self.in_flight_cap.is_some() => Err(
                 "run: --rate, --r-cap and --in-flight-cap belong to --controller fixed and rate; the others \
                      find their limits themselves"
                     .to_owned(),
             ),
-            Controller::WindowAdaptation => Ok(self.window_adaptation.config()),
+            ControllerKind::WindowAdaptation => Ok(self.window_adaptation.config()),
             _ => Ok(controller.config()),
         }
     }

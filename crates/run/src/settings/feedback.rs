@@ -17,10 +17,10 @@ pub(super) struct FeedbackArgs {
     /// Listen for base stations' reports at this address and port (docs/feedback.md)
     #[arg(long, value_name = "ADDR:PORT")]
     feedback: Option<SocketAddr>,
-    /// Take only reports signed with the key in this file: its bytes without the line end
+    /// Take only reports signed with the key in this file (its bytes without the line end)
     #[arg(long, value_name = "FILE", requires = "feedback")]
     feedback_key_file: Option<PathBuf>,
-    /// How old a report is at least whose sender's clock does not agree with this machine's
+    /// Least age of a report whose sender's clock does not agree with this machine's clock
     #[arg(long, value_name = "TIME", default_value = "5 ms")]
     feedback_delay: Quantity<Duration>,
 }
@@ -53,11 +53,11 @@ pub fn read_key(path: &Path) -> Result<Vec<u8>, String> {
 /// What a window by the base station means.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum LawName {
-    /// (18) as what is sent in each step
+    /// (18) is what is sent in each step
     PerStep,
-    /// (18) as what is in flight
+    /// (18) is what is in flight
     InFlight,
-    /// The queue predicted over the reports' delay, held as short as the link's variation allows
+    /// The queue is predicted over the reports' delay, and kept as short as the link's variation allows
     Predictive,
 }
 

@@ -10,39 +10,41 @@ use crate::{AfterHang, Config, InlineFallback, Notrack, SteeringChoice};
 #[derive(clap::Args)]
 #[command(next_help_heading = "This machine")]
 pub(super) struct MachineArgs {
-    /// How packets get into this process: by BPF programs at the interfaces (`tcx`: Linux 6.6, no connection tracking on
-    /// this machine), or by policy rules
+    /// How packets get into this process: by BPF programs at the interfaces (`tcx`, needs Linux 6.6 and
+    /// no connection tracking on this machine), or by policy rules
     #[arg(long, value_enum, default_value = "auto", value_name = "HOW")]
     steering: SteeringArg,
-    /// Have flows that are passed come through this process too, where tcx would leave them to the kernel
+    /// Let passed flows come through this process too. By default, tcx leaves them to the kernel
     #[arg(long)]
     no_bypass: bool,
-    /// Keep connection tracking away from the mobile side: needed with NAT or a stateful firewall
+    /// Keep connection tracking away from the mobile side. NAT or a stateful firewall on this machine
+    /// need it
     #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
     notrack: When,
-    /// Switch IP forwarding on, and back on exit
+    /// Switch IP forwarding on, and restore it on exit
     #[arg(long)]
     set_forwarding: bool,
-    /// Silence of this process after which a watchdog takes the steering away
+    /// Silence of this process after which a watchdog removes the steering
     #[arg(long, value_name = "TIME", default_value = "1 s")]
     hang_after: Quantity<Duration>,
     /// What to do after such a hang
     #[arg(long, value_enum, default_value = "resume", value_name = "WHAT")]
     after_hang: Afterwards,
-    /// Run without the watchdog: a hang then blocks TCP where rules steer, and after a crash nobody resets flows with debt
-    /// before the next start
+    /// Run without the watchdog. Then a hang blocks TCP if rules steer, and after a crash nobody resets
+    /// flows with debt before the next start
     #[arg(long)]
     no_watchdog: bool,
     /// Longest time to deliver what is owed to clients on exit
     #[arg(long, value_name = "TIME", default_value = "5 s")]
     drain_time: Quantity<Duration>,
-    /// Threads that handle packets, each for some of the subscribers [default: one per processor, 8 at most; one less with --busy-poll]
+    /// Threads that handle packets, each for some of the subscribers [default: one per processor, at most
+    /// 8; one less with --busy-poll]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     shards: Option<u16>,
-    /// Never sleep: fastest reaction, one processor per shard busy all the time
+    /// Never sleep: reacts fastest, but keeps one processor per shard busy all the time
     #[arg(long)]
     busy_poll: bool,
-    /// Stop sleeping and spin this long before each deadline: exact pacing for processor time
+    /// Stop sleeping and spin this long before each deadline: more exact pacing, more processor time
     #[arg(long, value_name = "TIME", default_value = "0 us")]
     spin_margin: Quantity<Duration>,
     /// Exchange ordinary packets with the kernel instead of super-packets
@@ -52,17 +54,21 @@ pub(super) struct MachineArgs {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum SteeringArg {
-    /// tcx where that is possible, else rules
+    /// tcx if that is possible, else rules
     Auto,
+    /// BPF programs
     Tcx,
+    /// Policy rules
     Rules,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum When {
-    /// When this machine has NAT or connection tracking rules
+    /// If this machine has NAT or connection tracking rules
     Auto,
+    /// Always
     Always,
+    /// Never
     Never,
 }
 
@@ -70,7 +76,7 @@ enum When {
 pub(super) enum Fallback {
     /// Nothing: the wire is cut
     None,
-    /// A bridge of the kernel's, until the next start
+    /// A kernel bridge, until the next start
     Bridge,
 }
 

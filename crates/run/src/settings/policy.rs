@@ -10,33 +10,33 @@ use units::{Bytes, Duration};
 #[derive(clap::Args)]
 #[command(next_help_heading = "Policy and limits")]
 pub(super) struct PolicyArgs {
-    /// What is accelerated where no rule says otherwise
+    /// What to accelerate if no rule matches
     #[arg(long, visible_alias = "mode", value_enum, default_value = "downlink", value_name = "WHAT")]
     direction: Direction,
-    /// A rule, as `pass port 22`, `both server 192.0.2.0/24 port 443` or `drwa client 10.0.0.9`; the first that
-    /// matches decides; may be given several times
+    /// A rule for flows, such as `pass port 22`, `both server 192.0.2.0/24 port 443` or `drwa client
+    /// 10.0.0.9`. The first rule that matches decides. May be given several times
     #[arg(long, value_name = "RULE")]
     rule: Vec<Rule>,
     /// Congestion control towards the servers, for uplink data
     #[arg(long, default_value = "cubic", value_name = "CONTROLLER", value_parser = uplink_controller())]
     uplink_controller: Controller,
-    /// Round trips of the path without a queue that `drwa` lets the window hold
+    /// Window that `drwa` allows, in round trips of the path without a queue
     #[arg(long, value_name = "FACTOR", default_value = "3", value_parser = factor)]
     drwa_lambda: u32,
-    /// Pass flows whose receiving host answered the handshake faster than this: nothing to gain
+    /// Pass flows whose receiving host answered the handshake faster than this: there is nothing to gain
     #[arg(long, value_name = "TIME", default_value = "0 ms")]
     min_rtt: Quantity<Duration>,
-    /// Let servers send what the controller allows plus this, less what waits here: q20 of [WA] (8), 75 KB there
-    /// [default: twice what the path holds, and a floor]
+    /// Let servers send what the controller allows plus this, less what waits here: q20 of [WA] (8),
+    /// which is 75 KB there [default: twice what the path holds, plus a floor]
     #[arg(long, value_name = "SIZE")]
     waiting_target: Option<Quantity<Bytes>>,
-    /// Flows in the table at most; more pass
+    /// Most flows in the table; further flows pass
     #[arg(long, value_name = "N", default_value_t = EngineConfig::default().flows_max)]
     flows_max: usize,
-    /// Flows of one subscriber at most; more pass
+    /// Most flows of one subscriber; further flows pass
     #[arg(long, value_name = "N", default_value_t = EngineConfig::default().subscriber_flows_max)]
     subscriber_flows_max: u32,
-    /// Memory for data on its way, at most
+    /// Most memory for data that is held
     #[arg(long, value_name = "SIZE", default_value = "1 GiB")]
     memory_max: Quantity<Bytes>,
     /// The same for one subscriber
@@ -45,11 +45,12 @@ pub(super) struct PolicyArgs {
     /// The same for one flow
     #[arg(long, value_name = "SIZE", default_value = "64 MiB")]
     flow_memory_max: Quantity<Bytes>,
-    /// Window offered to a server, at most, and with it what one flow may owe [default: what its path needs, as far as
-    /// there is memory]
+    /// Largest window offered to a server, and so the most that one flow may owe [default: what its path
+    /// needs, as far as there is memory]
     #[arg(long, value_name = "SIZE")]
     window_max: Option<Quantity<Bytes>>,
-    /// A client that acknowledges nothing of what it is owed for so long is gone: both sides are reset
+    /// A client that acknowledges nothing of what it is owed for this long counts as gone: both sides are
+    /// reset
     #[arg(long, value_name = "TIME", default_value = "120 s")]
     debt_timeout: Quantity<Duration>,
     /// Bits of an IPv6 address that make one subscriber
@@ -63,9 +64,10 @@ enum Direction {
     Downlink,
     /// What clients send
     Uplink,
-    /// Both
+    /// What servers and clients send
     Both,
-    /// Nothing is split; the windows that clients advertise are lowered, so that servers keep the radio queue short
+    /// Nothing is split. The windows that clients advertise are lowered, so that servers keep the radio
+    /// queue short
     Drwa,
     /// Nothing
     Pass,
@@ -79,14 +81,11 @@ fn factor(text: &str) -> Result<u32, String> {
     }
 }
 
-/// Those that a wired segment shared with others can have.
-const UPLINK_CONTROLLERS: [Controller; 3] = [Controller::NewReno, Controller::Cubic, Controller::Bbr];
-
-/// Reads one of [`UPLINK_CONTROLLERS`].
+/// Reads one of those that a wired segment shared with others can have.
 fn uplink_controller() -> impl TypedValueParser<Value = Controller> {
-    let named = |name: String| UPLINK_CONTROLLERS.into_iter().find(|one| one.name() == name);
-    PossibleValuesParser::new(UPLINK_CONTROLLERS.map(Controller::name))
-        .try_map(move |name| named(name).ok_or("no controller of that name"))
+    let names = Controller::all().filter(|one| one.is_for_uplink()).map(Controller::name);
+    PossibleValuesParser::new(names)
+        .try_map(|name| Controller::named(&name).ok_or("no controller of that name"))
 }
 
 impl PolicyArgs {

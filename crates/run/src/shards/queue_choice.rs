@@ -1,4 +1,5 @@
-//! Which shard a subscriber is in: the same hash here and, as a BPF program at each TUN device, in the kernel.
+//! Which shard a subscriber is in: the same hash here and, as a BPF program at each TUN device, in
+//! the kernel.
 //!
 //! ```text
 //!   from servers:  destination address ─┐
@@ -23,10 +24,12 @@ use wire::protocol;
 
 /// Odd, with its ones and zeros spread evenly: 2⁶⁴ over the golden ratio (Knuth, TAOCP volume 3, §6.4).
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
-/// What remains of the product: its best 16 bits, as many as the kernel takes before it divides by the number of queues.
+/// What remains of the product: its best 16 bits, as many as the kernel takes before it divides by
+/// the number of queues.
 const HASH_SHIFT: i32 = 48;
 
-/// The bits of each 32-bit word, as it lies in memory, that make a subscriber: of IPv4 addresses, and of IPv6 prefixes.
+/// The bits of each 32-bit word, as it lies in memory, that make a subscriber: of IPv4 addresses,
+/// and of IPv6 prefixes.
 fn masks(address: IpAddr, ipv6_prefix_len: u8) -> Vec<u32> {
     let bits = match address {
         IpAddr::V4(_) => return vec![u32::MAX],

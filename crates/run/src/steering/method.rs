@@ -77,8 +77,8 @@ fn why_not_tcx(config: &Config, machine: &Machine<'_>) -> Result<Option<String>,
     if config.notrack == Notrack::Always {
         return Ok(Some("--notrack always is for steering by rules".to_owned()));
     }
-    // What comes back to a translated address is for this machine, until connection tracking has had it; and a filter
-    // by state would see acknowledgements of what it has not seen.
+    // What comes back to a translated address is for this machine, until connection tracking has
+    // had it; and a filter by state would see acknowledgements of what it has not seen.
     if machine.found.tracks_connections {
         return Ok(Some("connections are tracked or translated on this machine".to_owned()));
     }
@@ -116,7 +116,8 @@ fn why_not_tcx(config: &Config, machine: &Machine<'_>) -> Result<Option<String>,
 const STRICT: u32 = 1;
 const LOOSE: u32 = 2;
 
-/// True where only packets may come in through `interface` whose source is reached through it (`rp_filter` 1).
+/// True where only packets may come in through `interface` whose source is reached through it
+/// (`rp_filter` 1).
 pub(crate) fn is_strict(interface: &str) -> bool {
     reverse_path_filter("all").max(reverse_path_filter(interface)) == STRICT
 }
@@ -135,9 +136,10 @@ fn reverse_path_filter(interface: &str) -> u32 {
 
 /// Has `tun` let through what comes from hosts behind another interface.
 ///
-/// Packets for the clients come out of the mobile side's device, and their sources are behind the wired interface: the
-/// program there has seen to it that they are. If the filter cannot be off because it is on for all, it is loose; and then
-/// the device needs an address, since the loose filter lets nothing in through an interface without one.
+/// Packets for the clients come out of the mobile side's device, and their sources are behind the
+/// wired interface: the program there has seen to it that they are. If the filter cannot be off
+/// because it is on for all, it is loose; and then the device needs an address, since the loose
+/// filter lets nothing in through an interface without one.
 pub(crate) fn let_through(tun: &str, netlink: &Netlink) -> Result<(), IoError> {
     let wanted = if is_filter_for_all() == Some(true) { LOOSE } else { 0 };
     if wanted == LOOSE {

@@ -24,7 +24,8 @@ pub(crate) fn create_devices(plan: &Plan) -> Result<[Tun; 2], IoError> {
     Ok([create_device(plan, wired)?, create_device(plan, mobile)?])
 }
 
-/// Loads the steering programs, if the plan has some; where they fail and need not be, the plan is to have rules.
+/// Loads the steering programs, if the plan has some; where they fail and need not be, the plan is
+/// to have rules.
 pub(crate) fn load(
     config: &Config,
     plan: &mut Plan,
@@ -153,7 +154,8 @@ impl<'a> Steering<'a> {
         Ok(())
     }
 
-    /// Follows interfaces that were made anew: programs are at one that is gone, and rules know it by its name.
+    /// Follows interfaces that were made anew: programs are at one that is gone, and rules know it
+    /// by its name.
     pub fn follow_interfaces(&mut self) -> Result<(), RunError> {
         let (plan, netlink) = (self.plan, self.netlink);
         Ok(self.tcx.as_mut().map_or(Ok(()), |tcx| tcx.reload(plan, netlink))?)
@@ -199,12 +201,14 @@ impl<'a> Steering<'a> {
         Ok(())
     }
 
-    /// The rules that must be there now. Those behind the chain come first: no packet is to pass one instance only.
+    /// The rules that must be there now. Those behind the chain come first: no packet is to pass
+    /// one instance only.
     fn rules(&self) -> Vec<Rule> {
         self.plan.rules_at(self.priorities).into_iter().chain(self.chain.iter().cloned()).collect()
     }
 
-    /// The instance before has ended: what was needed beside it goes. Where that fails it can be asked for again.
+    /// The instance before has ended: what was needed beside it goes. Where that fails it can be
+    /// asked for again.
     pub fn unchain(&mut self) -> Result<(), RunError> {
         if let Some(tcx) = self.tcx.as_mut() {
             tcx.unchain();
@@ -231,8 +235,9 @@ impl<'a> Steering<'a> {
         Ok(self.instance.record(&self.record.to_text())?)
     }
 
-    /// Adds the rules at the first free priorities; the old ones go with the chain's. Each successor's come behind those of
-    /// the one it replaces: without this there would be no room behind them some day, and rules of others in between.
+    /// Adds the rules at the first free priorities; the old ones go with the chain's. Each
+    /// successor's come behind those of the one it replaces: without this there would be no room
+    /// behind them some day, and rules of others in between.
     fn move_forward(&mut self) -> Result<(), RunError> {
         let old = self.plan.rules_at(self.priorities);
         let free = plan::free_priorities(self.netlink, &self.plan.families)?;

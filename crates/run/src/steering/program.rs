@@ -9,8 +9,8 @@
 //!   anything else ──▶ into the TUN device
 //! ```
 //!
-//! "The kernel" is whatever it would have done without us. All of the kernel's own checks of a packet are made when it
-//! comes back from the TUN device.
+//! "The kernel" is whatever it would have done without us. All of the kernel's own checks of a
+//! packet are made when it comes back from the TUN device.
 
 use std::os::fd::AsFd;
 
@@ -53,15 +53,16 @@ pub(super) struct Maps<'a, M, A> {
     pub shared: &'a A,
 }
 
-/// Bytes of a flow's key: the client's address and the server's (IPv4 in the first four bytes), the client's port and
-/// the server's, in network order; then 4 or 6 as a 32-bit number.
+/// Bytes of a flow's key: the client's address and the server's (IPv4 in the first four bytes), the
+/// client's port and the server's, in network order; then 4 or 6 as a 32-bit number.
 pub(super) const KEY_LEN: usize = 40;
 /// Bytes of its value: a 64-bit number whose bits say from which sides a FIN has come.
 pub(super) const VALUE_LEN: usize = 8;
 
 /// Where the time of the last heartbeat stands in the shared array: nanoseconds of the monotonic clock.
 pub(super) const HEARTBEAT: i32 = 0;
-/// What a program counts, 8 bytes each from its counters on: packets of flows in the map, and flows it took out of it.
+/// What a program counts, 8 bytes each from its counters on: packets of flows in the map, and flows
+/// it took out of it.
 pub(super) const BYPASSED_PACKETS: i32 = 0;
 pub(super) const ENDED_FLOWS: i32 = 8;
 
@@ -174,7 +175,8 @@ struct Part<'a, M, A> {
 }
 
 impl<M: AsFd, A: AsFd> Part<'_, M, A> {
-    /// What is for another machine passes a bridge or a capture; what has a VLAN tag is for another interface.
+    /// What is for another machine passes a bridge or a capture; what has a VLAN tag is for another
+    /// interface.
     fn is_for_this_machine(&self, a: &mut Assembler) {
         a.load(Word, R0, R6, PKT_TYPE);
         a.jump_if(Differs, R0, PACKET_HOST, self.next);
@@ -332,7 +334,8 @@ impl<M: AsFd, A: AsFd> Part<'_, M, A> {
 
     /// Asks the kernel's routing whether the packet would be forwarded to the other side.
     ///
-    /// What is for this machine itself, has no route, is broadcast or multicast, or came although forwarding is off, is not.
+    /// What is for this machine itself, has no route, is broadcast or multicast, or came although
+    /// forwarding is off, is not.
     fn is_forwarded(&self, a: &mut Assembler) {
         let (way_out, way_in) = (self.spec.leaves_through, self.spec.interface);
         self.ask_routing(a, way_in, false);

@@ -16,14 +16,15 @@ use crate::plan::Plan;
 /// What the programs are called, so that an interface is not steered twice.
 pub(crate) const NAME: &str = "cell_steer";
 
-/// Flows in the map: 10 MB of the kernel's memory. When there are more, those that were silent for longest take the
-/// detour through this process again.
+/// Flows in the map: 10 MB of the kernel's memory. When there are more, those that were silent for
+/// longest take the detour through this process again.
 const PASSED_MAX: u32 = 65_536;
 
 /// Flows that are put into the map between two heartbeats: a flood of made-up segments is not to occupy us.
 const ADDED_MAX: u32 = 5_000;
 
-/// Words of the shared array that each program has for its counters, and that stand before the first: a cache line.
+/// Words of the shared array that each program has for its counters, and that stand before the
+/// first: a cache line.
 const LINE_WORDS: usize = 8;
 /// Two interfaces, and two devices of an instance that is replaced.
 const PROGRAMS_MAX: usize = 4;
@@ -187,8 +188,8 @@ impl Tcx {
         Ok(Self { bypass, loaded, attached: Vec::new(), chained: Vec::new(), hang_after, tuns })
     }
 
-    /// Loads and attaches all of them anew: an interface has another number, which each of them has in it. What is there goes when
-    /// the new ones work; where they fail everything is as before.
+    /// Loads and attaches all of them anew: an interface has another number, which each of them has
+    /// in it. What is there goes when the new ones work; where they fail everything is as before.
     pub fn reload(&mut self, plan: &Plan, netlink: &Netlink) -> Result<(), IoError> {
         let Self { hang_after, tuns, .. } = *self;
         let bypass = Arc::clone(&self.bypass);

@@ -46,10 +46,9 @@ pub fn dry_run(config: &Config, events: &mut dyn EventSink) -> Result<(), RunErr
 /// Has the TCP between the two interfaces pass through processors until a signal comes; then undoes
 /// everything.
 ///
-/// `make` is asked for one processor for each shard: as many as [`Config::shards`] says, or as the machine allows. Works
-/// in the calling thread's network namespace, on the calling thread and on one more for each further shard.
-/// `events`
-/// gets what was set up, warnings, and what happened.
+/// `make` is asked for one processor for each shard: as many as [`Config::shards`] says, or as the
+/// machine allows. Works in the calling thread's network namespace, on the calling thread and on
+/// one more for each further shard. `events` gets what was set up, warnings, and what happened.
 ///
 /// # Errors
 /// When it cannot start, or an interface is lost; everything is undone in both cases.

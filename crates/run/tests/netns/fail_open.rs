@@ -159,7 +159,12 @@ fn bound_descriptors(topology: &Topology, process: u32, most: &str) {
 fn without_descriptors_for_another_watchdog_it_goes_on_and_tries_again() {
     let topology = Topology::build("nofile");
     let mut program = Program::start_engine(&topology, &topology.config());
-    let watchdog = program.watchdog().unwrap();
+    let mut watchdog = None;
+    wait_until("there is a watchdog", || {
+        watchdog = program.watchdog();
+        watchdog.is_some()
+    });
+    let watchdog = watchdog.unwrap();
     bound_descriptors(&topology, program.pid(), "1");
     PidFd::open(watchdog).unwrap().send_signal(SIGKILL).unwrap();
     program.await_line("trying again");

@@ -72,7 +72,8 @@ fn old_is_replaced_in_the_middle(topology: &Topology, old: Program, config: &Con
     idle.iter_mut().for_each(|connection| connection.exchange(b"plain---"));
 }
 
-/// The rules of each successor come behind those of the one before, or that one's flows would be led past it, for ever.
+/// The rules of each successor come behind those of the one before, or that one's flows would be
+/// led past it, for ever.
 #[test]
 fn h34_replaced_again_and_again_by_rules() {
     let topology = Topology::build("replagain");

@@ -40,8 +40,8 @@ fn h23_icmp_errors_come_through_the_engine() {
     }
 }
 
-/// The wired and the mobile interface's MTU are those of other networks: hosts learn of the narrower one by ICMP, but what
-/// the engine sends comes from no host that could.
+/// The wired and the mobile interface's MTU are those of other networks: hosts learn of the
+/// narrower one by ICMP, but what the engine sends comes from no host that could.
 fn set_mtu(topology: &Topology, bytes: u32) {
     let netlink = topology.netlink();
     let mobile = netlink.index_of("m0").unwrap();

@@ -163,7 +163,8 @@ fn a_bridge_takes_an_interface_that_is_made_anew_in_again() {
             program.await_line(&format!("interface '{interface}' is gone"));
             topology.lay_cables([interface]);
             inline::settle_in(&topology);
-            // The hosts hear of the new address of the other one's interface by themselves only when they have lost patience.
+            // The hosts hear of the new address of the other one's interface by themselves only
+            // when they have lost patience.
             for host in [&topology.client, &topology.server] {
                 let mut command = std::process::Command::new("ip");
                 command.args(["neighbour", "flush", "all"]);
@@ -181,7 +182,8 @@ fn a_bridge_takes_an_interface_that_is_made_anew_in_again() {
     }
 }
 
-/// The process dies while it owes, and the interface towards the clients is away until after the watchdog has begun.
+/// The process dies while it owes, and the interface towards the clients is away until after the
+/// watchdog has begun.
 #[test]
 fn h02_flows_with_debt_are_reset_though_the_interface_is_away_at_first() {
     for is_deleted in [false, true] {
@@ -211,8 +213,8 @@ fn h02_flows_with_debt_are_reset_though_the_interface_is_away_at_first() {
     }
 }
 
-/// What went past while the process was stopped must not be waited for when it goes on: neither in the downlink nor in the
-/// uplink, and least of all by a flow that is idle then.
+/// What went past while the process was stopped must not be waited for when it goes on: neither in
+/// the downlink nor in the uplink, and least of all by a flow that is idle then.
 #[test]
 fn h37_what_went_past_a_stopped_process_is_known_when_it_goes_on() {
     for steering in WAYS {

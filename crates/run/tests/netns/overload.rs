@@ -1,4 +1,5 @@
-//! H20: more than the accelerator is made for. What runs goes on, what is new passes, and memory has its bounds.
+//! H20: more than the accelerator is made for. What runs goes on, what is new passes, and memory
+//! has its bounds.
 //!
 //! Sizes that fit every run; those of an attack are ignored by default:
 //! `cargo test --release -p cellerator-run --test netns -- --ignored --nocapture h20`.

@@ -24,7 +24,8 @@ fn h26_urgent_data_arrives_marked() {
     for address in SERVER {
         let connection = topology.connect(&topology.server, address);
         for (from, mut to) in directions(&connection) {
-            // Out of line, the urgent byte is not part of the stream; its place is known by the pointer alone.
+            // Out of line, the urgent byte is not part of the stream; its place is known by the
+            // pointer alone.
             SockRef::from(from).send(b"before").unwrap();
             SockRef::from(from).send_out_of_band(b"!").unwrap();
             SockRef::from(from).send(b"after.").unwrap();

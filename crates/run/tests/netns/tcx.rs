@@ -40,7 +40,7 @@ fn exec_in(namespace: &Namespace, program: &str, arguments: &[&str]) {
 }
 
 /// Connections over both families that run when the accelerator starts: it knows none of them (H11).
-fn strangers(topology: &Topology) -> [Connection; 2] {
+fn passed_connections(topology: &Topology) -> [Connection; 2] {
     SERVER.map(|address| {
         let mut connection = topology.connect(&topology.server, address);
         connection.exchange(b"before-1");
@@ -51,7 +51,7 @@ fn strangers(topology: &Topology) -> [Connection; 2] {
 #[test]
 fn h11_flows_that_are_passed_leave_the_process_and_come_back_with_their_ports() {
     let topology = Topology::build("bypass");
-    let mut passed = strangers(&topology);
+    let mut passed = passed_connections(&topology);
     let program = Program::start_engine(&topology, &by_tcx(&topology));
     assert_eq!(status(&topology).steering, "tcx");
     passed.iter_mut().for_each(|connection| connection.exchange(b"noticed."));
@@ -76,7 +76,7 @@ fn h11_flows_that_are_passed_leave_the_process_and_come_back_with_their_ports() 
 #[test]
 fn passed_flows_can_be_kept_in_the_process() {
     let topology = Topology::build("nobypass");
-    let mut passed = strangers(&topology);
+    let mut passed = passed_connections(&topology);
     let program = Program::start_engine(&topology, &Config { bypass: false, ..by_tcx(&topology) });
     let before = topology.steered_packets();
     for _ in 0..10 {
@@ -159,7 +159,7 @@ fn h37_without_a_watchdog_too_a_hang_is_passed_by() {
     let topology = Topology::build("heartbeat");
     let config = Config { watchdog: false, hang_after_ms: 500, ..by_tcx(&topology) };
     let program = Program::start(&topology, &config);
-    let mut connections = strangers(&topology);
+    let mut connections = passed_connections(&topology);
     for _ in 0..2 {
         program.signal(SIGSTOP);
         connections.iter_mut().for_each(|connection| connection.exchange(b"hanging."));

@@ -44,11 +44,11 @@ fn cases_change_only_what_they_name() {
     assert!(down[1].rate.is_none(), "a capacity replaces one of another kind");
     assert_eq!(down[1].steps.as_ref().unwrap().len(), 2);
     assert_eq!(down[1].delay, down[0].delay);
-    assert_eq!(cases[1].server.congestion_control, Some(CongestionControl::Bbr));
+    assert_eq!(cases[1].server.congestion_control, CongestionControl::named("bbr"));
     assert_eq!(cases[0].client.window.unwrap().0, Bytes::new(17_000));
     assert_eq!(cases[2].client.window, None, "one window key replaces the other");
     assert_eq!(cases[2].client.rmem().unwrap(), "4096 30400 30400");
-    assert_eq!(cases[2].accelerator.controller, Some(Controller::Fixed));
+    assert_eq!(cases[2].accelerator.controller, Controller::named("fixed"));
     assert_eq!(cases[2].accelerator.window_policy, Some(WindowPolicy::Opportunistic));
     assert_eq!(
         cases[2].accelerator.run_arguments().join(" "),
@@ -157,5 +157,5 @@ fn the_documented_example_is_right_and_complete() {
 #[test]
 fn the_congestion_control_is_cubic_unless_said() {
     let scenario = Scenario::from_toml("t.toml", "name = \"t\"\n").unwrap();
-    assert_eq!(scenario.resolved()[0].server.congestion_control, Some(CongestionControl::Cubic));
+    assert_eq!(scenario.resolved()[0].server.congestion_control, CongestionControl::named("cubic"));
 }

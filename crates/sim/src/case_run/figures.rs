@@ -7,7 +7,7 @@ use scenario::{Case, Kind, Workload, segments};
 use units::{Bytes, Duration, Instant};
 
 use super::CaseOutcome;
-use crate::{DatagramLog, Ending, Endpoint, Network, Subject};
+use crate::{DatagramLog, Ending, Endpoint, MiddleboxUnderTest, Network};
 
 /// The endpoint that gets the data, and the one that sends it.
 fn roles<'a>(
@@ -19,7 +19,7 @@ fn roles<'a>(
 }
 
 /// Bytes that have arrived so far.
-pub(super) fn received<M: Subject>(network: &Network<M>, workload: &Workload) -> u64 {
+pub(super) fn received<M: MiddleboxUnderTest>(network: &Network<M>, workload: &Workload) -> u64 {
     let flows = network.servers().iter().zip(network.clients());
     let datagrams = network.datagrams().map_or(0, |log| log.received * workload.datagram().get());
     flows.map(|(server, client)| roles(workload, server, client).0.bytes_read()).sum::<u64>() + datagrams
@@ -34,7 +34,7 @@ pub(super) struct Evidence<'a> {
 }
 
 impl Evidence<'_> {
-    pub(super) fn outcome<M: Subject>(self, network: &mut Network<M>) -> CaseOutcome {
+    pub(super) fn outcome<M: MiddleboxUnderTest>(self, network: &mut Network<M>) -> CaseOutcome {
         let (figures, radio) = self.figures(network);
         let outcome = network.outcome();
         let flows = 0..network.servers().len();
@@ -50,7 +50,7 @@ impl Evidence<'_> {
         CaseOutcome { figures, simulation, problems, doubts, log, radio }
     }
 
-    fn figures<M: Subject>(&self, network: &mut Network<M>) -> (Figures, Vec<PacketRecord>) {
+    fn figures<M: MiddleboxUnderTest>(&self, network: &mut Network<M>) -> (Figures, Vec<PacketRecord>) {
         let workload = &self.case.workload;
         let data = usize::from(workload.kind() == Kind::Upload);
         let noted = network.take_segments();
@@ -99,7 +99,8 @@ impl Evidence<'_> {
         (figures, records)
     }
 
-    /// Source and sink of datagrams, seen as a flow: it ends when the last one has arrived, or would have been sent.
+    /// Source and sink of datagrams, seen as a flow: it ends when the last one has arrived, or
+    /// would have been sent.
     fn datagram_flow(&self, log: &DatagramLog) -> FlowEnd {
         let workload = &self.case.workload;
         let bytes = log.received.saturating_mul(workload.datagram().get());
@@ -116,7 +117,7 @@ impl Evidence<'_> {
         }
     }
 
-    fn flows<M: Subject>(&self, network: &Network<M>) -> Vec<FlowEnd> {
+    fn flows<M: MiddleboxUnderTest>(&self, network: &Network<M>) -> Vec<FlowEnd> {
         let workload = &self.case.workload;
         let hosts = network.servers().iter().zip(network.clients());
         let one = |(server, client): (&Endpoint, &Endpoint)| {

@@ -4,8 +4,8 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use units::{Bytes, Duration, Instant};
 
-use crate::log::Kept;
-use crate::{Network, Subject};
+use crate::log::LoggedPacket;
+use crate::{MiddleboxUnderTest, Network};
 
 /// Senders and queue at a point of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub trait Watcher {
         false
     }
     /// A packet passed a host's interface. Told in their order, but late.
-    fn on_packet(&mut self, _packet: &Kept) {}
+    fn on_packet(&mut self, _packet: &LoggedPacket) {}
     /// How often [`Watcher::on_sample`] is wanted, if at all.
     fn every(&self) -> Option<Duration> {
         None
@@ -69,7 +69,7 @@ pub(super) fn next_look(now: Instant, every: Duration) -> Instant {
 }
 
 /// Shows `watcher` the network as it is at `at`.
-pub(super) fn look<M: Subject>(
+pub(super) fn look<M: MiddleboxUnderTest>(
     network: &mut Network<M>,
     is_upload: bool,
     at: Instant,
@@ -98,7 +98,7 @@ pub(super) fn look<M: Subject>(
 }
 
 /// Hands on the packets of the time since the last look.
-pub(super) fn hand_on<M: Subject>(network: &mut Network<M>, watcher: &mut dyn Watcher) {
+pub(super) fn hand_on<M: MiddleboxUnderTest>(network: &mut Network<M>, watcher: &mut dyn Watcher) {
     for packet in network.log_mut().take_kept() {
         watcher.on_packet(&packet);
     }

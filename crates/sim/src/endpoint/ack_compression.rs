@@ -1,9 +1,10 @@
 //! [`AckCompression`]: while a hole waits to be filled, Linux acknowledges what lies behind it in groups.
 //!
-//! The sender needs three duplicates at once to see the loss; after those the blocks of up to 44 arrivals within a
-//! twentieth of the round trip, a millisecond at most, go out together (`tcp_comp_sack_nr`, `tcp_comp_sack_delay_ns`). Blocks
-//! that an acknowledgement has no room for would never be told: what begins a third block does not wait
-//! (`TCP_SACK_BLOCKS_EXPECTED`, since Linux 5.8).
+//! The sender needs three duplicates at once to see the loss; after those the blocks of up to 44
+//! arrivals within a twentieth of the round trip, a millisecond at most, go out together
+//! (`tcp_comp_sack_nr`, `tcp_comp_sack_delay_ns`). Blocks that an acknowledgement has no room for
+//! would never be told: what begins a third block does not wait (`TCP_SACK_BLOCKS_EXPECTED`, since
+//! Linux 5.8).
 
 use units::{Duration, SeqNum};
 
@@ -26,7 +27,8 @@ pub(super) struct AckCompression {
 }
 
 impl AckCompression {
-    /// Something came behind the hole at `hole`: how long its acknowledgement may wait; `None` for not at all.
+    /// Something came behind the hole at `hole`: how long its acknowledgement may wait; `None` for
+    /// not at all.
     ///
     /// `is_near` when it went into one of the [`BLOCKS`] blocks added to last.
     pub(super) fn on_arrival(

@@ -1,7 +1,8 @@
 //! [`AutoTuning`]: how large a receive buffer the traffic needs, as Linux finds it (`tcp_rcv_space_adjust`).
 //!
-//! Once per round trip: when more was read than in any round trip before, the buffer holds twice as much, and while
-//! what is read still grows, twice the growth in advance. The sender's slow start then never runs into the window.
+//! Once per round trip: when more was read than in any round trip before, the buffer holds twice as
+//! much, and while what is read still grows, twice the growth in advance. The sender's slow start
+//! then never runs into the window.
 
 use units::{Duration, Instant};
 

@@ -88,7 +88,8 @@ pub enum Reading {
 /// What a host does with a segment that begins in its window and ends beyond it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum BeyondWindow {
-    /// Takes it while nothing waits to be read, and discards it otherwise: Linux from 6.17 on (`tcp_sequence`).
+    /// Takes it while nothing waits to be read, and discards it otherwise: Linux from 6.17 on
+    /// (`tcp_sequence`).
     #[default]
     WhenEmpty,
     /// Takes it: Linux before.
@@ -154,7 +155,8 @@ impl Application {
         let turns = vec![Turn { after_reading: request, pause: Duration::ZERO, send: response }];
         Self { turns, closing: Closing::AfterWriting, ..Self::sink() }
     }
-    /// Writes `count` requests of `request` bytes, each `pause` after it has read the `response` bytes to the one before.
+    /// Writes `count` requests of `request` bytes, each `pause` after it has read the `response`
+    /// bytes to the one before.
     #[must_use]
     pub fn requests(count: u32, request: u64, response: u64, pause: Duration) -> Self {
         let turn = |i: u32| Turn {
@@ -164,8 +166,8 @@ impl Application {
         };
         Self { turns: (0..count).map(turn).collect(), response_len: Some(response), ..Self::sink() }
     }
-    /// Writes `count` requests of `request` bytes, one `every` so long whether or not the one before was answered,
-    /// for responses of `response` bytes.
+    /// Writes `count` requests of `request` bytes, one `every` so long whether or not the one
+    /// before was answered, for responses of `response` bytes.
     #[must_use]
     pub fn requests_every(every: Duration, count: u32, request: u64, response: u64) -> Self {
         let turn = |i: u32| Turn {
@@ -204,7 +206,8 @@ impl Application {
     pub fn reading_at(self, rate: Rate) -> Self {
         self.reading_slowly(rate.bytes_in(WRITE_EVERY).get().max(1), WRITE_EVERY)
     }
-    /// The same, reading all that is there `delay` after the first of it: as long as a program takes to wake up.
+    /// The same, reading all that is there `delay` after the first of it: as long as a program
+    /// takes to wake up.
     #[must_use]
     pub fn reading_after(self, delay: Duration) -> Self {
         self.reading_slowly(u64::MAX, delay)

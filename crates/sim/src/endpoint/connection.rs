@@ -51,6 +51,27 @@ pub(super) enum AckDue {
     AloneLater(Instant),
 }
 
+/// What is acknowledged when.
+#[derive(Debug)]
+pub(super) struct DelayedAcks {
+    pub due: AckDue,
+    /// Segments still acknowledged at once.
+    quick: u32,
+    compression: AckCompression,
+    /// The acknowledgement number sent last.
+    pub last_sent: SeqNum,
+}
+
+/// A paced sender sends a burst at a time.
+#[derive(Debug, Default)]
+struct Pacing {
+    may_send_at: Instant,
+    /// The last poll was refused by pacing.
+    is_waiting: bool,
+    /// Bytes the burst under way may still have.
+    burst_left: u64,
+}
+
 #[derive(Debug)]
 pub(super) struct Connection {
     pub sender: Sender,
@@ -60,21 +81,13 @@ pub(super) struct Connection {
     controller: AnyController,
     pub(super) outbox: StreamBuffer,
     pub(super) inbox: StreamBuffer,
-    pub(super) ack_due: AckDue,
-    quick_acks: u32,
+    pub(super) acks: DelayedAcks,
+    pacing: Pacing,
     pub(super) program: Program,
-    may_send_at: Instant,
-    /// The last poll was refused by pacing.
-    is_paced: bool,
-    /// Bytes the burst under way may still have.
-    burst_left: u64,
-    /// The acknowledgement number sent last.
-    pub last_ack_sent: SeqNum,
     pub(super) capacity: u32,
     pub(super) auto_tuning: AutoTuning,
     /// The application does not read at once what arrives.
     pub(super) reads_later: bool,
-    compression: AckCompression,
     /// The receive window, where it follows the path.
     pub(super) drwa: Option<Drwa>,
     /// What a peer without SACK is believed to have got behind a hole.
@@ -111,17 +124,17 @@ impl Connection {
             controller: config.controller.with_mss(Bytes::from(agreed.payload_max)).build(),
             outbox: StreamBuffer::new(start),
             inbox: StreamBuffer::new(peer_start),
-            ack_due: AckDue::No,
-            quick_acks: QUICK_ACKS,
+            acks: DelayedAcks {
+                due: AckDue::No,
+                quick: QUICK_ACKS,
+                compression: AckCompression::default(),
+                last_sent: peer_start,
+            },
+            pacing: Pacing::default(),
             program: Program::new(&config.app),
-            may_send_at: Instant::ZERO,
-            is_paced: false,
-            burst_left: 0,
-            last_ack_sent: peer_start,
             capacity: config.window.initial(),
             auto_tuning: AutoTuning::new(config.window.initial(), agreed.mss),
             reads_later: config.app.reading != Reading::AtOnce,
-            compression: AckCompression::default(),
             drwa: match config.window {
                 ReceiveWindow::Dynamic { params, .. } => Some(Drwa::new(params, Bytes::from(agreed.mss))),
                 ReceiveWindow::Fixed(_) | ReceiveWindow::Growing { .. } => None,
@@ -189,12 +202,12 @@ impl Connection {
         if !has_payload {
             self.last_reply_to_empty = Some(now);
         }
-        self.ack_due = AckDue::Alone;
+        self.acks.due = AckDue::Alone;
         true
     }
 
     pub(super) fn acknowledge_now(&mut self) {
-        self.ack_due = AckDue::Now;
+        self.acks.due = AckDue::Now;
     }
 
     /// Takes the acknowledgement fields; false when they acknowledge what was never sent.
@@ -269,7 +282,8 @@ impl Connection {
         self.controller.on_loss(&Loss { now, lost: Bytes::from(lost), kind, is_new_event, in_flight });
     }
 
-    /// Whether a segment that begins in the window is taken although it may end beyond it (Linux `tcp_sequence`); then all of it is.
+    /// Whether a segment that begins in the window is taken although it may end beyond it (Linux
+    /// `tcp_sequence`); then all of it is.
     pub(super) fn takes_beyond(&mut self, tcp: &Tcp, policy: BeyondWindow) -> bool {
         let (edge, end) = (self.receiver.right_edge(), tcp.seq + tcp.payload_len as u32);
         if !end.is_after(edge) || !tcp.seq.is_before(edge) {
@@ -282,10 +296,10 @@ impl Connection {
         takes
     }
 
-    /// A second segment is acknowledged at once unless what waits to be read has made the window smaller; then reading
-    /// it does (Linux `__tcp_ack_snd_check`, `tcp_cleanup_rbuf`).
+    /// A second segment is acknowledged at once unless what waits to be read has made the window
+    /// smaller; then reading it does (Linux `__tcp_ack_snd_check`, `tcp_cleanup_rbuf`).
     fn acknowledges_second(&self) -> bool {
-        let told = self.receiver.right_edge().distance_from(self.last_ack_sent).max(0).unsigned_abs();
+        let told = self.receiver.right_edge().distance_from(self.acks.last_sent).max(0).unsigned_abs();
         !self.reads_later || self.free() >= told
     }
 
@@ -313,23 +327,23 @@ impl Connection {
             Arrival::InOrder { .. } if self.receiver.has_holes() => self.acknowledge_behind_hole(true, now),
             Arrival::InOrder { .. } => {
                 let is_urgent = had_holes || segment.fin;
-                self.ack_due = match self.ack_due {
+                self.acks.due = match self.acks.due {
                     AckDue::Alone => AckDue::Alone,
                     _ if had_holes => AckDue::Alone,
-                    AckDue::No if !is_urgent && self.quick_acks == 0 => AckDue::Later(now + DELAYED_ACK),
+                    AckDue::No if !is_urgent && self.acks.quick == 0 => AckDue::Later(now + DELAYED_ACK),
                     AckDue::Later(at) if !is_urgent && !self.acknowledges_second() => AckDue::Later(at),
                     _ => AckDue::Now,
                 };
-                self.quick_acks = self.quick_acks.saturating_sub(1);
+                self.acks.quick = self.acks.quick.saturating_sub(1);
             }
             Arrival::OutOfOrder => self.acknowledge_behind_hole(is_near, now),
             Arrival::Duplicate => {
                 stats.duplicate_segments += 1;
-                self.ack_due = AckDue::Alone;
+                self.acks.due = AckDue::Alone;
             }
             Arrival::OutOfWindow | Arrival::NoMemory => {
                 stats.out_of_window_segments += 1;
-                self.ack_due = AckDue::Alone;
+                self.acks.due = AckDue::Alone;
             }
             Arrival::TooOld => stats.paws_rejected += 1,
         }
@@ -340,8 +354,8 @@ impl Connection {
     fn acknowledge_behind_hole(&mut self, is_near: bool, now: Instant) {
         let rtt = self.auto_tuning.round_trip().unwrap_or(Duration::ZERO);
         let hole = self.receiver.next();
-        self.ack_due = match self.compression.on_arrival(hole, rtt, self.agreed.sack, is_near) {
-            Some(delay) if self.ack_due != AckDue::Alone => match self.ack_due {
+        self.acks.due = match self.acks.compression.on_arrival(hole, rtt, self.agreed.sack, is_near) {
+            Some(delay) if self.acks.due != AckDue::Alone => match self.acks.due {
                 AckDue::AloneLater(at) => AckDue::AloneLater(at),
                 _ => AckDue::AloneLater(now + delay),
             },
@@ -351,9 +365,9 @@ impl Connection {
 
     /// Acts on timers that are due.
     pub(super) fn on_timeout(&mut self, now: Instant) {
-        match self.ack_due {
-            AckDue::Later(at) if at <= now => self.ack_due = AckDue::Now,
-            AckDue::AloneLater(at) if at <= now => self.ack_due = AckDue::Alone,
+        match self.acks.due {
+            AckDue::Later(at) if at <= now => self.acks.due = AckDue::Now,
+            AckDue::AloneLater(at) if at <= now => self.acks.due = AckDue::Alone,
             _ => {}
         }
         if self.sender.next_deadline().is_some_and(|at| at <= now) {
@@ -372,7 +386,8 @@ impl Connection {
         !self.is_quiet() && now >= self.last_progress + patience
     }
 
-    /// The path takes no more than `mss` bytes of payload and options: what is under way goes out again, in pieces.
+    /// The path takes no more than `mss` bytes of payload and options: what is under way goes out
+    /// again, in pieces.
     pub(super) fn on_path_mtu(&mut self, mss: u32, now: Instant) {
         let options = if self.agreed.timestamps { 12 } else { 0 };
         let lost = self.sender.on_path_mtu(mss.saturating_sub(options));
@@ -382,11 +397,11 @@ impl Connection {
     }
 
     pub(super) fn next_deadline(&self, patience: Duration) -> Option<Instant> {
-        let ack = match self.ack_due {
+        let ack = match self.acks.due {
             AckDue::Later(at) | AckDue::AloneLater(at) => Some(at),
             _ => None,
         };
-        let pace = Some(self.may_send_at).filter(|_| self.is_paced);
+        let pace = Some(self.pacing.may_send_at).filter(|_| self.pacing.is_waiting);
         let read = self.program.read_at.filter(|_| self.unread() > 0);
         let end = (!self.is_quiet()).then(|| self.last_progress + patience);
         [self.sender.next_deadline(), ack, self.program.turn_at, read, pace, end].into_iter().flatten().min()
@@ -394,12 +409,12 @@ impl Connection {
 
     /// True when a pure acknowledgement has to leave before any data.
     pub(super) fn owes_lone_ack(&self) -> bool {
-        self.ack_due == AckDue::Alone
+        self.acks.due == AckDue::Alone
     }
 
     /// True when an acknowledgement has to leave with the next packet.
     pub(super) fn owes_ack(&self) -> bool {
-        matches!(self.ack_due, AckDue::Now | AckDue::Alone)
+        matches!(self.acks.due, AckDue::Now | AckDue::Alone)
     }
 
     /// The next transmission the limits allow.
@@ -407,9 +422,9 @@ impl Connection {
     /// A paced sender sends a burst at a time, as Linux sends what it hands to segmentation offload.
     pub(super) fn poll_data(&mut self, now: Instant) -> Option<Transmission> {
         let Control { window, pacing_rate, send_quantum } = self.controller.control();
-        let is_early = now < self.may_send_at && self.burst_left == 0;
-        self.is_paced = is_early && self.sender.wants_to_send();
-        if self.is_paced {
+        let is_early = now < self.pacing.may_send_at && self.pacing.burst_left == 0;
+        self.pacing.is_waiting = is_early && self.sender.wants_to_send();
+        if self.pacing.is_waiting {
             return None;
         }
         let in_flight = self.in_flight();
@@ -422,7 +437,7 @@ impl Connection {
             sampler: &mut self.sampler,
         };
         let Some(sent) = self.sender.poll(context) else {
-            self.burst_left = 0;
+            self.pacing.burst_left = 0;
             return None;
         };
         let bytes = Bytes::from(sent.len);
@@ -432,10 +447,10 @@ impl Connection {
             self.sampler.mark_app_limited(Bytes::from(self.sender.in_flight()));
         }
         if pacing_rate != Rate::MAX {
-            let burst = if self.burst_left > 0 { self.burst_left } else { send_quantum.get() };
-            self.burst_left = burst.saturating_sub(u64::from(sent.len));
+            let burst = if self.pacing.burst_left > 0 { self.pacing.burst_left } else { send_quantum.get() };
+            self.pacing.burst_left = burst.saturating_sub(u64::from(sent.len));
             // Linux paces payload; headers are not counted.
-            self.may_send_at = self.may_send_at.max(now) + pacing_rate.time_for(bytes);
+            self.pacing.may_send_at = self.pacing.may_send_at.max(now) + pacing_rate.time_for(bytes);
         }
         Some(sent)
     }
@@ -451,9 +466,9 @@ impl Connection {
         let step = self.agreed.mss.min(self.capacity / 2).max(1);
         let free = if self.receiver.window_growth(free) >= step { free } else { 0 };
         let window = self.receiver.window_field(free, self.agreed.own_scale);
-        self.ack_due = AckDue::No;
-        self.compression.on_sent();
-        self.last_ack_sent = self.receiver.ack();
-        (self.last_ack_sent, window)
+        self.acks.due = AckDue::No;
+        self.acks.compression.on_sent();
+        self.acks.last_sent = self.receiver.ack();
+        (self.acks.last_sent, window)
     }
 }

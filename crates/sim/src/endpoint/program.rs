@@ -29,7 +29,8 @@ pub(super) struct Program {
     first_read: Option<Instant>,
     last_read: Option<Instant>,
     marks: Vec<(Instant, u64)>,
-    /// Requests that wait for their responses: when each was written, and bytes read once its response is there.
+    /// Requests that wait for their responses: when each was written, and bytes read once its
+    /// response is there.
     asked: VecDeque<(Instant, u64)>,
     response_times: Vec<Duration>,
 }
@@ -127,15 +128,15 @@ impl Connection {
         }
         let growth = self.receiver.window_growth(self.free());
         // RFC 9293 §3.8.6.2.2, with Linux's two segments.
-        if growth >= (2 * self.agreed.mss).min(self.capacity / 2).max(1) && self.ack_due == AckDue::No {
-            self.ack_due = AckDue::Now;
+        if growth >= (2 * self.agreed.mss).min(self.capacity / 2).max(1) && self.acks.due == AckDue::No {
+            self.acks.due = AckDue::Now;
         }
-        let unacknowledged = self.receiver.next().since(self.last_ack_sent);
+        let unacknowledged = self.receiver.next().since(self.acks.last_sent);
         if self.reads_later
-            && matches!(self.ack_due, AckDue::Later(_))
+            && matches!(self.acks.due, AckDue::Later(_))
             && unacknowledged > self.agreed.payload_max
         {
-            self.ack_due = AckDue::Now;
+            self.acks.due = AckDue::Now;
         }
         wrong
     }

@@ -1,7 +1,8 @@
 //! [`RenoSack`]: what duplicate acknowledgements say where SACK is missing (Linux `tcp_add_reno_sack`).
 //!
-//! Each duplicate means that one segment behind the hole has arrived: it is in flight no more, and releases another by
-//! the same rules as a SACK block would. RFC 6582 does the same by inflating the window.
+//! Each duplicate means that one segment behind the hole has arrived: it is in flight no more, and
+//! releases another by the same rules as a SACK block would. RFC 6582 does the same by inflating
+//! the window.
 
 use tcp::AckOutcome;
 
@@ -19,7 +20,8 @@ impl RenoSack {
         self.bytes
     }
 
-    /// Takes in what an acknowledgement did, with `outstanding` bytes left, and says in it what was delivered.
+    /// Takes in what an acknowledgement did, with `outstanding` bytes left, and says in it what was
+    /// delivered.
     pub(super) fn on_ack(&mut self, out: &mut AckOutcome, outstanding: u32, segment: u32) {
         if !out.is_recovering {
             self.is_blind = false;

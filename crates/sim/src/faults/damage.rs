@@ -11,7 +11,8 @@ fn flip(packet: &mut [u8], from: usize, to: usize, random: &mut Random) {
     }
 }
 
-/// True for a segment that no longer fits its checksum: a second flip might make it fit again, and no host could tell.
+/// True for a segment that no longer fits its checksum: a second flip might make it fit again, and
+/// no host could tell.
 fn is_broken(packet: &[u8]) -> bool {
     wire::parse(packet)
         .is_ok_and(|parsed| parsed.tcp().is_some() && !wire::tcp_checksum_is_valid(packet, &parsed))

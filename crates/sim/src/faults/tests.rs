@@ -16,13 +16,13 @@ fn data() -> Vec<u8> {
     build_packet(&spec(), &[], &[&[7; 1_000]]).unwrap()
 }
 
-fn judged(config: &FaultConfig, packet: Vec<u8>, at: Duration) -> Fate {
-    Injector::new(config, Instant::ZERO).judge(packet, Instant::ZERO + at).0
+fn judged(config: &FaultConfig, packet: Vec<u8>, at: Duration) -> FaultOutcome {
+    Injector::new(config, Instant::ZERO).handle_packet(packet, Instant::ZERO + at).0
 }
 
 fn entered(config: &FaultConfig, packet: Vec<u8>) -> Vec<u8> {
     match judged(config, packet, Duration::from_secs(1)) {
-        Fate::Enters(packet) => packet,
+        FaultOutcome::Forward(packet) => packet,
         other => panic!("{other:?}"),
     }
 }
@@ -77,9 +77,10 @@ fn options_are_taken_out_of_syns_only() {
 
 #[test]
 fn a_long_packet_is_lost_or_answered() {
-    let mtu = |bytes, tells| FaultConfig { mtu: Some(Mtu { bytes, tells }), ..FaultConfig::default() };
-    assert_eq!(judged(&mtu(1_039, false), data(), Duration::ZERO), Fate::Lost);
-    assert!(matches!(judged(&mtu(1_039, true), data(), Duration::ZERO), Fate::Answered(_)));
+    let mtu =
+        |bytes, sends_icmp| FaultConfig { mtu: Some(Mtu { bytes, sends_icmp }), ..FaultConfig::default() };
+    assert_eq!(judged(&mtu(1_039, false), data(), Duration::ZERO), FaultOutcome::Drop);
+    assert!(matches!(judged(&mtu(1_039, true), data(), Duration::ZERO), FaultOutcome::Reply(_)));
     assert_eq!(entered(&mtu(1_040, true), data()), data());
 }
 
@@ -89,18 +90,19 @@ fn blackouts_lose_and_stalls_delay_what_comes_in_their_time() {
     let span = Span { from: second, length: second };
     let blackout = FaultConfig { blackouts: vec![span], ..FaultConfig::default() };
     let stall = FaultConfig { stalls: vec![span], ..FaultConfig::default() };
-    assert_eq!(judged(&blackout, data(), second), Fate::Lost);
-    assert_eq!(judged(&blackout, data(), second * 2), Fate::Enters(data()));
-    let late = Fate::Waits(data(), Instant::ZERO + second * 2);
+    assert_eq!(judged(&blackout, data(), second), FaultOutcome::Drop);
+    assert_eq!(judged(&blackout, data(), second * 2), FaultOutcome::Forward(data()));
+    let late = FaultOutcome::Delay(data(), Instant::ZERO + second * 2);
     assert_eq!(judged(&stall, data(), second + Duration::from_millis(1)), late);
-    assert_eq!(judged(&stall, data(), Duration::ZERO), Fate::Enters(data()));
+    assert_eq!(judged(&stall, data(), Duration::ZERO), FaultOutcome::Forward(data()));
 }
 
 #[test]
 fn a_burst_takes_a_run_of_packets() {
     let config = FaultConfig { burst_ppm: 20_000, burst_max: 9, seed: 4, ..FaultConfig::default() };
     let mut injector = Injector::new(&config, Instant::ZERO);
-    let lost: Vec<bool> = (0..5_000).map(|_| injector.judge(data(), Instant::ZERO).0 == Fate::Lost).collect();
+    let lost: Vec<bool> =
+        (0..5_000).map(|_| injector.handle_packet(data(), Instant::ZERO).0 == FaultOutcome::Drop).collect();
     let count = lost.iter().filter(|lost| **lost).count();
     let runs = lost.windows(2).filter(|pair| !pair[0] && pair[1]).count();
     assert!((300..700).contains(&count) && count / runs >= 4, "{count} in {runs} runs");
@@ -118,11 +120,11 @@ fn a_rebound_client_is_known_by_its_new_address_only() {
     let parsed = wire::parse(&rebound).unwrap();
     assert_eq!((parsed.ip.src.to_string(), parsed.tcp().unwrap().src_port), ("10.0.0.11".to_owned(), 19_464));
     assert!(is_intact(&rebound));
-    assert_eq!(judged(&up, packet.clone(), Duration::ZERO), Fate::Enters(packet));
+    assert_eq!(judged(&up, packet.clone(), Duration::ZERO), FaultOutcome::Forward(packet));
     // Back: what is for the new address arrives as for the old one, what is for the old one does not.
     let mut back = self::spec();
     back.dst = "10.0.0.11:19464".parse().unwrap();
     let back = entered(&down, build_packet(&back, &[], &[]).unwrap());
     assert_eq!(wire::parse(&back).unwrap().ip.dst.to_string(), "10.0.0.2");
-    assert_eq!(judged(&down, data(), Duration::from_secs(1)), Fate::Lost);
+    assert_eq!(judged(&down, data(), Duration::from_secs(1)), FaultOutcome::Drop);
 }

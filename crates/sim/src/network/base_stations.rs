@@ -5,7 +5,7 @@ use link::{BaseStation, BaseStationConfig, StationReport};
 use units::{Instant, Rate};
 
 use super::{Network, RadioConfig};
-use crate::{SimError, Subject, Violation};
+use crate::{MiddleboxUnderTest, SimError, Violation};
 
 /// The station of a radio link, if there are to be any.
 pub(super) fn station(
@@ -17,7 +17,7 @@ pub(super) fn station(
     station.transpose().map_err(|source| SimError::Link { place: "base station", source })
 }
 
-impl<M: Subject> Network<M> {
+impl<M: MiddleboxUnderTest> Network<M> {
     /// Lets the stations measure, and hands on what has arrived of their reports.
     pub(super) fn report(&mut self) -> Result<(), Violation> {
         let now = self.now;

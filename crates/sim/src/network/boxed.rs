@@ -1,13 +1,13 @@
 //! Into the middlebox, and out of it under the eyes of [`Checks`](crate::checks).
 
 use engine::{Port, Verdict};
-use wire::{GsoType, TcpFlags, VirtioNetHeader};
+use wire::{GsoType, Packet, TcpFlags, VirtioNetHeader};
 
 use super::{Network, count_one, is_intact};
 use crate::checks::Origin;
-use crate::{Point, Subject, Violation};
+use crate::{MiddleboxUnderTest, Point, Violation};
 
-impl<M: Subject> Network<M> {
+impl<M: MiddleboxUnderTest> Network<M> {
     pub(super) fn enter_middlebox(&mut self, from: Port, arrivals: Vec<Vec<u8>>) -> Result<(), Violation> {
         if arrivals.is_empty() {
             return Ok(());
@@ -45,8 +45,8 @@ impl<M: Subject> Network<M> {
     ) -> Result<(), Violation> {
         let to = from.opposite();
         let is_whole = virtio.gso_type == GsoType::None;
-        // What may only pass as it is: a SYN, what is broken, and what is no segment of any flow. A SYN that somebody made a
-        // reset is a reset (RFC 9293 §3.10.7.4).
+        // What may only pass as it is: a SYN, what is broken, and what is no segment of any flow. A
+        // SYN that somebody made a reset is a reset (RFC 9293 §3.10.7.4).
         let parsed = wire::parse(&packet).ok();
         let tcp = parsed.as_ref().and_then(|p| p.tcp());
         let is_syn = tcp.is_some_and(|t| t.flags.contains(TcpFlags::SYN) && !t.flags.contains(TcpFlags::RST));
@@ -83,8 +83,8 @@ impl<M: Subject> Network<M> {
     }
 
     pub(super) fn send_from_middlebox(&mut self) -> Result<(), Violation> {
-        if self.middlebox.take_death() {
-            self.checks.on_death();
+        if self.middlebox.take_crash() {
+            self.checks.on_crash();
         }
         let mut sent = 0;
         while let Some(made) = self.middlebox.poll_transmit(self.now) {
@@ -105,15 +105,26 @@ impl<M: Subject> Network<M> {
     ) -> Result<(), Violation> {
         self.checks.note_leaving(self.middlebox.is_leaving());
         for packet in crate::merging::cut(to, virtio, packet)? {
-            if let Ok(parsed) = wire::parse(&packet)
-                && let Err(violation) = self.checks.on_departure(to, origin, &packet, &parsed, self.now)
-            {
-                self.leave(to, packet);
-                return Err(violation);
-            }
+            let judged = wire::parse(&packet).map(|parsed| self.judge(origin, to, &packet, &parsed));
             self.leave(to, packet);
+            judged.unwrap_or(Ok(()))?;
         }
         Ok(())
+    }
+
+    /// Judges a packet that leaves the middlebox. A flow that ended while it was to be handed back is in no
+    /// table any more without a word, and its late packets pass.
+    fn judge(&mut self, origin: Origin, to: Port, bytes: &[u8], packet: &Packet) -> Result<(), Violation> {
+        let judged = self.checks.on_departure(to, origin, bytes, packet, self.now);
+        if judged.is_ok() || origin == Origin::Made {
+            return judged;
+        }
+        let ends = self.checks.ends_of(packet, to);
+        if ends.is_some_and(|(client, server)| self.middlebox.has_flow(client, server)) {
+            return judged;
+        }
+        self.checks.on_hand_back(bytes, to);
+        self.checks.on_departure(to, origin, bytes, packet, self.now)
     }
 
     fn leave(&mut self, to: Port, packet: Vec<u8>) {

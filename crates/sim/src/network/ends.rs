@@ -2,7 +2,7 @@
 
 use super::Network;
 use crate::endpoint::SYN_TRIES;
-use crate::{Ending, Endpoint, Path, Role, Subject, Tolerance, Violation};
+use crate::{Ending, Endpoint, MiddleboxUnderTest, Path, Role, Tolerance, Violation};
 
 /// Every byte that was read is the one that was written.
 pub(super) fn judge_bytes(
@@ -31,7 +31,7 @@ fn has_all_acked(sender: &Endpoint, receiver: &Endpoint) -> bool {
     receiver.bytes_received() >= sender.bytes_acked()
 }
 
-impl<M: Subject> Network<M> {
+impl<M: MiddleboxUnderTest> Network<M> {
     fn pairs(&self) -> impl Iterator<Item = (&Endpoint, &Endpoint)> {
         self.servers.iter().zip(&self.clients)
     }

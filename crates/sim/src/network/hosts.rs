@@ -8,7 +8,7 @@ use wire::Transport;
 use super::{Network, count_one, ends};
 use crate::endpoint::answer_of_a_closed_port;
 use crate::icmp::{echo, echo_number};
-use crate::{Point, Subject, Violation};
+use crate::{MiddleboxUnderTest, Point, Violation};
 
 /// Whom a packet is for.
 enum Addressee {
@@ -18,7 +18,7 @@ enum Addressee {
     Nobody,
 }
 
-impl<M: Subject> Network<M> {
+impl<M: MiddleboxUnderTest> Network<M> {
     /// The flow a TCP packet for a host on `side` belongs to.
     fn addressee(&self, packet: &[u8], side: Port) -> Option<Addressee> {
         let parsed = wire::parse(packet).ok()?;

@@ -53,8 +53,8 @@ fn the_handshake_is_that_of_rfc_9293() {
 
 #[test]
 fn acknowledgements_come_at_once_at_first_then_for_every_second_segment_or_after_40_ms() {
-    // After the first sixteen, three segments of 1448 bytes are a pair and one alone; the client's answer comes long
-    // after.
+    // After the first sixteen, three segments of 1448 bytes are a pair and one alone; the client's
+    // answer comes long after.
     let server = Application { closing: crate::Closing::AfterPeer, ..Application::bulk(19 * 1_448) };
     let answer = Turn { after_reading: 19 * 1_448, pause: Duration::from_millis(200), send: 1 };
     let client = Application { turns: vec![answer], ..Application::bulk(0) };

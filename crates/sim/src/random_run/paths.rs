@@ -60,8 +60,8 @@ fn add_radio_events(random: &mut Random, path: &mut PathConfig) {
     }
 }
 
-/// True when retransmissions at the longest time-outs, the accelerator's and the hosts', would meet one outage after the
-/// other: a host then gives up, and rightly so.
+/// True when retransmissions at the longest time-outs, the accelerator's and the hosts', would meet
+/// one outage after the other: a host then gives up, and rightly so.
 fn keeps_step(period: Duration, length: Duration) -> bool {
     [10, 120].into_iter().any(|seconds| {
         let rest = Duration::from_secs(seconds).as_nanos() % period.as_nanos().max(1);
@@ -135,7 +135,8 @@ pub(super) fn add_everyday_faults(random: &mut Random, network: &mut NetworkConf
     reorders
 }
 
-/// A middlebox on one segment that gives one direction other initial numbers, and leaves SACK blocks alone (H12).
+/// A middlebox on one segment that gives one direction other initial numbers, and leaves SACK
+/// blocks alone (H12).
 pub(super) fn shift_numbers(random: &mut Random, network: &mut NetworkConfig) -> bool {
     let shift = if random.one_in(3) { random.spread(1, 3_000_000) } else { random.word() } as u32;
     let (on_radio, of_client) = (random.one_in(2), random.one_in(2));
@@ -148,8 +149,8 @@ pub(super) fn shift_numbers(random: &mut Random, network: &mut NetworkConfig) ->
     true
 }
 
-/// A middlebox that takes options out of SYNs. Timestamps and window scale go out of the client's only: where one
-/// host believes in them and the other does not, TCP itself breaks.
+/// A middlebox that takes options out of SYNs. Timestamps and window scale go out of the client's
+/// only: where one host believes in them and the other does not, TCP itself breaks.
 pub(super) fn strip_options(random: &mut Random, network: &mut NetworkConfig) {
     let mut strips = Strips {
         mss: random.one_in(3),
@@ -173,10 +174,11 @@ pub(super) fn strip_options(random: &mut Random, network: &mut NetworkConfig) {
     }
 }
 
-/// A narrow place that only long packets see. Without ICMP flows fail. IPv6 has no MTU below 1,280 (RFC 8200 §5).
+/// A narrow place that only long packets see. Without ICMP flows fail. IPv6 has no MTU below 1,280
+/// (RFC 8200 §5).
 pub(super) fn narrow(random: &mut Random, network: &mut NetworkConfig, is_v4: bool) -> Tolerance {
     let least = if is_v4 { 600 } else { 1_280 };
-    let mtu = Mtu { bytes: random.within(least, 1_499) as usize, tells: !random.one_in(3) };
+    let mtu = Mtu { bytes: random.within(least, 1_499) as usize, sends_icmp: !random.one_in(3) };
     let paths: Vec<&mut PathConfig> = paths(network).collect();
     let place = random.below(paths.len() as u64) as usize;
     for (i, path) in paths.into_iter().enumerate() {
@@ -184,7 +186,7 @@ pub(super) fn narrow(random: &mut Random, network: &mut NetworkConfig, is_v4: bo
             path.faults.mtu = Some(mtu);
         }
     }
-    if mtu.tells { Tolerance::Nothing } else { Tolerance::Failures }
+    if mtu.sends_icmp { Tolerance::Nothing } else { Tolerance::Failures }
 }
 
 /// The client's NAT forgets its mapping and makes another one.

@@ -4,7 +4,7 @@ use units::SeqNum;
 
 use super::{Flight, Opportunism};
 use crate::recovery::DUP_THRESHOLD;
-use crate::scoreboard::Sent;
+use crate::scoreboard::Entry;
 use crate::sender::AckOutcome;
 
 /// What lies behind a hole.
@@ -117,7 +117,7 @@ fn lose_hole(flight: &mut Flight<'_>, hole: SeqNum, edge: SeqNum) -> u32 {
     let &mut Flight { ref mut board, recovery, now, .. } = flight;
     // Without a SACK nothing of the window has arrived, and what was discarded left behind all of it.
     let is_empty = board.sacked_bytes() == 0;
-    let is_missing = |entry: &Sent| {
+    let is_missing = |entry: &Entry| {
         if is_empty {
             recovery.has_had_time(entry, now)
         } else {

@@ -5,7 +5,7 @@ use units::{Duration, Instant};
 
 use super::Recovery;
 use super::rack::Rack;
-use crate::scoreboard::{Scoreboard, Sent};
+use crate::scoreboard::{Entry, Scoreboard};
 use crate::sender::{AckIn, AckOutcome};
 
 impl Recovery {
@@ -70,7 +70,7 @@ struct Deliveries<'a> {
     /// A time-out is being judged: which copy of the segment sent again arrived is not known yet.
     is_judging: bool,
     /// That segment.
-    sent_again: Option<Sent>,
+    sent_again: Option<Entry>,
     out: &'a mut AckOutcome,
 }
 
@@ -106,7 +106,7 @@ impl Deliveries<'_> {
         }
     }
 
-    fn take(&mut self, entry: &Sent) {
+    fn take(&mut self, entry: &Entry) {
         self.out.delivered += entry.len();
         if self.is_judging && entry.is_retransmitted {
             self.sent_again = Some(*entry);

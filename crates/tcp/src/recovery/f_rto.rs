@@ -1,27 +1,34 @@
-//! Whether a time-out was spurious (F-RTO): did the segment that timed out, or only its acknowledgement, go missing?
+//! Whether a time-out was spurious (F-RTO): did the segment that timed out, or only its
+//! acknowledgement, go missing?
 //!
 //! ```text
 //!   time-out ─▶ Retransmit ──sent──▶ Wait ── something sent once, and before, is delivered ─▶ taken back
 //!                                     └───── otherwise ─▶ Repair: everything marked lost goes out
 //! ```
 //!
-//! Source: RFC 5682 §3, the algorithm for SACK; without SACK no time-out is taken back. DEVIATION: it sends new data while the answer is awaited;
-//! here nothing is sent. Shown by `no_new_data_is_sent_while_a_time_out_is_judged`.
+//! Taken back is also what the time-out said of the recovery: a loss of before goes on to be
+//! recovered from, and one that is found from here on is a new event (RFC 4015 §3.2 for the
+//! controller's part).
+//!
+//! Source: RFC 5682 §3, the algorithm for SACK; without SACK no time-out is taken back. DEVIATION:
+//! it sends new data while the answer is awaited; here nothing is sent. Shown by
+//! `no_new_data_is_sent_while_a_time_out_is_judged`.
 
 use units::SeqNum;
 
-use super::Recovery;
+use super::{Episode, Recovery};
 use crate::scoreboard::Scoreboard;
 use crate::sender::AckOutcome;
 
 /// A time-out that is being recovered from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timeout {
-    /// One past the highest number sent when it fired.
-    recover: SeqNum,
     phase: Phase,
     /// Segments it is still to send.
     segments: u8,
+    /// `RecoveryPoint` of a loss that was being recovered from when it fired; no later than what is
+    /// acknowledged if none was.
+    earlier_point: SeqNum,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,9 +43,14 @@ enum Phase {
 }
 
 impl Timeout {
-    /// A time-out that sends so many segments of what was sent before `recover`.
-    pub(super) fn new(recover: SeqNum, segments: u8) -> Self {
-        Self { recover, phase: Phase::Retransmit, segments }
+    /// A time-out that sends so many segments; `earlier_point` is where the recovery would end without it.
+    pub(super) fn new(segments: u8, earlier_point: SeqNum) -> Self {
+        Self { phase: Phase::Retransmit, segments, earlier_point }
+    }
+
+    /// Where the recovery ends if it is taken back, while that may be.
+    pub(super) fn point_if_undone(self) -> Option<SeqNum> {
+        (self.phase != Phase::Repair).then_some(self.earlier_point)
     }
 }
 
@@ -100,13 +112,12 @@ impl Recovery {
         if self.sack && has_original && timeout.phase != Phase::Repair {
             // Something sent only once, and before the time-out, arrived: the flight was alive.
             board.unmark_all_lost();
+            let is_over = timeout.earlier_point.is_at_or_before(board.una());
+            self.episode = if is_over { Episode::None } else { Episode::Recovering(timeout.earlier_point) };
             self.timeout = None;
             out.undid_timeout = true;
             return;
         }
         timeout.phase = Phase::Repair;
-        if board.una().is_at_or_after(timeout.recover) {
-            self.timeout = None;
-        }
     }
 }

@@ -8,7 +8,7 @@
 use units::{Duration, Instant, SeqNum};
 
 use super::{DUP_THRESHOLD, RttEstimator};
-use crate::scoreboard::{Scoreboard, SendOrder, Sent};
+use crate::scoreboard::{Entry, Scoreboard, SendOrder};
 
 /// Most the reordering window grows by D-SACKs, in quarters of the smallest round trip.
 const REO_WND_MULT_MAX: u8 = 8;
@@ -63,7 +63,7 @@ impl Rack {
     }
 
     /// Takes in a delivered segment (RFC 8985 §6.2 steps 1 and 2), and whether it was reordered (step 3).
-    pub(super) fn on_delivered(&mut self, entry: &Sent, min_rtt: Option<Duration>, now: Instant) {
+    pub(super) fn on_delivered(&mut self, entry: &Entry, min_rtt: Option<Duration>, now: Instant) {
         let rtt = now.saturating_since(entry.sent_at());
         // A retransmission acknowledged sooner than any round trip: the original was delivered.
         if entry.is_retransmitted && min_rtt.is_none_or(|min| rtt < min) {
@@ -153,7 +153,7 @@ impl Rack {
     ///
     /// A repair gets half a round more: it is queued behind all that was under way, whose round trips nobody
     /// measures, and whoever takes it for lost sends all of that again.
-    pub(super) fn is_overdue(&self, entry: &Sent, rtt: &RttEstimator, now: Instant) -> bool {
+    pub(super) fn is_overdue(&self, entry: &Entry, rtt: &RttEstimator, now: Instant) -> bool {
         let round = rtt.smoothed().unwrap_or(Duration::ZERO).max(self.rtt);
         let grace = if entry.is_retransmitted { round / 2 } else { rtt.min().unwrap_or(Duration::ZERO) / 4 };
         now >= entry.sent_at() + round + grace

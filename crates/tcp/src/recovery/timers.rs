@@ -65,7 +65,8 @@ impl Timers {
         self.loss = Some(Deadline { at: now + self.rto(rtt), timer: LossTimer::Retransmission });
     }
 
-    /// New data was acknowledged (RFC 6298 §5.3). DEVIATION: the back-off ends without a new sample of the round trip, too.
+    /// New data was acknowledged (RFC 6298 §5.3). DEVIATION: the back-off ends without a new sample
+    /// of the round trip, too.
     pub(super) fn on_progress(&mut self) {
         self.backoff = 0;
         self.is_probe_out = false;
@@ -97,7 +98,7 @@ impl Recovery {
 
     /// RFC 8985 §7.2: a probe helps when a SACK can answer it and no recovery is under way.
     fn allows_tail_probe(&self) -> bool {
-        self.sack && self.recovery_point.is_none() && self.timeout.is_none()
+        self.sack && !self.is_recovering() && self.timeout.is_none()
     }
 
     /// Something has left, the first time or again (RFC 6298 §5.1, RFC 8985 §7.2).

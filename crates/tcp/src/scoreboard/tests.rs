@@ -13,9 +13,9 @@ fn memory_of_few_entries_is_passed_on_when_it_is_empty() {
     board.push(10, stamp);
     assert!(board.take_memory().is_none(), "it is in use");
     board.acknowledge(SeqNum::new(10), |_| ());
-    let spare = board.take_memory().unwrap();
+    let memory = board.take_memory().unwrap();
     assert!(board.lacks_memory());
-    other.adopt_memory(spare);
+    other.adopt_memory(memory);
     other.push(5, stamp);
     other.check();
     assert_eq!((other.una().get(), other.nxt().get()), (9, 14));

@@ -100,9 +100,10 @@ pub struct AckOutcome {
     pub discarded: u32,
     /// The peer's window in bytes.
     pub window: u32,
-    /// Bytes newly marked lost on the way; not those that will be discarded.
+    /// Bytes newly found lost on the way: marked so, or repaired by a tail loss probe already; not
+    /// those that will be discarded.
     pub lost: u32,
-    /// A new recovery episode began.
+    /// A new recovery episode began; one of a tail loss probe is over at once (RFC 8985 §7.4.2).
     pub is_new_loss: bool,
     /// It repeats what was known: no new delivery, no window change.
     pub is_duplicate: bool,

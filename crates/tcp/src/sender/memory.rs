@@ -1,7 +1,7 @@
 //! What a sender keeps outside of itself: asked for ahead of its use, and passed on.
 
 use super::Sender;
-use crate::scoreboard::SpareEntries;
+use crate::scoreboard::ScoreboardMemory;
 
 impl Sender {
     /// Calls `prefetch` with address and length of what it will look at when something is acknowledged, and
@@ -19,13 +19,13 @@ impl Sender {
         self.board.lacks_memory()
     }
 
-    /// Uses `spare` for that, if it has none.
-    pub fn adopt_memory(&mut self, spare: SpareEntries) {
-        self.board.adopt_memory(spare);
+    /// Uses `memory` for that, if it has none.
+    pub fn adopt_memory(&mut self, memory: ScoreboardMemory) {
+        self.board.adopt_memory(memory);
     }
 
     /// Gives that memory away, if nothing is under way and it is not much; the next one to send may use it.
-    pub fn take_memory(&mut self) -> Option<SpareEntries> {
+    pub fn take_memory(&mut self) -> Option<ScoreboardMemory> {
         self.board.take_memory()
     }
 }

@@ -2,7 +2,7 @@
 
 use units::SeqNum;
 
-use crate::scoreboard::Sent;
+use crate::scoreboard::Entry;
 
 /// How far the data goes, and whether the stream ends there.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +46,7 @@ impl SendQueue {
     }
 
     /// The entry covers the end of the stream.
-    pub(super) fn is_fin(&self, entry: &Sent) -> bool {
+    pub(super) fn is_fin(&self, entry: &Entry) -> bool {
         self.is_fin_acked(entry.end)
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Probe, SendContext, Sender, Transmission};
 use crate::recovery::Permit;
-use crate::scoreboard::Sent;
+use crate::scoreboard::Entry;
 
 impl Sender {
     /// True when there is something to send that neither the peer's window nor a recovery forbids.
@@ -143,7 +143,7 @@ impl Sender {
 
     /// Notes that the entry at `index` goes out again.
     fn note_resent(&mut self, index: usize, context: &mut SendContext<'_>) -> Option<Transmission> {
-        let Sent { seq, end, .. } = *self.board.entry(index)?;
+        let Entry { seq, end, .. } = *self.board.entry(index)?;
         self.board.on_retransmission(index, context.stamp());
         let fin = self.queue.is_fin_acked(end);
         let len = end.since(seq) - u32::from(fin);
@@ -167,7 +167,9 @@ impl Sender {
             if self.board.entry(index)?.is_sacked {
                 return None;
             }
-            self.note_resent(index, context)?
+            let made = self.note_resent(index, context)?;
+            self.recovery.on_tail_again(&self.board, made.len);
+            made
         };
         self.recovery.on_probe(context.now);
         Some(made)

@@ -1,10 +1,12 @@
-//! Flows of which both directions were taken over, while the engine drains. The server here is the sender of the half at hand.
+//! Flows of which both directions were taken over, while the engine drains. The server here is the
+//! sender of the half at hand.
 
 use super::*;
 use crate::{Action, Policy};
 
-/// A flow of which 500 bytes have come from the server and are at the client, whose window is smaller than what the server was allowed.
-fn even(direction: Direction, action: Action) -> Bench {
+/// A flow of which 500 bytes have come from the server and are at the client, whose window is
+/// smaller than what the server was allowed.
+fn caught_up(direction: Direction, action: Action) -> Bench {
     let policy = Policy { default: action, ..Policy::default() };
     let mut bench = Bench::of(direction, EngineConfig { policy, ..EngineConfig::default() });
     bench.establish(1);
@@ -18,7 +20,7 @@ fn even(direction: Direction, action: Action) -> Bench {
 
 /// The same while the uplink half of a flow of both directions drains.
 fn drained() -> Bench {
-    let mut bench = even(Direction::Uplink, Action::Both);
+    let mut bench = caught_up(Direction::Uplink, Action::Both);
     bench.engine.drain(ms(20));
     bench
 }
@@ -35,7 +37,7 @@ fn h02_a_flow_of_one_direction_and_the_downlink_of_both_are_handed_back_as_soon_
         (Direction::Downlink, Action::Both),
     ];
     for (direction, action) in halves {
-        let mut bench = even(direction, action);
+        let mut bench = caught_up(direction, action);
         bench.engine.drain(ms(20));
         assert_eq!(flows(&bench), 0, "{direction:?} of {action:?}");
     }
@@ -90,7 +92,7 @@ fn h02_a_sender_with_nothing_under_way_is_known_by_its_number_or_its_silence() {
     assert_eq!(flows(&bench), 1);
     bench.run_to(ms(3_100));
     assert_eq!(flows(&bench), 0);
-    let mut bench = even(Direction::Uplink, Action::Both);
+    let mut bench = caught_up(Direction::Uplink, Action::Both);
     bench.run_to(ms(10_000));
     bench.engine.drain(ms(10_000));
     assert_eq!(flows(&bench), 0, "it was silent before");

@@ -41,8 +41,8 @@ fn h02_a_flow_is_in_the_journal_exactly_while_it_has_debt() {
     assert_eq!(notes.of(0), None, "nothing is acknowledged yet");
     bench.run_to(ms(10));
     let entry = notes.of(0).unwrap();
-    assert_eq!((entry.client, entry.server), (client(1), SERVER));
-    let numbers = [entry.delivered, entry.told, entry.client_next, entry.server_ack];
+    assert_eq!((entry.sink, entry.source), (client(1), SERVER));
+    let numbers = [entry.delivered, entry.told, entry.sink_next, entry.source_ack];
     assert_eq!(numbers.map(SeqNum::get), [1, 501, 1, 1]);
     bench.client_sends(1, 1, 301, TcpFlags::ACK);
     assert_eq!(notes.of(0).unwrap().delivered.get(), 301);

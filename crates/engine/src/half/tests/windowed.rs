@@ -125,8 +125,9 @@ impl Bench {
         }
     }
 
-    /// A server that fills the window over `wired_ms` and a radio of one segment per `per_segment_ms`, whose client says
-    /// `own`; `hears_as` turns what is told into what the server believes. For each round of the transfer the last window.
+    /// A server that fills the window over `wired_ms` and a radio of one segment per
+    /// `per_segment_ms`, whose client says `own`; `hears_as` turns what is told into what the
+    /// server believes. For each round of the transfer the last window.
     fn transfer(
         &mut self,
         seconds: u64,

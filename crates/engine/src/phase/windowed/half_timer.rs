@@ -26,7 +26,8 @@ impl<M: Mark> HalfTimer<M> {
         Self { marks: VecDeque::new(), spacing: Duration::ZERO }
     }
 
-    /// A mark passes. One that is not newer than the last is none: the first to pass is the one that is answered.
+    /// A mark passes. One that is not newer than the last is none: the first to pass is the one
+    /// that is answered.
     pub(crate) fn start(&mut self, mark: M, now: Instant) {
         if let Some(&(last, at)) = self.marks.back()
             && (mark.is_covered_by(last) || now.saturating_since(at) < self.spacing)

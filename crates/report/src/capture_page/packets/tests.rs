@@ -135,7 +135,7 @@ fn any_packet() -> impl Strategy<Value = (Decoded, u8)> {
 }
 
 fn kind_of(kind: u8) -> PacketKind {
-    let again = |cause| PacketKind::Retransmission { cause, is_needless: false };
+    let again = |cause| PacketKind::Retransmission { cause, was_acknowledged: false };
     match kind {
         0 => PacketKind::Usual,
         1 => again(Cause::Syn),
@@ -164,7 +164,7 @@ proptest! {
             let view = PacketView {
                 number: index as u64,
                 flow: 0,
-                direction: one.direction,
+                direction: Direction::BOTH[usize::from(one.direction)],
                 time: Instant::from_nanos(one.time_ns),
                 position: one.position,
                 len: one.len,
@@ -180,7 +180,7 @@ proptest! {
             };
             log.push(&view);
             if (1..=6).contains(kind) {
-                log.on_spurious(one.direction, one.time_ns, SpuriousBy::Timestamp);
+                log.on_spurious(view.direction, one.time_ns, SpuriousBy::Timestamp);
                 needless.push((index as u64, SpuriousBy::Timestamp as u8));
             }
         }

@@ -1,7 +1,8 @@
 //! What losses cost at a small window, and what no scheme can exceed under them.
 //!
-//! While a hole is open the client holds one window behind it and discards the rest. With a window that is small against what is under way,
-//! a loss event costs the link about one round trip. So at λ events a second and a round trip R the goodput is at most
+//! While a hole is open the client holds one window behind it and discards the rest. With a window that
+//! is small against what is under way, a loss event costs the link about one round trip. So at λ events
+//! a second and a round trip R the goodput is at most
 //!
 //! ```text
 //! goodput ÷ UDP ≤ 1 ÷ (1 + λ·R)
@@ -10,8 +11,9 @@
 use scenario::Scenario;
 use units::Duration;
 
-use super::{CASES, Column, NORMAL, Printed, UDP, milliseconds, named, ratio};
-use crate::{Context, ReproduceError, Runs, Source, Table, Value};
+use super::{CASES, Column, Flow, Losing, Printed, milliseconds, ratio};
+use crate::case_id::case_ids;
+use crate::{CaseId, Context, ReproduceError, Runs, Source, Table, Value};
 
 /// How often a link loses at full rate, and how long its round trip is.
 #[derive(Clone, Copy, Debug)]
@@ -32,29 +34,29 @@ impl Losses {
         1.0 / (1.0 + self.per_second * round_trip_ms / 1e3)
     }
 
-    /// λ and the path from the flow that keeps the link full at 1024 KB; none in the lab, where no packet is recorded.
-    pub fn of(runs: &Runs, scenario: &Scenario, suffix: &str) -> Option<Self> {
-        let full = named(CASES[1].0, suffix);
+    /// λ and the path from the flow that keeps the link full at 1024 KB; none in the lab, where no
+    /// packet is recorded. `case` says which case of the file a flow is.
+    pub fn of<C: CaseId>(runs: &Runs<C>, scenario: &Scenario, case: impl Fn(Flow) -> C) -> Option<Self> {
+        let full = case(Flow::Accelerated1024);
         let (mut path, mut packets) = (Duration::ZERO, 0);
-        for run in runs.of(&full) {
+        for run in runs.of(full) {
             path += run.radio.beyond_queue;
             packets += run.radio.delivered;
         }
         if packets == 0 {
             return None;
         }
-        let queue =
-            |case: &str| Some(runs.moments(&named(case, suffix), |f| f.radio.queue_delay_ms.mean)?.mean);
+        let queue = |flow: Flow| Some(runs.moments(case(flow), |f| f.radio.queue_delay_ms.mean)?.mean);
         Some(Self {
-            per_second: events_per_second(runs, &full)?,
-            under_normal: events_per_second(runs, &named(NORMAL, suffix))?,
+            per_second: events_per_second(runs, full)?,
+            under_normal: events_per_second(runs, case(Flow::Normal))?,
             path_ms: path.as_millis_f64() / packets as f64 + uplink_ms(scenario),
-            queue_ms: [queue(CASES[0].0), queue(CASES[2].0)],
+            queue_ms: [queue(Flow::Accelerated17), queue(Flow::Adaptive17)],
         })
     }
 }
 
-fn events_per_second(runs: &Runs, case: &str) -> Option<f64> {
+fn events_per_second<C: CaseId>(runs: &Runs<C>, case: C) -> Option<f64> {
     let (mut events, mut seconds) = (0, 0.0);
     for run in runs.of(case) {
         events += run.radio.losses.len();
@@ -78,15 +80,16 @@ pub(super) fn bounds(columns: &[Column]) -> Table {
             .column(Source::Ours, "R without queue", "ms", 0)
             .column(Source::Limit, "bound without queue", "", 3)
             .column(Source::Paper, "÷ UDP", "", 3);
-    for (name, source) in [("accelerated, 17 KB", Source::Ours), ("adaptive, 17 KB", Source::Adaptive)] {
+    for (flow, source) in [CASES[0], CASES[2]] {
+        let name = flow.label();
         table = table
             .column(source, &format!("{name} ÷ UDP"), "", 3)
             .column(source, &format!("{name}, mean queue"), "ms", 0)
             .column(Source::Limit, &format!("bound with the queue of {name}"), "", 3);
     }
-    for (process, suffix) in [("by time", ""), ("by packet", super::BY_PACKET)] {
+    for (process, losing) in [("by time", Losing::ByTime), ("by packet", Losing::ByPacket)] {
         for column in columns {
-            let losses = if suffix.is_empty() { column.by_time } else { column.by_packet };
+            let losses = if losing == Losing::ByTime { column.by_time } else { column.by_packet };
             let mut values: Vec<Value> = vec![
                 losses.map(|l| l.per_second).into(),
                 losses.map(|l| l.path_ms).into(),
@@ -96,7 +99,7 @@ pub(super) fn bounds(columns: &[Column]) -> Table {
             for (index, case) in [CASES[0].0, CASES[2].0].into_iter().enumerate() {
                 let queue = losses.and_then(|l| l.queue_ms[index]);
                 values.extend([
-                    ratio(&column.runs, case, UDP, suffix).into(),
+                    ratio(&column.runs, (case, losing), (Flow::Udp, losing)).into(),
                     queue.into(),
                     losses.and_then(|l| Some(l.bound(l.path_ms + queue?))).into(),
                 ]);
@@ -107,10 +110,17 @@ pub(super) fn bounds(columns: &[Column]) -> Table {
     table
 }
 
-/// Lengths of fades, as the grid of `table-5-fades.toml` has them, and the spacing that goes with each, ms.
-const FADES: [(&str, f64); 4] = [("1 ms", 850.0), ("4 ms", 950.0), ("16 ms", 1_250.0), ("64 ms", 1_150.0)];
+case_ids! {
+    /// The grid of `ma/table-5-fades.toml`: lengths of fades.
+    enum Fade { Ms1 = "1 ms", Ms4 = "4 ms", Ms16 = "16 ms", Ms64 = "64 ms" }
+}
 
-/// Fades of other lengths with which UDP and CUBIC come to the paper's goodput too, and what they leave the others.
+/// Lengths of fades, as the grid of `table-5-fades.toml` has them, and the spacing that goes with each, ms.
+const FADES: [(Fade, f64); 4] =
+    [(Fade::Ms1, 850.0), (Fade::Ms4, 950.0), (Fade::Ms16, 1_250.0), (Fade::Ms64, 1_150.0)];
+
+/// Fades of other lengths with which UDP and CUBIC come to the paper's goodput too, and what they leave
+/// the others.
 pub(super) fn lengths(context: &mut Context<'_>, printed: &Printed) -> Result<Table, ReproduceError> {
     let scenario = context.scenario("ma/table-5-fades.toml")?;
     let runs = context.run(&scenario)?;
@@ -119,50 +129,55 @@ pub(super) fn lengths(context: &mut Context<'_>, printed: &Printed) -> Result<Ta
     let mut table = Table::new(&title, "a fade lasts")
         .column(Source::Ours, "one every", "ms", 0)
         .column(Source::Ours, "of the time", "%", 2)
-        .column(Source::Limit, UDP, "Mbit/s", 1)
-        .column(Source::Ours, NORMAL, "Mbit/s", 1)
+        .column(Source::Limit, Flow::Udp.label(), "Mbit/s", 1)
+        .column(Source::Ours, Flow::Normal.label(), "Mbit/s", 1)
         .column(Source::Ours, "λ, events a second", "", 2)
         .column(Source::Limit, "bound without queue at 17 KB", "", 3)
         .column(Source::Paper, "÷ UDP", "", 3);
     for (case, source) in CASES {
-        table = table.column(source, &format!("{case} ÷ UDP"), "", 3);
+        table = table.column(source, &format!("{} ÷ UDP", case.label()), "", 3);
     }
     for (length, every_ms) in FADES {
-        let suffix = format!(", {length}");
-        let lasting_ms = milliseconds(length);
-        let losses = Losses::of(&runs, &scenario, &suffix);
+        let lasting_ms = milliseconds(length.label());
+        let losses = Losses::of(&runs, &scenario, |flow| (flow, length));
         let mut values: Vec<Value> = vec![
             every_ms.into(),
             (lasting_ms / every_ms * 100.0).into(),
-            runs.goodput(&named(UDP, &suffix)).into(),
-            runs.goodput(&named(NORMAL, &suffix)).into(),
+            runs.goodput((Flow::Udp, length)).into(),
+            runs.goodput((Flow::Normal, length)).into(),
             losses.map(|l| l.per_second).into(),
             losses.map(|l| l.bound(l.path_ms)).into(),
             printed.ratio().into(),
         ];
-        values.extend(CASES.iter().map(|(case, _)| Value::from(ratio(&runs, case, UDP, &suffix))));
-        table.row(length, values);
+        let share = |case| Value::from(ratio(&runs, (case, length), (Flow::Udp, length)));
+        values.extend(CASES.map(|(case, _)| share(case)));
+        table.row(length.label(), values);
     }
     Ok(table)
 }
 
 /// The links that lose by packet: as the first tables, in one.
 pub(super) fn by_packet(columns: &[Column]) -> Table {
-    let name = |case: &str| named(case, super::BY_PACKET);
+    let name = |case: Flow| (case, Losing::ByPacket);
     let mut table = Table::new("Losses by packet: the harder links", "{RSRP, SINR}");
     for (case, source) in CASES {
-        table = table.column(source, case, "Mbit/s", 1);
+        table = table.column(source, case.label(), "Mbit/s", 1);
     }
-    table = table.column(Source::Ours, NORMAL, "Mbit/s", 1).column(Source::Limit, UDP, "Mbit/s", 1);
+    table = table.column(Source::Ours, Flow::Normal.label(), "Mbit/s", 1).column(
+        Source::Limit,
+        Flow::Udp.label(),
+        "Mbit/s",
+        1,
+    );
     table = table.column(Source::Paper, "÷ UDP", "", 3);
     for (case, _) in CASES {
-        table = table.column(Source::Ratio, &format!("{case} ÷ UDP"), "", 3);
+        table = table.column(Source::Ratio, &format!("{} ÷ UDP", case.label()), "", 3);
     }
     for Column { printed, runs, .. } in columns {
-        let cases = CASES.iter().map(|(case, _)| *case).chain([NORMAL, UDP]);
-        let mut values: Vec<Value> = cases.map(|case| runs.goodput(&name(case)).into()).collect();
+        let cases = CASES.iter().map(|(case, _)| *case).chain([Flow::Normal, Flow::Udp]);
+        let mut values: Vec<Value> = cases.map(|case| runs.goodput(name(case)).into()).collect();
         values.push(printed.ratio().into());
-        values.extend(CASES.iter().map(|(case, _)| Value::from(ratio(runs, case, UDP, super::BY_PACKET))));
+        values.extend(CASES.map(|(case, _)| ratio(runs, name(case), name(Flow::Udp)).into()));
         table.row(printed.signal, values);
     }
     table
@@ -186,10 +201,9 @@ mod tests {
             super::super::EXPERIMENT.files.iter().find(|f| f.path.ends_with("table-5-fades.toml")).unwrap();
         let scenario = Scenario::from_toml(file.path, file.text).unwrap();
         for (length, every_ms) in FADES {
-            let case =
-                scenario.resolved().into_iter().find(|case| case.name == named(UDP, &format!(", {length}")));
+            let case = scenario.resolved().into_iter().find(|case| case.name == (Flow::Udp, length).name());
             let fades = case.unwrap().radio.down.unwrap().fades.unwrap();
-            assert!((fades.every.0.as_millis_f64() - every_ms).abs() < 1e-9, "{length}");
+            assert!((fades.every.0.as_millis_f64() - every_ms).abs() < 1e-9, "{length:?}");
         }
     }
 }

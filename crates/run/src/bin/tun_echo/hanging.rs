@@ -63,8 +63,8 @@ impl<P: Processor> Middlebox for Hanging<P> {
 impl<P: Processor> Processor for Hanging<P> {
     type Settings = P::Settings;
 
-    fn take_stranger(&mut self) -> Option<(SocketAddr, SocketAddr)> {
-        self.inner.take_stranger()
+    fn take_unknown_flow(&mut self) -> Option<(SocketAddr, SocketAddr)> {
+        self.inner.take_unknown_flow()
     }
 
     fn set_mtu(&mut self, to: Port, mtu: u32, now: Instant) {

@@ -1,7 +1,8 @@
 //! `tun-echo CONFIG`: the steering and packet loop of `cellerator run` around a processor that passes
 //! everything. CONFIG is JSON with the fields of `run::Config`. `tun-echo --dry-run CONFIG` changes nothing;
-//! `tun-echo [--both-ways | --flows-max N | --hang-until FILE] --engine CONFIG` has the engine in the same place, for a link
-//! without a limit; with `--hang-until` a packet that ends in `hang-now` hangs its shard until FILE is there.
+//! `tun-echo [--both-ways | --flows-max N | --hang-until FILE] --engine CONFIG` has the engine in
+//! the same place, for a link without a limit; with `--hang-until` a packet that ends in `hang-now`
+//! hangs its shard until FILE is there.
 
 mod hanging;
 

@@ -107,7 +107,7 @@ fn a_whole_window_is_missing_when_all_behind_it_is_discarded() {
 }
 
 #[test]
-fn a_second_hole_dooms_what_lies_a_window_behind_it() {
+fn what_lies_a_window_behind_a_second_hole_is_discarded() {
     let policy = WindowPolicy::Opportunistic;
     let mut hand = Hand::new(SenderConfig { window: 4_000, policy, ..config() }, 12_000);
     (0..12).for_each(|t| _ = hand.send(t));

@@ -71,6 +71,117 @@ fn a_tail_probe_of_new_data_is_the_only_one_before_the_time_out() {
     assert!(hand.sender.on_timeout(next).is_timeout, "RFC 8985 §7.3: one probe, then the time-out");
 }
 
+/// A sender of four segments, of which one is acknowledged and the last repeated by a tail loss
+/// probe; and when that was.
+fn probed() -> (Hand, u64) {
+    let mut hand = Hand::new(config(), 4_000);
+    hand.send_all(0);
+    hand.ack(40, 1_000, 1_000_000, &[]);
+    let t = probe(&mut hand, 3_000);
+    (hand, t)
+}
+
+/// Lets the tail loss probe leave, which repeats the segment at `seq`; when that was.
+fn probe(hand: &mut Hand, seq: u32) -> u64 {
+    let deadline = hand.sender.next_deadline().expect("a tail probe timer");
+    let out = hand.sender.on_timeout(deadline);
+    assert!(out.sent_probe && !out.is_timeout);
+    assert_eq!(starts(&hand.send_all(deadline.as_millis())), [seq]);
+    deadline.as_millis()
+}
+
+#[test]
+fn a_loss_that_a_tail_probe_repaired_is_told_once() {
+    let (mut hand, t) = probed();
+    assert_eq!(hand.ack(t + 40, 4_000, 1_000_000, &[]).lost, 0, "both copies may have arrived");
+    hand.sender.set_available(at(7_000), false);
+    hand.send_all(t + 40);
+    let out = hand.ack(t + 80, 5_000, 1_000_000, &[]);
+    assert_eq!((out.lost, out.is_new_loss, out.is_recovering), (1_000, true, false), "RFC 8985 §7.4.2");
+    let out = hand.ack(t + 81, 6_000, 1_000_000, &[]);
+    assert_eq!((out.lost, out.is_new_loss), (0, false));
+}
+
+#[test]
+fn a_tail_probe_that_came_twice_repaired_nothing() {
+    // By a D-SACK, or by a duplicate of a peer that knows none.
+    for blocks in [&[(3_000, 4_000)][..], &[]] {
+        let (mut hand, t) = probed();
+        hand.ack(t + 40, 4_000, 1_000_000, &[]);
+        hand.ack(t + 41, 4_000, 1_000_000, blocks);
+        hand.sender.set_available(at(7_000), false);
+        hand.send_all(t + 41);
+        assert_eq!(hand.ack(t + 80, 5_000, 1_000_000, &[]).lost, 0, "{blocks:?}");
+    }
+    // What is repeated otherwise says nothing of the probe: another block, another window, data.
+    let others: [fn(&mut Hand, u64); 3] = [
+        |hand, t| _ = hand.ack(t, 4_000, 1_000_000, &[(2_000, 3_000)]),
+        |hand, t| _ = hand.ack(t, 4_000, 900_000, &[]),
+        |hand, t| {
+            let sack = SackBlocks::new();
+            let ack = AckIn { ack: at(4_000), window: 1_000_000, sack: &sack, has_payload: true };
+            hand.sender.on_ack(&ack, ms(t));
+        },
+    ];
+    for other in others {
+        let (mut hand, t) = probed();
+        hand.ack(t + 40, 4_000, 1_000_000, &[]);
+        other(&mut hand, t + 41);
+        hand.sender.set_available(at(7_000), false);
+        hand.send_all(t + 41);
+        assert_eq!(hand.ack(t + 80, 5_000, 1_000_000, &[]).lost, 1_000);
+    }
+}
+
+#[test]
+fn a_tail_probe_of_new_data_repaired_nothing() {
+    let mut hand = Hand::new(config(), 2_000);
+    hand.send_all(0);
+    hand.ack(40, 1_000, 1_000_000, &[]);
+    hand.sender.set_available(at(3_000), false);
+    let deadline = hand.sender.next_deadline().expect("a tail probe timer");
+    assert!(hand.sender.on_timeout(deadline).sent_probe);
+    let t = deadline.as_millis();
+    assert_eq!(starts(&hand.send_all(t)), [2_000]);
+    hand.sender.set_available(at(5_000), false);
+    hand.send_all(t + 1);
+    assert_eq!(hand.ack(t + 40, 5_000, 1_000_000, &[]).lost, 0);
+}
+
+#[test]
+fn a_loss_that_recovery_told_of_is_not_told_again_for_the_tail_probe() {
+    let (mut hand, t) = probed();
+    // The probe shows the hole before it.
+    let out = hand.ack(t + 40, 1_000, 1_000_000, &[(3_000, 4_000)]);
+    assert_eq!((out.lost, out.is_new_loss), (2_000, true));
+    hand.sender.set_available(at(7_000), false);
+    hand.send_all(t + 40);
+    let out = hand.ack(t + 90, 7_000, 1_000_000, &[]);
+    assert_eq!((out.lost, out.is_new_loss), (0, false));
+    // Nor where the time-out told of it.
+    let (mut hand, _) = probed();
+    let deadline = hand.sender.next_deadline().expect("a timer");
+    assert!(hand.sender.on_timeout(deadline).is_timeout);
+    let t = deadline.as_millis();
+    hand.send_all(t);
+    hand.ack(t + 40, 4_000, 1_000_000, &[]);
+    hand.sender.set_available(at(7_000), false);
+    hand.send_all(t + 40);
+    assert_eq!(hand.ack(t + 90, 7_000, 1_000_000, &[]).lost, 0);
+}
+
+#[test]
+fn a_second_tail_is_probed_while_the_first_probe_is_open() {
+    let (mut hand, t) = probed();
+    hand.ack(t + 40, 4_000, 1_000_000, &[]);
+    hand.sender.set_available(at(6_000), false);
+    hand.send_all(t + 40);
+    let t = probe(&mut hand, 5_000);
+    // The second one was needless; of the first one nothing was heard.
+    let out = hand.ack(t + 40, 6_000, 1_000_000, &[(5_000, 6_000)]);
+    assert_eq!((out.lost, out.is_new_loss), (1_000, true));
+}
+
 #[test]
 fn acknowledgements_that_deliver_nothing_do_not_put_off_the_time_out() {
     let mut hand = Hand::new(config(), 5_000);
@@ -142,6 +253,61 @@ fn a_needless_time_out_is_taken_back() {
     assert!(out.undid_timeout);
     assert_eq!(hand.send(901), None);
     assert_eq!(hand.sender.in_flight(), 2_000);
+}
+
+/// A sender whose time-out fires at once, with the oldest segment sent again; and when that was.
+fn timed_out(mut hand: Hand, now: u64) -> (Hand, u64) {
+    hand.sender.recovery.arm_rto(ms(now));
+    let deadline = hand.sender.next_deadline().expect("a time-out");
+    assert!(hand.sender.on_timeout(deadline).is_timeout);
+    assert_eq!(hand.send_all(deadline.as_millis()).len(), 1);
+    (hand, deadline.as_millis())
+}
+
+#[test]
+fn a_loss_behind_a_time_out_taken_back_is_a_new_event() {
+    let mut hand = Hand::new(config(), 8_000);
+    hand.send_all(0);
+    hand.ack(40, 1_000, 1_000_000, &[]);
+    let (mut hand, t) = timed_out(hand, 40);
+    // The original of the oldest one, and the next.
+    let out = hand.ack(t + 5, 3_000, 1_000_000, &[]);
+    assert!(out.undid_timeout && !out.is_recovering);
+    // One of those sent before the time-out was lost.
+    let out = hand.ack(t + 6, 3_000, 1_000_000, &[(4_000, 7_000)]);
+    assert_eq!((out.lost, out.is_new_loss, out.is_recovering), (1_000, true, true), "RFC 4015 §3.2");
+}
+
+#[test]
+fn a_tail_is_probed_behind_a_time_out_taken_back() {
+    let mut hand = Hand::new(config(), 8_000);
+    hand.send_all(0);
+    hand.ack(40, 1_000, 1_000_000, &[]);
+    let (mut hand, t) = timed_out(hand, 40);
+    assert!(hand.ack(t + 5, 7_000, 1_000_000, &[]).undid_timeout);
+    let deadline = hand.sender.next_deadline().expect("a timer");
+    let out = hand.sender.on_timeout(deadline);
+    assert!(out.sent_probe && !out.is_timeout, "RFC 8985 §7.2");
+}
+
+#[test]
+fn a_recovery_goes_on_behind_time_outs_taken_back() {
+    let mut hand = Hand::new(config(), 8_000);
+    hand.send_all(0);
+    hand.ack(40, 1_000, 1_000_000, &[]);
+    assert!(hand.ack(41, 1_000, 1_000_000, &[(2_000, 5_000)]).is_new_loss);
+    assert_eq!(starts(&hand.send_all(41)), [1_000]);
+    hand.sender.set_available(at(12_000), false);
+    assert_eq!(hand.send_all(42).len(), 4);
+    // Two time-outs in a row, and then what was sent before them arrives.
+    let (hand, t) = timed_out(hand, 50);
+    let (mut hand, t) = timed_out(hand, t);
+    let out = hand.ack(t + 5, 1_000, 1_000_000, &[(2_000, 6_000)]);
+    assert!(out.undid_timeout && out.is_recovering);
+    let out = hand.ack(t + 6, 7_000, 1_000_000, &[]);
+    assert!(out.is_recovering && !out.is_new_loss);
+    // The loss found first was one among eight segments.
+    assert!(!hand.ack(t + 7, 8_000, 1_000_000, &[]).is_recovering);
 }
 
 #[test]

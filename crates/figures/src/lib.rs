@@ -1,0 +1,15 @@
+//! Figures: what values say ([`stats`]), and how that is shown: as charts ([`chart`]), as tables
+//! ([`Table`]), in pages ([`page`]).
+//!
+//! Nothing here knows what is measured. Whoever measures brings values, names and units.
+
+pub mod chart;
+pub mod page;
+pub mod stats;
+mod table;
+mod terminal;
+mod words;
+
+pub use table::Table;
+pub use terminal::for_terminal;
+pub use words::wrapped;
