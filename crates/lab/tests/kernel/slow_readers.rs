@@ -86,5 +86,7 @@ fn h18_a_client_that_gets_more_than_its_window_at_once_gets_all_of_its_content()
     println!("{counted:?} segments beyond the window, {again} bytes sent again");
     // Linux counts them from 6.17 on.
     assert!(counted.is_none_or(|segments| segments > 0), "nothing was beyond the window");
-    assert!(again < content.len / 2, "{again} bytes sent again");
+    // How much it discards depends on when the machine wakes its program. What bounds it anywhere is the
+    // rule by which the sender stops betting: twice of what is delivered.
+    assert!(again < 2 * content.len, "{again} bytes sent again");
 }
