@@ -5,6 +5,7 @@
 //! never acknowledge an end of stream before the other host did, never let a timestamp go back.
 
 use core::net::{IpAddr, SocketAddr};
+use std::collections::BTreeMap;
 
 use engine::Port;
 use units::{Bytes, Duration, Instant, SeqNum};
@@ -241,13 +242,19 @@ pub(crate) enum Origin {
 pub(crate) struct Checks {
     config: CheckConfig,
     flows: Vec<FlowChecks>,
+    /// Flows by their client's and their server's address.
+    flow_of: BTreeMap<(SocketAddr, SocketAddr), usize>,
     debt_max: Bytes,
     is_leaving: bool,
+    /// Flows that something has happened to since the last pause.
+    touched: Vec<usize>,
+    /// Until then, or for ever, no other flow can have been left without a word for too long.
+    heard_until: Option<Instant>,
 }
 
 impl Checks {
     pub(crate) fn new(config: CheckConfig, flows: impl Iterator<Item = (SocketAddr, SocketAddr)>) -> Self {
-        let flows = flows
+        let flows: Vec<_> = flows
             .map(|(client, server)| FlowChecks {
                 client,
                 server,
@@ -260,7 +267,9 @@ impl Checks {
                 heard: [Instant::ZERO; 2],
             })
             .collect();
-        Self { config, flows, debt_max: Bytes::ZERO, is_leaving: false }
+        let flow_of = flows.iter().enumerate().rev().map(|(i, f)| ((f.client, f.server), i)).collect();
+        let (debt_max, is_leaving) = (Bytes::ZERO, false);
+        Self { config, flows, flow_of, debt_max, is_leaving, touched: Vec::new(), heard_until: None }
     }
 
     /// The middlebox hands flows back.
@@ -298,11 +307,13 @@ impl Checks {
     fn position(&self, packet: &Packet, tcp: &Tcp, towards: Port) -> Option<usize> {
         let ends = ends(packet.ip.src, packet.ip.dst, tcp);
         let (client, server) = if towards == Port::Mobile { (ends.1, ends.0) } else { ends };
-        self.flows.iter().position(|f| f.client == client && f.server == server)
+        self.flow_of.get(&(client, server)).copied()
     }
 
     fn flow(&mut self, packet: &Packet, tcp: &Tcp, towards: Port) -> Option<&mut FlowChecks> {
-        self.position(packet, tcp, towards).and_then(|flow| self.flows.get_mut(flow))
+        let flow = self.position(packet, tcp, towards)?;
+        self.touched.push(flow);
+        self.flows.get_mut(flow)
     }
 
     /// Client and server of the flow that a packet belongs to.
@@ -343,18 +354,27 @@ impl Checks {
     }
 
     /// Between two points of time: whom has the middlebox left without a word for too long?
-    pub(crate) fn on_pause(&self, now: Instant) -> Result<(), Violation> {
+    pub(crate) fn on_pause(&mut self, now: Instant) -> Result<(), Violation> {
+        let touched = core::mem::take(&mut self.touched);
         if self.config.tolerance == Tolerance::Tampering {
             return Ok(());
         }
+        let silence_max = self.config.silence_max;
+        let waits =
+            touched.iter().filter_map(|&flow| self.flows.get(flow)?.waiting().map(|(_, since)| since));
+        let heard_until = waits.map(|since| since + silence_max).chain(self.heard_until).min();
+        if heard_until.is_none_or(|until| now <= until) {
+            (self.heard_until, self.touched) = (heard_until, touched);
+            self.touched.clear();
+            return Ok(());
+        }
+        self.heard_until = None;
         for (number, flow) in self.flows.iter().enumerate() {
-            let is_bound = flow.is_accelerated && !flow.is_reset && !flow.is_orphaned;
-            for to in [Port::Mobile, Port::Wired] {
-                let (debt, since) = (flow.owes(to), flow.heard[to as usize]);
-                if is_bound && debt > 0 && now.saturating_since(since) > self.config.silence_max {
-                    return Err(Violation::Silent { flow: number, debt: Bytes::from(debt), since });
-                }
+            let Some((debt, since)) = flow.waiting() else { continue };
+            if now.saturating_since(since) > silence_max {
+                return Err(Violation::Silent { flow: number, debt, since });
             }
+            self.heard_until = self.heard_until.into_iter().chain([since + silence_max]).min();
         }
         Ok(())
     }
@@ -497,6 +517,14 @@ impl FlowChecks {
     fn owes(&self, to: Port) -> u32 {
         let stream = if to == Port::Mobile { &self.down } else { &self.up };
         stream.acked_to_host.distance_from(stream.acked_by_peer).max(0).unsigned_abs()
+    }
+
+    /// What the host that has been without a word for longest is owed, and since when it has been.
+    fn waiting(&self) -> Option<(Bytes, Instant)> {
+        let is_bound = self.is_accelerated && !self.is_reset && !self.is_orphaned;
+        let of = |to| (Bytes::from(self.owes(to)), self.heard[to as usize]);
+        let waits = [Port::Mobile, Port::Wired].map(of).into_iter();
+        waits.filter(|&(debt, _)| is_bound && debt > Bytes::ZERO).min_by_key(|&(_, since)| since)
     }
 
     /// H6: what was negotiated, and nothing else.

@@ -1,6 +1,6 @@
 //! [`Network`]: hosts, links and a middlebox in virtual time.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use std::collections::BTreeMap;
 
 use engine::Port;
@@ -15,7 +15,9 @@ use crate::{
     CheckConfig, DatagramConfig, DatagramLog, Endpoint, EndpointConfig, LogMode, MiddleboxUnderTest,
     PacketLog, Path, PathConfig, Point, SimError, Violation,
 };
+use agenda::Agenda;
 
+mod agenda;
 mod base_stations;
 mod boxed;
 mod ends;
@@ -95,6 +97,17 @@ struct Radio {
     station: Option<BaseStation>,
 }
 
+impl Radio {
+    /// When a packet comes out of it next, either way.
+    fn next_deadline(&self) -> Option<Instant> {
+        [&self.down, &self.up].into_iter().filter_map(Path::next_deadline).min()
+    }
+    /// When its base station measures or reports next.
+    fn next_report(&self) -> Option<Instant> {
+        self.station.as_ref().map(BaseStation::next_deadline)
+    }
+}
+
 /// Hosts, links and a middlebox:
 ///
 /// ```text
@@ -110,6 +123,8 @@ pub struct Network<M> {
     radio_of: Vec<usize>,
     /// Flows by their client's and their server's address.
     flow_of: BTreeMap<(SocketAddr, SocketAddr), usize>,
+    /// Radio links by the addresses of the clients behind them.
+    radio_to: BTreeMap<IpAddr, usize>,
     wan_down: Path,
     wan_up: Path,
     middlebox: M,
@@ -122,6 +137,12 @@ pub struct Network<M> {
     pinger: Option<Pinger>,
     datagrams: Option<Datagrams>,
     observers: [Observer; 2],
+    /// What is due next: of servers and clients in turn, of radio links, of base stations.
+    hosts: Agenda,
+    links: Agenda,
+    stations: Agenda,
+    /// A flow that had not ended when that was last looked at.
+    unfinished: usize,
 }
 
 impl<M: MiddleboxUnderTest> Network<M> {
@@ -144,16 +165,24 @@ impl<M: MiddleboxUnderTest> Network<M> {
                 station: base_stations::station(config.feedback, radio, start)?,
             })
         };
+        let radios = config.radios.iter().map(radio).collect::<Result<Vec<_>, _>>()?;
         let ends = |f: &FlowConfig| (f.client.local, f.server.local);
-        Ok(Self {
+        // Of several flows of an address the first says where it is.
+        let radio_to = flows.iter().rev().map(|f| (f.client.local.ip(), f.radio)).collect();
+        let mut network = Self {
             servers: flows.iter().map(|f| Endpoint::new(f.server.clone())).collect(),
             clients: flows.iter().map(|f| Endpoint::new(f.client.clone())).collect(),
             radio_of: flows.iter().map(|f| f.radio).collect(),
             flow_of: flows.iter().enumerate().map(|(i, f)| (ends(f), i)).collect(),
+            radio_to,
             wan_down: Path::new(&config.wan_down, "WAN down", start)?,
             wan_up: Path::new(&config.wan_up, "WAN up", start)?,
             middlebox,
-            radios: config.radios.iter().map(radio).collect::<Result<_, _>>()?,
+            hosts: Agenda::new(vec![None; 2 * flows.len()].into_iter()),
+            links: Agenda::new(radios.iter().map(Radio::next_deadline)),
+            stations: Agenda::new(radios.iter().map(Radio::next_report)),
+            unfinished: 0,
+            radios,
             now: start,
             checks: Checks::new(config.checks, flows.iter().map(ends)),
             limits: config.checks,
@@ -164,7 +193,12 @@ impl<M: MiddleboxUnderTest> Network<M> {
             }),
             datagrams: config.datagrams.clone().map(|config| Datagrams::new(config, start)),
             observers: [Observer::new(config.notes_segments), Observer::new(config.notes_segments)],
-        })
+        };
+        for flow in 0..flows.len() {
+            network.renew_server(flow);
+            network.renew_client(flow);
+        }
+        Ok(network)
     }
 
     /// The servers, by flow.
@@ -283,16 +317,25 @@ impl<M: MiddleboxUnderTest> Network<M> {
     /// When anything happens next.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        let hosts = self.servers.iter().chain(&self.clients).filter_map(Endpoint::next_deadline);
-        let paths = [&self.wan_down, &self.wan_up].into_iter();
-        let paths = paths.chain(self.radios.iter().flat_map(|radio| [&radio.down, &radio.up]));
-        let paths = paths.filter_map(Path::next_deadline);
+        let many = [&self.hosts, &self.links, &self.stations].map(Agenda::earliest);
+        let paths = [&self.wan_down, &self.wan_up].map(Path::next_deadline);
         let ping = self.pinger.as_ref().map(Pinger::next_deadline);
-        let stations =
-            self.radios.iter().filter_map(|radio| radio.station.as_ref()).map(BaseStation::next_deadline);
         let datagram = self.datagrams.as_ref().and_then(Datagrams::next_deadline);
-        let others = self.middlebox.next_deadline().into_iter().chain(ping).chain(datagram);
-        hosts.chain(paths).chain(stations).chain(others).min()
+        let others = [self.middlebox.next_deadline(), ping, datagram];
+        many.into_iter().chain(paths).chain(others).flatten().min()
+    }
+
+    /// A server has acted.
+    fn renew_server(&mut self, flow: usize) {
+        self.hosts.set(2 * flow, self.servers[flow].next_deadline());
+    }
+    /// A client has acted.
+    fn renew_client(&mut self, flow: usize) {
+        self.hosts.set(2 * flow + 1, self.clients[flow].next_deadline());
+    }
+    /// Something went into a radio link, or came out of it.
+    fn renew_radio(&mut self, radio: usize) {
+        self.links.set(radio, self.radios[radio].next_deadline());
     }
 
     /// Lets everything happen that is due at the present.
@@ -309,15 +352,17 @@ impl<M: MiddleboxUnderTest> Network<M> {
 
     fn let_timers_act(&mut self) -> Result<(), Violation> {
         let now = self.now;
-        for flow in 0..self.servers.len() {
-            if self.servers[flow].next_deadline().is_some_and(|at| at <= now) {
+        let mut from = 0;
+        while let Some(host) = self.hosts.next_due(from, now) {
+            let flow = host / 2;
+            if host.is_multiple_of(2) {
                 self.servers[flow].handle_timeout(now);
                 self.send_from_server(flow)?;
-            }
-            if self.clients[flow].next_deadline().is_some_and(|at| at <= now) {
+            } else {
                 self.clients[flow].handle_timeout(now);
                 self.send_from_client(flow)?;
             }
+            from = host + 1;
         }
         if self.pinger.as_ref().is_some_and(|pinger| pinger.next_deadline() <= now) {
             self.send_ping();
@@ -334,13 +379,16 @@ impl<M: MiddleboxUnderTest> Network<M> {
     fn deliver(&mut self) -> Result<(), Violation> {
         let arrivals = drain(&mut self.wan_down, self.now);
         self.enter_middlebox(Port::Wired, arrivals)?;
-        for radio in 0..self.radios.len() {
+        let mut from = 0;
+        while let Some(radio) = self.links.next_due(from, self.now) {
             while let Some(packet) = self.radios[radio].down.poll(self.now) {
                 self.log.note(self.now, Point::ClientIn, &packet);
                 self.arrive_at_client(&packet)?;
             }
             let arrivals = drain(&mut self.radios[radio].up, self.now);
+            self.renew_radio(radio);
             self.enter_middlebox(Port::Mobile, arrivals)?;
+            from = radio + 1;
         }
         while let Some(packet) = self.wan_up.poll(self.now) {
             self.log.note(self.now, Point::ServerIn, &packet);

@@ -141,12 +141,13 @@ impl<M: MiddleboxUnderTest> Network<M> {
                 self.log.note(self.now, Point::MobileOut, &packet);
                 self.observers[0].observe(&packet, self.now);
                 let radio = self.radio_for(&packet);
-                let Some(radio) = self.radios.get_mut(radio) else { return };
-                let sent = radio.down.send(packet, self.now);
+                let Some(link) = self.radios.get_mut(radio) else { return };
+                let sent = link.down.send(packet, self.now);
                 self.log.remark(self.now, sent.remark);
                 if let Some(answer) = sent.answer {
-                    radio.up.send(answer, self.now);
+                    link.up.send(answer, self.now);
                 }
+                self.renew_radio(radio);
             }
         }
     }
@@ -157,8 +158,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
             return 0;
         }
         let destination = wire::parse(packet).ok().map(|parsed| parsed.ip.dst);
-        let flow = self.clients.iter().position(|client| Some(client.config().local.ip()) == destination);
-        flow.and_then(|flow| self.radio_of.get(flow)).copied().unwrap_or(0)
+        destination.and_then(|address| self.radio_to.get(&address)).copied().unwrap_or(0)
     }
 
     /// After everything that was due: what must hold between two points of time.

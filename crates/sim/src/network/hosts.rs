@@ -114,12 +114,13 @@ impl<M: MiddleboxUnderTest> Network<M> {
     fn send_up(&mut self, radio: usize, packet: Vec<u8>) {
         self.log.note(self.now, Point::ClientOut, &packet);
         self.observers[1].observe(&packet, self.now);
-        let radio = &mut self.radios[radio];
-        let sent = radio.up.send(packet, self.now);
+        let link = &mut self.radios[radio];
+        let sent = link.up.send(packet, self.now);
         self.log.remark(self.now, sent.remark);
         if let Some(answer) = sent.answer {
-            radio.down.send(answer, self.now);
+            link.down.send(answer, self.now);
         }
+        self.renew_radio(radio);
     }
 
     pub(super) fn send_from_server(&mut self, flow: usize) -> Result<(), Violation> {
@@ -128,6 +129,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
             sent = count_one(sent)?;
             self.send_down(packet);
         }
+        self.renew_server(flow);
         ends::judge_bytes(flow, "server", &self.servers[flow], self.limits.tolerance)
     }
 
@@ -137,6 +139,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
             sent = count_one(sent)?;
             self.send_up(self.radio_of[flow], packet);
         }
+        self.renew_client(flow);
         ends::judge_bytes(flow, "client", &self.clients[flow], self.limits.tolerance)
     }
 }
