@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use engine::{Engine, EngineConfig};
+use link::QueueLimit;
 use sim::{Application, LineUp, LogMode, Network, ReceiveWindow};
 use units::{Bytes, Duration, Instant, Rate};
 
@@ -25,6 +26,10 @@ fn line_up(flows: usize, rate: Rate, server: &Application, client: &Application)
         .with(|config| {
             config.log = LogMode::Hash;
             config.checks.debt_max = Bytes::MAX;
+            // All begin at the same time: what they send first is not lost before the accelerator.
+            for path in [&mut config.wan_down, &mut config.wan_up] {
+                path.link.queue = QueueLimit::Bytes(Bytes::from_mib(256));
+            }
             let (radio, flow) = (config.radios[0].clone(), config.flows[0].clone());
             config.radios = vec![radio; flows / FLOWS_PER_CLIENT];
             config.flows.clear();
@@ -112,7 +117,10 @@ fn bursts_are_served(flows: usize, limit: Bytes) {
     );
     assert_eq!(times.len(), 3 * flows);
     assert!(held <= limit.get() + FIRST_RING, "{held} B held");
-    assert!(last <= last_freely.mul_ratio(3, 1), "{last} instead of {last_freely}");
+    // What memory cannot take is dropped unacknowledged; a server that loses the end of what it sent waits
+    // for its retransmission timer, a second in the beginning (RFC 6298 §2).
+    let bound = last_freely.mul_ratio(2, 1) + Duration::from_secs(1);
+    assert!(last <= bound, "{last} instead of {last_freely}");
 }
 
 #[test]
