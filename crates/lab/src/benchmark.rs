@@ -337,7 +337,7 @@ impl Benchmark<'_> {
             let namespace =
                 |host: Host| -> Result<&Namespace, LabError> { session.network().namespace(host) };
             let (sender, receiver) = (namespace(from)?, namespace(Host::Client)?);
-            self.one_flow(sender, receiver, SocketAddr::new(address, 5_002))?
+            self.one_flow(sender, receiver, SocketAddr::new(address, 5_002), FLOW_TIME)?
         };
         let timing = session.end()?.judged(false);
         Ok(FlowFigures {
@@ -352,6 +352,7 @@ impl Benchmark<'_> {
         sender: &Namespace,
         receiver: &Namespace,
         address: SocketAddr,
+        time: Duration,
     ) -> Result<Rate, LabError> {
         let failed = |source| LabError::File { what: "run a TCP flow".to_owned(), source };
         let listener = sender.run(|| TcpListener::bind(address))?.map_err(failed)?;
@@ -367,7 +368,7 @@ impl Benchmark<'_> {
                 let mut block = vec![0; 1 << 18];
                 let (mut began, mut bytes) = (None, 0);
                 let warm_up = Clock::now() + Duration::from_secs(1);
-                let end = warm_up + FLOW_TIME;
+                let end = warm_up + time;
                 while let Ok(len) = incoming.read(&mut block) {
                     let now = Clock::now();
                     if len == 0 || now >= end {
@@ -380,7 +381,7 @@ impl Benchmark<'_> {
                 }
                 began.map(|at| Rate::from_transfer(Bytes::new(bytes), Clock::now().saturating_since(at)))
             });
-            self.wait(FLOW_TIME + Duration::from_secs(1))?;
+            self.wait(time + Duration::from_secs(1))?;
             let rate = counted.join().ok().flatten();
             rate.ok_or_else(|| LabError::Which("no byte came through the TCP flow".to_owned()))
         })
