@@ -61,7 +61,7 @@ docs: build ## Run the demo and write its figures and pictures into the document
 docs-contest: build ## The same with the contests (ten minutes); TRACES=FOLDER adds the measured traces
 	@mkdir -p $(OUT)/docs
 	$(CELLERATOR) contest $(CONTEST_PRESETS) --part bulk,short --schemes $(CONTEST_SCHEMES) --limit-delay '20 ms' --json $(OUT)/docs/contest-presets.json
-	$(if $(TRACES),cd $(TRACES) && $(abspath $(CELLERATOR)) contest * --schemes $(CONTEST_SCHEMES) --limit-delay '20 ms' --json $(abspath $(OUT))/docs/contest-traces.json)
+	$(if $(TRACES),cd $(TRACES) && $(abspath $(CELLERATOR)) contest * --schemes $(CONTEST_SCHEMES) --limit-delay '20 ms' --json - >$(abspath $(OUT))/docs/contest-traces.json)
 	$(call WRITE_DOCS,$(abspath $(OUT))/docs/contest-presets.json $(if $(TRACES),$(abspath $(OUT))/docs/contest-traces.json))
 
 docs-bench: bench ## The same with the benchmarks (as root, 15 minutes, on a quiet machine): docs/benchmarks.md

@@ -199,3 +199,21 @@ fn memory_that_is_passed_on_is_not_given_back() {
     drop((one, other));
     assert_eq!(provider.events().len(), 2, "both are given back");
 }
+
+#[test]
+fn what_is_not_kept_is_left_out_at_either_end() {
+    let mut buffer = StreamBuffer::new(SeqNum::new(0));
+    assert!(buffer.is_empty());
+    buffer.write(SeqNum::new(0), b"abcdef").unwrap();
+    buffer.advance_to(SeqNum::new(2));
+    assert!(!buffer.is_empty());
+    assert_eq!(read(&buffer, SeqNum::new(4), 100), b"ef");
+    assert_eq!(read(&buffer, SeqNum::new(6), 1), b"");
+}
+
+#[test]
+fn rings_of_the_heap_are_of_one_origin() {
+    let [empty, full] = [Ring::on_heap(), Ring::on_heap().another(4_096).unwrap()];
+    assert!(empty.is_of_origin(&full) && full.is_of_origin(&empty));
+    assert!(format!("{full:?}").contains("4096"), "{full:?}");
+}

@@ -260,3 +260,24 @@ fn what_there_is_no_memory_for_is_neither_taken_nor_acknowledged() {
         (Arrival::InOrder { advanced: 4_096 }, advanced, advanced, None, Some(8))
     );
 }
+
+#[test]
+fn an_end_behind_a_hole_is_out_of_order() {
+    let (mut r, mut b) = setup(1_000);
+    r.on_segment(&data(10, b"b"), &mut b);
+    let end = SegmentIn { fin: true, ..data(11, b"") };
+    assert_eq!(r.on_segment(&end, &mut b), Arrival::OutOfOrder);
+    assert_eq!(r.on_segment(&data(0, b"0123456789"), &mut b), Arrival::InOrder { advanced: 11 });
+}
+
+#[test]
+fn without_sack_nothing_that_came_twice_is_reported() {
+    for sack in [true, false] {
+        let mut r = Receiver::new(at(0), 1_000, sack, Some(10));
+        let mut b = StreamBuffer::new(at(0));
+        r.on_segment(&data(0, b"0123456789"), &mut b);
+        assert!(!r.has_d_sack());
+        r.on_segment(&data(2, b"234"), &mut b);
+        assert_eq!(r.has_d_sack(), sack);
+    }
+}

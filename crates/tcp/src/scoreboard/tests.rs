@@ -73,3 +73,39 @@ proptest! {
         prop_assert_eq!(delivered + held, sent);
     }
 }
+
+/// A board with segments of `lens` under way.
+fn board_of(lens: &[u32]) -> Scoreboard {
+    let mut board = Scoreboard::new(SeqNum::new(0), 1_000);
+    let stamp = RateSampler::new().on_send(true, Instant::ZERO);
+    lens.iter().for_each(|&len| board.push(len, stamp));
+    board
+}
+
+#[test]
+fn the_head_is_lost_when_it_is_marked() {
+    let mut board = board_of(&[1_500, 1_000]);
+    assert!(!board.is_head_lost());
+    assert_eq!(board.lose_head(), 1_000);
+    assert!(board.is_head_lost());
+}
+
+#[test]
+fn a_smaller_mss_loses_what_is_longer() {
+    let mut board = board_of(&[1_000, 700, 1_000]);
+    assert_eq!(board.lower_mss(700), 2_000);
+    assert_eq!((board.mss(), board.in_flight()), (700, 700));
+}
+
+#[test]
+fn an_order_knows_its_end() {
+    let board = board_of(&[1_000, 700]);
+    assert_eq!(board.last_order().end(), SeqNum::new(1_700));
+}
+
+#[test]
+fn entries_are_bounded_by_twice_the_segments_under_way() {
+    let lens = vec![1_000; 2 * ENTRIES_MIN];
+    assert_eq!(board_of(&lens).entries_max(), 4 * ENTRIES_MIN);
+    assert_eq!(board_of(&[1]).entries_max(), ENTRIES_MIN);
+}

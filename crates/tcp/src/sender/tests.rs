@@ -164,3 +164,62 @@ fn what_a_flow_costs_is_known() {
     assert!(size_of::<crate::Receiver>() <= 104, "{}", size_of::<crate::Receiver>());
     assert!(size_of::<crate::StreamBuffer>() <= 48, "{}", size_of::<crate::StreamBuffer>());
 }
+
+#[test]
+fn a_repeated_acknowledgement_is_a_duplicate_only_without_any_news() {
+    let mut hand = Hand::new(config(), 4_000);
+    assert!(!hand.ack(1, 0, 1_000_000, &[]).is_duplicate, "nothing is under way");
+    hand.send_all(0);
+    assert!(hand.ack(40, 0, 1_000_000, &[]).is_duplicate);
+    assert!(!hand.ack(41, 0, 900_000, &[]).is_duplicate, "a window update");
+    assert!(!hand.ack(42, 0, 900_000, &[(2_000, 3_000)]).is_duplicate, "a SACK");
+    assert!(!hand.ack(43, 1_000, 900_000, &[]).is_duplicate, "an advance");
+    let repeated = AckIn { ack: at(1_000), window: 900_000, sack: &SackBlocks::default(), has_payload: true };
+    assert!(!hand.sender.on_ack(&repeated, ms(44)).is_duplicate, "the peer's own data");
+}
+
+#[test]
+fn a_policy_may_change_while_a_flow_runs() {
+    let mut hand = Hand::new(SenderConfig { window: 3_500, ..config() }, 10_000);
+    assert_eq!(hand.send_all(0).len(), 3);
+    hand.sender.set_window_policy(WindowPolicy::Opportunistic);
+    assert_eq!(hand.send_all(10).len(), 7);
+}
+
+#[test]
+fn what_a_sender_says_of_itself() {
+    let mut hand = Hand::new(SenderConfig { window: 3_500, ..config() }, 2_000);
+    assert_eq!((hand.sender.window(), hand.sender.mss()), (3_500, MSS));
+    hand.send_all(0);
+    assert!(!hand.sender.is_data_acked());
+    hand.ack(40, 2_000, 3_500, &[]);
+    assert!(hand.sender.is_data_acked());
+}
+
+#[test]
+fn only_the_first_time_out_in_a_row_is_a_new_loss() {
+    let mut hand = Hand::new(SenderConfig { sack: false, ..config() }, 1_000);
+    hand.send(0);
+    let mut time_outs = Vec::new();
+    while time_outs.len() < 3 {
+        let deadline = hand.sender.next_deadline().expect("a timer");
+        let out = hand.sender.on_timeout(deadline);
+        if out.is_timeout {
+            time_outs.push(out.is_new_loss);
+        }
+        hand.send_all(deadline.as_millis());
+    }
+    assert_eq!(time_outs, [true, false, false]);
+}
+
+#[test]
+fn an_acknowledgement_without_news_does_not_put_off_the_retransmission_timer() {
+    let mut hand = Hand::new(config(), 4_000);
+    hand.send_all(0);
+    hand.ack(40, 1_000, 1_000_000, &[]);
+    let before = hand.sender.next_deadline();
+    hand.ack(45, 1_000, 900_000, &[]);
+    assert_eq!(hand.sender.next_deadline(), before);
+    hand.ack(50, 2_000, 900_000, &[]);
+    assert!(hand.sender.next_deadline() > before);
+}
