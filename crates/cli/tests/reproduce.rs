@@ -66,7 +66,8 @@ fn an_experiment_is_run_stored_shown_and_kept() {
         assert!(!html.contains(outside), "loads something: {outside}");
     }
     let markdown = scratch.read("page.md");
-    assert!(markdown.contains("](page/ma-figure-2-1.svg)"));
+    assert!(markdown.contains("src=\"page/ma-figure-2-1.svg\""));
+    assert!(scratch.read("page/ma-figure-2-1-narrow.svg").starts_with("<svg"));
     assert!(scratch.read("page/ma-figure-2-1.svg").starts_with("<svg"));
 
     // What is there is kept, and made again the same.

@@ -4,7 +4,6 @@
 //! The lab's page is computed from [`scenario::results`], that of captures from what [`analysis`] finds;
 //! nothing is read from elsewhere, and the pages need no network, script or font from outside.
 
-mod axis;
 mod capture_page;
 mod case_charts;
 mod case_flow;
@@ -22,12 +21,10 @@ mod pictures;
 mod summary;
 mod trace_chart;
 
-pub use axis::{Axis, Spread, label as axis_label};
 pub use capture_page::CapturePage;
 pub use case_flow::CaseFlow;
 pub use compare::{Environment, Run, Sample, comparison};
 pub use dataset::{CaptureId, Dataset, capture_id, columns, date_of};
-pub use figures::page::{STYLE, escape};
 pub use finding::sentence;
 pub use flow_lines::{FlowLines, LineFormat};
 pub use graphs::{GraphFormat, Graphs, Wanted};

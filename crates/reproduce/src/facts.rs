@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use figures::stats::Moments;
 use serde::{Deserialize, Serialize};
 
-use crate::Moments;
 use crate::prose::ProseError;
 
 /// What stands in a text in place of a number that was not measured.

@@ -1,8 +1,9 @@
 //! [`Figure`]: what is drawn, as data.
 
+use figures::stats::Moments;
 use serde::{Deserialize, Serialize};
 
-use crate::{Moments, Source};
+use crate::Source;
 
 /// What an axis shows.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -83,7 +84,7 @@ impl Point {
     /// A mean with its standard deviation.
     #[must_use]
     pub fn of(x: f64, moments: Moments) -> Self {
-        Self { x, y: moments.mean, deviation: (moments.count > 1).then_some(moments.deviation) }
+        Self { x, y: moments.mean, deviation: moments.deviation() }
     }
 }
 
@@ -245,8 +246,9 @@ mod tests {
 
     #[test]
     fn a_spread_needs_more_than_one_value() {
-        let of = |count| Point::of(2.0, Moments { mean: 5.0, deviation: 0.5, count }).deviation;
-        assert_eq!((of(1), of(2)), (None, Some(0.5)));
+        let deviation = |moments| Point::of(2.0, moments).deviation;
+        let one = Moments::of([5.0]).unwrap();
+        assert_eq!((deviation(one), deviation(Moments::told(5.0, 0.5))), (None, Some(0.5)));
     }
 
     #[test]

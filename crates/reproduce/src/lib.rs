@@ -9,10 +9,10 @@
 
 mod accelerated;
 mod case_id;
+mod chart;
 mod context;
 mod document;
 mod dr;
-mod draw;
 mod error;
 mod ev;
 mod experiment;
@@ -35,9 +35,9 @@ mod table;
 mod wa;
 
 pub use case_id::CaseId;
+pub use chart::chart;
 pub use context::{Context, EngineOf, Step, Where};
 pub use document::{Maker, Reproduction, RunRecord, SCHEMA, Store, UsedScenario, fingerprint};
-pub use draw::svg;
 pub use error::ReproduceError;
 pub use experiment::{BuiltIn, Experiment, InLab, Paper, all, chosen};
 pub use facts::{Fact, Facts};
@@ -48,7 +48,7 @@ pub use outcome::{Check, Outcome};
 pub use page::html;
 pub use prose::{Prose, ProseError};
 pub use radio_log::{LossEvent, RadioLog};
-pub use runs::{Moments, Run, Runs, rebinned};
+pub use runs::{Run, Runs, rebinned};
 pub use seen::{Host, Looking, Seen, SeenPacket};
 pub use table::{Column, Row, Source, Table, Value};
 pub use wa::stability::{ControlledQueue, Stability};

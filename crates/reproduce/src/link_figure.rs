@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use figures::stats;
 use link::{Link, LinkConfig};
 use scenario::Scenario;
 use units::{Bytes, Duration, Instant, Rate};
@@ -69,15 +70,12 @@ pub fn link_figure(title: &str, config: &LinkConfig, length: Duration) -> Result
         let x = from.as_nanos() as f64 / 1e9;
         capacity.extend(offered(&link, from, to).map(|rate| Point::new(x, rate.as_mbps_f64())));
         let inside: Vec<_> = log.iter().filter(|r| r.arrival >= from && r.arrival < to).collect();
-        let delays: Vec<f64> =
-            inside.iter().filter_map(|r| Some(r.one_way_delay()?.as_millis_f64())).collect();
-        if !delays.is_empty() {
-            let middle = x + bin.as_secs_f64() / 2.0;
-            delay.push(Point::new(middle, delays.iter().sum::<f64>() / delays.len() as f64));
-        }
+        let delays = inside.iter().filter_map(|r| Some(r.one_way_delay()?.as_millis_f64()));
+        let middle = x + bin.as_secs_f64() / 2.0;
+        delay.extend(stats::mean(delays).map(|mean| Point::new(middle, mean)));
         let lost = inside.iter().filter(|r| r.drop.is_some()).count();
         if lost > 0 {
-            loss.push(Point::new(x + bin.as_secs_f64() / 2.0, lost as f64));
+            loss.push(Point::new(middle, lost as f64));
         }
     }
     let limit = match capacity.is_empty() {

@@ -2,11 +2,14 @@
 
 use std::fmt::Write as _;
 
+use figures::chart::Width;
+use figures::page::escape;
+use figures::stats::median;
 use report::date_of;
 use units::{Duration, Instant};
 
+use crate::chart::chart;
 use crate::document::RunRecord;
-use crate::draw::svg;
 use crate::page::command;
 use crate::{Experiment, Figure, Prose, ReproduceError, Reproduction, Table};
 
@@ -196,7 +199,7 @@ fn lab_overview(
 /// Median, least and most of what the lab's goodput is over that of virtual time.
 fn agreement(result: &Reproduction) -> String {
     let ratios = result.agreement();
-    match (ratios.get(ratios.len() / 2), ratios.first(), ratios.last()) {
+    match (median(&ratios), ratios.first(), ratios.last()) {
         (Some(median), Some(least), Some(most)) => format!("{median:.2}, {least:.2}, {most:.2}"),
         _ => "–".to_owned(),
     }
@@ -252,7 +255,7 @@ fn section(
         picture(
             page,
             folder,
-            &format!("{name}{suffix}-{}.svg", number + 1),
+            &format!("{name}{suffix}-{}", number + 1),
             figure,
             &command(experiment, is_lab),
         );
@@ -267,15 +270,24 @@ fn section(
         let _ = write!(page.text, "\nThe link: {}\n", used.description.replace('\n', " "));
     }
     if let Some(link) = result.links.first() {
-        picture(page, folder, &format!("{name}{suffix}-link.svg"), link, &command(experiment, is_lab));
+        picture(page, folder, &format!("{name}{suffix}-link"), link, &command(experiment, is_lab));
     }
     made_of(&mut page.text, result);
     Ok(())
 }
 
 fn picture(page: &mut Document, folder: &str, name: &str, figure: &Figure, command: &str) {
-    let _ = write!(page.text, "\n![{}]({folder}/{name})\n\n{}\n", figure.title, figure.caption);
-    page.pictures.push((name.to_owned(), svg(figure, command)));
+    let Figure { title, caption, .. } = figure;
+    let _ = write!(
+        page.text,
+        "\n<picture><source media=\"(max-width: 620px)\" srcset=\"{folder}/{name}-narrow.svg\">\
+         <img src=\"{folder}/{name}.svg\" alt=\"{}\" width=\"860\"></picture>\n\n{caption}\n",
+        escape(title)
+    );
+    let chart = chart(figure, command);
+    for (suffix, width) in [("", Width::Wide), ("-narrow", Width::Narrow)] {
+        page.pictures.push((format!("{name}{suffix}.svg"), chart.file(width)));
+    }
 }
 
 fn tabled(text: &mut String, table: &Table) {

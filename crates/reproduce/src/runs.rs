@@ -2,35 +2,10 @@
 
 use std::marker::PhantomData;
 
-use crate::{CaseId, RadioLog, Seen};
+use figures::stats::{self, Moments};
 use scenario::results::{CaseResult, Figures};
-use serde::{Deserialize, Serialize};
 
-/// Mean and standard deviation of a few values.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Moments {
-    /// Mean.
-    pub mean: f64,
-    /// Standard deviation of the sample, zero for a single value.
-    pub deviation: f64,
-    /// Number of values.
-    pub count: usize,
-}
-
-impl Moments {
-    /// Those of `values`; none without values.
-    #[must_use]
-    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
-        let values: Vec<f64> = values.into_iter().collect();
-        let count = values.len();
-        if count == 0 {
-            return None;
-        }
-        let mean = values.iter().sum::<f64>() / count as f64;
-        let squares: f64 = values.iter().map(|v| (v - mean) * (v - mean)).sum();
-        Some(Self { mean, deviation: (squares / (count - 1).max(1) as f64).sqrt(), count })
-    }
-}
+use crate::{CaseId, RadioLog, Seen};
 
 /// The mean, or no number.
 pub(crate) fn mean(moments: Option<Moments>) -> f64 {
@@ -110,7 +85,7 @@ impl<C: CaseId> Runs<C> {
 #[must_use]
 pub fn rebinned(values: &[f64], bin_s: f64, wanted_s: f64) -> Vec<f64> {
     let count = ((wanted_s / bin_s).round() as usize).max(1);
-    values.chunks_exact(count).map(|chunk| chunk.iter().sum::<f64>() / count as f64).collect()
+    values.chunks_exact(count).filter_map(|chunk| stats::mean(chunk.iter().copied())).collect()
 }
 
 #[cfg(test)]
@@ -118,14 +93,6 @@ mod tests {
     use super::*;
     use crate::case_id::case_ids;
     use crate::given;
-
-    #[test]
-    fn moments_of_none_one_and_more() {
-        assert_eq!(Moments::of([]), None);
-        assert_eq!(Moments::of([3.0]), Some(Moments { mean: 3.0, deviation: 0.0, count: 1 }));
-        let two = Moments::of([1.0, 3.0]).unwrap();
-        assert!((two.mean - 2.0).abs() < 1e-12 && (two.deviation - 2f64.sqrt()).abs() < 1e-12);
-    }
 
     #[test]
     fn bins_are_joined_by_their_mean() {

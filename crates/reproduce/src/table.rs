@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Moments;
+use figures::stats::Moments;
 
 /// Where values come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -107,7 +107,7 @@ impl From<Option<f64>> for Value {
 }
 impl From<Option<Moments>> for Value {
     fn from(moments: Option<Moments>) -> Self {
-        let deviation = moments.filter(|m| m.count > 1).map(|m| m.deviation);
+        let deviation = moments.and_then(|moments| moments.deviation());
         Self { deviation, ..Self::from(moments.map(|m| m.mean)) }
     }
 }
@@ -245,9 +245,8 @@ mod tests {
 
     #[test]
     fn values_are_shown_with_their_spread_or_as_a_dash() {
-        let moments = Moments { mean: 1.25, deviation: 0.5, count: 3 };
-        assert_eq!(Value::from(Some(moments)).show(1), "1.2 ± 0.5");
-        assert_eq!(Value::from(Some(Moments { count: 1, ..moments })).show(2), "1.25");
+        assert_eq!(Value::from(Some(Moments::told(1.25, 0.5))).show(1), "1.2 ± 0.5");
+        assert_eq!(Value::from(Moments::of([1.25])).show(2), "1.25");
         assert_eq!(Value::from(f64::NAN).show(2), "–");
         assert_eq!(
             (Value::from(-0.04).show(1), Value::from(-0.06).show(1)),
@@ -342,7 +341,6 @@ mod tests {
         let stored = |value: Value| serde_json::to_string(&value).unwrap();
         assert_eq!(stored(f64::NAN.into()), "{}");
         assert_eq!(stored(1.5.into()), r#"{"mean":1.5}"#);
-        let moments = Moments { mean: 1.0, deviation: 0.5, count: 2 };
-        assert_eq!(stored(Some(moments).into()), r#"{"mean":1.0,"deviation":0.5}"#);
+        assert_eq!(stored(Some(Moments::told(1.0, 0.5)).into()), r#"{"mean":1.0,"deviation":0.5}"#);
     }
 }

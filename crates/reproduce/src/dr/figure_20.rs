@@ -1,5 +1,7 @@
 //! [DR] Fig 20: what arrives of what a shaped sender sends.
 
+use figures::stats::Moments;
+
 use super::{mean, rtt_at_server, rtt_by_queue};
 use crate::experiment::built_in;
 use crate::{
@@ -111,7 +113,7 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
 }
 
 fn figure(runs: &Runs<Sender>) -> Figure {
-    let shaped = |value: &dyn Fn(Sender) -> Option<crate::Moments>| {
+    let shaped = |value: &dyn Fn(Sender) -> Option<Moments>| {
         PAPER
             .iter()
             .rev()

@@ -4,8 +4,10 @@ mod congestion_controls;
 mod figure_20;
 mod window_sweep;
 
+use figures::stats::Moments;
+
 use crate::runs::mean;
-use crate::{CaseId, Experiment, Moments, Runs};
+use crate::{CaseId, Experiment, Runs};
 
 /// All of them, in the order of the paper.
 pub(crate) const EXPERIMENTS: &[&Experiment] =

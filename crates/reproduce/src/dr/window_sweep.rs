@@ -1,11 +1,13 @@
 //! [DR]: throughput and RTT over a static receive window, and DRWA on the same links.
 
+use figures::stats::Moments;
+
 use super::{mean, rtt_at_server, rtt_by_queue};
 use crate::case_id::case_ids;
 use crate::experiment::built_in;
 use crate::{
-    Axis, CaseId, Check, Context, Experiment, Facts, Figure, InLab, Looking, Mark, Moments, Outcome, Paper,
-    Point, ReproduceError, Runs, Series, Source, Table, Value,
+    Axis, CaseId, Check, Context, Experiment, Facts, Figure, InLab, Looking, Mark, Outcome, Paper, Point,
+    ReproduceError, Runs, Series, Source, Table, Value,
 };
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {

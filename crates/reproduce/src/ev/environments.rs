@@ -1,5 +1,6 @@
 //! [EV] Figs 6 to 8 and Tables 1 and 2: one video in five environments.
 
+use figures::stats::{self, Moments};
 use report::Environment;
 use scenario::WindowPolicy;
 
@@ -7,8 +8,8 @@ use crate::accelerated::with_adaptive;
 use crate::case_id::case_ids;
 use crate::experiment::built_in;
 use crate::{
-    Axis, CaseId, Check, Context, Experiment, Facts, Figure, Host, InLab, Looking, Mark, Moments, Outcome,
-    Paper, Point, ReproduceError, Runs, SeenPacket, Series, Source, Table,
+    Axis, CaseId, Check, Context, Experiment, Facts, Figure, Host, InLab, Looking, Mark, Outcome, Paper,
+    Point, ReproduceError, Runs, SeenPacket, Series, Source, Table,
 };
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
@@ -163,11 +164,15 @@ fn per_second(packets: &[SeenPacket]) -> Vec<f64> {
 
 /// A cumulative distribution as a few points.
 fn cdf(values: &[f64]) -> Vec<Point> {
+    let sorted = sorted(values);
+    let at = |percent: u32| stats::percentile(&sorted, 10 * percent).map(|v| Point::new(v, percent.into()));
+    (0..=100).filter_map(at).collect()
+}
+
+fn sorted(values: &[f64]) -> Vec<f64> {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
-    let n = values.len();
-    let at = |i: usize| values.get((i * n / 100).min(n.saturating_sub(1))).map(|v| Point::new(*v, i as f64));
-    (0..=100).filter_map(at).collect()
+    values
 }
 
 fn share_below(values: &[f64], limit: f64) -> f64 {
@@ -175,7 +180,7 @@ fn share_below(values: &[f64], limit: f64) -> f64 {
 }
 
 fn median(values: &[f64]) -> f64 {
-    cdf(values).get(50).map_or(f64::NAN, |p| p.x)
+    stats::median(&sorted(values)).unwrap_or(f64::NAN)
 }
 
 fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
@@ -265,7 +270,7 @@ fn checks(all: &[Measured], least: f64, longest: f64) -> Vec<Check> {
 }
 
 fn mean(values: &[f64]) -> f64 {
-    Moments::of(values.iter().copied()).map_or(f64::NAN, |m| m.mean)
+    stats::mean(values.iter().copied()).unwrap_or(f64::NAN)
 }
 
 fn percent(part: u64, whole: u64) -> f64 {
@@ -426,7 +431,7 @@ mod tests {
         assert_eq!(throughputs(&packets).len(), 100 - OVER);
         assert_eq!(per_second(&packets).len(), 10);
         let of = [1.0, 2.0, 3.0, 4.0];
-        assert!((median(&of) - 3.0).abs() < 1e-9 && (share_below(&of, 2.5) - 50.0).abs() < 1e-9);
+        assert!((median(&of) - 2.5).abs() < 1e-9 && (share_below(&of, 2.5) - 50.0).abs() < 1e-9);
         assert!(median(&[]).is_nan());
     }
 }

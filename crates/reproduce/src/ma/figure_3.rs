@@ -1,10 +1,12 @@
 //! [MA] Fig 3: losses that do not go with goodput, and the throughput loss of equations (1) and (2).
 
+use figures::stats::Moments;
+
 use crate::case_id::case_ids;
 use crate::experiment::built_in;
 use crate::{
-    Axis, CaseId, Check, Context, Experiment, Facts, Figure, InLab, LossEvent, Mark, Moments, Outcome, Paper,
-    Point, ReproduceError, Run, Runs, Series, Source, Table, Value, rebinned,
+    Axis, CaseId, Check, Context, Experiment, Facts, Figure, InLab, LossEvent, Mark, Outcome, Paper, Point,
+    ReproduceError, Run, Runs, Series, Source, Table, Value, rebinned,
 };
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {

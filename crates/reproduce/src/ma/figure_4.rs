@@ -1,12 +1,13 @@
 //! [MA] Fig 4: goodput and round-trip time of UDP go together.
 
+use figures::stats::Moments;
 use scenario::results::Figures;
 
 use crate::case_id::case_ids;
 use crate::experiment::built_in;
 use crate::{
-    Axis, Check, Context, Experiment, Facts, Figure, InLab, Mark, Moments, Outcome, Paper, Point,
-    ReproduceError, Runs, Series, Source, Table, Value, rebinned,
+    Axis, Check, Context, Experiment, Facts, Figure, InLab, Mark, Outcome, Paper, Point, ReproduceError,
+    Runs, Series, Source, Table, Value, rebinned,
 };
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {

@@ -1,5 +1,7 @@
 //! [MA] Tables 1 and 4: round-trip time and loss of UDP at set rates, over 3G and over LTE.
 
+use figures::stats::Moments;
+
 use super::mean;
 use crate::case_id::case_ids;
 use crate::experiment::built_in;
@@ -98,18 +100,18 @@ pub(super) fn paper_rtt(table: &str, rate: &str) -> Option<f64> {
 /// Round-trip times and losses found, beside the paper's.
 struct Sweep {
     paper: &'static [Printed],
-    rtt: Vec<Option<crate::Moments>>,
-    loss: Vec<Option<crate::Moments>>,
-    delivered: Vec<Option<crate::Moments>>,
-    adaptive: Vec<Option<crate::Moments>>,
-    adaptive_queue: Vec<Option<crate::Moments>>,
+    rtt: Vec<Option<Moments>>,
+    loss: Vec<Option<Moments>>,
+    delivered: Vec<Option<Moments>>,
+    adaptive: Vec<Option<Moments>>,
+    adaptive_queue: Vec<Option<Moments>>,
 }
 
 impl Sweep {
     fn run<const TABLE: u8>(context: &mut Context<'_>, file: &str) -> Result<Self, ReproduceError> {
         let scenario = context.scenario(file)?;
         let runs = context.run::<(Flow, Rate<TABLE>)>(&scenario)?;
-        let of = |value: &dyn Fn(Rate<TABLE>) -> Option<crate::Moments>| -> Vec<Option<crate::Moments>> {
+        let of = |value: &dyn Fn(Rate<TABLE>) -> Option<Moments>| -> Vec<Option<Moments>> {
             Rate::all().into_iter().map(value).collect()
         };
         let udp = |rate| (Flow::Udp, rate);
@@ -130,7 +132,7 @@ impl Sweep {
         })
     }
 
-    fn at(&self, values: &[Option<crate::Moments>], rate: f64) -> f64 {
+    fn at(&self, values: &[Option<Moments>], rate: f64) -> f64 {
         let row = self.paper.iter().position(|row| (row.0 - rate).abs() < 1e-9);
         row.and_then(|row| values.get(row)).map_or(f64::NAN, |value| mean(*value))
     }
@@ -173,7 +175,7 @@ impl Sweep {
             .column(Source::Adaptive, "delivered", "Mbit/s", 2)
             .column(Source::Adaptive, "queue p95", "ms", 0);
         for (i, row) in self.paper.iter().enumerate() {
-            let of = |values: &[Option<crate::Moments>]| values.get(i).copied().flatten().map(|m| m.mean);
+            let of = |values: &[Option<Moments>]| values.get(i).copied().flatten().map(|m| m.mean);
             let values = vec![
                 row.2.into(),
                 of(&self.rtt).into(),
@@ -191,7 +193,7 @@ impl Sweep {
     fn figure(&self) -> Figure {
         let printed =
             |value: fn(&Printed) -> f64| self.paper.iter().map(|r| Point::new(r.0, value(r))).collect();
-        let found = |values: &[Option<crate::Moments>]| {
+        let found = |values: &[Option<Moments>]| {
             let points = self.paper.iter().zip(values);
             points.filter_map(|(row, value)| Some(Point::of(row.0, (*value)?))).collect()
         };

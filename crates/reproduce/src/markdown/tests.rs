@@ -113,12 +113,14 @@ fn fields_of_a_table_cannot_end_early() {
 fn pictures_are_named_by_experiment_and_number() {
     let page = page(&[result("ma-figure-2", "sim")]);
     let names: Vec<&str> = page.pictures.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(names, ["ma-figure-2-1.svg", "ma-figure-2-link.svg"]);
+    let both = |stem: &str| [format!("{stem}.svg"), format!("{stem}-narrow.svg")];
+    assert_eq!(names, [both("ma-figure-2-1"), both("ma-figure-2-link")].concat());
     for (name, svg) in &page.pictures {
-        assert!(page.text.contains(&format!("](pictures/{name})")), "{name}");
+        assert!(page.text.contains(&format!("\"pictures/{name}\"")), "{name}");
         assert!(svg.starts_with("<svg") && svg.contains("cellerator reproduce ma-figure-2"), "{name}");
     }
-    assert!(page.text.contains("![Goodput](pictures/ma-figure-2-1.svg)\n\nA caption.\n"));
+    let shown = "src=\"pictures/ma-figure-2-1.svg\" alt=\"Goodput\" width=\"860\"></picture>\n\nA caption.\n";
+    assert!(page.text.contains(shown));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! [MP] Figs 1 and 2: throughput over time, with a window in the way and without.
 
 use analysis::DiagnosisKind;
+use figures::stats::Moments;
 use scenario::WindowPolicy;
 
 use super::{mean, measured, over_runs};
@@ -62,7 +63,7 @@ pub(super) fn curve<C: CaseId>(runs: &Runs<C>, case: C) -> Vec<Point> {
 /// Standard deviation over mean of a curve after its first seconds.
 fn roughness(points: &[Point]) -> f64 {
     let values = points.iter().filter(|p| p.x > 5.0).map(|p| p.y);
-    crate::Moments::of(values).map_or(f64::NAN, |m| m.deviation / m.mean)
+    Moments::of(values).and_then(|m| Some(m.deviation()? / m.mean)).unwrap_or(f64::NAN)
 }
 
 /// The analysis of a capture blames the receive window.

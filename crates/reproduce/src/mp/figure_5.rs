@@ -1,5 +1,6 @@
 //! [MP] Fig 5: an RTT that rises to 200 ms and falls at a loss.
 
+use figures::stats;
 use scenario::WindowPolicy;
 
 use super::{mean, over_runs};
@@ -78,7 +79,7 @@ fn averaged(points: &[Point], width: f64) -> Vec<Point> {
     let same = |a: &Point, b: &Point| (a.x / width).floor() == (b.x / width).floor();
     let mean = |chunk: &[Point]| {
         let first = chunk.first()?;
-        let y = chunk.iter().map(|p| p.y).sum::<f64>() / chunk.len() as f64;
+        let y = stats::mean(chunk.iter().map(|p| p.y))?;
         Some(Point::new(((first.x / width).floor() + 0.5) * width, y))
     };
     points.chunk_by(same).filter_map(mean).collect()

@@ -8,8 +8,10 @@ mod tables;
 
 use analysis::{Direction, DirectionReport, FlowReport};
 
+use figures::stats::Moments;
+
 use crate::runs::mean;
-use crate::{CaseId, Experiment, Moments, Run, Runs};
+use crate::{CaseId, Experiment, Run, Runs};
 
 /// All of them, in the order of the paper.
 pub(crate) const EXPERIMENTS: &[&Experiment] = &[

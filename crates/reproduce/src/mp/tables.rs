@@ -1,13 +1,14 @@
 //! [MP] Tables II and IV: bandwidth, RTT, loss and handshake of one path, standing still and on the move.
 
+use figures::stats::Moments;
 use scenario::WindowPolicy;
 
 use super::{mean, over_runs};
 use crate::accelerated::with_adaptive;
 use crate::experiment::built_in;
 use crate::{
-    Axis, CaseId, Check, Context, Experiment, Facts, Figure, InLab, Looking, Mark, Moments, Outcome, Paper,
-    Point, ReproduceError, Runs, Series, Source, Table, Value,
+    Axis, CaseId, Check, Context, Experiment, Facts, Figure, InLab, Looking, Mark, Outcome, Paper, Point,
+    ReproduceError, Runs, Series, Source, Table, Value,
 };
 
 pub(crate) const TABLE_2: Experiment = Experiment {
@@ -186,7 +187,7 @@ fn figure<const TABLE: u8>(runs: &Runs<Row<TABLE>>, adaptive: &Runs<Row<TABLE>>)
         Series::new(name, source, Mark::Dots, paper.iter().enumerate().filter_map(at).collect())
     };
     // Printed deviations are drawn like those of our runs.
-    let printed = |(mean, deviation): (f64, f64)| Some(Moments { mean, deviation, count: 2 });
+    let printed = |(mean, deviation): (f64, f64)| Some(Moments::told(mean, deviation));
     Figure::new("bandwidth", Axis::named("network", paper.iter().map(|row| row.0.0)))
         .panel(
             Axis::log("Mbit/s"),

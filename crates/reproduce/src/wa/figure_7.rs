@@ -1,13 +1,15 @@
 //! [WA] Fig 7: bandwidth, window and queue over time, for NewReno and for the proxy.
 
+use figures::stats::Moments;
+
 use super::figure_3::samples;
 use super::{dropped, mean, percent};
 use crate::case_id::case_ids;
 use crate::experiment::built_in;
 use crate::link_figure::capacity_over_time;
 use crate::{
-    Axis, CaseId, Check, Context, Experiment, Facts, Figure, InLab, Looking, Mark, Moments, Outcome, Paper,
-    Point, ReproduceError, Runs, Series, Source, Table,
+    Axis, CaseId, Check, Context, Experiment, Facts, Figure, InLab, Looking, Mark, Outcome, Paper, Point,
+    ReproduceError, Runs, Series, Source, Table,
 };
 use scenario::Case;
 use units::{Duration, Instant};
@@ -80,7 +82,7 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
         ];
         table.row(case.label(), values);
     }
-    let spread = |case: Scheme| queue(&runs, case).0.map_or(f64::NAN, |m| m.deviation);
+    let spread = |case: Scheme| queue(&runs, case).0.and_then(|m| m.deviation()).unwrap_or(f64::NAN);
     let length = |case: Scheme| mean(queue(&runs, case).0);
     let empty = |case: Scheme| queue(&runs, case).1;
     Ok(Outcome {

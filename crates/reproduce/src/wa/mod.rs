@@ -7,8 +7,10 @@ mod figure_7;
 pub(crate) mod stability;
 mod table_1;
 
+use figures::stats::Moments;
+
 use crate::runs::mean;
-use crate::{CaseId, Experiment, Moments, Runs};
+use crate::{CaseId, Experiment, Runs};
 
 /// All of them, in the order of the paper.
 pub(crate) const EXPERIMENTS: &[&Experiment] =
