@@ -128,7 +128,7 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 32] = [
 ];
 
 /// Those of subcommands that have other aims than one run.
-const MORE: [(&str, &[(&str, &str)]); 4] = [
+const MORE: [(&str, &[(&str, &str)]); 5] = [
     (
         "contest",
         &[
@@ -147,6 +147,7 @@ const MORE: [(&str, &[(&str, &str)]); 4] = [
         ],
     ),
     ("sweep merge", &[("All shards", "sweep merge part-0.parquet part-1.parquet --out grid.parquet")]),
+    ("sweep eliminate", &[("All terms, on two grids", "sweep eliminate lte.toml 5g.toml --json terms.json")]),
     (
         "bench",
         &[

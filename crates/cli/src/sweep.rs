@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 
-use ::contest::{Progress, Shard, Sweep, SweepSpec, merge};
+use ::contest::{Elimination, Progress, Shard, Sweep, SweepSpec, Tolerance, merge};
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressStyle};
 use io::Clock;
 use units::{Duration, Instant};
 
 use crate::interruption::Interruption;
+use crate::output::{self, Words};
 use crate::{interruption, outcome};
 
 /// Arguments of `cellerator sweep`.
@@ -35,6 +36,30 @@ enum SweepCommand {
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
     },
+    /// Take out the terms of `adaptive` one after the other, the cheapest first
+    Eliminate(EliminateArgs),
+}
+
+#[derive(clap::Args)]
+struct EliminateArgs {
+    /// Grids without parameters; every one of their cells counts
+    #[arg(required = true, value_name = "SPEC.toml")]
+    specs: Vec<PathBuf>,
+    /// Try these terms only [default: all]
+    #[arg(long, value_name = "TERM,…", value_delimiter = ',')]
+    terms: Vec<String>,
+    /// Stop after so many rounds
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    rounds: usize,
+    /// Write the rounds as JSON (schemas/elimination.schema.json); - is standard output
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the tables as Markdown
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// Runs at the same time; does not change the tables [default: the number of processors]
+    #[arg(long)]
+    threads: Option<usize>,
 }
 
 #[derive(clap::Args)]
@@ -64,6 +89,7 @@ pub fn main(args: Args) -> Result<ExitCode, String> {
             println!("{}", merge(&parts, &out).map_err(text)?);
             Ok(ExitCode::SUCCESS)
         }
+        (Some(SweepCommand::Eliminate(args)), _) => eliminate(&args),
         (None, Some(args)) => {
             let spec = SweepSpec::read(&args.spec).map_err(text)?;
             run(&args, spec)
@@ -93,6 +119,48 @@ fn run(args: &RunArgs, spec: SweepSpec) -> Result<ExitCode, String> {
     eprintln!("  wrote {}", args.out.display());
     Ok(ExitCode::SUCCESS)
 }
+
+fn eliminate(args: &EliminateArgs) -> Result<ExitCode, String> {
+    let words = Words::beside([args.json.as_deref(), args.markdown.as_deref()])?;
+    let interruption = Interruption::listen()?;
+    let text = |e: ::contest::ContestError| e.to_string();
+    let elimination = Elimination {
+        specs: args.specs.iter().map(|spec| SweepSpec::read(spec)).collect::<Result<_, _>>().map_err(text)?,
+        terms: args.terms.clone(),
+        rounds: args.rounds,
+        tolerance: Tolerance::default(),
+        threads: args.threads.unwrap_or_else(io::sched::cpu_count).max(1),
+    };
+    let line = Line::default();
+    let result =
+        elimination.run(outcome::command_line(), &|progress| line.show(progress), interruption.flag());
+    line.end();
+    let result = result.map_err(text)?;
+    let tables = result.tables();
+    if let Some(file) = &args.markdown {
+        let text: String =
+            tables.iter().map(|(title, table)| format!("**{title}.**\n\n{}\n", table.markdown())).collect();
+        output::save(file, &text)?;
+    }
+    if let Some(file) = &args.json {
+        let json = serde_json::to_string_pretty(&result).map_err(|e| format!("terms as JSON: {e}"))?;
+        output::save(file, &(json + "\n"))?;
+    }
+    for (title, table) in &tables {
+        words.say(&format!("\n{title}\n{}", table.fitting(words.columns(), &MAY_GO).0));
+    }
+    let files = [args.json.as_deref(), args.markdown.as_deref()];
+    let written = files.into_iter().flatten().filter(|file| !output::is_standard_output(file));
+    if !result.is_complete {
+        interruption::tell("sweep eliminate: interrupted after the rounds shown", written);
+        return Ok(interruption.code());
+    }
+    written.for_each(|file| eprintln!("  wrote {}", file.display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Columns that a narrow terminal does without.
+const MAY_GO: [&str; 1] = ["loss"];
 
 /// How often a line is printed where lines do not move.
 const LINE_EVERY: Duration = Duration::from_secs(10);

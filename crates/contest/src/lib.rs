@@ -52,6 +52,9 @@ pub use results::{
     Waiting,
 };
 pub use scheme::{Scheme, Treatment};
-pub use sweep::{Progress, Shard, Sweep, SweepSpec, merge, table_format};
+pub use sweep::{
+    Candidate, Eliminated, Elimination, Progress, Round, Shard, Sweep, SweepSpec, Tolerance, merge,
+    table_format,
+};
 pub use table::tables;
 pub use traces::TraceSource;

@@ -7,6 +7,7 @@
 //!
 //! The number of a cell, and so its shard, depends on the specification alone.
 
+mod elimination;
 mod journal;
 mod rows;
 mod spec;
@@ -25,6 +26,7 @@ use tables::{Format, TableReader, TableWriter, Value};
 use crate::contest::{Cell, idle};
 use crate::results::TraceFigures;
 use crate::{ContestError, TraceSource};
+pub use elimination::{Candidate, Eliminated, Elimination, Round, Tolerance};
 use journal::Journal;
 pub use spec::SweepSpec;
 use spec::{Point, Prepared};

@@ -52,6 +52,7 @@ mod grain;
 mod head_of_line;
 mod losses;
 mod offer;
+mod terms;
 
 use units::{Bytes, Duration, Instant, Rate};
 
@@ -64,6 +65,7 @@ use grain::Grain;
 use head_of_line::{HeadOfLineBlocking, Observation};
 use losses::Losses;
 use offer::Offer;
+pub use terms::{Term, Terms};
 
 /// Bins of r̄: the link's last moments.
 const RECENT_BINS: usize = 4;
@@ -137,6 +139,8 @@ pub struct AdaptiveParams {
     pub initial_window: Bytes,
     /// For how long an idle subscriber's link is remembered. 60 s.
     pub memory: Duration,
+    /// Terms that are left out, to measure what they are worth. None.
+    pub without: Terms,
     /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
 }
@@ -155,6 +159,7 @@ impl Default for AdaptiveParams {
             delay_max: Duration::from_millis(100),
             initial_window: Bytes::from_kib(32),
             memory: Duration::from_secs(60),
+            without: Terms::NONE,
             mss: MSS_DEFAULT,
         }
     }
@@ -199,7 +204,7 @@ impl Adaptive {
             headroom: params.headroom_max / 2,
             dry: Bytes::ZERO,
             start: Some(params.initial_window),
-            losses: Losses::new(params.mss),
+            losses: Losses::new(params.mss, !params.without.has(Term::Trials)),
             silent: None,
             lost_at: Instant::ZERO,
             window: params.initial_window,
@@ -234,6 +239,26 @@ impl Adaptive {
         self.headroom
     }
 
+    /// The law has `term`.
+    fn has(&self, term: Term) -> bool {
+        !self.params.without.has(term)
+    }
+
+    /// What a buffer smaller than the window takes.
+    fn ceiling(&self) -> Option<Bytes> {
+        self.losses.ceiling().filter(|_| self.has(Term::Ceiling))
+    }
+
+    /// T, for which repairs hold back.
+    fn blocked_for(&self) -> Duration {
+        if self.has(Term::Blocking) { self.blocking.time() } else { Duration::ZERO }
+    }
+
+    /// The data in flight is let down to measure the floor.
+    fn is_draining(&self) -> bool {
+        self.floor.is_draining() && self.has(Term::Drain)
+    }
+
     /// A time that fits a coarse link, on the scale of this one.
     fn scaled(&self, time: Duration) -> Duration {
         time.mul_ratio(self.offer.length().as_nanos(), self.params.bin.as_nanos().max(1))
@@ -241,7 +266,9 @@ impl Adaptive {
 
     /// B: two grains, at least a part of the path, at most the parameter.
     fn adapt_bins(&mut self) {
-        if let (Some(grain), Some(floor)) = (self.grain.get(), self.floor.get()) {
+        if let (Some(grain), Some(floor)) = (self.grain.get(), self.floor.get())
+            && self.has(Term::Grain)
+        {
             let least = (floor / BINS_PER_ROUND_TRIP).max(self.params.bin / FINEST).min(self.params.bin);
             self.offer.set_length((grain * GRAINS_PER_BIN).clamp(least, self.params.bin));
         }
@@ -278,31 +305,36 @@ impl Adaptive {
             self.headroom -= step.mul_ratio(phi, 1_000);
             self.dry = self.dry.saturating_sub(Bytes::new(delivered.get() * WET_WEIGHT));
         }
-        if self.dry.get() >= self.window.get() * DRY_WINDOWS && self.losses.ceiling().is_none() {
+        let is_dry = self.dry.get() >= self.window.get() * DRY_WINDOWS && self.has(Term::Restart);
+        if is_dry && self.ceiling().is_none() {
             // The link has become much better: find out by how much, as at the start.
             self.start = Some(self.window);
             self.dry = Bytes::ZERO;
         }
         let (least, most) = self.headroom_range();
-        self.headroom = self.headroom.clamp(least, most);
+        self.headroom = if self.has(Term::Headroom) { self.headroom.clamp(least, most) } else { most / 2 };
     }
 
     /// Pacing is what keeps the path empty: a segment takes longer by it than the way there and back.
     fn leaves_path_empty(&self) -> bool {
         let segment = self.pacing_rate.time_for(self.params.mss);
-        self.start.is_none() && self.silent.is_none() && self.floor.get().is_some_and(|floor| segment > floor)
+        self.has(Term::SlowPace)
+            && self.start.is_none()
+            && self.silent.is_none()
+            && self.floor.get().is_some_and(|floor| segment > floor)
     }
 
     fn leave_start(&mut self, ack: &Ack) {
         let Some(window) = self.start else { return };
         let (Some(rtt), Some(floor)) = (ack.rtt, self.floor.get()) else { return };
         let (least, most) = self.headroom_range();
-        let is_queueing =
-            rtt > floor + self.blocking.time() + least.max((most / 2).min(floor * START_ROUND_TRIPS));
-        let is_full = is_queueing || self.losses.ceiling().is_some();
+        let queue = if self.has(Term::ShortStart) { floor * START_ROUND_TRIPS } else { most };
+        let is_queueing = rtt > floor + self.blocked_for() + least.max((most / 2).min(queue));
+        let is_full = is_queueing || self.ceiling().is_some();
+        let used = if self.has(Term::HalfUse) { window.get() / 2 } else { window.get() };
         if is_full && self.offer.forecast().is_some() {
             self.start = None;
-        } else if ack.in_flight_before.get() >= window.get() / 2 && !is_queueing {
+        } else if ack.in_flight_before.get() >= used && !is_queueing {
             // Half of it in use is use enough (as in RFC 7661 §4.4): pacing has not yet sent what
             // the growth allows.
             self.start = Some(window + ack.delivered);
@@ -312,16 +344,20 @@ impl Adaptive {
     /// W without floor measurement and ceiling.
     fn model(&self) -> Option<Bytes> {
         let (floor, forecast) = (self.floor.get()?, self.offer.forecast()?);
-        let path = floor + self.bunches.delay(floor);
+        let spacing = if self.has(Term::Bunches) { self.bunches.delay(floor) } else { Duration::ZERO };
+        let path = floor + spacing;
         let delay_max = self.delay_max(floor);
         let burst =
             self.bursts.surplus(self.losses.is_steady()).min(forecast.bytes_in(self.params.delay_max));
         let held = self.held(forecast);
-        let on_top = burst.max(held);
-        let provided = forecast.bytes_in(path + self.headroom) + self.params.constant + on_top;
+        let on_top = if self.has(Term::Bursts) { burst.max(held) } else { held };
+        let constant = if self.has(Term::Constant) { self.params.constant } else { Bytes::ZERO };
+        let provided = forecast.bytes_in(path + self.headroom) + constant + on_top;
+        if !self.has(Term::Patience) {
+            return Some(provided);
+        }
         let recent = self.offer.recent(RECENT_BINS).unwrap_or(forecast);
-        let patient =
-            recent.bytes_in(path + delay_max) + self.params.constant + self.params.constant + on_top;
+        let patient = recent.bytes_in(path + delay_max) + constant + constant + on_top;
         Some(provided.min(patient))
     }
 
@@ -334,7 +370,7 @@ impl Adaptive {
     fn held(&self, forecast: Rate) -> Bytes {
         // As it has been so far the mean is that of a link that was idle.
         let rate = if self.blocking.is_on_trial() { forecast } else { self.mean().unwrap_or(forecast) };
-        rate.bytes_in(self.blocking.time())
+        rate.bytes_in(self.blocked_for())
     }
 
     fn update(&mut self) {
@@ -344,11 +380,11 @@ impl Adaptive {
             (Some(start), model) => start.max(model.unwrap_or(start)),
             (None, model) => model.unwrap_or(self.params.initial_window),
         };
-        if let Some(ceiling) = self.losses.ceiling() {
+        if let Some(ceiling) = self.ceiling() {
             window = window.min(ceiling);
         }
         let floor = self.floor.get();
-        if self.floor.is_draining()
+        if self.is_draining()
             && let (Some(floor), Some(forecast)) = (floor, self.offer.forecast())
         {
             window = window.min(forecast.bytes_in(floor / 2));
@@ -367,9 +403,9 @@ impl Adaptive {
                 // Where the client's window limits, or the data, ours has room for what would only
                 // queue. A start is to find out what the link takes beyond what is known.
                 let is_used = self.last_ack.saturating_since(self.limited_at) < USE_MEMORY;
-                let is_ours = is_used || self.start.is_some();
-                match self.blocking.time() {
-                    held if held > floor => {
+                let is_ours = is_used || self.start.is_some() || !self.has(Term::IdlePace);
+                match self.blocked_for() {
+                    held if held > floor && self.has(Term::HeldPace) => {
                         Rate::from_transfer(self.window, floor + held).mul_ratio(HELD_PACING_PERCENT, 100)
                     }
                     _ if is_ours => by_window.max(known).mul_ratio(PACING_GAIN, 1),
@@ -394,7 +430,7 @@ impl Controller for Adaptive {
         self.floor.on_idle(sent.now);
         if sent.now.saturating_since(self.last_ack) > self.params.memory && self.last_ack > Instant::ZERO {
             self.offer.forget();
-            self.losses = Losses::new(self.params.mss);
+            self.losses = Losses::new(self.params.mss, self.has(Term::Trials));
             self.blocking = HeadOfLineBlocking::default();
             let floor = self.floor.get().unwrap_or(self.params.headroom_max);
             self.headroom = (self.params.headroom_max / 2).min(floor * START_ROUND_TRIPS);
@@ -428,11 +464,11 @@ impl Controller for Adaptive {
         }
         if let Some(rtt) = ack.rtt {
             self.floor.update(rtt, is_limited, ack.now);
-            if is_limited && !self.floor.is_draining() && self.start.is_none() {
+            if is_limited && !self.is_draining() && self.start.is_none() {
                 self.adapt_headroom(rtt, ack.delivered);
             }
         }
-        let is_limited = is_limited && !self.floor.is_draining();
+        let is_limited = is_limited && !self.is_draining();
         if let (Some(forecast), Some(floor)) = (self.offer.forecast(), self.floor.get()) {
             self.bursts.count(ack.delivered, is_limited, forecast, floor, ack.now);
             let is_longer = self.blocking.on_ack(&Observation {
@@ -445,7 +481,7 @@ impl Controller for Adaptive {
                 path: forecast.bytes_in(floor),
                 now: ack.now,
             });
-            if is_longer && self.losses.ceiling().is_none() {
+            if is_longer && self.has(Term::Blocking) && self.ceiling().is_none() {
                 // What looked like a queue was none.
                 self.start = Some(self.window);
             }
@@ -477,7 +513,9 @@ impl Controller for Adaptive {
             LossKind::Timeout => {
                 let is_lossy =
                     self.lost_at > Instant::ZERO && loss.now.saturating_since(self.lost_at) < LOSS_MEMORY;
-                self.silent = Some(if is_lossy { RETRY_SEGMENTS } else { SILENT_SEGMENTS });
+                let segments =
+                    if is_lossy && self.has(Term::Retry) { RETRY_SEGMENTS } else { SILENT_SEGMENTS };
+                self.silent = self.has(Term::Silence).then_some(segments);
                 self.update();
             }
         }

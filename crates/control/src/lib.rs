@@ -75,7 +75,7 @@ mod westwood;
 mod window;
 mod window_adaptation;
 
-pub use adaptive::{Adaptive, AdaptiveParams};
+pub use adaptive::{Adaptive, AdaptiveParams, Term, Terms};
 pub use any::{AnyController, ControllerConfig, ControllerKind, Listed, ServerControl};
 pub use bbr::{Bbr, BbrParams};
 pub use bbr3::{Bbr3, Bbr3Params};

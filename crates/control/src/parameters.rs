@@ -7,8 +7,8 @@ use units::{Bytes, Duration, Rate};
 
 use crate::{
     AdaptiveParams, Bbr3Params, BbrParams, BicParams, C2tcpParams, CopaParams, CubicParams, FixedParams,
-    HTcpParams, HighSpeedParams, Law, NewRenoParams, RateParams, SproutParams, VegasParams, VenoParams,
-    VerusParams, WestwoodParams, WestwoodPlusParams, WindowAdaptationParams,
+    HTcpParams, HighSpeedParams, Law, NewRenoParams, RateParams, SproutParams, Terms, VegasParams,
+    VenoParams, VerusParams, WestwoodParams, WestwoodPlusParams, WindowAdaptationParams,
 };
 
 /// The value of a parameter.
@@ -99,6 +99,20 @@ impl Field for Law {
     }
 }
 
+impl Field for Terms {
+    const WANTED: &'static str = "terms to leave out, like bursts+bunches, or none";
+    fn from_value(value: ParameterValue) -> Option<Self> {
+        match value {
+            ParameterValue::Word(word) => word.parse().ok(),
+            ParameterValue::Off => Some(Self::NONE),
+            _ => None,
+        }
+    }
+    fn value(self) -> ParameterValue {
+        ParameterValue::Word(self.to_string())
+    }
+}
+
 const fn law_name(law: Law) -> &'static str {
     match law {
         Law::PerStep => "per-step",
@@ -168,7 +182,7 @@ macro_rules! parameters {
 parameters! {
     AdaptiveParams {
         bin, bins, constant, headroom_min, headroom_max, starved_permille, headroom_gain, starved_below, delay_max,
-        initial_window, memory, mss,
+        initial_window, memory, without, mss,
     }
     FixedParams { rate, mss, window }
     RateParams {

@@ -36,7 +36,7 @@ pub(super) struct Bunches {
     /// When it was in use last.
     limited_at: Option<Instant>,
     spacings: [Duration; REMEMBERED],
-    next: usize,
+    next: u8,
 }
 
 impl Bunches {
@@ -61,8 +61,9 @@ impl Bunches {
             // Mostly silence, or it is a stream with a pause in it.
             let is_bunch = self.len >= BUNCH_MIN && silence * 2 >= spacing && spacing <= SPACING_MAX;
             let counts = is_bunch && self.is_limited && is_limited;
-            self.spacings[self.next % REMEMBERED] = if counts { spacing } else { Duration::ZERO };
-            self.next = (self.next + 1) % REMEMBERED;
+            self.spacings[usize::from(self.next) % REMEMBERED] =
+                if counts { spacing } else { Duration::ZERO };
+            self.next = self.next.wrapping_add(1);
             (self.started, self.len, self.is_limited) = (now, 0, is_limited);
         }
         if is_limited {

@@ -82,6 +82,8 @@ struct Trial {
 pub(super) struct Losses {
     /// The least by which the ceiling rises, four times.
     mss: Bytes,
+    /// A ceiling has to show that it helps.
+    has_trials: bool,
     /// What a buffer that is smaller than the window takes.
     ceiling: Option<Bytes>,
     round: Account,
@@ -100,9 +102,10 @@ pub(super) struct Losses {
 }
 
 impl Losses {
-    pub(super) fn new(mss: Bytes) -> Self {
+    pub(super) fn new(mss: Bytes, has_trials: bool) -> Self {
         Self {
             mss,
+            has_trials,
             ceiling: None,
             round: Account::default(),
             round_ends: Instant::ZERO,
@@ -169,7 +172,7 @@ impl Losses {
             let of_a_buffer = narrow(ceiling).saturating_sub(round.delivered);
             let expected = Account { delivered: round.delivered, lost: of_a_buffer }.lost_permille();
             let most = u64::midpoint(self.heavy.lost_permille(), expected);
-            self.trial = Some(Trial { most, rounds: 0, since: Account::default() });
+            self.trial = self.has_trials.then_some(Trial { most, rounds: 0, since: Account::default() });
             self.heavy_rounds = 0;
             self.heavy = Account::default();
         }
@@ -224,7 +227,7 @@ mod tests {
     /// Round trips of 50 ms in which `share` of the window, in thousandths, is lost; the mean
     /// window of the last half.
     fn mean_window(rounds: u64, mut share: impl FnMut(u64, u64) -> u64) -> u64 {
-        let mut losses = Losses::new(Bytes::new(1_448));
+        let mut losses = Losses::new(Bytes::new(1_448), true);
         let mut sum = 0;
         for round in 0..rounds {
             let window = losses.ceiling().map_or(WINDOW, |ceiling| ceiling.get().min(WINDOW));
@@ -261,7 +264,7 @@ mod tests {
 
     /// Round trips of 100 segments with one of them lost where `is_lost` says so.
     fn is_steady(is_lost: impl Fn(u64) -> bool) -> bool {
-        let mut losses = Losses::new(Bytes::new(1_448));
+        let mut losses = Losses::new(Bytes::new(1_448), true);
         for round in 0..200 {
             losses.on_lost(Bytes::new(if is_lost(round) { 1_448 } else { 0 }));
             let now = Instant::from_millis(50 * (round + 1));

@@ -1,0 +1,327 @@
+//! [`Elimination`]: the terms of a law taken out one after the other, the one first whose loss costs least.
+//!
+//! ```text
+//!   law ──▶ without each of its terms in turn: every trace, queue and seed ──▶ the cheapest costs ≤ 1?
+//!    ▲                                                                          yes: it goes │   │ no: end
+//!    └───────────────────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! What a term costs is the worst of all cells, a cell being a trace with a queue behind a path: the share
+//! that its loss takes, in units of [`Tolerance::share`], or the 95th percentile of the queueing delay that
+//! it adds, in units of [`Tolerance::queue`], both against the whole law and as means over the seeds.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use control::Term;
+use figures::Table;
+use figures::stats::{Moments, half_width};
+use parallel::in_parallel_until;
+use serde::Serialize;
+
+use super::spec::Prepared;
+use super::{Progress, SweepSpec};
+use crate::ContestError;
+use crate::contest::Cell;
+
+/// What may be lost of any cell.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Tolerance {
+    /// Of the whole law's share.
+    pub share: f64,
+    /// Of the whole law's 95th percentile of the queueing delay.
+    pub queue: f64,
+    /// Delays are told apart from this on, in ms.
+    pub queue_ms: f64,
+}
+
+impl Default for Tolerance {
+    /// A hundredth of the share, a twentieth of the delay, a millisecond.
+    fn default() -> Self {
+        Self { share: 0.01, queue: 0.05, queue_ms: 1.0 }
+    }
+}
+
+/// What is to be run.
+#[derive(Clone, Debug)]
+pub struct Elimination {
+    /// Grids of one scheme each, `accel:adaptive`, without parameters; all of them count.
+    pub specs: Vec<SweepSpec>,
+    /// The terms tried; all if empty.
+    pub terms: Vec<String>,
+    /// Rounds at most.
+    pub rounds: usize,
+    /// What may be lost.
+    pub tolerance: Tolerance,
+    /// Runs at the same time; the result does not depend on it.
+    pub threads: usize,
+}
+
+/// What came out.
+#[derive(Clone, Debug, Serialize)]
+pub struct Eliminated {
+    /// `cellerator/elimination/1`.
+    pub schema: &'static str,
+    /// The command that made it.
+    pub command: String,
+    /// What may be lost of any cell.
+    pub tolerance: Tolerance,
+    /// Cells, each the mean of its seeds.
+    pub cells: usize,
+    /// Round after round.
+    pub rounds: Vec<Round>,
+    /// False if it was interrupted.
+    pub is_complete: bool,
+}
+
+/// Each of the terms left is taken out in turn.
+#[derive(Clone, Debug, Serialize)]
+pub struct Round {
+    /// The terms that are out already.
+    pub without: String,
+    /// What each other costs, the cheapest first.
+    pub candidates: Vec<Candidate>,
+    /// The one that goes, if any.
+    pub goes: Option<String>,
+}
+
+/// What the loss of a term costs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Candidate {
+    /// The term.
+    pub term: String,
+    /// In units of what may be lost, in the worst cell; at most 1 and it may go.
+    pub cost: f64,
+    /// The worst cell.
+    pub worst: String,
+    /// Its share less the whole law's, in per cent of that; mean over the seeds.
+    pub share_percent: f64,
+    /// Half of the 95 % confidence interval of that; none with one seed.
+    pub share_interval: Option<f64>,
+    /// The same of the delay's 95th percentile.
+    pub queue_percent: f64,
+    /// Half of its interval.
+    pub queue_interval: Option<f64>,
+    /// Packets dropped by the queue, in points, mean of all cells.
+    pub loss_points: f64,
+    /// Means over all cells.
+    pub mean_share_percent: f64,
+    /// Means over all cells.
+    pub mean_queue_percent: f64,
+}
+
+/// Figures of one run.
+#[derive(Clone, Copy, Debug)]
+struct Figures {
+    share: f64,
+    queue_ms: f64,
+    loss: f64,
+}
+
+/// Figures of all seeds of each cell, by its name.
+type Cells = BTreeMap<String, Vec<Figures>>;
+
+impl Elimination {
+    /// Runs it; once `is_over` the rounds that are whole are given.
+    ///
+    /// # Errors
+    /// A setting or trace that is not right, a term that is not known.
+    pub fn run(
+        &self,
+        command: String,
+        progress: &(dyn Fn(Progress<'_>) + Sync),
+        is_over: &AtomicBool,
+    ) -> Result<Eliminated, ContestError> {
+        let all = || Term::ALL.iter().map(|(_, name)| (*name).to_owned());
+        if let Some(unknown) = self.terms.iter().find(|term| !all().any(|known| known == **term)) {
+            let known: Vec<_> = all().collect();
+            let problem = format!("`{unknown}` is none; there are {}", known.join(", "));
+            return Err(ContestError::Setting { what: "term", problem });
+        }
+        let mut left: Vec<String> =
+            all().filter(|t| self.terms.is_empty() || self.terms.contains(t)).collect();
+        let mut result = Eliminated {
+            schema: "cellerator/elimination/1",
+            command,
+            tolerance: self.tolerance,
+            cells: 0,
+            rounds: Vec::new(),
+            is_complete: false,
+        };
+        let mut whole: Option<Cells> = None;
+        let mut out: Vec<String> = Vec::new();
+        while result.rounds.len() < self.rounds.max(1) && !left.is_empty() {
+            let with = |term: &String| out.iter().chain([term]).cloned().collect::<Vec<_>>().join("+");
+            let variants = left.iter().map(with);
+            let variants: Vec<String> =
+                whole.is_none().then(|| "none".to_owned()).into_iter().chain(variants).collect();
+            let Some(mut measured) = self.measure(&variants, progress, is_over)? else { return Ok(result) };
+            let law = match &whole {
+                Some(law) => law,
+                None => whole.insert(measured.remove(0)),
+            };
+            result.cells = law.len();
+            let pairs = left.iter().zip(&measured);
+            let mut candidates: Vec<Candidate> =
+                pairs.map(|(term, cells)| candidate(term, law, cells, self.tolerance)).collect();
+            candidates.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+            let goes = candidates.first().filter(|first| first.cost <= 1.0).map(|first| first.term.clone());
+            let without = if out.is_empty() { "none".to_owned() } else { out.join("+") };
+            result.rounds.push(Round { without, candidates, goes: goes.clone() });
+            let Some(goes) = goes else { break };
+            left.retain(|term| *term != goes);
+            out.push(goes);
+        }
+        result.is_complete = true;
+        Ok(result)
+    }
+
+    /// All cells of each variant; none when it was interrupted.
+    fn measure(
+        &self,
+        variants: &[String],
+        progress: &(dyn Fn(Progress<'_>) + Sync),
+        is_over: &AtomicBool,
+    ) -> Result<Option<Vec<Cells>>, ContestError> {
+        let mut grids = Vec::new();
+        for spec in &self.specs {
+            let mut spec = spec.clone();
+            let values = variants.iter().cloned().map(toml::Value::String).collect();
+            spec.parameters.insert("without".to_owned(), toml::Value::Array(values));
+            grids.push(spec.prepare()?);
+        }
+        let jobs: Vec<(usize, usize)> =
+            grids.iter().enumerate().flat_map(|(grid, p)| (0..p.len()).map(move |n| (grid, n))).collect();
+        let done = Mutex::new(0);
+        let runs = in_parallel_until(jobs.len(), self.threads, is_over, |index| {
+            let (grid, number) = jobs[index];
+            let run = run(&grids[grid], number, is_over)?;
+            if let Ok(mut done) = done.lock() {
+                *done += 1;
+                progress(Progress { done: *done, of: jobs.len(), cell: &run.1 });
+            }
+            Ok::<_, ContestError>(run)
+        });
+        if is_over.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let mut all = vec![Cells::new(); variants.len()];
+        for run in runs.into_iter().flatten() {
+            let (variant, cell, figures) = run?;
+            let at = variants.iter().position(|known| *known == variant).unwrap_or(0);
+            all[at].entry(cell).or_default().push(figures);
+        }
+        Ok(Some(all))
+    }
+}
+
+/// The variant, the cell's name, and its figures.
+fn run(
+    grid: &Prepared,
+    number: usize,
+    is_over: &AtomicBool,
+) -> Result<(String, String, Figures), ContestError> {
+    let point = grid.point(number);
+    let (_, trace) = grid.source(point.trace, point.seed_index);
+    let cell = Cell {
+        trace,
+        buffer: point.buffer,
+        scheme: &point.scheme,
+        seed: point.seed,
+        length: grid.length,
+        path: &grid.path,
+        is_over,
+    };
+    let name = format!("{}, {}, {} wired", trace.name, point.buffer, grid.path.wan_rtt);
+    let run = cell.run().map_err(|source| ContestError::Sim { run: name.clone(), source })?;
+    let figures = Figures { share: run.utilisation, queue_ms: run.queue_ms.p95, loss: run.loss };
+    let at = grid.parameters().iter().position(|name| name == "without").unwrap_or(0);
+    Ok((point.values[at].clone(), name, figures))
+}
+
+fn candidate(term: &str, law: &Cells, cells: &Cells, tolerance: Tolerance) -> Candidate {
+    let mut candidate = Candidate {
+        term: term.to_owned(),
+        cost: f64::NEG_INFINITY,
+        worst: String::new(),
+        share_percent: 0.0,
+        share_interval: None,
+        queue_percent: 0.0,
+        queue_interval: None,
+        loss_points: 0.0,
+        mean_share_percent: 0.0,
+        mean_queue_percent: 0.0,
+    };
+    let weight = 1.0 / law.len().max(1) as f64;
+    for (name, whole) in law {
+        let Some(without) = cells.get(name) else { continue };
+        // Seed by seed, so that what both have in common does not widen the interval.
+        let pairs = || whole.iter().zip(without);
+        let changes = |of: fn(&Figures) -> f64| {
+            let scale = pairs().map(|(whole, _)| of(whole)).sum::<f64>() / whole.len() as f64;
+            let changes = pairs().map(move |(whole, without)| (of(without) - of(whole)) / scale.max(1e-9));
+            Moments::of(changes).map_or((0.0, None, scale), |m| (m.mean, half_width(&m), scale))
+        };
+        let (share, share_interval, _) = changes(|figures| figures.share);
+        let (queue, queue_interval, queue_ms) = changes(|figures| figures.queue_ms);
+        let is_told_apart = queue * queue_ms > tolerance.queue_ms;
+        let worse = (-share / tolerance.share).max(if is_told_apart { queue / tolerance.queue } else { 0.0 });
+        candidate.loss_points +=
+            pairs().map(|(a, b)| b.loss - a.loss).sum::<f64>() / whole.len() as f64 * weight;
+        candidate.mean_share_percent += share * 100.0 * weight;
+        candidate.mean_queue_percent += queue * 100.0 * weight;
+        if worse > candidate.cost {
+            candidate.cost = worse;
+            candidate.worst.clone_from(name);
+            (candidate.share_percent, candidate.queue_percent) = (share * 100.0, queue * 100.0);
+            candidate.share_interval = share_interval.map(|half| half * 100.0);
+            candidate.queue_interval = queue_interval.map(|half| half * 100.0);
+        }
+    }
+    candidate.loss_points *= 100.0;
+    candidate
+}
+
+impl Eliminated {
+    /// A table for each round.
+    #[must_use]
+    pub fn tables(&self) -> Vec<(String, Table)> {
+        let change = |value: f64, interval: Option<f64>| match interval {
+            Some(half) => format!("{value:+.2} ± {half:.2}"),
+            None => format!("{value:+.2}"),
+        };
+        let row = |candidate: &Candidate| {
+            vec![
+                candidate.term.clone(),
+                format!("{:.2}", candidate.cost),
+                change(candidate.share_percent, candidate.share_interval),
+                change(candidate.queue_percent, candidate.queue_interval),
+                format!("{:+.2}", candidate.mean_share_percent),
+                format!("{:+.2}", candidate.mean_queue_percent),
+                format!("{:+.3}", candidate.loss_points),
+                candidate.worst.clone(),
+            ]
+        };
+        let headings = vec![
+            ("without", ""),
+            ("cost", "at most 1 to go"),
+            ("share", "%, worst cell"),
+            ("queue p95", "%, worst cell"),
+            ("share", "%, mean"),
+            ("queue p95", "%, mean"),
+            ("loss", "points, mean"),
+            ("worst cell", ""),
+        ];
+        let table = |(number, round): (usize, &Round)| {
+            let goes =
+                round.goes.as_ref().map_or("nothing more can go".to_owned(), |term| format!("{term} goes"));
+            let title = format!("Round {}, without {}: {goes}", number + 1, round.without);
+            (title, Table { headings: headings.clone(), rows: round.candidates.iter().map(row).collect() })
+        };
+        self.rounds.iter().enumerate().map(table).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;
