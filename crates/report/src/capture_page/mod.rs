@@ -20,6 +20,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use flate2::{Compress, Compression, FlushCompress, Status};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
+use maud::{DOCTYPE, PreEscaped, html};
 use serde::Serialize;
 
 use distribution::{Course, CourseData, Curve, Distribution};
@@ -159,7 +160,8 @@ impl CapturePage {
         Self::default()
     }
 
-    /// The flows that end from here on belong to the environment `name`: distributions are shown by environment.
+    /// The flows that end from here on belong to the environment `name`: distributions are shown by
+    /// environment.
     pub fn group(&mut self, name: &str) {
         self.group = Some(name.to_owned());
     }
@@ -223,7 +225,10 @@ impl CapturePage {
         let origin_ns = self.origin_ns.unwrap_or(0);
         let mut packer = Packer::new();
         // Data comes before the head, which says where what lies: it need not be held.
-        write_start(out)?;
+        let shell = shell();
+        let (start, rest) = shell.split_once(DATA).unwrap_or((&shell, ""));
+        let (middle, end) = rest.split_once(HEAD).unwrap_or((rest, ""));
+        out.write_all(start.as_bytes())?;
         let (mut places, mut written) = (Vec::new(), 0);
         for one in &mut self.kept {
             places.push(place(one, out, &mut written, &mut packer)?);
@@ -252,14 +257,17 @@ impl CapturePage {
             definitions: &schema["$defs"],
         };
         let head = BASE64.encode(packer.pack(&serde_json::to_vec(&head)?));
-        write_end(out, &head)
+        for part in [middle, &head, end] {
+            out.write_all(part.as_bytes())?;
+        }
+        Ok(())
     }
 }
 
 const SCHEMA: &str = include_str!("../../../../schemas/analysis.schema.json");
 
-/// Writes a flow's report and packets behind `written` characters of others; none when there are no packets or the
-/// page is full.
+/// Writes a flow's report and packets behind `written` characters of others; none when there are no packets
+/// or the page is full.
 fn place(
     one: &mut Kept,
     out: &mut impl Write,
@@ -310,24 +318,47 @@ impl Packer {
     }
 }
 
-fn write_start(out: &mut impl Write) -> io::Result<()> {
-    write!(
-        out,
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n<title>Capture analysis</title>\n<style>\n{}</style>\n</head>\n<body>\n{}",
-        include_str!("page.css"),
-        include_str!("page.html")
-    )?;
-    out.write_all(b"<script type=\"text/plain\" id=\"data\">")
+/// Where packets go in the page, and where its head does: neither mark is in its texts.
+const DATA: &str = "<!-- data -->";
+const HEAD: &str = "<!-- head -->";
+
+/// The page around its data. Base64 has no character that could end an element.
+fn shell() -> String {
+    let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
+    let whole = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta http-equiv="Content-Security-Policy" content=(policy);
+                title { "Capture analysis" }
+                style { (PreEscaped(include_str!("page.css"))) }
+            }
+            body {
+                (PreEscaped(include_str!("page.html")))
+                script type="text/plain" id="data" { (PreEscaped(DATA)) }
+                script type="text/plain" id="head" { (PreEscaped(HEAD)) }
+                script {
+                    (PreEscaped("\n\"use strict\";\n(() => {\n"))
+                    @for script in SCRIPTS { (PreEscaped(script)) }
+                    (PreEscaped("})();\n"))
+                }
+            }
+        }
+    };
+    whole.into_string() + "\n"
 }
 
-fn write_end(out: &mut impl Write, head: &str) -> io::Result<()> {
-    // Base64 has no character that could end an element.
-    write!(
-        out,
-        "</script>\n<script type=\"text/plain\" id=\"head\">{head}</script>\n<script>\n\"use strict\";\n(() => {{\n"
-    )?;
-    for script in SCRIPTS {
-        out.write_all(script.as_bytes())?;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_has_one_place_for_each_kind_of_data() {
+        let shell = shell();
+        assert_eq!((shell.matches(DATA).count(), shell.matches(HEAD).count()), (1, 1));
+        assert!(shell.find(DATA) < shell.find(HEAD), "the head says where in the data what lies");
+        assert!(shell.starts_with("<!DOCTYPE html><html lang=\"en\">") && shell.ends_with("</html>\n"));
     }
-    out.write_all(b"})();\n</script>\n</body>\n</html>\n")
 }
