@@ -104,34 +104,61 @@ struct Plateau {
     is_found: bool,
 }
 
+/// Rounds of a window each (§5.5.1).
+#[derive(Clone, Copy, Debug, Default)]
+struct Round {
+    ends_at: Bytes,
+    /// This acknowledgement begins one.
+    is_start: bool,
+    since_probe: u64,
+}
+
+/// The cycle of probing for bandwidth (§5.3.3).
+#[derive(Clone, Copy, Debug)]
+struct Cycle {
+    phase: Phase,
+    acks: AckPhase,
+    /// When the probe before ended.
+    since: Instant,
+    /// Longest time to the next probe.
+    wait: Duration,
+    has_samples: bool,
+}
+
+/// How the bound rises in Up (§5.3.3): rounds of it, acknowledged bytes, and bytes per segment.
+#[derive(Clone, Copy, Debug)]
+struct Climb {
+    rounds: u32,
+    acked: u64,
+    price: u64,
+}
+
+/// The smallest round trip, and the probes for it (§5.3.4).
+#[derive(Clone, Copy, Debug, Default)]
+struct MinRtt {
+    min: Option<(Duration, Instant)>,
+    /// The same with the shorter memory that times ProbeRTT.
+    recent: Option<(Duration, Instant)>,
+    /// Delivered and in flight when ProbeRTT last held data back.
+    held_back_until: Bytes,
+}
+
 /// BBR version 3.
 #[derive(Clone, Debug)]
 pub struct Bbr3 {
     mss: u64,
     initial_segments: u64,
-    phase: Phase,
-    ack_phase: AckPhase,
+    cycle: Cycle,
     bounds: Bounds,
     flights: Flights,
     aggregation: Aggregation,
     /// Largest rate of this probing cycle and of the one before.
     rates: [Rate; 2],
-    round_ends_at: Bytes,
-    is_round_start: bool,
-    rounds_since_probe: u64,
-    phase_since: Instant,
-    /// Longest time to the next probe.
-    probe_wait: Duration,
-    has_probe_samples: bool,
-    /// How the bound rises in Up: rounds of it, acknowledged bytes, and bytes per segment.
-    up_rounds: u32,
-    up_acked: u64,
-    up_price: u64,
+    round: Round,
+    climb: Climb,
     plateau: Plateau,
     is_pipe_full: bool,
-    min_rtt: Option<(Duration, Instant)>,
-    /// The same with the shorter memory that times ProbeRTT.
-    probe_rtt_min: Option<(Duration, Instant)>,
+    rtt: MinRtt,
     delivered: Bytes,
     lost: u64,
     cwnd: u64,
@@ -139,8 +166,6 @@ pub struct Bbr3 {
     pacing_rate: Rate,
     is_recovering: bool,
     is_restarting_from_idle: bool,
-    /// Delivered and in flight when ProbeRTT last held data back.
-    held_back_until: Bytes,
     random: u64,
 }
 
@@ -154,25 +179,22 @@ impl Bbr3 {
         Self {
             mss,
             initial_segments: params.initial_window_segments.max(1),
-            phase: Phase::Startup,
-            ack_phase: AckPhase::ProbeStopping,
+            cycle: Cycle {
+                phase: Phase::Startup,
+                acks: AckPhase::ProbeStopping,
+                since: Instant::ZERO,
+                wait: Duration::ZERO,
+                has_samples: false,
+            },
             bounds: Bounds::default(),
             flights: Flights::default(),
             aggregation: Aggregation::default(),
             rates: [Rate::default(); 2],
-            round_ends_at: Bytes::ZERO,
-            is_round_start: false,
-            rounds_since_probe: 0,
-            phase_since: Instant::ZERO,
-            probe_wait: Duration::ZERO,
-            has_probe_samples: false,
-            up_rounds: 0,
-            up_acked: 0,
-            up_price: u64::MAX,
+            round: Round::default(),
+            climb: Climb { rounds: 0, acked: 0, price: u64::MAX },
             plateau: Plateau::default(),
             is_pipe_full: false,
-            min_rtt: None,
-            probe_rtt_min: None,
+            rtt: MinRtt::default(),
             delivered: Bytes::ZERO,
             lost: 0,
             cwnd,
@@ -180,7 +202,6 @@ impl Bbr3 {
             pacing_rate: first_rate.mul_ratio(277, 100),
             is_recovering: false,
             is_restarting_from_idle: false,
-            held_back_until: Bytes::ZERO,
             random: params.seed,
         }
     }
@@ -198,7 +219,7 @@ impl Bbr3 {
 
     /// In per cent.
     const fn pacing_gain(&self) -> u64 {
-        match self.phase {
+        match self.cycle.phase {
             Phase::Startup => 277,
             Phase::Drain => 35,
             Phase::Down => 90,
@@ -209,7 +230,7 @@ impl Bbr3 {
 
     /// In per cent.
     const fn cwnd_gain(&self) -> u64 {
-        match self.phase {
+        match self.cycle.phase {
             Phase::Up => 225,
             Phase::ProbeRtt(_) => 50,
             _ => 200,
@@ -217,7 +238,7 @@ impl Bbr3 {
     }
 
     const fn is_in_cycle(&self) -> bool {
-        matches!(self.phase, Phase::Down | Phase::Cruise | Phase::Refill | Phase::Up)
+        matches!(self.cycle.phase, Phase::Down | Phase::Cruise | Phase::Refill | Phase::Up)
     }
 
     fn burst(&self) -> u64 {
@@ -226,12 +247,12 @@ impl Bbr3 {
 
     /// `percent` of the BDP at `rate`.
     fn bdp(&self, rate: Rate, percent: u64) -> u64 {
-        let Some((rtt, _)) = self.min_rtt else { return self.initial_segments * self.mss };
+        let Some((rtt, _)) = self.rtt.min else { return self.initial_segments * self.mss };
         rate.bytes_in(rtt).get().saturating_mul(percent) / 100
     }
 
     fn with_bursts(&self, volume: u64) -> u64 {
-        let probing = if self.phase == Phase::Up { 2 * self.mss } else { 0 };
+        let probing = if self.cycle.phase == Phase::Up { 2 * self.mss } else { 0 };
         volume.max(3 * self.burst()).max(SEGMENTS_MIN * self.mss) + probing
     }
 
@@ -246,7 +267,7 @@ impl Bbr3 {
     }
 
     fn begin_round(&mut self) {
-        self.round_ends_at = self.delivered;
+        self.round.ends_at = self.delivered;
     }
 
     fn reset_plateau(&mut self, rate: Rate) {
@@ -255,44 +276,44 @@ impl Bbr3 {
 
     fn enter_down(&mut self, now: Instant) {
         self.bounds.forget_round();
-        self.up_price = u64::MAX;
-        self.rounds_since_probe = self.next_random() % 2;
-        self.probe_wait = Duration::from_millis(2_000 + self.next_random() % 1_000);
-        self.phase_since = now;
-        self.ack_phase = AckPhase::ProbeStopping;
+        self.climb.price = u64::MAX;
+        self.round.since_probe = self.next_random() % 2;
+        self.cycle.wait = Duration::from_millis(2_000 + self.next_random() % 1_000);
+        self.cycle.since = now;
+        self.cycle.acks = AckPhase::ProbeStopping;
         self.begin_round();
-        self.phase = Phase::Down;
+        self.cycle.phase = Phase::Down;
     }
 
     fn enter_refill(&mut self) {
         self.bounds.forget_short();
-        (self.up_rounds, self.up_acked) = (0, 0);
-        self.ack_phase = AckPhase::Refilling;
+        (self.climb.rounds, self.climb.acked) = (0, 0);
+        self.cycle.acks = AckPhase::Refilling;
         self.begin_round();
-        self.phase = Phase::Refill;
+        self.cycle.phase = Phase::Refill;
     }
 
     fn enter_up(&mut self, sample: &RateSample) {
-        self.has_probe_samples = true;
-        self.ack_phase = AckPhase::ProbeStarting;
+        self.cycle.has_samples = true;
+        self.cycle.acks = AckPhase::ProbeStarting;
         self.begin_round();
         self.reset_plateau(sample.rate);
-        self.phase = Phase::Up;
+        self.cycle.phase = Phase::Up;
         self.steepen();
     }
 
     /// Each round in Up the bound rises twice as fast.
     fn steepen(&mut self) {
-        let growth = self.mss << self.up_rounds.min(30);
-        self.up_rounds = (self.up_rounds + 1).min(30);
-        self.up_price = (self.cwnd / growth).max(1) * self.mss;
+        let growth = self.mss << self.climb.rounds.min(30);
+        self.climb.rounds = (self.climb.rounds + 1).min(30);
+        self.climb.price = (self.cwnd / growth).max(1) * self.mss;
     }
 
     fn update_round(&mut self, sent_at: Bytes, sample: &RateSample, is_limited: bool) {
-        self.is_round_start = sent_at >= self.round_ends_at;
-        if self.is_round_start {
+        self.round.is_start = sent_at >= self.round.ends_at;
+        if self.round.is_start {
             self.begin_round();
-            self.rounds_since_probe += 1;
+            self.round.since_probe += 1;
         }
         if !is_limited || sample.rate >= self.max_rate() {
             self.rates[0] = self.rates[0].max(sample.rate);
@@ -305,7 +326,7 @@ impl Bbr3 {
         }
         if sample.rate >= self.plateau.rate.mul_ratio(125, 100) {
             self.reset_plateau(sample.rate);
-        } else if self.is_round_start {
+        } else if self.round.is_start {
             self.plateau.rounds += 1;
             self.plateau.is_found = self.plateau.rounds >= FULL_ROUNDS;
             self.is_pipe_full |= self.plateau.is_found;
@@ -315,7 +336,7 @@ impl Bbr3 {
     fn check_startup_loss(&mut self, flight: Option<Flight>) {
         let is_heavy = self.bounds.losses_in_round() > STARTUP_LOSSES
             && flight.is_some_and(|flight| is_too_high(flight, self.lost));
-        if self.phase == Phase::Startup && self.is_recovering && is_heavy {
+        if self.cycle.phase == Phase::Startup && self.is_recovering && is_heavy {
             self.is_pipe_full = true;
             self.bounds.long = Some(self.bdp(self.max_rate(), 100).max(self.bounds.latest_volume()));
         }
@@ -323,23 +344,23 @@ impl Bbr3 {
 
     /// Long-term bound: down when a probe was too much, up when it was not.
     fn adapt_long_bound(&mut self, ack: &Ack, flight: Option<Flight>, is_limited: bool) {
-        if self.is_round_start {
-            if self.ack_phase == AckPhase::ProbeStarting {
-                self.ack_phase = AckPhase::ProbeFeedback;
-            } else if self.ack_phase == AckPhase::ProbeStopping && self.is_in_cycle() && !is_limited {
+        if self.round.is_start {
+            if self.cycle.acks == AckPhase::ProbeStarting {
+                self.cycle.acks = AckPhase::ProbeFeedback;
+            } else if self.cycle.acks == AckPhase::ProbeStopping && self.is_in_cycle() && !is_limited {
                 // The samples of a probe are complete: its largest rate becomes the last cycle's.
                 self.rates = [Rate::default(), self.rates[0].max(self.rates[1].min(self.rates[0]))];
-                self.ack_phase = AckPhase::Refilling;
+                self.cycle.acks = AckPhase::Refilling;
             }
         }
         let Some(flight) = flight else { return };
         if is_too_high(flight, self.lost) {
-            if self.has_probe_samples {
-                self.has_probe_samples = false;
+            if self.cycle.has_samples {
+                self.cycle.has_samples = false;
                 if !is_limited {
                     self.bounds.cut(flight, self.in_flight_target().min(self.cwnd));
                 }
-                if self.phase == Phase::Up {
+                if self.cycle.phase == Phase::Up {
                     self.enter_down(ack.now);
                 }
             }
@@ -347,18 +368,18 @@ impl Bbr3 {
         }
         let Some(long) = self.bounds.long else { return };
         self.bounds.long = Some(long.max(flight.in_flight));
-        if self.phase == Phase::Up {
+        if self.cycle.phase == Phase::Up {
             self.raise_long_bound(ack);
         }
     }
 
     fn raise_long_bound(&mut self, ack: &Ack) {
         if let Some(long) = self.bounds.long.filter(|long| ack.is_window_limited && self.cwnd >= *long) {
-            self.up_acked += ack.delivered.get();
-            let segments = self.up_acked / self.up_price;
-            self.up_acked -= segments * self.up_price;
+            self.climb.acked += ack.delivered.get();
+            let segments = self.climb.acked / self.climb.price;
+            self.climb.acked -= segments * self.climb.price;
             self.bounds.long = Some(long + segments * self.mss);
-            if self.is_round_start {
+            if self.round.is_start {
                 self.steepen();
             }
         }
@@ -366,15 +387,15 @@ impl Bbr3 {
 
     fn advance_cycle(&mut self, ack: &Ack, sample: &RateSample) {
         let in_flight = ack.in_flight.get();
-        match self.phase {
+        match self.cycle.phase {
             Phase::Down | Phase::Cruise if self.is_time_to_probe(ack.now) => self.enter_refill(),
             Phase::Down => {
                 let has_room = self.bounds.with_headroom(self.mss).is_none_or(|most| in_flight <= most);
                 if has_room && in_flight <= self.with_bursts(self.bdp(self.max_rate(), 100)) {
-                    self.phase = Phase::Cruise;
+                    self.cycle.phase = Phase::Cruise;
                 }
             }
-            Phase::Refill if self.is_round_start => self.enter_up(sample),
+            Phase::Refill if self.round.is_start => self.enter_up(sample),
             Phase::Up => {
                 if ack.is_window_limited && self.bounds.long.is_some_and(|long| self.cwnd >= long) {
                     self.reset_plateau(sample.rate);
@@ -388,19 +409,19 @@ impl Bbr3 {
 
     fn is_time_to_probe(&self, now: Instant) -> bool {
         let reno_rounds = self.in_flight_target().min(self.cwnd) / self.mss;
-        now.saturating_since(self.phase_since) > self.probe_wait
-            || self.rounds_since_probe >= reno_rounds.min(RENO_ROUNDS_MAX)
+        now.saturating_since(self.cycle.since) > self.cycle.wait
+            || self.round.since_probe >= reno_rounds.min(RENO_ROUNDS_MAX)
     }
 
     fn update_min_rtt(&mut self, rtt: Duration, now: Instant) -> bool {
         let age = |at: Instant| now.saturating_since(at);
-        let is_due = self.probe_rtt_min.is_some_and(|(_, at)| age(at) > PROBE_RTT_INTERVAL);
-        if self.probe_rtt_min.is_none_or(|(min, _)| rtt < min) || is_due {
-            self.probe_rtt_min = Some((rtt, now));
+        let is_due = self.rtt.recent.is_some_and(|(_, at)| age(at) > PROBE_RTT_INTERVAL);
+        if self.rtt.recent.is_none_or(|(min, _)| rtt < min) || is_due {
+            self.rtt.recent = Some((rtt, now));
         }
-        let candidate = self.probe_rtt_min.unwrap_or((rtt, now));
-        if self.min_rtt.is_none_or(|(min, at)| candidate.0 < min || age(at) > MIN_RTT_MEMORY) {
-            self.min_rtt = Some(candidate);
+        let candidate = self.rtt.recent.unwrap_or((rtt, now));
+        if self.rtt.min.is_none_or(|(min, at)| candidate.0 < min || age(at) > MIN_RTT_MEMORY) {
+            self.rtt.min = Some(candidate);
         }
         is_due
     }
@@ -410,23 +431,23 @@ impl Bbr3 {
     }
 
     fn check_probe_rtt(&mut self, ack: &Ack, is_due: bool) {
-        if is_due && !self.is_restarting_from_idle && !matches!(self.phase, Phase::ProbeRtt(_)) {
+        if is_due && !self.is_restarting_from_idle && !matches!(self.cycle.phase, Phase::ProbeRtt(_)) {
             self.save_cwnd();
-            self.phase = Phase::ProbeRtt(None);
-            self.ack_phase = AckPhase::ProbeStopping;
+            self.cycle.phase = Phase::ProbeRtt(None);
+            self.cycle.acks = AckPhase::ProbeStopping;
             self.begin_round();
         }
-        if let Phase::ProbeRtt(state) = self.phase {
-            self.held_back_until = ack.delivered_total + ack.in_flight;
+        if let Phase::ProbeRtt(state) = self.cycle.phase {
+            self.rtt.held_back_until = ack.delivered_total + ack.in_flight;
             match state {
                 None if ack.in_flight.get() <= self.probe_rtt_window() => {
-                    self.phase = Phase::ProbeRtt(Some((ack.now + PROBE_RTT_TIME, false)));
+                    self.cycle.phase = Phase::ProbeRtt(Some((ack.now + PROBE_RTT_TIME, false)));
                     self.begin_round();
                 }
                 None => {}
                 Some((until, has_round_passed)) => {
-                    let has_round_passed = has_round_passed || self.is_round_start;
-                    self.phase = Phase::ProbeRtt(Some((until, has_round_passed)));
+                    let has_round_passed = has_round_passed || self.round.is_start;
+                    self.cycle.phase = Phase::ProbeRtt(Some((until, has_round_passed)));
                     if has_round_passed && ack.now > until {
                         self.leave_probe_rtt(ack.now);
                     }
@@ -437,24 +458,24 @@ impl Bbr3 {
     }
 
     fn leave_probe_rtt(&mut self, now: Instant) {
-        self.probe_rtt_min = self.probe_rtt_min.map(|(min, _)| (min, now));
+        self.rtt.recent = self.rtt.recent.map(|(min, _)| (min, now));
         self.cwnd = self.cwnd.max(self.prior_cwnd);
         self.bounds.forget_short();
         if self.is_pipe_full {
             self.enter_down(now);
-            self.phase = Phase::Cruise;
+            self.cycle.phase = Phase::Cruise;
         } else {
-            self.phase = Phase::Startup;
+            self.cycle.phase = Phase::Startup;
         }
     }
 
     fn save_cwnd(&mut self) {
-        let is_good = !self.is_recovering && !matches!(self.phase, Phase::ProbeRtt(_));
+        let is_good = !self.is_recovering && !matches!(self.cycle.phase, Phase::ProbeRtt(_));
         self.prior_cwnd = if is_good { self.cwnd } else { self.prior_cwnd.max(self.cwnd) };
     }
 
     fn take_first_rtt(&mut self, rtt: Duration) {
-        if self.min_rtt.is_none() {
+        if self.rtt.min.is_none() {
             let rate = Rate::from_transfer(Bytes::new(self.cwnd), rtt.max(Duration::from_micros(1)));
             self.pacing_rate = rate.mul_ratio(277, 100);
         }
@@ -477,7 +498,7 @@ impl Bbr3 {
         } else if self.cwnd < most || ack.delivered_total.get() < self.initial_segments * self.mss {
             self.cwnd += acked;
         }
-        let long = match self.phase {
+        let long = match self.cycle.phase {
             Phase::ProbeRtt(_) => {
                 self.cwnd = self.cwnd.min(self.probe_rtt_window());
                 self.bounds.with_headroom(self.mss)
@@ -501,25 +522,25 @@ impl Bbr3 {
     fn take_sample(&mut self, ack: &Ack, sample: &RateSample) {
         let sent_at = ack.delivered_total.saturating_sub(sample.delivered);
         let flight = self.flights.find(sent_at);
-        let is_limited = sample.is_app_limited || sent_at <= self.held_back_until;
+        let is_limited = sample.is_app_limited || sent_at <= self.rtt.held_back_until;
         self.bounds.on_sample(ack, sample);
         self.update_round(sent_at, sample, is_limited);
-        let is_probing = matches!(self.phase, Phase::Startup | Phase::Refill | Phase::Up);
+        let is_probing = matches!(self.cycle.phase, Phase::Startup | Phase::Refill | Phase::Up);
         self.bounds.adapt(is_probing, self.max_rate(), self.cwnd);
-        self.aggregation.on_ack(ack, self.bandwidth(), self.is_round_start, self.cwnd);
+        self.aggregation.on_ack(ack, self.bandwidth(), self.round.is_start, self.cwnd);
         self.check_pipe(sample, is_limited);
         self.check_startup_loss(flight);
-        if self.phase == Phase::Startup && self.is_pipe_full {
-            self.phase = Phase::Drain;
+        if self.cycle.phase == Phase::Startup && self.is_pipe_full {
+            self.cycle.phase = Phase::Drain;
         }
-        if self.phase == Phase::Drain && ack.in_flight.get() <= self.in_flight_target() {
+        if self.cycle.phase == Phase::Drain && ack.in_flight.get() <= self.in_flight_target() {
             self.enter_down(ack.now);
         }
         if self.is_pipe_full {
             self.adapt_long_bound(ack, flight, is_limited);
             self.advance_cycle(ack, sample);
         }
-        if self.is_round_start {
+        if self.round.is_start {
             self.bounds.begin_round();
         }
         self.bounds.advance(sample);
@@ -536,7 +557,7 @@ impl Controller for Bbr3 {
         if let Some(rtt) = ack.rtt {
             self.take_first_rtt(rtt);
         }
-        self.is_round_start = false;
+        self.round.is_start = false;
         if ack.delivered > Bytes::ZERO {
             self.follow_recovery(ack);
             if let Some(sample) = ack.rate {
@@ -568,7 +589,7 @@ impl Controller for Bbr3 {
         if sent.in_flight == Bytes::ZERO && sent.is_app_limited {
             self.is_restarting_from_idle = true;
             self.aggregation.restart(sent.now);
-            match self.phase {
+            match self.cycle.phase {
                 Phase::ProbeRtt(Some((until, _))) if sent.now > until => self.leave_probe_rtt(sent.now),
                 _ if self.is_in_cycle() => self.set_pacing_rate(100),
                 _ => {}

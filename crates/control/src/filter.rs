@@ -1,5 +1,6 @@
 //! Windowed extremes: the largest or smallest value of the last so many seconds.
 
+use core::marker::PhantomData;
 use std::collections::VecDeque;
 
 use units::{Duration, Instant};
@@ -59,47 +60,60 @@ impl<T: Copy> Monotone<T> {
     }
 }
 
-/// The largest value of the last `window`; the last known one when nothing newer came.
-#[derive(Clone, Debug)]
-pub struct WindowedMax<T>(Monotone<T>);
+/// Which of two values a filter keeps.
+pub trait Order {
+    /// `one` is better than `other`.
+    fn beats<T: Ord>(one: &T, other: &T) -> bool;
+}
 
-impl<T: Copy + Ord> WindowedMax<T> {
-    /// A filter with a memory of `window`.
-    #[must_use]
-    pub fn new(window: Duration) -> Self {
-        Self(Monotone::new(window))
-    }
-    /// Takes in a value.
-    pub fn update(&mut self, value: T, now: Instant) {
-        self.0.update(value, now, |old, new| old > new);
-        self.0.expire(now);
-    }
-    /// The largest value as of the last update.
-    #[must_use]
-    pub fn get(&self) -> Option<T> {
-        self.0.get()
+/// The larger value is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Larger;
+
+/// The smaller value is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Smaller;
+
+impl Order for Larger {
+    fn beats<T: Ord>(one: &T, other: &T) -> bool {
+        one > other
     }
 }
 
-/// The smallest value of the last `window`; the last known one when nothing newer came.
-#[derive(Clone, Debug)]
-pub struct WindowedMin<T>(Monotone<T>);
+impl Order for Smaller {
+    fn beats<T: Ord>(one: &T, other: &T) -> bool {
+        one < other
+    }
+}
 
-impl<T: Copy + Ord> WindowedMin<T> {
+/// The extreme of the last `window`; the last known one when nothing newer came.
+#[derive(Clone, Debug)]
+pub struct Windowed<T, O> {
+    samples: Monotone<T>,
+    order: PhantomData<O>,
+}
+
+/// The largest value of the last `window`.
+pub type WindowedMax<T> = Windowed<T, Larger>;
+
+/// The smallest value of the last `window`.
+pub type WindowedMin<T> = Windowed<T, Smaller>;
+
+impl<T: Copy + Ord, O: Order> Windowed<T, O> {
     /// A filter with a memory of `window`.
     #[must_use]
     pub fn new(window: Duration) -> Self {
-        Self(Monotone::new(window))
+        Self { samples: Monotone::new(window), order: PhantomData }
     }
     /// Takes in a value.
     pub fn update(&mut self, value: T, now: Instant) {
-        self.0.update(value, now, |old, new| old < new);
-        self.0.expire(now);
+        self.samples.update(value, now, |old, new| O::beats(&old, &new));
+        self.samples.expire(now);
     }
-    /// The smallest value as of the last update.
+    /// The extreme as of the last update.
     #[must_use]
     pub fn get(&self) -> Option<T> {
-        self.0.get()
+        self.samples.get()
     }
 }
 
@@ -133,64 +147,41 @@ impl<T: Copy> BestThree<T> {
     }
 }
 
-/// The largest value of about the last `window` in a fixed 48 bytes: exact until it is `window`
-/// old, then mostly the best of what came a quarter of the window or more after it (K. Nichols'
-/// filter, which Linux keeps its smallest round trip with). Mostly, because three places are few:
-/// what comes while they hold three better ones, all of which soon expire without another taking
-/// their place, is lost. For what there is one of per flow; [`WindowedMax`] is exact.
+/// The extreme of about the last `window` in a fixed 48 bytes: exact until it is `window` old, then mostly
+/// the best of what came a quarter of the window or more after it (K. Nichols' filter, which Linux keeps its
+/// smallest round trip with). Mostly, because three places are few: what comes while they hold three better
+/// ones, all of which soon expire without another taking their place, is lost. For what there is one of per
+/// flow; [`Windowed`] is exact.
 #[derive(Clone, Copy, Debug)]
-pub struct RecentMax<T> {
+pub struct Recent<T, O> {
     window: Duration,
     best: Option<BestThree<T>>,
+    order: PhantomData<O>,
 }
 
-impl<T: Copy + Ord> RecentMax<T> {
+/// The largest value of about the last `window`.
+pub type RecentMax<T> = Recent<T, Larger>;
+
+/// The smallest value of about the last `window`.
+pub type RecentMin<T> = Recent<T, Smaller>;
+
+impl<T: Copy + Ord, O: Order> Recent<T, O> {
     /// A filter with a memory of `window`.
     #[must_use]
     pub const fn new(window: Duration) -> Self {
-        Self { window, best: None }
+        Self { window, best: None, order: PhantomData }
     }
     /// Takes in a value.
     pub fn update(&mut self, value: T, now: Instant) {
         let best = self.best.get_or_insert(BestThree([(now, value); 3]));
-        best.update(self.window, value, now, |new, old| new >= old);
+        best.update(self.window, value, now, |new, old| !O::beats(&old, &new));
     }
     /// The same with a memory of `window` from here on.
     pub(crate) fn update_within(&mut self, window: Duration, value: T, now: Instant) {
         self.window = window;
         self.update(value, now);
     }
-    /// The largest value as of the last update.
-    #[must_use]
-    pub fn get(&self) -> Option<T> {
-        self.best.map(|best| best.0[0].1)
-    }
-}
-
-/// The smallest value of about the last `window`, as [`RecentMax`] keeps the largest.
-#[derive(Clone, Copy, Debug)]
-pub struct RecentMin<T> {
-    window: Duration,
-    best: Option<BestThree<T>>,
-}
-
-impl<T: Copy + Ord> RecentMin<T> {
-    /// A filter with a memory of `window`.
-    #[must_use]
-    pub const fn new(window: Duration) -> Self {
-        Self { window, best: None }
-    }
-    /// Takes in a value.
-    pub fn update(&mut self, value: T, now: Instant) {
-        let best = self.best.get_or_insert(BestThree([(now, value); 3]));
-        best.update(self.window, value, now, |new, old| new <= old);
-    }
-    /// The same with a memory of `window` from here on.
-    pub(crate) fn update_within(&mut self, window: Duration, value: T, now: Instant) {
-        self.window = window;
-        self.update(value, now);
-    }
-    /// The smallest value as of the last update.
+    /// The extreme as of the last update.
     #[must_use]
     pub fn get(&self) -> Option<T> {
         self.best.map(|best| best.0[0].1)
@@ -304,7 +295,7 @@ mod tests {
         for i in 0..1_000u64 {
             filter.update(10_000 - i, Instant::from_millis(i));
         }
-        assert!(filter.0.samples.len() <= SAMPLES_MAX);
+        assert!(filter.samples.samples.len() <= SAMPLES_MAX);
         assert_eq!(filter.get(), Some(10_000));
     }
 }

@@ -33,8 +33,8 @@
 //! | `verus.rs` | a window from a learned curve of delay over window | \[VE\] |
 //! | `drwa.rs` | a receive window, not a sender's: what the path delivers in a round trip | \[DR\] |
 //!
-//! What all window controllers share (slow start, proportional rate reduction, undoing a needless time-out) is
-//! `window.rs`; an algorithm adds how the window grows and how far it shrinks.
+//! What all window controllers share (slow start, proportional rate reduction, undoing a needless time-out)
+//! is `window.rs`; an algorithm adds how the window grows and how far it shrinks.
 
 #![deny(clippy::float_arithmetic)]
 
@@ -85,7 +85,7 @@ pub use copa::{Copa, CopaParams};
 pub use cubic::{Cubic, CubicParams};
 pub use drwa::{Drwa, DrwaParams, WindowField};
 pub use feedback::Feedback;
-pub use filter::{RecentMax, RecentMin, WindowedMax, WindowedMin};
+pub use filter::{Larger, Order, Recent, RecentMax, RecentMin, Smaller, Windowed, WindowedMax, WindowedMin};
 pub use fixed::{Fixed, FixedParams};
 pub use highspeed::{HighSpeed, HighSpeedParams};
 pub use htcp::{HTcp, HTcpParams};
@@ -104,7 +104,8 @@ use units::{Bytes, Duration, Instant, Rate};
 
 /// What an acknowledgement told the sender.
 ///
-/// The losses it showed are reported before it, so that a reduction and the first step of its recovery are one.
+/// The losses it showed are reported before it, so that a reduction and the first step of its recovery are
+/// one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ack {
     /// When it arrived.

@@ -14,7 +14,7 @@ fn link(queue: u64) -> Link<Bbr3> {
 fn it_finds_rate_and_round_trip_and_drains_its_queue() {
     let mut link = link(1_000_000);
     link.run_until(2_000);
-    assert!(link.bbr.is_in_cycle(), "{:?}", link.bbr.phase);
+    assert!(link.bbr.is_in_cycle(), "{:?}", link.bbr.cycle.phase);
     let estimate = link.bbr.bandwidth().as_bps();
     assert!((9_700_000..=10_400_000).contains(&estimate), "{estimate}");
     link.largest_queue_ms = 0;
@@ -26,7 +26,7 @@ fn it_finds_rate_and_round_trip_and_drains_its_queue() {
 #[test]
 fn startup_ends_by_loss_where_the_queue_is_short() {
     let mut link = link(15_000);
-    while matches!(link.bbr.phase, Phase::Startup) && link.now < Instant::from_millis(3_000) {
+    while matches!(link.bbr.cycle.phase, Phase::Startup) && link.now < Instant::from_millis(3_000) {
         link.step();
     }
     assert!(link.now < Instant::from_millis(1_000), "left Startup after {}", link.now);
@@ -53,7 +53,7 @@ fn it_probes_every_two_to_three_seconds_and_no_oftener() {
     let (mut probes, mut was_up) = (0, false);
     while link.now < Instant::from_millis(23_000) {
         link.step();
-        let is_up = link.bbr.phase == Phase::Up;
+        let is_up = link.bbr.cycle.phase == Phase::Up;
         probes += u32::from(is_up && !was_up);
         was_up = is_up;
     }
@@ -68,7 +68,7 @@ fn the_round_trip_is_probed_every_five_seconds_with_half_a_bdp() {
     let (mut probes, mut was_probing, mut smallest) = (0, false, u64::MAX);
     while link.now < Instant::from_millis(23_000) {
         link.step();
-        let is_probing = matches!(link.bbr.phase, Phase::ProbeRtt(Some(_)));
+        let is_probing = matches!(link.bbr.cycle.phase, Phase::ProbeRtt(Some(_)));
         probes += u32::from(is_probing && !was_probing);
         was_probing = is_probing;
         if is_probing {
@@ -102,7 +102,7 @@ fn a_slower_link_is_believed_after_two_probes() {
 fn losses_while_cruising_cut_rate_and_volume_until_the_next_probe() {
     let mut link = link(1_000_000);
     link.run_until(3_000);
-    while link.bbr.phase != Phase::Cruise {
+    while link.bbr.cycle.phase != Phase::Cruise {
         link.step();
     }
     let before = link.bbr.bandwidth();
@@ -112,7 +112,7 @@ fn losses_while_cruising_cut_rate_and_volume_until_the_next_probe() {
         link.step();
     }
     assert!(link.bbr.bandwidth() < before, "{before} to {}", link.bbr.bandwidth());
-    while link.bbr.phase != Phase::Refill {
+    while link.bbr.cycle.phase != Phase::Refill {
         link.step();
     }
     assert_eq!(link.bbr.bounds.short_rate(), None);
@@ -127,20 +127,20 @@ fn a_probe_that_loses_too_much_sets_the_bound_and_ends() {
     let long = link.bbr.bounds.long.expect("a bound");
     // 50 segments of BDP and 25 of queue.
     assert!((35 * MSS..=110 * MSS).contains(&long), "{long}");
-    assert_ne!(link.bbr.phase, Phase::Up);
+    assert_ne!(link.bbr.cycle.phase, Phase::Up);
 }
 
 #[test]
 fn cruising_leaves_room_below_the_bound() {
     let mut link = link(1_000_000);
     link.run_until(3_000);
-    while link.bbr.phase != Phase::Cruise {
+    while link.bbr.cycle.phase != Phase::Cruise {
         link.step();
     }
     assert!(link.bbr.control().window.get() > 90 * MSS, "two BDPs and more without a bound");
     link.bbr.bounds.long = Some(80 * MSS);
     link.take_ack();
-    assert_eq!(link.bbr.phase, Phase::Cruise);
+    assert_eq!(link.bbr.cycle.phase, Phase::Cruise);
     assert_eq!(link.bbr.control().window.get(), 68 * MSS);
 }
 
@@ -177,7 +177,7 @@ fn the_same_seed_gives_the_same_probes() {
         let params = Bbr3Params { mss: Bytes::new(MSS), seed, ..Bbr3Params::default() };
         let mut link = Link::new(Bbr3::new(params), Rate::from_mbps(10), 40, 1_000_000);
         link.run_until(8_000);
-        (link.sampler.delivered(), link.bbr.probe_wait)
+        (link.sampler.delivered(), link.bbr.cycle.wait)
     };
     assert_eq!(run(3), run(3));
     assert_ne!(run(3).1, run(4).1);
