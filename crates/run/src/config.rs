@@ -41,25 +41,39 @@ pub struct Config {
     /// How long before a deadline to stop sleeping and spin, µs. 0 lets a packet leave up to about
     /// 0.1 ms late; more costs processor time at every paced packet.
     pub spin_margin_us: u64,
-    /// Silence after which the watchdog takes the steering away, ms. At least 100.
-    pub hang_after_ms: u64,
-    /// What to do when it turns out that the watchdog did so.
-    pub after_hang: AfterHang,
-    /// Run the watchdog at all.
-    pub watchdog: bool,
+    /// What happens when it hangs.
+    pub watchdog: WatchdogConfig,
     /// Longest time to deliver what is owed to clients when asked to stop, ms.
     pub drain_ms_max: u64,
     /// Where reports of base stations come in, if anywhere.
     pub feedback: Option<FeedbackConfig>,
     /// Where running instances are recorded.
     pub state_directory: PathBuf,
+}
+
+/// Who notices that it hangs, and what follows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WatchdogConfig {
+    /// Run the watchdog at all.
+    pub is_wanted: bool,
+    /// Silence after which the watchdog takes the steering away, ms. At least 100.
+    pub hang_after_ms: u64,
+    /// What to do when it turns out that the watchdog did so.
+    pub after_hang: AfterHang,
     /// Program and first arguments that reach [`crate::watch`]; two arguments are appended.
-    pub watchdog_command: Vec<String>,
+    pub command: Vec<String>,
+}
+
+impl Default for WatchdogConfig {
+    fn default() -> Self {
+        let command = ["/proc/self/exe", "run", "--watchdog"].map(str::to_owned).to_vec();
+        Self { is_wanted: true, hang_after_ms: 1_000, after_hang: AfterHang::Resume, command }
+    }
 }
 
 impl Default for Config {
     fn default() -> Self {
-        let watchdog_command = ["/proc/self/exe", "run", "--watchdog"].map(str::to_owned).to_vec();
         Self {
             name: String::new(),
             replace: None,
@@ -75,13 +89,10 @@ impl Default for Config {
             ipv6_prefix_len: 64,
             busy_poll: false,
             spin_margin_us: 0,
-            hang_after_ms: 1_000,
-            after_hang: AfterHang::Resume,
-            watchdog: true,
+            watchdog: WatchdogConfig::default(),
             drain_ms_max: 5_000,
             feedback: None,
             state_directory: PathBuf::from(io::INSTANCE_DIRECTORY),
-            watchdog_command,
         }
     }
 }
@@ -96,7 +107,7 @@ impl Config {
     /// Silence after which the watchdog acts; 100 ms for anything less.
     #[must_use]
     pub fn hang_after(&self) -> Duration {
-        Duration::from_millis(self.hang_after_ms.max(100))
+        Duration::from_millis(self.watchdog.hang_after_ms.max(100))
     }
 
     /// How often the packet loop tells the watchdog that it is alive.

@@ -59,7 +59,7 @@ mod watchdog;
 use plan::Plan;
 
 pub use accelerator::{Accelerator, ReadSettings, Reread};
-pub use config::{AfterHang, Config, InlineFallback, Notrack, SteeringChoice};
+pub use config::{AfterHang, Config, InlineFallback, Notrack, SteeringChoice, WatchdogConfig};
 pub use console::{Answer, Found, Question, choose, find};
 pub use error::RunError;
 pub use event::{Amount, Event, EventRecord, EventSink, Severity, StandIn};

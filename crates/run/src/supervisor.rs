@@ -85,30 +85,46 @@ struct Supervisor<'a, A: Attachment, P: Processor> {
     processor: P,
     /// All but the first, which is this thread.
     shards: Shards<P>,
-    interfaces: Interfaces,
-    /// The least that routes through them state.
-    route_mtus: [u32; 2],
-    link_events: LinkEvents,
-    /// Why a new interface could not be followed, as said last.
-    said: Option<Event>,
+    links: Links,
     passing: Passing,
-    /// When all shards were known to be alive.
-    last_alive: Instant,
-    guardian: Option<Guardian>,
-    /// The watchdog has taken the steering away, and it is to be installed again.
-    is_unsteered: bool,
+    pulse: Pulse,
     waiter: Waiter,
-    next_beat: Instant,
     /// Resets flows of a killed instance.
     settling: Option<JoinHandle<Vec<Event>>>,
     journal_alarm: FullAlarm,
     patience: Patience,
     console: Console,
-    feedback: Option<FeedbackReceiver>,
-    next_feedback: Instant,
+    reports: Reports,
     started_at: Instant,
     stop: Option<Stop>,
     events: &'a mut dyn EventSink,
+}
+
+/// The interfaces on both sides, and what is known of them.
+struct Links {
+    interfaces: Interfaces,
+    /// The least that routes through them state.
+    route_mtus: [u32; 2],
+    changes: LinkEvents,
+    /// Why a new interface could not be followed, as said last.
+    said: Option<Event>,
+}
+
+/// How it shows that it is alive.
+struct Pulse {
+    /// When all shards were known to be alive.
+    last_alive: Instant,
+    next_beat: Instant,
+    guardian: Option<Guardian>,
+    /// The watchdog has taken the steering away, and it is to be installed again.
+    is_unsteered: bool,
+}
+
+/// Reports of base stations.
+struct Reports {
+    receiver: Option<FeedbackReceiver>,
+    /// When they are looked for again.
+    next_look: Instant,
 }
 
 impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
@@ -128,13 +144,13 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             {
                 return Ok(stop.why);
             }
-            if now >= self.next_feedback {
+            if now >= self.reports.next_look {
                 self.take_reports(now);
             }
             // While busy, signals and questions are looked at with each heartbeat.
-            let mut is_asked = now >= self.next_beat;
+            let mut is_asked = now >= self.pulse.next_beat;
             if is_asked {
-                self.next_beat = now + self.ground.config.heartbeat();
+                self.pulse.next_beat = now + self.ground.config.heartbeat();
                 if let Some(why) = self.beat()? {
                     self.begin_stop(why, None);
                 }
@@ -150,34 +166,35 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
 
     /// Hands reports of base stations to the shards whose subscribers they are about.
     fn take_reports(&mut self, now: Instant) {
-        let Some(receiver) = self.feedback.as_mut() else { return };
+        let Some(receiver) = self.reports.receiver.as_mut() else { return };
         let (shards, processor) = (&self.shards, &mut self.processor);
         receiver.turn(|client, feedback| {
             let is_elsewhere = shards.hand_on(client, feedback);
             (!is_elsewhere).then(|| processor.handle_feedback(client, feedback))
         });
-        self.next_feedback = now + FEEDBACK_EVERY;
+        self.reports.next_look = now + FEEDBACK_EVERY;
     }
 
     /// Waits for anything to do; true when a signal or a question has come.
     fn wait(&mut self, now: Instant) -> Result<bool, RunError> {
-        let deadline = self.processor.next_deadline().map_or(self.next_beat, |at| at.min(self.next_beat));
+        let deadline =
+            self.processor.next_deadline().map_or(self.pulse.next_beat, |at| at.min(self.pulse.next_beat));
         let ready = self.waiter.wait(Some(deadline))?;
         let is_ready = |token: u64| ready.iter().any(|ready| ready.token == token);
         let is_asked = is_ready(SIGNAL) || is_ready(CONSOLE);
         if is_ready(FEEDBACK) {
-            self.next_feedback = Instant::ZERO;
+            self.reports.next_look = Instant::ZERO;
         }
         if is_ready(WATCHDOG) {
-            self.next_beat = Instant::ZERO;
+            self.pulse.next_beat = Instant::ZERO;
         }
-        if is_ready(LINKS) && self.link_events.take() {
-            self.next_beat = self.next_beat.min(now + LINK_PAUSE);
+        if is_ready(LINKS) && self.links.changes.take() {
+            self.pulse.next_beat = self.pulse.next_beat.min(now + LINK_PAUSE);
         }
         if is_ready(SHARDS) {
             self.shards.hear();
             if self.shards.has_failed() {
-                self.next_beat = Instant::ZERO;
+                self.pulse.next_beat = Instant::ZERO;
             }
         }
         Ok(is_asked)
@@ -199,7 +216,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             self.processor.begin_drain(now);
             self.shards.tell_all(|| Command::Drain);
             // Who takes this one's place may listen at the same port.
-            self.feedback = None;
+            self.reports.receiver = None;
         }
         self.stop = Some(Stop { why, give_up });
     }

@@ -61,7 +61,7 @@ impl Guardian {
     /// Starts the watchdog over `instance`, whose lock it shares.
     pub fn start(config: &Config, instance: &Instance) -> Result<Self, RunError> {
         let mut guardian = Self {
-            command: config.watchdog_command.clone(),
+            command: config.watchdog.command.clone(),
             record: instance.path().join("record"),
             hang_after: config.hang_after(),
             running: None,

@@ -120,7 +120,7 @@ impl MachineArgs {
             When::Always => Notrack::Always,
             When::Never => Notrack::Never,
         };
-        config.after_hang = match self.after_hang {
+        config.watchdog.after_hang = match self.after_hang {
             Afterwards::Resume => AfterHang::Resume,
             Afterwards::Exit => AfterHang::Exit,
         };
@@ -130,8 +130,8 @@ impl MachineArgs {
         config.shards = self.shards.map_or(0, usize::from);
         config.busy_poll = self.busy_poll;
         config.spin_margin_us = self.spin_margin.0.as_micros();
-        config.hang_after_ms = hang_after.as_millis();
-        config.watchdog = !self.no_watchdog;
+        config.watchdog.hang_after_ms = hang_after.as_millis();
+        config.watchdog.is_wanted = !self.no_watchdog;
         config.drain_ms_max = self.drain_time.0.as_millis();
         Ok(())
     }

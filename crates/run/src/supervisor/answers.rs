@@ -96,7 +96,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             steering: self.attachment.name().to_owned(),
             wired: config.wired.clone(),
             mobile: config.mobile.clone(),
-            interfaces: Port::BOTH.map(|side| self.interfaces.condition(side).name().to_owned()),
+            interfaces: Port::BOTH.map(|side| self.links.interfaces.condition(side).name().to_owned()),
             is_draining: self.stop.is_some(),
             uptime_s: Clock::now().saturating_since(self.started_at).as_millis() / 1_000,
             resident_bytes: io::resident_bytes().unwrap_or(0),
@@ -118,7 +118,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         let mut add = |name: &str, value| {
             status.counters.insert(name.to_owned(), value);
         };
-        if let Some(counters) = self.feedback.as_ref().map(FeedbackReceiver::counters) {
+        if let Some(counters) = self.reports.receiver.as_ref().map(FeedbackReceiver::counters) {
             let (accepted, unknown) = self.shards.feedback();
             let all = counters.with_those_of_shards(accepted, unknown);
             all.named().into_iter().for_each(|(name, value)| add(name, value));

@@ -22,16 +22,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         let queue_drops = self.attachment.queue_drops(self.packet_loop.path());
         let mut counters = self.packet_loop.counters();
         let Self {
-            ground,
-            attachment,
-            packet_loop,
-            processor,
-            shards,
-            guardian,
-            settling,
-            console,
-            events,
-            ..
+            ground, attachment, packet_loop, processor, shards, pulse, settling, console, events, ..
         } = self;
         drop(console);
         let (others, theirs, sharded) = shards.finish();
@@ -47,7 +38,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         let undone = attachment.undo(packet_loop);
         let settled = settle(instance, passage, netlink, events);
         end_settling(settling, events);
-        if let Some(guardian) = guardian {
+        if let Some(guardian) = pulse.guardian {
             guardian.finish()?;
         }
         let why = result?;

@@ -24,15 +24,15 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     /// the next packet is
     /// read. What they know of their flows is no longer true.
     pub(super) fn notice_gap(&mut self) -> Result<(), RunError> {
-        let silent = Clock::now().saturating_since(self.last_alive);
+        let silent = Clock::now().saturating_since(self.pulse.last_alive);
         if self.passing != Passing::No || silent <= self.ground.config.hang_after() {
             return Ok(());
         }
         if self.attachment.on_silence(self.packet_loop.path_mut(), self.events)? {
             self.note_passing();
-            self.next_beat = Instant::ZERO;
+            self.pulse.next_beat = Instant::ZERO;
         } else {
-            self.last_alive = Clock::now();
+            self.pulse.last_alive = Clock::now();
         }
         Ok(())
     }
@@ -62,7 +62,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         }
         let are_ready = are_alive && self.passing == Passing::No;
         if are_ready {
-            self.last_alive = Clock::now();
+            self.pulse.last_alive = Clock::now();
         }
         are_ready
     }

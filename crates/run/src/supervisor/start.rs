@@ -7,7 +7,7 @@ use io::{Clock, Instance, Interest, Namespace, Waiter};
 use units::Instant;
 
 use super::passing::Passing;
-use super::{CONSOLE, Ended, FEEDBACK, LINKS, SHARDS, Supervisor, WATCHDOG};
+use super::{CONSOLE, Ended, FEEDBACK, LINKS, Links, Pulse, Reports, SHARDS, Supervisor, WATCHDOG};
 use crate::attachment::{Attachment, Ground, PATHS, Site};
 use crate::console::Console;
 use crate::feedback::FeedbackReceiver;
@@ -135,7 +135,8 @@ impl<P: Processor + Send + 'static> Start<P> {
         let feedback = config.feedback.as_ref().map(open).transpose()?.flatten();
         let (links, route_mtus) = (site.links(), site.route_mtus());
         let (paths, attachment) = site.attach(ground, events)?;
-        let guardian = if config.watchdog { Some(Guardian::start(config, ground.instance)?) } else { None };
+        let guardian =
+            if config.watchdog.is_wanted { Some(Guardian::start(config, ground.instance)?) } else { None };
         let bypass = attachment.bypass().filter(|_| config.bypass).cloned();
         let loops = paths.into_iter().map(|path| PacketLoop::new(path, bypass.clone()));
         let mut places = loops.zip(self.processors);
@@ -148,22 +149,20 @@ impl<P: Processor + Send + 'static> Start<P> {
             packet_loop,
             processor,
             shards: Shards::new(config.ipv6_prefix_len)?,
-            interfaces,
-            route_mtus,
-            link_events: LinkEvents::open()?,
-            said: None,
+            links: Links { interfaces, route_mtus, changes: LinkEvents::open()?, said: None },
             passing: Passing::No,
-            last_alive: Clock::now(),
-            guardian,
-            is_unsteered: false,
+            pulse: Pulse {
+                last_alive: Clock::now(),
+                next_beat: Instant::ZERO,
+                guardian,
+                is_unsteered: false,
+            },
             waiter: Waiter::new(config.spin_margin())?,
-            next_beat: Instant::ZERO,
             settling: None,
             journal_alarm: self.journal_alarm,
             patience: Patience::default(),
             console: Console::open(ground.instance.path())?,
-            feedback: None,
-            next_feedback: Instant::ZERO,
+            reports: Reports { receiver: None, next_look: Instant::ZERO },
             started_at: Clock::now(),
             stop: None,
             events,
@@ -186,32 +185,32 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     /// Has everything reported that is there from the start.
     fn watch(&self) -> Result<(), RunError> {
         self.packet_loop.path().watch(&self.waiter, PATHS)?;
-        if let Some(fd) = self.guardian.as_ref().and_then(Guardian::fd) {
+        if let Some(fd) = self.pulse.guardian.as_ref().and_then(Guardian::fd) {
             self.waiter.add(&fd, Interest::Read, WATCHDOG)?;
         }
         self.waiter.add(self.shards.news(), Interest::Read, SHARDS)?;
         self.waiter.add(&self.console, Interest::Read, CONSOLE)?;
-        Ok(self.waiter.add(&self.link_events, Interest::Read, LINKS)?)
+        Ok(self.waiter.add(&self.links.changes, Interest::Read, LINKS)?)
     }
 
     /// Has the instance end whose place this one takes, if there is one, and reports of base stations
     /// received.
     fn take_over(&mut self, feedback: Option<FeedbackReceiver>) -> Result<(), RunError> {
         let config = self.ground.config;
-        self.feedback = feedback;
+        self.reports.receiver = feedback;
         // Last, so that it goes on where this start fails; before the first packet is read here, so that no
         // flow is taken over by both.
         if self.attachment.retire_predecessor()? {
             self.events.on_event(&Event::Replacing { name: config.replace.clone().unwrap_or_default() });
-            if let Some(wanted) = config.feedback.as_ref().filter(|_| self.feedback.is_none()) {
+            if let Some(wanted) = config.feedback.as_ref().filter(|_| self.reports.receiver.is_none()) {
                 // The other one has closed its own. There is no way back any more.
                 match FeedbackReceiver::open(wanted) {
-                    Ok(receiver) => self.feedback = Some(receiver),
+                    Ok(receiver) => self.reports.receiver = Some(receiver),
                     Err(error) => self.events.on_event(&Event::WithoutReports { error: error.to_string() }),
                 }
             }
         }
-        if let Some(receiver) = &self.feedback {
+        if let Some(receiver) = &self.reports.receiver {
             self.waiter.add(receiver, Interest::Read, FEEDBACK)?;
         }
         Ok(())

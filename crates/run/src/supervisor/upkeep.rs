@@ -40,35 +40,35 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         }
         self.resynchronise();
         // What the watchdog has taken away stays away until all shards are alive.
-        let is_steered = are_alive && !self.is_unsteered;
+        let is_steered = are_alive && !self.pulse.is_unsteered;
         self.attachment.ensure(is_steered, &mut self.patience, self.events)?;
         Ok(None)
     }
 
     /// Sends the heartbeat if all shards are alive, and acts on what the watchdog did.
     fn hear_watchdog(&mut self, are_alive: bool) -> Result<Option<Why>, RunError> {
-        let Some(guardian) = self.guardian.as_mut() else { return Ok(None) };
+        let Some(guardian) = self.pulse.guardian.as_mut() else { return Ok(None) };
         match guardian.news() {
             Some(News::SteeringRemoved) if !self.attachment.can_be_taken_away() => guardian.resumed(),
-            Some(News::SteeringRemoved) if self.ground.config.after_hang == AfterHang::Exit => {
+            Some(News::SteeringRemoved) if self.ground.config.watchdog.after_hang == AfterHang::Exit => {
                 self.events.on_event(&Event::Hung { by: StandIn::Watchdog, aftermath: "ending" });
                 return Ok(Some(Why::Hang));
             }
             Some(News::SteeringRemoved) => {
-                self.is_unsteered = true;
+                self.pulse.is_unsteered = true;
                 self.passing = Passing::Noticed;
-                self.next_beat = Instant::ZERO;
+                self.pulse.next_beat = Instant::ZERO;
             }
             Some(News::Died) => self.events.on_event(&Event::WatchdogDied),
             None => {}
         }
         // Not before all shards know that packets went past.
         let may_steer = are_alive && self.passing == Passing::No;
-        if self.is_unsteered
+        if self.pulse.is_unsteered
             && may_steer
             && self.patience.with(self.attachment.steer(), self.events)?.is_some()
         {
-            self.is_unsteered = false;
+            self.pulse.is_unsteered = false;
             guardian.resumed();
             self.events.on_event(&Event::Hung { by: StandIn::Watchdog, aftermath: "installed again" });
         }
@@ -91,8 +91,8 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     /// Follows interfaces that go and come back, and has the processors keep to their MTUs.
     fn check_interfaces(&mut self) -> Result<(), RunError> {
         for side in Port::BOTH {
-            let change = self.interfaces.look(side, self.ground.netlink)?;
-            if let Some(event) = self.interfaces.event(side, change, self.attachment.remedy()) {
+            let change = self.links.interfaces.look(side, self.ground.netlink)?;
+            if let Some(event) = self.links.interfaces.event(side, change, self.attachment.remedy()) {
                 self.events.on_event(&event);
             }
             if change.is_new {
@@ -103,13 +103,13 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
                 self.attachment.note_routes();
             }
             if let Some(mtu) = change.mtu {
-                let interface = self.interfaces.name(side).to_owned();
+                let interface = self.links.interfaces.name(side).to_owned();
                 self.events.on_event(&Event::InterfaceMtu { interface, mtu });
                 self.attachment.widen(mtu)?;
                 self.tell_mtu(side);
             }
         }
-        if self.attachment.must_follow(&self.interfaces) {
+        if self.attachment.must_follow(&self.links.interfaces) {
             self.follow();
         }
         Ok(())
@@ -122,35 +122,35 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             self.note_passing();
         }
         let path = self.packet_loop.path_mut();
-        match self.attachment.follow(&self.interfaces, path, &self.waiter) {
-            Ok(()) => self.said = None,
+        match self.attachment.follow(&self.links.interfaces, path, &self.waiter) {
+            Ok(()) => self.links.said = None,
             // It may have gone again; then it is followed again.
             Err(RunError::Io(error)) if error.is_not_there() || error.is_device_gone() => {}
             Err(error) => {
                 let consequence = self.attachment.consequence();
                 let event = Event::NotFollowed { error: error.to_string(), consequence };
-                if self.said.as_ref() != Some(&event) {
+                if self.links.said.as_ref() != Some(&event) {
                     self.events.on_event(&event);
-                    self.said = Some(event);
+                    self.links.said = Some(event);
                 }
             }
         }
     }
 
     fn tell_mtu(&mut self, side: Port) {
-        let mtu = self.interfaces.mtu(side).min(self.route_mtus[side.index()]);
+        let mtu = self.links.interfaces.mtu(side).min(self.links.route_mtus[side.index()]);
         self.processor.set_mtu(side, mtu, Clock::now());
         self.shards.tell_all(|| Command::SetMtu { to: side, mtu });
     }
 
     /// Has the processors keep to the MTUs that routes state.
     fn check_routes(&mut self) -> Result<(), RunError> {
-        let Some(found) = self.attachment.route_mtus(&self.interfaces)? else { return Ok(()) };
+        let Some(found) = self.attachment.route_mtus(&self.links.interfaces)? else { return Ok(()) };
         for (side, route_mtu) in Port::BOTH.into_iter().zip(found) {
-            let before = std::mem::replace(&mut self.route_mtus[side.index()], route_mtu);
+            let before = std::mem::replace(&mut self.links.route_mtus[side.index()], route_mtu);
             if route_mtu != before {
-                let interface = self.interfaces.name(side).to_owned();
-                let mtu = route_mtu.min(self.interfaces.mtu(side));
+                let interface = self.links.interfaces.name(side).to_owned();
+                let mtu = route_mtu.min(self.links.interfaces.mtu(side));
                 self.events.on_event(&Event::RouteMtu { interface, mtu });
                 self.tell_mtu(side);
             }

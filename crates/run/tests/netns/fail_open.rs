@@ -1,7 +1,7 @@
 //! Killed or hung, it must not stand in the way.
 
 use io::PidFd;
-use run::{AfterHang, Config, Notrack};
+use run::{AfterHang, Config, Notrack, WatchdogConfig};
 
 use crate::topology::{
     Connection, Program, SERVER, SIGCONT, SIGHUP, SIGKILL, SIGSTOP, SIGTERM, Topology, wait_until,
@@ -99,7 +99,13 @@ fn killed_while_stopped_it_leaves_nothing() {
 #[test]
 fn after_a_hang_it_can_end_instead() {
     let topology = Topology::build("hangexit");
-    let mut program = Program::start(&topology, &Config { after_hang: AfterHang::Exit, ..topology.config() });
+    let mut program = Program::start(
+        &topology,
+        &Config {
+            watchdog: WatchdogConfig { after_hang: AfterHang::Exit, ..WatchdogConfig::default() },
+            ..topology.config()
+        },
+    );
     program.signal(SIGSTOP);
     program.await_line("no sign of life");
     program.signal(SIGCONT);

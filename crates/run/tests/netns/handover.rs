@@ -5,7 +5,7 @@ use std::net::Shutdown;
 
 use io::netlink::Family;
 use io::{Clock, Waiter, sysctl};
-use run::{Config, FeedbackConfig, SteeringChoice};
+use run::{Config, FeedbackConfig, SteeringChoice, WatchdogConfig};
 use units::Duration;
 
 use crate::accelerated::verdict;
@@ -136,7 +136,13 @@ fn h34_a_start_that_fails_leaves_the_running_one_as_it_was() {
     for config in [
         Config { feedback: Some(feedback), ..replace.clone() },
         // After everything is set up.
-        Config { watchdog_command: vec!["/nonexistent/watchdog".to_owned()], ..replace },
+        Config {
+            watchdog: WatchdogConfig {
+                command: vec!["/nonexistent/watchdog".to_owned()],
+                ..replace.watchdog.clone()
+            },
+            ..replace
+        },
     ] {
         let (status, said) = Program::launch(&topology, &config).wait();
         assert!(!status.success(), "{said}");

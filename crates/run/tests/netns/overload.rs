@@ -122,7 +122,8 @@ fn counter(topology: &Topology, name: &str) -> u64 {
 
 fn report(what: &str, [alone, attacked]: [f64; 2], before: u64, after: u64) {
     println!(
-        "{what}: a flow alone {:.0} Mbit/s, beside it {:.0} Mbit/s ({:.2} of it); memory {:.1} MB before, {:.1} MB after",
+        "{what}: a flow alone {:.0} Mbit/s, beside it {:.0} Mbit/s ({:.2} of it); memory {:.1} MB before, \
+         {:.1} MB after",
         alone * 8e-6,
         attacked * 8e-6,
         attacked / alone,

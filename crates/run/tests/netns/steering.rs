@@ -218,7 +218,8 @@ fn a_lost_device_of_its_own_ends_it_in_good_order() {
 fn leftovers_of_a_killed_pair_are_removed_by_the_next_start() {
     let topology = Topology::build("next");
     topology.set("net/ipv4/ip_forward", "0");
-    let config = Config { set_forwarding: true, watchdog: false, ..by_rules(&topology) };
+    let config =
+        Config { set_forwarding: true, watchdog: crate::topology::unwatched(), ..by_rules(&topology) };
     let program = Program::start(&topology, &config);
     let mut connection = topology.connect(&topology.server, SERVER[0]);
     program.signal(SIGKILL);

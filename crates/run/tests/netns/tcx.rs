@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 
 use io::{Namespace, SpawnOptions};
-use run::{Answer, Config, Question, Status, SteeringChoice};
+use run::{Answer, Config, Question, Status, SteeringChoice, WatchdogConfig};
 use socket2::{Domain, SockRef, Socket, Type};
 use wire::{TcpFlags, TcpHeaderSpec};
 
@@ -157,7 +157,10 @@ fn what_the_table_has_no_room_for_leaves_the_process() {
 #[test]
 fn h37_without_a_watchdog_too_a_hang_is_passed_by() {
     let topology = Topology::build("heartbeat");
-    let config = Config { watchdog: false, hang_after_ms: 500, ..by_tcx(&topology) };
+    let config = Config {
+        watchdog: WatchdogConfig { hang_after_ms: 500, ..crate::topology::unwatched() },
+        ..by_tcx(&topology)
+    };
     let program = Program::start(&topology, &config);
     let mut connections = passed_connections(&topology);
     for _ in 0..2 {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use io::netlink::{Cidr, Family, Link, LinkChange, Netlink, Route, Table, VethEnd};
 use io::{Clock, Namespace, PidFd, SpawnOptions, Waiter, sysctl};
-use run::{Answer, Config, Question, Status};
+use run::{Answer, Config, Question, Status, WatchdogConfig};
 
 /// Longest wait for anything; reached only when a test fails.
 pub const PATIENCE: Duration = Duration::from_secs(15);
@@ -112,7 +112,7 @@ impl Topology {
             // The same on every machine.
             shards: 1,
             // Long enough for a loaded machine, short enough for a test.
-            hang_after_ms: 1_000,
+            watchdog: WatchdogConfig { hang_after_ms: 1_000, ..WatchdogConfig::default() },
             state_directory: self.state.clone(),
             ..Config::default()
         }
@@ -444,4 +444,9 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
         assert!(Clock::now() < give_up, "it never came that {what}");
         waiter.wait(Some(Clock::now() + units::Duration::from_millis(10))).unwrap();
     }
+}
+
+/// No watchdog.
+pub fn unwatched() -> WatchdogConfig {
+    WatchdogConfig { is_wanted: false, ..WatchdogConfig::default() }
 }

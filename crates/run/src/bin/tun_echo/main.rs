@@ -54,8 +54,8 @@ fn main() -> ExitCode {
 
 fn parse(config: &str) -> Result<Config, String> {
     let mut config: Config = serde_json::from_str(config).map_err(|error| error.to_string())?;
-    if config.watchdog_command == Config::default().watchdog_command {
-        config.watchdog_command = ["/proc/self/exe", "--watchdog"].map(str::to_owned).to_vec();
+    if config.watchdog.command == Config::default().watchdog.command {
+        config.watchdog.command = ["/proc/self/exe", "--watchdog"].map(str::to_owned).to_vec();
     }
     Ok(config)
 }
