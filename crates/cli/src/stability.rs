@@ -102,8 +102,8 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-const NOTE: &str = "Matrix A is (11) with one step of delay: w(n+1) = b(n) − g·(q(n) − q0) + π.\nTaken as written, (9)–(11) \
-give q(n+1) = q0 + π(n+1).";
+const NOTE: &str = "Matrix A is (11) with one step of delay: w(n+1) = b(n) − g·(q(n) − q0) + π.\nTaken as \
+    written, (9)–(11) give q(n+1) = q0 + π(n+1).";
 
 /// The queues, a panel each; one that leaves all bounds lies at the edge.
 fn chart(cases: &[Case], command: &str) -> Chart {
@@ -156,48 +156,42 @@ fn excursions(queue: &[f64]) -> (f64, f64) {
 }
 
 fn table(cases: &[Case]) -> String {
-    let mut text = format!(
-        "{:<46}{:>8}{:>8}{:>8}{:>12}{:>12}  {}\n",
-        "system", "Σ|α|", "|λ| B", "|λ| C", "1st quarter", "last quarter", "verdict"
-    );
+    let heading = row(&HEADINGS.map(str::to_owned), (12, 12));
+    let mut text = format!("{:<46}{heading}\n", "system");
     for case in cases {
-        let (b, c) = case.system.eigenvalues();
-        let (first, last) = excursions(&case.queue);
-        text += &format!(
-            "{:<46}{:>8.3}{:>8.4}{:>8.4}{:>12}{:>12}  {}\n",
-            case.name,
-            case.system.alpha_sum(),
-            largest(&b),
-            largest(&c),
-            size(first),
-            size(last),
-            case.system.stability().name()
-        );
+        text += &format!("{:<46}{}\n", case.name, row(&fields(case), (12, 12)));
     }
     text + "Quarters: the largest |q(n) − q0| in packets, of a queue that may become negative, as in the theorem.\n"
 }
 
 /// The same for a terminal: names have a line of their own, so that it fits 80 columns.
 fn listed(cases: &[Case]) -> String {
-    let mut text = format!(
-        "  {:>8}{:>8}{:>8}{:>13}{:>14}  {}\n",
-        "Σ|α|", "|λ| B", "|λ| C", "1st quarter", "last quarter", "verdict"
-    );
+    let mut text = format!("  {}\n", row(&HEADINGS.map(str::to_owned), (13, 14)));
     for case in cases {
-        let (b, c) = case.system.eigenvalues();
-        let (first, last) = excursions(&case.queue);
-        text += &format!(
-            "{}\n  {:>8.3}{:>8.4}{:>8.4}{:>13}{:>14}  {}\n",
-            case.name,
-            case.system.alpha_sum(),
-            largest(&b),
-            largest(&c),
-            size(first),
-            size(last),
-            case.system.stability().name()
-        );
+        text += &format!("{}\n  {}\n", case.name, row(&fields(case), (13, 14)));
     }
     text + "\nQuarters: the largest |q(n) − q0| in packets, of a queue that may become\nnegative, as in the theorem.\n"
+}
+
+const HEADINGS: [&str; 6] = ["Σ|α|", "|λ| B", "|λ| C", "1st quarter", "last quarter", "verdict"];
+
+/// What stands below [`HEADINGS`].
+fn fields(case: &Case) -> [String; 6] {
+    let (b, c) = case.system.eigenvalues();
+    let (first, last) = excursions(&case.queue);
+    [
+        format!("{:.3}", case.system.alpha_sum()),
+        format!("{:.4}", largest(&b)),
+        format!("{:.4}", largest(&c)),
+        size(first),
+        size(last),
+        case.system.stability().name().to_owned(),
+    ]
+}
+
+/// The fields in columns; those of the quarters are so wide.
+fn row([sum, b, c, first, last, verdict]: &[String; 6], (wide, wider): (usize, usize)) -> String {
+    format!("{sum:>8}{b:>8}{c:>8}{first:>wide$}{last:>wider$}  {verdict}")
 }
 
 fn size(packets: f64) -> String {

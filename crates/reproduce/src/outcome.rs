@@ -26,28 +26,21 @@ impl Check {
     /// `measured` must not be below `aim`.
     #[must_use]
     pub fn at_least(claim: impl Into<String>, measured: f64, aim: f64) -> Self {
-        let claim = claim.into();
         Self {
-            claim,
-            aim,
-            measured: finite(measured),
-            simulated: None,
             at_least: true,
             passed: measured.is_finite() && measured >= aim,
+            ..Self::of(claim, measured, aim)
         }
     }
     /// `measured` must not be above `aim`.
     #[must_use]
     pub fn at_most(claim: impl Into<String>, measured: f64, aim: f64) -> Self {
-        let claim = claim.into();
-        Self {
-            claim,
-            aim,
-            measured: finite(measured),
-            simulated: None,
-            at_least: false,
-            passed: measured.is_finite() && measured <= aim,
-        }
+        Self { passed: measured.is_finite() && measured <= aim, ..Self::of(claim, measured, aim) }
+    }
+    /// An upper bound that is not reached.
+    fn of(claim: impl Into<String>, measured: f64, aim: f64) -> Self {
+        let (claim, measured) = (claim.into(), finite(measured));
+        Self { claim, aim, measured, simulated: None, at_least: false, passed: false }
     }
     /// What was simulated beside the lab's value reaches the aim.
     #[must_use]
