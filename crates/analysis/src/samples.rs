@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 
+use figures::stats::nearest_rank;
 use smallvec::SmallVec;
 use units::{Bytes, Duration};
 
@@ -119,7 +120,7 @@ impl<T: Quantity> Samples<T> {
         let mut buckets = self.buckets.iter();
         let (mut seen, mut value) = (0, self.min);
         percents.map(|percent| {
-            let rank = (self.count * percent).div_ceil(100).max(1);
+            let rank = nearest_rank(self.count, percent, 100);
             while seen < rank {
                 // Counts saturate: then there are fewer than the rank says.
                 let Some(bucket) = buckets.next() else { return self.max() };
@@ -187,7 +188,7 @@ mod tests {
             values.sort_unstable();
             let percents = [50, 95, 99, 100];
             for (percent, found) in percents.into_iter().zip(samples.percentiles(percents)) {
-                let exact = values[(values.len() * percent as usize).div_ceil(100).max(1) - 1];
+                let exact = figures::stats::percentile(&values, 10 * percent as u32).unwrap();
                 let found = found.unwrap().as_nanos();
                 prop_assert!(found.abs_diff(exact) as f64 <= exact as f64 / 64.0);
             }
