@@ -58,8 +58,8 @@ fn captures_are_tables() {
     assert_eq!(rows(causes, &[capture("loss")]), "event,cause,n\nretransmission,fast,6\n");
     // Joined: events of a flow are the ones it counts.
     let joined = "SELECT count(*) AS flows, sum(f.b2a_retransmissions_data_packets) AS counted, sum(e.n) AS listed \
-        FROM flows f JOIN (SELECT flow_id, count(*) AS n FROM events WHERE event = 'retransmission' AND direction = 1 \
-        AND len > 0 GROUP BY flow_id) e USING (flow_id)";
+        FROM flows f JOIN (SELECT flow_id, count(*) AS n FROM events WHERE event = 'retransmission' AND \
+        direction = 1 AND len > 0 GROUP BY flow_id) e USING (flow_id)";
     let found = rows(joined, &[capture("short-flows")]);
     let figures: Vec<&str> = found.lines().nth(1).expect("a row").split(',').collect();
     assert!(figures[0].parse::<u64>().expect("a number") > 5, "{found}");

@@ -136,8 +136,9 @@ fn both_sides(data: &DirectionReport) -> Option<String> {
     let first = data.volume.data_packets.saturating_sub(data.retransmissions.data_packets);
     (copies >= COPIES_MIN && copies as f64 >= COPIES_SHARE * first as f64).then(|| {
         format!(
-            "{copies} of {first} data packets come again after their acknowledgement: this capture has both sides of a box that \
-             acknowledges by itself; give each side as a file of its own, and losses can be told"
+            "{copies} of {first} data packets come again after their acknowledgement: this capture has both \
+             sides of a box that acknowledges by itself; give each side as a file of its own, and losses \
+             can be told"
         )
     })
 }

@@ -40,7 +40,8 @@ pub(crate) struct IdleGaps {
     pub(crate) longest: Duration,
 }
 
-/// Least pause called an idle gap: that after which senders restart their window (RFC 5681 §4.1: a time-out).
+/// Least pause called an idle gap: that after which senders restart their window (RFC 5681 §4.1: a
+/// time-out).
 pub(crate) const IDLE_GAP: Duration = Duration::from_millis(200);
 
 /// Hop limits (TTL) of the SYN and of the first data: another hop limit is another sender.

@@ -9,8 +9,8 @@ use crate::direction::{Direction, PerDirection};
 use crate::report::FlowReport;
 use crate::vantage::Vantage;
 
-/// The same connection seen at two capture points, as [MP] §III-A captured: on the client's interface and the
-/// server's.
+/// The same connection seen at two capture points, as [MP] §III-A captured: on the client's interface and
+/// the server's.
 #[derive(Clone, Debug, Serialize)]
 pub struct Pair {
     /// The flow captured nearer to the client.

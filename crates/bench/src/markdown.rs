@@ -97,8 +97,8 @@ impl Part {
     pub fn warning(&self) -> Option<String> {
         (self.busiest() > BUSY_SHARE).then(|| {
             format!(
-                "The machine was not quiet: just before a round, others used up to {:.0} % of its processor time. \
-                 Repeat on a quiet machine before you rely on these figures.",
+                "The machine was not quiet: just before a round, others used up to {:.0} % of its processor \
+                 time. Repeat on a quiet machine before you rely on these figures.",
                 self.busiest() * 100.0
             )
         })

@@ -70,7 +70,8 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 32] = [
         &[
             (
                 "Metrics that a gNB sends by UDP",
-                "feedback-adapter srsran --to 127.0.0.1:7310 --input udp:0.0.0.0:55555 --map 0x4601=10.45.0.2",
+                "feedback-adapter srsran --to 127.0.0.1:7310 --input udp:0.0.0.0:55555 --map \
+                 0x4601=10.45.0.2",
             ),
             ("A saved document", "feedback-adapter mec-rnis --to 127.0.0.1:7310 --input l2meas.json"),
         ],

@@ -203,7 +203,8 @@ fn up(args: &UpArgs) -> Result<ExitCode, String> {
 fn preset(name: &str) -> Result<Scenario, String> {
     let toml = format!(
         "name = \"up\"\ntitle = \"{name}\"\nwan.delay = \"5 ms\"\n\
-         radio.down = {{ preset = \"{name}\", delay = \"20 ms\" }}\nradio.up = {{ preset = \"{name}\", delay = \"20 ms\" }}\n"
+         radio.down = {{ preset = \"{name}\", delay = \"20 ms\" }}\nradio.up = {{ preset = \"{name}\", \
+         delay = \"20 ms\" }}\n"
     );
     Scenario::from_toml("--preset", &toml).map_err(|e| match e {
         scenario::Error::File { message, .. } => format!("--preset: {message}"),
@@ -241,7 +242,8 @@ fn announce(instance: &Instance, scenario: &Scenario, case: &Case, is_named: boo
     }
     let which = if is_named { format!(" --name {name}") } else { String::new() };
     println!(
-        "\nIn another terminal:\n\n  cellerator lab exec{which} client -- ping -c 3 {server}\n  cellerator lab shell{which} server\n"
+        "\nIn another terminal:\n\n  cellerator lab exec{which} client -- ping -c 3 {server}\n  cellerator \
+         lab shell{which} server\n"
     );
 }
 

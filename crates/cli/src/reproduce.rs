@@ -35,7 +35,8 @@ pub struct Args {
     /// scenario files in virtual time (as root)
     #[arg(long)]
     lab: bool,
-    /// Folder of the results: one JSON document per experiment (schemas/reproduction.schema.json), and the page
+    /// Folder of the results: one JSON document per experiment (schemas/reproduction.schema.json), and the
+    /// page
     #[arg(long, value_name = "DIR", default_value = "out/reproduction")]
     out: PathBuf,
     /// Keep results in --out that this program made of the same scenario files: continues after an

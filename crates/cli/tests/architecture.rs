@@ -155,7 +155,8 @@ fn unsafe_code_lives_in_io_only_and_says_why() {
     assert!(wrong.is_empty(), "unsafe code outside crates/io: {wrong:?}");
 }
 
-/// Modules of the engine, lowest layer first. A module may import only those before it: no circle, no import upwards.
+/// Modules of the engine, lowest layer first. A module may import only those before it: no circle, no import
+/// upwards.
 const ENGINE_LAYERS: &[&str] = &[
     // What the outside says and hears.
     "boundary",
@@ -216,7 +217,8 @@ const ENGINE_LAYERS: &[&str] = &[
     "engine",
 ];
 
-/// Paths in `text` that begin with `crate::` or `super::`, those in braces each by itself; `module` is where it stands.
+/// Paths in `text` that begin with `crate::` or `super::`, those in braces each by itself; `module` is where
+/// it stands.
 fn imported(module: &str, text: &str) -> Vec<String> {
     let mut paths = Vec::new();
     for (at, _) in text.match_indices("crate::").chain(text.match_indices("super::")) {

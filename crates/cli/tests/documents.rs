@@ -115,8 +115,8 @@ fn pictures(results: &Results) -> String {
     let one = |picture: &scenario::results::Picture| {
         let (name, title) = (&picture.name, &picture.title);
         format!(
-            "<picture><source media=\"(max-width: 620px)\" srcset=\"{PICTURES}/{name}-narrow.svg\"><img src=\"{PICTURES}/{name}.svg\" \
-             alt=\"{title}\" width=\"860\"></picture>\n\n{}\n",
+            "<picture><source media=\"(max-width: 620px)\" srcset=\"{PICTURES}/{name}-narrow.svg\"><img \
+             src=\"{PICTURES}/{name}.svg\" alt=\"{title}\" width=\"860\"></picture>\n\n{}\n",
             figures::wrapped(&picture.text, 110).join("\n")
         )
     };
@@ -335,7 +335,8 @@ fn a_block_with_other_figures_is_found() {
 #[test]
 fn figures_outside_blocks_are_found() {
     let text = format!(
-        "# A\nIt does 41.2 Mbit/s, and `5 ms` is code.\n```\n7 ms\n```\n## B\n| a | **0.63** | x |\n|---|---|---|\n| a 3 | b | c |\n\
+        "# A\nIt does 41.2 Mbit/s, and `5 ms` is code.\n```\n7 ms\n```\n## B\n| a | **0.63** | x |\n\
+         |---|---|---|\n| a 3 | b | c |\n\
          98% of it in 0.21 s, after 3 s.\n{BEGIN}x -->\n9 ms\n{END}\n"
     );
     let found: Vec<(String, usize, String)> =

@@ -6,9 +6,10 @@
 //!   radio   each packet leaves when the trace has room for it, behind those before it
 //! ```
 //!
-//! The server knows nothing of the path: it begins with an initial window of 10 segments (RFC 6928) and doubles it with each
-//! round trip. An accelerator can do no better than to answer it after the wired one and to have all that arrives go over the radio at
-//! once. So this bounds every scheme here, direct ones too, whose round trips are longer. The queue is empty and nothing is lost.
+//! The server knows nothing of the path: it begins with an initial window of 10 segments (RFC 6928) and
+//! doubles it with each round trip. An accelerator can do no better than to answer it after the wired one and
+//! to have all that arrives go over the radio at once. So this bounds every scheme here, direct ones too,
+//! whose round trips are longer. The queue is empty and nothing is lost.
 
 use link::{Link, LinkConfig, QueueLimit};
 use units::{Bytes, Duration, Instant};
@@ -24,7 +25,8 @@ const HEADERS: u64 = 52;
 const SYN: Bytes = Bytes::new(60);
 const REQUEST: Bytes = Bytes::new(100 + HEADERS);
 
-/// Time from the SYN of a client that begins at `begins` to the last of `size` bytes; none when the link never carries them.
+/// Time from the SYN of a client that begins at `begins` to the last of `size` bytes; none when the link
+/// never carries them.
 pub(crate) fn bound(line_up: &LineUp<'_>, begins: Instant, size: Bytes) -> Option<Duration> {
     let network = line_up.network(&[]);
     let radio = network.radios.first()?;
@@ -97,12 +99,14 @@ mod tests {
             let line_up = LineUp { trace: &trace, queue, scheme: &scheme, path: &path, seed: 1, is_over };
             super::bound(&line_up, Instant::from_millis(500), Bytes::new(size)).unwrap().as_millis_f64()
         };
-        // One segment: two round trips, and a millisecond or so for each packet that waits for its opportunity.
+        // One segment: two round trips, and a millisecond or so for each packet that waits for its
+        // opportunity.
         assert!((80.0..82.5).contains(&bound(20, 1_000)), "{}", bound(20, 1_000));
         // A hundred segments: the radio is the slower one once it is busy, 100 ms of it.
         let hundred = 100 * PAYLOAD;
         assert!((bound(20, hundred) - bound(20, 1_000) - 99.0 - 10.0).abs() < 3.0, "{}", bound(20, hundred));
-        // With a wired round trip of 200 ms, windows of 10, 20, 40 and 80 arrive: three more round trips, then 30 segments.
+        // With a wired round trip of 200 ms, windows of 10, 20, 40 and 80 arrive: three more round trips,
+        // then 30 segments.
         let wide = bound(200, hundred) - bound(200, 1_000);
         assert!((wide - 600.0 - 29.0).abs() < 3.0, "{wide}");
     }

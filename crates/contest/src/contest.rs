@@ -25,7 +25,8 @@ pub struct Settings {
     pub length: Duration,
     /// Sizes of the radio queue.
     pub buffers: Vec<Buffer>,
-    /// Seeds, at least one: of what the hosts send and their numbers, of what the radio loses, and of presets' traces.
+    /// Seeds, at least one: of what the hosts send and their numbers, of what the radio loses, and of
+    /// presets' traces.
     pub seeds: Vec<u64>,
     /// Runs at the same time; nothing else depends on it.
     pub threads: usize,
@@ -98,7 +99,8 @@ impl Contest {
         self.jobs().len()
     }
 
-    /// Makes all runs; `progress` hears of each that ends, from any thread. What made the document is left open.
+    /// Makes all runs; `progress` hears of each that ends, from any thread. What made the document is left
+    /// open.
     ///
     /// Once `is_over` no run begins, and what was under way is left out: the document says how far it came.
     ///

@@ -47,7 +47,8 @@ impl LabContest<'_> {
     /// Makes all runs; `progress` hears of each that ends. The limit is computed, as in the simulation.
     ///
     /// # Errors
-    /// A scheme or a part that only the simulation has; a lab that cannot be built; an interruption leaves a document that says so.
+    /// A scheme or a part that only the simulation has; a lab that cannot be built; an interruption leaves a
+    /// document that says so.
     pub fn hold(&self, progress: &(dyn Fn(&str) + Sync)) -> Result<Document, ContestError> {
         let settings = &self.contest.settings;
         if settings.seeds.len() > 1 {

@@ -5,10 +5,10 @@
 //!          ◀────────────────             ◀──────────── uplink, 10 ms ─────────────
 //! ```
 //!
-//! A [`Contest`] runs every [`Scheme`] on every [`TraceSource`] with every [`Buffer`]: a bulk download, and alongside a
-//! ping-pong of the same client, ten times a second, 100 bytes each way, over a TCP connection of its own that takes the
-//! same way through accelerator and radio queue. All in virtual time ([`sim`]): the same seed gives the same figures
-//! whatever the number of threads.
+//! A [`Contest`] runs every [`Scheme`] on every [`TraceSource`] with every [`Buffer`]: a bulk download, and
+//! alongside a ping-pong of the same client, ten times a second, 100 bytes each way, over a TCP connection of
+//! its own that takes the same way through accelerator and radio queue. All in virtual time ([`sim`]): the
+//! same seed gives the same figures whatever the number of threads.
 
 mod bound;
 mod bulk;

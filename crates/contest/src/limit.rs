@@ -1,17 +1,17 @@
 //! [`limit`]: how good a sender can be that is told everything, a little late.
 //!
-//! At each millisecond t the sender knows what the link could have carried up to t − D, and the queue at t − D. From
-//! that it reckons the queue that what it sends will find, and fills it up to an aim:
+//! At each millisecond t the sender knows what the link could have carried up to t − D, and the queue at t
+//! − D. From that it reckons the queue that what it sends will find, and fills it up to an aim:
 //!
 //! ```text
 //!   q̂(t) = max(0, q(t − D) + sent in (t − D, t) − D·b̂_m)
 //!   send max(0, T·b̂_M + q0 − q̂(t))
 //! ```
 //!
-//! b̂_m and b̂_M are exponential averages of the known capacity over m and M. A grid search over T, q0, m and M gives
-//! the points that no other beats: more of the link used, or a shorter queueing delay of 95 % of the packets.
-//! It is the limit of this family of laws, not of all thinkable ones. There is no TCP in it: a packet is 1500 bytes and
-//! one opportunity.
+//! b̂_m and b̂_M are exponential averages of the known capacity over m and M. A grid search over T, q0, m
+//! and M gives the points that no other beats: more of the link used, or a shorter queueing delay of 95 % of
+//! the packets. It is the limit of this family of laws, not of all thinkable ones. There is no TCP in it: a
+//! packet is 1500 bytes and one opportunity.
 
 use std::collections::VecDeque;
 
@@ -58,8 +58,8 @@ fn slots(trace: &Trace, length: Duration) -> Vec<u32> {
     (0..length.as_millis()).map(count).collect()
 }
 
-/// The points that no other beats, rising in utilisation and delay, for knowledge that is `late` and a queue of
-/// `queue` bytes.
+/// The points that no other beats, rising in utilisation and delay, for knowledge that is `late` and a queue
+/// of `queue` bytes.
 #[must_use]
 pub fn limit(trace: &Trace, length: Duration, late: Duration, queue: Bytes) -> Vec<LimitPoint> {
     let slots = slots(trace, length);
@@ -126,7 +126,8 @@ struct Field<'a> {
     late: usize,
     /// Packets that fit into the queue.
     room: usize,
-    /// What waits: the ms of an arrival and the packets left of it. Time counts, not packets: fast links have many.
+    /// What waits: the ms of an arrival and the packets left of it. Time counts, not packets: fast links have
+    /// many.
     queue: VecDeque<(u32, u32)>,
     /// Packets sent until the end of each ms, and waiting at it.
     sent: Vec<usize>,

@@ -37,7 +37,8 @@ pub(crate) const PING_EVERY: Duration = Duration::from_millis(100);
 pub enum Buffer {
     /// So many bytes.
     Bytes(Bytes),
-    /// So many bandwidth-delay products, of the trace's mean rate in the run and the round trip of the empty path.
+    /// So many bandwidth-delay products, of the trace's mean rate in the run and the round trip of the empty
+    /// path.
     Bdp(u32),
 }
 

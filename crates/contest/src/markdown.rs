@@ -6,8 +6,9 @@ use crate::limit::limit_at;
 use crate::results::{Document, Run, ShortRun};
 use crate::table::{buffers, first_seeds};
 
-/// The bulk part as a table in Markdown: a row for each trace and queue, by falling rate; for each scheme the share of the link in %, the 95th percentile of the
-/// queueing delay and that of the ping in ms. Behind them the limit of who knows the link latest, at the share of the last scheme. First seeds alone.
+/// The bulk part as a table in Markdown: a row for each trace and queue, by falling rate; for each scheme the
+/// share of the link in %, the 95th percentile of the queueing delay and that of the ping in ms. Behind them
+/// the limit of who knows the link latest, at the share of the last scheme. First seeds alone.
 #[must_use]
 pub fn bulk_markdown(document: &Document) -> String {
     let schemes = schemes(document.runs.iter().map(|run| run.scheme.as_str()));
@@ -45,7 +46,8 @@ pub fn bulk_markdown(document: &Document) -> String {
     text
 }
 
-/// Short downloads of new clients as a table in Markdown: a row for each trace and size; the median for each scheme, and the bound's, in ms. First seeds alone.
+/// Short downloads of new clients as a table in Markdown: a row for each trace and size; the median for each
+/// scheme, and the bound's, in ms. First seeds alone.
 #[must_use]
 pub fn short_markdown(document: &Document) -> String {
     let schemes = schemes(document.short.iter().map(|run| run.scheme.as_str()));
@@ -89,7 +91,8 @@ fn heading(first: &str, schemes: &[&str], last: &str) -> String {
 }
 
 impl Document {
-    /// Without what only plots need: figures over time, distributions, and points of the limit below a share of four fifths.
+    /// Without what only plots need: figures over time, distributions, and points of the limit below a share
+    /// of four fifths.
     #[must_use]
     pub fn without_plots(mut self) -> Self {
         const SHARE_MIN: f64 = 0.8;

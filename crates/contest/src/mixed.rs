@@ -1,4 +1,5 @@
-//! Four flows of one client: two bulk downloads, a video in pieces, and a ping; and a call, past the accelerator's control.
+//! Four flows of one client: two bulk downloads, a video in pieces, and a ping; and a call, past the
+//! accelerator's control.
 
 use core::net::Ipv4Addr;
 use std::sync::atomic::AtomicBool;

@@ -5,8 +5,9 @@ use units::Duration;
 
 /// The 95th percentile, over the time `[0, length)`, of the time since the last delivery opportunity, in ms.
 ///
-/// An omniscient sender, whose packets reach the link just when they can leave, has data this old at the receiver: the
-/// definition of Sprout's evaluation (NSDI 2013). A lone packet at a random time waits as long for the next one.
+/// An omniscient sender, whose packets reach the link just when they can leave, has data this old at the
+/// receiver: the definition of Sprout's evaluation (NSDI 2013). A lone packet at a random time waits as long
+/// for the next one.
 #[must_use]
 pub fn offset_ms(trace: &Trace, length: Duration) -> f64 {
     let gaps = gaps_ms(trace, length.as_millis());

@@ -160,7 +160,8 @@ mod tests {
         assert!(small.engine(&"direct:bbr".parse().unwrap()).is_none());
         assert_eq!(
             small.document().to_string(),
-            "wired 20 ms at 10 Gbit/s, radio 20 ms; hosts' buffers 128 MiB, window scale 14; window-max 64 KB; no loss"
+            "wired 20 ms at 10 Gbit/s, radio 20 ms; hosts' buffers 128 MiB, window scale 14; window-max 64 \
+             KB; no loss"
         );
     }
 

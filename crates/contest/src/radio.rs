@@ -25,8 +25,8 @@ pub enum Air {
     /// What the trace says, and 10 ms of delay each way.
     #[default]
     Flat,
-    /// A 5G frame of 0.5 ms slots, block errors with their repair, and uplink grants; less delay besides, so that an idle ping takes as
-    /// long.
+    /// A 5G frame of 0.5 ms slots, block errors with their repair, and uplink grants; less delay besides, so
+    /// that an idle ping takes as long.
     Slots,
 }
 
@@ -45,19 +45,23 @@ impl core::str::FromStr for Air {
     }
 }
 
-/// A frame of 5 ms at a subcarrier spacing of 30 kHz, common for 5G below 6 GHz: four fifths towards the client.
+/// A frame of 5 ms at a subcarrier spacing of 30 kHz, common for 5G below 6 GHz: four fifths towards the
+/// client.
 const SLOT: Duration = Duration::from_micros(500);
 const PATTERN: &str = "DDDDDDDSUU";
-/// 9 % of transport blocks fail first, and are repaired 6 ms later: link adaptation aims at 10 %; the answer waits for an uplink slot.
+/// 9 % of transport blocks fail first, and are repaired 6 ms later: link adaptation aims at 10 %; the answer
+/// waits for an uplink slot.
 const HARQ: Harq =
     Harq { block_error_ppm: 90_000, retry_time: Duration::from_millis(6), tries_max: 5, per_slot: true };
-/// A turn to ask every 5 ms, 4 ms to the grant (3GPP TR 38.825: 1 to 2 slots to read, 1 to 4 to prepare, and the frame).
+/// A turn to ask every 5 ms, 4 ms to the grant (3GPP TR 38.825: 1 to 2 slots to read, 1 to 4 to prepare, and
+/// the frame).
 const GRANTS: Grants = Grants {
     request_every: Duration::from_millis(5),
     grant_after: Duration::from_millis(4),
     hold: Duration::from_millis(10),
 };
-/// What is left of 10 ms each way: waiting for slots and repairs takes 1 to 2 ms down, asking and waiting 5 to 10 up, 2 for one that sends.
+/// What is left of 10 ms each way: waiting for slots and repairs takes 1 to 2 ms down, asking and waiting 5
+/// to 10 up, 2 for one that sends.
 const DELAYS: [Duration; 2] = [Duration::from_millis(8), Duration::from_millis(6)];
 
 impl RadioSettings {
@@ -67,7 +71,8 @@ impl RadioSettings {
         LossModel::Bernoulli { ppm: loss.ppm() }
     }
 
-    /// Bursts of losses (Gilbert's model) from `ENTER,LEAVE`: the chance of a packet to begin one, and to end one.
+    /// Bursts of losses (Gilbert's model) from `ENTER,LEAVE`: the chance of a packet to begin one, and to end
+    /// one.
     ///
     /// # Errors
     /// It is something else.
@@ -75,7 +80,8 @@ impl RadioSettings {
         let [enter, leave] = pair::<Probability>(text).ok_or_else(|| ContestError::Setting {
             what: "bursts",
             problem: format!(
-                "`{text}` is none; write ENTER,LEAVE, as in 0.1%,25%: 1 of 1000 packets begins a burst of 4 in the mean"
+                "`{text}` is none; write ENTER,LEAVE, as in 0.1%,25%: 1 of 1000 packets begins a burst of 4 \
+                 in the mean"
             ),
         })?;
         Ok(LossModel::GilbertElliott {
@@ -86,7 +92,8 @@ impl RadioSettings {
         })
     }
 
-    /// Fades from `EVERY,FOR`: from the begin of one to the begin of the next, and how long one lasts, in the mean.
+    /// Fades from `EVERY,FOR`: from the begin of one to the begin of the next, and how long one lasts, in the
+    /// mean.
     ///
     /// # Errors
     /// It is something else, or they would last for ever.

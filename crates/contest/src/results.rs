@@ -31,7 +31,8 @@ pub struct Document {
     pub path: PathDocument,
     /// The traces.
     pub traces: Vec<TraceFigures>,
-    /// Bulk flow and ping, means over the seeds: one entry per trace, buffer and scheme. Only of several seeds.
+    /// Bulk flow and ping, means over the seeds: one entry per trace, buffer and scheme. Only of several
+    /// seeds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub summaries: Vec<Summary>,
     /// Bulk flow and ping: one entry per trace, buffer, scheme and seed.
@@ -181,7 +182,8 @@ pub struct ShortRun {
     pub client: String,
     /// From the client's SYN to the last byte.
     pub completion_ms: Delays,
-    /// The soonest that is possible on this path at those moments: handshake, the server's slow start, the radio; computed.
+    /// The soonest that is possible on this path at those moments: handshake, the server's slow start, the
+    /// radio; computed.
     #[serde(default)]
     pub bound_ms: Delays,
     /// Median of the one over the median of the other.

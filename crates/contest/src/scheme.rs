@@ -38,8 +38,9 @@ impl Treatment {
     }
 }
 
-/// A way of sending, written `direct:cubic`, `accel:rate`, `split:bbr`, `drwa:cubic`, with other parameters than the defaults
-/// `accel:rate?alpha=40ms&beta=60ms`; `feedback=20ms` among these has the base station report with that delay.
+/// A way of sending, written `direct:cubic`, `accel:rate`, `split:bbr`, `drwa:cubic`, with other parameters
+/// than the defaults `accel:rate?alpha=40ms&beta=60ms`; `feedback=20ms` among these has the base station
+/// report with that delay.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scheme {
     /// What it is called in results.

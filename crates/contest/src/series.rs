@@ -44,7 +44,8 @@ pub(crate) fn of_trace(trace: &Trace, length: Duration) -> Vec<f64> {
         .collect()
 }
 
-/// Quantiles of the queueing delay of the packets that left in `[0, length)` and were delivered, from 0 to 100 %.
+/// Quantiles of the queueing delay of the packets that left in `[0, length)` and were delivered, from 0 to
+/// 100 %.
 pub(crate) fn quantiles(records: &[PacketRecord], length: Duration) -> Vec<f64> {
     let end = Instant::ZERO + length;
     let is_here = |r: &&PacketRecord| r.delivered.is_some() && r.departure.is_some_and(|at| at < end);

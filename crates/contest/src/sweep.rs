@@ -87,11 +87,11 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// Runs all cells of the shard that are not there yet and writes the table; returns a summary for people, and how far it came if
-    /// it did not come to the end.
+    /// Runs all cells of the shard that are not there yet and writes the table; returns a summary for people,
+    /// and how far it came if it did not come to the end.
     ///
-    /// Once `is_over` no cell begins, and what was under way is left out. The table then has what there is, with a note
-    /// that says so, and the journal stays to go on with.
+    /// Once `is_over` no cell begins, and what was under way is left out. The table then has what there is,
+    /// with a note that says so, and the journal stays to go on with.
     ///
     /// # Errors
     /// A setting, trace or file that is not right. What was run until then stays in the journal.
@@ -222,7 +222,8 @@ fn write_table(
     std::fs::rename(&beside, file).map_err(|e| wrong(&e))
 }
 
-/// Puts the Parquet tables of a sweep's shards together, in the order of their cells; returns a summary for people.
+/// Puts the Parquet tables of a sweep's shards together, in the order of their cells; returns a summary for
+/// people.
 ///
 /// # Errors
 /// A part that cannot be read, parts of different sweeps, a cell that is there twice, or one that is missing.

@@ -9,8 +9,8 @@ use crate::results::{
 };
 use crate::{Estimate, limit_at};
 
-/// Tables per trace and buffer, with a line about the trace above them, none wider than `columns`: what does not fit goes, and
-/// is counted.
+/// Tables per trace and buffer, with a line about the trace above them, none wider than `columns`: what does
+/// not fit goes, and is counted.
 #[must_use]
 pub fn tables(document: &Document, columns: usize) -> String {
     let mut text = format!("\n{}\n", wrapped(&document.path.to_string(), columns));
@@ -23,7 +23,8 @@ pub fn tables(document: &Document, columns: usize) -> String {
             let _ = writeln!(
                 text,
                 "\n{}: {:.0} s, {:.2} Mbit/s offered; queue of {buffer}\n  \
-                 the trace's own: omniscient sender's p95 {:.0} ms;\n  idle ping mean {:.0}, p50 {:.0}, p95 {:.0} ms",
+                 the trace's own: omniscient sender's p95 {:.0} ms;\n  idle ping mean {:.0}, p50 {:.0}, p95 \
+                 {:.0} ms",
                 trace.trace,
                 document.seconds,
                 trace.mean_mbps,

@@ -25,8 +25,8 @@ pub struct TraceSource {
 const PRESET_MARGIN: Duration = Duration::from_secs(60);
 
 impl TraceSource {
-    /// The trace `text` asks for: a file, or a preset, or two of them with a plus sign between, the second for the
-    /// uplink. A file is in Mahimahi's format, or has lines of `seconds Mbit/s`.
+    /// The trace `text` asks for: a file, or a preset, or two of them with a plus sign between, the second
+    /// for the uplink. A file is in Mahimahi's format, or has lines of `seconds Mbit/s`.
     ///
     /// `from` is cut off at the front; a preset is made for `length` and a minute more with `seed`.
     ///

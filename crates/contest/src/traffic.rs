@@ -212,7 +212,8 @@ fn answer(listener: &TcpListener, shared: &Shared) -> std::io::Result<()> {
     })
 }
 
-/// Sends a request every 100 ms until `end`, whether or not the one before was answered, and notes the round trips.
+/// Sends a request every 100 ms until `end`, whether or not the one before was answered, and notes the round
+/// trips.
 fn ask(end: Instant, shared: &Shared) -> std::io::Result<()> {
     let mut stream = connect(PING_PORT)?;
     let mut requests = stream.try_clone()?;

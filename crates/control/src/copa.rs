@@ -241,8 +241,8 @@ impl Copa {
     /// An acknowledgement points the other way: v falls at once.
     ///
     /// DEVIATION: \[CO\] §2.1 looks once a window, which is up to a window too late: with v = 16 the window
-    /// has then overshot by 16 ÷ δ segments, and it swings on with that. Meta's mvfst resets v at once, too.
-    /// Shown by `a_flow_alone_keeps_about_one_over_delta_segments_in_the_queue`.
+    /// has then overshot by 16 ÷ δ segments, and it swings on with that. Meta's mvfst resets v at once,
+    /// too. Shown by `a_flow_alone_keeps_about_one_over_delta_segments_in_the_queue`.
     fn turn(&mut self, direction: Direction) {
         if self.velocity > 1 && self.direction != Some(direction) {
             (self.direction, self.windows, self.velocity) = (Some(direction), 0, 1);

@@ -29,8 +29,8 @@ use belief::{Belief, Observation};
 const TICKS_AT_ONCE_MAX: u64 = 50;
 /// Ticks whose data sent is remembered: round trips of up to ten seconds.
 const MARKS_MAX: usize = 512;
-/// DEVIATION: a forecast of nothing still lets two segments go, or nothing would be acknowledged. \[SP\] §3.4
-/// sends heartbeats.
+/// DEVIATION: a forecast of nothing still lets two segments go, or nothing would be acknowledged. \[SP\]
+/// §3.4 sends heartbeats.
 const WINDOW_MIN_SEGMENTS: u64 = 2;
 
 /// Parameters of [`Sprout`].

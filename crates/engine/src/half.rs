@@ -48,7 +48,8 @@ mod reports;
 mod schedule;
 mod transitions;
 
-/// Memory that no flow is refused, in bytes; and the same where so much for each flow is more than half of all there is.
+/// Memory that no flow is refused, in bytes; and the same where so much for each flow is more than half of
+/// all there is.
 const FLOW_MEMORY_MIN: u64 = 16 * 1024;
 const FLOW_MEMORY_MIN_OF_MANY: u64 = 4 * 1024;
 
@@ -393,8 +394,9 @@ struct Least {
     left: Bytes,
 }
 
-/// Room for the least of each other flow is kept free, up to three quarters of all memory, so that many flows whose sinks read
-/// slowly stay within it: the first of them do not take what the last ones cannot be refused.
+/// Room for the least of each other flow is kept free, up to three quarters of all memory, so that many flows
+/// whose sinks read slowly stay within it: the first of them do not take what the last ones cannot be
+/// refused.
 fn least_for_each(config: &EngineConfig, stats: &Stats) -> Least {
     let all = config.buffer_max.get();
     let for_the_others = |each: u64| stats.flows_now.saturating_sub(1).saturating_mul(each);

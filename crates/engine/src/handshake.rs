@@ -61,8 +61,8 @@ impl Offer {
         Self { timestamp: earlier.timestamp, granted: earlier.granted, ..*self } == *earlier
     }
 
-    /// Keeps what is known of it from `earlier`, where this is the same SYN or SYN-ACK again: a copy may come late, and what has
-    /// gone on with a newer time, or allowed more, counts (H28).
+    /// Keeps what is known of it from `earlier`, where this is the same SYN or SYN-ACK again: a copy may come
+    /// late, and what has gone on with a newer time, or allowed more, counts (H28).
     fn keep(&mut self, earlier: &Self) {
         let newest = self.timestamp.zip(earlier.timestamp).map(|(a, b)| later_of(a, b));
         self.timestamp = newest.or(self.timestamp);

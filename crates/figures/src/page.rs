@@ -4,8 +4,8 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-/// Style sheet of the pages: text, tables, charts, and the colours `c0` to `c5`, for light, dark and print. The
-/// colours began as those of [OI] and were moved apart until a test of all kinds of colour vision held.
+/// Style sheet of the pages: text, tables, charts, and the colours `c0` to `c5`, for light, dark and print.
+/// The colours began as those of [OI] and were moved apart until a test of all kinds of colour vision held.
 pub const STYLE: &str = concat!(
     ":root { color-scheme: light dark;\n",
     include_str!("page/light.css"),

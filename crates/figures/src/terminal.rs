@@ -5,8 +5,8 @@ use crate::wrapped;
 /// The least width of a first column whose words are wrapped.
 const FIRST_MIN: usize = 20;
 
-/// `markdown` in at most `columns`: words are wrapped, and so is the first column of a table; of a table that still does not fit the last columns go,
-/// which is said below it. Nothing is cut.
+/// `markdown` in at most `columns`: words are wrapped, and so is the first column of a table; of a table that
+/// still does not fit the last columns go, which is said below it. Nothing is cut.
 #[must_use]
 pub fn for_terminal(markdown: &str, columns: usize) -> String {
     let (mut text, mut rows): (String, Vec<Vec<String>>) = (String::new(), Vec::new());

@@ -83,7 +83,8 @@ fn read(source: impl Read, wanted: Option<Format>) -> Option<Reading> {
     Some(Reading { frames, health: *reader.health(), problem })
 }
 
-/// Put in the order of time, frames are the same, of each interface in the same order, and the file ends the same way.
+/// Put in the order of time, frames are the same, of each interface in the same order, and the file ends the
+/// same way.
 fn check_order(bytes: &[u8], whole: &Reading) {
     let mut ordered = Ordered::new(Reader::new(bytes).expect("it started well before"));
     let mut frames = Vec::new();
@@ -102,8 +103,8 @@ fn check_order(bytes: &[u8], whole: &Reading) {
     assert_eq!(by_interface(whole.frames.clone()), by_interface(frames), "order changes what is read");
 }
 
-/// A reader's promises: frames lie in the file, how the bytes arrive does not matter, and a file that is cut gives
-/// the frames before the cut.
+/// A reader's promises: frames lie in the file, how the bytes arrive does not matter, and a file that is cut
+/// gives the frames before the cut.
 fn check_reader(bytes: &[u8], format: Format) {
     let Some(whole) = read(bytes, Some(format)) else { return };
     let held: usize = whole.frames.iter().map(|frame| frame.bytes.len()).sum();
@@ -261,8 +262,8 @@ fn in_parts(passages: &[SegmentRecord]) -> Vec<u8> {
     gather.finish().finish(passages.len() as u64)
 }
 
-/// The whole of `analyze`: any bytes through a reader, the layers, reassembly and the analysis, to the document; and the
-/// same through [`Merged`] and in parts, which must give the same.
+/// The whole of `analyze`: any bytes through a reader, the layers, reassembly and the analysis, to the
+/// document; and the same through [`Merged`] and in parts, which must give the same.
 pub fn analyzer(bytes: &[u8]) {
     let Ok(mut reader) = Reader::new(bytes).map(Ordered::new) else { return };
     let mut study = Study::new();

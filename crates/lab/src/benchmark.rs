@@ -430,7 +430,8 @@ impl BenchmarkFigures {
     pub fn markdown(&self) -> String {
         let made = &self.made_by;
         let mut text = format!(
-            "# The emulator's own exactness and speed\n\nCellerator {}, Linux {}, {} processors. Made by `{}`.\n\n",
+            "# The emulator's own exactness and speed\n\nCellerator {}, Linux {}, {} processors. Made by \
+             `{}`.\n\n",
             made.cellerator, made.kernel, made.processors, made.command
         );
         text += "| 10 + 10 ms of delay | pings | min ms | mean ms | p50 ms | p99 ms | max ms | mdev ms |\n|---|---|---|---|---|---|---|---|\n";
@@ -446,7 +447,9 @@ impl BenchmarkFigures {
         let rate = &self.rate;
         let _ = write!(
             text,
-            "\n| fixed rate | measured Mbit/s | off by % | lag p50 µs | lag p99 µs | lag max µs |\n|---|---|---|---|---|---|\n| {:.0} Mbit/s | {:.5} | {:+.4} | {:.1} | {:.1} | {:.0} |\n\n| one TCP flow, 20 ms | Gbit/s |\n|---|---|\n",
+            "\n| fixed rate | measured Mbit/s | off by % | lag p50 µs | lag p99 µs | lag max µs |\n\
+             |---|---|---|---|---|---|\n| {:.0} Mbit/s | {:.5} | {:+.4} | {:.1} | {:.1} | {:.0} |\n\n| one \
+             TCP flow, 20 ms | Gbit/s |\n|---|---|\n",
             rate.set_mbps,
             rate.measured_mbps,
             100.0 * (rate.measured_mbps / rate.set_mbps - 1.0),

@@ -108,7 +108,8 @@ fn serve(mut client: TcpStream, job: &Job) -> std::io::Result<()> {
         return Ok(());
     }
     let head = format!(
-        "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: {}\r\nConnection: \
+         close\r\n\r\n",
         job.size.get()
     );
     write_all(&mut client, head.as_bytes(), job)?;

@@ -7,7 +7,8 @@
 //! ```text
 //!            drop            drop
 //!             ▲               ▲
-//! enqueue ─▶ loss ─▶ queue ──┴▶ service ─▶ slot ─▶ HARQ ─▶ fades, ─▶ delay ─▶ poll
+//! enqueue ─▶ loss ─▶ queue ──┴▶ service ─▶ slot ─▶ HARQ ─▶ fades, ─▶ delay
+//! ─▶ poll
 //!            before  drop-tail   capacity   uplink  repair, loss      one way,
 //!                                − outages  only    in order after    in order
 //!  arrival                 service_start   departure               delivered
@@ -15,8 +16,8 @@
 //!
 //! - *loss before*, *queue*: decided on arrival. The queue holds what waits for the start of its service.
 //! - *service*: Mahimahi's delivery opportunities, a rate, or steps of rates; none during an outage.
-//! - *slot*: a served packet leaves at the next uplink slot, if there are slots; in its direction's slots of a frame, and where the client
-//!   must ask first, when it was granted.
+//! - *slot*: a served packet leaves at the next uplink slot, if there are slots; in its direction's slots of
+//!   a frame, and where the client must ask first, when it was granted.
 //! - *HARQ*: block errors add retries; what comes behind waits for the repair; rarely a packet is lost.
 //! - *fades*: what is put on the air in one is lost, however much that is.
 //! - *loss after*, *delay*: lost packets have used their capacity; delay never changes the order.

@@ -1,8 +1,8 @@
 //! [`RateProcess`]: rates drawn anew at a fixed distance: \[WA\] §V and equation (2).
 //!
 //! - *redraw*: every draw is independent, from a stated distribution (\[WA\] Table I);
-//! - *ARMA(p,q)*: `b(n) = b + Σ αᵢ·φ(n−i) + Σ βⱼ·ϕ(n−j)`, β₀ = 1, ϕ nearly normal with a given
-//!   deviation (\[WA\] (2)).
+//! - *ARMA(p,q)*: `b(n) = b + Σ αᵢ·φ(n−i) + Σ βⱼ·ϕ(n−j)`, β₀ = 1, ϕ nearly normal with a
+//!   given deviation (\[WA\] (2)).
 //!
 //! All in whole numbers, so that a seed gives the same rates on every platform.
 

@@ -1,7 +1,7 @@
 //! [`Comparison`]: environments against each other, as [EV] and [MP] tabulate them.
 //!
-//! An environment is a name for some captures; each capture is a sample (a run). Rates of a flow are of the direction
-//! with most data.
+//! An environment is a name for some captures; each capture is a sample (a run). Rates of a flow are of the
+//! direction with most data.
 
 use std::fmt::Write as _;
 
@@ -145,7 +145,8 @@ fn percent(part: u64, whole: u64) -> String {
 fn samples(text: &mut String, environments: &[Environment]) {
     let _ = writeln!(
         text,
-        "Samples: packets retransmitted, lost, out of order; windows recalculated; connections reset ([EV] Table 1)\n"
+        "Samples: packets retransmitted, lost, out of order; windows recalculated; connections reset ([EV] \
+         Table 1)\n"
     );
     let _ = writeln!(
         text,
@@ -208,7 +209,8 @@ fn totals(text: &mut String, environments: &[Environment]) {
 fn figures(text: &mut String, environments: &[Environment]) {
     let _ = writeln!(
         text,
-        "Flows: median with its 95 % confidence interval (order statistics), 5 and 95 %; p: Mann-Whitney against the first\n"
+        "Flows: median with its 95 % confidence interval (order statistics), 5 and 95 %; p: Mann-Whitney \
+         against the first\n"
     );
     let _ = writeln!(
         text,

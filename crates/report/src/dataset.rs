@@ -27,8 +27,9 @@ const LAYOUT: &str = "v1";
 
 /// Writes one analysis into a dataset: `ROOT/v1/table=T/env=E/date=D/part-RUN.parquet`.
 ///
-/// RUN comes from the captures' contents, so that another run over the same captures replaces its parts, and runs over others
-/// add theirs. The date is that of the first segment. Memory is that of one row group per table.
+/// RUN comes from the captures' contents, so that another run over the same captures replaces its parts, and
+/// runs over others add theirs. The date is that of the first segment. Memory is that of one row group per
+/// table.
 pub struct Dataset {
     root: PathBuf,
     environment: String,
@@ -82,7 +83,8 @@ pub fn columns() -> Vec<(String, Column)> {
 }
 
 impl Dataset {
-    /// A dataset in the folder `root`, for captures with these identities, of an environment (a network, a carrier).
+    /// A dataset in the folder `root`, for captures with these identities, of an environment (a network, a
+    /// carrier).
     pub fn new(root: &Path, environment: &str, captures: Vec<CaptureId>, made_by: &MadeBy) -> Self {
         let row = FlowRow::new();
         let schemas = schemas::all(row.columns());

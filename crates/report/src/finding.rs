@@ -7,8 +7,9 @@ use crate::summary::grouped;
 
 /// One sentence that compares the cases: throughput, then delay, then whether every byte arrived right.
 ///
-/// The best accelerated case is compared with the fastest direct one, by their means over the seeds that both have run; where it is not
-/// faster the sentence begins with that. Where only one kind was run, the best of the others is compared with the first.
+/// The best accelerated case is compared with the fastest direct one, by their means over the seeds that both
+/// have run; where it is not faster the sentence begins with that. Where only one kind was run, the best of
+/// the others is compared with the first.
 #[must_use]
 pub fn sentence(result: &ScenarioResult) -> String {
     let groups: Vec<Group<'_>> =

@@ -10,7 +10,8 @@ use crate::flow_row::FlowRow;
 /// How a line is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineFormat {
-    /// RFC 4180, with a header line; columns are those of the JSON schema, always all of them; what is not known is empty.
+    /// RFC 4180, with a header line; columns are those of the JSON schema, always all of them; what is not
+    /// known is empty.
     Csv,
     /// One JSON object per line.
     Json,

@@ -38,8 +38,8 @@ impl FlowRow {
         Self { columns, root }
     }
 
-    /// The columns: names are those of the JSON, joined by `_`; `a2b_` and `b2a_` stand before those of the directions, as
-    /// in tcptrace: `a` sent the first packet.
+    /// The columns: names are those of the JSON, joined by `_`; `a2b_` and `b2a_` stand before those of the
+    /// directions, as in tcptrace: `a` sent the first packet.
     pub(crate) fn columns(&self) -> &[Column] {
         &self.columns
     }

@@ -40,7 +40,8 @@ impl Wanted {
                 'T' | 'R' | 'S' | 'N' | 'F' | 'G' => {}
                 other => {
                     return Err(format!(
-                        "{other:?} is no graph: T throughput, R round-trip time, S time-sequence, N outstanding data, F segment size, G all"
+                        "{other:?} is no graph: T throughput, R round-trip time, S time-sequence, N \
+                         outstanding data, F segment size, G all"
                     ));
                 }
             }

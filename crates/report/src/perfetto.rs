@@ -1,7 +1,7 @@
 //! [`PerfettoTrace`]: flows as a trace that ui.perfetto.dev and chrome://tracing open.
 //!
-//! The JSON trace format: one process per flow, one track per direction with what was sent again, counters for what is
-//! in flight, the window and round-trip times.
+//! The JSON trace format: one process per flow, one track per direction with what was sent again, counters
+//! for what is in flight, the window and round-trip times.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};

@@ -20,8 +20,9 @@ fn figures<'a>(result: &'a ScenarioResult, name: &str) -> Option<&'a Figures> {
     result.cases.iter().find(|case| case.name == name)?.figures.as_ref()
 }
 
-/// Throughput against random loss, of a scenario whose cases are called `WHO, RATE`, with `radio.down.loss` as the rate. Means over the seeds.
-/// `None` where a case of `direct CUBIC`, `direct BBR` or `accelerated` at the rate that the title is about is missing.
+/// Throughput against random loss, of a scenario whose cases are called `WHO, RATE`, with `radio.down.loss`
+/// as the rate. Means over the seeds. `None` where a case of `direct CUBIC`, `direct BBR` or `accelerated` at
+/// the rate that the title is about is missing.
 #[must_use]
 pub fn loss_picture(result: &ScenarioResult, runner: &str) -> Option<Picture> {
     let lines = loss_lines(result);
@@ -51,13 +52,14 @@ pub fn loss_picture(result: &ScenarioResult, runner: &str) -> Option<Picture> {
     Some(Picture {
         name: "loss".to_owned(),
         title: format!(
-            "{TOLD_LOSS} % of packets lost at random on a link of {rate}: CUBIC gets {cubic:.2} Mbit/s, accelerated {accelerated:.1}"
+            "{TOLD_LOSS} % of packets lost at random on a link of {rate}: CUBIC gets {cubic:.2} Mbit/s, \
+             accelerated {accelerated:.1}"
         ),
         text: format!(
-            "CUBIC takes every loss for a full queue and slows down. The accelerator repairs what the radio loses \
-             over the short way between itself and the client. At {TOLD_LOSS} % of loss, CUBIC gets {cubic:.2} \
-             Mbit/s, BBR {bbr:.1} and the accelerator {accelerated:.1}. The gain: {}; {}. {measured}: {}, {}, means \
-             of {} seeds.",
+            "CUBIC takes every loss for a full queue and slows down. The accelerator repairs what the radio \
+             loses over the short way between itself and the client. At {TOLD_LOSS} % of loss, CUBIC gets \
+             {cubic:.2} Mbit/s, BBR {bbr:.1} and the accelerator {accelerated:.1}. The gain: {}; {}. \
+             {measured}: {}, {}, means of {} seeds.",
             none("direct CUBIC"),
             none("direct BBR"),
             round_trip(result),
@@ -111,7 +113,8 @@ fn loss_percent(case: &CaseResult) -> f64 {
     rounded(loss.map_or(0.0, |loss| f64::from(loss.0.ppm()) / 1e4))
 }
 
-/// Round-trip times of the pings beside a download over a drive, and of those on the same link without a download (`idle`).
+/// Round-trip times of the pings beside a download over a drive, and of those on the same link without a
+/// download (`idle`).
 #[must_use]
 pub fn ping_picture(drive: &ScenarioResult, idle: &ScenarioResult, runner: &str) -> Option<Picture> {
     let alone = idle.cases.first()?.figures.as_ref()?;
@@ -133,15 +136,16 @@ pub fn ping_picture(drive: &ScenarioResult, idle: &ScenarioResult, runner: &str)
     Some(Picture {
         name: "ping".to_owned(),
         title: format!(
-            "Ping during a download, driving on LTE: median {:.0} ms with CUBIC, {:.0} with BBR, {:.0} accelerated, {:.0} on the idle link",
+            "Ping during a download, driving on LTE: median {:.0} ms with CUBIC, {:.0} with BBR, {:.0} \
+             accelerated, {:.0} on the idle link",
             told[1].0, told[2].0, told[3].0, told[0].0
         ),
         text: format!(
-            "Everything else that the device does waits behind the download in the base station's queue. 95 % of \
-             pings came back within {:.0} ms with CUBIC, {:.0} with BBR, {:.0} accelerated and {:.0} on the idle \
-             link. The accelerated ping is slower than on the idle link, because a link that varies needs some \
-             queue to stay busy. When the link itself stops for a while, every ping waits.{verdict} {measured}: the \
-             downloads of “{}”.",
+            "Everything else that the device does waits behind the download in the base station's queue. 95 \
+             % of pings came back within {:.0} ms with CUBIC, {:.0} with BBR, {:.0} accelerated and {:.0} \
+             on the idle link. The accelerated ping is slower than on the idle link, because a link that \
+             varies needs some queue to stay busy. When the link itself stops for a while, every ping \
+             waits.{verdict} {measured}: the downloads of “{}”.",
             told[1].1,
             told[2].1,
             told[3].1,
@@ -167,7 +171,8 @@ pub fn drive_picture(drive: &ScenarioResult, runner: &str) -> Option<Picture> {
     let queue = all.map(|f| f.radio.queue_delay_ms.p95);
     let rates = all.map(|f| f.transfer.goodput_mbps);
     let waiting = if queue[2] * GAIN < queue[0].min(queue[1]) {
-        "The difference is the queue: when the link becomes slower, less data from the accelerator waits there."
+        "The difference is the queue: when the link becomes slower, less data from the accelerator waits \
+         there."
     } else {
         "The queue is not shorter either."
     };
@@ -193,12 +198,13 @@ pub fn drive_picture(drive: &ScenarioResult, runner: &str) -> Option<Picture> {
     Some(Picture {
         name: "5g-drive".to_owned(),
         title: format!(
-            "Driving on 5G: 95 % of packets wait at most {:.0} ms with CUBIC, {:.0} with BBR, {:.0} accelerated; {verdict}",
+            "Driving on 5G: 95 % of packets wait at most {:.0} ms with CUBIC, {:.0} with BBR, {:.0} \
+             accelerated; {verdict}",
             queue[0], queue[1], queue[2]
         ),
         text: format!(
-            "Throughput: {:.0} Mbit/s with CUBIC, {:.0} with BBR, {:.0} accelerated: {verdict}. {waiting} {measured}: \
-             “{}”, one run each, means over {:.2} s.",
+            "Throughput: {:.0} Mbit/s with CUBIC, {:.0} with BBR, {:.0} accelerated: {verdict}. {waiting} \
+             {measured}: “{}”, one run each, means over {:.2} s.",
             rates[0],
             rates[1],
             rates[2],
@@ -235,7 +241,8 @@ mod tests {
 
     use super::*;
 
-    /// A scenario of cases with a throughput each, in the order of the cases; queue and ping have the delay in ms.
+    /// A scenario of cases with a throughput each, in the order of the cases; queue and ping have the delay
+    /// in ms.
     fn result(text: &str, rates: &[(f64, f64)]) -> ScenarioResult {
         let scenario = Scenario::from_toml("t.toml", text).unwrap();
         let of = |(settings, (goodput_mbps, delay)): (scenario::Case, &(f64, f64))| CaseResult {

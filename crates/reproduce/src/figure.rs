@@ -220,7 +220,8 @@ mod tests {
         assert_eq!(lab.panels[0].series[1].points[0].y, 2.0, "the lab's own stay");
     }
 
-    /// A series of another name or source is not the same, and without a point of the lab nothing is compared.
+    /// A series of another name or source is not the same, and without a point of the lab nothing is
+    /// compared.
     #[test]
     fn only_what_is_the_same_is_put_beside() {
         let one = |name: &str, source, y: f64| {

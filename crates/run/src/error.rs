@@ -36,7 +36,8 @@ pub enum RunError {
     NoFreeSlot,
     /// `nft` is needed and not there.
     #[error(
-        "nft is missing, which connection tracking on this machine makes necessary: install nftables, or use --notrack never"
+        "nft is missing, which connection tracking on this machine makes necessary: install nftables, or \
+         use --notrack never"
     )]
     NftMissing,
     /// `nft` refused.

@@ -117,7 +117,8 @@ fn examine_nft(ruleset: &Value, names: Names<'_>, found: &mut Firewall) {
         if object["flowtable"].is_object() {
             let name = text(&object["flowtable"]["name"]);
             found.conflicts.push(format!(
-                "nft flowtable '{name}' takes forwarded flows past the routing rules: they are not accelerated"
+                "nft flowtable '{name}' takes forwarded flows past the routing rules: they are not \
+                 accelerated"
             ));
             found.at_arrival.get_or_insert_with(|| format!("nft flowtable '{name}'"));
         }
@@ -254,16 +255,16 @@ fn describe(rule: &Value) -> String {
 
 fn names_interface(rule: &str, Names { wired, mobile, wired_tun, mobile_tun }: Names<'_>) -> String {
     format!(
-        "{rule} names an interface, but TCP is now forwarded from {wired_tun} to {wired} and from {mobile_tun} to \
-         {mobile}, and where rules steer it from {mobile} to {mobile_tun} and from {wired} to {wired_tun} before \
-         that: write it for those pairs too"
+        "{rule} names an interface, but TCP is now forwarded from {wired_tun} to {wired} and from \
+         {mobile_tun} to {mobile}, and where rules steer it from {mobile} to {mobile_tun} and from {wired} \
+         to {wired_tun} before that: write it for those pairs too"
     )
 }
 
 fn needs_state(rule: &str, Names { mobile, mobile_tun, .. }: Names<'_>) -> String {
     format!(
-        "{rule} accepts by connection state, but TCP between {mobile} and {mobile_tun} is not tracked: accept \
-         `iifname {mobile_tun} oifname {mobile}` and `iifname {mobile} oifname {mobile_tun}` too"
+        "{rule} accepts by connection state, but TCP between {mobile} and {mobile_tun} is not tracked: \
+         accept `iifname {mobile_tun} oifname {mobile}` and `iifname {mobile} oifname {mobile_tun}` too"
     )
 }
 

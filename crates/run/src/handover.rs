@@ -49,7 +49,8 @@ impl Predecessor {
         let Some(Record { tuns, rules, .. }) = record else {
             let (wired, mobile) = (&config.wired, &config.mobile);
             return Err(RunError::Settings(format!(
-                "'{name}' does not steer {wired} and {mobile} here: --replace takes the place of one that does"
+                "'{name}' does not steer {wired} and {mobile} here: --replace takes the place of one that \
+                 does"
             )));
         };
         Ok(Some(Self { tuns, rules, name: found.name, process: found.process }))

@@ -37,10 +37,12 @@ pub(crate) fn commands(name: &str, mobile: &str, mobile_tun: &str, chained: Opti
         ),
         // What is for this machine itself stays tracked: a stateful firewall on it goes on working.
         format!(
-            "add rule inet {name} prerouting iifname \"{mobile}\" meta l4proto {PROTOCOLS} fib daddr type != local notrack"
+            "add rule inet {name} prerouting iifname \"{mobile}\" meta l4proto {PROTOCOLS} fib daddr type \
+             != local notrack"
         ),
         format!(
-            "add rule inet {name} prerouting iifname \"{mobile_tun}\" meta l4proto {PROTOCOLS} fib daddr oifname \"{mobile}\" notrack"
+            "add rule inet {name} prerouting iifname \"{mobile_tun}\" meta l4proto {PROTOCOLS} fib daddr \
+             oifname \"{mobile}\" notrack"
         ),
     ];
     commands.extend(chained.map(|tun| {

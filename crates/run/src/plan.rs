@@ -99,7 +99,8 @@ impl Plan {
         let mut warnings = Vec::new();
         for rule in rules.iter().filter(|rule| !rule.is_own && is_for(rule, names)) {
             warnings.push(format!(
-                "rule '{rule}' names an interface: TCP comes back in through {} or {}, write it for those too",
+                "rule '{rule}' names an interface: TCP comes back in through {} or {}, write it for those \
+                 too",
                 sides[0].tun, sides[1].tun
             ));
         }

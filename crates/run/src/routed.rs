@@ -220,7 +220,8 @@ impl Attachment for Routed<'_> {
 
     fn remedy(&self) -> &'static str {
         if self.steering.bypass().is_some() {
-            "its steering program is attached again, and flows of before are handed back, since packets of theirs went past"
+            "its steering program is attached again, and flows of before are handed back, since packets of \
+             theirs went past"
         } else {
             "going on with it, whose rules name it"
         }

@@ -1,7 +1,8 @@
 //! [`Quantity`]: numbers with a unit as people write them, `"5.6 Mbit/s"`, `"26 ms"`, `"300 packets"`.
 //!
 //! Parsing is exact: decimal digits are scaled in 128-bit integers, never through floats. Printing
-//! chooses the largest unit that needs no rounding, so that text → value → text → value is the identity.
+//! chooses the largest unit that needs no rounding, so that text → value → text → value is the
+//! identity.
 
 use core::fmt;
 use core::str::FromStr;
@@ -231,7 +232,8 @@ impl FromStr for QueueLimit {
     fn from_str(text: &str) -> Result<Self, QuantityError> {
         let refused = || {
             QuantityError(format!(
-                "`{text}` is not a queue limit: write it like \"300 packets\" or \"256 KB\" (units: packets, B, KB, KiB, MB, MiB, GB, GiB)"
+                "`{text}` is not a queue limit: write it like \"300 packets\" or \"256 KB\" (units: \
+                 packets, B, KB, KiB, MB, MiB, GB, GiB)"
             ))
         };
         if let Some(number) = text.trim().strip_suffix("packets") {
@@ -331,7 +333,8 @@ mod tests {
     fn refuses_with_the_units_allowed() {
         assert_eq!(
             rate("5.6 Mb").unwrap_err(),
-            "`5.6 Mb` is not a rate: unknown unit; write it like \"5.6 Mbit/s\" (units: bit/s, kbit/s, Mbit/s, Gbit/s)"
+            "`5.6 Mb` is not a rate: unknown unit; write it like \"5.6 Mbit/s\" (units: bit/s, kbit/s, \
+             Mbit/s, Gbit/s)"
         );
         assert!(rate("5.6").unwrap_err().contains("no unit"));
         assert!(rate("1.2.3 bit/s").unwrap_err().contains("not a number"));

@@ -222,8 +222,8 @@ impl Figures {
             if own != near {
                 let moved = 100.0 * (own as f64 / near.max(1) as f64 - 1.0);
                 doubts.push(format!(
-                    "the client advertised a window of {}, the scenario is about {} to {}: where the window limits, the throughput \
-                     is off by {moved:+.0} %; run it again with nothing else running",
+                    "the client advertised a window of {}, the scenario is about {} to {}: where the window \
+                     limits, the throughput is off by {moved:+.0} %; run it again with nothing else running",
                     Bytes::new(own),
                     range.min,
                     range.max
@@ -474,18 +474,21 @@ impl Timing {
         self.throughput_error = rounded(error);
         self.why_not = if missed as f64 > Self::MISSED_SHARE * transfer.lost as f64 {
             Some(format!(
-                "do not trust its figures: the emulator lost {missed} packets of its own, the links {}; {AGAIN}",
+                "do not trust its figures: the emulator lost {missed} packets of its own, the links {}; \
+                 {AGAIN}",
                 transfer.lost
             ))
         } else if error > Self::THROUGHPUT_STATED {
             Some(format!(
-                "do not trust its throughput: the emulator was late, which can have moved it by {:.0} % (stated: {:.0} %); {AGAIN}",
+                "do not trust its throughput: the emulator was late, which can have moved it by {:.0} % \
+                 (stated: {:.0} %); {AGAIN}",
                 100.0 * error,
                 100.0 * Self::THROUGHPUT_STATED
             ))
         } else if transfer.has_round_trips && delay_ms > Self::DELAY_STATED_MS {
             Some(format!(
-                "do not trust its round trips: the emulator was late, which moved the longest by {delay_ms:.1} ms (stated: {:.0} ms); {AGAIN}",
+                "do not trust its round trips: the emulator was late, which moved the longest by \
+                 {delay_ms:.1} ms (stated: {:.0} ms); {AGAIN}",
                 Self::DELAY_STATED_MS
             ))
         } else {

@@ -95,7 +95,8 @@ fn main() -> Result<(), Box<dyn Error>> {
                     let Ok(engine) = Engine::new(settings) else { continue };
                     match run(&config, engine) {
                         Ok(f) => println!(
-                            "{preset:?} seed {seed}  cap {cap:>9?} window {window_ms:4}  util {:.3} p50 {:7.1} p95 {:7.1} ms  {:.1} s",
+                            "{preset:?} seed {seed}  cap {cap:>9?} window {window_ms:4}  util {:.3} p50 \
+                             {:7.1} p95 {:7.1} ms  {:.1} s",
                             f.utilisation, f.p50_ms, f.p95_ms, f.seconds
                         ),
                         Err(e) => println!("{preset:?} seed {seed} cap {cap:?}: {e}"),

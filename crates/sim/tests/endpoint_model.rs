@@ -51,8 +51,8 @@ fn compare(text: &str, base_ms: f64, kernels: &[Kernel]) {
         let goodput_off = off(goodput, kernel.goodput_mbps);
         let round_trip_off = off(base_ms + queue, base_ms + kernel.queue_ms);
         let line = format!(
-            "{} {:5}  {goodput:7.3} Mbit/s, kernel {:7.3}, {:+5.1} %   queue {queue:8.2} ms, kernel {:8.2}, {:+5.1} %   \
-             round trip {:+5.1} %\n",
+            "{} {:5}  {goodput:7.3} Mbit/s, kernel {:7.3}, {:+5.1} %   queue {queue:8.2} ms, kernel {:8.2}, \
+             {:+5.1} %   round trip {:+5.1} %\n",
             scenario.name,
             kernel.case,
             kernel.goodput_mbps,

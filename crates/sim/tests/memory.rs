@@ -76,11 +76,13 @@ fn slow_readers_go_on(readers: usize, limit: Bytes) {
     let got = || network.clients().iter().map(sim::Endpoint::bytes_read);
     let (least, most) = (got().min().unwrap(), got().max().unwrap());
     println!(
-        "{readers} readers, {accelerated} accelerated: held at most {held} B; each has read {least} to {most} B"
+        "{readers} readers, {accelerated} accelerated: held at most {held} B; each has read {least} to \
+         {most} B"
     );
     assert!(held <= limit.get() + FIRST_RING, "{held} B held");
     assert_eq!(accelerated, readers);
-    // Three quarters of what the time lets them read: with 4 KiB at the box a server may wait for its persist timer.
+    // Three quarters of what the time lets them read: with 4 KiB at the box a server may wait for its persist
+    // timer.
     assert!(least >= 15 * READ, "one of them has read {least} B only");
 }
 
@@ -113,7 +115,8 @@ fn bursts_are_served(flows: usize, limit: Bytes) {
     let (held_freely, freely) = of(Bytes::from_mib(8_192));
     let [last, last_freely] = [&times, &freely].map(|times| *times.last().unwrap());
     println!(
-        "{flows} flows: {held} B held, the last answer after {last}; {held_freely} B and {last_freely} without limit"
+        "{flows} flows: {held} B held, the last answer after {last}; {held_freely} B and {last_freely} \
+         without limit"
     );
     assert_eq!(times.len(), 3 * flows);
     assert!(held <= limit.get() + FIRST_RING, "{held} B held");

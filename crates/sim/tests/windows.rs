@@ -112,7 +112,8 @@ fn no_measured_link_is_slower_than_with_a_window_without_bound() {
             let (most, held_by_most) = run(&line_up, boundless(), 60);
             let share = 100.0 * found / most;
             println!(
-                "{name}, {wired} ms: {share:.2} %, {found:.1} of {most:.1} MB, {held} B held instead of {held_by_most}"
+                "{name}, {wired} ms: {share:.2} %, {found:.1} of {most:.1} MB, {held} B held instead of \
+                 {held_by_most}"
             );
             if share < 99.5 {
                 slower.push((name.clone(), wired, share));

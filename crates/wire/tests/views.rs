@@ -189,7 +189,8 @@ fn packets_print_like_tcpdump() {
     };
     assert_eq!(
         print(&syn, &[]),
-        "IP 192.0.2.1.443 > 198.51.100.7.50000: Flags [S], seq 1000, win 64240, options [mss 1460,sackOK,wscale 7], length 0"
+        "IP 192.0.2.1.443 > 198.51.100.7.50000: Flags [S], seq 1000, win 64240, options [mss \
+         1460,sackOK,wscale 7], length 0"
     );
     let data = TcpHeaderSpec {
         timestamps: Some(Timestamps { value: 5, echo: 6 }),
@@ -198,7 +199,8 @@ fn packets_print_like_tcpdump() {
     };
     assert_eq!(
         print(&data, b"hello"),
-        "IP 192.0.2.1.443 > 198.51.100.7.50000: Flags [P.], seq 1000:1005, ack 77, win 0, options [TS val 5 ecr 6,sack 3:4], length 5"
+        "IP 192.0.2.1.443 > 198.51.100.7.50000: Flags [P.], seq 1000:1005, ack 77, win 0, options [TS val 5 \
+         ecr 6,sack 3:4], length 5"
     );
     let plain = TcpHeaderSpec { window: 9, ..spec(TcpFlags::RST) };
     assert_eq!(

@@ -61,12 +61,14 @@ fn the_markdown_states_machine_command_noise_and_what_is_missing() {
     for wanted in [
         "| Accelerating ÷ echo | 0.33 (0.25–0.50) | ≥ 0.60 | 3 | **missed** |",
         "| Added | −18.0 µs (−20.0–−10.0) | ≤ 30 µs | 3 | met |",
-        "Cellerator 0.0.1, Linux 6.1, P, 2 processors, 1970-01-01. 3 rounds, 12 s, made by `cellerator bench bulk`.",
+        "Cellerator 0.0.1, Linux 6.1, P, 2 processors, 1970-01-01. 3 rounds, 12 s, made by `cellerator \
+         bench bulk`.",
         "up to 30 % of its processor time",
         "HAProxy is left out: it is not installed.",
         "| 1 flow | accelerating | 10.00 (6.00–10.00) | 123,457 |",
         "| 1 flow | bare TUN echo | 24.00 (20.00–30.00) | – |",
-        "- accelerating, `fixed`: `cellerator run --wired IF --mobile IF --controller fixed --rate '100 Gbit/s'`",
+        "- accelerating, `fixed`: `cellerator run --wired IF --mobile IF --controller fixed --rate '100 \
+         Gbit/s'`",
     ] {
         assert!(text.contains(wanted), "{wanted} is not in\n{text}");
     }

@@ -182,8 +182,8 @@ impl Loss {
         }
         let client = Namespace::open(stage.network.client.name())?;
         let rules = format!(
-            "table ip cbench {{\n chain in {{\n  type filter hook prerouting priority raw;\n  iifname \"{HOST_INTERFACE}\" \
-             numgen random mod 1000 < {thousandths} drop\n }}\n}}\n"
+            "table ip cbench {{\n chain in {{\n  type filter hook prerouting priority raw;\n  iifname \
+             \"{HOST_INTERFACE}\" numgen random mod 1000 < {thousandths} drop\n }}\n}}\n"
         );
         run_tool(&client, "nft", &["-f", "-"], &rules, "loss")?;
         Ok(Self { client: Some(client) })

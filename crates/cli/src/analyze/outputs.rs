@@ -96,7 +96,8 @@ impl Outputs {
             let inputs = again()?;
             if inputs.iter().any(|input| !capture::Source::can_reopen(input)) {
                 return Err(
-                    "--annotate reads the captures twice, which standard input and pipes do not allow: name files"
+                    "--annotate reads the captures twice, which standard input and pipes do not allow: name \
+                     files"
                         .to_owned(),
                 );
             }

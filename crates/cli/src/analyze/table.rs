@@ -78,10 +78,12 @@ fn pair_line(pair: &Pair) -> String {
     let path = format!("path {:.3} ms, the server's clock {:+.3} ms", pair.path_rtt_ms, pair.clock_offset_ms);
     match (pair.lost_to_server, pair.lost_to_client) {
         (Some(to_server), Some(to_client)) => format!(
-            "#{client} and #{server} are one connection at both ends: {path}; lost on the way {to_server} to the server, {to_client} to the client"
+            "#{client} and #{server} are one connection at both ends: {path}; lost on the way {to_server} \
+             to the server, {to_client} to the client"
         ),
         _ => format!(
-            "#{client} and #{server} are one connection at both sides of a box that acknowledges by itself: {path}; packets that one side alone has are the box's, not lost"
+            "#{client} and #{server} are one connection at both sides of a box that acknowledges by itself: \
+             {path}; packets that one side alone has are the box's, not lost"
         ),
     }
 }
@@ -104,7 +106,8 @@ fn describe_multipath(text: &mut String, connection: &MptcpReport) {
         if let Some(delay) = way.out_of_order_delay.filter(|_| way.bytes > 0) {
             let _ = writeln!(
                 text,
-                "  {name} {} B, {} of {} mappings out of order; wait until in order ms p50/p95/max {:.2}/{:.2}/{:.2}",
+                "  {name} {} B, {} of {} mappings out of order; wait until in order ms p50/p95/max \
+                 {:.2}/{:.2}/{:.2}",
                 way.bytes, way.out_of_order, delay.n, delay.p50_ms, delay.p95_ms, delay.max_ms
             );
         }

@@ -12,7 +12,8 @@ fn packets_of_an_interface_go_into_a_file() {
     let file = folder.0.join("live.pcapng");
     // Two echo requests and their answers; the capture starts first and ends with the fourth packet.
     let script = format!(
-        "ip link set lo up; (for i in 1 2 3 4 5 6 7 8; do ping -c 1 -W 1 127.0.0.1 >/dev/null; sleep 0.2; done) & exec {} capture lo --packets 4 --seconds 20 --snaplen 60 --analyze --write {}",
+        "ip link set lo up; (for i in 1 2 3 4 5 6 7 8; do ping -c 1 -W 1 127.0.0.1 >/dev/null; sleep 0.2; \
+         done) & exec {} capture lo --packets 4 --seconds 20 --snaplen 60 --analyze --write {}",
         env!("CARGO_BIN_EXE_cellerator"),
         file.display()
     );

@@ -133,7 +133,8 @@ struct Browser {
 impl Browser {
     fn start(folder: &Folder) -> Self {
         let program = format!(
-            "exec chromium --headless --no-sandbox --disable-gpu --window-size=1400,2000 --remote-debugging-pipe --user-data-dir='{}' 3<&0 4>&1 2>/dev/null",
+            "exec chromium --headless --no-sandbox --disable-gpu --window-size=1400,2000 \
+             --remote-debugging-pipe --user-data-dir='{}' 3<&0 4>&1 2>/dev/null",
             folder.0.join("profile").display()
         );
         let mut child = Command::new("sh")

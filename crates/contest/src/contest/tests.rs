@@ -68,7 +68,8 @@ fn a_sender_above_the_links_rate_fills_the_queue() {
     assert!((0.4..0.55).contains(&run.loss), "{}", run.loss);
     assert!((135.0..).contains(&run.ping_ms.p50), "{:?}", run.ping_ms);
     assert_eq!(run.waiting, None);
-    // The whole run in bins, each as full as the link; half of the packets waited at most as long as the median.
+    // The whole run in bins, each as full as the link; half of the packets waited at most as long as the
+    // median.
     let series = run.series.as_ref().unwrap();
     assert_eq!(
         (series.bin_ms, series.throughput_mbps.len(), traces[0].capacity_mbps.len()),

@@ -19,7 +19,8 @@ struct Mean {
     ping_p95_log: f64,
 }
 
-/// A table of those combinations that no other beats in both utilisation and queueing delay, best utilisation first.
+/// A table of those combinations that no other beats in both utilisation and queueing delay, best utilisation
+/// first.
 pub(super) fn summary(schema: &TableSchema, rows: &[Vec<Value>]) -> String {
     let means = means(schema, rows);
     let is_beaten = |one: &Mean| {

@@ -55,7 +55,8 @@ fn shards_put_together_are_the_whole() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// Two of eight cells, then the user wants no more: they are in the table, which says so, and the rest is made from there.
+/// Two of eight cells, then the user wants no more: they are in the table, which says so, and the rest is
+/// made from there.
 #[test]
 fn an_interrupted_sweep_leaves_its_cells_and_goes_on() {
     let folder = folder("interrupted");

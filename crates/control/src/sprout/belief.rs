@@ -224,8 +224,8 @@ impl Belief {
 }
 
 impl Bin {
-    /// log₂ of how likely `observation` is, up to what is the same for all rates, in 65,536ths; none if it is
-    /// impossible.
+    /// log₂ of how likely `observation` is, up to what is the same for all rates, in 65,536ths; none if it
+    /// is impossible.
     fn likelihood_log2(&self, observation: Observation) -> Option<i64> {
         let packets = |permille: u64| i64::try_from(permille.min(1 << 33)).unwrap_or(i64::MAX);
         let mean = packets(self.tick_permille);

@@ -10,8 +10,8 @@ use super::{Moments, median, percentile};
 const UPPER: f64 = 0.975;
 /// The normal distribution's quantile of that share.
 const NORMAL_UPPER: f64 = 1.959_963_985;
-/// Fewer values have no 95 % interval of their median: not even the whole range holds it so surely (2·½⁵ >
-/// 0.05).
+/// Fewer values have no 95 % interval of their median: not even the whole range holds it so surely
+/// (2·½⁵ > 0.05).
 const MEDIAN_MIN: usize = 6;
 /// Smaller samples have no [`mann_whitney`]: no order of theirs would be unlikely.
 const RANKED_MIN: usize = 4;

@@ -1,8 +1,8 @@
 //! Percentiles by nearest rank: always a value that occurred.
 //!
-//! The percentile p of n values in rising order is the value of rank ⌈p·n⌉, at least 1: the smallest with at
-//! least the share p of all values at or below it ([HF] definition 1). Ranks are counted in integers, so that no
-//! share is moved by rounding.
+//! The percentile p of n values in rising order is the value of rank ⌈p·n⌉, at least 1: the smallest
+//! with at least the share p of all values at or below it ([HF] definition 1). Ranks are counted in integers,
+//! so that no share is moved by rounding.
 
 /// The rank, from 1, of the share `part` of `whole` among `count` values; `part` above `whole` is taken as
 /// `whole`.

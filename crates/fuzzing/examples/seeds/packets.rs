@@ -147,10 +147,11 @@ pub fn scenario() -> Seeds {
         (
             "everything",
             "name = \"x\"\nseed = 3\nrepetitions = 2\ntime_limit = \"9 s\"\n[wan]\ndelay = \"10 ms\"\n\
-             rate = \"50 Mbit/s\"\nqueue = \"64 KiB\"\nloss = \"0.1 %\"\n[radio.down]\nsteps = [{ rate = \"1 Mbit/s\", \
-             lasting = \"1 s\" }, { rate = \"0 bit/s\", lasting = \"20 ms\" }]\njitter = \"2 ms\"\nburst_loss = { enter \
-             = \"1 %\", leave = \"20 %\", loss = \"50 %\" }\noutages = [{ at = \"1 s\", lasting = \"500 ms\" }]\nharq = { \
-             block_error = \"10 %\", retry = \"8 ms\", tries = 4 }\n[radio.up]\ntrace = \"file\"\nslots = \"5 ms\"\n\
+             rate = \"50 Mbit/s\"\nqueue = \"64 KiB\"\nloss = \"0.1 %\"\n[radio.down]\nsteps = [{ rate = \
+             \"1 Mbit/s\", lasting = \"1 s\" }, { rate = \"0 bit/s\", lasting = \"20 ms\" }]\njitter = \"2 \
+             ms\"\nburst_loss = { enter = \"1 %\", leave = \"20 %\", loss = \"50 %\" }\noutages = [{ at = \
+             \"1 s\", lasting = \"500 ms\" }]\nharq = { block_error = \"10 %\", retry = \"8 ms\", tries = 4 \
+             }\n[radio.up]\ntrace = \"file\"\nslots = \"5 ms\"\n\
              [[case]]\nname = \"a\"\n[[case]]\nname = \"b\"\nradio.down.rate = \"3 Mbit/s\"\n",
         ),
         (

@@ -139,7 +139,8 @@ pub(super) fn markdown(steps: &[RateStep], text: &mut String) {
         steps.iter().filter(|step| step.is_sustained).map(|step| step.rate_mbps).fold(0.0, f64::max);
     let _ = writeln!(
         text,
-        "\nThe highest rate at which lateness takes at most 0.2 % of a bin of 100 ms (of 99 % of the bins), accelerator and kernels on the same processors: {highest:.0} Mbit/s."
+        "\nThe highest rate at which lateness takes at most 0.2 % of a bin of 100 ms (of 99 % of the bins), \
+         accelerator and kernels on the same processors: {highest:.0} Mbit/s."
     );
 }
 

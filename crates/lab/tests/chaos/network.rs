@@ -162,7 +162,8 @@ impl Network {
         batch(
             &self.middle,
             &[format!(
-                "link add {own} mtu {mtu} type veth peer name {across} mtu {mtu} address 02:00:00:00:00:0{} netns {}",
+                "link add {own} mtu {mtu} type veth peer name {across} mtu {mtu} address 02:00:00:00:00:0{} \
+                 netns {}",
                 // A router keeps its address whatever becomes of the box.
                 1 + side as u8,
                 router.name()

@@ -1,4 +1,5 @@
-//! Connections of Multipath TCP as the page shows them: figures, and mappings for the graph of data sequence numbers.
+//! Connections of Multipath TCP as the page shows them: figures, and mappings for the graph of data sequence
+//! numbers.
 
 use analysis::{MappingNews, MappingSeen, MptcpReport};
 use serde::Serialize;

@@ -1,7 +1,8 @@
 //! [`PacketLog`]: the packets of one flow in a few bytes each.
 //!
-//! One record per packet: a byte that says what follows, then only what cannot be predicted from the packets before,
-//! as variable-length integers (7 bits a byte, the lowest first; signed values zigzag). `decode.js` reads it.
+//! One record per packet: a byte that says what follows, then only what cannot be predicted from the packets
+//! before, as variable-length integers (7 bits a byte, the lowest first; signed values zigzag). `decode.js`
+//! reads it.
 //!
 //! | bit of the first byte | follows, in this order |
 //! |---|---|

@@ -21,8 +21,8 @@ pub(super) struct Row<'a> {
     hs: Option<f64>,
     dir: [Way; 2],
     found: &'a [Diagnosis],
-    /// Where its packets lie in the data: offset and length in characters, number of packets, packets left out; none
-    /// if it is not drawn.
+    /// Where its packets lie in the data: offset and length in characters, number of packets, packets left
+    /// out; none if it is not drawn.
     pub(super) data: Option<[u64; 4]>,
 }
 

@@ -59,7 +59,8 @@ pub fn date_of(time: Instant) -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// A name as part of a path: other bytes than letters, digits, `.`, `_` and `-` as `%XX`, as Hive writes them.
+/// A name as part of a path: other bytes than letters, digits, `.`, `_` and `-` as `%XX`, as Hive writes
+/// them.
 pub(super) fn partition(name: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     name.bytes()

@@ -41,7 +41,8 @@ fn accelerated_against_direct() {
     let r = result(&[("direct CUBIC", false, 2.2, 0.4, 3.0), ("accelerated", true, 5.28, 0.97, 12.0)]);
     assert_eq!(
         sentence(&r),
-        "Accelerated delivers 5.28 Mbit/s, 2.4 times the 2.20 Mbit/s of direct CUBIC; 97 % of the link used against 40 %; 95 % of packets queued for at most 12 ms against 3 ms; every file arrived unchanged."
+        "Accelerated delivers 5.28 Mbit/s, 2.4 times the 2.20 Mbit/s of direct CUBIC; 97 % of the link used \
+         against 40 %; 95 % of packets queued for at most 12 ms against 3 ms; every file arrived unchanged."
     );
 }
 
@@ -122,7 +123,8 @@ fn a_long_queue_does_not_make_a_control_easier_to_beat() {
 fn a_window_that_limits_is_named() {
     assert_eq!(
         sentence(&result(&[("direct", false, 2.2, 0.4, 3.0)])),
-        "Direct delivers 2.20 Mbit/s, 40 % of what the link offers: a receive window of 17.7 KB over a round trip of 62 ms allows 2.28; the file arrived unchanged."
+        "Direct delivers 2.20 Mbit/s, 40 % of what the link offers: a receive window of 17.7 KB over a \
+         round trip of 62 ms allows 2.28; the file arrived unchanged."
     );
 }
 

@@ -91,8 +91,8 @@ impl ControlledQueue {
         self.alphas.iter().map(|a| a.abs()).sum()
     }
 
-    /// q(n) − q0 for `steps` steps from q(0) − q0 = `start`, in packets; ϕ has deviation `bandwidth_noise`, π
-    /// `report_noise`.
+    /// q(n) − q0 for `steps` steps from q(0) − q0 = `start`, in packets; ϕ has deviation
+    /// `bandwidth_noise`, π `report_noise`.
     ///
     /// It ends early when the queue has left all bounds. Nothing is clipped, as in the theorem.
     #[must_use]

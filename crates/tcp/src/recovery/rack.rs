@@ -1,4 +1,5 @@
-//! RACK: what was sent before something that has been delivered, and is still missing, is lost (RFC 8985 §6).
+//! RACK: what was sent before something that has been delivered, and is still missing, is lost (RFC 8985
+//! §6).
 //!
 //! ```text
 //!   sent:       1   2   3   4   5         delivered so far: 5, sent at t5, round trip R
