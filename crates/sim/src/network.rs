@@ -108,6 +108,17 @@ impl Radio {
     }
 }
 
+/// What is due next.
+#[derive(Debug)]
+struct Due {
+    /// Servers and clients in turn.
+    hosts: Agenda,
+    /// Radio links, either way.
+    links: Agenda,
+    /// Their base stations.
+    stations: Agenda,
+}
+
 /// Hosts, links and a middlebox:
 ///
 /// ```text
@@ -137,10 +148,7 @@ pub struct Network<M> {
     pinger: Option<Pinger>,
     datagrams: Option<Datagrams>,
     observers: [Observer; 2],
-    /// What is due next: of servers and clients in turn, of radio links, of base stations.
-    hosts: Agenda,
-    links: Agenda,
-    stations: Agenda,
+    due: Due,
     /// A flow that had not ended when that was last looked at.
     unfinished: usize,
 }
@@ -178,9 +186,11 @@ impl<M: MiddleboxUnderTest> Network<M> {
             wan_down: Path::new(&config.wan_down, "WAN down", start)?,
             wan_up: Path::new(&config.wan_up, "WAN up", start)?,
             middlebox,
-            hosts: Agenda::new(vec![None; 2 * flows.len()].into_iter()),
-            links: Agenda::new(radios.iter().map(Radio::next_deadline)),
-            stations: Agenda::new(radios.iter().map(Radio::next_report)),
+            due: Due {
+                hosts: Agenda::new(vec![None; 2 * flows.len()].into_iter()),
+                links: Agenda::new(radios.iter().map(Radio::next_deadline)),
+                stations: Agenda::new(radios.iter().map(Radio::next_report)),
+            },
             unfinished: 0,
             radios,
             now: start,
@@ -317,7 +327,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
     /// When anything happens next.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        let many = [&self.hosts, &self.links, &self.stations].map(Agenda::earliest);
+        let many = [&self.due.hosts, &self.due.links, &self.due.stations].map(Agenda::earliest);
         let paths = [&self.wan_down, &self.wan_up].map(Path::next_deadline);
         let ping = self.pinger.as_ref().map(Pinger::next_deadline);
         let datagram = self.datagrams.as_ref().and_then(Datagrams::next_deadline);
@@ -327,15 +337,15 @@ impl<M: MiddleboxUnderTest> Network<M> {
 
     /// A server has acted.
     fn renew_server(&mut self, flow: usize) {
-        self.hosts.set(2 * flow, self.servers[flow].next_deadline());
+        self.due.hosts.set(2 * flow, self.servers[flow].next_deadline());
     }
     /// A client has acted.
     fn renew_client(&mut self, flow: usize) {
-        self.hosts.set(2 * flow + 1, self.clients[flow].next_deadline());
+        self.due.hosts.set(2 * flow + 1, self.clients[flow].next_deadline());
     }
     /// Something went into a radio link, or came out of it.
     fn renew_radio(&mut self, radio: usize) {
-        self.links.set(radio, self.radios[radio].next_deadline());
+        self.due.links.set(radio, self.radios[radio].next_deadline());
     }
 
     /// Lets everything happen that is due at the present.
@@ -353,7 +363,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
     fn let_timers_act(&mut self) -> Result<(), Violation> {
         let now = self.now;
         let mut from = 0;
-        while let Some(host) = self.hosts.next_due(from, now) {
+        while let Some(host) = self.due.hosts.next_due(from, now) {
             let flow = host / 2;
             if host.is_multiple_of(2) {
                 self.servers[flow].handle_timeout(now);
@@ -380,7 +390,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
         let arrivals = drain(&mut self.wan_down, self.now);
         self.enter_middlebox(Port::Wired, arrivals)?;
         let mut from = 0;
-        while let Some(radio) = self.links.next_due(from, self.now) {
+        while let Some(radio) = self.due.links.next_due(from, self.now) {
             while let Some(packet) = self.radios[radio].down.poll(self.now) {
                 self.log.note(self.now, Point::ClientIn, &packet);
                 self.arrive_at_client(&packet)?;

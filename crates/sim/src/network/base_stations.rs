@@ -22,13 +22,13 @@ impl<M: MiddleboxUnderTest> Network<M> {
     pub(super) fn report(&mut self) -> Result<(), Violation> {
         let now = self.now;
         let mut from = 0;
-        while let Some(index) = self.stations.next_due(from, now) {
+        while let Some(index) = self.due.stations.next_due(from, now) {
             from = index + 1;
             let radio = &mut self.radios[index];
             let Some(station) = radio.station.as_mut() else { continue };
             station.measure(radio.down.link_mut(), now);
             let arrived: Vec<StationReport> = core::iter::from_fn(|| station.poll(now)).collect();
-            self.stations.set(index, self.radios[index].next_report());
+            self.due.stations.set(index, self.radios[index].next_report());
             self.renew_radio(index);
             for report in arrived {
                 self.hand_on(index, &report);

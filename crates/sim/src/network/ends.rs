@@ -81,7 +81,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
     }
 
     fn is_quiet_in_between(&self) -> bool {
-        self.links.earliest().is_none() && self.wan_down.is_empty() && self.wan_up.is_empty()
+        self.due.links.earliest().is_none() && self.wan_down.is_empty() && self.wan_up.is_empty()
     }
 
     pub(super) fn judge_ends(&self) -> Result<(), Violation> {
