@@ -1,5 +1,15 @@
 //! What amounts have in common: a number of something from zero up, whose arithmetic saturates.
 
+/// `a · b ÷ divisor`, rounded down, saturating; through 128 bits where 64 do not do, which costs a multiple.
+/// The divisor is not zero.
+pub(crate) const fn ratio(a: u64, b: u64, divisor: u64) -> u64 {
+    if let Some(product) = a.checked_mul(b) {
+        return product / divisor;
+    }
+    let wide = a as u128 * b as u128 / divisor as u128;
+    if wide > u64::MAX as u128 { u64::MAX } else { wide as u64 }
+}
+
 /// Gives an amount `mul_ratio`.
 macro_rules! scalable {
     ($name:ident) => {
@@ -12,8 +22,7 @@ macro_rules! scalable {
                 if denominator == 0 {
                     return Self::MAX;
                 }
-                let wide = self.0 as u128 * numerator as u128 / denominator as u128;
-                Self(if wide > u64::MAX as u128 { u64::MAX } else { wide as u64 })
+                Self($crate::quantity::ratio(self.0, numerator, denominator))
             }
         }
     };

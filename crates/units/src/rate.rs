@@ -2,9 +2,11 @@
 
 use core::fmt;
 
+use crate::quantity::ratio;
 use crate::{Bytes, Duration};
 
-const NANOS_PER_SEC: u128 = 1_000_000_000;
+/// Nanoseconds of a second, eightfold: a rate counts bits, an amount bytes.
+const BIT_NANOS: u64 = 8 * 1_000_000_000;
 
 /// A data rate in bits per second, decimal units, 0 to about 18 Ebit/s.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -37,8 +39,7 @@ impl Rate {
         if time.is_zero() {
             return Self::MAX;
         }
-        let wide = amount.get() as u128 * 8 * NANOS_PER_SEC / time.as_nanos() as u128;
-        Self(if wide > u64::MAX as u128 { u64::MAX } else { wide as u64 })
+        Self(ratio(amount.get(), BIT_NANOS, time.as_nanos()))
     }
     /// Bits per second.
     #[must_use]
@@ -62,14 +63,16 @@ impl Rate {
         if self.0 == 0 {
             return Duration::MAX;
         }
-        let wide = (amount.get() as u128 * 8 * NANOS_PER_SEC).div_ceil(self.0 as u128);
+        if let Some(product) = amount.get().checked_mul(BIT_NANOS) {
+            return Duration::from_nanos(product.div_ceil(self.0));
+        }
+        let wide = (amount.get() as u128 * BIT_NANOS as u128).div_ceil(self.0 as u128);
         Duration::from_nanos(if wide > u64::MAX as u128 { u64::MAX } else { wide as u64 })
     }
     /// Whole bytes moved in `time`, rounded down, saturating.
     #[must_use]
     pub const fn bytes_in(self, time: Duration) -> Bytes {
-        let wide = self.0 as u128 * time.as_nanos() as u128 / (8 * NANOS_PER_SEC);
-        Bytes::new(if wide > u64::MAX as u128 { u64::MAX } else { wide as u64 })
+        Bytes::new(ratio(self.0, time.as_nanos(), BIT_NANOS))
     }
 }
 
@@ -106,6 +109,17 @@ mod tests {
     }
 
     proptest! {
+        /// Whether 64 bits do or not, the quotient is that of 128.
+        #[test]
+        fn a_ratio_is_that_of_exact_arithmetic(a: u64, b: u64, shifts in (0u32..64, 0u32..64), d in 1u64..) {
+            let (a, b) = (a >> shifts.0, b >> shifts.1);
+            let exact = u128::from(a) * u128::from(b) / u128::from(d);
+            prop_assert_eq!(ratio(a, b, d), u64::try_from(exact).unwrap_or(u64::MAX));
+            let (rate, amount) = (Rate::from_bps(d), Bytes::new(a));
+            let exact = (u128::from(a) * 8_000_000_000).div_ceil(u128::from(d));
+            prop_assert_eq!(rate.time_for(amount).as_nanos(), u64::try_from(exact).unwrap_or(u64::MAX));
+        }
+
         /// Pacing time rounds up and budgets round down: sending `n` bytes in `time_for(n)` never
         /// exceeds the budget, and one nanosecond less would.
         #[test]
