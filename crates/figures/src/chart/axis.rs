@@ -72,7 +72,8 @@ impl Scale {
     pub(super) fn at(&self, value: f64) -> f64 {
         let value = if value.is_nan() { self.low } else { value.clamp(self.low, self.high) };
         let share = if self.is_log {
-            (value / self.low).log10() / (self.high / self.low).log10()
+            // Differences of logarithms: the ratio of the ends may be beyond any number.
+            (value.log10() - self.low.log10()) / (self.high.log10() - self.low.log10())
         } else {
             // Halved, so that the distance of the largest numbers is one.
             (value / 2.0 - self.low / 2.0) / (self.high / 2.0 - self.low / 2.0)
@@ -186,6 +187,12 @@ mod tests {
             "2·10⁻⁵",
         ];
         assert_eq!(got, wanted);
+    }
+
+    #[test]
+    fn the_ends_of_a_logarithmic_axis_may_be_any_numbers() {
+        let scale = Scale::log(0.0, 1.1e298, (300.0, 10.0));
+        assert_eq!([1e-300, 1e305].map(|value| scale.at(value).round()), [300.0, 10.0]);
     }
 
     proptest! {
