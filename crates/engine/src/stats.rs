@@ -129,3 +129,18 @@ impl Stats {
         self.passed[reason.index()]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_counter_has_a_name_of_its_own() {
+        let stats = Stats { packets_in: 3, path_mtu_lowered: 5, ..Stats::default() };
+        let named = stats.named();
+        let names: std::collections::BTreeSet<_> = named.iter().map(|(name, _)| name).collect();
+        assert_eq!(names.len(), named.len());
+        let set: Vec<_> = named.iter().filter(|(_, value)| *value > 0).collect();
+        assert_eq!(set, [&("packets_in", 3), &("path_mtu_lowered", 5)]);
+    }
+}

@@ -76,3 +76,49 @@ impl Index {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct Thing(u16);
+
+    impl Keyed for Thing {
+        type Key = u16;
+        fn key(&self) -> &u16 {
+            &self.0
+        }
+    }
+
+    proptest! {
+        /// It finds what was noted and not forgotten, and keeps nothing of what was.
+        #[test]
+        fn it_knows_what_lies_in_the_slab(steps in prop::collection::vec((any::<bool>(), 0_u16..40), 1..200)) {
+            let (mut index, mut slab) = (Index::new(7), Slab::<Thing>::default());
+            let mut known = std::collections::BTreeMap::new();
+            for (is_new, key) in steps {
+                match (is_new, known.get(&key).copied()) {
+                    (true, None) => {
+                        let id = slab.insert(Thing(key));
+                        index.insert(&key, id);
+                        known.insert(key, id);
+                    }
+                    (false, Some(id)) => {
+                        index.remove(&key, id);
+                        slab.remove(id);
+                        known.remove(&key);
+                    }
+                    _ => {}
+                }
+                prop_assert_eq!(index.places.len(), known.len());
+                for key in 0..40 {
+                    prop_assert_eq!(index.get(&key, &slab), known.get(&key).copied());
+                    prop_assert!(!known.contains_key(&key) || index.likely(index.hash(&key)).is_some());
+                }
+            }
+        }
+    }
+}
