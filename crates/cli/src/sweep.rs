@@ -150,12 +150,11 @@ fn eliminate(args: &EliminateArgs) -> Result<ExitCode, String> {
         words.say(&format!("\n{title}\n{}", table.fitting(words.columns(), &MAY_GO).0));
     }
     let files = [args.json.as_deref(), args.markdown.as_deref()];
-    let written = files.into_iter().flatten().filter(|file| !output::is_standard_output(file));
     if !result.is_complete {
+        let written = files.into_iter().flatten().filter(|file| !output::is_standard_output(file));
         interruption::tell("sweep eliminate: interrupted after the rounds shown", written);
         return Ok(interruption.code());
     }
-    written.for_each(|file| eprintln!("  wrote {}", file.display()));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -257,3 +257,19 @@ fn a_document_on_standard_output_stands_there_alone() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("throughput"), "the table is on standard error");
     assert!(!Path::new("-").exists());
 }
+
+#[test]
+fn terms_taken_out_one_after_the_other_fit_the_schema() {
+    let scratch = Scratch::new("eliminate");
+    let spec = scratch.path("spec.toml");
+    let text = "traces = [\"4g-lte-drive\"]\nschemes = [\"accel:adaptive\"]\nseconds = 2\nseeds = [1, 2]\n";
+    fs::write(&spec, text).unwrap();
+    let output = cellerator(&["sweep", "eliminate", &spec, "--terms", "blocking,constant", "--json", "-"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    schema::check_against(&document, include_str!("../../../../schemas/elimination.schema.json"));
+    assert_eq!(document["rounds"][0]["candidates"].as_array().map(Vec::len), Some(2));
+    let output = cellerator(&["sweep", "eliminate", &spec, "--terms", "gravity"]);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && error.contains("`gravity` is none; there are"), "{error}");
+}

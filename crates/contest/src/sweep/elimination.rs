@@ -139,6 +139,11 @@ impl Elimination {
             let problem = format!("`{unknown}` is none; there are {}", known.join(", "));
             return Err(ContestError::Setting { what: "term", problem });
         }
+        let is_one = |spec: &SweepSpec| spec.schemes.len() == 1 && spec.parameters.is_empty();
+        if !self.specs.iter().all(is_one) {
+            let problem = "give one, `accel:adaptive`, and no parameters: cells are not told apart by them";
+            return Err(ContestError::Setting { what: "schemes", problem: problem.to_owned() });
+        }
         let mut left: Vec<String> =
             all().filter(|t| self.terms.is_empty() || self.terms.contains(t)).collect();
         let mut result = Eliminated {
@@ -165,7 +170,9 @@ impl Elimination {
             let pairs = left.iter().zip(&measured);
             let mut candidates: Vec<Candidate> =
                 pairs.map(|(term, cells)| candidate(term, law, cells, self.tolerance)).collect();
-            candidates.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+            candidates.sort_by(|a, b| {
+                a.cost.total_cmp(&b.cost).then(a.mean_cost(self).total_cmp(&b.mean_cost(self)))
+            });
             let goes = candidates.first().filter(|first| first.cost <= 1.0).map(|first| first.term.clone());
             let without = if out.is_empty() { "none".to_owned() } else { out.join("+") };
             result.rounds.push(Round { without, candidates, goes: goes.clone() });
@@ -209,8 +216,9 @@ impl Elimination {
         let mut all = vec![Cells::new(); variants.len()];
         for run in runs.into_iter().flatten() {
             let (variant, cell, figures) = run?;
-            let at = variants.iter().position(|known| *known == variant).unwrap_or(0);
-            all[at].entry(cell).or_default().push(figures);
+            if let Some(at) = variants.iter().position(|known| *known == variant) {
+                all[at].entry(cell).or_default().push(figures);
+            }
         }
         Ok(Some(all))
     }
@@ -236,14 +244,14 @@ fn run(
     let name = format!("{}, {}, {} wired", trace.name, point.buffer, grid.path.wan_rtt);
     let run = cell.run().map_err(|source| ContestError::Sim { run: name.clone(), source })?;
     let figures = Figures { share: run.utilisation, queue_ms: run.queue_ms.p95, loss: run.loss };
-    let at = grid.parameters().iter().position(|name| name == "without").unwrap_or(0);
-    Ok((point.values[at].clone(), name, figures))
+    // `without` is the only parameter.
+    Ok((point.values.concat(), name, figures))
 }
 
 fn candidate(term: &str, law: &Cells, cells: &Cells, tolerance: Tolerance) -> Candidate {
     let mut candidate = Candidate {
         term: term.to_owned(),
-        cost: f64::NEG_INFINITY,
+        cost: 0.0,
         worst: String::new(),
         share_percent: 0.0,
         share_interval: None,
@@ -271,8 +279,9 @@ fn candidate(term: &str, law: &Cells, cells: &Cells, tolerance: Tolerance) -> Ca
             pairs().map(|(a, b)| b.loss - a.loss).sum::<f64>() / whole.len() as f64 * weight;
         candidate.mean_share_percent += share * 100.0 * weight;
         candidate.mean_queue_percent += queue * 100.0 * weight;
-        if worse > candidate.cost {
-            candidate.cost = worse;
+        // What becomes better costs nothing.
+        if candidate.worst.is_empty() || worse > candidate.cost {
+            candidate.cost = worse.max(0.0);
             candidate.worst.clone_from(name);
             (candidate.share_percent, candidate.queue_percent) = (share * 100.0, queue * 100.0);
             candidate.share_interval = share_interval.map(|half| half * 100.0);
@@ -281,6 +290,14 @@ fn candidate(term: &str, law: &Cells, cells: &Cells, tolerance: Tolerance) -> Ca
     }
     candidate.loss_points *= 100.0;
     candidate
+}
+
+impl Candidate {
+    /// The same of the mean of all cells, which may be less than nothing: of equals the one goes first whose
+    /// loss does most good.
+    fn mean_cost(&self, of: &Elimination) -> f64 {
+        self.mean_queue_percent / of.tolerance.queue - self.mean_share_percent / of.tolerance.share
+    }
 }
 
 impl Eliminated {

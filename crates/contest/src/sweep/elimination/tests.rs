@@ -22,7 +22,7 @@ fn a_term_costs_what_the_worst_cell_loses() {
     assert!((worse.mean_share_percent + 0.25).abs() < 1e-3, "{worse:?}");
     // A tenth of a millisecond is no difference, and what becomes better costs nothing.
     let better = of(&cells(&[("a", &[(0.99, 40.0), (1.0, 50.0)]), ("b", &[(0.8, 20.9)])]));
-    assert!(better.cost <= 0.0, "{better:?}");
+    assert_eq!((better.cost, better.cost.is_sign_positive()), (0.0, true), "{better:?}");
     let share = of(&cells(&[("a", &[(0.9, 50.0), (1.0, 60.0)]), ("b", &[(0.776, 10.0)])]));
     assert!((share.cost - 3.0).abs() < 1e-9 && (share.share_percent + 3.0).abs() < 1e-9, "{share:?}");
 }
@@ -75,6 +75,14 @@ fn an_interrupted_elimination_gives_the_rounds_that_are_whole() {
     let result =
         elimination(&["blocking", "retry", "held-pace"]).run(String::new(), &stop, &is_over).unwrap();
     assert_eq!((result.is_complete, result.rounds.len()), (false, 1));
+}
+
+#[test]
+fn a_grid_of_several_schemes_is_refused() {
+    let mut two = elimination(&["blocking"]);
+    two.specs[0].schemes.push("accel:rate".to_owned());
+    let error = two.run(String::new(), &|_| {}, &NEVER).unwrap_err().to_string();
+    assert!(error.contains("schemes") && error.contains("no parameters"), "{error}");
 }
 
 #[test]
