@@ -18,6 +18,7 @@ const LAYERS: &[&str] = &[
     "cellerator-link",
     "cellerator-tcp",
     "cellerator-engine",
+    "cellerator-probe",
     "cellerator-scenario",
     "cellerator-capture",
     "cellerator-analysis",

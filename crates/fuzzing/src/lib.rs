@@ -11,6 +11,7 @@
 mod capture;
 mod engine;
 mod packet;
+mod probe;
 mod text;
 
 /// A fuzz target: its name, which is that of its corpus, and what it does with bytes.
@@ -28,6 +29,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "tcp_options", run: packet::tcp_options },
     Target { name: "super_packet", run: packet::super_packet },
     Target { name: "feedback", run: packet::feedback },
+    Target { name: "probe", run: crate::probe::probe },
     Target { name: "trace", run: text::trace },
     Target { name: "scenario", run: text::scenario },
     Target { name: "script", run: text::script },

@@ -53,6 +53,7 @@ replays!(
     tcp_options,
     super_packet,
     feedback,
+    probe,
     trace,
     scenario,
     script,

@@ -1,0 +1,51 @@
+//! Active measurement of a path between two hosts: `docs/probe.md`.
+//!
+//! ```text
+//!      client                                   server
+//!        │  Hello, no cookie ─────────────────▶   │   keeps nothing, answers with no more than it got
+//!        │  ◀───────────────── Challenge, cookie  │
+//!        │  Hello, cookie, signed ────────────▶   │   the address is proven: a session
+//!        │  ◀──────────────────── Accept, limits  │
+//!        │  Ask run 1: up, 4 Mbit/s, 5 s ─────▶   │
+//!        │  ◀───────────────── Grant, or Wait: 2  │   one client at a time is measured
+//!        │  Data Data Data … ─────────────────▶   │   notes when each arrives
+//!        │  ◀────────────────────────── Status …  │
+//!        │  Finish ───────────────────────────▶   │
+//!        │  ◀──────────────────────────  Summary  │
+//!        │  Fetch from 0, 256, … ─────────────▶   │
+//!        │  ◀─────────────────────────── Records  │
+//! ```
+//!
+//! [`Client`] and [`Server`] take datagrams and the time, and give datagrams and deadlines. They read
+//! no clock and know no socket. [`Sender`] says when each packet leaves, [`Receiver`] notes when each
+//! arrives, and [`RunFigures`] says what came of it. [`Search`] is the load adjustment of RFC 9097.
+
+mod auth;
+mod client;
+mod clock;
+mod fetch;
+mod figures_of;
+mod log;
+mod message;
+mod octets;
+mod receiver;
+mod search;
+mod sender;
+mod server;
+
+pub use auth::{Cookie, CookieJar, Key};
+pub use client::{Client, ClientConfig, ClientEvent, Failure};
+pub use clock::ClockEstimate;
+pub use figures_of::{
+    Burst, Correlation, DelayFigures, Doubt, LossEvent, Outage, RunFigures, Series, TimerFigures,
+    delay_figures, outages,
+};
+pub use log::{Arrival, EchoSample, Ending, RunLog};
+pub use message::{
+    DATA_LEN, Data, Direction, Echo, Limits, Message, MessageError, Pattern, Refusal, RunSpec, RunSummary,
+    SessionId, StatusReport, VERSION,
+};
+pub use receiver::Receiver;
+pub use search::{Search, rate_of_row};
+pub use sender::{LateLog, Sender};
+pub use server::{Server, ServerConfig, ServerCounters, Transmit};

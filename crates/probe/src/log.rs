@@ -1,0 +1,70 @@
+//! What a run leaves behind: every departure, every arrival, every round trip.
+
+use units::{Duration, Instant};
+
+use crate::message::{RunSpec, RunSummary};
+
+/// A packet that arrived.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arrival {
+    /// Its number within the run.
+    pub number: u32,
+    /// When, by the receiver's clock.
+    pub at: Instant,
+}
+
+/// The four times of a packet that was sent back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EchoSample {
+    /// Its number within the run.
+    pub number: u32,
+    /// When it left, by the clock of who asks.
+    pub sent: Instant,
+    /// When it came there, by the clock of who answers.
+    pub received: Instant,
+    /// When the answer left, by the clock of who answers.
+    pub echoed: Instant,
+    /// When that came back, by the clock of who asks.
+    pub returned: Instant,
+}
+
+impl EchoSample {
+    /// Round trip without the time the answer took to be made.
+    #[must_use]
+    pub fn round_trip(&self) -> Duration {
+        self.returned.saturating_since(self.sent) - self.echoed.saturating_since(self.received)
+    }
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// As planned.
+    Whole,
+    /// The client stopped it.
+    Stopped,
+    /// The server fell silent.
+    ServerGone,
+}
+
+/// Everything the client knows of a run that is over.
+#[derive(Clone, Debug)]
+pub struct RunLog {
+    /// What was asked for.
+    pub spec: RunSpec,
+    /// How it ended.
+    pub ending: Ending,
+    /// When each packet left, by its number and the sender's clock; of a run down only of those that
+    /// arrived, `None` for the others.
+    pub departures: Vec<Option<Instant>>,
+    /// Arrivals in their order; of a run up that was cut short there may be none.
+    pub arrivals: Vec<Arrival>,
+    /// False when the arrivals of a run up could not be fetched.
+    pub has_arrivals: bool,
+    /// Round trips, in the order of return.
+    pub echoes: Vec<EchoSample>,
+    /// What the sender and the receiver counted, joined.
+    pub summary: RunSummary,
+    /// Rates of a search and when they were set, by the sender's clock; only of runs up.
+    pub rates: Vec<(Instant, units::Rate)>,
+}

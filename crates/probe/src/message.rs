@@ -1,0 +1,657 @@
+//! [`Message`]: what client and server say to each other in UDP datagrams. `docs/probe.md`.
+//!
+//! ```text
+//!    0               2        3        4
+//!   +---------------+--------+--------+------------------------- … -+----------------------+
+//!   | magic 0xCE12  | version| kind   | body, by kind               | tag, 16 bytes        |
+//!   +---------------+--------+--------+------------------------- … -+----------------------+
+//! ```
+//!
+//! All numbers are big-endian. Bit 128 of the kind says that there is a tag: HMAC-SHA-256 over all
+//! before, cut to 16 bytes. With a key everything is signed but [`Data`] and [`Echo`], whose session
+//! nobody can guess, and what is said before a session is there: `Challenge`, `Refuse` and a `Hello`
+//! without a cookie. `Refuse` is read whatever its version is.
+
+use units::{Bytes, Duration, Instant, Rate};
+
+use crate::auth::{Cookie, Key, TAG_LEN};
+use crate::log::Arrival;
+use crate::octets::{Read, Write};
+
+const MAGIC: u16 = 0xce12;
+/// Version of the protocol.
+pub const VERSION: u8 = 1;
+const SIGNED: u8 = 0x80;
+const HEADER_LEN: usize = 4;
+
+/// A Hello is filled up to this, so that no answer to one without a cookie is longer.
+pub(crate) const HELLO_LEN: usize = 64;
+/// Length of a data packet's header, and so the least payload: as long as an [`Echo`].
+pub const DATA_LEN: usize = 44;
+/// The longest control message: fits the least MTU of IPv6 with its headers.
+pub(crate) const CONTROL_LEN_MAX: usize = 1_200;
+/// Longest payload of a data packet.
+pub(crate) const PAYLOAD_MAX: u16 = 9_000;
+/// Records in one message at most.
+pub(crate) const RECORDS_MAX: u32 = 256;
+
+/// A session: a number that only its client and the server know.
+pub type SessionId = u64;
+
+/// Which way data goes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub enum Direction {
+    /// From the client to the server.
+    Up,
+    /// From the server to the client.
+    Down,
+}
+
+impl Direction {
+    /// `up` or `down`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Down => "down",
+        }
+    }
+}
+
+/// How the rate of a run goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pattern {
+    /// The same all the time.
+    Steady,
+    /// Adjusted by what the receiver reports ([`crate::Search`]), up to the rate given.
+    Search,
+}
+
+/// What is to be measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RunSpec {
+    /// Which way.
+    pub direction: Direction,
+    /// How the rate goes.
+    pub pattern: Pattern,
+    /// IP packets with their headers; not zero.
+    pub rate: Rate,
+    /// Payload of each UDP datagram, bytes: [`DATA_LEN`] to 9000.
+    pub payload: u16,
+    /// IP and UDP headers of each as the client's network has them, bytes: 28 or 48.
+    pub overhead: u16,
+    /// For how long data is sent, whole ms.
+    pub length: Duration,
+    /// The receiver sends each packet's header back at once.
+    pub is_echoed: bool,
+}
+
+impl RunSpec {
+    /// Bytes of each packet with its headers.
+    #[must_use]
+    pub fn packet(&self) -> Bytes {
+        Bytes::new(u64::from(self.payload) + u64::from(self.overhead))
+    }
+
+    /// Packets of a steady run.
+    #[must_use]
+    pub fn packets(&self) -> u64 {
+        let gap = self.rate.time_for(self.packet()).as_nanos().max(1);
+        let exact = u128::from(self.rate.as_bps()) * u128::from(self.length.as_nanos());
+        let packet_bits = u128::from(self.packet().get()) * 8_000_000_000;
+        // The first leaves at once.
+        let whole = exact.div_ceil(packet_bits.max(1)).max(1);
+        u64::try_from(whole).unwrap_or(u64::MAX / gap)
+    }
+}
+
+/// What a server allows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Largest rate of a run.
+    pub rate_max: Rate,
+    /// Longest run, whole ms.
+    pub time_max: Duration,
+    /// Bytes one client may have sent or received per hour.
+    pub volume_max: Bytes,
+}
+
+/// Why a server does not do what it is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// The server speaks another version of this protocol; detail: which.
+    Version,
+    /// Not signed with the server's key.
+    WrongKey,
+    /// As many sessions as the server takes; detail: how many.
+    Overloaded,
+    /// As many sessions as the server takes from one client; detail: how many.
+    TooMany,
+    /// The cookie is too old, or of another address.
+    Cookie,
+    /// The server knows no such session (any more).
+    NoSession,
+    /// The rate is above the limit; detail: the limit in bit/s.
+    Rate,
+    /// The run would take longer than the limit; detail: the limit in ms.
+    Time,
+    /// The client has used up what it may transfer in an hour; detail: bytes.
+    Volume,
+    /// The request makes no sense: a payload or an overhead that cannot be.
+    Senseless,
+}
+
+const REFUSALS: [Refusal; 10] = [
+    Refusal::Version,
+    Refusal::WrongKey,
+    Refusal::Overloaded,
+    Refusal::TooMany,
+    Refusal::Cookie,
+    Refusal::NoSession,
+    Refusal::Rate,
+    Refusal::Time,
+    Refusal::Volume,
+    Refusal::Senseless,
+];
+
+impl Refusal {
+    fn number(self) -> u8 {
+        REFUSALS.iter().position(|other| *other == self).map_or(u8::MAX, |at| at as u8)
+    }
+
+    fn from_number(number: u8) -> Option<Self> {
+        REFUSALS.get(usize::from(number)).copied()
+    }
+}
+
+/// What a receiver has seen since its last report, and in all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StatusReport {
+    /// Packets in all, each once.
+    pub received: u32,
+    /// One more than the highest number; zero before the first packet.
+    pub next: u32,
+    /// Packets since the last report.
+    pub recent: u32,
+    /// Numbers left out, late or repeated since the last report (RFC 9097 §8.1 counts all three).
+    pub errors: u32,
+    /// Largest one-way delay since the last report less the smallest of the run, µs.
+    pub delay_us: u32,
+}
+
+/// What one end of a run knows of it when it is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RunSummary {
+    /// Packets sent, as sender.
+    pub sent: u32,
+    /// Packets the system did not take, as sender.
+    pub refused: u32,
+    /// Packets received, as receiver, repeated ones as often as they came.
+    pub received: u32,
+    /// Packets that the receiver's system dropped for want of room.
+    pub overflowed: u32,
+    /// Times the client's address changed in this session.
+    pub moves: u16,
+    /// Departure after the plan: median, µs.
+    pub late_p50_us: u32,
+    /// 99th percentile, µs.
+    pub late_p99_us: u32,
+    /// Largest, µs.
+    pub late_max_us: u32,
+    /// Difference of a gap between packets and the planned one, 99th percentile, µs.
+    pub gap_error_p99_us: u32,
+}
+
+/// The header of a packet that measures; the rest of the datagram is filling.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Data {
+    /// Session.
+    pub session: SessionId,
+    /// Run.
+    pub run: u32,
+    /// Number within the run, from 0.
+    pub number: u32,
+    /// When it was sent, by the sender's clock.
+    pub sent: Instant,
+}
+
+/// The answer to a [`Data`] of an echoed run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Echo {
+    /// What is answered.
+    pub data: Data,
+    /// When it came, by the clock of who answers.
+    pub received: Instant,
+    /// When the answer left, by the same clock.
+    pub echoed: Instant,
+}
+
+/// Everything that is said.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub enum Message {
+    /// Client: may I? `cookie` is zero at first.
+    Hello { nonce: u64, cookie: Cookie },
+    /// Server: prove your address by sending this back.
+    Challenge { nonce: u64, cookie: Cookie },
+    /// Server: you have a session.
+    Accept { nonce: u64, session: SessionId, limits: Limits },
+    /// Server: no; `about` is the nonce of a Hello, or a session.
+    Refuse { about: u64, reason: Refusal, detail: u64, version: u8 },
+    /// Client: measure this. A repeated one gets the same answer.
+    Ask { session: SessionId, run: u32, spec: RunSpec },
+    /// Server: begun.
+    Grant { session: SessionId, run: u32 },
+    /// Server: others are before you; ask again in a moment.
+    Wait { session: SessionId, run: u32, place: u32 },
+    /// Server: not that.
+    Deny { session: SessionId, run: u32, reason: Refusal, detail: u64 },
+    /// Receiver: what came.
+    Status { session: SessionId, run: u32, number: u32, report: StatusReport },
+    /// Client: the run is over.
+    Finish { session: SessionId, run: u32 },
+    /// Server: what it knows of it.
+    Summary { session: SessionId, run: u32, summary: RunSummary },
+    /// Client: the arrivals from this one on.
+    Fetch { session: SessionId, run: u32, from: u32 },
+    /// Server: some of them, in the order of arrival.
+    Records { session: SessionId, run: u32, from: u32, arrivals: Vec<Arrival> },
+    /// Server, to a new address: prove that it is yours.
+    Confirm { session: SessionId, cookie: Cookie },
+    /// Client: the cookie back.
+    Confirmed { session: SessionId, cookie: Cookie },
+    /// Client: I am done.
+    Bye { session: SessionId },
+    /// A packet that measures.
+    Data(Data),
+    /// Its answer.
+    Echo(Echo),
+}
+
+/// Why bytes are no message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum MessageError {
+    /// Not one of these datagrams, or cut.
+    #[error("no probe datagram, or cut")]
+    Malformed,
+    /// Another version than this program's.
+    #[error("a probe datagram of version {0}, this program speaks version {VERSION}")]
+    Version(u8),
+    /// Not signed, or with another key, or signed although there is no key.
+    #[error("not signed with the key that was given here")]
+    WrongKey,
+}
+
+mod kind {
+    pub(super) const HELLO: u8 = 1;
+    pub(super) const CHALLENGE: u8 = 2;
+    pub(super) const ACCEPT: u8 = 3;
+    pub(super) const REFUSE: u8 = 4;
+    pub(super) const ASK: u8 = 5;
+    pub(super) const GRANT: u8 = 6;
+    pub(super) const WAIT: u8 = 7;
+    pub(super) const DENY: u8 = 8;
+    pub(super) const STATUS: u8 = 9;
+    pub(super) const FINISH: u8 = 10;
+    pub(super) const SUMMARY: u8 = 11;
+    pub(super) const FETCH: u8 = 12;
+    pub(super) const RECORDS: u8 = 13;
+    pub(super) const CONFIRM: u8 = 14;
+    pub(super) const CONFIRMED: u8 = 15;
+    pub(super) const BYE: u8 = 16;
+    pub(super) const DATA: u8 = 17;
+    pub(super) const ECHO: u8 = 18;
+}
+
+impl Message {
+    fn kind(&self) -> u8 {
+        match self {
+            Self::Hello { .. } => kind::HELLO,
+            Self::Challenge { .. } => kind::CHALLENGE,
+            Self::Accept { .. } => kind::ACCEPT,
+            Self::Refuse { .. } => kind::REFUSE,
+            Self::Ask { .. } => kind::ASK,
+            Self::Grant { .. } => kind::GRANT,
+            Self::Wait { .. } => kind::WAIT,
+            Self::Deny { .. } => kind::DENY,
+            Self::Status { .. } => kind::STATUS,
+            Self::Finish { .. } => kind::FINISH,
+            Self::Summary { .. } => kind::SUMMARY,
+            Self::Fetch { .. } => kind::FETCH,
+            Self::Records { .. } => kind::RECORDS,
+            Self::Confirm { .. } => kind::CONFIRM,
+            Self::Confirmed { .. } => kind::CONFIRMED,
+            Self::Bye { .. } => kind::BYE,
+            Self::Data(_) => kind::DATA,
+            Self::Echo(_) => kind::ECHO,
+        }
+    }
+
+    /// True for what carries a tag where there is a key.
+    fn is_signed(&self) -> bool {
+        match self {
+            Self::Hello { cookie, .. } => *cookie != Cookie::default(),
+            Self::Challenge { .. } | Self::Refuse { .. } | Self::Data(_) | Self::Echo(_) => false,
+            _ => true,
+        }
+    }
+
+    /// The session it is about; none before there is one.
+    #[must_use]
+    pub fn session(&self) -> Option<SessionId> {
+        match self {
+            Self::Hello { .. } | Self::Challenge { .. } | Self::Accept { .. } | Self::Refuse { .. } => None,
+            Self::Ask { session, .. }
+            | Self::Grant { session, .. }
+            | Self::Wait { session, .. }
+            | Self::Deny { session, .. }
+            | Self::Status { session, .. }
+            | Self::Finish { session, .. }
+            | Self::Summary { session, .. }
+            | Self::Fetch { session, .. }
+            | Self::Records { session, .. }
+            | Self::Confirm { session, .. }
+            | Self::Confirmed { session, .. }
+            | Self::Bye { session } => Some(*session),
+            Self::Data(data) => Some(data.session),
+            Self::Echo(echo) => Some(echo.data.session),
+        }
+    }
+
+    /// Writes it to `out`, which is emptied first, signed where `key` is given. Of `Records` those that
+    /// fit.
+    pub fn encode(&self, key: Option<&Key>, out: &mut Vec<u8>) {
+        out.clear();
+        let key = key.filter(|_| self.is_signed());
+        out.put(&MAGIC.to_be_bytes());
+        let version = if let Self::Refuse { version, .. } = self { *version } else { VERSION };
+        out.put(&[version, self.kind() | if key.is_some() { SIGNED } else { 0 }]);
+        self.body(out);
+        if matches!(self, Self::Hello { .. }) {
+            out.resize(HELLO_LEN - if key.is_some() { TAG_LEN } else { 0 }, 0);
+        }
+        if let Some(key) = key {
+            let tag = key.tag(&[out]);
+            out.put(&tag);
+        }
+    }
+
+    fn body(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Hello { nonce, cookie } => {
+                out.put(&nonce.to_be_bytes());
+                out.put(cookie);
+            }
+            Self::Challenge { nonce, cookie } => {
+                out.put(&nonce.to_be_bytes());
+                out.put(cookie);
+            }
+            Self::Accept { nonce, session, limits } => {
+                out.put(&nonce.to_be_bytes());
+                out.put(&session.to_be_bytes());
+                out.put(&limits.rate_max.as_bps().to_be_bytes());
+                out.put(&millis(limits.time_max).to_be_bytes());
+                out.put(&limits.volume_max.get().to_be_bytes());
+            }
+            Self::Refuse { about, reason, detail, .. } => {
+                out.put(&about.to_be_bytes());
+                out.put(&[reason.number()]);
+                out.put(&detail.to_be_bytes());
+            }
+            Self::Ask { session, run, spec } => {
+                of_run(*session, *run, out);
+                let flags = u8::from(spec.direction == Direction::Down)
+                    | u8::from(spec.pattern == Pattern::Search) << 1
+                    | u8::from(spec.is_echoed) << 2;
+                out.put(&[flags]);
+                out.put(&spec.rate.as_bps().to_be_bytes());
+                out.put(&spec.payload.to_be_bytes());
+                out.put(&spec.overhead.to_be_bytes());
+                out.put(&millis(spec.length).to_be_bytes());
+            }
+            Self::Grant { session, run } | Self::Finish { session, run } => of_run(*session, *run, out),
+            Self::Wait { session, run, place: number } | Self::Fetch { session, run, from: number } => {
+                of_run(*session, *run, out);
+                out.put(&number.to_be_bytes());
+            }
+            Self::Deny { session, run, reason, detail } => {
+                of_run(*session, *run, out);
+                out.put(&[reason.number()]);
+                out.put(&detail.to_be_bytes());
+            }
+            Self::Status { session, run, number, report } => {
+                of_run(*session, *run, out);
+                let fields =
+                    [*number, report.received, report.next, report.recent, report.errors, report.delay_us];
+                fields.iter().for_each(|field| out.put(&field.to_be_bytes()));
+            }
+            Self::Summary { session, run, summary: s } => {
+                of_run(*session, *run, out);
+                let fields = [s.sent, s.refused, s.received, s.overflowed];
+                fields.iter().for_each(|field| out.put(&field.to_be_bytes()));
+                out.put(&s.moves.to_be_bytes());
+                let fields = [s.late_p50_us, s.late_p99_us, s.late_max_us, s.gap_error_p99_us];
+                fields.iter().for_each(|field| out.put(&field.to_be_bytes()));
+            }
+            Self::Records { session, run, from, arrivals } => {
+                of_run(*session, *run, out);
+                out.put(&from.to_be_bytes());
+                put_records(arrivals, out);
+            }
+            Self::Confirm { session, cookie } | Self::Confirmed { session, cookie } => {
+                out.put(&session.to_be_bytes());
+                out.put(cookie);
+            }
+            Self::Bye { session } => out.put(&session.to_be_bytes()),
+            Self::Data(data) => {
+                put_data(data, out);
+                out.resize(DATA_LEN, 0);
+            }
+            Self::Echo(echo) => {
+                put_data(&echo.data, out);
+                out.put(&echo.received.as_nanos().to_be_bytes());
+                out.put(&echo.echoed.as_nanos().to_be_bytes());
+            }
+        }
+    }
+
+    /// Reads a datagram; with a key, signed ones only where they have to be.
+    ///
+    /// # Errors
+    /// When it is none of ours, of another version, or not signed as it must be.
+    pub fn decode(bytes: &[u8], key: Option<&Key>) -> Result<Self, MessageError> {
+        let malformed = MessageError::Malformed;
+        let mut read = Read(bytes);
+        let (magic, version, kind) = (read.u16(), read.u8(), read.u8());
+        let (Some(MAGIC), Some(version), Some(kind)) = (magic, version, kind) else { return Err(malformed) };
+        if kind == kind::REFUSE {
+            let message = refuse(read, version).ok_or(malformed)?;
+            return Ok(message);
+        }
+        if version != VERSION {
+            return Err(MessageError::Version(version));
+        }
+        let is_tagged = kind & SIGNED != 0;
+        let (signed, tag) = if is_tagged {
+            let at = bytes.len().checked_sub(TAG_LEN).filter(|at| *at >= HEADER_LEN).ok_or(malformed)?;
+            bytes.split_at(at)
+        } else {
+            (bytes, &[][..])
+        };
+        let message = body(kind & !SIGNED, signed.get(HEADER_LEN..).ok_or(malformed)?).ok_or(malformed)?;
+        if matches!(message, Self::Hello { .. }) && bytes.len() != HELLO_LEN {
+            return Err(malformed);
+        }
+        match key.filter(|_| message.is_signed()) {
+            Some(key) if is_tagged && key.is_tag(&[signed], tag) => Ok(message),
+            None if !is_tagged => Ok(message),
+            _ => Err(MessageError::WrongKey),
+        }
+    }
+
+    /// The nonce of a Hello of any version, for an answer that its sender understands.
+    pub(crate) fn hello_nonce(bytes: &[u8]) -> Option<u64> {
+        let mut read = Read(bytes);
+        let is_hello = read.u16() == Some(MAGIC)
+            && read.u8().is_some()
+            && read.u8().is_some_and(|kind| kind & !SIGNED == kind::HELLO);
+        (is_hello && bytes.len() >= HELLO_LEN).then(|| read.u64()).flatten()
+    }
+}
+
+fn millis(time: Duration) -> u32 {
+    u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
+}
+
+fn of_run(session: SessionId, run: u32, out: &mut Vec<u8>) {
+    out.put(&session.to_be_bytes());
+    out.put(&run.to_be_bytes());
+}
+
+fn put_data(data: &Data, out: &mut Vec<u8>) {
+    of_run(data.session, data.run, out);
+    out.put(&data.number.to_be_bytes());
+    out.put(&data.sent.as_nanos().to_be_bytes());
+}
+
+/// Arrivals as differences: of a number to the one after the last, of a time in µs to the last.
+fn put_records(arrivals: &[Arrival], out: &mut Vec<u8>) {
+    // Room for the largest record and the tag.
+    let end = CONTROL_LEN_MAX - TAG_LEN - 20;
+    let (mut next, mut last) = (0_i64, 0_i64);
+    for arrival in arrivals.iter().take(RECORDS_MAX as usize) {
+        if out.len() >= end {
+            break;
+        }
+        let (number, micros) = (i64::from(arrival.number), (arrival.at.as_nanos() / 1_000).cast_signed());
+        out.signed(number - next);
+        out.signed(micros - last);
+        (next, last) = (number + 1, micros);
+    }
+}
+
+fn records(read: &mut Read<'_>) -> Option<Vec<Arrival>> {
+    let (mut next, mut last) = (0_i64, 0_i64);
+    let mut arrivals = Vec::new();
+    while !read.0.is_empty() {
+        if arrivals.len() >= RECORDS_MAX as usize {
+            return None;
+        }
+        let number = u32::try_from(next.checked_add(read.signed()?)?).ok()?;
+        let micros = last.checked_add(read.signed()?)?;
+        let at = u64::try_from(micros).ok()?.checked_mul(1_000).map(Instant::from_nanos)?;
+        arrivals.push(Arrival { number, at });
+        (next, last) = (i64::from(number) + 1, micros);
+    }
+    Some(arrivals)
+}
+
+fn refuse(mut read: Read<'_>, version: u8) -> Option<Message> {
+    let about = read.u64()?;
+    let reason = Refusal::from_number(read.u8()?)?;
+    let detail = read.u64()?;
+    read.0.is_empty().then_some(Message::Refuse { about, reason, detail, version })
+}
+
+fn cookie(read: &mut Read<'_>) -> Option<Cookie> {
+    read.take(TAG_LEN)?.try_into().ok()
+}
+
+fn data(read: &mut Read<'_>) -> Option<Data> {
+    let (session, run, number) = (read.u64()?, read.u32()?, read.u32()?);
+    Some(Data { session, run, number, sent: Instant::from_nanos(read.u64()?) })
+}
+
+fn body(kind: u8, bytes: &[u8]) -> Option<Message> {
+    let mut read = Read(bytes);
+    let r = &mut read;
+    let message = match kind {
+        kind::HELLO => {
+            let message = Message::Hello { nonce: r.u64()?, cookie: cookie(r)? };
+            let filling = r.take(r.0.len())?;
+            return filling.iter().all(|byte| *byte == 0).then_some(message);
+        }
+        kind::CHALLENGE => Message::Challenge { nonce: r.u64()?, cookie: cookie(r)? },
+        kind::ACCEPT => Message::Accept {
+            nonce: r.u64()?,
+            session: r.u64()?,
+            limits: Limits {
+                rate_max: Rate::from_bps(r.u64()?),
+                time_max: Duration::from_millis(r.u32()?.into()),
+                volume_max: Bytes::new(r.u64()?),
+            },
+        },
+        kind::ASK => Message::Ask { session: r.u64()?, run: r.u32()?, spec: spec(r)? },
+        kind::GRANT => Message::Grant { session: r.u64()?, run: r.u32()? },
+        kind::WAIT => Message::Wait { session: r.u64()?, run: r.u32()?, place: r.u32()? },
+        kind::DENY => Message::Deny {
+            session: r.u64()?,
+            run: r.u32()?,
+            reason: Refusal::from_number(r.u8()?)?,
+            detail: r.u64()?,
+        },
+        kind::STATUS => {
+            let (session, run, number) = (r.u64()?, r.u32()?, r.u32()?);
+            let report = StatusReport {
+                received: r.u32()?,
+                next: r.u32()?,
+                recent: r.u32()?,
+                errors: r.u32()?,
+                delay_us: r.u32()?,
+            };
+            Message::Status { session, run, number, report }
+        }
+        kind::FINISH => Message::Finish { session: r.u64()?, run: r.u32()? },
+        kind::SUMMARY => Message::Summary { session: r.u64()?, run: r.u32()?, summary: summary(r)? },
+        kind::FETCH => Message::Fetch { session: r.u64()?, run: r.u32()?, from: r.u32()? },
+        kind::RECORDS => {
+            let (session, run, from) = (r.u64()?, r.u32()?, r.u32()?);
+            Message::Records { session, run, from, arrivals: records(r)? }
+        }
+        kind::CONFIRM => Message::Confirm { session: r.u64()?, cookie: cookie(r)? },
+        kind::CONFIRMED => Message::Confirmed { session: r.u64()?, cookie: cookie(r)? },
+        kind::BYE => Message::Bye { session: r.u64()? },
+        kind::DATA => {
+            let data = data(r)?;
+            // The filling may be anything.
+            return (bytes.len() >= DATA_LEN - HEADER_LEN).then_some(Message::Data(data));
+        }
+        kind::ECHO => Message::Echo(Echo {
+            data: data(r)?,
+            received: Instant::from_nanos(r.u64()?),
+            echoed: Instant::from_nanos(r.u64()?),
+        }),
+        _ => return None,
+    };
+    read.0.is_empty().then_some(message)
+}
+
+fn spec(r: &mut Read<'_>) -> Option<RunSpec> {
+    let flags = r.u8().filter(|flags| *flags < 8)?;
+    Some(RunSpec {
+        direction: if flags & 1 == 0 { Direction::Up } else { Direction::Down },
+        pattern: if flags & 2 == 0 { Pattern::Steady } else { Pattern::Search },
+        is_echoed: flags & 4 != 0,
+        rate: Rate::from_bps(r.u64()?),
+        payload: r.u16()?,
+        overhead: r.u16()?,
+        length: Duration::from_millis(r.u32()?.into()),
+    })
+}
+
+fn summary(r: &mut Read<'_>) -> Option<RunSummary> {
+    Some(RunSummary {
+        sent: r.u32()?,
+        refused: r.u32()?,
+        received: r.u32()?,
+        overflowed: r.u32()?,
+        moves: r.u16()?,
+        late_p50_us: r.u32()?,
+        late_p99_us: r.u32()?,
+        late_max_us: r.u32()?,
+        gap_error_p99_us: r.u32()?,
+    })
+}
+
+#[cfg(test)]
+mod tests;

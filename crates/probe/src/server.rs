@@ -1,0 +1,562 @@
+//! [`Server`]: answers clients, sends and receives their runs.
+//!
+//! INVARIANT: to an address that is not proven nothing is sent but an answer to a datagram from it, and
+//! that is not longer. What is proven of an address is that a cookie sent there came back.
+
+use core::net::{IpAddr, SocketAddr};
+use std::collections::{BTreeMap, VecDeque};
+
+use units::{Bytes, Duration, Instant};
+
+use crate::auth::{Cookie, CookieJar, Key};
+use crate::message::{
+    CONTROL_LEN_MAX, DATA_LEN, Data, Direction, Echo, Limits, Message, MessageError, PAYLOAD_MAX, Pattern,
+    RECORDS_MAX, Refusal, RunSpec, RunSummary, SessionId, StatusReport, VERSION,
+};
+use crate::receiver::{Receiver, ReportTimer};
+use crate::sender::Sender;
+
+/// RFC 9097 Table 1: reports of a search.
+pub(crate) const SEARCH_REPORTS: Duration = Duration::from_millis(50);
+/// Reports of a steady run, which say that both ends are there.
+pub(crate) const STEADY_REPORTS: Duration = Duration::from_millis(200);
+/// Nothing is sent to a client that was silent for this long.
+const CLIENT_SILENCE_MAX: Duration = Duration::from_secs(5);
+/// A session without a datagram for this long is over.
+const SESSION_IDLE_MAX: Duration = Duration::from_secs(30);
+/// A run that its client does not finish is over this long after its time.
+const FINISH_PATIENCE: Duration = Duration::from_secs(20);
+/// A client that waits for its turn and does not ask for this long has lost its place.
+const WAITING_IDLE_MAX: Duration = Duration::from_secs(3);
+/// Runs of one session at once: up and down with their round trips.
+const RUNS_MAX: usize = 4;
+/// Finished runs whose records are kept for a session.
+const FINISHED_MAX: usize = 4;
+/// Control messages that wait to be sent.
+const OUTGOING_MAX: usize = 512;
+/// Clients whose volume is remembered.
+const VOLUMES_MAX: usize = 4_096;
+const HOUR: Duration = Duration::from_secs(3_600);
+/// An address is asked to prove itself at most this often.
+const CONFIRM_EVERY: Duration = Duration::from_millis(100);
+
+/// What a server allows, and whom.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// What clients must sign with; none for a server that anyone may use.
+    pub key: Option<Key>,
+    /// For cookies and session numbers: random bytes.
+    pub secret: CookieJar,
+    /// What a run may be.
+    pub limits: Limits,
+    /// Sessions at once.
+    pub sessions_max: usize,
+    /// Sessions at once of one IPv4 address or IPv6 /64.
+    pub sessions_per_client_max: usize,
+    /// Sessions that are measured at once; others wait.
+    pub measured_max: usize,
+}
+
+/// What has happened so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServerCounters {
+    /// Sessions accepted.
+    pub sessions: u64,
+    /// Runs granted.
+    pub runs: u64,
+    /// Datagrams with a wrong key or none.
+    pub wrong_key: u64,
+    /// Datagrams of other versions.
+    pub other_version: u64,
+    /// Datagrams that are none of ours.
+    pub malformed: u64,
+    /// Hellos refused for want of room.
+    pub overloaded: u64,
+    /// Addresses that changed within a session.
+    pub moves: u64,
+}
+
+/// A datagram to send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Transmit {
+    /// To whom.
+    pub to: SocketAddr,
+    /// The run whose packet it is, for [`Server::on_refused`].
+    pub run: Option<(SessionId, u32)>,
+}
+
+#[derive(Debug)]
+enum Role {
+    Sends(Sender),
+    Receives { receiver: Receiver, reports: ReportTimer },
+}
+
+#[derive(Debug)]
+struct Run {
+    number: u32,
+    spec: RunSpec,
+    role: Role,
+    /// Set at the first Finish, and from then on the same.
+    summary: Option<RunSummary>,
+    give_up: Instant,
+}
+
+impl Run {
+    fn is_over(&self) -> bool {
+        self.summary.is_some()
+    }
+}
+
+/// A new address that has not proven itself.
+#[derive(Debug)]
+struct Candidate {
+    address: SocketAddr,
+    asked: Instant,
+}
+
+#[derive(Debug)]
+struct Session {
+    id: SessionId,
+    nonce: u64,
+    /// Proven by a cookie.
+    address: SocketAddr,
+    candidate: Option<Candidate>,
+    moves: u16,
+    heard: Instant,
+    runs: Vec<Run>,
+    overflowed: u32,
+}
+
+impl Session {
+    fn is_measured(&self) -> bool {
+        self.runs.iter().any(|run| !run.is_over())
+    }
+
+    fn run(&mut self, number: u32) -> Option<&mut Run> {
+        self.runs.iter_mut().find(|run| run.number == number)
+    }
+}
+
+/// The server's side of everything.
+#[derive(Debug)]
+pub struct Server {
+    config: ServerConfig,
+    sessions: Vec<Session>,
+    waiting: VecDeque<(SessionId, Instant)>,
+    volumes: BTreeMap<IpAddr, (Instant, u64)>,
+    outgoing: VecDeque<(SocketAddr, Vec<u8>)>,
+    echoes: VecDeque<(SocketAddr, Echo)>,
+    counters: ServerCounters,
+    count: u64,
+}
+
+/// One client, for limits: an IPv4 address, or the /64 of an IPv6 one.
+fn client_of(address: SocketAddr) -> IpAddr {
+    match address.ip().to_canonical() {
+        IpAddr::V6(ip) => {
+            let [a, b, c, d, ..] = ip.segments();
+            IpAddr::V6([a, b, c, d, 0, 0, 0, 0].into())
+        }
+        ip => ip,
+    }
+}
+
+impl Server {
+    /// A server without sessions.
+    #[must_use]
+    pub fn new(config: ServerConfig) -> Self {
+        Self {
+            config,
+            sessions: Vec::new(),
+            waiting: VecDeque::new(),
+            volumes: BTreeMap::new(),
+            outgoing: VecDeque::new(),
+            echoes: VecDeque::new(),
+            counters: ServerCounters::default(),
+            count: 0,
+        }
+    }
+
+    /// What has happened so far.
+    #[must_use]
+    pub fn counters(&self) -> ServerCounters {
+        self.counters
+    }
+
+    /// Sessions that are there.
+    #[must_use]
+    pub fn session_count(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// The receiver's system has dropped so many datagrams more for want of room.
+    pub fn on_overflow(&mut self, datagrams: u32) {
+        for session in self.sessions.iter_mut().filter(|session| session.is_measured()) {
+            session.overflowed = session.overflowed.saturating_add(datagrams);
+        }
+    }
+
+    /// The system did not take the packet of this run.
+    pub fn on_refused(&mut self, (session, run): (SessionId, u32)) {
+        let run = self.sessions.iter_mut().find(|s| s.id == session).and_then(|s| s.run(run));
+        if let Some(Run { role: Role::Sends(sender), .. }) = run {
+            sender.on_refused();
+        }
+    }
+
+    /// A datagram came from `from` at `at`; `now` is not before.
+    pub fn handle_datagram(&mut self, bytes: &[u8], from: SocketAddr, at: Instant, now: Instant) {
+        match Message::decode(bytes, self.config.key.as_ref()) {
+            Ok(Message::Hello { nonce, cookie }) => self.on_hello(nonce, &cookie, from, now),
+            Ok(message) => self.on_message(&message, bytes.len(), from, at, now),
+            Err(MessageError::Version(version)) => {
+                self.counters.other_version += 1;
+                if let Some(about) = Message::hello_nonce(bytes) {
+                    let detail = u64::from(version);
+                    self.say(
+                        from,
+                        &Message::Refuse { about, reason: Refusal::Version, detail, version: VERSION },
+                    );
+                }
+            }
+            Err(MessageError::WrongKey) => {
+                self.counters.wrong_key += 1;
+                if let Some(about) = Message::hello_nonce(bytes) {
+                    self.refuse(from, about, Refusal::WrongKey, 0);
+                }
+            }
+            Err(MessageError::Malformed) => self.counters.malformed += 1,
+        }
+    }
+
+    fn refuse(&mut self, to: SocketAddr, about: u64, reason: Refusal, detail: u64) {
+        self.say(to, &Message::Refuse { about, reason, detail, version: VERSION });
+    }
+
+    fn say(&mut self, to: SocketAddr, message: &Message) {
+        if self.outgoing.len() < OUTGOING_MAX {
+            let mut bytes = Vec::with_capacity(CONTROL_LEN_MAX);
+            message.encode(self.config.key.as_ref(), &mut bytes);
+            self.outgoing.push_back((to, bytes));
+        }
+    }
+
+    fn on_hello(&mut self, nonce: u64, cookie: &Cookie, from: SocketAddr, now: Instant) {
+        if *cookie == Cookie::default() {
+            let cookie = self.config.secret.cookie(from, nonce, now);
+            return self.say(from, &Message::Challenge { nonce, cookie });
+        }
+        if !self.config.secret.is_mine(cookie, from, nonce, now) {
+            return self.refuse(from, nonce, Refusal::Cookie, 0);
+        }
+        let limits = self.config.limits;
+        if let Some(session) = self.sessions.iter().find(|s| s.nonce == nonce && s.address == from) {
+            let accept = Message::Accept { nonce, session: session.id, limits };
+            return self.say(from, &accept);
+        }
+        let same = self.sessions.iter().filter(|s| client_of(s.address) == client_of(from)).count();
+        let (all, per_client) = (self.config.sessions_max, self.config.sessions_per_client_max);
+        if same >= per_client || self.sessions.len() >= all {
+            self.counters.overloaded += 1;
+            let (reason, most) =
+                if same >= per_client { (Refusal::TooMany, per_client) } else { (Refusal::Overloaded, all) };
+            return self.refuse(from, nonce, reason, most as u64);
+        }
+        self.count += 1;
+        self.counters.sessions += 1;
+        let id = self.config.secret.unguessable(from, nonce, self.count);
+        self.sessions.push(Session {
+            id,
+            nonce,
+            address: from,
+            candidate: None,
+            moves: 0,
+            heard: now,
+            runs: Vec::new(),
+            overflowed: 0,
+        });
+        self.say(from, &Message::Accept { nonce, session: id, limits });
+    }
+
+    fn on_message(&mut self, message: &Message, len: usize, from: SocketAddr, at: Instant, now: Instant) {
+        let Some(id) = message.session() else { return };
+        let Some(session) = self.sessions.iter_mut().find(|session| session.id == id) else {
+            // As long as what came at most, and never in answer to data: its sender hears it at its next
+            // question.
+            let is_question =
+                matches!(message, Message::Ask { .. } | Message::Finish { .. } | Message::Fetch { .. });
+            if is_question && len >= 21 {
+                self.refuse(from, id, Refusal::NoSession, 0);
+            }
+            return;
+        };
+        session.heard = now;
+        if session.address != from {
+            self.on_moved(id, message, len, from, now);
+        }
+        match message {
+            Message::Data(data) => self.on_data(data, from, at),
+            Message::Ask { run, spec, .. } => self.on_ask(id, *run, spec, now),
+            Message::Status { run, report, .. } => self.on_status(id, *run, report, now),
+            Message::Finish { run, .. } => self.on_finish(id, *run),
+            Message::Fetch { run, from, .. } => self.on_fetch(id, *run, *from),
+            Message::Bye { .. } => self.sessions.retain(|session| session.id != id),
+            _ => {}
+        }
+    }
+
+    /// The session speaks from another address: a NAT has forgotten its binding, or the client has moved.
+    fn on_moved(&mut self, id: SessionId, message: &Message, len: usize, from: SocketAddr, now: Instant) {
+        let secret = self.config.secret.clone();
+        let Some(session) = self.sessions.iter_mut().find(|session| session.id == id) else { return };
+        if let Message::Confirmed { cookie, .. } = message {
+            if secret.is_mine(cookie, from, id, now) {
+                (session.address, session.candidate) = (from, None);
+                session.moves = session.moves.saturating_add(1);
+                self.counters.moves += 1;
+            }
+            return;
+        }
+        let is_asked = |candidate: &Candidate| {
+            candidate.address == from && now.saturating_since(candidate.asked) < CONFIRM_EVERY
+        };
+        if session.candidate.as_ref().is_some_and(is_asked) || len < DATA_LEN {
+            return;
+        }
+        session.candidate = Some(Candidate { address: from, asked: now });
+        let cookie = secret.cookie(from, id, now);
+        self.say(from, &Message::Confirm { session: id, cookie });
+    }
+
+    fn on_data(&mut self, data: &Data, from: SocketAddr, at: Instant) {
+        let Some(session) = self.sessions.iter_mut().find(|session| session.id == data.session) else {
+            return;
+        };
+        let address = session.address;
+        let Some(run) = session.run(data.run).filter(|run| !run.is_over()) else { return };
+        let Role::Receives { receiver, .. } = &mut run.role else { return };
+        receiver.on_data(data.number, data.sent, at);
+        if run.spec.is_echoed && from == address && self.echoes.len() < OUTGOING_MAX {
+            self.echoes.push_back((address, Echo { data: *data, received: at, echoed: at }));
+        }
+    }
+
+    fn on_status(&mut self, id: SessionId, run: u32, report: &StatusReport, now: Instant) {
+        let run = self.sessions.iter_mut().find(|session| session.id == id).and_then(|s| s.run(run));
+        if let Some(Run { role: Role::Sends(sender), .. }) = run {
+            sender.on_status(report, now);
+        }
+    }
+
+    fn on_ask(&mut self, id: SessionId, number: u32, spec: &RunSpec, now: Instant) {
+        let Some(session) = self.sessions.iter().find(|session| session.id == id) else { return };
+        let address = session.address;
+        if session.runs.iter().any(|run| run.number == number) {
+            return self.say(address, &Message::Grant { session: id, run: number });
+        }
+        let is_measured = session.is_measured();
+        let client = client_of(address);
+        if let Some((reason, detail)) = self.refusal(spec, client, now) {
+            return self.say(address, &Message::Deny { session: id, run: number, reason, detail });
+        }
+        let active = session.runs.iter().filter(|run| !run.is_over()).count();
+        if active >= RUNS_MAX {
+            let deny =
+                Message::Deny { session: id, run: number, reason: Refusal::TooMany, detail: RUNS_MAX as u64 };
+            return self.say(address, &deny);
+        }
+        if !is_measured && let Some(place) = self.place_of(id, now) {
+            return self.say(address, &Message::Wait { session: id, run: number, place });
+        }
+        self.waiting.retain(|(other, _)| *other != id);
+        self.charge(client, planned_bytes(spec), now);
+        self.counters.runs += 1;
+        if let Some(session) = self.sessions.iter_mut().find(|session| session.id == id) {
+            session.runs.push(new_run(number, spec, now));
+            let finished = session.runs.iter().filter(|run| run.is_over()).count();
+            if finished > FINISHED_MAX
+                && let Some(oldest) = session.runs.iter().position(Run::is_over)
+            {
+                session.runs.remove(oldest);
+            }
+        }
+        self.say(address, &Message::Grant { session: id, run: number });
+    }
+
+    fn refusal(&self, spec: &RunSpec, client: IpAddr, now: Instant) -> Option<(Refusal, u64)> {
+        let limits = &self.config.limits;
+        let is_senseless = usize::from(spec.payload) < DATA_LEN
+            || spec.payload > PAYLOAD_MAX
+            || spec.overhead > 200
+            || spec.rate.is_zero()
+            || spec.length.is_zero();
+        let used = self.volumes.get(&client).filter(|(since, _)| now.saturating_since(*since) < HOUR);
+        let used = used.map_or(0, |(_, bytes)| *bytes);
+        if is_senseless {
+            Some((Refusal::Senseless, 0))
+        } else if spec.rate > limits.rate_max {
+            Some((Refusal::Rate, limits.rate_max.as_bps()))
+        } else if spec.length > limits.time_max {
+            Some((Refusal::Time, limits.time_max.as_millis()))
+        } else if used.saturating_add(planned_bytes(spec)) > limits.volume_max.get() {
+            Some((Refusal::Volume, limits.volume_max.get()))
+        } else {
+            None
+        }
+    }
+
+    fn charge(&mut self, client: IpAddr, bytes: u64, now: Instant) {
+        self.volumes.retain(|_, (since, _)| now.saturating_since(*since) < HOUR);
+        if self.volumes.len() >= VOLUMES_MAX && !self.volumes.contains_key(&client) {
+            let oldest = self.volumes.iter().min_by_key(|(_, (since, _))| *since).map(|(ip, _)| *ip);
+            oldest.map(|ip| self.volumes.remove(&ip));
+        }
+        let (_, used) = self.volumes.entry(client).or_insert((now, 0));
+        *used = used.saturating_add(bytes);
+    }
+
+    /// The place of a session in the queue, from 1; none when it has its turn.
+    fn place_of(&mut self, id: SessionId, now: Instant) -> Option<u32> {
+        self.waiting.retain(|(other, asked)| *other == id || now.saturating_since(*asked) < WAITING_IDLE_MAX);
+        // Who has fallen silent does not keep others waiting.
+        let is_there = |session: &&Session| now.saturating_since(session.heard) <= CLIENT_SILENCE_MAX;
+        let measured = self.sessions.iter().filter(is_there).filter(|session| session.is_measured()).count();
+        let free = self.config.measured_max.max(1).saturating_sub(measured);
+        let at = match self.waiting.iter().position(|(other, _)| *other == id) {
+            Some(at) => at,
+            None if free > self.waiting.len() => return None,
+            None => {
+                self.waiting.push_back((id, now));
+                self.waiting.len() - 1
+            }
+        };
+        if let Some((_, asked)) = self.waiting.get_mut(at) {
+            *asked = now;
+        }
+        (at >= free).then(|| u32::try_from(at + 1).unwrap_or(u32::MAX))
+    }
+
+    fn on_finish(&mut self, id: SessionId, number: u32) {
+        let Some(session) = self.sessions.iter_mut().find(|session| session.id == id) else { return };
+        let (address, moves, overflowed) = (session.address, session.moves, session.overflowed);
+        let Some(run) = session.run(number) else {
+            return self.refuse(address, id, Refusal::NoSession, 0);
+        };
+        let summary = *run.summary.get_or_insert_with(|| {
+            let mut summary = RunSummary { moves, ..RunSummary::default() };
+            match &run.role {
+                Role::Sends(sender) => sender.summarise(&mut summary),
+                Role::Receives { receiver, .. } => {
+                    receiver.summarise(&mut summary);
+                    summary.overflowed = overflowed;
+                }
+            }
+            summary
+        });
+        self.say(address, &Message::Summary { session: id, run: number, summary });
+    }
+
+    fn on_fetch(&mut self, id: SessionId, number: u32, from: u32) {
+        let Some(session) = self.sessions.iter_mut().find(|session| session.id == id) else { return };
+        let address = session.address;
+        let Some(run) = session.run(number) else {
+            return self.refuse(address, id, Refusal::NoSession, 0);
+        };
+        let Role::Receives { receiver, .. } = &run.role else { return };
+        let arrivals = receiver.arrivals(from, RECORDS_MAX);
+        self.say(address, &Message::Records { session: id, run: number, from, arrivals });
+    }
+
+    /// The next datagram, written to `out`; none when there is none at `now`.
+    pub fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Transmit> {
+        if let Some((to, echo)) = self.echoes.pop_front() {
+            Message::Echo(Echo { echoed: now, ..echo }).encode(None, out);
+            return Some(Transmit { to, run: None });
+        }
+        if let Some((to, bytes)) = self.outgoing.pop_front() {
+            *out = bytes;
+            return Some(Transmit { to, run: None });
+        }
+        self.expire(now);
+        let key = self.config.key.as_ref();
+        for session in &mut self.sessions {
+            let (id, to) = (session.id, session.address);
+            let is_silent = now.saturating_since(session.heard) > CLIENT_SILENCE_MAX;
+            for run in session.runs.iter_mut().filter(|run| !run.is_over() && !is_silent) {
+                let number = run.number;
+                match &mut run.role {
+                    Role::Sends(sender) => {
+                        let Some(packet) = sender.poll(now) else { continue };
+                        let data = Data { session: id, run: number, number: packet, sent: now };
+                        Message::Data(data).encode(None, out);
+                        out.resize(usize::from(run.spec.payload).max(DATA_LEN), 0);
+                        return Some(Transmit { to, run: Some((id, number)) });
+                    }
+                    Role::Receives { receiver, reports } => {
+                        let Some(report_number) = reports.poll(now) else { continue };
+                        let report = receiver.report();
+                        let status =
+                            Message::Status { session: id, run: number, number: report_number, report };
+                        status.encode(key, out);
+                        return Some(Transmit { to, run: None });
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Forgets sessions that are silent, and ends runs that their clients do not end.
+    fn expire(&mut self, now: Instant) {
+        self.sessions.retain(|session| now.saturating_since(session.heard) < SESSION_IDLE_MAX);
+        for session in &mut self.sessions {
+            for run in session.runs.iter_mut().filter(|run| !run.is_over() && run.give_up <= now) {
+                let mut summary = RunSummary { moves: session.moves, ..RunSummary::default() };
+                match &run.role {
+                    Role::Sends(sender) => sender.summarise(&mut summary),
+                    Role::Receives { receiver, .. } => receiver.summarise(&mut summary),
+                }
+                run.summary = Some(summary);
+            }
+        }
+    }
+
+    /// When [`Server::poll_transmit`] has something to do next; none when it waits for clients only.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        if !self.outgoing.is_empty() || !self.echoes.is_empty() {
+            return Some(Instant::ZERO);
+        }
+        let of_run = |run: &Run| {
+            let own = match &run.role {
+                Role::Sends(sender) => sender.next_departure(),
+                Role::Receives { reports, .. } => Some(reports.at),
+            };
+            own.map_or(run.give_up, |own| own.min(run.give_up))
+        };
+        let of_session = |session: &Session| {
+            let silent_at = session.heard + CLIENT_SILENCE_MAX;
+            let active = session.runs.iter().filter(|run| !run.is_over()).map(of_run).min();
+            let idle = session.heard + SESSION_IDLE_MAX;
+            // What a silent client's run has to send waits until it is heard, or until its session ends.
+            active.filter(|at| *at <= silent_at).map_or(idle, |at| at.min(idle))
+        };
+        self.sessions.iter().map(of_session).min()
+    }
+}
+
+/// The most a run can bring, both ways of what is echoed.
+fn planned_bytes(spec: &RunSpec) -> u64 {
+    Bytes::get(spec.rate.bytes_in(spec.length))
+}
+
+fn new_run(number: u32, spec: &RunSpec, now: Instant) -> Run {
+    let role = match spec.direction {
+        Direction::Down => Role::Sends(Sender::new(spec, now)),
+        Direction::Up => {
+            let every = if spec.pattern == Pattern::Search { SEARCH_REPORTS } else { STEADY_REPORTS };
+            Role::Receives { receiver: Receiver::new(spec.packets()), reports: ReportTimer::new(every, now) }
+        }
+    };
+    Run { number, spec: *spec, role, summary: None, give_up: now + spec.length + FINISH_PATIENCE }
+}
