@@ -27,6 +27,7 @@ const LAYERS: &[&str] = &[
     "cellerator-fuzzing",
     "cellerator-tables",
     "cellerator-io",
+    "cellerator-measure",
     "cellerator-report",
     "cellerator-run",
     "cellerator-lab",

@@ -30,7 +30,7 @@ pub(crate) fn last(what: &str) -> IoError {
 
 /// Sets an option, whose value the kernel reads as T.
 pub(crate) fn set<T>(
-    fd: &OwnedFd,
+    fd: &impl AsRawFd,
     level: libc::c_int,
     option: libc::c_int,
     value: &T,
@@ -45,7 +45,7 @@ pub(crate) fn set<T>(
             size_of::<T>() as libc::socklen_t,
         )
     };
-    if done < 0 { Err(last(&format!("set option {option} of a packet socket"))) } else { Ok(()) }
+    if done < 0 { Err(last(&format!("set option {option} of a socket"))) } else { Ok(()) }
 }
 
 /// Has everything that passes an interface received from here on.

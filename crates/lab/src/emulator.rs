@@ -15,7 +15,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::thread::JoinHandle;
 
-use io::{Clock, Interest, Tun, Waiter};
+use io::{Clock, Interest, SpinBudget, Tun, Waiter};
 use link::{Link, PacketRecord};
 use scenario::LinkPlan;
 use scenario::results::{Moved, Timing};
@@ -27,7 +27,6 @@ use crate::error::Context;
 use crate::lateness::{LateBins, Lateness};
 use crate::recorder::path_rtt;
 use crate::reporter::Reporter;
-use crate::spin_budget::SpinBudget;
 
 /// Packets fetched from one device before the others and the due ones get their turn.
 const BATCH: usize = 32;

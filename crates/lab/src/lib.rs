@@ -25,7 +25,6 @@ mod reporter;
 mod runner;
 mod session;
 mod shaped_origin;
-mod spin_budget;
 mod topology;
 mod transfer;
 

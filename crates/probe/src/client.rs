@@ -244,6 +244,13 @@ impl Client {
         }
     }
 
+    /// The server's host says that nobody listens there any more: ends at once what waits for it.
+    pub fn lose(&mut self) {
+        if !matches!(self.phase, Phase::Over) {
+            self.fail(if self.has_heard { Failure::Gone } else { Failure::Unanswered });
+        }
+    }
+
     /// Says good-bye: the server forgets the session.
     pub fn close(&mut self) {
         if let Phase::Open { session } = self.phase {

@@ -68,13 +68,20 @@ impl ClockEstimate {
         let upper: Vec<Bound> = upper.into_iter().flatten().collect();
         let lower: Vec<Bound> = lower.into_iter().flatten().collect();
         let (low, high) = feasible(&upper, &lower);
-        let drift = widest(&upper, &lower, low, high);
-        let (bottom, top) = strip(&upper, &lower, drift);
-        let middle = drift * span / 2.0;
-        let ms = |offset: f64| (base as f64 / 1e9 + offset + middle) * 1e3;
+        let drift = extreme(low, high, |slope| {
+            let (bottom, top) = strip(&upper, &lower, slope);
+            top - bottom
+        });
+        // In the middle, whatever the drift is: the highest and the lowest place of any line that fits.
+        let middle = span / 2.0;
+        let top = |slope: f64| strip(&upper, &lower, slope).1 + slope * middle;
+        let bottom = |slope: f64| strip(&upper, &lower, slope).0 + slope * middle;
+        let highest = top(extreme(low, high, top));
+        let lowest = bottom(extreme(low, high, |slope| -bottom(slope)));
+        let ms = |offset: f64| (base as f64 / 1e9 + offset) * 1e3;
         Some(Self {
-            offset_low_ms: ms(bottom.min(top)),
-            offset_high_ms: ms(top.max(bottom)),
+            offset_low_ms: ms(lowest),
+            offset_high_ms: ms(highest),
             drift_ppm: drift * 1e6,
             drift_low_ppm: low * 1e6,
             drift_high_ppm: high * 1e6,
@@ -111,15 +118,11 @@ fn strip(upper: &[Bound], lower: &[Bound], slope: f64) -> (f64, f64) {
     (bottom, top)
 }
 
-/// The slope with the widest strip; its width is concave in the slope.
-fn widest(upper: &[Bound], lower: &[Bound], mut low: f64, mut high: f64) -> f64 {
-    let width = |slope: f64| {
-        let (bottom, top) = strip(upper, lower, slope);
-        top - bottom
-    };
+/// Where a concave function of the slope is largest.
+fn extreme(mut low: f64, mut high: f64, of: impl Fn(f64) -> f64) -> f64 {
     for _ in 0..120 {
         let (a, b) = (low + (high - low) / 3.0, high - (high - low) / 3.0);
-        if width(a) < width(b) { low = a } else { high = b }
+        if of(a) < of(b) { low = a } else { high = b }
     }
     f64::midpoint(low, high)
 }
@@ -167,7 +170,7 @@ mod tests {
             let middle = offset as f64 + 10_000.0 * ppm / 1e6;
             assert!((estimate.offset_low_ms..estimate.offset_high_ms).contains(&middle), "{estimate:?}");
             let width = estimate.offset_high_ms - estimate.offset_low_ms;
-            assert!((width - 40.0).abs() < 1.0, "{estimate:?}");
+            assert!((39.9..41.5).contains(&width), "{estimate:?}");
             assert!((estimate.drift_ppm - ppm).abs() < 10.0, "{ppm}: {estimate:?}");
             assert!(estimate.drift_low_ppm <= ppm && ppm <= estimate.drift_high_ppm, "{estimate:?}");
             // The ways differ by 20 ms: half the round trip would be off by ten.

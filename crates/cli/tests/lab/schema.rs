@@ -37,7 +37,9 @@ fn fits(value: &Value, schema: &Value, root: &Value, path: &str) {
         types.is_empty() || types.iter().any(|t| is_of(value, t)),
         "{path}: {value} is none of {types:?}"
     );
-    for key in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+    // What is no object, as null where that is allowed, needs no keys.
+    let required = schema["required"].as_array().filter(|_| value.is_object());
+    for key in required.into_iter().flatten().filter_map(Value::as_str) {
         assert!(value.get(key).is_some(), "{path} lacks {key}");
     }
     if let (Some(properties), Some(object)) = (schema["properties"].as_object(), value.as_object()) {

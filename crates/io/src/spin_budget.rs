@@ -1,4 +1,4 @@
-//! [`SpinBudget`]: how long the emulator may go without sleeping.
+//! [`SpinBudget`]: how long a real-time thread may go without sleeping.
 //!
 //! A real-time thread that never sleeps is stopped by the kernel for 50 ms in every second
 //! (`sched_rt_runtime_us`, the fair server), which costs more than all the spinning gains: measured at

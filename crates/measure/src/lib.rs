@@ -1,0 +1,25 @@
+//! Active measurements of a live path: sockets around [`probe`], and what is told of the results.
+//! The command `probe` uses them.
+//!
+//! [`serve`] is the server's loop. [`Session`] is a client's: it brings runs to their end. [`sweep`] and
+//! [`rtt`] are measurements made of runs; each gives a document, which is JSON, a summary
+//! for the terminal and a page.
+
+mod error;
+mod maker;
+mod rtt;
+mod rtt_page;
+mod serve;
+mod session;
+mod sweep;
+mod sweep_page;
+mod verdict;
+
+pub use error::{MeasureError, refusal};
+pub use maker::{Maker, Peer};
+pub use rtt::{Phase, RttDocument, RttPlan, Way, rtt};
+pub use rtt_page::{page as rtt_page, summary as rtt_summary};
+pub use serve::{ServeOptions, serve};
+pub use session::{Address, Moment, Session, SessionOptions, Watcher};
+pub use sweep::{Capacity, DirectionFigures, Step, SweepDocument, SweepPlan, sweep};
+pub use sweep_page::{page as sweep_page, summary as sweep_summary};

@@ -1,0 +1,261 @@
+//! [`rtt`]: round trips at an even pace, idle and while the path is loaded (bufferbloat).
+
+use io::IoError;
+use probe::{
+    ClockEstimate, DelayFigures, Direction, EchoSample, Outage, Pattern, RunFigures, RunLog, delay_figures,
+    outages,
+};
+use serde::Serialize;
+use units::{Duration, Rate};
+
+use crate::maker::{Maker, Peer};
+use crate::session::{Session, Watcher};
+use crate::sweep::{echo_spec, load_spec};
+use crate::{MeasureError, verdict};
+
+/// Name and version of the document; its schema is `schemas/probe-rtt.schema.json`.
+pub const SCHEMA: &str = "cellerator/probe-rtt/1";
+
+/// Width of a bin of the series.
+const BIN: Duration = Duration::from_millis(200);
+/// A load is this much above the capacity found, per cent: the queue fills.
+const OVERLOAD: u64 = 115;
+/// Rest between two phases.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct RttPlan {
+    /// Between two packets.
+    pub every: Duration,
+    /// Length of each phase.
+    pub length: Duration,
+    /// Ways to load; none for idle only.
+    pub loads: Vec<Direction>,
+    /// Rate of the load; none to search for the capacity and go above it.
+    pub load_rate: Option<Rate>,
+    /// Length of a search.
+    pub search_length: Duration,
+    /// A search goes no higher.
+    pub rate_max: Rate,
+    /// Bytes of each IP packet of the load.
+    pub packet: u16,
+}
+
+/// One way's delay less its least.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Way {
+    /// Up: from the client to the server.
+    pub up: Option<DelayFigures>,
+    /// Down.
+    pub down: Option<DelayFigures>,
+}
+
+/// Round trips under one load.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Phase {
+    /// `idle`, `down` or `up`.
+    pub load: &'static str,
+    /// Rate of the load, IP packets; none of idle.
+    pub load_mbps: Option<f64>,
+    /// What came of it.
+    pub load_received_mbps: Option<f64>,
+    /// Packets sent.
+    pub sent: u32,
+    /// Packets that came back.
+    pub returned: u32,
+    /// Those that did not, per cent.
+    pub loss_percent: Option<f64>,
+    /// Round trips.
+    pub rtt: Option<DelayFigures>,
+    /// 60 s over the mean round trip.
+    pub round_trips_per_minute: Option<f64>,
+    /// One-way delay variation, without the clocks' drift.
+    pub variation: Way,
+    /// Pauses of 200 ms and more in which nothing came back.
+    pub outages: Vec<Outage>,
+    /// Width of the bins of `median_ms`.
+    pub bin_ms: u64,
+    /// Median round trip over time, by departure.
+    pub median_ms: Vec<Option<f64>>,
+    /// All round trips in the order of departure: s after the first, ms.
+    pub samples: Vec<(f64, f64)>,
+    /// Why it is not what it seems.
+    pub doubts: Vec<String>,
+}
+
+/// What came of `rtt`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RttDocument {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// Who measured.
+    pub made_by: Maker,
+    /// Against whom.
+    pub server: Peer,
+    /// In plain words.
+    pub verdict: String,
+    /// Why it is not the whole; none of one that is.
+    pub incomplete: Option<String>,
+    /// Between two packets.
+    pub every_ms: f64,
+    /// The server's clock.
+    pub clock: Option<ClockEstimate>,
+    /// Idle first.
+    pub phases: Vec<Phase>,
+}
+
+struct Measured {
+    load: &'static str,
+    load_rate: Option<Rate>,
+    load_log: Option<RunLog>,
+    log: RunLog,
+}
+
+/// Goes through `plan`. What was measured is in the document, whatever happens.
+///
+/// # Errors
+/// Of the system only.
+pub fn rtt(
+    session: &mut Session<'_>,
+    plan: &RttPlan,
+    made_by: Maker,
+    watcher: &mut dyn Watcher,
+) -> Result<(RttDocument, Option<MeasureError>), IoError> {
+    let mut measured = Vec::new();
+    watcher.say("idle");
+    let (mut logs, mut failure) = session.run(&[echo_spec(session, plan.every, plan.length)], watcher)?;
+    if let Some(log) = logs.pop().flatten() {
+        measured.push(Measured { load: "idle", load_rate: None, load_log: None, log });
+    }
+    for direction in &plan.loads {
+        if failure.is_some() {
+            break;
+        }
+        let (rate, failed) = load_rate(session, *direction, plan, watcher)?;
+        failure = failed;
+        let Some(rate) = rate.filter(|_| failure.is_none()) else { continue };
+        session.rest(PAUSE)?;
+        watcher.say(&format!("loaded {} with {rate}", direction.name()));
+        let load = load_spec(session, *direction, Pattern::Steady, rate, plan.packet, plan.length);
+        let (logs, failed) = session.run(&[load, echo_spec(session, plan.every, plan.length)], watcher)?;
+        failure = failed;
+        let mut logs = logs.into_iter();
+        let load_log = logs.next().flatten();
+        if let Some(log) = logs.next().flatten() {
+            measured.push(Measured { load: direction.name(), load_rate: Some(rate), load_log, log });
+        }
+        session.rest(PAUSE)?;
+    }
+    let echoes: Vec<EchoSample> = measured.iter().flat_map(|m| m.log.echoes.iter().copied()).collect();
+    let clock = ClockEstimate::of(&echoes);
+    let mut document = RttDocument {
+        schema: SCHEMA,
+        made_by,
+        server: session.peer(),
+        verdict: String::new(),
+        incomplete: failure.as_ref().map(ToString::to_string),
+        every_ms: plan.every.as_millis_f64(),
+        clock,
+        phases: measured.iter().map(|m| phase(m, clock.as_ref())).collect(),
+    };
+    document.verdict = verdict::of_rtt(&document);
+    Ok((document, failure))
+}
+
+/// The rate that fills the queue of one way.
+fn load_rate(
+    session: &mut Session<'_>,
+    direction: Direction,
+    plan: &RttPlan,
+    watcher: &mut dyn Watcher,
+) -> Result<(Option<Rate>, Option<MeasureError>), IoError> {
+    if plan.load_rate.is_some() {
+        return Ok((plan.load_rate, None));
+    }
+    watcher.say(&format!("{}: looking for the capacity", direction.name()));
+    let rate_max = session.limits().map_or(plan.rate_max, |limits| plan.rate_max.min(limits.rate_max));
+    let spec = load_spec(session, direction, Pattern::Search, rate_max, plan.packet, plan.search_length);
+    let (mut logs, failure) = session.run(&[spec], watcher)?;
+    let best = logs.pop().flatten().and_then(|log| RunFigures::of(&log, &[], None).best_second_mbps);
+    let rate = best.map(|best| Rate::from_bps((best * 1e6) as u64 * OVERLOAD / 100).min(rate_max));
+    Ok((rate, failure))
+}
+
+fn phase(measured: &Measured, clock: Option<&ClockEstimate>) -> Phase {
+    let log = &measured.log;
+    let figures = RunFigures::of(log, &[], clock);
+    let load = measured.load_log.as_ref().map(|log| RunFigures::of(log, &[], clock));
+    let (sent, returned) = (log.departures.len() as u32, log.echoes.len() as u32);
+    let begin = log.departures.iter().flatten().next().copied();
+    let samples: Vec<(f64, f64)> = log
+        .echoes
+        .iter()
+        .filter_map(|echo| {
+            let at = echo.sent.saturating_since(begin?).as_secs_f64();
+            Some((at, echo.round_trip().as_millis_f64()))
+        })
+        .collect();
+    let mut sorted = samples;
+    sorted.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    let rtt = delay_figures(sorted.iter().map(|sample| sample.1).collect());
+    let mut doubts: Vec<String> = figures.doubts.iter().map(ToString::to_string).collect();
+    if let Some(load) = &load {
+        doubts.extend(load.doubts.iter().map(|doubt| format!("load: {doubt}")));
+    }
+    Phase {
+        load: measured.load,
+        load_mbps: measured.load_rate.map(Rate::as_mbps_f64),
+        load_received_mbps: load.as_ref().and_then(|load| load.received_mbps),
+        sent,
+        returned,
+        loss_percent: (sent > 0).then(|| f64::from(sent.saturating_sub(returned)) * 100.0 / f64::from(sent)),
+        rtt,
+        round_trips_per_minute: rtt.filter(|rtt| rtt.mean_ms > 0.0).map(|rtt| 60_000.0 / rtt.mean_ms),
+        variation: ways(&log.echoes, clock),
+        outages: outages(log),
+        bin_ms: BIN.as_millis(),
+        median_ms: medians(&sorted),
+        samples: sorted,
+        doubts,
+    }
+}
+
+/// Delay each way less its least; the drift of the server's clock is taken out of both.
+fn ways(echoes: &[EchoSample], clock: Option<&ClockEstimate>) -> Way {
+    let drift = clock.map_or(0.0, |clock| clock.drift_ppm / 1e6);
+    let Some(first) = echoes.first() else { return Way { up: None, down: None } };
+    let signed = |a: u64, b: u64| a.cast_signed().wrapping_sub(b.cast_signed());
+    let base = signed(first.received.as_nanos(), first.sent.as_nanos());
+    let of = |delay: &dyn Fn(&EchoSample) -> f64| {
+        let delays: Vec<f64> = echoes.iter().map(delay).collect();
+        let least = delays.iter().copied().fold(f64::INFINITY, f64::min);
+        delay_figures(delays.into_iter().map(|delay| delay - least).collect())
+    };
+    let since = |echo: &EchoSample| signed(echo.sent.as_nanos(), first.sent.as_nanos()) as f64;
+    let up = of(&|echo| {
+        ((signed(echo.received.as_nanos(), echo.sent.as_nanos()) - base) as f64 - drift * since(echo)) / 1e6
+    });
+    let down = of(&|echo| {
+        ((signed(echo.returned.as_nanos(), echo.echoed.as_nanos()) + base) as f64 + drift * since(echo)) / 1e6
+    });
+    Way { up, down }
+}
+
+fn medians(samples: &[(f64, f64)]) -> Vec<Option<f64>> {
+    let mut bins: Vec<Vec<f64>> = Vec::new();
+    for (at, rtt) in samples {
+        let bin = (at / BIN.as_secs_f64()) as usize;
+        if bins.len() <= bin {
+            bins.resize(bin + 1, Vec::new());
+        }
+        if let Some(bin) = bins.get_mut(bin) {
+            bin.push(*rtt);
+        }
+    }
+    let median = |mut bin: Vec<f64>| {
+        bin.sort_unstable_by(f64::total_cmp);
+        figures::stats::median(&bin)
+    };
+    bins.into_iter().map(median).collect()
+}

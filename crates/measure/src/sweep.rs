@@ -1,0 +1,281 @@
+//! [`sweep`]: what a path does to UDP at several rates, up and down ([MA] Tables 1 and 4).
+//!
+//! Beside each run small packets go up and come back, which measure the round trip under that load.
+
+use io::IoError;
+use probe::{ClockEstimate, DATA_LEN, Direction, EchoSample, Pattern, RunFigures, RunLog, RunSpec};
+use serde::Serialize;
+use units::{Bytes, Duration, Rate};
+
+use crate::maker::{Maker, Peer};
+use crate::session::{Session, Watcher};
+use crate::{MeasureError, verdict};
+
+/// Name and version of the document; its schema is `schemas/probe-sweep.schema.json`.
+pub const SCHEMA: &str = "cellerator/probe-sweep/1";
+
+/// Between two of the small packets.
+const ECHO_EVERY: Duration = Duration::from_millis(20);
+/// Rates of a sweep that was given none, per cent of the capacity found.
+const SHARES: [u64; 8] = [20, 40, 60, 80, 90, 100, 120, 150];
+/// Let the queue of one run be empty before the next.
+const PAUSE: Duration = Duration::from_millis(300);
+/// A rate is below the knee while the 95th percentile of the delay variation is below this (RFC 9097
+/// Table 1, lower threshold) …
+pub(crate) const KNEE_DELAY_MS: f64 = 30.0;
+/// … and no more than this is lost, per cent.
+pub(crate) const KNEE_LOSS_PERCENT: f64 = 1.0;
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct SweepPlan {
+    /// Which ways, in this order.
+    pub directions: Vec<Direction>,
+    /// Rates of IP packets; none to search for the capacity and go through shares of it.
+    pub rates: Vec<Rate>,
+    /// Length of each run.
+    pub length: Duration,
+    /// Length of a search.
+    pub search_length: Duration,
+    /// A search goes no higher.
+    pub rate_max: Rate,
+    /// Bytes of each IP packet.
+    pub packet: u16,
+}
+
+/// A run of a sweep.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Step {
+    /// What came of it.
+    #[serde(flatten)]
+    pub figures: RunFigures,
+    /// Small packets that measured the round trip: sent.
+    pub echoes_sent: u32,
+    /// The same: came back.
+    pub echoes_returned: u32,
+}
+
+/// The most that the path carried.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Capacity {
+    /// RFC 9097: the best whole second of all valid runs, IP packets.
+    pub mbps: f64,
+    /// True when it was a search that found it.
+    pub is_search: bool,
+    /// Lost in that run.
+    pub loss_percent: Option<f64>,
+    /// 95th percentile of the one-way delay variation in that run.
+    pub delay_variation_p95_ms: Option<f64>,
+}
+
+/// One way.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DirectionFigures {
+    /// `up` or `down`.
+    pub direction: &'static str,
+    /// The most it carried; none without a valid run of a second.
+    pub capacity: Option<Capacity>,
+    /// The largest rate with little delay and loss; none when there was none.
+    pub knee_mbps: Option<f64>,
+    /// The search, if there was one.
+    pub search: Option<Step>,
+    /// By rising rate.
+    pub steps: Vec<Step>,
+}
+
+/// What came of a sweep.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SweepDocument {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// Who measured.
+    pub made_by: Maker,
+    /// Against whom.
+    pub server: Peer,
+    /// In plain words.
+    pub verdict: String,
+    /// Why it is not the whole; none of one that is.
+    pub incomplete: Option<String>,
+    /// The server's clock; none without round trips.
+    pub clock: Option<ClockEstimate>,
+    /// The ways that were measured.
+    pub directions: Vec<DirectionFigures>,
+}
+
+/// A run with the round trips beside it.
+#[derive(Debug)]
+struct Measured {
+    log: RunLog,
+    beside: Option<RunLog>,
+}
+
+impl Measured {
+    fn echoes(&self) -> &[EchoSample] {
+        self.beside.as_ref().map_or(&[], |log| &log.echoes)
+    }
+
+    fn step(&self, clock: Option<&ClockEstimate>) -> Step {
+        let sent = self.beside.as_ref().map_or(0, |log| log.departures.len() as u32);
+        Step {
+            figures: RunFigures::of(&self.log, self.echoes(), clock),
+            echoes_sent: sent,
+            echoes_returned: self.echoes().len() as u32,
+        }
+    }
+}
+
+/// The small packets that measure the round trip.
+pub(crate) fn echo_spec(session: &Session<'_>, every: Duration, length: Duration) -> RunSpec {
+    let overhead = session.overhead();
+    let packet = Bytes::new(DATA_LEN as u64 + u64::from(overhead));
+    RunSpec {
+        direction: Direction::Up,
+        pattern: Pattern::Steady,
+        rate: Rate::from_transfer(packet, every),
+        payload: DATA_LEN as u16,
+        overhead,
+        length,
+        is_echoed: true,
+    }
+}
+
+pub(crate) fn load_spec(
+    session: &Session<'_>,
+    direction: Direction,
+    pattern: Pattern,
+    rate: Rate,
+    packet: u16,
+    length: Duration,
+) -> RunSpec {
+    let overhead = session.overhead();
+    let payload = packet.saturating_sub(overhead);
+    RunSpec { direction, pattern, rate, payload, overhead, length, is_echoed: false }
+}
+
+/// Goes through `plan`. What was measured is in the document, whatever happens.
+///
+/// # Errors
+/// Of the system only.
+pub fn sweep(
+    session: &mut Session<'_>,
+    plan: &SweepPlan,
+    made_by: Maker,
+    watcher: &mut dyn Watcher,
+) -> Result<(SweepDocument, Option<MeasureError>), IoError> {
+    let mut ways: Vec<(Direction, Option<Measured>, Vec<Measured>)> = Vec::new();
+    let mut failure = None;
+    let rate_max = session.limits().map_or(plan.rate_max, |limits| plan.rate_max.min(limits.rate_max));
+    for direction in &plan.directions {
+        let (mut search, mut steps) = (None, Vec::new());
+        let mut rates = plan.rates.clone();
+        if rates.is_empty() {
+            watcher.say(&format!("{}: looking for the capacity", direction.name()));
+            let spec =
+                load_spec(session, *direction, Pattern::Search, rate_max, plan.packet, plan.search_length);
+            let (measured, failed) = one(session, spec, watcher)?;
+            failure = failed;
+            let best = measured.as_ref().and_then(|m| RunFigures::of(&m.log, &[], None).best_second_mbps);
+            if let Some(best) = best {
+                watcher.say(&format!("{}: about {best:.1} Mbit/s", direction.name()));
+                let bps = (best * 1e6) as u64;
+                rates = SHARES.iter().map(|share| Rate::from_bps(bps * share / 100).min(rate_max)).collect();
+                rates.dedup();
+            }
+            search = measured;
+        }
+        rates.sort_unstable();
+        for rate in rates {
+            if failure.is_some() {
+                break;
+            }
+            watcher.say(&format!("{} at {rate}", direction.name()));
+            let spec = load_spec(session, *direction, Pattern::Steady, rate, plan.packet, plan.length);
+            let (measured, failed) = one(session, spec, watcher)?;
+            failure = failed;
+            steps.extend(measured);
+            session.rest(PAUSE)?;
+        }
+        ways.push((*direction, search, steps));
+        if failure.is_some() {
+            break;
+        }
+    }
+    let document = document(session.peer(), made_by, &ways, failure.as_ref());
+    Ok((document, failure))
+}
+
+/// One run with its round trips.
+fn one(
+    session: &mut Session<'_>,
+    spec: RunSpec,
+    watcher: &mut dyn Watcher,
+) -> Result<(Option<Measured>, Option<MeasureError>), IoError> {
+    let echo = echo_spec(session, ECHO_EVERY, spec.length);
+    let (logs, failure) = session.run(&[spec, echo], watcher)?;
+    let mut logs = logs.into_iter();
+    let log = logs.next().flatten();
+    let beside = logs.next().flatten();
+    // Of a run that never began there is nothing to tell.
+    let log = log.filter(|log| !log.departures.is_empty() || !log.arrivals.is_empty());
+    Ok((log.map(|log| Measured { log, beside }), failure))
+}
+
+fn document(
+    server: Peer,
+    made_by: Maker,
+    ways: &[(Direction, Option<Measured>, Vec<Measured>)],
+    failure: Option<&MeasureError>,
+) -> SweepDocument {
+    let all = ways.iter().flat_map(|(_, search, steps)| search.iter().chain(steps));
+    let echoes: Vec<EchoSample> = all.flat_map(|measured| measured.echoes().iter().copied()).collect();
+    let clock = ClockEstimate::of(&echoes);
+    let directions = ways
+        .iter()
+        .map(|(direction, search, steps)| {
+            let search = search.as_ref().map(|measured| measured.step(clock.as_ref()));
+            let steps: Vec<Step> = steps.iter().map(|measured| measured.step(clock.as_ref())).collect();
+            DirectionFigures {
+                direction: direction.name(),
+                capacity: capacity(search.iter().chain(&steps)),
+                knee_mbps: knee(&steps),
+                search,
+                steps,
+            }
+        })
+        .collect();
+    let mut document = SweepDocument {
+        schema: SCHEMA,
+        made_by,
+        server,
+        verdict: String::new(),
+        incomplete: failure.map(ToString::to_string),
+        clock,
+        directions,
+    };
+    document.verdict = verdict::of_sweep(&document);
+    document
+}
+
+fn capacity<'a>(steps: impl Iterator<Item = &'a Step>) -> Option<Capacity> {
+    let valid = steps.map(|step| &step.figures).filter(|figures| figures.is_valid);
+    let best = valid.max_by(|a, b| {
+        let of = |figures: &RunFigures| figures.best_second_mbps.unwrap_or(0.0);
+        of(a).total_cmp(&of(b))
+    })?;
+    Some(Capacity {
+        mbps: best.best_second_mbps?,
+        is_search: best.is_search,
+        loss_percent: best.loss_percent,
+        delay_variation_p95_ms: best.delay_variation.map(|delay| delay.p95_ms),
+    })
+}
+
+/// The largest rate up to which every one had little delay and loss.
+fn knee(steps: &[Step]) -> Option<f64> {
+    let is_good = |step: &&Step| {
+        let figures = &step.figures;
+        figures.delay_variation.is_some_and(|delay| delay.p95_ms < KNEE_DELAY_MS)
+            && figures.loss_percent.is_some_and(|loss| loss <= KNEE_LOSS_PERCENT)
+    };
+    steps.iter().take_while(is_good).last().and_then(|step| step.figures.offered_mbps)
+}

@@ -1,0 +1,218 @@
+//! A sweep for people: a table on the terminal, and a page with charts.
+
+use figures::Table;
+use figures::chart::{Axis, Chart, Ink, Mark, Point, Series};
+use maud::{Markup, html};
+use probe::RunFigures;
+
+use crate::sweep::{Capacity, DirectionFigures, KNEE_DELAY_MS, KNEE_LOSS_PERCENT, SweepDocument};
+use crate::verdict::digits;
+
+/// Columns that go first where a terminal is narrow.
+pub const MAY_GO: [&str; 5] = ["gap error", "reordered", "variation p95", "goodput", "longest run"];
+
+/// The verdict, and a table for each way.
+#[must_use]
+pub fn summary(document: &SweepDocument, columns: usize) -> String {
+    let mut text = figures::wrapped(&document.verdict, columns).join("\n") + "\n";
+    for figures in &document.directions {
+        let (table, gone) = table(figures).fitting(columns, &MAY_GO);
+        text += &format!("\n  {}\n{table}", heading(figures));
+        if !gone.is_empty() {
+            text += &format!("  the terminal is too narrow for: {}\n", gone.join(", "));
+        }
+        for step in figures.search.iter().chain(&figures.steps) {
+            for doubt in &step.figures.doubts {
+                text += &format!("  ? {}: {doubt}\n", name(&step.figures));
+            }
+        }
+    }
+    text
+}
+
+fn heading(figures: &DirectionFigures) -> String {
+    let capacity = figures.capacity.as_ref().map_or("capacity unknown".to_owned(), |capacity| {
+        format!("capacity {} Mbit/s", digits(capacity.mbps))
+    });
+    let knee =
+        figures.knee_mbps.map_or("no knee found".to_owned(), |knee| format!("knee {} Mbit/s", digits(knee)));
+    format!("{}: {capacity}, {knee}", figures.direction)
+}
+
+fn name(figures: &RunFigures) -> String {
+    if figures.is_search { "search".to_owned() } else { format!("{} Mbit/s", digits(figures.rate_mbps)) }
+}
+
+fn table(figures: &DirectionFigures) -> Table {
+    let rows = figures.search.iter().chain(&figures.steps).map(|step| row(&step.figures));
+    Table {
+        headings: vec![
+            ("offered", "Mbit/s"),
+            ("received", "Mbit/s"),
+            ("goodput", "Mbit/s"),
+            ("lost", "%"),
+            ("loss runs", ""),
+            ("longest run", "packets"),
+            ("RTT p50", "ms"),
+            ("RTT p95", "ms"),
+            ("variation p95", "ms"),
+            ("reordered", ""),
+            ("gap error", "p99 µs"),
+            ("valid", ""),
+        ],
+        rows: rows.collect(),
+    }
+}
+
+fn row(figures: &RunFigures) -> Vec<String> {
+    let number = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.2}"));
+    let count = |value: usize| value.to_string();
+    vec![
+        if figures.is_search { "search".to_owned() } else { number(figures.offered_mbps) },
+        number(figures.received_mbps),
+        number(figures.goodput_mbps),
+        figures.loss_percent.map_or("–".to_owned(), |loss| format!("{loss:.2}")),
+        count(figures.bursts.len()),
+        count(figures.burst_lengths.keys().last().map_or(0, |length| *length as usize)),
+        number(figures.rtt.map(|rtt| rtt.p50_ms)),
+        number(figures.rtt.map(|rtt| rtt.p95_ms)),
+        number(figures.delay_variation.map(|delay| delay.p95_ms)),
+        figures.reordered.to_string(),
+        figures.timer.gap_error_p99_us.to_string(),
+        if figures.is_valid { "yes" } else { "no" }.to_owned(),
+    ]
+}
+
+/// The whole page.
+#[must_use]
+pub fn page(document: &SweepDocument) -> String {
+    let server = &document.server;
+    let body = html! {
+        p class=(if document.incomplete.is_some() { "finding warning" } else { "finding" }) { (document.verdict) }
+        p class="soft" {
+            "Measured against " (server.host) " (" (server.address) ", UDP port " (server.port) ") with Cellerator "
+            (document.made_by.cellerator) ": " code { (document.made_by.command) }
+        }
+        @for figures in &document.directions { (section(figures)) }
+        (method(document))
+    };
+    figures::page::page("What this path does to UDP", "", &body)
+}
+
+fn section(figures: &DirectionFigures) -> Markup {
+    html! {
+        h2 { (if figures.direction == "up" { "Up: to the server" } else { "Down: from the server" }) }
+        @if let Some(capacity) = &figures.capacity { p { (capacity_words(capacity)) } }
+        (table(figures).html(&|_| None, &|field| (field == "no").then_some("less")))
+        @for step in figures.search.iter().chain(&figures.steps) {
+            @for doubt in &step.figures.doubts {
+                p class="finding warning" { (name(&step.figures)) ": " (doubt) }
+            }
+        }
+        @if figures.steps.len() > 1 { (over_rate(figures).figure()) }
+        @for step in figures.steps.iter().rev().take(1) {
+            (over_time(&step.figures).figure())
+            @if !step.figures.burst_lengths.is_empty() { (burst_chart(&step.figures).figure()) }
+        }
+    }
+}
+
+fn capacity_words(capacity: &Capacity) -> String {
+    format!(
+        "Capacity {} Mbit/s of IP packets: the best whole second ({}), with {} % lost and a one-way delay \
+         variation of {} ms (95th percentile) in that run.",
+        digits(capacity.mbps),
+        if capacity.is_search { "found by the search of RFC 9097" } else { "of a run at a steady rate" },
+        capacity.loss_percent.map_or("–".to_owned(), digits),
+        capacity.delay_variation_p95_ms.map_or("–".to_owned(), digits),
+    )
+}
+
+fn over_rate(figures: &DirectionFigures) -> Chart {
+    let points = |of: &dyn Fn(&RunFigures) -> Option<f64>| -> Vec<Point> {
+        figures
+            .steps
+            .iter()
+            .filter_map(|step| Some(Point::new(step.figures.offered_mbps?, of(&step.figures)?)))
+            .collect()
+    };
+    let line = |name: &str, ink: usize, of: &dyn Fn(&RunFigures) -> Option<f64>| {
+        Series::new(name, Ink::Colour(ink), Mark::Dotted, points(of))
+    };
+    Chart::new(
+        &format!("What comes of what is sent {}", figures.direction),
+        Axis::linear("sent, Mbit/s of IP packets"),
+    )
+    .panel(Axis::linear("received, Mbit/s"), vec![line("received", 0, &|f| f.received_mbps)])
+    .panel(Axis::linear("lost, %"), vec![line("lost", 1, &|f| f.loss_percent)])
+    .panel(
+        Axis::linear("round trip, ms"),
+        vec![
+            line("round trip, median", 2, &|f| f.rtt.map(|rtt| rtt.p50_ms)),
+            line("round trip, 95th percentile", 3, &|f| f.rtt.map(|rtt| rtt.p95_ms)),
+        ],
+    )
+}
+
+/// [MA] Figs 3 and 4: goodput beside losses, and beside the round trip.
+fn over_time(figures: &RunFigures) -> Chart {
+    let width = figures.series.bin_ms as f64 / 1e3;
+    let goodput = figures.series.goodput_mbps.iter().map(|rate| Some(*rate));
+    let lost: Vec<Point> = figures.bursts.iter().map(|b| Point::new(b.at_s, f64::from(b.packets))).collect();
+    let mut chart = Chart::new(
+        &format!("Over time, {} at {}", figures.direction, name(figures)),
+        Axis::exact("s after the first arrival"),
+    )
+    .panel(
+        Axis::linear("goodput in 500 ms, Mbit/s"),
+        vec![Series::of_bins("goodput", Ink::Colour(0), Mark::Steps, width, goodput)],
+    );
+    if !lost.is_empty() {
+        let series = vec![Series::new("packets lost in a row", Ink::Colour(1), Mark::Stems, lost)];
+        chart = chart.panel(Axis::linear("packets lost in a row"), series);
+    }
+    let rtt = figures.series.rtt_ms.iter().copied();
+    chart = chart.panel(
+        Axis::linear("mean round trip in 500 ms, ms"),
+        vec![Series::of_bins("round trip", Ink::Colour(2), Mark::Line, width, rtt)],
+    );
+    let mut notes = Vec::new();
+    if let Some(drop) = figures.mean_drop {
+        notes.push(format!("A loss event costs {:.0} % of the goodput on average", drop * 100.0));
+    }
+    if let Some(correlation) = figures.correlation {
+        notes.push(format!("goodput and round trip correlate by {:.2}", correlation.coefficient));
+    }
+    chart.note = notes.join("; ");
+    chart
+}
+
+fn burst_chart(figures: &RunFigures) -> Chart {
+    let bars = figures.burst_lengths.iter().map(|(length, n)| Point::new(f64::from(*length), f64::from(*n)));
+    Chart::new(
+        &format!("Losses come in runs, {} at {}", figures.direction, name(figures)),
+        Axis::linear("packets lost in a row"),
+    )
+    .panel(Axis::linear("how often"), vec![Series::new("", Ink::Colour(1), Mark::Stems, bars)])
+}
+
+fn method(document: &SweepDocument) -> Markup {
+    html! {
+        h2 { "How it was measured" }
+        p {
+            "Each packet leaves at its own time, at even distances. Sent, received and lost packets are counted by "
+            "their numbers; rates are those of IP packets, goodput is UDP payload. The round trip is that of small "
+            "packets, 50 a second, that go up and come back beside the load. The one-way delay variation is a "
+            "packet's delay less the least of its run, without the drift of the clocks. The capacity is the best "
+            "whole second (RFC 9097). The knee is the largest rate up to which the 95th percentile of the variation "
+            "stays below " (KNEE_DELAY_MS) " ms and no more than " (KNEE_LOSS_PERCENT) " % is lost."
+        }
+        @if let Some(clock) = &document.clock {
+            p {
+                "The server's clock is ahead by " (format!("{:.3}", clock.offset_low_ms)) " to "
+                (format!("{:.3}", clock.offset_high_ms)) " ms: nothing better can be known without knowing how the "
+                "two ways differ. It gains " (format!("{:.1}", clock.drift_ppm)) " ppm."
+            }
+        }
+    }
+}

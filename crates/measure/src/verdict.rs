@@ -1,0 +1,136 @@
+//! What a person would say to the operator.
+
+use crate::rtt::{Phase, RttDocument};
+use crate::sweep::{DirectionFigures, SweepDocument};
+
+/// Losses below this are not spoken of, per cent.
+const LOSS_TOLD: f64 = 0.1;
+
+fn way(direction: &str) -> &'static str {
+    if direction == "up" { "Upload" } else { "Download" }
+}
+
+pub(crate) fn of_sweep(document: &SweepDocument) -> String {
+    let sentences: Vec<String> = document.directions.iter().map(of_direction).collect();
+    let told = sentences.concat();
+    match (&document.incomplete, told.trim()) {
+        (Some(why), "") => format!("Nothing was measured: {why}."),
+        (Some(why), told) => format!("{told} Not complete: {why}."),
+        (None, "") => "Nothing was measured.".to_owned(),
+        (None, told) => told.to_owned(),
+    }
+}
+
+fn of_direction(figures: &DirectionFigures) -> String {
+    let way = way(figures.direction);
+    let Some(capacity) = &figures.capacity else {
+        let doubted = figures.steps.iter().chain(&figures.search).any(|step| !step.figures.is_valid);
+        let why = if doubted { "no run can be trusted" } else { "no run lasted a second" };
+        return format!("{way}: {why}. ");
+    };
+    let worst = figures.steps.last().map(|step| &step.figures);
+    // A path that took all that was sent may carry more.
+    let took_all = worst.zip(figures.knee_mbps).is_some_and(|(worst, knee)| knee >= worst.rate_mbps * 0.98);
+    let least = if took_all && !capacity.is_search { "at least " } else { "" };
+    let mut text = format!("{way}: the path carries {least}{} Mbit/s", digits(capacity.mbps));
+    if let Some(knee) = figures.knee_mbps {
+        let is_overloaded =
+            worst.is_some_and(|worst| worst.offered_mbps.is_some_and(|top| top > knee * 1.01));
+        if is_overloaded && let Some(worst) = worst {
+            text += &format!("; above {} Mbit/s packets", digits(knee));
+            let delay = worst.delay_variation.map_or(0.0, |delay| delay.p95_ms);
+            let waits = format!(" wait, for {} at {} Mbit/s", time(delay), digits(worst.rate_mbps));
+            let lost = worst.loss_percent.unwrap_or(0.0);
+            text += &match (delay >= crate::sweep::KNEE_DELAY_MS, lost >= LOSS_TOLD) {
+                (true, true) => format!("{waits}, and {} % of them are lost", digits(lost)),
+                (true, false) => format!("{waits}, and none is lost"),
+                (false, _) => format!(" are lost: {} % at {} Mbit/s", digits(lost), digits(worst.rate_mbps)),
+            };
+        }
+    } else if let Some(first) = figures.steps.first().map(|step| &step.figures) {
+        text += &format!("; already at {} Mbit/s packets wait or are lost", digits(first.rate_mbps));
+    }
+    if let Some(first) = figures.steps.first().map(|step| &step.figures)
+        && let Some(lost) = first.loss_percent.filter(|lost| *lost >= LOSS_TOLD)
+    {
+        let most = first.burst_lengths.keys().last().copied().unwrap_or(0);
+        text += &format!(
+            ". Even at {} Mbit/s {} % of the packets are lost, up to {most} in a row",
+            digits(first.rate_mbps),
+            digits(lost)
+        );
+    }
+    let doubtful = figures.steps.iter().filter(|step| !step.figures.is_valid).count();
+    if doubtful > 0 {
+        text += &format!(". {doubtful} of {} runs cannot be trusted", figures.steps.len());
+    }
+    text + ". "
+}
+
+/// Three digits, no more.
+pub(crate) fn digits(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        v if v < 0.995 => format!("{value:.2}"),
+        v if v < 99.5 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
+fn time(ms: f64) -> String {
+    match ms {
+        0.0..9.95 => format!("{} ms", digits(ms)),
+        9.95..1_000.0 => format!("{ms:.0} ms"),
+        _ => format!("{:.1} s", ms / 1e3),
+    }
+}
+
+pub(crate) fn of_rtt(document: &RttDocument) -> String {
+    let of = |load: &str| document.phases.iter().find(|phase| phase.load == load);
+    let mut text = match of("idle").and_then(|idle| idle.rtt) {
+        Some(rtt) => format!("Idle, an answer takes {}", time(rtt.p50_ms)),
+        None if document.phases.is_empty() => "Nothing was measured".to_owned(),
+        None => "Nothing came back".to_owned(),
+    };
+    for (load, doing) in [("down", "downloading"), ("up", "uploading")] {
+        if let Some((rtt, phase)) = of(load).and_then(|phase| phase.rtt.map(|rtt| (rtt, phase))) {
+            let per_minute = phase.round_trips_per_minute.unwrap_or(0.0);
+            text += &format!("; while {doing}, {} ({per_minute:.0} round trips a minute)", time(rtt.p50_ms));
+        }
+    }
+    let idle = of("idle").and_then(|idle| idle.rtt).map_or(0.0, |rtt| rtt.p50_ms);
+    let loaded = document.phases.iter().filter(|phase| phase.load != "idle").filter_map(|phase| phase.rtt);
+    if let Some(worst) = loaded.map(|rtt| rtt.p50_ms).max_by(f64::total_cmp) {
+        text += match worst - idle {
+            extra if extra < 30.0 => ". Load does not disturb calls and games",
+            extra if extra < 200.0 => ". Calls and games suffer somewhat under load",
+            _ => ". Calls and games are unusable while the link is busy: its buffer is too deep",
+        };
+    }
+    if let Some(text_of) = outages(&document.phases) {
+        text += &text_of;
+    }
+    if let Some(why) = &document.incomplete {
+        text += &format!(". Not complete: {why}");
+    }
+    text + "."
+}
+
+fn outages(phases: &[Phase]) -> Option<String> {
+    let idle = phases.iter().find(|phase| phase.load == "idle")?;
+    let longest = idle.outages.iter().map(|outage| outage.seconds).max_by(f64::total_cmp)?;
+    let count = idle.outages.len();
+    Some(format!(". Idle, the path was interrupted {count} times, for up to {}", time(longest * 1e3)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_as_long_as_they_are_good() {
+        let all = [0.0, 0.034, 0.5, 4.06, 23.44, 812.0].map(digits);
+        assert_eq!(all, ["0", "0.03", "0.50", "4.1", "23.4", "812"]);
+        assert_eq!([time(0.07), time(41.2), time(1_466.0)], ["0.07 ms", "41 ms", "1.5 s"]);
+    }
+}
