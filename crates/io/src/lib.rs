@@ -27,6 +27,7 @@ mod shared_words;
 mod signals;
 mod spin_budget;
 pub mod sysctl;
+mod tcp_info;
 mod tun;
 mod waiter;
 
@@ -47,6 +48,7 @@ pub use ring_arena::RingArena;
 pub use shared_words::SharedWords;
 pub use signals::{Signals, ignore_signals, is_signal_ignored};
 pub use spin_budget::SpinBudget;
+pub use tcp_info::{TcpInfo, set_max_pacing_rate, set_window_clamp};
 pub use tun::{
     Framing, Offloads, PACKET_LEN_MAX, PIECES_MAX, Tun, TunConfig, TunQueue, VNET_HEADER_LEN, VnetHeader,
 };

@@ -1,8 +1,8 @@
 //! Active measurements of a live path: sockets around [`probe`], and what is told of the results.
 //! The command `probe` uses them.
 //!
-//! [`serve`] is the server's loop. [`Session`] is a client's: it brings runs to their end. [`sweep`] and
-//! [`rtt`] are measurements made of runs; each gives a document, which is JSON, a summary
+//! [`serve`] is the server's loop. [`Session`] is a client's: it brings runs to their end. [`sweep`],
+//! [`rtt`] and [`tcp`] are measurements made of runs; each gives a document, which is JSON, a summary
 //! for the terminal and a page.
 
 mod error;
@@ -13,6 +13,12 @@ mod serve;
 mod session;
 mod sweep;
 mod sweep_page;
+mod tcp;
+mod tcp_page;
+mod tcp_serve;
+mod tcp_side;
+mod tcp_socket;
+mod tcp_wire;
 mod verdict;
 
 pub use error::{MeasureError, refusal};
@@ -23,3 +29,6 @@ pub use serve::{ServeOptions, serve};
 pub use session::{Address, Moment, Session, SessionOptions, Watcher};
 pub use sweep::{Capacity, DirectionFigures, Step, SweepDocument, SweepPlan, sweep};
 pub use sweep_page::{page as sweep_page, summary as sweep_summary};
+pub use tcp::{Limit, Spread, TcpDocument, TcpPlan, TcpRow, TcpRun, tcp};
+pub use tcp_page::{page as tcp_page, summary as tcp_summary};
+pub use tcp_side::{TcpSample, TcpSide};

@@ -6,6 +6,8 @@ use io::{Clock, DatagramSocket, Interest, IoError, PacedWaiter, Signals};
 use probe::{Server, ServerConfig, ServerCounters};
 use units::Duration;
 
+use crate::tcp_serve::TcpServer;
+
 /// Datagrams read or sent in a row before the other has its turn.
 const BATCH: usize = 32;
 /// Longest datagram that is read whole; of longer ones the header is.
@@ -34,12 +36,15 @@ pub fn serve(
     say: &mut dyn FnMut(&str),
 ) -> Result<ServerCounters, IoError> {
     let socket = DatagramSocket::bind(options.listen)?;
-    say(&format!("listening at {} (UDP)", socket.local_address()?));
+    say(&format!("listening at {} (UDP and TCP)", socket.local_address()?));
     // A server that computes nothing else may go first; without the privilege it goes in line.
     let _ = io::sched::set_realtime_priority(PRIORITY);
     let mut waiter = PacedWaiter::new()?;
     waiter.add(&socket, Interest::Read, 0)?;
     waiter.add(signals, Interest::Read, 1)?;
+    let key = options.config.key.clone();
+    let limits = options.config.limits;
+    let tcp = TcpServer::start(socket.local_address()?, key, limits)?;
     let mut server = Server::new(options.config);
     let (mut buffer, mut out) = (vec![0; DATAGRAM_MAX], Vec::new());
     let mut told = server.counters();
@@ -63,6 +68,8 @@ pub fn serve(
             let bytes = buffer.get(..received.len.min(buffer.len())).unwrap_or(&buffer);
             server.handle_datagram(bytes, received.from, received.at, Clock::now());
         }
+        // Before the answer leaves that tells a client of its session.
+        tcp.allow(server.sessions());
         for _ in 0..BATCH {
             let Some(transmit) = server.poll_transmit(Clock::now(), &mut out) else { break };
             let is_refused = socket.send_to(&out, transmit.to).is_err();

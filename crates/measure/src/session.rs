@@ -66,6 +66,22 @@ pub trait Watcher {
     fn show(&mut self, moment: Moment);
 }
 
+/// What goes on beside runs, in a thread of its own.
+pub(crate) trait Beside {
+    /// The first run has begun: it is this client's turn.
+    fn begin(&mut self);
+    /// True when it is over, and the runs may end.
+    fn is_over(&self) -> bool;
+}
+
+impl Beside for () {
+    fn begin(&mut self) {}
+
+    fn is_over(&self) -> bool {
+        false
+    }
+}
+
 /// A session with a server.
 #[derive(Debug)]
 pub struct Session<'a> {
@@ -159,6 +175,16 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// The session's number; none when it is over.
+    pub(crate) fn id(&self) -> Option<probe::SessionId> {
+        self.client.session()
+    }
+
+    /// The server's address.
+    pub(crate) fn server(&self) -> SocketAddr {
+        self.server
+    }
+
     /// What the server allows.
     #[must_use]
     pub fn limits(&self) -> Option<Limits> {
@@ -183,6 +209,16 @@ impl<'a> Session<'a> {
     /// Of the system only; that the server is gone, denies a run, or that the user has stopped is told
     /// beside what was measured until then.
     pub fn run(&mut self, specs: &[RunSpec], watcher: &mut dyn Watcher) -> Result<Logs, IoError> {
+        self.run_beside(specs, watcher, &mut ())
+    }
+
+    /// The same; the runs end when what goes on beside them is over.
+    pub(crate) fn run_beside(
+        &mut self,
+        specs: &[RunSpec],
+        watcher: &mut dyn Watcher,
+        beside: &mut dyn Beside,
+    ) -> Result<Logs, IoError> {
         let now = Clock::now();
         let numbers: Vec<u32> = specs.iter().map(|spec| self.client.begin(*spec, now)).collect();
         let mut logs: Vec<Option<RunLog>> = specs.iter().map(|_| None).collect();
@@ -210,8 +246,12 @@ impl<'a> Session<'a> {
                         failure.get_or_insert(MeasureError::of(reason, &self.name()));
                     }
                     ClientEvent::Waits { place } => watcher.show(Moment::Waits(place)),
+                    ClientEvent::Begun { run } if numbers.first() == Some(&run) => beside.begin(),
                     ClientEvent::Connected(_) | ClientEvent::Begun { .. } => {}
                 }
+            }
+            if beside.is_over() {
+                numbers.iter().for_each(|number| self.client.finish(*number, Clock::now()));
             }
             let now = Clock::now();
             if self.refused_by_host && self.client.silence(now) > LOST_AFTER {

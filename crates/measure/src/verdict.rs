@@ -2,6 +2,7 @@
 
 use crate::rtt::{Phase, RttDocument};
 use crate::sweep::{DirectionFigures, SweepDocument};
+use crate::tcp::TcpDocument;
 
 /// Losses below this are not spoken of, per cent.
 const LOSS_TOLD: f64 = 0.1;
@@ -114,6 +115,27 @@ pub(crate) fn of_rtt(document: &RttDocument) -> String {
         text += &format!(". Not complete: {why}");
     }
     text + "."
+}
+
+pub(crate) fn of_tcp(document: &TcpDocument) -> String {
+    let mut text = String::new();
+    for row in &document.rows {
+        let Some(bandwidth) = row.bandwidth_mbps else { continue };
+        text += &format!("{}: TCP gets {} Mbit/s", way(row.direction), digits(bandwidth.mean));
+        // What limited the most of them speaks for all.
+        let own = document.runs.iter().filter(|run| run.direction == row.direction);
+        let windowed: Vec<&str> =
+            own.filter(|run| run.limit.by == "receive window").map(|run| run.limit.why.as_str()).collect();
+        text += &match windowed.first() {
+            Some(why) if windowed.len() * 2 > row.runs => format!(", held back by {why}. "),
+            _ => format!(", limited by: {}. ", row.limited_by),
+        };
+    }
+    match (&document.incomplete, text.trim()) {
+        (Some(why), "") => format!("Nothing was measured: {why}."),
+        (Some(why), told) => format!("{told} Not complete: {why}."),
+        (None, told) => told.to_owned(),
+    }
 }
 
 fn outages(phases: &[Phase]) -> Option<String> {

@@ -30,14 +30,16 @@ impl Key {
     }
 
     /// The first 16 bytes of HMAC-SHA-256 (RFC 2104) over `parts`.
-    pub(crate) fn tag(&self, parts: &[&[u8]]) -> [u8; TAG_LEN] {
+    #[must_use]
+    pub fn tag(&self, parts: &[&[u8]]) -> [u8; TAG_LEN] {
         let mac = parts.iter().fold(self.0.clone(), |mac, part| mac.chain_update(part));
         let whole = mac.finalize().into_bytes();
         core::array::from_fn(|i| whole.get(i).copied().unwrap_or(0))
     }
 
     /// True when `tag` is that of `parts`; takes the same time for every wrong one.
-    pub(crate) fn is_tag(&self, parts: &[&[u8]], tag: &[u8]) -> bool {
+    #[must_use]
+    pub fn is_tag(&self, parts: &[&[u8]], tag: &[u8]) -> bool {
         let mac = parts.iter().fold(self.0.clone(), |mac, part| mac.chain_update(part));
         tag.len() == TAG_LEN && mac.verify_truncated_left(tag).is_ok()
     }

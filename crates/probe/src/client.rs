@@ -259,6 +259,15 @@ impl Client {
         self.phase = Phase::Over;
     }
 
+    /// The session; none before there is one.
+    #[must_use]
+    pub fn session(&self) -> Option<SessionId> {
+        match self.phase {
+            Phase::Open { session } => Some(session),
+            _ => None,
+        }
+    }
+
     /// True while a run is asked for or under way.
     #[must_use]
     pub fn is_busy(&self) -> bool {

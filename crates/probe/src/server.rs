@@ -189,6 +189,11 @@ impl Server {
         self.sessions.len()
     }
 
+    /// The sessions that are there; true for those whose turn it is.
+    pub fn sessions(&self) -> impl Iterator<Item = (SessionId, bool)> {
+        self.sessions.iter().map(|session| (session.id, session.is_measured()))
+    }
+
     /// The receiver's system has dropped so many datagrams more for want of room.
     pub fn on_overflow(&mut self, datagrams: u32) {
         for session in self.sessions.iter_mut().filter(|session| session.is_measured()) {

@@ -1,0 +1,139 @@
+//! [`TcpInfo`]: what the kernel knows of a TCP connection (`TCP_INFO`).
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use units::{Duration, Rate};
+
+use crate::IoError;
+
+/// Bytes asked for: more than any kernel has.
+const LEN: usize = 512;
+
+/// A part of `struct tcp_info` of `linux/tcp.h`; zero where an older kernel does not know it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpInfo {
+    /// Smoothed round trip.
+    pub srtt: Duration,
+    /// Least round trip.
+    pub rtt_min: Duration,
+    /// Segment size towards the peer.
+    pub mss: u32,
+    /// Congestion window, segments.
+    pub cwnd: u32,
+    /// Slow-start threshold, segments.
+    pub ssthresh: u32,
+    /// Segments that are not acknowledged.
+    pub unacked: u32,
+    /// Segments sent again, ever.
+    pub retransmitted: u32,
+    /// Data segments sent, those sent again too.
+    pub data_segments_sent: u32,
+    /// Pacing.
+    pub pacing_rate: Rate,
+    /// Latest delivery rate.
+    pub delivery_rate: Rate,
+    /// Bytes acknowledged.
+    pub bytes_acked: u64,
+    /// Time with something to send.
+    pub busy: Duration,
+    /// Of that: time in which the peer's window was the limit.
+    pub rwnd_limited: Duration,
+    /// Of that: time in which the send buffer was the limit.
+    pub sndbuf_limited: Duration,
+    /// The peer's window, bytes.
+    pub peer_window: u32,
+}
+
+impl TcpInfo {
+    /// Of a connected socket.
+    ///
+    /// # Errors
+    /// When it is no TCP socket.
+    pub fn of(socket: &impl AsFd) -> Result<Self, IoError> {
+        let mut bytes = [0_u8; LEN];
+        let mut len = LEN as libc::socklen_t;
+        // SAFETY: the kernel writes at most `len` bytes to `bytes`, which has as many, and says how many.
+        let done = unsafe {
+            libc::getsockopt(
+                socket.as_fd().as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                bytes.as_mut_ptr().cast(),
+                &raw mut len,
+            )
+        };
+        if done < 0 { Err(IoError::last("ask a TCP socket for its state")) } else { Ok(Self::read(&bytes)) }
+    }
+
+    /// Offsets are those of `struct tcp_info`, which only ever grows at its end.
+    fn read(bytes: &[u8; LEN]) -> Self {
+        let u32_at =
+            |at: usize| bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes);
+        let u64_at =
+            |at: usize| bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes);
+        let micros = |us: u64| Duration::from_micros(us);
+        let rate = |bytes: u64| Rate::from_bps(bytes.saturating_mul(8));
+        Self {
+            mss: u32_at(16),
+            unacked: u32_at(24),
+            srtt: micros(u32_at(68).into()),
+            ssthresh: u32_at(76),
+            cwnd: u32_at(80),
+            retransmitted: u32_at(100),
+            pacing_rate: rate(u64_at(104)),
+            bytes_acked: u64_at(120),
+            rtt_min: micros(u32_at(148).into()),
+            data_segments_sent: u32_at(156),
+            delivery_rate: rate(u64_at(160)),
+            busy: micros(u64_at(168)),
+            rwnd_limited: micros(u64_at(176)),
+            sndbuf_limited: micros(u64_at(184)),
+            peer_window: u32_at(228),
+        }
+    }
+}
+
+/// Has a socket never offer more than `bytes` of window, from before it is connected on
+/// (`TCP_WINDOW_CLAMP`).
+///
+/// # Errors
+/// When it is no TCP socket.
+pub fn set_window_clamp(socket: &impl AsFd, bytes: u32) -> Result<(), IoError> {
+    let clamp = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    crate::af_packet::set(&socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, &clamp)
+}
+
+/// Has a socket send no faster than `rate` (`SO_MAX_PACING_RATE`).
+///
+/// # Errors
+/// When the kernel refuses, which it does not for a TCP socket.
+pub fn set_max_pacing_rate(socket: &impl AsFd, rate: Rate) -> Result<(), IoError> {
+    let bytes = (rate.as_bps() / 8).max(1);
+    crate::af_packet::set(&socket.as_fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn what_was_sent_is_in_the_kernels_figures() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        client.write_all(&[7; 10_000]).unwrap();
+        server.read_exact(&mut [0; 10_000]).unwrap();
+        // What comes back carries the acknowledgement.
+        server.write_all(b"x").unwrap();
+        client.read_exact(&mut [0]).unwrap();
+        let info = TcpInfo::of(&client).unwrap();
+        assert!((10_000..=10_001).contains(&info.bytes_acked), "{info:?}");
+        assert!(info.mss > 500 && info.cwnd >= 1 && info.data_segments_sent >= 1 && info.retransmitted == 0);
+        assert!(!info.srtt.is_zero() && info.srtt < Duration::from_secs(1) && info.rtt_min <= info.srtt * 2);
+        assert!(info.peer_window > 10_000, "{info:?}");
+        assert!(TcpInfo::of(&std::net::UdpSocket::bind("127.0.0.1:0").unwrap()).is_err());
+    }
+}

@@ -1,0 +1,451 @@
+//! [`tcp`]: bulk transfers over TCP, and what limited each ([MP] Tables II–IV).
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use figures::stats::{Moments, mean, percentile};
+use io::{Clock, IoError};
+use probe::{DelayFigures, Direction, Key, Limits, SessionId, delay_figures};
+use serde::Serialize;
+use units::Duration;
+
+use crate::maker::{Maker, Peer};
+use crate::session::{Beside, Session, Watcher};
+use crate::sweep::echo_spec;
+use crate::tcp_side::{TcpSample, TcpSide, fresh, receive, send};
+use crate::tcp_socket::{TIMEOUT, abort, connect, set_congestion_control, wait_at_most};
+use crate::tcp_wire::{Answer, ORDER_LEN, Order, What};
+use crate::{MeasureError, verdict};
+
+/// Name and version of the document; its schema is `schemas/probe-tcp.schema.json`.
+pub const SCHEMA: &str = "cellerator/probe-tcp/1";
+
+/// Between two of the small packets that measure the round trip beside a transfer.
+const ECHO_EVERY: Duration = Duration::from_millis(50);
+/// What a transfer may take longer than its data: handshakes, the report.
+const MORE: Duration = Duration::from_secs(8);
+/// A share of the busy time from which something is the limit.
+const LIMIT_SHARE: f64 = 0.5;
+const SILENCE_MAX: Duration = Duration::from_secs(8);
+/// Longest report.
+const REPORT_MAX: u64 = 4 << 20;
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct TcpPlan {
+    /// Which ways, in this order.
+    pub directions: Vec<Direction>,
+    /// Length of each transfer.
+    pub length: Duration,
+    /// Transfers each way.
+    pub repetitions: u32,
+    /// Congestion control of the sender; empty for the system's.
+    pub congestion_control: String,
+    /// Largest window of the receiver, bytes; zero for the system's.
+    pub window: u32,
+    /// The server's key.
+    pub key: Option<Key>,
+}
+
+/// What kept a transfer from being faster.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Limit {
+    /// `network`, `receive window`, `send buffer`, `application`, or `server` for its --rate-max.
+    pub by: &'static str,
+    /// In words, with the arithmetic.
+    pub why: String,
+    /// Time with something to send, of all time.
+    pub busy_share: f64,
+    /// Of that limited by the receiver's window.
+    pub rwnd_limited_share: f64,
+    /// Of that limited by the send buffer.
+    pub sndbuf_limited_share: f64,
+    /// Window of the receiver, median.
+    pub rwnd_bytes: u32,
+    /// What that allows over the median round trip: `rwnd / RTT`.
+    pub rwnd_over_rtt_mbps: Option<f64>,
+}
+
+/// A transfer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TcpRun {
+    /// `up` or `down`.
+    pub direction: &'static str,
+    /// From 1.
+    pub repetition: u32,
+    /// Bytes received.
+    pub bytes: u64,
+    /// From the first byte to the last that counts.
+    pub seconds: f64,
+    /// Bytes over seconds.
+    pub goodput_mbps: f64,
+    /// From SYN to SYN/ACK, at the client.
+    pub handshake_ms: f64,
+    /// From SYN/ACK to ACK, as the server's kernel has it.
+    pub server_handshake_ms: Option<f64>,
+    /// Mean of the sender's smoothed round trip.
+    pub rtt_mean_ms: Option<f64>,
+    /// Round trips of small UDP packets beside the transfer.
+    pub udp_rtt: Option<DelayFigures>,
+    /// Segments sent again.
+    pub retransmitted: u32,
+    /// The same of all data segments sent.
+    pub loss_percent: Option<f64>,
+    /// What kept it from being faster.
+    pub limit: Limit,
+    /// Segment size.
+    pub mss: u32,
+    /// Goodput in each 100 ms.
+    pub goodput_100ms_mbps: Vec<f64>,
+    /// The sender's `TCP_INFO` every 100 ms.
+    pub samples: Vec<TcpSample>,
+}
+
+/// Mean and standard deviation of a sample; no deviation of one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Spread {
+    /// Mean.
+    pub mean: f64,
+    /// Standard deviation.
+    pub deviation: Option<f64>,
+}
+
+/// A row of the table of [MP].
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TcpRow {
+    /// `up` or `down`.
+    pub direction: &'static str,
+    /// Transfers.
+    pub runs: usize,
+    /// Goodput.
+    pub bandwidth_mbps: Option<Spread>,
+    /// Mean round trip of each transfer.
+    pub rtt_ms: Option<Spread>,
+    /// Segments sent again of all.
+    pub loss_percent: Option<Spread>,
+    /// Handshake at the client.
+    pub handshake_ms: Option<Spread>,
+    /// What limited how many of them.
+    pub limited_by: String,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TcpDocument {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// Who measured.
+    pub made_by: Maker,
+    /// Against whom.
+    pub server: Peer,
+    /// In plain words.
+    pub verdict: String,
+    /// Why it is not the whole; none of one that is.
+    pub incomplete: Option<String>,
+    /// Congestion control asked for; none for the systems' own.
+    pub congestion_control: Option<String>,
+    /// A row for each way.
+    pub rows: Vec<TcpRow>,
+    /// Each transfer.
+    pub runs: Vec<TcpRun>,
+}
+
+/// What a transfer needs to know.
+#[derive(Clone)]
+struct Job {
+    to: SocketAddr,
+    direction: Direction,
+    session: SessionId,
+    run: u32,
+    plan: TcpPlan,
+}
+
+/// What came of a transfer.
+struct Transfer {
+    handshake_ms: f64,
+    sender: TcpSide,
+    receiver: TcpSide,
+    server_handshake_ms: Option<f64>,
+}
+
+/// Goes through `plan`. What was measured is in the document, whatever happens.
+///
+/// # Errors
+/// Of the system only.
+pub fn tcp(
+    session: &mut Session<'_>,
+    plan: &TcpPlan,
+    made_by: Maker,
+    watcher: &mut dyn Watcher,
+) -> Result<(TcpDocument, Option<MeasureError>), IoError> {
+    let (mut runs, mut failure) = (Vec::new(), None);
+    'all: for repetition in 1..=plan.repetitions {
+        for direction in &plan.directions {
+            let Some(id) = session.id() else { break 'all };
+            watcher.say(&format!("{} {repetition}/{}", direction.name(), plan.repetitions));
+            let job = Job {
+                to: session.server(),
+                direction: *direction,
+                session: id,
+                run: u32::try_from(runs.len()).unwrap_or(u32::MAX),
+                plan: plan.clone(),
+            };
+            let mut task = Task::new(job);
+            let echo = echo_spec(session, ECHO_EVERY, plan.length + MORE);
+            let (mut logs, failed) = session.run_beside(&[echo], watcher, &mut task)?;
+            let transfer = task.end();
+            let udp_rtt = logs.pop().flatten().and_then(|log| {
+                delay_figures(log.echoes.iter().map(|echo| echo.round_trip().as_millis_f64()).collect())
+            });
+            match transfer {
+                Some(Ok(transfer)) => {
+                    let mut run = run(*direction, repetition, &transfer, udp_rtt);
+                    by_server(&mut run, session.limits());
+                    runs.push(run);
+                }
+                Some(Err(why)) => {
+                    failure = Some(failed.unwrap_or(MeasureError::Refused { server: session.name(), why }));
+                    break 'all;
+                }
+                None => {}
+            }
+            failure = failed;
+            if failure.is_some() {
+                break 'all;
+            }
+        }
+    }
+    let mut document = TcpDocument {
+        schema: SCHEMA,
+        made_by,
+        server: session.peer(),
+        verdict: String::new(),
+        incomplete: failure.as_ref().map(ToString::to_string),
+        congestion_control: Some(plan.congestion_control.clone()).filter(|name| !name.is_empty()),
+        rows: plan.directions.iter().filter_map(|direction| row(*direction, &runs)).collect(),
+        runs,
+    };
+    document.verdict = verdict::of_tcp(&document);
+    Ok((document, failure))
+}
+
+/// A transfer in a thread of its own.
+struct Task {
+    job: Option<Job>,
+    thread: Option<JoinHandle<Result<Transfer, String>>>,
+    is_stopped: Arc<AtomicBool>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Task {
+    fn new(job: Job) -> Self {
+        Self { job: Some(job), thread: None, is_stopped: Arc::default(), is_over: Arc::default() }
+    }
+
+    /// What came of it; none of one that never began.
+    fn end(mut self) -> Option<Result<Transfer, String>> {
+        self.is_stopped.store(true, Ordering::SeqCst);
+        let ended = self.thread.take()?.join();
+        Some(ended.unwrap_or_else(|_| Err("the thread of a transfer has failed".to_owned())))
+    }
+}
+
+impl Beside for Task {
+    fn begin(&mut self) {
+        let Some(job) = self.job.take() else { return };
+        let (is_stopped, is_over) = (Arc::clone(&self.is_stopped), Arc::clone(&self.is_over));
+        self.thread = Some(std::thread::spawn(move || {
+            let came = transfer(&job, &is_stopped);
+            is_over.store(true, Ordering::SeqCst);
+            came
+        }));
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::SeqCst)
+    }
+}
+
+/// Makes a transfer, and fetches the server's side of it.
+fn transfer(job: &Job, is_stopped: &AtomicBool) -> Result<Transfer, String> {
+    let words = |error: IoError| error.to_string();
+    let is_down = job.direction == Direction::Down;
+    let order = |what: What| Order {
+        what,
+        session: job.session,
+        run: job.run,
+        length: job.plan.length,
+        window: if is_down { 0 } else { job.plan.window },
+        congestion_control: if is_down { job.plan.congestion_control.clone() } else { String::new() },
+    };
+    let began = Clock::now();
+    let stream = connect(job.to, if is_down { job.plan.window } else { 0 }).map_err(words)?;
+    let handshake_ms = Clock::now().saturating_since(began).as_millis_f64();
+    let name = &job.plan.congestion_control;
+    if !is_down && !name.is_empty() && !set_congestion_control(&stream, name) {
+        return Err(format!(
+            "this machine has no congestion control '{name}': load its module (modprobe tcp_{name})"
+        ));
+    }
+    let side = fresh(&stream).map_err(words)?;
+    ask(&stream, &order(if is_down { What::Down } else { What::Up }), job.plan.key.as_ref())?;
+    stream.set_nonblocking(true).map_err(|e| e.to_string())?;
+    let stopped = || is_stopped.load(Ordering::SeqCst);
+    let own = if is_down {
+        receive(&stream, side, job.plan.length, SILENCE_MAX, &stopped)
+    } else {
+        let sent = send(&stream, side, job.plan.length, &stopped);
+        abort(&stream);
+        sent
+    };
+    let own = own.map_err(words)?;
+    drop(stream);
+    let stream = connect(job.to, 0).map_err(words)?;
+    ask(&stream, &order(What::Report), job.plan.key.as_ref())?;
+    let mut json = Vec::new();
+    stream
+        .take(REPORT_MAX)
+        .read_to_end(&mut json)
+        .map_err(|e| format!("the server's report did not come: {e}"))?;
+    let theirs: TcpSide =
+        serde_json::from_slice(&json).map_err(|e| format!("the server's report is not understood: {e}"))?;
+    let server_handshake_ms = theirs.handshake_ms;
+    let (sender, receiver) = if is_down { (theirs, own) } else { (own, theirs) };
+    Ok(Transfer { handshake_ms, sender, receiver, server_handshake_ms })
+}
+
+/// Says what is wanted, and hears whether it is granted.
+fn ask(mut stream: &TcpStream, order: &Order, key: Option<&Key>) -> Result<(), String> {
+    wait_at_most(stream, TIMEOUT).map_err(|error| error.to_string())?;
+    let bytes: [u8; ORDER_LEN] = order.encode(key);
+    let mut answer = [0];
+    let asked = stream.write_all(&bytes).and_then(|()| stream.read_exact(&mut answer));
+    asked
+        .map_err(|e| format!("no answer over TCP ({e}): is something in between that is not the server?"))?;
+    let [answer] = answer;
+    match Answer::from_byte(answer) {
+        Some(Answer::Yes) => Ok(()),
+        Some(answer) => Err(answer.words(order)),
+        None => Err("something else than a probe server answers over TCP".to_owned()),
+    }
+}
+
+fn run(direction: Direction, repetition: u32, transfer: &Transfer, udp_rtt: Option<DelayFigures>) -> TcpRun {
+    let (sender, receiver) = (&transfer.sender, &transfer.receiver);
+    let bytes: u64 = receiver.received_bytes.iter().sum();
+    let last = sender.samples.last();
+    let retransmitted = last.map_or(0, |sample| sample.retransmitted);
+    let segments = last.map_or(0, |sample| sample.segments);
+    // Before the first acknowledgement of data it is the handshake's.
+    let loaded = sender.samples.iter().filter(|sample| sample.acked_bytes > 1);
+    TcpRun {
+        direction: direction.name(),
+        repetition,
+        bytes,
+        seconds: receiver.seconds,
+        goodput_mbps: if receiver.seconds > 0.0 { bytes as f64 * 8.0 / receiver.seconds / 1e6 } else { 0.0 },
+        handshake_ms: transfer.handshake_ms,
+        server_handshake_ms: transfer.server_handshake_ms,
+        rtt_mean_ms: mean(loaded.map(|sample| sample.srtt_ms)),
+        udp_rtt,
+        retransmitted,
+        loss_percent: (segments > 0).then(|| f64::from(retransmitted) * 100.0 / f64::from(segments)),
+        limit: limit(sender),
+        mss: sender.mss,
+        // Each value is 100 ms: ten of them make a second.
+        goodput_100ms_mbps: receiver.received_bytes.iter().map(|bytes| *bytes as f64 * 8.0 / 1e5).collect(),
+        samples: sender.samples.clone(),
+    }
+}
+
+/// A server paces what it sends to its largest rate, which is not the network's doing.
+fn by_server(run: &mut TcpRun, limits: Option<Limits>) {
+    /// Of the rate, headers and start taken off.
+    const NEAR: f64 = 0.93;
+    let Some(rate_max) = limits.map(|limits| limits.rate_max.as_mbps_f64()) else { return };
+    if run.direction == Direction::Down.name()
+        && run.limit.by == "network"
+        && run.goodput_mbps >= rate_max * NEAR
+    {
+        run.limit.by = "server";
+        run.limit.why = format!("the server, which sends at most {rate_max:.0} Mbit/s (--rate-max)");
+    }
+}
+
+/// What kept the sender from sending more, by the kernel's own clocks.
+fn limit(sender: &TcpSide) -> Limit {
+    let share = |part: f64, whole: f64| if whole > 0.0 { (part / whole).min(1.0) } else { 0.0 };
+    let last = sender.samples.last();
+    let of = |get: fn(&TcpSample) -> f64| last.map_or(0.0, get);
+    let busy = of(|sample| sample.busy_s);
+    let busy_share = share(busy, sender.seconds);
+    let rwnd_share = share(of(|sample| sample.rwnd_limited_s), busy);
+    let sndbuf_share = share(of(|sample| sample.sndbuf_limited_s), busy);
+    // The median: a window that was bounded late is larger at first.
+    let mut windows: Vec<u32> = sender
+        .samples
+        .iter()
+        .filter(|sample| sample.acked_bytes > 1)
+        .map(|sample| sample.rwnd_bytes)
+        .collect();
+    windows.sort_unstable();
+    let rwnd_bytes = percentile(&windows, 500).unwrap_or(0);
+    let mut trips: Vec<f64> =
+        sender.samples.iter().map(|sample| sample.srtt_ms).filter(|srtt| *srtt > 0.0).collect();
+    trips.sort_unstable_by(f64::total_cmp);
+    let median = percentile(&trips, 500);
+    let rwnd_over_rtt_mbps = median.map(|ms| f64::from(rwnd_bytes) * 8.0 / ms / 1e3);
+    let percent = |share: f64| format!("{:.0} % of the time", share * 100.0);
+    let (by, why) = if rwnd_share >= LIMIT_SHARE {
+        let arithmetic = median
+            .zip(rwnd_over_rtt_mbps)
+            .map_or(String::new(), |(ms, mbps)| format!(": {rwnd_bytes} B / {ms:.1} ms = {mbps:.2} Mbit/s"));
+        ("receive window", format!("the receiver's window for {}{arithmetic}", percent(rwnd_share)))
+    } else if sndbuf_share >= LIMIT_SHARE {
+        ("send buffer", format!("the sender's buffer for {}", percent(sndbuf_share)))
+    } else if busy_share < LIMIT_SHARE {
+        ("application", format!("the sender had nothing to send for {}", percent(1.0 - busy_share)))
+    } else {
+        ("network", format!("the network for {}", percent(1.0 - rwnd_share - sndbuf_share)))
+    };
+    Limit {
+        by,
+        why,
+        busy_share,
+        rwnd_limited_share: rwnd_share,
+        sndbuf_limited_share: sndbuf_share,
+        rwnd_bytes,
+        rwnd_over_rtt_mbps,
+    }
+}
+
+fn row(direction: Direction, runs: &[TcpRun]) -> Option<TcpRow> {
+    let own: Vec<&TcpRun> = runs.iter().filter(|run| run.direction == direction.name()).collect();
+    if own.is_empty() {
+        return None;
+    }
+    let spread = |of: &dyn Fn(&TcpRun) -> Option<f64>| {
+        let moments = Moments::of(own.iter().filter_map(|run| of(run)))?;
+        Some(Spread { mean: moments.mean, deviation: moments.deviation() })
+    };
+    let mut limits: Vec<(&str, usize)> = Vec::new();
+    for run in &own {
+        match limits.iter_mut().find(|(by, _)| *by == run.limit.by) {
+            Some((_, count)) => *count += 1,
+            None => limits.push((run.limit.by, 1)),
+        }
+    }
+    let limited_by: Vec<String> = limits.iter().map(|(by, count)| format!("{by} {count}×")).collect();
+    Some(TcpRow {
+        direction: direction.name(),
+        runs: own.len(),
+        bandwidth_mbps: spread(&|run| Some(run.goodput_mbps)),
+        rtt_ms: spread(&|run| run.rtt_mean_ms),
+        loss_percent: spread(&|run| run.loss_percent),
+        handshake_ms: spread(&|run| Some(run.handshake_ms)),
+        limited_by: limited_by.join(", "),
+    })
+}

@@ -1,0 +1,129 @@
+//! TCP transfers for people.
+
+use figures::Table;
+use figures::chart::{Axis, Chart, Ink, Mark, Point, Series};
+use maud::{Markup, html};
+
+use crate::tcp::{Spread, TcpDocument, TcpRun};
+
+/// The verdict, the table of [MP], and what limited each transfer.
+#[must_use]
+pub fn summary(document: &TcpDocument, columns: usize) -> String {
+    let mut text = figures::wrapped(&document.verdict, columns).join("\n") + "\n";
+    let (table, gone) = rows(document).fitting(columns, &["runs", "loss", "limited by"]);
+    text += &format!("\n{table}");
+    if !gone.is_empty() {
+        text += &format!("  the terminal is too narrow for: {}\n", gone.join(", "));
+    }
+    for run in &document.runs {
+        text += &format!("  {} {}: limited by {}\n", run.direction, run.repetition, run.limit.why);
+    }
+    text
+}
+
+fn rows(document: &TcpDocument) -> Table {
+    let spread = |spread: Option<Spread>| match spread {
+        Some(Spread { mean, deviation: Some(deviation) }) => format!("{mean:.2} ±{deviation:.2}"),
+        Some(Spread { mean, .. }) => format!("{mean:.2}"),
+        None => "–".to_owned(),
+    };
+    let rows = document.rows.iter().map(|row| {
+        vec![
+            row.direction.to_owned(),
+            row.runs.to_string(),
+            spread(row.bandwidth_mbps),
+            spread(row.rtt_ms),
+            spread(row.loss_percent),
+            spread(row.handshake_ms),
+            row.limited_by.clone(),
+        ]
+    });
+    Table {
+        headings: vec![
+            ("way", ""),
+            ("runs", ""),
+            ("bandwidth", "Mbit/s"),
+            ("RTT", "ms"),
+            ("loss", "%"),
+            ("3WHS RTT", "ms"),
+            ("limited by", ""),
+        ],
+        rows: rows.collect(),
+    }
+}
+
+/// The whole page.
+#[must_use]
+pub fn page(document: &TcpDocument) -> String {
+    let server = &document.server;
+    let body = html! {
+        p class=(if document.incomplete.is_some() { "finding warning" } else { "finding" }) { (document.verdict) }
+        p class="soft" {
+            "Measured against " (server.host) " (" (server.address) ", port " (server.port) ") with Cellerator "
+            (document.made_by.cellerator) ": " code { (document.made_by.command) }
+        }
+        (rows(document).html(&|_| None, &|_| None))
+        @for run in &document.runs {
+            h2 { (heading(run)) }
+            p { "Limited by " (run.limit.why) "." }
+            (chart(run).figure())
+        }
+        (method())
+    };
+    figures::page::page("What this path does to TCP", "", &body)
+}
+
+fn heading(run: &TcpRun) -> String {
+    format!("{} {}: {:.2} Mbit/s", run.direction, run.repetition, run.goodput_mbps)
+}
+
+fn chart(run: &TcpRun) -> Chart {
+    let of = |get: &dyn Fn(&crate::TcpSample) -> f64| -> Vec<Point> {
+        run.samples.iter().map(|sample| Point::new(sample.at_s, get(sample))).collect()
+    };
+    let mss = f64::from(run.mss);
+    let goodput = run.goodput_100ms_mbps.iter().map(|rate| Some(*rate));
+    Chart::new(&heading(run), Axis::exact("s"))
+        .panel(
+            Axis::linear("goodput in 100 ms, Mbit/s"),
+            vec![Series::of_bins("goodput", Ink::Colour(0), Mark::Steps, 0.1, goodput)],
+        )
+        .panel(
+            Axis::linear("windows, KB"),
+            vec![
+                Series::new(
+                    "congestion window",
+                    Ink::Colour(1),
+                    Mark::Line,
+                    of(&|s| f64::from(s.cwnd) * mss / 1e3),
+                ),
+                Series::new(
+                    "receiver's window",
+                    Ink::Colour(2),
+                    Mark::Line,
+                    of(&|s| f64::from(s.rwnd_bytes) / 1e3),
+                ),
+            ],
+        )
+        .panel(
+            Axis::linear("smoothed round trip, ms"),
+            vec![Series::new("round trip", Ink::Colour(3), Mark::Line, of(&|s| s.srtt_ms))],
+        )
+        .panel(
+            Axis::linear("segments sent again"),
+            vec![Series::new("sent again", Ink::Colour(4), Mark::Line, of(&|s| f64::from(s.retransmitted)))],
+        )
+}
+
+fn method() -> Markup {
+    html! {
+        h2 { "How it was measured" }
+        p {
+            "Each transfer sends for a set time. Bandwidth is what the receiver got, from its first byte on. The round "
+            "trip is the mean of the sender's smoothed one, every 100 ms. Loss is segments sent again over all data "
+            "segments. 3WHS RTT is from SYN to SYN/ACK at the client. What limited a transfer is what its sender's "
+            "kernel says: for how long it had data to send, and for how much of that the receiver's window or its own "
+            "buffer was in the way (TCP_INFO)."
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! [`TcpServer`]: the server's side of `probe tcp`, a thread for each connection.
+//!
+//! Only a session whose turn it is may open connections. A sender is paced to the server's largest rate.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use io::{Interest, IoError, Waiter};
+use probe::{Key, Limits, SessionId};
+use socket2::SockRef;
+use units::Duration;
+
+use crate::tcp_side::{TcpSide, fresh, receive, send};
+use crate::tcp_socket::{TIMEOUT, abort, bound_window, listen, set_congestion_control, wait_at_most};
+use crate::tcp_wire::{Answer, ORDER_LEN, Order, What};
+
+/// Connections at once.
+const CONNECTIONS_MAX: usize = 32;
+/// Reports kept.
+const REPORTS_MAX: usize = 128;
+/// How long a report is waited for that is not there yet.
+const REPORT_PATIENCE: std::time::Duration = std::time::Duration::from_secs(8);
+/// How long a sender may be silent.
+const SILENCE_MAX: Duration = Duration::from_secs(8);
+const TURN: Duration = Duration::from_millis(200);
+
+#[derive(Default)]
+struct State {
+    /// True for those whose turn it is.
+    sessions: BTreeMap<SessionId, bool>,
+    reports: BTreeMap<(SessionId, u32), TcpSide>,
+    connections: usize,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    reported: Condvar,
+    is_over: AtomicBool,
+    key: Option<Key>,
+    limits: Limits,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Listens until it is dropped.
+pub(crate) struct TcpServer {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl TcpServer {
+    /// Listens at `at`.
+    pub(crate) fn start(at: SocketAddr, key: Option<Key>, limits: Limits) -> Result<Self, IoError> {
+        let listener = listen(at)?;
+        let waiter = Waiter::new(Duration::ZERO)?;
+        waiter.add(&listener, Interest::Read, 0)?;
+        let shared = Arc::new(Shared {
+            state: Mutex::default(),
+            reported: Condvar::new(),
+            is_over: AtomicBool::new(false),
+            key,
+            limits,
+        });
+        let own = Arc::clone(&shared);
+        let thread = std::thread::spawn(move || accept(&listener, waiter, &own));
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// These sessions are there.
+    pub(crate) fn allow(&self, sessions: impl Iterator<Item = (SessionId, bool)>) {
+        let mut state = self.shared.state();
+        state.sessions.clear();
+        state.sessions.extend(sessions);
+    }
+}
+
+impl Drop for TcpServer {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn accept(listener: &TcpListener, mut waiter: Waiter, shared: &Arc<Shared>) {
+    while !shared.is_over.load(Ordering::SeqCst) {
+        let deadline = io::Clock::now() + TURN;
+        if waiter.wait(Some(deadline)).is_ok_and(<[_]>::is_empty) {
+            continue;
+        }
+        let Ok((stream, _)) = listener.accept() else { continue };
+        if shared.state().connections >= CONNECTIONS_MAX {
+            // Best effort: who comes in vain sees the connection end at least.
+            let _ = (&stream).write(&[Answer::Busy as u8]);
+            continue;
+        }
+        shared.state().connections += 1;
+        let own = Arc::clone(shared);
+        std::thread::spawn(move || {
+            // A connection that fails is its client's to tell.
+            let _ = serve(&stream, &own);
+            own.state().connections -= 1;
+        });
+    }
+}
+
+fn serve(stream: &TcpStream, shared: &Shared) -> Result<(), IoError> {
+    wait_at_most(stream, TIMEOUT)?;
+    let mut bytes = [0; ORDER_LEN];
+    let mut talk = stream;
+    if talk.read_exact(&mut bytes).is_err() {
+        return Ok(());
+    }
+    let order = Order::decode(&bytes, shared.key.as_ref()).and_then(|order| permitted(&order, shared));
+    let order = match order {
+        Ok(order) => order,
+        Err(answer) => {
+            let _ = talk.write_all(&[answer as u8]);
+            return Ok(());
+        }
+    };
+    if order.what == What::Report {
+        return report(stream, &order, shared);
+    }
+    if !order.congestion_control.is_empty() && !set_congestion_control(stream, &order.congestion_control) {
+        let _ = talk.write_all(&[Answer::NoCongestionControl as u8]);
+        return Ok(());
+    }
+    io::set_max_pacing_rate(&stream.as_fd(), shared.limits.rate_max)?;
+    if order.window > 0 {
+        bound_window(&SockRef::from(stream), order.window)?;
+    }
+    let side = fresh(stream)?;
+    if talk.write_all(&[Answer::Yes as u8]).is_err() {
+        return Ok(());
+    }
+    let _ = stream.set_nonblocking(true);
+    let is_over = || shared.is_over.load(Ordering::SeqCst);
+    let side = if order.what == What::Down {
+        let side = send(stream, side, order.length, &is_over)?;
+        abort(stream);
+        side
+    } else {
+        receive(stream, side, order.length, SILENCE_MAX, &is_over)?
+    };
+    let mut state = shared.state();
+    if state.reports.len() >= REPORTS_MAX {
+        state.reports.pop_first();
+    }
+    state.reports.insert((order.session, order.run), side);
+    shared.reported.notify_all();
+    Ok(())
+}
+
+fn permitted(order: &Order, shared: &Shared) -> Result<Order, Answer> {
+    let turn = shared.state().sessions.get(&order.session).copied();
+    match turn {
+        None => Err(Answer::NoSession),
+        Some(false) if order.what != What::Report => Err(Answer::NoSession),
+        Some(_) if order.length > shared.limits.time_max => Err(Answer::TooLong),
+        Some(_) => Ok(order.clone()),
+    }
+}
+
+fn report(mut stream: &TcpStream, order: &Order, shared: &Shared) -> Result<(), IoError> {
+    let key = (order.session, order.run);
+    let lacks = |state: &mut State| !state.reports.contains_key(&key);
+    let waited = shared.reported.wait_timeout_while(shared.state(), REPORT_PATIENCE, lacks);
+    let side = waited.unwrap_or_else(PoisonError::into_inner).0.reports.remove(&key);
+    let answer = side.and_then(|side| serde_json::to_vec(&side).ok());
+    let _ = match answer {
+        Some(json) => stream.write_all(&[Answer::Yes as u8]).and_then(|()| stream.write_all(&json)),
+        None => stream.write_all(&[Answer::NoSession as u8]),
+    };
+    Ok(())
+}

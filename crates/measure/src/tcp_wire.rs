@@ -1,0 +1,179 @@
+//! [`Order`]: what a client asks for at the beginning of a TCP connection. `docs/probe.md`.
+
+use probe::{Key, SessionId};
+use units::Duration;
+
+const MAGIC: u16 = 0xce13;
+const VERSION: u8 = 1;
+/// Longest name of a congestion control that the kernel takes.
+const NAME_LEN: usize = 16;
+const TAG_LEN: usize = 16;
+/// Length of an order, bytes; the last 16 are a tag, or zero without a key.
+pub(crate) const ORDER_LEN: usize = 2 + 1 + 1 + 8 + 4 + 4 + 4 + NAME_LEN + TAG_LEN;
+
+/// What is wanted of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum What {
+    /// The server sends.
+    Down,
+    /// The client sends.
+    Up,
+    /// The server tells what it knows of a run that is over, as JSON.
+    Report,
+}
+
+/// The beginning of a connection.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Order {
+    pub(crate) what: What,
+    pub(crate) session: SessionId,
+    pub(crate) run: u32,
+    pub(crate) length: Duration,
+    /// Largest window that the server offers, bytes; zero for the system's.
+    pub(crate) window: u32,
+    /// Congestion control of the server; empty for the system's.
+    pub(crate) congestion_control: String,
+}
+
+/// The server's answer, one byte.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Answer {
+    Yes = 1,
+    Malformed = 2,
+    WrongKey = 3,
+    NoSession = 4,
+    NoCongestionControl = 5,
+    Busy = 6,
+    TooLong = 7,
+}
+
+impl Answer {
+    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
+        use Answer::{Busy, Malformed, NoCongestionControl, NoSession, TooLong, WrongKey, Yes};
+        [Yes, Malformed, WrongKey, NoSession, NoCongestionControl, Busy, TooLong]
+            .into_iter()
+            .find(|answer| *answer as u8 == byte)
+    }
+
+    /// What it means, and what to do.
+    pub(crate) fn words(self, order: &Order) -> String {
+        match self {
+            Self::Yes => "yes".to_owned(),
+            Self::Malformed => "the server does not understand: use the same version at both ends".to_owned(),
+            Self::WrongKey => "wrong key".to_owned(),
+            Self::NoSession => {
+                "the server does not know the session, or it is not its turn: try again".to_owned()
+            }
+            Self::NoCongestionControl => {
+                format!(
+                    "the server has no congestion control '{}': load its module there",
+                    order.congestion_control
+                )
+            }
+            Self::Busy => "the server has too many TCP connections: try again in a minute".to_owned(),
+            Self::TooLong => "the server allows only shorter runs: ask for less --time".to_owned(),
+        }
+    }
+}
+
+impl Order {
+    pub(crate) fn encode(&self, key: Option<&Key>) -> [u8; ORDER_LEN] {
+        let mut bytes = [0; ORDER_LEN];
+        let what = match self.what {
+            What::Down => 1,
+            What::Up => 2,
+            What::Report => 3,
+        };
+        let millis = u32::try_from(self.length.as_millis()).unwrap_or(u32::MAX);
+        let fields = MAGIC
+            .to_be_bytes()
+            .into_iter()
+            .chain([VERSION, what])
+            .chain(self.session.to_be_bytes())
+            .chain(self.run.to_be_bytes())
+            .chain(millis.to_be_bytes())
+            .chain(self.window.to_be_bytes())
+            .chain(self.congestion_control.bytes().take(NAME_LEN - 1));
+        bytes.iter_mut().zip(fields).for_each(|(to, from)| *to = from);
+        if let Some(key) = key {
+            let (body, end) = bytes.split_at_mut(ORDER_LEN - TAG_LEN);
+            end.copy_from_slice(&key.tag(&[body]));
+        }
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8; ORDER_LEN], key: Option<&Key>) -> Result<Self, Answer> {
+        let (body, tag) = bytes.split_at(ORDER_LEN - TAG_LEN);
+        let u32_at =
+            |at: usize| body.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_be_bytes);
+        let session = body.get(4..12).and_then(|b| b.try_into().ok()).map_or(0, u64::from_be_bytes);
+        let what = match body.get(..4) {
+            Some([a, b, VERSION, 1]) if [*a, *b] == MAGIC.to_be_bytes() => What::Down,
+            Some([a, b, VERSION, 2]) if [*a, *b] == MAGIC.to_be_bytes() => What::Up,
+            Some([a, b, VERSION, 3]) if [*a, *b] == MAGIC.to_be_bytes() => What::Report,
+            _ => return Err(Answer::Malformed),
+        };
+        let is_right = match key {
+            Some(key) => key.is_tag(&[body], tag),
+            None => tag == [0; TAG_LEN],
+        };
+        if !is_right {
+            return Err(Answer::WrongKey);
+        }
+        let name = body.get(24..).unwrap_or(&[]).split(|byte| *byte == 0).next().unwrap_or(&[]);
+        let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || *byte == b'-';
+        if !name.iter().all(is_name) {
+            return Err(Answer::Malformed);
+        }
+        Ok(Self {
+            what,
+            session,
+            run: u32_at(12),
+            length: Duration::from_millis(u32_at(16).into()),
+            window: u32_at(20),
+            congestion_control: String::from_utf8_lossy(name).into_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_are_read_as_written_and_only_with_the_key() {
+        let (key, other) = (Key::new(b"key"), Key::new(b"other"));
+        for what in [What::Down, What::Up, What::Report] {
+            let order = Order {
+                what,
+                session: 0x0123_4567_89ab_cdef,
+                run: 7,
+                length: Duration::from_millis(5_000),
+                window: 17_664,
+                congestion_control: "cubic".to_owned(),
+            };
+            for key in [None, key.as_ref()] {
+                assert_eq!(Order::decode(&order.encode(key), key), Ok(order.clone()));
+            }
+            assert_eq!(Order::decode(&order.encode(None), key.as_ref()), Err(Answer::WrongKey));
+            assert_eq!(Order::decode(&order.encode(key.as_ref()), None), Err(Answer::WrongKey));
+            assert_eq!(Order::decode(&order.encode(other.as_ref()), key.as_ref()), Err(Answer::WrongKey));
+        }
+        assert_eq!(Order::decode(&[0; ORDER_LEN], None), Err(Answer::Malformed));
+        let strange = Order {
+            what: What::Up,
+            session: 1,
+            run: 1,
+            length: Duration::ZERO,
+            window: 0,
+            congestion_control: "../x".to_owned(),
+        };
+        assert_eq!(Order::decode(&strange.encode(None), None), Err(Answer::Malformed));
+    }
+
+    #[test]
+    fn answers_are_told_apart() {
+        assert_eq!(Answer::from_byte(4), Some(Answer::NoSession));
+        assert_eq!((Answer::from_byte(0), Answer::from_byte(8)), (None, None));
+    }
+}
