@@ -5,6 +5,7 @@
 //! [`rtt`] and [`tcp`] are measurements made of runs; each gives a document, which is JSON, a summary
 //! for the terminal and a page.
 
+mod compare;
 mod error;
 mod maker;
 mod rtt;
@@ -21,6 +22,10 @@ mod tcp_socket;
 mod tcp_wire;
 mod verdict;
 
+pub use compare::{
+    CapacityRow, Comparison, Environment, RttRow, TransferRow, compare, page as compare_page,
+    summary as compare_summary,
+};
 pub use error::{MeasureError, refusal};
 pub use maker::{Maker, Peer};
 pub use rtt::{Phase, RttDocument, RttPlan, Way, rtt};

@@ -1,5 +1,6 @@
 //! What a person would say to the operator.
 
+use crate::compare::Comparison;
 use crate::rtt::{Phase, RttDocument};
 use crate::sweep::{DirectionFigures, SweepDocument};
 use crate::tcp::TcpDocument;
@@ -115,6 +116,34 @@ pub(crate) fn of_rtt(document: &RttDocument) -> String {
         text += &format!(". Not complete: {why}");
     }
     text + "."
+}
+
+pub(crate) fn of_comparison(comparison: &Comparison) -> String {
+    let joined = |parts: Vec<String>| parts.join(", ");
+    let mut sentences = Vec::new();
+    let idle = comparison.round_trips.iter().filter(|row| row.load == "idle");
+    let trips = idle.filter_map(|row| Some(format!("{} with {}", time(row.p50_ms?), row.environment)));
+    let trips: Vec<String> = trips.collect();
+    if !trips.is_empty() {
+        sentences.push(format!("Idle, an answer takes {}.", joined(trips)));
+    }
+    for direction in ["down", "up"] {
+        let rows = comparison.capacities.iter().filter(|row| row.direction == direction);
+        let carried =
+            rows.filter_map(|row| Some(format!("{} with {}", digits(row.capacity_mbps?), row.environment)));
+        let carried: Vec<String> = carried.collect();
+        if !carried.is_empty() {
+            sentences.push(format!("{} capacity in Mbit/s: {}.", way(direction), joined(carried)));
+        }
+        let rows = comparison.transfers.iter().filter(|row| row.direction == direction);
+        let got =
+            rows.filter_map(|row| Some(format!("{} with {}", digits(row.bandwidth_mbps?), row.environment)));
+        let got: Vec<String> = got.collect();
+        if !got.is_empty() {
+            sentences.push(format!("{} by TCP in Mbit/s: {}.", way(direction), joined(got)));
+        }
+    }
+    if sentences.is_empty() { "There is nothing to compare.".to_owned() } else { sentences.join(" ") }
 }
 
 pub(crate) fn of_tcp(document: &TcpDocument) -> String {
