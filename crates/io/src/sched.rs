@@ -39,6 +39,18 @@ pub fn set_realtime_priority(priority: u8) -> Result<(), IoError> {
     Ok(())
 }
 
+/// Gives the calling thread the scheduling of ordinary ones again: threads begin with that of who starts
+/// them.
+///
+/// # Errors
+/// When the kernel refuses, which it does not for less than a thread has.
+pub fn set_ordinary_priority() -> Result<(), IoError> {
+    let param = libc::sched_param { sched_priority: 0 };
+    // SAFETY: pid 0 is the calling thread; `param` is valid for the duration of the call.
+    let done = unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const param) };
+    if done < 0 { Err(IoError::last("get the scheduling of ordinary threads")) } else { Ok(()) }
+}
+
 /// Keeps the calling thread on one processor, counted from 0.
 ///
 /// # Errors
@@ -76,6 +88,23 @@ mod tests {
     fn arguments_out_of_range_are_named() {
         assert!(set_realtime_priority(0).unwrap_err().to_string().contains("1 to 99"));
         assert!(pin_to_cpu(100_000).unwrap_err().to_string().contains("processor 100000"));
+    }
+
+    #[test]
+    fn a_thread_can_be_ordinary_again() {
+        let of = || {
+            // SAFETY: pid 0 is the calling thread, and there are no pointers.
+            unsafe { libc::sched_getscheduler(0) }
+        };
+        std::thread::spawn(move || {
+            // Without the privilege it is ordinary all the time.
+            let is_realtime = set_realtime_priority(1).is_ok();
+            assert_eq!(of() == libc::SCHED_FIFO, is_realtime);
+            set_ordinary_priority().unwrap();
+            assert_eq!(of(), libc::SCHED_OTHER);
+        })
+        .join()
+        .unwrap();
     }
 
     #[test]

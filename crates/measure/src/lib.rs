@@ -20,6 +20,8 @@ mod tcp_serve;
 mod tcp_side;
 mod tcp_socket;
 mod tcp_wire;
+mod timeout;
+mod timeout_page;
 mod verdict;
 
 pub use compare::{
@@ -37,3 +39,5 @@ pub use sweep_page::{page as sweep_page, summary as sweep_summary};
 pub use tcp::{Limit, Spread, TcpDocument, TcpPlan, TcpRow, TcpRun, tcp};
 pub use tcp_page::{page as tcp_page, summary as tcp_summary};
 pub use tcp_side::{TcpSample, TcpSide};
+pub use timeout::{Bindings, Silence, TimeoutDocument, TimeoutPlan, timeout};
+pub use timeout_page::{page as timeout_page, summary as timeout_summary};

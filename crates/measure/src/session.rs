@@ -286,6 +286,11 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
+    /// Has the server keep the session though no run is under way.
+    pub(crate) fn keep_alive(&mut self) {
+        self.client.keep_alive();
+    }
+
     /// Says good-bye.
     ///
     /// # Errors

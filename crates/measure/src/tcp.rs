@@ -258,6 +258,8 @@ impl Beside for Task {
         let Some(job) = self.job.take() else { return };
         let (is_stopped, is_over) = (Arc::clone(&self.is_stopped), Arc::clone(&self.is_over));
         self.thread = Some(std::thread::spawn(move || {
+            // The thread that starts this one may be a real-time one.
+            let _ = io::sched::set_ordinary_priority();
             let came = transfer(&job, &is_stopped);
             is_over.store(true, Ordering::SeqCst);
             came
@@ -318,7 +320,7 @@ fn transfer(job: &Job, is_stopped: &AtomicBool) -> Result<Transfer, String> {
 }
 
 /// Says what is wanted, and hears whether it is granted.
-fn ask(mut stream: &TcpStream, order: &Order, key: Option<&Key>) -> Result<(), String> {
+pub(crate) fn ask(mut stream: &TcpStream, order: &Order, key: Option<&Key>) -> Result<(), String> {
     wait_at_most(stream, TIMEOUT).map_err(|error| error.to_string())?;
     let bytes: [u8; ORDER_LEN] = order.encode(key);
     let mut answer = [0];

@@ -20,7 +20,9 @@ use crate::tcp_socket::{TIMEOUT, abort, bound_window, listen, set_congestion_con
 use crate::tcp_wire::{Answer, ORDER_LEN, Order, What};
 
 /// Connections at once.
-const CONNECTIONS_MAX: usize = 32;
+const CONNECTIONS_MAX: usize = 128;
+/// Longest silence that is waited for.
+const SILENCE_ASKED_MAX: Duration = Duration::from_secs(3 * 3_600);
 /// Reports kept.
 const REPORTS_MAX: usize = 128;
 /// How long a report is waited for that is not there yet.
@@ -93,6 +95,8 @@ impl Drop for TcpServer {
 }
 
 fn accept(listener: &TcpListener, mut waiter: Waiter, shared: &Arc<Shared>) {
+    // Who sends single packets at their time goes first; these threads send what the kernel takes.
+    let _ = io::sched::set_ordinary_priority();
     while !shared.is_over.load(Ordering::SeqCst) {
         let deadline = io::Clock::now() + TURN;
         if waiter.wait(Some(deadline)).is_ok_and(<[_]>::is_empty) {
@@ -129,8 +133,10 @@ fn serve(stream: &TcpStream, shared: &Shared) -> Result<(), IoError> {
             return Ok(());
         }
     };
-    if order.what == What::Report {
-        return report(stream, &order, shared);
+    match order.what {
+        What::Report => return report(stream, &order, shared),
+        What::Idle => return idle(stream, order.length, shared),
+        What::Down | What::Up => {}
     }
     if !order.congestion_control.is_empty() && !set_congestion_control(stream, &order.congestion_control) {
         let _ = talk.write_all(&[Answer::NoCongestionControl as u8]);
@@ -162,10 +168,32 @@ fn serve(stream: &TcpStream, shared: &Shared) -> Result<(), IoError> {
     Ok(())
 }
 
+/// Is silent, then says one byte; who hangs up before has heard enough.
+fn idle(mut stream: &TcpStream, length: Duration, shared: &Shared) -> Result<(), IoError> {
+    if stream.write_all(&[Answer::Yes as u8]).is_err() {
+        return Ok(());
+    }
+    let mut waiter = Waiter::new(Duration::ZERO)?;
+    waiter.add(stream, Interest::Read, 0)?;
+    let end = io::Clock::now() + length;
+    while io::Clock::now() < end {
+        let turn = end.min(io::Clock::now() + TURN);
+        if !waiter.wait(Some(turn))?.is_empty() || shared.is_over.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+    }
+    // The kernel repeats it for a while where it is not acknowledged.
+    let _ = stream.write_all(b"!");
+    waiter.wait(Some(end + SILENCE_MAX))?;
+    Ok(())
+}
+
 fn permitted(order: &Order, shared: &Shared) -> Result<Order, Answer> {
     let turn = shared.state().sessions.get(&order.session).copied();
     match turn {
         None => Err(Answer::NoSession),
+        Some(_) if order.what == What::Idle && order.length > SILENCE_ASKED_MAX => Err(Answer::TooLong),
+        Some(_) if order.what == What::Idle => Ok(order.clone()),
         Some(false) if order.what != What::Report => Err(Answer::NoSession),
         Some(_) if order.length > shared.limits.time_max => Err(Answer::TooLong),
         Some(_) => Ok(order.clone()),

@@ -20,6 +20,8 @@ pub(crate) enum What {
     Up,
     /// The server tells what it knows of a run that is over, as JSON.
     Report,
+    /// The server sends one byte when the length is over, and nothing before.
+    Idle,
 }
 
 /// The beginning of a connection.
@@ -83,6 +85,7 @@ impl Order {
             What::Down => 1,
             What::Up => 2,
             What::Report => 3,
+            What::Idle => 4,
         };
         let millis = u32::try_from(self.length.as_millis()).unwrap_or(u32::MAX);
         let fields = MAGIC
@@ -111,6 +114,7 @@ impl Order {
             Some([a, b, VERSION, 1]) if [*a, *b] == MAGIC.to_be_bytes() => What::Down,
             Some([a, b, VERSION, 2]) if [*a, *b] == MAGIC.to_be_bytes() => What::Up,
             Some([a, b, VERSION, 3]) if [*a, *b] == MAGIC.to_be_bytes() => What::Report,
+            Some([a, b, VERSION, 4]) if [*a, *b] == MAGIC.to_be_bytes() => What::Idle,
             _ => return Err(Answer::Malformed),
         };
         let is_right = match key {
@@ -143,7 +147,7 @@ mod tests {
     #[test]
     fn orders_are_read_as_written_and_only_with_the_key() {
         let (key, other) = (Key::new(b"key"), Key::new(b"other"));
-        for what in [What::Down, What::Up, What::Report] {
+        for what in [What::Down, What::Up, What::Report, What::Idle] {
             let order = Order {
                 what,
                 session: 0x0123_4567_89ab_cdef,

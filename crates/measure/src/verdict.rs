@@ -4,6 +4,7 @@ use crate::compare::Comparison;
 use crate::rtt::{Phase, RttDocument};
 use crate::sweep::{DirectionFigures, SweepDocument};
 use crate::tcp::TcpDocument;
+use crate::timeout::TimeoutDocument;
 
 /// Losses below this are not spoken of, per cent.
 const LOSS_TOLD: f64 = 0.1;
@@ -144,6 +145,29 @@ pub(crate) fn of_comparison(comparison: &Comparison) -> String {
         }
     }
     if sentences.is_empty() { "There is nothing to compare.".to_owned() } else { sentences.join(" ") }
+}
+
+pub(crate) fn of_timeout(document: &TimeoutDocument) -> String {
+    let mut text = String::new();
+    for bindings in &document.bindings {
+        let name = bindings.protocol.to_uppercase();
+        let seconds = |s: f64| time(s * 1e3);
+        text += &match (bindings.lived_s, bindings.died_s) {
+            (Some(lived), Some(died)) => format!(
+                "{name}: the path forgets an idle flow after {} to {}; send something every {}. ",
+                seconds(lived),
+                seconds(died),
+                seconds(bindings.keep_alive_s.unwrap_or(lived))
+            ),
+            (Some(lived), None) => format!("{name}: an idle flow lives for {} or longer. ", seconds(lived)),
+            (None, Some(died)) => format!("{name}: the path forgets an idle flow before {}. ", seconds(died)),
+            (None, None) => format!("{name}: nothing was learned. "),
+        };
+    }
+    if let Some(why) = &document.incomplete {
+        text += &format!("Not complete: {why}.");
+    }
+    text.trim().to_owned()
 }
 
 pub(crate) fn of_tcp(document: &TcpDocument) -> String {

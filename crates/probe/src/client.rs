@@ -251,6 +251,18 @@ impl Client {
         }
     }
 
+    /// Has the server keep the session though no run is under way.
+    pub fn keep_alive(&mut self) {
+        if let Phase::Open { session } = self.phase {
+            self.outgoing.push_back(Message::Status {
+                session,
+                run: 0,
+                number: 0,
+                report: StatusReport::default(),
+            });
+        }
+    }
+
     /// Says good-bye: the server forgets the session.
     pub fn close(&mut self) {
         if let Phase::Open { session } = self.phase {

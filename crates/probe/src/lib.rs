@@ -25,6 +25,7 @@ mod client;
 mod clock;
 mod fetch;
 mod figures_of;
+mod idle;
 mod log;
 mod message;
 mod octets;
@@ -40,6 +41,7 @@ pub use figures_of::{
     Burst, Correlation, DelayFigures, Doubt, LossEvent, Outage, RunFigures, Series, TimerFigures,
     delay_figures, outages,
 };
+pub use idle::{IdleEnd, IdleFlow};
 pub use log::{Arrival, EchoSample, Ending, RunLog};
 pub use message::{
     DATA_LEN, Data, Direction, Echo, Limits, Message, MessageError, Pattern, Refusal, RunSpec, RunSummary,

@@ -262,6 +262,13 @@ pub enum Message {
     Confirmed { session: SessionId, cookie: Cookie },
     /// Client: I am done.
     Bye { session: SessionId },
+    /// Client, from an address of its own: say something after this time in which I am silent. `cookie` is
+    /// zero at first, and then that of a Confirm.
+    Idle { session: SessionId, flow: u32, after: Duration, cookie: Cookie },
+    /// Server: I shall.
+    Held { session: SessionId, flow: u32 },
+    /// Server: it is time.
+    Speak { session: SessionId, flow: u32 },
     /// A packet that measures.
     Data(Data),
     /// Its answer.
@@ -301,6 +308,9 @@ mod kind {
     pub(super) const BYE: u8 = 16;
     pub(super) const DATA: u8 = 17;
     pub(super) const ECHO: u8 = 18;
+    pub(super) const IDLE: u8 = 19;
+    pub(super) const HELD: u8 = 20;
+    pub(super) const SPEAK: u8 = 21;
 }
 
 impl Message {
@@ -322,6 +332,9 @@ impl Message {
             Self::Confirm { .. } => kind::CONFIRM,
             Self::Confirmed { .. } => kind::CONFIRMED,
             Self::Bye { .. } => kind::BYE,
+            Self::Idle { .. } => kind::IDLE,
+            Self::Held { .. } => kind::HELD,
+            Self::Speak { .. } => kind::SPEAK,
             Self::Data(_) => kind::DATA,
             Self::Echo(_) => kind::ECHO,
         }
@@ -352,6 +365,9 @@ impl Message {
             | Self::Records { session, .. }
             | Self::Confirm { session, .. }
             | Self::Confirmed { session, .. }
+            | Self::Idle { session, .. }
+            | Self::Held { session, .. }
+            | Self::Speak { session, .. }
             | Self::Bye { session } => Some(*session),
             Self::Data(data) => Some(data.session),
             Self::Echo(echo) => Some(echo.data.session),
@@ -443,6 +459,12 @@ impl Message {
                 out.put(cookie);
             }
             Self::Bye { session } => out.put(&session.to_be_bytes()),
+            Self::Idle { session, flow, after, cookie } => {
+                of_run(*session, *flow, out);
+                out.put(&millis(*after).to_be_bytes());
+                out.put(cookie);
+            }
+            Self::Held { session, flow } | Self::Speak { session, flow } => of_run(*session, *flow, out),
             Self::Data(data) => {
                 put_data(data, out);
                 out.resize(DATA_LEN, 0);
@@ -611,6 +633,14 @@ fn body(kind: u8, bytes: &[u8]) -> Option<Message> {
         kind::CONFIRM => Message::Confirm { session: r.u64()?, cookie: cookie(r)? },
         kind::CONFIRMED => Message::Confirmed { session: r.u64()?, cookie: cookie(r)? },
         kind::BYE => Message::Bye { session: r.u64()? },
+        kind::IDLE => Message::Idle {
+            session: r.u64()?,
+            flow: r.u32()?,
+            after: Duration::from_millis(r.u32()?.into()),
+            cookie: cookie(r)?,
+        },
+        kind::HELD => Message::Held { session: r.u64()?, flow: r.u32()? },
+        kind::SPEAK => Message::Speak { session: r.u64()?, flow: r.u32()? },
         kind::DATA => {
             let data = data(r)?;
             // The filling may be anything.

@@ -37,6 +37,14 @@ const OUTGOING_MAX: usize = 512;
 /// Clients whose volume is remembered.
 const VOLUMES_MAX: usize = 4_096;
 const HOUR: Duration = Duration::from_secs(3_600);
+/// Silent flows of one session, and of all.
+const FLOWS_PER_SESSION_MAX: usize = 64;
+const FLOWS_MAX: usize = 1_024;
+/// Longest silence that is waited for.
+const SILENCE_ASKED_MAX: Duration = Duration::from_secs(3 * 3_600);
+/// How often the server speaks at the end of a silence, and how far apart: one may be lost.
+const SPEAKS: u32 = 3;
+const SPEAK_EVERY: Duration = Duration::from_millis(300);
 /// An address is asked to prove itself at most this often.
 const CONFIRM_EVERY: Duration = Duration::from_millis(100);
 
@@ -137,12 +145,22 @@ impl Session {
     }
 }
 
+/// A flow that is silent until the server speaks.
+#[derive(Debug)]
+struct Flow {
+    /// Proven by a cookie.
+    to: SocketAddr,
+    at: Instant,
+    left: u32,
+}
+
 /// The server's side of everything.
 #[derive(Debug)]
 pub struct Server {
     config: ServerConfig,
     sessions: Vec<Session>,
     waiting: VecDeque<(SessionId, Instant)>,
+    flows: BTreeMap<(SessionId, u32), Flow>,
     volumes: BTreeMap<IpAddr, (Instant, u64)>,
     outgoing: VecDeque<(SocketAddr, Vec<u8>)>,
     echoes: VecDeque<(SocketAddr, Echo)>,
@@ -169,6 +187,7 @@ impl Server {
             config,
             sessions: Vec::new(),
             waiting: VecDeque::new(),
+            flows: BTreeMap::new(),
             volumes: BTreeMap::new(),
             outgoing: VecDeque::new(),
             echoes: VecDeque::new(),
@@ -296,6 +315,9 @@ impl Server {
             return;
         };
         session.heard = now;
+        if let Message::Idle { flow, after, cookie, .. } = message {
+            return self.on_idle((id, *flow), *after, cookie, from, now);
+        }
         if session.address != from {
             self.on_moved(id, message, len, from, now);
         }
@@ -308,6 +330,30 @@ impl Server {
             Message::Bye { .. } => self.sessions.retain(|session| session.id != id),
             _ => {}
         }
+    }
+
+    fn on_idle(
+        &mut self,
+        flow: (SessionId, u32),
+        after: Duration,
+        cookie: &Cookie,
+        from: SocketAddr,
+        now: Instant,
+    ) {
+        let session = flow.0;
+        if !self.config.secret.is_mine(cookie, from, session, now) {
+            let cookie = self.config.secret.cookie(from, session, now);
+            return self.say(from, &Message::Confirm { session, cookie });
+        }
+        let own = self.flows.range((session, 0)..=(session, u32::MAX)).count();
+        let is_full = own >= FLOWS_PER_SESSION_MAX || self.flows.len() >= FLOWS_MAX;
+        if after > SILENCE_ASKED_MAX || is_full && !self.flows.contains_key(&flow) {
+            let reason = if is_full { Refusal::Overloaded } else { Refusal::Time };
+            let detail = if is_full { FLOWS_MAX as u64 } else { SILENCE_ASKED_MAX.as_millis() };
+            return self.say(from, &Message::Deny { session, run: flow.1, reason, detail });
+        }
+        self.flows.insert(flow, Flow { to: from, at: now + after, left: SPEAKS });
+        self.say(from, &Message::Held { session, flow: flow.1 });
     }
 
     /// The session speaks from another address: a NAT has forgotten its binding, or the client has moved.
@@ -483,6 +529,17 @@ impl Server {
             return Some(Transmit { to, run: None });
         }
         self.expire(now);
+        let due = self.flows.iter_mut().find(|(_, flow)| flow.at <= now);
+        if let Some(((session, number), flow)) = due {
+            let (key, to) = ((*session, *number), flow.to);
+            (flow.at, flow.left) = (now + SPEAK_EVERY, flow.left - 1);
+            if flow.left == 0 {
+                self.flows.remove(&key);
+            }
+            let speak = Message::Speak { session: key.0, flow: key.1 };
+            speak.encode(self.config.key.as_ref(), out);
+            return Some(Transmit { to, run: None });
+        }
         let key = self.config.key.as_ref();
         for session in &mut self.sessions {
             let (id, to) = (session.id, session.address);
@@ -514,6 +571,8 @@ impl Server {
     /// Forgets sessions that are silent, and ends runs that their clients do not end.
     fn expire(&mut self, now: Instant) {
         self.sessions.retain(|session| now.saturating_since(session.heard) < SESSION_IDLE_MAX);
+        let sessions = &self.sessions;
+        self.flows.retain(|(id, _), _| sessions.iter().any(|session| session.id == *id));
         for session in &mut self.sessions {
             for run in session.runs.iter_mut().filter(|run| !run.is_over() && run.give_up <= now) {
                 let mut summary = RunSummary { moves: session.moves, ..RunSummary::default() };
@@ -546,7 +605,8 @@ impl Server {
             // What a silent client's run has to send waits until it is heard, or until its session ends.
             active.filter(|at| *at <= silent_at).map_or(idle, |at| at.min(idle))
         };
-        self.sessions.iter().map(of_session).min()
+        let flows = self.flows.values().map(|flow| flow.at);
+        self.sessions.iter().map(of_session).chain(flows).min()
     }
 }
 

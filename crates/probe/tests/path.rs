@@ -279,3 +279,17 @@ fn a_search_finds_the_capacity_of_a_queue() {
 fn the_key_of_a_client_is_not_shown() {
     assert_eq!(format!("{:?}", Key::new(b"secret").unwrap()), "Key");
 }
+
+#[test]
+fn silent_flows_hear_the_server_at_their_end_unless_the_path_forgot_them() {
+    for has_key in [false, true] {
+        let mut net = Network::new(11, Path { loss_ppm: 150_000, ..Path::default() }, has_key);
+        // The path forgets who is silent for 70 s.
+        net.forget_after(Duration::from_secs(70));
+        let client = net.client(has_key.then_some("key"));
+        net.run_for(Duration::from_secs(5));
+        let ends = net.idle(client, has_key.then_some("key"), &[10, 60, 69, 71, 300]);
+        use probe::IdleEnd::{Died, Lived};
+        assert_eq!(ends, [Lived, Lived, Lived, Died, Died], "{has_key}");
+    }
+}

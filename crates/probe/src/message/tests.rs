@@ -94,6 +94,14 @@ fn some_message() -> impl Strategy<Value = Message> {
         any::<(u64, Cookie)>().prop_map(|(session, cookie)| Message::Confirm { session, cookie }),
         any::<(u64, Cookie)>().prop_map(|(session, cookie)| Message::Confirmed { session, cookie }),
         any::<u64>().prop_map(|session| Message::Bye { session }),
+        any::<(u64, u32, u32, Cookie)>().prop_map(|(session, flow, ms, cookie)| Message::Idle {
+            session,
+            flow,
+            after: Duration::from_millis(ms.into()),
+            cookie
+        }),
+        any::<(u64, u32)>().prop_map(|(session, flow)| Message::Held { session, flow }),
+        any::<(u64, u32)>().prop_map(|(session, flow)| Message::Speak { session, flow }),
         data.clone().prop_map(Message::Data),
         (data, any::<(u64, u64)>()).prop_map(|(data, (received, echoed))| Message::Echo(Echo {
             data,
@@ -139,7 +147,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read_without_a_panic(bytes in vec(any::<u8>(), 0..100), kind in 0u8..20) {
+    fn any_bytes_are_read_without_a_panic(bytes in vec(any::<u8>(), 0..100), kind in 0u8..24) {
         let _ = Message::decode(&bytes, None);
         let mut ours = vec![0xce, 0x12, VERSION, kind];
         ours.extend(bytes);
@@ -161,6 +169,11 @@ fn answers_to_a_hello_are_no_longer_than_it() {
     assert!(challenge.len() <= HELLO_LEN && encoded(&refuse, None).len() <= HELLO_LEN);
     let confirm = encoded(&Message::Confirm { session: 1, cookie: [1; 16] }, Some(&key()));
     assert!(confirm.len() <= DATA_LEN, "{}", confirm.len());
+    let idle = Message::Idle { session: 1, flow: 1, after: Duration::ZERO, cookie: Cookie::default() };
+    for key in [None, Some(&key())] {
+        let confirm = Message::Confirm { session: 1, cookie: [1; 16] };
+        assert!(encoded(&confirm, key).len() <= encoded(&idle, key).len());
+    }
 }
 
 #[test]

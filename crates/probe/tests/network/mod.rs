@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use probe::{
-    Client, ClientConfig, ClientEvent, CookieJar, DATA_LEN, Direction, Failure, Key, Limits, Message,
-    Pattern, Refusal, RunLog, RunSpec, Server, ServerConfig,
+    Client, ClientConfig, ClientEvent, CookieJar, DATA_LEN, Direction, Failure, IdleEnd, IdleFlow, Key,
+    Limits, Message, Pattern, Refusal, RunLog, RunSpec, Server, ServerConfig,
 };
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -88,6 +88,7 @@ pub struct Network {
     free_at: BTreeMap<Direction, Instant>,
     truths: BTreeMap<Direction, Truth>,
     traffic: BTreeMap<SocketAddr, (usize, usize)>,
+    forget_after: Duration,
 }
 
 fn stranger(number: u16) -> SocketAddr {
@@ -122,6 +123,7 @@ impl Network {
             free_at: BTreeMap::new(),
             truths: BTreeMap::new(),
             traffic: BTreeMap::new(),
+            forget_after: Duration::MAX,
         }
     }
 
@@ -220,6 +222,51 @@ impl Network {
     /// Bytes that came from a stranger's address, and that were sent to it.
     pub fn traffic_of(&self, from: u16) -> (usize, usize) {
         self.traffic.get(&stranger(from)).copied().unwrap_or_default()
+    }
+
+    /// The path forgets addresses that have not sent for so long.
+    pub fn forget_after(&mut self, time: Duration) {
+        self.forget_after = time;
+    }
+
+    /// Silent flows of a client, each from a port of its own: how they end.
+    pub fn idle(&mut self, client: usize, key: Option<&str>, seconds: &[u64]) -> Vec<IdleEnd> {
+        let key = key.map(|key| Key::new(key.as_bytes()).unwrap());
+        let session = self.hosts[client].client.session().unwrap();
+        let of = |(flow, s): (u32, &u64)| IdleFlow::new(session, flow, Duration::from_secs(*s), self.now);
+        let mut flows: Vec<IdleFlow> = (0..).zip(seconds).map(of).collect();
+        let address = |flow: usize| SocketAddr::from(([198, 51, 100, 1], 5_000 + flow as u16));
+        let (mut out, mut seen) = (Vec::new(), BTreeMap::new());
+        let mut kept = self.now;
+        while flows.iter().any(|flow| flow.end().is_none()) {
+            for (at, flow) in flows.iter_mut().enumerate() {
+                while flow.poll_transmit(key.as_ref(), self.now, &mut out) {
+                    seen.insert(address(at), self.now);
+                    self.send(To::Server(address(at)), &out);
+                }
+            }
+            if self.now >= kept {
+                kept = self.now + Duration::from_secs(10);
+                self.hosts[client].client.keep_alive();
+            }
+            self.pump();
+            self.now += Duration::from_millis(5);
+            while let Some(entry) = self.flying.first_entry().filter(|entry| entry.key().0 <= self.now) {
+                let ((_, _), (to, bytes)) = entry.remove_entry();
+                match to {
+                    To::Server(from) => self.serve(from, bytes),
+                    To::Client(to) => {
+                        let last = seen.get(&to).copied().unwrap_or(Instant::ZERO);
+                        let is_known = self.now.saturating_since(last) < self.forget_after;
+                        if let Some(at) = (0..flows.len()).find(|at| address(*at) == to).filter(|_| is_known)
+                        {
+                            flows[at].handle_datagram(&bytes, key.as_ref(), self.now);
+                        }
+                    }
+                }
+            }
+        }
+        flows.iter().filter_map(IdleFlow::end).collect()
     }
 
     /// Until nothing more happens.

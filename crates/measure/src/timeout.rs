@@ -1,0 +1,292 @@
+//! [`timeout`]: how long a path keeps idle UDP and TCP bindings ([MP]).
+//!
+//! All silences are tried at once, each on a flow of its own, and the server speaks at the end of each.
+
+use std::io::Read;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use io::{Clock, DatagramSocket, Interest, IoError, Waiter};
+use probe::{IdleEnd, IdleFlow, Key, SessionId};
+use serde::Serialize;
+use units::Duration;
+
+use crate::maker::{Maker, Peer};
+use crate::session::{Session, Watcher};
+use crate::tcp::ask;
+use crate::tcp_socket::connect;
+use crate::tcp_wire::{Order, What};
+use crate::{MeasureError, verdict};
+
+/// Name and version of the document; its schema is `schemas/probe-timeout.schema.json`.
+pub const SCHEMA: &str = "cellerator/probe-timeout/1";
+/// The session is kept by a word this often.
+const KEEP_EVERY: Duration = Duration::from_secs(10);
+/// How much later than expected the server's word may come over TCP.
+const GRACE: Duration = Duration::from_secs(5);
+const TURN: Duration = Duration::from_millis(200);
+const DATAGRAM_MAX: usize = 2_048;
+/// Of the longest silence that lived, per cent: how often to send something.
+const KEEP_ALIVE_PERCENT: u64 = 80;
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct TimeoutPlan {
+    /// Silences to try.
+    pub silences: Vec<Duration>,
+    /// Over UDP.
+    pub has_udp: bool,
+    /// Over TCP.
+    pub has_tcp: bool,
+    /// The server's key.
+    pub key: Option<Key>,
+}
+
+/// One flow.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Silence {
+    /// For how long it was silent.
+    pub seconds: f64,
+    /// True when the server's word came through at its end; none where that was not learned.
+    pub lived: Option<bool>,
+    /// Why it was not learned.
+    pub why: Option<String>,
+}
+
+/// Silences of one protocol.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Bindings {
+    /// `udp` or `tcp`.
+    pub protocol: &'static str,
+    /// The longest below which all lived.
+    pub lived_s: Option<f64>,
+    /// The shortest that died.
+    pub died_s: Option<f64>,
+    /// Send something at least this often, s: 80 % of the longest that lived.
+    pub keep_alive_s: Option<f64>,
+    /// By rising length.
+    pub silences: Vec<Silence>,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TimeoutDocument {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// Who measured.
+    pub made_by: Maker,
+    /// Against whom.
+    pub server: Peer,
+    /// In plain words.
+    pub verdict: String,
+    /// Why it is not the whole; none of one that is.
+    pub incomplete: Option<String>,
+    /// One for each protocol that was tried.
+    pub bindings: Vec<Bindings>,
+}
+
+struct Job {
+    to: SocketAddr,
+    session: SessionId,
+    silences: Vec<Duration>,
+    key: Option<Key>,
+    is_stopped: Arc<AtomicBool>,
+}
+
+/// Tries all silences of `plan` at once.
+///
+/// # Errors
+/// Of the system only.
+pub fn timeout(
+    session: &mut Session<'_>,
+    plan: &TimeoutPlan,
+    made_by: Maker,
+    watcher: &mut dyn Watcher,
+) -> Result<(TimeoutDocument, Option<MeasureError>), IoError> {
+    let is_stopped = Arc::new(AtomicBool::new(false));
+    let mut silences = plan.silences.clone();
+    silences.sort_unstable();
+    silences.dedup();
+    let longest = silences.last().copied().unwrap_or(Duration::ZERO);
+    watcher.say(&format!("silent for up to {longest}"));
+    let mut threads: Vec<(&'static str, JoinHandle<Vec<Silence>>)> = Vec::new();
+    if let Some(id) = session.id() {
+        let job = || Job {
+            to: session.server(),
+            session: id,
+            silences: silences.clone(),
+            key: plan.key.clone(),
+            is_stopped: Arc::clone(&is_stopped),
+        };
+        if plan.has_udp {
+            let job = job();
+            threads.push(("udp", std::thread::spawn(move || udp(&job))));
+        }
+        if plan.has_tcp {
+            let job = job();
+            threads.push(("tcp", std::thread::spawn(move || tcp(&job))));
+        }
+    }
+    let mut keep_at = Clock::now();
+    while !session.is_stopped() && threads.iter().any(|(_, thread)| !thread.is_finished()) {
+        if Clock::now() >= keep_at {
+            keep_at = Clock::now() + KEEP_EVERY;
+            session.keep_alive();
+        }
+        session.rest(TURN)?;
+    }
+    is_stopped.store(true, Ordering::SeqCst);
+    let ended =
+        threads.into_iter().map(|(protocol, thread)| bindings(protocol, thread.join().unwrap_or_default()));
+    let bindings: Vec<Bindings> = ended.collect();
+    let failure = session.is_stopped().then_some(MeasureError::Interrupted);
+    let mut document = TimeoutDocument {
+        schema: SCHEMA,
+        made_by,
+        server: session.peer(),
+        verdict: String::new(),
+        incomplete: failure.as_ref().map(ToString::to_string),
+        bindings,
+    };
+    document.verdict = verdict::of_timeout(&document);
+    Ok((document, failure))
+}
+
+fn silence(after: Duration, lived: Result<bool, String>) -> Silence {
+    Silence { seconds: after.as_secs_f64(), lived: lived.as_ref().ok().copied(), why: lived.err() }
+}
+
+fn bindings(protocol: &'static str, mut silences: Vec<Silence>) -> Bindings {
+    silences.sort_unstable_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    let died_s = silences.iter().find(|silence| silence.lived == Some(false)).map(|silence| silence.seconds);
+    let below = silences.iter().filter(|silence| died_s.is_none_or(|died| silence.seconds < died));
+    let lived_s =
+        below.filter(|silence| silence.lived == Some(true)).map(|silence| silence.seconds).next_back();
+    let keep_alive_s = lived_s.map(|lived| lived * KEEP_ALIVE_PERCENT as f64 / 100.0);
+    Bindings { protocol, lived_s, died_s, keep_alive_s, silences }
+}
+
+/// All flows in one thread, each with a socket of its own.
+fn udp(job: &Job) -> Vec<Silence> {
+    let all = |why: &str| job.silences.iter().map(|after| silence(*after, Err(why.to_owned()))).collect();
+    match udp_flows(job) {
+        Ok(silences) => silences,
+        Err(error) => all(&error.to_string()),
+    }
+}
+
+fn udp_flows(job: &Job) -> Result<Vec<Silence>, IoError> {
+    let any: IpAddr = if job.to.is_ipv4() { [0; 4].into() } else { [0_u16; 8].into() };
+    let mut waiter = Waiter::new(Duration::ZERO)?;
+    let mut flows = Vec::new();
+    for (number, after) in (0_u32..).zip(&job.silences) {
+        let socket = DatagramSocket::bind(SocketAddr::new(any, 0))?;
+        waiter.add(&socket, Interest::Read, number.into())?;
+        flows.push((socket, IdleFlow::new(job.session, number, *after, Clock::now())));
+    }
+    let (mut buffer, mut out, key) = (vec![0; DATAGRAM_MAX], Vec::new(), job.key.as_ref());
+    while !job.is_stopped.load(Ordering::SeqCst) && flows.iter().any(|(_, flow)| flow.end().is_none()) {
+        for (socket, flow) in &mut flows {
+            // What ICMP says is what a path without the binding says.
+            while let Ok(Some(received)) = socket.recv(&mut buffer) {
+                let bytes = buffer.get(..received.len).unwrap_or(&buffer);
+                if received.from == job.to {
+                    flow.handle_datagram(bytes, key, Clock::now());
+                }
+            }
+            while flow.poll_transmit(key, Clock::now(), &mut out) {
+                let _ = socket.send_to(&out, job.to);
+            }
+        }
+        let next = flows.iter().filter_map(|(_, flow)| flow.next_deadline()).min();
+        let turn = Clock::now() + TURN;
+        waiter.wait(Some(next.map_or(turn, |next| next.min(turn))))?;
+    }
+    let told = |flow: &IdleFlow| match flow.end() {
+        Some(IdleEnd::Lived) => Ok(true),
+        Some(IdleEnd::Died) => Ok(false),
+        Some(IdleEnd::Unanswered) => Err("no answer when it began".to_owned()),
+        Some(IdleEnd::Refused(reason)) => Err(crate::refusal(reason, 0, probe::VERSION)),
+        None => Err("interrupted".to_owned()),
+    };
+    Ok(flows.iter().map(|(_, flow)| silence(flow.after(), told(flow))).collect())
+}
+
+/// A thread for each connection.
+fn tcp(job: &Job) -> Vec<Silence> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0_u32..)
+            .zip(&job.silences)
+            .map(|(number, after)| (*after, scope.spawn(move || connection(job, number, *after))))
+            .collect();
+        let failed = || Err("a thread has failed".to_owned());
+        threads
+            .into_iter()
+            .map(|(after, thread)| silence(after, thread.join().unwrap_or_else(|_| failed())))
+            .collect()
+    })
+}
+
+/// True when the server's byte came at the end of the silence.
+fn connection(job: &Job, number: u32, after: Duration) -> Result<bool, String> {
+    let words = |error: IoError| error.to_string();
+    let mut stream = connect(job.to, 0).map_err(words)?;
+    let order = Order {
+        what: What::Idle,
+        session: job.session,
+        run: number,
+        length: after,
+        window: 0,
+        congestion_control: String::new(),
+    };
+    ask(&stream, &order, job.key.as_ref())?;
+    stream.set_nonblocking(true).map_err(|error| error.to_string())?;
+    let mut waiter = Waiter::new(Duration::ZERO).map_err(words)?;
+    waiter.add(&stream, Interest::Read, 0).map_err(words)?;
+    let end = Clock::now() + after + GRACE;
+    while Clock::now() < end {
+        if job.is_stopped.load(Ordering::SeqCst) {
+            return Err("interrupted".to_owned());
+        }
+        let turn = end.min(Clock::now() + TURN);
+        if !waiter.wait(Some(turn)).map_err(words)?.is_empty() {
+            // An end or a reset instead of the byte is none.
+            return Ok(stream.read(&mut [0]).is_ok_and(|count| count == 1));
+        }
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_out_lies_between_what_lived_and_what_died() {
+        let of = |lived: &[Result<bool, String>]| {
+            let silences =
+                lived.iter().zip(1..).map(|(lived, s)| silence(Duration::from_secs(s), lived.clone()));
+            let found = bindings("udp", silences.rev_sorted());
+            (found.lived_s, found.died_s)
+        };
+        assert_eq!(of(&[Ok(true), Ok(true), Ok(false), Ok(false)]), (Some(2.0), Some(3.0)));
+        assert_eq!(of(&[Ok(true), Ok(true)]), (Some(2.0), None));
+        assert_eq!(of(&[Ok(false), Ok(true)]), (None, Some(1.0)), "what lived beyond proves nothing");
+        assert_eq!(of(&[Ok(true), Err("?".to_owned()), Ok(false)]), (Some(1.0), Some(3.0)));
+    }
+
+    /// The order in which they come does not matter.
+    trait RevSorted {
+        fn rev_sorted(self) -> Vec<Silence>;
+    }
+
+    impl<I: Iterator<Item = Silence>> RevSorted for I {
+        fn rev_sorted(self) -> Vec<Silence> {
+            let mut all: Vec<Silence> = self.collect();
+            all.reverse();
+            all
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Time-outs for people.
+
+use figures::Table;
+use maud::html;
+
+use crate::timeout::{Bindings, TimeoutDocument};
+use crate::verdict::digits;
+
+fn table(bindings: &Bindings) -> Table {
+    let rows = bindings.silences.iter().map(|silence| {
+        let word = match (silence.lived, &silence.why) {
+            (Some(true), _) => "lived".to_owned(),
+            (Some(false), _) => "died".to_owned(),
+            (None, why) => format!("not known: {}", why.as_deref().unwrap_or("–")),
+        };
+        vec![digits(silence.seconds), word]
+    });
+    Table { headings: vec![("silent for", "s"), ("the binding", "")], rows: rows.collect() }
+}
+
+/// The verdict, and a table for each protocol.
+#[must_use]
+pub fn summary(document: &TimeoutDocument, columns: usize) -> String {
+    let mut text = figures::wrapped(&document.verdict, columns).join("\n") + "\n";
+    for bindings in &document.bindings {
+        text += &format!("\n  {}\n{}", bindings.protocol, table(bindings));
+    }
+    text
+}
+
+/// The whole page.
+#[must_use]
+pub fn page(document: &TimeoutDocument) -> String {
+    let server = &document.server;
+    let body = html! {
+        p class=(if document.incomplete.is_some() { "finding warning" } else { "finding" }) { (document.verdict) }
+        p class="soft" {
+            "Measured against " (server.host) " (" (server.address) ", port " (server.port) ") with Cellerator "
+            (document.made_by.cellerator) ": " code { (document.made_by.command) }
+        }
+        @for bindings in &document.bindings {
+            h2 { (bindings.protocol.to_uppercase()) }
+            (table(bindings).html(&|_| None, &|field| (field == "died").then_some("less")))
+        }
+        h2 { "How it was measured" }
+        p {
+            "Each silence had a flow of its own, all at once. Nothing went over a flow until its time was over; then "
+            "the server spoke first, because a packet of the client would have made a forgotten binding anew."
+        }
+    };
+    figures::page::page("How long this path keeps idle flows", "", &body)
+}
