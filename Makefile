@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench chaos docs docs-contest docs-bench deps clean
+.PHONY: help build demo test lint bench chaos docs docs-contest docs-terms docs-bench deps clean
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -52,6 +52,8 @@ WRITE_DOCS = CELLERATOR_WRITE_DOCS=1 CELLERATOR_RESULTS="$(1)" $(TEST_DOCS) docu
 CONTEST_SCHEMES := direct:cubic,direct:bbr,accel:adaptive
 CONTEST_PRESETS := 3g-hspa 4g-lte 4g-lte-drive 5g-sa-drive 5g-nsa-drive
 TRACES ?=
+TERM_SCENARIOS := $(patsubst %,--scenario experiments/%.toml,ma/table-3 ma/table-4 ma/table-5-64 ma/table-5-110 \
+	ma/table-5-fades ma/table-5-held-back wa/figure-3 wa/figure-7 wa/table-1)
 
 docs: build ## Run the demo and write its figures and pictures into the documents (as root, minutes): docs/results
 	@tools/need-root docs
@@ -63,6 +65,12 @@ docs-contest: build ## The same with the contests (ten minutes); TRACES=FOLDER a
 	$(CELLERATOR) contest $(CONTEST_PRESETS) --part bulk,short --schemes $(CONTEST_SCHEMES) --limit-delay '20 ms' --json $(OUT)/docs/contest-presets.json
 	$(if $(TRACES),cd $(TRACES) && $(abspath $(CELLERATOR)) contest * --schemes $(CONTEST_SCHEMES) --limit-delay '20 ms' --json - >$(abspath $(OUT))/docs/contest-traces.json)
 	$(call WRITE_DOCS,$(abspath $(OUT))/docs/contest-presets.json $(if $(TRACES),$(abspath $(OUT))/docs/contest-traces.json))
+
+docs-terms: build ## What each term of `adaptive` is worth (an hour); TRACES=FOLDER holds the measured traces
+	@test -n "$(TRACES)" || { echo "docs-terms: name the folder of the measured traces: TRACES=FOLDER"; exit 1; }
+	@mkdir -p $(OUT)/docs
+	$(CELLERATOR) sweep eliminate experiments/adaptive/terms/*.toml --traces $(TRACES) $(TERM_SCENARIOS) --repetitions 1 --json $(OUT)/docs/terms.json
+	$(call WRITE_DOCS,$(abspath $(OUT))/docs/terms.json)
 
 docs-bench: bench ## The same with the benchmarks (as root, 15 minutes, on a quiet machine): docs/benchmarks.md
 	$(call WRITE_DOCS,$(abspath $(OUT))/bench/results.json)

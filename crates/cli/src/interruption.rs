@@ -85,17 +85,6 @@ pub fn tell<'a>(what: &str, files: impl IntoIterator<Item = &'a Path>) {
     eprintln!("cellerator: {what}; {place}");
 }
 
-/// Has a signal end this process with `word` instead of silently.
-///
-/// # Errors
-/// When no descriptor is left.
-pub fn ends_with(word: &'static str) -> Result<(), String> {
-    on_signals(move |signal| {
-        eprintln!("cellerator: {word}");
-        process::exit(SIGNAL_BASE + signal);
-    })
-}
-
 /// Calls `act` in a thread of its own for each signal that comes.
 fn on_signals(act: impl Fn(i32) + Send + 'static) -> Result<(), String> {
     let listen = || -> Result<(Signals, Waiter), IoError> {

@@ -91,10 +91,7 @@ fn main() -> ExitCode {
         Command::Model(args) => model::main(args),
         Command::Trace(args) => trace::main(args),
         Command::Contest(args) => contest::main(&args),
-        Command::Sweep(args) => {
-            interruption::ends_with("sweep: interrupted; --resume goes on with what is beside --out")
-                .and_then(|()| sweep::main(args))
-        }
+        Command::Sweep(args) => sweep::main(args),
         Command::Reproduce(args) => reproduce::main(&args),
         Command::Bench(args) => bench::main(&args),
         Command::Analyze(args) => analyze::main(&args),

@@ -1,14 +1,16 @@
 //! `cellerator sweep`.
 
 use std::io::IsTerminal as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 
-use ::contest::{Elimination, Progress, Shard, Sweep, SweepSpec, Tolerance, merge};
+use ::contest::{CaseCell, Elimination, Progress, Shard, Sweep, SweepSpec, Tolerance, merge};
 use clap::Subcommand;
+use figures::Table;
 use indicatif::{ProgressBar, ProgressStyle};
 use io::Clock;
+use scenario::Scenario;
 use units::{Duration, Instant};
 
 use crate::interruption::Interruption;
@@ -43,8 +45,17 @@ enum SweepCommand {
 #[derive(clap::Args)]
 struct EliminateArgs {
     /// Grids without parameters; every one of their cells counts
-    #[arg(required = true, value_name = "SPEC.toml")]
+    #[arg(required_unless_present = "scenarios", value_name = "SPEC.toml")]
     specs: Vec<PathBuf>,
+    /// A scenario file; those of its cases count whose accelerator has the controller `adaptive`
+    #[arg(long = "scenario", value_name = "FILE.toml")]
+    scenarios: Vec<PathBuf>,
+    /// Folder of the traces that the grids name [default: that of the grid's file]
+    #[arg(long, value_name = "FOLDER")]
+    traces: Option<PathBuf>,
+    /// Repetitions of the scenarios' cases [default: as they say]
+    #[arg(long, value_name = "N")]
+    repetitions: Option<u32>,
     /// Try these terms only [default: all]
     #[arg(long, value_name = "TERM,…", value_delimiter = ',')]
     terms: Vec<String>,
@@ -124,16 +135,29 @@ fn eliminate(args: &EliminateArgs) -> Result<ExitCode, String> {
     let words = Words::beside([args.json.as_deref(), args.markdown.as_deref()])?;
     let interruption = Interruption::listen()?;
     let text = |e: ::contest::ContestError| e.to_string();
+    let mut specs: Vec<SweepSpec> =
+        args.specs.iter().map(|spec| SweepSpec::read(spec)).collect::<Result<_, _>>().map_err(text)?;
+    if let Some(folder) = &args.traces {
+        specs.iter_mut().for_each(|spec| spec.folder.clone_from(folder));
+    }
     let elimination = Elimination {
-        specs: args.specs.iter().map(|spec| SweepSpec::read(spec)).collect::<Result<_, _>>().map_err(text)?,
+        specs,
+        cases: args.scenarios.iter().map(|file| cases(file, args)).collect::<Result<Vec<_>, _>>()?.concat(),
         terms: args.terms.clone(),
         rounds: args.rounds,
         tolerance: Tolerance::default(),
         threads: args.threads.unwrap_or_else(io::sched::cpu_count).max(1),
     };
     let line = Line::default();
-    let result =
-        elimination.run(outcome::command_line(), &|progress| line.show(progress), interruption.flag());
+    let show = |(title, table): &(String, Table)| {
+        words.say(&format!("\n{title}\n{}", table.fitting(words.columns(), &MAY_GO).0));
+    };
+    let result = elimination.run(
+        outcome::command_line(),
+        &|progress| line.show(progress),
+        &|round| show(&round.table()),
+        interruption.flag(),
+    );
     line.end();
     let result = result.map_err(text)?;
     let tables = result.tables();
@@ -146,9 +170,6 @@ fn eliminate(args: &EliminateArgs) -> Result<ExitCode, String> {
         let json = serde_json::to_string_pretty(&result).map_err(|e| format!("terms as JSON: {e}"))?;
         output::save(file, &(json + "\n"))?;
     }
-    for (title, table) in &tables {
-        words.say(&format!("\n{title}\n{}", table.fitting(words.columns(), &MAY_GO).0));
-    }
     let files = [args.json.as_deref(), args.markdown.as_deref()];
     if !result.is_complete {
         let written = files.into_iter().flatten().filter(|file| !output::is_standard_output(file));
@@ -156,6 +177,19 @@ fn eliminate(args: &EliminateArgs) -> Result<ExitCode, String> {
         return Ok(interruption.code());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The cases of a scenario file that are controlled by `adaptive`.
+fn cases(file: &Path, args: &EliminateArgs) -> Result<Vec<CaseCell>, String> {
+    let text =
+        std::fs::read_to_string(file).map_err(|e| format!("cannot read scenario {}: {e}", file.display()))?;
+    let mut scenario = Scenario::from_toml(&file.display().to_string(), &text).map_err(|e| e.to_string())?;
+    if let Some(repetitions) = args.repetitions {
+        scenario.repetitions = repetitions;
+    }
+    let folder = file.parent().unwrap_or(Path::new(""));
+    CaseCell::all_of(&scenario, &mut |trace| lab::read_trace(folder, trace), &crate::sim::engine)
+        .map_err(|e| e.to_string())
 }
 
 /// Columns that a narrow terminal does without.

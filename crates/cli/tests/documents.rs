@@ -95,6 +95,7 @@ fn rendered(block: &str) -> String {
         ("cellerator/lab-results/1", "pictures") => pictures(&parsed(file, &text)),
         ("cellerator/contest/1", "bulk") => contest::bulk_markdown(&parsed(file, &text)),
         ("cellerator/contest/1", "short") => contest::short_markdown(&parsed(file, &text)),
+        ("cellerator/elimination/1", "") => parsed::<contest::Eliminated>(file, &text).markdown(),
         (schema, "") if schema == bench::SCHEMA => parsed::<bench::Results>(file, &text).markdown(),
         (schema, view) => panic!("{file}: no view `{view}` of {schema}"),
     }
@@ -170,6 +171,11 @@ fn keep(from: &str) {
         "cellerator/contest/1" => {
             let document = parsed::<contest::Document>(from, &text).without_plots();
             (name, serde_json::to_string_pretty(&document).unwrap())
+        }
+        "cellerator/elimination/1" => {
+            let command = "make docs-terms TRACES=FOLDER".to_owned();
+            let eliminated = contest::Eliminated { command, ..parsed(from, &text) };
+            (name, serde_json::to_string_pretty(&eliminated).unwrap())
         }
         schema if schema == bench::SCHEMA => ("bench".to_owned(), text.trim_end().to_owned()),
         other => panic!("{from}: documents are not made of {other}"),

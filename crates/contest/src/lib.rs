@@ -53,7 +53,7 @@ pub use results::{
 };
 pub use scheme::{Scheme, Treatment};
 pub use sweep::{
-    Candidate, Eliminated, Elimination, Progress, Round, Shard, Sweep, SweepSpec, Tolerance, merge,
+    Candidate, CaseCell, Eliminated, Elimination, Progress, Round, Shard, Sweep, SweepSpec, Tolerance, merge,
     table_format,
 };
 pub use table::tables;

@@ -26,7 +26,7 @@ use tables::{Format, TableReader, TableWriter, Value};
 use crate::contest::{Cell, idle};
 use crate::results::TraceFigures;
 use crate::{ContestError, TraceSource};
-pub use elimination::{Candidate, Eliminated, Elimination, Round, Tolerance};
+pub use elimination::{Candidate, CaseCell, Eliminated, Elimination, Round, Tolerance};
 use journal::Journal;
 pub use spec::SweepSpec;
 use spec::{Point, Prepared};

@@ -7,75 +7,65 @@
 //! link's better moments and no more:
 //!
 //! ```text
-//!   W = min( K + (τ + d)·r̂ ,  K′ + (τ + D)·r̄ )
+//!   W = min( K + (τ + d)·r̂ ,  2K + (τ + D)·r̄ ) + max(e, h),   at most what Q and S allow
 //!
 //!   r̂   forecast: 0.7 × the 0.7 quantile + 0.3 × the largest of the last N bins of deliveries
 //!   r̄   mean of the last M bins
 //!   τ   round trip of the path without a queue (its floor)
-//!   d   headroom: as much queue, in time, as keeps the link from running dry more than a share φ of the time
+//!   d   headroom: as much queue, in time, as keeps the link from running dry
+//!   D   patience: the longest wait at the rate of the last moments
 //!   K   constant part: what a link too slow for the rest needs to be busy
 //! ```
 //!
-//! - **Forecast.** A link that varies is kept busy by provision for its good moments, not for its
-//!   mean: hence the upper quantile of a short memory. The second bound holds the queue down once
-//!   the link has become slower for longer than a bin or two: no packet shall wait for more than D
-//!   at the rate of the last moments.
-//! - **Headroom.** An acknowledgement with a round trip near τ says that the queue was empty: the
-//!   link may have been idle. d follows these as a quantile is followed: up by 1 − φ, down by φ, so
-//!   that it rests where the share of such acknowledgements is φ. On a steady link it falls to its
-//!   least, on a jumpy one it grows.
-//! - **Bunches.** Acknowledgements that come together every so often, because the uplink gets its
-//!   turn so seldom, make the path longer by their spacing: see `bunches.rs`.
-//! - **Bursts.** What radio repairs hold back and let go at once, again and again, is in flight on
-//!   top: see `bursts.rs`.
-//! - **Long repairs** make the path longer by what they hold back, which looks like a queue: see
-//!   `head_of_line.rs`.
-//! - **Outages.** Without acknowledgements nothing is sent, after a time-out no more than a segment
-//!   at a time, where data has been lost of late 32: that may be a burst of losses, which waiting
-//!   alone does not end. Bins last no longer than their cap, so that the forecast of before still
-//!   stands after.
-//! - **Losses** say nothing, except that more than an eighth of the data lost in each of three
-//!   round trips in a row may mean a buffer smaller than W: then W is bounded by what the buffer
-//!   takes, if that is seen to help. See `losses.rs`.
-//! - **Floor.** See `floor.rs`: let down for one round trip when it has not been seen for 10 s (H17).
-//! - **Known subscribers.** What was learnt stays while the subscriber is idle, up to `memory`: a
-//!   new flow starts with the whole window. A new one starts with `initial_window` and doubles
-//!   until a queue shows.
-//! - **Feedback.** While the base station reports, its bandwidth fills the bins.
+//! One file holds each term, with its formula above it:
 //!
-//! Integer arithmetic; the parameters come from `docs/algorithms/adaptive.md`'s sweep.
+//! | term | file |
+//! |---|---|
+//! | r̂ and r̄, the bins | `offer.rs` |
+//! | G, the grain of the link, which all times follow | `grain.rs` |
+//! | d, the headroom | `headroom.rs` |
+//! | τ, the floor, and how it is kept true (H17) | `floor.rs` |
+//! | W of a start | `start.rs` |
+//! | e: what radio repairs let go at once is in flight on top | `bursts.rs`, `losses.rs` |
+//! | h: what long repairs hold back is in flight on top | `head_of_line.rs` |
+//! | Q: what a buffer smaller than W takes | `buffer.rs` |
+//! | S: what may be in flight after a time-out | `silence.rs` |
+//!
+//! Without acknowledgements nothing is sent. What was learnt stays while the subscriber is idle, up to
+//! `memory`. While the base station reports, its bandwidth fills the bins.
+//!
+//! Integer arithmetic. `docs/algorithms/adaptive.md` derives the law, and says where each constant comes from.
 
-mod bunches;
+mod buffer;
 mod bursts;
 mod floor;
 mod grain;
 mod head_of_line;
+mod headroom;
 mod losses;
 mod offer;
+mod silence;
+mod start;
 mod terms;
 
 use units::{Bytes, Duration, Instant, Rate};
 
 use crate::{Ack, Control, Controller, Feedback, Loss, LossKind, MSS_DEFAULT, Sent, quantum_for};
 
-use bunches::Bunches;
+use buffer::{Buffer, Heard};
 use bursts::Bursts;
 use floor::Floor;
 use grain::Grain;
 use head_of_line::{HeadOfLineBlocking, Observation};
-use losses::Losses;
+use headroom::Headroom;
+use losses::SteadyLoss;
 use offer::Offer;
+use silence::Silence;
+use start::{Signs, Start};
 pub use terms::{Term, Terms};
 
 /// Bins of r̄: the link's last moments.
 const RECENT_BINS: usize = 4;
-
-/// So many windows' worth of acknowledgements that met no queue, one after the other, and the link
-/// is taken to have become better.
-const DRY_WINDOWS: u64 = 2;
-
-/// An acknowledgement that met a queue weighs as much as so many that met none.
-const WET_WEIGHT: u64 = 4;
 
 /// Grains of the link that a bin of deliveries takes in.
 const GRAINS_PER_BIN: u64 = 2;
@@ -90,15 +80,6 @@ const FINEST: u64 = 12;
 /// Data in flight is never held below so many segments: fewer starve delayed acknowledgements.
 const SEGMENTS_MIN: u64 = 4;
 
-/// What may be in flight after a time-out: all flows' first segments go anyway.
-const SILENT_SEGMENTS: u8 = 1;
-
-/// The same where losses have been seen of late.
-const RETRY_SEGMENTS: u8 = 32;
-
-/// How long a loss is late.
-const LOSS_MEMORY: Duration = Duration::from_secs(10);
-
 /// How much sooner than the link takes it data is handed over: pacing keeps bursts off the wire,
 /// not the queue low.
 const PACING_GAIN: u64 = 2;
@@ -107,12 +88,11 @@ const PACING_GAIN: u64 = 2;
 /// would else be sent at once and be a queue.
 const HELD_PACING_PERCENT: u64 = 150;
 
-/// For how long a window counts as used.
-const USE_MEMORY: Duration = Duration::from_secs(1);
+/// The same where a buffer bounds the window, in per cent: it does not take a burst.
+const BOUND_PACING_PERCENT: u64 = 125;
 
-/// The queue a start provides for and ends at, in round trips of a path so short that this is less
-/// than half of the largest headroom: such a path hardly varies more than it takes itself.
-const START_ROUND_TRIPS: u64 = 4;
+/// Acknowledgements so close together came as one.
+const BUNCH: Duration = Duration::from_millis(2);
 
 /// Parameters of [`Adaptive`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -172,22 +152,16 @@ pub struct Adaptive {
     offer: Offer,
     grain: Grain,
     floor: Floor,
-    headroom: Duration,
-    /// Acknowledged of late without a queue.
-    dry: Bytes,
-    /// The window of a start, until the first queue shows.
-    start: Option<Bytes>,
-    losses: Losses,
-    /// What may be in flight, in segments, since a time-out until something is heard.
-    silent: Option<u8>,
-    /// When later data had last shown a loss that no time-out had come before.
-    lost_at: Instant,
+    headroom: Headroom,
+    start: Start,
+    losses: SteadyLoss,
+    buffer: Buffer,
+    silence: Silence,
     window: Bytes,
     /// When the window was in use last.
-    limited_at: Instant,
+    limited_at: Option<Instant>,
     pacing_rate: Rate,
     last_ack: Instant,
-    bunches: Bunches,
     bursts: Bursts,
     blocking: HeadOfLineBlocking,
     reports_valid_until: Instant,
@@ -201,17 +175,15 @@ impl Adaptive {
             offer: Offer::new(params.bin, params.bins as usize),
             grain: Grain::new(),
             floor: Floor::new(),
-            headroom: params.headroom_max / 2,
-            dry: Bytes::ZERO,
-            start: Some(params.initial_window),
-            losses: Losses::new(params.mss, !params.without.has(Term::Trials)),
-            silent: None,
-            lost_at: Instant::ZERO,
+            headroom: Headroom::new(&params),
+            start: Start::new(params.initial_window),
+            losses: SteadyLoss::default(),
+            buffer: Buffer::new(params.mss),
+            silence: Silence::default(),
             window: params.initial_window,
-            limited_at: Instant::ZERO,
+            limited_at: None,
             pacing_rate: Rate::MAX,
             last_ack: Instant::ZERO,
-            bunches: Bunches::new(),
             bursts: Bursts::new(),
             blocking: HeadOfLineBlocking::default(),
             reports_valid_until: Instant::ZERO,
@@ -236,7 +208,7 @@ impl Adaptive {
     /// d: the standing queue provided for, as time at the forecast rate.
     #[must_use]
     pub fn headroom(&self) -> Duration {
-        self.headroom
+        self.headroom.get()
     }
 
     /// The law has `term`.
@@ -244,9 +216,10 @@ impl Adaptive {
         !self.params.without.has(term)
     }
 
-    /// What a buffer smaller than the window takes.
+    /// What may be in flight because of a buffer smaller than the window.
     fn ceiling(&self) -> Option<Bytes> {
-        self.losses.ceiling().filter(|_| self.has(Term::Ceiling))
+        let (mean, floor) = (self.mean().unwrap_or(Rate::ZERO), self.floor.get().unwrap_or(Duration::ZERO));
+        self.buffer.window(mean.bytes_in(floor)).filter(|_| self.has(Term::Ceiling))
     }
 
     /// T, for which repairs hold back.
@@ -279,85 +252,56 @@ impl Adaptive {
         self.scaled(self.params.delay_max).max(floor).max(self.params.headroom_min)
     }
 
+    /// The bounds of d.
     fn headroom_range(&self) -> (Duration, Duration) {
         let floor = self.floor.get().unwrap_or(Duration::ZERO);
-        let least = self.scaled(self.params.headroom_min).max(floor / 4).max(self.params.starved_below);
-        let most = self.scaled(self.params.headroom_max).max(floor).max(self.params.headroom_min);
-        (least, most.max(least))
-    }
-
-    /// δ: a round trip so little above the floor met no queue. What the link's grain adds is none.
-    fn near(&self, floor: Duration) -> Duration {
-        let grain = self.grain.get().unwrap_or(self.params.starved_below);
-        grain.min(self.params.starved_below).max(floor / 16)
+        let of_the_link = (self.scaled(self.params.headroom_min), self.scaled(self.params.headroom_max));
+        headroom::bounds(of_the_link, floor, &self.params)
     }
 
     /// d follows the share of acknowledgements that found the queue empty.
     fn adapt_headroom(&mut self, rtt: Duration, delivered: Bytes) {
         let (Some(floor), Some(forecast)) = (self.floor.get(), self.offer.forecast()) else { return };
-        let time = forecast.time_for(delivered).min(Duration::from_millis(100));
-        let step = self.params.headroom_gain.mul_ratio(time.as_nanos(), 1_000_000_000);
-        let phi = u64::from(self.params.starved_permille.min(1_000));
-        if rtt < floor + self.near(floor) {
-            self.headroom += step.mul_ratio(1_000 - phi, 1_000);
-            self.dry += delivered;
+        let bounds = self.headroom_range();
+        if self.has(Term::Headroom) {
+            let near = headroom::near(self.grain.get(), floor, &self.params);
+            self.headroom.follow(rtt, delivered, (floor, forecast), near, &self.params);
+            self.headroom.clamp(bounds);
         } else {
-            self.headroom -= step.mul_ratio(phi, 1_000);
-            self.dry = self.dry.saturating_sub(Bytes::new(delivered.get() * WET_WEIGHT));
+            self.headroom.set(bounds.1 / 2);
         }
-        let is_dry = self.dry.get() >= self.window.get() * DRY_WINDOWS && self.has(Term::Restart);
-        if is_dry && self.ceiling().is_none() {
-            // The link has become much better: find out by how much, as at the start.
-            self.start = Some(self.window);
-            self.dry = Bytes::ZERO;
-        }
-        let (least, most) = self.headroom_range();
-        self.headroom = if self.has(Term::Headroom) { self.headroom.clamp(least, most) } else { most / 2 };
     }
 
-    /// Pacing is what keeps the path empty: a segment takes longer by it than the way there and back.
-    fn leaves_path_empty(&self) -> bool {
-        let segment = self.pacing_rate.time_for(self.params.mss);
-        self.has(Term::SlowPace)
-            && self.start.is_none()
-            && self.silent.is_none()
-            && self.floor.get().is_some_and(|floor| segment > floor)
-    }
-
-    fn leave_start(&mut self, ack: &Ack) {
-        let Some(window) = self.start else { return };
-        let (Some(rtt), Some(floor)) = (ack.rtt, self.floor.get()) else { return };
+    /// A start grows, or ends.
+    fn follow_start(&mut self, ack: &Ack) {
+        let Some(floor) = self.floor.get() else { return };
         let (least, most) = self.headroom_range();
-        let queue = if self.has(Term::ShortStart) { floor * START_ROUND_TRIPS } else { most };
-        let is_queueing = rtt > floor + self.blocked_for() + least.max((most / 2).min(queue));
-        let is_full = is_queueing || self.ceiling().is_some();
-        let used = if self.has(Term::HalfUse) { window.get() / 2 } else { window.get() };
-        if is_full && self.offer.forecast().is_some() {
-            self.start = None;
-        } else if ack.in_flight_before.get() >= used && !is_queueing {
-            // Half of it in use is use enough (as in RFC 7661 §4.4): pacing has not yet sent what
-            // the growth allows.
-            self.start = Some(window + ack.delivered);
-        }
+        let signs = Signs {
+            queueing_above: floor + self.blocked_for() + least.max(most / 2),
+            is_bounded: self.ceiling().is_some(),
+            has_forecast: self.offer.forecast().is_some(),
+            halves: if self.has(Term::HalfUse) { 1 } else { 2 },
+        };
+        self.start.on_ack(ack, &signs);
     }
 
     /// W without floor measurement and ceiling.
     fn model(&self) -> Option<Bytes> {
         let (floor, forecast) = (self.floor.get()?, self.offer.forecast()?);
-        let spacing = if self.has(Term::Bunches) { self.bunches.delay(floor) } else { Duration::ZERO };
-        let path = floor + spacing;
         let delay_max = self.delay_max(floor);
-        let burst =
-            self.bursts.surplus(self.losses.is_steady()).min(forecast.bytes_in(self.params.delay_max));
+        let burst = self
+            .bursts
+            .surplus(self.losses.is_steady() && self.has(Term::Repairs))
+            .min(forecast.bytes_in(self.params.delay_max));
         let held = self.held(forecast);
         let on_top = if self.has(Term::Bursts) { burst.max(held) } else { held };
         let constant = if self.has(Term::Constant) { self.params.constant } else { Bytes::ZERO };
-        let provided = forecast.bytes_in(path + self.headroom) + constant + on_top;
+        let provided = forecast.bytes_in(floor + self.headroom.get()) + constant + on_top;
         if !self.has(Term::Patience) {
             return Some(provided);
         }
         let recent = self.offer.recent(RECENT_BINS).unwrap_or(forecast);
-        let patient = recent.bytes_in(path + delay_max) + constant + constant + on_top;
+        let patient = recent.bytes_in(floor + delay_max) + constant + constant + on_top;
         Some(provided.min(patient))
     }
 
@@ -376,23 +320,20 @@ impl Adaptive {
     fn update(&mut self) {
         let least = Bytes::new(self.params.mss.get().saturating_mul(SEGMENTS_MIN));
         let model = self.model();
-        let mut window = match (self.start, model) {
+        let mut window = match (self.start.window(), model) {
             (Some(start), model) => start.max(model.unwrap_or(start)),
             (None, model) => model.unwrap_or(self.params.initial_window),
         };
-        if let Some(ceiling) = self.ceiling() {
-            window = window.min(ceiling);
-        }
+        let bound = self.ceiling().unwrap_or(Bytes::MAX);
+        window = window.min(bound);
         let floor = self.floor.get();
         if self.is_draining()
             && let (Some(floor), Some(forecast)) = (floor, self.offer.forecast())
         {
             window = window.min(forecast.bytes_in(floor / 2));
         }
-        self.window = match self.silent {
-            Some(segments) => Bytes::new(self.params.mss.get().saturating_mul(u64::from(segments))),
-            None => window.max(least),
-        };
+        window = window.max(least);
+        self.window = self.silence.bound(window);
         self.pacing_rate = match floor {
             Some(floor) => {
                 let by_window = Rate::from_transfer(self.window, floor.max(Duration::from_millis(1)));
@@ -400,16 +341,12 @@ impl Adaptive {
                 // The window may leave within the longest time that it may wait, however little the
                 // link was seen to carry.
                 let known = known.max(Rate::from_transfer(self.window, floor + self.delay_max(floor)));
-                // Where the client's window limits, or the data, ours has room for what would only
-                // queue. A start is to find out what the link takes beyond what is known.
-                let is_used = self.last_ack.saturating_since(self.limited_at) < USE_MEMORY;
-                let is_ours = is_used || self.start.is_some() || !self.has(Term::IdlePace);
                 match self.blocked_for() {
                     held if held > floor && self.has(Term::HeldPace) => {
                         Rate::from_transfer(self.window, floor + held).mul_ratio(HELD_PACING_PERCENT, 100)
                     }
-                    _ if is_ours => by_window.max(known).mul_ratio(PACING_GAIN, 1),
-                    _ => known.mul_ratio(PACING_GAIN, 1),
+                    _ if self.window == bound => known.mul_ratio(BOUND_PACING_PERCENT, 100),
+                    _ => by_window.max(known).mul_ratio(PACING_GAIN, 1),
                 }
             }
             None => Rate::MAX,
@@ -430,41 +367,31 @@ impl Controller for Adaptive {
         self.floor.on_idle(sent.now);
         if sent.now.saturating_since(self.last_ack) > self.params.memory && self.last_ack > Instant::ZERO {
             self.offer.forget();
-            self.losses = Losses::new(self.params.mss, self.has(Term::Trials));
+            self.losses = SteadyLoss::default();
+            self.buffer = Buffer::new(self.params.mss);
             self.blocking = HeadOfLineBlocking::default();
-            let floor = self.floor.get().unwrap_or(self.params.headroom_max);
-            self.headroom = (self.params.headroom_max / 2).min(floor * START_ROUND_TRIPS);
-            self.start = Some(self.params.initial_window);
+            self.headroom = Headroom::new(&self.params);
+            self.start = Start::new(self.params.initial_window);
             self.update();
         }
         self.offer.restart(sent.now);
-        if !sent.is_app_limited && self.leaves_path_empty() {
-            // Data waits, and yet nothing is under way: no acknowledgement can tell what the link
-            // takes as long as our own pace is so slow.
-            self.start = Some(self.window);
-            self.update();
-        }
     }
 
     fn on_round_trip(&mut self, rtt: Duration, now: Instant) {
         self.floor.on_handshake(rtt, now);
-        if self.start.is_some()
-            && let Some(floor) = self.floor.get()
-        {
-            self.headroom = self.headroom.min(floor * START_ROUND_TRIPS);
-        }
     }
 
     fn on_ack(&mut self, ack: &Ack) {
         self.last_ack = ack.now;
-        self.silent = None;
-        let is_limited = self.bunches.count(ack.is_window_limited, ack.now);
-        if is_limited {
-            self.limited_at = ack.now;
+        self.silence.on_ack(ack.delivered);
+        if ack.is_window_limited {
+            self.limited_at = Some(ack.now);
         }
+        // The first of a bunch makes room in the window for the rest (H15).
+        let is_limited = self.limited_at.is_some_and(|at| ack.now.saturating_since(at) <= BUNCH);
         if let Some(rtt) = ack.rtt {
             self.floor.update(rtt, is_limited, ack.now);
-            if is_limited && !self.is_draining() && self.start.is_none() {
+            if is_limited && !self.is_draining() && self.start.window().is_none() {
                 self.adapt_headroom(rtt, ack.delivered);
             }
         }
@@ -483,7 +410,7 @@ impl Controller for Adaptive {
             });
             if is_longer && self.has(Term::Blocking) && self.ceiling().is_none() {
                 // What looked like a queue was none.
-                self.start = Some(self.window);
+                self.start.again(self.window);
             }
         }
         self.grain.count(is_limited, ack.now);
@@ -492,32 +419,35 @@ impl Controller for Adaptive {
             self.offer.count(ack.delivered, is_limited, ack.now);
         }
         let round_trip = ack.rtt.or(self.floor.get()).unwrap_or(Duration::from_millis(100));
-        self.losses.on_delivered(ack.delivered, self.window, round_trip, ack.now);
-        self.leave_start(ack);
+        self.losses.on_ack(round_trip, ack.now);
+        self.buffer.on_ack(&Heard {
+            delivered: ack.delivered,
+            discarded: ack.discarded,
+            waited: ack.rtt.zip(self.floor.get()).map(|(rtt, floor)| rtt.saturating_sub(floor)),
+            rtt: round_trip,
+            window: self.window,
+            is_in_use: is_limited,
+            now: ack.now,
+        });
+        self.follow_start(ack);
         self.update();
     }
 
     fn on_loss(&mut self, loss: &Loss) {
         match loss.kind {
             LossKind::Fast => {
-                self.losses.on_lost(loss.lost);
-                if loss.is_new_event {
+                self.losses.on_lost();
+                self.buffer.on_lost(loss.lost);
+                if loss.is_new_event && !self.buffer.overflows() {
                     // What is found after a time-out may still wait in the radio's queue.
-                    self.lost_at = loss.now;
+                    self.silence.on_radio_loss(loss.now);
                 }
             }
-            // An outage, most likely: the data still waits in the radio's queue, and the window's
-            // worth of it once more behind it would double that queue. So ask with little until
-            // something is heard. A radio that loses data may have lost all of it: a burst of
-            // losses passes with what is sent, not with time alone.
-            LossKind::Timeout => {
-                let is_lossy =
-                    self.lost_at > Instant::ZERO && loss.now.saturating_since(self.lost_at) < LOSS_MEMORY;
-                let segments =
-                    if is_lossy && self.has(Term::Retry) { RETRY_SEGMENTS } else { SILENT_SEGMENTS };
-                self.silent = self.has(Term::Silence).then_some(segments);
+            LossKind::Timeout if self.has(Term::Silence) => {
+                self.silence.on_timeout(self.params.mss, self.has(Term::Retry), loss.now);
                 self.update();
             }
+            LossKind::Timeout => {}
         }
     }
 

@@ -100,7 +100,7 @@ impl Field for Law {
 }
 
 impl Field for Terms {
-    const WANTED: &'static str = "terms to leave out, like bursts+bunches, or none";
+    const WANTED: &'static str = "terms to leave out, like bursts+grain, or none";
     fn from_value(value: ParameterValue) -> Option<Self> {
         match value {
             ParameterValue::Word(word) => word.parse().ok(),

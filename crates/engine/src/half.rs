@@ -340,7 +340,7 @@ impl Half {
             return;
         }
         subscriber.is_outdated = false;
-        let mut controller = self.config.controller.build();
+        let mut controller = subscriber.controller(&self.config.controller);
         if let Some((rtt, at)) = subscriber.round_trip() {
             controller.on_round_trip(rtt, at);
         }

@@ -444,13 +444,20 @@ impl Relay {
     ) -> Option<Transmission> {
         let in_flight_before = path.in_flight;
         let before = self.sender.in_flight();
+        let room = path.room(control);
         let made = self.sender.poll(SendContext {
             now,
             quantum: piece,
-            window_room: path.room(control),
+            window_room: room,
             is_path_idle: in_flight_before == 0,
             sampler: &mut path.sampler,
         })?;
+        // A segment more, so that windows that are no multiple of it are used, and for tail loss probes.
+        debug_assert!(
+            made.is_retransmission || made.len <= room.saturating_add(self.sender.mss()),
+            "{} bytes of new data, where the controller's window has room for {room}",
+            made.len
+        );
         path.adjust_in_flight(before, self.sender.in_flight());
         path.on_send(made.len, in_flight_before, now);
         path.last_used = now;

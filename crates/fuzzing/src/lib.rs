@@ -9,6 +9,7 @@
 #![allow(clippy::expect_used, clippy::panic)]
 
 mod capture;
+mod control;
 mod engine;
 mod packet;
 mod probe;
@@ -30,6 +31,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "super_packet", run: packet::super_packet },
     Target { name: "feedback", run: packet::feedback },
     Target { name: "probe", run: crate::probe::probe },
+    Target { name: "control", run: crate::control::control },
     Target { name: "trace", run: text::trace },
     Target { name: "scenario", run: text::scenario },
     Target { name: "script", run: text::script },

@@ -54,6 +54,7 @@ replays!(
     super_packet,
     feedback,
     probe,
+    control,
     trace,
     scenario,
     script,

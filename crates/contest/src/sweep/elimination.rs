@@ -6,7 +6,8 @@
 //!    └───────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! What a term costs is the worst of all cells, a cell being a trace with a queue behind a path: the share
+//! What a term costs is the worst of all cells, a cell being a trace with a queue behind a path, or a case of
+//! a scenario file: the share (of a case, the goodput)
 //! that its loss takes, in units of [`Tolerance::share`], or the 95th percentile of the queueing delay that
 //! it adds, in units of [`Tolerance::queue`], both against the whole law and as means over the seeds.
 
@@ -14,19 +15,26 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use control::Term;
+use control::{ControllerConfig, Term};
+use engine::EngineConfig;
 use figures::Table;
 use figures::stats::{Moments, half_width};
 use parallel::in_parallel_until;
-use serde::Serialize;
+use scenario::{Case, ReadTrace, Scenario};
+use serde::{Deserialize, Serialize};
+use sim::{CaseRun, LogMode};
+use units::Duration;
 
 use super::spec::Prepared;
 use super::{Progress, SweepSpec};
 use crate::ContestError;
 use crate::contest::Cell;
 
+/// A term that cost more in the round before is run again only when none of the cheaper ones may go.
+const FAR: f64 = 4.0;
+
 /// What may be lost of any cell.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Tolerance {
     /// Of the whole law's share.
     pub share: f64,
@@ -48,6 +56,8 @@ impl Default for Tolerance {
 pub struct Elimination {
     /// Grids of one scheme each, `accel:adaptive`, without parameters; all of them count.
     pub specs: Vec<SweepSpec>,
+    /// Cases of scenario files; they count as well.
+    pub cases: Vec<CaseCell>,
     /// The terms tried; all if empty.
     pub terms: Vec<String>,
     /// Rounds at most.
@@ -58,11 +68,83 @@ pub struct Elimination {
     pub threads: usize,
 }
 
+/// One repetition of an accelerated case of a scenario file.
+#[derive(Clone, Debug)]
+pub struct CaseCell {
+    name: String,
+    case: Case,
+    plan: scenario::LinkPlan,
+    engine: EngineConfig,
+    seed: u64,
+    time_limit: Duration,
+}
+
+impl CaseCell {
+    /// The repetitions of all cases of `scenario` whose accelerator is controlled by `adaptive`.
+    ///
+    /// # Errors
+    /// A trace of it cannot be read, an accelerator is set up wrongly, or no case is accelerated so.
+    pub fn all_of(
+        scenario: &Scenario,
+        trace: ReadTrace<'_>,
+        engine_of: &dyn Fn(&Case) -> Result<Option<EngineConfig>, String>,
+    ) -> Result<Vec<Self>, ContestError> {
+        let problem = |what: &Case, problem: &dyn core::fmt::Display| ContestError::File {
+            file: scenario.name.clone(),
+            problem: format!("case `{}`: {problem}", what.name),
+        };
+        let mut cells = Vec::new();
+        for case in scenario.resolved() {
+            let Some(engine) = engine_of(&case).map_err(|e| problem(&case, &e))? else { continue };
+            if !matches!(engine.controller, ControllerConfig::Adaptive(_)) {
+                continue;
+            }
+            for repetition in 0..scenario.repetitions {
+                let seed = scenario.seed.wrapping_add(u64::from(repetition));
+                let plan = case.links(seed, trace).map_err(|e| problem(&case, &e))?;
+                cells.push(Self {
+                    name: format!("{}, {}", scenario.name, case.name),
+                    case: case.clone(),
+                    plan,
+                    engine: engine.clone(),
+                    seed,
+                    time_limit: scenario.time_limit.0,
+                });
+            }
+        }
+        if cells.is_empty() {
+            let problem = "no case has an accelerator with the controller `adaptive`".to_owned();
+            return Err(ContestError::File { file: scenario.name.clone(), problem });
+        }
+        Ok(cells)
+    }
+
+    /// The cell's name and its figures, with the law but for the terms of `without`.
+    fn run(&self, without: &str, is_over: &AtomicBool) -> Result<(String, Figures), ContestError> {
+        let mut engine = self.engine.clone();
+        if let ControllerConfig::Adaptive(params) = &mut engine.controller {
+            // Checked before: all variants are made of known names.
+            params.without = without.parse().unwrap_or_default();
+        }
+        let run =
+            CaseRun::new(&self.case, &self.plan, Some(engine), (self.seed, self.time_limit), LogMode::Hash);
+        let outcome = run
+            .run_until(is_over, &mut |_| ())
+            .map_err(|source| ContestError::Sim { run: self.name.clone(), source })?;
+        let figures = Figures {
+            share: outcome.figures.transfer.goodput_mbps,
+            queue_ms: outcome.figures.radio.queue_delay_ms.p95,
+            loss: dropped_share(&outcome.figures.radio),
+        };
+        Ok((self.name.clone(), figures))
+    }
+}
+
 /// What came out.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Eliminated {
     /// `cellerator/elimination/1`.
-    pub schema: &'static str,
+    pub schema: String,
     /// The command that made it.
     pub command: String,
     /// What may be lost of any cell.
@@ -76,7 +158,7 @@ pub struct Eliminated {
 }
 
 /// Each of the terms left is taken out in turn.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Round {
     /// The terms that are out already.
     pub without: String,
@@ -87,7 +169,7 @@ pub struct Round {
 }
 
 /// What the loss of a term costs.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Candidate {
     /// The term.
     pub term: String,
@@ -123,7 +205,7 @@ struct Figures {
 type Cells = BTreeMap<String, Vec<Figures>>;
 
 impl Elimination {
-    /// Runs it; once `is_over` the rounds that are whole are given.
+    /// Runs it; once `is_over` the rounds that are whole are given. `told` hears of each when it ends.
     ///
     /// # Errors
     /// A setting or trace that is not right, a term that is not known.
@@ -131,6 +213,7 @@ impl Elimination {
         &self,
         command: String,
         progress: &(dyn Fn(Progress<'_>) + Sync),
+        told: &dyn Fn(&Round),
         is_over: &AtomicBool,
     ) -> Result<Eliminated, ContestError> {
         let all = || Term::ALL.iter().map(|(_, name)| (*name).to_owned());
@@ -147,7 +230,7 @@ impl Elimination {
         let mut left: Vec<String> =
             all().filter(|t| self.terms.is_empty() || self.terms.contains(t)).collect();
         let mut result = Eliminated {
-            schema: "cellerator/elimination/1",
+            schema: "cellerator/elimination/1".to_owned(),
             command,
             tolerance: self.tolerance,
             cells: 0,
@@ -156,9 +239,19 @@ impl Elimination {
         };
         let mut whole: Option<Cells> = None;
         let mut out: Vec<String> = Vec::new();
+        // What each of them cost last.
+        let mut costs: BTreeMap<String, f64> = BTreeMap::new();
+        // Those tried since a term went last, cheapest first.
+        let mut candidates: Vec<Candidate> = Vec::new();
         while result.rounds.len() < self.rounds.max(1) && !left.is_empty() {
+            let is_new = |term: &&String| candidates.iter().all(|tried| tried.term != **term);
+            let is_near = |term: &&String| costs.get(*term).is_none_or(|cost| *cost <= FAR);
+            let mut tried: Vec<String> = left.iter().filter(is_new).filter(is_near).cloned().collect();
+            if tried.is_empty() {
+                tried = left.iter().filter(is_new).cloned().collect();
+            }
             let with = |term: &String| out.iter().chain([term]).cloned().collect::<Vec<_>>().join("+");
-            let variants = left.iter().map(with);
+            let variants = tried.iter().map(with);
             let variants: Vec<String> =
                 whole.is_none().then(|| "none".to_owned()).into_iter().chain(variants).collect();
             let Some(mut measured) = self.measure(&variants, progress, is_over)? else { return Ok(result) };
@@ -167,15 +260,22 @@ impl Elimination {
                 None => whole.insert(measured.remove(0)),
             };
             result.cells = law.len();
-            let pairs = left.iter().zip(&measured);
-            let mut candidates: Vec<Candidate> =
-                pairs.map(|(term, cells)| candidate(term, law, cells, self.tolerance)).collect();
+            let pairs = tried.iter().zip(&measured);
+            candidates.extend(pairs.map(|(term, cells)| candidate(term, law, cells, self.tolerance)));
             candidates.sort_by(|a, b| {
                 a.cost.total_cmp(&b.cost).then(a.mean_cost(self).total_cmp(&b.mean_cost(self)))
             });
+            costs.extend(candidates.iter().map(|candidate| (candidate.term.clone(), candidate.cost)));
             let goes = candidates.first().filter(|first| first.cost <= 1.0).map(|first| first.term.clone());
+            if goes.is_none() && candidates.len() < left.len() {
+                // Nor is one of the dear ones taken to stay without having been run again.
+                continue;
+            }
             let without = if out.is_empty() { "none".to_owned() } else { out.join("+") };
-            result.rounds.push(Round { without, candidates, goes: goes.clone() });
+            let candidates = core::mem::take(&mut candidates);
+            let round = Round { without, candidates, goes: goes.clone() };
+            told(&round);
+            result.rounds.push(round);
             let Some(goes) = goes else { break };
             left.retain(|term| *term != goes);
             out.push(goes);
@@ -198,12 +298,18 @@ impl Elimination {
             spec.parameters.insert("without".to_owned(), toml::Value::Array(values));
             grids.push(spec.prepare()?);
         }
-        let jobs: Vec<(usize, usize)> =
-            grids.iter().enumerate().flat_map(|(grid, p)| (0..p.len()).map(move |n| (grid, n))).collect();
+        let jobs = grids.iter().flat_map(|grid| (0..grid.len()).map(move |number| Job::Point(grid, number)));
+        let of_cases = |variant| self.cases.iter().map(move |case| Job::Case(case, variant));
+        let jobs: Vec<Job<'_>> = jobs.chain(variants.iter().flat_map(of_cases)).collect();
         let done = Mutex::new(0);
         let runs = in_parallel_until(jobs.len(), self.threads, is_over, |index| {
-            let (grid, number) = jobs[index];
-            let run = run(&grids[grid], number, is_over)?;
+            let run = match jobs[index] {
+                Job::Point(grid, number) => run(grid, number, is_over)?,
+                Job::Case(case, variant) => {
+                    let (cell, figures) = case.run(variant, is_over)?;
+                    (variant.clone(), cell, figures)
+                }
+            };
             if let Ok(mut done) = done.lock() {
                 *done += 1;
                 progress(Progress { done: *done, of: jobs.len(), cell: &run.1 });
@@ -222,6 +328,14 @@ impl Elimination {
         }
         Ok(Some(all))
     }
+}
+
+/// What is run.
+enum Job<'a> {
+    /// A point of a grid, which says what is left out.
+    Point(&'a Prepared, usize),
+    /// A case without some terms.
+    Case(&'a CaseCell, &'a String),
 }
 
 /// The variant, the cell's name, and its figures.
@@ -247,6 +361,15 @@ fn run(
     // `without` is the only parameter.
     Ok((point.values.concat(), name, figures))
 }
+
+/// Packets that the queue dropped, of those that came to it: full packets, as in bulk transfers.
+fn dropped_share(radio: &scenario::results::RadioFigures) -> f64 {
+    let dropped = radio.dropped_full as f64;
+    dropped / (dropped + radio.delivered_bytes as f64 / PACKET).max(1.0)
+}
+
+/// Bytes of a full packet.
+const PACKET: f64 = 1_500.0;
 
 fn candidate(term: &str, law: &Cells, cells: &Cells, tolerance: Tolerance) -> Candidate {
     let mut candidate = Candidate {
@@ -300,10 +423,10 @@ impl Candidate {
     }
 }
 
-impl Eliminated {
-    /// A table for each round.
+impl Round {
+    /// Heading and table, the cheapest term first.
     #[must_use]
-    pub fn tables(&self) -> Vec<(String, Table)> {
+    pub fn table(&self) -> (String, Table) {
         let change = |value: f64, interval: Option<f64>| match interval {
             Some(half) => format!("{value:+.2} ± {half:.2}"),
             None => format!("{value:+.2}"),
@@ -330,13 +453,28 @@ impl Eliminated {
             ("loss", "points, mean"),
             ("worst cell", ""),
         ];
-        let table = |(number, round): (usize, &Round)| {
-            let goes =
-                round.goes.as_ref().map_or("nothing more can go".to_owned(), |term| format!("{term} goes"));
-            let title = format!("Round {}, without {}: {goes}", number + 1, round.without);
-            (title, Table { headings: headings.clone(), rows: round.candidates.iter().map(row).collect() })
+        let goes = self.goes.as_ref().map_or("nothing more can go".to_owned(), |term| format!("{term} goes"));
+        let title = match self.without.as_str() {
+            "none" => format!("The whole law: {goes}"),
+            without => format!("Without {without}: {goes}"),
         };
-        self.rounds.iter().enumerate().map(table).collect()
+        (title, Table { headings, rows: self.candidates.iter().map(row).collect() })
+    }
+}
+
+impl Eliminated {
+    /// A table for each round.
+    #[must_use]
+    pub fn tables(&self) -> Vec<(String, Table)> {
+        self.rounds.iter().map(Round::table).collect()
+    }
+
+    /// The first round and the last as Markdown.
+    #[must_use]
+    pub fn markdown(&self) -> String {
+        let tables = self.tables();
+        let ends = tables.first().into_iter().chain(tables.get(1..).and_then(<[_]>::last));
+        ends.map(|(title, table)| format!("{title}:\n\n{}", table.markdown())).collect::<Vec<_>>().join("\n")
     }
 }
 

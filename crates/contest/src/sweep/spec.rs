@@ -38,6 +38,10 @@ pub struct SweepSpec {
     /// Where in the traces the runs begin. `"0 s"`.
     #[serde(default)]
     pub from: Option<Quantity<Duration>>,
+    /// How much later in the traces each further seed begins: measured traces have no chance in them
+    /// otherwise. `"0 s"`.
+    #[serde(default)]
+    pub stride: Option<Quantity<Duration>>,
     /// Round trip of the wired segment. `"20 ms"`.
     #[serde(default)]
     pub wan_rtt: Option<Quantity<Duration>>,
@@ -146,8 +150,8 @@ impl SweepSpec {
             return Err(ContestError::Setting { what, problem: "must not be empty or zero".to_owned() });
         }
         let from = self.from.map_or(Duration::ZERO, |q| q.0);
-        let open = |name: &String| TraceSource::open_all(&self.file(name), from, length, &self.seeds);
-        let traces = self.traces.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        let traces =
+            self.traces.iter().map(|name| self.open(name, (from, length))).collect::<Result<Vec<_>, _>>()?;
         let (names, variants) = self.variants()?;
         let path = self.path_settings()?;
         let prepared = Prepared {
@@ -165,6 +169,22 @@ impl SweepSpec {
             return Err(ContestError::Setting { what: "parameters", problem });
         }
         Ok(prepared)
+    }
+
+    /// A trace as every seed has it.
+    fn open(
+        &self,
+        name: &str,
+        (from, length): (Duration, Duration),
+    ) -> Result<Vec<TraceSource>, ContestError> {
+        let file = self.file(name);
+        let Some(stride) = self.stride else {
+            return TraceSource::open_all(&file, from, length, &self.seeds);
+        };
+        let of_seed = |(nth, seed): (usize, &u64)| {
+            TraceSource::open(&file, from + stride.0 * nth as u64, length, *seed)
+        };
+        self.seeds.iter().enumerate().map(of_seed).collect()
     }
 
     fn path_settings(&self) -> Result<PathSettings, ContestError> {
@@ -266,7 +286,7 @@ fn identity(spec: &SweepSpec, traces: &[Vec<TraceSource>], path: &PathSettings) 
     };
     let traces: Vec<String> = traces.iter().flatten().map(content).collect();
     format!(
-        "{} {:?} {:?} {:?} {:?} {} {:?} {} {path:?}",
+        "{} {:?} {:?} {:?} {:?} {} {:?} {:?} {} {path:?}",
         env!("CARGO_PKG_VERSION"),
         traces,
         spec.schemes,
@@ -274,6 +294,7 @@ fn identity(spec: &SweepSpec, traces: &[Vec<TraceSource>], path: &PathSettings) 
         spec.seeds,
         spec.seconds,
         spec.from.map(|q| q.0.as_nanos()),
+        spec.stride.map(|q| q.0.as_nanos()),
         spec.parameters
     )
 }

@@ -149,3 +149,23 @@ fn mistakes_in_a_specification_are_named() {
     assert_eq!("2/3".parse(), Ok(Shard { index: 2, of: 3 }));
     assert!(table_format(Path::new("a.txt")).unwrap_err().to_string().contains(".parquet"));
 }
+
+#[test]
+fn with_a_stride_each_seed_begins_later_in_a_measured_trace() {
+    let folder = folder("stride");
+    let file = folder.join("drive.down");
+    // One opportunity in the first second, two in the second, three in the third.
+    std::fs::write(&file, "500\n1250\n1750\n2100\n2500\n2900\n3000\n").unwrap();
+    let text = SPEC.replace(r#""4g-lte", "3g-hspa""#, &format!("{:?}", file.display().to_string()));
+    let mut spec: SweepSpec = toml::from_str(&format!("stride = \"1 s\"\n{text}")).unwrap();
+    let prepared = spec.prepare().unwrap();
+    let first_second = |seed| {
+        let (_, trace) = prepared.source(0, seed);
+        trace.down.busy_ms().filter(|(ms, _)| *ms <= 1_000).map(|(_, count)| count).sum::<u64>()
+    };
+    assert_eq!([0, 1].map(first_second), [1, 2]);
+    let with = prepared.identity.clone();
+    spec.stride = None;
+    assert_ne!(spec.prepare().unwrap().identity, with, "a journal of one is not continued with the other");
+    std::fs::remove_dir_all(folder).unwrap();
+}

@@ -6,64 +6,49 @@ use core::str::FromStr;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Term {
-    /// r̄: the second bound, `K′ + (τ + D)·r̄`.
+    /// r̄: the second bound, `2K + (τ + D)·r̄`.
     Patience,
     /// d follows how often the queue was empty; without: half of the largest headroom.
     Headroom,
     /// Times follow the link's grain; without: the bins are as long as the parameter says.
     Grain,
-    /// K, and K′.
+    /// K.
     Constant,
-    /// The path is longer by the spacing of bunches of acknowledgements.
-    Bunches,
     /// What radio repairs let go at once, again and again, is in flight on top.
     Bursts,
     /// The path is longer by what long repairs hold back.
     Blocking,
     /// A buffer smaller than W bounds it.
     Ceiling,
-    /// A ceiling has to show that it helps; without: it stays.
-    Trials,
-    /// A link that has become much better is found out anew, as at the start.
-    Restart,
+    /// Where nearly every round trip loses something, bursts count that come in most stretches, not in all.
+    Repairs,
     /// A start grows also when half of the window is in use; without: when all of it is.
     HalfUse,
-    /// The start provides for a queue no longer than four round trips of a short path.
-    ShortStart,
-    /// A pace so slow that the path is empty between segments ends in a start.
-    SlowPace,
     /// The floor is measured when it has not been seen for long.
     Drain,
-    /// After a time-out no more than a segment is in flight until something is heard.
+    /// After a time-out a segment is in flight, and then twice what is heard.
     Silence,
     /// After a time-out 32 segments where data has been lost of late; without: one.
     Retry,
-    /// Where the window is not in use pacing follows the forecast; without: always window and forecast.
-    IdlePace,
     /// Pacing over what repairs hold back; without: as for any link.
     HeldPace,
 }
 
 impl Term {
     /// All of them, and their names.
-    pub const ALL: [(Self, &'static str); 18] = [
+    pub const ALL: [(Self, &'static str); 13] = [
         (Self::Patience, "patience"),
         (Self::Headroom, "headroom"),
         (Self::Grain, "grain"),
         (Self::Constant, "constant"),
-        (Self::Bunches, "bunches"),
         (Self::Bursts, "bursts"),
         (Self::Blocking, "blocking"),
         (Self::Ceiling, "ceiling"),
-        (Self::Trials, "trials"),
-        (Self::Restart, "restart"),
+        (Self::Repairs, "repairs"),
         (Self::HalfUse, "half-use"),
-        (Self::ShortStart, "short-start"),
-        (Self::SlowPace, "slow-pace"),
         (Self::Drain, "drain"),
         (Self::Silence, "silence"),
         (Self::Retry, "retry"),
-        (Self::IdlePace, "idle-pace"),
         (Self::HeldPace, "held-pace"),
     ];
 }

@@ -90,31 +90,6 @@ fn times_follow_the_grain_of_the_link() {
 }
 
 #[test]
-fn a_link_that_is_dry_for_two_windows_is_tried_as_at_the_start() {
-    let mut feed = Feed::new();
-    feed.settle();
-    let window = feed.window();
-    // Within a few round trips of the path nothing met a queue any more.
-    feed.deliver(3 * window / MSS, 1, 20, true);
-    let tried = feed.window();
-    feed.deliver(20, 1, 20, true);
-    assert!(
-        feed.window() >= tried + 19 * MSS,
-        "{} after {tried} bytes: all that is acknowledged is added",
-        feed.window()
-    );
-    // The first queue ends it.
-    feed.deliver(40, 1, 60, true);
-    assert!(feed.window() < tried, "{} bytes", feed.window());
-    // One in five with a queue is no dry link.
-    for _ in 0..400 {
-        feed.deliver(4, 1, 20, true);
-        feed.deliver(1, 1, 60, true);
-    }
-    assert!(feed.control.start.is_none());
-}
-
-#[test]
 fn the_forecast_provides_for_the_good_moments() {
     let mut feed = Feed::new();
     for _ in 0..8 {
@@ -238,14 +213,19 @@ fn after_a_timeout_little_is_sent_until_something_is_heard() {
     feed.settle();
     let window = feed.window();
     lose(&mut feed, window, LossKind::Timeout, true);
-    assert_eq!(feed.window(), u64::from(SILENT_SEGMENTS) * MSS);
+    assert_eq!(feed.window(), silence::SILENT_SEGMENTS * MSS);
     // What waits in the queue of an outage looks lost as soon as a repair has arrived.
     lose(&mut feed, window, LossKind::Fast, false);
     lose(&mut feed, MSS, LossKind::Timeout, false);
-    assert_eq!(feed.window(), u64::from(SILENT_SEGMENTS) * MSS);
+    assert_eq!(feed.window(), silence::SILENT_SEGMENTS * MSS);
+    // What is heard then lets go twice as much, until the window is what it was.
     feed.now += 1_000;
     feed.ack_of(MSS, 60, true);
-    assert_eq!(feed.window(), window);
+    assert_eq!(feed.window(), 3 * MSS);
+    feed.ack_of(window / 4, 60, true);
+    assert!(feed.window() < window);
+    feed.ack_of(window / 2, 60, true);
+    assert!(feed.window() >= window, "{} of {window} bytes", feed.window());
 }
 
 #[test]
@@ -256,18 +236,18 @@ fn after_a_timeout_more_is_sent_where_the_radio_loses_data() {
     feed.deliver(500, 1, 60, true);
     let window = feed.window();
     lose(&mut feed, window, LossKind::Timeout, true);
-    assert_eq!(feed.window(), u64::from(RETRY_SEGMENTS) * MSS);
+    assert_eq!(feed.window(), silence::RETRY_SEGMENTS * MSS);
     feed.ack_of(MSS, 60, true);
     // Ten seconds on, that loss says nothing any more.
     feed.deliver(12_000, 1, 60, true);
     let window = feed.window();
     lose(&mut feed, window, LossKind::Timeout, true);
-    assert_eq!(feed.window(), u64::from(SILENT_SEGMENTS) * MSS);
+    assert_eq!(feed.window(), silence::SILENT_SEGMENTS * MSS);
 }
 
 #[test]
 fn what_is_kept_per_subscriber_stays_small() {
-    assert!(size_of::<Adaptive>() <= 896, "{} bytes", size_of::<Adaptive>());
+    assert!(size_of::<Adaptive>() <= 1_152, "{} bytes", size_of::<Adaptive>());
 }
 
 #[test]
@@ -301,37 +281,6 @@ fn reports_of_the_base_station_fill_the_bins() {
     assert!(feed.forecast_kbps() > 15_000);
     feed.deliver(2_000, 1, 60, true);
     assert_eq!(feed.forecast_kbps(), 8_000);
-}
-
-#[test]
-fn a_start_on_a_short_path_provides_for_less() {
-    for (rtt, wanted) in [(2, 8), (3, 12), (6, 24), (40, 24)] {
-        let mut control = Adaptive::new(params());
-        control.on_round_trip(ms(rtt), at(0));
-        assert_eq!(control.headroom(), ms(wanted), "{rtt} ms");
-    }
-    // 20 Mbit/s and 3 ms: K is 2.4 ms of it.
-    let mut link = Link::new(Adaptive::new(params()), Rate::from_mbps(20), 3, 4_000_000);
-    link.bbr.on_round_trip(ms(3), at(0));
-    link.run_until(300);
-    link.largest_queue_ms = 0;
-    let busy = link.utilisation_until(2_000);
-    assert!(busy >= 97 && link.largest_queue_ms <= 20, "{busy} % busy, {} ms", link.largest_queue_ms);
-}
-
-#[test]
-fn a_window_that_is_not_in_use_sets_no_pace() {
-    let mut feed = Feed::new();
-    feed.settle();
-    let pace = |feed: &Feed| feed.control.control().pacing_rate.as_bps() / 1_000;
-    // 31,000 bytes in 20 ms, twice.
-    assert_eq!((feed.window(), pace(&feed)), (31_000, 24_800));
-    feed.deliver(900, 1, 60, false);
-    assert_eq!(pace(&feed), 24_800, "it was in use a moment ago");
-    feed.deliver(200, 1, 60, false);
-    assert_eq!((feed.window(), pace(&feed)), (31_000, 2 * 8_000), "twice the forecast");
-    feed.deliver(10, 1, 60, true);
-    assert_eq!(pace(&feed), 24_800);
 }
 
 #[test]
@@ -384,16 +333,15 @@ fn a_new_subscriber_is_up_to_speed_in_a_few_round_trips() {
 
 #[test]
 fn a_small_buffer_bounds_the_window() {
-    // 20 Mbit/s, 40 ms: 100 KB on the way, and a buffer of 10 KB behind which the window would lose
-    // a fifth for ever.
+    // 20 Mbit/s, 40 ms: 100 KB on the way, and a buffer of 10 KB, which the window would overflow for ever.
     let mut link = Link::new(Adaptive::new(params()), Rate::from_mbps(20), 40, 10_000);
     link.run_until(10_000);
     let lost_before = link.all_lost;
     let busy = link.utilisation_until(40_000);
     let lost = link.all_lost - lost_before;
-    assert!(busy >= 85, "{busy} % busy");
+    assert!(busy >= 95, "{busy} % busy");
     let sent = link.rate.bytes_in(ms(30_000)).get();
-    assert!(lost * 100 < sent * 12, "{lost} of {sent} bytes lost");
+    assert!(lost * 100 < sent, "{lost} of {sent} bytes lost");
 }
 
 #[test]

@@ -91,7 +91,7 @@ impl Half {
         if std::mem::take(&mut subscriber.is_outdated)
             && let Some(path) = subscriber.path().and_then(|path| self.paths.get_mut(path))
         {
-            path.controller = self.config.controller.build();
+            path.controller = subscriber.controller(&self.config.controller);
         }
         Some(id)
     }
@@ -129,7 +129,9 @@ impl Half {
             source_rtt: known.map(|round_trips| round_trips.to_source),
             ring: self.pool.no_memory(),
         };
+        let subscriber = self.subscribers.get_mut(flow.subscriber);
         let relay = Relay::new(&agreement, completion, &self.config, now);
+        subscriber.into_iter().for_each(|subscriber| subscriber.note_mss(relay.mss()));
         self.change(id, |_| Phase::Accelerated(Accelerated { relay }));
         self.stats.flows_accelerated += 1;
         self.narrow(id, self.mtu, now);

@@ -1,6 +1,7 @@
 //! A subscriber: the flows of one client address, known before there is any data.
 
-use units::{Duration, Instant};
+use control::{AnyController, ControllerConfig};
+use units::{Bytes, Duration, Instant};
 
 use crate::key::SharingKey;
 use crate::memory::index::Keyed;
@@ -18,6 +19,8 @@ pub(crate) struct Subscriber {
     pub(crate) key: SharingKey,
     /// Other settings hold since the controller was made.
     pub(crate) is_outdated: bool,
+    /// Payload of the segments of its newest accelerated flow; 0 before there was one.
+    mss: u16,
     pub(crate) flows: u32,
     path: u32,
     /// When a flow was last opened.
@@ -32,6 +35,7 @@ impl Subscriber {
         Self {
             key,
             is_outdated: false,
+            mss: 0,
             flows: 0,
             path: NONE,
             last_used: now,
@@ -47,6 +51,19 @@ impl Subscriber {
 
     pub(crate) fn set_path(&mut self, path: u32) {
         self.path = path;
+    }
+
+    /// Its flows have segments of so much payload.
+    pub(crate) fn note_mss(&mut self, mss: u32) {
+        self.mss = u16::try_from(mss).unwrap_or(u16::MAX);
+    }
+
+    /// A controller for its segments; for those that `config` says before there was a flow.
+    pub(crate) fn controller(&self, config: &ControllerConfig) -> AnyController {
+        match self.mss {
+            0 => config.build(),
+            mss => config.with_mss(Bytes::from(u32::from(mss))).build(),
+        }
     }
 
     /// Keeps the round trip of a handshake for the path.

@@ -29,12 +29,30 @@ fn write(root: &Path, target: &str, seeds: Seeds) {
     }
 }
 
+/// Sixty events for each controller, as a generator makes them.
+fn controllers() -> Seeds {
+    let count = control::ControllerConfig::NAMES.len();
+    let events = |index: usize| {
+        let mut state = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(index as u64 + 1);
+        let next = move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as u8
+        };
+        let bytes = std::iter::once(index as u8).chain(std::iter::repeat_with(next).take(60 * 12));
+        (control::ControllerConfig::NAMES[index].to_owned(), bytes.collect())
+    };
+    (0..count).map(events).collect()
+}
+
 fn main() {
     let root = std::env::args().nth(1).expect("the folder of the corpora");
     let root = Path::new(&root);
     write(root, "packet", packets::packet());
     write(root, "tcp_options", packets::tcp_options());
     write(root, "super_packet", packets::super_packet());
+    write(root, "control", controllers());
     write(root, "trace", packets::trace());
     write(root, "scenario", packets::scenario());
     write(root, "script", packets::script());
