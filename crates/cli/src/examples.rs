@@ -3,7 +3,7 @@
 use clap::Command;
 
 /// Of each subcommand, by its path: what an example is for, and the example without `cellerator` in front.
-const EXAMPLES: [(&str, &[(&str, &str)]); 32] = [
+const EXAMPLES: [(&str, &[(&str, &str)]); 39] = [
     (
         "run",
         &[
@@ -20,6 +20,52 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 32] = [
     ("flows", &[("The only one that runs", "flows"), ("For a program", "flows --json")]),
     ("drain", &[("Hand the flows back within a minute", "drain --time '60 s'")]),
     ("reload", &[("Read the settings file anew", "reload")]),
+    ("probe", &[("Against a host on which `cellerator probe server` runs", "probe sweep probe.example.net")]),
+    (
+        "probe server",
+        &[
+            ("For anyone, with the default limits", "probe server"),
+            ("For who has the key", "probe server --key-file probe.key --rate-max '200 Mbit/s'"),
+        ],
+    ),
+    (
+        "probe sweep",
+        &[
+            ("Capacity and shares of it, with a report", "probe sweep probe.example.net --html sweep.html"),
+            (
+                "Rates of [MA] Table 1",
+                "probe sweep 192.0.2.1 --ways down --rates '0.8 Mbit/s,1.6 Mbit/s,2.4 Mbit/s,3.2 Mbit/s,4 Mbit/s'",
+            ),
+        ],
+    ),
+    (
+        "probe rtt",
+        &[
+            ("Idle and under load, with a report", "probe rtt probe.example.net --html rtt.html"),
+            ("Idle only, for a program", "probe rtt probe.example.net --idle --time '30 s' --json -"),
+        ],
+    ),
+    (
+        "probe tcp",
+        &[
+            ("Six transfers each way, with a report", "probe tcp probe.example.net --html tcp.html"),
+            ("A small window, down", "probe tcp probe.example.net --ways down --window '100 KB' --cc cubic"),
+        ],
+    ),
+    (
+        "probe timeout",
+        &[
+            ("From 30 s to two hours, in two hours", "probe timeout probe.example.net"),
+            (
+                "Up to five minutes, UDP only",
+                "probe timeout HOST --protocols udp --silences '30s,60s,120s,300s'",
+            ),
+        ],
+    ),
+    (
+        "probe compare",
+        &[("Environments, with a report", "probe compare wired=a.json moving=b.json --html compare.html")],
+    ),
     ("lab", &[("Run a scenario", "lab run scenarios/demo-lte-drive.toml")]),
     (
         "lab up",

@@ -14,6 +14,7 @@ mod model;
 mod outcome;
 mod output;
 mod path_args;
+mod probe;
 mod progress;
 mod reproduce;
 mod run;
@@ -65,6 +66,8 @@ enum Command {
     Sweep(sweep::Args),
     /// Run the papers' tables and figures again, and show them beside the printed values
     Reproduce(reproduce::Args),
+    /// Measure a live path between this machine and another: loss, delay, capacity
+    Probe(probe::Args),
     /// Measure how fast this machine is as an accelerator
     Bench(bench::Args),
     /// Analyze the TCP flows in captures: retransmissions by cause, round-trip times, loss, windows, what
@@ -96,6 +99,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::main(&args),
         Command::Analyze(args) => analyze::main(&args),
         Command::Capture(args) => live_capture::main(&args),
+        Command::Probe(args) => probe::main(args),
     };
     match result {
         Ok(code) => code,

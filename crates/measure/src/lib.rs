@@ -1,5 +1,5 @@
 //! Active measurements of a live path: sockets around [`probe`], and what is told of the results.
-//! The command `probe` uses them.
+//! `docs/probe.md`.
 //!
 //! [`serve`] is the server's loop. [`Session`] is a client's: it brings runs to their end. [`sweep`],
 //! [`rtt`] and [`tcp`] are measurements made of runs; each gives a document, which is JSON, a summary

@@ -1,0 +1,535 @@
+//! `cellerator probe`.
+
+use std::fs;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::io::{IsTerminal, Read};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use ::probe::{CookieJar, Direction, Key, Limits, ServerConfig};
+use clap::{Subcommand, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use io::{Clock, Signals};
+use measure::{
+    Address, Environment, Maker, MeasureError, Moment, RttPlan, ServeOptions, Session, SessionOptions,
+    SweepPlan, TcpPlan, TimeoutPlan, Watcher,
+};
+use scenario::Quantity;
+use serde::Serialize;
+use units::{Bytes, Duration, Rate};
+
+use crate::output::{self, Words};
+use crate::{interruption, outcome, writable};
+
+/// UDP port of a server.
+const PORT: u16 = 7311;
+
+/// Arguments of `cellerator probe`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Answer measurements of others, until interrupted
+    Server(ServerArgs),
+    /// Measure loss, delay and goodput of UDP at several rates, and the path's capacity
+    Sweep(SweepArgs),
+    /// Measure round trips, idle and while the path is loaded
+    Rtt(RttArgs),
+    /// Measure TCP: throughput, handshake, what limited each transfer
+    Tcp(TcpArgs),
+    /// Measure how long the path keeps idle UDP and TCP flows
+    Timeout(TimeoutArgs),
+    /// Put results of several environments side by side
+    Compare(CompareArgs),
+}
+
+/// `cellerator probe server`.
+#[derive(clap::Args)]
+struct ServerArgs {
+    /// Address and UDP port to listen at; [::] takes IPv4 and IPv6
+    #[arg(long, default_value = "[::]:7311", value_name = "ADDR:PORT")]
+    listen: SocketAddr,
+    /// File with a key that clients must have too; without it, anyone may measure
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    /// Largest rate of a run, IP packets
+    #[arg(long, default_value = "1 Gbit/s", value_name = "RATE")]
+    rate_max: Quantity<Rate>,
+    /// Longest run
+    #[arg(long, default_value = "60 s", value_name = "TIME")]
+    time_max: Quantity<Duration>,
+    /// Data of one client (IPv4 address or IPv6 /64) in an hour
+    #[arg(long, default_value = "8 GB", value_name = "SIZE")]
+    volume_max: Quantity<Bytes>,
+    /// Sessions at once
+    #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_024))]
+    sessions: u16,
+    /// Sessions at once of one client
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_024))]
+    sessions_per_client: u16,
+    /// Sessions that are measured at once; the others wait for their turn
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    parallel: u16,
+}
+
+/// What all measurements have in common.
+#[derive(clap::Args)]
+struct ClientArgs {
+    /// Name or address of a host on which `cellerator probe server` runs
+    host: String,
+    /// Its UDP port
+    #[arg(long, default_value_t = PORT, value_parser = clap::value_parser!(u16).range(1..))]
+    port: u16,
+    /// Use IPv4
+    #[arg(short = '4', conflicts_with = "ipv6")]
+    ipv4: bool,
+    /// Use IPv6
+    #[arg(short = '6')]
+    ipv6: bool,
+    /// File with the server's key
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    /// How long the server may be silent before it is taken for gone
+    #[arg(long, default_value = "15 s", value_name = "TIME")]
+    patience: Quantity<Duration>,
+    /// Write the results as JSON (schemas/probe-*.schema.json); - is standard output
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write a report as one HTML page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Way {
+    /// From the server.
+    Down,
+    /// To the server.
+    Up,
+}
+
+/// What loads a path.
+#[derive(clap::Args)]
+struct LoadArgs {
+    /// Ways to measure
+    #[arg(long, value_delimiter = ',', default_value = "down,up", value_name = "WAY")]
+    ways: Vec<Way>,
+    /// Length of the IP packets of a load, bytes
+    #[arg(long, default_value_t = 1_400, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(100..=9_000))]
+    packet: u16,
+    /// Length of each search for the capacity
+    #[arg(long, default_value = "10 s", value_name = "TIME")]
+    search_time: Quantity<Duration>,
+    /// A search goes no higher than this
+    #[arg(long, default_value = "1 Gbit/s", value_name = "RATE")]
+    rate_max: Quantity<Rate>,
+}
+
+/// `cellerator probe sweep`.
+#[derive(clap::Args)]
+struct SweepArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    #[command(flatten)]
+    load_args: LoadArgs,
+    /// Rates of IP packets, such as '1 Mbit/s,2 Mbit/s'; without it the capacity is searched for and shares of
+    /// it are measured
+    #[arg(long, value_delimiter = ',', value_name = "RATE")]
+    rates: Vec<Quantity<Rate>>,
+    /// Length of each run
+    #[arg(long, default_value = "5 s", value_name = "TIME")]
+    time: Quantity<Duration>,
+}
+
+/// `cellerator probe rtt`.
+#[derive(clap::Args)]
+struct RttArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    #[command(flatten)]
+    load_args: LoadArgs,
+    /// Between two packets
+    #[arg(long, default_value = "20 ms", value_name = "TIME")]
+    every: Quantity<Duration>,
+    /// Length of each phase: idle, and loaded each way
+    #[arg(long, default_value = "10 s", value_name = "TIME")]
+    time: Quantity<Duration>,
+    /// Rate of the load; without it the capacity is searched for, and the load is 15 % above it
+    #[arg(long, value_name = "RATE")]
+    load: Option<Quantity<Rate>>,
+    /// Do not load the path
+    #[arg(long, conflicts_with = "load")]
+    idle: bool,
+}
+
+/// `cellerator probe tcp`.
+#[derive(clap::Args)]
+struct TcpArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Ways to measure
+    #[arg(long, value_delimiter = ',', default_value = "down,up", value_name = "WAY")]
+    ways: Vec<Way>,
+    /// Length of each transfer
+    #[arg(long, default_value = "10 s", value_name = "TIME")]
+    time: Quantity<Duration>,
+    /// Transfers each way; [MP] makes six or more
+    #[arg(long, default_value_t = 6, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    repetitions: u32,
+    /// Congestion control of the sender [default: the systems' own]
+    #[arg(long, value_name = "NAME")]
+    cc: Option<String>,
+    /// Largest window of the receiver [default: the systems' own]
+    #[arg(long, value_name = "SIZE")]
+    window: Option<Quantity<Bytes>>,
+}
+
+/// `cellerator probe timeout`.
+#[derive(clap::Args)]
+struct TimeoutArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Silences to try, all at once
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "30s,60s,90s,120s,150s,180s,240s,300s,600s,900s,1200s,1800s,2700s,3600s,5400s,7200s",
+        value_name = "TIME"
+    )]
+    silences: Vec<Quantity<Duration>>,
+    /// Protocols to try
+    #[arg(long, value_delimiter = ',', default_value = "udp,tcp", value_name = "PROTOCOL")]
+    protocols: Vec<Protocol>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Protocol {
+    /// UDP.
+    Udp,
+    /// TCP.
+    Tcp,
+}
+
+/// `cellerator probe compare`.
+#[derive(clap::Args)]
+struct CompareArgs {
+    /// Results of `probe sweep`, `rtt` or `tcp` (--json); a name in front, as in wired=a.json, is shown instead
+    /// of the file's
+    #[arg(required = true, value_name = "[NAME=]FILE")]
+    results: Vec<String>,
+    /// Write the comparison as JSON (schemas/probe-compare.schema.json); - is standard output
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write a report as one HTML page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// Runs `cellerator probe`; an error is one clear line: what, where, what to do.
+pub fn main(args: Args) -> Result<ExitCode, String> {
+    match args.command {
+        Command::Server(args) => server(&args),
+        Command::Sweep(args) => sweep(&args),
+        Command::Rtt(args) => rtt(&args),
+        Command::Tcp(args) => tcp(&args),
+        Command::Timeout(args) => timeout(&args),
+        Command::Compare(args) => compare(&args),
+    }
+}
+
+fn server(args: &ServerArgs) -> Result<ExitCode, String> {
+    if args.rate_max.0.is_zero() || args.time_max.0.is_zero() {
+        return Err("--rate-max and --time-max must be more than zero".to_owned());
+    }
+    let mut secret = [0; 32];
+    fs::File::open("/dev/urandom")
+        .and_then(|mut file| file.read_exact(&mut secret))
+        .map_err(|e| format!("cannot read /dev/urandom: {e}"))?;
+    let secret = CookieJar::new(&secret).ok_or("no random bytes")?;
+    let config = ServerConfig {
+        key: args.key_file.as_deref().map(read_key).transpose()?,
+        secret,
+        limits: Limits {
+            rate_max: args.rate_max.0,
+            time_max: args.time_max.0,
+            volume_max: args.volume_max.0,
+        },
+        sessions_max: args.sessions.into(),
+        sessions_per_client_max: args.sessions_per_client.into(),
+        measured_max: args.parallel.into(),
+    };
+    if config.key.is_none() {
+        eprintln!("  no --key-file: anyone who reaches the port may measure, up to the limits");
+    }
+    let signals = Signals::terminating().map_err(|e| e.to_string())?;
+    let options = ServeOptions { listen: args.listen, config };
+    let counters = measure::serve(options, &signals, &mut |line| eprintln!("  {line}"))
+        .map_err(|e| format!("{e}: is another server running, or is the address not of this machine?"))?;
+    eprintln!(
+        "  {} sessions, {} runs; refused: {} for want of room, {} with a wrong key, {} of another version",
+        counters.sessions, counters.runs, counters.overloaded, counters.wrong_key, counters.other_version
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn sweep(args: &SweepArgs) -> Result<ExitCode, String> {
+    positive(&[("--time", args.time.0), ("--search-time", args.load_args.search_time.0)])?;
+    if args.rates.iter().any(|rate| rate.0.is_zero()) {
+        return Err("--rates must be more than zero".to_owned());
+    }
+    let plan = SweepPlan {
+        directions: directions(&args.load_args.ways),
+        rates: args.rates.iter().map(|rate| rate.0).collect(),
+        length: args.time.0,
+        search_length: args.load_args.search_time.0,
+        rate_max: args.load_args.rate_max.0,
+        packet: args.load_args.packet,
+    };
+    args.client.measure(
+        |session, made_by, display| measure::sweep(session, &plan, made_by, display),
+        |document| !document.directions.iter().all(|way| way.steps.is_empty() && way.search.is_none()),
+        measure::sweep_summary,
+        measure::sweep_page,
+    )
+}
+
+fn rtt(args: &RttArgs) -> Result<ExitCode, String> {
+    positive(&[
+        ("--time", args.time.0),
+        ("--search-time", args.load_args.search_time.0),
+        ("--every", args.every.0),
+    ])?;
+    let plan = RttPlan {
+        every: args.every.0,
+        length: args.time.0,
+        loads: if args.idle { Vec::new() } else { directions(&args.load_args.ways) },
+        load_rate: args.load.map(|rate| rate.0),
+        search_length: args.load_args.search_time.0,
+        rate_max: args.load_args.rate_max.0,
+        packet: args.load_args.packet,
+    };
+    args.client.measure(
+        |session, made_by, display| measure::rtt(session, &plan, made_by, display),
+        |document| !document.phases.is_empty(),
+        measure::rtt_summary,
+        measure::rtt_page,
+    )
+}
+
+fn tcp(args: &TcpArgs) -> Result<ExitCode, String> {
+    positive(&[("--time", args.time.0)])?;
+    let cc = args.cc.clone().unwrap_or_default();
+    if cc.len() > 15 {
+        return Err(format!("--cc {cc}: names of congestion controls have at most 15 letters"));
+    }
+    let window = args.window.map_or(Ok(0), |window| u32::try_from(window.0.get()));
+    let plan = TcpPlan {
+        directions: directions(&args.ways),
+        length: args.time.0,
+        repetitions: args.repetitions,
+        congestion_control: cc,
+        window: window.map_err(|_| "--window must be less than 4 GiB".to_owned())?,
+        key: args.client.key_file.as_deref().map(read_key).transpose()?,
+    };
+    args.client.measure(
+        |session, made_by, display| measure::tcp(session, &plan, made_by, display),
+        |document| !document.runs.is_empty(),
+        measure::tcp_summary,
+        measure::tcp_page,
+    )
+}
+
+fn timeout(args: &TimeoutArgs) -> Result<ExitCode, String> {
+    const SILENCES_MAX: usize = 60;
+    let silences: Vec<Duration> = args.silences.iter().map(|silence| silence.0).collect();
+    if silences.len() > SILENCES_MAX
+        || silences.iter().any(|silence| *silence > Duration::from_secs(3 * 3_600))
+    {
+        return Err(format!("--silences: at most {SILENCES_MAX}, each of at most 3 hours"));
+    }
+    let plan = TimeoutPlan {
+        silences,
+        has_udp: args.protocols.contains(&Protocol::Udp),
+        has_tcp: args.protocols.contains(&Protocol::Tcp),
+        key: args.client.key_file.as_deref().map(read_key).transpose()?,
+    };
+    args.client.measure(
+        |session, made_by, display| measure::timeout(session, &plan, made_by, display),
+        |document| !document.bindings.is_empty(),
+        measure::timeout_summary,
+        measure::timeout_page,
+    )
+}
+
+fn compare(args: &CompareArgs) -> Result<ExitCode, String> {
+    let files = [args.json.as_deref(), args.html.as_deref()];
+    let words = Words::beside(files)?;
+    files.into_iter().flatten().try_for_each(writable::file)?;
+    let environments =
+        args.results.iter().map(|result| environment(result)).collect::<Result<Vec<_>, _>>()?;
+    let comparison = measure::compare(&environments, maker())?;
+    words.say(&measure::compare_summary(&comparison, words.columns()));
+    if let Some(path) = &args.html {
+        output::save(path, &measure::compare_page(&comparison))?;
+    }
+    if let Some(path) = &args.json {
+        output::save(path, &json_of(&comparison)?)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads `NAME=FILE` or `FILE`.
+fn environment(result: &str) -> Result<Environment, String> {
+    let named = result.split_once('=').filter(|(name, _)| !name.is_empty() && !Path::new(result).exists());
+    let (name, path) = match named {
+        Some((name, path)) => (Some(name), Path::new(path)),
+        None => (None, Path::new(result)),
+    };
+    let text = fs::read_to_string(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+    let document = serde_json::from_str(&text).map_err(|e| format!("{} is not JSON: {e}", path.display()))?;
+    let stem =
+        || path.file_stem().map_or_else(|| result.to_owned(), |stem| stem.to_string_lossy().into_owned());
+    Ok(Environment { name: name.map_or_else(stem, str::to_owned), document })
+}
+
+fn maker() -> Maker {
+    Maker {
+        cellerator: env!("CARGO_PKG_VERSION").to_owned(),
+        command: outcome::command_line(),
+        started_unix_s: Clock::wall_nanos() / 1_000_000_000,
+    }
+}
+
+fn json_of(document: &impl Serialize) -> Result<String, String> {
+    let json = serde_json::to_string_pretty(document).map_err(|e| format!("results as JSON: {e}"))?;
+    Ok(json + "\n")
+}
+
+fn directions(ways: &[Way]) -> Vec<Direction> {
+    let of = |way: &Way| if *way == Way::Up { Direction::Up } else { Direction::Down };
+    ways.iter().map(of).collect()
+}
+
+fn positive(times: &[(&str, Duration)]) -> Result<(), String> {
+    match times.iter().find(|(_, time)| *time < Duration::from_millis(1)) {
+        Some((name, time)) => Err(format!("{name} {time} is too short: at least 1 ms")),
+        None => Ok(()),
+    }
+}
+
+/// The key in a file: all of it but the end of the last line.
+fn read_key(path: &Path) -> Result<Key, String> {
+    let text = fs::read(path).map_err(|e| format!("cannot read the key in {}: {e}", path.display()))?;
+    Key::new(text.trim_ascii_end())
+        .ok_or_else(|| format!("{} is empty: a key has at least one byte", path.display()))
+}
+
+/// What a measurement gives: its document, and why it is not the whole.
+type Outcome<D> = Result<(D, Option<MeasureError>), io::IoError>;
+
+impl ClientArgs {
+    /// Opens a session, measures, and writes what is wanted.
+    fn measure<D: Serialize>(
+        &self,
+        act: impl FnOnce(&mut Session<'_>, Maker, &mut Display) -> Outcome<D>,
+        is_something: impl Fn(&D) -> bool,
+        summary: impl Fn(&D, usize) -> String,
+        page: impl Fn(&D) -> String,
+    ) -> Result<ExitCode, String> {
+        let files = [self.json.as_deref(), self.html.as_deref()];
+        let words = Words::beside(files)?;
+        files.into_iter().flatten().try_for_each(writable::file)?;
+        let options = SessionOptions {
+            host: self.host.clone(),
+            port: self.port,
+            address: match (self.ipv4, self.ipv6) {
+                (true, _) => Address::V4,
+                (_, true) => Address::V6,
+                _ => Address::Any,
+            },
+            key: self.key_file.as_deref().map(read_key).transpose()?,
+            nonce: RandomState::new().build_hasher().finish(),
+            patience: self.patience.0,
+        };
+        let signals = Signals::terminating().map_err(|e| e.to_string())?;
+        let mut session = Session::open(&options, &signals).map_err(|e| e.to_string())?;
+        let mut display = Display::default();
+        let done = act(&mut session, maker(), &mut display);
+        display.end();
+        let (document, failure) = done.map_err(|e| e.to_string())?;
+        session.close().map_err(|e| e.to_string())?;
+        if !is_something(&document) {
+            let why = failure.map_or("nothing was measured".to_owned(), |failure| failure.to_string());
+            return Err(why);
+        }
+        words.say(&summary(&document, words.columns()));
+        if let Some(path) = &self.html {
+            output::save(path, &page(&document))?;
+        }
+        if let Some(path) = &self.json {
+            let json =
+                serde_json::to_string_pretty(&document).map_err(|e| format!("results as JSON: {e}"))?;
+            output::save(path, &(json + "\n"))?;
+        }
+        match failure {
+            None => Ok(ExitCode::SUCCESS),
+            Some(MeasureError::Interrupted) => {
+                let plain = files.into_iter().flatten().filter(|path| !output::is_standard_output(path));
+                interruption::tell("probe: interrupted", plain);
+                Ok(interruption::code(signals.taken()))
+            }
+            Some(failure) => {
+                eprintln!("cellerator: {failure}; what was measured until then is kept");
+                Ok(ExitCode::FAILURE)
+            }
+        }
+    }
+}
+
+/// Progress on standard error: a moving bar on a terminal, plain lines elsewhere.
+#[derive(Default)]
+struct Display {
+    bar: Option<ProgressBar>,
+    place: u32,
+}
+
+impl Watcher for Display {
+    fn say(&mut self, what: &str) {
+        self.end();
+        if !std::io::stderr().is_terminal() {
+            eprintln!("  {what} …");
+            return;
+        }
+        let style = ProgressStyle::with_template("  {msg}  {wide_bar:.cyan/dim} {elapsed}");
+        let bar = ProgressBar::new(1).with_message(what.to_owned());
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        self.bar = Some(bar);
+    }
+
+    fn show(&mut self, moment: Moment) {
+        match (moment, &self.bar) {
+            (Moment::Waits(place), _) if place != self.place => {
+                self.place = place;
+                eprintln!("  the server is busy: place {place} in its queue …");
+            }
+            (Moment::Moves(done, all), Some(bar)) => {
+                bar.set_length(all);
+                bar.set_position(done.min(all));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Display {
+    fn end(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! [`Bed`]: a probe's client and server in namespaces, joined by emulated links that keep a log.
+
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use io::SpawnOptions;
+use lab::{Emulation, Emulator, Host, HostSettings, Instance, Keep, Network};
+use link::{Capacity, DelayModel, LinkConfig, LossModel, QueueLimit};
+use scenario::LinkPlan;
+use units::{Bytes, Duration, Rate};
+
+/// One lab at a time: two would share the processors that the emulator needs to be punctual.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// A radio link, the same both ways; the wired segment before it has only delay.
+#[derive(Clone, Copy, Debug)]
+pub struct Radio {
+    pub rate: Rate,
+    pub queue: Bytes,
+    pub loss: LossModel,
+}
+
+/// One way, of the radio link and of the wired segment.
+pub const DELAYS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(5)];
+
+pub struct Bed {
+    // Dropped in this order: the server is in a namespace of the network.
+    server: Option<Child>,
+    emulator: Option<Emulator>,
+    network: Network,
+    _instance: Instance,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Bed {
+    pub fn build(what: &str, radio: &Radio) -> Self {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = format!("probe-{what}-{}", std::process::id());
+        let instance = Instance::register(Some(&name), "a test")
+            .unwrap_or_else(|e| panic!("this test needs root and a TUN device: {e}"));
+        let mut network = Network::create(&name, &HostSettings::default()).unwrap();
+        let devices = network.take_devices().unwrap();
+        let wan = |seed| LinkConfig { delay: DelayModel::Fixed(DELAYS[1]), seed, ..LinkConfig::default() };
+        let air = |seed| LinkConfig {
+            capacity: Capacity::Constant(radio.rate),
+            queue: QueueLimit::Bytes(radio.queue),
+            delay: DelayModel::Fixed(DELAYS[0]),
+            loss_before: radio.loss,
+            seed,
+            ..LinkConfig::default()
+        };
+        let plan = LinkPlan {
+            wan_down: wan(1),
+            wan_up: wan(2),
+            radio_down: air(3),
+            radio_up: air(4),
+            feedback: None,
+        };
+        let emulator = Emulator::start(devices, &plan, Keep::Everything, None).unwrap();
+        let mut bed =
+            Self { server: None, emulator: Some(emulator), network, _instance: instance, _turn: turn };
+        bed.server = Some(bed.start(Host::Server, &["probe", "server"]));
+        bed
+    }
+
+    fn start(&self, host: Host, arguments: &[&str]) -> Child {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cellerator"));
+        command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+        self.network.namespace(host).unwrap().spawn(command, SpawnOptions::default()).unwrap()
+    }
+
+    /// Starts a measurement.
+    pub fn client(&self, arguments: &[&str]) -> Child {
+        self.start(Host::Client, &[&["probe"], arguments].concat())
+    }
+
+    /// Makes a measurement; its document.
+    pub fn measure(&self, arguments: &[&str]) -> serde_json::Value {
+        document(&self.client(&[arguments, &["--json", "-"]].concat()).wait_with_output().unwrap())
+    }
+
+    /// Runs a program on a host.
+    pub fn run(&self, host: Host, program: &str, arguments: &[&str]) {
+        let mut command = Command::new(program);
+        command.args(arguments);
+        let mut child =
+            self.network.namespace(host).unwrap().spawn(command, SpawnOptions::default()).unwrap();
+        assert!(child.wait().unwrap().success(), "{program} {arguments:?}");
+    }
+
+    /// Ends the links, and gives their log.
+    pub fn end(mut self) -> Emulation {
+        self.emulator.take().unwrap().finish().unwrap()
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        if let Some(server) = &mut self.server {
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+    }
+}
+
+pub fn document(output: &Output) -> serde_json::Value {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {said}"))
+}

@@ -1,0 +1,10 @@
+//! `cellerator probe` as a user runs it.
+
+// In helpers of tests, too, a failure is a failed test.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod link;
+mod loopback;
+#[path = "../lab/schema.rs"]
+mod schema;
+mod truth;

@@ -1,0 +1,220 @@
+//! What `probe` says of emulated links, against what they did. Needs root.
+
+use lab::Host;
+use link::{LossModel, PacketRecord};
+use serde_json::Value;
+use units::{Bytes, Instant, Rate};
+
+use crate::link::{Bed, DELAYS, Radio, document};
+
+/// Length of the packets that measure: no other packet has it.
+const PACKET: u64 = 1_400;
+const HEADERS: u64 = 28;
+
+/// The least round trip of the path, ms.
+fn least_rtt_ms() -> f64 {
+    DELAYS.iter().map(|delay| delay.as_millis_f64() * 2.0).sum()
+}
+
+/// The link's log of one way, cut into the runs of a sweep by what each says it sent.
+fn runs<'a>(records: &'a [PacketRecord], way: &Value) -> Vec<(&'a [PacketRecord], Value)> {
+    let mut rest = records;
+    let steps = way["steps"].as_array().unwrap().clone();
+    let cut = steps.into_iter().map(|step| {
+        let (run, after) = rest.split_at(step["sent"].as_u64().unwrap() as usize);
+        rest = after;
+        (run, step)
+    });
+    let cut = cut.collect();
+    assert!(rest.is_empty(), "the link saw {} packets that nobody says to have sent", rest.len());
+    cut
+}
+
+/// First packet and length of each run of losses.
+fn bursts(run: &[PacketRecord]) -> Vec<(u64, u64)> {
+    let mut bursts: Vec<(u64, u64)> = Vec::new();
+    for (number, _) in run.iter().enumerate().filter(|(_, record)| record.drop.is_some()) {
+        let number = number as u64;
+        match bursts.last_mut() {
+            Some((first, len)) if *first + *len == number => *len += 1,
+            _ => bursts.push((number, 1)),
+        }
+    }
+    assert!(run.iter().all(|record| record.delivered.is_some() != record.drop.is_some()));
+    bursts
+}
+
+fn bursts_told(step: &Value) -> Vec<(u64, u64)> {
+    let of = |burst: &Value| (burst["first"].as_u64().unwrap(), burst["packets"].as_u64().unwrap());
+    step["bursts"].as_array().unwrap().iter().map(of).collect()
+}
+
+/// Payload per time between the first and the last delivery, as the link planned them, Mbit/s.
+fn goodput_mbps(run: &[PacketRecord]) -> f64 {
+    let delivered: Vec<Instant> = run.iter().filter_map(|record| record.delivered).collect();
+    let time = delivered.last().unwrap().saturating_since(delivered[0]).as_secs_f64();
+    (delivered.len() - 1) as f64 * (PACKET - HEADERS) as f64 * 8.0 / time / 1e6
+}
+
+/// 95th percentile of the one-way delay on the link less the least, ms.
+fn variation_p95_ms(run: &[PacketRecord]) -> f64 {
+    let mut delays: Vec<f64> =
+        run.iter().filter_map(PacketRecord::one_way_delay).map(|delay| delay.as_millis_f64()).collect();
+    delays.sort_unstable_by(f64::total_cmp);
+    figures::stats::percentile(&delays, 950).unwrap() - delays[0]
+}
+
+#[test]
+fn a_sweep_counts_exactly_what_the_link_lost() {
+    let loss = LossModel::GilbertElliott {
+        to_bad_ppm: 5_000,
+        to_good_ppm: 300_000,
+        good_loss_ppm: 0,
+        bad_loss_ppm: 900_000,
+    };
+    // The queue holds 120 ms; the last rate overflows it.
+    let radio = Radio { rate: Rate::from_mbps(20), queue: Bytes::new(300_000), loss };
+    let bed = Bed::build("sweep", &radio);
+    let rates = "8 Mbit/s,26 Mbit/s";
+    let document = bed.measure(&["sweep", "10.1.0.2", "--rates", rates, "--time", "1500 ms"]);
+    let emulation = bed.end();
+    let mut lost = 0;
+    for way in document["directions"].as_array().unwrap() {
+        let records = &emulation.records[usize::from(way["direction"] == "up")];
+        let data: Vec<PacketRecord> =
+            records.iter().filter(|record| record.size.get() == PACKET).copied().collect();
+        for (run, step) in runs(&data, way) {
+            let what = format!("{} at {} Mbit/s", way["direction"], step["rate_mbps"]);
+            let truth = bursts(run);
+            lost += truth.iter().map(|(_, packets)| packets).sum::<u64>();
+            assert_eq!(bursts_told(&step), truth, "{what}");
+            let (told, truth) = (step["goodput_mbps"].as_f64().unwrap(), goodput_mbps(run));
+            assert!((told / truth - 1.0).abs() < 0.005, "{what}: {told} for {truth} Mbit/s");
+            let told = step["delay_variation"]["p95_ms"].as_f64().unwrap();
+            let truth = variation_p95_ms(run);
+            eprintln!(
+                "{what}: variation p95 {told:.3} for {truth:.3} ms, round trip min {:.3}, p50 {:.3} ms, gap error \
+                 p99 {} µs",
+                step["rtt"]["min_ms"].as_f64().unwrap(),
+                step["rtt"]["p50_ms"].as_f64().unwrap(),
+                step["timer"]["gap_error_p99_us"]
+            );
+        }
+    }
+    assert!(lost > 100, "{lost}");
+}
+
+#[test]
+fn round_trips_are_the_links() {
+    let radio = Radio { rate: Rate::from_mbps(20), queue: Bytes::new(500_000), loss: LossModel::None };
+    let bed = Bed::build("rtt", &radio);
+    let document =
+        bed.measure(&["rtt", "10.1.0.2", "--load", "24 Mbit/s", "--ways", "down", "--time", "3 s"]);
+    let phases = document["phases"].as_array().unwrap();
+    let (idle, loaded) = (&phases[0], &phases[1]);
+    // A small packet takes its time on the air: 72 bytes at 20 Mbit/s, both ways.
+    let least = least_rtt_ms() + 2.0 * 72.0 * 8.0 / 20e3;
+    let min = idle["rtt"]["min_ms"].as_f64().unwrap();
+    eprintln!("idle: least {min:.3} for {least:.3} ms, median {}", idle["rtt"]["p50_ms"]);
+    // The emulator's thread and both kernels wake up for each packet: on a busy machine that takes a while.
+    assert!((0.0..=0.5).contains(&(min - least)), "{min} for {least} ms");
+    assert_eq!(idle["loss_percent"], 0.0);
+    // The queue of 500 kB is 200 ms, and it is the one on the way down.
+    let full = 200.0 + least;
+    let max = loaded["rtt"]["max_ms"].as_f64().unwrap();
+    assert!((full - 10.0..full + 20.0).contains(&max), "{max} for {full} ms");
+    let p95 = |way: &str| loaded["variation"][way]["p95_ms"].as_f64().unwrap();
+    assert!(p95("down") > 150.0 && p95("up") < 50.0, "{} {}", p95("down"), p95("up"));
+    // Both hosts have one clock: the truth is zero, and the interval as wide as the round trip.
+    let clock = |name: &str| document["clock"][name].as_f64().unwrap();
+    let (low, high) = (clock("offset_low_ms"), clock("offset_high_ms"));
+    assert!(low <= 0.0 && 0.0 <= high && high - low < least + 1.0, "{low} to {high}");
+    assert!(clock("drift_low_ppm") <= 0.0 && 0.0 <= clock("drift_high_ppm"));
+    drop(bed.end());
+}
+
+#[test]
+fn it_works_over_ipv6_through_nat_and_with_an_address_that_changes() {
+    let radio = Radio { rate: Rate::from_mbps(20), queue: Bytes::new(500_000), loss: LossModel::None };
+    let bed = Bed::build("nat", &radio);
+    let rates = ["--rates", "4 Mbit/s", "--time"];
+    let six = bed.measure(&[&["sweep", "fd00:1::2"], &rates[..], &["500 ms"]].concat());
+    assert_eq!(six["server"]["ip_version"], 6);
+    for way in six["directions"].as_array().unwrap() {
+        assert_eq!((&way["steps"][0]["lost"], &way["steps"][0]["packet_bytes"]), (&0.into(), &PACKET.into()));
+    }
+    bed.run(
+        Host::Accelerator,
+        "nft",
+        &["add table ip t; add chain ip t c { type nat hook postrouting priority 100; }; \
+        add rule ip t c oifname wan0 masquerade"],
+    );
+    bed.run(Host::Client, "sh", &["-c", "echo 1 > /proc/sys/net/ipv4/conf/radio0/promote_secondaries"]);
+    bed.run(Host::Client, "ip", &["address", "add", "10.2.0.3/24", "dev", "radio0"]);
+    let moving = [&["sweep", "10.1.0.2", "--ways", "up"], &rates[..], &["2 s", "--json", "-"]].concat();
+    let client = bed.client(&moving);
+    bed.run(Host::Client, "sleep", &["1"]);
+    bed.run(Host::Client, "ip", &["address", "delete", "10.2.0.2/24", "dev", "radio0"]);
+    let moved = document(&client.wait_with_output().unwrap());
+    let step = &moved["directions"][0]["steps"][0];
+    assert_eq!(
+        (&step["address_moves"], &step["lost"], &moved["incomplete"]),
+        (&1.into(), &0.into(), &Value::Null)
+    );
+    drop(bed.end());
+}
+
+#[test]
+fn tcp_says_what_limited_it() {
+    let radio = Radio { rate: Rate::from_mbps(20), queue: Bytes::new(150_000), loss: LossModel::None };
+    let bed = Bed::build("tcp", &radio);
+    let tcp = |more: &[&str]| {
+        bed.measure(
+            &[&["tcp", "10.1.0.2", "--time", "2 s", "--repetitions", "1", "--cc", "cubic"], more].concat(),
+        )
+    };
+    for run in tcp(&[])["runs"].as_array().unwrap() {
+        // 1448 of 1500 bytes are payload, and the small packets beside it take a little.
+        let goodput = run["goodput_mbps"].as_f64().unwrap();
+        assert!((16.0..19.4).contains(&goodput), "{run}");
+        assert_eq!(run["limit"]["by"], "network", "{}", run["limit"]);
+        assert!(run["handshake_ms"].as_f64().unwrap() >= least_rtt_ms());
+        // The queue overflows, and holds 60 ms.
+        assert!(run["retransmitted"].as_u64().unwrap() > 0);
+        assert!(run["rtt_mean_ms"].as_f64().unwrap() > least_rtt_ms() + 10.0);
+    }
+    let windowed = tcp(&["--window", "20 KB"]);
+    for run in windowed["runs"].as_array().unwrap() {
+        let limit = &run["limit"];
+        assert_eq!(limit["by"], "receive window", "{limit}");
+        let (goodput, bound) =
+            (run["goodput_mbps"].as_f64().unwrap(), limit["rwnd_over_rtt_mbps"].as_f64().unwrap());
+        assert!((0.8..1.1).contains(&(goodput / bound)), "{goodput} for {bound}");
+    }
+    assert!(windowed["verdict"].as_str().unwrap().contains(" B / "), "{}", windowed["verdict"]);
+    drop(bed.end());
+}
+
+#[test]
+fn time_outs_of_connection_tracking_are_found() {
+    let radio = Radio { rate: Rate::from_mbps(20), queue: Bytes::new(500_000), loss: LossModel::None };
+    let bed = Bed::build("timeout", &radio);
+    let rules = "add table ip t; add chain ip t c { type nat hook postrouting priority 100; }; \
+        add rule ip t c oifname wan0 masquerade";
+    bed.run(Host::Accelerator, "nft", &[rules]);
+    let times = "cd /proc/sys/net/netfilter; echo 5 > nf_conntrack_udp_timeout; \
+        echo 5 > nf_conntrack_udp_timeout_stream; echo 7 > nf_conntrack_tcp_timeout_established";
+    bed.run(Host::Accelerator, "sh", &["-c", times]);
+    let silences = ["--silences", "2 s,4 s,4.8 s,5.2 s,6 s,6.7 s,7.3 s"];
+    let document = bed.measure(&[&["timeout", "10.1.0.2"], &silences[..]].concat());
+    crate::schema::check_against(&document, include_str!("../../../../schemas/probe-timeout.schema.json"));
+    let found: Vec<(&str, Option<f64>, Option<f64>)> = document["bindings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|b| (b["protocol"].as_str().unwrap(), b["lived_s"].as_f64(), b["died_s"].as_f64()))
+        .collect();
+    // 5 s and 7 s, within 5 %.
+    assert_eq!(found, [("udp", Some(4.8), Some(5.2)), ("tcp", Some(6.7), Some(7.3))], "{document}");
+    drop(bed.end());
+}
