@@ -76,13 +76,10 @@ fn table(document: &RttDocument) -> Table {
 /// The whole page.
 #[must_use]
 pub fn page(document: &RttDocument) -> String {
-    let server = &document.server;
+    let is_partial = document.incomplete.is_some();
+    let head = document.server.page_head(&document.verdict, is_partial, "UDP port", &document.made_by);
     let body = html! {
-        p class=(if document.incomplete.is_some() { "finding warning" } else { "finding" }) { (document.verdict) }
-        p class="soft" {
-            "Measured against " (server.host) " (" (server.address) ", UDP port " (server.port) ") with Cellerator "
-            (document.made_by.cellerator) ": " code { (document.made_by.command) }
-        }
+        (head)
         (table(document).html(&|_| None, &|_| None))
         @for phase in &document.phases {
             @for doubt in &phase.doubts { p class="finding warning" { (phase.load) ": " (doubt) } }

@@ -86,13 +86,10 @@ fn row(figures: &RunFigures) -> Vec<String> {
 /// The whole page.
 #[must_use]
 pub fn page(document: &SweepDocument) -> String {
-    let server = &document.server;
+    let is_partial = document.incomplete.is_some();
+    let head = document.server.page_head(&document.verdict, is_partial, "UDP port", &document.made_by);
     let body = html! {
-        p class=(if document.incomplete.is_some() { "finding warning" } else { "finding" }) { (document.verdict) }
-        p class="soft" {
-            "Measured against " (server.host) " (" (server.address) ", UDP port " (server.port) ") with Cellerator "
-            (document.made_by.cellerator) ": " code { (document.made_by.command) }
-        }
+        (head)
         @for figures in &document.directions { (section(figures)) }
         (method(document))
     };

@@ -55,13 +55,10 @@ fn rows(document: &TcpDocument) -> Table {
 /// The whole page.
 #[must_use]
 pub fn page(document: &TcpDocument) -> String {
-    let server = &document.server;
+    let is_partial = document.incomplete.is_some();
+    let head = document.server.page_head(&document.verdict, is_partial, "port", &document.made_by);
     let body = html! {
-        p class=(if document.incomplete.is_some() { "finding warning" } else { "finding" }) { (document.verdict) }
-        p class="soft" {
-            "Measured against " (server.host) " (" (server.address) ", port " (server.port) ") with Cellerator "
-            (document.made_by.cellerator) ": " code { (document.made_by.command) }
-        }
+        (head)
         (rows(document).html(&|_| None, &|_| None))
         @for run in &document.runs {
             h2 { (heading(run)) }

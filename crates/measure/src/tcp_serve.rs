@@ -97,12 +97,18 @@ impl Drop for TcpServer {
 fn accept(listener: &TcpListener, mut waiter: Waiter, shared: &Arc<Shared>) {
     // Who sends single packets at their time goes first; these threads send what the kernel takes.
     let _ = io::sched::set_ordinary_priority();
+    // Waits for nothing but time; made while there are descriptors.
+    let mut rest = Waiter::new(Duration::ZERO).ok();
     while !shared.is_over.load(Ordering::SeqCst) {
         let deadline = io::Clock::now() + TURN;
         if waiter.wait(Some(deadline)).is_ok_and(<[_]>::is_empty) {
             continue;
         }
-        let Ok((stream, _)) = listener.accept() else { continue };
+        let Ok((stream, _)) = listener.accept() else {
+            // Where no descriptor is left it would fail again at once.
+            let _ = rest.as_mut().map(|rest| rest.wait(Some(deadline)).map(<[_]>::len));
+            continue;
+        };
         if shared.state().connections >= CONNECTIONS_MAX {
             // Best effort: who comes in vain sees the connection end at least.
             let _ = (&stream).write(&[Answer::Busy as u8]);

@@ -31,13 +31,10 @@ pub fn summary(document: &TimeoutDocument, columns: usize) -> String {
 /// The whole page.
 #[must_use]
 pub fn page(document: &TimeoutDocument) -> String {
-    let server = &document.server;
+    let is_partial = document.incomplete.is_some();
+    let head = document.server.page_head(&document.verdict, is_partial, "port", &document.made_by);
     let body = html! {
-        p class=(if document.incomplete.is_some() { "finding warning" } else { "finding" }) { (document.verdict) }
-        p class="soft" {
-            "Measured against " (server.host) " (" (server.address) ", port " (server.port) ") with Cellerator "
-            (document.made_by.cellerator) ": " code { (document.made_by.command) }
-        }
+        (head)
         @for bindings in &document.bindings {
             h2 { (bindings.protocol.to_uppercase()) }
             (table(bindings).html(&|_| None, &|field| (field == "died").then_some("less")))
