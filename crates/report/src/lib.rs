@@ -10,6 +10,8 @@ mod case_flow;
 mod compare;
 mod dataset;
 mod finding;
+#[cfg(test)]
+mod fixture;
 mod flow_lines;
 mod flow_row;
 mod graphs;

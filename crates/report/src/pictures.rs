@@ -240,21 +240,14 @@ mod tests {
     use scenario::results::{Distribution, RadioFigures, Series, Transfer};
 
     use super::*;
+    use crate::fixture::case_with;
 
     /// A scenario of cases with a throughput each, in the order of the cases; queue and ping have the delay
     /// in ms.
     fn result(text: &str, rates: &[(f64, f64)]) -> ScenarioResult {
         let scenario = Scenario::from_toml("t.toml", text).unwrap();
-        let of = |(settings, (goodput_mbps, delay)): (scenario::Case, &(f64, f64))| CaseResult {
-            name: settings.name.clone(),
-            repetition: 1,
-            seed: 1,
-            settings,
-            accelerator_command: None,
-            skipped: None,
-            problems: Vec::new(),
-            doubts: Vec::new(),
-            figures: Some(Figures {
+        let of = |(settings, (goodput_mbps, delay)): (scenario::Case, &(f64, f64))| {
+            let figures = Figures {
                 transfer: Transfer { goodput_mbps: *goodput_mbps, ..Transfer::default() },
                 radio: RadioFigures {
                     queue_delay_ms: Distribution { p95: *delay, ..Distribution::default() },
@@ -270,8 +263,8 @@ mod tests {
                     ..Series::default()
                 },
                 ..Figures::default()
-            }),
-            simulation: None,
+            };
+            case_with(settings, Some(figures))
         };
         let cases = scenario.resolved().into_iter().zip(rates).map(of).collect();
         ScenarioResult { scenario, cases }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::fixture::case_with;
 use scenario::Scenario;
 use scenario::results::{Distribution, RadioFigures, Transfer, WindowFigures};
 
@@ -8,30 +9,19 @@ fn result(cases: &[(&str, bool, f64, f64, f64)]) -> ScenarioResult {
         text += &format!("[[case]]\nname = \"{name}\"\naccelerator.enabled = {accelerated}\n");
     }
     let scenario = Scenario::from_toml("t.toml", &text).unwrap();
-    let results =
-        scenario.resolved().into_iter().zip(cases).map(|(settings, &(name, _, rate, used, p95))| {
-            CaseResult {
-                name: name.to_owned(),
-                repetition: 1,
-                seed: 1,
-                settings,
-                accelerator_command: None,
-                skipped: None,
-                problems: Vec::new(),
-                doubts: Vec::new(),
-                simulation: None,
-                figures: Some(Figures {
-                    transfer: Transfer { goodput_mbps: rate, hashes_equal: true, ..Transfer::default() },
-                    radio: RadioFigures {
-                        utilisation: Some(used),
-                        queue_delay_ms: Distribution { p95, ..Distribution::default() },
-                        ..RadioFigures::default()
-                    },
-                    window: Some(WindowFigures { max_bytes: 17_664, median_bytes: 17_664, scale: 7 }),
-                    ..Figures::default()
-                }),
-            }
-        });
+    let results = scenario.resolved().into_iter().zip(cases).map(|(settings, &(_, _, rate, used, p95))| {
+        let figures = Figures {
+            transfer: Transfer { goodput_mbps: rate, hashes_equal: true, ..Transfer::default() },
+            radio: RadioFigures {
+                utilisation: Some(used),
+                queue_delay_ms: Distribution { p95, ..Distribution::default() },
+                ..RadioFigures::default()
+            },
+            window: Some(WindowFigures { max_bytes: 17_664, median_bytes: 17_664, scale: 7 }),
+            ..Figures::default()
+        };
+        case_with(settings, Some(figures))
+    });
     let cases = results.collect();
     ScenarioResult { scenario, cases }
 }

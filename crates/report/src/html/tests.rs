@@ -1,4 +1,5 @@
 use super::*;
+use crate::fixture::case_with;
 use scenario::Scenario;
 use scenario::results::{MadeBy, SCHEMA, Series, Transfer};
 
@@ -12,22 +13,8 @@ fn dates() {
 fn results() -> Results {
     let text = "name = \"t\"\ntitle = \"R&D <link>\"\n[[case]]\nname = \"<b>bold</b>\"\n[[case]]\nname = \"skipped\"\n";
     let scenario = Scenario::from_toml("t.toml", text).unwrap();
-    let mut cases: Vec<CaseResult> = scenario
-        .resolved()
-        .into_iter()
-        .map(|settings| CaseResult {
-            name: settings.name.clone(),
-            repetition: 1,
-            seed: 1,
-            settings,
-            accelerator_command: None,
-            skipped: None,
-            problems: Vec::new(),
-            doubts: Vec::new(),
-            figures: None,
-            simulation: None,
-        })
-        .collect();
+    let mut cases: Vec<CaseResult> =
+        scenario.resolved().into_iter().map(|settings| case_with(settings, None)).collect();
     cases[1].skipped = Some("there is no accelerator".to_owned());
     cases[0].figures = Some(Figures {
         transfer: Transfer {

@@ -1,0 +1,20 @@
+//! Results that the tests of several modules begin with.
+
+use scenario::Case;
+use scenario::results::{CaseResult, Figures};
+
+/// The first repetition of a case, that went as it should, with its figures.
+pub(crate) fn case_with(settings: Case, figures: Option<Figures>) -> CaseResult {
+    CaseResult {
+        name: settings.name.clone(),
+        repetition: 1,
+        seed: 1,
+        settings,
+        accelerator_command: None,
+        skipped: None,
+        problems: Vec::new(),
+        doubts: Vec::new(),
+        figures,
+        simulation: None,
+    }
+}
