@@ -11,6 +11,7 @@ use serde_json::Value;
 
 /// Lowest layer first. A crate may depend only on those before it.
 const LAYERS: &[&str] = &[
+    "cellerator-stored",
     "cellerator-units",
     "cellerator-figures",
     "cellerator-wire",
@@ -170,6 +171,7 @@ const ENGINE_LAYERS: &[&str] = &[
     "stats",
     "journal",
     "report",
+    "image",
     "timestamp",
     // Memory and time, without a protocol.
     "memory::slab",
@@ -211,12 +213,14 @@ const ENGINE_LAYERS: &[&str] = &[
     "half::deadlines",
     "half::transitions",
     "half::feedback",
+    "half::image",
     "half::look_ahead",
     "half::output",
     "half::path_mtu",
     "half::reports",
     "half::schedule",
     "engine",
+    "engine::image",
 ];
 
 /// Paths in `text` that begin with `crate::` or `super::`, those in braces each by itself; `module` is where

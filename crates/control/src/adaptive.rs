@@ -124,6 +124,21 @@ pub struct AdaptiveParams {
     /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
 }
+stored::fields!(AdaptiveParams {
+    bin,
+    bins,
+    constant,
+    headroom_min,
+    headroom_max,
+    starved_permille,
+    headroom_gain,
+    starved_below,
+    delay_max,
+    initial_window,
+    memory,
+    without,
+    mss,
+});
 
 impl Default for AdaptiveParams {
     fn default() -> Self {
@@ -166,6 +181,24 @@ pub struct Adaptive {
     blocking: HeadOfLineBlocking,
     reports_valid_until: Instant,
 }
+stored::fields!(Adaptive {
+    params,
+    offer,
+    grain,
+    floor,
+    headroom,
+    start,
+    losses,
+    buffer,
+    silence,
+    window,
+    limited_at,
+    pacing_rate,
+    last_ack,
+    bursts,
+    blocking,
+    reports_valid_until,
+});
 
 impl Adaptive {
     /// A controller for a subscriber never seen before.

@@ -92,6 +92,23 @@ macro_rules! controllers {
             $($(#[$doc])* $variant($controller),)+
         }
 
+        impl stored::Stored for AnyController {
+            /// By its name, and all its state.
+            fn store(&self, out: &mut stored::Writer) {
+                match self { $(Self::$variant(c) => {
+                    stored::Stored::store(&String::from($name), out);
+                    stored::Stored::store(c, out);
+                })+ }
+            }
+            fn restore(from: &mut stored::Reader<'_>) -> Result<Self, stored::StoredError> {
+                let at = from.at();
+                match from.value::<String>()?.as_str() {
+                    $($name => from.value().map(Self::$variant),)+
+                    _ => Err(stored::Reader::senseless(at, "the name of a controller")),
+                }
+            }
+        }
+
         impl Controller for AnyController {
             fn name(&self) -> &'static str {
                 match self { $(Self::$variant(c) => c.name(),)+ }
@@ -123,6 +140,23 @@ macro_rules! controllers {
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum ControllerConfig {
             $($(#[$doc])* $variant($params),)+
+        }
+
+        impl stored::Stored for ControllerConfig {
+            /// By its name, and all its parameters.
+            fn store(&self, out: &mut stored::Writer) {
+                match self { $(Self::$variant(p) => {
+                    stored::Stored::store(&String::from($name), out);
+                    stored::Stored::store(p, out);
+                })+ }
+            }
+            fn restore(from: &mut stored::Reader<'_>) -> Result<Self, stored::StoredError> {
+                let at = from.at();
+                match from.value::<String>()?.as_str() {
+                    $($name => from.value().map(Self::$variant),)+
+                    _ => Err(stored::Reader::senseless(at, "the name of a controller")),
+                }
+            }
         }
 
         impl ControllerConfig {

@@ -46,6 +46,7 @@ pub struct BbrParams {
     /// Of the phase in which PROBE_BW begins. Default 1.
     pub seed: u64,
 }
+stored::fields!(BbrParams { mss, initial_window_segments, seed });
 
 impl Default for BbrParams {
     fn default() -> Self {
@@ -98,6 +99,7 @@ enum Mode {
     },
     ProbeRtt(ProbeRtt),
 }
+stored::variants! { Mode: 0 => Startup, 1 => Drain, 2 => ProbeBw { phase, since }, 3 => ProbeRtt(inner) }
 
 /// PROBE_RTT: until few enough segments are in flight, then for a while and a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,6 +107,7 @@ enum ProbeRtt {
     Emptying,
     Holding { until: Instant, has_round_passed: bool },
 }
+stored::variants! { ProbeRtt: 0 => Emptying, 1 => Holding { until, has_round_passed } }
 
 /// The sender's state of repair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,6 +116,7 @@ enum Repair {
     Recovery,
     Timeout,
 }
+stored::variants! { Repair: 0 => None, 1 => Recovery, 2 => Timeout }
 
 /// BBR version 1.
 #[derive(Clone, Debug)]
@@ -141,6 +145,26 @@ pub struct Bbr {
     /// State of the generator of PROBE_BW's first phase.
     random: u64,
 }
+stored::fields!(Bbr {
+    mss,
+    initial_segments,
+    mode,
+    model,
+    policer,
+    aggregation,
+    cwnd,
+    prior_cwnd,
+    pacing_rate,
+    has_rtt,
+    full_rate,
+    full_rounds,
+    is_pipe_full,
+    repair,
+    conserves_packets,
+    is_restarting_from_idle,
+    next_send,
+    random,
+});
 
 impl Bbr {
     /// BBR in STARTUP.

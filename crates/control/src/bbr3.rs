@@ -47,6 +47,7 @@ pub struct Bbr3Params {
     /// Of the time between probes. Default 1.
     pub seed: u64,
 }
+stored::fields!(Bbr3Params { mss, initial_window_segments, seed });
 
 impl Default for Bbr3Params {
     fn default() -> Self {
@@ -86,6 +87,10 @@ enum Phase {
     /// Since when few enough bytes are in flight, and whether a round has passed.
     ProbeRtt(Option<(Instant, bool)>),
 }
+stored::variants! {
+    Phase:
+    0 => Startup, 1 => Drain, 2 => Down, 3 => Cruise, 4 => Refill, 5 => Up, 6 => ProbeRtt(inner),
+}
 
 /// What acknowledgements coming in tell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,6 +100,7 @@ enum AckPhase {
     ProbeStopping,
     Refilling,
 }
+stored::variants! { AckPhase: 0 => ProbeStarting, 1 => ProbeFeedback, 2 => ProbeStopping, 3 => Refilling }
 
 /// The search for a plateau of the delivery rate.
 #[derive(Clone, Copy, Debug, Default)]
@@ -103,6 +109,7 @@ struct Plateau {
     rounds: u32,
     is_found: bool,
 }
+stored::fields!(Plateau { rate, rounds, is_found });
 
 /// Rounds of a window each (§5.5.1).
 #[derive(Clone, Copy, Debug, Default)]
@@ -112,6 +119,7 @@ struct Round {
     is_start: bool,
     since_probe: u64,
 }
+stored::fields!(Round { ends_at, is_start, since_probe });
 
 /// The cycle of probing for bandwidth (§5.3.3).
 #[derive(Clone, Copy, Debug)]
@@ -124,6 +132,7 @@ struct Cycle {
     wait: Duration,
     has_samples: bool,
 }
+stored::fields!(Cycle { phase, acks, since, wait, has_samples });
 
 /// How the bound rises in Up (§5.3.3): rounds of it, acknowledged bytes, and bytes per segment.
 #[derive(Clone, Copy, Debug)]
@@ -132,6 +141,7 @@ struct Climb {
     acked: u64,
     price: u64,
 }
+stored::fields!(Climb { rounds, acked, price });
 
 /// The smallest round trip, and the probes for it (§5.3.4).
 #[derive(Clone, Copy, Debug, Default)]
@@ -142,6 +152,7 @@ struct MinRtt {
     /// Delivered and in flight when ProbeRTT last held data back.
     held_back_until: Bytes,
 }
+stored::fields!(MinRtt { min, recent, held_back_until });
 
 /// BBR version 3.
 #[derive(Clone, Debug)]
@@ -168,6 +179,28 @@ pub struct Bbr3 {
     is_restarting_from_idle: bool,
     random: u64,
 }
+stored::fields!(Bbr3 {
+    mss,
+    initial_segments,
+    cycle,
+    bounds,
+    flights,
+    aggregation,
+    rates,
+    round,
+    climb,
+    plateau,
+    is_pipe_full,
+    rtt,
+    delivered,
+    lost,
+    cwnd,
+    prior_cwnd,
+    pacing_rate,
+    is_recovering,
+    is_restarting_from_idle,
+    random,
+});
 
 impl Bbr3 {
     /// BBR in Startup.

@@ -40,6 +40,14 @@ pub struct BicParams {
     /// Fast convergence. Default on (INFOCOM 2004, Linux `fast_convergence`).
     pub fast_convergence: bool,
 }
+stored::fields!(BicParams {
+    mss,
+    initial_window_segments,
+    step_max_segments,
+    beta_permille,
+    low_window_segments,
+    fast_convergence,
+});
 
 impl Default for BicParams {
     fn default() -> Self {
@@ -77,6 +85,7 @@ pub struct BicRule {
     /// Window of the last loss, in bytes; zero when there was none.
     w_max: u64,
 }
+stored::fields!(BicRule { params, w_max });
 
 impl BicRule {
     /// Bytes acknowledged per segment of growth.

@@ -38,6 +38,7 @@ pub struct C2tcpParams {
     /// How often the tuner looks. Default 500 ms, ours; none for a constant α.
     pub tuning_period: Option<Duration>,
 }
+stored::fields!(C2tcpParams { mss, initial_window_segments, target, initial_alpha_percent, tuning_period });
 
 impl Default for C2tcpParams {
     fn default() -> Self {
@@ -59,6 +60,7 @@ enum Condition {
     /// None has been for a while; it is bad `at`, for the `count`th time.
     Late { at: Instant, count: u64 },
 }
+stored::variants! { Condition: 0 => Good, 1 => Late { at, count } }
 
 /// The mean round trip of a tuning period.
 #[derive(Clone, Copy, Debug, Default)]
@@ -67,6 +69,7 @@ struct Period {
     sum: Duration,
     samples: u64,
 }
+stored::fields!(Period { began, sum, samples });
 
 /// CUBIC's window under C2TCP's detector.
 #[derive(Clone, Debug)]
@@ -81,6 +84,7 @@ pub struct C2tcp {
     /// What the good condition has earned towards the next segment, in bytes.
     credit: u64,
 }
+stored::fields!(C2tcp { params, cubic, condition, alpha_percent, min_rtt, period, credit });
 
 impl C2tcp {
     /// CUBIC's first window, and α at its first value.

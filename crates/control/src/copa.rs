@@ -58,6 +58,7 @@ pub struct CopaParams {
     /// The mode for links shared with flows that fill the queue. Default true (\[CO\] §2.2).
     pub competitive: bool,
 }
+stored::fields!(CopaParams { mss, initial_window_segments, delta_permille, competitive });
 
 impl Default for CopaParams {
     fn default() -> Self {
@@ -71,6 +72,7 @@ enum Direction {
     Up,
     Down,
 }
+stored::variants! { Direction: 0 => Up, 1 => Down }
 
 /// Whom the link is shared with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,6 +82,7 @@ enum Mode {
     /// With flows that fill the queue; 1 ÷ δ in thousandths of a segment.
     Competitive { inverse_delta_permille: u64 },
 }
+stored::variants! { Mode: 0 => Default, 1 => Competitive { inverse_delta_permille } }
 
 /// The round trips \[CO\] §2 keeps.
 #[derive(Clone, Debug)]
@@ -90,6 +93,7 @@ struct RoundTrips {
     max: RecentMax<Duration>,
     nearly_empty_at: Instant,
 }
+stored::fields!(RoundTrips { smoothed, min, standing, max, nearly_empty_at });
 
 impl RoundTrips {
     /// `segment`: what one segment takes at this flow's rate.
@@ -144,6 +148,20 @@ pub struct Copa {
     /// cwnd and slow start before the last time-out, should it have been none.
     before_timeout: Option<(u64, bool)>,
 }
+stored::fields!(Copa {
+    params,
+    cwnd,
+    is_slow_start,
+    mode,
+    round_trips,
+    rounds,
+    cwnd_of_round,
+    direction,
+    windows,
+    velocity,
+    is_loss_answered,
+    before_timeout,
+});
 
 impl Copa {
     /// A window of `initial_window_segments` in slow start.

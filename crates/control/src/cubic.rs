@@ -42,6 +42,14 @@ pub struct CubicParams {
     /// Leave slow start by HyStart (RFC 9438 §4.10, Linux `hystart`). Default on.
     pub hystart: bool,
 }
+stored::fields!(CubicParams {
+    mss,
+    initial_window_segments,
+    beta_permille,
+    c_permille,
+    fast_convergence,
+    hystart,
+});
 
 impl Default for CubicParams {
     fn default() -> Self {
@@ -94,6 +102,7 @@ struct Epoch {
     w_est: u64,
     est_credit: u64,
 }
+stored::fields!(Epoch { began, k_ms, origin, w_est, est_credit });
 
 /// CUBIC's rule.
 #[derive(Clone, Debug)]
@@ -107,6 +116,7 @@ pub struct CubicRule {
     last_sent: Instant,
     hystart: HyStart,
 }
+stored::fields!(CubicRule { params, w_max, min_rtt, epoch, last_sent, hystart });
 
 impl CubicRule {
     /// K: how long after a loss the curve is back at W_max.

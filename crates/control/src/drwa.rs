@@ -45,6 +45,13 @@ pub struct DrwaParams {
     /// s; `None` follows the paper.
     pub re_baseline: Option<Duration>,
 }
+stored::fields!(DrwaParams {
+    alpha_permille,
+    lambda_permille,
+    initial_window,
+    is_free_without_queue,
+    re_baseline,
+});
 
 impl Default for DrwaParams {
     fn default() -> Self {
@@ -75,6 +82,7 @@ struct Round {
     rtt_sum: Duration,
     rtts: u64,
 }
+stored::fields!(Round { rtt_sum, rtts });
 
 /// \[DR\]'s dynamic receive window of one flow.
 #[derive(Clone, Debug)]
@@ -92,6 +100,7 @@ pub struct Drwa {
     /// Since when round trips are longer than the window explains, and the smallest of them.
     unexplained: Option<(Instant, Duration)>,
 }
+stored::fields!(Drwa { params, mss, cwnd_est, rtt_est, rtt_min, window, began, round, unexplained });
 
 impl Drwa {
     /// The initial window, for segments of `mss` bytes of payload.
@@ -214,6 +223,7 @@ pub struct WindowField {
     /// One past the last number the sender was ever allowed.
     edge: SeqNum,
 }
+stored::fields!(WindowField { scale, edge });
 
 impl WindowField {
     /// `edge` is what the handshake allowed; `scale` that of the receiver's windows.

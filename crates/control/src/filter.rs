@@ -17,6 +17,7 @@ struct Monotone<T> {
     /// Front: the extreme of the whole window. Times and values both ordered.
     samples: VecDeque<(Instant, T)>,
 }
+stored::fields!([T] Monotone { window, samples });
 
 impl<T: Copy> Monotone<T> {
     fn new(window: Duration) -> Self {
@@ -69,10 +70,12 @@ pub trait Order {
 /// The larger value is kept.
 #[derive(Clone, Copy, Debug)]
 pub struct Larger;
+stored::fields!(Larger {});
 
 /// The smaller value is kept.
 #[derive(Clone, Copy, Debug)]
 pub struct Smaller;
+stored::fields!(Smaller {});
 
 impl Order for Larger {
     fn beats<T: Ord>(one: &T, other: &T) -> bool {
@@ -92,6 +95,7 @@ pub struct Windowed<T, O> {
     samples: Monotone<T>,
     order: PhantomData<O>,
 }
+stored::fields!([T, O] Windowed { samples, order });
 
 /// The largest value of the last `window`.
 pub type WindowedMax<T> = Windowed<T, Larger>;
@@ -120,6 +124,7 @@ impl<T: Copy + Ord, O: Order> Windowed<T, O> {
 /// The three best values of a window, each later than the one before it.
 #[derive(Clone, Copy, Debug)]
 struct BestThree<T>([(Instant, T); 3]);
+stored::fields!([T] BestThree(inner));
 
 impl<T: Copy> BestThree<T> {
     fn update(&mut self, window: Duration, value: T, now: Instant, equals_or_beats: impl Fn(T, T) -> bool) {
@@ -158,6 +163,7 @@ pub struct Recent<T, O> {
     best: Option<BestThree<T>>,
     order: PhantomData<O>,
 }
+stored::fields!([T, O] Recent { window, best, order });
 
 /// The largest value of about the last `window`.
 pub type RecentMax<T> = Recent<T, Larger>;

@@ -20,6 +20,7 @@ pub struct FixedParams {
     /// Bytes in flight at most. Default none, as in the paper.
     pub window: Bytes,
 }
+stored::fields!(FixedParams { rate, mss, window });
 
 impl Default for FixedParams {
     fn default() -> Self {
@@ -32,6 +33,7 @@ impl Default for FixedParams {
 pub struct Fixed {
     params: FixedParams,
 }
+stored::fields!(Fixed { params });
 
 impl Fixed {
     /// A controller that always answers with `params.rate`.

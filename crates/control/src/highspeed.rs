@@ -31,6 +31,7 @@ pub struct HighSpeedParams {
     /// B: the decrease at 83,000 segments, in thousandths, up to 500. Default 100 (RFC 3649 §5).
     pub high_decrease_permille: u64,
 }
+stored::fields!(HighSpeedParams { mss, initial_window_segments, high_decrease_permille });
 
 impl Default for HighSpeedParams {
     fn default() -> Self {
@@ -55,6 +56,7 @@ impl HighSpeed {
 pub struct HighSpeedRule {
     high_decrease_permille: u64,
 }
+stored::fields!(HighSpeedRule { high_decrease_permille });
 
 impl HighSpeedRule {
     /// b(w) in millionths.

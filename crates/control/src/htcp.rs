@@ -34,6 +34,14 @@ pub struct HTcpParams {
     /// Change of throughput between losses above which β is its smallest, in thousandths. Default 200 (§2).
     pub throughput_change_permille: u64,
 }
+stored::fields!(HTcpParams {
+    mss,
+    initial_window_segments,
+    low_speed_time,
+    beta_min_permille,
+    beta_max_permille,
+    throughput_change_permille,
+});
 
 impl Default for HTcpParams {
     fn default() -> Self {
@@ -77,6 +85,7 @@ struct Measured {
     bytes: u64,
     largest: Rate,
 }
+stored::fields!(Measured { began, bytes, largest });
 
 impl Measured {
     fn on_ack(&mut self, ack: &Ack, rtt: Duration) {
@@ -106,6 +115,7 @@ pub struct HTcpRule {
     /// Largest throughput between the last two losses.
     throughput_before: Option<Rate>,
 }
+stored::fields!(HTcpRule { params, beta_permille, last_loss, min_rtt, max_rtt, measured, throughput_before });
 
 impl HTcpRule {
     /// 2·(1 − β)·α(Δ) in thousandths.

@@ -35,6 +35,7 @@ const RISE_MAX: Duration = Duration::from_millis(16);
 pub(crate) struct HyStart {
     round: Option<Round>,
 }
+stored::fields!(HyStart { round });
 
 #[derive(Clone, Copy, Debug)]
 struct Round {
@@ -46,6 +47,7 @@ struct Round {
     min_rtt: Duration,
     samples: u32,
 }
+stored::fields!(Round { began, ends_at, last_in_train, min_rtt, samples });
 
 impl HyStart {
     /// Takes in a round trip during slow start; true when it ought to end.

@@ -27,6 +27,7 @@ pub struct NewRenoParams {
     /// servers begin with 64 KB.
     pub initial_ssthresh: Option<Bytes>,
 }
+stored::fields!(NewRenoParams { mss, initial_window_segments, initial_ssthresh });
 
 impl Default for NewRenoParams {
     fn default() -> Self {
@@ -40,6 +41,7 @@ pub type NewReno = WindowControl<NewRenoRule>;
 /// One segment more per round trip, half the window per loss.
 #[derive(Clone, Debug)]
 pub struct NewRenoRule;
+stored::fields!(NewRenoRule {});
 
 impl NewReno {
     /// A window of `initial_window_segments` in slow start.

@@ -169,4 +169,29 @@ proptest! {
             prop_assert_eq!(run(), run(), "{}", name);
         }
     }
+
+    /// Stored as bytes and restored at any moment, a controller goes on as if it had not been.
+    #[test]
+    fn every_controller_outlives_its_process(
+        script in proptest::collection::vec((steps(), events()), 1..60),
+        moment in any::<prop::sample::Index>(),
+    ) {
+        for name in ControllerConfig::NAMES {
+            let run = |moves_at: usize| {
+                let mut controller = ControllerConfig::named(name).expect("listed").build();
+                let (mut now_us, mut total) = (1_000_000i64, 0);
+                let mut decisions = Vec::new();
+                for (number, (step_us, event)) in script.iter().enumerate() {
+                    if number == moves_at {
+                        controller = stored::from_bytes(1, &stored::to_bytes(&controller)).expect("just stored");
+                    }
+                    now_us = (now_us + step_us).max(0);
+                    tell(&mut controller, event, &mut total, Instant::from_nanos(now_us as u64 * 1_000));
+                    decisions.push(controller.control());
+                }
+                decisions
+            };
+            prop_assert_eq!(run(moment.index(script.len())), run(usize::MAX), "{}", name);
+        }
+    }
 }

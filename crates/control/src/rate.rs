@@ -102,6 +102,28 @@ pub struct RateParams {
     /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
 }
+stored::fields!(RateParams {
+    k_segments,
+    lambda_permille,
+    alpha,
+    beta,
+    mu_permille,
+    r_cap,
+    r_cap_memory,
+    r_cap_is_start,
+    r_cap_from_feedback,
+    stale_after,
+    start_permille,
+    raise_permille,
+    rtt_window,
+    rtt_permille,
+    beta_waits_for_r,
+    is_over_base,
+    in_flight_cap,
+    rate_window,
+    initial_window,
+    mss,
+});
 
 impl Default for RateParams {
     fn default() -> Self {
@@ -166,6 +188,20 @@ pub struct RateControl {
     discarded: Option<(Instant, Bytes)>,
     now: Instant,
 }
+stored::fields!(RateControl {
+    params,
+    r,
+    r_max,
+    block,
+    last_raise,
+    delivery_rate,
+    smallest_rtt,
+    recent_rtt,
+    smoothed_rtt,
+    capacity,
+    discarded,
+    now,
+});
 
 /// A peer that has discarded something is believed to do so again for so long (ours; H18).
 const DISCARDS_REMEMBERED: Duration = Duration::from_secs(10);

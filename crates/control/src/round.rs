@@ -12,6 +12,7 @@ pub(crate) struct Rounds {
     min_rtt: Option<Duration>,
     samples: u32,
 }
+stored::fields!(Rounds { ends_at, min_rtt, samples });
 
 /// A round that has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -28,6 +28,7 @@ pub struct SendStamp {
     /// The sender had nothing more to send then.
     is_app_limited: bool,
 }
+stored::fields!(SendStamp { sent_at, delivered, delivered_at, first_sent_at, is_app_limited });
 
 /// The rate at which one flight was delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,7 @@ pub struct RateSampler {
     /// Deliveries up to this count were sent while data was short.
     app_limited_until: Bytes,
 }
+stored::fields!(RateSampler { delivered, delivered_at, first_sent_at, app_limited_until });
 
 impl RateSampler {
     /// A sampler that has seen nothing.

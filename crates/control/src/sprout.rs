@@ -52,6 +52,15 @@ pub struct SproutParams {
     /// The risk of that not being delivered, in thousandths. Default 50 (\[SP\] §3.3: the 5 % quantile).
     pub risk_permille: u64,
 }
+stored::fields!(SproutParams {
+    mss,
+    tick,
+    rate_max_packets,
+    sigma_packets,
+    outage_escape_permille,
+    horizon,
+    risk_permille,
+});
 
 impl Default for SproutParams {
     fn default() -> Self {
@@ -84,6 +93,17 @@ pub struct Sprout {
     /// When a tick ended, and what `gone` will be once all that was sent until then has arrived.
     marks: VecDeque<(Instant, u64)>,
 }
+stored::fields!(Sprout {
+    params,
+    belief,
+    forecast,
+    tick_ends_at,
+    delivered_in_tick,
+    gone,
+    in_flight,
+    min_rtt,
+    marks,
+});
 
 impl Sprout {
     /// A belief in which all rates are equally likely (\[SP\] §3.1).

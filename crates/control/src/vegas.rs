@@ -38,6 +38,14 @@ pub struct VegasParams {
     /// What a loss leaves, in thousandths. Default 750 (§III-B); Linux has 500.
     pub loss_permille: u64,
 }
+stored::fields!(VegasParams {
+    mss,
+    initial_window_segments,
+    alpha_segments,
+    beta_segments,
+    gamma_segments,
+    loss_permille,
+});
 
 impl Default for VegasParams {
     fn default() -> Self {
@@ -79,6 +87,7 @@ enum Step {
     /// As NewReno would, by the acknowledgement that ended the round.
     Reno,
 }
+stored::variants! { Step: 0 => Up, 1 => Hold, 2 => Down, 3 => Reno }
 
 /// Vegas' rule.
 #[derive(Clone, Debug)]
@@ -91,6 +100,7 @@ pub struct VegasRule {
     /// Taken with the next acknowledgement that may change the window.
     step: Step,
 }
+stored::fields!(VegasRule { params, base_rtt, rounds, is_growing_round, step });
 
 impl VegasRule {
     fn judge(&mut self, round: Round, window: &mut Window) {

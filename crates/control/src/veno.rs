@@ -32,6 +32,7 @@ pub struct VenoParams {
     /// What a loss without a queue leaves, in thousandths. Default 800 (§II-B).
     pub random_loss_permille: u64,
 }
+stored::fields!(VenoParams { mss, initial_window_segments, beta_segments, random_loss_permille });
 
 impl Default for VenoParams {
     fn default() -> Self {
@@ -60,6 +61,7 @@ pub struct VenoRule {
     /// Smallest round trip of the last round.
     rtt: Option<Duration>,
 }
+stored::fields!(VenoRule { params, base_rtt, rounds, rtt });
 
 impl VenoRule {
     /// N ≥ β.

@@ -63,6 +63,16 @@ pub struct VerusParams {
     /// How often the curve is drawn anew. Default 1 s (\[VE\] §5.3).
     pub curve_interval: Duration,
 }
+stored::fields!(VerusParams {
+    mss,
+    initial_window_segments,
+    epoch,
+    delta1,
+    delta2,
+    ratio_permille,
+    loss_permille,
+    curve_interval,
+});
 
 impl Default for VerusParams {
     fn default() -> Self {
@@ -89,6 +99,7 @@ enum Phase {
     /// After a loss: until something sent at a window of W or less is acknowledged.
     Loss,
 }
+stored::variants! { Phase: 0 => SlowStart, 1 => Delay, 2 => Loss }
 
 /// Verus' window.
 #[derive(Clone, Debug)]
@@ -120,6 +131,24 @@ pub struct Verus {
     /// W and phase before the last time-out, should it have been none.
     before_timeout: Option<(u64, Phase)>,
 }
+stored::fields!(Verus {
+    params,
+    phase,
+    window,
+    delay,
+    profile,
+    epoch_ends_at,
+    curve_drawn_at,
+    epoch_max,
+    max_delay,
+    min_delay,
+    smoothed,
+    last_ack_at,
+    gone,
+    in_flight,
+    marks,
+    before_timeout,
+});
 
 impl Verus {
     /// A window of `initial_window_segments` in slow start.

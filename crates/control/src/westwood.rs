@@ -38,6 +38,7 @@ pub struct WestwoodParams {
     /// τ: time constant of the filter. Default 500 ms (MobiCom 2001 §2.2).
     pub tau: Duration,
 }
+stored::fields!(WestwoodParams { mss, initial_window_segments, tau });
 
 impl Default for WestwoodParams {
     fn default() -> Self {
@@ -57,6 +58,7 @@ pub struct WestwoodPlusParams {
     /// Shortest time of a sample. Default 50 ms (Linux `TCP_WESTWOOD_RTT_MIN`).
     pub sample_time_min: Duration,
 }
+stored::fields!(WestwoodPlusParams { mss, initial_window_segments, filter_permille, sample_time_min });
 
 impl Default for WestwoodPlusParams {
     fn default() -> Self {
@@ -121,6 +123,7 @@ pub struct PerAck {
     rate: u64,
     sample: u64,
 }
+stored::fields!(PerAck { tau, last, pending, rate, sample });
 
 impl PerAck {
     fn filter(&mut self, sample: u64, time: Duration) {
@@ -170,6 +173,7 @@ pub struct PerRoundTrip {
     rtt: Duration,
     rate: Option<Rate>,
 }
+stored::fields!(PerRoundTrip { params, began, bytes, rtt, rate });
 
 impl Estimator for PerRoundTrip {
     const NAME: &'static str = "westwood-plus";
@@ -209,6 +213,7 @@ pub struct WestwoodRule<E> {
     estimator: E,
     min_rtt: Option<Duration>,
 }
+stored::fields!([E] WestwoodRule { estimator, min_rtt });
 
 impl<E: Estimator> Rule for WestwoodRule<E> {
     const NAME: &'static str = E::NAME;

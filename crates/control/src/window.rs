@@ -32,6 +32,7 @@ pub struct Window {
     /// Acknowledged towards the next segment of growth.
     credit: u64,
 }
+stored::fields!(Window { mss, cwnd, ssthresh, credit });
 
 impl Window {
     pub(crate) fn new(mss: Bytes, initial_segments: u64) -> Self {
@@ -111,6 +112,7 @@ struct Reduction {
     delivered: u64,
     sent: u64,
 }
+stored::fields!(Reduction { prior_cwnd, delivered, sent });
 
 impl Reduction {
     /// The window after `ack`, which delivered `delivered` bytes.
@@ -141,6 +143,7 @@ pub struct WindowControl<R> {
     /// cwnd and ssthresh before the last loss, should it have been none.
     before_loss: Option<(u64, u64)>,
 }
+stored::fields!([R] WindowControl { rule, window, reduction, before_loss });
 
 impl<R: Rule> WindowControl<R> {
     pub(crate) fn with(rule: R, mss: Bytes, initial_segments: u64) -> Self {

@@ -47,6 +47,7 @@ pub enum Law {
     /// The queue predicted over the delay of the reports is held at its target.
     Predictive,
 }
+stored::variants! { Law: 0 => PerStep, 1 => InFlight, 2 => Predictive }
 
 /// Parameters of [`WindowAdaptation`]; those of (18) are \[WA\]'s.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,6 +83,21 @@ pub struct WindowAdaptationParams {
     /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
 }
+stored::fields!(WindowAdaptationParams {
+    law,
+    tau,
+    q0,
+    gain_permille,
+    stale_after,
+    target,
+    idle_permille,
+    target_memory,
+    forecast_memory,
+    observer_permille,
+    forward_delay,
+    fallback,
+    mss,
+});
 
 impl Default for WindowAdaptationParams {
     fn default() -> Self {
@@ -126,6 +142,7 @@ struct Known {
     bandwidth: Rate,
     valid_until: Instant,
 }
+stored::fields!(Known { bandwidth, valid_until });
 
 /// \[WA\]'s window adaptation.
 #[derive(Clone, Debug)]
@@ -142,6 +159,7 @@ pub struct WindowAdaptation {
     /// Apart, because all controllers share one enum and none else is so large.
     predictor: Box<Predictor>,
 }
+stored::fields!(WindowAdaptation { params, fallback, now, in_flight, known, allowance, predictor });
 
 impl WindowAdaptation {
     /// A controller that has had no report.

@@ -212,7 +212,12 @@ impl EngineConfig {
 
     /// The settings of the half that accelerates the uplink, or none where the policy has no use for it.
     pub(crate) fn for_uplink(&self) -> Option<Self> {
-        self.policy.includes_uplink().then(|| Self {
+        self.policy.includes_uplink().then(|| self.of_uplink())
+    }
+
+    /// The settings of that half, whether or not the policy has a use for it.
+    pub(crate) fn of_uplink(&self) -> Self {
+        Self {
             controller: self.uplink.controller,
             window_floor: self.uplink.window_floor,
             window_max: self.uplink.window_max,
@@ -222,7 +227,7 @@ impl EngineConfig {
             // [WA] (8) is about the queue of the radio segment.
             waiting_target: None,
             ..self.clone()
-        })
+        }
     }
 }
 

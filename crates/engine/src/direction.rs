@@ -32,6 +32,7 @@ pub(crate) enum End {
     /// The host that takes it.
     Sink,
 }
+stored::variants! { End: 0 => Source, 1 => Sink }
 
 impl Direction {
     /// The end of a flow that lies behind `port`.

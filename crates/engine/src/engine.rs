@@ -31,6 +31,8 @@ use crate::memory::slab::MemoryAdvice;
 use crate::report::{FlowReport, PassedFlow};
 use crate::stats::Stats;
 
+mod image;
+
 /// The accelerator.
 #[derive(Debug)]
 pub struct Engine {
@@ -243,6 +245,30 @@ impl Engine {
         self.down.resynchronise(now);
         if let Some(up) = self.up.as_mut() {
             up.resynchronise(now);
+        }
+    }
+
+    /// Gives its flows up to another engine that goes on with them: nothing is noted as owed here any more.
+    ///
+    /// What it holds stays as it is: held data may lie in memory that the other one uses. Whoever calls this
+    /// has to keep the engine from being dropped.
+    pub fn give_up_flows(&mut self) {
+        self.down.settle_all();
+        if let Some(up) = self.up.as_mut() {
+            up.settle_all();
+        }
+    }
+
+    /// The journals, for another engine in the place of this one: downlink, uplink.
+    pub fn take_journals(&mut self) -> [Option<Box<dyn Journal>>; 2] {
+        [self.down.take_journal(), self.up.as_mut().and_then(|up| up.take_journal())]
+    }
+
+    /// Enters every debt into the journals, before any packet tells of it.
+    pub fn note_debts(&mut self) {
+        self.down.note_debts();
+        if let Some(up) = self.up.as_mut() {
+            up.note_debts();
         }
     }
 

@@ -33,6 +33,18 @@ pub(crate) struct Flow {
     pub(crate) link: Link,
     pub(crate) phase: Phase,
 }
+stored::fields!(Flow {
+    key,
+    in_outbox,
+    is_urgent,
+    is_journaled,
+    subscriber,
+    armed,
+    due,
+    last_activity,
+    link,
+    phase,
+});
 
 impl Flow {
     /// A flow that begins now.

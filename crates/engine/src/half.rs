@@ -41,6 +41,7 @@ use crate::timestamp::COMPARABLE_FOR;
 
 mod deadlines;
 mod feedback;
+mod image;
 mod look_ahead;
 mod output;
 mod path_mtu;
@@ -149,16 +150,26 @@ impl Half {
     /// Puts `config`, which must be valid, in force.
     pub(crate) fn reconfigure(&mut self, config: EngineConfig) {
         if config.controller != self.config.controller {
-            for (_, subscriber) in self.subscribers.iter_mut() {
-                subscriber.is_outdated = true;
-            }
+            self.outdate_controllers();
         }
         self.config = EngineConfig { hash_seed: self.config.hash_seed, ..config };
+    }
+
+    /// Every subscriber gets a controller of the settings with its next new flow.
+    fn outdate_controllers(&mut self) {
+        for (_, subscriber) in self.subscribers.iter_mut() {
+            subscriber.is_outdated = true;
+        }
     }
 
     /// Has every debt noted in `journal` from here on.
     pub(crate) fn set_journal(&mut self, journal: Box<dyn Journal>) {
         self.journal = Some(journal);
+    }
+
+    /// The journal, for another half.
+    pub(crate) fn take_journal(&mut self) -> Option<Box<dyn Journal>> {
+        self.journal.take()
     }
 
     /// Begins beside `other`, which has worked for a while: what that was told to do holds for both.
@@ -170,6 +181,11 @@ impl Half {
     /// Has the data of flows that begin held where `origin` comes from.
     pub(crate) fn set_ring_origin(&mut self, origin: Ring) {
         self.pool.set_origin(origin);
+    }
+
+    /// No memory, from where held data lies.
+    pub(crate) fn ring_origin(&self) -> Ring {
+        self.pool.no_memory()
     }
 
     /// Bytes acknowledged to sources that sinks have not acknowledged, over all flows.

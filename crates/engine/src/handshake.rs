@@ -36,6 +36,7 @@ pub(crate) struct Offer {
     pub(crate) timestamp: Option<u32>,
     pub(crate) ecn: bool,
 }
+stored::fields!(Offer { isn, window, granted, mss, window_scale, sack, timestamp, ecn });
 
 impl Offer {
     fn of(tcp: &Tcp) -> Self {
@@ -92,6 +93,7 @@ pub(crate) struct Agreement {
     pub(crate) sink: Offer,
     pub(crate) source: Offer,
 }
+stored::fields!(Agreement { sink, source });
 
 impl Agreement {
     pub(crate) fn timestamps(&self) -> bool {
@@ -150,6 +152,7 @@ pub(crate) struct Handshake {
     /// Something was sent twice: which of them was answered, nobody knows (Karn).
     is_repeated: bool,
 }
+stored::fields!(Handshake { initiator, syn, syn_at, reply, reply_at, is_repeated });
 
 /// Round trips of the handshake, from where we stand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -161,6 +164,7 @@ pub(crate) struct RoundTrips {
     /// Something was sent twice: they may be too short.
     pub(crate) is_doubtful: bool,
 }
+stored::fields!(RoundTrips { to_sink, to_source, is_doubtful });
 
 /// What a packet did to the handshake.
 #[derive(Clone, Copy, Debug)]

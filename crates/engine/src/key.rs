@@ -15,6 +15,7 @@ const KEY_LEN: usize = 16 + 16 + 2 + 2 + 1;
 /// Packed, because every packet compares one that lies somewhere in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct FlowKey([u8; KEY_LEN]);
+stored::fields!(FlowKey(inner));
 
 impl FlowKey {
     pub(crate) fn new(sink: SocketAddr, source: SocketAddr) -> Self {
@@ -108,6 +109,7 @@ pub(crate) enum SharingKey {
     Address(IpAddr),
     Flow(FlowKey),
 }
+stored::variants! { SharingKey: 0 => Address(inner), 1 => Flow(inner) }
 
 /// The address whose flows share one radio queue: an IPv4 address, or an IPv6 prefix (H14).
 pub(crate) fn subscriber_key(client: IpAddr, ipv6_prefix_len: u8) -> IpAddr {

@@ -38,6 +38,18 @@ pub(crate) struct Path {
     pub(crate) last_used: Instant,
     delivery_rate: RecentMax<Rate>,
 }
+stored::fields!(Path {
+    controller,
+    sampler,
+    in_flight,
+    pacer,
+    turns,
+    urgent,
+    is_ready,
+    buffered,
+    last_used,
+    delivery_rate,
+});
 
 impl Path {
     /// A path on which nothing is under way; nothing leaves before `now`.

@@ -51,6 +51,11 @@ pub(crate) enum Phase {
     /// Its delivery is its hosts', and the window its sink advertises is lowered.
     Windowed(Box<Windowed>),
 }
+stored::variants! {
+    Phase:
+    0 => Observing(inner), 1 => Accelerated(inner), 2 => Draining(inner), 3 => Closed(inner),
+    4 => Windowed(inner),
+}
 
 impl Phase {
     /// Its name for those outside.

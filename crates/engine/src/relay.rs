@@ -57,6 +57,7 @@ struct Agreed {
     /// Scale of the windows the source states.
     source_scale: WindowScale,
 }
+stored::fields!(Agreed { timestamps, ecn, sink_scale, source_scale });
 
 /// A flow whose delivery is ours.
 #[derive(Debug)]
@@ -87,6 +88,25 @@ pub(crate) struct Relay {
     /// Round trip to the source by the handshake, in microseconds; zero when it is not known.
     source_rtt_us: u32,
 }
+stored::fields!(Relay {
+    buffer,
+    ring,
+    trims_at,
+    receiver,
+    sender,
+    sink,
+    source,
+    agreed,
+    is_uplink_of_both,
+    outbox,
+    echo_congestion,
+    source_reset,
+    acked_to_source,
+    turn,
+    conduct,
+    last_progress,
+    source_rtt_us,
+});
 
 /// The packet with which a flow is taken over: the one that completed its handshake.
 #[derive(Debug)]

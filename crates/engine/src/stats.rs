@@ -74,6 +74,40 @@ pub struct Stats {
     /// Flows passed, or ended, by reason.
     pub passed: [u64; PassReason::COUNT],
 }
+stored::fields!(Stats {
+    packets_in,
+    packets_forwarded,
+    packets_made,
+    flows_now,
+    half_open_now,
+    flows_accelerated,
+    flows_windowed,
+    windows_lowered,
+    bytes_received,
+    bytes_delivered,
+    bytes_retransmitted,
+    bytes_acked_but_lost,
+    buffer_bytes_now,
+    acks_made,
+    acks_consumed,
+    bad_checksums,
+    paws_rejected,
+    out_of_window,
+    memory_refused,
+    invalid_sack_blocks,
+    unacceptable_acks,
+    inexact_resets,
+    timeouts,
+    timeouts_undone,
+    fell_back_to_honour,
+    unparsable,
+    fragments,
+    not_tcp,
+    unknown_flow,
+    truncated,
+    path_mtu_lowered,
+    passed,
+});
 
 impl Stats {
     /// Follows a change of the memory that one flow's buffer takes, in bytes.

@@ -13,8 +13,9 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tcp::RingProvider;
@@ -41,6 +42,8 @@ pub struct RingArena {
     start: NonNull<u8>,
     len: usize,
     blocks: Mutex<Blocks>,
+    /// False as long as another process may go on with this memory: then nothing here is changed.
+    is_ours: AtomicBool,
 }
 
 // SAFETY: `start` is only used to make slices of blocks, each of which one caller has at a time, by the book
@@ -59,7 +62,43 @@ impl RingArena {
         let len = pages as usize * BLOCK_MIN;
         let file = anonymous_file(len)?;
         let start = map(&file, len)?;
-        Ok(Arc::new(Self { file, start, len, blocks: Mutex::new(Blocks::new(pages)) }))
+        let (blocks, is_ours) = (Mutex::new(Blocks::new(pages)), AtomicBool::new(true));
+        Ok(Arc::new(Self { file, start, len, blocks, is_ours }))
+    }
+
+    /// The arena that another process has made, of which `file` is the descriptor: none of its blocks is lent
+    /// here until it is taken over ([`RingProvider::take_over`]).
+    ///
+    /// Until [`RingArena::own`] the other process may go on with it: nothing is lent but what is taken over,
+    /// and what is given back stays as it is.
+    ///
+    /// # Errors
+    /// It is no file of an arena, or there is no room in the address space.
+    pub fn open(file: OwnedFd) -> Result<Arc<Self>, IoError> {
+        let file = File::from(file);
+        let len = file.metadata().doing(|| "look at another process's held data".to_owned())?.len();
+        // SAFETY: takes an open descriptor and a number.
+        let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
+        let pages = u32::try_from(len / BLOCK_MIN as u64).unwrap_or(0);
+        // One that could get shorter would end this process while it reads.
+        let is_arena = seals >= 0 && seals & libc::F_SEAL_SHRINK != 0 && len.is_multiple_of(BLOCK_MIN as u64);
+        if !is_arena || pages == 0 {
+            let why = std::io::Error::from(std::io::ErrorKind::InvalidData);
+            return Err(IoError::system("map another process's held data: it is no memory of ours", why));
+        }
+        let len = pages as usize * BLOCK_MIN;
+        let start = map(&file, len)?;
+        let (blocks, is_ours) = (Mutex::new(Blocks::new(pages)), AtomicBool::new(false));
+        Ok(Arc::new(Self { file, start, len, blocks, is_ours }))
+    }
+
+    /// From here on this process has the memory, and no other one.
+    pub fn own(&self) {
+        self.is_ours.store(true, Ordering::Release);
+    }
+
+    fn is_ours(&self) -> bool {
+        self.is_ours.load(Ordering::Acquire)
     }
 
     /// Bytes that are not lent.
@@ -73,6 +112,13 @@ impl RingArena {
     pub fn offset_of(&self, memory: &[u8]) -> Option<usize> {
         let offset = memory.as_ptr().addr().checked_sub(self.start.as_ptr().addr())?;
         (offset < self.len && memory.len() <= self.len - offset).then_some(offset)
+    }
+
+    /// The block of `len` bytes from `page` on, which the book has just lent to who asks for it.
+    fn lent(&self, page: u32, len: usize) -> &'static mut [u8] {
+        // SAFETY: the block lies in the mapping, which is never undone. By the book nobody else has any of
+        // it: it was free, and becomes free only when this slice, as a whole, comes back.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(page as usize * BLOCK_MIN), len) }
     }
 
     fn blocks(&self) -> MutexGuard<'_, Blocks> {
@@ -90,19 +136,29 @@ impl RingArena {
 
 impl RingProvider for RingArena {
     fn allocate(&self, len: usize) -> Option<&'static mut [u8]> {
-        let order = order_of(len)?;
+        let order = order_of(len).filter(|_| self.is_ours())?;
         let page = self.blocks().lend(order)?;
-        // SAFETY: the block lies in the mapping, which is never undone. By the book nobody else has any of
-        // it: it was free, and becomes free only when this slice, as a whole, comes back.
-        let memory = unsafe {
-            std::slice::from_raw_parts_mut(self.start.as_ptr().add(page as usize * BLOCK_MIN), len)
-        };
-        Some(memory)
+        Some(self.lent(page, len))
+    }
+
+    fn place_of(&self, memory: &[u8]) -> Option<u64> {
+        self.offset_of(memory).map(|offset| offset as u64)
+    }
+
+    fn take_over(&self, place: u64, len: usize) -> Option<&'static mut [u8]> {
+        let order = order_of(len)?;
+        let page = u32::try_from(place / BLOCK_MIN as u64)
+            .ok()
+            .filter(|_| place.is_multiple_of(BLOCK_MIN as u64))?;
+        self.blocks().lend_at(page, order).then(|| self.lent(page, len))
     }
 
     fn give_back(&self, memory: &'static mut [u8]) {
         let (Some(offset), Some(order)) = (self.offset_of(memory), order_of(memory.len())) else { return };
         let page = (offset / BLOCK_MIN) as u32;
+        if !self.is_ours() {
+            return;
+        }
         // Of what is no block of ours, or only a part of one, nothing is known: it stays lent.
         if offset % BLOCK_MIN != 0 || !self.blocks().is_lent(page, order) {
             return;
@@ -209,6 +265,29 @@ impl Blocks {
         }
         *self.lent.get_mut(page as usize)? = order;
         Some(page)
+    }
+
+    /// Lends the block of `order` that begins at `page`; false when any of it is lent.
+    fn lend_at(&mut self, page: u32, order: u8) -> bool {
+        let order = usize::from(order);
+        if order >= self.free.len() || !page.is_multiple_of(1 << order) {
+            return false;
+        }
+        // The free block that it is a part of, if any: the only one there can be, of its order or a larger one.
+        let around = (order..self.free.len()).find(|&around| {
+            self.free.get_mut(around).is_some_and(|blocks| blocks.remove(&(page >> around << around)))
+        });
+        let (Some(mut around), Some(lent)) = (around, self.lent.get_mut(page as usize)) else { return false };
+        *lent = order as u8;
+        while around > order {
+            around -= 1;
+            // Of its halves, the one that stays free.
+            let (half, start) = (1 << around, page >> around << around);
+            if let Some(blocks) = self.free.get_mut(around) {
+                blocks.insert(start ^ half);
+            }
+        }
+        true
     }
 
     /// Takes back a block that is lent, and joins it with its buddies.

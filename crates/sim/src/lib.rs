@@ -55,5 +55,5 @@ pub use path::{Path, PathConfig, PathOutcome};
 pub use pattern::Pattern;
 pub use random::Random;
 pub use random_run::{RandomFailure, RandomOutcome, RandomRun};
-pub use restart::{Restart, Restarting, Stop};
+pub use restart::{Moves, Restart, Restarting, Stop};
 pub use script::{Script, ScriptFailure};

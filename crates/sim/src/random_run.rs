@@ -5,8 +5,8 @@ use engine::{Action, EngineConfig, PassReason, Sharing, WindowPolicy};
 use units::{Bytes, Duration, Instant, Rate};
 
 use crate::{
-    CheckConfig, Digest, Ending, Endpoint, LogMode, Network, NetworkConfig, Random, Restart, Restarting,
-    Stop, Tolerance,
+    CheckConfig, Digest, Ending, Endpoint, LogMode, Moves, Network, NetworkConfig, Random, Restart,
+    Restarting, Stop, Tolerance,
 };
 
 mod flows;
@@ -25,6 +25,8 @@ pub struct RandomRun {
     pub engine: EngineConfig,
     /// When the engine's process ends and begins again.
     pub restarts: Vec<Restart>,
+    /// When its state moves to another engine. Never, unless it is said afterwards.
+    pub moves: Moves,
     traits: Traits,
 }
 
@@ -50,6 +52,8 @@ pub struct RandomOutcome {
     pub digest: Digest,
     /// Time that passed in it.
     pub simulated: Duration,
+    /// Things that the engine was asked to do.
+    pub steps: u64,
     /// [`crate::PacketLog::text`].
     pub text: String,
 }
@@ -125,7 +129,7 @@ impl RandomRun {
         }
         flows::start_clocks(&mut network);
         network.checks = CheckConfig { is_passed_by, ..limits(&network, &engine, tolerance) };
-        Self { seed, rare, network, engine, restarts, traits }
+        Self { seed, rare, network, engine, restarts, moves: Moves::Never, traits }
     }
 
     /// Runs it.
@@ -141,8 +145,12 @@ impl RandomRun {
         };
         let middlebox =
             Restarting::new(&self.engine, self.restarts.clone()).map_err(|e| fail(e.to_string(), ""))?;
+        let middlebox = middlebox.moving(self.moves);
         let mut network = Network::new(&self.network, middlebox).map_err(|e| fail(e.to_string(), ""))?;
         let outcome = network.run().map_err(|e| fail(e.to_string(), network.log().text()))?;
+        if let Some(error) = network.middlebox().unmoved() {
+            return Err(fail(format!("the engine could not move: {error}"), network.log().text()));
+        }
         self.judge(&network).map_err(|problem| fail(problem, network.log().text()))?;
         let packets = Digest::default().and_packets(outcome.log_hash, outcome.packets, outcome.ended_at);
         let counters = network.middlebox().all_stats();
@@ -151,6 +159,7 @@ impl RandomRun {
             log_hash: outcome.log_hash,
             digest: counters.fold(packets, |digest, stats| digest.and_counters(stats)),
             simulated: outcome.ended_at.saturating_since(self.network.starts_at),
+            steps: network.middlebox().steps(),
             text: network.log().text().to_owned(),
         })
     }

@@ -3,12 +3,15 @@
 //! ```text
 //!   engine ── drain, or killed ──▶ nobody: packets pass ── absent ──▶ a new, empty engine
 //!   engine ── stopped ──▶ nobody: packets pass ── absent ──▶ the same one, told so
+//!   engine ── moved ──▶ another one with the same state, at once
 //! ```
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use engine::{ConfigError, Engine, EngineConfig, Middlebox, PassReason, Port, Stats, Transmit, Verdict};
+use engine::{
+    ConfigError, Engine, EngineConfig, ImageError, Middlebox, PassReason, Port, Stats, Transmit, Verdict,
+};
 use units::{Bytes, Duration, Instant};
 use wire::VirtioNetHeader;
 
@@ -44,6 +47,18 @@ pub struct Restart {
     pub absent: Duration,
 }
 
+/// When the engine moves: its state is stored, and another engine goes on with it at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Moves {
+    /// Never.
+    #[default]
+    Never,
+    /// Before everything that it is asked: each packet, each deadline, each packet to be sent.
+    AtEveryStep,
+    /// Before the step of this number, counted from zero.
+    AtStep(u64),
+}
+
 /// An engine that is restarted by plan.
 #[derive(Debug)]
 pub struct Restarting {
@@ -60,6 +75,10 @@ pub struct Restarting {
     retired: Vec<Stats>,
     /// The packet sent last.
     leaving: Vec<u8>,
+    moves: Moves,
+    steps: u64,
+    /// Why a move failed.
+    unmoved: Option<ImageError>,
 }
 
 impl Restarting {
@@ -79,7 +98,44 @@ impl Restarting {
             has_died: false,
             retired: Vec::new(),
             leaving: Vec::new(),
+            moves: Moves::Never,
+            steps: 0,
+            unmoved: None,
         })
+    }
+
+    /// The same, which also moves.
+    #[must_use]
+    pub fn moving(self, moves: Moves) -> Self {
+        Self { moves, ..self }
+    }
+
+    /// Why a move failed, if one did; the engine before went on.
+    #[must_use]
+    pub fn unmoved(&self) -> Option<&ImageError> {
+        self.unmoved.as_ref()
+    }
+
+    /// Things that the engines were asked to do.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// One step more: the engine moves before it, where it should.
+    fn step(&mut self) {
+        let is_due = match self.moves {
+            Moves::Never => false,
+            Moves::AtEveryStep => true,
+            Moves::AtStep(step) => step == self.steps,
+        };
+        self.steps += 1;
+        if let Some(engine) = self.engine.as_mut().filter(|_| is_due) {
+            match moved(engine) {
+                Ok(next) => *engine = next,
+                Err(error) => self.unmoved = Some(error),
+            }
+        }
     }
 
     /// A counter, over all engines there were and both directions.
@@ -148,6 +204,13 @@ impl Restarting {
     }
 }
 
+/// An engine that goes on where `engine` stands.
+fn moved(engine: &Engine) -> Result<Engine, ImageError> {
+    let mut next = Engine::new(engine.config().clone())?;
+    next.resume(&engine.store())?;
+    Ok(next)
+}
+
 /// The counters of both directions.
 fn all_stats(engine: &Engine) -> impl Iterator<Item = &Stats> {
     core::iter::once(engine.stats()).chain(engine.uplink_stats())
@@ -161,11 +224,13 @@ impl Middlebox for Restarting {
         packet: &mut [u8],
         now: Instant,
     ) -> Verdict {
+        self.step();
         let Some(engine) = self.engine.as_mut() else { return Verdict::Forward };
         engine.handle_packet(from, virtio, packet, now)
     }
 
     fn handle_timeout(&mut self, now: Instant) {
+        self.step();
         if let Some(engine) = self.engine.as_mut() {
             engine.handle_timeout(now);
         }
@@ -173,6 +238,7 @@ impl Middlebox for Restarting {
     }
 
     fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
+        self.step();
         let Some(made) = self.engine.as_mut().and_then(|engine| engine.poll_transmit(now)) else {
             self.end_drain(now);
             return None;

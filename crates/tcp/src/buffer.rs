@@ -1,5 +1,6 @@
 //! [`StreamBuffer`]: bytes of a stream, addressed by sequence number.
 
+use stored::{Reader, Stored, StoredError, Writer};
 use units::SeqNum;
 
 use crate::ring::{NoMemory, Ring};
@@ -9,6 +10,9 @@ const CAPACITY_MIN: usize = 4 * 1024;
 
 /// Smallest ring that is trimmed.
 const TRIMMED_MIN: usize = 128 * 1024;
+
+/// Largest ring that is restored: no window is larger (RFC 7323 §2.3).
+const RESTORED_MAX: usize = 1 << 30;
 
 /// A window of a byte stream: a ring in which every byte has its place by its sequence number.
 ///
@@ -197,6 +201,50 @@ impl StreamBuffer {
         let old = std::mem::replace(&mut self.ring, ring);
         drop(old);
         Ok(())
+    }
+}
+
+impl Stored for StreamBuffer {
+    /// With the place of its memory, where another process finds that; with the bytes it keeps elsewhere.
+    fn store(&self, out: &mut Writer) {
+        let Self { ring, start, head, len, peak } = self;
+        (*start, *head).store(out);
+        (*len, *peak).store(out);
+        (ring.len(), ring.place()).store(out);
+        if ring.place().is_none() {
+            let (a, b) = self.slices(self.start, self.len());
+            out.bytes(a);
+            out.bytes(b);
+        }
+    }
+
+    /// Its memory comes from the [`Ring`] that surrounds the reader, from the heap if there is none.
+    fn restore(from: &mut Reader<'_>) -> Result<Self, StoredError> {
+        let at = from.at();
+        let senseless = |_| Reader::senseless(at, "StreamBuffer");
+        let (start, head) = from.value()?;
+        let (len, peak) = from.value::<(u32, u32)>()?;
+        let (capacity, place) = from.value::<(usize, Option<u64>)>()?;
+        let is_ring = capacity == 0 || (capacity.is_power_of_two() && capacity <= RESTORED_MAX);
+        if !is_ring || len as usize > capacity || head as usize >= capacity.max(1) {
+            return Err(Reader::senseless(at, "StreamBuffer"));
+        }
+        let origin = from.surroundings::<Ring>().map_or_else(Ring::on_heap, Ring::without_memory);
+        let mut buffer = Self { ring: origin, start, head, len: 0, peak };
+        match place {
+            Some(place) => {
+                buffer.ring = buffer.ring.take_over(place, capacity).map_err(senseless)?;
+                buffer.len = len;
+            }
+            None if capacity > 0 => {
+                let kept = from.bytes(len as usize, "held data")?;
+                buffer.ring = buffer.ring.another(capacity).map_err(senseless)?;
+                buffer.write(start, kept).map_err(senseless)?;
+                buffer.peak = peak;
+            }
+            None => {}
+        }
+        Ok(buffer)
     }
 }
 

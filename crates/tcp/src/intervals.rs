@@ -13,6 +13,7 @@ pub(crate) struct Interval {
     pub start: SeqNum,
     pub end: SeqNum,
 }
+stored::fields!(Interval { start, end });
 
 impl Interval {
     pub(crate) fn new(start: SeqNum, end: SeqNum) -> Self {
@@ -30,6 +31,7 @@ impl Interval {
 /// the order of sequence numbers is total among them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Intervals(Vec<Interval>);
+stored::fields!(Intervals(inner));
 
 impl Intervals {
     pub(crate) fn is_empty(&self) -> bool {

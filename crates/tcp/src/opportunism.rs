@@ -45,6 +45,16 @@ pub(crate) struct Opportunism {
     widest_window: u32,
     policy: WindowPolicy,
 }
+stored::fields!(Opportunism {
+    bet,
+    expected_discards,
+    last_discard,
+    unexplained_acks,
+    resent_until,
+    least_window,
+    widest_window,
+    policy,
+});
 
 /// What is under way, and what is known of it when it is judged.
 #[derive(Debug)]

@@ -71,6 +71,19 @@ pub struct Receiver {
     last_ack_sent: SeqNum,
     sack: bool,
 }
+stored::fields!(Receiver {
+    rcv_nxt,
+    right_edge,
+    granted_edge,
+    out_of_order,
+    recent,
+    d_sack,
+    fin,
+    may_ack_fin,
+    ts_recent,
+    last_ack_sent,
+    sack,
+});
 
 impl Receiver {
     /// A receiver that expects `rcv_nxt` and has offered `window` bytes from there.

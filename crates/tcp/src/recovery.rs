@@ -56,6 +56,7 @@ pub(crate) struct Recovery {
     timeout_segments: u8,
     sack: bool,
 }
+stored::fields!(Recovery { rtt, rack, timers, timeout, episode, duplicate_acks, timeout_segments, sack });
 
 /// What is known to be lost of what is under way. One at a time: where a recovery goes on no tail is probed.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +70,7 @@ enum Episode {
     /// (`RecoveryPoint`, RFC 6675 §5).
     Recovering(SeqNum),
 }
+stored::variants! { Episode: 0 => None, 1 => Probed { end, len }, 2 => Recovering(inner) }
 
 impl Recovery {
     pub(crate) fn new(config: &SenderConfig) -> Self {

@@ -24,6 +24,18 @@ pub trait RingProvider: fmt::Debug + Send + Sync {
 
     /// Takes back what it has lent.
     fn give_back(&self, memory: &'static mut [u8]);
+
+    /// Where `memory`, which it has lent, lies, if whoever has the same memory after this process finds it
+    /// there again ([`RingProvider::take_over`]).
+    fn place_of(&self, _memory: &[u8]) -> Option<u64> {
+        None
+    }
+
+    /// Lends what a process before this one had at `place`, with what is in it; none when there are no `len`
+    /// bytes, or they are lent already.
+    fn take_over(&self, _place: u64, _len: usize) -> Option<&'static mut [u8]> {
+        None
+    }
 }
 
 /// Memory of a power of two of bytes, or none; given back when it is dropped.
@@ -81,6 +93,24 @@ impl Ring {
                 Ok(Self(Memory::Lent { bytes, provider: Arc::clone(provider) }))
             }
         }
+    }
+
+    /// Where its bytes can be found by another process, if they can.
+    pub(crate) fn place(&self) -> Option<u64> {
+        match &self.0 {
+            Memory::Lent { bytes, provider } if !bytes.is_empty() => provider.place_of(bytes),
+            Memory::Heap(_) | Memory::Lent { .. } => None,
+        }
+    }
+
+    /// The ring of `len` bytes that lay at `place` before, from where this comes from.
+    ///
+    /// # Errors
+    /// When it is not to be had there.
+    pub(crate) fn take_over(&self, place: u64, len: usize) -> Result<Self, NoMemory> {
+        let Memory::Lent { provider, .. } = &self.0 else { return Err(NoMemory) };
+        let bytes = provider.take_over(place, len).ok_or(NoMemory)?;
+        Ok(Self(Memory::Lent { bytes, provider: Arc::clone(provider) }))
     }
 
     /// Its memory; an empty ring stays, of the same origin.

@@ -30,6 +30,7 @@ pub(crate) struct Entry {
     /// Sent more than once: no round-trip sample (Karn).
     pub(crate) is_retransmitted: bool,
 }
+stored::fields!(Entry { seq, end, stamp, nth, is_sacked, is_lost, is_retransmitted });
 
 impl Entry {
     pub(crate) fn len(&self) -> u32 {
@@ -50,6 +51,7 @@ pub(crate) struct SendOrder {
     nth: u32,
     end: SeqNum,
 }
+stored::fields!(SendOrder { nth, end });
 
 impl SendOrder {
     /// One past the last number of it.
@@ -92,6 +94,16 @@ pub(crate) struct Scoreboard {
     /// Lowest number marked lost since that was asked for.
     lowest_marked: Option<SeqNum>,
 }
+stored::fields!(Scoreboard {
+    entries,
+    una,
+    nxt,
+    sacked_bytes,
+    lost_bytes,
+    mss,
+    transmissions,
+    lowest_marked,
+});
 
 impl Scoreboard {
     pub(crate) fn new(start: SeqNum, mss: u32) -> Self {

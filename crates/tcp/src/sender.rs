@@ -49,6 +49,16 @@ pub struct Sender {
     probe_due: Option<Probe>,
     retransmitted_bytes: u64,
 }
+stored::fields!(Sender {
+    queue,
+    board,
+    recovery,
+    window,
+    opportunism,
+    persist,
+    probe_due,
+    retransmitted_bytes,
+});
 
 /// A transmission that only asks for an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,6 +68,7 @@ enum Probe {
     /// RFC 9293 §3.8.6.1.
     Window,
 }
+stored::variants! { Probe: 0 => TailLoss, 1 => Window }
 
 impl Sender {
     /// A sender that has sent nothing.

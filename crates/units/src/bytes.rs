@@ -5,6 +5,7 @@ use core::fmt;
 /// An amount of data in bytes. Arithmetic saturates.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Bytes(u64);
+stored::fields!(Bytes(inner));
 
 impl Bytes {
     /// Nothing.

@@ -11,6 +11,7 @@ const BIT_NANOS: u64 = 8 * 1_000_000_000;
 /// A data rate in bits per second, decimal units, 0 to about 18 Ebit/s.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Rate(u64);
+stored::fields!(Rate(inner));
 
 impl Rate {
     /// No data at all.

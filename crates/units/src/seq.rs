@@ -8,6 +8,7 @@ use core::ops::{Add, AddAssign, Sub};
 /// There is no `Ord`: two numbers compare only within half the circle. Ask [`SeqNum::is_before`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct SeqNum(u32);
+stored::fields!(SeqNum(inner));
 
 impl SeqNum {
     /// The number as carried in a header.
@@ -98,6 +99,7 @@ impl fmt::Display for SeqNum {
 /// The window scale option's shift count, 0 to 14 (RFC 7323 §2.2).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct WindowScale(u8);
+stored::fields!(WindowScale(inner));
 
 impl WindowScale {
     /// No scaling: what applies when either side did not send the option.

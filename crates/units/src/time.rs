@@ -3,9 +3,43 @@
 use core::fmt;
 use core::ops::{Add, AddAssign, Div, Mul, Sub};
 
+/// Gives a number of nanoseconds what it is made from and read as; `from` says from when they count.
+macro_rules! nanoseconds {
+    ($name:ident, $from:literal) => {
+        impl $name {
+            #[doc = concat!("`ns` nanoseconds", $from, ".")]
+            #[must_use]
+            pub const fn from_nanos(ns: u64) -> Self {
+                Self(ns)
+            }
+            #[doc = concat!("`us` microseconds", $from, ", saturating.")]
+            #[must_use]
+            pub const fn from_micros(us: u64) -> Self {
+                Self(us.saturating_mul(1_000))
+            }
+            #[doc = concat!("`ms` milliseconds", $from, ", saturating.")]
+            #[must_use]
+            pub const fn from_millis(ms: u64) -> Self {
+                Self(ms.saturating_mul(1_000_000))
+            }
+            #[doc = concat!("Nanoseconds", $from, ".")]
+            #[must_use]
+            pub const fn as_nanos(self) -> u64 {
+                self.0
+            }
+            #[doc = concat!("Whole milliseconds", $from, ", rounded down.")]
+            #[must_use]
+            pub const fn as_millis(self) -> u64 {
+                self.0 / 1_000_000
+            }
+        }
+    };
+}
+
 /// A span of time in nanoseconds, 0 to about 584 years. Arithmetic saturates.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Duration(u64);
+stored::fields!(Duration(inner));
 
 impl Duration {
     /// No time at all.
@@ -13,40 +47,15 @@ impl Duration {
     /// The longest span that can be expressed, used as "never".
     pub const MAX: Self = Self(u64::MAX);
 
-    /// A span of `ns` nanoseconds.
-    #[must_use]
-    pub const fn from_nanos(ns: u64) -> Self {
-        Self(ns)
-    }
-    /// A span of `us` microseconds, saturating.
-    #[must_use]
-    pub const fn from_micros(us: u64) -> Self {
-        Self(us.saturating_mul(1_000))
-    }
-    /// A span of `ms` milliseconds, saturating.
-    #[must_use]
-    pub const fn from_millis(ms: u64) -> Self {
-        Self(ms.saturating_mul(1_000_000))
-    }
     /// A span of `s` seconds, saturating.
     #[must_use]
     pub const fn from_secs(s: u64) -> Self {
         Self(s.saturating_mul(1_000_000_000))
     }
-    /// Length in nanoseconds.
-    #[must_use]
-    pub const fn as_nanos(self) -> u64 {
-        self.0
-    }
     /// Length in whole microseconds, rounded down.
     #[must_use]
     pub const fn as_micros(self) -> u64 {
         self.0 / 1_000
-    }
-    /// Length in whole milliseconds, rounded down.
-    #[must_use]
-    pub const fn as_millis(self) -> u64 {
-        self.0 / 1_000_000
     }
     /// Length in whole seconds, rounded down.
     #[must_use]
@@ -72,6 +81,7 @@ impl Duration {
     }
 }
 
+nanoseconds!(Duration, "");
 crate::quantity::scalable!(Duration);
 crate::quantity::additive!(Duration);
 impl Mul<u64> for Duration {
@@ -111,6 +121,7 @@ impl fmt::Debug for Duration {
 /// It can be built from a number and saved; nothing here reads a clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant(u64);
+stored::fields!(Instant(inner));
 
 impl Instant {
     /// The origin of time.
@@ -118,37 +129,14 @@ impl Instant {
     /// The far end of time, used as "never".
     pub const FAR_FUTURE: Self = Self(u64::MAX);
 
-    /// The point `ns` nanoseconds after the origin.
-    #[must_use]
-    pub const fn from_nanos(ns: u64) -> Self {
-        Self(ns)
-    }
-    /// The point `us` microseconds after the origin, saturating.
-    #[must_use]
-    pub const fn from_micros(us: u64) -> Self {
-        Self(us.saturating_mul(1_000))
-    }
-    /// The point `ms` milliseconds after the origin, saturating.
-    #[must_use]
-    pub const fn from_millis(ms: u64) -> Self {
-        Self(ms.saturating_mul(1_000_000))
-    }
-    /// Nanoseconds since the origin.
-    #[must_use]
-    pub const fn as_nanos(self) -> u64 {
-        self.0
-    }
-    /// Milliseconds since the origin, rounded down.
-    #[must_use]
-    pub const fn as_millis(self) -> u64 {
-        self.0 / 1_000_000
-    }
     /// Time from `earlier` to `self`; zero when `earlier` is later.
     #[must_use]
     pub const fn saturating_since(self, earlier: Self) -> Duration {
         Duration(self.0.saturating_sub(earlier.0))
     }
 }
+
+nanoseconds!(Instant, " since the origin");
 
 impl Add<Duration> for Instant {
     type Output = Self;

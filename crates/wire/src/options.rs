@@ -29,6 +29,7 @@ pub struct SackBlock {
     /// Sequence number after the block.
     pub end: SeqNum,
 }
+stored::fields!(SackBlock { start, end });
 
 /// Up to four SACK blocks, in the order of the option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -70,6 +70,7 @@ struct Account {
     delivered: u32,
     lost: u32,
 }
+stored::fields!(Account { delivered, lost });
 
 impl Account {
     fn add(&mut self, delivered: Bytes, lost: u32) {
@@ -103,6 +104,7 @@ struct Mark {
     us: u32,
     bytes: u32,
 }
+stored::fields!(Mark { us, bytes });
 
 /// What queues were met, and what they lost.
 #[derive(Clone, Debug)]
@@ -126,6 +128,21 @@ pub(super) struct Buffer {
     size: Option<Bytes>,
     rises_at: Instant,
 }
+stored::fields!(Buffer {
+    mss,
+    marks,
+    written,
+    acknowledged,
+    pending,
+    discarded_at,
+    met,
+    acks,
+    longest,
+    long,
+    short,
+    size,
+    rises_at,
+});
 
 /// What an acknowledgement tells.
 #[derive(Clone, Copy, Debug)]

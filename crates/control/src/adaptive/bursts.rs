@@ -37,6 +37,7 @@ pub(super) struct Bursts {
     past: [u32; REMEMBERED],
     next: u32,
 }
+stored::fields!(Bursts { since, acknowledged, ends, largest, past, next });
 
 impl Bursts {
     pub(super) fn new() -> Self {

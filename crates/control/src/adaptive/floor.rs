@@ -31,6 +31,7 @@ pub(super) struct Floor {
     age_max: Duration,
     drain: Option<Drain>,
 }
+stored::fields!(Floor { floor, confirmed, age_max, drain });
 
 /// The measurement under way.
 #[derive(Clone, Debug)]
@@ -42,6 +43,7 @@ struct Drain {
     samples: u32,
     until: Instant,
 }
+stored::fields!(Drain { from, smallest, samples, until });
 
 impl Floor {
     pub(super) fn new() -> Self {

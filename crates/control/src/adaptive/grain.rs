@@ -30,6 +30,7 @@ pub(super) struct Grain {
     /// Σg², in square microseconds.
     squares: u64,
 }
+stored::fields!(Grain { last, time, squares });
 
 impl Grain {
     pub(super) fn new() -> Self {

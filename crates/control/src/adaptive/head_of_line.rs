@@ -89,6 +89,7 @@ struct Release {
     /// How long the first of it was held back, if no queue had a part in that.
     held: Option<Duration>,
 }
+stored::fields!(Release { since, bytes, is_limited, of, held });
 
 /// Releases of late, and what they say.
 #[derive(Clone, Debug, Default)]
@@ -112,6 +113,20 @@ pub(super) struct HeadOfLineBlocking {
     trial: Option<(Instant, Rate)>,
     paused_until: Instant,
 }
+stored::fields!(HeadOfLineBlocking {
+    release,
+    largest,
+    past,
+    next,
+    stretch_ends,
+    last_sent,
+    began,
+    measured,
+    agreed,
+    time,
+    trial,
+    paused_until,
+});
 
 fn narrow(bytes: Bytes) -> u32 {
     u32::try_from(bytes.get()).unwrap_or(u32::MAX)

@@ -27,6 +27,7 @@ const LEAST_PARTS: u64 = 4;
 pub(super) struct Headroom {
     d: Duration,
 }
+stored::fields!(Headroom { d });
 
 impl Headroom {
     /// Half of the largest, of a link that is not known.

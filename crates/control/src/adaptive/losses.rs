@@ -19,6 +19,7 @@ pub(super) struct SteadyLoss {
     /// Round trips with a loss less, fourfold, those without.
     rounds: u8,
 }
+stored::fields!(SteadyLoss { is_lossy, round_ends, rounds });
 
 impl SteadyLoss {
     /// Takes in a loss.

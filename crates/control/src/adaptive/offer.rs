@@ -38,6 +38,18 @@ pub(super) struct Offer {
     /// r̃, in kbit/s.
     average: u32,
 }
+stored::fields!(Offer {
+    length,
+    bins,
+    written,
+    remembered,
+    started,
+    bytes,
+    reported,
+    is_limited,
+    forecast,
+    average,
+});
 
 /// Time over which the average is taken: long beside any repair, whatever the bins' length.
 const AVERAGED: Duration = Duration::from_millis(360);

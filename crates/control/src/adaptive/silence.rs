@@ -31,6 +31,7 @@ pub(super) struct Silence {
     /// When later data had last shown a loss of the radio's.
     lost_at: Option<Instant>,
 }
+stored::fields!(Silence { allowed, lost_at });
 
 impl Silence {
     /// Later data has shown a loss that no buffer made.

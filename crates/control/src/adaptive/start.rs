@@ -16,6 +16,7 @@ use crate::Ack;
 pub(super) struct Start {
     window: Option<Bytes>,
 }
+stored::fields!(Start { window });
 
 /// What ends a start, and lets it grow.
 #[derive(Clone, Copy, Debug)]

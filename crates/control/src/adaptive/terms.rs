@@ -56,6 +56,7 @@ impl Term {
 /// A set of terms.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Terms(u32);
+stored::fields!(Terms(inner));
 
 impl Terms {
     /// No term.

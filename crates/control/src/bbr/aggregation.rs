@@ -24,6 +24,7 @@ pub(crate) struct Aggregation {
     half: usize,
     rounds: u32,
 }
+stored::fields!(Aggregation { epoch_began, epoch_acked, excess, half, rounds });
 
 impl Aggregation {
     /// The sender was idle: a new epoch begins.

@@ -25,6 +25,16 @@ pub(super) struct Model {
     /// What was sent between these counts of delivered bytes was held back by PROBE_RTT.
     held_back: Option<(Bytes, Bytes)>,
 }
+stored::fields!(Model {
+    rate,
+    rounds,
+    round_ends_at,
+    is_round_start,
+    is_limited,
+    min_rtt,
+    min_rtt_at,
+    held_back,
+});
 
 /// The filter counts in rounds: a nanosecond each.
 const fn as_time(rounds: u64) -> Instant {

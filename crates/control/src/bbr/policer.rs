@@ -36,6 +36,17 @@ pub(super) struct Policer {
     began_lost: Bytes,
     began_delivered: Bytes,
 }
+stored::fields!(Policer {
+    is_sampling,
+    rounds,
+    last,
+    in_use,
+    lost,
+    delivered,
+    began,
+    began_lost,
+    began_delivered,
+});
 
 impl Policer {
     pub(super) fn rate(&self) -> Option<Rate> {

@@ -34,6 +34,16 @@ pub(super) struct Bounds {
     round_ends_at: Bytes,
     is_round_start: bool,
 }
+stored::fields!(Bounds {
+    long,
+    short,
+    latest_rate,
+    latest_volume,
+    has_loss_in_round,
+    losses_in_round,
+    round_ends_at,
+    is_round_start,
+});
 
 /// 2 % of a flight, or more, was lost.
 pub(super) fn is_too_high(flight: Flight, lost_total: u64) -> bool {

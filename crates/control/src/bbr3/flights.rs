@@ -18,10 +18,12 @@ pub(super) struct Flight {
     /// Lost by then.
     pub(super) lost: u64,
 }
+stored::fields!(Flight { delivered, in_flight, lost });
 
 /// Departures whose segments are under way, oldest first; of those between two acknowledgements the last.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flights(VecDeque<Flight>);
+stored::fields!(Flights(inner));
 
 impl Flights {
     pub(super) fn on_send(&mut self, delivered: Bytes, in_flight: u64, lost: u64) {

@@ -19,6 +19,7 @@ pub(super) struct LinkCapacity {
     stale_after: Duration,
     mss: Bytes,
 }
+stored::fields!(LinkCapacity { configured, learned, is_start, reported, uses_feedback, stale_after, mss });
 
 impl LinkCapacity {
     pub(super) fn new(params: &RateParams) -> Self {

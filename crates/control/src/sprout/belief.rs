@@ -44,6 +44,7 @@ struct Bin {
     mean_permille: u64,
     deviation_permille: u64,
 }
+stored::fields!(Bin { tick_permille, tick_log2, mean_permille, deviation_permille });
 
 /// A probability for each of 256 rates.
 #[derive(Clone, Debug)]
@@ -57,6 +58,7 @@ pub(super) struct Belief {
     /// Of [`ONE`].
     pub(super) probabilities: Vec<u64>,
 }
+stored::fields!(Belief { bins, kernel, stays_out, probabilities });
 
 /// log₂ of thousandths, in 65,536ths.
 fn log2_permille(value: u64) -> i64 {

@@ -22,6 +22,7 @@ pub(super) struct Profile {
     learned: Vec<Option<Duration>>,
     curve: Vec<Point>,
 }
+stored::fields!(Profile { learned, curve });
 
 /// The point that `window` belongs to: the octave, and sixteenths of it.
 fn index_of(window: u64) -> usize {

@@ -66,6 +66,7 @@ struct Totals {
     sent: u64,
     delivered: u64,
 }
+stored::fields!(Totals { at, sent, delivered });
 
 /// What a report left behind.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +74,7 @@ struct Estimate {
     at: Instant,
     queue: u64,
 }
+stored::fields!(Estimate { at, queue });
 
 #[derive(Clone, Debug)]
 pub(super) struct Predictor {
@@ -99,6 +101,24 @@ pub(super) struct Predictor {
     /// And over seconds, to weigh bytes by.
     usual: Option<Rate>,
 }
+stored::fields!(Predictor {
+    target,
+    idle_permille,
+    is_limited,
+    target_memory,
+    forecast_memory,
+    observer_permille,
+    forward_delay,
+    history,
+    totals,
+    min_rtt,
+    delivery_rate,
+    estimate,
+    present,
+    forecast,
+    level,
+    usual,
+});
 
 impl Predictor {
     pub(super) fn new(params: &WindowAdaptationParams) -> Self {

@@ -232,6 +232,23 @@ impl Half {
     }
 }
 
+impl Half {
+    /// Enters every debt into the journal.
+    pub(crate) fn note_debts(&mut self) {
+        let Some(journal) = self.journal.as_deref_mut() else { return };
+        self.flows.iter_mut().for_each(|(id, flow)| note_debt(journal, id, flow));
+    }
+
+    /// Takes every entry out of the journal, and writes none any more.
+    pub(crate) fn settle_all(&mut self) {
+        let Some(mut journal) = self.journal.take() else { return };
+        for (id, flow) in self.flows.iter_mut().filter(|(_, flow)| flow.is_journaled) {
+            journal.settle(id);
+            flow.is_journaled = false;
+        }
+    }
+}
+
 /// Brings the journal up to date with a flow, before any packet tells of what happened.
 fn note_debt(journal: &mut dyn Journal, id: u32, flow: &mut Flow) {
     let Some(relay) = flow.phase.relay() else { return };

@@ -4,6 +4,7 @@
 //! A flow that sends a little now and then needs them for a round trip. Whoever gets the memory
 //! that was given back last finds it in the processor's caches, and idle flows hold none.
 
+use stored::{Reader, Stored, StoredError, Writer};
 use tcp::{Ring, ScoreboardMemory, Sender, StreamBuffer};
 
 /// Largest ring that is passed on; what a larger one costs to grow again is more than it saves.
@@ -35,6 +36,7 @@ pub(crate) struct BufferPool {
 /// One of the sizes; the smallest by default.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub(crate) struct RingSize(u8);
+stored::fields!(RingSize(inner));
 
 impl RingSize {
     /// That which `len` bytes need, if they are few enough.
@@ -102,6 +104,28 @@ impl BufferPool {
         {
             self.entries.push(memory);
         }
+    }
+}
+
+impl BufferPool {
+    /// Says how much memory of each size it keeps: nothing is in it.
+    pub(crate) fn store(&self, out: &mut Writer) {
+        self.rings.each_ref().map(Vec::len).store(out);
+    }
+
+    /// Takes as much memory as one of before had, from its own origin.
+    ///
+    /// # Errors
+    /// As [`Stored::restore`].
+    pub(crate) fn fill(&mut self, from: &mut Reader<'_>) -> Result<(), StoredError> {
+        let counts: [usize; SIZES] = from.value()?;
+        for (size, (rings, count)) in self.rings.iter_mut().zip(counts).enumerate() {
+            let len = RING_MIN << size;
+            let more: Vec<Ring> =
+                (rings.len()..count.min(KEPT / len)).map_while(|_| self.origin.another(len).ok()).collect();
+            rings.extend(more);
+        }
+        Ok(())
     }
 }
 

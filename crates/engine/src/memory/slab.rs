@@ -4,6 +4,10 @@
 //! needs few entries to translate its addresses, huge pages can serve it, and growing moves
 //! nothing. Places of what has gone are used again, the one left last first.
 
+use std::collections::BTreeSet;
+
+use stored::{Reader, Stored, StoredError, Writer};
+
 /// Things in the first piece, as a power of two; each further piece has twice as many as the one before.
 const FIRST: u32 = 6;
 
@@ -123,6 +127,11 @@ impl<T> Slab<T> {
             self.free = next;
             return place;
         }
+        self.push(Slot::Full(thing))
+    }
+
+    /// Puts `slot` at the next place that was never used.
+    fn push(&mut self, slot: Slot<T>) -> u32 {
         let place = self.used;
         let (piece, _) = split(place);
         if piece == self.pieces.len() {
@@ -133,7 +142,7 @@ impl<T> Slab<T> {
             self.pieces.push(slots);
         }
         if let Some(slots) = self.pieces.get_mut(piece) {
-            slots.push(Slot::Full(thing));
+            slots.push(slot);
             self.used += 1;
         }
         place
@@ -169,6 +178,56 @@ impl<T> Slab<T> {
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
         let slots = self.pieces.iter_mut().flatten();
         (0..).zip(slots).filter_map(|(place, slot)| Some((place, slot.full_mut()?)))
+    }
+}
+
+impl<T: Stored> Stored for Slab<T> {
+    /// Everything at its place, and the free places in the order in which they will be used.
+    fn store(&self, out: &mut Writer) {
+        let is_place = |place: u32| (place != NONE).then_some(place);
+        let after = |&place: &u32| match self.slot(place)? {
+            Slot::Free { next } => is_place(*next),
+            Slot::Full(_) => None,
+        };
+        let free: Vec<u32> = std::iter::successors(is_place(self.free), after).collect();
+        self.used.store(out);
+        free.store(out);
+        self.iter().for_each(|(_, thing)| thing.store(out));
+    }
+
+    fn restore(from: &mut Reader<'_>) -> Result<Self, StoredError> {
+        let mut slab = Self::default();
+        slab.fill(from)?;
+        Ok(slab)
+    }
+}
+
+impl<T: Stored> Slab<T> {
+    /// Fills an empty one with what was stored.
+    ///
+    /// # Errors
+    /// As [`Stored::restore`]; then it holds a part of it.
+    pub(crate) fn fill(&mut self, from: &mut Reader<'_>) -> Result<(), StoredError> {
+        let at = from.at();
+        let senseless = || Reader::senseless(at, "a table's places");
+        let (used, free) = from.value::<(u32, Vec<u32>)>()?;
+        let mut places = free.iter().copied().collect::<BTreeSet<_>>();
+        if places.len() != free.len() || places.last().is_some_and(|&last| last >= used) {
+            return Err(senseless());
+        }
+        for place in 0..used {
+            if places.remove(&place) {
+                self.push(Slot::Free { next: NONE });
+            } else {
+                self.push(Slot::Full(from.value()?));
+                self.len += 1;
+            }
+        }
+        for &place in free.iter().rev() {
+            let next = std::mem::replace(&mut self.free, place);
+            *self.slot_mut(place).ok_or_else(senseless)? = Slot::Free { next };
+        }
+        Ok(())
     }
 }
 
@@ -208,6 +267,36 @@ mod tests {
                 prop_assert_eq!(slab.len(), held.len());
                 prop_assert_eq!(slab.places() as usize, model.len());
                 prop_assert_eq!(slab.iter().map(|(place, value)| (place, *value)).collect::<Vec<_>>(), held);
+            }
+        }
+    }
+
+    proptest! {
+        /// Stored at any moment and restored, it gives the same places from then on.
+        #[test]
+        fn it_goes_on_as_it_was_stored(
+            before in proptest::collection::vec((any::<bool>(), 0u32..100), 0..200),
+            after in proptest::collection::vec((any::<bool>(), 0u32..100), 0..200),
+        ) {
+            let step = |slab: &mut Slab<u32>, (inserts, at)| {
+                if inserts { Some(slab.insert(at)) } else { slab.remove(at) }
+            };
+            let mut slab = Slab::default();
+            before.into_iter().for_each(|one| _ = step(&mut slab, one));
+            let bytes = stored::to_bytes(&slab);
+            let mut other: Slab<u32> = stored::from_bytes(1, &bytes).expect("just stored");
+            prop_assert_eq!(stored::to_bytes(&other), bytes);
+            for one in after {
+                prop_assert_eq!(step(&mut slab, one), step(&mut other, one));
+            }
+            prop_assert_eq!(slab.len(), other.len());
+            prop_assert!(slab.iter().eq(other.iter()));
+        }
+
+        #[test]
+        fn what_nobody_stored_is_refused(bytes in proptest::collection::vec(0u8..4, 0..80)) {
+            if let Ok(slab) = stored::from_bytes::<Slab<u8>>(1, &bytes) {
+                prop_assert_eq!(stored::to_bytes(&slab), bytes);
             }
         }
     }

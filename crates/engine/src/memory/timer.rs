@@ -16,6 +16,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use stored::{Reader, Stored, StoredError, Writer};
 use units::Instant;
 
 /// Whose deadline it is.
@@ -24,12 +25,14 @@ pub(crate) enum TimerKey {
     Flow(u32),
     Subscriber(u32),
 }
+stored::variants! { TimerKey: 0 => Flow(inner), 1 => Subscriber(inner) }
 
 type Entry = (Instant, TimerKey);
 
 /// An [`Instant`], or none, in eight bytes: flows have several of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Moment(Instant);
+stored::fields!(Moment(inner));
 
 impl Moment {
     /// None.
@@ -250,6 +253,23 @@ impl Timers {
     }
 }
 
+impl Stored for Timers {
+    /// Its entries in order. In which wheel they wait makes no difference to when they come up.
+    fn store(&self, out: &mut Writer) {
+        let soon = self.soon.iter().map(|Reverse(entry)| entry);
+        let later = self.near.slots.iter().chain(&self.far.slots).flatten().chain(&self.beyond);
+        let mut entries: Vec<Entry> = soon.chain(later).copied().collect();
+        entries.sort_unstable();
+        entries.store(out);
+    }
+
+    fn restore(from: &mut Reader<'_>) -> Result<Self, StoredError> {
+        let mut timers = Self::default();
+        from.value::<Vec<Entry>>()?.into_iter().for_each(|entry| timers.insert(entry));
+        Ok(timers)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -317,6 +337,9 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(timers.next(), set.first().map(|(at, _)| *at));
+                if step % 7 == 6 {
+                    timers = stored::from_bytes(1, &stored::to_bytes(&timers)).expect("just stored");
+                }
             }
         }
     }

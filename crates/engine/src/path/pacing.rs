@@ -16,6 +16,7 @@ const HEADER_BYTES: u64 = 52;
 pub(crate) struct Pacer {
     next: Instant,
 }
+stored::fields!(Pacer { next });
 
 impl Pacer {
     /// Nothing leaves before `now`.

@@ -7,6 +7,7 @@ use super::Path;
 /// Subscribers that may have something to send, by their places, each once.
 #[derive(Debug, Default)]
 pub(crate) struct ReadyList(VecDeque<u32>);
+stored::fields!(ReadyList(inner));
 
 impl ReadyList {
     pub(crate) fn is_empty(&self) -> bool {

@@ -29,6 +29,7 @@ pub(crate) struct Subscriber {
     /// Before there is a path: the smallest round trip of a handshake, and when it was, the newest such.
     round_trip: (Duration, Instant),
 }
+stored::fields!(Subscriber { key, is_outdated, mss, flows, path, last_used, armed, round_trip });
 
 impl Subscriber {
     pub(crate) fn new(key: SharingKey, now: Instant) -> Self {

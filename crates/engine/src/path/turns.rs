@@ -22,6 +22,7 @@ pub(crate) struct Link {
     after: u32,
     list: Option<Which>,
 }
+stored::fields!(Link { before, after, list });
 
 impl Default for Link {
     fn default() -> Self {
@@ -40,6 +41,7 @@ enum Which {
     Fresh,
     Round,
 }
+stored::variants! { Which: 0 => Fresh, 1 => Round }
 
 #[derive(Clone, Copy, Debug)]
 struct List {
@@ -47,6 +49,7 @@ struct List {
     last: u32,
     len: u32,
 }
+stored::fields!(List { first, last, len });
 
 const EMPTY: List = List { first: NONE, last: NONE, len: 0 };
 
@@ -63,6 +66,7 @@ pub(crate) struct Turns {
     fresh: List,
     round: List,
 }
+stored::fields!(Turns { fresh, round });
 
 impl Default for Turns {
     fn default() -> Self {
@@ -157,6 +161,7 @@ pub(crate) struct Turn {
     /// When it last had nothing to send.
     left: Moment,
 }
+stored::fields!(Turn { deficit, is_in_line, left });
 
 impl Default for Turn {
     fn default() -> Self {

@@ -16,6 +16,7 @@ use crate::segment::{Context, Segment};
 pub(crate) struct Accelerated {
     pub(crate) relay: Relay,
 }
+stored::fields!(Accelerated { relay });
 
 impl Accelerated {
     pub(super) fn on_segment(&mut self, segment: &mut Segment<'_>, cx: &mut Context<'_>) -> (Verdict, Next) {

@@ -22,6 +22,7 @@ pub(crate) struct Draining {
     /// Both directions have ended: nothing but a packet of ours that waits to be made keeps it.
     pub(crate) has_ended: bool,
 }
+stored::fields!(Draining { relay, departure, has_ended });
 
 impl Draining {
     pub(super) fn on_segment(&mut self, segment: &mut Segment<'_>, cx: &mut Context<'_>) -> (Verdict, Next) {

@@ -17,6 +17,7 @@ pub(crate) struct Observing {
     /// What it came to, once it is complete.
     established: Option<(Agreement, RoundTrips)>,
 }
+stored::fields!(Observing { handshake, established });
 
 impl Observing {
     /// Starts with a SYN that came from `from`.

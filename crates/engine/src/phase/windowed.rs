@@ -64,10 +64,28 @@ pub(crate) struct Windowed {
     has_ended: [bool; 2],
     nonsense: u32,
 }
+stored::fields!(Windowed {
+    drwa,
+    field,
+    scale,
+    sink_isn,
+    una,
+    nxt,
+    delivered,
+    mobile,
+    wired,
+    wired_rtt,
+    wired_in_round,
+    last_data,
+    told,
+    has_ended,
+    nonsense,
+});
 
 /// A TSval, compared on its circle (RFC 7323 §5.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Stamp(u32);
+stored::fields!(Stamp(inner));
 
 impl half_timer::Mark for Stamp {
     fn is_covered_by(self, reached: Self) -> bool {

@@ -26,6 +26,7 @@ pub(crate) struct Conduct {
     /// Since when the same hole in the source's data has been open.
     hole_since: Moment,
 }
+stored::fields!(Conduct { nonsense, challenged, hole_since });
 
 impl Default for Conduct {
     fn default() -> Self {

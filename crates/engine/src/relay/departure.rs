@@ -44,6 +44,7 @@ pub(crate) struct Departure {
     /// Packets of it may have gone past us: what its hosts say of each other is believed.
     is_doubtful: bool,
 }
+stored::fields!(Departure { why, hand_back, is_doubtful });
 
 impl Departure {
     /// Since the engine drains, or for the reason given later. `is_uplink_of_both`: see [`HandBack`].
@@ -91,6 +92,7 @@ pub(crate) struct HandBack {
     /// When it was heard last.
     since: Moment,
 }
+stored::fields!(HandBack { takes_allowed, highest, is_quiet, since });
 
 impl HandBack {
     pub(super) const fn new(takes_allowed: bool) -> Self {

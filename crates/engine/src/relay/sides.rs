@@ -15,6 +15,7 @@ pub(crate) struct IpTemplate {
     pub(crate) dont_fragment: bool,
     id: u16,
 }
+stored::fields!(IpTemplate { hop_limit, traffic_class, flow_label, dont_fragment, id });
 
 impl IpTemplate {
     /// As in `ip`, with identifications of its own.
@@ -58,6 +59,7 @@ pub(crate) struct SinkSide {
     /// One past its FIN, once sent.
     pub(super) fin_end: Option<SeqNum>,
 }
+stored::fields!(SinkSide { ip, isn, nxt, most_allowed, tsval, is_tsval_old, fin_end });
 
 impl SinkSide {
     /// Follows its latest packet; its numbers are believed up to `limit`.
@@ -102,6 +104,7 @@ pub(crate) struct SourceSide {
     /// One past the last byte it pushed.
     pub(super) push_end: SeqNum,
 }
+stored::fields!(SourceSide { ip, ack, window, edge, tsval, is_tsval_old, tsecr, ece, urgent_end, push_end });
 
 impl SourceSide {
     /// True when it has sent this before something that has already arrived (RFC 7323 §5): its
@@ -163,6 +166,7 @@ pub(crate) struct Outbox {
     /// A reset for the sink: the source is gone and the debt is paid, or given up.
     pub(crate) reset_sink: bool,
 }
+stored::fields!(Outbox { ack_source, ack_sink, reset_source, reset_sink });
 
 impl Outbox {
     /// Nothing but an acknowledgement for the sink waits.

@@ -146,7 +146,60 @@ proptest! {
             }
             prop_assert!(owners.iter().all(|&n| n == 1));
         }
+        // Whoever has the same memory next finds each block at its place, and nothing else.
+        let mut next = Blocks::new(pages);
+        for &(page, order) in lent.iter().rev() {
+            prop_assert!(next.lend_at(page, order));
+            prop_assert!(!next.lend_at(page, order), "it is lent already");
+            prop_assert!(!next.lend_at(page, order + 1), "a part of it is");
+        }
+        prop_assert_eq!(&next.free, &blocks.free);
+        prop_assert_eq!(&next.lent, &blocks.lent);
         lent.into_iter().for_each(|(page, order)| blocks.take_back(page, order));
         prop_assert_eq!(blocks.free, all);
     }
+}
+
+/// A buffer that is stored, and restored by who has the file next: the bytes stay where they are.
+#[test]
+fn held_data_stays_where_it_is_when_another_process_goes_on() {
+    let arena = RingArena::new(1 << 20).unwrap();
+    let mut buffer = StreamBuffer::with_ring(SeqNum::new(5), Ring::of_provider(arena.clone()));
+    buffer.write(SeqNum::new(5), &[7; 9_000]).unwrap();
+    buffer.advance_to(SeqNum::new(4_005));
+    let image = stored::to_bytes(&buffer);
+    assert!(image.len() < 100, "no byte of it is copied: {}", image.len());
+    let next = RingArena::open(arena.as_fd().try_clone_to_owned().unwrap()).unwrap();
+    let origin = Ring::of_provider(next.clone());
+    let restore = || stored::Reader::new(1, &image).within(&origin).value::<StreamBuffer>();
+    let restored = restore().unwrap();
+    assert_eq!(
+        (restored.start(), restored.len(), restored.capacity()),
+        (SeqNum::new(4_005), 5_000, 16 * KIB)
+    );
+    assert_eq!(restored.slices(SeqNum::new(4_005), 6_000), (&[7; 5_000][..], &[][..]));
+    assert_eq!(next.free(), arena.free());
+    assert!(restore().is_err(), "it is taken over already");
+    // As long as the other process may go on, all stays as it is.
+    assert!(origin.another(4 * KIB).is_err());
+    drop(restored);
+    assert_eq!(buffer.slices(SeqNum::new(4_005), 6_000), (&[7; 5_000][..], &[][..]));
+    let next = RingArena::open(arena.as_fd().try_clone_to_owned().unwrap()).unwrap();
+    let origin = Ring::of_provider(next.clone());
+    let restored = stored::Reader::new(1, &image).within(&origin).value::<StreamBuffer>().unwrap();
+    next.own();
+    std::mem::forget(buffer);
+    assert!(origin.another(4 * KIB).is_ok());
+    drop(restored);
+    assert_eq!(next.free(), 1 << 20);
+}
+
+#[test]
+fn only_an_arena_is_opened() {
+    let error = |file: &std::path::Path| {
+        let file = File::open(file).unwrap();
+        RingArena::open(file.into()).unwrap_err().to_string()
+    };
+    assert!(error("/dev/null".as_ref()).contains("no memory of ours"));
+    assert!(error(&std::env::current_exe().unwrap()).contains("no memory of ours"));
 }

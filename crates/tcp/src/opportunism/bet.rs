@@ -40,6 +40,17 @@ pub(super) struct Bet {
     losses: u8,
     is_paused: bool,
 }
+stored::fields!(Bet {
+    stake,
+    blamed_until,
+    delivered,
+    retransmitted_before,
+    most,
+    is_ruined,
+    is_slow,
+    losses,
+    is_paused,
+});
 
 /// What was under way when a client had no room.
 #[derive(Clone, Copy, Debug)]

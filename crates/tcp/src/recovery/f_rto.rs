@@ -30,6 +30,7 @@ pub(super) struct Timeout {
     /// acknowledged if none was.
     earlier_point: SeqNum,
 }
+stored::fields!(Timeout { phase, segments, earlier_point });
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
@@ -41,6 +42,7 @@ enum Phase {
     /// The loss was real: everything marked lost goes out.
     Repair,
 }
+stored::variants! { Phase: 0 => Retransmit, 1 => Wait, 2 => Repair }
 
 impl Timeout {
     /// A time-out that sends so many segments; `earlier_point` is where the recovery would end without it.

@@ -43,6 +43,16 @@ pub(super) struct Rack {
     /// D-SACKs count once per round: not before this number is acknowledged.
     d_sack_round: Option<SeqNum>,
 }
+stored::fields!(Rack {
+    newest,
+    rtt,
+    fack,
+    fack_before,
+    reordering_seen,
+    reo_wnd_mult,
+    reo_wnd_persist,
+    d_sack_round,
+});
 
 impl Rack {
     pub(super) fn new(start: SeqNum) -> Self {

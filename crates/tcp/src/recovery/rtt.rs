@@ -22,6 +22,7 @@ pub struct RttEstimator {
     rttvar: Duration,
     min: RecentMin<Duration>,
 }
+stored::fields!(RttEstimator { srtt, rttvar, min });
 
 impl Default for RttEstimator {
     fn default() -> Self {

@@ -24,6 +24,7 @@ pub(crate) enum LossTimer {
     /// RFC 8985 §7.
     TailProbe,
 }
+stored::variants! { LossTimer: 0 => Retransmission, 1 => TailProbe }
 
 /// A deadline and what it is for.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +32,7 @@ struct Deadline {
     at: Instant,
     timer: LossTimer,
 }
+stored::fields!(Deadline { at, timer });
 
 #[derive(Clone, Debug)]
 pub(super) struct Timers {
@@ -43,6 +45,7 @@ pub(super) struct Timers {
     /// A tail probe is unanswered: no second one (RFC 8985 §7.2).
     is_probe_out: bool,
 }
+stored::fields!(Timers { rto_max, loss, reordering, backoff, is_probe_out });
 
 impl Timers {
     pub(super) fn new(rto_max: Duration) -> Self {

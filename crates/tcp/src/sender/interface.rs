@@ -13,6 +13,7 @@ pub enum WindowPolicy {
     /// Send beyond it unless it is zero, betting that it will have moved by the time data arrives (\[MA\]).
     Opportunistic,
 }
+stored::variants! { WindowPolicy: 0 => Honour, 1 => Opportunistic }
 
 /// What a connection agreed on.
 #[derive(Clone, Copy, Debug)]

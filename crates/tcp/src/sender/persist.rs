@@ -12,6 +12,7 @@ pub(super) struct Persist {
     /// Probes in a row.
     backoff: u8,
 }
+stored::fields!(Persist { at, backoff });
 
 impl Persist {
     /// The window is shut (or too small for a segment) and nothing under way will bring news of it.

@@ -13,6 +13,7 @@ pub(super) struct SendQueue {
     has_fin: bool,
     is_fin_sent: bool,
 }
+stored::fields!(SendQueue { end, has_fin, is_fin_sent });
 
 impl SendQueue {
     pub(super) fn new(start: SeqNum) -> Self {

@@ -10,6 +10,7 @@ pub(crate) struct PeerWindow {
     /// Acknowledgement number it came with (SND.WL2).
     ack: SeqNum,
 }
+stored::fields!(PeerWindow { size, ack });
 
 impl PeerWindow {
     pub(crate) fn new(size: u32, ack: SeqNum) -> Self {

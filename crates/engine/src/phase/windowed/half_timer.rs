@@ -20,6 +20,7 @@ pub(crate) struct HalfTimer<M> {
     /// Time between two marks: a few dozen are enough for a round trip.
     spacing: Duration,
 }
+stored::fields!([M] HalfTimer { marks, spacing });
 
 impl<M: Mark> HalfTimer<M> {
     pub(crate) fn new() -> Self {

@@ -1,0 +1,49 @@
+//! What is said of the state of an engine as bytes ([`crate::Engine::store`], [`crate::Engine::resume`]).
+//!
+//! ```text
+//!   CELLFLOW │ version, 16 bits │ wired MTU │ downlink half │ 0, or 1 and the uplink half
+//!
+//!   half: controller's settings │ draining, MTU │ counters │ flows │ subscribers │ paths │ pool │ timers │
+//!         lists of flows with something to make │ subscribers in line │ flow not in the table
+//! ```
+//!
+//! Each structure lists its fields beside its definition (`stored::fields!`). So what a flow is made of is
+//! said in one place, and a field that is not stored does not compile.
+
+use stored::StoredError;
+
+use crate::config::ConfigError;
+
+/// The version that [`crate::Engine::store`] writes. It grows with every change of what is stored.
+pub const IMAGE_VERSION: u16 = 1;
+
+/// The oldest version that [`crate::Engine::resume`] reads: the one before.
+pub const IMAGE_VERSION_OLDEST: u16 = 1;
+
+/// What it begins with.
+pub(crate) const MAGIC: [u8; 8] = *b"CELLFLOW";
+
+/// A state that cannot be taken over.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ImageError {
+    /// It does not begin as one.
+    #[error("this is no stored state of an accelerator")]
+    Foreign,
+    /// Another version has written it.
+    #[error(
+        "the stored state has version {found}; this program reads versions {IMAGE_VERSION_OLDEST} to {IMAGE_VERSION}"
+    )]
+    Version {
+        /// The version it says.
+        found: u16,
+    },
+    /// It is damaged.
+    #[error(transparent)]
+    Damaged(#[from] StoredError),
+    /// The settings for uploads, of which it has some, make no sense.
+    #[error(transparent)]
+    Settings(#[from] ConfigError),
+    /// The engine has flows of its own already.
+    #[error("an engine that has flows cannot take over those of another one")]
+    NotEmpty,
+}

@@ -1,0 +1,82 @@
+//! What holds other values.
+
+use std::collections::VecDeque;
+
+use crate::{Reader, Stored, StoredError, Writer};
+
+impl<T: Stored> Stored for Option<T> {
+    #[inline]
+    fn store(&self, out: &mut Writer) {
+        self.is_some().store(out);
+        if let Some(value) = self {
+            value.store(out);
+        }
+    }
+    #[inline]
+    fn restore(from: &mut Reader<'_>) -> Result<Self, StoredError> {
+        if from.value::<bool>()? { from.value().map(Some) } else { Ok(None) }
+    }
+}
+
+impl<T: Stored> Stored for Box<T> {
+    fn store(&self, out: &mut Writer) {
+        (**self).store(out);
+    }
+    fn restore(from: &mut Reader<'_>) -> Result<Self, StoredError> {
+        from.value().map(Self::new)
+    }
+}
+
+impl<T: Stored, const N: usize> Stored for [T; N] {
+    fn store(&self, out: &mut Writer) {
+        self.iter().for_each(|value| value.store(out));
+    }
+    fn restore(from: &mut Reader<'_>) -> Result<Self, StoredError> {
+        let values = (0..N).map(|_| from.value()).collect::<Result<Vec<T>, _>>()?;
+        values.try_into().map_err(|_| StoredError::End { at: from.at(), what: "array" })
+    }
+}
+
+impl<T: Stored> Stored for Vec<T> {
+    fn store(&self, out: &mut Writer) {
+        out.len_of_list(self.len());
+        self.iter().for_each(|value| value.store(out));
+    }
+    fn restore(from: &mut Reader<'_>) -> Result<Self, StoredError> {
+        let len = from.len_of_list("list")?;
+        (0..len).map(|_| from.value()).collect()
+    }
+}
+
+impl<T: Stored> Stored for VecDeque<T> {
+    fn store(&self, out: &mut Writer) {
+        out.len_of_list(self.len());
+        self.iter().for_each(|value| value.store(out));
+    }
+    fn restore(from: &mut Reader<'_>) -> Result<Self, StoredError> {
+        from.value().map(Vec::into)
+    }
+}
+
+impl Stored for String {
+    fn store(&self, out: &mut Writer) {
+        out.len_of_list(self.len());
+        out.bytes(self.as_bytes());
+    }
+    fn restore(from: &mut Reader<'_>) -> Result<Self, StoredError> {
+        let at = from.at();
+        let len = from.len_of_list("text")?;
+        let bytes = from.bytes(len, "text")?;
+        String::from_utf8(bytes.to_vec()).map_err(|_| Reader::senseless(at, "text"))
+    }
+}
+
+impl<A: Stored, B: Stored> Stored for (A, B) {
+    fn store(&self, out: &mut Writer) {
+        self.0.store(out);
+        self.1.store(out);
+    }
+    fn restore(from: &mut Reader<'_>) -> Result<Self, StoredError> {
+        Ok((from.value()?, from.value()?))
+    }
+}

@@ -1,0 +1,208 @@
+//! State as bytes, so that it outlives the process: [`Stored`] writes a value and reads it again.
+//!
+//! Every structure lists its fields, and every enum its variants with a number each, beside its
+//! definition:
+//!
+//! ```
+//! struct Pause { from: u64, round: Option<u32> }
+//! stored::fields!(Pause { from, round });
+//!
+//! enum Phase { Start, Paused(Pause) }
+//! stored::variants! { Phase: 0 => Start, 1 => Paused(pause) }
+//!
+//! let bytes = stored::to_bytes(&Phase::Paused(Pause { from: 7, round: None }));
+//! let phase: Phase = stored::from_bytes(1, &bytes)?;
+//! assert!(matches!(phase, Phase::Paused(Pause { from: 7, round: None })));
+//! # Ok::<(), stored::StoredError>(())
+//! ```
+//!
+//! The list is the format: fields follow each other in its order, without names. A field that is not
+//! listed does not compile. What writes it states a version, and what reads it is told that version:
+//!
+//! - A field that came with version 2 is listed as `field: since(2, value)`: from bytes of version 1 it is
+//!   `value`.
+//! - A variant's number is never used for another one.
+//! - Numbers are little-endian and have the length of their type. A list has its length in front (32
+//!   bits), an `Option` a byte.
+//!
+//! Bytes that no value has written give an error, never a panic, and never more memory than a multiple of
+//! their own length. That a value can be read does not say that it makes sense: who reads bytes has to know
+//! that they come from this program.
+
+use std::any::Any;
+
+mod collections;
+mod macros;
+mod numbers;
+
+/// A value that can be written as bytes and read again.
+pub trait Stored: Sized {
+    /// Appends it to `out`.
+    fn store(&self, out: &mut Writer);
+
+    /// Reads what [`Stored::store`] has written, now or in an older version.
+    ///
+    /// # Errors
+    /// The bytes end too soon, or no value is written so.
+    fn restore(from: &mut Reader<'_>) -> Result<Self, StoredError>;
+}
+
+/// Bytes that are no value, or none of this program.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum StoredError {
+    /// They end too soon.
+    #[error("the stored state ends at byte {at}, within {what}")]
+    End {
+        /// Where.
+        at: usize,
+        /// What was being read.
+        what: &'static str,
+    },
+    /// No value is written so.
+    #[error("byte {at} of the stored state makes no sense as {what}")]
+    Senseless {
+        /// Where the value begins.
+        at: usize,
+        /// What it would be.
+        what: &'static str,
+    },
+    /// More follows than there should be.
+    #[error("the stored state goes on for {left} bytes behind its end at byte {at}")]
+    Rest {
+        /// Where it should end.
+        at: usize,
+        /// What follows.
+        left: usize,
+    },
+}
+
+/// Where values are written to.
+#[derive(Clone, Debug, Default)]
+pub struct Writer {
+    bytes: Vec<u8>,
+}
+
+impl Writer {
+    /// Appends bytes as they are.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Appends how many values follow.
+    pub fn len_of_list(&mut self, len: usize) {
+        u32::try_from(len).unwrap_or(u32::MAX).store(self);
+    }
+
+    /// All that was written.
+    #[must_use]
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+/// Where values are read from.
+pub struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    version: u16,
+    surroundings: Option<&'a dyn Any>,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads what was written in `version`.
+    #[must_use]
+    pub fn new(version: u16, bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0, version, surroundings: None }
+    }
+
+    /// With what values need to come alive that no bytes hold, as memory of which they hold the place.
+    #[must_use]
+    pub fn within(self, surroundings: &'a dyn Any) -> Self {
+        Self { surroundings: Some(surroundings), ..self }
+    }
+
+    /// What values need beside their bytes, if it is a `T`.
+    #[must_use]
+    pub fn surroundings<T: 'static>(&self) -> Option<&'a T> {
+        self.surroundings?.downcast_ref()
+    }
+
+    /// The version of what is read.
+    #[must_use]
+    pub fn version(&self) -> u16 {
+        self.version
+    }
+
+    /// Where the next value begins.
+    #[must_use]
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    /// The next value; its type says what it is.
+    ///
+    /// # Errors
+    /// As [`Stored::restore`].
+    pub fn value<T: Stored>(&mut self) -> Result<T, StoredError> {
+        T::restore(self)
+    }
+
+    /// The next `len` bytes, which are part of `what`.
+    ///
+    /// # Errors
+    /// They end before that.
+    pub fn bytes(&mut self, len: usize, what: &'static str) -> Result<&'a [u8], StoredError> {
+        let bytes = self.bytes.get(self.at..).and_then(|rest| rest.get(..len));
+        let bytes = bytes.ok_or(StoredError::End { at: self.bytes.len(), what })?;
+        self.at += len;
+        Ok(bytes)
+    }
+
+    /// How many values of `what` follow; each takes a byte at least.
+    ///
+    /// # Errors
+    /// More than there are bytes.
+    pub fn len_of_list(&mut self, what: &'static str) -> Result<usize, StoredError> {
+        let at = self.at;
+        let len = self.value::<u32>()? as usize;
+        let left = self.bytes.len() - self.at;
+        if len <= left { Ok(len) } else { Err(StoredError::Senseless { at, what }) }
+    }
+
+    /// The error for what was read from `at` on.
+    #[must_use]
+    pub fn senseless(at: usize, what: &'static str) -> StoredError {
+        StoredError::Senseless { at, what }
+    }
+
+    /// Says that all has been read.
+    ///
+    /// # Errors
+    /// When something follows.
+    pub fn finish(&self) -> Result<(), StoredError> {
+        let left = self.bytes.len() - self.at;
+        if left == 0 { Ok(()) } else { Err(StoredError::Rest { at: self.at, left }) }
+    }
+}
+
+/// `value` as bytes of the current version.
+#[must_use]
+pub fn to_bytes<T: Stored>(value: &T) -> Vec<u8> {
+    let mut out = Writer::default();
+    value.store(&mut out);
+    out.into_bytes()
+}
+
+/// The value that is all of `bytes`, written in `version`.
+///
+/// # Errors
+/// As [`Stored::restore`], or when something follows.
+pub fn from_bytes<T: Stored>(version: u16, bytes: &[u8]) -> Result<T, StoredError> {
+    let mut from = Reader::new(version, bytes);
+    let value = from.value()?;
+    from.finish()?;
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! Numbers, truth values and addresses.
+
+use std::marker::PhantomData;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::{Reader, Stored, StoredError, Writer};
+
+macro_rules! number {
+    ($($type:ident),+) => {$(
+        impl Stored for $type {
+            #[inline]
+            fn store(&self, out: &mut Writer) {
+                out.bytes(&self.to_le_bytes());
+            }
+            #[inline]
+            fn restore(from: &mut Reader<'_>) -> Result<Self, StoredError> {
+                let what = stringify!($type);
+                let bytes = from.bytes(size_of::<Self>(), what)?;
+                bytes.try_into().map(Self::from_le_bytes).map_err(|_| StoredError::End { at: from.at(), what })
+            }
+        }
+    )+};
+}
+
+number!(u8, u16, u32, u64, u128, i8, i16, i32, i64, i128);
+
+impl Stored for usize {
+    fn store(&self, out: &mut Writer) {
+        (*self as u64).store(out);
+    }
+    fn restore(from: &mut Reader<'_>) -> Result<Self, StoredError> {
+        let at = from.at();
+        Self::try_from(from.value::<u64>()?).map_err(|_| Reader::senseless(at, "usize"))
+    }
+}
+
+impl Stored for bool {
+    #[inline]
+    fn store(&self, out: &mut Writer) {
+        u8::from(*self).store(out);
+    }
+    #[inline]
+    fn restore(from: &mut Reader<'_>) -> Result<Self, StoredError> {
+        let at = from.at();
+        match from.value::<u8>()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(Reader::senseless(at, "bool")),
+        }
+    }
+}
+
+impl Stored for IpAddr {
+    fn store(&self, out: &mut Writer) {
+        match self {
+            Self::V4(address) => {
+                4u8.store(out);
+                out.bytes(&address.octets());
+            }
+            Self::V6(address) => {
+                6u8.store(out);
+                out.bytes(&address.octets());
+            }
+        }
+    }
+    fn restore(from: &mut Reader<'_>) -> Result<Self, StoredError> {
+        let at = from.at();
+        match from.value::<u8>()? {
+            4 => Ok(Self::V4(Ipv4Addr::from(from.value::<[u8; 4]>()?))),
+            6 => Ok(Self::V6(Ipv6Addr::from(from.value::<[u8; 16]>()?))),
+            _ => Err(Reader::senseless(at, "IpAddr")),
+        }
+    }
+}
+
+impl<T> Stored for PhantomData<T> {
+    fn store(&self, _: &mut Writer) {}
+    fn restore(_: &mut Reader<'_>) -> Result<Self, StoredError> {
+        Ok(Self)
+    }
+}
