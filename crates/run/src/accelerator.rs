@@ -2,13 +2,20 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use control::Feedback;
 use engine::{ConfigError, Engine, EngineConfig, Journal, MemoryAdvice, Middlebox, Port, Transmit, Verdict};
+use io::RingArena;
 use units::{Bytes, Instant};
 use wire::VirtioNetHeader;
 
-use crate::{FlowList, Processor, ProcessorStatus, status};
+use crate::{FlowList, FlowState, Processor, ProcessorStatus, status};
+
+/// Smallest and largest room for held data, in bytes: only addresses, until it is used.
+const ARENA_MIN: u64 = 64 << 20;
+const ARENA_MAX: usize = 1 << 40;
 
 /// Settings as they are read anew.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -33,6 +40,27 @@ pub struct Accelerator {
     at_next_start: Vec<String>,
     /// Waits until the uplink is accelerated.
     uplink_journal: Option<Box<dyn Journal>>,
+    /// Where held data lies: another process can go on with it. None where the machine has no such memory.
+    arena: Option<Arc<RingArena>>,
+    /// Longest packets to either side, as told.
+    mtus: [u32; 2],
+    /// What was counted when the flows went to another process.
+    given_up: Option<ProcessorStatus>,
+    /// Flows of another process that are not ours yet.
+    arriving: Option<Arriving>,
+}
+
+/// An engine with flows of another process, and the memory that their held data lies in.
+struct Arriving {
+    engine: Engine,
+    arena: Option<Arc<RingArena>>,
+}
+
+impl Arriving {
+    /// Forgets them: their held data is another process's, and nothing may be given back.
+    fn forget(self) {
+        std::mem::forget(self.engine);
+    }
 }
 
 impl fmt::Debug for Accelerator {
@@ -55,14 +83,36 @@ impl Accelerator {
         config.validate()?;
         let mut read = read;
         let make = |_| {
-            let mut engine = Engine::new(share_of(config, shards))?;
-            engine
-                .set_memory_advice(MemoryAdvice { on_piece: io::prefer_huge_pages, prefetch: io::prefetch });
-            let read_settings = read.take();
-            let whole = config.clone();
-            Ok(Self { engine, whole, shards, read_settings, at_next_start: Vec::new(), uplink_journal: None })
+            let share = share_of(config, shards);
+            // Where there is no such memory, the heap does, and flows cannot go to another process.
+            let arena = RingArena::new(arena_len(&share)).ok();
+            let engine = engine_with(share, arena.as_ref())?;
+            Ok(Self {
+                engine,
+                whole: config.clone(),
+                shards,
+                read_settings: read.take(),
+                at_next_start: Vec::new(),
+                uplink_journal: None,
+                arena,
+                mtus: [u32::MAX; 2],
+                given_up: None,
+                arriving: None,
+            })
         };
         (0..shards).map(make).collect()
+    }
+
+    /// Puts `engine` in the place of the one it has, which is given back; the journals stay.
+    fn exchange(&mut self, mut engine: Engine) -> Engine {
+        let [down, up] = self.engine.take_journals();
+        if let Some(down) = down {
+            engine.set_journal(down);
+        }
+        self.uplink_journal = up.or(self.uplink_journal.take());
+        let before = std::mem::replace(&mut self.engine, engine);
+        self.start_uplink_journal();
+        before
     }
 
     fn start_uplink_journal(&mut self) {
@@ -72,6 +122,25 @@ impl Accelerator {
             self.engine.set_uplink_journal(journal);
         }
     }
+}
+
+/// An engine whose held data lies in `arena`, or on the heap.
+fn engine_with(config: EngineConfig, arena: Option<&Arc<RingArena>>) -> Result<Engine, ConfigError> {
+    let mut engine = Engine::new(config)?;
+    engine.set_memory_advice(MemoryAdvice { on_piece: io::prefer_huge_pages, prefetch: io::prefetch });
+    if let Some(arena) = arena {
+        let arena: Arc<RingArena> = Arc::clone(arena);
+        engine.set_ring_provider(arena);
+    }
+    Ok(engine)
+}
+
+/// Room for held data: twice what may be held, since blocks of memory that are given back are joined with their
+/// neighbours only, and both directions may hold as much. Memory is taken as it is first used.
+fn arena_len(config: &EngineConfig) -> usize {
+    let directions = if config.policy.includes_uplink() { 2 } else { 1 };
+    let len = config.buffer_max.get().saturating_mul(2 * directions).max(ARENA_MIN);
+    usize::try_from(len).unwrap_or(usize::MAX).min(ARENA_MAX)
 }
 
 /// What one of `shards` shards may take of what there is once. Limits of a subscriber are its own:
@@ -132,6 +201,7 @@ impl Processor for Accelerator {
     }
 
     fn set_mtu(&mut self, to: Port, mtu: u32, now: Instant) {
+        self.mtus[to.index()] = mtu;
         self.engine.set_mtu(to, mtu, now);
     }
 
@@ -173,7 +243,63 @@ impl Processor for Accelerator {
     }
 
     fn status(&self) -> ProcessorStatus {
-        status::of_engine(&self.engine)
+        self.given_up.clone().unwrap_or_else(|| status::of_engine(&self.engine))
+    }
+
+    fn store(&self) -> Result<FlowState, String> {
+        let memory = self.arena.as_ref().map(|arena| arena.as_fd().try_clone_to_owned()).transpose();
+        let memory = memory.map_err(|error| format!("its held data cannot be shared: {error}"))?;
+        Ok(FlowState { state: self.engine.store(), memory })
+    }
+
+    fn resume(&mut self, flows: FlowState, now: Instant) -> Result<(), String> {
+        let arena = flows.memory.map(RingArena::open).transpose().map_err(|error| error.to_string())?;
+        let share = share_of(&self.whole, self.shards);
+        let arena = arena.or_else(|| self.arena.clone());
+        let mut engine = engine_with(share, arena.as_ref()).map_err(|error| error.to_string())?;
+        let resumed = engine.resume(&flows.state);
+        for port in Port::BOTH {
+            engine.set_mtu(port, self.mtus[port.index()], now);
+        }
+        let arriving = Arriving { engine, arena };
+        match resumed {
+            Ok(()) => self.arriving = Some(arriving),
+            Err(_) => arriving.forget(),
+        }
+        resumed.map_err(|error| error.to_string())
+    }
+
+    fn own(&mut self) {
+        let Some(Arriving { engine, arena }) = self.arriving.take() else { return };
+        if let Some(arena) = &arena {
+            arena.own();
+        }
+        drop(self.exchange(engine));
+        self.arena = arena;
+        self.engine.note_debts();
+    }
+
+    fn disown(&mut self) {
+        if let Some(arriving) = self.arriving.take() {
+            arriving.forget();
+        }
+    }
+
+    fn abandon(&mut self) {
+        self.engine.give_up_flows();
+        self.given_up = Some(status::without_levels(status::of_engine(&self.engine)));
+        let passing = EngineConfig { accelerate: false, ..share_of(&self.whole, self.shards) };
+        // The settings were good before.
+        if let Ok(engine) = engine_with(passing, None) {
+            // Its held data is the other process's: nothing may be given back.
+            std::mem::forget(self.exchange(engine));
+        }
+    }
+
+    fn memory(&self) -> (u64, u64) {
+        let held = [Some(self.engine.stats()), self.engine.uplink_stats()];
+        let held = held.into_iter().flatten().map(|stats| stats.buffer_bytes_now).sum();
+        (self.engine.config().buffer_max.get(), held)
     }
 
     fn flows(&self, skip: usize, count: usize, now: Instant) -> FlowList {

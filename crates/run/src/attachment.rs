@@ -13,6 +13,7 @@ use io::features::Feature;
 use io::netlink::{InterfaceIndex, Netlink};
 use io::{Instance, IoError, Waiter};
 
+use crate::console::{Answer, Question};
 use crate::inline::SharedHeaders;
 use crate::interfaces::Interfaces;
 use crate::packet_loop::PacketLoop;
@@ -90,6 +91,14 @@ pub(crate) trait Attachment: Sized {
     /// Where flows go that are left to the kernel, if they can be.
     fn bypass(&self) -> Option<&Arc<Bypass>> {
         None
+    }
+
+    /// Asks the instance whose place this one takes; none where there is none.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    fn ask_predecessor(&self, _question: &Question) -> Result<Option<Answer>, RunError> {
+        Ok(None)
     }
 
     /// Has the instance end whose place this one takes, if there is one; true then.

@@ -18,7 +18,7 @@ use io::{Instance, IoError, Running};
 use serde::{Deserialize, Serialize};
 
 use crate::record::Record;
-use crate::{FlowList, Status, leftovers};
+use crate::{FlowList, Offer, Status, leftovers};
 
 /// Name of the socket in an instance's directory.
 const SOCKET: &str = "console";
@@ -50,6 +50,8 @@ pub enum Question {
     },
     /// Read the settings anew.
     Reload,
+    /// Hand all flows over to the instance that asks, and end.
+    HandOver(Offer),
 }
 
 /// What a running instance answers.

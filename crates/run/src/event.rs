@@ -120,6 +120,32 @@ events! {
         /// What it was called by.
         name: String,
     } => "replacing '{name}'";
+    /// Its flows are ours.
+    Info FlowsTakenOver {
+        /// How many.
+        flows: u64,
+        /// Time from its answer to the end, µs.
+        took_us: u64,
+    } => "took over {flows} flows of it";
+    /// They are not.
+    Warning FlowsNotTakenOver {
+        /// Why.
+        why: String,
+    } => "its flows stay with it until nothing is owed to them: {why}";
+    /// The flows are another instance's, and this one ends.
+    Info HandedOver {
+        /// How many.
+        flows: u64,
+        /// Memory that they hold, bytes.
+        held: u64,
+        /// Time that packets waited, µs.
+        waited_us: u64,
+    } => "handed over {flows} flows";
+    /// Another instance wanted them and has not taken them.
+    Warning NotHandedOver {
+        /// Why.
+        why: String,
+    } => "the flows stay here: {why}";
     /// It has.
     Info ReplacedEnded => "the replaced one has ended";
     /// Reports of base stations cannot be received.

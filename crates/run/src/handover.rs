@@ -93,6 +93,11 @@ impl Predecessor {
         Ok(changes)
     }
 
+    /// Asks it.
+    pub fn ask(&self, config: &Config, question: &Question) -> Result<Answer, RunError> {
+        Ok(find(config, &self.process.to_string())?.ask(question)?)
+    }
+
     /// Has it take on nothing new, and end when it owes nothing.
     pub fn retire(&self, config: &Config) -> Result<(), RunError> {
         let found = find(config, &self.process.to_string())?;

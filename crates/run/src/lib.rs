@@ -53,6 +53,7 @@ mod status;
 mod steering;
 mod summary;
 mod supervisor;
+mod transfer;
 mod tun_path;
 mod watchdog;
 
@@ -70,4 +71,5 @@ pub use recovery::Outcome;
 pub use settings::{Job, Settings, Task, engine_config_of, read_key};
 pub use status::{FlowLine, FlowList, PassedLine, ProcessorStatus, ShardStatus, SideStatus, Status};
 pub use supervisor::{Ended, Why, dry_run, run};
+pub use transfer::{FlowState, Offer};
 pub use watchdog::watch;

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use engine::{Journal, Middlebox, PassThrough, Port};
 use units::Instant;
 
-use crate::{FlowList, ProcessorStatus};
+use crate::{FlowList, FlowState, ProcessorStatus};
 
 /// A middlebox that can be supervised: told of devices and settings, asked for figures, and stopped
 /// without breaking a flow.
@@ -71,6 +71,37 @@ pub trait Processor: Middlebox {
     /// Packets may have gone past for a while: hand back every flow there is as soon as nothing is
     /// owed to it.
     fn resynchronise(&mut self, _now: Instant) {}
+
+    /// Everything it knows of its flows, for another process to go on with; between two turns of the loop.
+    ///
+    /// # Errors
+    /// Why that cannot be, in one line.
+    fn store(&self) -> Result<FlowState, String> {
+        Err("it has no flows that could go elsewhere".to_owned())
+    }
+
+    /// Goes on with the flows of another process; it must not have had any. Until [`Processor::own`] the
+    /// other one may still keep them: nothing of theirs is changed.
+    ///
+    /// # Errors
+    /// Why that cannot be, in one line; then it has none, as before.
+    fn resume(&mut self, _flows: FlowState, _now: Instant) -> Result<(), String> {
+        Err("it has no use for flows of another process".to_owned())
+    }
+
+    /// The flows that [`Processor::resume`] took in are its own from here on.
+    fn own(&mut self) {}
+
+    /// They stay the other process's.
+    fn disown(&mut self) {}
+
+    /// Its own flows are another process's from here on: it forgets them without a trace, and lets everything pass.
+    fn abandon(&mut self) {}
+
+    /// Memory that it may hold data in, and that it holds, bytes.
+    fn memory(&self) -> (u64, u64) {
+        (0, 0)
+    }
 
     /// The accelerator is to stop: take nothing new over and deliver what is owed.
     fn begin_drain(&mut self, _now: Instant) {}

@@ -9,6 +9,7 @@ use io::{Clock, IoError, Tun};
 use units::{Duration, Instant};
 
 use crate::attachment::{Attachment, Ground, Site};
+use crate::console::{Answer, Question};
 use crate::handover::Predecessor;
 use crate::interfaces::Interfaces;
 use crate::packet_loop::PacketLoop;
@@ -150,6 +151,10 @@ impl Attachment for Routed<'_> {
 
     fn bypass(&self) -> Option<&Arc<Bypass>> {
         self.steering.bypass()
+    }
+
+    fn ask_predecessor(&self, question: &Question) -> Result<Option<Answer>, RunError> {
+        self.predecessor.map(|before| before.ask(self.ground.config, question)).transpose()
     }
 
     fn retire_predecessor(&mut self) -> Result<bool, RunError> {

@@ -30,7 +30,7 @@ pub(crate) use queue_choice::{install, is_possible, shard_of};
 
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
-use crate::{Counters, FlowList, Processor, ProcessorStatus};
+use crate::{Counters, FlowList, FlowState, Processor, ProcessorStatus};
 use worker::Worker;
 
 /// How long a shard may take to answer.
@@ -67,6 +67,8 @@ pub(crate) enum Command<S> {
     Apply(S),
     /// Packets may have gone past for a while.
     Resynchronise,
+    /// Give the state of all flows, and do nothing until it is said whether they are another process's now.
+    Freeze { answer: mpsc::Sender<Result<FlowState, String>>, are_gone: mpsc::Receiver<bool> },
     /// Take nothing new over and deliver what is owed.
     Drain,
     /// Nothing is steered here any more: pass on what is left, and end.
@@ -111,6 +113,22 @@ struct Shard<P: Processor> {
     /// Heartbeats when they were looked at last.
     beats_seen: u64,
     thread: JoinHandle<Outcome<P>>,
+}
+
+/// Shards that do nothing. Dropped, they go on with their flows.
+#[derive(Debug)]
+pub(crate) struct Frozen {
+    /// Of each, in their order.
+    pub states: Vec<FlowState>,
+    thaws: Vec<mpsc::Sender<bool>>,
+}
+
+impl Frozen {
+    /// They go on; `are_gone` says whether their flows are another process's.
+    pub fn thaw(self, are_gone: bool) {
+        // One that has ended hears nothing.
+        self.thaws.iter().for_each(|thaw| _ = thaw.send(are_gone));
+    }
 }
 
 /// How a shard ended.
@@ -205,6 +223,29 @@ impl<P: Processor + Send + 'static> Shards<P> {
         let Some(shard) = shard else { return false };
         shard.address().tell(Command::Feedback { client, feedback: *feedback });
         true
+    }
+
+    /// Stops all of them after a turn, until [`Frozen::thaw`].
+    ///
+    /// # Errors
+    /// Why one has no state to give, or none of them stops; they go on then.
+    pub fn freeze(&self) -> Result<Frozen, String> {
+        let asked: Vec<_> = self
+            .all
+            .iter()
+            .map(|shard| {
+                let ((answer, answered), (thaw, are_gone)) = (mpsc::channel(), mpsc::channel());
+                shard.address().tell(Command::Freeze { answer, are_gone });
+                (answered, thaw)
+            })
+            .collect();
+        let mut frozen = Frozen { states: Vec::new(), thaws: Vec::new() };
+        for (answered, thaw) in asked {
+            let state = answered.recv_timeout(PATIENCE).map_err(|_| "a shard does not answer".to_owned())?;
+            frozen.states.push(state?);
+            frozen.thaws.push(thaw);
+        }
+        Ok(frozen)
     }
 
     /// Reports about subscribers of these shards: those that were taken in, and those about nobody.

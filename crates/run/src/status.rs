@@ -190,6 +190,13 @@ pub(crate) fn of_engine(engine: &Engine) -> ProcessorStatus {
     ProcessorStatus { debt_bytes: engine.debt().get(), counters, passed, controller }
 }
 
+/// The same once the flows are another process's: nothing is there now.
+pub(crate) fn without_levels(mut status: ProcessorStatus) -> ProcessorStatus {
+    status.debt_bytes = 0;
+    status.counters.iter_mut().filter(|(name, _)| name.ends_with("_now")).for_each(|(_, level)| *level = 0);
+    status
+}
+
 /// The engine's flows from the `skip`th on, `count` at most.
 pub(crate) fn flows_of_engine(engine: &Engine, skip: usize, count: usize, now: Instant) -> FlowList {
     let flows = engine.flow_reports(skip).take(count).map(|report| line(&report, now)).collect();

@@ -26,6 +26,7 @@ use passing::Passing;
 
 mod answers;
 mod close;
+mod hand_over;
 mod passing;
 mod start;
 mod upkeep;
@@ -54,6 +55,8 @@ pub enum Why {
     Hang,
     /// Somebody asked it to drain.
     Drain,
+    /// Another instance has its flows.
+    HandedOver,
 }
 
 /// What a waiter reports, beside packets ([`crate::attachment::PATHS`]).

@@ -35,6 +35,8 @@ pub(super) struct Worker<P: Processor, T> {
     ends: Ends<P::Settings>,
     beacon: Arc<Beacon>,
     is_draining: bool,
+    /// It was told to do nothing for a while: that is no hang.
+    was_frozen: bool,
 }
 
 impl<P: Processor, T: PacketPath> Worker<P, T> {
@@ -44,7 +46,7 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
         ends: Ends<P::Settings>,
         beacon: Arc<Beacon>,
     ) -> Self {
-        Self { packet_loop, processor, ends, beacon, is_draining: false }
+        Self { packet_loop, processor, ends, beacon, is_draining: false, was_frozen: false }
     }
 
     /// Works until it is told to end, or a device is lost.
@@ -66,7 +68,8 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
         let mut last_turn = Clock::now();
         loop {
             let now = Clock::now();
-            if now.saturating_since(last_turn) > terms.hang_after {
+            let was_frozen = std::mem::take(&mut self.was_frozen);
+            if now.saturating_since(last_turn) > terms.hang_after && !was_frozen {
                 // Before the packets: they are behind those that went past.
                 self.processor.resynchronise(now);
             }
@@ -137,6 +140,13 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
             // Shard 0 has taken the same settings, and says so.
             Command::Apply(settings) => drop(self.processor.apply(&settings)),
             Command::Resynchronise => self.processor.resynchronise(now),
+            Command::Freeze { answer, are_gone } => {
+                // Who asked and has gone lets it go on.
+                if answer.send(self.processor.store()).is_ok() && are_gone.recv() == Ok(true) {
+                    self.processor.abandon();
+                }
+                self.was_frozen = true;
+            }
             Command::Drain => {
                 self.is_draining = true;
                 self.processor.begin_drain(now);

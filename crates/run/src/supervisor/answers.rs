@@ -28,8 +28,13 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             }
         }
         while let Some(asked) = self.console.take() {
-            let reply = self.answer(&asked.question);
-            asked.answer(reply);
+            if let Question::HandOver(offer) = &asked.question {
+                let offer = offer.clone();
+                self.hand_over(asked, &offer);
+            } else {
+                let reply = self.answer(&asked.question);
+                asked.answer(reply);
+            }
         }
         let signal = ending?;
         match self.stop {
@@ -64,6 +69,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
                 self.begin_stop(Why::Drain, time_ms_max.map(Duration::from_millis));
                 Answer::Done("draining".to_owned())
             }
+            Question::HandOver(_) => Answer::Refused("asked in passing".to_owned()),
             Question::Reload => match self.reload() {
                 // Who asked is told, and nobody else.
                 refused @ Event::NotReloaded { .. } => Answer::Refused(refused.to_string()),

@@ -168,7 +168,8 @@ impl<P: Processor + Send + 'static> Start<P> {
             events,
         };
         supervisor.watch()?;
-        supervisor.take_over(feedback)?;
+        let mut places: Vec<_> = places.collect();
+        supervisor.take_over(feedback, &mut places)?;
         for (packet_loop, processor) in places {
             let (heartbeat, hang_after) = (config.heartbeat(), config.hang_after());
             let terms = Terms { heartbeat, hang_after, spin_margin: config.spin_margin() };
@@ -193,14 +194,18 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         Ok(self.waiter.add(&self.links.changes, Interest::Read, LINKS)?)
     }
 
-    /// Has the instance end whose place this one takes, if there is one, and reports of base stations
-    /// received.
-    fn take_over(&mut self, feedback: Option<FeedbackReceiver>) -> Result<(), RunError> {
+    /// Takes over the flows of the instance whose place this one takes, if there is one, and has it end; has
+    /// reports of base stations received. `others` are further shards.
+    fn take_over(
+        &mut self,
+        feedback: Option<FeedbackReceiver>,
+        others: &mut [(PacketLoop<A::Path>, P)],
+    ) -> Result<(), RunError> {
         let config = self.ground.config;
         self.reports.receiver = feedback;
         // Last, so that it goes on where this start fails; before the first packet is read here, so that no
-        // flow is taken over by both.
-        if self.attachment.retire_predecessor()? {
+        // flow is taken over by both. It ends by itself once its flows are ours.
+        if self.take_flows(others) || self.attachment.retire_predecessor()? {
             self.events.on_event(&Event::Replacing { name: config.replace.clone().unwrap_or_default() });
             if let Some(wanted) = config.feedback.as_ref().filter(|_| self.reports.receiver.is_none()) {
                 // The other one has closed its own. There is no way back any more.

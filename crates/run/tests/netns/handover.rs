@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use io::netlink::Family;
 use io::{Clock, Waiter, sysctl};
@@ -17,22 +18,31 @@ const PIECES: usize = 150;
 
 /// A download that takes as long as the server wants: pieces at intervals.
 fn trickle(connection: Connection) {
+    trickle_while(connection, |piece| piece < PIECES);
+}
+
+/// The same while `goes_on` says so of the next piece.
+fn trickle_while(connection: Connection, goes_on: impl Fn(usize) -> bool + Send) {
     let Connection { mut client, mut server, .. } = connection;
     std::thread::scope(|scope| {
-        scope.spawn(move || {
+        let serving = scope.spawn(move || {
             let mut waiter = Waiter::new(Duration::ZERO).unwrap();
-            for piece in 0..PIECES {
-                server.write_all(&[piece as u8; PIECE]).unwrap();
+            let mut pieces = 0;
+            while goes_on(pieces) {
+                server.write_all(&[pieces as u8; PIECE]).unwrap();
                 waiter.wait(Some(Clock::now() + Duration::from_millis(20))).unwrap();
+                pieces += 1;
             }
             server.shutdown(Shutdown::Write).unwrap();
             assert_eq!(server.read(&mut [0]).unwrap(), 0);
+            pieces
         });
         let mut got = Vec::new();
         client.read_to_end(&mut got).unwrap();
         let is_whole = got.chunks(PIECE).enumerate().all(|(n, piece)| piece.iter().all(|&b| b == n as u8));
-        assert!(got.len() == PIECE * PIECES && is_whole, "{} bytes", got.len());
         client.shutdown(Shutdown::Write).unwrap();
+        let pieces = serving.join().unwrap();
+        assert!(got.len() == PIECE * pieces && is_whole, "{} bytes of {pieces} pieces", got.len());
     });
 }
 
@@ -65,10 +75,18 @@ fn old_is_replaced_in_the_middle(topology: &Topology, old: Program, config: &Con
     let (status, said) = old.wait();
     assert!(status.success(), "{said}");
     assert_eq!(verdict(&said), (10, 0), "{said}");
+    assert!(said.contains("handed over 10 flows"), "{said}");
+    // They are accelerated still, all of them.
+    let counters = topology.status().processor;
+    let wrong = ["unacceptable_acks", "inexact_resets", "bytes_acked_but_lost", "out_of_window"];
+    assert_eq!(wrong.map(|name| counters.counter(name)), [0; 4], "{counters:?}");
+    let handed_back = |reason: &&str| !["closed", "idle"].contains(reason);
+    let passed: Vec<&str> = counters.passed.keys().map(String::as_str).filter(handed_back).collect();
+    assert_eq!(passed, [""; 0], "{counters:?}");
     idle.iter_mut().for_each(|connection| connection.exchange(b"new-one."));
     SERVER.iter().for_each(|address| topology.connect(&topology.server, address).download(300_000));
     let said = new.stop(topology);
-    assert_eq!(verdict(&said), (4, 0), "{said}");
+    assert_eq!(verdict(&said), (14, 0), "{said}");
     idle.iter_mut().for_each(|connection| connection.exchange(b"plain---"));
 }
 
@@ -100,6 +118,35 @@ fn h34_replaced_again_and_again_by_rules() {
 #[test]
 fn h34_replaced_it_hands_over_and_no_flow_notices() {
     replaced_in_the_middle(&Topology::build("replace"));
+}
+
+/// Ten upgrades one after the other, while downloads are under way.
+#[test]
+fn flows_outlive_ten_upgrades() {
+    let topology = Topology::build("upgrades");
+    let before = topology.snapshot();
+    let named = |name: String, replace: Option<String>| Config { name, replace, ..topology.config() };
+    let mut running = Program::start_engine(&topology, &named("number-0".to_owned(), None));
+    let under_way: Vec<Connection> =
+        (0..6).map(|n| topology.connect(&topology.server, SERVER[n % 2])).collect();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let goes_on = |_| !is_over.load(Ordering::Relaxed);
+        for connection in under_way {
+            scope.spawn(move || trickle_while(connection, goes_on));
+        }
+        for number in 1..=10 {
+            let config = named(format!("number-{number}"), Some(format!("number-{}", number - 1)));
+            let mut successor = Program::start_engine(&topology, &config);
+            successor.await_line("the replaced one has ended");
+            let (status, said) = std::mem::replace(&mut running, successor).wait();
+            assert!(status.success() && said.contains("handed over 6 flows"), "{said}");
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let said = running.stop(&topology);
+    assert_eq!(verdict(&said), (6, 0), "{said}");
+    assert_eq!(topology.snapshot(), before);
 }
 
 #[test]

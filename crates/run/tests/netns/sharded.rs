@@ -163,7 +163,30 @@ fn one_takes_the_place_of_another_with_other_shards() {
         connection.download(100_000);
     }
     assert_eq!(topology.status().shards.len(), 3);
-    new.stop(&topology);
+    let said = new.stop(&topology);
+    assert!(said.contains("it has 2 shards, the new one 3"), "{said}");
+}
+
+#[test]
+fn every_shard_hands_its_flows_over() {
+    let (topology, config) = build("shupgrade");
+    let old = Program::start_engine(&topology, &Config { name: "old".to_owned(), ..config.clone() });
+    let mut connections: Vec<Connection> =
+        clients().iter().map(|client| connect(&topology, client)).collect();
+    connections.iter_mut().for_each(|connection| connection.exchange(b"opening."));
+    let config = Config { name: "new".to_owned(), replace: Some("old".to_owned()), ..config };
+    let mut new = Program::start_engine(&topology, &config);
+    new.await_line("the replaced one has ended");
+    let (status, said) = old.wait();
+    assert!(status.success() && said.contains(&format!("handed over {CLIENTS} flows")), "{said}");
+    let shards = topology.status().shards;
+    assert!(shards.len() == 2 && shards.iter().all(|shard| shard.flows_now > 0), "{shards:?}");
+    for mut connection in connections {
+        connection.exchange(b"survived");
+        connection.download(100_000);
+    }
+    let said = new.stop(&topology);
+    assert_eq!(crate::accelerated::verdict(&said), (CLIENTS as u64, 0), "{said}");
 }
 
 /// The first client whose packets go to each shard, in their order.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use control::Feedback;
 use engine::{Journal, Middlebox, Port, Transmit, Verdict};
 use io::{Clock, Waiter};
-use run::{FlowList, Processor, ProcessorStatus};
+use run::{FlowList, FlowState, Processor, ProcessorStatus};
 use units::{Duration, Instant};
 use wire::VirtioNetHeader;
 
@@ -73,6 +73,30 @@ impl<P: Processor> Processor for Hanging<P> {
 
     fn keep_journals(&mut self, downlink: Box<dyn Journal>, uplink: Box<dyn Journal>) {
         self.inner.keep_journals(downlink, uplink);
+    }
+
+    fn store(&self) -> Result<FlowState, String> {
+        self.inner.store()
+    }
+
+    fn resume(&mut self, flows: FlowState, now: Instant) -> Result<(), String> {
+        self.inner.resume(flows, now)
+    }
+
+    fn own(&mut self) {
+        self.inner.own();
+    }
+
+    fn disown(&mut self) {
+        self.inner.disown();
+    }
+
+    fn abandon(&mut self) {
+        self.inner.abandon();
+    }
+
+    fn memory(&self) -> (u64, u64) {
+        self.inner.memory()
     }
 
     fn status(&self) -> ProcessorStatus {

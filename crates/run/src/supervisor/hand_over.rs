@@ -1,0 +1,125 @@
+//! Flows that go to another instance, and flows that come from one ([`crate::transfer`]).
+
+use engine::PassThrough;
+use io::{Clock, Interest};
+
+use super::{FEEDBACK, Supervisor, Why};
+use crate::attachment::Attachment;
+use crate::console::{Answer, Asked, Question};
+use crate::feedback::FeedbackReceiver;
+use crate::packet_loop::PacketLoop;
+use crate::supervisor::passing::Passing;
+use crate::transfer::{self, Door, Holder, Offer};
+use crate::{Event, Processor};
+
+impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
+    /// Gives all flows to the instance that makes `offer`, and ends then; or says why not, and goes on.
+    pub(super) fn hand_over(&mut self, asked: Asked, offer: &Offer) {
+        let theirs = self.shards.asker().reports();
+        let held = theirs.iter().map(|report| report.processor.counter("buffer_bytes_now")).sum::<u64>();
+        let holder = Holder {
+            shards: theirs.len() + 1,
+            ipv6_prefix_len: self.ground.config.ipv6_prefix_len,
+            held: self.processor.memory().1 + held,
+            is_ending: self.stop.is_some(),
+            is_passed: self.passing != Passing::No || self.pulse.is_unsteered,
+        };
+        if let Some(why) = holder.objection(offer) {
+            return asked.answer(Box::new(move || Answer::Refused(why)));
+        }
+        asked.answer(Box::new(|| Answer::Done("its flows come".to_owned())));
+        let others = theirs.iter().map(|report| report.processor.counter("flows_now")).sum::<u64>();
+        let flows = self.processor.flow_count() as u64 + others;
+        let began = Clock::now();
+        let event = match self.send_flows(offer) {
+            Ok(()) => {
+                self.begin_stop(Why::HandedOver, None);
+                Event::HandedOver { flows, held: holder.held, waited_us: waited_us(began) }
+            }
+            Err(why) => Event::NotHandedOver { why },
+        };
+        // That was no hang.
+        self.pulse.last_alive = Clock::now();
+        self.events.on_event(&event);
+    }
+
+    /// Stops all shards, sends what they know, and forgets it once the other instance has it.
+    fn send_flows(&mut self, offer: &Offer) -> Result<(), String> {
+        // The other one listens there as soon as it has the flows.
+        let had_reports = self.reports.receiver.take().is_some();
+        let frozen = self.shards.freeze();
+        let sent = frozen.and_then(|mut frozen| {
+            let mut states = vec![self.processor.store()?];
+            states.append(&mut frozen.states);
+            let (attachment, guardian) = (&self.attachment, &mut self.pulse.guardian);
+            let sent = transfer::send(&offer.socket, &states, || {
+                attachment.beat();
+                if let Some(guardian) = guardian {
+                    guardian.beat();
+                }
+            });
+            frozen.thaw(sent.is_ok());
+            sent
+        });
+        match &sent {
+            Ok(()) => self.processor.abandon(),
+            Err(_) if had_reports => self.listen_again(),
+            Err(_) => {}
+        }
+        sent
+    }
+
+    /// Has reports of base stations received again.
+    fn listen_again(&mut self) {
+        let Some(wanted) = self.ground.config.feedback.as_ref() else { return };
+        let opened = FeedbackReceiver::open(wanted).map_err(|error| error.to_string());
+        let watched = opened.and_then(|receiver| {
+            let watched = self.waiter.add(&receiver, Interest::Read, FEEDBACK);
+            watched.map(|()| receiver).map_err(|error| error.to_string())
+        });
+        match watched {
+            Ok(receiver) => self.reports.receiver = Some(receiver),
+            Err(error) => self.events.on_event(&Event::WithoutReports { error }),
+        }
+    }
+
+    /// Takes over the flows of the instance whose place this one takes; false when there is none, or it keeps
+    /// them. No packet was read yet. `others` are further shards.
+    pub(super) fn take_flows(&mut self, others: &mut [(PacketLoop<A::Path>, P)]) -> bool {
+        let (mut loops, mut processors) = (vec![&mut self.packet_loop], vec![&mut self.processor]);
+        for (packet_loop, processor) in others {
+            loops.push(packet_loop);
+            processors.push(processor);
+        }
+        let memory = processors.iter().map(|processor| processor.memory().0).sum();
+        let (config, attachment) = (self.ground.config, &self.attachment);
+        let begun = Door::open(self.ground.instance.path()).map_err(|error| error.to_string());
+        let asked = begun.and_then(|door| {
+            let question = Question::HandOver(door.offer(processors.len(), config.ipv6_prefix_len, memory));
+            let answer = attachment.ask_predecessor(&question).map_err(|error| error.to_string())?;
+            Ok(answer.map(|answer| (door, answer)))
+        });
+        let began = Clock::now();
+        let taken = match asked {
+            Ok(None) => return false,
+            Ok(Some((door, Answer::Done(_)))) => {
+                let hand_on = || loops.iter_mut().for_each(|one| one.finish(&mut PassThrough));
+                door.take_in(&mut processors, hand_on)
+            }
+            Ok(Some((_, Answer::Refused(why)))) | Err(why) => Err(why),
+            Ok(Some((_, other))) => Err(format!("it answers {other:?}")),
+        };
+        let is_taken = taken.is_ok();
+        let flows = processors.iter().map(|processor| processor.flow_count() as u64).sum();
+        let event = match taken {
+            Ok(()) => Event::FlowsTakenOver { flows, took_us: waited_us(began) },
+            Err(why) => Event::FlowsNotTakenOver { why },
+        };
+        self.events.on_event(&event);
+        is_taken
+    }
+}
+
+fn waited_us(began: units::Instant) -> u64 {
+    Clock::now().saturating_since(began).as_micros()
+}

@@ -1,0 +1,298 @@
+//! The flows of a running instance go over to the one that takes its place ([`crate::handover`]).
+//!
+//! ```text
+//!   old                                             new: devices and steering stand behind the old one's
+//!    │◀──────────── Question::HandOver ───────────────│
+//!    │  fits? no: Refused, and it drains              │
+//!    │─────────────── Done ──────────────────────────▶│
+//!  freeze: every shard stops after a turn             │
+//!    │── a line of JSON, and descriptors: ───────────▶│  maps held data, makes flows of the state;
+//!    │   state and held data of each shard            │  hands on what the old one has sent
+//!    │◀───────────────── COMMIT ──────────────────────│
+//!  forgets its flows, hands on what comes, ends       │  the flows are its own
+//! ```
+//!
+//! Until then the new one handles no packet. What the old one has sent waits in its devices, and passes as it
+//! is. Packets that come meanwhile wait in the old one's devices. Afterwards it hands them on like those of any
+//! flow that it does not know, and they reach the new one in their order, since the new one's steering stands
+//! behind the old one's. So no packet is lost, and neither has to know the other's devices.
+//!
+//! INVARIANT: the flows have one owner at any time. It is the old one until COMMIT is in its socket, and the
+//! new one from then on. The old one gives the socket up before it goes on with its flows, so that a COMMIT
+//! which comes too late fails, and the new one drops what it has made.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use engine::{IMAGE_VERSION, IMAGE_VERSION_OLDEST};
+use io::{Clock, Interest, IoError, Waiter};
+use serde::{Deserialize, Serialize};
+use units::{Duration, Instant};
+
+use crate::Processor;
+
+/// Name of the socket in the new instance's directory.
+const SOCKET: &str = "transfer";
+
+/// The new one says that it has the flows.
+const COMMIT: u8 = b'c';
+
+/// How long the packets may wait for it.
+const FREEZE_MAX: Duration = Duration::from_secs(2);
+
+/// How long the new one waits for the old one's flows once it has said that they come.
+const ARRIVAL_MAX: Duration = Duration::from_secs(5);
+
+/// Longest line beside the descriptors.
+const LINE_LEN_MAX: usize = 16 * 1024;
+
+/// What a processor knows of its flows, as it goes from process to process.
+#[derive(Debug)]
+pub struct FlowState {
+    /// The state.
+    pub state: Vec<u8>,
+    /// Memory with the held data that the state only names the place of.
+    pub memory: Option<OwnedFd>,
+}
+
+/// What the new instance says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offer {
+    /// Where it waits.
+    pub socket: PathBuf,
+    /// Its shards: a subscriber is in the same one of as many.
+    pub shards: usize,
+    /// IPv6 prefix length that makes a subscriber, as above.
+    pub ipv6_prefix_len: u8,
+    /// The versions of state that it reads: oldest, newest.
+    pub versions: [u16; 2],
+    /// Memory that it may hold data in, bytes.
+    pub memory: u64,
+}
+
+/// What the old one says with the descriptors.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Delivery {
+    /// For each shard: whether a second descriptor, of its held data, follows the one of its state.
+    has_memory: Vec<bool>,
+}
+
+/// What the instance that has the flows knows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Holder {
+    pub shards: usize,
+    pub ipv6_prefix_len: u8,
+    /// Bytes it holds.
+    pub held: u64,
+    pub is_ending: bool,
+    pub is_passed: bool,
+}
+
+impl Holder {
+    /// Why the flows cannot go to who makes `offer`, if so.
+    pub fn objection(&self, offer: &Offer) -> Option<String> {
+        let [oldest, newest] = offer.versions;
+        if self.is_ending {
+            return Some("it is ending already".to_owned());
+        }
+        if self.is_passed {
+            return Some("packets go past it at the moment".to_owned());
+        }
+        if self.shards != offer.shards {
+            return Some(format!("it has {} shards, the new one {}", self.shards, offer.shards));
+        }
+        if self.shards > 1 && self.ipv6_prefix_len != offer.ipv6_prefix_len {
+            let (own, other) = (self.ipv6_prefix_len, offer.ipv6_prefix_len);
+            return Some(format!(
+                "its subscribers are IPv6 prefixes of {own} bits, the new one's of {other}"
+            ));
+        }
+        if !(oldest..=newest).contains(&IMAGE_VERSION) {
+            return Some(format!(
+                "it writes version {IMAGE_VERSION} of the state, the new one reads {oldest} to {newest}"
+            ));
+        }
+        (self.held > offer.memory)
+            .then(|| format!("it holds {} bytes, the new one may hold {}", self.held, offer.memory))
+    }
+}
+
+/// Sends the flows to `socket`, and waits until the other one has them; `beat` is called meanwhile, to show
+/// that this process is alive.
+///
+/// # Errors
+/// Why the other one has not taken them, in one line: they are still ours.
+pub(crate) fn send(socket: &Path, states: &[FlowState], mut beat: impl FnMut()) -> Result<(), String> {
+    let text = |error: IoError| error.to_string();
+    let files: Vec<File> =
+        states.iter().map(|shard| io::memory_file(&shard.state)).collect::<Result<_, _>>().map_err(text)?;
+    let descriptors: Vec<_> = files
+        .iter()
+        .zip(states)
+        .flat_map(|(file, shard)| [Some(file.as_fd()), shard.memory.as_ref().map(AsFd::as_fd)])
+        .flatten()
+        .collect();
+    let delivery = Delivery { has_memory: states.iter().map(|shard| shard.memory.is_some()).collect() };
+    let mut line = serde_json::to_vec(&delivery).map_err(|error| error.to_string())?;
+    line.push(b'\n');
+    let stream = UnixStream::connect(socket).map_err(|error| format!("{}: {error}", socket.display()))?;
+    io::send_with_descriptors(&stream, &line, &descriptors).map_err(text)?;
+    drop(descriptors);
+    if await_commit(&stream, &mut beat).map_err(|error| error.to_string())? {
+        Ok(())
+    } else {
+        Err("the new one has not taken them".to_owned())
+    }
+}
+
+/// True when the other one has committed itself; false when it cannot any more.
+fn await_commit(mut stream: &UnixStream, beat: &mut impl FnMut()) -> std::io::Result<bool> {
+    let give_up = Clock::now() + FREEZE_MAX;
+    // Far shorter than the shortest time after which a process counts as hung.
+    stream.set_read_timeout(Some(std::time::Duration::from_millis(20)))?;
+    let mut word = [0];
+    loop {
+        beat();
+        match stream.read(&mut word) {
+            Ok(len) => return Ok(len == 1 && word[0] == COMMIT),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(_) => return Ok(false),
+        }
+        if Clock::now() >= give_up {
+            // From here on nothing can be said to us; what was said before is still there.
+            stream.shutdown(Shutdown::Both)?;
+            return Ok(matches!(stream.read(&mut word), Ok(1)) && word[0] == COMMIT);
+        }
+    }
+}
+
+/// Where the new instance takes flows in.
+#[derive(Debug)]
+pub(crate) struct Door {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Door {
+    /// Opens it in the instance's directory.
+    ///
+    /// # Errors
+    /// When the socket cannot be made there.
+    pub fn open(directory: &Path) -> Result<Self, IoError> {
+        let path = directory.join(SOCKET);
+        let failed = |error| IoError::system(format!("open the socket {}", path.display()), error);
+        let listener = UnixListener::bind(&path).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        Ok(Self { listener, path })
+    }
+
+    /// What is said of the new instance.
+    pub fn offer(&self, shards: usize, ipv6_prefix_len: u8, memory: u64) -> Offer {
+        let versions = [IMAGE_VERSION_OLDEST, IMAGE_VERSION];
+        Offer { socket: self.path.clone(), shards, ipv6_prefix_len, versions, memory }
+    }
+
+    /// Takes the flows in, for each processor those of its shard, and says so: they are ours from then on.
+    ///
+    /// `hand_on` is called once the other one has stopped: what it has sent waits in the devices of this one,
+    /// and must not meet the flows that have sent it.
+    ///
+    /// # Errors
+    /// Why not, in one line: they are still the other one's, and the processors have none.
+    pub fn take_in<P: Processor>(
+        self,
+        processors: &mut [&mut P],
+        hand_on: impl FnOnce(),
+    ) -> Result<(), String> {
+        let text = |error: IoError| error.to_string();
+        let stream = self.accept().map_err(text)?;
+        let mut arrived = receive(&stream).map_err(text)?;
+        hand_on();
+        if arrived.len() != processors.len() {
+            return Err(format!("flows of {} shards came for {}", arrived.len(), processors.len()));
+        }
+        let mut resumed = Ok(());
+        for (processor, flows) in processors.iter_mut().zip(arrived.drain(..)) {
+            resumed = processor.resume(flows, Clock::now());
+            if resumed.is_err() {
+                break;
+            }
+        }
+        let told = |()| (&stream).write_all(&[COMMIT]).map_err(|_| "it did not wait so long".to_owned());
+        // Once this is written, they are ours.
+        if let Err(why) = resumed.and_then(told) {
+            processors.iter_mut().for_each(|processor| processor.disown());
+            return Err(why);
+        }
+        processors.iter_mut().for_each(|processor| processor.own());
+        Ok(())
+    }
+
+    fn accept(&self) -> Result<UnixStream, IoError> {
+        let failed = |error| IoError::system("take in flows", error);
+        let mut waiter = Waiter::new(Duration::ZERO)?;
+        waiter.add(&self.listener, Interest::Read, 0)?;
+        let give_up: Instant = Clock::now() + ARRIVAL_MAX;
+        loop {
+            match self.listener.accept() {
+                Ok((stream, _)) => {
+                    stream.set_nonblocking(false).map_err(failed)?;
+                    stream.set_read_timeout(Some(std::time::Duration::from_secs(1))).map_err(failed)?;
+                    return Ok(stream);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock && Clock::now() < give_up => {
+                    waiter.wait(Some(give_up))?;
+                }
+                Err(error) => return Err(failed(error)),
+            }
+        }
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        // It goes with the directory otherwise.
+        drop(std::fs::remove_file(&self.path));
+    }
+}
+
+/// The states of all shards, in their order.
+fn receive(stream: &UnixStream) -> Result<Vec<FlowState>, IoError> {
+    let senseless =
+        |why: &str| IoError::system("take in flows", std::io::Error::new(ErrorKind::InvalidData, why));
+    let mut line = vec![0; LINE_LEN_MAX];
+    let (mut len, mut descriptors) = io::receive_with_descriptors(stream, &mut line)?;
+    while len > 0 && len < line.len() && line[len - 1] != b'\n' {
+        let (more, further) = io::receive_with_descriptors(stream, &mut line[len..])?;
+        descriptors.extend(further);
+        if more == 0 {
+            break;
+        }
+        len += more;
+    }
+    let delivery: Delivery =
+        serde_json::from_slice(&line[..len]).map_err(|error| senseless(&error.to_string()))?;
+    let mut descriptors = descriptors.into_iter();
+    let mut next = || descriptors.next().ok_or_else(|| senseless("too few descriptors came"));
+    let states = delivery.has_memory.iter().map(|&has_memory| {
+        let file = File::from(next()?);
+        let memory = if has_memory { Some(next()?) } else { None };
+        Ok(FlowState { state: content(&file)?, memory })
+    });
+    states.collect()
+}
+
+fn content(file: &File) -> Result<Vec<u8>, IoError> {
+    let failed = |error| IoError::system("read the state of flows", error);
+    let mut bytes = vec![0; file.metadata().map_err(failed)?.len() as usize];
+    file.read_exact_at(&mut bytes, 0).map_err(failed)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+//! Both ends of the transfer, with processors that only count.
+
+use std::net::IpAddr;
+use std::thread;
+
+use control::Feedback;
+use engine::{Middlebox, Port, Transmit, Verdict};
+use wire::VirtioNetHeader;
+
+use super::*;
+
+/// Has flows, or takes some in; or refuses to.
+#[derive(Debug, Default)]
+struct Flows {
+    own: Vec<u8>,
+    arriving: Option<Vec<u8>>,
+    refuses: bool,
+}
+
+impl Middlebox for Flows {
+    fn handle_packet(&mut self, _: Port, _: &VirtioNetHeader, _: &mut [u8], _: Instant) -> Verdict {
+        Verdict::Forward
+    }
+    fn handle_timeout(&mut self, _: Instant) {}
+    fn poll_transmit(&mut self, _: Instant) -> Option<Transmit<'_>> {
+        None
+    }
+    fn next_deadline(&self) -> Option<Instant> {
+        None
+    }
+    fn handle_feedback(&mut self, _: IpAddr, _: &Feedback) -> bool {
+        false
+    }
+}
+
+impl Processor for Flows {
+    type Settings = ();
+    fn resume(&mut self, flows: FlowState, _: Instant) -> Result<(), String> {
+        if self.refuses {
+            return Err("no room".to_owned());
+        }
+        self.arriving = Some(flows.state);
+        Ok(())
+    }
+    fn own(&mut self) {
+        self.own = self.arriving.take().unwrap();
+    }
+    fn disown(&mut self) {
+        self.arriving = None;
+    }
+}
+
+/// A directory of its own, removed when dropped.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn make(what: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("ct-run-transfer-{what}-{}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+fn states(of: &[&[u8]]) -> Vec<FlowState> {
+    of.iter().map(|state| FlowState { state: state.to_vec(), memory: None }).collect()
+}
+
+/// What either end says of a transfer of `sent` to `takers`.
+fn transfer(
+    what: &str,
+    sent: Vec<FlowState>,
+    takers: &mut [Flows],
+) -> (Result<(), String>, Result<(), String>) {
+    let scratch = Scratch::make(what);
+    let door = Door::open(&scratch.0).unwrap();
+    let socket = door.offer(1, 64, 0).socket;
+    let sending = thread::spawn(move || send(&socket, &sent, || {}));
+    let mut handed_on = 0;
+    let taken = door.take_in(&mut takers.iter_mut().collect::<Vec<_>>(), || handed_on += 1);
+    assert_eq!(handed_on, 1, "before anything is taken over");
+    (sending.join().unwrap(), taken)
+}
+
+#[test]
+fn each_shard_gets_its_own() {
+    let large = vec![7; 300_000];
+    let mut takers = [Flows::default(), Flows::default()];
+    let (sent, taken) = transfer("all", states(&[b"first", &large]), &mut takers);
+    assert_eq!((sent, taken), (Ok(()), Ok(())));
+    assert_eq!(takers.map(|taker| taker.own), [b"first".to_vec(), large]);
+}
+
+#[test]
+fn what_one_shard_refuses_stays_where_it_is() {
+    let mut takers = [Flows::default(), Flows { refuses: true, ..Flows::default() }];
+    let (sent, taken) = transfer("refused", states(&[b"first", b"second"]), &mut takers);
+    assert_eq!(taken, Err("no room".to_owned()));
+    assert!(sent.is_err(), "still ours");
+    assert!(takers.iter().all(|taker| taker.own.is_empty() && taker.arriving.is_none()));
+}
+
+#[test]
+fn another_number_of_shards_is_refused() {
+    let mut takers = [Flows::default()];
+    let (sent, taken) = transfer("number", states(&[b"first", b"second"]), &mut takers);
+    assert!(sent.is_err() && taken.unwrap_err().contains("flows of 2 shards came for 1"));
+}
+
+#[test]
+fn who_ends_before_it_commits_has_nothing() {
+    let scratch = Scratch::make("ends");
+    let door = Door::open(&scratch.0).unwrap();
+    let socket = door.offer(1, 64, 0).socket;
+    let sending = thread::spawn(move || send(&socket, &states(&[b"first"]), || {}));
+    let stream = door.accept().unwrap();
+    assert_eq!(receive(&stream).unwrap()[0].state, b"first");
+    drop(stream);
+    assert!(sending.join().unwrap().is_err());
+}
+
+#[test]
+fn who_commits_too_late_has_nothing() {
+    let scratch = Scratch::make("late");
+    let door = Door::open(&scratch.0).unwrap();
+    let socket = door.offer(1, 64, 0).socket;
+    let mut beats = 0;
+    let sending = thread::spawn(move || (send(&socket, &states(&[b"first"]), || beats += 1), beats));
+    let mut stream = door.accept().unwrap();
+    let (sent, beats) = sending.join().unwrap();
+    assert!(sent.is_err());
+    assert!(beats >= 10, "it showed that it was alive: {beats}");
+    receive(&stream).unwrap();
+    assert!(stream.write_all(&[COMMIT]).is_err(), "and hears that it has nothing");
+}
+
+#[test]
+fn nobody_at_the_door() {
+    let error = send(Path::new("/nonexistent/transfer"), &states(&[b"x"]), || {}).unwrap_err();
+    assert!(error.contains("/nonexistent/transfer"), "{error}");
+}
+
+#[test]
+fn what_does_not_fit_is_said_beforehand() {
+    let holder = Holder { shards: 2, ipv6_prefix_len: 64, held: 1_000, is_ending: false, is_passed: false };
+    let versions = [IMAGE_VERSION, IMAGE_VERSION];
+    let offer = Offer { socket: PathBuf::new(), shards: 2, ipv6_prefix_len: 64, versions, memory: 1_000 };
+    assert_eq!(holder.objection(&offer), None);
+    let why = |holder: Holder, offer: Offer| holder.objection(&offer).unwrap();
+    assert!(why(Holder { is_ending: true, ..holder }, offer.clone()).contains("ending"));
+    assert!(why(Holder { is_passed: true, ..holder }, offer.clone()).contains("go past"));
+    assert!(why(holder, Offer { shards: 3, ..offer.clone() }).contains("2 shards, the new one 3"));
+    assert!(why(holder, Offer { ipv6_prefix_len: 56, ..offer.clone() }).contains("of 56"));
+    assert!(why(holder, Offer { versions: [IMAGE_VERSION + 1; 2], ..offer.clone() }).contains("version"));
+    assert!(why(holder, Offer { memory: 999, ..offer }).contains("may hold 999"));
+}
