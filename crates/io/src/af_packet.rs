@@ -65,6 +65,20 @@ pub(crate) fn bind(fd: &OwnedFd, index: InterfaceIndex) -> Result<(), IoError> {
     Ok(())
 }
 
+/// Has what passes any interface received from here on.
+pub(crate) fn bind_everywhere(fd: &OwnedFd) -> Result<(), IoError> {
+    let address = address(0);
+    // SAFETY: `address` is a sockaddr_ll and its size is given.
+    let done = unsafe {
+        libc::bind(
+            fd.as_raw_fd(),
+            (&raw const address).cast(),
+            size_of::<libc::sockaddr_ll>() as libc::socklen_t,
+        )
+    };
+    if done < 0 { Err(last("open all interfaces for reading packets")) } else { Ok(()) }
+}
+
 /// An address of all protocols of an interface.
 pub(crate) const fn address(index: libc::c_int) -> libc::sockaddr_ll {
     libc::sockaddr_ll {

@@ -24,6 +24,7 @@ mod process;
 mod raw_socket;
 mod ring_arena;
 pub mod sched;
+mod segments;
 mod shared_words;
 mod signals;
 mod spin_budget;
@@ -47,10 +48,11 @@ pub use prefetch::{prefetch, prefetch_lines};
 pub use process::{PidFd, ProcessId, raise_descriptor_limit, resident_bytes, resident_bytes_of};
 pub use raw_socket::RawSocket;
 pub use ring_arena::RingArena;
+pub use segments::{Segments, SilentPort};
 pub use shared_words::SharedWords;
 pub use signals::{Signals, ignore_signals, is_signal_ignored};
 pub use spin_budget::SpinBudget;
-pub use tcp_info::{TcpInfo, set_max_pacing_rate, set_window_clamp};
+pub use tcp_info::{TcpInfo, save_syn, saved_syn, set_max_pacing_rate, set_window_clamp};
 pub use tun::{
     Framing, Offloads, PACKET_LEN_MAX, PIECES_MAX, Tun, TunConfig, TunQueue, VNET_HEADER_LEN, VnetHeader,
 };

@@ -43,6 +43,11 @@ impl PacketSocket {
         Ok(Self { fd })
     }
 
+    /// A packet socket that is bound.
+    pub(crate) fn of_descriptor(fd: OwnedFd) -> Self {
+        Self { fd }
+    }
+
     /// Receives one packet; `None` when there is none now.
     ///
     /// # Errors

@@ -9,6 +9,9 @@ use crate::IoError;
 /// Bytes asked for: more than any kernel has.
 const LEN: usize = 512;
 
+/// Bytes of the timestamps option with its filling.
+const TIMESTAMPS_LEN: u32 = 12;
+
 /// A part of `struct tcp_info` of `linux/tcp.h`; zero where an older kernel does not know it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
@@ -42,6 +45,20 @@ pub struct TcpInfo {
     pub sndbuf_limited: Duration,
     /// The peer's window, bytes.
     pub peer_window: u32,
+    /// Segment size that this end offered.
+    pub offered_mss: u32,
+    /// Shift of this end's window; zero without the option.
+    pub own_shift: u8,
+    /// Both ends have timestamps.
+    pub has_timestamps: bool,
+    /// Both ends have SACK.
+    pub has_sack: bool,
+    /// Both ends scale their windows.
+    pub has_window_scale: bool,
+    /// Both ends have ECN.
+    pub has_ecn: bool,
+    /// A packet has come that was marked as ECN-capable, or as having met congestion.
+    pub has_seen_ecn: bool,
 }
 
 impl TcpInfo {
@@ -72,6 +89,8 @@ impl TcpInfo {
         let u64_at =
             |at: usize| bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes);
         let micros = |us: u64| Duration::from_micros(us);
+        // `TCPI_OPT_*` of `linux/tcp.h`.
+        let has = |option: u8| bytes.get(5).is_some_and(|options| options & option != 0);
         let rate = |bytes: u64| Rate::from_bps(bytes.saturating_mul(8));
         Self {
             mss: u32_at(16),
@@ -89,8 +108,50 @@ impl TcpInfo {
             rwnd_limited: micros(u64_at(176)),
             sndbuf_limited: micros(u64_at(184)),
             peer_window: u32_at(228),
+            // The kernel takes the room of timestamps off when both ends have them.
+            offered_mss: u32_at(84) + if has(1) { TIMESTAMPS_LEN } else { 0 },
+            own_shift: bytes.get(6).map_or(0, |scales| own_shift(*scales)),
+            has_timestamps: has(1),
+            has_sack: has(2),
+            has_window_scale: has(4),
+            has_ecn: has(8),
+            has_seen_ecn: has(16),
         }
     }
+}
+
+/// The second of two fields of four bits, in the order in which the C ABI lays them out.
+const fn own_shift(scales: u8) -> u8 {
+    if cfg!(target_endian = "big") { scales & 0x0f } else { scales >> 4 }
+}
+
+/// Has a listening socket keep the SYN of each connection, as it came (`TCP_SAVE_SYN`, Linux 4.3 and later).
+///
+/// # Errors
+/// When it is no TCP socket.
+pub fn save_syn(listener: &impl AsFd) -> Result<(), IoError> {
+    let on: libc::c_int = 1;
+    crate::af_packet::set(&listener.as_fd(), libc::IPPROTO_TCP, libc::TCP_SAVE_SYN, &on)
+}
+
+/// The SYN of an accepted connection from its IP header on, once (`TCP_SAVED_SYN`); none where the listener
+/// did not keep it.
+#[must_use]
+pub fn saved_syn(socket: &impl AsFd) -> Option<Vec<u8>> {
+    let mut bytes = vec![0_u8; LEN];
+    let mut len = LEN as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to `bytes`, which has as many, and says how many.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_SAVED_SYN,
+            bytes.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    };
+    bytes.truncate(len as usize);
+    (done == 0 && !bytes.is_empty()).then_some(bytes)
 }
 
 /// Has a socket never offer more than `bytes` of window, from before it is connected on
@@ -118,6 +179,23 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
+
+    #[test]
+    fn a_syn_is_kept_as_it_came_and_the_options_agree_with_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        save_syn(&listener).unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        let syn = saved_syn(&server).unwrap();
+        // IPv4, and SYN without ACK.
+        assert_eq!((syn[0] >> 4, syn[33] & 0x12), (4, 2));
+        assert_eq!(saved_syn(&server), None, "once");
+        let (own, other) = (TcpInfo::of(&client).unwrap(), TcpInfo::of(&server).unwrap());
+        assert_eq!(own.offered_mss, u32::from(u16::from_be_bytes([syn[42], syn[43]])), "{syn:?}");
+        assert_eq!(own.has_sack, other.has_sack);
+        let scale = syn[40..].windows(3).find(|bytes| bytes[..2] == [3, 3]);
+        assert_eq!(own.has_window_scale.then_some(own.own_shift), scale.map(|bytes| bytes[2]));
+    }
 
     #[test]
     fn what_was_sent_is_in_the_kernels_figures() {
