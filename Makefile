@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench chaos docs docs-contest docs-terms docs-bench deps clean
+.PHONY: help build demo test lint bench chaos middlebox docs docs-contest docs-terms docs-bench deps clean
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -45,6 +45,11 @@ chaos: deps ## Disturb an accelerator under load for SECONDS=3600, from SEED=…
 	@mkdir -p $(OUT)/chaos
 	CHAOS_SECONDS=$(SECONDS) CHAOS_SEED=$(SEED) CHAOS_OUT=$(abspath $(OUT))/chaos \
 	  cargo test --release --locked --package cellerator-lab --test chaos -- --ignored --nocapture
+
+middlebox: deps ## Tell split connections from whole ones in every cell of a matrix (as root, minutes): docs/probe.md
+	@tools/need-root middlebox
+	@tools/install-deps --optional haproxy
+	cargo test --locked --package cellerator --test probe middlebox:: -- --include-ignored --nocapture
 
 # Keeps what documents need of result files, and writes their blocks and pictures.
 TEST_DOCS := cargo test --locked --package cellerator --test documents

@@ -12,8 +12,8 @@ use clap::{Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use io::{Clock, Signals};
 use measure::{
-    Address, Environment, Maker, MeasureError, Moment, RttPlan, ServeOptions, Session, SessionOptions,
-    SweepPlan, TcpPlan, TimeoutPlan, Watcher,
+    Address, Environment, Maker, MeasureError, MiddleboxPart, MiddleboxPlan, Moment, RttPlan, ServeOptions,
+    Session, SessionOptions, SweepPlan, TcpPlan, TimeoutPlan, Watcher,
 };
 use scenario::Quantity;
 use serde::Serialize;
@@ -42,6 +42,8 @@ enum Command {
     Rtt(RttArgs),
     /// Measure TCP: throughput, handshake, what limited each transfer
     Tcp(TcpArgs),
+    /// Find what stands in between: split connections, caches, options that are removed
+    Middlebox(MiddleboxArgs),
     /// Measure how long the path keeps idle UDP and TCP flows
     Timeout(TimeoutArgs),
     /// Put results of several environments side by side
@@ -54,6 +56,14 @@ struct ServerArgs {
     /// Address and UDP port to listen at; [::] takes IPv4 and IPv6
     #[arg(long, default_value = "[::]:7311", value_name = "ADDR:PORT")]
     listen: SocketAddr,
+    /// TCP ports to listen at as well, for `probe middlebox`; one more is chosen at random
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "PORT",
+        value_parser = clap::value_parser!(u16).range(1..)
+    )]
+    ports: Vec<u16>,
     /// File with a key that clients must have too; without it, anyone may measure
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
@@ -189,6 +199,61 @@ struct TcpArgs {
     window: Option<Quantity<Bytes>>,
 }
 
+/// `cellerator probe middlebox`.
+#[derive(clap::Args)]
+struct MiddleboxArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// TCP ports to test where the server listens (its --ports), beside its main one; `random` is the one
+    /// that it has chosen
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "20,21,22,80,110,443,5201,random",
+        value_name = "PORT"
+    )]
+    ports: Vec<TestedPort>,
+    /// By how much acknowledgements are delayed; more than the path's round trip
+    #[arg(long, default_value = "5 s", value_name = "TIME")]
+    delay: Quantity<Duration>,
+    /// Tests to make; `split` and `options` need root
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "split,options,requests,refused",
+        value_name = "TEST"
+    )]
+    tests: Vec<MiddleboxTest>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum MiddleboxTest {
+    /// Does something acknowledge data in this machine's stead?
+    Split,
+    /// What happens to TCP options, flags and sequence numbers?
+    Options,
+    /// Are requests answered by a cache? And what the system's own TCP shows of the others.
+    Requests,
+    /// Who answers where nobody listens?
+    Refused,
+}
+
+/// A port to test; none for the server's own choice.
+#[derive(Clone, Copy)]
+struct TestedPort(Option<u16>);
+
+impl std::str::FromStr for TestedPort {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "random" {
+            return Ok(Self(None));
+        }
+        let port = text.parse::<u16>().ok().filter(|port| *port > 0);
+        port.map(|port| Self(Some(port))).ok_or_else(|| "a port is 1 to 65535, or `random`".to_owned())
+    }
+}
+
 /// `cellerator probe timeout`.
 #[derive(clap::Args)]
 struct TimeoutArgs {
@@ -237,6 +302,7 @@ pub fn main(args: Args) -> Result<ExitCode, String> {
         Command::Sweep(args) => sweep(&args),
         Command::Rtt(args) => rtt(&args),
         Command::Tcp(args) => tcp(&args),
+        Command::Middlebox(args) => middlebox(&args),
         Command::Timeout(args) => timeout(&args),
         Command::Compare(args) => compare(&args),
     }
@@ -267,7 +333,7 @@ fn server(args: &ServerArgs) -> Result<ExitCode, String> {
         eprintln!("  no --key-file: anyone who reaches the port may measure, up to the limits");
     }
     let signals = Signals::terminating().map_err(|e| e.to_string())?;
-    let options = ServeOptions { listen: args.listen, config };
+    let options = ServeOptions { listen: args.listen, ports: args.ports.clone(), config };
     let counters = measure::serve(options, &signals, &mut |line| eprintln!("  {line}"))
         .map_err(|e| format!("{e}: is another server running, or is the address not of this machine?"))?;
     eprintln!(
@@ -341,6 +407,34 @@ fn tcp(args: &TcpArgs) -> Result<ExitCode, String> {
         |document| !document.runs.is_empty(),
         measure::tcp_summary,
         measure::tcp_page,
+    )
+}
+
+fn middlebox(args: &MiddleboxArgs) -> Result<ExitCode, String> {
+    const PORTS_MAX: usize = 32;
+    positive(&[("--delay", args.delay.0)])?;
+    let ports: Vec<u16> = args.ports.iter().filter_map(|port| port.0).collect();
+    if ports.len() > PORTS_MAX {
+        return Err(format!("--ports: at most {PORTS_MAX}"));
+    }
+    let part = |test: &MiddleboxTest| match test {
+        MiddleboxTest::Split => MiddleboxPart::Split,
+        MiddleboxTest::Options => MiddleboxPart::Options,
+        MiddleboxTest::Requests => MiddleboxPart::Requests,
+        MiddleboxTest::Refused => MiddleboxPart::Refused,
+    };
+    let plan = MiddleboxPlan {
+        has_random: args.ports.iter().any(|port| port.0.is_none()),
+        ports,
+        delay: args.delay.0,
+        parts: args.tests.iter().map(part).collect(),
+        key: args.client.key_file.as_deref().map(read_key).transpose()?,
+    };
+    args.client.measure(
+        |session, made_by, display| measure::middlebox(session, &plan, made_by, display),
+        |document| !document.findings.is_empty(),
+        measure::middlebox_summary,
+        measure::middlebox_page,
     )
 }
 
@@ -430,13 +524,13 @@ fn read_key(path: &Path) -> Result<Key, String> {
 }
 
 /// What a measurement gives: its document, and why it is not the whole.
-type Outcome<D> = Result<(D, Option<MeasureError>), io::IoError>;
+type Outcome<D, E> = Result<(D, Option<MeasureError>), E>;
 
 impl ClientArgs {
     /// Opens a session, measures, and writes what is wanted.
-    fn measure<D: Serialize>(
+    fn measure<D: Serialize, E: ToString>(
         &self,
-        act: impl FnOnce(&mut Session<'_>, Maker, &mut Display) -> Outcome<D>,
+        act: impl FnOnce(&mut Session<'_>, Maker, &mut Display) -> Outcome<D, E>,
         is_something: impl Fn(&D) -> bool,
         summary: impl Fn(&D, usize) -> String,
         page: impl Fn(&D) -> String,

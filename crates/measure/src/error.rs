@@ -51,6 +51,17 @@ pub enum MeasureError {
         /// Why, and what to do.
         why: String,
     },
+    /// A round trip is as long as the delay that was to be above it.
+    #[error(
+        "--delay {delay} is not above the path's round trip, which is up to {rtt}: an acknowledgement that comes \
+         early could not be told from one that does not"
+    )]
+    Delay {
+        /// As given.
+        delay: Duration,
+        /// The longest that was measured.
+        rtt: Duration,
+    },
     /// The user has stopped it.
     #[error("interrupted")]
     Interrupted,

@@ -8,8 +8,11 @@
 mod compare;
 mod error;
 mod maker;
+mod middlebox;
+mod middlebox_page;
 mod rtt;
 mod rtt_page;
+mod seen;
 mod serve;
 mod session;
 mod sweep;
@@ -30,6 +33,11 @@ pub use compare::{
 };
 pub use error::{MeasureError, refusal};
 pub use maker::{Maker, Peer};
+pub use middlebox::{
+    Connection, Finding, MiddleboxDocument, MiddleboxPart, MiddleboxPlan, NotDone, Outcome, Piece,
+    PortFigures, middlebox,
+};
+pub use middlebox_page::{page as middlebox_page, summary as middlebox_summary};
 pub use rtt::{Phase, RttDocument, RttPlan, Way, rtt};
 pub use rtt_page::{page as rtt_page, summary as rtt_summary};
 pub use serve::{ServeOptions, serve};

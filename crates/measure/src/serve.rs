@@ -22,6 +22,8 @@ const PRIORITY: u8 = 10;
 pub struct ServeOptions {
     /// Address and port.
     pub listen: SocketAddr,
+    /// TCP ports to listen at as well.
+    pub ports: Vec<u16>,
     /// What it allows.
     pub config: ServerConfig,
 }
@@ -44,7 +46,8 @@ pub fn serve(
     waiter.add(signals, Interest::Read, 1)?;
     let key = options.config.key.clone();
     let limits = options.config.limits;
-    let tcp = TcpServer::start(socket.local_address()?, key, limits)?;
+    let tcp = TcpServer::start(socket.local_address()?, &options.ports, key, limits)?;
+    tcp.words().iter().for_each(|line| say(line));
     let mut server = Server::new(options.config);
     let (mut buffer, mut out) = (vec![0; DATAGRAM_MAX], Vec::new());
     let mut told = server.counters();
@@ -70,6 +73,9 @@ pub fn serve(
         }
         // Before the answer leaves that tells a client of its session.
         tcp.allow(server.sessions());
+        while let Some(question) = server.poll_question() {
+            server.answer(&tcp.answer(question));
+        }
         for _ in 0..BATCH {
             let Some(transmit) = server.poll_transmit(Clock::now(), &mut out) else { break };
             let is_refused = socket.send_to(&out, transmit.to).is_err();

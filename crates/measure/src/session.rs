@@ -1,5 +1,7 @@
 //! [`Session`]: a client with its socket, which brings runs to their end.
 
+mod ask;
+
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
 use io::{Clock, DatagramSocket, Interest, IoError, PacedWaiter, Signals};
@@ -191,6 +193,11 @@ impl<'a> Session<'a> {
         self.limits
     }
 
+    /// True when the server's host has said that nobody listens there any more.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.refused_by_host
+    }
+
     /// Bytes of the headers in front of each payload.
     #[must_use]
     pub fn overhead(&self) -> u16 {
@@ -247,7 +254,7 @@ impl<'a> Session<'a> {
                     }
                     ClientEvent::Waits { place } => watcher.show(Moment::Waits(place)),
                     ClientEvent::Begun { run } if numbers.first() == Some(&run) => beside.begin(),
-                    ClientEvent::Connected(_) | ClientEvent::Begun { .. } => {}
+                    ClientEvent::Connected(_) | ClientEvent::Begun { .. } | ClientEvent::Answered(_) => {}
                 }
             }
             if beside.is_over() {

@@ -2,6 +2,9 @@
 //!
 //! Only a session whose turn it is may open connections. A sender is paced to the server's largest rate.
 
+mod look;
+mod ports;
+
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -15,6 +18,8 @@ use probe::{Key, Limits, SessionId};
 use socket2::SockRef;
 use units::Duration;
 
+use self::look::{Notes, SynAcks};
+use self::ports::Ports;
 use crate::tcp_side::{TcpSide, fresh, receive, send};
 use crate::tcp_socket::{TIMEOUT, abort, bound_window, listen, set_congestion_control, wait_at_most};
 use crate::tcp_wire::{Answer, ORDER_LEN, Order, What};
@@ -30,6 +35,8 @@ const REPORT_PATIENCE: std::time::Duration = std::time::Duration::from_secs(8);
 /// How long a sender may be silent.
 const SILENCE_MAX: Duration = Duration::from_secs(8);
 const TURN: Duration = Duration::from_millis(200);
+/// How an order within HTTP begins.
+const HTTP: &[u8; 4] = b"GET ";
 
 #[derive(Default)]
 struct State {
@@ -37,6 +44,9 @@ struct State {
     sessions: BTreeMap<SessionId, bool>,
     reports: BTreeMap<(SessionId, u32), TcpSide>,
     connections: usize,
+    /// What `probe middlebox` wants to know.
+    notes: Notes,
+    syn_acks: SynAcks,
 }
 
 struct Shared {
@@ -45,6 +55,8 @@ struct Shared {
     is_over: AtomicBool,
     key: Option<Key>,
     limits: Limits,
+    /// Where it listens.
+    ports: Vec<u16>,
 }
 
 impl Shared {
@@ -56,25 +68,44 @@ impl Shared {
 /// Listens until it is dropped.
 pub(crate) struct TcpServer {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
+    ports: Ports,
 }
 
 impl TcpServer {
-    /// Listens at `at`.
-    pub(crate) fn start(at: SocketAddr, key: Option<Key>, limits: Limits) -> Result<Self, IoError> {
-        let listener = listen(at)?;
-        let waiter = Waiter::new(Duration::ZERO)?;
-        waiter.add(&listener, Interest::Read, 0)?;
+    /// Listens at `at`, and at `wanted` ports of the same address where it can.
+    pub(crate) fn start(
+        at: SocketAddr,
+        wanted: &[u16],
+        key: Option<Key>,
+        limits: Limits,
+    ) -> Result<Self, IoError> {
+        let main = listen(at)?;
+        let (ports, others) = Ports::open(at, wanted);
         let shared = Arc::new(Shared {
             state: Mutex::default(),
             reported: Condvar::new(),
             is_over: AtomicBool::new(false),
             key,
             limits,
+            ports: ports.numbers(),
         });
-        let own = Arc::clone(&shared);
-        let thread = std::thread::spawn(move || accept(&listener, waiter, &own));
-        Ok(Self { shared, thread: Some(thread) })
+        let mut server = Self { shared, threads: Vec::new(), ports };
+        for listener in std::iter::once(main).chain(others) {
+            // What an old kernel does not keep is not reported.
+            let _ = io::save_syn(&listener);
+            let waiter = Waiter::new(Duration::ZERO)?;
+            waiter.add(&listener, Interest::Read, 0)?;
+            let own = Arc::clone(&server.shared);
+            server.threads.push(std::thread::spawn(move || accept(&listener, waiter, &own)));
+        }
+        server.watch_syn_acks();
+        Ok(server)
+    }
+
+    /// Its ports beside the main one, for people.
+    pub(crate) fn words(&self) -> Option<String> {
+        self.ports.words()
     }
 
     /// These sessions are there.
@@ -82,13 +113,15 @@ impl TcpServer {
         let mut state = self.shared.state();
         state.sessions.clear();
         state.sessions.extend(sessions);
+        let State { sessions, notes, .. } = &mut *state;
+        notes.retain(|session, _| sessions.contains_key(session));
     }
 }
 
 impl Drop for TcpServer {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::SeqCst);
-        if let Some(thread) = self.thread.take() {
+        for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
     }
@@ -126,9 +159,25 @@ fn accept(listener: &TcpListener, mut waiter: Waiter, shared: &Arc<Shared>) {
 
 fn serve(stream: &TcpStream, shared: &Shared) -> Result<(), IoError> {
     wait_at_most(stream, TIMEOUT)?;
+    let syn = io::saved_syn(stream);
     let mut bytes = [0; ORDER_LEN];
     let mut talk = stream;
-    if talk.read_exact(&mut bytes).is_err() {
+    let (begin, rest) = bytes.split_at_mut(HTTP.len());
+    if talk.read_exact(begin).is_err() {
+        return Ok(());
+    }
+    if *begin == *HTTP {
+        let Some((bytes, request)) = look::request(stream, HTTP) else { return Ok(()) };
+        match Order::decode(&bytes, shared.key.as_ref()).and_then(|order| permitted(&order, shared)) {
+            Ok(order) if order.what.is_within_http() => {
+                return look::serve(stream, &order, (syn, &request), shared);
+            }
+            Ok(_) => look::refuse(stream, Answer::Malformed),
+            Err(answer) => look::refuse(stream, answer),
+        }
+        return Ok(());
+    }
+    if talk.read_exact(rest).is_err() {
         return Ok(());
     }
     let order = Order::decode(&bytes, shared.key.as_ref()).and_then(|order| permitted(&order, shared));
@@ -143,6 +192,10 @@ fn serve(stream: &TcpStream, shared: &Shared) -> Result<(), IoError> {
         What::Report => return report(stream, &order, shared),
         What::Idle => return idle(stream, order.length, shared),
         What::Down | What::Up => {}
+        What::Look | What::Split | What::Fill => {
+            let _ = talk.write_all(&[Answer::Malformed as u8]);
+            return Ok(());
+        }
     }
     if !order.congestion_control.is_empty() && !set_congestion_control(stream, &order.congestion_control) {
         let _ = talk.write_all(&[Answer::NoCongestionControl as u8]);
@@ -200,6 +253,10 @@ fn permitted(order: &Order, shared: &Shared) -> Result<Order, Answer> {
         None => Err(Answer::NoSession),
         Some(_) if order.what == What::Idle && order.length > SILENCE_ASKED_MAX => Err(Answer::TooLong),
         Some(_) if order.what == What::Idle => Ok(order.clone()),
+        Some(_) if order.what.is_within_http() && order.length > look::delay_max(shared.limits.time_max) => {
+            Err(Answer::TooLong)
+        }
+        Some(_) if order.what.is_within_http() => Ok(order.clone()),
         Some(false) if order.what != What::Report => Err(Answer::NoSession),
         Some(_) if order.length > shared.limits.time_max => Err(Answer::TooLong),
         Some(_) => Ok(order.clone()),

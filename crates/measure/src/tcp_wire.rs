@@ -22,6 +22,21 @@ pub(crate) enum What {
     Report,
     /// The server sends one byte when the length is over, and nothing before.
     Idle,
+    /// Within HTTP: the server notes what it received, and answers with a text that is known.
+    Look,
+    /// Within HTTP: the server sends small pieces, and notes when each is acknowledged, for a client that delays
+    /// its acknowledgements by the length.
+    Split,
+    /// Within HTTP: the server sends for the length to a client that reads nothing, and notes how much is
+    /// acknowledged.
+    Fill,
+}
+
+impl What {
+    /// True for what stands within an HTTP request.
+    pub(crate) fn is_within_http(self) -> bool {
+        matches!(self, Self::Look | Self::Split | Self::Fill)
+    }
 }
 
 /// The beginning of a connection.
@@ -86,6 +101,9 @@ impl Order {
             What::Up => 2,
             What::Report => 3,
             What::Idle => 4,
+            What::Look => 16,
+            What::Split => 17,
+            What::Fill => 18,
         };
         let millis = u32::try_from(self.length.as_millis()).unwrap_or(u32::MAX);
         let fields = MAGIC
@@ -115,6 +133,9 @@ impl Order {
             Some([a, b, VERSION, 2]) if [*a, *b] == MAGIC.to_be_bytes() => What::Up,
             Some([a, b, VERSION, 3]) if [*a, *b] == MAGIC.to_be_bytes() => What::Report,
             Some([a, b, VERSION, 4]) if [*a, *b] == MAGIC.to_be_bytes() => What::Idle,
+            Some([a, b, VERSION, 16]) if [*a, *b] == MAGIC.to_be_bytes() => What::Look,
+            Some([a, b, VERSION, 17]) if [*a, *b] == MAGIC.to_be_bytes() => What::Split,
+            Some([a, b, VERSION, 18]) if [*a, *b] == MAGIC.to_be_bytes() => What::Fill,
             _ => return Err(Answer::Malformed),
         };
         let is_right = match key {
@@ -147,7 +168,8 @@ mod tests {
     #[test]
     fn orders_are_read_as_written_and_only_with_the_key() {
         let (key, other) = (Key::new(b"key"), Key::new(b"other"));
-        for what in [What::Down, What::Up, What::Report, What::Idle] {
+        let all = [What::Down, What::Up, What::Report, What::Idle, What::Look, What::Split, What::Fill];
+        for what in all {
             let order = Order {
                 what,
                 session: 0x0123_4567_89ab_cdef,

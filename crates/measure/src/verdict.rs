@@ -1,6 +1,8 @@
 //! What a person would say to the operator.
 
 use crate::compare::Comparison;
+use crate::middlebox::{MiddleboxDocument, Outcome};
+use crate::middlebox_page::{groups, question};
 use crate::rtt::{Phase, RttDocument};
 use crate::sweep::{DirectionFigures, SweepDocument};
 use crate::tcp::TcpDocument;
@@ -168,6 +170,55 @@ pub(crate) fn of_timeout(document: &TimeoutDocument) -> String {
         text += &format!("Not complete: {why}.");
     }
     text.trim().to_owned()
+}
+
+/// Splitting first, then what else was found, with its ports where not all have it.
+pub(crate) fn of_middlebox(document: &MiddleboxDocument) -> String {
+    let all = groups(&document.findings);
+    let tested: std::collections::BTreeSet<u16> = document
+        .findings
+        .iter()
+        .filter(|finding| finding.test != "refused-port")
+        .map(|finding| finding.port)
+        .collect();
+    let at = |group: &crate::middlebox_page::Group<'_>| {
+        if group.findings.len() == tested.len() && tested.len() > 1 {
+            "at every port".to_owned()
+        } else {
+            format!("at port {}", group.ports().replace(' ', ", "))
+        }
+    };
+    let is_split =
+        |outcome: Outcome| all.iter().find(|group| (group.test, group.outcome) == ("split", outcome));
+    let mut sentences = Vec::new();
+    if let Some(group) = is_split(Outcome::Found) {
+        sentences.push(format!(
+            "The connection is split {}: something in between acknowledges data before this machine does.",
+            at(group)
+        ));
+    }
+    if let Some(group) = is_split(Outcome::Clear) {
+        sentences.push(format!("The connection is {} {}.", group.verdict, at(group)));
+    }
+    let others = all.iter().filter(|group| group.outcome == Outcome::Found && group.test != "split");
+    let others: Vec<String> = others
+        .map(|group| {
+            format!("{}: {} ({})", question(group.test).trim_end_matches('?'), group.verdict, at(group))
+        })
+        .collect();
+    let has_clear = all.iter().any(|group| group.outcome == Outcome::Clear && group.test != "split");
+    if !others.is_empty() {
+        sentences.push(format!("On the way: {}.", others.join("; ")));
+    } else if has_clear {
+        sentences.push("Nothing else that was tested is changed on the way.".to_owned());
+    }
+    if sentences.is_empty() {
+        sentences.push("Nothing was learned.".to_owned());
+    }
+    if let Some(why) = &document.incomplete {
+        sentences.push(format!("Not complete: {why}."));
+    }
+    sentences.join(" ")
 }
 
 pub(crate) fn of_tcp(document: &TcpDocument) -> String {

@@ -88,6 +88,8 @@ pub enum ClientEvent {
         /// What the reason is about.
         detail: u64,
     },
+    /// The server's answer to what [`Client::ask`] has asked.
+    Answered(Message),
     /// There is no session (any more); runs that were under way have ended before.
     Failed(Failure),
 }
@@ -163,6 +165,7 @@ pub struct Client {
     patience: Duration,
     wrong_keys: u32,
     outgoing: VecDeque<Message>,
+    questions: Vec<(Message, Retry)>,
     events: VecDeque<ClientEvent>,
 }
 
@@ -181,6 +184,7 @@ impl Client {
             patience,
             wrong_keys: 0,
             outgoing: VecDeque::new(),
+            questions: Vec::new(),
             events: VecDeque::new(),
         }
     }
@@ -211,6 +215,14 @@ impl Client {
             ending: Ending::Whole,
         });
         number
+    }
+
+    /// Asks something that has one answer, [`ClientEvent::Answered`]: again and again until it comes.
+    pub fn ask(&mut self, question: Message, now: Instant) {
+        if !self.is_busy() {
+            self.heard = now;
+        }
+        self.questions.push((question, Retry::new(now)));
     }
 
     /// Ends the runs that are under way, with what they have.
@@ -280,10 +292,10 @@ impl Client {
         }
     }
 
-    /// True while a run is asked for or under way.
+    /// True while a run is asked for or under way, or a question has no answer.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        !self.runs.is_empty()
+        !self.runs.is_empty() || !self.questions.is_empty()
     }
 
     /// How long the server has been silent.
@@ -407,6 +419,13 @@ impl Client {
             }
             Message::Summary { run, summary, .. } => self.on_summary(run, &summary, now),
             Message::Records { run, from, arrivals, .. } => self.on_records(run, from, arrivals, now),
+            Message::Ports { .. } | Message::Seen { .. } => {
+                let count = self.questions.len();
+                self.questions.retain(|(question, _)| !is_answer(question, &message));
+                if self.questions.len() < count {
+                    self.events.push_back(ClientEvent::Answered(message));
+                }
+            }
             Message::Confirm { cookie, .. } => {
                 self.outgoing.push_back(Message::Confirmed { session, cookie });
             }
@@ -479,6 +498,7 @@ impl Client {
             }
             self.end(run, None);
         }
+        self.questions.clear();
         self.phase = Phase::Over;
         self.events.push_back(ClientEvent::Failed(failure));
     }
@@ -517,6 +537,11 @@ impl Client {
             Phase::Open { session } => *session,
             Phase::Over => return None,
         };
+        let due = self.questions.iter_mut().find_map(|(question, retry)| retry.poll(now).then_some(question));
+        if let Some(question) = due {
+            question.encode(key, out);
+            return Some(None);
+        }
         for run in &mut self.runs {
             if let Some(message) = run.poll_control(session, now) {
                 message.encode(key, out);
@@ -548,11 +573,23 @@ impl Client {
         match &self.phase {
             Phase::Hello { retry, .. } => Some(retry.at.min(give_up)),
             Phase::Open { .. } if self.is_busy() => {
-                Some(self.runs.iter().filter_map(ClientRun::next_deadline).fold(give_up, Instant::min))
+                let questions = self.questions.iter().map(|(_, retry)| retry.at);
+                let runs = self.runs.iter().filter_map(ClientRun::next_deadline);
+                Some(runs.chain(questions).fold(give_up, Instant::min))
             }
             Phase::Open { .. } => None,
             Phase::Over => None,
         }
+    }
+}
+
+fn is_answer(question: &Message, answer: &Message) -> bool {
+    match (question, answer) {
+        (Message::AskPorts { .. }, Message::Ports { .. }) => true,
+        (Message::AskSeen { run, from, .. }, Message::Seen { run: of, from: at, .. }) => {
+            (run, from) == (of, at)
+        }
+        _ => false,
     }
 }
 

@@ -25,6 +25,7 @@ mod client;
 mod clock;
 mod fetch;
 mod figures_of;
+mod http_order;
 mod idle;
 mod log;
 mod message;
@@ -33,6 +34,8 @@ mod receiver;
 mod search;
 mod sender;
 mod server;
+mod small_tcp;
+mod syn;
 
 pub use auth::{Cookie, CookieJar, Key};
 pub use client::{Client, ClientConfig, ClientEvent, Failure};
@@ -41,13 +44,16 @@ pub use figures_of::{
     Burst, Correlation, DelayFigures, Doubt, LossEvent, Outage, RunFigures, Series, TimerFigures,
     delay_figures, outages,
 };
+pub use http_order::{HttpOrder, REQUEST_MAX, from_digits, http_order, http_request, to_digits};
 pub use idle::{IdleEnd, IdleFlow};
 pub use log::{Arrival, EchoSample, Ending, RunLog};
 pub use message::{
-    DATA_LEN, Data, Direction, Echo, Limits, Message, MessageError, Pattern, Refusal, RunSpec, RunSummary,
-    SessionId, StatusReport, VERSION,
+    DATA_LEN, Data, Direction, Echo, Limits, Message, MessageError, Pattern, Port, PortState, Refusal,
+    RunSpec, RunSummary, SessionId, StatusReport, VERSION,
 };
 pub use receiver::Receiver;
 pub use search::{Search, rate_of_row};
 pub use sender::{LateLog, Sender};
-pub use server::{Server, ServerConfig, ServerCounters, Transmit};
+pub use server::{Question, Server, ServerConfig, ServerCounters, Transmit};
+pub use small_tcp::{SmallTcp, SmallTcpEnd, SmallTcpLog, SmallTcpSpec};
+pub use syn::{Handshake, TcpOption, option_kind, options_bytes};

@@ -35,6 +35,11 @@ pub(crate) const PAYLOAD_MAX: u16 = 9_000;
 /// Records in one message at most.
 pub(crate) const RECORDS_MAX: u32 = 256;
 
+/// Ports in one message at most.
+pub(crate) const PORTS_MAX: usize = 64;
+/// Bytes of a report in one message at most.
+pub(crate) const SEEN_MAX: usize = 1_000;
+
 /// A session: a number that only its client and the server know.
 pub type SessionId = u64;
 
@@ -226,6 +231,41 @@ pub struct Echo {
     pub echoed: Instant,
 }
 
+/// What a server says of a TCP port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Port {
+    /// Its number.
+    pub number: u16,
+    /// What is there.
+    pub state: PortState,
+}
+
+/// What is at a TCP port of a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PortState {
+    /// The server listens.
+    Open,
+    /// The server listens; it has chosen the port at random.
+    Random,
+    /// Another program has it.
+    Occupied,
+    /// The server may not listen there, and does not know whether somebody does.
+    NotPermitted,
+    /// Nobody listens.
+    Free,
+    /// Nobody listens; the server holds the port so that it stays so.
+    Refused,
+}
+
+const PORT_STATES: [PortState; 6] = [
+    PortState::Open,
+    PortState::Random,
+    PortState::Occupied,
+    PortState::NotPermitted,
+    PortState::Free,
+    PortState::Refused,
+];
+
 /// Everything that is said.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
@@ -269,6 +309,14 @@ pub enum Message {
     Held { session: SessionId, flow: u32 },
     /// Server: it is time.
     Speak { session: SessionId, flow: u32 },
+    /// Client: at which of these TCP ports do you listen?
+    AskPorts { session: SessionId, ports: Vec<u16> },
+    /// Server: these, and those it has itself chosen.
+    Ports { session: SessionId, ports: Vec<Port> },
+    /// Client: what have you seen of this TCP run, from this byte of the report on?
+    AskSeen { session: SessionId, run: u32, from: u32 },
+    /// Server: a part of the report, and how long all of it is.
+    Seen { session: SessionId, run: u32, from: u32, len: u32, bytes: Vec<u8> },
     /// A packet that measures.
     Data(Data),
     /// Its answer.
@@ -311,6 +359,10 @@ mod kind {
     pub(super) const IDLE: u8 = 19;
     pub(super) const HELD: u8 = 20;
     pub(super) const SPEAK: u8 = 21;
+    pub(super) const ASK_PORTS: u8 = 32;
+    pub(super) const PORTS: u8 = 33;
+    pub(super) const ASK_SEEN: u8 = 34;
+    pub(super) const SEEN: u8 = 35;
 }
 
 impl Message {
@@ -335,6 +387,10 @@ impl Message {
             Self::Idle { .. } => kind::IDLE,
             Self::Held { .. } => kind::HELD,
             Self::Speak { .. } => kind::SPEAK,
+            Self::AskPorts { .. } => kind::ASK_PORTS,
+            Self::Ports { .. } => kind::PORTS,
+            Self::AskSeen { .. } => kind::ASK_SEEN,
+            Self::Seen { .. } => kind::SEEN,
             Self::Data(_) => kind::DATA,
             Self::Echo(_) => kind::ECHO,
         }
@@ -368,6 +424,10 @@ impl Message {
             | Self::Idle { session, .. }
             | Self::Held { session, .. }
             | Self::Speak { session, .. }
+            | Self::AskPorts { session, .. }
+            | Self::Ports { session, .. }
+            | Self::AskSeen { session, .. }
+            | Self::Seen { session, .. }
             | Self::Bye { session } => Some(*session),
             Self::Data(data) => Some(data.session),
             Self::Echo(echo) => Some(echo.data.session),
@@ -465,6 +525,31 @@ impl Message {
                 out.put(cookie);
             }
             Self::Held { session, flow } | Self::Speak { session, flow } => of_run(*session, *flow, out),
+            Self::AskPorts { session, ports } => {
+                out.put(&session.to_be_bytes());
+                ports.iter().take(PORTS_MAX).for_each(|port| out.put(&port.to_be_bytes()));
+                // So that no answer to one who has not proven himself is longer.
+                out.resize(out.len().max(DATA_LEN), 0);
+            }
+            Self::Ports { session, ports } => {
+                out.put(&session.to_be_bytes());
+                for port in ports.iter().take(PORTS_MAX) {
+                    let state = PORT_STATES.iter().position(|state| *state == port.state);
+                    out.put(&port.number.to_be_bytes());
+                    out.put(&[state.map_or(u8::MAX, |state| state as u8)]);
+                }
+            }
+            Self::AskSeen { session, run, from } => {
+                of_run(*session, *run, out);
+                out.put(&from.to_be_bytes());
+                out.resize(DATA_LEN, 0);
+            }
+            Self::Seen { session, run, from, len, bytes } => {
+                of_run(*session, *run, out);
+                out.put(&from.to_be_bytes());
+                out.put(&len.to_be_bytes());
+                out.put(bytes.get(..SEEN_MAX).unwrap_or(bytes));
+            }
             Self::Data(data) => {
                 put_data(data, out);
                 out.resize(DATA_LEN, 0);
@@ -641,6 +726,45 @@ fn body(kind: u8, bytes: &[u8]) -> Option<Message> {
         },
         kind::HELD => Message::Held { session: r.u64()?, flow: r.u32()? },
         kind::SPEAK => Message::Speak { session: r.u64()?, flow: r.u32()? },
+        kind::ASK_PORTS => {
+            let session = r.u64()?;
+            // Zero is no port, but the filling.
+            let (pairs, rest) = r.take(r.0.len())?.as_chunks::<2>();
+            let numbers = pairs.iter().map(|pair| u16::from_be_bytes(*pair));
+            let end = numbers.clone().position(|number| number == 0).unwrap_or(pairs.len());
+            let is_filled = numbers.clone().skip(end).all(|number| number == 0);
+            if !is_filled || !rest.is_empty() || end > PORTS_MAX || bytes.len() < DATA_LEN - HEADER_LEN {
+                return None;
+            }
+            Message::AskPorts { session, ports: numbers.take(end).collect() }
+        }
+        kind::PORTS => {
+            let session = r.u64()?;
+            let (triples, rest) = r.take(r.0.len())?.as_chunks::<3>();
+            if !rest.is_empty() || triples.len() > PORTS_MAX {
+                return None;
+            }
+            let port = |[high, low, state]: &[u8; 3]| {
+                let state = PORT_STATES.get(usize::from(*state)).copied()?;
+                Some(Port { number: u16::from_be_bytes([*high, *low]), state })
+            };
+            Message::Ports { session, ports: triples.iter().map(port).collect::<Option<_>>()? }
+        }
+        kind::ASK_SEEN => {
+            let message = Message::AskSeen { session: r.u64()?, run: r.u32()?, from: r.u32()? };
+            let filling = r.take(DATA_LEN - HEADER_LEN - 16)?;
+            if filling.iter().any(|byte| *byte != 0) {
+                return None;
+            }
+            message
+        }
+        kind::SEEN => Message::Seen {
+            session: r.u64()?,
+            run: r.u32()?,
+            from: r.u32()?,
+            len: r.u32()?,
+            bytes: r.take(r.0.len()).filter(|bytes| bytes.len() <= SEEN_MAX)?.to_vec(),
+        },
         kind::DATA => {
             let data = data(r)?;
             // The filling may be anything.

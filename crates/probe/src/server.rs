@@ -36,6 +36,8 @@ const FINISHED_MAX: usize = 4;
 const OUTGOING_MAX: usize = 512;
 /// Clients whose volume is remembered.
 const VOLUMES_MAX: usize = 4_096;
+/// Questions that wait for an answer of the server's surroundings.
+const QUESTIONS_MAX: usize = 256;
 const HOUR: Duration = Duration::from_secs(3_600);
 /// Silent flows of one session, and of all.
 const FLOWS_PER_SESSION_MAX: usize = 64;
@@ -154,6 +156,28 @@ struct Flow {
     left: u32,
 }
 
+/// What a client wants to know that the server's surroundings know: who has its TCP sockets answers with
+/// [`Server::answer`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Question {
+    /// What is at these TCP ports; the answer is [`Message::Ports`].
+    Ports {
+        /// Who asks.
+        session: SessionId,
+        /// Numbers.
+        ports: Vec<u16>,
+    },
+    /// What was seen of a TCP run; the answer is [`Message::Seen`].
+    Seen {
+        /// Who asks.
+        session: SessionId,
+        /// The run.
+        run: u32,
+        /// First byte of the report that is wanted.
+        from: u32,
+    },
+}
+
 /// The server's side of everything.
 #[derive(Debug)]
 pub struct Server {
@@ -164,6 +188,7 @@ pub struct Server {
     volumes: BTreeMap<IpAddr, (Instant, u64)>,
     outgoing: VecDeque<(SocketAddr, Vec<u8>)>,
     echoes: VecDeque<(SocketAddr, Echo)>,
+    questions: VecDeque<Question>,
     counters: ServerCounters,
     count: u64,
 }
@@ -191,6 +216,7 @@ impl Server {
             volumes: BTreeMap::new(),
             outgoing: VecDeque::new(),
             echoes: VecDeque::new(),
+            questions: VecDeque::new(),
             counters: ServerCounters::default(),
             count: 0,
         }
@@ -211,6 +237,25 @@ impl Server {
     /// The sessions that are there; true for those whose turn it is.
     pub fn sessions(&self) -> impl Iterator<Item = (SessionId, bool)> {
         self.sessions.iter().map(|session| (session.id, session.is_measured()))
+    }
+
+    /// The next question for the server's surroundings.
+    pub fn poll_question(&mut self) -> Option<Question> {
+        self.questions.pop_front()
+    }
+
+    /// Answers a question of a session that is still there.
+    pub fn answer(&mut self, message: &Message) {
+        let to = self.sessions.iter().find(|session| message.session() == Some(session.id));
+        if let Some(to) = to.map(|session| session.address) {
+            self.say(to, message);
+        }
+    }
+
+    fn question(&mut self, question: Question) {
+        if self.questions.len() < QUESTIONS_MAX {
+            self.questions.push_back(question);
+        }
     }
 
     /// The receiver's system has dropped so many datagrams more for want of room.
@@ -307,8 +352,14 @@ impl Server {
         let Some(session) = self.sessions.iter_mut().find(|session| session.id == id) else {
             // As long as what came at most, and never in answer to data: its sender hears it at its next
             // question.
-            let is_question =
-                matches!(message, Message::Ask { .. } | Message::Finish { .. } | Message::Fetch { .. });
+            let is_question = matches!(
+                message,
+                Message::Ask { .. }
+                    | Message::Finish { .. }
+                    | Message::Fetch { .. }
+                    | Message::AskPorts { .. }
+                    | Message::AskSeen { .. }
+            );
             if is_question && len >= 21 {
                 self.refuse(from, id, Refusal::NoSession, 0);
             }
@@ -327,6 +378,12 @@ impl Server {
             Message::Status { run, report, .. } => self.on_status(id, *run, report, now),
             Message::Finish { run, .. } => self.on_finish(id, *run),
             Message::Fetch { run, from, .. } => self.on_fetch(id, *run, *from),
+            Message::AskPorts { ports, .. } => {
+                self.question(Question::Ports { session: id, ports: ports.clone() });
+            }
+            Message::AskSeen { run, from, .. } => {
+                self.question(Question::Seen { session: id, run: *run, from: *from });
+            }
             Message::Bye { .. } => self.sessions.retain(|session| session.id != id),
             _ => {}
         }

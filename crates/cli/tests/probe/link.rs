@@ -12,6 +12,11 @@ use units::{Bytes, Duration, Rate};
 /// One lab at a time: two would share the processors that the emulator needs to be punctual.
 static TURN: Mutex<()> = Mutex::new(());
 
+/// Waits for the turn of a lab.
+pub fn one_at_a_time() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A radio link, the same both ways; the wired segment before it has only delay.
 #[derive(Clone, Copy, Debug)]
 pub struct Radio {
@@ -34,7 +39,7 @@ pub struct Bed {
 
 impl Bed {
     pub fn build(what: &str, radio: &Radio) -> Self {
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = one_at_a_time();
         let name = format!("probe-{what}-{}", std::process::id());
         let instance = Instance::register(Some(&name), "a test")
             .unwrap_or_else(|e| panic!("this test needs root and a TUN device: {e}"));

@@ -13,13 +13,13 @@ const TCP: &str = include_str!("../../../../schemas/probe-tcp.schema.json");
 const COMPARE: &str = include_str!("../../../../schemas/probe-compare.schema.json");
 const RTT: &str = include_str!("../../../../schemas/probe-rtt.schema.json");
 
-struct Server {
+pub struct Server {
     child: Child,
-    port: String,
+    pub port: String,
 }
 
 impl Server {
-    fn start(arguments: &[&str]) -> Self {
+    pub fn start(arguments: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_cellerator"))
             .args(["probe", "server", "--listen", "127.0.0.1:0"])
             .args(arguments)
@@ -34,7 +34,7 @@ impl Server {
         Self { child, port }
     }
 
-    fn client(&self, arguments: &[&str]) -> Command {
+    pub fn client(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cellerator"));
         let (kind, rest) = arguments.split_first().unwrap();
         command.args(["probe", kind, "127.0.0.1", "--port", &self.port]).args(rest);
@@ -42,7 +42,7 @@ impl Server {
         command
     }
 
-    fn measure(&self, arguments: &[&str]) -> Output {
+    pub fn measure(&self, arguments: &[&str]) -> Output {
         self.client(arguments).output().unwrap()
     }
 }
@@ -54,7 +54,7 @@ impl Drop for Server {
     }
 }
 
-fn words(output: &Output) -> String {
+pub fn words(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 

@@ -5,6 +5,7 @@
 
 mod link;
 mod loopback;
+mod middlebox;
 #[path = "../lab/schema.rs"]
 mod schema;
 mod truth;

@@ -72,6 +72,17 @@ fn some_message() -> impl Strategy<Value = Message> {
             report: StatusReport { received: f[0], next: f[1], recent: f[2], errors: f[3], delay_us: f[4] },
         }),
         any::<(u64, u32)>().prop_map(|(session, run)| Message::Finish { session, run }),
+        (any::<u64>(), vec(1u16.., 0..PORTS_MAX))
+            .prop_map(|(session, ports)| Message::AskPorts { session, ports }),
+        (any::<u64>(), vec((any::<u16>(), 0..PORT_STATES.len()), 0..PORTS_MAX)).prop_map(
+            |(session, ports)| {
+                let port = |(number, state): (u16, usize)| Port { number, state: PORT_STATES[state] };
+                Message::Ports { session, ports: ports.into_iter().map(port).collect() }
+            }
+        ),
+        any::<(u64, u32, u32)>().prop_map(|(session, run, from)| Message::AskSeen { session, run, from }),
+        (any::<(u64, u32, u32, u32)>(), vec(any::<u8>(), 0..SEEN_MAX))
+            .prop_map(|((session, run, from, len), bytes)| Message::Seen { session, run, from, len, bytes }),
         any::<(u64, u32, [u32; 8], u16)>().prop_map(|(session, run, f, moves)| Message::Summary {
             session,
             run,

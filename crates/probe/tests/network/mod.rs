@@ -355,7 +355,7 @@ impl Network {
                     ClientEvent::Failed(failure) => host.failure = Some(failure),
                     ClientEvent::Denied { reason, detail, .. } => host.denied.push((reason, detail)),
                     ClientEvent::Waits { .. } => host.waited += 1,
-                    ClientEvent::Connected(_) | ClientEvent::Begun { .. } => {}
+                    ClientEvent::Connected(_) | ClientEvent::Begun { .. } | ClientEvent::Answered(_) => {}
                 }
             }
         }

@@ -1,0 +1,223 @@
+//! What stands in between, for people.
+
+use figures::Table;
+use figures::chart::{Axis, Chart, Ink, Mark, Point, Series};
+use maud::{Markup, html};
+
+use crate::middlebox::{Connection, Finding, MiddleboxDocument, Outcome};
+
+/// Findings of one test that say the same, with their ports.
+#[derive(Debug)]
+pub(crate) struct Group<'a> {
+    pub(crate) test: &'static str,
+    pub(crate) outcome: Outcome,
+    pub(crate) verdict: &'a str,
+    pub(crate) findings: Vec<&'a Finding>,
+}
+
+impl Group<'_> {
+    /// Its ports, as a list.
+    pub(crate) fn ports(&self) -> String {
+        self.findings.iter().map(|finding| finding.port.to_string()).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// All findings, those of a test that say the same together; in the order of the tests.
+pub(crate) fn groups(findings: &[Finding]) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for finding in findings {
+        let is_same = |group: &&mut Group<'_>| {
+            (group.test, group.outcome, group.verdict)
+                == (finding.test, finding.outcome, finding.verdict.as_str())
+        };
+        match groups.iter_mut().find(is_same) {
+            Some(group) => group.findings.push(finding),
+            None => groups.push(Group {
+                test: finding.test,
+                outcome: finding.outcome,
+                verdict: &finding.verdict,
+                findings: vec![finding],
+            }),
+        }
+    }
+    groups
+}
+
+/// What a test asks, in words.
+pub(crate) fn question(test: &str) -> &'static str {
+    match test {
+        "split" => "is the connection split?",
+        "handshake" => "who answers the handshake?",
+        "cache" => "does a cache answer?",
+        "time-to-live" => "time to live of SYN/ACK and data",
+        "address" => "address and port",
+        "sequence-numbers" => "sequence numbers",
+        "payload" => "requests and answers",
+        "mss" => "option MSS",
+        "window-scale" => "option window scale",
+        "sack" => "option SACK permitted",
+        "timestamps" => "option timestamps",
+        "mp-capable" => "option MPTCP, MP_CAPABLE",
+        "mp-join" => "option MPTCP, MP_JOIN",
+        "fast-open" => "option Fast Open",
+        "unknown-option" => "option of no meaning (200)",
+        "experiment-253" => "option for experiments (253)",
+        "experiment-254" => "option for experiments (254)",
+        "ecn" => "ECN",
+        "accecn" => "accurate ECN",
+        "refused-port" => "port where nobody listens",
+        _ => "?",
+    }
+}
+
+/// The verdict, a line for each test, and the evidence of what was found.
+#[must_use]
+pub fn summary(document: &MiddleboxDocument, columns: usize) -> String {
+    let wrapped = |text: &str, indent: &str| {
+        figures::wrapped(text, columns.saturating_sub(indent.len()))
+            .iter()
+            .map(|line| format!("{indent}{line}\n"))
+            .collect::<String>()
+    };
+    let mut text = wrapped(&document.verdict, "");
+    let all = groups(&document.findings);
+    let rows = all
+        .iter()
+        .map(|group| vec![question(group.test).to_owned(), group.verdict.to_owned(), group.ports()]);
+    let table = Table { headings: vec![("test", ""), ("result", ""), ("ports", "")], rows: rows.collect() };
+    if !all.is_empty() {
+        text += &format!("\n{table}");
+    }
+    for group in all.iter().filter(|group| group.outcome != Outcome::Clear) {
+        if let Some(finding) = group.findings.first() {
+            let told = format!("{}, port {}: {}", question(group.test), finding.port, finding.evidence);
+            text += &format!("\n{}", wrapped(&told, "  "));
+        }
+    }
+    for port in &document.ports {
+        if let Some(why) = &port.untested {
+            text += &wrapped(&format!("port {} was not tested: {why}", port.port), "  ");
+        }
+    }
+    for lack in &document.not_done {
+        text += &wrapped(&format!("not done: {}: {}", lack.what, lack.why), "  ");
+    }
+    text
+}
+
+/// The whole page.
+#[must_use]
+pub fn page(document: &MiddleboxDocument) -> String {
+    let is_warning = document.incomplete.is_some();
+    let head = document.server.page_head(&document.verdict, is_warning, "port", &document.made_by);
+    let all = groups(&document.findings);
+    let look = |field: &str| (field == "found").then_some("less");
+    let rows = all.iter().map(|group| {
+        let outcome = match group.outcome {
+            Outcome::Found => "found",
+            Outcome::Clear => "clear",
+            Outcome::Unknown => "unknown",
+        };
+        vec![question(group.test).to_owned(), group.verdict.to_owned(), group.ports(), outcome.to_owned()]
+    });
+    let table =
+        Table { headings: vec![("test", ""), ("result", ""), ("ports", ""), ("", "")], rows: rows.collect() };
+    let untested: Vec<_> =
+        document.ports.iter().filter_map(|port| Some((port.port, port.untested.as_ref()?))).collect();
+    let body = html! {
+        (head)
+        (table.html(&|_| None, &look))
+        @if document.connections.iter().any(|connection| !connection.pieces.is_empty()) {
+            h2 { "When the server's data was acknowledged" }
+            p {
+                "Each point is a piece of data that the server sent. This machine acknowledged nothing "
+                "before "
+                (document.delay_s) " s: a point below that line was acknowledged by something in between."
+            }
+            (chart(document).figure())
+        }
+        @if !untested.is_empty() || !document.not_done.is_empty() {
+            h2 { "What was not tested" }
+            ul {
+                @for (port, why) in untested { li { "Port " (port) ": " (why) "." } }
+                @for lack in &document.not_done { li { (lack.what) ": " (lack.why) "." } }
+            }
+        }
+        h2 { "Evidence" }
+        @for group in &all {
+            h3 { (question(group.test)) ": " (group.verdict) }
+            ul {
+                @for finding in &group.findings { li { "Port " (finding.port) ": " (finding.evidence) "." } }
+            }
+        }
+        (method())
+    };
+    figures::page::page("What stands between this machine and the server", "", &body)
+}
+
+fn chart(document: &MiddleboxDocument) -> Chart {
+    let with_pieces: Vec<&Connection> =
+        document.connections.iter().filter(|connection| !connection.pieces.is_empty()).collect();
+    let last = with_pieces.iter().flat_map(|connection| &connection.pieces).map(|piece| piece.at_ms);
+    let last_s = last.max_by(f64::total_cmp).unwrap_or(0.0) / 1e3;
+    let limit =
+        [Point::new(0.0, document.delay_s * 1e3), Point::new(last_s.max(0.1), document.delay_s * 1e3)];
+    let mut series = vec![Series::new("this machine's delay", Ink::Limit, Mark::Line, limit)];
+    for (number, connection) in with_pieces.iter().enumerate() {
+        let points = connection
+            .pieces
+            .iter()
+            .filter_map(|piece| Some(Point::new(piece.at_ms / 1e3, piece.acknowledged_after_ms?)));
+        let name = format!("port {}", connection.port);
+        series.push(Series::new(&name, Ink::Colour(number), Mark::Dots, points));
+    }
+    Chart::new("When the server's data was acknowledged", Axis::exact("sent, s"))
+        .panel(Axis::log("acknowledged after, ms"), series)
+}
+
+fn method() -> Markup {
+    html! {
+        h2 { "How it was measured" }
+        p {
+            "Split: this machine delays every acknowledgement of data. The server sends small pieces and sees when "
+            "each is acknowledged. What is acknowledged sooner than the delay was acknowledged by something else. "
+            "Beside it, a connection reads nothing: what the server has acknowledgements for and this machine has "
+            "not got is held by something else."
+        }
+        p {
+            "Options: a connection for each, whose SYN this machine writes itself. The server's kernel keeps the SYN "
+            "as it came, and the two are compared."
+        }
+        p {
+            "Cache: the same request three times; the server counts those that reach it. Handshake: the least time "
+            "to a SYN/ACK against the least time to an answer. A port where nobody listens must be refused by a reset."
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_says_the_same_stands_together() {
+        let finding = |port, test, verdict: &str| Finding {
+            port,
+            test,
+            outcome: Outcome::Clear,
+            verdict: verdict.to_owned(),
+            evidence: String::new(),
+        };
+        let findings = [
+            finding(80, "split", "split"),
+            finding(443, "split", "not split"),
+            finding(22, "split", "split"),
+        ];
+        let told: Vec<(String, String)> =
+            groups(&findings).iter().map(|group| (group.verdict.to_owned(), group.ports())).collect();
+        assert_eq!(
+            told,
+            [("split".to_owned(), "80 22".to_owned()), ("not split".to_owned(), "443".to_owned())]
+        );
+    }
+}
