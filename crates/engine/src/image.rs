@@ -4,8 +4,14 @@
 //!   CELLFLOW │ version, 16 bits │ wired MTU │ downlink half │ 0, or 1 and the uplink half
 //!
 //!   half: controller's settings │ draining, MTU │ counters │ flows │ subscribers │ paths │ pool │ timers │
-//!         lists of flows with something to make │ subscribers in line │ flow not in the table
+//!         lists of flows with something to make │ subscribers in line │ flow not in the table │
+//!         flows passed last
 //! ```
+//!
+//! | version | what is new |
+//! |---|---|
+//! | 1 | |
+//! | 2 | the flows passed last, with the reason |
 //!
 //! Each structure lists its fields beside its definition (`stored::fields!`). So what a flow is made of is
 //! said in one place, and a field that is not stored does not compile.
@@ -15,7 +21,7 @@ use stored::StoredError;
 use crate::config::ConfigError;
 
 /// The version that [`crate::Engine::store`] writes. It grows with every change of what is stored.
-pub const IMAGE_VERSION: u16 = 1;
+pub const IMAGE_VERSION: u16 = 2;
 
 /// The oldest version that [`crate::Engine::resume`] reads: the one before.
 pub const IMAGE_VERSION_OLDEST: u16 = 1;

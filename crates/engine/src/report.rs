@@ -82,9 +82,12 @@ pub struct PassedFlow {
     pub reason: PassReason,
 }
 
+stored::fields!(PassedFlow { client, server, reason });
+
 /// The flows passed last, in bounded number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PassedRecently(VecDeque<PassedFlow>);
+stored::fields!(PassedRecently(flows));
 
 impl PassedRecently {
     /// A flow in a half of `direction` is passed, or has ended.

@@ -79,6 +79,8 @@ pub struct Restarting {
     steps: u64,
     /// Why a move failed.
     unmoved: Option<ImageError>,
+    /// The state that moved last.
+    image: Vec<u8>,
 }
 
 impl Restarting {
@@ -101,6 +103,7 @@ impl Restarting {
             moves: Moves::Never,
             steps: 0,
             unmoved: None,
+            image: Vec::new(),
         })
     }
 
@@ -114,6 +117,12 @@ impl Restarting {
     #[must_use]
     pub fn unmoved(&self) -> Option<&ImageError> {
         self.unmoved.as_ref()
+    }
+
+    /// The state that moved last, as bytes; none before the first move.
+    #[must_use]
+    pub fn image(&self) -> &[u8] {
+        &self.image
     }
 
     /// Things that the engines were asked to do.
@@ -131,7 +140,8 @@ impl Restarting {
         };
         self.steps += 1;
         if let Some(engine) = self.engine.as_mut().filter(|_| is_due) {
-            match moved(engine) {
+            self.image = engine.store();
+            match resumed(engine.config(), &self.image) {
                 Ok(next) => *engine = next,
                 Err(error) => self.unmoved = Some(error),
             }
@@ -204,10 +214,10 @@ impl Restarting {
     }
 }
 
-/// An engine that goes on where `engine` stands.
-fn moved(engine: &Engine) -> Result<Engine, ImageError> {
-    let mut next = Engine::new(engine.config().clone())?;
-    next.resume(&engine.store())?;
+/// An engine that goes on with the state of another one.
+fn resumed(config: &EngineConfig, image: &[u8]) -> Result<Engine, ImageError> {
+    let mut next = Engine::new(config.clone())?;
+    next.resume(image)?;
     Ok(next)
 }
 

@@ -1,7 +1,7 @@
 //! Numbers, truth values and addresses.
 
 use std::marker::PhantomData;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::{Reader, Stored, StoredError, Writer};
 
@@ -70,6 +70,16 @@ impl Stored for IpAddr {
             6 => Ok(Self::V6(Ipv6Addr::from(from.value::<[u8; 16]>()?))),
             _ => Err(Reader::senseless(at, "IpAddr")),
         }
+    }
+}
+
+impl Stored for SocketAddr {
+    /// Address and port: what else an IPv6 one may have says something about one machine only.
+    fn store(&self, out: &mut Writer) {
+        (self.ip(), self.port()).store(out);
+    }
+    fn restore(from: &mut Reader<'_>) -> Result<Self, StoredError> {
+        from.value::<(IpAddr, u16)>().map(Self::from)
     }
 }
 

@@ -11,8 +11,8 @@ use crate::memory::slab::Slab;
 impl Half {
     /// Appends everything its flows need; not the settings.
     ///
-    /// What the processor's caches gain by (packets ahead) and what only [`Half::passed_recently`] tells is
-    /// left out, and so is a packet made and not yet handed out: there is none between two calls.
+    /// What the processor's caches gain by (packets ahead) is left out, and so is a packet made and not yet
+    /// handed out: there is none between two calls.
     pub(crate) fn store(&self, out: &mut Writer) {
         self.config.controller.store(out);
         (self.is_draining, self.mtu).store(out);
@@ -26,6 +26,7 @@ impl Half {
         self.after_data.store(out);
         self.ready.store(out);
         self.unknown.store(out);
+        self.passed_recently.store(out);
     }
 
     /// Goes on where another one has stopped; it must not have had a flow yet.
@@ -48,6 +49,9 @@ impl Half {
         self.after_data = from.value()?;
         self.ready = from.value()?;
         self.unknown = from.value::<Option<FlowKey>>()?;
+        if from.version() >= 2 {
+            self.passed_recently = from.value()?;
+        }
         index_all(&mut self.flow_index, &self.flows);
         index_all(&mut self.subscriber_index, &self.subscribers);
         for (_, flow) in self.flows.iter_mut() {
