@@ -58,7 +58,9 @@ impl BoxProgram {
                 (haproxy::command(splice, directory)?, Some(Proxy::steer(network)?))
             }
         };
-        let log = directory.join("box.log");
+        // One that is replaced has its own.
+        let unused = (1..).map(|n| directory.join(format!("box-{n}.log"))).find(|log| !log.exists());
+        let log = unused.unwrap_or_else(|| directory.join("box.log"));
         let file = fs::File::create(&log).doing(|| format!("create {}", log.display()))?;
         let errors = file.try_clone().doing(|| format!("share {}", log.display()))?;
         command.stdin(Stdio::null()).stdout(file).stderr(errors);
@@ -111,6 +113,19 @@ impl BoxProgram {
             Ok(None) => Ok(()),
             Ok(Some(status)) => Err(self.failed(&format!("it ended by itself, {status}"))),
             Err(error) => Err(self.failed(&error.to_string())),
+        }
+    }
+
+    /// Waits until it ends by itself, because another one has its place; gives what it has said.
+    pub fn replaced(mut self, pause: &mut Pause<'_>) -> Result<String, BenchError> {
+        let give_up = Clock::now() + PATIENCE;
+        loop {
+            match self.child.try_wait().doing(|| "wait for the program in the box".to_owned())? {
+                Some(status) if status.success() => return Ok(self.said()),
+                Some(status) => return Err(self.failed(&format!("it ended badly, {status}"))),
+                None if Clock::now() >= give_up => return Err(self.failed("it was not replaced")),
+                None => pause.wait(POLL)?,
+            }
         }
     }
 

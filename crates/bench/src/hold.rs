@@ -9,6 +9,8 @@
 //! | `pulse PER_S LEN` | server | sends LEN bytes on one flow after the other, so many a second |
 //! | `blast` | server | sends on all flows as fast as they take it |
 //! | `quiet` | server | stops either |
+//! | `deaf` | clients | reads nothing any more |
+//! | `hear` | clients | reads again |
 //!
 //! The end of its input ends it. A server says `port N` when it listens, clients `open N` when all
 //! are connected.
@@ -246,14 +248,23 @@ impl End {
                 }
                 ["blast"] => self.watch_writes(true)?,
                 ["quiet"] => self.watch_writes(false)?,
+                ["deaf"] => self.flows.iter().for_each(|flow| drop(self.waiter.remove(flow))),
+                ["hear"] => self.listen_again()?,
                 _ => {
                     return Err(BenchError::Load(format!(
-                        "`{line}` is not among count, pulse, blast, quiet"
+                        "`{line}` is not among count, pulse, blast, quiet, deaf, hear"
                     )));
                 }
             }
         }
         Ok(true)
+    }
+
+    fn listen_again(&mut self) -> Result<(), BenchError> {
+        for (index, flow) in self.flows.iter().enumerate() {
+            self.waiter.add(flow, Interest::Read, index as u64)?;
+        }
+        Ok(())
     }
 
     fn watch_writes(&mut self, on: bool) -> Result<(), BenchError> {

@@ -140,7 +140,7 @@ events! {
         held: u64,
         /// Time that packets waited, µs.
         waited_us: u64,
-    } => "handed over {flows} flows";
+    } => "handed over {flows} flows; packets waited {waited_us} µs";
     /// Another instance wanted them and has not taken them.
     Warning NotHandedOver {
         /// Why.

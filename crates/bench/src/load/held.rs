@@ -127,6 +127,21 @@ impl Held {
         self.servers.iter_mut().try_for_each(|server| server.tell("quiet"))
     }
 
+    /// Has the clients read nothing any more.
+    pub fn deafen(&mut self) -> Result<(), BenchError> {
+        self.clients.iter_mut().try_for_each(|client| client.tell("deaf"))
+    }
+
+    /// Has them read again.
+    pub fn hear(&mut self) -> Result<(), BenchError> {
+        self.clients.iter_mut().try_for_each(|client| client.tell("hear"))
+    }
+
+    /// Bytes the servers have sent so far.
+    pub fn sent(&mut self) -> Result<u64, BenchError> {
+        Ok(counts(&mut self.servers)?.1)
+    }
+
     /// Bytes the clients have received so far.
     pub fn received(&mut self) -> Result<u64, BenchError> {
         Ok(counts(&mut self.clients)?.1)

@@ -10,6 +10,7 @@ mod inline;
 mod latency;
 mod packets;
 mod steering;
+mod upgrade;
 
 use crate::stage::Measure;
 
@@ -36,11 +37,13 @@ pub enum PartName {
     Engine,
     /// Against flows, subscribers, loss.
     Growth,
+    /// One program takes the place of another.
+    Upgrade,
 }
 
 impl PartName {
     /// All, in the order of the results.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Bulk,
         Self::Packets,
         Self::Connections,
@@ -51,6 +54,7 @@ impl PartName {
         Self::Flows,
         Self::Engine,
         Self::Growth,
+        Self::Upgrade,
     ];
 
     /// Its name on the command line.
@@ -67,6 +71,7 @@ impl PartName {
             Self::Flows => "flows",
             Self::Engine => "engine",
             Self::Growth => "growth",
+            Self::Upgrade => "upgrade",
         }
     }
 
@@ -84,6 +89,7 @@ impl PartName {
             Self::Flows => "100,000 flows at once: time per packet and memory against 1,000",
             Self::Engine => "the engine alone, up to a million flows in virtual time",
             Self::Growth => "throughput, processor time and memory against flows, subscribers and loss",
+            Self::Upgrade => "pause while live flows move to a new process, up to 100,000 flows",
         }
     }
 
@@ -99,6 +105,7 @@ impl PartName {
             Self::Flows => Box::new(flows::FlowsPart),
             Self::Engine => Box::new(engine::EnginePart),
             Self::Growth => Box::new(growth::GrowthPart),
+            Self::Upgrade => Box::new(upgrade::UpgradePart),
         }
     }
 }

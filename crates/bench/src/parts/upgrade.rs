@@ -1,0 +1,144 @@
+//! `run --replace` with live flows: how long packets wait, and what arrives.
+
+use units::Duration;
+
+use super::flows::BUFFER;
+use crate::comparison::Comparison;
+use crate::load::{Held, Ping, Pings};
+use crate::results::Sample;
+use crate::stage::{Measure, Plan, Stage, metric};
+use crate::topology::NetworkOptions;
+use crate::{BenchError, Way};
+
+/// Flows that move, one of which carries the pings.
+const FLOWS: [u32; 3] = [1_000, 10_000, 100_000];
+
+/// Addresses of clients.
+const SUBSCRIBERS: u32 = 1_000;
+
+/// How long the servers send to clients that do not read.
+const FILLING: Duration = Duration::from_secs(3);
+
+/// Before the new program starts and after it has the flows.
+const AROUND: Duration = Duration::from_millis(500);
+
+/// Within this time the new program has the flows.
+const UPGRADE: Duration = Duration::from_secs(4);
+
+/// Looked at so often, for so long, whether all that was sent has arrived.
+const LOOK: Duration = Duration::from_millis(100);
+const LOOKS: u32 = 600;
+
+/// What the old program says when its flows are gone, before and behind the time in µs.
+const HANDED_OVER: (&str, &str) = ("packets waited ", " µs");
+
+pub(crate) struct UpgradePart;
+
+impl Measure for UpgradePart {
+    fn plan(&self) -> Plan {
+        let alone = |title: &str, metric, case: &'static str, bound| {
+            Comparison::alone(title, metric, case, Way::Adaptive).in_unit(" ms", 1).at_most(bound)
+        };
+        Plan {
+            title: "Upgrade with live flows",
+            how: "These are real TCP flows of 1,000 client addresses, opened through the box. The servers send \
+                  for three seconds to clients that do not read, so that the box holds as much as it may: up to \
+                  1 GiB. Then `cellerator run --replace` takes the place of the running program, and all flows \
+                  move to it. *Wait* is the time from the old program's last packet to the new one's word that \
+                  it has the flows. *Ping* is the longest round trip of a flow that exchanges 64 bytes a thousand \
+                  times a second meanwhile. It includes what the start of the new program costs, on the same \
+                  processors. Then the clients read again, and everything that was sent has to arrive.",
+            metrics: vec![
+                metric("wait_ms", "wait, ms", 1),
+                metric("ping_ms", "longest ping, ms", 1),
+                metric("ping_before_ms", "before the upgrade, ms", 1),
+                metric("held_mb", "held data, MB", 0),
+                metric("missing_bytes", "bytes missing", 0),
+            ],
+            ways: vec![Way::Adaptive],
+            rounds: 5,
+            time: Duration::from_millis(4_000),
+            network: NetworkOptions { subscribers: SUBSCRIBERS, ..NetworkOptions::default() },
+            comparisons: vec![
+                alone("Longest ping while 1,000 flows move", "ping_ms", "1,000 flows", 20.0),
+                alone("Longest ping while 10,000 flows move", "ping_ms", "10,000 flows", 20.0),
+                alone("Longest ping while 100,000 flows move", "ping_ms", "100,000 flows", 100.0),
+            ],
+        }
+    }
+
+    fn measure(&mut self, stage: &mut Stage<'_>, way: Way, round: u32) -> Result<Vec<Sample>, BenchError> {
+        FLOWS.into_iter().map(|flows| measure(stage, way, round, flows)).collect()
+    }
+}
+
+fn measure(stage: &mut Stage<'_>, way: Way, round: u32, flows: u32) -> Result<Sample, BenchError> {
+    let nothing = || BenchError::Nothing(way.name().to_owned());
+    let old = stage.start_with(way, &["--name", "old"])?.ok_or_else(nothing)?;
+    let mut pings = Pings::start(&stage.network)?;
+    let mut held = Held::open(stage, flows - 1, SUBSCRIBERS.min(flows - 1), BUFFER)?;
+    held.deafen()?;
+    held.blast()?;
+    stage.pause.wait(FILLING)?;
+    held.quiet()?;
+    stage.pause.wait(AROUND)?;
+    let status = old.status()?;
+    let held_bytes = status.processor.counter("buffer_bytes_now");
+    let before = pings.run(AROUND)?;
+    let (new, during) = std::thread::scope(|scope| {
+        let pinging = scope.spawn(|| pings.run(UPGRADE));
+        let new = stage.start_with(way, &["--name", "new", "--replace", "old"]);
+        let during =
+            pinging.join().unwrap_or_else(|_| Err(BenchError::Load("pings have panicked".to_owned())));
+        (new, during)
+    });
+    let (new, during) = (new?.ok_or_else(nothing)?, during?);
+    let said = old.replaced(&mut stage.pause)?;
+    held.hear()?;
+    let missing = missing(stage, &mut held)?;
+    drop((held, pings));
+    new.stop_after(u64::from(flows), &mut stage.pause)?;
+    let values = [
+        ("wait_ms", waited_us(&said).map_or(f64::NAN, |us| us as f64 / 1e3)),
+        ("ping_ms", longest_ms(&during)),
+        ("ping_before_ms", longest_ms(&before)),
+        ("held_mb", held_bytes as f64 / 1e6),
+        ("missing_bytes", missing as f64),
+    ];
+    Ok(Sample::new(super::count_text(flows, "flow"), way, round, values))
+}
+
+/// What the servers have sent and the clients never received.
+fn missing(stage: &mut Stage<'_>, held: &mut Held) -> Result<u64, BenchError> {
+    let mut missing = u64::MAX;
+    for _ in 0..LOOKS {
+        missing = held.sent()?.saturating_sub(held.received()?);
+        if missing == 0 {
+            break;
+        }
+        stage.pause.wait(LOOK)?;
+    }
+    Ok(missing)
+}
+
+fn longest_ms(pings: &[Ping]) -> f64 {
+    pings.iter().map(|ping| ping.up_ns + ping.down_ns).max().map_or(f64::NAN, |ns| ns as f64 / 1e6)
+}
+
+/// From what the old program has said.
+fn waited_us(said: &str) -> Option<u64> {
+    let (_, rest) = said.split_once(HANDED_OVER.0)?;
+    rest.split_once(HANDED_OVER.1)?.0.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_is_read_from_what_was_said() {
+        let said = "ready: …\nhanded over 6 flows; packets waited 1234 µs\nfrom servers: 3 packets\n";
+        assert_eq!(waited_us(said), Some(1_234));
+        assert_eq!(waited_us("ready: …\n"), None);
+    }
+}
