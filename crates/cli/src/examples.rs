@@ -3,7 +3,7 @@
 use clap::Command;
 
 /// Of each subcommand, by its path: what an example is for, and the example without `cellerator` in front.
-const EXAMPLES: [(&str, &[(&str, &str)]); 39] = [
+const EXAMPLES: [(&str, &[(&str, &str)]); 40] = [
     (
         "run",
         &[
@@ -26,6 +26,7 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 39] = [
         &[
             ("For anyone, with the default limits", "probe server"),
             ("For who has the key", "probe server --key-file probe.key --rate-max '200 Mbit/s'"),
+            ("With TCP ports for `probe middlebox`", "probe server --ports 20,21,22,80,110,443,5201"),
         ],
     ),
     (
@@ -50,6 +51,17 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 39] = [
         &[
             ("Six transfers each way, with a report", "probe tcp probe.example.net --html tcp.html"),
             ("A small window, down", "probe tcp probe.example.net --ways down --window '100 KB' --cc cubic"),
+        ],
+    ),
+    (
+        "probe middlebox",
+        &[
+            ("All tests, with a report (as root)", "probe middlebox probe.example.net --html middlebox.html"),
+            (
+                "Is the path split at port 80, on a path of up to a second?",
+                "probe middlebox HOST --ports 80 --tests split --delay '2 s'",
+            ),
+            ("What can be learned without root", "probe middlebox HOST --tests requests,refused --json -"),
         ],
     ),
     (

@@ -411,7 +411,8 @@ fn tcp(args: &TcpArgs) -> Result<ExitCode, String> {
 }
 
 fn middlebox(args: &MiddleboxArgs) -> Result<ExitCode, String> {
-    const PORTS_MAX: usize = 32;
+    // Connections of one client at the server: a few for each port.
+    const PORTS_MAX: usize = 16;
     positive(&[("--delay", args.delay.0)])?;
     let ports: Vec<u16> = args.ports.iter().filter_map(|port| port.0).collect();
     if ports.len() > PORTS_MAX {

@@ -13,6 +13,7 @@ mod control;
 mod engine;
 mod packet;
 mod probe;
+mod probe_tcp;
 mod text;
 
 /// A fuzz target: its name, which is that of its corpus, and what it does with bytes.
@@ -31,6 +32,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "super_packet", run: packet::super_packet },
     Target { name: "feedback", run: packet::feedback },
     Target { name: "probe", run: crate::probe::probe },
+    Target { name: "probe_tcp", run: crate::probe_tcp::probe_tcp },
     Target { name: "control", run: crate::control::control },
     Target { name: "trace", run: text::trace },
     Target { name: "scenario", run: text::scenario },

@@ -54,6 +54,7 @@ replays!(
     super_packet,
     feedback,
     probe,
+    probe_tcp,
     control,
     trace,
     scenario,

@@ -90,7 +90,8 @@ pub fn summary(document: &MiddleboxDocument, columns: usize) -> String {
     }
     for group in all.iter().filter(|group| group.outcome != Outcome::Clear) {
         if let Some(finding) = group.findings.first() {
-            let told = format!("{}, port {}: {}", question(group.test), finding.port, finding.evidence);
+            let what = question(group.test).trim_end_matches('?');
+            let told = format!("{what}, port {}: {}", finding.port, finding.evidence);
             text += &format!("\n{}", wrapped(&told, "  "));
         }
     }
@@ -145,7 +146,7 @@ pub fn page(document: &MiddleboxDocument) -> String {
         }
         h2 { "Evidence" }
         @for group in &all {
-            h3 { (question(group.test)) ": " (group.verdict) }
+            h3 { (question(group.test).trim_end_matches('?')) ": " (group.verdict) }
             ul {
                 @for finding in &group.findings { li { "Port " (finding.port) ": " (finding.evidence) "." } }
             }

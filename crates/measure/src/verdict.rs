@@ -2,7 +2,7 @@
 
 use crate::compare::Comparison;
 use crate::middlebox::{MiddleboxDocument, Outcome};
-use crate::middlebox_page::{groups, question};
+use crate::middlebox_page::{Group, groups, question};
 use crate::rtt::{Phase, RttDocument};
 use crate::sweep::{DirectionFigures, SweepDocument};
 use crate::tcp::TcpDocument;
@@ -181,25 +181,31 @@ pub(crate) fn of_middlebox(document: &MiddleboxDocument) -> String {
         .filter(|finding| finding.test != "refused-port")
         .map(|finding| finding.port)
         .collect();
-    let at = |group: &crate::middlebox_page::Group<'_>| {
-        if group.findings.len() == tested.len() && tested.len() > 1 {
-            "at every port".to_owned()
-        } else {
-            format!("at port {}", group.ports().replace(' ', ", "))
+    let at = |group: &Group<'_>| {
+        let ports = group.ports().replace(' ', ", ");
+        match group.findings.len() {
+            1 => format!("at port {ports}"),
+            count if count == tested.len() => format!("at all {count} ports"),
+            _ => format!("at ports {ports}"),
         }
     };
     let is_split =
-        |outcome: Outcome| all.iter().find(|group| (group.test, group.outcome) == ("split", outcome));
+        |outcome: Outcome| all.iter().filter(move |group| (group.test, group.outcome) == ("split", outcome));
     let mut sentences = Vec::new();
-    if let Some(group) = is_split(Outcome::Found) {
-        sentences.push(format!(
-            "The connection is split {}: something in between acknowledges data before this machine does.",
+    sentences.extend(is_split(Outcome::Found).map(|group| {
+        format!(
+            "Connections are split {}: something in between acknowledges data before this machine does.",
             at(group)
-        ));
-    }
-    if let Some(group) = is_split(Outcome::Clear) {
-        sentences.push(format!("The connection is {} {}.", group.verdict, at(group)));
-    }
+        )
+    }));
+    sentences.extend(is_split(Outcome::Clear).map(|group| {
+        let doubt = group.verdict.strip_prefix("not split").unwrap_or_default();
+        format!("Connections are whole, not split, {}{doubt}.", at(group))
+    }));
+    sentences.extend(
+        is_split(Outcome::Unknown)
+            .map(|group| format!("It is not known whether connections are split {}.", at(group))),
+    );
     let others = all.iter().filter(|group| group.outcome == Outcome::Found && group.test != "split");
     let others: Vec<String> = others
         .map(|group| {

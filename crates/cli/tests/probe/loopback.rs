@@ -34,6 +34,10 @@ impl Server {
         Self { child, port }
     }
 
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+    }
+
     pub fn client(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cellerator"));
         let (kind, rest) = arguments.split_first().unwrap();

@@ -21,7 +21,7 @@ use crate::schema;
 const SCHEMA: &str = include_str!("../../../../schemas/probe-middlebox.schema.json");
 const SERVER: &str = "10.1.0.2";
 /// Labs at the same time: they mostly wait.
-const AT_ONCE: usize = 6;
+const AT_ONCE: usize = 8;
 /// What most cells have for a delay.
 const DELAY: &str = "1500 ms";
 
@@ -346,11 +346,17 @@ fn split_connections_are_told_in_every_cell_of_the_matrix() {
 
 #[test]
 fn a_path_without_a_middlebox_is_clear_and_everything_follows_the_schema() {
-    let found = in_lab(20, |lab| {
+    let (found, six) = in_lab(20, |lab| {
         lab.serve(&["--ports", "80,5201"]);
         lab.run(Host::Server, "sysctl", &["-qw", "net.ipv4.tcp_ecn=1"]);
-        lab.measure(&["--delay", "500 ms"])
+        let found = lab.measure(&["--delay", "500 ms"]);
+        let arguments =
+            ["probe", "middlebox", "fd00:1::2", "--delay", "300 ms", "--ports", "80", "--json", "-"];
+        (found, document(&lab.cellerator(Host::Client, &arguments).wait_with_output().unwrap()))
     });
+    assert_eq!((&six["server"]["ip_version"], six["connections"].as_array().unwrap().len()), (&6.into(), 20));
+    let is_clear = |finding: &Value| finding["outcome"] == "clear";
+    assert!(six["findings"].as_array().unwrap().iter().all(is_clear), "{:#}", six["findings"]);
     schema::check_against(&found, SCHEMA);
     assert!(found["incomplete"].is_null());
     let outcomes = found["findings"].as_array().unwrap().iter();
@@ -368,7 +374,7 @@ fn a_path_without_a_middlebox_is_clear_and_everything_follows_the_schema() {
     let verdict = found["verdict"].as_str().unwrap();
     assert_eq!(
         verdict,
-        "The connection is not split at every port. Nothing else that was tested is changed on the way."
+        "Connections are whole, not split, at all 4 ports. Nothing else that was tested is changed on the way."
     );
 }
 
@@ -423,7 +429,7 @@ fn a_caching_proxy_of_port_80_is_found_and_nothing_at_other_ports() {
         assert_eq!((outcome(test, 80).as_str(), outcome(test, 7_311).as_str()), ("found", "clear"), "{test}");
     }
     let verdict = found["verdict"].as_str().unwrap();
-    assert!(verdict.starts_with("The connection is split at port 80: "), "{verdict}");
+    assert!(verdict.starts_with("Connections are split at port 80: "), "{verdict}");
 }
 
 #[test]
@@ -463,12 +469,28 @@ fn failures_are_one_line_and_what_was_learned_is_kept() {
         "{last}"
     );
 
-    // Ctrl-C in the middle of the delay.
-    let mut client = server.client(&["middlebox", "--delay", "20 s", "--json", "-"]).spawn().unwrap();
-    let mut lines = BufReader::new(client.stderr.take().unwrap()).lines();
-    assert!(lines.any(|line| line.unwrap().contains("connections to")));
-    let mut clock = Command::new("sleep").arg("3").spawn().unwrap();
-    clock.wait().unwrap();
+    let begun = |server: &Server| {
+        let mut client = server.client(&["middlebox", "--delay", "20 s", "--json", "-"]).spawn().unwrap();
+        let mut lines = BufReader::new(client.stderr.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap().contains("connections to")));
+        let mut clock = Command::new("sleep").arg("3").spawn().unwrap();
+        clock.wait().unwrap();
+        (client, lines)
+    };
+    // The server goes in the middle of the delay.
+    let mut gone = Server::start(&[]);
+    let (client, lines) = begun(&gone);
+    gone.kill();
+    let last = lines.map(Result::unwrap).last().unwrap();
+    assert!(last.contains("does not answer any more; what was measured until then is kept"), "{last}");
+    let kept: Value = serde_json::from_slice(&client.wait_with_output().unwrap().stdout).unwrap();
+    schema::check_against(&kept, SCHEMA);
+    let port: u16 = gone.port.parse().unwrap();
+    assert_eq!(finding(&kept, "handshake", port)["outcome"], "clear", "what needs no report");
+    assert_eq!(finding(&kept, "split", port)["outcome"], "unknown");
+
+    // Ctrl-C does.
+    let (client, lines) = begun(&server);
     Command::new("kill").args(["-INT", &client.id().to_string()]).status().unwrap();
     lines.for_each(drop);
     let output = client.wait_with_output().unwrap();

@@ -19,6 +19,9 @@ use crate::verdict::digits;
 const HANDSHAKE_SHARE: f64 = 0.35;
 const HANDSHAKE_MS: f64 = 10.0;
 
+/// What the head of each answer of a server has.
+const X_ANSWER: &[u8] = b"X-Answer: ";
+
 /// All that was seen.
 #[derive(Debug)]
 pub(super) struct Evidence {
@@ -191,7 +194,7 @@ impl Evidence {
         let delay_ms = self.delay.as_millis_f64();
         let Some(watch) = self.seen_of(flow.run).iter().rev().find_map(|seen| seen.watch.as_ref()) else {
             let refused = refusal_number(&flow.log.answer).and_then(Answer::from_byte);
-            let why = refused.map_or_else(|| lack(flow), |answer| format!("the server refuses: {answer:?}"));
+            let why = refused.map_or_else(|| lack(flow), refusal_words);
             return unknown(format!("delayed acknowledgements: {why}"));
         };
         let least = watch.pieces.iter().filter_map(|(_, after)| *after).min_by(f64::total_cmp);
@@ -278,7 +281,15 @@ impl Evidence {
             return Some(unknown("the server's report did not come"));
         }
         let told = format!("of {answered} equal requests that were answered, {reached} reached the server");
-        Some(if reached < answered { found("answered from a cache", told) } else { clear("none", told) })
+        // A cache gives again what the server has once answered.
+        let is_ours = |got: &Answered| got.answer.windows(X_ANSWER.len()).any(|window| window == X_ANSWER);
+        Some(if reached >= answered {
+            clear("none", told)
+        } else if self.answered(port).all(|(_, got)| is_ours(got)) {
+            found("answered from a cache", told)
+        } else {
+            found("answered by somebody else", told)
+        })
     }
 
     /// Time to live of the SYN/ACK against that of data.
@@ -615,6 +626,19 @@ struct Shakes {
 
 fn headers(packet: &[u8]) -> String {
     to_digits(packet)
+}
+
+/// Why the server does not do what `probe middlebox` asks for.
+pub(super) fn refusal_words(answer: Answer) -> String {
+    match answer {
+        Answer::TooLong => {
+            "the server allows only a shorter --delay: less than half its --time-max".to_owned()
+        }
+        Answer::WrongKey => "wrong key".to_owned(),
+        Answer::NoSession => "the server does not know the session any more".to_owned(),
+        Answer::Busy => "the server has too many TCP connections: try again in a minute".to_owned(),
+        _ => "the server does not understand: use the same version at both ends".to_owned(),
+    }
 }
 
 fn finding(test: &'static str, port: u16, said: Said) -> Finding {

@@ -8,7 +8,10 @@ use io::{Clock, IoError, TcpInfo, Waiter};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use units::Duration;
 
+use super::judge::refusal_words;
+use crate::seen::refusal_number;
 use crate::tcp_socket::wait_at_most;
+use crate::tcp_wire::Answer;
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(12);
@@ -148,6 +151,11 @@ fn get(to: SocketAddr, request: &[u8], patience: Duration) -> Result<Answered, F
         return Err(unanswered(&"it was closed without an answer"));
     }
     (&stream).take(ANSWER_MAX).read_to_end(&mut answer).map_err(|error| unanswered(&error))?;
+    // A server that has no room for a connection says so with one byte.
+    let lone = if let [byte] = answer[..] { Some(byte) } else { None };
+    if let Some(refused) = refusal_number(&answer).or(lone).and_then(Answer::from_byte) {
+        return Err(unanswered(&refusal_words(refused)));
+    }
     Ok(Answered { local, handshake, answered, answer, info })
 }
 
