@@ -3,7 +3,7 @@
 use clap::Command;
 
 /// Of each subcommand, by its path: what an example is for, and the example without `cellerator` in front.
-const EXAMPLES: [(&str, &[(&str, &str)]); 40] = [
+const EXAMPLES: [(&str, &[(&str, &str)]); 43] = [
     (
         "run",
         &[
@@ -30,6 +30,16 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 40] = [
         ],
     ),
     (
+        "probe all",
+        &[
+            ("Everything in some minutes, with a report", "probe all probe.example.net --html all.html"),
+            (
+                "Without the time-outs, and beside a server on the local network",
+                "probe all HOST --parts rtt,sweep,tcp,hops --local-peer 192.168.1.2",
+            ),
+        ],
+    ),
+    (
         "probe sweep",
         &[
             ("Capacity and shares of it, with a report", "probe sweep probe.example.net --html sweep.html"),
@@ -50,7 +60,10 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 40] = [
         "probe tcp",
         &[
             ("Six transfers each way, with a report", "probe tcp probe.example.net --html tcp.html"),
-            ("A small window, down", "probe tcp probe.example.net --ways down --window '100 KB' --cc cubic"),
+            (
+                "Two windows with two congestion controls, down",
+                "probe tcp probe.example.net --ways down --window '100 KB,1 MB' --cc cubic,bbr",
+            ),
         ],
     ),
     (
@@ -67,11 +80,33 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 40] = [
     (
         "probe timeout",
         &[
-            ("From 30 s to two hours, in two hours", "probe timeout probe.example.net"),
+            ("From 30 s to two hours, in two hours", "probe timeout probe.example.net --json timeout.json"),
+            (
+                "Go on with what was interrupted",
+                "probe timeout probe.example.net --resume timeout.json --json whole.json",
+            ),
             (
                 "Up to five minutes, UDP only",
                 "probe timeout HOST --protocols udp --silences '30s,60s,120s,300s'",
             ),
+        ],
+    ),
+    (
+        "probe hops",
+        &[
+            ("Idle and under load, with a report", "probe hops probe.example.net --html hops.html"),
+            ("Up only, with a load of its own", "probe hops probe.example.net --ways up --load '20 Mbit/s'"),
+        ],
+    ),
+    (
+        "probe record",
+        &[
+            ("Both ways for a minute", "probe record probe.example.net --out recorded"),
+            (
+                "Down only; then replay it",
+                "probe record probe.example.net --ways down --time '30 s' --out drive",
+            ),
+            ("What two downloads make of it", "sim run recorded/link.toml"),
         ],
     ),
     (

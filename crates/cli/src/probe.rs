@@ -1,5 +1,9 @@
 //! `cellerator probe`.
 
+mod all;
+mod hops;
+mod record;
+
 use std::fs;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{IsTerminal, Read};
@@ -12,8 +16,8 @@ use clap::{Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use io::{Clock, Signals};
 use measure::{
-    Address, Environment, Maker, MeasureError, MiddleboxPart, MiddleboxPlan, Moment, RttPlan, ServeOptions,
-    Session, SessionOptions, SweepPlan, TcpPlan, TimeoutPlan, Watcher,
+    Address, Environment, LocalPeer, Maker, MeasureError, MiddleboxPart, MiddleboxPlan, Moment, RttPlan,
+    ServeOptions, Session, SessionOptions, SweepPlan, TcpPlan, TimeoutPlan, Watcher,
 };
 use scenario::Quantity;
 use serde::Serialize;
@@ -36,6 +40,8 @@ pub struct Args {
 enum Command {
     /// Answer measurements of others, until interrupted
     Server(ServerArgs),
+    /// Make all measurements, one after the other: one document, one page
+    All(all::Args),
     /// Measure loss, delay and goodput of UDP at several rates, and the path's capacity
     Sweep(SweepArgs),
     /// Measure round trips, idle and while the path is loaded
@@ -46,6 +52,10 @@ enum Command {
     Middlebox(MiddleboxArgs),
     /// Measure how long the path keeps idle UDP and TCP flows
     Timeout(TimeoutArgs),
+    /// Measure round trips to each router on the way, idle and under load: where packets wait
+    Hops(hops::Args),
+    /// Record the path as a link trace for `lab` and `sim`
+    Record(record::Args),
     /// Put results of several environments side by side
     Compare(CompareArgs),
 }
@@ -140,6 +150,56 @@ struct LoadArgs {
     rate_max: Quantity<Rate>,
 }
 
+impl LoadArgs {
+    fn rtt_plan(&self, every: Duration, length: Duration, load_rate: Option<Rate>) -> RttPlan {
+        RttPlan {
+            every,
+            length,
+            loads: directions(&self.ways),
+            load_rate,
+            search_length: self.search_time.0,
+            rate_max: self.rate_max.0,
+            packet: self.packet,
+        }
+    }
+}
+
+/// A second server, on the local network.
+#[derive(clap::Args)]
+struct LocalArgs {
+    /// A host on the local network on which `cellerator probe server` runs too, as HOST or HOST:PORT: it tells what
+    /// the Wi-Fi or cable adds
+    #[arg(long, value_name = "HOST")]
+    local_peer: Option<String>,
+}
+
+impl LocalArgs {
+    fn signals(&self) -> Result<Signals, String> {
+        Signals::terminating().map_err(|e| e.to_string())
+    }
+
+    /// Opens a session with it; none where there is none.
+    fn open<'a>(&self, client: &ClientArgs, signals: &'a Signals) -> Result<Option<LocalPeer<'a>>, String> {
+        let Some(peer) = &self.local_peer else { return Ok(None) };
+        let options = SessionOptions { address: Address::Any, ..client.options()? };
+        let (host, port) = host_and_port(peer);
+        let options = SessionOptions { host: host.to_owned(), port, ..options };
+        LocalPeer::open(&options, signals).map(Some).map_err(|error| format!("the local peer: {error}"))
+    }
+}
+
+/// Reads HOST or HOST:PORT; an IPv6 address with a port stands in brackets.
+fn host_and_port(peer: &str) -> (&str, u16) {
+    let named = peer.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
+    match named {
+        Some((host, port)) if !host.contains(':') => (host, port),
+        Some((host, port)) if host.starts_with('[') && host.ends_with(']') => {
+            (host.trim_matches(['[', ']']), port)
+        }
+        _ => (peer.trim_matches(['[', ']']), PORT),
+    }
+}
+
 /// `cellerator probe sweep`.
 #[derive(clap::Args)]
 struct SweepArgs {
@@ -175,6 +235,8 @@ struct RttArgs {
     /// Do not load the path
     #[arg(long, conflicts_with = "load")]
     idle: bool,
+    #[command(flatten)]
+    local: LocalArgs,
 }
 
 /// `cellerator probe tcp`.
@@ -191,12 +253,12 @@ struct TcpArgs {
     /// Transfers each way; [MP] makes six or more
     #[arg(long, default_value_t = 6, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     repetitions: u32,
-    /// Congestion control of the sender [default: the systems' own]
-    #[arg(long, value_name = "NAME")]
-    cc: Option<String>,
-    /// Largest window of the receiver [default: the systems' own]
-    #[arg(long, value_name = "SIZE")]
-    window: Option<Quantity<Bytes>>,
+    /// Congestion controls of the sender, each in its turn [default: the systems' own]
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    cc: Vec<String>,
+    /// Largest windows of the receiver, each in its turn [default: the systems' own]
+    #[arg(long, value_delimiter = ',', value_name = "SIZE")]
+    window: Vec<Quantity<Bytes>>,
 }
 
 /// `cellerator probe middlebox`.
@@ -270,6 +332,9 @@ struct TimeoutArgs {
     /// Protocols to try
     #[arg(long, value_delimiter = ',', default_value = "udp,tcp", value_name = "PROTOCOL")]
     protocols: Vec<Protocol>,
+    /// Go on with a result that is not the whole (its --json): only what it has not learned is tried
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["silences", "protocols"])]
+    resume: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -299,11 +364,14 @@ struct CompareArgs {
 pub fn main(args: Args) -> Result<ExitCode, String> {
     match args.command {
         Command::Server(args) => server(&args),
+        Command::All(args) => all::main(&args),
         Command::Sweep(args) => sweep(&args),
         Command::Rtt(args) => rtt(&args),
         Command::Tcp(args) => tcp(&args),
         Command::Middlebox(args) => middlebox(&args),
         Command::Timeout(args) => timeout(&args),
+        Command::Hops(args) => hops::main(&args),
+        Command::Record(args) => record::main(&args),
         Command::Compare(args) => compare(&args),
     }
 }
@@ -370,17 +438,14 @@ fn rtt(args: &RttArgs) -> Result<ExitCode, String> {
         ("--search-time", args.load_args.search_time.0),
         ("--every", args.every.0),
     ])?;
-    let plan = RttPlan {
-        every: args.every.0,
-        length: args.time.0,
-        loads: if args.idle { Vec::new() } else { directions(&args.load_args.ways) },
-        load_rate: args.load.map(|rate| rate.0),
-        search_length: args.load_args.search_time.0,
-        rate_max: args.load_args.rate_max.0,
-        packet: args.load_args.packet,
-    };
+    let mut plan = args.load_args.rtt_plan(args.every.0, args.time.0, args.load.map(|rate| rate.0));
+    if args.idle {
+        plan.loads = Vec::new();
+    }
+    let signals = args.local.signals()?;
+    let local = args.local.open(&args.client, &signals)?;
     args.client.measure(
-        |session, made_by, display| measure::rtt(session, &plan, made_by, display),
+        |session, made_by, display| measure::rtt_beside(session, &plan, local, made_by, display),
         |document| !document.phases.is_empty(),
         measure::rtt_summary,
         measure::rtt_page,
@@ -389,18 +454,25 @@ fn rtt(args: &RttArgs) -> Result<ExitCode, String> {
 
 fn tcp(args: &TcpArgs) -> Result<ExitCode, String> {
     positive(&[("--time", args.time.0)])?;
-    let cc = args.cc.clone().unwrap_or_default();
-    if cc.len() > 15 {
-        return Err(format!("--cc {cc}: names of congestion controls have at most 15 letters"));
+    if let Some(long) = args.cc.iter().find(|name| name.len() > 15) {
+        return Err(format!("--cc {long}: names of congestion controls have at most 15 letters"));
     }
-    let window = args.window.map_or(Ok(0), |window| u32::try_from(window.0.get()));
+    let sizes: Result<Vec<u32>, _> = args.window.iter().map(|window| u32::try_from(window.0.get())).collect();
+    let mut windows = sizes.map_err(|_| "--window must be less than 4 GiB".to_owned())?;
+    let mut congestion_controls = args.cc.clone();
+    if windows.is_empty() {
+        windows.push(0);
+    }
+    if congestion_controls.is_empty() {
+        congestion_controls.push(String::new());
+    }
     let plan = TcpPlan {
         directions: directions(&args.ways),
         length: args.time.0,
         repetitions: args.repetitions,
-        congestion_control: cc,
-        window: window.map_err(|_| "--window must be less than 4 GiB".to_owned())?,
-        key: args.client.key_file.as_deref().map(read_key).transpose()?,
+        congestion_controls,
+        windows,
+        key: args.client.key()?,
     };
     args.client.measure(
         |session, made_by, display| measure::tcp(session, &plan, made_by, display),
@@ -440,18 +512,23 @@ fn middlebox(args: &MiddleboxArgs) -> Result<ExitCode, String> {
 }
 
 fn timeout(args: &TimeoutArgs) -> Result<ExitCode, String> {
-    const SILENCES_MAX: usize = 60;
-    let silences: Vec<Duration> = args.silences.iter().map(|silence| silence.0).collect();
-    if silences.len() > SILENCES_MAX
-        || silences.iter().any(|silence| *silence > Duration::from_secs(3 * 3_600))
-    {
-        return Err(format!("--silences: at most {SILENCES_MAX}, each of at most 3 hours"));
-    }
-    let plan = TimeoutPlan {
-        silences,
-        has_udp: args.protocols.contains(&Protocol::Udp),
-        has_tcp: args.protocols.contains(&Protocol::Tcp),
-        key: args.client.key_file.as_deref().map(read_key).transpose()?,
+    let key = args.client.key()?;
+    let plan = match &args.resume {
+        Some(path) => {
+            let document = document(path)?;
+            let host = document["server"]["host"].as_str().unwrap_or_default();
+            if host != args.client.host {
+                return Err(format!("{} is of {host}, not of {}", path.display(), args.client.host));
+            }
+            TimeoutPlan::resumed(&document, key).map_err(|e| format!("{}: {e}", path.display()))?
+        }
+        None => TimeoutPlan {
+            silences: silences(&args.silences)?,
+            has_udp: args.protocols.contains(&Protocol::Udp),
+            has_tcp: args.protocols.contains(&Protocol::Tcp),
+            key,
+            known: Vec::new(),
+        },
     };
     args.client.measure(
         |session, made_by, display| measure::timeout(session, &plan, made_by, display),
@@ -459,6 +536,17 @@ fn timeout(args: &TimeoutArgs) -> Result<ExitCode, String> {
         measure::timeout_summary,
         measure::timeout_page,
     )
+}
+
+fn silences(given: &[Quantity<Duration>]) -> Result<Vec<Duration>, String> {
+    const SILENCES_MAX: usize = 60;
+    let silences: Vec<Duration> = given.iter().map(|silence| silence.0).collect();
+    if silences.len() > SILENCES_MAX
+        || silences.iter().any(|silence| *silence > Duration::from_secs(3 * 3_600))
+    {
+        return Err(format!("--silences: at most {SILENCES_MAX}, each of at most 3 hours"));
+    }
+    Ok(silences)
 }
 
 fn compare(args: &CompareArgs) -> Result<ExitCode, String> {
@@ -485,11 +573,15 @@ fn environment(result: &str) -> Result<Environment, String> {
         Some((name, path)) => (Some(name), Path::new(path)),
         None => (None, Path::new(result)),
     };
-    let text = fs::read_to_string(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
-    let document = serde_json::from_str(&text).map_err(|e| format!("{} is not JSON: {e}", path.display()))?;
+    let document = document(path)?;
     let stem =
         || path.file_stem().map_or_else(|| result.to_owned(), |stem| stem.to_string_lossy().into_owned());
     Ok(Environment { name: name.map_or_else(stem, str::to_owned), document })
+}
+
+fn document(path: &Path) -> Result<serde_json::Value, String> {
+    let text = fs::read_to_string(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+    serde_json::from_str(&text).map_err(|e| format!("{} is not JSON: {e}", path.display()))
 }
 
 fn maker() -> Maker {
@@ -528,6 +620,25 @@ fn read_key(path: &Path) -> Result<Key, String> {
 type Outcome<D, E> = Result<(D, Option<MeasureError>), E>;
 
 impl ClientArgs {
+    fn key(&self) -> Result<Option<Key>, String> {
+        self.key_file.as_deref().map(read_key).transpose()
+    }
+
+    fn options(&self) -> Result<SessionOptions, String> {
+        Ok(SessionOptions {
+            host: self.host.clone(),
+            port: self.port,
+            address: match (self.ipv4, self.ipv6) {
+                (true, _) => Address::V4,
+                (_, true) => Address::V6,
+                _ => Address::Any,
+            },
+            key: self.key()?,
+            nonce: RandomState::new().build_hasher().finish(),
+            patience: self.patience.0,
+        })
+    }
+
     /// Opens a session, measures, and writes what is wanted.
     fn measure<D: Serialize, E: ToString>(
         &self,
@@ -536,21 +647,22 @@ impl ClientArgs {
         summary: impl Fn(&D, usize) -> String,
         page: impl Fn(&D) -> String,
     ) -> Result<ExitCode, String> {
+        self.measure_and(act, is_something, summary, page, |_| Ok(()))
+    }
+
+    /// The same, and saves more.
+    fn measure_and<D: Serialize, E: ToString>(
+        &self,
+        act: impl FnOnce(&mut Session<'_>, Maker, &mut Display) -> Outcome<D, E>,
+        is_something: impl Fn(&D) -> bool,
+        summary: impl Fn(&D, usize) -> String,
+        page: impl Fn(&D) -> String,
+        save: impl FnOnce(&D) -> Result<(), String>,
+    ) -> Result<ExitCode, String> {
         let files = [self.json.as_deref(), self.html.as_deref()];
         let words = Words::beside(files)?;
         files.into_iter().flatten().try_for_each(writable::file)?;
-        let options = SessionOptions {
-            host: self.host.clone(),
-            port: self.port,
-            address: match (self.ipv4, self.ipv6) {
-                (true, _) => Address::V4,
-                (_, true) => Address::V6,
-                _ => Address::Any,
-            },
-            key: self.key_file.as_deref().map(read_key).transpose()?,
-            nonce: RandomState::new().build_hasher().finish(),
-            patience: self.patience.0,
-        };
+        let options = self.options()?;
         let signals = Signals::terminating().map_err(|e| e.to_string())?;
         let mut session = Session::open(&options, &signals).map_err(|e| e.to_string())?;
         let mut display = Display::default();
@@ -571,6 +683,7 @@ impl ClientArgs {
                 serde_json::to_string_pretty(&document).map_err(|e| format!("results as JSON: {e}"))?;
             output::save(path, &(json + "\n"))?;
         }
+        save(&document)?;
         match failure {
             None => Ok(ExitCode::SUCCESS),
             Some(MeasureError::Interrupted) => {

@@ -71,6 +71,8 @@ pub struct TransferRow {
     pub environment: String,
     /// `up` or `down`.
     pub direction: String,
+    /// Congestion control and window that were asked for; empty where none was.
+    pub settings: String,
     /// Transfers.
     pub runs: u64,
     /// Mean goodput.
@@ -178,6 +180,7 @@ fn transfers(name: &str, document: &Value) -> Vec<TransferRow> {
     let row = |row: &Value| TransferRow {
         environment: name.to_owned(),
         direction: word(&row["direction"]),
+        settings: settings(row),
         runs: row["runs"].as_u64().unwrap_or(0),
         bandwidth_mbps: row["bandwidth_mbps"]["mean"].as_f64(),
         bandwidth_deviation_mbps: row["bandwidth_mbps"]["deviation"].as_f64(),
@@ -187,6 +190,14 @@ fn transfers(name: &str, document: &Value) -> Vec<TransferRow> {
         limited_by: word(&row["limited_by"]),
     };
     items(document, "rows").map(row).collect()
+}
+
+/// As [`tcp::TcpSettings::words`] has it.
+fn settings(row: &Value) -> String {
+    let kb = row["window_bytes"].as_f64().map(|bytes| format!("{} KB", verdict::digits(bytes / 1e3)));
+    let words: Vec<String> =
+        row["congestion_control"].as_str().map(str::to_owned).into_iter().chain(kb).collect();
+    words.join(", ")
 }
 
 fn number(value: Option<f64>) -> String {
@@ -241,7 +252,11 @@ fn tables(comparison: &Comparison) -> Vec<(&'static str, Table)> {
                 row.loss_percent,
                 row.handshake_ms,
             ];
-            let names = [row.environment.clone(), row.direction.clone(), row.runs.to_string()];
+            let way = match row.settings.as_str() {
+                "" => row.direction.clone(),
+                settings => format!("{} ({settings})", row.direction),
+            };
+            let names = [row.environment.clone(), way, row.runs.to_string()];
             names.into_iter().chain(values.map(number)).chain([row.limited_by.clone()]).collect()
         };
         let headings = vec![

@@ -111,6 +111,12 @@ pub fn summary(document: &MiddleboxDocument, columns: usize) -> String {
 pub fn page(document: &MiddleboxDocument) -> String {
     let is_warning = document.incomplete.is_some();
     let head = document.server.page_head(&document.verdict, is_warning, "port", &document.made_by);
+    let title = "What stands between this machine and the server";
+    figures::page::page(title, "", &html! { (head) (body(document)) })
+}
+
+/// What stands below the verdict.
+pub(crate) fn body(document: &MiddleboxDocument) -> Markup {
     let all = groups(&document.findings);
     let look = |field: &str| (field == "found").then_some("less");
     let rows = all.iter().map(|group| {
@@ -125,8 +131,7 @@ pub fn page(document: &MiddleboxDocument) -> String {
         Table { headings: vec![("test", ""), ("result", ""), ("ports", ""), ("", "")], rows: rows.collect() };
     let untested: Vec<_> =
         document.ports.iter().filter_map(|port| Some((port.port, port.untested.as_ref()?))).collect();
-    let body = html! {
-        (head)
+    html! {
         (table.html(&|_| None, &look))
         @if document.connections.iter().any(|connection| !connection.pieces.is_empty()) {
             h2 { "When the server's data was acknowledged" }
@@ -152,8 +157,7 @@ pub fn page(document: &MiddleboxDocument) -> String {
             }
         }
         (method())
-    };
-    figures::page::page("What stands between this machine and the server", "", &body)
+    }
 }
 
 fn chart(document: &MiddleboxDocument) -> Chart {

@@ -8,6 +8,7 @@ use probe::{
 use serde::Serialize;
 use units::{Duration, Rate};
 
+use crate::local::{LocalFigures, LocalLog, LocalPeer};
 use crate::maker::{Maker, Peer};
 use crate::session::{Session, Watcher};
 use crate::sweep::{echo_spec, load_spec};
@@ -80,6 +81,8 @@ pub struct Phase {
     pub median_ms: Vec<Option<f64>>,
     /// All round trips in the order of departure: s after the first, ms.
     pub samples: Vec<(f64, f64)>,
+    /// Round trips to the local peer in the same time; none without one.
+    pub local: Option<LocalFigures>,
     /// Why it is not what it seems.
     pub doubts: Vec<String>,
 }
@@ -97,6 +100,8 @@ pub struct RttDocument {
     pub verdict: String,
     /// Why it is not the whole; none of one that is.
     pub incomplete: Option<String>,
+    /// A server on the local network that was pinged beside; none without one.
+    pub local_peer: Option<Peer>,
     /// Between two packets.
     pub every_ms: f64,
     /// The server's clock.
@@ -119,6 +124,20 @@ struct Measured {
 pub fn rtt(
     session: &mut Session<'_>,
     plan: &RttPlan,
+    made_by: Maker,
+    watcher: &mut dyn Watcher,
+) -> Result<(RttDocument, Option<MeasureError>), IoError> {
+    rtt_beside(session, plan, None, made_by, watcher)
+}
+
+/// The same, with a server on the local network that is pinged all the time.
+///
+/// # Errors
+/// Of the system only.
+pub fn rtt_beside(
+    session: &mut Session<'_>,
+    plan: &RttPlan,
+    local: Option<LocalPeer<'_>>,
     made_by: Maker,
     watcher: &mut dyn Watcher,
 ) -> Result<(RttDocument, Option<MeasureError>), IoError> {
@@ -149,22 +168,24 @@ pub fn rtt(
     }
     let echoes: Vec<EchoSample> = measured.iter().flat_map(|m| m.log.echoes.iter().copied()).collect();
     let clock = ClockEstimate::of(&echoes);
+    let local = local.map(LocalPeer::end);
     let mut document = RttDocument {
         schema: SCHEMA,
         made_by,
         server: session.peer(),
         verdict: String::new(),
         incomplete: failure.as_ref().map(ToString::to_string),
+        local_peer: local.as_ref().map(|local| local.peer.clone()),
         every_ms: plan.every.as_millis_f64(),
         clock,
-        phases: measured.iter().map(|m| phase(m, clock.as_ref())).collect(),
+        phases: measured.iter().map(|m| phase(m, clock.as_ref(), local.as_ref())).collect(),
     };
     document.verdict = verdict::of_rtt(&document);
     Ok((document, failure))
 }
 
 /// The rate that fills the queue of one way.
-fn load_rate(
+pub(crate) fn load_rate(
     session: &mut Session<'_>,
     direction: Direction,
     plan: &RttPlan,
@@ -182,12 +203,13 @@ fn load_rate(
     Ok((rate, failure))
 }
 
-fn phase(measured: &Measured, clock: Option<&ClockEstimate>) -> Phase {
+fn phase(measured: &Measured, clock: Option<&ClockEstimate>, local: Option<&LocalLog>) -> Phase {
     let log = &measured.log;
     let figures = RunFigures::of(log, &[], clock);
     let load = measured.load_log.as_ref().map(|log| RunFigures::of(log, &[], clock));
     let (sent, returned) = (log.departures.len() as u32, log.echoes.len() as u32);
     let begin = log.departures.iter().flatten().next().copied();
+    let end = log.departures.iter().flatten().last().copied();
     let samples: Vec<(f64, f64)> = log
         .echoes
         .iter()
@@ -217,6 +239,7 @@ fn phase(measured: &Measured, clock: Option<&ClockEstimate>) -> Phase {
         bin_ms: BIN.as_millis(),
         median_ms: medians(&sorted),
         samples: sorted,
+        local: local.zip(begin.zip(end)).and_then(|(local, (begin, end))| local.between(begin, end)),
         doubts,
     }
 }

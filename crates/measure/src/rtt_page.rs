@@ -8,6 +8,8 @@ use maud::{Markup, html};
 use crate::rtt::{Phase, RttDocument};
 
 const MAY_GO: [&str; 5] = ["p90", "outages", "variation up", "variation down", "min"];
+/// A load of which less arrives than this is more than the path carries.
+const FILLED_SHARE: f64 = 0.98;
 /// Points of a distribution.
 const POINTS: usize = 200;
 
@@ -33,6 +35,16 @@ pub fn summary(document: &RttDocument, columns: usize) -> String {
 }
 
 fn table(document: &RttDocument) -> Table {
+    let mut table = all_columns(document);
+    if document.local_peer.is_none() {
+        let last = table.headings.len().saturating_sub(1);
+        table.headings.truncate(last);
+        table.rows.iter_mut().for_each(|row| row.truncate(last));
+    }
+    table
+}
+
+fn all_columns(document: &RttDocument) -> Table {
     let row = |phase: &Phase| {
         let ms = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.2}"));
         let rtt = phase.rtt;
@@ -52,6 +64,7 @@ fn table(document: &RttDocument) -> Table {
             ms(phase.variation.up.map(|up| up.p95_ms)),
             ms(phase.variation.down.map(|down| down.p95_ms)),
             phase.outages.len().to_string(),
+            ms(phase.local.as_ref().and_then(|local| local.rtt).map(|rtt| rtt.p50_ms)),
         ]
     };
     Table {
@@ -68,6 +81,7 @@ fn table(document: &RttDocument) -> Table {
             ("variation up", "p95 ms"),
             ("variation down", "p95 ms"),
             ("outages", ""),
+            ("local peer", "median ms"),
         ],
         rows: document.phases.iter().map(row).collect(),
     }
@@ -78,8 +92,12 @@ fn table(document: &RttDocument) -> Table {
 pub fn page(document: &RttDocument) -> String {
     let is_partial = document.incomplete.is_some();
     let head = document.server.page_head(&document.verdict, is_partial, "UDP port", &document.made_by);
-    let body = html! {
-        (head)
+    figures::page::page("Round trips, idle and under load", "", &html! { (head) (body(document)) })
+}
+
+/// What stands below the verdict.
+pub(crate) fn body(document: &RttDocument) -> Markup {
+    html! {
         (table(document).html(&|_| None, &|_| None))
         @for phase in &document.phases {
             @for doubt in &phase.doubts { p class="finding warning" { (phase.load) ": " (doubt) } }
@@ -88,8 +106,7 @@ pub fn page(document: &RttDocument) -> String {
         (time.figure()) (shares.figure())
         (outage_table(document))
         (method(document))
-    };
-    figures::page::page("Round trips, idle and under load", "", &body)
+    }
 }
 
 fn over_time(document: &RttDocument) -> Chart {
@@ -138,14 +155,37 @@ fn outage_table(document: &RttDocument) -> Markup {
     }
 }
 
+/// What the load was: above the capacity, unless something bounded it.
+fn load_words(document: &RttDocument) -> &'static str {
+    let loaded = || document.phases.iter().filter(|phase| phase.load != "idle");
+    let is_above = |phase: &Phase| {
+        phase.load_mbps.zip(phase.load_received_mbps).is_some_and(|(sent, came)| came < sent * FILLED_SHARE)
+    };
+    match (loaded().next().is_some(), loaded().all(is_above)) {
+        (false, _) => "The path was not loaded.",
+        (true, true) => {
+            "A load is UDP at a steady rate above what the path carries, so that its queue is full."
+        }
+        (true, false) => {
+            "A load is UDP at a steady rate. Where all of it arrived, it was not more than the path carries \
+             (--load, or a --rate-max of either end, kept it so low), and its queue was not full."
+        }
+    }
+}
+
 fn method(document: &RttDocument) -> Markup {
     html! {
         h2 { "How it was measured" }
         p {
             "A small UDP packet left every " (document.every_ms) " ms and was sent back at once; the time the server "
             "needed is not in the round trip. Round trips per minute are 60 s over the mean. The variation of one way "
-            "is its delay less the least, without the drift of the clocks. A load is UDP at a steady rate above what "
-            "the path carries, so that its queue is full."
+            "is its delay less the least, without the drift of the clocks. " (load_words(document))
+        }
+        @if let Some(peer) = &document.local_peer {
+            p {
+                "Beside it, " (peer.host) " (" (peer.address) ") on the local network was pinged every 20 ms, through the "
+                "same Wi-Fi or cable: what it takes too is not the operator's."
+            }
         }
         @if let Some(clock) = &document.clock {
             p {

@@ -72,7 +72,11 @@ pub fn serve(
             server.handle_datagram(bytes, received.from, received.at, Clock::now());
         }
         // Before the answer leaves that tells a client of its session.
-        tcp.allow(server.sessions());
+        let now = Clock::now();
+        for (session, bytes) in tcp.take_volumes() {
+            server.on_volume(session, bytes, now);
+        }
+        tcp.allow(server.sessions().map(|(id, is_turn)| (id, is_turn, server.volume_left(id, now))));
         while let Some(question) = server.poll_question() {
             server.answer(&tcp.answer(question));
         }

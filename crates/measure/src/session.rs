@@ -16,7 +16,7 @@ const BATCH: usize = 32;
 const DATAGRAM_MAX: usize = 16_384;
 /// How often progress is shown.
 const SHOW_EVERY: Duration = Duration::from_millis(250);
-const PRIORITY: u8 = 10;
+pub(crate) const PRIORITY: u8 = 10;
 /// A server that is silent for this long, and whose host says that nobody listens, is gone.
 const LOST_AFTER: Duration = Duration::from_secs(2);
 /// IPv4 and IPv6 header with the UDP header, bytes.
@@ -90,10 +90,12 @@ pub struct Session<'a> {
     client: Client,
     socket: DatagramSocket,
     server: SocketAddr,
-    host: String,
+    options: SessionOptions,
     waiter: PacedWaiter,
     signals: &'a Signals,
     limits: Option<Limits>,
+    /// Number of the next TCP transfer.
+    transfers: u32,
     is_stopped: bool,
     refused_by_host: bool,
     unreachable: Option<String>,
@@ -123,10 +125,11 @@ impl<'a> Session<'a> {
             client: Client::new(config, Clock::now()),
             socket,
             server,
-            host: options.host.clone(),
+            options: options.clone(),
             waiter,
             signals,
             limits: None,
+            transfers: 0,
             is_stopped: false,
             refused_by_host: false,
             unreachable: None,
@@ -156,13 +159,23 @@ impl<'a> Session<'a> {
         Ok(session)
     }
 
+    /// Opens another session with the same server in place of one that is lost.
+    ///
+    /// # Errors
+    /// Those of [`Session::open`].
+    pub fn reopen(&mut self) -> Result<(), MeasureError> {
+        let options = SessionOptions { nonce: self.options.nonce.wrapping_add(1), ..self.options.clone() };
+        *self = Self::open(&options, self.signals)?;
+        Ok(())
+    }
+
     /// The server, for people.
     #[must_use]
     pub fn name(&self) -> String {
-        if self.host == self.server.ip().to_string() {
-            format!("{} port {}", self.host, self.server.port())
+        if self.options.host == self.server.ip().to_string() {
+            format!("{} port {}", self.options.host, self.server.port())
         } else {
-            format!("{} ({} port {})", self.host, self.server.ip(), self.server.port())
+            format!("{} ({} port {})", self.options.host, self.server.ip(), self.server.port())
         }
     }
 
@@ -170,7 +183,7 @@ impl<'a> Session<'a> {
     #[must_use]
     pub fn peer(&self) -> Peer {
         Peer {
-            host: self.host.clone(),
+            host: self.options.host.clone(),
             address: self.server.ip().to_string(),
             port: self.server.port(),
             ip_version: if self.server.is_ipv4() { 4 } else { 6 },
@@ -180,6 +193,13 @@ impl<'a> Session<'a> {
     /// The session's number; none when it is over.
     pub(crate) fn id(&self) -> Option<probe::SessionId> {
         self.client.session()
+    }
+
+    /// Takes numbers for so many TCP transfers; the first of them.
+    pub(crate) fn next_transfer(&mut self, count: u32) -> u32 {
+        let first = self.transfers;
+        self.transfers = first.wrapping_add(count);
+        first
     }
 
     /// The server's address.

@@ -88,12 +88,15 @@ fn row(figures: &RunFigures) -> Vec<String> {
 pub fn page(document: &SweepDocument) -> String {
     let is_partial = document.incomplete.is_some();
     let head = document.server.page_head(&document.verdict, is_partial, "UDP port", &document.made_by);
-    let body = html! {
-        (head)
+    figures::page::page("What this path does to UDP", "", &html! { (head) (body(document)) })
+}
+
+/// What stands below the verdict.
+pub(crate) fn body(document: &SweepDocument) -> Markup {
+    html! {
         @for figures in &document.directions { (section(figures)) }
         (method(document))
-    };
-    figures::page::page("What this path does to UDP", "", &body)
+    }
 }
 
 fn section(figures: &DirectionFigures) -> Markup {

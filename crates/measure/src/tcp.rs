@@ -42,10 +42,10 @@ pub struct TcpPlan {
     pub length: Duration,
     /// Transfers each way.
     pub repetitions: u32,
-    /// Congestion control of the sender; empty for the system's.
-    pub congestion_control: String,
-    /// Largest window of the receiver, bytes; zero for the system's.
-    pub window: u32,
+    /// Congestion controls of the sender to try; empty for the system's.
+    pub congestion_controls: Vec<String>,
+    /// Largest windows of the receiver to try, bytes; zero for the system's.
+    pub windows: Vec<u32>,
     /// The server's key.
     pub key: Option<Key>,
 }
@@ -69,11 +69,33 @@ pub struct Limit {
     pub rwnd_over_rtt_mbps: Option<f64>,
 }
 
+/// What a transfer was to use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TcpSettings {
+    /// `up` or `down`.
+    pub direction: &'static str,
+    /// Congestion control of the sender that was asked for; none for its system's.
+    pub congestion_control: Option<String>,
+    /// Largest window of the receiver that was asked for; none for its system's.
+    pub window_bytes: Option<u32>,
+}
+
+impl TcpSettings {
+    /// What was asked for, in words; empty where nothing was.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let window = self.window_bytes.map(|bytes| format!("{} KB", verdict::digits(f64::from(bytes) / 1e3)));
+        let words: Vec<String> = self.congestion_control.iter().cloned().chain(window).collect();
+        words.join(", ")
+    }
+}
+
 /// A transfer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TcpRun {
-    /// `up` or `down`.
-    pub direction: &'static str,
+    /// What it was to use.
+    #[serde(flatten)]
+    pub settings: TcpSettings,
     /// From 1.
     pub repetition: u32,
     /// Bytes received.
@@ -116,8 +138,9 @@ pub struct Spread {
 /// A row of the table of [MP].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TcpRow {
-    /// `up` or `down`.
-    pub direction: &'static str,
+    /// What its transfers were to use.
+    #[serde(flatten)]
+    pub settings: TcpSettings,
     /// Transfers.
     pub runs: usize,
     /// Goodput.
@@ -145,9 +168,7 @@ pub struct TcpDocument {
     pub verdict: String,
     /// Why it is not the whole; none of one that is.
     pub incomplete: Option<String>,
-    /// Congestion control asked for; none for the systems' own.
-    pub congestion_control: Option<String>,
-    /// A row for each way.
+    /// A row for each way, congestion control and window.
     pub rows: Vec<TcpRow>,
     /// Each transfer.
     pub runs: Vec<TcpRun>,
@@ -160,7 +181,30 @@ struct Job {
     direction: Direction,
     session: SessionId,
     run: u32,
-    plan: TcpPlan,
+    length: Duration,
+    congestion_control: String,
+    window: u32,
+    key: Option<Key>,
+}
+
+impl Job {
+    fn settings(&self) -> TcpSettings {
+        TcpSettings {
+            direction: self.direction.name(),
+            congestion_control: Some(self.congestion_control.clone()).filter(|name| !name.is_empty()),
+            window_bytes: Some(self.window).filter(|window| *window > 0),
+        }
+    }
+}
+
+/// Every way with every congestion control and window, in the order in which they are repeated.
+fn settings(plan: &TcpPlan) -> Vec<(Direction, &str, u32)> {
+    let controls = plan.congestion_controls.iter().map(String::as_str);
+    let both = controls.flat_map(|control| plan.windows.iter().map(move |window| (control, *window)));
+    let all = both.flat_map(|(control, window)| {
+        plan.directions.iter().map(move |direction| (*direction, control, window))
+    });
+    all.collect()
 }
 
 /// What came of a transfer.
@@ -181,18 +225,26 @@ pub fn tcp(
     made_by: Maker,
     watcher: &mut dyn Watcher,
 ) -> Result<(TcpDocument, Option<MeasureError>), IoError> {
-    let (mut runs, mut failure) = (Vec::new(), None);
+    let (mut runs, mut failure) = (Vec::<TcpRun>::new(), None);
+    // Runs of one session have their own numbers, also where another measurement went before.
+    let first_run = session.next_transfer(plan.repetitions * settings(plan).len() as u32);
     'all: for repetition in 1..=plan.repetitions {
-        for direction in &plan.directions {
+        for (direction, control, window) in settings(plan) {
             let Some(id) = session.id() else { break 'all };
-            watcher.say(&format!("{} {repetition}/{}", direction.name(), plan.repetitions));
             let job = Job {
                 to: session.server(),
-                direction: *direction,
+                direction,
                 session: id,
-                run: u32::try_from(runs.len()).unwrap_or(u32::MAX),
-                plan: plan.clone(),
+                run: first_run + u32::try_from(runs.len()).unwrap_or(u32::MAX),
+                length: plan.length,
+                congestion_control: control.to_owned(),
+                window,
+                key: plan.key.clone(),
             };
+            let asked = job.settings();
+            let words = asked.words();
+            let with = if words.is_empty() { String::new() } else { format!(" ({words})") };
+            watcher.say(&format!("{}{with} {repetition}/{}", direction.name(), plan.repetitions));
             let mut task = Task::new(job);
             let echo = echo_spec(session, ECHO_EVERY, plan.length + MORE);
             let (mut logs, failed) = session.run_beside(&[echo], watcher, &mut task)?;
@@ -202,7 +254,7 @@ pub fn tcp(
             });
             match transfer {
                 Some(Ok(transfer)) => {
-                    let mut run = run(*direction, repetition, &transfer, udp_rtt);
+                    let mut run = run(asked, repetition, &transfer, udp_rtt);
                     by_server(&mut run, session.limits());
                     runs.push(run);
                 }
@@ -224,8 +276,7 @@ pub fn tcp(
         server: session.peer(),
         verdict: String::new(),
         incomplete: failure.as_ref().map(ToString::to_string),
-        congestion_control: Some(plan.congestion_control.clone()).filter(|name| !name.is_empty()),
-        rows: plan.directions.iter().filter_map(|direction| row(*direction, &runs)).collect(),
+        rows: rows(&runs),
         runs,
     };
     document.verdict = verdict::of_tcp(&document);
@@ -279,34 +330,34 @@ fn transfer(job: &Job, is_stopped: &AtomicBool) -> Result<Transfer, String> {
         what,
         session: job.session,
         run: job.run,
-        length: job.plan.length,
-        window: if is_down { 0 } else { job.plan.window },
-        congestion_control: if is_down { job.plan.congestion_control.clone() } else { String::new() },
+        length: job.length,
+        window: if is_down { 0 } else { job.window },
+        congestion_control: if is_down { job.congestion_control.clone() } else { String::new() },
     };
     let began = Clock::now();
-    let stream = connect(job.to, if is_down { job.plan.window } else { 0 }).map_err(words)?;
+    let stream = connect(job.to, if is_down { job.window } else { 0 }).map_err(words)?;
     let handshake_ms = Clock::now().saturating_since(began).as_millis_f64();
-    let name = &job.plan.congestion_control;
+    let name = &job.congestion_control;
     if !is_down && !name.is_empty() && !set_congestion_control(&stream, name) {
         return Err(format!(
             "this machine has no congestion control '{name}': load its module (modprobe tcp_{name})"
         ));
     }
     let side = fresh(&stream).map_err(words)?;
-    ask(&stream, &order(if is_down { What::Down } else { What::Up }), job.plan.key.as_ref())?;
+    ask(&stream, &order(if is_down { What::Down } else { What::Up }), job.key.as_ref())?;
     stream.set_nonblocking(true).map_err(|e| e.to_string())?;
-    let stopped = || is_stopped.load(Ordering::SeqCst);
+    let mut stopped = |_| is_stopped.load(Ordering::SeqCst);
     let own = if is_down {
-        receive(&stream, side, job.plan.length, SILENCE_MAX, &stopped)
+        receive(&stream, side, job.length, SILENCE_MAX, &mut stopped)
     } else {
-        let sent = send(&stream, side, job.plan.length, &stopped);
+        let sent = send(&stream, side, job.length, &mut stopped);
         abort(&stream);
         sent
     };
     let own = own.map_err(words)?;
     drop(stream);
     let stream = connect(job.to, 0).map_err(words)?;
-    ask(&stream, &order(What::Report), job.plan.key.as_ref())?;
+    ask(&stream, &order(What::Report), job.key.as_ref())?;
     let mut json = Vec::new();
     stream
         .take(REPORT_MAX)
@@ -335,7 +386,7 @@ pub(crate) fn ask(mut stream: &TcpStream, order: &Order, key: Option<&Key>) -> R
     }
 }
 
-fn run(direction: Direction, repetition: u32, transfer: &Transfer, udp_rtt: Option<DelayFigures>) -> TcpRun {
+fn run(settings: TcpSettings, repetition: u32, transfer: &Transfer, udp_rtt: Option<DelayFigures>) -> TcpRun {
     let (sender, receiver) = (&transfer.sender, &transfer.receiver);
     let bytes: u64 = receiver.received_bytes.iter().sum();
     let last = sender.samples.last();
@@ -344,7 +395,7 @@ fn run(direction: Direction, repetition: u32, transfer: &Transfer, udp_rtt: Opti
     // Before the first acknowledgement of data it is the handshake's.
     let loaded = sender.samples.iter().filter(|sample| sample.acked_bytes > 1);
     TcpRun {
-        direction: direction.name(),
+        settings,
         repetition,
         bytes,
         seconds: receiver.seconds,
@@ -368,7 +419,7 @@ fn by_server(run: &mut TcpRun, limits: Option<Limits>) {
     /// Of the rate, headers and start taken off.
     const NEAR: f64 = 0.93;
     let Some(rate_max) = limits.map(|limits| limits.rate_max.as_mbps_f64()) else { return };
-    if run.direction == Direction::Down.name()
+    if run.settings.direction == Direction::Down.name()
         && run.limit.by == "network"
         && run.goodput_mbps >= rate_max * NEAR
     {
@@ -424,11 +475,19 @@ fn limit(sender: &TcpSide) -> Limit {
     }
 }
 
-fn row(direction: Direction, runs: &[TcpRun]) -> Option<TcpRow> {
-    let own: Vec<&TcpRun> = runs.iter().filter(|run| run.direction == direction.name()).collect();
-    if own.is_empty() {
-        return None;
+/// A row for each of the settings, in the order in which they were first tried.
+fn rows(runs: &[TcpRun]) -> Vec<TcpRow> {
+    let mut tried: Vec<&TcpSettings> = Vec::new();
+    for run in runs {
+        if !tried.contains(&&run.settings) {
+            tried.push(&run.settings);
+        }
     }
+    tried.into_iter().map(|settings| row(settings, runs)).collect()
+}
+
+fn row(settings: &TcpSettings, runs: &[TcpRun]) -> TcpRow {
+    let own: Vec<&TcpRun> = runs.iter().filter(|run| run.settings == *settings).collect();
     let spread = |of: &dyn Fn(&TcpRun) -> Option<f64>| {
         let moments = Moments::of(own.iter().filter_map(|run| of(run)))?;
         Some(Spread { mean: moments.mean, deviation: moments.deviation() })
@@ -441,13 +500,13 @@ fn row(direction: Direction, runs: &[TcpRun]) -> Option<TcpRow> {
         }
     }
     let limited_by: Vec<String> = limits.iter().map(|(by, count)| format!("{by} {count}×")).collect();
-    Some(TcpRow {
-        direction: direction.name(),
+    TcpRow {
+        settings: settings.clone(),
         runs: own.len(),
         bandwidth_mbps: spread(&|run| Some(run.goodput_mbps)),
         rtt_ms: spread(&|run| run.rtt_mean_ms),
         loss_percent: spread(&|run| run.loss_percent),
         handshake_ms: spread(&|run| Some(run.handshake_ms)),
         limited_by: limited_by.join(", "),
-    })
+    }
 }

@@ -16,12 +16,22 @@ pub fn summary(document: &TcpDocument, columns: usize) -> String {
         text += &format!("  the terminal is too narrow for: {}\n", gone.join(", "));
     }
     for run in &document.runs {
-        text += &format!("  {} {}: limited by {}\n", run.direction, run.repetition, run.limit.why);
+        text += &format!("  {}: limited by {}\n", name(run), run.limit.why);
     }
     text
 }
 
 fn rows(document: &TcpDocument) -> Table {
+    let mut table = all_columns(document);
+    // Where nothing was asked for there is nothing to tell apart.
+    if document.rows.iter().all(|row| row.settings.words().is_empty()) {
+        table.headings.remove(1);
+        table.rows.iter_mut().for_each(|row| drop(row.remove(1)));
+    }
+    table
+}
+
+fn all_columns(document: &TcpDocument) -> Table {
     let spread = |spread: Option<Spread>| match spread {
         Some(Spread { mean, deviation: Some(deviation) }) => format!("{mean:.2} ±{deviation:.2}"),
         Some(Spread { mean, .. }) => format!("{mean:.2}"),
@@ -29,7 +39,8 @@ fn rows(document: &TcpDocument) -> Table {
     };
     let rows = document.rows.iter().map(|row| {
         vec![
-            row.direction.to_owned(),
+            row.settings.direction.to_owned(),
+            row.settings.words(),
             row.runs.to_string(),
             spread(row.bandwidth_mbps),
             spread(row.rtt_ms),
@@ -41,6 +52,7 @@ fn rows(document: &TcpDocument) -> Table {
     Table {
         headings: vec![
             ("way", ""),
+            ("with", ""),
             ("runs", ""),
             ("bandwidth", "Mbit/s"),
             ("RTT", "ms"),
@@ -57,8 +69,12 @@ fn rows(document: &TcpDocument) -> Table {
 pub fn page(document: &TcpDocument) -> String {
     let is_partial = document.incomplete.is_some();
     let head = document.server.page_head(&document.verdict, is_partial, "port", &document.made_by);
-    let body = html! {
-        (head)
+    figures::page::page("What this path does to TCP", "", &html! { (head) (body(document)) })
+}
+
+/// What stands below the verdict.
+pub(crate) fn body(document: &TcpDocument) -> Markup {
+    html! {
         (rows(document).html(&|_| None, &|_| None))
         @for run in &document.runs {
             h2 { (heading(run)) }
@@ -66,12 +82,18 @@ pub fn page(document: &TcpDocument) -> String {
             (chart(run).figure())
         }
         (method())
-    };
-    figures::page::page("What this path does to TCP", "", &body)
+    }
+}
+
+/// Way, settings and number of a transfer.
+fn name(run: &TcpRun) -> String {
+    let (direction, words) = (run.settings.direction, run.settings.words());
+    let with = if words.is_empty() { String::new() } else { format!(" ({words})") };
+    format!("{direction}{with} {}", run.repetition)
 }
 
 fn heading(run: &TcpRun) -> String {
-    format!("{} {}: {:.2} Mbit/s", run.direction, run.repetition, run.goodput_mbps)
+    format!("{}: {:.2} Mbit/s", name(run), run.goodput_mbps)
 }
 
 fn chart(run: &TcpRun) -> Chart {

@@ -40,8 +40,10 @@ const HTTP: &[u8; 4] = b"GET ";
 
 #[derive(Default)]
 struct State {
-    /// True for those whose turn it is.
-    sessions: BTreeMap<SessionId, bool>,
+    /// True for those whose turn it is; bytes that their clients may still move.
+    sessions: BTreeMap<SessionId, (bool, u64)>,
+    /// Bytes moved that nobody has heard of yet.
+    volumes: BTreeMap<SessionId, u64>,
     reports: BTreeMap<(SessionId, u32), TcpSide>,
     connections: usize,
     /// What `probe middlebox` wants to know.
@@ -60,6 +62,15 @@ struct Shared {
 }
 
 impl Shared {
+    /// Notes that a session has moved so many bytes more; true when its client may move no more.
+    fn charge(&self, session: SessionId, bytes: u64) -> bool {
+        let mut state = self.state();
+        *state.volumes.entry(session).or_insert(0) += bytes;
+        // What the server has not heard of yet counts too.
+        let pending = state.volumes.get(&session).copied().unwrap_or(0);
+        state.sessions.get(&session).is_none_or(|(_, left)| *left <= pending)
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -109,12 +120,17 @@ impl TcpServer {
     }
 
     /// These sessions are there.
-    pub(crate) fn allow(&self, sessions: impl Iterator<Item = (SessionId, bool)>) {
+    pub(crate) fn allow(&self, sessions: impl Iterator<Item = (SessionId, bool, u64)>) {
         let mut state = self.shared.state();
         state.sessions.clear();
-        state.sessions.extend(sessions);
+        state.sessions.extend(sessions.map(|(id, is_turn, left)| (id, (is_turn, left))));
         let State { sessions, notes, .. } = &mut *state;
         notes.retain(|session, _| sessions.contains_key(session));
+    }
+
+    /// Bytes that sessions have moved since the last call.
+    pub(crate) fn take_volumes(&self) -> BTreeMap<SessionId, u64> {
+        std::mem::take(&mut self.shared.state().volumes)
     }
 }
 
@@ -210,13 +226,18 @@ fn serve(stream: &TcpStream, shared: &Shared) -> Result<(), IoError> {
         return Ok(());
     }
     let _ = stream.set_nonblocking(true);
-    let is_over = || shared.is_over.load(Ordering::SeqCst);
+    let mut told = 0;
+    let mut is_over = |moved: u64| {
+        let is_used_up = shared.charge(order.session, moved - told);
+        told = moved;
+        is_used_up || shared.is_over.load(Ordering::SeqCst)
+    };
     let side = if order.what == What::Down {
-        let side = send(stream, side, order.length, &is_over)?;
+        let side = send(stream, side, order.length, &mut is_over)?;
         abort(stream);
         side
     } else {
-        receive(stream, side, order.length, SILENCE_MAX, &is_over)?
+        receive(stream, side, order.length, SILENCE_MAX, &mut is_over)?
     };
     let mut state = shared.state();
     if state.reports.len() >= REPORTS_MAX {
@@ -257,7 +278,8 @@ fn permitted(order: &Order, shared: &Shared) -> Result<Order, Answer> {
             Err(Answer::TooLong)
         }
         Some(_) if order.what.is_within_http() => Ok(order.clone()),
-        Some(false) if order.what != What::Report => Err(Answer::NoSession),
+        Some((false, _)) if order.what != What::Report => Err(Answer::NoSession),
+        Some((_, 0)) if order.what != What::Report => Err(Answer::Volume),
         Some(_) if order.length > shared.limits.time_max => Err(Answer::TooLong),
         Some(_) => Ok(order.clone()),
     }

@@ -88,20 +88,22 @@ pub(crate) fn fresh(stream: &TcpStream) -> Result<TcpSide, IoError> {
     Ok(TcpSide { handshake_ms, mss: info.mss, ..TcpSide::default() })
 }
 
-/// Sends for `length`, or until the peer ends it or `is_stopped`.
+/// Sends for `length`, or until the peer ends it or `is_stopped`, which hears how many bytes were
+/// acknowledged.
 pub(crate) fn send(
     mut stream: &TcpStream,
     mut side: TcpSide,
     length: Duration,
-    is_stopped: &dyn Fn() -> bool,
+    is_stopped: &mut dyn FnMut(u64) -> bool,
 ) -> Result<TcpSide, IoError> {
     let mut waiter = Waiter::new(Duration::ZERO)?;
     waiter.add(stream, Interest::Write, 0)?;
     let chunk = vec![0x5a; CHUNK];
     let begin = Clock::now();
     let (end, mut next) = (begin + length, begin);
+    let acked = |side: &TcpSide| side.samples.last().map_or(0, |sample| sample.acked_bytes);
     let mut is_open = true;
-    while is_open && Clock::now() < end && !is_stopped() {
+    while is_open && Clock::now() < end && !is_stopped(acked(&side)) {
         let is_ready = !waiter.wait(Some(end.min(next + SAMPLE_EVERY)))?.is_empty();
         if is_ready {
             match stream.write(&chunk) {
@@ -118,24 +120,26 @@ pub(crate) fn send(
         }
     }
     side.samples.push(sample(&TcpInfo::of(&stream)?, begin));
+    is_stopped(acked(&side));
     side.seconds = Clock::now().saturating_since(begin).as_secs_f64();
     Ok(side)
 }
 
-/// Receives until the peer ends it; what comes later than `length` after the first byte does not count.
+/// Receives until the peer ends it, or `is_stopped`, which hears how many bytes came; what comes later than
+/// `length` after the first byte does not count.
 pub(crate) fn receive(
     mut stream: &TcpStream,
     mut side: TcpSide,
     length: Duration,
     patience: Duration,
-    is_stopped: &dyn Fn() -> bool,
+    is_stopped: &mut dyn FnMut(u64) -> bool,
 ) -> Result<TcpSide, IoError> {
     let mut waiter = Waiter::new(Duration::ZERO)?;
     waiter.add(stream, Interest::Read, 0)?;
     let mut chunk = vec![0; CHUNK];
     let mut first: Option<Instant> = None;
-    let mut heard = Clock::now();
-    while !is_stopped() && Clock::now() < heard + patience {
+    let (mut heard, mut came) = (Clock::now(), 0);
+    while !is_stopped(came) && Clock::now() < heard + patience {
         let is_ready = !waiter.wait(Some(Clock::now() + SAMPLE_EVERY))?.is_empty();
         if !is_ready {
             continue;
@@ -143,6 +147,7 @@ pub(crate) fn receive(
         match stream.read(&mut chunk) {
             Ok(0) => break,
             Ok(count) => {
+                came += count as u64;
                 heard = Clock::now();
                 let since = heard.saturating_since(*first.get_or_insert(heard));
                 if since >= length {

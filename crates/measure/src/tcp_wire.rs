@@ -62,12 +62,13 @@ pub(crate) enum Answer {
     NoCongestionControl = 5,
     Busy = 6,
     TooLong = 7,
+    Volume = 8,
 }
 
 impl Answer {
     pub(crate) fn from_byte(byte: u8) -> Option<Self> {
-        use Answer::{Busy, Malformed, NoCongestionControl, NoSession, TooLong, WrongKey, Yes};
-        [Yes, Malformed, WrongKey, NoSession, NoCongestionControl, Busy, TooLong]
+        use Answer::{Busy, Malformed, NoCongestionControl, NoSession, TooLong, Volume, WrongKey, Yes};
+        [Yes, Malformed, WrongKey, NoSession, NoCongestionControl, Busy, TooLong, Volume]
             .into_iter()
             .find(|answer| *answer as u8 == byte)
     }
@@ -88,6 +89,11 @@ impl Answer {
                 )
             }
             Self::Busy => "the server has too many TCP connections: try again in a minute".to_owned(),
+            Self::Volume => {
+                "what this client may transfer in an hour is used up: wait, or start the server with a larger \
+                 --volume-max"
+                    .to_owned()
+            }
             Self::TooLong => "the server allows only shorter runs: ask for less --time".to_owned(),
         }
     }
@@ -200,6 +206,6 @@ mod tests {
     #[test]
     fn answers_are_told_apart() {
         assert_eq!(Answer::from_byte(4), Some(Answer::NoSession));
-        assert_eq!((Answer::from_byte(0), Answer::from_byte(8)), (None, None));
+        assert_eq!((Answer::from_byte(0), Answer::from_byte(9)), (None, None));
     }
 }

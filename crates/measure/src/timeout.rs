@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use io::{Clock, DatagramSocket, Interest, IoError, Waiter};
 use probe::{IdleEnd, IdleFlow, Key, SessionId};
 use serde::Serialize;
+use serde_json::Value;
 use units::Duration;
 
 use crate::maker::{Maker, Peer};
@@ -42,6 +43,56 @@ pub struct TimeoutPlan {
     pub has_tcp: bool,
     /// The server's key.
     pub key: Option<Key>,
+    /// What is known already of each protocol: it is not tried again.
+    pub known: Vec<(&'static str, Silence)>,
+}
+
+impl TimeoutPlan {
+    /// What `document`, a result that is not the whole, has not learned yet.
+    ///
+    /// # Errors
+    /// When it is no such result, or nothing is left, as one line.
+    pub fn resumed(document: &Value, key: Option<Key>) -> Result<Self, String> {
+        if document["schema"].as_str() != Some(SCHEMA) {
+            return Err("it is no result of probe timeout (--json)".to_owned());
+        }
+        let mut plan = Self { silences: Vec::new(), has_udp: false, has_tcp: false, key, known: Vec::new() };
+        let mut is_left = false;
+        for bindings in document["bindings"].as_array().into_iter().flatten() {
+            let protocol = match bindings["protocol"].as_str() {
+                Some("udp") => "udp",
+                Some("tcp") => "tcp",
+                _ => return Err("it names a protocol that is neither udp nor tcp".to_owned()),
+            };
+            plan.has_udp |= protocol == "udp";
+            plan.has_tcp |= protocol == "tcp";
+            for silence in bindings["silences"].as_array().into_iter().flatten() {
+                let seconds = silence["seconds"].as_f64().filter(|seconds| (0.0..1e6).contains(seconds));
+                let seconds = seconds.ok_or("it has a silence without a length")?;
+                plan.silences.push(Duration::from_millis((seconds * 1e3).round() as u64));
+                match silence["lived"].as_bool() {
+                    Some(lived) => {
+                        plan.known.push((protocol, Silence { seconds, lived: Some(lived), why: None }));
+                    }
+                    None => is_left = true,
+                }
+            }
+        }
+        if is_left { Ok(plan) } else { Err("nothing is left in it to be learned".to_owned()) }
+    }
+
+    /// The silences that `protocol` has to try.
+    fn left(&self, protocol: &str) -> Vec<Duration> {
+        let is_known = |silence: &Duration| {
+            let same = |known: &Silence| (known.seconds - silence.as_secs_f64()).abs() < 5e-4;
+            self.known.iter().any(|(own, known)| *own == protocol && same(known))
+        };
+        let mut left: Vec<Duration> =
+            self.silences.iter().filter(|silence| !is_known(silence)).copied().collect();
+        left.sort_unstable();
+        left.dedup();
+        left
+    }
 }
 
 /// One flow.
@@ -106,26 +157,25 @@ pub fn timeout(
     watcher: &mut dyn Watcher,
 ) -> Result<(TimeoutDocument, Option<MeasureError>), IoError> {
     let is_stopped = Arc::new(AtomicBool::new(false));
-    let mut silences = plan.silences.clone();
-    silences.sort_unstable();
-    silences.dedup();
-    let longest = silences.last().copied().unwrap_or(Duration::ZERO);
+    let wanted = [("udp", plan.has_udp), ("tcp", plan.has_tcp)];
+    let tried = wanted.iter().filter(|(_, is_wanted)| *is_wanted);
+    let longest = tried.filter_map(|(protocol, _)| plan.left(protocol).pop()).max().unwrap_or(Duration::ZERO);
     watcher.say(&format!("silent for up to {longest}"));
     let mut threads: Vec<(&'static str, JoinHandle<Vec<Silence>>)> = Vec::new();
     if let Some(id) = session.id() {
-        let job = || Job {
+        let job = |protocol: &str| Job {
             to: session.server(),
             session: id,
-            silences: silences.clone(),
+            silences: plan.left(protocol),
             key: plan.key.clone(),
             is_stopped: Arc::clone(&is_stopped),
         };
         if plan.has_udp {
-            let job = job();
+            let job = job("udp");
             threads.push(("udp", std::thread::spawn(move || udp(&job))));
         }
         if plan.has_tcp {
-            let job = job();
+            let job = job("tcp");
             threads.push(("tcp", std::thread::spawn(move || tcp(&job))));
         }
     }
@@ -138,8 +188,10 @@ pub fn timeout(
         session.rest(TURN)?;
     }
     is_stopped.store(true, Ordering::SeqCst);
-    let ended =
-        threads.into_iter().map(|(protocol, thread)| bindings(protocol, thread.join().unwrap_or_default()));
+    let ended = threads.into_iter().map(|(protocol, thread)| {
+        let known = plan.known.iter().filter(|(own, _)| *own == protocol).map(|(_, known)| known.clone());
+        bindings(protocol, known.chain(thread.join().unwrap_or_default()).collect())
+    });
     let bindings: Vec<Bindings> = ended.collect();
     let failure = session.is_stopped().then_some(MeasureError::Interrupted);
     let mut document = TimeoutDocument {
@@ -275,6 +327,24 @@ mod tests {
         assert_eq!(of(&[Ok(true), Ok(true)]), (Some(2.0), None));
         assert_eq!(of(&[Ok(false), Ok(true)]), (None, Some(1.0)), "what lived beyond proves nothing");
         assert_eq!(of(&[Ok(true), Err("?".to_owned()), Ok(false)]), (Some(1.0), Some(3.0)));
+    }
+
+    #[test]
+    fn what_is_known_is_not_tried_again() {
+        let silence =
+            |seconds: f64, lived: Option<bool>| serde_json::json!({"seconds": seconds, "lived": lived});
+        let document = serde_json::json!({"schema": SCHEMA, "bindings": [
+            {"protocol": "udp", "silences": [silence(0.5, Some(true)), silence(60.0, None)]},
+            {"protocol": "tcp", "silences": [silence(0.5, None), silence(60.0, Some(false))]},
+        ]});
+        let plan = TimeoutPlan::resumed(&document, None).unwrap();
+        assert_eq!(plan.left("udp"), [Duration::from_secs(60)]);
+        assert_eq!(plan.left("tcp"), [Duration::from_millis(500)]);
+        let error = |document: &Value| TimeoutPlan::resumed(document, None).unwrap_err();
+        assert!(error(&serde_json::json!([])).starts_with("it is no result"));
+        let whole = serde_json::json!({"schema": SCHEMA, "bindings": [
+            {"protocol": "udp", "silences": [silence(0.5, Some(true))]}]});
+        assert_eq!(error(&whole), "nothing is left in it to be learned");
     }
 
     /// The order in which they come does not matter.

@@ -1,7 +1,7 @@
 //! Time-outs for people.
 
 use figures::Table;
-use maud::html;
+use maud::{Markup, html};
 
 use crate::timeout::{Bindings, TimeoutDocument};
 use crate::verdict::digits;
@@ -33,8 +33,12 @@ pub fn summary(document: &TimeoutDocument, columns: usize) -> String {
 pub fn page(document: &TimeoutDocument) -> String {
     let is_partial = document.incomplete.is_some();
     let head = document.server.page_head(&document.verdict, is_partial, "port", &document.made_by);
-    let body = html! {
-        (head)
+    figures::page::page("How long this path keeps idle flows", "", &html! { (head) (body(document)) })
+}
+
+/// What stands below the verdict.
+pub(crate) fn body(document: &TimeoutDocument) -> Markup {
+    html! {
         @for bindings in &document.bindings {
             h2 { (bindings.protocol.to_uppercase()) }
             (table(bindings).html(&|_| None, &|field| (field == "died").then_some("less")))
@@ -44,6 +48,5 @@ pub fn page(document: &TimeoutDocument) -> String {
             "Each silence had a flow of its own, all at once. Nothing went over a flow until its time was over; then "
             "the server spoke first, because a packet of the client would have made a forgotten binding anew."
         }
-    };
-    figures::page::page("How long this path keeps idle flows", "", &body)
+    }
 }

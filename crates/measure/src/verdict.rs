@@ -1,8 +1,14 @@
 //! What a person would say to the operator.
 
+use probe::BufferKind;
+use serde_json::Value;
+
+use crate::all::AllDocument;
 use crate::compare::Comparison;
+use crate::hops::{Growth, HopsDocument};
 use crate::middlebox::{MiddleboxDocument, Outcome};
 use crate::middlebox_page::{Group, groups, question};
+use crate::record::{RecordDocument, RecordedWay};
 use crate::rtt::{Phase, RttDocument};
 use crate::sweep::{DirectionFigures, SweepDocument};
 use crate::tcp::TcpDocument;
@@ -112,6 +118,7 @@ pub(crate) fn of_rtt(document: &RttDocument) -> String {
             _ => ". Calls and games are unusable while the link is busy: its buffer is too deep",
         };
     }
+    text += &of_local(&document.phases);
     if let Some(text_of) = outages(&document.phases) {
         text += &text_of;
     }
@@ -119,6 +126,132 @@ pub(crate) fn of_rtt(document: &RttDocument) -> String {
         text += &format!(". Not complete: {why}");
     }
     text + "."
+}
+
+pub(crate) fn of_record(document: &RecordDocument) -> String {
+    let way = |way: &RecordedWay| {
+        let record = &way.record;
+        let queue = match record.buffer {
+            Some(buffer) => match (buffer.kind, buffer.high_bytes) {
+                (BufferKind::Plateau, Some(high)) => format!(
+                    ", and its queue holds {} KB ({} to {})",
+                    digits(buffer.bytes as f64 / 1e3),
+                    digits(buffer.low_bytes as f64 / 1e3),
+                    digits(high as f64 / 1e3)
+                ),
+                (BufferKind::Spread, Some(high)) => format!(
+                    ", and drops packets when {} to {} KB wait",
+                    digits(buffer.low_bytes as f64 / 1e3),
+                    digits(high as f64 / 1e3)
+                ),
+                _ => format!(", and its queue holds more than {} KB", digits(buffer.bytes as f64 / 1e3)),
+            },
+            None => String::new(),
+        };
+        format!(
+            "{}: {:.0} s recorded, in which the path carried {} Mbit/s on average{queue}. ",
+            self::way(record.direction),
+            record.seconds,
+            digits(record.mean_mbps)
+        )
+    };
+    let mut text: String = document.ways.iter().map(way).collect();
+    let doubtful = document.ways.iter().filter(|way| !way.doubts.is_empty()).count();
+    if doubtful > 0 {
+        text += &format!("{doubtful} of {} ways cannot be trusted. ", document.ways.len());
+    }
+    if let Some(ms) = document.round_trip_ms {
+        text += &format!("An answer takes at least {}. ", time(ms));
+    }
+    match (&document.incomplete, text.trim()) {
+        (Some(why), "") => format!("Nothing was recorded: {why}."),
+        (Some(why), told) => format!("{told} Not complete: {why}."),
+        (None, "") => "Nothing was recorded: no packet came through.".to_owned(),
+        (None, told) => told.to_owned(),
+    }
+}
+
+pub(crate) fn of_hops(document: &HopsDocument) -> String {
+    let mut text = match document.hops.len() {
+        0 => String::new(),
+        1 => "The server is the next hop. ".to_owned(),
+        count => format!("The server is {count} hops away. "),
+    };
+    if document.is_filtered {
+        text += "No router on the way answers: ICMP is filtered, so the place of the queue cannot be told. ";
+    }
+    for phase in document.phases.iter().filter(|phase| phase.load != "idle") {
+        let doing = if phase.load == "up" { "uploading" } else { "downloading" };
+        text += &match &phase.growth {
+            Some(growth) => format!("While {doing}, {} ", of_growth(growth, phase.load)),
+            None => format!("While {doing}, no queue grows. "),
+        };
+    }
+    match (&document.incomplete, text.trim()) {
+        (Some(why), "") => format!("Nothing was measured: {why}."),
+        (Some(why), told) => format!("{told} Not complete: {why}."),
+        (None, told) => told.to_owned(),
+    }
+}
+
+/// The queue is in front of the slow link: on the way down in the router behind it.
+fn of_growth(growth: &Growth, load: &str) -> String {
+    let behind = match &growth.address {
+        Some(address) => format!("hop {} ({address})", growth.hop),
+        None => format!("hop {} (the server)", growth.hop),
+    };
+    let before = match growth.after_hop {
+        0 => "this machine".to_owned(),
+        hop => format!("hop {hop}"),
+    };
+    let is_next = growth.after_hop + 1 == growth.hop;
+    let place = match (is_next, load) {
+        (true, "up") => format!(": {before} has the queue"),
+        (true, _) => format!(": {behind} has the queue"),
+        (false, _) => " (the hops between do not answer)".to_owned(),
+    };
+    format!("packets wait {} more between {before} and {behind}{place}.", time(growth.ms))
+}
+
+/// What all parts together say, the most telling first.
+pub(crate) fn of_all(document: &AllDocument) -> String {
+    let of = |name: &str| {
+        document.parts.iter().find(|part| part.name == name).and_then(|part| part.document.as_ref())
+    };
+    let mut sentences = Vec::new();
+    let mut numbers = Vec::new();
+    for direction in ["down", "up"] {
+        let is_own = |value: &&Value| value["direction"] == direction;
+        let find = |name: &str, list: &str| {
+            of(name).and_then(|document| document[list].as_array()?.iter().find(is_own).cloned())
+        };
+        let tcp = find("tcp", "rows").and_then(|row| row["bandwidth_mbps"]["mean"].as_f64());
+        let capacity = find("sweep", "directions").and_then(|row| row["capacity"]["mbps"].as_f64());
+        let rates: Vec<String> = [("TCP gets", tcp), ("the path carries", capacity)]
+            .into_iter()
+            .filter_map(|(name, mbps)| Some(format!("{name} {} Mbit/s", digits(mbps?))))
+            .collect();
+        if !rates.is_empty() {
+            numbers.push(format!("{direction}, {}", rates.join(" and ")));
+        }
+    }
+    if let Some(first) = numbers.first_mut() {
+        *first = first.replacen("down,", "Down,", 1).replacen("up,", "Up,", 1);
+        sentences.push(format!("{}.", numbers.join("; ")));
+    }
+    for name in ["rtt", "hops", "middlebox", "timeout"] {
+        let part = document.parts.iter().find(|part| part.name == name);
+        sentences.extend(part.and_then(|part| part.verdict.clone()));
+    }
+    let failed: Vec<&str> =
+        document.parts.iter().filter(|part| part.error.is_some()).map(|part| part.name).collect();
+    if !failed.is_empty() {
+        sentences.push(format!("Not or not wholly measured: {}.", failed.join(", ")));
+    }
+    if let Some(why) = &document.incomplete {
+        sentences.push(format!("Not complete: {why}."));
+    }
+    if sentences.is_empty() { "Nothing was measured.".to_owned() } else { sentences.join(" ") }
 }
 
 pub(crate) fn of_comparison(comparison: &Comparison) -> String {
@@ -139,8 +272,11 @@ pub(crate) fn of_comparison(comparison: &Comparison) -> String {
             sentences.push(format!("{} capacity in Mbit/s: {}.", way(direction), joined(carried)));
         }
         let rows = comparison.transfers.iter().filter(|row| row.direction == direction);
-        let got =
-            rows.filter_map(|row| Some(format!("{} with {}", digits(row.bandwidth_mbps?), row.environment)));
+        let got = rows.filter_map(|row| {
+            let settings =
+                if row.settings.is_empty() { String::new() } else { format!(" and {}", row.settings) };
+            Some(format!("{} with {}{settings}", digits(row.bandwidth_mbps?), row.environment))
+        });
         let got: Vec<String> = got.collect();
         if !got.is_empty() {
             sentences.push(format!("{} by TCP in Mbit/s: {}.", way(direction), joined(got)));
@@ -231,9 +367,12 @@ pub(crate) fn of_tcp(document: &TcpDocument) -> String {
     let mut text = String::new();
     for row in &document.rows {
         let Some(bandwidth) = row.bandwidth_mbps else { continue };
-        text += &format!("{}: TCP gets {} Mbit/s", way(row.direction), digits(bandwidth.mean));
+        let words = row.settings.words();
+        let with = if words.is_empty() { String::new() } else { format!(" with {words}") };
+        let mbps = digits(bandwidth.mean);
+        text += &format!("{}{with}: TCP gets {mbps} Mbit/s", way(row.settings.direction));
         // What limited the most of them speaks for all.
-        let own = document.runs.iter().filter(|run| run.direction == row.direction);
+        let own = document.runs.iter().filter(|run| run.settings == row.settings);
         let windowed: Vec<&str> =
             own.filter(|run| run.limit.by == "receive window").map(|run| run.limit.why.as_str()).collect();
         text += &match windowed.first() {
@@ -246,6 +385,30 @@ pub(crate) fn of_tcp(document: &TcpDocument) -> String {
         (Some(why), told) => format!("{told} Not complete: {why}."),
         (None, told) => told.to_owned(),
     }
+}
+
+/// What a local peer tells: who adds the delay.
+fn of_local(phases: &[Phase]) -> String {
+    /// Of what a load adds: from here on it is (nearly) all.
+    const MOST: f64 = 0.7;
+    let of = |phase: &Phase| Some((phase.rtt?.p50_ms, phase.local.as_ref()?.rtt?.p50_ms));
+    let Some((idle, idle_local)) = phases.iter().find(|phase| phase.load == "idle").and_then(of) else {
+        return String::new();
+    };
+    let mut text = format!(". Of the idle {}, {} are of the local network", time(idle), time(idle_local));
+    let added = |phase: &Phase| of(phase).map(|(whole, local)| (whole - idle, local - idle_local));
+    let worst = phases.iter().filter(|phase| phase.load != "idle").filter_map(added);
+    if let Some((whole, local)) = worst.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(whole, _)| *whole >= 10.0)
+    {
+        let share = local / whole;
+        text += &format!(", and of the {} that load adds, {}", time(whole), time(local.max(0.0)));
+        text += match share {
+            share if share >= MOST => ": packets wait in the local network (Wi-Fi), not at the operator",
+            share if share <= 1.0 - MOST => ": packets wait beyond the local network, at the operator",
+            _ => ": packets wait both in the local network and beyond it",
+        };
+    }
+    text
 }
 
 fn outages(phases: &[Phase]) -> Option<String> {

@@ -9,8 +9,8 @@ use crate::auth::{Cookie, Key};
 use crate::fetch::Fetch;
 use crate::log::{EchoSample, Ending, RunLog};
 use crate::message::{
-    DATA_LEN, Data, Direction, Echo, Limits, Message, MessageError, Pattern, Refusal, RunSpec, RunSummary,
-    SessionId, StatusReport,
+    DATA_LEN, Data, Direction, Echo, Limits, Message, MessageError, Refusal, RunSpec, RunSummary, SessionId,
+    StatusReport,
 };
 use crate::receiver::{Receiver, ReportTimer};
 use crate::sender::Sender;
@@ -600,8 +600,7 @@ impl ClientRun {
         match self.spec.direction {
             Direction::Up => self.sender = Some(Sender::new(&self.spec, now)),
             Direction::Down => {
-                let is_search = self.spec.pattern == Pattern::Search;
-                let every = if is_search { SEARCH_REPORTS } else { STEADY_REPORTS };
+                let every = if self.spec.pattern.is_adapted() { SEARCH_REPORTS } else { STEADY_REPORTS };
                 self.receiver = Some(Receiver::new(self.spec.packets()));
                 self.reports = Some(ReportTimer::new(every, now));
             }

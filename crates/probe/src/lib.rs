@@ -30,7 +30,10 @@ mod idle;
 mod log;
 mod message;
 mod octets;
+mod ping;
 mod receiver;
+mod record;
+mod saturation;
 mod search;
 mod sender;
 mod server;
@@ -49,9 +52,12 @@ pub use idle::{IdleEnd, IdleFlow};
 pub use log::{Arrival, EchoSample, Ending, RunLog};
 pub use message::{
     DATA_LEN, Data, Direction, Echo, Limits, Message, MessageError, Pattern, Port, PortState, Refusal,
-    RunSpec, RunSummary, SessionId, StatusReport, VERSION,
+    RunSpec, RunSummary, SessionId, StatusReport, TRAIN, VERSION,
 };
+pub use ping::{PingSample, Pings};
 pub use receiver::Receiver;
+pub use record::{Buffer, BufferKind, Light, Recording, Share, Train, WayRecord};
+pub use saturation::Saturation;
 pub use search::{Search, rate_of_row};
 pub use sender::{LateLog, Sender};
 pub use server::{Question, Server, ServerConfig, ServerCounters, Transmit};

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! All numbers are big-endian. Bit 128 of the kind says that there is a tag: HMAC-SHA-256 over all
-//! before, cut to 16 bytes. With a key everything is signed but [`Data`] and [`Echo`], whose session
-//! nobody can guess, and what is said before a session is there: `Challenge`, `Refuse` and a `Hello`
-//! without a cookie. `Refuse` is read whatever its version is.
+//! before, cut to 16 bytes. With a key everything is signed but [`Data`] and [`Echo`], also as `Ping`
+//! and `Pong`, whose session nobody can guess, and what is said before a session is there: `Challenge`,
+//! `Refuse` and a `Hello` without a cookie. `Refuse` is read whatever its version is.
 
 use units::{Bytes, Duration, Instant, Rate};
 
@@ -70,6 +70,21 @@ pub enum Pattern {
     Steady,
     /// Adjusted by what the receiver reports ([`crate::Search`]), up to the rate given.
     Search,
+    /// Adjusted so that the link's queue is never empty ([`crate::Saturation`]), up to the rate given.
+    Saturate,
+    /// The rate given in the mean, in trains of [`TRAIN`] packets that leave at once.
+    Trains,
+}
+
+/// Packets of a train.
+pub const TRAIN: u32 = 10;
+
+impl Pattern {
+    /// True where the rate follows the receiver's reports.
+    #[must_use]
+    pub const fn is_adapted(self) -> bool {
+        matches!(self, Self::Search | Self::Saturate)
+    }
 }
 
 /// What is to be measured.
@@ -321,6 +336,10 @@ pub enum Message {
     Data(Data),
     /// Its answer.
     Echo(Echo),
+    /// Client, from a port of its own: send this back.
+    Ping(Data),
+    /// Server: here it is.
+    Pong(Echo),
 }
 
 /// Why bytes are no message.
@@ -363,6 +382,8 @@ mod kind {
     pub(super) const PORTS: u8 = 33;
     pub(super) const ASK_SEEN: u8 = 34;
     pub(super) const SEEN: u8 = 35;
+    pub(super) const PING: u8 = 48;
+    pub(super) const PONG: u8 = 49;
 }
 
 impl Message {
@@ -393,6 +414,8 @@ impl Message {
             Self::Seen { .. } => kind::SEEN,
             Self::Data(_) => kind::DATA,
             Self::Echo(_) => kind::ECHO,
+            Self::Ping(_) => kind::PING,
+            Self::Pong(_) => kind::PONG,
         }
     }
 
@@ -400,7 +423,8 @@ impl Message {
     fn is_signed(&self) -> bool {
         match self {
             Self::Hello { cookie, .. } => *cookie != Cookie::default(),
-            Self::Challenge { .. } | Self::Refuse { .. } | Self::Data(_) | Self::Echo(_) => false,
+            Self::Challenge { .. } | Self::Refuse { .. } => false,
+            Self::Data(_) | Self::Echo(_) | Self::Ping(_) | Self::Pong(_) => false,
             _ => true,
         }
     }
@@ -429,8 +453,8 @@ impl Message {
             | Self::AskSeen { session, .. }
             | Self::Seen { session, .. }
             | Self::Bye { session } => Some(*session),
-            Self::Data(data) => Some(data.session),
-            Self::Echo(echo) => Some(echo.data.session),
+            Self::Data(data) | Self::Ping(data) => Some(data.session),
+            Self::Echo(echo) | Self::Pong(echo) => Some(echo.data.session),
         }
     }
 
@@ -478,7 +502,9 @@ impl Message {
                 of_run(*session, *run, out);
                 let flags = u8::from(spec.direction == Direction::Down)
                     | u8::from(spec.pattern == Pattern::Search) << 1
-                    | u8::from(spec.is_echoed) << 2;
+                    | u8::from(spec.is_echoed) << 2
+                    | u8::from(spec.pattern == Pattern::Saturate) << 3
+                    | u8::from(spec.pattern == Pattern::Trains) << 4;
                 out.put(&[flags]);
                 out.put(&spec.rate.as_bps().to_be_bytes());
                 out.put(&spec.payload.to_be_bytes());
@@ -550,11 +576,11 @@ impl Message {
                 out.put(&len.to_be_bytes());
                 out.put(bytes.get(..SEEN_MAX).unwrap_or(bytes));
             }
-            Self::Data(data) => {
+            Self::Data(data) | Self::Ping(data) => {
                 put_data(data, out);
                 out.resize(DATA_LEN, 0);
             }
-            Self::Echo(echo) => {
+            Self::Echo(echo) | Self::Pong(echo) => {
                 put_data(&echo.data, out);
                 out.put(&echo.received.as_nanos().to_be_bytes());
                 out.put(&echo.echoed.as_nanos().to_be_bytes());
@@ -669,6 +695,11 @@ fn data(read: &mut Read<'_>) -> Option<Data> {
     Some(Data { session, run, number, sent: Instant::from_nanos(read.u64()?) })
 }
 
+fn echo(r: &mut Read<'_>) -> Option<Echo> {
+    let data = data(r)?;
+    Some(Echo { data, received: Instant::from_nanos(r.u64()?), echoed: Instant::from_nanos(r.u64()?) })
+}
+
 fn body(kind: u8, bytes: &[u8]) -> Option<Message> {
     let mut read = Read(bytes);
     let r = &mut read;
@@ -765,26 +796,31 @@ fn body(kind: u8, bytes: &[u8]) -> Option<Message> {
             len: r.u32()?,
             bytes: r.take(r.0.len()).filter(|bytes| bytes.len() <= SEEN_MAX)?.to_vec(),
         },
-        kind::DATA => {
+        kind::DATA | kind::PING => {
             let data = data(r)?;
+            let message = if kind == kind::DATA { Message::Data(data) } else { Message::Ping(data) };
             // The filling may be anything.
-            return (bytes.len() >= DATA_LEN - HEADER_LEN).then_some(Message::Data(data));
+            return (bytes.len() >= DATA_LEN - HEADER_LEN).then_some(message);
         }
-        kind::ECHO => Message::Echo(Echo {
-            data: data(r)?,
-            received: Instant::from_nanos(r.u64()?),
-            echoed: Instant::from_nanos(r.u64()?),
-        }),
+        kind::ECHO => Message::Echo(echo(r)?),
+        kind::PONG => Message::Pong(echo(r)?),
         _ => return None,
     };
     read.0.is_empty().then_some(message)
 }
 
 fn spec(r: &mut Read<'_>) -> Option<RunSpec> {
-    let flags = r.u8().filter(|flags| *flags < 8)?;
+    let flags = r.u8()?;
+    let pattern = match flags & !0b101 {
+        0 => Pattern::Steady,
+        2 => Pattern::Search,
+        8 => Pattern::Saturate,
+        16 => Pattern::Trains,
+        _ => return None,
+    };
     Some(RunSpec {
         direction: if flags & 1 == 0 { Direction::Up } else { Direction::Down },
-        pattern: if flags & 2 == 0 { Pattern::Steady } else { Pattern::Search },
+        pattern,
         is_echoed: flags & 4 != 0,
         rate: Rate::from_bps(r.u64()?),
         payload: r.u16()?,

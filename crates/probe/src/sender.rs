@@ -2,12 +2,14 @@
 //!
 //! Each packet has its own time: `begin + n · packet ÷ rate`, so that rounding never adds up. What is
 //! late is not sent in a burst: the gap to the packet before is at least half the planned one. What a pause of
-//! more than 250 ms kept from leaving is not sent at all.
+//! more than 250 ms kept from leaving is not sent at all. Trains are bursts on purpose: their packets have one
+//! time.
 
 use figures::stats::percentile;
 use units::{Bytes, Duration, Instant, Rate};
 
-use crate::message::{Pattern, RunSpec, RunSummary, StatusReport};
+use crate::message::{Pattern, RunSpec, RunSummary, StatusReport, TRAIN};
+use crate::saturation::Saturation;
 use crate::search::Search;
 
 /// A sender that is later than this has not run, or was told to be silent: what it missed is not sent.
@@ -39,6 +41,40 @@ impl LateLog {
     }
 }
 
+/// What makes a rate of the receiver's reports.
+#[derive(Clone, Debug)]
+enum Adaptation {
+    None,
+    Search(Search),
+    Saturation(Saturation),
+}
+
+impl Adaptation {
+    fn new(spec: &RunSpec) -> Self {
+        match spec.pattern {
+            Pattern::Steady | Pattern::Trains => Self::None,
+            Pattern::Search => Self::Search(Search::new(spec.rate)),
+            Pattern::Saturate => Self::Saturation(Saturation::new(spec.rate, spec.packet())),
+        }
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        match self {
+            Self::None => None,
+            Self::Search(search) => Some(search.rate()),
+            Self::Saturation(saturation) => Some(saturation.rate()),
+        }
+    }
+
+    fn on_status(&mut self, report: &StatusReport, now: Instant) -> Option<Rate> {
+        match self {
+            Self::None => None,
+            Self::Search(search) => Some(search.on_status(report)),
+            Self::Saturation(saturation) => Some(saturation.on_status(report, now)),
+        }
+    }
+}
+
 /// Sends the packets of one run.
 #[derive(Clone, Debug)]
 pub struct Sender {
@@ -50,7 +86,9 @@ pub struct Sender {
     anchor: (u32, Instant),
     next: u32,
     last: Option<Instant>,
-    search: Option<Search>,
+    adaptation: Adaptation,
+    /// Packets that leave at one time.
+    train: u32,
     late: LateLog,
     refused: u32,
     rates: Vec<(Instant, Rate)>,
@@ -60,11 +98,11 @@ impl Sender {
     /// A sender whose first packet leaves at `now`.
     #[must_use]
     pub fn new(spec: &RunSpec, now: Instant) -> Self {
-        let search = (spec.pattern == Pattern::Search).then(|| Search::new(spec.rate));
-        let rate = search.as_ref().map_or(spec.rate, Search::rate);
+        let adaptation = Adaptation::new(spec);
+        let rate = adaptation.rate().unwrap_or(spec.rate);
         let count_max = match spec.pattern {
-            Pattern::Steady => u32::try_from(spec.packets()).unwrap_or(u32::MAX),
-            Pattern::Search => u32::MAX,
+            Pattern::Steady | Pattern::Trains => u32::try_from(spec.packets()).unwrap_or(u32::MAX),
+            Pattern::Search | Pattern::Saturate => u32::MAX,
         };
         Self {
             packet: spec.packet(),
@@ -74,7 +112,8 @@ impl Sender {
             anchor: (0, now),
             next: 0,
             last: None,
-            search,
+            adaptation,
+            train: if spec.pattern == Pattern::Trains { TRAIN } else { 1 },
             late: LateLog::default(),
             refused: 0,
             rates: vec![(now, rate)],
@@ -84,6 +123,7 @@ impl Sender {
     fn planned(&self) -> Instant {
         let (number, at) = self.anchor;
         let ahead = u64::from(self.next - number);
+        let ahead = ahead - ahead % u64::from(self.train);
         at + self.rate.time_for(Bytes::new(self.packet.get().saturating_mul(ahead)))
     }
 
@@ -94,7 +134,8 @@ impl Sender {
         if self.next >= self.count_max || planned >= self.end {
             return None;
         }
-        let gap = self.rate.time_for(self.packet);
+        let is_single = self.train == 1;
+        let gap = if is_single { self.rate.time_for(self.packet) } else { Duration::ZERO };
         Some(self.last.map_or(planned, |last| planned.max(last + gap / 2)))
     }
 
@@ -118,8 +159,7 @@ impl Sender {
 
     /// The receiver has reported: a search may change the rate.
     pub fn on_status(&mut self, report: &StatusReport, now: Instant) {
-        let Some(search) = &mut self.search else { return };
-        let rate = search.on_status(report);
+        let Some(rate) = self.adaptation.on_status(report, now) else { return };
         if rate != self.rate {
             // The next packet keeps its place unless the new gap is shorter.
             let next = self.planned().min(now + rate.time_for(self.packet)).max(self.last.unwrap_or(now));

@@ -10,7 +10,7 @@ use units::{Bytes, Duration, Instant};
 
 use crate::auth::{Cookie, CookieJar, Key};
 use crate::message::{
-    CONTROL_LEN_MAX, DATA_LEN, Data, Direction, Echo, Limits, Message, MessageError, PAYLOAD_MAX, Pattern,
+    CONTROL_LEN_MAX, DATA_LEN, Data, Direction, Echo, Limits, Message, MessageError, PAYLOAD_MAX,
     RECORDS_MAX, Refusal, RunSpec, RunSummary, SessionId, StatusReport, VERSION,
 };
 use crate::receiver::{Receiver, ReportTimer};
@@ -187,8 +187,9 @@ pub struct Server {
     flows: BTreeMap<(SessionId, u32), Flow>,
     volumes: BTreeMap<IpAddr, (Instant, u64)>,
     outgoing: VecDeque<(SocketAddr, Vec<u8>)>,
-    echoes: VecDeque<(SocketAddr, Echo)>,
     questions: VecDeque<Question>,
+    /// Answers to [`Data`] and pings, which tell when they leave.
+    echoes: VecDeque<(SocketAddr, Message)>,
     counters: ServerCounters,
     count: u64,
 }
@@ -255,6 +256,34 @@ impl Server {
     fn question(&mut self, question: Question) {
         if self.questions.len() < QUESTIONS_MAX {
             self.questions.push_back(question);
+        }
+    }
+
+    /// A session has moved so many bytes that are not of a run here: over TCP.
+    pub fn on_volume(&mut self, session: SessionId, bytes: u64, now: Instant) {
+        if let Some(session) = self.sessions.iter().find(|other| other.id == session) {
+            let client = client_of(session.address);
+            self.charge(client, bytes, now);
+        }
+    }
+
+    /// Bytes that a session's client may still move in this hour.
+    #[must_use]
+    pub fn volume_left(&self, session: SessionId, now: Instant) -> u64 {
+        let client = self.sessions.iter().find(|other| other.id == session).map(|s| client_of(s.address));
+        let used = client.map_or(0, |client| self.used(client, now));
+        self.config.limits.volume_max.get().saturating_sub(used)
+    }
+
+    fn used(&self, client: IpAddr, now: Instant) -> u64 {
+        let used = self.volumes.get(&client).filter(|(since, _)| now.saturating_since(*since) < HOUR);
+        used.map_or(0, |(_, bytes)| *bytes)
+    }
+
+    /// What was asked for and not moved is given back.
+    fn refund(&mut self, client: IpAddr, bytes: u64) {
+        if let Some((_, used)) = self.volumes.get_mut(&client) {
+            *used = used.saturating_sub(bytes);
         }
     }
 
@@ -366,6 +395,13 @@ impl Server {
             return;
         };
         session.heard = now;
+        if let Message::Ping(data) = message {
+            // From another port of the address that is proven; the answer is as long as the question.
+            if session.address.ip() == from.ip() && self.echoes.len() < OUTGOING_MAX {
+                self.echoes.push_back((from, Message::Pong(Echo { data: *data, received: at, echoed: at })));
+            }
+            return;
+        }
         if let Message::Idle { flow, after, cookie, .. } = message {
             return self.on_idle((id, *flow), *after, cookie, from, now);
         }
@@ -445,7 +481,8 @@ impl Server {
         let Role::Receives { receiver, .. } = &mut run.role else { return };
         receiver.on_data(data.number, data.sent, at);
         if run.spec.is_echoed && from == address && self.echoes.len() < OUTGOING_MAX {
-            self.echoes.push_back((address, Echo { data: *data, received: at, echoed: at }));
+            let echo = Message::Echo(Echo { data: *data, received: at, echoed: at });
+            self.echoes.push_back((address, echo));
         }
     }
 
@@ -498,8 +535,7 @@ impl Server {
             || spec.overhead > 200
             || spec.rate.is_zero()
             || spec.length.is_zero();
-        let used = self.volumes.get(&client).filter(|(since, _)| now.saturating_since(*since) < HOUR);
-        let used = used.map_or(0, |(_, bytes)| *bytes);
+        let used = self.used(client, now);
         if is_senseless {
             Some((Refusal::Senseless, 0))
         } else if spec.rate > limits.rate_max {
@@ -550,6 +586,7 @@ impl Server {
         let Some(run) = session.run(number) else {
             return self.refuse(address, id, Refusal::NoSession, 0);
         };
+        let is_first = run.summary.is_none();
         let summary = *run.summary.get_or_insert_with(|| {
             let mut summary = RunSummary { moves, ..RunSummary::default() };
             match &run.role {
@@ -561,6 +598,11 @@ impl Server {
             }
             summary
         });
+        let moved = run.spec.packet().get().saturating_mul(summary.sent.max(summary.received).into());
+        let unused = planned_bytes(&run.spec).saturating_sub(moved);
+        if is_first {
+            self.refund(client_of(address), unused);
+        }
         self.say(address, &Message::Summary { session: id, run: number, summary });
     }
 
@@ -577,8 +619,11 @@ impl Server {
 
     /// The next datagram, written to `out`; none when there is none at `now`.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Transmit> {
-        if let Some((to, echo)) = self.echoes.pop_front() {
-            Message::Echo(Echo { echoed: now, ..echo }).encode(None, out);
+        if let Some((to, mut answer)) = self.echoes.pop_front() {
+            if let Message::Echo(echo) | Message::Pong(echo) = &mut answer {
+                echo.echoed = now;
+            }
+            answer.encode(None, out);
             return Some(Transmit { to, run: None });
         }
         if let Some((to, bytes)) = self.outgoing.pop_front() {
@@ -676,7 +721,7 @@ fn new_run(number: u32, spec: &RunSpec, now: Instant) -> Run {
     let role = match spec.direction {
         Direction::Down => Role::Sends(Sender::new(spec, now)),
         Direction::Up => {
-            let every = if spec.pattern == Pattern::Search { SEARCH_REPORTS } else { STEADY_REPORTS };
+            let every = if spec.pattern.is_adapted() { SEARCH_REPORTS } else { STEADY_REPORTS };
             Role::Receives { receiver: Receiver::new(spec.packets()), reports: ReportTimer::new(every, now) }
         }
     };

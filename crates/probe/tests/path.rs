@@ -46,7 +46,7 @@ proptest! {
     #[test]
     fn nothing_is_reflected(
         seed: u64,
-        datagrams in prop::collection::vec((0u16..4, prop::collection::vec(any::<u8>(), 0..120), 0u8..22), 1..60),
+        datagrams in prop::collection::vec((0u16..4, prop::collection::vec(any::<u8>(), 0..120), 0u8..64), 1..60),
     ) {
         for has_key in [false, true] {
             let mut net = Network::new(seed, Path::default(), has_key);

@@ -28,6 +28,11 @@ pub struct Radio {
 /// One way, of the radio link and of the wired segment.
 pub const DELAYS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(5)];
 
+/// A radio link that has only its delay.
+pub fn air(seed: u64) -> LinkConfig {
+    LinkConfig { delay: DelayModel::Fixed(DELAYS[0]), seed, ..LinkConfig::default() }
+}
+
 pub struct Bed {
     // Dropped in this order: the server is in a namespace of the network.
     server: Option<Child>,
@@ -39,6 +44,17 @@ pub struct Bed {
 
 impl Bed {
     pub fn build(what: &str, radio: &Radio) -> Self {
+        let air = |seed| LinkConfig {
+            capacity: Capacity::Constant(radio.rate),
+            queue: QueueLimit::Bytes(radio.queue),
+            loss_before: radio.loss,
+            ..air(seed)
+        };
+        Self::of_air(what, [air(3), air(4)])
+    }
+
+    /// With these links, down and up; they have their delay from [`air`].
+    pub fn of_air(what: &str, [radio_down, radio_up]: [LinkConfig; 2]) -> Self {
         let turn = one_at_a_time();
         let name = format!("probe-{what}-{}", std::process::id());
         let instance = Instance::register(Some(&name), "a test")
@@ -46,37 +62,25 @@ impl Bed {
         let mut network = Network::create(&name, &HostSettings::default()).unwrap();
         let devices = network.take_devices().unwrap();
         let wan = |seed| LinkConfig { delay: DelayModel::Fixed(DELAYS[1]), seed, ..LinkConfig::default() };
-        let air = |seed| LinkConfig {
-            capacity: Capacity::Constant(radio.rate),
-            queue: QueueLimit::Bytes(radio.queue),
-            delay: DelayModel::Fixed(DELAYS[0]),
-            loss_before: radio.loss,
-            seed,
-            ..LinkConfig::default()
-        };
-        let plan = LinkPlan {
-            wan_down: wan(1),
-            wan_up: wan(2),
-            radio_down: air(3),
-            radio_up: air(4),
-            feedback: None,
-        };
+        let plan = LinkPlan { wan_down: wan(1), wan_up: wan(2), radio_down, radio_up, feedback: None };
         let emulator = Emulator::start(devices, &plan, Keep::Everything, None).unwrap();
         let mut bed =
             Self { server: None, emulator: Some(emulator), network, _instance: instance, _turn: turn };
-        bed.server = Some(bed.start(Host::Server, &["probe", "server"]));
+        bed.server = bed.start(Host::Server, env!("CARGO_BIN_EXE_cellerator"), &["probe", "server"]);
         bed
     }
 
-    fn start(&self, host: Host, arguments: &[&str]) -> Child {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_cellerator"));
+    /// Starts a program on a host; none where it is not installed.
+    pub fn start(&self, host: Host, program: &str, arguments: &[&str]) -> Option<Child> {
+        let mut command = Command::new(program);
         command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
-        self.network.namespace(host).unwrap().spawn(command, SpawnOptions::default()).unwrap()
+        self.network.namespace(host).unwrap().spawn(command, SpawnOptions::default()).ok()
     }
 
     /// Starts a measurement.
     pub fn client(&self, arguments: &[&str]) -> Child {
-        self.start(Host::Client, &[&["probe"], arguments].concat())
+        let program = env!("CARGO_BIN_EXE_cellerator");
+        self.start(Host::Client, program, &[&["probe"], arguments].concat()).unwrap()
     }
 
     /// Makes a measurement; its document.

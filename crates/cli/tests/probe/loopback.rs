@@ -62,12 +62,12 @@ pub fn words(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-fn document(output: &Output) -> Value {
+pub fn document(output: &Output) -> Value {
     assert!(!output.stdout.is_empty(), "{}", words(output));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-fn file(name: &str) -> PathBuf {
+pub fn file(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("cellerator-probe-{}-{name}", std::process::id()))
 }
 
@@ -234,4 +234,27 @@ fn what_was_measured_is_kept_when_the_server_or_the_user_ends_it() {
     let kept = document(&output);
     assert_eq!(kept["incomplete"], "interrupted");
     assert!(kept["directions"][0]["steps"][0]["received"].as_u64().unwrap() > 100);
+}
+
+#[test]
+fn tcp_tries_each_window_and_stays_within_the_volume() {
+    let server = Server::start(&["--rate-max", "50 Mbit/s"]);
+    let arguments =
+        ["tcp", "--ways", "down", "--time", "300 ms", "--repetitions", "2", "--window", "20 KB,200 KB"];
+    let tcp = document(&server.measure(&[&arguments[..], &["--json", "-"]].concat()));
+    schema::check_against(&tcp, TCP);
+    let rows = tcp["rows"].as_array().unwrap();
+    let windows: Vec<u64> = rows.iter().map(|row| row["window_bytes"].as_u64().unwrap()).collect();
+    assert_eq!(windows, [20_000, 200_000]);
+    assert_eq!(rows.iter().map(|row| &row["runs"]).collect::<Vec<_>>(), [2, 2]);
+    drop(server);
+
+    // 300 ms at 50 Mbit/s are about 1.9 MB.
+    let server = Server::start(&["--rate-max", "50 Mbit/s", "--volume-max", "3 MB"]);
+    let output =
+        server.measure(&["tcp", "--ways", "down", "--time", "300 ms", "--repetitions", "4", "--json", "-"]);
+    let tcp = document(&output);
+    let bytes: u64 = tcp["runs"].as_array().unwrap().iter().map(|run| run["bytes"].as_u64().unwrap()).sum();
+    assert!((1_500_000..4_500_000).contains(&bytes), "{bytes}");
+    assert!(words(&output).contains("hour"), "{}", words(&output));
 }

@@ -8,10 +8,11 @@ fn key() -> Key {
 }
 
 fn some_spec() -> impl Strategy<Value = RunSpec> {
-    (any::<(bool, bool, bool)>(), any::<u64>(), any::<u16>(), any::<u16>(), any::<u32>()).prop_map(
+    (any::<(bool, u8, bool)>(), any::<u64>(), any::<u16>(), any::<u16>(), any::<u32>()).prop_map(
         |(flags, bps, payload, overhead, ms)| RunSpec {
             direction: if flags.0 { Direction::Up } else { Direction::Down },
-            pattern: if flags.1 { Pattern::Steady } else { Pattern::Search },
+            pattern: [Pattern::Steady, Pattern::Search, Pattern::Saturate, Pattern::Trains]
+                [usize::from(flags.1 % 4)],
             is_echoed: flags.2,
             rate: Rate::from_bps(bps),
             payload,
@@ -114,6 +115,12 @@ fn some_message() -> impl Strategy<Value = Message> {
         any::<(u64, u32)>().prop_map(|(session, flow)| Message::Held { session, flow }),
         any::<(u64, u32)>().prop_map(|(session, flow)| Message::Speak { session, flow }),
         data.clone().prop_map(Message::Data),
+        data.clone().prop_map(Message::Ping),
+        (data.clone(), any::<(u64, u64)>()).prop_map(|(data, (received, echoed))| Message::Pong(Echo {
+            data,
+            received: Instant::from_nanos(received),
+            echoed: Instant::from_nanos(echoed),
+        })),
         (data, any::<(u64, u64)>()).prop_map(|(data, (received, echoed))| Message::Echo(Echo {
             data,
             received: Instant::from_nanos(received),

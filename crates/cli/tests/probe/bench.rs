@@ -1,0 +1,180 @@
+//! How exact the probe is on this machine, and what other programs say of the same link. `make bench-probe`.
+
+use std::path::PathBuf;
+use std::process::Child;
+
+use lab::Host;
+use link::LossModel;
+use serde_json::{Value, json};
+use units::{Bytes, Rate};
+
+use crate::link::{Bed, DELAYS, Radio};
+
+/// Adds a part to the result document, where one is wanted.
+pub fn keep(part: &str, value: &Value) {
+    let Some(path) = std::env::var_os("PROBE_BENCH_OUT").map(PathBuf::from) else { return };
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|_| "{}".to_owned());
+    let mut document: Value = serde_json::from_str(&text).unwrap();
+    document["schema"] = "cellerator/probe-bench/1".into();
+    document[part] = value.clone();
+    std::fs::write(&path, serde_json::to_string_pretty(&document).unwrap() + "\n").unwrap();
+}
+
+/// One way, ms.
+fn delay_ms() -> f64 {
+    DELAYS.iter().map(|delay| delay.as_millis_f64()).sum()
+}
+
+#[test]
+#[ignore = "a figure of this machine: make bench-probe"]
+fn gaps_between_packets_and_the_least_round_trip() {
+    let radio = Radio { rate: Rate::from_mbps(400), queue: Bytes::new(4_000_000), loss: LossModel::None };
+    let bed = Bed::build("bench", &radio);
+    let rates = "2 Mbit/s,8 Mbit/s,26 Mbit/s,50 Mbit/s,100 Mbit/s,200 Mbit/s";
+    let sweep = bed.measure(&["sweep", "10.1.0.2", "--rates", rates, "--time", "5 s"]);
+    let rtt = bed.measure(&["rtt", "10.1.0.2", "--idle", "--time", "10 s"]);
+    drop(bed.end());
+    let mut rows = Vec::new();
+    for way in sweep["directions"].as_array().unwrap() {
+        for step in way["steps"].as_array().unwrap() {
+            let timer = &step["timer"];
+            rows.push(json!({
+                "direction": step["direction"], "rate_mbps": step["rate_mbps"], "lost": step["lost"],
+                "gap_error_p99_us": timer["gap_error_p99_us"], "late_p99_us": timer["late_p99_us"],
+            }));
+        }
+    }
+    // A small packet takes its time on the air: 72 bytes at 400 Mbit/s, both ways.
+    let truth = delay_ms() * 2.0 + 2.0 * 72.0 * 8.0 / 400e3;
+    let of = |name: &str| rtt["phases"][0]["rtt"][name].as_f64().unwrap() - truth;
+    let bias = json!({"least_ms": of("min_ms"), "median_ms": of("p50_ms"), "p99_ms": of("p99_ms")});
+    eprintln!("{}\nround trip above the link's: {bias}", serde_json::to_string_pretty(&rows).unwrap());
+    keep("gaps", &json!(rows));
+    keep("round_trip_bias", &bias);
+    // The aims: what misses them is told, and is no error of the program.
+    for row in &rows {
+        let gap = row["gap_error_p99_us"].as_u64().unwrap();
+        if gap > 50 {
+            eprintln!(
+                "  above the aim of 50 µs: {} at {} Mbit/s: {gap} µs",
+                row["direction"], row["rate_mbps"]
+            );
+        }
+    }
+    if of("min_ms") > 0.15 {
+        eprintln!("  above the aim of 0.15 ms: {} ms", of("min_ms"));
+    }
+    assert!(of("min_ms") >= 0.0, "faster than the link: {bias}");
+}
+
+/// Kills a server when it is no longer needed.
+struct Serving(Child);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn output(bed: &Bed, program: &str, arguments: &[&str]) -> Option<String> {
+    let child = bed.start(Host::Client, program, arguments)?;
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if !output.status.success() {
+        eprintln!("  {program}: {}", String::from_utf8_lossy(&output.stderr));
+        return None;
+    }
+    Some(text)
+}
+
+fn json_of(text: Option<String>) -> Value {
+    text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or(Value::Null)
+}
+
+#[test]
+#[ignore = "needs irtt, iperf3 and xfr: make bench-probe"]
+fn what_other_programs_say_of_the_same_link() {
+    let loss = LossModel::Bernoulli { ppm: 5_000 };
+    let radio = Radio { rate: Rate::from_mbps(20), queue: Bytes::new(250_000), loss };
+    let bed = Bed::build("others", &radio);
+    let servers: Vec<Serving> = [("iperf3", &["-s"][..]), ("irtt", &["server"][..]), ("xfr", &["serve"][..])]
+        .into_iter()
+        .filter_map(|(program, arguments)| bed.start(Host::Server, program, arguments).map(Serving))
+        .collect();
+    bed.run(Host::Client, "sleep", &["1"]);
+    let mut rows = Vec::new();
+    let mut row = |program: &str, what: &str, value: Option<f64>| {
+        eprintln!("  {program:10} {what:42} {value:?}");
+        rows.push(json!({"program": program, "figure": what, "value": value}));
+    };
+    // Round trips, idle.
+    let own = bed.measure(&["rtt", "10.1.0.2", "--idle", "--every", "10 ms", "--time", "10 s"]);
+    let of = |name: &str| own["phases"][0]["rtt"][name].as_f64();
+    row("cellerator", "idle round trip, least, ms", of("min_ms"));
+    row("cellerator", "idle round trip, median, ms", of("p50_ms"));
+    row("cellerator", "idle, packets that did not come back, %", own["phases"][0]["loss_percent"].as_f64());
+    let irtt =
+        json_of(output(&bed, "irtt", &["client", "-i", "10ms", "-d", "10s", "-q", "-o", "-", "10.1.0.2"]));
+    let ms = |name: &str| irtt["stats"]["rtt"][name].as_f64().map(|ns| ns / 1e6);
+    row("irtt", "idle round trip, least, ms", ms("min"));
+    row("irtt", "idle round trip, median, ms", ms("median"));
+    row("irtt", "idle, packets that did not come back, %", irtt["stats"]["packet_loss_percent"].as_f64());
+    // UDP at a rate below and above the link's.
+    for mbps in [10_u32, 30] {
+        let rate = format!("{mbps} Mbit/s");
+        let own = bed.measure(&["sweep", "10.1.0.2", "--ways", "up", "--rates", &rate, "--time", "5 s"]);
+        let step = &own["directions"][0]["steps"][0];
+        row("cellerator", &format!("UDP up at {mbps} Mbit/s: lost, %"), step["loss_percent"].as_f64());
+        row(
+            "cellerator",
+            &format!("UDP up at {mbps} Mbit/s: goodput, Mbit/s"),
+            step["goodput_mbps"].as_f64(),
+        );
+        // iperf3 counts payload: the same packets on the wire.
+        let payload = format!("{}", u64::from(mbps) * 1_000_000 * 1_372 / 1_400);
+        let arguments = ["-c", "10.1.0.2", "-u", "-b", &payload, "-l", "1372", "-t", "5", "-J"];
+        let iperf = json_of(output(&bed, "iperf3", &arguments));
+        let sum = |name: &str| iperf["end"]["sum"][name].as_f64();
+        let received = sum("bits_per_second").zip(sum("lost_percent"));
+        row("iperf3", &format!("UDP up at {mbps} Mbit/s: lost, %"), sum("lost_percent"));
+        row(
+            "iperf3",
+            &format!("UDP up at {mbps} Mbit/s: goodput, Mbit/s"),
+            received.map(|(bps, lost)| bps * (1.0 - lost / 100.0) / 1e6),
+        );
+        let arguments = ["10.1.0.2", "-u", "-b", &format!("{mbps}M"), "-t", "5s", "--json", "--no-tui"];
+        let xfr = json_of(output(&bed, "xfr", &arguments));
+        row("xfr", &format!("UDP up at {mbps} Mbit/s: lost, %"), xfr["udp_stats"]["lost_percent"].as_f64());
+        row("xfr", &format!("UDP up at {mbps} Mbit/s: goodput, Mbit/s"), xfr["throughput_mbps"].as_f64());
+    }
+    // TCP.
+    let own = bed.measure(&[
+        "tcp",
+        "10.1.0.2",
+        "--ways",
+        "down",
+        "--time",
+        "10 s",
+        "--repetitions",
+        "1",
+        "--cc",
+        "cubic",
+    ]);
+    row("cellerator", "TCP down, CUBIC: goodput, Mbit/s", own["runs"][0]["goodput_mbps"].as_f64());
+    row("cellerator", "TCP down, CUBIC: sent again", own["runs"][0]["retransmitted"].as_f64());
+    let iperf = json_of(output(&bed, "iperf3", &["-c", "10.1.0.2", "-R", "-C", "cubic", "-t", "10", "-J"]));
+    let end = &iperf["end"];
+    row(
+        "iperf3",
+        "TCP down, CUBIC: goodput, Mbit/s",
+        end["sum_received"]["bits_per_second"].as_f64().map(|bps| bps / 1e6),
+    );
+    row("iperf3", "TCP down, CUBIC: sent again", end["sum_sent"]["retransmits"].as_f64());
+    let xfr = json_of(output(&bed, "xfr", &["10.1.0.2", "-R", "-t", "10s", "--json", "--no-tui"]));
+    row("xfr", "TCP down, system's: goodput, Mbit/s", xfr["throughput_mbps"].as_f64());
+    row("xfr", "TCP down, system's: sent again", xfr["tcp_info"]["retransmits"].as_f64());
+    drop(servers);
+    drop(bed.end());
+    keep("others", &json!(rows));
+}

@@ -1,0 +1,376 @@
+//! [`all`]: one measurement after the other, one document, one page.
+//!
+//! A part that cannot be done is told in one line, and the others go on. [`parts`] is the list of them.
+
+use io::IoError;
+use maud::{Markup, PreEscaped, html};
+use probe::Direction;
+use serde::Serialize;
+use serde_json::Value;
+use units::Duration;
+
+use crate::maker::{Maker, Peer};
+use crate::session::{Session, Watcher};
+use crate::{
+    HopsPlan, LocalPeer, MeasureError, MiddleboxPlan, RttPlan, SweepPlan, TcpPlan, TimeoutPlan, hops,
+    hops_page, middlebox, middlebox_page, rtt, rtt_page, sweep, sweep_page, tcp, tcp_page, timeout,
+    timeout_page, verdict,
+};
+
+/// Name and version of the document; its schema is `schemas/probe-all.schema.json`.
+pub const SCHEMA: &str = "cellerator/probe-all/1";
+
+/// What a run takes beside its data: questions, the tail, a pause.
+const RUN_MORE: Duration = Duration::from_millis(1_800);
+/// The same of a TCP transfer.
+const TRANSFER_MORE: Duration = Duration::from_secs(2);
+/// Runs of a sweep that was given no rates.
+const SWEEP_RUNS: u64 = 8;
+/// What `middlebox` takes beside the delays.
+const MIDDLEBOX_MORE: Duration = Duration::from_secs(10);
+/// Looking for the way, of `hops`.
+const WAY: Duration = Duration::from_secs(3);
+
+/// What to measure.
+#[derive(Debug)]
+pub struct AllPlan {
+    /// Names of the parts that are wanted, of [`NAMES`].
+    pub wanted: Vec<String>,
+    /// Of `rtt`.
+    pub rtt: RttPlan,
+    /// Of `sweep`.
+    pub sweep: SweepPlan,
+    /// Of `tcp`.
+    pub tcp: TcpPlan,
+    /// Of `middlebox`.
+    pub middlebox: MiddleboxPlan,
+    /// Of `hops`.
+    pub hops: HopsPlan,
+    /// Of `timeout`.
+    pub timeout: TimeoutPlan,
+}
+
+/// Names of the parts, in their order.
+pub const NAMES: [&str; 6] = ["rtt", "sweep", "tcp", "middlebox", "hops", "timeout"];
+
+/// One measurement of all.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Part {
+    /// Name of the command.
+    pub name: &'static str,
+    /// What it took.
+    pub seconds: f64,
+    /// In plain words; none where nothing was measured.
+    pub verdict: Option<String>,
+    /// Why there is nothing, or not all; none of a part that is whole.
+    pub error: Option<String>,
+    /// The document of the command, with its own schema; none where nothing was measured.
+    pub document: Option<Value>,
+    #[serde(skip)]
+    page: String,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AllDocument {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// Who measured.
+    pub made_by: Maker,
+    /// Against whom.
+    pub server: Peer,
+    /// In plain words.
+    pub verdict: String,
+    /// Why it is not the whole; none of one that is.
+    pub incomplete: Option<String>,
+    /// What was measured, in its order.
+    pub parts: Vec<Part>,
+}
+
+/// What a part gives.
+struct Done {
+    document: Value,
+    verdict: String,
+    page: Markup,
+    failure: Option<MeasureError>,
+}
+
+type Act<'p> = Box<dyn FnOnce(&mut Session<'_>, Maker, &mut dyn Watcher) -> Result<Done, MeasureError> + 'p>;
+
+/// A part before it is measured.
+struct Entry<'p> {
+    name: &'static str,
+    title: &'static str,
+    expected: Duration,
+    act: Act<'p>,
+}
+
+fn done<D: Serialize, E: Into<MeasureError>>(
+    outcome: Result<(D, Option<MeasureError>), E>,
+    verdict: impl Fn(&D) -> &str,
+    page: impl Fn(&D) -> Markup,
+) -> Result<Done, MeasureError> {
+    let (document, failure) = outcome.map_err(Into::into)?;
+    Ok(Done {
+        verdict: verdict(&document).to_owned(),
+        page: page(&document),
+        // Of a document of ours nothing is lost: its keys are text.
+        document: serde_json::to_value(&document).unwrap_or_default(),
+        failure,
+    })
+}
+
+fn loaded(plan: &RttPlan) -> Duration {
+    let search = if plan.load_rate.is_some() { Duration::ZERO } else { plan.search_length + RUN_MORE };
+    let ways = plan.loads.len() as u64;
+    (plan.length + RUN_MORE) * (1 + ways) + search * ways
+}
+
+/// Every part there is.
+fn parts<'p>(plan: &'p AllPlan, local: Option<LocalPeer<'p>>) -> Vec<Entry<'p>> {
+    let ways = |directions: &[Direction]| directions.len() as u64;
+    let sweep_runs = if plan.sweep.rates.is_empty() { SWEEP_RUNS } else { plan.sweep.rates.len() as u64 };
+    let sweep_way = plan.sweep.search_length + RUN_MORE + (plan.sweep.length + RUN_MORE) * sweep_runs;
+    let transfers = ways(&plan.tcp.directions) * u64::from(plan.tcp.repetitions);
+    vec![
+        Entry {
+            name: "rtt",
+            title: "Round trips, idle and under load",
+            expected: loaded(&plan.rtt),
+            act: Box::new(move |session, made_by, watcher| {
+                let came = rtt::rtt_beside(session, &plan.rtt, local, made_by, watcher);
+                done(came, |document| &document.verdict, rtt_page::body)
+            }),
+        },
+        Entry {
+            name: "sweep",
+            title: "UDP at several rates",
+            expected: sweep_way * ways(&plan.sweep.directions),
+            act: Box::new(move |session, made_by, watcher| {
+                let came = sweep::sweep(session, &plan.sweep, made_by, watcher);
+                done(came, |document| &document.verdict, sweep_page::body)
+            }),
+        },
+        Entry {
+            name: "tcp",
+            title: "TCP",
+            expected: (plan.tcp.length + TRANSFER_MORE) * transfers,
+            act: Box::new(move |session, made_by, watcher| {
+                let came = tcp::tcp(session, &plan.tcp, made_by, watcher);
+                done(came, |document| &document.verdict, tcp_page::body)
+            }),
+        },
+        Entry {
+            name: "middlebox",
+            title: "What stands in between",
+            expected: plan.middlebox.delay * 2 + MIDDLEBOX_MORE,
+            act: Box::new(move |session, made_by, watcher| {
+                let came = middlebox::middlebox(session, &plan.middlebox, made_by, watcher);
+                done(came, |document| &document.verdict, middlebox_page::body)
+            }),
+        },
+        Entry {
+            name: "hops",
+            title: "Where on the way packets wait",
+            expected: WAY + loaded(&plan.hops.rtt),
+            act: Box::new(move |session, made_by, watcher| {
+                let came = hops::hops(session, &plan.hops, made_by, watcher);
+                done(came, |document| &document.verdict, hops_page::body)
+            }),
+        },
+        Entry {
+            name: "timeout",
+            title: "How long idle flows are kept",
+            expected: plan.timeout.silences.iter().copied().max().unwrap_or(Duration::ZERO) + RUN_MORE * 2,
+            act: Box::new(move |session, made_by, watcher| {
+                let came = timeout::timeout(session, &plan.timeout, made_by, watcher);
+                done(came, |document| &document.verdict, timeout_page::body)
+            }),
+        },
+    ]
+}
+
+/// A time as a person would say it.
+fn about(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 0..90 => format!("{seconds} s"),
+        seconds => format!("{} min", seconds.div_ceil(60)),
+    }
+}
+
+/// Measures all parts that are wanted, one after the other. What was measured is in the document, whatever
+/// happens.
+///
+/// # Errors
+/// Of the system only.
+pub fn all(
+    session: &mut Session<'_>,
+    plan: &AllPlan,
+    local: Option<LocalPeer<'_>>,
+    made_by: &Maker,
+    watcher: &mut dyn Watcher,
+) -> Result<(AllDocument, Option<MeasureError>), IoError> {
+    let mut entries = parts(plan, local);
+    entries.retain(|entry| plan.wanted.iter().any(|name| name == entry.name));
+    let count = entries.len();
+    let mut left = entries.iter().fold(Duration::ZERO, |sum, entry| sum + entry.expected);
+    let mut document = AllDocument {
+        schema: SCHEMA,
+        made_by: made_by.clone(),
+        server: session.peer(),
+        verdict: String::new(),
+        incomplete: None,
+        parts: Vec::new(),
+    };
+    let mut failure = None;
+    for (number, entry) in (1..).zip(entries) {
+        let (name, title) = (entry.name, entry.title);
+        watcher.say(&format!(
+            "{number}/{count} {name}: about {}, all that is left {}",
+            about(entry.expected),
+            about(left)
+        ));
+        left -= entry.expected;
+        let begin = io::Clock::now();
+        // A part may have lost the session; the next one has its own.
+        if session.id().is_none()
+            && let Err(error) = session.reopen()
+        {
+            failure = Some(error);
+            break;
+        }
+        // What the system refuses to one part it may give to the next.
+        let came = (entry.act)(session, made_by.clone(), watcher);
+        let seconds = io::Clock::now().saturating_since(begin).as_secs_f64();
+        let mut part =
+            Part { name, seconds, verdict: None, error: None, document: None, page: String::new() };
+        match came {
+            Ok(done) => {
+                part.verdict = Some(done.verdict);
+                part.document = Some(done.document);
+                part.error = done.failure.as_ref().map(ToString::to_string);
+                part.page = section(title, &done.page);
+                if matches!(done.failure, Some(MeasureError::Interrupted)) {
+                    failure = done.failure;
+                }
+            }
+            Err(error) => {
+                part.error = Some(error.to_string());
+                failure = Some(error).filter(|error| matches!(error, MeasureError::Interrupted));
+            }
+        }
+        if let Some(error) = part.error.as_ref().filter(|_| failure.is_none()) {
+            watcher.say(&format!("{name}: {error}; the rest goes on"));
+        }
+        document.parts.push(part);
+        if failure.is_some() {
+            break;
+        }
+    }
+    document.incomplete = failure.as_ref().map(ToString::to_string);
+    document.verdict = verdict::of_all(&document);
+    Ok((document, failure))
+}
+
+/// The headings of a part's page stand one step lower in the page of all.
+fn section(title: &str, page: &Markup) -> String {
+    let lower = page.0.replace("<h2>", "<h3>").replace("</h2>", "</h3>");
+    html! { h2 { (title) } (PreEscaped(lower)) }.into_string()
+}
+
+/// The verdict, and that of each part.
+#[must_use]
+pub fn summary(document: &AllDocument, columns: usize) -> String {
+    let mut text = figures::wrapped(&document.verdict, columns).join("\n") + "\n";
+    for part in &document.parts {
+        let told = match (&part.verdict, &part.error) {
+            (Some(verdict), _) => verdict.clone(),
+            (None, Some(error)) => format!("could not be measured: {error}"),
+            (None, None) => "nothing was measured".to_owned(),
+        };
+        text += &format!("\n  {} ({:.0} s)\n", part.name, part.seconds);
+        for line in figures::wrapped(&told, columns.saturating_sub(4)) {
+            text += &format!("    {line}\n");
+        }
+    }
+    text
+}
+
+/// The whole page.
+#[must_use]
+pub fn page(document: &AllDocument) -> String {
+    let is_partial = document.incomplete.is_some();
+    let head = document.server.page_head(&document.verdict, is_partial, "port", &document.made_by);
+    let body = html! {
+        (head)
+        @for part in &document.parts {
+            @if part.page.is_empty() { h2 { (part.name) } }
+            (PreEscaped(part_head(part)))
+        }
+    };
+    figures::page::page("What this path is like", "", &body)
+}
+
+/// Heading, verdict and figures of a part.
+fn part_head(part: &Part) -> String {
+    let verdict =
+        part.verdict.as_ref().map(|verdict| html! { p class="finding" { (verdict) } }.into_string());
+    let error = part
+        .error
+        .as_ref()
+        .map(|error| html! { p class="finding warning" { "Not complete: " (error) } }.into_string());
+    let told = verdict.unwrap_or_default() + &error.unwrap_or_default();
+    match part.page.split_once("</h2>") {
+        Some((heading, rest)) => format!("{heading}</h2>{told}{rest}"),
+        None => told,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn document() -> AllDocument {
+        let part = |name, verdict: Option<&str>, error: Option<&str>| Part {
+            name,
+            seconds: 12.3,
+            verdict: verdict.map(str::to_owned),
+            error: error.map(str::to_owned),
+            document: None,
+            page: verdict.map_or_else(String::new, |_| section("Title", &html! { h2 { "Inner" } "<" })),
+        };
+        AllDocument {
+            schema: SCHEMA,
+            made_by: Maker { cellerator: "0".to_owned(), command: "c".to_owned(), started_unix_s: 0 },
+            server: Peer {
+                host: "h".to_owned(),
+                address: "192.0.2.1".to_owned(),
+                port: 7_311,
+                ip_version: 4,
+            },
+            verdict: "All is well.".to_owned(),
+            incomplete: None,
+            parts: vec![part("rtt", Some("Fast."), None), part("tcp", None, Some("wrong key"))],
+        }
+    }
+
+    #[test]
+    fn the_page_begins_with_the_verdict_and_each_part_with_its_own() {
+        let page = page(&document());
+        let body = page.split_once("</h1>").unwrap().1;
+        assert!(body.starts_with("<p class=\"finding\">All is well.</p>"), "{body}");
+        assert!(body.contains("<h2>Title</h2><p class=\"finding\">Fast.</p><h3>Inner</h3>&lt;"), "{body}");
+        assert!(
+            body.contains("<h2>tcp</h2><p class=\"finding warning\">Not complete: wrong key</p>"),
+            "{body}"
+        );
+    }
+
+    #[test]
+    fn the_summary_tells_what_could_not_be_measured_in_one_line() {
+        let text = summary(&document(), 60);
+        assert!(text.starts_with("All is well.\n"));
+        assert!(text.contains("  rtt (12 s)\n    Fast.\n"), "{text}");
+        assert!(text.contains("  tcp (12 s)\n    could not be measured: wrong key\n"), "{text}");
+    }
+}

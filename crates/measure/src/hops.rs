@@ -1,0 +1,393 @@
+//! [`hops`]: round trips to each router on the way, idle and under load ([DR]'s traceroute experiment).
+//!
+//! Pings that live for 1, 2, 3 … hops: the router at which one runs out says so by ICMP. The delay that
+//! load adds is small up to the queue that fills, and large from there on. A router may be slow to
+//! answer and still fast to forward, so only a delay that all later hops have too counts.
+
+use std::net::IpAddr;
+
+use io::IoError;
+use probe::{DelayFigures, Direction, Pattern, RunFigures, RunLog, delay_figures};
+use serde::Serialize;
+use units::{Duration, Instant, Rate};
+
+use crate::maker::{Maker, Peer};
+use crate::pinger::{Pinger, Row, RowLog};
+use crate::session::{Beside, Session, Watcher};
+use crate::sweep::{echo_spec, load_spec};
+use crate::{MeasureError, RttPlan, rtt, verdict};
+
+/// Name and version of the document; its schema is `schemas/probe-hops.schema.json`.
+pub const SCHEMA: &str = "cellerator/probe-hops/1";
+
+/// Pings for each hop while the way is looked for, and how far apart.
+const SEARCH_PINGS: usize = 3;
+const SEARCH_EVERY: Duration = Duration::from_millis(400);
+/// How long their answers are waited for.
+const SEARCH_LENGTH: Duration = Duration::from_millis(2_500);
+/// Between two packets that measure the whole way.
+const ECHO_EVERY: Duration = Duration::from_millis(50);
+const PAUSE: Duration = Duration::from_secs(1);
+/// Of a loaded phase, the first of so many parts does not count.
+const FILLS: u64 = 3;
+/// Less than this is no queue, ms.
+const GROWTH_MIN_MS: f64 = 5.0;
+/// The queue is where this share of the whole growth has come.
+const GROWTH_SHARE: f64 = 0.5;
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct HopsPlan {
+    /// Length and load of each phase, as `rtt` has them; `every` is that of the pings of one hop.
+    pub rtt: RttPlan,
+    /// Longest way that is looked for.
+    pub hops_max: u8,
+}
+
+/// One hop under one load.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HopPhase {
+    /// 1 is the first router.
+    pub hop: u8,
+    /// Pings sent.
+    pub sent: usize,
+    /// Answered.
+    pub answered: usize,
+    /// Round trips; none where nothing was answered.
+    pub rtt: Option<DelayFigures>,
+}
+
+/// Where the queue grows.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Growth {
+    /// The last hop before it that answers; 0 is this machine.
+    pub after_hop: u8,
+    /// The first hop behind it.
+    pub hop: u8,
+    /// Its address; none of the server, which is the last hop.
+    pub address: Option<String>,
+    /// What the load adds there, median, ms.
+    pub ms: f64,
+    /// The same of the whole way.
+    pub whole_ms: f64,
+}
+
+/// All hops under one load.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HopsPhase {
+    /// `idle`, `down` or `up`.
+    pub load: &'static str,
+    /// Rate of the load, IP packets; none of idle.
+    pub load_mbps: Option<f64>,
+    /// What came of it.
+    pub load_received_mbps: Option<f64>,
+    /// Each hop; the last one is the server.
+    pub hops: Vec<HopPhase>,
+    /// Where the queue grows; none where it does not.
+    pub growth: Option<Growth>,
+    /// Why it is not what it seems.
+    pub doubts: Vec<String>,
+}
+
+/// A router on the way.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Hop {
+    /// 1 is the first.
+    pub hop: u8,
+    /// Who answered; none where nobody did, several where the way divides.
+    pub addresses: Vec<String>,
+    /// True of the server.
+    pub is_server: bool,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HopsDocument {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// Who measured.
+    pub made_by: Maker,
+    /// Against whom.
+    pub server: Peer,
+    /// In plain words.
+    pub verdict: String,
+    /// Why it is not the whole; none of one that is.
+    pub incomplete: Option<String>,
+    /// True where no router answers: ICMP is filtered on the way.
+    pub is_filtered: bool,
+    /// The way.
+    pub hops: Vec<Hop>,
+    /// Idle first.
+    pub phases: Vec<HopsPhase>,
+}
+
+/// Rows of pings while a session's runs go.
+struct Task<'a> {
+    session: &'a (std::net::SocketAddr, probe::SessionId),
+    rows: Vec<Row>,
+    pinger: Option<Result<Pinger, IoError>>,
+}
+
+impl Beside for Task<'_> {
+    fn begin(&mut self) {
+        let (to, id) = *self.session;
+        self.pinger = Some(Pinger::start(to, id, &self.rows));
+    }
+
+    fn is_over(&self) -> bool {
+        false
+    }
+}
+
+/// Goes through `plan`. What was measured is in the document, whatever happens.
+///
+/// # Errors
+/// Of the system only.
+pub fn hops(
+    session: &mut Session<'_>,
+    plan: &HopsPlan,
+    made_by: Maker,
+    watcher: &mut dyn Watcher,
+) -> Result<(HopsDocument, Option<MeasureError>), IoError> {
+    let mut document = HopsDocument {
+        schema: SCHEMA,
+        made_by,
+        server: session.peer(),
+        verdict: String::new(),
+        incomplete: None,
+        is_filtered: false,
+        hops: Vec::new(),
+        phases: Vec::new(),
+    };
+    watcher.say("looking for the routers on the way");
+    let mut failure = None;
+    if let Some(id) = session.id() {
+        document.hops = way(session, id, plan.hops_max)?;
+    }
+    let routers = document.hops.iter().filter(|hop| !hop.is_server);
+    document.is_filtered = document.hops.len() > 1 && routers.clone().all(|hop| hop.addresses.is_empty());
+    if session.is_stopped() {
+        failure = Some(MeasureError::Interrupted);
+    } else if document.hops.is_empty() {
+        let why = format!(
+            "its pings come back from no hop up to {}: the path drops what is few hops long, or the way is longer",
+            plan.hops_max
+        );
+        failure = Some(MeasureError::Refused { server: session.name(), why });
+    }
+    for load in [None].into_iter().chain(plan.rtt.loads.iter().copied().map(Some)) {
+        if failure.is_some() {
+            break;
+        }
+        failure = phase(session, plan, load, &mut document, watcher)?;
+    }
+    document.incomplete = failure.as_ref().map(ToString::to_string);
+    document.verdict = verdict::of_hops(&document);
+    Ok((document, failure))
+}
+
+/// The way to the server, hop by hop; empty where the server was not reached.
+fn way(session: &mut Session<'_>, id: probe::SessionId, hops_max: u8) -> Result<Vec<Hop>, IoError> {
+    let row = |hops: u8| Row {
+        hops,
+        every: SEARCH_EVERY,
+        // Not all at once: routers answer so many in a second.
+        first: Duration::from_millis(10) * u64::from(hops),
+        count: Some(SEARCH_PINGS),
+    };
+    let rows: Vec<Row> = (1..=hops_max).map(row).collect();
+    let pinger = Pinger::start(session.server(), id, &rows)?;
+    session.rest(SEARCH_LENGTH)?;
+    let logs = pinger.end();
+    let Some(last) = logs.iter().position(|log| log.reached > 0) else { return Ok(Vec::new()) };
+    let hop = |(hop, log): (u8, &RowLog)| Hop {
+        hop,
+        addresses: log.routers.keys().map(IpAddr::to_string).collect(),
+        is_server: usize::from(hop) == last + 1,
+    };
+    Ok((1..).zip(&logs).take(last + 1).map(hop).collect())
+}
+
+fn phase(
+    session: &mut Session<'_>,
+    plan: &HopsPlan,
+    load: Option<Direction>,
+    document: &mut HopsDocument,
+    watcher: &mut dyn Watcher,
+) -> Result<Option<MeasureError>, IoError> {
+    let rate = match load {
+        None => None,
+        Some(direction) => {
+            let (rate, failure) = rtt::load_rate(session, direction, &plan.rtt, watcher)?;
+            if failure.is_some() || rate.is_none() {
+                return Ok(failure);
+            }
+            session.rest(PAUSE)?;
+            rate
+        }
+    };
+    let name = load.map_or("idle", Direction::name);
+    watcher.say(&match rate {
+        Some(rate) => format!("{} hops, loaded {name} with {rate}", document.hops.len()),
+        None => format!("{} hops, idle", document.hops.len()),
+    });
+    let count = document.hops.len().max(1) as u64;
+    let rows = document.hops.iter().zip(0_u64..).map(|(hop, place)| Row {
+        hops: hop.hop,
+        every: plan.rtt.every,
+        first: plan.rtt.every * place / count,
+        count: None,
+    });
+    let Some(id) = session.id() else { return Ok(None) };
+    let target = (session.server(), id);
+    let mut task = Task { session: &target, rows: rows.collect(), pinger: None };
+    let echo = echo_spec(session, ECHO_EVERY, plan.rtt.length);
+    let specs: Vec<_> = load
+        .zip(rate)
+        .map(|(way, rate)| load_spec(session, way, Pattern::Steady, rate, plan.rtt.packet, plan.rtt.length))
+        .into_iter()
+        .chain([echo])
+        .collect();
+    let (logs, failure) = session.run_beside(&specs, watcher, &mut task)?;
+    let rows = task.pinger.transpose()?.map(Pinger::end).unwrap_or_default();
+    let times: Vec<Instant> = logs
+        .last()
+        .and_then(Option::as_ref)
+        .into_iter()
+        .flat_map(|log| &log.departures)
+        .flatten()
+        .copied()
+        .collect();
+    let load_log = logs.into_iter().next().flatten().filter(|_| load.is_some());
+    add_addresses(document, &rows);
+    // A queue takes a while to fill.
+    let fills = if load.is_some() { plan.rtt.length / FILLS } else { Duration::ZERO };
+    let span = times.first().zip(times.last()).map(|(begin, end)| (*begin + fills, *end));
+    let measured = span.and_then(|span| measured(document, (name, rate), load_log.as_ref(), &rows, span));
+    document.phases.extend(measured);
+    session.rest(PAUSE)?;
+    Ok(failure)
+}
+
+/// Routers that had not answered when the way was looked for.
+fn add_addresses(document: &mut HopsDocument, rows: &[RowLog]) {
+    for (hop, log) in document.hops.iter_mut().zip(rows) {
+        for router in log.routers.keys().map(IpAddr::to_string) {
+            if !hop.addresses.contains(&router) {
+                hop.addresses.push(router);
+            }
+        }
+    }
+}
+
+fn measured(
+    document: &HopsDocument,
+    (load, rate): (&'static str, Option<Rate>),
+    load_log: Option<&RunLog>,
+    rows: &[RowLog],
+    (begin, end): (Instant, Instant),
+) -> Option<HopsPhase> {
+    let hop = |(hop, log): (&Hop, &RowLog)| {
+        let own = log.pings.samples().iter().filter(|sample| begin <= sample.sent && sample.sent <= end);
+        let trips: Vec<f64> = own.map(|sample| sample.round_trip.as_millis_f64()).collect();
+        HopPhase {
+            hop: hop.hop,
+            sent: log.pings.sent_between(begin, end),
+            answered: trips.len(),
+            rtt: delay_figures(trips),
+        }
+    };
+    let hops: Vec<HopPhase> = document.hops.iter().zip(rows).map(hop).collect();
+    if hops.is_empty() {
+        return None;
+    }
+    let figures = load_log.map(|log| RunFigures::of(log, &[], None));
+    let growth = document
+        .phases
+        .iter()
+        .find(|phase| phase.load == "idle")
+        .and_then(|idle| growth(&document.hops, &idle.hops, &hops));
+    Some(HopsPhase {
+        load,
+        load_mbps: rate.map(Rate::as_mbps_f64),
+        load_received_mbps: figures.as_ref().and_then(|figures| figures.received_mbps),
+        hops,
+        growth,
+        doubts: figures
+            .iter()
+            .flat_map(|figures| &figures.doubts)
+            .map(|doubt| format!("load: {doubt}"))
+            .collect(),
+    })
+}
+
+/// The first hop from which on all hops have most of what the load adds to the whole way.
+fn growth(way: &[Hop], idle: &[HopPhase], loaded: &[HopPhase]) -> Option<Growth> {
+    let added = |(idle, loaded): (&HopPhase, &HopPhase)| Some(loaded.rtt?.p50_ms - idle.rtt?.p50_ms);
+    let added: Vec<Option<f64>> = idle.iter().zip(loaded).map(added).collect();
+    let whole_ms = added.last().copied().flatten().filter(|ms| *ms >= GROWTH_MIN_MS)?;
+    // From the last hop back: what all hops from here on have at least.
+    let mut least = whole_ms;
+    let mut found = added.len().checked_sub(1)?;
+    for (at, ms) in added.iter().enumerate().rev().filter_map(|(at, ms)| Some((at, (*ms)?))) {
+        least = least.min(ms);
+        if least < whole_ms * GROWTH_SHARE {
+            break;
+        }
+        found = at;
+    }
+    let hop = way.get(found)?;
+    let before = added.iter().take(found).rposition(Option::is_some);
+    Some(Growth {
+        after_hop: before.and_then(|at| way.get(at)).map_or(0, |hop| hop.hop),
+        hop: hop.hop,
+        address: hop.addresses.first().cloned(),
+        ms: added.get(found).copied().flatten()?,
+        whole_ms,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn phase(medians: &[Option<f64>]) -> Vec<HopPhase> {
+        let of = |(hop, ms): (u8, &Option<f64>)| HopPhase {
+            hop,
+            sent: 10,
+            answered: 10,
+            rtt: ms.and_then(|ms| delay_figures(vec![ms])),
+        };
+        (1..).zip(medians).map(of).collect()
+    }
+
+    fn grown(idle: &[Option<f64>], loaded: &[Option<f64>]) -> Option<(u8, u8, f64)> {
+        let count = idle.len() as u8;
+        let way: Vec<Hop> = (1..=count)
+            .map(|hop| Hop { hop, addresses: vec![format!("192.0.2.{hop}")], is_server: hop == count })
+            .collect();
+        let found = growth(&way, &phase(idle), &phase(loaded))?;
+        assert_eq!(found.address.unwrap(), format!("192.0.2.{}", found.hop));
+        Some((found.after_hop, found.hop, found.ms))
+    }
+
+    #[test]
+    fn the_queue_is_where_the_delay_comes_that_all_later_hops_have() {
+        let idle = [1.0, 2.0, 3.0, 4.0].map(Some);
+        assert_eq!(grown(&idle, &[1.0, 2.5, 103.0, 104.0].map(Some)), Some((2, 3, 100.0)));
+        assert_eq!(grown(&idle, &[101.0, 102.0, 103.0, 104.0].map(Some)), Some((0, 1, 100.0)));
+        assert_eq!(grown(&idle, &[1.0, 2.0, 3.0, 104.0].map(Some)), Some((3, 4, 100.0)));
+        // The second router is slow to answer under load, and what it forwards is not late.
+        assert_eq!(grown(&idle, &[1.0, 90.0, 3.0, 104.0].map(Some)), Some((3, 4, 100.0)));
+        assert_eq!(grown(&idle, &[1.0, 2.0, 5.0, 6.0].map(Some)), None, "no queue");
+    }
+
+    #[test]
+    fn hops_that_do_not_answer_widen_the_place() {
+        let idle = [Some(1.0), None, Some(3.0), Some(4.0)];
+        let loaded = [Some(1.0), Some(60.0), Some(103.0), Some(104.0)];
+        assert_eq!(grown(&idle, &loaded), Some((1, 3, 100.0)), "of the second the idle one is not known");
+        let silent = [None, None, None, Some(4.0)];
+        assert_eq!(grown(&silent, &[None, None, None, Some(104.0)]), Some((0, 4, 100.0)));
+    }
+}

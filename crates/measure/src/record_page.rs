@@ -1,0 +1,148 @@
+//! A recording for people.
+
+use figures::Table;
+use figures::chart::{Axis, Chart, Ink, Mark, Point, Series};
+use figures::stats::median;
+use maud::{Markup, html};
+use probe::{Buffer, BufferKind, Light};
+
+use crate::record::{RecordDocument, RecordedWay};
+use crate::verdict::digits;
+
+const MAY_GO: [&str; 4] = ["train", "sent", "wait p95", "not full"];
+
+/// The verdict, and a table with a row for each way.
+#[must_use]
+pub fn summary(document: &RecordDocument, columns: usize) -> String {
+    let mut text = figures::wrapped(&document.verdict, columns).join("\n") + "\n";
+    let (table, gone) = table(document).fitting(columns, &MAY_GO);
+    text += &format!("\n{table}");
+    if !gone.is_empty() {
+        text += &format!("  the terminal is too narrow for: {}\n", gone.join(", "));
+    }
+    for way in &document.ways {
+        way.doubts.iter().for_each(|doubt| text += &format!("  ? {}: {doubt}\n", way.record.direction));
+    }
+    text
+}
+
+/// The queue in KB with its interval.
+pub(crate) fn queue(buffer: Option<Buffer>) -> String {
+    let kb = |bytes: u64| digits(bytes as f64 / 1e3);
+    match buffer {
+        None => "–".to_owned(),
+        Some(Buffer {
+            kind: BufferKind::Plateau | BufferKind::Spread, bytes, low_bytes, high_bytes, ..
+        }) => {
+            format!("{} ({}–{})", kb(bytes), kb(low_bytes), kb(high_bytes.unwrap_or(bytes)))
+        }
+        Some(buffer) => format!("≥ {}", kb(buffer.bytes)),
+    }
+}
+
+fn table(document: &RecordDocument) -> Table {
+    let row = |way: &RecordedWay| {
+        let record = &way.record;
+        let ms = |value: Option<f64>| value.map_or("–".to_owned(), digits);
+        let percent = |share: f64| digits(share * 100.0);
+        vec![
+            record.direction.to_owned(),
+            format!("{:.1}", record.seconds),
+            digits(record.mean_mbps),
+            digits(record.rates_100ms_mbps.iter().copied().fold(0.0, f64::max)),
+            percent(record.unsaturated_share),
+            record.sent.to_string(),
+            queue(record.buffer),
+            ms(record.wait.map(|wait| wait.p95_ms)),
+            percent(record.loss.value()),
+            ms(record.light.as_ref().and_then(|light| light.spread).map(|spread| spread.p50_ms)),
+        ]
+    };
+    Table {
+        headings: vec![
+            ("way", ""),
+            ("length", "s"),
+            ("mean", "Mbit/s"),
+            ("best 100 ms", "Mbit/s"),
+            ("not full", "% of time"),
+            ("sent", "packets"),
+            ("queue", "KB"),
+            ("wait p95", "ms"),
+            ("lost at random", "%"),
+            ("train", "ms"),
+        ],
+        rows: document.ways.iter().map(row).collect(),
+    }
+}
+
+/// The whole page.
+#[must_use]
+pub fn page(document: &RecordDocument) -> String {
+    let is_partial = document.incomplete.is_some();
+    let head = document.server.page_head(&document.verdict, is_partial, "UDP port", &document.made_by);
+    figures::page::page("A recorded path", "", &html! { (head) (body(document)) })
+}
+
+/// What stands below the verdict.
+pub(crate) fn body(document: &RecordDocument) -> Markup {
+    html! {
+        (table(document).html(&|_| None, &|_| None))
+        @for way in &document.ways {
+            @for doubt in &way.doubts { p class="finding warning" { (way.record.direction) ": " (doubt) } }
+        }
+        @for way in &document.ways { (over_time(way).figure()) }
+        (light(document))
+        (method())
+    }
+}
+
+fn over_time(way: &RecordedWay) -> Chart {
+    let rates = way.record.rates_100ms_mbps.iter().map(|rate| Some(*rate));
+    let way = if way.record.direction == "up" { "Up" } else { "Down" };
+    Chart::new(&format!("{way}: what the path carried"), Axis::exact("s since the begin of the trace")).panel(
+        Axis::linear("in 100 ms, Mbit/s"),
+        vec![Series::of_bins("carried", Ink::Colour(0), Mark::Steps, 0.1, rates)],
+    )
+}
+
+/// The median of each packet of a train after its first.
+fn after(light: &Light) -> Vec<Point> {
+    let places = light.train_packets as usize;
+    let of = |place: usize| {
+        let mut all: Vec<f64> =
+            light.trains.iter().filter_map(|train| train.after_ms.get(place).copied().flatten()).collect();
+        all.sort_unstable_by(f64::total_cmp);
+        Some(Point::new(place as f64 + 1.0, median(&all)?))
+    };
+    (0..places).filter_map(of).collect()
+}
+
+fn light(document: &RecordDocument) -> Markup {
+    let both: Vec<(usize, &str, &Light)> = document
+        .ways
+        .iter()
+        .enumerate()
+        .filter_map(|(at, way)| Some((at, way.record.direction, way.record.light.as_ref()?)))
+        .collect();
+    let series =
+        both.iter().map(|(at, name, light)| Series::new(name, Ink::Colour(*at), Mark::Dotted, after(light)));
+    let chart = Chart::new("Trains over the idle path", Axis::exact("packet of the train"))
+        .panel(Axis::linear("came after the first, median, ms"), series.collect());
+    html! { @if !both.is_empty() { (chart.figure()) } }
+}
+
+fn method() -> Markup {
+    html! {
+        h2 { "How it was recorded" }
+        p {
+            "First, trains of ten packets went over the idle path, every 200 ms, and small packets came back: the "
+            "least of their round trips is the path's delay. Then the path was sent twice as much as came in the best "
+            "50 ms of the last 10 s, so that its queue was always full, and what came is what the path could carry. "
+            "For each packet that was lost it is known how many were in the queue before it: where that is always the "
+            "same, the queue drops what does not fit, and that is its size. A packet that was lost before a queue "
+            "shorter than half of that was lost at random. “Not full” is the share of 100 ms in which a packet waited "
+            "for less than 3 ms: there the path may have carried more. “Train” is the time from the first to the last "
+            "packet of a train."
+        }
+    }
+}

@@ -1,0 +1,477 @@
+//! [`Recording`]: a path as a link trace, from runs that saturate it and runs that hardly load it.
+//!
+//! A packet *leaves* the link's queue when it arrives, less the least delay of the path. So all times
+//! are those of the queue, by the client's clock, and no clock needs to be right. Of a packet that was
+//! lost it is known when it came to the queue, and so how much waited there: where that is the same
+//! amount again and again, it is the size of the queue (drop-tail), and a packet that was lost before a
+//! shorter queue was lost at random.
+
+use figures::stats::percentile;
+use serde::Serialize;
+use units::{Duration, Instant};
+
+use crate::clock::ClockEstimate;
+use crate::figures_of::{DelayFigures, delay_figures};
+use crate::log::{EchoSample, RunLog};
+use crate::message::{Direction, TRAIN};
+
+/// Bytes of a delivery opportunity in Mahimahi's format.
+const OPPORTUNITY: f64 = 1_500.0;
+/// The link counts as saturated from the first time at which so many packets wait, or half of the most.
+const WAITS: u64 = 20;
+/// In 100 ms in which a packet waited for less than this, the link may have run empty.
+const EMPTY_NS: i64 = 3_000_000;
+const BIN_NS: i64 = 100_000_000;
+/// A loss before a queue of less than this share of a full one was at random. A link that is late for once
+/// makes a full queue look shorter than it was, but not so much.
+const FREE_SHARE: f64 = 0.5;
+/// Fewer losses at random tell nothing.
+const LOST_MIN: u64 = 3;
+/// Losses that are needed to tell the size of a queue.
+const DROPS_MIN: usize = 10;
+/// A loss before a queue of at least this share of what the longest ones had was for want of room.
+const FULL_SHARE: f64 = 0.8;
+/// The amounts that waited at losses lie this close together where the queue is drop-tail: of their median,
+/// and in packets.
+const PLATEAU_SHARE: f64 = 0.2;
+const PLATEAU_PACKETS: u64 = 4;
+
+/// Lost of all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+pub struct Share {
+    /// Packets lost.
+    pub lost: u64,
+    /// Packets sent.
+    pub of: u64,
+}
+
+impl Share {
+    /// Lost over sent; zero of so few that they tell nothing.
+    #[must_use]
+    pub fn value(self) -> f64 {
+        if self.lost < LOST_MIN { 0.0 } else { self.lost as f64 / self.of as f64 }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self { lost: self.lost + other.lost, of: self.of + other.of }
+    }
+}
+
+/// What is known of a queue's size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BufferKind {
+    /// Packets were lost whenever the same amount waited: a queue that drops what does not fit.
+    Plateau,
+    /// Packets were lost at quite different amounts: something else decides.
+    Spread,
+    /// It never overflowed.
+    Unfilled,
+}
+
+/// The size of the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Buffer {
+    /// How it was seen.
+    pub kind: BufferKind,
+    /// The best estimate; of one that never overflowed the most that waited.
+    pub bytes: u64,
+    /// It is at least this: 5th percentile of what waited at losses, less the packet that is being served.
+    pub low_bytes: u64,
+    /// And at most this: 95th percentile, and a packet; none where it never overflowed.
+    pub high_bytes: Option<u64>,
+    /// Losses that say so.
+    pub drops: u64,
+}
+
+/// A train of packets that left at once over an idle path.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Train {
+    /// When it left, s after the first.
+    pub at_s: f64,
+    /// How much longer its first packet took than the path's least delay; none where it was lost.
+    pub wait_ms: Option<f64>,
+    /// When each packet came, after the first that came; none of a lost one.
+    pub after_ms: Vec<Option<f64>>,
+}
+
+/// What trains say of one way.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Light {
+    /// Packets of a train.
+    pub train_packets: u32,
+    /// Bytes of each.
+    pub packet_bytes: u64,
+    /// Lost of all.
+    pub loss: Share,
+    /// `wait_ms` of all.
+    pub wait: Option<DelayFigures>,
+    /// From the first to the last packet of each whole train.
+    pub spread: Option<DelayFigures>,
+    /// Each train.
+    pub trains: Vec<Train>,
+}
+
+/// One way of a path.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WayRecord {
+    /// `up` or `down`.
+    pub direction: &'static str,
+    /// Length of the trace.
+    pub seconds: f64,
+    /// What came, less headers of the link: mean of the trace.
+    pub mean_mbps: f64,
+    /// In each 100 ms.
+    pub rates_100ms_mbps: Vec<f64>,
+    /// Share of the time in which the link may have carried more than came, because its queue ran empty.
+    pub unsaturated_share: f64,
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets that came.
+    pub received: u64,
+    /// The queue; none where too little came.
+    pub buffer: Option<Buffer>,
+    /// Lost at random, of all that met no full queue.
+    pub loss: Share,
+    /// How long packets waited in the queue.
+    pub wait: Option<DelayFigures>,
+    /// The same over a path that was hardly loaded.
+    pub light: Option<Light>,
+    /// Mahimahi's trace: the millisecond of each opportunity; in the file beside the document.
+    #[serde(skip)]
+    pub opportunities_ms: Vec<u64>,
+}
+
+/// What a path was recorded from.
+#[derive(Debug)]
+pub struct Recording {
+    base: Base,
+    ways: Vec<(WayLog, Option<Light>)>,
+}
+
+/// The least delays, and what the clocks say of each other.
+#[derive(Clone, Copy, Debug)]
+struct Base {
+    rtt_ns: i64,
+    /// Receiver's clock less sender's, each way, at the reference.
+    up_ns: i64,
+    down_ns: i64,
+    /// By the server's clock.
+    reference_ns: i64,
+    drift: f64,
+}
+
+fn ns(at: Instant) -> i64 {
+    at.as_nanos().cast_signed()
+}
+
+impl Base {
+    fn of(echoes: &[EchoSample]) -> Option<Self> {
+        let drift = ClockEstimate::of(echoes).map_or(0.0, |clock| clock.drift_ppm / 1e6);
+        let reference_ns = ns(echoes.first()?.received);
+        let mut base = Self { rtt_ns: 0, up_ns: 0, down_ns: 0, reference_ns, drift };
+        let trip = |echo: &EchoSample| echo.round_trip().as_nanos().cast_signed();
+        base.rtt_ns = echoes.iter().map(trip).min()?;
+        let lag = |from: Instant, to: Instant, is_up| base.lag(ns(from), ns(to), is_up);
+        let up_ns = echoes.iter().map(|echo| lag(echo.sent, echo.received, true)).min()?;
+        let down_ns = echoes.iter().map(|echo| lag(echo.echoed, echo.returned, false)).min()?;
+        Some(Self { up_ns, down_ns, ..base })
+    }
+
+    /// What the server's clock has gained since the reference.
+    fn gained(&self, server_ns: i64) -> i64 {
+        (self.drift * server_ns.wrapping_sub(self.reference_ns) as f64) as i64
+    }
+
+    /// Receiver's clock less sender's, as at the reference.
+    fn lag(&self, sent: i64, arrived: i64, is_up: bool) -> i64 {
+        let clocks = arrived.wrapping_sub(sent);
+        if is_up { clocks - self.gained(arrived) } else { clocks + self.gained(sent) }
+    }
+
+    fn least(&self, is_up: bool) -> i64 {
+        if is_up { self.up_ns } else { self.down_ns }
+    }
+
+    /// When a packet was sent, by the client's clock; the two ways are taken to be alike.
+    fn sent(&self, sent: i64, is_up: bool) -> i64 {
+        let ahead = (self.up_ns - self.down_ns) / 2;
+        if is_up { sent } else { sent.wrapping_sub(ahead + self.gained(sent)) }
+    }
+}
+
+/// A run by the times of the queue.
+#[derive(Debug)]
+struct WayLog {
+    direction: Direction,
+    packet: u64,
+    /// Number, when it came to the queue, when it left; in the order of leaving.
+    passed: Vec<(u32, i64, i64)>,
+    /// Number, when it came to the queue.
+    lost: Vec<(u32, i64)>,
+    sent: u64,
+    end: i64,
+}
+
+impl WayLog {
+    fn of(log: &RunLog, base: &Base) -> Option<Self> {
+        let is_up = log.spec.direction == Direction::Up;
+        let departure = |number: u32| log.departures.get(number as usize).copied().flatten().map(ns);
+        let mut seen = vec![false; log.departures.len()];
+        let mut passed = Vec::new();
+        for arrival in &log.arrivals {
+            let Some(sent) = departure(arrival.number) else { continue };
+            let Some(seen) = seen.get_mut(arrival.number as usize) else { continue };
+            if std::mem::replace(seen, true) {
+                continue;
+            }
+            let came = base.sent(sent, is_up);
+            let wait = base.lag(sent, ns(arrival.at), is_up) - base.least(is_up);
+            passed.push((arrival.number, came, came + wait.max(0)));
+        }
+        passed.sort_unstable_by_key(|(number, _, left)| (*left, *number));
+        let mut known: Vec<(u32, i64)> = match log.spec.direction {
+            Direction::Up => {
+                (0..).zip(&log.departures).filter_map(|(n, at)| at.map(|at| (n, ns(at)))).collect()
+            }
+            Direction::Down => passed.iter().map(|(number, came, _)| (*number, *came)).collect(),
+        };
+        known.sort_unstable();
+        let end = known.last()?.1;
+        let lost = lost(&known, &seen);
+        let sent = u64::from(log.summary.sent).max(passed.len() as u64 + lost.len() as u64);
+        Some(Self { direction: log.spec.direction, packet: log.spec.packet().get(), passed, lost, sent, end })
+    }
+
+    /// When the link was first saturated: as many packets wait as make a queue.
+    fn full_since(&self) -> Option<i64> {
+        let queue = self.queue();
+        let most = queue.iter().map(|(_, waits, _)| *waits).max()?;
+        let wanted = (most / 2).min(WAITS);
+        queue.iter().find(|(_, waits, _)| *waits >= wanted).map(|(came, _, _)| *came)
+    }
+
+    /// For each packet in the order of its number: when it came, what waited then, and whether it passed.
+    fn queue(&self) -> Vec<(i64, u64, bool)> {
+        let mut all: Vec<(u32, i64, bool)> =
+            self.passed.iter().map(|(n, came, _)| (*n, *came, true)).collect();
+        all.extend(self.lost.iter().map(|(number, came)| (*number, *came, false)));
+        all.sort_unstable();
+        let mut gone = self.passed.iter().map(|(_, _, left)| *left).peekable();
+        let (mut came_in, mut left) = (0_u64, 0_u64);
+        let mut queue = Vec::with_capacity(all.len());
+        for (_, came, is_passed) in all {
+            while gone.next_if(|at| *at <= came).is_some() {
+                left += 1;
+            }
+            queue.push((came, came_in.saturating_sub(left), is_passed));
+            came_in += u64::from(is_passed);
+        }
+        queue
+    }
+
+    fn record(&self, begin: i64, end: i64, light: Option<Light>) -> WayRecord {
+        let queue: Vec<(i64, u64, bool)> =
+            self.queue().into_iter().filter(|(came, _, _)| (begin..end).contains(came)).collect();
+        let buffer = Buffer::of(&queue, self.packet);
+        let full = buffer
+            .filter(|buffer| buffer.kind != BufferKind::Unfilled)
+            .map_or(u64::MAX, |buffer| (buffer.low_bytes as f64 / self.packet as f64 * FREE_SHARE) as u64);
+        let free: Vec<bool> =
+            queue.iter().filter(|(_, waits, _)| *waits < full).map(|(_, _, is_passed)| *is_passed).collect();
+        let lost = free.iter().filter(|is_passed| !**is_passed).count() as u64;
+        let own = Share { lost, of: free.len() as u64 };
+        let loss = light.as_ref().map_or(own, |light| light.loss.plus(own));
+        let inside: Vec<(i64, i64)> = self
+            .passed
+            .iter()
+            .filter(|(_, _, left)| (begin..end).contains(left))
+            .map(|(_, came, left)| (left - begin, left - came))
+            .collect();
+        let length = (end - begin).max(1);
+        let opportunities_ms = opportunities(&inside, self.packet, loss.value(), length);
+        let bins = usize::try_from(length / BIN_NS).unwrap_or(0);
+        let (mut bytes, mut least) = (vec![0_u64; bins], vec![i64::MAX; bins]);
+        for (at, wait) in &inside {
+            let bin = usize::try_from(at / BIN_NS).unwrap_or(usize::MAX);
+            if let (Some(bytes), Some(least)) = (bytes.get_mut(bin), least.get_mut(bin)) {
+                *bytes += self.packet;
+                *least = (*least).min(*wait);
+            }
+        }
+        let empty = least.iter().filter(|wait| **wait < EMPTY_NS).count();
+        let seconds = length as f64 / 1e9;
+        WayRecord {
+            direction: self.direction.name(),
+            seconds,
+            mean_mbps: opportunities_ms.len() as f64 * OPPORTUNITY * 8.0 / 1e6 / seconds,
+            rates_100ms_mbps: bytes.iter().map(|bytes| *bytes as f64 * 8.0 / 1e5).collect(),
+            unsaturated_share: if bins == 0 { 1.0 } else { empty as f64 / bins as f64 },
+            sent: self.sent,
+            received: self.passed.len() as u64,
+            buffer,
+            loss,
+            wait: delay_figures(inside.iter().map(|(_, wait)| *wait as f64 / 1e6).collect()),
+            light,
+            opportunities_ms,
+        }
+    }
+}
+
+/// Numbers between those that are `known` and were not `seen`, with their times: in even steps.
+fn lost(known: &[(u32, i64)], seen: &[bool]) -> Vec<(u32, i64)> {
+    let mut lost = Vec::new();
+    let is_seen = |number: u32| seen.get(number as usize).copied().unwrap_or(false);
+    for pair in known.windows(2) {
+        let [(first, from), (next, to)] = pair else { continue };
+        if !is_seen(*first) {
+            lost.push((*first, *from));
+        }
+        let step = (to - from) / i64::from(next - first).max(1);
+        lost.extend((first + 1..*next).map(|number| (number, from + step * i64::from(number - first))));
+    }
+    // What comes after the last that arrived may still be in the queue.
+    let last = seen.iter().rposition(|is_seen| *is_seen).unwrap_or(0);
+    lost.retain(|(number, _)| (*number as usize) < last);
+    lost
+}
+
+/// The millisecond of each opportunity for 1500 bytes: one for each that came, and for each that is taken to
+/// have been lost behind the queue.
+fn opportunities(passed: &[(i64, i64)], packet: u64, loss: f64, length: i64) -> Vec<u64> {
+    let each = packet as f64 / (1.0 - loss.min(0.5));
+    let (mut bytes, mut times) = (0.0, Vec::new());
+    for (at, _) in passed {
+        bytes += each;
+        let ms = at.unsigned_abs() / 1_000_000;
+        while bytes >= OPPORTUNITY {
+            bytes -= OPPORTUNITY;
+            times.push(ms.max(1));
+        }
+    }
+    // The trace is as long as the recording, even where its end is silent.
+    let end = length.unsigned_abs() / 1_000_000;
+    if times.last().is_none_or(|last| *last < end) {
+        times.push(end.max(1));
+    }
+    times
+}
+
+impl Buffer {
+    fn of(queue: &[(i64, u64, bool)], packet: u64) -> Option<Self> {
+        let most = queue.iter().map(|(_, waits, _)| *waits).max()?;
+        let mut at_losses: Vec<u64> =
+            queue.iter().filter(|entry| !entry.2).map(|(_, waits, _)| *waits).collect();
+        at_losses.sort_unstable();
+        let top = percentile(&at_losses, 950).unwrap_or(0) as f64 * FULL_SHARE;
+        let full = at_losses.get(at_losses.partition_point(|waits| (*waits as f64) < top)..).unwrap_or(&[]);
+        let at = |per_mille| percentile(full, per_mille).unwrap_or(0);
+        let (low, median, high) = (at(50), at(500), at(950));
+        // Losses at random hit queues of any length, and so hardly ever the longest.
+        if full.len() < DROPS_MIN || (median as f64) < most as f64 * 0.5 {
+            let bytes = most * packet;
+            return Some(Self {
+                kind: BufferKind::Unfilled,
+                bytes,
+                low_bytes: bytes,
+                high_bytes: None,
+                drops: 0,
+            });
+        }
+        let close = ((median as f64 * PLATEAU_SHARE) as u64).max(PLATEAU_PACKETS);
+        Some(Self {
+            kind: if high - low <= close { BufferKind::Plateau } else { BufferKind::Spread },
+            // One of them is being served and no longer in the queue; one more had no room.
+            bytes: median.saturating_sub(1) * packet + packet / 2,
+            low_bytes: low.saturating_sub(1) * packet,
+            high_bytes: Some((high + 1) * packet),
+            drops: full.len() as u64,
+        })
+    }
+}
+
+impl Light {
+    fn of(log: &RunLog, base: &Base) -> Option<Self> {
+        let is_up = log.spec.direction == Direction::Up;
+        let count = (log.departures.len() as u32).max(log.summary.sent);
+        let mut came: Vec<Option<(i64, i64)>> = vec![None; count as usize];
+        let mut begin = i64::MAX;
+        for arrival in &log.arrivals {
+            let sent = log.departures.get(arrival.number as usize).copied().flatten().map(ns);
+            if let (Some(sent), Some(slot)) = (sent, came.get_mut(arrival.number as usize)) {
+                let wait = base.lag(sent, ns(arrival.at), is_up) - base.least(is_up);
+                begin = begin.min(sent);
+                *slot = Some((sent, wait));
+            }
+        }
+        let received = came.iter().flatten().count();
+        let ms = |ns: i64| ns as f64 / 1e6;
+        let trains: Vec<Train> = came
+            .chunks(TRAIN as usize)
+            .filter_map(|train| {
+                let at = train.iter().flatten().map(|(sent, _)| *sent).min()?;
+                let left = |(sent, wait): &(i64, i64)| sent - at + wait;
+                let first = train.iter().flatten().map(left).min()?;
+                Some(Train {
+                    at_s: (at - begin) as f64 / 1e9,
+                    wait_ms: train.first().copied().flatten().map(|(_, wait)| ms(wait)),
+                    after_ms: train.iter().map(|one| one.as_ref().map(|one| ms(left(one) - first))).collect(),
+                })
+            })
+            .collect();
+        let whole = trains.iter().filter(|train| train.after_ms.len() == TRAIN as usize);
+        let spread = whole.filter_map(|train| *train.after_ms.last()?);
+        Some(Self {
+            train_packets: TRAIN,
+            packet_bytes: log.spec.packet().get(),
+            loss: Share { lost: u64::from(count) - received as u64, of: count.into() },
+            wait: delay_figures(trains.iter().filter_map(|train| train.wait_ms).collect()),
+            spread: delay_figures(spread.collect()),
+            trains,
+        })
+    }
+}
+
+impl Recording {
+    /// Of `saturated` runs, one for each way at the same time, with `echoes` and `trains` over the idle
+    /// path before; none where nothing came back.
+    #[must_use]
+    pub fn of(saturated: &[&RunLog], trains: &[&RunLog], echoes: &[EchoSample]) -> Option<Self> {
+        let base = Base::of(echoes)?;
+        let light = |direction: Direction| {
+            trains.iter().find(|log| log.spec.direction == direction).and_then(|log| Light::of(log, &base))
+        };
+        let ways = saturated.iter().filter_map(|log| WayLog::of(log, &base));
+        Some(Self {
+            base,
+            ways: ways
+                .map(|way| {
+                    let light = light(way.direction);
+                    (way, light)
+                })
+                .collect(),
+        })
+    }
+
+    /// The least round trip of small packets.
+    #[must_use]
+    pub fn round_trip(&self) -> Duration {
+        Duration::from_nanos(self.base.rtt_ns.unsigned_abs())
+    }
+
+    /// Each way, over the time in which all of them were saturated.
+    #[must_use]
+    pub fn ways(self) -> Vec<WayRecord> {
+        let begin = self.ways.iter().filter_map(|(way, _)| way.full_since()).max();
+        let end = self.ways.iter().map(|(way, _)| way.end).min();
+        let (Some(begin), Some(end)) = (begin, end.filter(|end| begin.is_some_and(|begin| begin < *end)))
+        else {
+            return Vec::new();
+        };
+        let record = |(way, light): (WayLog, Option<Light>)| way.record(begin, end, light);
+        self.ways.into_iter().map(record).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;
