@@ -2,8 +2,8 @@
 //! `docs/probe.md`.
 //!
 //! [`serve`] is the server's loop. [`Session`] is a client's: it brings runs to their end. [`sweep`],
-//! [`rtt`] and [`tcp`] are measurements made of runs; each gives a document, which is JSON, a summary
-//! for the terminal and a page.
+//! [`rtt`], [`tcp`], [`hops`], [`record`] and others are measurements made of runs; each gives a document,
+//! which is JSON, a summary for the terminal and a page.
 
 mod all;
 mod compare;
