@@ -50,24 +50,17 @@ pub(crate) fn set<T>(
 
 /// Has everything that passes an interface received from here on.
 pub(crate) fn bind(fd: &OwnedFd, index: InterfaceIndex) -> Result<(), IoError> {
-    let address = address(index.get().cast_signed());
-    // SAFETY: `address` is a sockaddr_ll and its size is given.
-    let done = unsafe {
-        libc::bind(
-            fd.as_raw_fd(),
-            (&raw const address).cast(),
-            size_of::<libc::sockaddr_ll>() as libc::socklen_t,
-        )
-    };
-    if done < 0 {
-        return Err(last(&format!("open interface number {} for reading packets", index.get())));
-    }
-    Ok(())
+    let number = index.get();
+    bind_to(fd, number.cast_signed(), || format!("open interface number {number} for reading packets"))
 }
 
 /// Has what passes any interface received from here on.
 pub(crate) fn bind_everywhere(fd: &OwnedFd) -> Result<(), IoError> {
-    let address = address(0);
+    bind_to(fd, 0, || "open all interfaces for reading packets".to_owned())
+}
+
+fn bind_to(fd: &OwnedFd, index: libc::c_int, what: impl FnOnce() -> String) -> Result<(), IoError> {
+    let address = address(index);
     // SAFETY: `address` is a sockaddr_ll and its size is given.
     let done = unsafe {
         libc::bind(
@@ -76,10 +69,10 @@ pub(crate) fn bind_everywhere(fd: &OwnedFd) -> Result<(), IoError> {
             size_of::<libc::sockaddr_ll>() as libc::socklen_t,
         )
     };
-    if done < 0 { Err(last("open all interfaces for reading packets")) } else { Ok(()) }
+    if done < 0 { Err(last(&what())) } else { Ok(()) }
 }
 
-/// An address of all protocols of an interface.
+/// An address of all protocols of an interface; of all interfaces for zero.
 pub(crate) const fn address(index: libc::c_int) -> libc::sockaddr_ll {
     libc::sockaddr_ll {
         sll_family: libc::AF_PACKET as u16,

@@ -118,7 +118,7 @@ pub fn page(document: &MiddleboxDocument) -> String {
 /// What stands below the verdict.
 pub(crate) fn body(document: &MiddleboxDocument) -> Markup {
     let all = groups(&document.findings);
-    let look = |field: &str| (field == "found").then_some("less");
+    let look = |field: &str| (field == "found").then_some("different");
     let rows = all.iter().map(|group| {
         let outcome = match group.outcome {
             Outcome::Found => "found",

@@ -188,7 +188,7 @@ impl Lab {
         self.nft(
             Host::Accelerator,
             "add table ip t; add chain ip t c { type nat hook prerouting priority -100; }; \
-             add rule ip t c iifname radio0 tcp dport 80 redirect to :8080",
+             add rule ip t c iifname radio0 tcp dport { 80, 443 } redirect to :8080",
         );
         let mut command = Command::new(find("nginx").unwrap());
         command.arg("-c").arg(path).arg("-p").arg(&self.directory);
@@ -243,6 +243,13 @@ fn register(names: &[String]) -> io::Instance {
     });
     registered.record(&record.to_string()).unwrap();
     registered
+}
+
+/// The program as one who may not open raw sockets runs it.
+fn without_raw_sockets() -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set", "-net_raw", "--inh-caps", "-net_raw", env!("CARGO_BIN_EXE_cellerator")]);
+    command
 }
 
 fn name(number: usize) -> String {
@@ -419,11 +426,21 @@ fn what_nftables_does_to_options_is_found() {
 
 #[test]
 fn a_caching_proxy_of_port_80_is_found_and_nothing_at_other_ports() {
-    let found = in_lab(60, |lab| {
+    let (found, plain) = in_lab(60, |lab| {
         lab.serve(&["--ports", "80"]);
         lab.put_cache();
-        lab.measure(&["--delay", "500 ms", "--ports", "80"])
+        let found = lab.measure(&["--delay", "500 ms", "--ports", "80,443"]);
+        let mut command = without_raw_sockets();
+        command.args(["probe", "middlebox", SERVER, "--ports", "80", "--json", "-"]);
+        (found, document(&lab.spawn(Host::Client, command).wait_with_output().unwrap()))
     });
+    // Nobody listens at port 443 of the server.
+    assert_eq!(finding(&found, "refused-port", 443)["verdict"], "answered by somebody else");
+    // What a user who is not root sees.
+    for test in ["split", "cache", "handshake", "mss"] {
+        let outcomes = [80, 7_311].map(|port| finding(&plain, test, port)["outcome"].as_str().unwrap());
+        assert_eq!(outcomes, [if test == "mss" { "clear" } else { "found" }, "clear"], "{test}");
+    }
     let outcome = |test: &str, port: u16| finding(&found, test, port)["outcome"].as_str().unwrap().to_owned();
     for test in ["split", "cache", "handshake", "sequence-numbers", "payload", "address"] {
         assert_eq!((outcome(test, 80).as_str(), outcome(test, 7_311).as_str()), ("found", "clear"), "{test}");
@@ -436,8 +453,7 @@ fn a_caching_proxy_of_port_80_is_found_and_nothing_at_other_ports() {
 fn without_root_the_rest_is_done_and_what_is_missing_is_said() {
     // 50 ms of delay are above what the loopback device takes.
     let server = Server::start(&[]);
-    let output = Command::new("setpriv")
-        .args(["--bounding-set", "-net_raw", "--inh-caps", "-net_raw", env!("CARGO_BIN_EXE_cellerator")])
+    let output = without_raw_sockets()
         .args(["probe", "middlebox", "127.0.0.1", "--port", &server.port, "--delay", "50 ms", "--json", "-"])
         .output()
         .unwrap();

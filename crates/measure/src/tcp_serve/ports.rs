@@ -26,7 +26,10 @@ impl Ports {
         let mut known = vec![Port { number: main.port(), state: PortState::Open }];
         let mut listeners = Vec::new();
         let random = (!wanted.is_empty()).then_some(0);
-        for number in wanted.iter().copied().filter(|port| *port != main.port()).chain(random) {
+        let mut wanted: Vec<u16> = wanted.iter().copied().filter(|port| *port != main.port()).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        for number in wanted.into_iter().chain(random) {
             match listen(SocketAddr::new(main.ip(), number)) {
                 Ok(listener) => {
                     let own = listener.local_addr().map_or(number, |address| address.port());
@@ -107,9 +110,10 @@ mod tests {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let number = taken.local_addr().unwrap().port();
-        let (ports, listeners) = Ports::open(main, &[main.port(), number]);
+        let (ports, listeners) = Ports::open(main, &[main.port(), number, number]);
         assert_eq!(listeners.len(), 1, "the main one is not opened twice, the taken one not at all");
         let all = ports.answer(&[number, free]);
+        assert_eq!(all.iter().filter(|port| port.number == number).count(), 1, "{all:?}");
         let of = |number: u16| all.iter().find(|port| port.number == number).map(|port| port.state);
         assert_eq!(of(main.port()), Some(PortState::Open));
         assert_eq!((of(number), of(free)), (Some(PortState::Occupied), Some(PortState::Free)));
