@@ -46,6 +46,12 @@ pub struct EngineCost {
     /// Memory of an idle flow after its data has been delivered, with what the allocator keeps of
     /// its buffers, bytes.
     pub bytes_per_used_flow: f64,
+    /// State of a flow that is in use, as bytes for another process, with its share of its subscriber's.
+    pub stored_bytes_per_flow: f64,
+    /// Real time to store it, ns.
+    pub ns_per_flow_stored: f64,
+    /// Real time to make the flow of it, ns.
+    pub ns_per_flow_resumed: f64,
 }
 
 /// Opens `flows` flows and measures; in a process of its own, so that memory is the engine's.
@@ -88,7 +94,44 @@ pub fn engine_cost(flows: u32) -> Result<EngineCost, BenchError> {
         return Err(BenchError::Load(format!("of {sent} bytes the engine delivered {delivered}")));
     }
     driver.rest();
-    Ok(EngineCost { ns_per_packet, ns_per_flow_opened, bytes_per_flow, bytes_per_used_flow: memory() })
+    let bytes_per_used_flow = memory();
+    let moved = move_state(&driver.engine)?;
+    let per_flow = |time: Duration| time.as_nanos() as f64 / f64::from(flows);
+    Ok(EngineCost {
+        ns_per_packet,
+        ns_per_flow_opened,
+        bytes_per_flow,
+        bytes_per_used_flow,
+        stored_bytes_per_flow: moved.bytes as f64 / f64::from(flows),
+        ns_per_flow_stored: per_flow(moved.storing),
+        ns_per_flow_resumed: per_flow(moved.resuming),
+    })
+}
+
+/// What it takes to go on in another engine.
+struct Moved {
+    bytes: usize,
+    storing: Duration,
+    resuming: Duration,
+}
+
+fn move_state(engine: &Engine) -> Result<Moved, BenchError> {
+    let failed = |error: &dyn std::fmt::Display| BenchError::Load(error.to_string());
+    let begin = Clock::now();
+    let state = engine.store();
+    let stored = Clock::now();
+    let mut next = Engine::new(engine.config().clone()).map_err(|error| failed(&error))?;
+    next.set_memory_advice(MemoryAdvice { on_piece: io::prefer_huge_pages, prefetch: io::prefetch });
+    next.resume(&state).map_err(|error| failed(&error))?;
+    let resumed = Clock::now();
+    if next.stats().flows_now != engine.stats().flows_now {
+        return Err(BenchError::Load("not all flows went on in another engine".to_owned()));
+    }
+    Ok(Moved {
+        bytes: state.len(),
+        storing: stored.saturating_since(begin),
+        resuming: resumed.saturating_since(stored),
+    })
 }
 
 fn sum(counts: &[u32]) -> u64 {

@@ -13,7 +13,7 @@ use io::features::Feature;
 use io::netlink::{InterfaceIndex, Netlink};
 use io::{Instance, IoError, Waiter};
 
-use crate::console::{Answer, Question};
+use crate::handover::Predecessor;
 use crate::inline::SharedHeaders;
 use crate::interfaces::Interfaces;
 use crate::packet_loop::PacketLoop;
@@ -93,12 +93,9 @@ pub(crate) trait Attachment: Sized {
         None
     }
 
-    /// Asks the instance whose place this one takes; none where there is none.
-    ///
-    /// # Errors
-    /// When it does not answer.
-    fn ask_predecessor(&self, _question: &Question) -> Result<Option<Answer>, RunError> {
-        Ok(None)
+    /// The instance whose place this one takes, as long as it is there.
+    fn predecessor(&self) -> Option<&Predecessor> {
+        None
     }
 
     /// Has the instance end whose place this one takes, if there is one; true then.

@@ -9,7 +9,6 @@ use io::{Clock, IoError, Tun};
 use units::{Duration, Instant};
 
 use crate::attachment::{Attachment, Ground, Site};
-use crate::console::{Answer, Question};
 use crate::handover::Predecessor;
 use crate::interfaces::Interfaces;
 use crate::packet_loop::PacketLoop;
@@ -153,8 +152,8 @@ impl Attachment for Routed<'_> {
         self.steering.bypass()
     }
 
-    fn ask_predecessor(&self, question: &Question) -> Result<Option<Answer>, RunError> {
-        self.predecessor.map(|before| before.ask(self.ground.config, question)).transpose()
+    fn predecessor(&self) -> Option<&Predecessor> {
+        self.predecessor
     }
 
     fn retire_predecessor(&mut self) -> Result<bool, RunError> {

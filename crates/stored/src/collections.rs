@@ -29,11 +29,10 @@ impl<T: Stored> Stored for Box<T> {
 
 impl<T: Stored, const N: usize> Stored for [T; N] {
     fn store(&self, out: &mut Writer) {
-        self.iter().for_each(|value| value.store(out));
+        T::store_all(self, out);
     }
     fn restore(from: &mut Reader<'_>) -> Result<Self, StoredError> {
-        let values = (0..N).map(|_| from.value()).collect::<Result<Vec<T>, _>>()?;
-        values.try_into().map_err(|_| StoredError::End { at: from.at(), what: "array" })
+        T::restore_array(from)
     }
 }
 

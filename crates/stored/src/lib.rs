@@ -45,6 +45,19 @@ pub trait Stored: Sized {
     /// # Errors
     /// The bytes end too soon, or no value is written so.
     fn restore(from: &mut Reader<'_>) -> Result<Self, StoredError>;
+
+    /// Appends one after the other; numbers do so at once.
+    #[doc(hidden)]
+    fn store_all(values: &[Self], out: &mut Writer) {
+        values.iter().for_each(|value| value.store(out));
+    }
+
+    /// Reads `N` of them; numbers do so at once.
+    #[doc(hidden)]
+    fn restore_array<const N: usize>(from: &mut Reader<'_>) -> Result<[Self; N], StoredError> {
+        let values = (0..N).map(|_| from.value()).collect::<Result<Vec<Self>, _>>()?;
+        values.try_into().map_err(|_| StoredError::End { at: from.at(), what: "array" })
+    }
 }
 
 /// Bytes that are no value, or none of this program.

@@ -18,6 +18,12 @@ macro_rules! number {
                 let bytes = from.bytes(size_of::<Self>(), what)?;
                 bytes.try_into().map(Self::from_le_bytes).map_err(|_| StoredError::End { at: from.at(), what })
             }
+            fn restore_array<const N: usize>(from: &mut Reader<'_>) -> Result<[Self; N], StoredError> {
+                let bytes = from.bytes(N * size_of::<Self>(), stringify!($type))?;
+                let (numbers, _) = bytes.as_chunks();
+                // There are as many as that.
+                Ok(std::array::from_fn(|at| numbers.get(at).map_or(0, |bytes| Self::from_le_bytes(*bytes))))
+            }
         }
     )+};
 }

@@ -34,12 +34,16 @@ impl Measure for EnginePart {
                   it. Memory is that of the process with all flows open, before any has carried \
                   data, less that before the first flow, divided by the flows: control blocks, \
                   tables, timers and subscribers. *Used* is the same after all data has been \
-                  acknowledged, with what the allocator keeps of the buffers.",
+                  acknowledged, with what the allocator keeps of the buffers. *Stored* is the state of \
+                  all flows and subscribers as bytes, by which they go on in another process.",
             metrics: vec![
                 metric("ns_per_packet", "ns per packet", 0),
                 metric("ns_per_flow_opened", "ns per flow opened", 0),
                 metric("bytes_per_flow", "bytes per idle flow", 0),
                 metric("bytes_per_used_flow", "used", 0),
+                metric("stored_bytes_per_flow", "stored, bytes per flow", 0),
+                metric("ns_per_flow_stored", "ns to store it", 0),
+                metric("ns_per_flow_resumed", "ns to go on with it", 0),
             ],
             ways: vec![Way::EngineAlone],
             rounds: 5,
@@ -72,6 +76,9 @@ impl Measure for EnginePart {
                 ("ns_per_flow_opened", cost.ns_per_flow_opened),
                 ("bytes_per_flow", cost.bytes_per_flow),
                 ("bytes_per_used_flow", cost.bytes_per_used_flow),
+                ("stored_bytes_per_flow", cost.stored_bytes_per_flow),
+                ("ns_per_flow_stored", cost.ns_per_flow_stored),
+                ("ns_per_flow_resumed", cost.ns_per_flow_resumed),
             ];
             samples.push(Sample::new(super::count_text(flows, "flow"), way, round, values));
         }

@@ -13,14 +13,22 @@ use crate::{BenchError, Way};
 /// Flows that move, one of which carries the pings.
 const FLOWS: [u32; 3] = [1_000, 10_000, 100_000];
 
+/// What all of them hold together, bytes: each as much of it as the others.
+const HELD: u32 = 1_000_000_000;
+
+/// More than what is held needs: a flow that is refused memory keeps its server busy.
+const MEMORY: [&str; 6] =
+    ["--memory-max", "8 GiB", "--subscriber-memory-max", "8 GiB", "--flow-memory-max", "64 MiB"];
+
 /// Addresses of clients.
 const SUBSCRIBERS: u32 = 1_000;
 
-/// How long the servers send to clients that do not read.
-const FILLING: Duration = Duration::from_secs(3);
+/// How long the servers send to clients that do not read, and then rest.
+const FILLING: Duration = Duration::from_secs(4);
+const REST: Duration = Duration::from_secs(2);
 
-/// Before the new program starts and after it has the flows.
-const AROUND: Duration = Duration::from_millis(500);
+/// Pings before the new program starts.
+const BEFORE: Duration = Duration::from_secs(1);
 
 /// Within this time the new program has the flows.
 const UPGRADE: Duration = Duration::from_secs(4);
@@ -42,8 +50,7 @@ impl Measure for UpgradePart {
         Plan {
             title: "Upgrade with live flows",
             how: "These are real TCP flows of 1,000 client addresses, opened through the box. The servers send \
-                  for three seconds to clients that do not read, so that the box holds as much as it may: up to \
-                  1 GiB. Then `cellerator run --replace` takes the place of the running program, and all flows \
+                  to clients that do not read until the box holds 1 GB, the same for each flow. Then `cellerator run --replace` takes the place of the running program, and all flows \
                   move to it. *Wait* is the time from the old program's last packet to the new one's word that \
                   it has the flows. *Ping* is the longest round trip of a flow that exchanges 64 bytes a thousand \
                   times a second meanwhile. It includes what the start of the new program costs, on the same \
@@ -74,20 +81,22 @@ impl Measure for UpgradePart {
 
 fn measure(stage: &mut Stage<'_>, way: Way, round: u32, flows: u32) -> Result<Sample, BenchError> {
     let nothing = || BenchError::Nothing(way.name().to_owned());
-    let old = stage.start_with(way, &["--name", "old"])?.ok_or_else(nothing)?;
+    let window = format!("{} B", HELD / flows);
+    let arguments = [&MEMORY[..], &["--window-max", &window]].concat();
+    let old = stage.start_with(way, &[&arguments[..], &["--name", "old"]].concat())?.ok_or_else(nothing)?;
     let mut pings = Pings::start(&stage.network)?;
     let mut held = Held::open(stage, flows - 1, SUBSCRIBERS.min(flows - 1), BUFFER)?;
     held.deafen()?;
     held.blast()?;
     stage.pause.wait(FILLING)?;
     held.quiet()?;
-    stage.pause.wait(AROUND)?;
+    stage.pause.wait(REST)?;
     let status = old.status()?;
     let held_bytes = status.processor.counter("buffer_bytes_now");
-    let before = pings.run(AROUND)?;
+    let before = pings.run(BEFORE)?;
     let (new, during) = std::thread::scope(|scope| {
         let pinging = scope.spawn(|| pings.run(UPGRADE));
-        let new = stage.start_with(way, &["--name", "new", "--replace", "old"]);
+        let new = stage.start_with(way, &[&arguments[..], &["--name", "new", "--replace", "old"]].concat());
         let during =
             pinging.join().unwrap_or_else(|_| Err(BenchError::Load("pings have panicked".to_owned())));
         (new, during)

@@ -11,6 +11,10 @@ use crate::packet_loop::PacketLoop;
 use crate::supervisor::passing::Passing;
 use crate::transfer::{self, Door, Holder, Offer};
 use crate::{Event, Processor};
+use units::Duration;
+
+/// While the old instance is asked, packets are handed on this often.
+const LOOK: Duration = Duration::from_micros(200);
 
 impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     /// Gives all flows to the instance that makes `offer`, and ends then; or says why not, and goes on.
@@ -86,28 +90,36 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     /// Takes over the flows of the instance whose place this one takes; false when there is none, or it keeps
     /// them. No packet was read yet. `others` are further shards.
     pub(super) fn take_flows(&mut self, others: &mut [(PacketLoop<A::Path>, P)]) -> bool {
+        let Some(before) = self.attachment.predecessor() else { return false };
         let (mut loops, mut processors) = (vec![&mut self.packet_loop], vec![&mut self.processor]);
         for (packet_loop, processor) in others {
             loops.push(packet_loop);
             processors.push(processor);
         }
         let memory = processors.iter().map(|processor| processor.memory().0).sum();
-        let (config, attachment) = (self.ground.config, &self.attachment);
+        let config = self.ground.config;
         let begun = Door::open(self.ground.instance.path()).map_err(|error| error.to_string());
+        let mut hand_on = || loops.iter_mut().for_each(|one| one.finish(&mut PassThrough));
         let asked = begun.and_then(|door| {
             let question = Question::HandOver(door.offer(processors.len(), config.ipv6_prefix_len, memory));
-            let answer = attachment.ask_predecessor(&question).map_err(|error| error.to_string())?;
-            Ok(answer.map(|answer| (door, answer)))
+            // What the old one lets through comes here already, and does not wait for its answer.
+            let answer = std::thread::scope(|scope| {
+                let asking = scope.spawn(|| before.ask(config, &question));
+                while !asking.is_finished() {
+                    hand_on();
+                    // Without a waiter's help it is looked at more often.
+                    drop(self.waiter.wait(Some(Clock::now() + LOOK)));
+                }
+                asking.join()
+            });
+            let answer = answer.map_err(|_| "who asked it has panicked".to_owned())?;
+            Ok((door, answer.map_err(|error| error.to_string())?))
         });
         let began = Clock::now();
         let taken = match asked {
-            Ok(None) => return false,
-            Ok(Some((door, Answer::Done(_)))) => {
-                let hand_on = || loops.iter_mut().for_each(|one| one.finish(&mut PassThrough));
-                door.take_in(&mut processors, hand_on)
-            }
-            Ok(Some((_, Answer::Refused(why)))) | Err(why) => Err(why),
-            Ok(Some((_, other))) => Err(format!("it answers {other:?}")),
+            Ok((door, Answer::Done(_))) => door.take_in(&mut processors, hand_on),
+            Ok((_, Answer::Refused(why))) | Err(why) => Err(why),
+            Ok((_, other)) => Err(format!("it answers {other:?}")),
         };
         let is_taken = taken.is_ok();
         let flows = processors.iter().map(|processor| processor.flow_count() as u64).sum();
