@@ -340,7 +340,7 @@ pub(crate) fn of_middlebox(document: &MiddleboxDocument) -> String {
     }));
     sentences.extend(
         is_split(Outcome::Unknown)
-            .map(|group| format!("It is not known whether connections are split {}.", at(group))),
+            .map(|group| format!("Whether connections are split is not known {}.", at(group))),
     );
     let others = all.iter().filter(|group| group.outcome == Outcome::Found && group.test != "split");
     let others: Vec<String> = others
