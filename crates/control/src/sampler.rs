@@ -179,6 +179,7 @@ mod tests {
         sampler.mark_app_limited(MSS);
         let second = sampler.on_send(false, Instant::from_millis(1));
         let at = |ms| Instant::from_millis(ms);
+        assert!(sampler.is_app_limited());
         assert!(!sampler.on_delivered(MSS, Some(&first), None, at(40)).expect("sample").is_app_limited);
         assert!(sampler.on_delivered(MSS, Some(&second), None, at(41)).expect("sample").is_app_limited);
         let third = sampler.on_send(true, at(50));

@@ -41,6 +41,10 @@ struct Link {
     pauses: Option<Duration>,
     /// Reports of the base station come every 20 ms.
     reports: bool,
+    /// The receiver discards one segment in so many, which its window of 100 KB has no room for; zero for none.
+    discards_one_in: u64,
+    /// The handshake's round trip is told beforehand.
+    is_told: bool,
     time: Duration,
 }
 
@@ -54,10 +58,12 @@ const STEADY: Link = Link {
     bucket: None,
     pauses: None,
     reports: false,
-    time: Duration::from_secs(25),
+    discards_one_in: 0,
+    is_told: true,
+    time: Duration::from_secs(16),
 };
 
-const LINKS: [Link; 8] = [
+const LINKS: [Link; 12] = [
     STEADY,
     Link { name: "small queue", queue: 30_000, ..STEADY },
     Link {
@@ -83,6 +89,10 @@ const LINKS: [Link; 8] = [
         reports: true,
         ..STEADY
     },
+    Link { name: "tiny", kbps: &[64], queue: 6_000, round_trip: Duration::from_millis(20), ..STEADY },
+    Link { name: "application", pauses: Some(Duration::from_millis(70)), is_told: false, ..STEADY },
+    Link { name: "discards", discards_one_in: 40, queue: 40_000, ..STEADY },
+    Link { name: "not told", is_told: false, round_trip: Duration::from_millis(250), ..STEADY },
 ];
 
 /// A segment under way.
@@ -118,7 +128,9 @@ const START: Instant = Instant::from_millis(1_000);
 impl Run {
     fn new(config: ControllerConfig, link: Link) -> Self {
         let mut controller = config.build();
-        controller.on_round_trip(link.round_trip, START);
+        if link.is_told {
+            controller.on_round_trip(link.round_trip, START);
+        }
         Self {
             link,
             controller,
@@ -225,10 +237,12 @@ impl Run {
             self.recovers_until = None;
         }
         let window = self.controller.control().window;
+        let is_discarded = self.link.discards_one_in > 0 && self.draw() % self.link.discards_one_in == 0;
         self.controller.on_ack(&Ack {
             now: self.now,
             delivered,
-            peer_window: Bytes::MAX,
+            discarded: if is_discarded { delivered } else { Bytes::ZERO },
+            peer_window: if self.link.discards_one_in > 0 { Bytes::new(100_000) } else { Bytes::MAX },
             delivered_total: self.sampler.delivered(),
             rtt: Some(rtt),
             min_rtt: self.min_rtt,
