@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench chaos middlebox docs docs-contest docs-terms docs-bench deps clean
+.PHONY: help build demo test lint bench chaos middlebox mutants docs docs-contest docs-terms docs-bench deps clean
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -59,6 +59,10 @@ CONTEST_PRESETS := 3g-hspa 4g-lte 4g-lte-drive 5g-sa-drive 5g-nsa-drive
 TRACES ?=
 TERM_SCENARIOS := $(patsubst %,--scenario experiments/%.toml,ma/table-3 ma/table-4 ma/table-5-64 ma/table-5-110 \
 	ma/table-5-fades ma/table-5-held-back wa/figure-3 wa/figure-7 wa/table-1)
+
+mutants: deps ## Change `control` in 280 places and tell which changes no test notices (an hour; installs cargo-mutants)
+	@command -v cargo-mutants > /dev/null || cargo install cargo-mutants --locked
+	cargo mutants --package cellerator-control --shard 0/10 --sharding round-robin --timeout 90 --output out
 
 docs: build ## Run the demo and write its figures and pictures into the documents (as root, minutes): docs/results
 	@tools/need-root docs

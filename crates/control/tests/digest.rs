@@ -43,6 +43,8 @@ struct Link {
     reports: bool,
     /// The receiver discards one segment in so many, which its window of 100 KB has no room for; zero for none.
     discards_one_in: u64,
+    /// One segment in so many is repaired on the link, 8 ms later, and those behind it wait for it; zero for none.
+    repaired_one_in: u64,
     /// The handshake's round trip is told beforehand.
     is_told: bool,
     time: Duration,
@@ -59,11 +61,12 @@ const STEADY: Link = Link {
     pauses: None,
     reports: false,
     discards_one_in: 0,
+    repaired_one_in: 0,
     is_told: true,
     time: Duration::from_secs(16),
 };
 
-const LINKS: [Link; 12] = [
+const LINKS: [Link; 13] = [
     STEADY,
     Link { name: "small queue", queue: 30_000, ..STEADY },
     Link {
@@ -92,6 +95,7 @@ const LINKS: [Link; 12] = [
     Link { name: "tiny", kbps: &[64], queue: 6_000, round_trip: Duration::from_millis(20), ..STEADY },
     Link { name: "application", pauses: Some(Duration::from_millis(70)), is_told: false, ..STEADY },
     Link { name: "discards", discards_one_in: 40, queue: 40_000, ..STEADY },
+    Link { name: "repairs", kbps: &[60_000], repaired_one_in: 30, queue: 900_000, ..STEADY },
     Link { name: "not told", is_told: false, round_trip: Duration::from_millis(250), ..STEADY },
 ];
 
@@ -112,6 +116,7 @@ struct Run {
     sent: u64,
     newest: u64,
     free_at: Instant,
+    repaired_at: Instant,
     tokens: u64,
     tokens_at: Instant,
     may_send_at: Instant,
@@ -140,6 +145,7 @@ impl Run {
             sent: 0,
             newest: 0,
             free_at: START,
+            repaired_at: START,
             tokens: link.bucket.unwrap_or(0),
             tokens_at: START,
             may_send_at: START,
@@ -206,7 +212,10 @@ impl Run {
             return None;
         }
         self.free_at = at + rate.time_for(Bytes::new(MSS));
-        Some(self.free_at + self.link.round_trip)
+        if self.link.repaired_one_in > 0 && self.draw() % self.link.repaired_one_in == 0 {
+            self.repaired_at = self.free_at + Duration::from_millis(8);
+        }
+        Some(self.free_at.max(self.repaired_at) + self.link.round_trip)
     }
 
     fn send(&mut self) {
