@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench chaos middlebox mutants docs docs-contest docs-terms docs-bench deps clean
+.PHONY: help build demo test lint bench bench-probe chaos middlebox mutants docs docs-contest docs-terms docs-bench deps clean
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -37,6 +37,14 @@ bench: build ## Measure everything on this machine (as root, about 15 minutes): 
 	$(CELLERATOR) bench --json $(OUT)/bench/results.json || echo "  not all parts were measured; the others are kept" >&2
 	$(CELLERATOR) lab benchmark --markdown $(OUT)/bench/emulator.md --json $(OUT)/bench/emulator.json
 	@tools/write-benchmarks $(OUT)/bench
+
+bench-probe: deps ## How exact the probe is, beside irtt, iperf3 and xfr, and recordings (as root, 15 minutes): docs/probe.md
+	@tools/need-root bench-probe
+	@tools/install-deps --optional irtt iperf3
+	@command -v xfr >/dev/null || echo "  without xfr: cargo install xfr" >&2
+	@mkdir -p $(OUT)/bench-probe
+	PROBE_BENCH_OUT=$(abspath $(OUT))/bench-probe/results.json cargo test --release --locked --package cellerator \
+	  --test probe -- --ignored --nocapture --test-threads 1 bench:: record::
 
 SECONDS ?= 3600
 SEED ?=

@@ -21,6 +21,8 @@ pub const SCHEMA: &str = "cellerator/probe-rtt/1";
 const BIN: Duration = Duration::from_millis(200);
 /// A load is this much above the capacity found, per cent: the queue fills.
 const OVERLOAD: u64 = 115;
+/// A load of which less arrives than this is more than the path carries.
+const FILLED_SHARE: f64 = 0.98;
 /// Rest between two phases.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -85,6 +87,13 @@ pub struct Phase {
     pub local: Option<LocalFigures>,
     /// Why it is not what it seems.
     pub doubts: Vec<String>,
+}
+
+impl Phase {
+    /// True where less of the load came than was sent: it was more than the path carries, and filled its queue.
+    pub(crate) fn is_filled(&self) -> bool {
+        self.load_mbps.zip(self.load_received_mbps).is_some_and(|(sent, came)| came < sent * FILLED_SHARE)
+    }
 }
 
 /// What came of `rtt`.

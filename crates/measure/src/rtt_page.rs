@@ -8,8 +8,6 @@ use maud::{Markup, html};
 use crate::rtt::{Phase, RttDocument};
 
 const MAY_GO: [&str; 5] = ["p90", "outages", "variation up", "variation down", "min"];
-/// A load of which less arrives than this is more than the path carries.
-const FILLED_SHARE: f64 = 0.98;
 /// Points of a distribution.
 const POINTS: usize = 200;
 
@@ -158,10 +156,7 @@ fn outage_table(document: &RttDocument) -> Markup {
 /// What the load was: above the capacity, unless something bounded it.
 fn load_words(document: &RttDocument) -> &'static str {
     let loaded = || document.phases.iter().filter(|phase| phase.load != "idle");
-    let is_above = |phase: &Phase| {
-        phase.load_mbps.zip(phase.load_received_mbps).is_some_and(|(sent, came)| came < sent * FILLED_SHARE)
-    };
-    match (loaded().next().is_some(), loaded().all(is_above)) {
+    match (loaded().next().is_some(), loaded().all(Phase::is_filled)) {
         (false, _) => "The path was not loaded.",
         (true, true) => {
             "A load is UDP at a steady rate above what the path carries, so that its queue is full."

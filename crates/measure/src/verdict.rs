@@ -110,9 +110,13 @@ pub(crate) fn of_rtt(document: &RttDocument) -> String {
         }
     }
     let idle = of("idle").and_then(|idle| idle.rtt).map_or(0.0, |rtt| rtt.p50_ms);
-    let loaded = document.phases.iter().filter(|phase| phase.load != "idle").filter_map(|phase| phase.rtt);
-    if let Some(worst) = loaded.map(|rtt| rtt.p50_ms).max_by(f64::total_cmp) {
+    let loaded = || document.phases.iter().filter(|phase| phase.load != "idle");
+    let is_filled = loaded().any(Phase::is_filled);
+    if let Some(worst) = loaded().filter_map(|phase| phase.rtt).map(|rtt| rtt.p50_ms).max_by(f64::total_cmp) {
         text += match worst - idle {
+            extra if extra < 30.0 && !is_filled => {
+                ". The load was no more than the path carries, so what a full queue does was not seen"
+            }
             extra if extra < 30.0 => ". Load does not disturb calls and games",
             extra if extra < 200.0 => ". Calls and games suffer somewhat under load",
             _ => ". Calls and games are unusable while the link is busy: its buffer is too deep",

@@ -15,6 +15,8 @@ const HOP_EVERY: Duration = Duration::from_secs(1);
 /// The longest way that is looked for.
 const HOPS_MAX: u8 = 30;
 
+/// Shortest run of `sweep`, where there is time.
+const RUN_MIN: Duration = Duration::from_secs(2);
 /// What `probe middlebox` tests unless told otherwise.
 const MIDDLEBOX_PORTS: [u16; 7] = [20, 21, 22, 80, 110, 443, 5_201];
 const MIDDLEBOX_DELAY: Duration = Duration::from_secs(5);
@@ -54,7 +56,8 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
         sweep: SweepPlan {
             directions: ways.clone(),
             rates: Vec::new(),
-            length: length / 2,
+            // A capacity needs a whole second.
+            length: (length / 2).max(RUN_MIN.min(length)),
             search_length: args.load_args.search_time.0,
             rate_max: args.load_args.rate_max.0,
             packet: args.load_args.packet,

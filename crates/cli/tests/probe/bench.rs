@@ -20,6 +20,9 @@ pub fn keep(part: &str, value: &Value) {
     std::fs::write(&path, serde_json::to_string_pretty(&document).unwrap() + "\n").unwrap();
 }
 
+/// Its own is that of iperf3.
+const XFR_PORT: &str = "5999";
+
 /// One way, ms.
 fn delay_ms() -> f64 {
     DELAYS.iter().map(|delay| delay.as_millis_f64()).sum()
@@ -78,7 +81,8 @@ impl Drop for Serving {
 }
 
 fn output(bed: &Bed, program: &str, arguments: &[&str]) -> Option<String> {
-    let child = bed.start(Host::Client, program, arguments)?;
+    // One whose server does not run may wait for ever.
+    let child = bed.start(Host::Client, "timeout", &[&["40", program], arguments].concat())?;
     let output = child.wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     if !output.status.success() {
@@ -98,10 +102,14 @@ fn what_other_programs_say_of_the_same_link() {
     let loss = LossModel::Bernoulli { ppm: 5_000 };
     let radio = Radio { rate: Rate::from_mbps(20), queue: Bytes::new(250_000), loss };
     let bed = Bed::build("others", &radio);
-    let servers: Vec<Serving> = [("iperf3", &["-s"][..]), ("irtt", &["server"][..]), ("xfr", &["serve"][..])]
-        .into_iter()
-        .filter_map(|(program, arguments)| bed.start(Host::Server, program, arguments).map(Serving))
-        .collect();
+    let servers: Vec<Serving> = [
+        ("iperf3", &["-s"][..]),
+        ("irtt", &["server"][..]),
+        ("xfr", &["serve", "--no-tui", "-p", XFR_PORT][..]),
+    ]
+    .into_iter()
+    .filter_map(|(program, arguments)| bed.start(Host::Server, program, arguments).map(Serving))
+    .collect();
     bed.run(Host::Client, "sleep", &["1"]);
     let mut rows = Vec::new();
     let mut row = |program: &str, what: &str, value: Option<f64>| {
@@ -143,7 +151,8 @@ fn what_other_programs_say_of_the_same_link() {
             &format!("UDP up at {mbps} Mbit/s: goodput, Mbit/s"),
             received.map(|(bps, lost)| bps * (1.0 - lost / 100.0) / 1e6),
         );
-        let arguments = ["10.1.0.2", "-u", "-b", &format!("{mbps}M"), "-t", "5s", "--json", "--no-tui"];
+        let arguments =
+            ["10.1.0.2", "-p", XFR_PORT, "-u", "-b", &format!("{mbps}M"), "-t", "5s", "--json", "--no-tui"];
         let xfr = json_of(output(&bed, "xfr", &arguments));
         row("xfr", &format!("UDP up at {mbps} Mbit/s: lost, %"), xfr["udp_stats"]["lost_percent"].as_f64());
         row("xfr", &format!("UDP up at {mbps} Mbit/s: goodput, Mbit/s"), xfr["throughput_mbps"].as_f64());
@@ -171,7 +180,8 @@ fn what_other_programs_say_of_the_same_link() {
         end["sum_received"]["bits_per_second"].as_f64().map(|bps| bps / 1e6),
     );
     row("iperf3", "TCP down, CUBIC: sent again", end["sum_sent"]["retransmits"].as_f64());
-    let xfr = json_of(output(&bed, "xfr", &["10.1.0.2", "-R", "-t", "10s", "--json", "--no-tui"]));
+    let xfr =
+        json_of(output(&bed, "xfr", &["10.1.0.2", "-p", XFR_PORT, "-R", "-t", "10s", "--json", "--no-tui"]));
     row("xfr", "TCP down, system's: goodput, Mbit/s", xfr["throughput_mbps"].as_f64());
     row("xfr", "TCP down, system's: sent again", xfr["tcp_info"]["retransmits"].as_f64());
     drop(servers);
