@@ -122,7 +122,7 @@ fn h34_replaced_it_hands_over_and_no_flow_notices() {
 
 /// Ten upgrades one after the other, while downloads are under way.
 #[test]
-fn flows_outlive_ten_upgrades() {
+fn h34_flows_outlive_ten_upgrades() {
     let topology = Topology::build("upgrades");
     let before = topology.snapshot();
     let named = |name: String, replace: Option<String>| Config { name, replace, ..topology.config() };
