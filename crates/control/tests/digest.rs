@@ -190,7 +190,7 @@ impl Run {
 
     /// When a segment that leaves now comes to the other end, if it does.
     fn arrival(&mut self) -> Option<Instant> {
-        if self.link.lost_one_in > 0 && self.draw() % self.link.lost_one_in == 0 {
+        if self.link.lost_one_in > 0 && self.draw().is_multiple_of(self.link.lost_one_in) {
             return None;
         }
         if let Some(bucket) = self.link.bucket {
@@ -212,7 +212,7 @@ impl Run {
             return None;
         }
         self.free_at = at + rate.time_for(Bytes::new(MSS));
-        if self.link.repaired_one_in > 0 && self.draw() % self.link.repaired_one_in == 0 {
+        if self.link.repaired_one_in > 0 && self.draw().is_multiple_of(self.link.repaired_one_in) {
             self.repaired_at = self.free_at + Duration::from_millis(8);
         }
         Some(self.free_at.max(self.repaired_at) + self.link.round_trip)
@@ -246,7 +246,8 @@ impl Run {
             self.recovers_until = None;
         }
         let window = self.controller.control().window;
-        let is_discarded = self.link.discards_one_in > 0 && self.draw() % self.link.discards_one_in == 0;
+        let is_discarded =
+            self.link.discards_one_in > 0 && self.draw().is_multiple_of(self.link.discards_one_in);
         self.controller.on_ack(&Ack {
             now: self.now,
             delivered,
@@ -261,7 +262,6 @@ impl Run {
             lost: Bytes::new(lost),
             is_recovering: self.recovers_until.is_some(),
             is_window_limited: in_flight_before + Bytes::new(2 * MSS) > window,
-            ..Ack::default()
         });
         self.note();
     }
@@ -299,7 +299,7 @@ impl Run {
         self.under_way.clear();
         self.last_ack = self.now;
         self.lose(lost, LossKind::Timeout);
-        if self.draw() % 2 == 0 {
+        if self.draw().is_multiple_of(2) {
             self.controller.on_undo(self.now);
             self.note();
         }
