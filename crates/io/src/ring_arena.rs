@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tcp::RingProvider;
@@ -26,9 +26,13 @@ use crate::error::Context;
 /// Smallest block: a page, and the smallest ring there is.
 const BLOCK_MIN: usize = 4_096;
 
-/// Blocks from this size on are given back to the kernel when they are given back here: what smaller ones
-/// hold is soon used again.
+/// Blocks from this size on are given back to the kernel when they are given back here, beyond [`KEPT_MAX`]:
+/// what smaller ones hold is soon used again.
 const RELEASED_MIN: usize = 128 * 1_024;
+
+/// Memory of large blocks that is kept although they are not lent, in bytes: a ring that grows and shrinks
+/// would have the kernel clear its pages each time.
+const KEPT_MAX: usize = 32 << 20;
 
 /// A block that is not lent.
 const NOT_LENT: u8 = u8::MAX;
@@ -42,6 +46,8 @@ pub struct RingArena {
     start: NonNull<u8>,
     len: usize,
     blocks: Mutex<Blocks>,
+    /// Memory of large blocks that may be there although they are not lent, in bytes.
+    kept: AtomicUsize,
     /// False as long as another process may go on with this memory: then nothing here is changed.
     is_ours: AtomicBool,
 }
@@ -63,7 +69,7 @@ impl RingArena {
         let file = anonymous_file(len)?;
         let start = map(&file, len)?;
         let (blocks, is_ours) = (Mutex::new(Blocks::new(pages)), AtomicBool::new(true));
-        Ok(Arc::new(Self { file, start, len, blocks, is_ours }))
+        Ok(Arc::new(Self { file, start, len, blocks, kept: AtomicUsize::new(0), is_ours }))
     }
 
     /// The arena that another process has made, of which `file` is the descriptor: none of its blocks is lent
@@ -89,12 +95,18 @@ impl RingArena {
         let len = pages as usize * BLOCK_MIN;
         let start = map(&file, len)?;
         let (blocks, is_ours) = (Mutex::new(Blocks::new(pages)), AtomicBool::new(false));
-        Ok(Arc::new(Self { file, start, len, blocks, is_ours }))
+        Ok(Arc::new(Self { file, start, len, blocks, kept: AtomicUsize::new(0), is_ours }))
     }
 
     /// From here on this process has the memory, and no other one.
     pub fn own(&self) {
         self.is_ours.store(true, Ordering::Release);
+    }
+
+    /// True when a large block of `len` bytes keeps its memory although it is given back.
+    fn keeps(&self, len: usize) -> bool {
+        let more = |kept: usize| Some(kept + len).filter(|kept| *kept <= KEPT_MAX);
+        self.kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
     fn is_ours(&self) -> bool {
@@ -138,6 +150,12 @@ impl RingProvider for RingArena {
     fn allocate(&self, len: usize) -> Option<&'static mut [u8]> {
         let order = order_of(len).filter(|_| self.is_ours())?;
         let page = self.blocks().lend(order)?;
+        if len >= RELEASED_MIN {
+            // Most likely it is one of those.
+            let used = |kept: usize| Some(kept.saturating_sub(len));
+            // A closure that always gives a value cannot fail.
+            _ = self.kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, used);
+        }
         Some(self.lent(page, len))
     }
 
@@ -163,7 +181,7 @@ impl RingProvider for RingArena {
         if offset % BLOCK_MIN != 0 || !self.blocks().is_lent(page, order) {
             return;
         }
-        if memory.len() >= RELEASED_MIN {
+        if memory.len() >= RELEASED_MIN && !self.keeps(memory.len()) {
             self.release(memory);
         }
         self.blocks().take_back(page, order);
