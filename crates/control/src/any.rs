@@ -3,6 +3,7 @@
 //! The list of them stands at the end of this file, and nowhere else: who offers a choice takes it from
 //! [`ControllerKind::ALL`] and [`Listed`].
 
+use stored::{Reader, Stored, StoredError, Writer};
 use units::{Bytes, Duration, Instant};
 
 use crate::parameters::Parameters as _;
@@ -56,6 +57,27 @@ impl Listed {
     }
 }
 
+/// Has an enum stored by the name of its variant, and what that holds.
+macro_rules! stored_by_name {
+    ($type:ident: $($name:literal => $variant:ident),+) => {
+        impl Stored for $type {
+            fn store(&self, out: &mut Writer) {
+                match self { $(Self::$variant(inner) => {
+                    out.text($name);
+                    inner.store(out);
+                })+ }
+            }
+            fn restore(from: &mut Reader<'_>) -> Result<Self, StoredError> {
+                let at = from.at();
+                match from.text()? {
+                    $($name => from.value().map(Self::$variant),)+
+                    _ => Err(Reader::senseless(at, "the name of a controller")),
+                }
+            }
+        }
+    };
+}
+
 /// Writes the enums, their dispatch, and the list.
 macro_rules! controllers {
     ($(
@@ -92,22 +114,7 @@ macro_rules! controllers {
             $($(#[$doc])* $variant($controller),)+
         }
 
-        impl stored::Stored for AnyController {
-            /// By its name, and all its state.
-            fn store(&self, out: &mut stored::Writer) {
-                match self { $(Self::$variant(c) => {
-                    stored::Stored::store(&String::from($name), out);
-                    stored::Stored::store(c, out);
-                })+ }
-            }
-            fn restore(from: &mut stored::Reader<'_>) -> Result<Self, stored::StoredError> {
-                let at = from.at();
-                match from.value::<String>()?.as_str() {
-                    $($name => from.value().map(Self::$variant),)+
-                    _ => Err(stored::Reader::senseless(at, "the name of a controller")),
-                }
-            }
-        }
+        stored_by_name!(AnyController: $($name => $variant),+);
 
         impl Controller for AnyController {
             fn name(&self) -> &'static str {
@@ -142,22 +149,7 @@ macro_rules! controllers {
             $($(#[$doc])* $variant($params),)+
         }
 
-        impl stored::Stored for ControllerConfig {
-            /// By its name, and all its parameters.
-            fn store(&self, out: &mut stored::Writer) {
-                match self { $(Self::$variant(p) => {
-                    stored::Stored::store(&String::from($name), out);
-                    stored::Stored::store(p, out);
-                })+ }
-            }
-            fn restore(from: &mut stored::Reader<'_>) -> Result<Self, stored::StoredError> {
-                let at = from.at();
-                match from.value::<String>()?.as_str() {
-                    $($name => from.value().map(Self::$variant),)+
-                    _ => Err(stored::Reader::senseless(at, "the name of a controller")),
-                }
-            }
-        }
+        stored_by_name!(ControllerConfig: $($name => $variant),+);
 
         impl ControllerConfig {
             /// Every name [`ControllerConfig::named`] knows.

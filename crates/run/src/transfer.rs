@@ -143,32 +143,28 @@ pub(crate) fn send(socket: &Path, states: &[FlowState], mut beat: impl FnMut()) 
     let stream = UnixStream::connect(socket).map_err(|error| format!("{}: {error}", socket.display()))?;
     io::send_with_descriptors(&stream, &line, &descriptors).map_err(text)?;
     drop(descriptors);
-    if await_commit(&stream, &mut beat).map_err(|error| error.to_string())? {
-        Ok(())
-    } else {
-        Err("the new one has not taken them".to_owned())
-    }
+    let is_committed = await_commit(&stream, &mut beat);
+    is_committed.then_some(()).ok_or_else(|| "the new one has not taken them".to_owned())
 }
 
 /// True when the other one has committed itself; false when it cannot any more.
-fn await_commit(mut stream: &UnixStream, beat: &mut impl FnMut()) -> std::io::Result<bool> {
+fn await_commit(mut stream: &UnixStream, beat: &mut impl FnMut()) -> bool {
     let give_up = Clock::now() + FREEZE_MAX;
     // Far shorter than the shortest time after which a process counts as hung.
-    stream.set_read_timeout(Some(std::time::Duration::from_millis(20)))?;
+    let may_wait = stream.set_read_timeout(Some(std::time::Duration::from_millis(20))).is_ok();
     let mut word = [0];
-    loop {
+    while may_wait && Clock::now() < give_up {
         beat();
         match stream.read(&mut word) {
-            Ok(len) => return Ok(len == 1 && word[0] == COMMIT),
+            Ok(len) => return len == 1 && word[0] == COMMIT,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-            Err(_) => return Ok(false),
-        }
-        if Clock::now() >= give_up {
-            // From here on nothing can be said to us; what was said before is still there.
-            stream.shutdown(Shutdown::Both)?;
-            return Ok(matches!(stream.read(&mut word), Ok(1)) && word[0] == COMMIT);
+            Err(_) => break,
         }
     }
+    // From here on nothing can be said to us, whether or not the other end is there; what was said before can
+    // still be read.
+    drop(stream.shutdown(Shutdown::Both));
+    matches!(stream.read(&mut word), Ok(1)) && word[0] == COMMIT
 }
 
 /// Where the new instance takes flows in.

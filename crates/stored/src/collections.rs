@@ -59,14 +59,10 @@ impl<T: Stored> Stored for VecDeque<T> {
 
 impl Stored for String {
     fn store(&self, out: &mut Writer) {
-        out.len_of_list(self.len());
-        out.bytes(self.as_bytes());
+        out.text(self);
     }
     fn restore(from: &mut Reader<'_>) -> Result<Self, StoredError> {
-        let at = from.at();
-        let len = from.len_of_list("text")?;
-        let bytes = from.bytes(len, "text")?;
-        String::from_utf8(bytes.to_vec()).map_err(|_| Reader::senseless(at, "text"))
+        from.text().map(str::to_owned)
     }
 }
 

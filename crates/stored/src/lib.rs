@@ -106,6 +106,12 @@ impl Writer {
         u32::try_from(len).unwrap_or(u32::MAX).store(self);
     }
 
+    /// Appends a text, as a `String` is stored.
+    pub fn text(&mut self, text: &str) {
+        self.len_of_list(text.len());
+        self.bytes(text.as_bytes());
+    }
+
     /// All that was written.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
@@ -180,6 +186,17 @@ impl<'a> Reader<'a> {
         let len = self.value::<u32>()? as usize;
         let left = self.bytes.len() - self.at;
         if len <= left { Ok(len) } else { Err(StoredError::Senseless { at, what }) }
+    }
+
+    /// The next text, which a `String` or [`Writer::text`] has stored.
+    ///
+    /// # Errors
+    /// It ends too soon, or is none.
+    pub fn text(&mut self) -> Result<&'a str, StoredError> {
+        let at = self.at;
+        let len = self.len_of_list("text")?;
+        let bytes = self.bytes(len, "text")?;
+        std::str::from_utf8(bytes).map_err(|_| Self::senseless(at, "text"))
     }
 
     /// The error for what was read from `at` on.

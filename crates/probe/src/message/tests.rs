@@ -2,6 +2,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::auth::Key;
 
 fn key() -> Key {
     Key::new(b"key").unwrap()

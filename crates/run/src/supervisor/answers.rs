@@ -6,7 +6,7 @@ use units::Duration;
 
 use super::{Stop, Supervisor, Why};
 use crate::attachment::Attachment;
-use crate::console::{Answer, Question, Reply};
+use crate::console::{Answer, Asked, Question, Reply};
 use crate::feedback::FeedbackReceiver;
 use crate::shards::{Command, Report};
 use crate::signals::CaughtSignals;
@@ -28,13 +28,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             }
         }
         while let Some(asked) = self.console.take() {
-            if let Question::HandOver(offer) = &asked.question {
-                let offer = offer.clone();
-                self.hand_over(asked, &offer);
-            } else {
-                let reply = self.answer(&asked.question);
-                asked.answer(reply);
-            }
+            self.hear(asked);
         }
         let signal = ending?;
         match self.stop {
@@ -61,25 +55,31 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         }
     }
 
-    fn answer(&mut self, question: &Question) -> Reply {
-        let answer = match *question {
-            Question::Status => return self.status(),
-            Question::Flows { skip } => return self.flows(skip),
+    /// Does what was asked for, and answers.
+    fn hear(&mut self, asked: Asked) {
+        let said = |answer| -> Reply { Box::new(move || answer) };
+        let reply = match &asked.question {
+            Question::Status => self.status(),
+            Question::Flows { skip } => self.flows(*skip),
             Question::Drain { time_ms_max } => {
                 self.begin_stop(Why::Drain, time_ms_max.map(Duration::from_millis));
-                Answer::Done("draining".to_owned())
+                said(Answer::Done("draining".to_owned()))
             }
-            Question::HandOver(_) => Answer::Refused("asked in passing".to_owned()),
             Question::Reload => match self.reload() {
                 // Who asked is told, and nobody else.
-                refused @ Event::NotReloaded { .. } => Answer::Refused(refused.to_string()),
+                refused @ Event::NotReloaded { .. } => said(Answer::Refused(refused.to_string())),
                 done => {
                     self.events.on_event(&done);
-                    Answer::Done(done.to_string())
+                    said(Answer::Done(done.to_string()))
                 }
             },
+            Question::HandOver(offer) => {
+                let offer = offer.clone();
+                // It answers before it begins.
+                return self.hand_over(asked, &offer);
+            }
         };
-        Box::new(move || answer)
+        asked.answer(reply);
     }
 
     /// Flows of this shard, then of the others, asked for by the thread that answers.
