@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench bench-probe chaos middlebox mutants docs docs-contest docs-terms docs-bench deps clean
+.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath deps clean
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -38,11 +38,12 @@ bench: build ## Measure everything on this machine (as root, about 15 minutes): 
 	$(CELLERATOR) lab benchmark --markdown $(OUT)/bench/emulator.md --json $(OUT)/bench/emulator.json
 	@tools/write-benchmarks $(OUT)/bench
 
-bench-probe: deps ## How exact the probe is, beside irtt, iperf3 and xfr, and recordings (as root, 15 minutes): docs/probe.md
+bench-probe: deps ## How exact the probe is, beside irtt, iperf3 and xfr, and recordings (as root, 15 minutes)
 	@tools/need-root bench-probe
 	@tools/install-deps --optional irtt iperf3
 	@command -v xfr >/dev/null || echo "  without xfr: cargo install xfr" >&2
 	@mkdir -p $(OUT)/bench-probe
+	@rm -f $(OUT)/bench-probe/results.json
 	PROBE_BENCH_OUT=$(abspath $(OUT))/bench-probe/results.json cargo test --release --locked --package cellerator \
 	  --test probe -- --ignored --nocapture --test-threads 1 bench:: record::
 
@@ -54,10 +55,17 @@ chaos: deps ## Disturb an accelerator under load for SECONDS=3600, from SEED=…
 	CHAOS_SECONDS=$(SECONDS) CHAOS_SEED=$(SEED) CHAOS_OUT=$(abspath $(OUT))/chaos \
 	  cargo test --release --locked --package cellerator-lab --test chaos -- --ignored --nocapture
 
+deaths: deps ## Kill an accelerator a thousand times under load (as root, an hour): docs/operation.md
+	@tools/need-root deaths
+	cargo test --release --locked --package cellerator-lab --test kernel -- --ignored --nocapture h02_killed_a_thousand
+
 middlebox: deps ## Tell split connections from whole ones in every cell of a matrix (as root, minutes): docs/probe.md
 	@tools/need-root middlebox
 	@tools/install-deps --optional haproxy
 	cargo test --locked --package cellerator --test probe middlebox:: -- --include-ignored --nocapture
+
+docs-probe: bench-probe ## Run bench-probe, and write its figures into docs/probe.md (on a quiet machine)
+	$(call WRITE_DOCS,$(abspath $(OUT))/bench-probe/results.json)
 
 # Keeps what documents need of result files, and writes their blocks and pictures.
 TEST_DOCS := cargo test --locked --package cellerator --test documents
@@ -67,6 +75,10 @@ CONTEST_PRESETS := 3g-hspa 4g-lte 4g-lte-drive 5g-sa-drive 5g-nsa-drive
 TRACES ?=
 TERM_SCENARIOS := $(patsubst %,--scenario experiments/%.toml,ma/table-3 ma/table-4 ma/table-5-64 ma/table-5-110 \
 	ma/table-5-fades ma/table-5-held-back wa/figure-3 wa/figure-7 wa/table-1)
+
+drwa: build ## What [DR] claims, by cellerator drwa in the lab (as root, 40 minutes): out/drwa/reproduction.html
+	@tools/need-root drwa
+	$(CELLERATOR) reproduce dr --lab --out $(OUT)/drwa
 
 mutants: deps ## Change `control` in 280 places and tell which changes no test notices (an hour; installs cargo-mutants)
 	@command -v cargo-mutants > /dev/null || cargo install cargo-mutants --locked
@@ -91,6 +103,19 @@ docs-terms: build ## What each term of `adaptive` is worth (an hour); TRACES=FOL
 
 docs-bench: bench ## The same with the benchmarks (as root, 15 minutes, on a quiet machine): docs/benchmarks.md
 	$(call WRITE_DOCS,$(abspath $(OUT))/bench/results.json)
+
+MULTIPATH_DOCS := $(patsubst %,scenarios/multipath/%.toml,silent-death-10 silent-death-20 announced flapping nat \
+	readdressed killed without-mptcp stripped stripped-joins ipv6 eight-subflows file-8kb file-64kb file-512kb file-4mb)
+
+multipath: deps ## Several radios with kernel MPTCP against their aims (as root, 25 minutes): docs/multipath.md
+	@tools/need-root multipath
+	cargo test --release --locked --package cellerator --test multipath -- --include-ignored --nocapture --test-threads 1
+
+docs-multipath: build ## The same, with the figures of docs/multipath.md written anew (as root, 30 minutes)
+	@tools/need-root docs-multipath
+	@mkdir -p $(OUT)/docs
+	$(CELLERATOR) lab multipath $(MULTIPATH_DOCS) --json $(OUT)/docs/multipath.json --html $(OUT)/docs/multipath.html
+	$(call WRITE_DOCS,$(abspath $(OUT))/docs/multipath.json)
 
 clean: ## Remove what was built and written
 	cargo clean

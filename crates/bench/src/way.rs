@@ -23,6 +23,8 @@ pub enum Way {
     AdaptivePlain,
     /// The same as [`Way::Adaptive`], never sleeping.
     AdaptiveBusy,
+    /// The same as [`Way::Adaptive`], without records for a successor.
+    AdaptiveAlone,
     /// The same as [`Way::Adaptive`] with a thread for each processor.
     AdaptiveShards,
     /// HAProxy as transparent TCP proxy, which copies what it carries.
@@ -66,7 +68,7 @@ const NO_LIMIT: &str = "100 Gbit/s";
 
 impl Way {
     /// All.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Kernel,
         Self::Echo,
         Self::EchoPlain,
@@ -77,6 +79,7 @@ impl Way {
         Self::Adaptive,
         Self::AdaptivePlain,
         Self::AdaptiveBusy,
+        Self::AdaptiveAlone,
         Self::AdaptiveShards,
         Self::Haproxy,
         Self::HaproxySplice,
@@ -105,6 +108,7 @@ impl Way {
             Self::Adaptive => "accelerate",
             Self::AdaptivePlain => "accelerate-no-gso",
             Self::AdaptiveBusy => "accelerate-busy-poll",
+            Self::AdaptiveAlone => "accelerate-no-successor",
             Self::AdaptiveShards => "accelerate-shards",
             Self::Haproxy => "haproxy",
             Self::HaproxySplice => "haproxy-splice",
@@ -134,6 +138,7 @@ impl Way {
             Self::Adaptive => "accelerating",
             Self::AdaptivePlain => "accelerating, no GSO",
             Self::AdaptiveBusy => "accelerating, busy polling",
+            Self::AdaptiveAlone => "accelerating, no successor",
             Self::AdaptiveShards => "accelerating, a shard per processor",
             Self::Haproxy => "HAProxy, no splice",
             Self::HaproxySplice => "HAProxy, splice",
@@ -159,6 +164,7 @@ impl Way {
                 | Self::Adaptive
                 | Self::AdaptivePlain
                 | Self::AdaptiveBusy
+                | Self::AdaptiveAlone
                 | Self::Inline
         )
     }
@@ -187,6 +193,7 @@ impl Way {
             Self::Adaptive => (RUN, &["--flows-max", "200000"]),
             Self::AdaptivePlain => (RUN, &["--no-gso"]),
             Self::AdaptiveBusy => (RUN, &["--busy-poll"]),
+            Self::AdaptiveAlone => (RUN, &["--flows-max", "200000", "--recover-within", "0 s"]),
             Self::AdaptiveShards => (RUN, &["--shards", &count]),
             Self::AdaptiveRules => (RUN, &["--steering", "rules"]),
             Self::AdaptiveTcx => (RUN, &["--steering", "tcx"]),

@@ -3,7 +3,7 @@
 use clap::Command;
 
 /// Of each subcommand, by its path: what an example is for, and the example without `cellerator` in front.
-const EXAMPLES: [(&str, &[(&str, &str)]); 43] = [
+const EXAMPLES: [(&str, &[(&str, &str)]); 51] = [
     (
         "run",
         &[
@@ -19,7 +19,41 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 43] = [
     ),
     ("flows", &[("The only one that runs", "flows"), ("For a program", "flows --json")]),
     ("drain", &[("Hand the flows back within a minute", "drain --time '60 s'")]),
+    (
+        "drwa attach",
+        &[
+            ("All connections over a modem", "drwa attach wwan0"),
+            ("Only web traffic", "drwa attach wlan0 --only :443 --only :80"),
+            ("As in the paper", "drwa attach wwan0 --paper"),
+        ],
+    ),
+    ("drwa detach", &[("The one that runs here", "drwa detach")]),
+    ("drwa status", &[("All that is attached", "drwa status"), ("For a program", "drwa status --json")]),
     ("reload", &[("Read the settings file anew", "reload")]),
+    ("multipath", &[("Every uplink of this host", "multipath run --server probe.example.net")]),
+    (
+        "multipath run",
+        &[
+            ("Every uplink of this host (as root)", "multipath run --server probe.example.net"),
+            (
+                "Two of them, full mesh, with recording",
+                "multipath run wwan0 wlan0 --server HOST --full-mesh --record seen.txt",
+            ),
+            ("Without a probe server", "multipath run --ping 192.0.2.1"),
+        ],
+    ),
+    (
+        "multipath status",
+        &[("A live table", "multipath status --watch"), ("For a program", "multipath status --json")],
+    ),
+    ("multipath paths", &[("Drain an uplink before it is unplugged", "multipath paths --retire wwan0")]),
+    (
+        "multipath simulate",
+        &[
+            ("A written or recorded event file", "multipath simulate scenarios/multipath/silent-death.txt"),
+            ("The rules of the machine", "multipath simulate --rules diagram"),
+        ],
+    ),
     ("probe", &[("Against a host on which `cellerator probe server` runs", "probe sweep probe.example.net")]),
     (
         "probe server",

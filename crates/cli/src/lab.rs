@@ -1,10 +1,10 @@
 //! `cellerator lab`.
 
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::{Child, Command, ExitCode};
 
 use clap::Subcommand;
-use io::{Clock, Interest, Namespace, Signals, SpawnOptions, Waiter};
+use io::{Clock, Interest, Namespace, PidFd, Signals, SpawnOptions, Waiter};
 use lab::{AcceleratorCommand, Host, Instance, Keep, Network, Running, Session};
 use scenario::{Case, Family, Scenario};
 use units::Duration;
@@ -34,6 +34,8 @@ enum LabCommand {
     List,
     /// Remove what killed labs left behind
     Clean,
+    /// Run scenarios of several radios with kernel MPTCP, with and without the path manager
+    Multipath(crate::lab_multipath::Args),
     /// Measure how exact the emulator is: delay, rate, throughput
     Benchmark(BenchmarkArgs),
 }
@@ -138,6 +140,7 @@ pub fn main(args: Args) -> Result<ExitCode, String> {
             }
             Ok(ExitCode::SUCCESS)
         }
+        LabCommand::Multipath(args) => crate::lab_multipath::main(&args),
         LabCommand::Benchmark(args) => benchmark(&args),
     }
 }
@@ -183,7 +186,7 @@ fn up(args: &UpArgs) -> Result<ExitCode, String> {
         wait(&mut session, &signals)?;
         ExitCode::SUCCESS
     } else {
-        execute(session.network().namespace(args.on).map_err(text)?, &args.command)?
+        execute(session.network().namespace(args.on).map_err(text)?, &args.command, None)?
     };
     let timing = session.end().map_err(text)?.judged(true);
     let late = timing.late_us;
@@ -262,20 +265,46 @@ fn exec(name: Option<&str>, host: Host, command: &[String]) -> Result<ExitCode, 
     let running = Running::find(name).map_err(text)?;
     // Ctrl-C is for the command, which ends or not as it likes; this process only waits for it.
     let _signals = Signals::terminating().map_err(text)?;
-    execute(&running.namespace(host).map_err(text)?, command)
+    execute(&running.namespace(host).map_err(text)?, command, Some(&running))
 }
 
-/// Runs a command in a namespace to its end and gives its exit code, 128 + number for a signal.
-fn execute(namespace: &Namespace, command: &[String]) -> Result<ExitCode, String> {
+/// Runs a command in a namespace to its end, or to that of the lab of another process, and gives its exit code,
+/// 128 + number for a signal.
+fn execute(namespace: &Namespace, command: &[String], lab: Option<&Running>) -> Result<ExitCode, String> {
     let Some((program, arguments)) = command.split_first() else { return Err("no command given".to_owned()) };
     let mut child = Command::new(program);
     child.args(arguments);
     let options = SpawnOptions { death_signal: Some(1), own_process_group: false };
     let mut child = namespace.spawn(child, options).map_err(text)?;
+    if let Some(lab) = lab {
+        watch(&mut child, lab)?;
+    }
     let status = child.wait().map_err(|e| format!("cannot wait for `{program}`: {e}"))?;
     let signal = std::os::unix::process::ExitStatusExt::signal(&status);
     let code = status.code().unwrap_or_else(|| 128 + signal.unwrap_or(0));
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
+}
+
+/// Waits until a command has ended, and ends it when its lab has: its network is gone, and it would stay.
+fn watch(child: &mut Child, lab: &Running) -> Result<(), String> {
+    const TURN: Duration = Duration::from_millis(200);
+    /// `SIGTERM`, and for how long it is given time to end.
+    const TERM: i32 = 15;
+    const PATIENCE: Duration = Duration::from_secs(3);
+    let process = PidFd::open(child.id()).map_err(text)?;
+    let mut waiter = Waiter::new(Duration::ZERO).map_err(text)?;
+    waiter.add(&process, Interest::Read, 0).map_err(text)?;
+    while waiter.wait(Some(Clock::now() + TURN)).map_err(text)?.is_empty() {
+        if !lab.is_running() {
+            eprintln!("lab `{}` has ended, and the command in it is ended too", lab.name());
+            let _ = process.send_signal(TERM);
+            if waiter.wait(Some(Clock::now() + PATIENCE)).map_err(text)?.is_empty() {
+                let _ = child.kill();
+            }
+            break;
+        }
+    }
+    Ok(())
 }
 
 fn list() -> Result<ExitCode, String> {

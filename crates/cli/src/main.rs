@@ -4,13 +4,16 @@ mod analyze;
 mod bench;
 mod contest;
 mod demo;
+mod drwa;
 mod examples;
 mod feedback_adapter;
 mod instance;
 mod interruption;
 mod lab;
+mod lab_multipath;
 mod live_capture;
 mod model;
+mod multipath;
 mod outcome;
 mod output;
 mod path_args;
@@ -54,6 +57,8 @@ enum Command {
     Sim(sim::Args),
     /// Convert metrics of radio networks (srsRAN, ETSI MEC RNIS) into reports for `run --feedback`
     FeedbackAdapter(feedback_adapter::Args),
+    /// Manage the receive windows of this machine's own connections, against bufferbloat (as root)
+    Drwa(drwa::Args),
     /// Show what acceleration does: downloads over emulated 3G, LTE and 5G, with and without it
     Demo(demo::Args),
     /// Draw what a controller does to a link, or compute the stability of a queue
@@ -66,6 +71,8 @@ enum Command {
     Sweep(sweep::Args),
     /// Run the papers' tables and figures again, and show them beside the printed values
     Reproduce(reproduce::Args),
+    /// Steer multi-path TCP over several uplinks: leave paths that die, use those that return
+    Multipath(multipath::Args),
     /// Measure a live path between this machine and another: loss, delay, capacity
     Probe(probe::Args),
     /// Measure how fast this machine is as an accelerator
@@ -91,6 +98,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => sim::main(args),
         Command::FeedbackAdapter(args) => feedback_adapter::main(&args),
         Command::Demo(args) => demo::main(&args),
+        Command::Drwa(args) => drwa::main(&args),
         Command::Model(args) => model::main(args),
         Command::Trace(args) => trace::main(args),
         Command::Contest(args) => contest::main(&args),
@@ -100,6 +108,7 @@ fn main() -> ExitCode {
         Command::Analyze(args) => analyze::main(&args),
         Command::Capture(args) => live_capture::main(&args),
         Command::Probe(args) => probe::main(args),
+        Command::Multipath(args) => multipath::main(args),
     };
     match result {
         Ok(code) => code,

@@ -95,6 +95,15 @@ struct ServerArgs {
     /// Sessions that are measured at once; the others wait for their turn
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     parallel: u16,
+    /// For tests: let the server's clock gain so many parts per million, to see what clients make of it
+    #[arg(
+        long,
+        default_value_t = 0,
+        value_name = "PPM",
+        allow_negative_numbers = true,
+        value_parser = clap::value_parser!(i32).range(-1_000..=1_000)
+    )]
+    clock_drift: i32,
 }
 
 /// What all measurements have in common.
@@ -401,7 +410,8 @@ fn server(args: &ServerArgs) -> Result<ExitCode, String> {
         eprintln!("  no --key-file: anyone who reaches the port may measure, up to the limits");
     }
     let signals = Signals::terminating().map_err(|e| e.to_string())?;
-    let options = ServeOptions { listen: args.listen, ports: args.ports.clone(), config };
+    let options =
+        ServeOptions { listen: args.listen, ports: args.ports.clone(), config, drift_ppm: args.clock_drift };
     let counters = measure::serve(options, &signals, &mut |line| eprintln!("  {line}"))
         .map_err(|e| format!("{e}: is another server running, or is the address not of this machine?"))?;
     eprintln!(

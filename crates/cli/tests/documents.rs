@@ -18,6 +18,8 @@ use figures::chart::{Chart, Width};
 use report::picture_chart;
 use scenario::results::{Results, Series};
 
+#[path = "documents/probe.rs"]
+mod probe;
 #[path = "lab/schema.rs"]
 mod schema;
 
@@ -99,6 +101,9 @@ fn rendered(block: &str) -> String {
         ("cellerator/contest/1", "short") => contest::short_markdown(&parsed(file, &text)),
         ("cellerator/elimination/1", "") => parsed::<contest::Eliminated>(file, &text).markdown(),
         (schema, "") if schema == bench::SCHEMA => parsed::<bench::Results>(file, &text).markdown(),
+        ("cellerator/probe-bench/1", view) => probe::markdown(&document, view)
+            .unwrap_or_else(|| panic!("{file}: no view `{view}` of the probe's benchmark")),
+        (schema, "") if schema == lab::radios::SCHEMA => lab::radios::markdown(&parsed(file, &text)),
         (schema, view) => panic!("{file}: no view `{view}` of {schema}"),
     }
 }
@@ -180,6 +185,12 @@ fn keep(from: &str) {
             (name, serde_json::to_string_pretty(&eliminated).unwrap())
         }
         schema if schema == bench::SCHEMA => ("bench".to_owned(), text.trim_end().to_owned()),
+        "cellerator/probe-bench/1" => ("probe".to_owned(), text.trim_end().to_owned()),
+        schema if schema == lab::radios::SCHEMA => {
+            let mut results = lab::radios::without_series(parsed(from, &text));
+            results.made_by.command = "make docs-multipath".to_owned();
+            ("multipath".to_owned(), serde_json::to_string_pretty(&results).unwrap())
+        }
         other => panic!("{from}: documents are not made of {other}"),
     };
     let path = root().join(format!("docs/results/{name}.json"));

@@ -27,6 +27,8 @@
 //! `re_baseline` of nothing else RTT_min becomes the smallest of that time (H17). Shown by
 //! `tests::a_longer_path_is_noticed`.
 
+pub mod receiver;
+
 use units::{Bytes, Duration, Instant, SeqNum, WindowScale};
 
 /// Parameters of [`Drwa`]; the defaults are \[DR\]'s.

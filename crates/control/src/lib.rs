@@ -32,6 +32,7 @@
 //! | `sprout.rs` | what the link will deliver in 100 ms with 95 % probability | \[SP\] |
 //! | `verus.rs` | a window from a learned curve of delay over window | \[VE\] |
 //! | `drwa.rs` | a receive window, not a sender's: what the path delivers in a round trip | \[DR\] |
+//! | `drwa/receiver.rs` | the same at a receiver that sees only segments, with remedies for unequal shares | \[DR\] |
 //!
 //! What all window controllers share (slow start, proportional rate reduction, undoing a needless time-out)
 //! is `window.rs`; an algorithm adds how the window grows and how far it shrinks.
@@ -83,6 +84,7 @@ pub use bic::{Bic, BicParams};
 pub use c2tcp::{C2tcp, C2tcpParams};
 pub use copa::{Copa, CopaParams};
 pub use cubic::{Cubic, CubicParams};
+pub use drwa::receiver;
 pub use drwa::{Drwa, DrwaParams, WindowField};
 pub use feedback::Feedback;
 pub use filter::{Larger, Order, Recent, RecentMax, RecentMin, Smaller, Windowed, WindowedMax, WindowedMin};

@@ -24,8 +24,9 @@ use wire::{TcpHeaderSpec, VirtioNetHeader};
 use crate::boundary::{Middlebox, Port, Transmit, Verdict};
 use crate::config::{ConfigError, EngineConfig};
 use crate::direction::{Direction, End};
+use crate::half::recover::RecoverError;
 use crate::half::{Half, Made};
-use crate::journal::Journal;
+use crate::journal::{Journal, JournalEntry};
 use crate::memory::ahead::AHEAD_MAX;
 use crate::memory::slab::MemoryAdvice;
 use crate::report::{FlowReport, PassedFlow};
@@ -173,12 +174,12 @@ impl Engine {
         }
     }
 
-    /// Has every debt to clients noted in `journal` from here on.
+    /// Has every flow to clients noted in `journal` from here on.
     pub fn set_journal(&mut self, journal: Box<dyn Journal>) {
         self.down.set_journal(journal);
     }
 
-    /// Has every debt to servers noted in `journal` from here on: the sink in its entries is the
+    /// Has every flow to servers noted in `journal` from here on: the sink in its entries is the
     /// server. Not before the settings accelerate some uplink: false then, and nothing is noted.
     pub fn set_uplink_journal(&mut self, journal: Box<dyn Journal>) -> bool {
         self.up.as_mut().map(|up| up.set_journal(journal)).is_some()
@@ -264,12 +265,41 @@ impl Engine {
         [self.down.take_journal(), self.up.as_mut().and_then(|up| up.take_journal())]
     }
 
-    /// Enters every debt into the journals, before any packet tells of it.
-    pub fn note_debts(&mut self) {
-        self.down.note_debts();
+    /// Enters every flow into the journals, before any packet tells of it.
+    pub fn note_flows(&mut self) {
+        self.down.note_flows();
         if let Some(up) = self.up.as_mut() {
-            up.note_debts();
+            up.note_flows();
         }
+    }
+
+    /// Goes on with a flow of another engine, whose process has died: what its journal said of it last.
+    /// `receiver` is where its sink is: clients for the downlink, servers for the uplink.
+    ///
+    /// The held data must be found in the provider of rings, which has to be set before. The sink is sent the
+    /// oldest segment that it may not have, and says what it has; controllers begin anew.
+    ///
+    /// # Errors
+    /// Why the flow cannot go on; then this engine knows nothing of it.
+    pub fn recover(
+        &mut self,
+        receiver: Port,
+        entry: &JournalEntry,
+        now: Instant,
+    ) -> Result<(), RecoverError> {
+        if receiver == Port::Mobile {
+            return self.down.recover(entry, now);
+        }
+        let settings = self.config().of_uplink();
+        if self.up.is_none() {
+            let mut up = Half::new(Direction::Uplink, settings).map_err(|_| RecoverError::Senseless)?;
+            up.take_place_beside(&self.down, self.wired_mtu);
+            if let Some(advice) = self.memory_advice {
+                up.set_memory_advice(advice);
+            }
+            self.up = Some(Box::new(up));
+        }
+        self.up.as_mut().map_or(Err(RecoverError::Senseless), |up| up.recover(entry, now))
     }
 
     fn next_made(&mut self, now: Instant) -> Option<Outgoing> {

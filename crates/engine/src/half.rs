@@ -45,6 +45,7 @@ mod image;
 mod look_ahead;
 mod output;
 mod path_mtu;
+pub(crate) mod recover;
 mod reports;
 mod schedule;
 mod transitions;
@@ -162,7 +163,7 @@ impl Half {
         }
     }
 
-    /// Has every debt noted in `journal` from here on.
+    /// Has every flow noted in `journal` from here on.
     pub(crate) fn set_journal(&mut self, journal: Box<dyn Journal>) {
         self.journal = Some(journal);
     }
@@ -235,7 +236,12 @@ impl Half {
     fn handle_segment(&mut self, segment: &mut Segment<'_>, now: Instant) -> Verdict {
         let key = FlowKey::of(segment.ip(), segment.tcp, segment.from);
         match self.flow_index.get(&key, &self.flows) {
-            Some(id) => self.on_known(id, segment, now),
+            Some(id) => {
+                self.note_begin(id);
+                let verdict = self.on_known(id, segment, now);
+                self.note_end();
+                verdict
+            }
             None => {
                 self.on_unknown(key, segment, now);
                 Verdict::Forward

@@ -1,16 +1,19 @@
-//! [`Journal`]: where the engine notes what is owed, so that a crash does not turn debt into silence (H2).
+//! [`Journal`]: where the engine notes how each flow stands, so that a crash does not turn debt into
+//! silence (H2).
 //!
-//! A flow has an entry exactly while it has debt. What an entry says is as old as the flow's last
-//! event: whoever reads it after a crash uses the numbers as a start and learns the exact ones from
-//! the two ends.
+//! A flow has an entry from when its delivery is the engine's until it is not. Whoever reads the entries
+//! after a crash goes on with the flows ([`crate::Engine::recover`]); or, if that cannot be, resets those
+//! that are owed something, with the numbers as a start.
 
 use core::fmt;
 use std::net::SocketAddr;
 
 use units::SeqNum;
 
-/// A flow with debt: who it joins, and the newest numbers known of each end. For the downlink the
-/// sink is the client and the source the server, for the uplink the reverse.
+use crate::record::FlowRecord;
+
+/// A flow whose delivery is the engine's: who it joins, and the newest numbers known of each end. For the
+/// downlink the sink is the client and the source the server, for the uplink the reverse.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct JournalEntry {
     /// Address and port of the sink: the debt is owed to it.
@@ -27,16 +30,39 @@ pub struct JournalEntry {
     pub source_ack: SeqNum,
     /// Newest TSval of the sink and of the source, when both use timestamps.
     pub timestamps: Option<(u32, u32)>,
+    /// All that another process needs to go on with the flow.
+    pub record: FlowRecord,
+}
+
+impl JournalEntry {
+    /// True when something is owed to the sink.
+    #[must_use]
+    pub fn owes(&self) -> bool {
+        self.told.is_after(self.delivered)
+    }
 }
 
 /// Keeps one entry per slot; slots are small numbers that are used again, below the largest number of flows.
 ///
-/// Called for every packet of a flow with debt: an implementation makes no system call and does not allocate.
+/// Called for every packet of a flow, before any packet tells of what happened: an implementation makes no
+/// system call and does not allocate. It keeps the entry before until the new one is whole.
 pub trait Journal: fmt::Debug + Send {
-    /// Notes what is owed, in place of what the slot held. `is_new` is false when the slot holds an
+    /// Notes how a flow stands, in place of what the slot held. `is_new` is false when the slot holds an
     /// entry of the same flow: then only the numbers differ.
-    fn owe(&mut self, slot: u32, entry: &JournalEntry, is_new: bool);
+    fn note(&mut self, slot: u32, entry: &JournalEntry, is_new: bool);
 
-    /// Forgets the slot's entry: nothing is owed.
-    fn settle(&mut self, slot: u32);
+    /// True when flows are to be noted that owe nothing, too, and with their records: somebody may go on with
+    /// them.
+    fn wants_records(&self) -> bool {
+        true
+    }
+
+    /// Notes that a packet of the slot's flow, or a deadline, is being handled.
+    fn begin(&mut self, _slot: u32) {}
+
+    /// Notes that it was.
+    fn end(&mut self) {}
+
+    /// Forgets the slot's entry: its hosts need nobody between them any more.
+    fn forget(&mut self, slot: u32);
 }

@@ -25,6 +25,7 @@ pub(crate) mod departure;
 pub(crate) mod emit;
 mod from_sink;
 mod from_source;
+mod record;
 mod sides;
 mod window;
 
@@ -214,6 +215,11 @@ impl Relay {
             End::Source => self.on_source_segment(departure, segment, cx),
             End::Sink => self.on_sink_segment(departure, segment, cx),
         }
+    }
+
+    /// When the sink last acknowledged something, or had nothing to acknowledge.
+    pub(crate) fn last_progress(&self) -> Instant {
+        self.last_progress
     }
 
     /// Bytes acknowledged to the source that the sink has not acknowledged.

@@ -73,6 +73,15 @@ impl DatagramSocket {
         Ok(Self { socket, is_ipv6: at.is_ipv6(), overflowed: Cell::new(0) })
     }
 
+    /// Has everything leave and come through one interface, whatever the routes say (`SO_BINDTODEVICE`).
+    ///
+    /// # Errors
+    /// When there is no such interface.
+    pub fn bind_to_device(&self, name: &str) -> Result<(), IoError> {
+        let bound = self.socket.bind_device(Some(name.as_bytes()));
+        bound.doing(|| format!("bind a UDP socket to the interface '{name}'"))
+    }
+
     /// Where it is bound.
     ///
     /// # Errors

@@ -46,6 +46,10 @@ pub struct RingArena {
     start: NonNull<u8>,
     len: usize,
     blocks: Mutex<Blocks>,
+    /// What was given back and may still be looked for, until [`RingProvider::recycle`].
+    given_back: Mutex<Vec<&'static mut [u8]>>,
+    /// There is something in it.
+    has_given_back: AtomicBool,
     /// Memory of large blocks that may be there although they are not lent, in bytes.
     kept: AtomicUsize,
     /// False as long as another process may go on with this memory: then nothing here is changed.
@@ -69,7 +73,7 @@ impl RingArena {
         let file = anonymous_file(len)?;
         let start = map(&file, len)?;
         let (blocks, is_ours) = (Mutex::new(Blocks::new(pages)), AtomicBool::new(true));
-        Ok(Arc::new(Self { file, start, len, blocks, kept: AtomicUsize::new(0), is_ours }))
+        Ok(Arc::new(Self::with(file, start, len, blocks, is_ours)))
     }
 
     /// The arena that another process has made, of which `file` is the descriptor: none of its blocks is lent
@@ -95,7 +99,26 @@ impl RingArena {
         let len = pages as usize * BLOCK_MIN;
         let start = map(&file, len)?;
         let (blocks, is_ours) = (Mutex::new(Blocks::new(pages)), AtomicBool::new(false));
-        Ok(Arc::new(Self { file, start, len, blocks, kept: AtomicUsize::new(0), is_ours }))
+        Ok(Arc::new(Self::with(file, start, len, blocks, is_ours)))
+    }
+
+    fn with(file: File, start: NonNull<u8>, len: usize, blocks: Mutex<Blocks>, is_ours: AtomicBool) -> Self {
+        let (given_back, has_given_back) = (Mutex::default(), AtomicBool::new(false));
+        Self { file, start, len, blocks, given_back, has_given_back, kept: AtomicUsize::new(0), is_ours }
+    }
+
+    /// Takes a block back, which may be lent again from here on.
+    fn take_back(&self, memory: &mut [u8]) {
+        let (Some(offset), Some(order)) = (self.offset_of(memory), order_of(memory.len())) else { return };
+        let page = (offset / BLOCK_MIN) as u32;
+        // Of what is no block of ours, or only a part of one, nothing is known: it stays lent.
+        if offset % BLOCK_MIN != 0 || !self.blocks().is_lent(page, order) {
+            return;
+        }
+        if memory.len() >= RELEASED_MIN && !self.keeps(memory.len()) {
+            self.release(memory);
+        }
+        self.blocks().take_back(page, order);
     }
 
     /// From here on this process has the memory, and no other one.
@@ -172,19 +195,21 @@ impl RingProvider for RingArena {
     }
 
     fn give_back(&self, memory: &'static mut [u8]) {
-        let (Some(offset), Some(order)) = (self.offset_of(memory), order_of(memory.len())) else { return };
-        let page = (offset / BLOCK_MIN) as u32;
         if !self.is_ours() {
             return;
         }
-        // Of what is no block of ours, or only a part of one, nothing is known: it stays lent.
-        if offset % BLOCK_MIN != 0 || !self.blocks().is_lent(page, order) {
+        self.given_back.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
+        self.has_given_back.store(true, Ordering::Relaxed);
+    }
+
+    fn recycle(&self) {
+        // Mostly there is nothing. One thread gives back and recycles; another one sees it the next time.
+        if !self.has_given_back.load(Ordering::Relaxed) {
             return;
         }
-        if memory.len() >= RELEASED_MIN && !self.keeps(memory.len()) {
-            self.release(memory);
-        }
-        self.blocks().take_back(page, order);
+        self.has_given_back.store(false, Ordering::Relaxed);
+        let mut given_back = self.given_back.lock().unwrap_or_else(PoisonError::into_inner);
+        given_back.drain(..).for_each(|memory| self.take_back(memory));
     }
 }
 

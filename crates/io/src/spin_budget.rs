@@ -30,6 +30,11 @@ impl SpinBudget {
         self.left = (self.left + asleep * AWAKE_PER_SLEEP).saturating_sub(awake).min(SAVED_MAX);
     }
 
+    /// True when no more can be saved up.
+    pub fn is_full(self) -> bool {
+        self.left >= SAVED_MAX
+    }
+
     /// True while there is time left to spin.
     pub fn allows_spinning(self) -> bool {
         !self.left.is_zero()

@@ -1,4 +1,5 @@
-//! [`AcceleratorCommand`]: `cellerator run` as a process in the accelerator's namespace.
+//! [`AcceleratorCommand`]: `cellerator run` as a process in the accelerator's namespace; [`DrwaCommand`]:
+//! `cellerator drwa` in the client's.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -7,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 
 use io::{Namespace, PidFd, SpawnOptions};
-use scenario::Accelerator;
+use scenario::{Accelerator, Client, DrwaVariant};
 use units::Duration;
 
 use crate::LabError;
@@ -72,17 +73,36 @@ impl AcceleratorCommand {
     /// When it ends or keeps silent; its own message is passed on.
     pub(crate) fn start(&self, accelerator: &Namespace, directory: &Path) -> Result<Running, LabError> {
         let log = directory.join("accelerator.log");
-        let messages = fs::File::create(&log).doing(|| format!("create {}", log.display()))?;
-        let mut command = Command::new(&self.program);
-        command.args(&self.arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(messages);
-        let options = SpawnOptions { death_signal: Some(libc::SIGKILL), own_process_group: true };
-        let mut child = accelerator.spawn(command, options)?;
-        let lines = child.stdout.take().map(lines_of);
-        let mut running = Running { child, log, said: Vec::new() };
-        if let Some(lines) = lines {
-            running.wait_until_ready(&lines)?;
+        Running::start("cellerator run", &self.program, &self.arguments, (accelerator, &log))
+    }
+}
+
+/// How to start DRWA in the client.
+#[derive(Clone, Debug)]
+pub(crate) struct DrwaCommand {
+    program: PathBuf,
+    arguments: Vec<String>,
+}
+
+impl DrwaCommand {
+    /// `PROGRAM drwa attach radio0` as `client` wants it. Buffers are what the scenario says, unless it says
+    /// nothing of them.
+    pub(crate) fn of(program: &Path, client: &Client) -> Option<Self> {
+        let variant = client.drwa?;
+        let mut arguments = ["drwa", "attach", RADIO].map(str::to_owned).to_vec();
+        if client.rmem().is_some() {
+            arguments.push("--keep-buffers".to_owned());
         }
-        Ok(running)
+        if variant == DrwaVariant::Paper {
+            arguments.push("--paper".to_owned());
+        }
+        arguments.extend(client.drwa_arguments.iter().flatten().cloned());
+        Some(Self { program: program.to_owned(), arguments })
+    }
+
+    pub(crate) fn start(&self, client: &Namespace, directory: &Path) -> Result<Running, LabError> {
+        let log = directory.join("drwa.log");
+        Running::start("cellerator drwa", &self.program, &self.arguments, (client, &log))
     }
 }
 
@@ -101,12 +121,32 @@ fn lines_of(stdout: std::process::ChildStdout) -> mpsc::Receiver<String> {
 /// A running accelerator; killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Running {
+    name: &'static str,
     child: Child,
     log: PathBuf,
     said: Vec<String>,
 }
 
 impl Running {
+    fn start(
+        name: &'static str,
+        program: &Path,
+        arguments: &[String],
+        (namespace, log): (&Namespace, &Path),
+    ) -> Result<Self, LabError> {
+        let messages = fs::File::create(log).doing(|| format!("create {}", log.display()))?;
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(messages);
+        let options = SpawnOptions { death_signal: Some(libc::SIGKILL), own_process_group: true };
+        let mut child = namespace.spawn(command, options)?;
+        let lines = child.stdout.take().map(lines_of);
+        let mut running = Self { name, child, log: log.to_owned(), said: Vec::new() };
+        if let Some(lines) = lines {
+            running.wait_until_ready(&lines)?;
+        }
+        Ok(running)
+    }
+
     fn wait_until_ready(&mut self, lines: &mpsc::Receiver<String>) -> Result<(), LabError> {
         let deadline = io::Clock::now() + START_LIMIT;
         loop {
@@ -143,7 +183,7 @@ impl Running {
         let lines: Vec<&str> = self.said.iter().map(String::as_str).chain(log.lines()).collect();
         let last = lines[lines.len().saturating_sub(5)..].join("\n");
         LabError::Program {
-            program: "cellerator run".to_owned(),
+            program: self.name.to_owned(),
             message: format!("{what}\n{last}").trim_end().to_owned(),
         }
     }
@@ -156,7 +196,7 @@ impl Running {
         PidFd::open(self.child.id())?.send_signal(libc::SIGTERM)?;
         let deadline = io::Clock::now() + STOP_LIMIT;
         loop {
-            match self.child.try_wait().doing(|| "wait for `cellerator run`".to_owned())? {
+            match self.child.try_wait().doing(|| format!("wait for `{}`", self.name))? {
                 Some(status) if status.success() => return Ok(()),
                 Some(status) => return Err(self.failed(&format!("ended with {status}"))),
                 None if io::Clock::now() > deadline => {

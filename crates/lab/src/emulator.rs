@@ -40,6 +40,8 @@ const SPIN_MARGIN: Duration = Duration::from_micros(250);
 /// Above ordinary threads; the kernel's own time-critical threads run at 50.
 const REALTIME_PRIORITY: u8 = 20;
 
+const WAN_DOWN: usize = 0;
+const WAN_UP: usize = 1;
 const RADIO_DOWN: usize = 2;
 const RADIO_UP: usize = 3;
 
@@ -50,6 +52,8 @@ pub enum Keep {
     Nothing,
     /// Every packet of the radio link, and the TCP headers on it.
     Everything,
+    /// The same, and every packet of the wan segment.
+    EveryLink,
 }
 
 /// A running emulator; dropping it stops it.
@@ -67,6 +71,8 @@ pub struct Emulation {
     pub links: [Link<Vec<u8>>; 4],
     /// The packets of radio down and radio up.
     pub records: [Vec<PacketRecord>; 2],
+    /// The packets of wan down and wan up, where every link's are kept.
+    pub wan_records: [Vec<PacketRecord>; 2],
     /// TCP segments that entered radio down and radio up.
     pub segments: [Vec<Segment>; 2],
     /// What lateness took of each 100 ms of radio down.
@@ -110,7 +116,7 @@ impl Emulator {
         let (stop, stopped) = UnixStream::pair().doing(|| "make a socket pair".to_owned())?;
         let started = Clock::now();
         let make = |config: &link::LinkConfig, is_radio: bool| {
-            let keeps_log = is_radio && keep == Keep::Everything;
+            let keeps_log = keep == Keep::EveryLink || is_radio && keep == Keep::Everything;
             Link::new(&link::LinkConfig { keeps_log, ..config.clone() }, started)
         };
         let links = [
@@ -119,7 +125,7 @@ impl Emulator {
             make(&plan.radio_down, true)?,
             make(&plan.radio_up, true)?,
         ];
-        let observers = [Observer::new(keep == Keep::Everything), Observer::new(keep == Keep::Everything)];
+        let observers = [(); 2].map(|()| Observer::new(keep != Keep::Nothing));
         if let Some(reporter) = &mut reporter {
             reporter.begin(plan.radio_down.seed, started)?;
         }
@@ -290,10 +296,12 @@ impl Mover {
     fn finish(mut self, is_realtime: bool) -> Result<Emulation, LabError> {
         let missed = self.devices.iter().map(|d| d.stats().map(|s| s.tx_dropped)).sum::<Result<u64, _>>()?;
         let records = [self.links[RADIO_DOWN].take_log(), self.links[RADIO_UP].take_log()];
+        let wan_records = [self.links[WAN_DOWN].take_log(), self.links[WAN_UP].take_log()];
         let segments = self.observers.map(Observer::into_segments);
         Ok(Emulation {
             links: self.links,
             records,
+            wan_records,
             segments,
             late_bins: self.late_bins,
             timing: self.lateness.report(missed),
@@ -318,6 +326,7 @@ mod tests {
         Emulation {
             links: [(); 4].map(|()| Link::new(&LinkConfig::default(), start).unwrap()),
             records: [Vec::new(), Vec::new()],
+            wan_records: [Vec::new(), Vec::new()],
             segments: [Vec::new(), Vec::new()],
             late_bins: LateBins::new(start),
             timing: lateness.report(0),

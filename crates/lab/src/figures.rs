@@ -30,6 +30,16 @@ pub struct Evidence<'a> {
     pub resent_by_sender: u64,
     /// When each ping alongside was sent, and its round-trip time.
     pub pings: Vec<(Instant, Duration)>,
+    /// How long each page alongside took, from its SYN to its last byte.
+    pub pages: Vec<Duration>,
+}
+
+/// Goodput in the second half of the case.
+fn late_mbps(outcome: &Outcome, began: Instant, ended: Instant) -> f64 {
+    let middle = began + ended.saturating_since(began) / 2;
+    let before =
+        outcome.marks.iter().take_while(|(at, _)| *at <= middle).last().map_or(0, |(_, bytes)| *bytes);
+    mbps(outcome.bytes.saturating_sub(before), ended.saturating_since(middle))
 }
 
 impl Evidence<'_> {
@@ -62,6 +72,7 @@ impl Evidence<'_> {
         let udp = udp.map(|log| udp_figures((log.sent, log.received), &log.round_trips, began, &series));
         let radio = radio_figures(|from, to| link.offered_bytes(from, to), records, began, ended);
         let mut ping_ms: Vec<f64> = self.pings.iter().map(|(_, time)| time.as_millis_f64()).collect();
+        let mut page_ms: Vec<f64> = self.pages.iter().map(|time| time.as_millis_f64()).collect();
         let moved = Moved {
             path_rtt_ms: self.emulation.path_rtt.as_millis_f64(),
             seconds: ended.saturating_since(began).as_secs_f64(),
@@ -77,7 +88,7 @@ impl Evidence<'_> {
             timing: self.emulation.timing.clone().judged(moved),
             ping_ms: Distribution::of(&mut ping_ms),
             pings: pings(&self.pings, began),
-            response_ms: None,
+            response_ms: Distribution::of(&mut page_ms),
             udp,
         }
     }
@@ -102,6 +113,7 @@ impl Evidence<'_> {
                 end_s: seconds(outcome.ended.saturating_since(began)),
                 received_bytes: outcome.bytes,
                 goodput_mbps: mbps(outcome.bytes, time),
+                late_mbps: Some(late_mbps(outcome, began, ended)),
                 sha256_served: self.content.sha256.clone(),
                 sha256_received,
                 error: outcome.error.clone(),

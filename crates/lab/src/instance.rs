@@ -97,6 +97,12 @@ impl Running {
         self.owner.pid()
     }
 
+    /// False when it has ended.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.owner.is_alive()
+    }
+
     /// A host's namespace.
     ///
     /// # Errors

@@ -20,6 +20,7 @@ mod figures;
 pub mod instance;
 mod lateness;
 mod origin;
+pub mod radios;
 mod recorder;
 mod reporter;
 mod runner;

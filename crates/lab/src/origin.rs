@@ -169,7 +169,7 @@ fn configuration(directory: &Path) -> String {
          http {{\n  access_log off;\n  sendfile on;\n  default_type application/octet-stream;\n  \
          keepalive_timeout 1h;\n  client_max_body_size 0;\n  client_body_temp_path {directory}/uploads;\n  \
          proxy_temp_path {directory}/proxy;\n  client_body_timeout 1h;\n  send_timeout 1h;\n  \
-         server {{\n    listen 80;\n    listen [::]:80;\n    root {directory};\n    \
+         server {{\n    listen 80;\n    listen [::]:80;\n    listen 8080;\n    listen [::]:8080;\n    root {directory};\n    \
          location = /{FILE} {{ }}\n    location /up/ {{\n      client_body_in_file_only on;\n      \
          proxy_pass_request_body off;\n      proxy_set_header Content-Length \"\";\n      proxy_pass \
          http://127.0.0.1:8079;\n    }}\n    location / {{ return 404; }}\n  }}\n  server {{ listen \

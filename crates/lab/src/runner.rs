@@ -11,7 +11,7 @@ use scenario::results::{CaseResult, Figures, MadeBy, ScenarioResult};
 use scenario::{Case, Kind, LinkPlan, Scenario, Workload};
 use units::{Bytes, Duration};
 
-use crate::accelerator::AcceleratorCommand;
+use crate::accelerator::{AcceleratorCommand, DrwaCommand};
 use crate::datagrams::Datagrams;
 use crate::emulator::{Emulation, Keep};
 use crate::error::Context;
@@ -21,7 +21,7 @@ use crate::recorder::{Dropped, Recorder, Recording, Truth, counters, path_rtt};
 use crate::session::{Session, read_trace};
 use crate::shaped_origin::ShapedOrigin;
 use crate::topology::{Host, Network, server_address};
-use crate::transfer::{Ping, Transfers};
+use crate::transfer::{Pages, Ping, Transfers};
 use crate::{Instance, LabError};
 
 /// What is going on, for a progress display.
@@ -172,7 +172,8 @@ impl Runner<'_> {
         // Of datagrams nothing is served.
         let size = if workload.kind() == Kind::Udp { Bytes::ZERO } else { workload.size() };
         let content = Content::write(self.instance.directory(), size, seed)?;
-        let mut session = Session::build(self.instance, case, command)?;
+        let managing = DrwaCommand::of(&self.program, &case.client);
+        let mut session = Session::build_with(self.instance, case, command, managing.as_ref())?;
         let serving =
             Serving::start(session.network().namespace(Host::Server)?, self.instance, workload, &content)?;
         let recorder =
@@ -185,6 +186,7 @@ impl Runner<'_> {
         session.begin(&plan, Keep::Everything)?;
         let address = server_address(workload.family());
         let ping = workload.ping.map(|every| Ping::start(&client, address, every.0)).transpose()?;
+        let pages = Pages::start(&client, workload)?;
         let flows = if datagrams.is_some() { 1 } else { u64::from(workload.flows()) };
         let expected = Bytes::new(workload.expected().get().saturating_mul(flows));
         let mut moves = |received| progress(Progress::Moves { received: Bytes::new(received), expected });
@@ -200,6 +202,7 @@ impl Runner<'_> {
             }
         };
         let pings = ping.map(Ping::finish).unwrap_or_default();
+        let pages = pages.map(Pages::finish).unwrap_or_default();
         let sender = if workload.kind() == Kind::Upload { Host::Client } else { Host::Server };
         let resent_by_sender = resent_segments(session.network(), sender)?;
         let counters = [Host::Server, Host::Client].map(|host| counters(session.network(), host));
@@ -218,6 +221,7 @@ impl Runner<'_> {
             workload,
             content: &content,
             pings,
+            pages,
         };
         progress(Progress::Radio(evidence.radio()));
         Ok(evidence.figures())

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use scenario::{Case, Family, LinkPlan};
 
-use crate::accelerator::{AcceleratorCommand, Running};
+use crate::accelerator::{AcceleratorCommand, DrwaCommand, Running};
 use crate::emulator::{Emulation, Emulator, Keep};
 use crate::reporter::Reporter;
 use crate::topology::{HostSettings, Network, client_address};
@@ -15,6 +15,7 @@ use crate::{Instance, LabError};
 pub struct Session {
     // Dropped in this order: the accelerator undoes its rules while its namespace is still whole.
     accelerating: Option<Running>,
+    managing: Option<Running>,
     emulator: Option<Emulator>,
     network: Network,
     family: Family,
@@ -30,6 +31,19 @@ impl Session {
         case: &Case,
         accelerator: Option<&AcceleratorCommand>,
     ) -> Result<Self, LabError> {
+        Self::build_with(instance, case, accelerator, None)
+    }
+
+    /// The same, with DRWA in the client.
+    ///
+    /// # Errors
+    /// As [`Session::build`], or when DRWA does not start.
+    pub(crate) fn build_with(
+        instance: &Instance,
+        case: &Case,
+        accelerator: Option<&AcceleratorCommand>,
+        drwa: Option<&DrwaCommand>,
+    ) -> Result<Self, LabError> {
         let settings = HostSettings {
             congestion_control: case.server.congestion_control,
             client_rmem: case.client.rmem(),
@@ -39,10 +53,14 @@ impl Session {
         };
         let network = Network::create(instance.name(), &settings)?;
         let family = case.workload.family();
-        let mut session = Self { accelerating: None, emulator: None, network, family };
+        let mut session = Self { accelerating: None, managing: None, emulator: None, network, family };
         if let Some(command) = accelerator {
             let namespace = session.network.namespace(crate::Host::Accelerator)?;
             session.accelerating = Some(command.start(namespace, instance.directory())?);
+        }
+        if let Some(command) = drwa {
+            let namespace = session.network.namespace(crate::Host::Client)?;
+            session.managing = Some(command.start(namespace, instance.directory())?);
         }
         Ok(session)
     }
@@ -77,10 +95,7 @@ impl Session {
         if self.emulator.as_ref().is_some_and(Emulator::has_failed) {
             return self.end().and(Err(LabError::Which("the emulator ended by itself".to_owned())));
         }
-        match &mut self.accelerating {
-            Some(running) => running.check(),
-            None => Ok(()),
-        }
+        [&mut self.accelerating, &mut self.managing].into_iter().flatten().try_for_each(Running::check)
     }
 
     /// Ends the accelerator, then the emulator, and gives what the emulator kept.
@@ -89,6 +104,9 @@ impl Session {
     /// When either ended with an error.
     pub fn end(&mut self) -> Result<Emulation, LabError> {
         if let Some(running) = self.accelerating.take() {
+            running.stop()?;
+        }
+        if let Some(running) = self.managing.take() {
             running.stop()?;
         }
         let emulator = self.emulator.take();

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::net::IpAddr;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 
@@ -163,10 +163,8 @@ impl<'a> Transfers<'a> {
     }
 
     fn command(&self, flow: usize, time_limit: Duration) -> Command {
-        let host = match server_address(self.workload.family()) {
-            IpAddr::V4(v4) => v4.to_string(),
-            IpAddr::V6(v6) => format!("[{v6}]"),
-        };
+        let is_second = self.workload.second_port == Some(true) && flow % 2 == 1;
+        let host = host_of(self.workload, if is_second { SECOND_PORT } else { FIRST_PORT });
         let mut command = Command::new("curl");
         // -q first: nothing of the user's own configuration.
         command.args(["-q", "--silent", "--http1.1", "--noproxy", "*", "--write-out", "%{stderr}%{json}"]);
@@ -193,6 +191,18 @@ impl Drop for Transfers<'_> {
             // Ended by itself is the usual case.
             let _ = process.send_signal(libc::SIGKILL);
         }
+    }
+}
+
+/// Where nginx listens.
+const FIRST_PORT: u16 = 80;
+const SECOND_PORT: u16 = 8080;
+
+/// The server, as in a URL.
+fn host_of(workload: &Workload, port: u16) -> String {
+    match server_address(workload.family()) {
+        IpAddr::V4(v4) => format!("{v4}:{port}"),
+        IpAddr::V6(v6) => format!("[{v6}]:{port}"),
     }
 }
 
@@ -277,6 +287,73 @@ impl Arrival {
             }
         }
     }
+}
+
+/// How long a page may take.
+const PAGE_LIMIT: &str = "30";
+/// Time between pages, unless the workload says another.
+const PAGE_PAUSE: Duration = Duration::from_millis(500);
+
+/// Pages fetched alongside, one after the other, each over a new connection; ended when dropped.
+#[derive(Debug)]
+pub struct Pages {
+    is_over: Arc<AtomicBool>,
+    times: Option<JoinHandle<Vec<Duration>>>,
+}
+
+impl Pages {
+    /// Fetches what `workload` says from `client`.
+    ///
+    /// # Errors
+    /// When the namespace cannot be opened, or no thread be started.
+    pub fn start(client: &Namespace, workload: &Workload) -> Result<Option<Self>, LabError> {
+        let Some(size) = workload.page else { return Ok(None) };
+        let client = Namespace::open(client.name())?;
+        let pause_between = workload.page_pause.map_or(PAGE_PAUSE, |q| q.0);
+        let range = format!("0-{}", size.0.get().max(1) - 1);
+        let url = format!("http://{}/{FILE}", host_of(workload, FIRST_PORT));
+        let is_over = Arc::new(AtomicBool::new(false));
+        let ends = Arc::clone(&is_over);
+        let fetch = move || {
+            let mut times = Vec::new();
+            while !ends.load(Ordering::Relaxed) {
+                times.extend(page(&client, &range, &url));
+                if pause(pause_between).is_err() {
+                    break;
+                }
+            }
+            times
+        };
+        let thread = std::thread::Builder::new().name("pages".to_owned()).spawn(fetch);
+        let times = Some(thread.doing(|| "start a thread".to_owned())?);
+        Ok(Some(Self { is_over, times }))
+    }
+
+    /// Ends them after the one under way; how long each took.
+    #[must_use]
+    pub fn finish(mut self) -> Vec<Duration> {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.times.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// How long a page took by curl's own account; none that did not arrive whole.
+fn page(client: &Namespace, range: &str, url: &str) -> Option<Duration> {
+    let mut command = Command::new("curl");
+    command.args(["-q", "--silent", "--http1.1", "--noproxy", "*", "--max-time", PAGE_LIMIT]);
+    command.args(["--range", range, "--output", "/dev/null", "--write-out", "%{json}", url]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let options = SpawnOptions { death_signal: Some(libc::SIGKILL), own_process_group: true };
+    let output = client.spawn(command, options).ok()?.wait_with_output().ok()?;
+    let report: CurlReport = serde_json::from_slice(&output.stdout).ok()?;
+    let is_whole = output.status.success() && report.http_code == 206;
+    is_whole.then(|| Duration::from_nanos((report.time_total.max(0.0) * 1e9) as u64))
 }
 
 /// A ping alongside; killed when dropped.

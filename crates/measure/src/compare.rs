@@ -359,9 +359,7 @@ mod tests {
         let row = &comparison.round_trips[1];
         assert_eq!((row.environment.as_str(), row.p50_ms, row.outages), ("moving <1>", Some(240.0), 2));
         assert_eq!((row.distribution_ms[0], row.distribution_ms.len()), (190.0, 100));
-        assert!(
-            comparison.verdict.starts_with("Idle, an answer takes 60 ms with wired, 240 ms with moving <1>")
-        );
+        assert!(comparison.verdict.starts_with("Idle, an answer takes 60 ms (wired), 240 ms (moving <1>)"));
         let text = summary(&comparison, 80);
         assert!(text.contains("moving <1>") && text.lines().all(|line| line.chars().count() <= 80), "{text}");
         let page = page(&comparison);

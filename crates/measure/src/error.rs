@@ -62,6 +62,16 @@ pub enum MeasureError {
         /// The longest that was measured.
         rtt: Duration,
     },
+    /// Acknowledgements were to be delayed for longer than the server watches for them.
+    #[error(
+        "--delay {delay} is too long for this server: at most {most}, or start it with a larger --time-max"
+    )]
+    LongDelay {
+        /// As given.
+        delay: Duration,
+        /// The longest.
+        most: Duration,
+    },
     /// The user has stopped it.
     #[error("interrupted")]
     Interrupted,

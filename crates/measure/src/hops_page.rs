@@ -90,7 +90,11 @@ fn chart(document: &HopsDocument) -> Chart {
         let name = if phase.load == "idle" { "idle".to_owned() } else { format!("loaded {}", phase.load) };
         Series::new(&name, Ink::Colour(at), Mark::Dotted, points)
     });
-    Chart::new("Round trip to each hop", Axis::exact("hop; the last one is the server"))
+    let hops = document.hops.iter().map(|hop| match hop.is_server {
+        true => format!("{} (server)", hop.hop),
+        false => hop.hop.to_string(),
+    });
+    Chart::new("Round trip to each hop", Axis::places("hop", hops))
         .panel(Axis::linear("median round trip, ms"), series.collect())
 }
 

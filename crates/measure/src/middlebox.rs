@@ -34,6 +34,7 @@ use crate::maker::{Maker, Peer};
 use crate::seen::Seen;
 use crate::session::{Moment, Session, Watcher};
 use crate::sweep::echo_spec;
+use crate::tcp_serve::delay_max;
 use crate::tcp_wire::{Order, What};
 use crate::{MeasureError, verdict};
 
@@ -50,6 +51,9 @@ const KEEP_EVERY: Duration = Duration::from_secs(3);
 const TURN: Duration = Duration::from_millis(100);
 /// Segment size where the system does not say its own.
 const MSS: u16 = 1_400;
+
+/// Why a port of the server's was not tested, which is nothing to tell a person.
+pub(crate) const NOT_ASKED: &str = "it was not asked for";
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -252,6 +256,10 @@ pub fn middlebox(
     made_by: Maker,
     watcher: &mut dyn Watcher,
 ) -> Result<(MiddleboxDocument, Option<MeasureError>), MeasureError> {
+    let most = session.limits().map_or(Duration::MAX, |limits| delay_max(limits.time_max));
+    if plan.parts.contains(&MiddleboxPart::Split) && plan.delay > most {
+        return Err(MeasureError::LongDelay { delay: plan.delay, most });
+    }
     watcher.say("round trip");
     let (mut logs, failure) = session.run(&[echo_spec(session, RTT_EVERY, RTT_TIME)], watcher)?;
     let trips: Vec<f64> = logs.pop().flatten().map_or_else(Vec::new, |log| {
@@ -326,8 +334,8 @@ fn figures(port: probe::Port, plan: &MiddleboxPlan, session: &Session<'_>) -> Po
     let is_main = port.number == session.server().port();
     let is_wanted = plan.ports.contains(&port.number) || is_main;
     let (state, lack) = match port.state {
-        PortState::Open => ("open", (!is_wanted).then_some("it was not asked for")),
-        PortState::Random => ("random", (!plan.has_random).then_some("it was not asked for")),
+        PortState::Open => ("open", (!is_wanted).then_some(NOT_ASKED)),
+        PortState::Random => ("random", (!plan.has_random).then_some(NOT_ASKED)),
         PortState::Occupied => ("occupied", Some("another program of the server's host has it")),
         PortState::NotPermitted => (
             "not permitted",

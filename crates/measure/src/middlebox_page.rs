@@ -4,7 +4,7 @@ use figures::Table;
 use figures::chart::{Axis, Chart, Ink, Mark, Point, Series};
 use maud::{Markup, html};
 
-use crate::middlebox::{Connection, Finding, MiddleboxDocument, Outcome};
+use crate::middlebox::{Connection, Finding, MiddleboxDocument, NOT_ASKED, Outcome};
 
 /// Findings of one test that say the same, with their ports.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ pub fn summary(document: &MiddleboxDocument, columns: usize) -> String {
         }
     }
     for port in &document.ports {
-        if let Some(why) = &port.untested {
+        if let Some(why) = port.untested.as_ref().filter(|why| *why != NOT_ASKED) {
             text += &wrapped(&format!("port {} was not tested: {why}", port.port), "  ");
         }
     }
@@ -127,8 +127,10 @@ pub(crate) fn body(document: &MiddleboxDocument) -> Markup {
         };
         vec![question(group.test).to_owned(), group.verdict.to_owned(), group.ports(), outcome.to_owned()]
     });
-    let table =
-        Table { headings: vec![("test", ""), ("result", ""), ("ports", ""), ("", "")], rows: rows.collect() };
+    let table = Table {
+        headings: vec![("test", ""), ("result", ""), ("ports", ""), ("outcome", "")],
+        rows: rows.collect(),
+    };
     let untested: Vec<_> =
         document.ports.iter().filter_map(|port| Some((port.port, port.untested.as_ref()?))).collect();
     html! {

@@ -19,8 +19,12 @@ use crate::{MeasureError, verdict};
 /// Name and version of the document; its schema is `schemas/probe-record.schema.json`.
 pub const SCHEMA: &str = "cellerator/probe-record/1";
 
-/// Between two of the small packets over the idle path.
-const ECHO_EVERY: Duration = Duration::from_millis(20);
+/// Between two of the small packets over the idle path, of those that come back and of those that the server
+/// sends by itself. No whole milliseconds: where a link serves at those, one of them has to wait for nothing.
+const ECHO_EVERY: Duration = Duration::from_micros(19_870);
+const SMALL_EVERY: Duration = Duration::from_micros(20_110);
+/// Bytes of the IP packets of the latter.
+const SMALL: u16 = 100;
 /// Between two trains.
 const TRAIN_EVERY: Duration = Duration::from_millis(200);
 /// Let the queue be empty before the path is saturated.
@@ -74,7 +78,7 @@ pub struct RecordDocument {
     pub incomplete: Option<String>,
     /// Bytes of each IP packet.
     pub packet_bytes: u16,
-    /// The least round trip of small packets over the idle path; none where none came back.
+    /// The least delay up and the least delay down over the idle path; none where nothing came back.
     pub round_trip_ms: Option<f64>,
     /// The server's clock.
     pub clock: Option<ClockEstimate>,
@@ -97,8 +101,13 @@ pub fn record(
     let rate = Rate::from_transfer(train, TRAIN_EVERY);
     let trains =
         |direction| load_spec(session, direction, Pattern::Trains, rate, plan.packet, plan.light_length);
-    let specs =
-        [trains(Direction::Down), trains(Direction::Up), echo_spec(session, ECHO_EVERY, plan.light_length)];
+    let small = Rate::from_transfer(Bytes::new(SMALL.into()), SMALL_EVERY);
+    let specs = [
+        trains(Direction::Down),
+        trains(Direction::Up),
+        load_spec(session, Direction::Down, Pattern::Steady, small, SMALL, plan.light_length),
+        echo_spec(session, ECHO_EVERY, plan.light_length),
+    ];
     let (mut light, mut failure) = session.run(&specs, watcher)?;
     let echoes = light.pop().flatten().map(|log| log.echoes).unwrap_or_default();
     let light: Vec<RunLog> = light.into_iter().flatten().collect();
@@ -258,7 +267,7 @@ mod tests {
                 high_bytes: Some(301_000),
                 drops: 700,
             }),
-            loss: Share { lost: 3, of: 1_000 },
+            loss: Share { lost: 3, of: 1_000, moments: 3 },
             wait: None,
             light: None,
             opportunities_ms: vec![1, 1, 12_345],

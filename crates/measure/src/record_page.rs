@@ -135,8 +135,8 @@ fn method() -> Markup {
     html! {
         h2 { "How it was recorded" }
         p {
-            "First, trains of ten packets went over the idle path, every 200 ms, and small packets came back: the "
-            "least of their round trips is the path's delay. Then the path was sent twice as much as came in the best "
+            "First, trains of ten packets went over the idle path, every 200 ms, and small packets both ways: the "
+            "least delay up and the least delay down are the path's. Then the path was sent twice as much as came in the best "
             "50 ms of the last 10 s, so that its queue was always full, and what came is what the path could carry. "
             "For each packet that was lost it is known how many were in the queue before it: where that is always the "
             "same, the queue drops what does not fit, and that is its size. A packet that was lost before a queue "

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 
 use io::{Clock, DatagramSocket, Interest, IoError, PacedWaiter, Signals};
 use probe::{Server, ServerConfig, ServerCounters};
-use units::Duration;
+use units::{Duration, Instant};
 
-use crate::tcp_serve::TcpServer;
+use crate::tcp_serve::{ORDER_PATIENCE, TcpServer};
 
 /// Datagrams read or sent in a row before the other has its turn.
 const BATCH: usize = 32;
@@ -26,6 +26,38 @@ pub struct ServeOptions {
     pub ports: Vec<u16>,
     /// What it allows.
     pub config: ServerConfig,
+    /// Its clock gains so much, ppm: for tests of what clients make of clocks that drift.
+    pub drift_ppm: i32,
+}
+
+/// A clock that gains on the machine's from `begin` on.
+#[derive(Clone, Copy, Debug)]
+struct DriftingClock {
+    begin: Instant,
+    ppm: i32,
+}
+
+impl DriftingClock {
+    fn now(self) -> Instant {
+        self.told(Clock::now())
+    }
+
+    fn gained(self, real: Duration) -> u64 {
+        let nanos = u128::from(real.as_nanos()) * u128::from(self.ppm.unsigned_abs()) / 1_000_000;
+        u64::try_from(nanos).unwrap_or(0)
+    }
+
+    /// What it shows at `real`.
+    fn told(self, real: Instant) -> Instant {
+        let gained = Duration::from_nanos(self.gained(real.saturating_since(self.begin)));
+        if self.ppm < 0 { real - gained } else { real + gained }
+    }
+
+    /// When it shows `told`, to a part in a million of a ppm: who waits for it looks at it again.
+    fn real(self, told: Instant) -> Instant {
+        let gained = Duration::from_nanos(self.gained(told.saturating_since(self.begin)));
+        if self.ppm < 0 { told + gained } else { told - gained }
+    }
 }
 
 /// Serves until a signal comes. `say` hears where it listens, and of each session.
@@ -38,23 +70,23 @@ pub fn serve(
     say: &mut dyn FnMut(&str),
 ) -> Result<ServerCounters, IoError> {
     let socket = DatagramSocket::bind(options.listen)?;
-    say(&format!("listening at {} (UDP and TCP)", socket.local_address()?));
     // A server that computes nothing else may go first; without the privilege it goes in line.
-    let _ = io::sched::set_realtime_priority(PRIORITY);
-    let mut waiter = PacedWaiter::new()?;
+    let mut waiter = PacedWaiter::new(PRIORITY)?;
     waiter.add(&socket, Interest::Read, 0)?;
     waiter.add(signals, Interest::Read, 1)?;
     let key = options.config.key.clone();
     let limits = options.config.limits;
-    let tcp = TcpServer::start(socket.local_address()?, &options.ports, key, limits)?;
+    let tcp = TcpServer::start(socket.local_address()?, &options.ports, key, limits, ORDER_PATIENCE)?;
+    say(&format!("listening at {} (UDP and TCP)", socket.local_address()?));
     tcp.words().iter().for_each(|line| say(line));
     let mut server = Server::new(options.config);
     let (mut buffer, mut out) = (vec![0; DATAGRAM_MAX], Vec::new());
     let mut told = server.counters();
+    let clock = DriftingClock { begin: Clock::now(), ppm: options.drift_ppm };
     loop {
         let turn = Clock::now() + TURN;
-        let deadline = server.next_deadline().map(|at| at.min(turn));
-        waiter.wait(deadline)?;
+        let deadline = server.next_deadline().map(|at| clock.real(at).min(turn));
+        waiter.wait(deadline, !server.is_saturating())?;
         if signals.take().is_some() {
             return Ok(server.counters());
         }
@@ -69,10 +101,10 @@ pub fn serve(
                 server.on_overflow(received.overflowed);
             }
             let bytes = buffer.get(..received.len.min(buffer.len())).unwrap_or(&buffer);
-            server.handle_datagram(bytes, received.from, received.at, Clock::now());
+            server.handle_datagram(bytes, received.from, clock.told(received.at), clock.now());
         }
         // Before the answer leaves that tells a client of its session.
-        let now = Clock::now();
+        let now = clock.now();
         for (session, bytes) in tcp.take_volumes() {
             server.on_volume(session, bytes, now);
         }
@@ -81,7 +113,7 @@ pub fn serve(
             server.answer(&tcp.answer(question));
         }
         for _ in 0..BATCH {
-            let Some(transmit) = server.poll_transmit(Clock::now(), &mut out) else { break };
+            let Some(transmit) = server.poll_transmit(clock.now(), &mut out) else { break };
             let is_refused = socket.send_to(&out, transmit.to).is_err();
             if let Some(run) = transmit.run.filter(|_| is_refused) {
                 server.on_refused(run);
@@ -92,5 +124,27 @@ pub fn serve(
             say(&format!("{} sessions so far, {} now", counters.sessions, server.session_count()));
         }
         told = counters;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drifting_clock_gains_what_it_should_and_is_waited_for() {
+        let begin = Instant::from_millis(5_000);
+        for (ppm, gained_us) in [(0, 0_i64), (300, 3_000), (-1_000, -10_000)] {
+            let clock = DriftingClock { begin, ppm };
+            let real = begin + Duration::from_secs(10);
+            let told = clock.told(real);
+            let off = told.as_nanos().cast_signed() - real.as_nanos().cast_signed();
+            assert_eq!(off, gained_us * 1_000, "{ppm} ppm");
+            // Of 10 s to a few microseconds.
+            assert!(clock.real(told).as_nanos().abs_diff(real.as_nanos()) <= 11_000, "{ppm} ppm");
+            assert_eq!((clock.told(begin), clock.real(begin)), (begin, begin));
+        }
+        let clock = DriftingClock { begin, ppm: 0 };
+        assert_eq!(clock.real(Instant::ZERO), Instant::ZERO, "at once");
     }
 }

@@ -34,6 +34,16 @@ pub enum Address {
     V6,
 }
 
+impl Address {
+    fn family(self) -> &'static str {
+        match self {
+            Self::Any => "IP",
+            Self::V4 => "IPv4",
+            Self::V6 => "IPv6",
+        }
+    }
+}
+
 /// Whom to measure against.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
@@ -115,8 +125,7 @@ impl<'a> Session<'a> {
         let any: IpAddr = if server.is_ipv4() { [0; 4].into() } else { [0_u16; 8].into() };
         let socket = DatagramSocket::bind(SocketAddr::new(any, 0))?;
         // For the time of a measurement; without the privilege it goes in line.
-        let _ = io::sched::set_realtime_priority(PRIORITY);
-        let waiter = PacedWaiter::new()?;
+        let waiter = PacedWaiter::new(PRIORITY)?;
         waiter.add(&socket, Interest::Read, 0)?;
         waiter.add(signals, Interest::Read, 1)?;
         let config =
@@ -331,7 +340,7 @@ impl<'a> Session<'a> {
     fn turn(&mut self) -> Result<(), IoError> {
         let soon = Clock::now() + SHOW_EVERY;
         let deadline = self.client.next_deadline().map_or(soon, |at| at.min(soon));
-        self.waiter.wait(Some(deadline))?;
+        self.waiter.wait(Some(deadline), !self.client.is_saturating())?;
         if self.signals.take().is_some() && !std::mem::replace(&mut self.is_stopped, true) {
             self.client.stop(Clock::now());
         }
@@ -385,5 +394,8 @@ fn resolve(options: &SessionOptions) -> Result<SocketAddr, MeasureError> {
         Address::V4 => address.is_ipv4(),
         Address::V6 => address.is_ipv6(),
     };
-    found.into_iter().find(is_wanted).ok_or_else(|| name("it has no address of that family".to_owned()))
+    found
+        .into_iter()
+        .find(is_wanted)
+        .ok_or_else(|| name(format!("it has no {} address", options.address.family())))
 }

@@ -8,6 +8,10 @@ use probe::RunFigures;
 use crate::sweep::{Capacity, DirectionFigures, KNEE_DELAY_MS, KNEE_LOSS_PERCENT, SweepDocument};
 use crate::verdict::digits;
 
+/// More runs of losses than this are shown by their number in each bin.
+const STEMS_MAX: usize = 150;
+/// Lengths of runs that each have a place of their own.
+const PLACES_MAX: u32 = 20;
 /// Columns that go first where a terminal is narrow.
 pub const MAY_GO: [&str; 5] = ["gap error", "reordered", "variation p95", "goodput", "longest run"];
 
@@ -103,7 +107,7 @@ fn section(figures: &DirectionFigures) -> Markup {
     html! {
         h2 { (if figures.direction == "up" { "Up: to the server" } else { "Down: from the server" }) }
         @if let Some(capacity) = &figures.capacity { p { (capacity_words(capacity)) } }
-        (table(figures).html(&|_| None, &|field| (field == "no").then_some("less")))
+        (table(figures).html(&|_| None, &|field| (field == "no").then_some("different")))
         @for step in figures.search.iter().chain(&figures.steps) {
             @for doubt in &step.figures.doubts {
                 p class="finding warning" { (name(&step.figures)) ": " (doubt) }
@@ -157,8 +161,9 @@ fn over_rate(figures: &DirectionFigures) -> Chart {
 /// [MA] Figs 3 and 4: goodput beside losses, and beside the round trip.
 fn over_time(figures: &RunFigures) -> Chart {
     let width = figures.series.bin_ms as f64 / 1e3;
-    let goodput = figures.series.goodput_mbps.iter().map(|rate| Some(*rate));
-    let lost: Vec<Point> = figures.bursts.iter().map(|b| Point::new(b.at_s, f64::from(b.packets))).collect();
+    // The last bin is not whole: it would look like a fall.
+    let whole = figures.series.goodput_mbps.len().saturating_sub(1);
+    let goodput = figures.series.goodput_mbps.iter().take(whole).map(|rate| Some(*rate));
     let mut chart = Chart::new(
         &format!("Over time, {} at {}", figures.direction, name(figures)),
         Axis::exact("s after the first arrival"),
@@ -167,11 +172,16 @@ fn over_time(figures: &RunFigures) -> Chart {
         Axis::linear("goodput in 500 ms, Mbit/s"),
         vec![Series::of_bins("goodput", Ink::Colour(0), Mark::Steps, width, goodput)],
     );
-    if !lost.is_empty() {
+    if figures.bursts.len() > STEMS_MAX {
+        let lost = figures.series.lost.iter().take(whole).map(|lost| Some(f64::from(*lost)));
+        let series = vec![Series::of_bins("packets lost", Ink::Colour(1), Mark::Steps, width, lost)];
+        chart = chart.panel(Axis::linear("packets lost in 500 ms"), series);
+    } else if !figures.bursts.is_empty() {
+        let lost = figures.bursts.iter().map(|burst| Point::new(burst.at_s, f64::from(burst.packets)));
         let series = vec![Series::new("packets lost in a row", Ink::Colour(1), Mark::Stems, lost)];
         chart = chart.panel(Axis::linear("packets lost in a row"), series);
     }
-    let rtt = figures.series.rtt_ms.iter().copied();
+    let rtt = figures.series.rtt_ms.iter().take(whole).copied();
     chart = chart.panel(
         Axis::linear("mean round trip in 500 ms, ms"),
         vec![Series::of_bins("round trip", Ink::Colour(2), Mark::Line, width, rtt)],
@@ -189,11 +199,14 @@ fn over_time(figures: &RunFigures) -> Chart {
 
 fn burst_chart(figures: &RunFigures) -> Chart {
     let bars = figures.burst_lengths.iter().map(|(length, n)| Point::new(f64::from(*length), f64::from(*n)));
-    Chart::new(
-        &format!("Losses come in runs, {} at {}", figures.direction, name(figures)),
-        Axis::linear("packets lost in a row"),
-    )
-    .panel(Axis::linear("how often"), vec![Series::new("", Ink::Colour(1), Mark::Stems, bars)])
+    let longest = figures.burst_lengths.keys().last().copied().unwrap_or(0);
+    let label = "packets lost in a row";
+    let lengths = match longest {
+        0..=PLACES_MAX => Axis::places(label, (1..=longest).map(|length| length.to_string())),
+        _ => Axis::linear(label),
+    };
+    Chart::new(&format!("Losses come in runs, {} at {}", figures.direction, name(figures)), lengths)
+        .panel(Axis::linear("how often"), vec![Series::new("", Ink::Colour(1), Mark::Stems, bars)])
 }
 
 fn method(document: &SweepDocument) -> Markup {

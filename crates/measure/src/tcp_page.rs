@@ -102,7 +102,7 @@ fn chart(run: &TcpRun) -> Chart {
     };
     let mss = f64::from(run.mss);
     let goodput = run.goodput_100ms_mbps.iter().map(|rate| Some(*rate));
-    Chart::new(&heading(run), Axis::exact("s"))
+    Chart::new(&format!("Over time: {}", name(run)), Axis::exact("s after the begin of the transfer"))
         .panel(
             Axis::linear("goodput in 100 ms, Mbit/s"),
             vec![Series::of_bins("goodput", Ink::Colour(0), Mark::Steps, 0.1, goodput)],

@@ -6,26 +6,32 @@ mod look;
 mod ports;
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use io::{Interest, IoError, Waiter};
-use probe::{Key, Limits, SessionId};
+use probe::{Key, Limits, SessionId, client_of};
 use socket2::SockRef;
 use units::Duration;
 
+pub(crate) use self::look::delay_max;
 use self::look::{Notes, SynAcks};
 use self::ports::Ports;
 use crate::tcp_side::{TcpSide, fresh, receive, send};
-use crate::tcp_socket::{TIMEOUT, abort, bound_window, listen, set_congestion_control, wait_at_most};
+use crate::tcp_socket::{
+    TIMEOUT, abort, bound_window, fill_by, listen, set_congestion_control, wait_at_most,
+};
 use crate::tcp_wire::{Answer, ORDER_LEN, Order, What};
 
-/// Connections at once.
+/// Connections at once, and those of one client (IPv4 address or IPv6 /64).
 const CONNECTIONS_MAX: usize = 128;
+const CONNECTIONS_PER_CLIENT_MAX: usize = 96;
+/// How long a client may take to say what it wants, all of it.
+pub(crate) const ORDER_PATIENCE: Duration = Duration::from_secs(10);
 /// Longest silence that is waited for.
 const SILENCE_ASKED_MAX: Duration = Duration::from_secs(3 * 3_600);
 /// Reports kept.
@@ -45,7 +51,7 @@ struct State {
     /// Bytes moved that nobody has heard of yet.
     volumes: BTreeMap<SessionId, u64>,
     reports: BTreeMap<(SessionId, u32), TcpSide>,
-    connections: usize,
+    connections: BTreeMap<IpAddr, usize>,
     /// What `probe middlebox` wants to know.
     notes: Notes,
     syn_acks: SynAcks,
@@ -59,6 +65,7 @@ struct Shared {
     limits: Limits,
     /// Where it listens.
     ports: Vec<u16>,
+    order_patience: Duration,
 }
 
 impl Shared {
@@ -69,6 +76,27 @@ impl Shared {
         // What the server has not heard of yet counts too.
         let pending = state.volumes.get(&session).copied().unwrap_or(0);
         state.sessions.get(&session).is_none_or(|(_, left)| *left <= pending)
+    }
+
+    /// Takes in a connection of `client`; false where there is no room for it.
+    fn enter(&self, client: IpAddr) -> bool {
+        let mut state = self.state();
+        let own = state.connections.get(&client).copied().unwrap_or(0);
+        let has_room =
+            own < CONNECTIONS_PER_CLIENT_MAX && state.connections.values().sum::<usize>() < CONNECTIONS_MAX;
+        if has_room {
+            state.connections.insert(client, own + 1);
+        }
+        has_room
+    }
+
+    /// A connection of `client` is over.
+    fn leave(&self, client: IpAddr) {
+        let mut state = self.state();
+        if let Some(own) = state.connections.get_mut(&client) {
+            *own -= 1;
+        }
+        state.connections.retain(|_, own| *own > 0);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -90,6 +118,7 @@ impl TcpServer {
         wanted: &[u16],
         key: Option<Key>,
         limits: Limits,
+        order_patience: Duration,
     ) -> Result<Self, IoError> {
         let main = listen(at)?;
         let (ports, others) = Ports::open(at, wanted);
@@ -100,6 +129,7 @@ impl TcpServer {
             key,
             limits,
             ports: ports.numbers(),
+            order_patience,
         });
         let mut server = Self { shared, threads: Vec::new(), ports };
         for listener in std::iter::once(main).chain(others) {
@@ -153,22 +183,22 @@ fn accept(listener: &TcpListener, mut waiter: Waiter, shared: &Arc<Shared>) {
         if waiter.wait(Some(deadline)).is_ok_and(<[_]>::is_empty) {
             continue;
         }
-        let Ok((stream, _)) = listener.accept() else {
+        let Ok((stream, from)) = listener.accept() else {
             // Where no descriptor is left it would fail again at once.
             let _ = rest.as_mut().map(|rest| rest.wait(Some(deadline)).map(<[_]>::len));
             continue;
         };
-        if shared.state().connections >= CONNECTIONS_MAX {
+        let client = client_of(from);
+        if !shared.enter(client) {
             // Best effort: who comes in vain sees the connection end at least.
             let _ = (&stream).write(&[Answer::Busy as u8]);
             continue;
         }
-        shared.state().connections += 1;
         let own = Arc::clone(shared);
         std::thread::spawn(move || {
             // A connection that fails is its client's to tell.
             let _ = serve(&stream, &own);
-            own.state().connections -= 1;
+            own.leave(client);
         });
     }
 }
@@ -179,11 +209,12 @@ fn serve(stream: &TcpStream, shared: &Shared) -> Result<(), IoError> {
     let mut bytes = [0; ORDER_LEN];
     let mut talk = stream;
     let (begin, rest) = bytes.split_at_mut(HTTP.len());
-    if talk.read_exact(begin).is_err() {
+    let deadline = io::Clock::now() + shared.order_patience;
+    if !fill_by(stream, begin, deadline) {
         return Ok(());
     }
     if *begin == *HTTP {
-        let Some((bytes, request)) = look::request(stream, HTTP) else { return Ok(()) };
+        let Some((bytes, request)) = look::request(stream, HTTP, deadline) else { return Ok(()) };
         match Order::decode(&bytes, shared.key.as_ref()).and_then(|order| permitted(&order, shared)) {
             Ok(order) if order.what.is_within_http() => {
                 return look::serve(stream, &order, (syn, &request), shared);
@@ -193,9 +224,10 @@ fn serve(stream: &TcpStream, shared: &Shared) -> Result<(), IoError> {
         }
         return Ok(());
     }
-    if talk.read_exact(rest).is_err() {
+    if !fill_by(stream, rest, deadline) {
         return Ok(());
     }
+    wait_at_most(stream, TIMEOUT)?;
     let order = Order::decode(&bytes, shared.key.as_ref()).and_then(|order| permitted(&order, shared));
     let order = match order {
         Ok(order) => order,
@@ -297,3 +329,6 @@ fn report(mut stream: &TcpStream, order: &Order, shared: &Shared) -> Result<(), 
     };
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,10 +1,11 @@
 //! TCP sockets as `probe tcp` needs them.
 
+use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
-use io::IoError;
+use io::{Clock, IoError};
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
-use units::Duration;
+use units::{Duration, Instant};
 
 /// Longest wait for a word of the other end.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
@@ -54,6 +55,27 @@ pub(crate) fn wait_at_most(stream: &TcpStream, time: Duration) -> Result<(), IoE
     let set = stream.set_nonblocking(false).and_then(|()| stream.set_read_timeout(time));
     let set = set.and_then(|()| stream.set_write_timeout(time));
     set.map_err(|error| IoError::system("set the time-outs of a TCP socket", error))
+}
+
+/// Reads what there is, and waits for it until `deadline` at most; none at the end, after an error, or when the
+/// time is over. The time-out of a single read does not bound who sends a byte now and then.
+pub(crate) fn read_by(mut stream: &TcpStream, into: &mut [u8], deadline: Instant) -> Option<usize> {
+    let left = deadline.saturating_since(Clock::now());
+    if left.is_zero() {
+        return None;
+    }
+    stream.set_read_timeout(Some(std_time(left))).ok()?;
+    stream.read(into).ok().filter(|count| *count > 0)
+}
+
+/// The same until `into` is full; false where it is not.
+pub(crate) fn fill_by(stream: &TcpStream, into: &mut [u8], deadline: Instant) -> bool {
+    let mut filled = 0;
+    while let Some(rest) = into.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        let Some(count) = read_by(stream, rest, deadline) else { return false };
+        filled += count;
+    }
+    true
 }
 
 /// False where the kernel has no such congestion control, or does not permit it.

@@ -41,7 +41,12 @@ pub(crate) fn body(document: &TimeoutDocument) -> Markup {
     html! {
         @for bindings in &document.bindings {
             h2 { (bindings.protocol.to_uppercase()) }
-            (table(bindings).html(&|_| None, &|field| (field == "died").then_some("less")))
+            (table(bindings).html(&|_| None, &|field| match field {
+                "lived" => Some("equal"),
+                "died" => Some("different"),
+                field if field.starts_with("not known") => Some("less"),
+                _ => None,
+            }))
         }
         h2 { "How it was measured" }
         p {

@@ -262,7 +262,7 @@ pub(crate) fn of_comparison(comparison: &Comparison) -> String {
     let joined = |parts: Vec<String>| parts.join(", ");
     let mut sentences = Vec::new();
     let idle = comparison.round_trips.iter().filter(|row| row.load == "idle");
-    let trips = idle.filter_map(|row| Some(format!("{} with {}", time(row.p50_ms?), row.environment)));
+    let trips = idle.filter_map(|row| Some(format!("{} ({})", time(row.p50_ms?), row.environment)));
     let trips: Vec<String> = trips.collect();
     if !trips.is_empty() {
         sentences.push(format!("Idle, an answer takes {}.", joined(trips)));
@@ -270,7 +270,7 @@ pub(crate) fn of_comparison(comparison: &Comparison) -> String {
     for direction in ["down", "up"] {
         let rows = comparison.capacities.iter().filter(|row| row.direction == direction);
         let carried =
-            rows.filter_map(|row| Some(format!("{} with {}", digits(row.capacity_mbps?), row.environment)));
+            rows.filter_map(|row| Some(format!("{} ({})", digits(row.capacity_mbps?), row.environment)));
         let carried: Vec<String> = carried.collect();
         if !carried.is_empty() {
             sentences.push(format!("{} capacity in Mbit/s: {}.", way(direction), joined(carried)));
@@ -278,8 +278,8 @@ pub(crate) fn of_comparison(comparison: &Comparison) -> String {
         let rows = comparison.transfers.iter().filter(|row| row.direction == direction);
         let got = rows.filter_map(|row| {
             let settings =
-                if row.settings.is_empty() { String::new() } else { format!(" and {}", row.settings) };
-            Some(format!("{} with {}{settings}", digits(row.bandwidth_mbps?), row.environment))
+                if row.settings.is_empty() { String::new() } else { format!(", {}", row.settings) };
+            Some(format!("{} ({}{settings})", digits(row.bandwidth_mbps?), row.environment))
         });
         let got: Vec<String> = got.collect();
         if !got.is_empty() {
@@ -381,13 +381,21 @@ pub(crate) fn of_tcp(document: &TcpDocument) -> String {
             own.filter(|run| run.limit.by == "receive window").map(|run| run.limit.why.as_str()).collect();
         text += &match windowed.first() {
             Some(why) if windowed.len() * 2 > row.runs => format!(", held back by {why}. "),
-            _ => format!(", limited by: {}. ", row.limited_by),
+            _ => format!(", {}. ", limits(&row.limited_by)),
         };
     }
     match (&document.incomplete, text.trim()) {
         (Some(why), "") => format!("Nothing was measured: {why}."),
         (Some(why), told) => format!("{told} Not complete: {why}."),
         (None, told) => told.to_owned(),
+    }
+}
+
+/// What limited the transfers of a row, in words: `network 6×` as all, `network 4×, sender 2×` as some.
+fn limits(by: &str) -> String {
+    match by.rsplit_once(' ') {
+        Some((only, _)) if !by.contains(',') => format!("limited by the {only}"),
+        _ => format!("limited by: {by}"),
     }
 }
 

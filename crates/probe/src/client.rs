@@ -9,8 +9,8 @@ use crate::auth::{Cookie, Key};
 use crate::fetch::Fetch;
 use crate::log::{EchoSample, Ending, RunLog};
 use crate::message::{
-    DATA_LEN, Data, Direction, Echo, Limits, Message, MessageError, Refusal, RunSpec, RunSummary, SessionId,
-    StatusReport,
+    DATA_LEN, Data, Direction, Echo, Limits, Message, MessageError, Pattern, Refusal, RunSpec, RunSummary,
+    SessionId, StatusReport,
 };
 use crate::receiver::{Receiver, ReportTimer};
 use crate::sender::Sender;
@@ -561,6 +561,12 @@ impl Client {
             }
         }
         None
+    }
+
+    /// True while a path is saturated from here: packets need not leave at their exact times.
+    #[must_use]
+    pub fn is_saturating(&self) -> bool {
+        self.runs.iter().any(|run| run.sender.is_some() && run.spec.pattern == Pattern::Saturate)
     }
 
     /// When [`Client::poll_transmit`] has something to do next.

@@ -27,6 +27,7 @@ mod fetch;
 mod figures_of;
 mod http_order;
 mod idle;
+mod locate;
 mod log;
 mod message;
 mod octets;
@@ -49,6 +50,7 @@ pub use figures_of::{
 };
 pub use http_order::{HttpOrder, REQUEST_MAX, from_digits, http_order, http_request, to_digits};
 pub use idle::{IdleEnd, IdleFlow};
+pub use locate::{Located, answer_location, ask_location, read_location};
 pub use log::{Arrival, EchoSample, Ending, RunLog};
 pub use message::{
     DATA_LEN, Data, Direction, Echo, Limits, Message, MessageError, Pattern, Port, PortState, Refusal,
@@ -60,6 +62,6 @@ pub use record::{Buffer, BufferKind, Light, Recording, Share, Train, WayRecord};
 pub use saturation::Saturation;
 pub use search::{Search, rate_of_row};
 pub use sender::{LateLog, Sender};
-pub use server::{Question, Server, ServerConfig, ServerCounters, Transmit};
+pub use server::{Question, Server, ServerConfig, ServerCounters, Transmit, client_of};
 pub use small_tcp::{SmallTcp, SmallTcpEnd, SmallTcpLog, SmallTcpSpec};
 pub use syn::{Handshake, TcpOption, option_kind, options_bytes};

@@ -12,6 +12,8 @@
 //! and `Pong`, whose session nobody can guess, and what is said before a session is there: `Challenge`,
 //! `Refuse` and a `Hello` without a cookie. `Refuse` is read whatever its version is.
 
+use std::net::SocketAddr;
+
 use units::{Bytes, Duration, Instant, Rate};
 
 use crate::auth::Cookie;
@@ -23,7 +25,7 @@ pub const VERSION: u8 = 1;
 const SIGNED: u8 = 0x80;
 const HEADER_LEN: usize = 4;
 
-/// A Hello is filled up to this, so that no answer to one without a cookie is longer.
+/// A Hello, and a Locate, is filled up to this, so that no answer to one without a cookie is longer.
 pub(crate) const HELLO_LEN: usize = 64;
 /// Length of a data packet's header, and so the least payload: as long as an [`Echo`].
 pub const DATA_LEN: usize = 44;
@@ -339,6 +341,10 @@ pub enum Message {
     Ping(Data),
     /// Server: here it is.
     Pong(Echo),
+    /// Client, before any session: from which address do you see this?
+    Locate { number: u64, sent: Instant },
+    /// Server: from this one. Shorter than what it answers.
+    Located { number: u64, sent: Instant, address: SocketAddr },
 }
 
 /// Why bytes are no message.

@@ -6,6 +6,8 @@
 //! amount again and again, it is the size of the queue (drop-tail), and a packet that was lost before a
 //! shorter queue was lost at random.
 
+use std::collections::BTreeSet;
+
 use figures::stats::percentile;
 use serde::Serialize;
 use units::{Duration, Instant};
@@ -13,7 +15,7 @@ use units::{Duration, Instant};
 use crate::clock::ClockEstimate;
 use crate::figures_of::{DelayFigures, delay_figures};
 use crate::log::{EchoSample, RunLog};
-use crate::message::{Direction, TRAIN};
+use crate::message::{Direction, Pattern, TRAIN};
 
 /// Bytes of a delivery opportunity in Mahimahi's format.
 const OPPORTUNITY: f64 = 1_500.0;
@@ -22,15 +24,25 @@ const WAITS: u64 = 20;
 /// In 100 ms in which a packet waited for less than this, the link may have run empty.
 const EMPTY_NS: i64 = 3_000_000;
 const BIN_NS: i64 = 100_000_000;
+/// The grid of a trace.
+const MS_NS: i64 = 1_000_000;
+/// Amounts that are tried for what an opportunity before the recording has left over: all that packets of 1400
+/// bytes can leave.
+const LEFT_OVERS: u32 = 14;
+/// Packets leave a link at whole milliseconds of its own where their places within one are at least so close
+/// together: length of the mean of their directions, 0 to 1.
+const GRID: f64 = 0.5;
 /// A loss before a queue of less than this share of a full one was at random. A link that is late for once
 /// makes a full queue look shorter than it was, but not so much.
 const FREE_SHARE: f64 = 0.5;
-/// Fewer losses at random tell nothing.
-const LOST_MIN: u64 = 3;
+/// Losses at random at fewer moments tell nothing: what holds up a machine for once loses packets too.
+const MOMENTS_MIN: u64 = 3;
 /// Losses that are needed to tell the size of a queue.
 const DROPS_MIN: usize = 10;
 /// A loss before a queue of at least this share of what the longest ones had was for want of room.
 const FULL_SHARE: f64 = 0.8;
+/// Per mille: more than this waited only for once.
+const USUAL: u32 = 980;
 /// The amounts that waited at losses lie this close together where the queue is drop-tail: of their median,
 /// and in packets.
 const PLATEAU_SHARE: f64 = 0.2;
@@ -43,17 +55,19 @@ pub struct Share {
     pub lost: u64,
     /// Packets sent.
     pub of: u64,
+    /// Stretches of 100 ms, or trains, in which some were lost.
+    pub moments: u64,
 }
 
 impl Share {
-    /// Lost over sent; zero of so few that they tell nothing.
+    /// Lost over sent; zero where they were lost at so few moments that they tell nothing.
     #[must_use]
     pub fn value(self) -> f64 {
-        if self.lost < LOST_MIN { 0.0 } else { self.lost as f64 / self.of as f64 }
+        if self.moments < MOMENTS_MIN { 0.0 } else { self.lost as f64 / self.of as f64 }
     }
 
     fn plus(self, other: Self) -> Self {
-        Self { lost: self.lost + other.lost, of: self.of + other.of }
+        Self { lost: self.lost + other.lost, of: self.of + other.of, moments: self.moments + other.moments }
     }
 }
 
@@ -152,7 +166,6 @@ pub struct Recording {
 /// The least delays, and what the clocks say of each other.
 #[derive(Clone, Copy, Debug)]
 struct Base {
-    rtt_ns: i64,
     /// Receiver's clock less sender's, each way, at the reference.
     up_ns: i64,
     down_ns: i64,
@@ -166,16 +179,31 @@ fn ns(at: Instant) -> i64 {
 }
 
 impl Base {
-    fn of(echoes: &[EchoSample]) -> Option<Self> {
+    /// The least of each way, of packets that need not be the same: a link that serves at whole milliseconds
+    /// has an answer wait for as long as any other, because it comes when the question has been served.
+    fn of(echoes: &[EchoSample], idle: &[&RunLog]) -> Option<Self> {
         let drift = ClockEstimate::of(echoes).map_or(0.0, |clock| clock.drift_ppm / 1e6);
         let reference_ns = ns(echoes.first()?.received);
-        let mut base = Self { rtt_ns: 0, up_ns: 0, down_ns: 0, reference_ns, drift };
-        let trip = |echo: &EchoSample| echo.round_trip().as_nanos().cast_signed();
-        base.rtt_ns = echoes.iter().map(trip).min()?;
+        let base = Self { up_ns: 0, down_ns: 0, reference_ns, drift };
         let lag = |from: Instant, to: Instant, is_up| base.lag(ns(from), ns(to), is_up);
-        let up_ns = echoes.iter().map(|echo| lag(echo.sent, echo.received, true)).min()?;
-        let down_ns = echoes.iter().map(|echo| lag(echo.echoed, echo.returned, false)).min()?;
+        let alone = |direction: Direction| {
+            idle.iter().filter(move |log| log.spec.direction == direction).flat_map(move |log| {
+                log.arrivals.iter().filter_map(move |arrival| {
+                    let sent = log.departures.get(arrival.number as usize).copied().flatten()?;
+                    Some(lag(sent, arrival.at, direction == Direction::Up))
+                })
+            })
+        };
+        let up = echoes.iter().map(|echo| lag(echo.sent, echo.received, true));
+        let down = echoes.iter().map(|echo| lag(echo.echoed, echo.returned, false));
+        let up_ns = up.chain(alone(Direction::Up)).min()?;
+        let down_ns = down.chain(alone(Direction::Down)).min()?;
         Some(Self { up_ns, down_ns, ..base })
+    }
+
+    /// The least round trip: what the clocks differ by is in both, and adds up to nothing.
+    fn round_trip_ns(&self) -> i64 {
+        self.up_ns.wrapping_add(self.down_ns).max(0)
     }
 
     /// What the server's clock has gained since the reference.
@@ -277,10 +305,11 @@ impl WayLog {
         let full = buffer
             .filter(|buffer| buffer.kind != BufferKind::Unfilled)
             .map_or(u64::MAX, |buffer| (buffer.low_bytes as f64 / self.packet as f64 * FREE_SHARE) as u64);
-        let free: Vec<bool> =
-            queue.iter().filter(|(_, waits, _)| *waits < full).map(|(_, _, is_passed)| *is_passed).collect();
-        let lost = free.iter().filter(|is_passed| !**is_passed).count() as u64;
-        let own = Share { lost, of: free.len() as u64 };
+        let free: Vec<&(i64, u64, bool)> = queue.iter().filter(|(_, waits, _)| *waits < full).collect();
+        let lost: Vec<i64> =
+            free.iter().filter(|(_, _, is_passed)| !is_passed).map(|(came, _, _)| came / BIN_NS).collect();
+        let moments = BTreeSet::from_iter(&lost).len() as u64;
+        let own = Share { lost: lost.len() as u64, of: free.len() as u64, moments };
         let loss = light.as_ref().map_or(own, |light| light.loss.plus(own));
         let inside: Vec<(i64, i64)> = self
             .passed
@@ -289,7 +318,8 @@ impl WayLog {
             .map(|(_, came, left)| (left - begin, left - came))
             .collect();
         let length = (end - begin).max(1);
-        let opportunities_ms = opportunities(&inside, self.packet, loss.value(), length);
+        let grid = grid(&inside);
+        let opportunities_ms = opportunities(&inside, grid, (self.packet, loss.value()), length);
         let bins = usize::try_from(length / BIN_NS).unwrap_or(0);
         let (mut bytes, mut least) = (vec![0_u64; bins], vec![i64::MAX; bins]);
         for (at, wait) in &inside {
@@ -336,30 +366,63 @@ fn lost(known: &[(u32, i64)], seen: &[bool]) -> Vec<(u32, i64)> {
     lost
 }
 
-/// The millisecond of each opportunity for 1500 bytes: one for each that came, and for each that is taken to
-/// have been lost behind the queue.
-fn opportunities(passed: &[(i64, i64)], packet: u64, loss: f64, length: i64) -> Vec<u64> {
-    let each = packet as f64 / (1.0 - loss.min(0.5));
-    let (mut bytes, mut times) = (0.0, Vec::new());
+/// By how much to shift times so that those of a link that serves at whole milliseconds of its own lie in the
+/// middle of ours: at an edge each of them would fall to one side or the other by chance.
+fn grid(passed: &[(i64, i64)]) -> i64 {
+    let turn = core::f64::consts::TAU / MS_NS as f64;
+    let angles = passed.iter().map(|(at, _)| at.rem_euclid(MS_NS) as f64 * turn);
+    let (x, y) = angles.fold((0.0, 0.0), |(x, y), angle: f64| (x + angle.cos(), y + angle.sin()));
+    if f64::hypot(x, y) < GRID * passed.len().max(1) as f64 {
+        return 0;
+    }
+    MS_NS / 2 - (f64::atan2(y, x) / turn) as i64
+}
+
+/// The millisecond of each opportunity for 1500 bytes: one for each so many bytes that came, and that are taken
+/// to have been lost behind the queue. A link of such opportunities begins a packet with what the one before it
+/// has left over. How much that was at the begin is what fits best, so that the trace of such a link comes out
+/// as it is.
+fn opportunities(passed: &[(i64, i64)], shift: i64, (packet, loss): (u64, f64), length: i64) -> Vec<u64> {
+    let mut came: Vec<(u64, f64)> = Vec::new();
     for (at, _) in passed {
-        bytes += each;
-        let ms = at.unsigned_abs() / 1_000_000;
-        while bytes >= OPPORTUNITY {
-            bytes -= OPPORTUNITY;
-            times.push(ms.max(1));
+        let ms = ((at + shift).max(0).unsigned_abs() / MS_NS.unsigned_abs()).max(1);
+        match came.last_mut() {
+            Some((last, packets)) if *last == ms => *packets += 1.0,
+            _ => came.push((ms, 1.0)),
         }
     }
+    let each = packet as f64 / (1.0 - loss.min(0.5));
+    let begins = (0..LEFT_OVERS).map(|part| each * f64::from(part) / f64::from(LEFT_OVERS));
+    let fits = begins.map(|left_over| fitted(&came, each, left_over)).min_by_key(|(misfits, _)| *misfits);
+    let mut times = fits.map(|(_, times)| times).unwrap_or_default();
     // The trace is as long as the recording, even where its end is silent.
-    let end = length.unsigned_abs() / 1_000_000;
+    let end = length.unsigned_abs() / MS_NS.unsigned_abs();
     if times.last().is_none_or(|last| *last < end) {
         times.push(end.max(1));
     }
     times
 }
 
+/// Opportunities for packets of `each` bytes that came in milliseconds, where so much was left over before the
+/// first; and how often so much was left over that one more packet should have come.
+fn fitted(came: &[(u64, f64)], each: f64, mut left_over: f64) -> (usize, Vec<u64>) {
+    let (mut misfits, mut times) = (0, Vec::new());
+    for (ms, packets) in came {
+        let count = ((each * packets - left_over) / OPPORTUNITY).ceil().max(0.0);
+        left_over += count * OPPORTUNITY - each * packets;
+        misfits += usize::from(left_over >= each);
+        times.extend(core::iter::repeat_n(*ms, count as usize));
+    }
+    (misfits, times)
+}
+
 impl Buffer {
     fn of(queue: &[(i64, u64, bool)], packet: u64) -> Option<Self> {
-        let most = queue.iter().map(|(_, waits, _)| *waits).max()?;
+        let mut waits: Vec<u64> = queue.iter().map(|(_, waits, _)| *waits).collect();
+        waits.sort_unstable();
+        let most = *waits.last()?;
+        // Where something holds up the link for once, even a full queue seems to be exceeded.
+        let usual = percentile(&waits, USUAL)?;
         let mut at_losses: Vec<u64> =
             queue.iter().filter(|entry| !entry.2).map(|(_, waits, _)| *waits).collect();
         at_losses.sort_unstable();
@@ -368,7 +431,7 @@ impl Buffer {
         let at = |per_mille| percentile(full, per_mille).unwrap_or(0);
         let (low, median, high) = (at(50), at(500), at(950));
         // Losses at random hit queues of any length, and so hardly ever the longest.
-        if full.len() < DROPS_MIN || (median as f64) < most as f64 * 0.5 {
+        if full.len() < DROPS_MIN || (median as f64) < usual as f64 * 0.5 {
             let bytes = most * packet;
             return Some(Self {
                 kind: BufferKind::Unfilled,
@@ -424,7 +487,11 @@ impl Light {
         Some(Self {
             train_packets: TRAIN,
             packet_bytes: log.spec.packet().get(),
-            loss: Share { lost: u64::from(count) - received as u64, of: count.into() },
+            loss: Share {
+                lost: u64::from(count) - received as u64,
+                of: count.into(),
+                moments: came.chunks(TRAIN as usize).filter(|train| train.contains(&None)).count() as u64,
+            },
             wait: delay_figures(trains.iter().filter_map(|train| train.wait_ms).collect()),
             spread: delay_figures(spread.collect()),
             trains,
@@ -433,13 +500,15 @@ impl Light {
 }
 
 impl Recording {
-    /// Of `saturated` runs, one for each way at the same time, with `echoes` and `trains` over the idle
-    /// path before; none where nothing came back.
+    /// Of `saturated` runs, one for each way at the same time, with `echoes` and `idle` runs (trains, and
+    /// single packets) over the idle path before; none where nothing came back.
     #[must_use]
-    pub fn of(saturated: &[&RunLog], trains: &[&RunLog], echoes: &[EchoSample]) -> Option<Self> {
-        let base = Base::of(echoes)?;
+    pub fn of(saturated: &[&RunLog], idle: &[&RunLog], echoes: &[EchoSample]) -> Option<Self> {
+        let base = Base::of(echoes, idle)?;
         let light = |direction: Direction| {
-            trains.iter().find(|log| log.spec.direction == direction).and_then(|log| Light::of(log, &base))
+            let is_wanted =
+                |log: &&&RunLog| log.spec.direction == direction && log.spec.pattern == Pattern::Trains;
+            idle.iter().find(is_wanted).and_then(|log| Light::of(log, &base))
         };
         let ways = saturated.iter().filter_map(|log| WayLog::of(log, &base));
         Some(Self {
@@ -453,10 +522,10 @@ impl Recording {
         })
     }
 
-    /// The least round trip of small packets.
+    /// The least delay up and the least delay down.
     #[must_use]
     pub fn round_trip(&self) -> Duration {
-        Duration::from_nanos(self.base.rtt_ns.unsigned_abs())
+        Duration::from_nanos(self.base.round_trip_ns().unsigned_abs())
     }
 
     /// Each way, over the time in which all of them were saturated.

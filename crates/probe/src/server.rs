@@ -10,7 +10,7 @@ use units::{Bytes, Duration, Instant};
 
 use crate::auth::{Cookie, CookieJar, Key};
 use crate::message::{
-    CONTROL_LEN_MAX, DATA_LEN, Data, Direction, Echo, Limits, Message, MessageError, PAYLOAD_MAX,
+    CONTROL_LEN_MAX, DATA_LEN, Data, Direction, Echo, Limits, Message, MessageError, PAYLOAD_MAX, Pattern,
     RECORDS_MAX, Refusal, RunSpec, RunSummary, SessionId, StatusReport, VERSION,
 };
 use crate::receiver::{Receiver, ReportTimer};
@@ -195,7 +195,8 @@ pub struct Server {
 }
 
 /// One client, for limits: an IPv4 address, or the /64 of an IPv6 one.
-fn client_of(address: SocketAddr) -> IpAddr {
+#[must_use]
+pub fn client_of(address: SocketAddr) -> IpAddr {
     match address.ip().to_canonical() {
         IpAddr::V6(ip) => {
             let [a, b, c, d, ..] = ip.segments();
@@ -306,6 +307,10 @@ impl Server {
     pub fn handle_datagram(&mut self, bytes: &[u8], from: SocketAddr, at: Instant, now: Instant) {
         match Message::decode(bytes, self.config.key.as_ref()) {
             Ok(Message::Hello { nonce, cookie }) => self.on_hello(nonce, &cookie, from, now),
+            // Nothing is kept of who asks, and the answer is shorter than the question.
+            Ok(Message::Locate { number, sent }) => {
+                self.say(from, &Message::Located { number, sent, address: from });
+            }
             Ok(message) => self.on_message(&message, bytes.len(), from, at, now),
             Err(MessageError::Version(version)) => {
                 self.counters.other_version += 1;
@@ -685,6 +690,13 @@ impl Server {
                 run.summary = Some(summary);
             }
         }
+    }
+
+    /// True while a path is saturated from here: packets need not leave at their exact times.
+    #[must_use]
+    pub fn is_saturating(&self) -> bool {
+        let mut runs = self.sessions.iter().flat_map(|session| &session.runs).filter(|run| !run.is_over());
+        runs.any(|run| matches!(run.role, Role::Sends(_)) && run.spec.pattern == Pattern::Saturate)
     }
 
     /// When [`Server::poll_transmit`] has something to do next; none when it waits for clients only.

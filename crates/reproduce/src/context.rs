@@ -142,6 +142,12 @@ impl<'a> Context<'a> {
         matches!(self.place, Where::Lab { .. } | Where::Nowhere { is_lab: true }) || self.measured.is_some()
     }
 
+    /// True in virtual time alone: not for the lab, not beside it, and not to build an experiment only.
+    #[must_use]
+    pub(crate) fn simulates(&self) -> bool {
+        !matches!(self.place, Where::Lab { .. } | Where::Nowhere { .. }) && self.measured.is_none()
+    }
+
     /// Builds the experiment and runs nothing.
     ///
     /// # Errors
@@ -243,6 +249,39 @@ impl<'a> Context<'a> {
         };
         self.runs.extend(runs.iter().map(|run| RunRecord::of(&scenario.name, &run.result)));
         Ok(Runs::new(runs))
+    }
+
+    /// Runs a scenario of several radios in the lab; none elsewhere.
+    ///
+    /// # Errors
+    /// The scenario cannot be read, or the lab fails.
+    pub(crate) fn multi_path(
+        &mut self,
+        file: &crate::BuiltIn,
+    ) -> Result<Option<lab::radios::MultiPathResult>, ReproduceError> {
+        let text = text_of(file, self.folder)?;
+        let scenario = crate::mp::read_multi_path(file, &text)?;
+        let Where::Lab { runner, .. } = self.place else { return Ok(None) };
+        let hash = fingerprint(text.as_bytes());
+        let (seed, description) = (scenario.seed, scenario.description.trim().to_owned());
+        self.used.push(UsedScenario { file: file.path.to_owned(), hash, seed, description, text });
+        let radios = lab::radios::MultiPathRunner {
+            instance: runner.instance,
+            signals: runner.signals,
+            program: runner.program.clone(),
+            traces: PathBuf::from("experiments"),
+        };
+        let of = scenario.cases.len() * scenario.repetitions as usize;
+        let mut done = 0;
+        let result = radios.run(&scenario, None, &mut |run| {
+            done += 1;
+            self.tell(done, of, &run.case);
+        });
+        let run = self.experiment.name.to_owned();
+        result.map(Some).map_err(|error| match error {
+            lab::LabError::Interrupted => ReproduceError::Interrupted { run },
+            error => ReproduceError::Lab { run, problem: error.to_string() },
+        })
     }
 
     /// Every case that is looked up is there; a file of the lab may leave out what the longer one has.

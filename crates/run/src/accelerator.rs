@@ -2,11 +2,14 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use control::Feedback;
-use engine::{ConfigError, Engine, EngineConfig, Journal, MemoryAdvice, Middlebox, Port, Transmit, Verdict};
+use engine::{
+    ConfigError, Engine, EngineConfig, Journal, JournalEntry, MemoryAdvice, Middlebox, Port, Transmit,
+    Verdict,
+};
 use io::RingArena;
 use units::{Bytes, Instant};
 use wire::VirtioNetHeader;
@@ -269,6 +272,32 @@ impl Processor for Accelerator {
         resumed.map_err(|error| error.to_string())
     }
 
+    fn held_data(&self) -> Option<OwnedFd> {
+        self.arena.as_ref().and_then(|arena| arena.as_fd().try_clone_to_owned().ok())
+    }
+
+    fn recover(
+        &mut self,
+        left: &[(Port, JournalEntry)],
+        memory: Option<OwnedFd>,
+        now: Instant,
+    ) -> Result<Vec<usize>, String> {
+        let arena = memory.map(RingArena::open).transpose().map_err(|error| error.to_string())?;
+        let arena = arena.or_else(|| self.arena.clone());
+        let share = share_of(&self.whole, self.shards);
+        let mut engine = engine_with(share, arena.as_ref()).map_err(|error| error.to_string())?;
+        for port in Port::BOTH {
+            engine.set_mtu(port, self.mtus[port.index()], now);
+        }
+        let is_lost = |at: &usize| {
+            let entry = left.get(*at);
+            entry.is_some_and(|(receiver, entry)| engine.recover(*receiver, entry, now).is_err())
+        };
+        let lost = (0..left.len()).filter(is_lost).collect();
+        self.arriving = Some(Arriving { engine, arena });
+        Ok(lost)
+    }
+
     fn own(&mut self) {
         let Some(Arriving { engine, arena }) = self.arriving.take() else { return };
         if let Some(arena) = &arena {
@@ -276,7 +305,7 @@ impl Processor for Accelerator {
         }
         drop(self.exchange(engine));
         self.arena = arena;
-        self.engine.note_debts();
+        self.engine.note_flows();
     }
 
     fn disown(&mut self) {

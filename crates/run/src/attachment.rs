@@ -6,6 +6,7 @@
 //!
 //! There are two: [`crate::routed`] takes TCP out of what a router forwards, [`crate::inline`] is a bridge.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use engine::Port;
@@ -16,6 +17,7 @@ use io::{Instance, IoError, Waiter};
 use crate::handover::Predecessor;
 use crate::inline::SharedHeaders;
 use crate::interfaces::Interfaces;
+use crate::keepsakes::Keepsakes;
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
 use crate::patience::Patience;
@@ -33,6 +35,28 @@ pub(crate) struct Ground<'a> {
     pub instance: &'a Instance,
 }
 
+/// What leads packets into devices, whoever reads from those.
+#[derive(Debug)]
+pub(crate) struct Lasting<'a> {
+    /// The devices: wired, mobile.
+    pub tuns: [String; 2],
+    /// Where programs steer.
+    pub programs: Option<LastingPrograms<'a>>,
+    /// As long as somebody has it, the nft table is there.
+    pub lifeline: Option<BorrowedFd<'a>>,
+}
+
+/// Programs that steer.
+#[derive(Debug)]
+pub(crate) struct LastingPrograms<'a> {
+    /// At the wired interface, at the mobile one.
+    pub links: Vec<BorrowedFd<'a>>,
+    /// The flows that they leave to the kernel.
+    pub passed: BorrowedFd<'a>,
+    /// The array with the heartbeat, and its length in words.
+    pub shared: (BorrowedFd<'a>, usize),
+}
+
 /// Two interfaces that can be attached to, with the devices that takes; no packet comes yet.
 pub(crate) trait Site: Sized {
     type Path: PacketPath + 'static;
@@ -48,6 +72,15 @@ pub(crate) trait Site: Sized {
     /// # Errors
     /// When the interfaces cannot be used, or something that is needed is missing.
     fn survey(config: &Config, netlink: &Netlink, namespace: u64) -> Result<Self, RunError>;
+
+    /// The same in the place of a process that has died, with what its watchdog has kept: all of that stays
+    /// at work.
+    ///
+    /// # Errors
+    /// When something is not as it was any more.
+    fn inherit(_config: &Config, _netlink: &Netlink, _kept: &mut Keepsakes) -> Result<Self, RunError> {
+        Err(RunError::Settings("nothing outlives a bridge that another process could go on with".to_owned()))
+    }
 
     /// Threads that handle packets.
     fn shards(&self) -> usize {
@@ -104,6 +137,11 @@ pub(crate) trait Attachment: Sized {
     /// When it does not want to.
     fn retire_predecessor(&mut self) -> Result<bool, RunError> {
         Ok(false)
+    }
+
+    /// What must stay as it is when this process dies, for a successor to go on; none where that cannot be.
+    fn lasting(&self) -> Option<Lasting<'_>> {
+        None
     }
 
     /// All shards are alive: to be told several times in the time after which they count as hung.

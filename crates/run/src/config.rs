@@ -49,6 +49,10 @@ pub struct Config {
     pub feedback: Option<FeedbackConfig>,
     /// Where running instances are recorded.
     pub state_directory: PathBuf,
+    /// The record of an instance that has died, with whose flows this one goes on. Its watchdog is at the
+    /// other end of standard input.
+    #[serde(skip)]
+    pub recover: Option<PathBuf>,
 }
 
 /// Who notices that it hangs, and what follows.
@@ -63,12 +67,26 @@ pub struct WatchdogConfig {
     pub after_hang: AfterHang,
     /// Program and first arguments that reach [`crate::watch`]; two arguments are appended.
     pub command: Vec<String>,
+    /// How long packets may wait for a successor after a death with debt, ms; 0 for not at all.
+    pub recover_within_ms: u64,
+    /// After so many deaths within a minute there is no further successor.
+    pub deaths_max: usize,
+    /// Program and arguments of a successor, to which `--recover RECORD` is appended; none when empty.
+    pub successor: Vec<String>,
 }
 
 impl Default for WatchdogConfig {
     fn default() -> Self {
         let command = ["/proc/self/exe", "run", "--watchdog"].map(str::to_owned).to_vec();
-        Self { is_wanted: true, hang_after_ms: 1_000, after_hang: AfterHang::Resume, command }
+        Self {
+            is_wanted: true,
+            hang_after_ms: 1_000,
+            after_hang: AfterHang::Resume,
+            command,
+            recover_within_ms: 500,
+            deaths_max: 3,
+            successor: Vec::new(),
+        }
     }
 }
 
@@ -93,6 +111,7 @@ impl Default for Config {
             drain_ms_max: 5_000,
             feedback: None,
             state_directory: PathBuf::from(io::INSTANCE_DIRECTORY),
+            recover: None,
         }
     }
 }
@@ -108,6 +127,13 @@ impl Config {
     #[must_use]
     pub fn hang_after(&self) -> Duration {
         Duration::from_millis(self.watchdog.hang_after_ms.max(100))
+    }
+
+    /// True when another process is to go on with the flows if this one dies.
+    #[must_use]
+    pub fn may_have_successor(&self) -> bool {
+        let WatchdogConfig { is_wanted, recover_within_ms, successor, .. } = &self.watchdog;
+        *is_wanted && *recover_within_ms > 0 && !successor.is_empty() && self.inline.is_none()
     }
 
     /// How often the packet loop tells the watchdog that it is alive.

@@ -141,6 +141,22 @@ events! {
         /// Time that packets waited, µs.
         waited_us: u64,
     } => "handed over {flows} flows; packets waited {waited_us} µs";
+    /// This process goes on with the flows of one that has died.
+    Info FlowsRecovered {
+        /// How many.
+        flows: u64,
+        /// Data that they hold.
+        bytes: Amount,
+        /// Time that it took, µs.
+        took_us: u64,
+        /// Flows that were owed something and cannot go on.
+        lost: usize,
+    } => "going on with {flows} flows of the process that died, {bytes} held; {lost} are lost; it took {took_us} µs";
+    /// If this process dies, no other one goes on with its flows.
+    Warning NoSuccessor {
+        /// Why.
+        error: String,
+    } => "{error}: if this process dies, its flows are reset";
     /// Another instance wanted them and has not taken them.
     Warning NotHandedOver {
         /// Why.

@@ -1,16 +1,21 @@
-//! [`DebtJournal`]: what is owed to clients, in a file of memory that outlives the process.
+//! [`FlowJournal`]: how each flow stands, in a file of memory that outlives the process.
 //!
-//! INVARIANT: each word is written whole, and the word that makes a slot valid is written after its
-//! addresses and cleared before them. So a process that is killed between any two writes leaves
-//! slots whose addresses are right and whose numbers are each true at some moment: all that the
-//! recovery needs.
+//! ```text
+//!   slot: valid, addresses, ports, numbers, link headers │ which record │ record │ record │
+//! ```
+//!
+//! INVARIANT: each word is written whole. The word that makes a slot valid is written after its addresses
+//! and its first record, and cleared before them. A record is written where the one that is valid is not,
+//! and the word that says which one is valid after it. So a process that is killed between any two writes
+//! leaves slots whose addresses are right, whose record is whole, and whose numbers beside it are each true
+//! at some moment: all that the reset of a flow needs.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use engine::{Journal, JournalEntry, Port};
+use engine::{FlowRecord, Journal, JournalEntry, Port, RECORD_WORDS};
 use io::{IoError, SharedWords};
 use units::SeqNum;
 
@@ -37,11 +42,18 @@ fn files(directory: &Path) -> Vec<(PathBuf, Port)> {
 }
 
 /// First word of the file: another version of this program may have written it.
-const MAGIC: u32 = 0xce11_0002;
+const MAGIC: u32 = 0xce11_0003;
 
-/// Words of a slot: 128 bytes, addresses in the first cache line; numbers and link headers in the second.
-const SLOT_WORDS: usize = 32;
+/// Word of the file's first slot: one more than the slot of the flow that is being handled, or zero.
+const IN_HAND: usize = 1;
+
+/// Words of a slot: 512 bytes, addresses in the first cache line; numbers and link headers in the second;
+/// records in those behind.
+const SLOT_WORDS: usize = 128;
 const SLOTS_AT_FIRST: usize = 1_024;
+
+/// Slots that are added at a time, at most: 4 MiB, which the kernel clears while packets wait.
+const SLOTS_ADDED_MAX: usize = 8_192;
 
 // Words of a slot.
 const IS_VALID: usize = 0;
@@ -51,6 +63,9 @@ const SOURCE: usize = 6;
 const PORTS: usize = 10;
 const NUMBERS: usize = 16;
 const LINKS: usize = 22;
+/// Which of the records is valid: 0 or 1.
+const NEWEST: usize = 30;
+const RECORDS: [usize; 2] = [32, 32 + RECORD_WORDS];
 
 /// Words of a link header: addresses and tag.
 const LINK_WORDS: usize = 4;
@@ -61,12 +76,12 @@ const KIND_TIMESTAMPS: u32 = 2;
 const KIND_LINK: u32 = 4;
 const KIND_TAG: u32 = 16;
 
-/// What was owed when an instance ended.
+/// A flow of an instance that ended, and how it stood.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Owed {
+pub(crate) struct Left {
     /// The flow.
     pub entry: JournalEntry,
-    /// Where the one that is owed is.
+    /// Where its sink is.
     pub receiver: Port,
     /// What packets have in front that go to the wired side, and to the mobile one, where this
     /// machine bridged.
@@ -96,7 +111,7 @@ impl FullAlarm {
 
 /// The journal of a running instance.
 #[derive(Debug)]
-pub(crate) struct DebtJournal {
+pub(crate) struct FlowJournal {
     words: SharedWords,
     /// It could not grow: no further attempt is made.
     is_full: bool,
@@ -104,23 +119,28 @@ pub(crate) struct DebtJournal {
     receiver: Port,
     /// Where this machine bridges.
     headers: Option<SharedHeaders>,
+    /// Somebody may go on with the flows.
+    wants_records: bool,
 }
 
-impl DebtJournal {
+impl FlowJournal {
     /// Makes both of a shard in an instance's directory: for the downlink, for the uplink. They
-    /// have the flows' link headers in them if `headers` are given. When they cannot grow any more,
+    /// have the flows' link headers in them if `headers` are given, and all that a successor needs if it
+    /// `wants_records`. When they cannot grow any more,
     /// `alarm` is raised.
     pub fn create_both(
         directory: &Path,
         shard: usize,
         headers: Option<&SharedHeaders>,
+        wants_records: bool,
         alarm: &FullAlarm,
     ) -> Result<[Self; 2], IoError> {
         let create = |(name, receiver)| {
             let file = directory.join(file_of(name, shard));
             let words = SharedWords::create(&file, (1 + SLOTS_AT_FIRST) * SLOT_WORDS)?;
             words.words()[0].store(MAGIC, Ordering::Relaxed);
-            Ok(Self { words, is_full: false, alarm: alarm.clone(), receiver, headers: headers.cloned() })
+            let headers = headers.cloned();
+            Ok(Self { words, is_full: false, alarm: alarm.clone(), receiver, headers, wants_records })
         };
         let [down, up] = FILES;
         Ok([create(down)?, create(up)?])
@@ -146,7 +166,7 @@ impl DebtJournal {
         if self.is_full || self.slot(slot).is_some() {
             return;
         }
-        let slots = (slot as usize + 1).next_power_of_two();
+        let slots = (slot as usize + 1).next_power_of_two().min(slot as usize + SLOTS_ADDED_MAX);
         // Rare: each time twice as long. Without room a flow is merely not in the journal.
         let grown = self.words.grow((1 + slots) * SLOT_WORDS);
         self.note_growth(grown);
@@ -160,8 +180,8 @@ impl DebtJournal {
     }
 }
 
-impl Journal for DebtJournal {
-    fn owe(&mut self, slot: u32, entry: &JournalEntry, is_new: bool) {
+impl Journal for FlowJournal {
+    fn note(&mut self, slot: u32, entry: &JournalEntry, is_new: bool) {
         if is_new {
             self.make_room(slot);
         }
@@ -182,12 +202,32 @@ impl Journal for DebtJournal {
         for (word, number) in words[NUMBERS..].iter().zip(numbers) {
             word.store(number, Ordering::Relaxed);
         }
+        if self.wants_records {
+            let newest = words[NEWEST].load(Ordering::Relaxed) & 1 ^ 1;
+            let at = RECORDS[newest as usize];
+            for (word, value) in words[at..at + RECORD_WORDS].iter().zip(entry.record.words()) {
+                word.store(value, Ordering::Relaxed);
+            }
+            words[NEWEST].store(newest, Ordering::Release);
+        }
         if is_new {
             words[IS_VALID].store(1, Ordering::Release);
         }
     }
 
-    fn settle(&mut self, slot: u32) {
+    fn wants_records(&self) -> bool {
+        self.wants_records
+    }
+
+    fn begin(&mut self, slot: u32) {
+        self.words.words()[IN_HAND].store(slot + 1, Ordering::Relaxed);
+    }
+
+    fn end(&mut self) {
+        self.words.words()[IN_HAND].store(0, Ordering::Release);
+    }
+
+    fn forget(&mut self, slot: u32) {
         if let Some(words) = self.slot(slot) {
             words[IS_VALID].store(0, Ordering::Release);
         }
@@ -222,22 +262,48 @@ fn write_addresses(words: &[AtomicU32], entry: &JournalEntry, links: [Option<Lin
     words[KIND].store(kind, Ordering::Relaxed);
 }
 
-/// The entries in an instance's directory: what it owed when it ended. None when there is no
-/// journal, or one of another version.
-pub(crate) fn read(directory: &Path) -> Vec<Owed> {
+/// The flows of an instance that ended, as its directory says. None when there is no journal, or one of
+/// another version.
+pub(crate) fn read(directory: &Path) -> Vec<Left> {
     files(directory).iter().flat_map(|(file, receiver)| read_one(file, *receiver)).collect()
 }
 
-fn read_one(file: &Path, receiver: Port) -> Vec<Owed> {
-    let bytes = std::fs::read(file).unwrap_or_default();
+/// The same of one shard.
+pub(crate) fn read_shard(directory: &Path, shard: usize) -> Vec<Left> {
+    let files = FILES.map(|(file, receiver)| (directory.join(file_of(file, shard)), receiver));
+    files.iter().flat_map(|(file, receiver)| read_one(file, *receiver)).collect()
+}
+
+/// The flows of a shard that were being handled when its process ended: they may be what it died of.
+pub(crate) fn read_in_hand(directory: &Path, shard: usize) -> Vec<(SocketAddr, SocketAddr)> {
+    let in_hand = |(name, _)| {
+        let words = read_words(&directory.join(file_of(name, shard)))?;
+        let slot = words.get(IN_HAND)?.checked_sub(1)? as usize;
+        let words = words.get((slot + 1) * SLOT_WORDS..(slot + 2) * SLOT_WORDS)?;
+        (words[IS_VALID] == 1).then(|| parse(words)).map(|entry| (entry.sink, entry.source))
+    };
+    FILES.into_iter().filter_map(in_hand).collect()
+}
+
+/// The words of a file, if it is one of ours.
+fn read_words(file: &Path) -> Option<Vec<u32>> {
+    let bytes = std::fs::read(file).ok()?;
     let words: Vec<u32> = bytes.as_chunks::<4>().0.iter().map(|bytes| u32::from_ne_bytes(*bytes)).collect();
-    let mut slots = words.chunks_exact(SLOT_WORDS);
-    if slots.next().is_none_or(|first| first[0] != MAGIC) {
-        return Vec::new();
-    }
-    let valid = slots.filter(|words| words[IS_VALID] == 1);
+    (words.first() == Some(&MAGIC)).then_some(words)
+}
+
+/// The same, but only those that were owed something.
+pub(crate) fn read_owed(directory: &Path) -> Vec<Left> {
+    let mut left = read(directory);
+    left.retain(|flow| flow.entry.owes());
+    left
+}
+
+fn read_one(file: &Path, receiver: Port) -> Vec<Left> {
+    let words = read_words(file).unwrap_or_default();
+    let valid = words.chunks_exact(SLOT_WORDS).skip(1).filter(|words| words[IS_VALID] == 1);
     valid
-        .map(|words| Owed { entry: parse(words), receiver, links: [0, 1].map(|side| link(words, side)) })
+        .map(|words| Left { entry: parse(words), receiver, links: [0, 1].map(|side| link(words, side)) })
         .collect()
 }
 
@@ -262,6 +328,12 @@ pub(crate) fn discard(directory: &Path) {
     }
 }
 
+/// The valid record of a slot; none when it is damaged, or of another version.
+fn record(words: &[u32]) -> Option<FlowRecord> {
+    let at = *RECORDS.get(words[NEWEST] as usize)?;
+    FlowRecord::of_words(words.get(at..at + RECORD_WORDS)?.first_chunk()?)
+}
+
 fn parse(words: &[u32]) -> JournalEntry {
     let address = |at: usize| {
         let bits = (0..4).fold(0, |bits, i| bits | u128::from(words[at + i]) << (32 * i));
@@ -280,6 +352,7 @@ fn parse(words: &[u32]) -> JournalEntry {
         sink_next: number(2),
         source_ack: number(3),
         timestamps: (words[KIND] & KIND_TIMESTAMPS != 0).then_some((words[NUMBERS + 4], words[NUMBERS + 5])),
+        record: record(words).unwrap_or_default(),
     }
 }
 
@@ -301,11 +374,12 @@ mod tests {
             sink_next: SeqNum::new(n),
             source_ack: SeqNum::new(n),
             timestamps: n.is_multiple_of(3).then_some((1, n)),
+            record: FlowRecord::default(),
         }
     }
 
-    fn owed(entry: JournalEntry, receiver: Port) -> Owed {
-        Owed { entry, receiver, links: [None; 2] }
+    fn owed(entry: JournalEntry, receiver: Port) -> Left {
+        Left { entry, receiver, links: [None; 2] }
     }
 
     /// A directory of its own, removed when dropped.
@@ -332,21 +406,21 @@ mod tests {
         let down = |n| owed(entry(n), Port::Mobile);
         assert!(read(directory).is_empty(), "there is none");
         let [mut journal, mut uplink] =
-            DebtJournal::create_both(directory, 0, None, &FullAlarm::default()).unwrap();
+            FlowJournal::create_both(directory, 0, None, true, &FullAlarm::default()).unwrap();
         assert!(read(directory).is_empty());
         for slot in [0, 1, 2, 5_000] {
-            journal.owe(slot, &entry(slot), true);
+            journal.note(slot, &entry(slot), true);
         }
         let newer = JournalEntry { delivered: SeqNum::new(3), ..entry(1) };
-        journal.owe(1, &newer, false);
-        journal.settle(2);
+        journal.note(1, &newer, false);
+        journal.forget(2);
         assert_eq!(read(directory), [down(0), owed(newer, Port::Mobile), down(5_000)]);
-        journal.owe(2, &entry(3), true);
+        journal.note(2, &entry(3), true);
         assert_eq!(read(directory)[2], down(3), "the slot is used again");
-        uplink.owe(0, &entry(4), true);
+        uplink.note(0, &entry(4), true);
         let [mut other_shard, _] =
-            DebtJournal::create_both(directory, 1, None, &FullAlarm::default()).unwrap();
-        other_shard.owe(0, &entry(5), true);
+            FlowJournal::create_both(directory, 1, None, true, &FullAlarm::default()).unwrap();
+        other_shard.note(0, &entry(5), true);
         drop((journal, uplink, other_shard));
         let last = [owed(entry(4), Port::Wired), down(5)];
         assert_eq!(read(directory)[4..], last);
@@ -356,12 +430,33 @@ mod tests {
         assert!(read(directory).is_empty());
     }
 
+    /// Words that only a killed process leaves: a record is written, and not yet the word that makes it valid.
+    #[test]
+    fn h02_a_record_that_is_half_written_is_not_read_and_a_damaged_one_is_none() {
+        let scratch = Scratch::make("torn");
+        let [mut journal, _] =
+            FlowJournal::create_both(&scratch.0, 0, None, true, &FullAlarm::default()).unwrap();
+        let first = entry(0);
+        journal.note(3, &first, true);
+        journal.begin(3);
+        assert_eq!(read_in_hand(&scratch.0, 0), [(first.sink, first.source)]);
+        let words = journal.slot(3).unwrap();
+        let newest = words[NEWEST].load(Ordering::Relaxed);
+        let next = RECORDS[(newest ^ 1) as usize];
+        words[next..next + RECORD_WORDS / 2].iter().for_each(|word| word.store(7, Ordering::Relaxed));
+        assert_eq!(read(&scratch.0)[0].entry.record, first.record, "the one before");
+        words[NEWEST].store(newest ^ 1, Ordering::Relaxed);
+        assert_eq!(record(&words.iter().map(|word| word.load(Ordering::Relaxed)).collect::<Vec<_>>()), None);
+        journal.end();
+        assert!(read_in_hand(&scratch.0, 0).is_empty());
+    }
+
     #[test]
     fn a_full_journal_is_told_of_once_and_keeps_what_it_has() {
         let scratch = Scratch::make("full");
         let mut alarm = FullAlarm::default();
-        let [mut down, mut up] = DebtJournal::create_both(&scratch.0, 0, None, &alarm).unwrap();
-        down.owe(0, &entry(0), true);
+        let [mut down, mut up] = FlowJournal::create_both(&scratch.0, 0, None, true, &alarm).unwrap();
+        down.note(0, &entry(0), true);
         assert_eq!(alarm.take(), None);
         for journal in [&mut down, &mut up] {
             let error = std::io::Error::from(std::io::ErrorKind::StorageFull);
@@ -370,8 +465,8 @@ mod tests {
         let line = alarm.take().unwrap().line();
         assert!(line.starts_with("warning: the journal is full (cannot reserve 9 bytes"), "{line}");
         assert_eq!(alarm.take(), None, "said once");
-        down.owe(1, &entry(2), true);
-        down.owe(SLOTS_AT_FIRST as u32, &entry(3), true);
+        down.note(1, &entry(2), true);
+        down.note(SLOTS_AT_FIRST as u32, &entry(3), true);
         assert_eq!(read(&scratch.0), [0, 2].map(|n| owed(entry(n), Port::Mobile)), "no attempt to grow");
     }
 
@@ -385,17 +480,17 @@ mod tests {
             headers.lock().learn((entry(0).sink, entry(0).source), to, plain);
         }
         let [mut journal, mut uplink] =
-            DebtJournal::create_both(&scratch.0, 0, Some(&headers), &FullAlarm::default()).unwrap();
-        journal.owe(0, &entry(0), true);
+            FlowJournal::create_both(&scratch.0, 0, Some(&headers), true, &FullAlarm::default()).unwrap();
+        journal.note(0, &entry(0), true);
         headers.lock().learn((entry(1).sink, entry(1).source), Port::Mobile, tagged);
-        journal.owe(1, &entry(1), true);
+        journal.note(1, &entry(1), true);
         let up = JournalEntry { sink: entry(0).source, source: entry(0).sink, ..entry(0) };
-        uplink.owe(0, &up, true);
+        uplink.note(0, &up, true);
         let both = [Some(plain), Some(plain)];
         let wanted = [
-            Owed { links: both, ..owed(entry(0), Port::Mobile) },
-            Owed { links: [None, Some(tagged)], ..owed(entry(1), Port::Mobile) },
-            Owed { links: both, ..owed(up, Port::Wired) },
+            Left { links: both, ..owed(entry(0), Port::Mobile) },
+            Left { links: [None, Some(tagged)], ..owed(entry(1), Port::Mobile) },
+            Left { links: both, ..owed(up, Port::Wired) },
         ];
         assert_eq!(read(&scratch.0), wanted);
     }

@@ -7,7 +7,7 @@ use io::netlink::Netlink;
 use io::{Clock, IoError, Leftover, Waiter};
 use units::Duration;
 
-use crate::journal::{self, Owed};
+use crate::journal::{self, Left};
 use crate::record::Record;
 use crate::recovery;
 use crate::{Config, Event, RunError, console};
@@ -31,13 +31,26 @@ pub(crate) struct Removed {
 #[derive(Debug)]
 pub(crate) struct Indebted {
     leftover: Leftover,
-    owed: Vec<Owed>,
+    owed: Vec<Left>,
     record: Record,
 }
 
 /// Resets the flows of `indebted` on a thread of its own, for up to ten seconds each; gives what to tell.
 pub(crate) fn settle(indebted: Vec<Indebted>) -> JoinHandle<Vec<Event>> {
     thread::spawn(move || indebted.into_iter().map(settle_one).collect())
+}
+
+/// Resets the flows in `owed`, of a process that has died, on a thread of its own; gives what to tell.
+pub(crate) fn reset(owed: Vec<Left>, config: &Config) -> JoinHandle<Vec<Event>> {
+    let config = config.clone();
+    thread::spawn(move || {
+        let passage = recovery::Passage::of(&config);
+        let reset = || recovery::reset_ends(&owed, passage, &Netlink::open()?);
+        vec![match reset() {
+            Ok(outcome) => Event::FlowsReset { outcome },
+            Err(error) => Event::DebtOfKilledLeft { flows: owed.len(), error: error.to_string() },
+        }]
+    })
 }
 
 fn settle_one(indebted: Indebted) -> Event {
@@ -92,7 +105,7 @@ pub(crate) fn remove(base: &Path, netlink: &Netlink, namespace: u64) -> Result<R
         }
         let process = leftover.owner().map_or("unknown".to_owned(), |owner| owner.pid().to_string());
         removed.events.push(Event::LeftoverRemoved { process });
-        let owed = journal::read(leftover.path());
+        let owed = journal::read_owed(leftover.path());
         match record {
             // A directory in our way is needed: its name is ours.
             Some(record) if !owed.is_empty() && !is_in_our_way => {

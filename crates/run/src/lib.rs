@@ -36,6 +36,7 @@ mod handover;
 mod inline;
 mod interfaces;
 mod journal;
+mod keepsakes;
 mod leftovers;
 mod notrack;
 mod packet_loop;

@@ -5,13 +5,16 @@
 //! second pass would mix up addresses and see acknowledgements the first one does not know (H36). So
 //! the mobile side is not tracked; NAT happens on the wired side alone.
 //!
-//! The table belongs to a child process (`flags owner`) and vanishes with it; nobody else can delete it.
+//! The table belongs to a child process (`flags owner`) and vanishes with it; nobody else can delete it. The
+//! child lives as long as somebody has the other end of its standard input: this process, and a watchdog that
+//! keeps it for a successor.
 
 use std::io::{Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-use io::{Clock, ProcessId, Waiter, features, set_death_signal};
+use io::{Clock, PidFd, ProcessId, Waiter, features};
 use units::Duration;
 
 use crate::RunError;
@@ -51,11 +54,19 @@ pub(crate) fn commands(name: &str, mobile: &str, mobile_tun: &str, chained: Opti
     commands
 }
 
-/// The installed table; goes when dropped, and with the thread that installed it.
+/// The installed table; goes when dropped.
 #[derive(Debug)]
 pub(crate) struct NotrackTable {
-    child: Child,
+    holder: Holder,
     id: ProcessId,
+}
+
+/// Who holds it.
+#[derive(Debug)]
+enum Holder {
+    Child(Child),
+    /// The child of a process that has died, by its standard input.
+    Orphan(OwnedFd),
 }
 
 impl NotrackTable {
@@ -71,18 +82,30 @@ impl NotrackTable {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
-        set_death_signal(&mut command, SIGKILL);
         let failed = |e: std::io::Error| RunError::Nft(e.to_string());
         let mut child = command.spawn().map_err(failed)?;
         let id = ProcessId::of(child.id())?;
         let mut script = commands.join("\n");
         script.push('\n');
         let written = child.stdin.as_mut().map_or(Ok(()), |stdin| stdin.write_all(script.as_bytes()));
-        let mut table = Self { child, id };
+        let mut table = Self { holder: Holder::Child(child), id };
         written.map_err(failed)?;
         let rules = commands.iter().filter(|command| command.starts_with("add rule")).count();
         table.await_rules(name, rules)?;
         Ok(table)
+    }
+
+    /// The table that the child of a process that has died holds, as long as `lifeline` is there.
+    pub fn adopt(id: ProcessId, lifeline: OwnedFd) -> Self {
+        Self { holder: Holder::Orphan(lifeline), id }
+    }
+
+    /// Whoever has it keeps the table.
+    pub fn lifeline(&self) -> Option<BorrowedFd<'_>> {
+        match &self.holder {
+            Holder::Child(child) => child.stdin.as_ref().map(AsFd::as_fd),
+            Holder::Orphan(lifeline) => Some(lifeline.as_fd()),
+        }
     }
 
     /// The child that holds the table.
@@ -111,7 +134,9 @@ impl NotrackTable {
     fn complaint(&mut self) -> String {
         self.end();
         let mut text = String::new();
-        if let Some(stderr) = self.child.stderr.as_mut() {
+        if let Holder::Child(child) = &mut self.holder
+            && let Some(stderr) = child.stderr.as_mut()
+        {
             // What cannot be read is not reported; the error is one line either way.
             drop(stderr.read_to_string(&mut text));
         }
@@ -119,9 +144,17 @@ impl NotrackTable {
     }
 
     fn end(&mut self) {
-        // Fails only for a child that has ended already.
-        drop(self.child.kill());
-        drop(self.child.wait());
+        // Fails only for one that has ended already.
+        match &mut self.holder {
+            Holder::Child(child) => {
+                drop(child.kill());
+                drop(child.wait());
+            }
+            Holder::Orphan(_) if self.id.is_alive() => {
+                drop(PidFd::open(self.id.pid()).and_then(|holder| holder.send_signal(SIGKILL)));
+            }
+            Holder::Orphan(_) => {}
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! [`PacketPath`]: how packets come from the kernel and go back to it, whatever the devices are.
 
+use std::os::fd::OwnedFd;
+
 use engine::{Port, Transmit};
 use io::{IoError, VnetHeader, Waiter};
 
@@ -52,6 +54,15 @@ pub(crate) trait PacketPath: Send {
     /// # Errors
     /// When the device is gone or down.
     fn send(&mut self, packet: &Transmit<'_>) -> Result<bool, IoError>;
+
+    /// Copies of the queues that it reads, wired and mobile, by which packets wait there although this process
+    /// has ended; none where that is not so.
+    ///
+    /// # Errors
+    /// When no descriptor is left.
+    fn share(&self) -> Result<Option<[OwnedFd; 2]>, IoError> {
+        Ok(None)
+    }
 
     /// Has `waiter` report packets of either side by its token: wired, then mobile.
     ///

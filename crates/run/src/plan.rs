@@ -7,7 +7,8 @@ use wire::protocol;
 
 use crate::firewall::Firewall;
 use crate::handover::Predecessor;
-use crate::record::RecordedSysctl;
+use crate::keepsakes::Inventory;
+use crate::record::{Record, RecordedSysctl};
 use crate::steering::{Method, method, tcx};
 use crate::{Config, Event, EventSink, Notrack, RunError, firewall, forwarding, leftovers, notrack, shards};
 
@@ -135,6 +136,64 @@ impl Plan {
             predecessor,
             handover_sysctls,
             warnings,
+        })
+    }
+
+    /// What an instance had set up that has died and left `record`, as it still is: for another one to go on
+    /// with, over `shards` shards.
+    ///
+    /// # Errors
+    /// When the interfaces cannot be used.
+    pub(crate) fn inherited(
+        config: &Config,
+        netlink: &Netlink,
+        record: &Record,
+        kept: &Inventory,
+    ) -> Result<Self, RunError> {
+        let names = [config.wired.as_str(), config.mobile.as_str()];
+        let namespace = Namespace::current()?.id()?;
+        if names != [record.wired.as_str(), record.mobile.as_str()] || namespace != record.namespace {
+            let (wired, mobile) = (&record.wired, &record.mobile);
+            return Err(RunError::Settings(format!("it has steered {wired} and {mobile}, elsewhere")));
+        }
+        let are_shards_same = config.shards == 0 || config.shards == kept.shards;
+        if kept.gso != config.gso || !are_shards_same {
+            return Err(RunError::Settings(format!(
+                "the settings have changed: it had {} shards, and super-packets: {}",
+                kept.shards, kept.gso
+            )));
+        }
+        let interfaces = check_interfaces(config, netlink)?;
+        let has_programs = kept.shared_words > 0;
+        let programs = method::programs(netlink, names)?;
+        if has_programs && !programs.iter().all(|at| at.iter().any(|name| name == tcx::NAME)) {
+            return Err(RunError::Settings("its programs are no longer at the interfaces".to_owned()));
+        }
+        let side = |at: usize| {
+            let rule = record.rules.iter().find(|rule| rule.interface == names[at]);
+            SidePlan {
+                interface: names[at].to_owned(),
+                tun: record.tuns[at].clone(),
+                table: Table(rule.map_or(0, |rule| rule.table)),
+                priority: rule.map_or(0, |rule| rule.priority),
+            }
+        };
+        Ok(Self {
+            sides: [side(0), side(1)],
+            method: if has_programs { Method::Tcx } else { Method::Rules { why: None } },
+            families: families()?,
+            links: interfaces.map(|(index, _)| index),
+            mtus: interfaces.map(|(_, mtu)| mtu),
+            route_mtus: route_mtus(names, netlink)?,
+            gso: kept.gso,
+            shards: kept.shards,
+            sysctls: record.sysctls.clone(),
+            notrack: None,
+            namespace,
+            predecessor: None,
+            handover_sysctls: Vec::new(),
+            strict_interfaces: names.map(method::is_strict),
+            warnings: Vec::new(),
         })
     }
 

@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 
-use engine::{Journal, Middlebox, PassThrough, Port};
+use engine::{Journal, JournalEntry, Middlebox, PassThrough, Port};
 use units::Instant;
 
 use crate::{FlowList, FlowState, ProcessorStatus};
@@ -97,6 +98,26 @@ pub trait Processor: Middlebox {
 
     /// Its own flows are another process's from here on: it forgets them without a trace, and lets everything pass.
     fn abandon(&mut self) {}
+
+    /// Memory with its held data, which outlives this process if somebody else has it; none if it has no such.
+    fn held_data(&self) -> Option<OwnedFd> {
+        None
+    }
+
+    /// Goes on with flows of a process that has died: where their sinks are, and what was noted of them last.
+    /// `memory` has their held data. It must not have had any flow. Gives the places in `left` of those that
+    /// cannot go on. [`Processor::own`] comes next, or [`Processor::disown`].
+    ///
+    /// # Errors
+    /// Why none can, in one line.
+    fn recover(
+        &mut self,
+        _left: &[(Port, JournalEntry)],
+        _memory: Option<OwnedFd>,
+        _now: Instant,
+    ) -> Result<Vec<usize>, String> {
+        Err("it has no use for flows of another process".to_owned())
+    }
 
     /// Memory that it may hold data in, and that it holds, bytes.
     fn memory(&self) -> (u64, u64) {

@@ -28,7 +28,7 @@ use units::{Duration, Instant, SeqNum};
 use wire::{TcpFlags, TcpHeaderSpec, Timestamps, Transport};
 
 use crate::inline::LinkHeader;
-use crate::journal::Owed;
+use crate::journal::Left;
 
 mod medium;
 
@@ -80,7 +80,7 @@ impl fmt::Display for Outcome {
 ///
 /// Works in the calling thread's namespace; the flows' packets must take `passage` again without
 /// this program's help.
-pub(crate) fn reset_ends(owed: &[Owed], passage: Passage<'_>, netlink: &Netlink) -> Result<Outcome, IoError> {
+pub(crate) fn reset_ends(owed: &[Left], passage: Passage<'_>, netlink: &Netlink) -> Result<Outcome, IoError> {
     let mut recovery = Recovery::new(owed, passage, netlink)?;
     let last = Clock::now() + ABSENCE_MAX;
     loop {
@@ -138,9 +138,9 @@ impl DeadFlow {
     }
 }
 
-impl From<&Owed> for DeadFlow {
-    fn from(owed: &Owed) -> Self {
-        let Owed { entry, receiver, links } = owed;
+impl From<&Left> for DeadFlow {
+    fn from(owed: &Left) -> Self {
+        let Left { entry, receiver, links } = owed;
         let sender = receiver.opposite();
         let stamps = |value, echo| Timestamps { value, echo };
         let client = End {
@@ -180,7 +180,7 @@ struct Recovery<'a> {
 }
 
 impl<'a> Recovery<'a> {
-    fn new(owed: &[Owed], passage: Passage<'a>, netlink: &'a Netlink) -> Result<Self, IoError> {
+    fn new(owed: &[Left], passage: Passage<'a>, netlink: &'a Netlink) -> Result<Self, IoError> {
         let flows = owed.iter().map(|o| ((o.entry.sink, o.entry.source), DeadFlow::from(o))).collect();
         let waiter = Waiter::new(Duration::ZERO)?;
         let mut recovery =

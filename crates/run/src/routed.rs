@@ -1,5 +1,6 @@
 //! [`Routed`]: TCP taken out of what this machine forwards as a router, by way of two TUN devices.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use engine::Port;
@@ -8,11 +9,13 @@ use io::netlink::{InterfaceIndex, Netlink};
 use io::{Clock, IoError, Tun};
 use units::{Duration, Instant};
 
-use crate::attachment::{Attachment, Ground, Site};
+use crate::attachment::{Attachment, Ground, Lasting, Site};
 use crate::handover::Predecessor;
 use crate::interfaces::Interfaces;
+use crate::keepsakes::Keepsakes;
 use crate::packet_loop::PacketLoop;
 use crate::patience::Patience;
+use crate::record::Record;
 use crate::steering::{self, Bypass, Method, Steering, Tcx};
 use crate::tun_path::TunPath;
 use crate::{Config, Event, EventSink, Plan, RunError, plan, shards};
@@ -30,6 +33,8 @@ pub(crate) struct RoutedSite {
     tcx: Option<Tcx>,
     /// One for each shard.
     paths: Vec<TunPath>,
+    /// What an instance had installed that has died, and what its nft table lives by.
+    inherited: Option<(Record, Option<OwnedFd>)>,
 }
 
 impl Site for RoutedSite {
@@ -48,12 +53,27 @@ impl Site for RoutedSite {
                 Ok(tuns) => {
                     let tcx = steering::load(config, &mut plan, tuns.each_ref().map(Tun::index), netlink)?;
                     let paths = open_paths(tuns, &plan, config.ipv6_prefix_len)?;
-                    return Ok(Self { plan, tcx, paths });
+                    return Ok(Self { plan, tcx, paths, inherited: None });
                 }
                 Err(e) if e.raw_os_error() == Some(EBUSY) && attempt < PLAN_ATTEMPTS => attempt += 1,
                 Err(e) => return Err(e.into()),
             }
         }
+    }
+
+    fn inherit(config: &Config, netlink: &Netlink, kept: &mut Keepsakes) -> Result<Self, RunError> {
+        let record = config.recover.as_ref().map(std::fs::read_to_string).transpose();
+        let record = record.ok().flatten().and_then(|text| Record::parse(&text));
+        let record = record.ok_or_else(|| RunError::Settings("its record cannot be read".to_owned()))?;
+        let plan = Plan::inherited(config, netlink, &record, &kept.inventory)?;
+        let [wired, mobile] = record.tuns.each_ref().map(|tun| netlink.index_of(tun));
+        let tuns = [wired?, mobile?];
+        let tcx = kept.shared.take().zip(kept.passed.take());
+        let tcx =
+            tcx.map(|maps| Tcx::inherit(config.hang_after(), tuns, std::mem::take(&mut kept.links), maps));
+        let are_routed = tcx.is_none();
+        let paths = kept.take_queues().into_iter().map(|queues| TunPath::new(queues, are_routed)).collect();
+        Ok(Self { plan, tcx, paths, inherited: Some((record, kept.lifeline.take())) })
     }
 
     fn shards(&self) -> usize {
@@ -76,8 +96,14 @@ impl Site for RoutedSite {
         let (tcx, paths) = (self.tcx.take(), std::mem::take(&mut self.paths));
         let plan = &self.plan;
         let Ground { config, netlink, instance } = ground;
-        let steering = Steering::install(plan, &config.instance_name(), tcx, netlink, instance)?;
-        plan.tell(events);
+        let steering = match self.inherited.take() {
+            Some((record, lifeline)) => Steering::inherit(plan, (record, tcx, lifeline), netlink, instance)?,
+            None => {
+                let steering = Steering::install(plan, &config.instance_name(), tcx, netlink, instance)?;
+                plan.tell(events);
+                steering
+            }
+        };
         let routed = Routed {
             ground,
             plan,
@@ -158,6 +184,11 @@ impl Attachment for Routed<'_> {
 
     fn retire_predecessor(&mut self) -> Result<bool, RunError> {
         self.predecessor.map_or(Ok(false), |before| before.retire(self.ground.config).map(|()| true))
+    }
+
+    fn lasting(&self) -> Option<Lasting<'_>> {
+        let tuns = self.plan.sides.each_ref().map(|side| side.tun.clone());
+        Some(self.steering.lasting(tuns))
     }
 
     fn beat(&self) {

@@ -69,6 +69,10 @@ pub struct Settings {
     /// Be the watchdog over a record, acting after so many milliseconds
     #[arg(long, hide = true, num_args = 2, value_names = ["RECORD", "MS"], exclusive = true)]
     watchdog: Option<Vec<String>>,
+    /// Go on with the flows of an accelerator that has died and left this record; its watchdog is at the
+    /// other end of standard input
+    #[arg(long, hide = true, value_name = "RECORD")]
+    recover: Option<PathBuf>,
 }
 
 /// What `cellerator run` is asked to do.
@@ -116,9 +120,11 @@ impl Settings {
             None => (self, None),
         };
         let engine = settings.engine.config()?;
+        let successor = successor_of(&given);
         let read = file.map(|path| reload::reading(path, given)).transpose()?;
         let is_dry_run = settings.dry_run;
-        let config = settings.machine_config()?;
+        let mut config = settings.machine_config()?;
+        config.watchdog.successor = successor;
         Ok(if is_dry_run {
             Task::DryRun(Box::new(config))
         } else {
@@ -156,7 +162,8 @@ impl Settings {
         let mut config = Config {
             inline: self.inline.as_ref().map(|_| fallback.unwrap_or(InlineFallback::None)),
             feedback: self.feedback.config()?,
-            replace: self.replace,
+            replace: self.replace.filter(|_| self.recover.is_none()),
+            recover: self.recover,
             ipv6_prefix_len: self.engine.policy.ipv6_prefix(),
             ..Config::default()
         };
@@ -173,6 +180,22 @@ impl Settings {
         };
         Ok(config)
     }
+}
+
+/// Program and arguments of a process that goes on in this one's place: as `given`, but in nobody else's.
+/// None where they are no text.
+fn successor_of(given: &[OsString]) -> Vec<String> {
+    let mut successor = vec!["/proc/self/exe".to_owned(), "run".to_owned()];
+    let mut given = given.iter();
+    while let Some(word) = given.next() {
+        let Some(word) = word.to_str() else { return Vec::new() };
+        match word.split('=').next() {
+            Some("--replace" | "--recover") if word.contains('=') => {}
+            Some("--replace" | "--recover") => drop(given.next()),
+            _ => successor.push(word.to_owned()),
+        }
+    }
+    successor
 }
 
 /// The engine's settings by flags of `cellerator run`.

@@ -23,11 +23,13 @@ use crate::signals::CaughtSignals;
 use crate::watchdog::Guardian;
 use crate::{Counters, Event, EventSink, Processor, ProcessorStatus, RunError};
 use passing::Passing;
+use recover::Estate;
 
 mod answers;
 mod close;
 mod hand_over;
 mod passing;
+mod recover;
 mod start;
 mod upkeep;
 
@@ -94,6 +96,7 @@ struct Supervisor<'a, A: Attachment, P: Processor> {
     waiter: Waiter,
     /// Resets flows of a killed instance.
     settling: Option<JoinHandle<Vec<Event>>>,
+    estate: Estate,
     journal_alarm: FullAlarm,
     patience: Patience,
     console: Console,

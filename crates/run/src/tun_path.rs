@@ -2,6 +2,7 @@
 
 use std::io::IoSlice;
 use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
 
 use engine::{Port, Transmit};
 use io::{Interest, IoError, PACKET_LEN_MAX, TunQueue, VNET_HEADER_LEN, VnetHeader, Waiter};
@@ -92,6 +93,15 @@ impl PacketPath for TunPath {
         let pieces = [packet.header, packet.payload.0, packet.payload.1];
         let used = pieces.iter().rposition(|piece| !piece.is_empty()).map_or(0, |last| last + 1);
         write(&self.queues[packet.to.index()], &packet.virtio.to_bytes(), &pieces[..used])
+    }
+
+    fn share(&self) -> Result<Option<[OwnedFd; 2]>, IoError> {
+        let [wired, mobile] = &self.queues;
+        let share = |queue: &TunQueue| {
+            let shared = queue.as_fd().try_clone_to_owned();
+            shared.map_err(|error| IoError::system(format!("share a queue of {}", queue.name()), error))
+        };
+        Ok(Some([share(wired)?, share(mobile)?]))
     }
 
     fn watch(&self, waiter: &Waiter, tokens: [u64; 2]) -> Result<(), IoError> {

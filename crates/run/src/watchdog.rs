@@ -6,6 +6,10 @@
 //! installs the steering again. When the socket closes, the process is gone, and the watchdog undoes
 //! whatever is left and ends. It runs no code of the accelerator's, allocates nothing while it waits, and
 //! is not stopped by what stops a terminal's programs.
+//!
+//! Where it keeps what a successor needs ([`crate::keepsakes`]), a death with debt does not open the way for
+//! packets at once: they wait, a successor is started, and goes on with the flows. It has a certain time for
+//! that; then the way is opened and the flows are reset. A hang with debt is made a death first.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -16,9 +20,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use io::netlink::Netlink;
-use io::{Clock, Instance, Interest, IoError, Waiter, ignore_signals};
+use io::{Clock, Instance, Interest, IoError, PidFd, Waiter, ignore_signals};
 use units::{Duration, Instant};
 
+use crate::keepsakes::{self, Inventory, Keepsakes, TAKEN};
 use crate::record::Record;
 use crate::{Config, RunError, journal, recovery};
 
@@ -26,6 +31,12 @@ use crate::{Config, RunError, journal, recovery};
 const BEAT: u8 = b'.';
 /// Sent by the loop: the steering is installed again.
 const RESUMED: u8 = b'r';
+/// Sent by the process: it ends in good order.
+const ENDS: u8 = b'q';
+/// Sent by the process: keep what follows, a list and its descriptors.
+const KEEP: u8 = b'k';
+/// Sent by the process: keep nothing any more.
+const FORGET: u8 = b'n';
 /// Sent by the watchdog: the steering was taken away.
 const REMOVED: u8 = b'h';
 
@@ -110,6 +121,25 @@ impl Guardian {
         self.running.as_ref().map(|(_, socket)| socket.as_fd())
     }
 
+    /// Has it keep what a successor needs, in place of what it kept before.
+    ///
+    /// # Errors
+    /// When it cannot be sent: then nothing is kept.
+    pub fn keep(&mut self, inventory: &Inventory, descriptors: &[BorrowedFd<'_>]) -> Result<(), IoError> {
+        let Some((_, socket)) = self.running.as_ref() else { return Ok(()) };
+        let sent = keepsakes::send(socket, &[FORGET, KEEP], inventory, descriptors);
+        if sent.is_err() {
+            // What it has of it is not whole: without the rest it is worth nothing.
+            drop(socket.shutdown(std::net::Shutdown::Write));
+        }
+        sent
+    }
+
+    /// Has it keep nothing any more: if this process dies from here on, nobody goes on with its flows.
+    pub fn forget(&mut self) {
+        self.tell(FORGET);
+    }
+
     /// Tells that the loop is alive.
     pub fn beat(&mut self) {
         self.tell(BEAT);
@@ -146,6 +176,7 @@ impl Guardian {
 
     /// Lets it end, and waits until it has.
     pub fn finish(mut self) -> Result<(), IoError> {
+        self.tell(ENDS);
         let Some((mut child, socket)) = self.running.take() else { return Ok(()) };
         drop(socket);
         let mut waiter = Waiter::new(Duration::ZERO)?;
@@ -159,6 +190,48 @@ impl Guardian {
     }
 }
 
+/// What the process has said, byte by byte, and what it has given.
+#[derive(Debug, Default)]
+struct Said {
+    /// A list that is coming in.
+    text: Option<Vec<u8>>,
+    /// Descriptors that came with it.
+    descriptors: Vec<OwnedFd>,
+    kept: Option<Keepsakes>,
+    has_resumed: bool,
+    ends: bool,
+}
+
+impl Said {
+    fn hear(&mut self, bytes: &[u8], descriptors: Vec<OwnedFd>) {
+        self.descriptors.extend(descriptors);
+        for &byte in bytes {
+            match (self.text.as_mut(), byte) {
+                (Some(_), b'\n') => {
+                    let text = self.text.take().unwrap_or_default();
+                    let kept = Keepsakes::parse(&text, std::mem::take(&mut self.descriptors));
+                    self.kept = kept
+                        .inspect_err(|error| say(&format!("cellerator: no successor can go on: {error}")))
+                        .ok();
+                }
+                (Some(text), byte) => text.push(byte),
+                (None, KEEP) => self.text = Some(Vec::new()),
+                (None, FORGET) => self.kept = None,
+                (None, RESUMED) => self.has_resumed = true,
+                (None, ENDS) => self.ends = true,
+                (None, _) => {}
+            }
+        }
+    }
+}
+
+/// How often a process that is dead shows signs of life: far shorter than the shortest time after which
+/// programs let packets pass.
+const BEAT_EVERY: Duration = Duration::from_millis(20);
+
+/// How long a process that hangs may take to die.
+const DEATH_TIME_MAX: Duration = Duration::from_millis(100);
+
 /// The watchdog itself: watches the process at the other end of standard input over the instance whose
 /// record is at `record_path`, until that process has ended.
 ///
@@ -171,11 +244,24 @@ pub fn watch(record_path: &Path, hang_after: Duration) -> Result<(), RunError> {
     let netlink = Netlink::open()?;
     let mut waiter = Waiter::new(Duration::ZERO)?;
     waiter.add(&socket, Interest::Read, 0)?;
-    let mut words = [0; 256];
+    let mut bytes = [0; 4_096];
+    let mut said = Said::default();
     // `None` while the steering is away.
     let mut last_beat = Some(Clock::now());
     loop {
-        let is_silent = waiter.wait(last_beat.map(|at| at + hang_after))?.is_empty();
+        // Programs let packets pass after `hang_after`: before that it is too late for a successor.
+        let patience = if said.kept.is_some() { hang_after * 3 / 4 } else { hang_after };
+        let due = last_beat.map(|at| at + patience);
+        let is_silent = waiter.wait(due)?.is_empty();
+        let is_late = due.is_some_and(|due| Clock::now() > due + hang_after / 4);
+        if is_silent && is_late {
+            // This process has not run either: the machine stood still, and the silence says nothing.
+            last_beat = Some(Clock::now());
+            continue;
+        }
+        if is_silent && said.kept.as_ref().is_some_and(|kept| fence(kept, record_path, &socket, &netlink)) {
+            break;
+        }
         if is_silent {
             last_beat = None;
             let record = read_record(record_path);
@@ -186,25 +272,41 @@ pub fn watch(record_path: &Path, hang_after: Duration) -> Result<(), RunError> {
                 (true, Some(_)) => "the kernel bridges",
                 (true, None) => "the wire is cut",
             };
-            eprintln!("cellerator: no sign of life for {hang_after}: {instead}");
+            say(&format!("cellerator: no sign of life for {hang_after}: {instead}"));
             result?;
             continue;
         }
-        match socket.read(&mut words) {
-            Ok(0) => break,
-            Ok(len) => {
-                let words = &words[..len];
-                if last_beat.is_some() || words.contains(&RESUMED) {
+        match io::receive_with_descriptors(&socket, &mut bytes) {
+            Ok((0, _)) => break,
+            Ok((len, descriptors)) => {
+                said.hear(&bytes[..len], descriptors);
+                if last_beat.is_some() || std::mem::take(&mut said.has_resumed) {
                     last_beat = Some(Clock::now());
                 }
             }
-            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(error) if error.is_transient() => {}
             Err(_) => break,
         }
     }
     let record = read_record(record_path);
     if record.is_inline {
         return Ok(end_inline(record_path, &record, &netlink)?);
+    }
+    let kept = said.kept.take().filter(|_| !said.ends);
+    if let Some(kept) = kept
+        && let Some(directory) = record_path.parent()
+        && !journal::read_owed(directory).is_empty()
+    {
+        match succeed(kept, record_path) {
+            Ok(process) => {
+                say(&format!("cellerator: process {process} goes on with the flows of the one that died"));
+                drop(fs::remove_dir_all(directory));
+                return Ok(());
+            }
+            Err(why) => {
+                say(&format!("cellerator: nobody goes on with the flows of the process that died: {why}"));
+            }
+        }
     }
     let result = record.undo_all(&netlink);
     if let (Ok(()), Some(directory)) = (&result, record_path.parent()) {
@@ -213,6 +315,92 @@ pub fn watch(record_path: &Path, hang_after: Duration) -> Result<(), RunError> {
         drop(fs::remove_dir_all(directory));
     }
     Ok(result?)
+}
+
+/// Makes a death of a hang, if the process owes something; true then. It must not wake up and send anything
+/// once another one has its flows.
+fn fence(kept: &Keepsakes, record_path: &Path, socket: &UnixStream, netlink: &Netlink) -> bool {
+    const SIGKILL: i32 = 9;
+    let owes = record_path.parent().is_some_and(|directory| !journal::read_owed(directory).is_empty());
+    if !owes {
+        return false;
+    }
+    kept.beat();
+    say(&format!("cellerator: process {} hangs and owes flows data: it is killed", kept.inventory.process));
+    let killed = PidFd::open(kept.inventory.process).and_then(|process| {
+        process.send_signal(SIGKILL)?;
+        let mut waiter = Waiter::new(Duration::ZERO)?;
+        waiter.add(&process, Interest::Read, 0)?;
+        Ok(!waiter.wait(Some(Clock::now() + DEATH_TIME_MAX))?.is_empty())
+    });
+    if !matches!(killed, Ok(true)) {
+        // It cannot send anything without its devices.
+        for tun in &kept.inventory.tuns {
+            drop(netlink.index_of(tun).and_then(|index| netlink.delete_link(index)));
+        }
+    }
+    drop(socket.shutdown(std::net::Shutdown::Both));
+    true
+}
+
+/// Starts a successor, and lets it go on with the flows; gives its number.
+///
+/// # Errors
+/// Why it does not: then it is not there any more, and nothing is kept.
+fn succeed(mut kept: Keepsakes, record_path: &Path) -> Result<u32, String> {
+    let text = |error: IoError| error.to_string();
+    let give_up = Clock::now() + Duration::from_millis(kept.inventory.within_ms);
+    kept.beat();
+    if !kept.inventory.note_death() {
+        return Err(format!("that was death {} within a minute", kept.inventory.deaths_max));
+    }
+    let (own, theirs) = UnixStream::pair().map_err(|error| error.to_string())?;
+    let (program, arguments) = kept.inventory.successor.split_first().ok_or("no successor is configured")?;
+    let output = std::io::stderr().as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
+    let mut child = Command::new(program)
+        .args(arguments)
+        .arg("--recover")
+        .arg(record_path)
+        .process_group(0)
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(Stdio::from(output))
+        .spawn()
+        .map_err(|error| format!("{program}: {error}"))?;
+    let answer = kept.send(&own).map_err(text).and_then(|()| await_successor(&own, &kept, give_up));
+    if let Err(why) = answer {
+        drop(child.kill());
+        drop(child.wait());
+        return Err(why);
+    }
+    Ok(child.id())
+}
+
+/// Waits until the successor has the flows.
+fn await_successor(mut stream: &UnixStream, kept: &Keepsakes, give_up: units::Instant) -> Result<(), String> {
+    let mut waiter = Waiter::new(Duration::ZERO).map_err(|error| error.to_string())?;
+    waiter.add(stream, Interest::Read, 0).map_err(|error| error.to_string())?;
+    let mut word = [0];
+    loop {
+        kept.beat();
+        let now = Clock::now();
+        if now >= give_up {
+            return Err(format!("its successor has taken longer than {} ms", kept.inventory.within_ms));
+        }
+        let until = give_up.min(now + BEAT_EVERY);
+        if waiter.wait(Some(until)).map_err(|error| error.to_string())?.is_empty() {
+            continue;
+        }
+        return match stream.read(&mut word) {
+            Ok(1) if word[0] == TAKEN => Ok(()),
+            _ => Err("its successor has ended".to_owned()),
+        };
+    }
+}
+
+/// Says a line, in one piece: others write to the same place.
+fn say(line: &str) {
+    // Nobody may be listening any more.
+    drop(std::io::stderr().write_all(format!("{line}\n").as_bytes()));
 }
 
 /// Ends the flows of a bridge that died. A kernel bridge that has taken over stays, and with it
@@ -234,15 +422,15 @@ fn end_inline(record_path: &Path, record: &Record, netlink: &Netlink) -> Result<
 /// Ends the flows that the process owed something when it died; the packets of all take the plain
 /// way already.
 fn settle(directory: &Path, record: &Record, netlink: &Netlink) {
-    let owed = journal::read(directory);
+    let owed = journal::read_owed(directory);
     if owed.is_empty() {
         return;
     }
     let count = owed.len();
-    eprintln!("cellerator: the accelerator died and owed {count} flows data: resetting their ends");
+    say(&format!("cellerator: the accelerator died and owed {count} flows data: resetting their ends"));
     match recovery::reset_ends(&owed, record.passage(), netlink) {
-        Ok(outcome) => eprintln!("cellerator: {outcome}"),
-        Err(error) => eprintln!("cellerator: cannot reset {count} flows that will stall: {error}"),
+        Ok(outcome) => say(&format!("cellerator: {outcome}")),
+        Err(error) => say(&format!("cellerator: cannot reset {count} flows that will stall: {error}")),
     }
 }
 

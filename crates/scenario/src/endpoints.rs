@@ -16,8 +16,10 @@ layered! {
         /// The receive window the client is to advertise, instead of `tcp_rmem`.
         pub window: Quantity<Bytes>,
         /// The receive window is [DR]'s, up to what `tcp_rmem` or `window` allow: `paper`, or
-        /// `additions` with this project's.
+        /// `additions` with this project's. In the lab `cellerator drwa attach` does it.
         pub drwa: DrwaVariant,
+        /// More arguments for `cellerator drwa attach`, as they are; the lab alone has that.
+        pub drwa_arguments: Vec<String>,
         /// The hosts agree on SACK. Default: yes.
         pub sack: bool,
         /// The hosts agree on timestamps. Default: yes.
@@ -83,10 +85,10 @@ impl Client {
         self.layered_over(&base)
     }
 
-    /// The first key that only the simulator has.
+    /// The first key that only the lab has.
     #[must_use]
-    pub fn simulated_only(&self) -> Option<&'static str> {
-        self.drwa.map(|_| "drwa")
+    pub fn lab_only(&self) -> Option<&'static str> {
+        self.drwa_arguments.as_ref().map(|_| "drwa_arguments")
     }
 
     /// The value for `net.ipv4.tcp_rmem`, if the scenario says one.
@@ -245,6 +247,13 @@ layered! {
         pub family: Family,
         /// Ping the server at this interval alongside. Default: no ping.
         pub ping: Quantity<Duration>,
+        /// Fetch a page of this size alongside, each time over a new connection; the lab alone has that.
+        /// Default: none.
+        pub page: Quantity<Bytes>,
+        /// Time between the end of a page and the start of the next. Default: 500 ms.
+        pub page_pause: Quantity<Duration>,
+        /// Every second flow asks at port 8080 instead of 80; the lab alone has that. Default: no.
+        pub second_port: bool,
     }
 }
 
@@ -319,6 +328,12 @@ impl Workload {
             ("half_close", self.half_close == Some(true)),
             ("reset", self.reset.is_some()),
         ];
+        keys.into_iter().find_map(|(key, is_asked)| is_asked.then_some(key))
+    }
+    /// The first key that only the lab has.
+    #[must_use]
+    pub fn lab_only(&self) -> Option<&'static str> {
+        let keys = [("page", self.page.is_some()), ("second_port", self.second_port == Some(true))];
         keys.into_iter().find_map(|(key, is_asked)| is_asked.then_some(key))
     }
     /// Flows at the same time of each device, at least 1.

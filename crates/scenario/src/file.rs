@@ -104,8 +104,13 @@ impl Case {
     /// The first key that asks for what only the simulator has.
     #[must_use]
     pub fn simulated_only(&self) -> Option<&'static str> {
-        let of_hosts = self.client.simulated_only().or_else(|| self.server.simulated_only());
-        self.workload.simulated_only().or(of_hosts)
+        self.workload.simulated_only().or_else(|| self.server.simulated_only())
+    }
+
+    /// The first key that asks for what only the lab has.
+    #[must_use]
+    pub fn lab_only(&self) -> Option<&'static str> {
+        self.workload.lab_only().or_else(|| self.client.lab_only())
     }
 }
 

@@ -14,6 +14,7 @@ mod file;
 mod grid;
 mod links;
 mod merge;
+mod multi_path;
 mod parameter;
 mod quantity;
 mod radio;
@@ -29,6 +30,7 @@ pub use error::Error;
 pub use feedback::Feedback;
 pub use file::{Case, Scenario};
 pub use links::{LinkPlan, ReadTrace};
+pub use multi_path::{MultiPath, MultiPathCase, RadioDoes, RadioEvent, RadioLinks, RadioPath, Strips};
 pub use parameter::parameter_value;
 pub use quantity::{Kind as QuantityKind, Probability, Quantity, QuantityError, QueueLimit};
 pub use radio::{

@@ -97,7 +97,7 @@ fn queue(limit: Option<QueueLimit>) -> link::QueueLimit {
     }
 }
 
-fn radio(
+pub(crate) fn radio(
     d: &Direction,
     towards: link::Direction,
     (trace_seed, seed): (u64, u64),

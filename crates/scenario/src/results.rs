@@ -314,6 +314,9 @@ pub struct Flow {
     pub received_bytes: u64,
     /// Over its own time.
     pub goodput_mbps: f64,
+    /// Over the second half of the case, when all flows have started; none from the simulator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late_mbps: Option<f64>,
     /// SHA-256 of what was served, hexadecimal; none from the simulator, which compares each byte.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub sha256_served: String,

@@ -99,6 +99,9 @@ impl CaseRun {
     /// # Errors
     /// As [`CaseRun::run`].
     pub fn watch(&self, watcher: &mut dyn Watcher) -> Result<CaseOutcome, SimError> {
+        if let Some(key) = self.case.lab_only() {
+            return Err(SimError::LabOnly(key));
+        }
         match &self.engine {
             None => self.run_around(PassThrough, watcher),
             Some(config) => self.run_around(Engine::new(config.clone())?, watcher),

@@ -32,6 +32,9 @@ pub enum SimError {
         /// Which rule, by which packet.
         violation: Violation,
     },
+    /// A key that only the lab has: the caller's fault.
+    #[error("only the lab has `{0}`")]
+    LabOnly(&'static str),
     /// Whoever looked on had enough ([`crate::Watcher::is_over`]).
     #[error("stopped")]
     Stopped,

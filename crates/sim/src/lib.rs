@@ -35,6 +35,7 @@ mod random;
 mod random_run;
 mod restart;
 mod script;
+mod vault;
 
 pub use build::build_packet;
 pub use case_run::{CaseOutcome, CaseRun, Sample, Watcher};
@@ -55,5 +56,5 @@ pub use path::{Path, PathConfig, PathOutcome};
 pub use pattern::Pattern;
 pub use random::Random;
 pub use random_run::{RandomFailure, RandomOutcome, RandomRun};
-pub use restart::{Moves, Restart, Restarting, Stop};
+pub use restart::{Crash, Moves, Restart, Restarting, Stop};
 pub use script::{Script, ScriptFailure};

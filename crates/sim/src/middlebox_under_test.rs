@@ -24,6 +24,10 @@ pub trait MiddleboxUnderTest: Middlebox {
     fn has_flow(&self, _client: SocketAddr, _server: SocketAddr) -> bool {
         false
     }
+    /// Nobody is there to take packets in, and they wait; what it has handed out last is lost.
+    fn is_shut(&self) -> bool {
+        false
+    }
     /// True, once, after it has lost everything it knew: what it owed is gone.
     fn take_crash(&mut self) -> bool {
         false

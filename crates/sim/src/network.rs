@@ -1,7 +1,7 @@
 //! [`Network`]: hosts, links and a middlebox in virtual time.
 
 use core::net::{IpAddr, SocketAddr};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use engine::Port;
 use link::BaseStation;
@@ -148,6 +148,8 @@ pub struct Network<M> {
     pinger: Option<Pinger>,
     datagrams: Option<Datagrams>,
     observers: [Observer; 2],
+    /// Packets that are about to enter the middlebox: they wait while nobody is there.
+    waiting: VecDeque<boxed::Waiting>,
     due: Due,
     /// A flow that had not ended when that was last looked at.
     unfinished: usize,
@@ -203,6 +205,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
             }),
             datagrams: config.datagrams.clone().map(|config| Datagrams::new(config, start)),
             observers: [Observer::new(config.notes_segments), Observer::new(config.notes_segments)],
+            waiting: VecDeque::new(),
         };
         for flow in 0..flows.len() {
             network.renew_server(flow);
@@ -383,7 +386,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
             self.middlebox.handle_timeout(now);
             self.send_from_middlebox()?;
         }
-        Ok(())
+        self.let_waiting_enter()
     }
 
     fn deliver(&mut self) -> Result<(), Violation> {

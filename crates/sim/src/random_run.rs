@@ -5,7 +5,7 @@ use engine::{Action, EngineConfig, PassReason, Sharing, WindowPolicy};
 use units::{Bytes, Duration, Instant, Rate};
 
 use crate::{
-    CheckConfig, Digest, Ending, Endpoint, LogMode, Moves, Network, NetworkConfig, Random, Restart,
+    CheckConfig, Crash, Digest, Ending, Endpoint, LogMode, Moves, Network, NetworkConfig, Random, Restart,
     Restarting, Stop, Tolerance,
 };
 
@@ -27,6 +27,8 @@ pub struct RandomRun {
     pub restarts: Vec<Restart>,
     /// When its state moves to another engine. Never, unless it is said afterwards.
     pub moves: Moves,
+    /// When its engine dies, and another one goes on. Never, unless it is said afterwards.
+    pub crashes: Vec<Crash>,
     traits: Traits,
 }
 
@@ -54,6 +56,8 @@ pub struct RandomOutcome {
     pub simulated: Duration,
     /// Things that the engine was asked to do.
     pub steps: u64,
+    /// Flows that went on with another engine after a crash, and such as could not.
+    pub recovered: [u64; 2],
     /// [`crate::PacketLog::text`].
     pub text: String,
 }
@@ -129,7 +133,7 @@ impl RandomRun {
         }
         flows::start_clocks(&mut network);
         network.checks = CheckConfig { is_passed_by, ..limits(&network, &engine, tolerance) };
-        Self { seed, rare, network, engine, restarts, moves: Moves::Never, traits }
+        Self { seed, rare, network, engine, restarts, moves: Moves::Never, crashes: Vec::new(), traits }
     }
 
     /// Runs it.
@@ -145,7 +149,7 @@ impl RandomRun {
         };
         let middlebox =
             Restarting::new(&self.engine, self.restarts.clone()).map_err(|e| fail(e.to_string(), ""))?;
-        let middlebox = middlebox.moving(self.moves);
+        let middlebox = middlebox.moving(self.moves).crashing(self.crashes.clone());
         let mut network = Network::new(&self.network, middlebox).map_err(|e| fail(e.to_string(), ""))?;
         let outcome = network.run().map_err(|e| fail(e.to_string(), network.log().text()))?;
         if let Some(error) = network.middlebox().unmoved() {
@@ -160,8 +164,14 @@ impl RandomRun {
             digest: counters.fold(packets, |digest, stats| digest.and_counters(stats)),
             simulated: outcome.ended_at.saturating_since(self.network.starts_at),
             steps: network.middlebox().steps(),
+            recovered: network.middlebox().recovered(),
             text: network.log().text().to_owned(),
         })
+    }
+
+    /// Engines come and go in it.
+    fn is_interrupted(&self) -> bool {
+        !(self.restarts.is_empty() && self.crashes.is_empty())
     }
 
     /// What cannot be seen in a single packet.
@@ -201,7 +211,7 @@ impl RandomRun {
                 || !is_peaceful,
             "senseless SACK blocks",
         )?;
-        if self.traits.reorders || self.traits.shifts || !is_peaceful || !self.restarts.is_empty() {
+        if self.traits.reorders || self.traits.shifts || !is_peaceful || self.is_interrupted() {
             return Ok(());
         }
         expect(stats.paws_rejected == 0, "timestamps that went back")?;
@@ -230,7 +240,7 @@ impl RandomRun {
         let should_be = !self.traits.breaks
             && server_is_first
             && !is_late
-            && self.restarts.is_empty()
+            && !self.is_interrupted()
             && !self.traits.shifts
             && server.config().app.total() > 0;
         let has_no_luck = [server, client].iter().any(|host| host.ending() == Some(Ending::TimedOut));

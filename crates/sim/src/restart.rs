@@ -4,10 +4,12 @@
 //!   engine ── drain, or killed ──▶ nobody: packets pass ── absent ──▶ a new, empty engine
 //!   engine ── stopped ──▶ nobody: packets pass ── absent ──▶ the same one, told so
 //!   engine ── moved ──▶ another one with the same state, at once
+//!   engine ── crashes ──▶ nobody: packets wait ── absent ──▶ a new one with what is in the vault
 //! ```
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use engine::{
     ConfigError, Engine, EngineConfig, ImageError, Middlebox, PassReason, Port, Stats, Transmit, Verdict,
@@ -16,6 +18,7 @@ use units::{Bytes, Duration, Instant};
 use wire::VirtioNetHeader;
 
 use crate::MiddleboxUnderTest;
+use crate::vault::Vault;
 
 /// Why a flow under way is handed back.
 const HANDED_BACK: [PassReason; 4] = [
@@ -59,6 +62,18 @@ pub enum Moves {
     AtStep(u64),
 }
 
+/// A death after which another engine goes on with what is written down of the flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crash {
+    /// In the step of this number, counted from zero: each packet, each deadline, each packet to be sent is
+    /// one. What the step would have sent is lost.
+    pub step: u64,
+    /// Records of the step that are written before it dies; all that there are, if there are fewer.
+    pub records: u64,
+    /// How long nobody is there, and packets wait.
+    pub absent: Duration,
+}
+
 /// An engine that is restarted by plan.
 #[derive(Debug)]
 pub struct Restarting {
@@ -72,6 +87,8 @@ pub struct Restarting {
     stopped: Option<Engine>,
     has_hung: bool,
     has_died: bool,
+    /// It was not there for a while, and packets passed.
+    has_left: bool,
     retired: Vec<Stats>,
     /// The packet sent last.
     leaving: Vec<u8>,
@@ -81,6 +98,12 @@ pub struct Restarting {
     unmoved: Option<ImageError>,
     /// The state that moved last.
     image: Vec<u8>,
+    crashes: VecDeque<Crash>,
+    vault: Option<Vault>,
+    /// It has crashed: packets wait until then.
+    recovers_at: Option<Instant>,
+    /// Flows that went on with another engine, and such as could not.
+    recovered: [u64; 2],
 }
 
 impl Restarting {
@@ -98,13 +121,36 @@ impl Restarting {
             stopped: None,
             has_hung: false,
             has_died: false,
+            has_left: false,
             retired: Vec::new(),
             leaving: Vec::new(),
             moves: Moves::Never,
             steps: 0,
             unmoved: None,
             image: Vec::new(),
+            crashes: VecDeque::new(),
+            vault: None,
+            recovers_at: None,
+            recovered: [0; 2],
         })
+    }
+
+    /// The same, which also crashes, in the order of steps.
+    #[must_use]
+    pub fn crashing(mut self, crashes: Vec<Crash>) -> Self {
+        if !crashes.is_empty() {
+            let vault = Vault::default();
+            self.engine.iter_mut().for_each(|engine| keep(engine, &vault));
+            self.vault = Some(vault);
+            self.crashes = crashes.into();
+        }
+        self
+    }
+
+    /// Flows that went on with another engine after a crash, and such as could not, over all crashes.
+    #[must_use]
+    pub fn recovered(&self) -> [u64; 2] {
+        self.recovered
     }
 
     /// The same, which also moves.
@@ -129,6 +175,44 @@ impl Restarting {
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.steps
+    }
+
+    /// The engine dies in this step: what it was about to send is lost. True when it had written down that
+    /// it would send it.
+    fn crash(&mut self, crash: Crash, now: Instant) -> bool {
+        let is_complete = self.vault.as_ref().is_some_and(Vault::die);
+        if let Some(engine) = self.engine.take() {
+            self.retired.extend(all_stats(&engine).cloned());
+        }
+        self.recovers_at = Some(now + crash.absent);
+        is_complete
+    }
+
+    /// A new engine goes on with what is in the vault.
+    fn recover(&mut self, now: Instant) {
+        let Some(vault) = self.vault.clone() else { return };
+        self.recovers_at = None;
+        let entries = vault.begin_anew();
+        // The settings were good before.
+        let Ok(mut engine) = Engine::new(self.config.clone()) else { return };
+        keep(&mut engine, &vault);
+        for (receiver, entry) in entries {
+            let is_there = engine.recover(receiver, &entry, now).is_ok();
+            self.recovered[usize::from(!is_there)] += 1;
+        }
+        vault.clear();
+        self.engine = Some(engine);
+    }
+
+    /// The crash that this step brings, if one is due. Its death is near.
+    fn next_crash(&mut self) -> Option<Crash> {
+        let is_due = |crash: &&Crash| crash.step < self.steps && self.engine.is_some();
+        let crash = *self.crashes.front().filter(is_due)?;
+        self.crashes.pop_front();
+        if let Some(vault) = &self.vault {
+            vault.die_after(crash.records);
+        }
+        Some(crash)
     }
 
     /// One step more: the engine moves before it, where it should.
@@ -170,6 +254,7 @@ impl Restarting {
             self.retired.extend(all_stats(&engine).cloned());
         }
         self.has_died |= !is_clean;
+        self.has_left = true;
         self.draining = None;
         self.back_at = Some(now + absent);
     }
@@ -214,6 +299,13 @@ impl Restarting {
     }
 }
 
+/// Has the engine write down what its flows need.
+fn keep(engine: &mut Engine, vault: &Vault) {
+    engine.set_ring_provider(Arc::new(vault.clone()));
+    engine.set_journal(vault.journal(Port::Mobile));
+    engine.set_uplink_journal(vault.journal(Port::Wired));
+}
+
 /// An engine that goes on with the state of another one.
 fn resumed(config: &EngineConfig, image: &[u8]) -> Result<Engine, ImageError> {
     let mut next = Engine::new(config.clone())?;
@@ -235,34 +327,55 @@ impl Middlebox for Restarting {
         now: Instant,
     ) -> Verdict {
         self.step();
+        let crash = self.next_crash();
         let Some(engine) = self.engine.as_mut() else { return Verdict::Forward };
-        engine.handle_packet(from, virtio, packet, now)
+        let verdict = engine.handle_packet(from, virtio, packet, now);
+        match crash {
+            Some(crash) if !self.crash(crash, now) => Verdict::Consumed,
+            _ => verdict,
+        }
     }
 
     fn handle_timeout(&mut self, now: Instant) {
         self.step();
+        if self.recovers_at.is_some_and(|at| at <= now) {
+            self.recover(now);
+        }
+        let crash = self.next_crash();
         if let Some(engine) = self.engine.as_mut() {
             engine.handle_timeout(now);
+        }
+        if let Some(crash) = crash {
+            self.crash(crash, now);
         }
         self.act_on_plan(now);
     }
 
     fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
         self.step();
+        let crash = self.next_crash();
         let Some(made) = self.engine.as_mut().and_then(|engine| engine.poll_transmit(now)) else {
+            crash.map(|crash| self.crash(crash, now));
             self.end_drain(now);
             return None;
         };
-        // A loan of the engine's would last until the end of the drain above.
+        // A loan of the engine's would last until it dies.
         self.leaving = made.to_vec();
-        Some(Transmit { to: made.to, virtio: made.virtio, header: &self.leaving, payload: (&[], &[]) })
+        let (to, virtio) = (made.to, made.virtio);
+        if crash.is_some_and(|crash| !self.crash(crash, now)) {
+            return None;
+        }
+        Some(Transmit { to, virtio, header: &self.leaving, payload: (&[], &[]) })
     }
 
     fn next_deadline(&self) -> Option<Instant> {
         let engine = self.engine.as_ref().and_then(Engine::next_deadline);
         let restart = self.plan.front().map(|restart| restart.at);
         let restart = restart.filter(|_| self.draining.is_none() && self.engine.is_some());
-        [engine, restart, self.draining.map(|(until, _)| until), self.back_at].into_iter().flatten().min()
+        [engine, restart, self.draining.map(|(until, _)| until), self.back_at, self.recovers_at]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }
 
@@ -277,10 +390,15 @@ impl MiddleboxUnderTest for Restarting {
 
     fn is_leaving(&self) -> bool {
         let gives_up = |stats: &Stats| HANDED_BACK.iter().any(|reason| stats.passed_for(*reason) > 0);
-        self.engine.as_ref().is_none_or(|engine| all_stats(engine).any(gives_up))
+        let leaves = |engine| all_stats(engine).any(gives_up);
+        self.engine.as_ref().map_or(self.recovers_at.is_none(), leaves)
             || self.draining.is_some()
             || self.has_hung
-            || !self.retired.is_empty()
+            || self.has_left
+    }
+
+    fn is_shut(&self) -> bool {
+        self.recovers_at.is_some()
     }
 
     fn take_crash(&mut self) -> bool {

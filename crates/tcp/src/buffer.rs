@@ -14,6 +14,19 @@ const TRIMMED_MIN: usize = 128 * 1024;
 /// Largest ring that is restored: no window is larger (RFC 7323 §2.3).
 const RESTORED_MAX: usize = 1 << 30;
 
+/// Where the bytes of a [`StreamBuffer`] are, in memory that outlives the process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BufferPlace {
+    /// The place of its ring ([`crate::RingProvider::place_of`]).
+    pub ring: u64,
+    /// Bytes of the ring.
+    pub capacity: u32,
+    /// Sequence number of the first byte kept.
+    pub start: SeqNum,
+    /// Where in the ring that byte is.
+    pub head: u32,
+}
+
 /// A window of a byte stream: a ring in which every byte has its place by its sequence number.
 ///
 /// It grows by doubling as far as the owner writes, and holds no memory while it has never been
@@ -47,6 +60,31 @@ impl StreamBuffer {
     #[must_use]
     pub fn with_ring(start: SeqNum, ring: Ring) -> Self {
         Self { ring, start, head: 0, len: 0, peak: 0 }
+    }
+
+    /// Where its bytes are, for who goes on with them when this process has ended; none where they are not
+    /// to be found then.
+    #[must_use]
+    pub fn place(&self) -> Option<BufferPlace> {
+        let ring = self.ring.place()?;
+        Some(BufferPlace { ring, capacity: self.ring.len() as u32, start: self.start, head: self.head })
+    }
+
+    /// The buffer that another process had at `place`, with its bytes before `end`; `origin` knows where its
+    /// memory comes from.
+    ///
+    /// # Errors
+    /// When there is no such memory, or not so much of it.
+    pub fn found(place: &BufferPlace, end: SeqNum, origin: &Ring) -> Result<Self, NoMemory> {
+        let BufferPlace { ring, capacity, start, head } = *place;
+        // Behind the end of the stream it begins one later: the end has a number, too.
+        let len = if end + 1 == start { 0 } else { end.distance_from(start) };
+        let fits = (0..=i64::from(capacity)).contains(&i64::from(len)) && head < capacity;
+        if !fits || !capacity.is_power_of_two() || capacity as usize > RESTORED_MAX {
+            return Err(NoMemory);
+        }
+        let len = len.unsigned_abs();
+        Ok(Self { ring: origin.take_over(ring, capacity as usize)?, start, head, len, peak: len })
     }
 
     /// Sequence number of the first byte kept.
@@ -105,7 +143,7 @@ impl StreamBuffer {
         }
         let end = offset + bytes.len() as u32;
         self.grow_to(end)?;
-        let at = self.place(offset);
+        let at = self.position(offset);
         let ring = self.ring.bytes_mut();
         let first = bytes.len().min(ring.len() - at);
         ring[at..at + first].copy_from_slice(&bytes[..first]);
@@ -116,7 +154,7 @@ impl StreamBuffer {
     }
 
     /// Where the byte `offset` behind the start lies; there is a ring.
-    fn place(&self, offset: u32) -> usize {
+    fn position(&self, offset: u32) -> usize {
         self.head.wrapping_add(offset) as usize & (self.ring.len() - 1)
     }
 
@@ -131,7 +169,7 @@ impl StreamBuffer {
         }
         let offset = ahead.unsigned_abs();
         let len = len.min((self.len - offset) as usize);
-        let at = self.place(offset);
+        let at = self.position(offset);
         let ring = self.ring.bytes();
         let first = len.min(ring.len() - at);
         (&ring[at..at + first], &ring[..len - first])
@@ -149,7 +187,7 @@ impl StreamBuffer {
             self.head = 0;
             self.len = 0;
         } else {
-            self.head = self.place(by) as u32;
+            self.head = self.position(by) as u32;
             self.len -= by;
         }
     }

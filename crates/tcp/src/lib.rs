@@ -22,11 +22,12 @@ mod ring;
 mod scoreboard;
 mod sender;
 
-pub use buffer::StreamBuffer;
-pub use receiver::{Arrival, Receiver, SegmentIn};
+pub use buffer::{BufferPlace, StreamBuffer};
+pub use receiver::{Arrival, Promises, Receiver, SegmentIn};
 pub use recovery::RttEstimator;
 pub use ring::{NoMemory, Ring, RingProvider};
 pub use scoreboard::ScoreboardMemory;
 pub use sender::{
-    AckIn, AckOutcome, SendContext, Sender, SenderConfig, TimeoutOutcome, Transmission, WindowPolicy,
+    AckIn, AckOutcome, SendContext, Sender, SenderConfig, SentBefore, TimeoutOutcome, Transmission,
+    WindowPolicy,
 };

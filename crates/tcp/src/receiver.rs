@@ -52,6 +52,27 @@ pub enum Arrival {
     NoMemory,
 }
 
+/// What a receiver has told its peer: whoever goes on in its place has to keep it.
+///
+/// Data behind holes is not among it: SACK is no promise (RFC 2018 §8).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Promises {
+    /// The next byte expected.
+    pub next: SeqNum,
+    /// One past the last byte the peer was told it may send.
+    pub right_edge: SeqNum,
+    /// One past the last byte there was room for; up to one unit of the scale before `right_edge`.
+    pub granted_edge: SeqNum,
+    /// The stream ends at `next`.
+    pub is_finished: bool,
+    /// The end may be acknowledged ([`Receiver::allow_fin_ack`]).
+    pub may_ack_fin: bool,
+    /// TS.Recent (RFC 7323 §4.3), when timestamps are in use.
+    pub ts_recent: Option<u32>,
+    /// The number acknowledged last.
+    pub last_ack_sent: SeqNum,
+}
+
 /// The receiving half of a connection.
 #[derive(Clone, Debug)]
 pub struct Receiver {
@@ -102,6 +123,39 @@ impl Receiver {
             last_ack_sent: rcv_nxt,
             sack,
         }
+    }
+
+    /// A receiver that keeps what another one has told the peer.
+    #[must_use]
+    pub fn resumed(before: &Promises, sack: bool) -> Self {
+        Self {
+            right_edge: before.right_edge,
+            granted_edge: before.granted_edge,
+            fin: before.is_finished.then_some(before.next),
+            may_ack_fin: before.may_ack_fin,
+            last_ack_sent: before.last_ack_sent,
+            ..Self::new(before.next, 0, sack, before.ts_recent)
+        }
+    }
+
+    /// What the peer was told.
+    #[must_use]
+    pub fn promises(&self) -> Promises {
+        Promises {
+            next: self.rcv_nxt,
+            right_edge: self.right_edge,
+            granted_edge: self.granted_edge,
+            is_finished: self.is_finished(),
+            may_ack_fin: self.may_ack_fin,
+            ts_recent: self.ts_recent,
+            last_ack_sent: self.last_ack_sent,
+        }
+    }
+
+    /// True when the peer may send SACK blocks, and is sent some.
+    #[must_use]
+    pub fn has_sack(&self) -> bool {
+        self.sack
     }
 
     /// The next byte expected; the end of the stream itself does not count.

@@ -90,6 +90,11 @@ impl Recovery {
         &self.rtt
     }
 
+    /// Takes over a round trip that was measured before.
+    pub(crate) fn note_round_trip(&mut self, rtt: Duration, now: Instant) {
+        self.rtt.on_sample(rtt, now);
+    }
+
     /// The peer reports SACK blocks.
     pub(crate) fn has_sack(&self) -> bool {
         self.sack

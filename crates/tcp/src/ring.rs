@@ -22,8 +22,12 @@ pub trait RingProvider: fmt::Debug + Send + Sync {
     /// Lends `len` bytes, a power of two, whatever is in them; none when there are none to lend.
     fn allocate(&self, len: usize) -> Option<&'static mut [u8]>;
 
-    /// Takes back what it has lent.
+    /// Takes back what it has lent. Where whoever has the memory after this process may look for what was
+    /// in it, it leaves it untouched until [`RingProvider::recycle`].
     fn give_back(&self, memory: &'static mut [u8]);
+
+    /// Nobody will look for anything in what was given back so far.
+    fn recycle(&self) {}
 
     /// Where `memory`, which it has lent, lies, if whoever has the same memory after this process finds it
     /// there again ([`RingProvider::take_over`]).
@@ -111,6 +115,15 @@ impl Ring {
         let Memory::Lent { provider, .. } = &self.0 else { return Err(NoMemory) };
         let bytes = provider.take_over(place, len).ok_or(NoMemory)?;
         Ok(Self(Memory::Lent { bytes, provider: Arc::clone(provider) }))
+    }
+
+    /// Nobody will look any more for what was in the rings of this origin that were given back
+    /// ([`RingProvider::recycle`]).
+    #[inline]
+    pub fn recycle(&self) {
+        if let Memory::Lent { provider, .. } = &self.0 {
+            provider.recycle();
+        }
     }
 
     /// Its memory; an empty ring stays, of the same origin.

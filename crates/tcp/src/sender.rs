@@ -19,11 +19,11 @@ mod queue;
 mod transmit;
 mod window;
 
-use control::LossKind;
+use control::{LossKind, SendStamp};
 use units::{Instant, SeqNum};
 
 pub use interface::{
-    AckIn, AckOutcome, SendContext, SenderConfig, TimeoutOutcome, Transmission, WindowPolicy,
+    AckIn, AckOutcome, SendContext, SenderConfig, SentBefore, TimeoutOutcome, Transmission, WindowPolicy,
 };
 use persist::Persist;
 use queue::SendQueue;
@@ -84,6 +84,29 @@ impl Sender {
             probe_due: None,
             retransmitted_bytes: 0,
         }
+    }
+
+    /// A sender that goes on where another one ended whose notes are lost: `config.start` is the oldest
+    /// number that was not acknowledged then.
+    ///
+    /// All that was under way is suspect, as after a retransmission time-out (RFC 6298 §5.4): the oldest
+    /// segment goes again, and the peer's answer says what it has. `stamp` is of now.
+    #[must_use]
+    pub fn resumed(config: SenderConfig, before: SentBefore, stamp: SendStamp) -> Self {
+        let now = stamp.sent_at;
+        let mut sender = Self::new(config);
+        sender.queue = SendQueue::resumed(before.end, before.fin, before.nxt);
+        if let Some(srtt) = before.srtt {
+            sender.recovery.note_round_trip(srtt, now);
+        }
+        let under_way = before.nxt.distance_from(config.start).max(0).unsigned_abs();
+        if under_way > 0 {
+            sender.board.push(under_way, stamp);
+            sender.opportunism.on_resend(before.nxt);
+            sender.recovery.on_timeout(&mut sender.board, &mut TimeoutOutcome::default(), now);
+        }
+        sender.refresh_timers(now);
+        sender
     }
 
     /// The oldest unacknowledged number.

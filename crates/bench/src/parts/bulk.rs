@@ -31,6 +31,8 @@ impl Measure for BulkPart {
                 Comparison::ratio(format!("Throughput, {case}: {title}"), "gbps", case, way, to)
             };
             comparisons.push(ratio("accelerating ÷ bare TUN echo", Way::Adaptive, Way::Echo).at_least(0.6));
+            let recorded = ratio("with ÷ without records for a successor", Way::Adaptive, Way::AdaptiveAlone);
+            comparisons.push(recorded.at_least(0.95));
             comparisons.push(ratio("`fixed` ÷ bare TUN echo", Way::Fixed, Way::Echo));
             comparisons.push(ratio("`rate` ÷ bare TUN echo", Way::Rate, Way::Echo));
             comparisons.push(ratio("passing ÷ bare TUN echo", Way::Pass, Way::Echo));
@@ -63,6 +65,7 @@ impl Measure for BulkPart {
                 Way::Echo,
                 Way::Pass,
                 Way::Adaptive,
+                Way::AdaptiveAlone,
                 Way::Fixed,
                 Way::Rate,
                 Way::Haproxy,

@@ -123,8 +123,15 @@ fn an_interrupted_lab_leaves_nothing() {
         let lab = Lab::new("interrupted", DELAY_ONLY);
         let mut running = lab.start(&["lab", "up", lab.scenario(), "--name", lab.name()]);
         wait_until("the lab is listed", || cellerator(&["lab", "list"]).contains(lab.name()));
+        // A command that somebody else has started in it does not stay either.
+        let asleep = format!("10{}", lab.name().len() + running.pid() as usize);
+        let mut inside = lab.start(&["lab", "exec", "server", "--name", lab.name(), "--", "sleep", &asleep]);
+        wait_until("the command runs", || {
+            processes_with(&format!("sleep\0{asleep}")).iter().any(|line| line.starts_with("sleep"))
+        });
         running.signal(signal);
         assert!(running.wait().success());
+        assert_eq!(inside.wait().code(), Some(143));
         assert_eq!(leftovers(lab.name()), Vec::<String>::new());
     }
 }

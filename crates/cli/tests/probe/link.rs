@@ -1,5 +1,6 @@
 //! [`Bed`]: a probe's client and server in namespaces, joined by emulated links that keep a log.
 
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -63,7 +64,7 @@ impl Bed {
         let devices = network.take_devices().unwrap();
         let wan = |seed| LinkConfig { delay: DelayModel::Fixed(DELAYS[1]), seed, ..LinkConfig::default() };
         let plan = LinkPlan { wan_down: wan(1), wan_up: wan(2), radio_down, radio_up, feedback: None };
-        let emulator = Emulator::start(devices, &plan, Keep::Everything, None).unwrap();
+        let emulator = Emulator::start(devices, &plan, Keep::EveryLink, None).unwrap();
         let mut bed =
             Self { server: None, emulator: Some(emulator), network, _instance: instance, _turn: turn };
         bed.server = bed.start(Host::Server, env!("CARGO_BIN_EXE_cellerator"), &["probe", "server"]);
@@ -75,6 +76,23 @@ impl Bed {
         let mut command = Command::new(program);
         command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
         self.network.namespace(host).unwrap().spawn(command, SpawnOptions::default()).ok()
+    }
+
+    /// Has another server take the place of the one that runs; waits until it listens.
+    pub fn serve(&mut self, program: &str, arguments: &[&str]) {
+        self.stop_server();
+        let mut server = self.start(Host::Server, program, arguments).unwrap();
+        let mut lines = BufReader::new(server.stderr.take().unwrap()).lines().map(Result::unwrap);
+        assert!(lines.any(|line| line.contains("listening at")), "{program} {arguments:?}");
+        std::thread::spawn(move || lines.for_each(drop));
+        self.server = Some(server);
+    }
+
+    fn stop_server(&mut self) {
+        if let Some(server) = &mut self.server {
+            let _ = server.kill();
+            let _ = server.wait();
+        }
     }
 
     /// Starts a measurement.
@@ -105,10 +123,7 @@ impl Bed {
 
 impl Drop for Bed {
     fn drop(&mut self) {
-        if let Some(server) = &mut self.server {
-            let _ = server.kill();
-            let _ = server.wait();
-        }
+        self.stop_server();
     }
 }
 

@@ -51,12 +51,21 @@ fn difference(a: &Trace, b: &Trace, begin: Duration, length: Duration) -> f64 {
     off as f64 / all as f64
 }
 
+/// Share of the milliseconds in which both have as many opportunities.
+fn same_milliseconds(a: &Trace, b: &Trace, begin: Duration) -> f64 {
+    let ms = Duration::from_millis;
+    let count = a.period().as_millis() - 1;
+    let bytes = |trace: &Trace, at: Duration| trace.offered_bytes(at, at + ms(1));
+    let same = (0..count).filter(|at| bytes(a, ms(*at)) == bytes(b, begin + ms(*at)));
+    same.count() as f64 / count as f64
+}
+
 /// Where in `original` the recorded trace begins: where they differ least.
 fn begin_of(recorded: &Trace, original: &Trace) -> Duration {
     let length = recorded.period();
-    let places = (0..original.period().as_millis()).step_by(5).map(Duration::from_millis);
-    let of = |begin: Duration| (difference(recorded, original, begin, length) * 1e9) as u64;
-    places.min_by_key(|begin| of(*begin)).unwrap()
+    let of = |begin: u64| (difference(recorded, original, Duration::from_millis(begin), length) * 1e9) as u64;
+    let near = (0..original.period().as_millis()).step_by(5).min_by_key(|begin| of(*begin)).unwrap();
+    Duration::from_millis((near.saturating_sub(5)..near + 6).min_by_key(|begin| of(*begin)).unwrap())
 }
 
 /// Writes traces beside a scenario.
@@ -165,8 +174,9 @@ fn compared(name: &str, seconds: u64, replays: Replays) -> Value {
     crate::schema::check_against(&document, SCHEMA);
     let least = DELAYS.iter().map(|delay| delay.as_millis_f64() * 2.0).sum::<f64>();
     let rtt = document["round_trip_ms"].as_f64().unwrap();
-    // A small packet waits for an opportunity too, each way.
-    assert!((least..least + 2.5).contains(&rtt), "{rtt}");
+    // One of the small packets waits for nothing, each way.
+    assert!((least - 0.05..least + 0.6).contains(&rtt), "{rtt}");
+    eprintln!("{name}: round trip {rtt:.3} for {least:.3} ms");
     let ways = document["ways"].as_array().unwrap();
     assert_eq!(ways.len(), 2, "{document}");
     let read =
@@ -176,7 +186,8 @@ fn compared(name: &str, seconds: u64, replays: Replays) -> Value {
         let (low, high) = (buffer["low_bytes"].as_u64().unwrap(), buffer["high_bytes"].as_u64().unwrap());
         assert!(low <= QUEUE + 3_000 && QUEUE - 3_000 <= high && high - low < 20_000, "{buffer}");
         assert_eq!(buffer["kind"], "plateau");
-        assert_eq!(way["loss"]["lost"], 0, "{way}");
+        // A machine that is busy may hold up the link, and lose packets with it.
+        assert!(way["loss"]["moments"].as_u64().unwrap() < 3, "{}", way["loss"]);
         let trains = way["light"]["trains"].as_array().unwrap().len();
         assert_eq!(trains, 15, "one each 200 ms");
     }
@@ -184,7 +195,14 @@ fn compared(name: &str, seconds: u64, replays: Replays) -> Value {
     let (whole_down, whole_up) = (varying(Direction::Down, seconds + 4), varying(Direction::Up, seconds + 4));
     let (begin, begin_up) = (begin_of(&down, &whole_down), begin_of(&up, &whole_up));
     let off = difference(&down, &whole_down, begin, down.period());
-    eprintln!("{name}: down from {begin}, up from {begin_up}; {:.1} % in other bins of 100 ms", off * 100.0);
+    eprintln!("{name}: down from {begin}, up from {begin_up}; {:.2} % in other bins of 100 ms", off * 100.0);
+    let same = same_milliseconds(&down, &whole_down, begin);
+    eprintln!("{name}: {:.2} % of the milliseconds have other opportunities", 100.0 - same * 100.0);
+    for (way, whole, begin) in [(&ways[0], &whole_down, begin), (&ways[1], &whole_up, begin_up)] {
+        let length = Duration::from_millis((way["seconds"].as_f64().unwrap() * 1e3) as u64);
+        let truth = whole.offered_bytes(begin, begin + length).get() as f64 * 8e-6 / length.as_secs_f64();
+        eprintln!("{name}: {} Mbit/s for {truth:.3}, queue {}", way["mean_mbps"], way["buffer"]["bytes"]);
+    }
     let truth = folder(&format!("{name}-truth"));
     let length = down.period();
     let whole = [turned(&whole_down, begin, length), turned(&whole_up, begin_up, length)];
@@ -202,7 +220,10 @@ fn compared(name: &str, seconds: u64, replays: Replays) -> Value {
         })
         .collect();
     [out, truth].iter().for_each(|folder| std::fs::remove_dir_all(folder).unwrap());
-    serde_json::json!({"queue_bytes": QUEUE, "seconds": length.as_secs_f64(), "in_other_bins": off, "cases": pairs})
+    serde_json::json!({
+        "queue_bytes": QUEUE, "seconds": length.as_secs_f64(), "in_other_bins": off, "cases": pairs,
+        "round_trip_ms": rtt, "link_round_trip_ms": least,
+    })
 }
 
 /// Goodput within `share` of the original's, and the delay within a tenth.
@@ -228,6 +249,8 @@ fn a_recorded_link_does_to_cubic_and_bbr_what_the_link_did() {
 #[ignore = "takes ten minutes: make bench-probe"]
 fn a_minute_of_a_link_does_the_same_within_2_percent() {
     let sim = compared("record-minute", 60, Replays { program: "sim", places: 12, seconds: 120 });
+    // What has been measured is kept, whatever becomes of the rest.
+    crate::bench::keep("record", &serde_json::json!({"sim": sim}));
     let lab = compared("record-lab", 60, Replays { program: "lab", places: 2, seconds: 60 });
     crate::bench::keep("record", &serde_json::json!({"sim": sim, "lab": lab}));
     assert_alike(&sim, [0.02, 0.02]);

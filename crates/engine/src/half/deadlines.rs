@@ -49,7 +49,11 @@ impl Half {
         while let Some((at, key)) = self.timers.pop_due(now) {
             self.step_timers_ahead();
             match key {
-                TimerKey::Flow(id) => self.on_flow_timer(id, at, now),
+                TimerKey::Flow(id) => {
+                    self.note_begin(id);
+                    self.on_flow_timer(id, at, now);
+                    self.note_end();
+                }
                 TimerKey::Subscriber(id) => self.on_subscriber_timer(id, at, now),
             }
         }

@@ -32,7 +32,7 @@ impl Half {
     /// Goes on where another one has stopped; it must not have had a flow yet.
     ///
     /// Its own settings hold from here on, as after [`Half::reconfigure`]. Its journal has no entry of any
-    /// flow yet ([`Half::note_debts`]).
+    /// flow yet ([`Half::note_flows`]).
     ///
     /// # Errors
     /// Bytes that no half has stored; then it is of no use any more.

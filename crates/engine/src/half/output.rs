@@ -29,6 +29,7 @@ impl Half {
             };
             self.ready.rotate();
             self.arm_flow(id, now);
+            self.note_flow(id);
             let Some((virtio, header)) = self.data_packet(id, &transmission) else { continue };
             self.stats.packets_made += 1;
             let payload = Some((id, transmission.seq, transmission.len));

@@ -27,6 +27,7 @@ use crate::phase::draining::Draining;
 use crate::phase::next::Next;
 use crate::phase::observing::Observing;
 use crate::phase::windowed::Windowed;
+use crate::record::{FlowRecord, Mark};
 use crate::relay::departure::Departure;
 use crate::relay::{Completion, Numbers, Relay};
 use crate::segment::Segment;
@@ -67,7 +68,7 @@ impl Half {
     }
 
     /// The subscriber a new flow belongs to, unless it has as many flows as one may have (H20).
-    fn subscriber_for(&mut self, flow: &FlowKey, now: Instant) -> Option<u32> {
+    pub(super) fn subscriber_for(&mut self, flow: &FlowKey, now: Instant) -> Option<u32> {
         let key = match self.config.sharing {
             Sharing::Subscriber => {
                 SharingKey::Address(subscriber_key(flow.sink().ip(), self.config.ipv6_prefix_len))
@@ -187,8 +188,9 @@ impl Half {
     pub(super) fn settle(&mut self, id: u32, now: Instant) {
         let Some(flow) = self.flows.get_mut(id) else { return };
         if let Some(journal) = self.journal.as_deref_mut() {
-            note_debt(journal, id, flow);
+            note(journal, id, flow);
         }
+        self.pool.recycle();
         let last_activity = flow.last_activity;
         match &mut flow.phase {
             Phase::Observing(_) => return,
@@ -233,32 +235,61 @@ impl Half {
 }
 
 impl Half {
-    /// Enters every debt into the journal.
-    pub(crate) fn note_debts(&mut self) {
+    /// Enters every flow into the journal.
+    pub(crate) fn note_flows(&mut self) {
         let Some(journal) = self.journal.as_deref_mut() else { return };
-        self.flows.iter_mut().for_each(|(id, flow)| note_debt(journal, id, flow));
+        self.flows.iter_mut().for_each(|(id, flow)| note(journal, id, flow));
+    }
+
+    /// Notes that a flow is being looked at: if the process dies of it, it was this one.
+    pub(super) fn note_begin(&mut self, id: u32) {
+        if let Some(journal) = self.journal.as_deref_mut() {
+            journal.begin(id);
+        }
+    }
+
+    /// Notes that it was.
+    pub(super) fn note_end(&mut self) {
+        if let Some(journal) = self.journal.as_deref_mut() {
+            journal.end();
+        }
+    }
+
+    /// Brings the journal up to date with a flow that is about to send.
+    pub(super) fn note_flow(&mut self, id: u32) {
+        if let (Some(journal), Some(flow)) = (self.journal.as_deref_mut(), self.flows.get_mut(id)) {
+            note(journal, id, flow);
+        }
     }
 
     /// Takes every entry out of the journal, and writes none any more.
     pub(crate) fn settle_all(&mut self) {
         let Some(mut journal) = self.journal.take() else { return };
         for (id, flow) in self.flows.iter_mut().filter(|(_, flow)| flow.is_journaled) {
-            journal.settle(id);
+            journal.forget(id);
             flow.is_journaled = false;
         }
     }
 }
 
 /// Brings the journal up to date with a flow, before any packet tells of what happened.
-fn note_debt(journal: &mut dyn Journal, id: u32, flow: &mut Flow) {
+fn note(journal: &mut dyn Journal, id: u32, flow: &mut Flow) {
     let Some(relay) = flow.phase.relay() else { return };
-    if relay.debt() > 0 {
-        journal.owe(id, &journal_entry(&flow.key, relay.numbers()), !flow.is_journaled);
-        flow.is_journaled = true;
-    } else if flow.is_journaled {
-        journal.settle(id);
-        flow.is_journaled = false;
+    let mut record = FlowRecord::default();
+    if journal.wants_records() {
+        record = relay.record();
+        record.keep_times(relay.last_progress(), flow.last_activity);
+        record.set(Mark::Draining, flow.phase.departure().is_some());
+        record.set(Mark::Closed, matches!(flow.phase, Phase::Closed(_)));
+    } else if relay.debt() == 0 {
+        if std::mem::take(&mut flow.is_journaled) {
+            journal.forget(id);
+        }
+        return;
     }
+    let entry = journal_entry(&flow.key, relay.numbers(), record);
+    journal.note(id, &entry, !flow.is_journaled);
+    flow.is_journaled = true;
 }
 
 /// Out of the table.
@@ -283,7 +314,7 @@ impl Half {
             self.count_pass(flow.key, reason);
         }
         if let Some(journal) = self.journal.as_deref_mut().filter(|_| flow.is_journaled) {
-            journal.settle(id);
+            journal.forget(id);
         }
         if let Some(relay) = flow.phase.relay()
             && let Some(path) = path.and_then(|path| self.paths.get_mut(path))
@@ -300,7 +331,7 @@ impl Half {
     }
 
     /// A subscriber has a flow less, and is forgotten some time after the last one.
-    fn leave_subscriber(&mut self, id: u32) {
+    pub(super) fn leave_subscriber(&mut self, id: u32) {
         let forgotten = self.forgotten_at(id);
         let Some(subscriber) = self.subscribers.get_mut(id) else { return };
         subscriber.flows -= 1;
@@ -363,7 +394,7 @@ impl Half {
     }
 }
 
-fn journal_entry(key: &FlowKey, numbers: Numbers) -> JournalEntry {
+fn journal_entry(key: &FlowKey, numbers: Numbers, record: FlowRecord) -> JournalEntry {
     JournalEntry {
         sink: key.sink(),
         source: key.source(),
@@ -372,5 +403,6 @@ fn journal_entry(key: &FlowKey, numbers: Numbers) -> JournalEntry {
         sink_next: numbers.sink_next,
         source_ack: numbers.source_ack,
         timestamps: numbers.timestamps,
+        record,
     }
 }

@@ -57,6 +57,11 @@ impl BufferPool {
         self.origin = origin;
     }
 
+    /// Where every flow stands is written down: memory given back so far may be used again.
+    pub(crate) fn recycle(&self) {
+        self.origin.recycle();
+    }
+
     /// A ring without memory, for a buffer that begins.
     pub(crate) fn no_memory(&self) -> Ring {
         self.origin.without_memory()

@@ -13,7 +13,7 @@ pub(crate) struct IpTemplate {
     pub(crate) traffic_class: u8,
     pub(crate) flow_label: u32,
     pub(crate) dont_fragment: bool,
-    id: u16,
+    pub(super) id: u16,
 }
 stored::fields!(IpTemplate { hop_limit, traffic_class, flow_label, dont_fragment, id });
 

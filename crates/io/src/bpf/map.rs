@@ -39,6 +39,12 @@ impl<const K: usize, const V: usize> HashMap<K, V> {
         Ok(Self { fd })
     }
 
+    /// The map that another process has made, of which `fd` is a descriptor: with the same K and V.
+    #[must_use]
+    pub fn adopt(fd: OwnedFd) -> Self {
+        Self { fd }
+    }
+
     /// Adds an element; false when its key is there already.
     ///
     /// # Errors
@@ -105,6 +111,17 @@ impl SharedArray {
         let fd = system::create_map(attr).doing(|| format!("make the BPF map '{name}'"))?;
         // SAFETY: the map was made for it with as many words, and programs write them whole.
         let mapping = unsafe { Mapping::new(&fd, len, "a BPF array") }?;
+        Ok(Self { fd, mapping })
+    }
+
+    /// The array of `len` words that another process has made, of which `fd` is a descriptor.
+    ///
+    /// # Errors
+    /// When it cannot be mapped.
+    pub fn open(fd: OwnedFd, len: usize) -> Result<Self, IoError> {
+        // SAFETY: programs and processes write its words whole. One that is shorter is not mapped: the kernel
+        // compares the length with that of the map.
+        let mapping = unsafe { Mapping::new(&fd, len.max(1), "a BPF array") }?;
         Ok(Self { fd, mapping })
     }
 

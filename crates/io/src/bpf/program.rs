@@ -13,10 +13,42 @@ pub struct Program {
     name: String,
 }
 
-/// A program at work; it ends with the value, and with this process however that ends.
+/// Which packets of an interface a program sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Those that come in.
+    In,
+    /// Those that go out.
+    Out,
+}
+
+/// A program at work; it ends with the value, and with the last process that has a descriptor of it, however
+/// that ends.
 #[derive(Debug)]
 pub struct Attachment {
-    _link: OwnedFd,
+    link: OwnedFd,
+}
+
+impl Attachment {
+    /// What another process has attached, of which `link` is the descriptor: it ends with this value.
+    #[must_use]
+    pub fn adopt(link: OwnedFd) -> Self {
+        Self { link }
+    }
+}
+
+impl AsFd for Attachment {
+    /// The link: whoever has it, too, keeps the program at work when this process dies.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.link.as_fd()
+    }
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        // An interface that is gone has ended it already.
+        drop(system::detach(self.link.as_fd()));
+    }
 }
 
 impl Program {
@@ -52,8 +84,8 @@ impl Program {
     /// When the kernel has no tcx, or the interface is gone.
     pub fn attach(&self, interface: InterfaceIndex) -> Result<Attachment, IoError> {
         let what = || format!("attach the BPF program '{}' to interface {}", self.name, interface.get());
-        match system::attach(self.fd.as_fd(), interface.get()) {
-            Ok(link) => Ok(Attachment { _link: link }),
+        match system::attach(self.fd.as_fd(), interface.get(), Direction::In) {
+            Ok(link) => Ok(Attachment { link }),
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Err(without_tcx()),
             Err(error) => Err(explained(what(), error)),
         }
@@ -77,7 +109,7 @@ fn refusal(name: &str, error: std::io::Error, log: &str) -> IoError {
     }
 }
 
-fn explained(what: String, error: std::io::Error) -> IoError {
+pub(super) fn explained(what: String, error: std::io::Error) -> IoError {
     match error.raw_os_error() {
         Some(libc::EPERM) => IoError::NotPrivileged { what, capability: "CAP_BPF and CAP_NET_ADMIN" },
         Some(libc::ENOSYS) => IoError::Missing {

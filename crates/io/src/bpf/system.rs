@@ -6,7 +6,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use super::Instruction;
+use super::{Direction, Instruction};
 
 const MAP_CREATE: libc::c_long = 0;
 const MAP_LOOKUP: libc::c_long = 1;
@@ -17,13 +17,15 @@ const PROGRAM_BY_ID: libc::c_long = 13;
 const INFO_BY_FD: libc::c_long = 15;
 const PROGRAM_QUERY: libc::c_long = 16;
 const LINK_CREATE: libc::c_long = 28;
+const LINK_DETACH: libc::c_long = 34;
 
 /// `BPF_PROG_TYPE_SCHED_CLS`.
 pub(super) const TRAFFIC_CONTROL: u32 = 3;
 /// `BPF_PROG_TYPE_SOCKET_FILTER`.
 pub(super) const SOCKET_FILTER: u32 = 1;
-/// `BPF_TCX_INGRESS`, Linux 6.6 and later.
+/// `BPF_TCX_INGRESS` and `BPF_TCX_EGRESS`, Linux 6.6 and later.
 const TCX_INGRESS: u32 = 46;
+const TCX_EGRESS: u32 = 47;
 /// The kernel's helpers are for programs under its own licence.
 const LICENCE: &std::ffi::CStr = c"GPL";
 
@@ -193,12 +195,15 @@ struct LinkAttr {
     revision: u64,
 }
 
-/// Attaches a program to what comes in through an interface, behind those that are there.
-pub(super) fn attach(program: BorrowedFd<'_>, interface: u32) -> io::Result<OwnedFd> {
+/// Attaches a program to what comes in or goes out through an interface, behind those that are there.
+pub(super) fn attach(program: BorrowedFd<'_>, interface: u32, direction: Direction) -> io::Result<OwnedFd> {
     let mut attr = LinkAttr {
         program: number(program),
         interface,
-        attach_type: TCX_INGRESS,
+        attach_type: match direction {
+            Direction::In => TCX_INGRESS,
+            Direction::Out => TCX_EGRESS,
+        },
         flags: 0,
         relative: 0,
         padding: 0,
@@ -206,6 +211,13 @@ pub(super) fn attach(program: BorrowedFd<'_>, interface: u32) -> io::Result<Owne
     };
     // SAFETY: there are no addresses in it.
     unsafe { open(LINK_CREATE, &mut attr) }
+}
+
+/// Ends the work of a link, whoever else has a descriptor of it.
+pub(super) fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
+    let mut attr = number(link);
+    // SAFETY: there are no addresses in it.
+    unsafe { call(LINK_DETACH, &mut attr) }.map(|_| ())
 }
 
 #[repr(C)]

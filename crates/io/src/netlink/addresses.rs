@@ -62,6 +62,26 @@ impl Netlink {
         }
         Ok(found)
     }
+
+    /// The addresses from which an interface can be reached: not tentative, deprecated or link-local.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn usable_addresses(&self, family: Family, index: InterfaceIndex) -> Result<Vec<Cidr>, IoError> {
+        let mut request = AddressMessage::default();
+        request.header.family = family.to_netlink();
+        let answers = self.dump(RouteNetlinkMessage::GetAddress(request), || "list addresses".to_owned())?;
+        let unusable =
+            AddressHeaderFlags::Tentative | AddressHeaderFlags::Dadfailed | AddressHeaderFlags::Deprecated;
+        let is_usable = |answer: &RouteNetlinkMessage| match answer {
+            RouteNetlinkMessage::NewAddress(m) => {
+                m.header.scope == AddressScope::Universe && !m.header.flags.intersects(unusable)
+            }
+            _ => false,
+        };
+        let usable = answers.into_iter().filter(is_usable);
+        Ok(usable.filter_map(|answer| parse(answer, index)).collect())
+    }
 }
 
 fn message(index: InterfaceIndex, address: Cidr) -> AddressMessage {

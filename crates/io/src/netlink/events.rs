@@ -11,6 +11,11 @@ use crate::error::Context;
 /// `RTMGRP_LINK`: interfaces that come, go, or change.
 const LINKS: u32 = libc::RTMGRP_LINK as u32;
 
+/// `RTMGRP_IPV4_IFADDR` and its like: addresses and routes that come, go, or change.
+const ADDRESSES_AND_ROUTES: u32 =
+    (libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV4_ROUTE | libc::RTMGRP_IPV6_IFADDR | libc::RTMGRP_IPV6_ROUTE)
+        as u32;
+
 /// Readable when an interface of the namespace it was opened in has come, gone or changed: which
 /// one and how is to be asked.
 #[derive(Debug)]
@@ -24,10 +29,22 @@ impl LinkEvents {
     /// # Errors
     /// When the system has no netlink socket left to give.
     pub fn open() -> Result<Self, IoError> {
+        Self::of_groups(LINKS)
+    }
+
+    /// The same for addresses and routes too.
+    ///
+    /// # Errors
+    /// As [`LinkEvents::open`].
+    pub fn open_with_routes() -> Result<Self, IoError> {
+        Self::of_groups(LINKS | ADDRESSES_AND_ROUTES)
+    }
+
+    fn of_groups(groups: u32) -> Result<Self, IoError> {
         let connect = || -> std::io::Result<Socket> {
             let mut socket = Socket::new(NETLINK_ROUTE)?;
             socket.set_non_blocking(true)?;
-            socket.bind(&SocketAddr::new(0, LINKS))?;
+            socket.bind(&SocketAddr::new(0, groups))?;
             Ok(socket)
         };
         Ok(Self { socket: connect().doing(|| "listen for changes of interfaces".to_owned())? })

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
-    InfoBridge, InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+    InfoBridge, InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage,
 };
 
 use super::{InterfaceIndex, Netlink};
@@ -33,6 +33,8 @@ pub struct Link {
     pub mtu: u32,
     /// Packets its queue holds.
     pub queue_len_packets: u32,
+    /// Bytes before IP in its packets: 14 on Ethernet, 0 where there is nothing; `None` for other media.
+    pub header_len: Option<u32>,
     /// Counters since it was made.
     pub stats: LinkStats,
 }
@@ -257,6 +259,12 @@ fn parse(answer: RouteNetlinkMessage) -> Option<Link> {
         is_running: flags.contains(LinkFlags::Running),
         mtu: 0,
         queue_len_packets: 0,
+        header_len: match message.header.link_layer_type {
+            LinkLayerType::Ether | LinkLayerType::Loopback => Some(14),
+            // TUN, WireGuard, and modems without Ethernet.
+            LinkLayerType::None | LinkLayerType::Rawip => Some(0),
+            _ => None,
+        },
         stats: LinkStats::default(),
     };
     for attribute in message.attributes {

@@ -3,11 +3,17 @@
 //! Requests are synchronous: each returns when the kernel has done it or refused.
 
 mod addresses;
+mod attributes;
+mod default_routes;
+mod diagnosis;
 mod disciplines;
 mod events;
+mod generic;
 mod links;
+mod mptcp;
 mod routes;
 mod rules;
+mod wireless;
 
 use std::fmt;
 use std::io;
@@ -21,10 +27,16 @@ use netlink_packet_core::{
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
+pub use default_routes::{DEMOTION, DefaultRoute};
+pub use diagnosis::{SocketDiagnosis, Subflow};
 pub use events::LinkEvents;
 pub use links::{Link, LinkChange, LinkStats, VethEnd};
+pub use mptcp::{
+    EndpointFlags, MptcpEndpoint, MptcpEvent, MptcpEventKind, MptcpEvents, MptcpLimits, PathManager,
+};
 pub use routes::Route;
 pub use rules::Rule;
+pub use wireless::Wireless;
 
 use crate::IoError;
 use crate::error::Context;

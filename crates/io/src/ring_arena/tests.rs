@@ -19,11 +19,15 @@ fn what_is_given_back_is_lent_again_and_what_is_used_up_refused() {
     assert!(ring.another(4 * KIB).is_err(), "refused, and no panic");
     // Two that are no buddies make no larger one; with its buddy it does.
     drop((rings.remove(2), rings.remove(0)));
+    assert_eq!(arena.free(), 0, "somebody may still look for what is in them");
+    arena.recycle();
     assert_eq!(arena.free(), 8 * KIB);
     assert!(ring.another(8 * KIB).is_err());
     drop(rings.remove(0));
+    arena.recycle();
     assert!(ring.another(8 * KIB).is_ok());
     drop(rings);
+    arena.recycle();
     assert_eq!(arena.free(), 64 * KIB);
     assert!(ring.another(64 * KIB).is_ok(), "all is one again");
     assert!(ring.another(128 * KIB).is_err(), "more than there is");
@@ -37,6 +41,7 @@ fn an_arena_of_any_length_is_used_to_the_end() {
     let rings = [64, 32, 8].map(|kib| ring.another(kib * KIB).unwrap());
     assert_eq!(arena.free(), 0);
     drop(rings);
+    arena.recycle();
     assert!(ring.another(64 * KIB).is_ok());
     assert_eq!(RingArena::new(0).unwrap().free(), 4 * KIB);
 }
@@ -50,6 +55,7 @@ fn what_is_no_block_is_neither_lent_nor_taken() {
     arena.give_back(vec![0; 4 * KIB].leak());
     let (half, rest) = arena.allocate(16 * KIB).unwrap().split_at_mut(8 * KIB);
     arena.give_back(half);
+    arena.recycle();
     assert_eq!(arena.free(), 48 * KIB, "of half a block the other half is still used");
     rest.fill(1);
     assert_eq!(arena.free(), 48 * KIB);
@@ -67,12 +73,15 @@ fn large_blocks_that_are_given_back_cost_little_memory() {
     let blocks: Vec<_> = (0..6).map(|_| lend(16 << 20)).collect();
     assert_eq!(used(), 6 * (16 << 20));
     blocks.into_iter().for_each(|memory| arena.give_back(memory));
+    arena.recycle();
     assert_eq!(used(), KEPT_MAX as u64, "no more than that is kept");
     let again = lend(16 << 20);
     assert_eq!(used(), KEPT_MAX as u64, "what is kept is used again");
     arena.give_back(again);
+    arena.recycle();
     let small = lend(64 * KIB);
     arena.give_back(small);
+    arena.recycle();
     assert!(used() <= (KEPT_MAX + 64 * KIB) as u64, "a small one is soon used again");
 }
 
@@ -120,6 +129,7 @@ fn when_an_old_ring_is_given_back_the_new_one_is_whole_in_the_file() {
         assert!(bytes[..held] == stream[..held], "{} KiB", bytes.len() / KIB);
     }
     drop(buffer);
+    watching.arena.recycle();
     assert_eq!(watching.arena.free(), 1 << 20);
 }
 
@@ -194,6 +204,7 @@ fn held_data_stays_where_it_is_when_another_process_goes_on() {
     std::mem::forget(buffer);
     assert!(origin.another(4 * KIB).is_ok());
     drop(restored);
+    next.recycle();
     assert_eq!(next.free(), 1 << 20);
 }
 

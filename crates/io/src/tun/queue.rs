@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use units::Bytes;
 
@@ -24,6 +24,13 @@ pub struct TunQueue {
 }
 
 impl TunQueue {
+    /// A queue that another process has opened, of a device with virtio headers named `name`: packets that
+    /// wait in it are read here.
+    #[must_use]
+    pub fn adopt(queue: OwnedFd, name: &str) -> Self {
+        Self { file: File::from(queue), name: name.to_owned(), has_vnet_header: true }
+    }
+
     /// The device's name.
     #[must_use]
     pub fn name(&self) -> &str {

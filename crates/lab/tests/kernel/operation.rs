@@ -62,7 +62,8 @@ fn h02_a_thousand_transfers_do_not_notice_a_drain() {
 
 #[test]
 fn h02_killed_with_downloads_under_way_both_their_ends_are_reset() {
-    let mut bed = Testbed::accelerated("crash", &Radio::steady(Rate::from_mbps(8)), &[]);
+    let mut bed =
+        Testbed::accelerated("crash", &Radio::steady(Rate::from_mbps(8)), &["--recover-within", "0 s"]);
     let servers = FAMILIES.map(|family| Server::start(&bed, family));
     let mut idle: Vec<_> = (0..6).map(|n| bed.connect(servers[n % 2].address)).collect();
     let ask = |stream: &mut TcpStream, seed| {

@@ -170,8 +170,16 @@ impl Testbed {
 
     /// A listener of the server.
     pub fn listen(&self, family: Family) -> TcpListener {
-        let address = (server_address(family), 0);
-        self.host(Host::Server).run(|| TcpListener::bind(address)).unwrap().unwrap()
+        self.listen_as(family, None)
+    }
+
+    /// A listener of the server, of a protocol or TCP.
+    pub fn listen_as(&self, family: Family, protocol: Option<Protocol>) -> TcpListener {
+        let address = SocketAddr::from((server_address(family), 0));
+        let socket = self.socket(Host::Server, &address, protocol);
+        socket.bind(&address.into()).unwrap();
+        socket.listen(128).unwrap();
+        socket.into()
     }
 
     /// A connection from the client to `to`, with limits on how long its calls may take.
@@ -331,12 +339,15 @@ impl Accelerator {
         self.child.id()
     }
 
-    /// Waits until it has said a line that contains `wanted`.
-    pub fn await_line(&mut self, wanted: &str) {
-        while !self.said.last().is_some_and(|line| line.contains(wanted)) {
+    /// Waits until it says a line that contains `wanted`.
+    pub fn await_line(&mut self, wanted: &str) -> String {
+        loop {
             match self.lines.get_mut().unwrap().recv_timeout(PATIENCE) {
                 Ok(line) => self.said.push(line),
                 Err(_) => panic!("'{wanted}' was never said, but: {:#?}", self.said),
+            }
+            if let Some(line) = self.said.last().filter(|line| line.contains(wanted)) {
+                return line.clone();
             }
         }
     }

@@ -361,7 +361,9 @@ impl Evidence {
             ),
             (true, None) if back.is_some() => clear("kept", format!("the SYN's {sent}, and the SYN/ACK's")),
             (true, None) => {
-                clear("kept", format!("the SYN's {sent}; the server may not see its own (it is not root)"))
+                let why = "the server did not see its own SYN/ACK: to read packets it needs CAP_NET_RAW, so start \
+                           it as root";
+                clear("kept", format!("the SYN's {sent}; {why}"))
             }
         })
     }

@@ -7,17 +7,15 @@ use std::sync::atomic::Ordering;
 
 use io::{Clock, Interest, IoError, PacketSocket, Segments, TcpInfo, Waiter};
 use probe::{HttpOrder, Question, REQUEST_MAX, SessionId, http_order, to_digits};
-use units::Duration;
+use units::{Duration, Instant};
 
 use super::{Shared, TURN, TcpServer};
 use crate::seen::{ENDLESS_HEAD, Seen, Watch, head, refusal, text};
-use crate::tcp_socket::abort;
+use crate::tcp_socket::{abort, read_by};
 use crate::tcp_wire::{Answer, ORDER_LEN, Order, What};
 
 /// Connections noted for one session.
 const SEEN_MAX: usize = 512;
-/// How long a request may take to come.
-const REQUEST_PATIENCE: Duration = Duration::from_secs(20);
 /// Part of a request that is noted.
 const NOTED_MAX: usize = 1_024;
 /// SYN/ACKs remembered.
@@ -61,7 +59,7 @@ impl SynAcks {
 pub(super) type Notes = BTreeMap<SessionId, BTreeMap<u32, Vec<(Ends, Seen)>>>;
 
 /// Longest delay that a test with delayed acknowledgements may ask for where a run may take `time_max`.
-pub(super) fn delay_max(time_max: Duration) -> Duration {
+pub(crate) fn delay_max(time_max: Duration) -> Duration {
     time_max.saturating_sub(SPLIT_MORE) / 2
 }
 
@@ -123,10 +121,14 @@ impl TcpServer {
     }
 }
 
-/// Reads the rest of a request that has begun with `begin`; none where it is none of ours.
-pub(super) fn request(mut stream: &TcpStream, begin: &[u8]) -> Option<([u8; ORDER_LEN], Vec<u8>)> {
+/// Reads the rest of a request that has begun with `begin`; none where it is none of ours, or not whole by
+/// `deadline`.
+pub(super) fn request(
+    stream: &TcpStream,
+    begin: &[u8],
+    deadline: Instant,
+) -> Option<([u8; ORDER_LEN], Vec<u8>)> {
     let mut bytes = begin.to_vec();
-    let end = Clock::now() + REQUEST_PATIENCE;
     loop {
         match http_order(&bytes) {
             HttpOrder::Whole { digits, .. } => {
@@ -137,9 +139,9 @@ pub(super) fn request(mut stream: &TcpStream, begin: &[u8]) -> Option<([u8; ORDE
             HttpOrder::Unfinished => {}
         }
         let mut more = [0; 512];
-        let count = stream.read(&mut more).ok().filter(|count| *count > 0)?;
+        let count = read_by(stream, &mut more, deadline)?;
         bytes.extend(more.get(..count)?);
-        if Clock::now() > end || bytes.len() > REQUEST_MAX {
+        if bytes.len() > REQUEST_MAX {
             return None;
         }
     }
@@ -227,7 +229,7 @@ fn split(mut stream: &TcpStream, delay: Duration, shared: &Shared) -> Result<Wat
     let mut end = begin + delay * 2 + SPLIT_MORE;
     let every = (delay / 20).min(PIECE_EVERY).max(LOOK_EVERY);
     // Written at, its end, acknowledged after.
-    let mut pieces: Vec<(units::Instant, u64, Option<Duration>)> = Vec::new();
+    let mut pieces: Vec<(Instant, u64, Option<Duration>)> = Vec::new();
     let (mut written, mut acked, mut next) = (0, 0, begin);
     let piece = vec![b'.'; PIECE_LEN];
     while Clock::now() < end && !shared.is_over.load(Ordering::SeqCst) {

@@ -1,5 +1,7 @@
 //! Messages as bytes, and bytes as messages: the tables of `docs/probe.md`.
 
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
 use units::{Bytes, Duration, Instant, Rate};
 
 use super::{
@@ -39,6 +41,8 @@ mod kind {
     pub(super) const SEEN: u8 = 35;
     pub(super) const PING: u8 = 48;
     pub(super) const PONG: u8 = 49;
+    pub(super) const LOCATE: u8 = 50;
+    pub(super) const LOCATED: u8 = 51;
 }
 
 impl Message {
@@ -71,6 +75,8 @@ impl Message {
             Self::Echo(_) => kind::ECHO,
             Self::Ping(_) => kind::PING,
             Self::Pong(_) => kind::PONG,
+            Self::Locate { .. } => kind::LOCATE,
+            Self::Located { .. } => kind::LOCATED,
         }
     }
 
@@ -89,6 +95,7 @@ impl Message {
     pub fn session(&self) -> Option<SessionId> {
         match self {
             Self::Hello { .. } | Self::Challenge { .. } | Self::Accept { .. } | Self::Refuse { .. } => None,
+            Self::Locate { .. } | Self::Located { .. } => None,
             Self::Ask { session, .. }
             | Self::Grant { session, .. }
             | Self::Wait { session, .. }
@@ -122,7 +129,7 @@ impl Message {
         let version = if let Self::Refuse { version, .. } = self { *version } else { VERSION };
         out.put(&[version, self.kind() | if key.is_some() { SIGNED } else { 0 }]);
         self.body(out);
-        if matches!(self, Self::Hello { .. }) {
+        if matches!(self, Self::Hello { .. } | Self::Locate { .. }) {
             out.resize(HELLO_LEN - if key.is_some() { TAG_LEN } else { 0 }, 0);
         }
         if let Some(key) = key {
@@ -240,6 +247,20 @@ impl Message {
                 out.put(&echo.received.as_nanos().to_be_bytes());
                 out.put(&echo.echoed.as_nanos().to_be_bytes());
             }
+            Self::Locate { number, sent } => {
+                out.put(&number.to_be_bytes());
+                out.put(&sent.as_nanos().to_be_bytes());
+            }
+            Self::Located { number, sent, address } => {
+                out.put(&number.to_be_bytes());
+                out.put(&sent.as_nanos().to_be_bytes());
+                let v6 = match address.ip() {
+                    IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+                    IpAddr::V6(v6) => v6,
+                };
+                out.put(&v6.octets());
+                out.put(&address.port().to_be_bytes());
+            }
         }
     }
 
@@ -267,7 +288,7 @@ impl Message {
             (bytes, &[][..])
         };
         let message = body(kind & !SIGNED, signed.get(HEADER_LEN..).ok_or(malformed)?).ok_or(malformed)?;
-        if matches!(message, Self::Hello { .. }) && bytes.len() != HELLO_LEN {
+        if matches!(message, Self::Hello { .. } | Self::Locate { .. }) && bytes.len() != HELLO_LEN {
             return Err(malformed);
         }
         match key.filter(|_| message.is_signed()) {
@@ -459,6 +480,19 @@ fn body(kind: u8, bytes: &[u8]) -> Option<Message> {
         }
         kind::ECHO => Message::Echo(echo(r)?),
         kind::PONG => Message::Pong(echo(r)?),
+        kind::LOCATE => {
+            let message = Message::Locate { number: r.u64()?, sent: Instant::from_nanos(r.u64()?) };
+            let filling = r.take(r.0.len())?;
+            return filling.iter().all(|byte| *byte == 0).then_some(message);
+        }
+        kind::LOCATED => Message::Located {
+            number: r.u64()?,
+            sent: Instant::from_nanos(r.u64()?),
+            address: {
+                let v6 = Ipv6Addr::from(<[u8; 16]>::try_from(r.take(16)?).ok()?);
+                SocketAddr::new(v6.to_ipv4_mapped().map_or(IpAddr::V6(v6), IpAddr::V4), r.u16()?)
+            },
+        },
         _ => return None,
     };
     read.0.is_empty().then_some(message)

@@ -117,6 +117,14 @@ fn some_message() -> impl Strategy<Value = Message> {
         any::<(u64, u32)>().prop_map(|(session, flow)| Message::Speak { session, flow }),
         data.clone().prop_map(Message::Data),
         data.clone().prop_map(Message::Ping),
+        any::<(u64, u64)>()
+            .prop_map(|(number, ns)| Message::Locate { number, sent: Instant::from_nanos(ns) }),
+        any::<(u64, u64, [u8; 16], u16)>().prop_map(|(number, ns, ip, port)| {
+            let ip = std::net::Ipv6Addr::from(ip);
+            // IPv4 is written as a mapped address.
+            let ip = ip.to_ipv4_mapped().map_or(ip.into(), std::net::IpAddr::V4);
+            Message::Located { number, sent: Instant::from_nanos(ns), address: (ip, port).into() }
+        }),
         (data.clone(), any::<(u64, u64)>()).prop_map(|(data, (received, echoed))| Message::Pong(Echo {
             data,
             received: Instant::from_nanos(received),
@@ -241,4 +249,18 @@ fn packets_of_a_run_are_counted_exactly() {
     };
     assert_eq!((spec.packet().get(), spec.packets()), (1_000, 1_000));
     assert_eq!(RunSpec { rate: Rate::from_bps(1), ..spec }.packets(), 1, "the first leaves at once");
+}
+
+#[test]
+fn where_one_is_seen_is_told_in_fewer_bytes_than_were_asked() {
+    let (number, sent) = (7, Instant::from_nanos(9));
+    let (mut asked, mut told) = (Vec::new(), Vec::new());
+    for key in [None, Some(&key())] {
+        Message::Locate { number, sent }.encode(key, &mut asked);
+        let address = ([192, 0, 2, 1], 4711).into();
+        Message::Located { number, sent, address }.encode(key, &mut told);
+        assert!(asked.len() == HELLO_LEN && told.len() < asked.len(), "{} {}", asked.len(), told.len());
+        assert_eq!(Message::decode(&told, key), Ok(Message::Located { number, sent, address }));
+        assert!(Message::decode(&asked[..40], key).is_err(), "cut");
+    }
 }

@@ -126,20 +126,21 @@ fn a_varying_trace_comes_out_as_it_went_in_both_ways() {
         let capacity = Capacity::Trace(Arc::clone(&trace));
         let mut link = link(capacity, QueueLimit::Bytes(Bytes::new(300_000)), LossModel::None);
         let (recording, way) = recorded(&mut link, direction, Rate::from_mbps(300));
-        assert_eq!(recording.round_trip(), DELAY * 2);
+        // The clocks' drift is known to a part of a ppm.
+        let off = recording.round_trip().as_nanos().abs_diff((DELAY * 2).as_nanos());
+        assert!(off < 10_000, "{}", recording.round_trip());
         assert!(way.unsaturated_share < 0.02, "{}", way.unsaturated_share);
         let again = Trace::from_opportunities_ms(way.opportunities_ms.clone()).unwrap();
         // It ends where the sender did.
         let begin = Duration::from_secs(27) - Duration::from_millis((way.seconds * 1e3) as u64);
-        let (mut off, mut all) = (0, 0);
-        for bin in 0..(way.seconds * 10.0) as u64 {
-            let (from, to) = (Duration::from_millis(bin * 100), Duration::from_millis(bin * 100 + 100));
-            let truth = trace.offered_bytes(begin + from, begin + to).get();
-            off += again.offered_bytes(from, to).get().abs_diff(truth);
-            all += truth;
-        }
-        // A packet more or less at the edges of bins, and the millisecond in which it begins.
-        assert!(off * 100 < all * 4, "{off} of {all} bytes are in other bins");
+        // Opportunity for opportunity, but for the first and the last.
+        let own: Vec<(u64, u64)> = again.busy_ms().collect();
+        let all: Vec<(u64, u64)> = trace.busy_ms().collect();
+        let shifts = (begin.as_millis() - 30)..(begin.as_millis() + 30);
+        let same =
+            |shift: u64| own.iter().filter(|(ms, n)| all.binary_search(&(ms + shift, *n)).is_ok()).count();
+        let most = shifts.map(same).max().unwrap();
+        assert!(most + 2 >= own.len(), "{most} of {}", own.len());
         let mean = trace.offered_bytes(begin, Duration::from_secs(27)).get() as f64 * 8e-6 / way.seconds;
         assert!((way.mean_mbps / mean - 1.0).abs() < 0.005, "{} for {mean}", way.mean_mbps);
         let buffer = way.buffer.unwrap();
@@ -188,7 +189,10 @@ fn trains_tell_how_an_idle_link_answers() {
     let (_, way) = recorded(&mut link, Direction::Down, Rate::from_mbps(20));
     let light = way.light.unwrap();
     // A packet of 1400 bytes takes 0.8 ms, ten of them 8 ms.
-    assert_eq!((light.train_packets, light.loss, light.trains.len()), (10, Share { lost: 0, of: 150 }, 15));
+    assert_eq!(
+        (light.train_packets, light.loss, light.trains.len()),
+        (10, Share { lost: 0, of: 150, moments: 0 }, 15)
+    );
     assert!((light.wait.unwrap().p50_ms - 0.8).abs() < 0.01, "{:?}", light.wait);
     assert!((light.spread.unwrap().p50_ms - 7.2).abs() < 0.01, "{:?}", light.spread);
     let gaps: Vec<f64> = light.trains[0].after_ms.iter().map(|after| after.unwrap()).collect();

@@ -15,7 +15,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     prose: built_in!("dr/congestion-controls.md"),
     files: &[built_in!("dr/congestion-controls.toml"), built_in!("dr/congestion-controls-lab.toml")],
     seconds: 25,
-    lab: InLab::Takes(85),
+    lab: InLab::Takes(130),
     run,
 };
 

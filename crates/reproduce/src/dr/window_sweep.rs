@@ -17,7 +17,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     prose: built_in!("dr/window-sweep.md"),
     files: &[built_in!("dr/window-sweep.toml"), built_in!("dr/window-sweep-lab.toml")],
     seconds: 60,
-    lab: InLab::Takes(175),
+    lab: InLab::Takes(260),
     run,
 };
 
@@ -105,8 +105,7 @@ fn rtt(runs: &Sweep, case: (Link, Window)) -> Option<Moments> {
 fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
     let scenario = context.scenario("dr/window-sweep.toml")?;
     let runs: Sweep = context.watch(&scenario, Looking { flows: true, ..Looking::default() })?;
-    // No kernel has DRWA at the client: there the accelerator does it.
-    let drwa = if context.is_lab() { Own::OnTheWay } else { Own::Drwa };
+    let drwa = Own::Drwa;
     let rate = |case| mean(runs.goodput(case));
     let delay = |case| mean(rtt(&runs, case));
     let reduction = |link| 1.0 - delay(own(link, drwa)) / delay(fixed(link, STATIC));

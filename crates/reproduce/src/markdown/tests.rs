@@ -191,8 +191,8 @@ fn the_lab_page_states_agreement_lateness_doubts_and_what_is_missing() {
     assert!(page.text.contains("- ✓ faster: 3.000 (simulated 2.500; at least 2.000)"));
     assert!(page.text.contains("with a 1 and b 2; it took 3 min."));
     // What the lab lacks is there with its reason, what was not run yet without one.
-    let lacking = line(&page.text, "| [mp-multi-path](reproduction.md#mp-multi-path)");
-    assert!(lacking.ends_with("| the client side is not built |"), "{lacking}");
+    let lacking = line(&page.text, "| [mp-figure-6](reproduction.md#mp-figure-6)");
+    assert!(lacking.ends_with("take half an hour where time is real |"), "{lacking}");
     assert_eq!(line(&page.text, "| ma-figure-3"), "| ma-figure-3 | [MA] Fig 3 | not run yet |");
 }
 

@@ -13,6 +13,8 @@ use figures::stats::Moments;
 use crate::runs::mean;
 use crate::{CaseId, Experiment, Run, Runs};
 
+pub(crate) use multi_path::read as read_multi_path;
+
 /// All of them, in the order of the paper.
 pub(crate) const EXPERIMENTS: &[&Experiment] = &[
     &figure_1::EXPERIMENT,

@@ -11,7 +11,7 @@ use toml::{Spanned, Value};
 use super::Line;
 
 /// Flags that make no sense in a file.
-const NOT_IN_A_FILE: [&str; 5] = ["config", "watchdog", "dry-run", "replace", "help"];
+const NOT_IN_A_FILE: [&str; 6] = ["config", "watchdog", "recover", "dry-run", "replace", "help"];
 
 /// A setting of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -34,6 +34,13 @@ pub(super) struct MachineArgs {
     /// flows with debt before the next start
     #[arg(long)]
     no_watchdog: bool,
+    /// How long packets may wait for another process to go on with the flows when this one dies and owes them
+    /// something; 0 to reset those at once
+    #[arg(long, value_name = "TIME", default_value = "500 ms")]
+    recover_within: Quantity<Duration>,
+    /// After so many deaths within a minute no other process goes on: TCP is forwarded without acceleration
+    #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..))]
+    recover_deaths: u16,
     /// Longest time to deliver what is owed to clients on exit
     #[arg(long, value_name = "TIME", default_value = "5 s")]
     drain_time: Quantity<Duration>,
@@ -132,6 +139,8 @@ impl MachineArgs {
         config.spin_margin_us = self.spin_margin.0.as_micros();
         config.watchdog.hang_after_ms = hang_after.as_millis();
         config.watchdog.is_wanted = !self.no_watchdog;
+        config.watchdog.deaths_max = self.recover_deaths.into();
+        config.watchdog.recover_within_ms = self.recover_within.0.as_millis();
         config.drain_ms_max = self.drain_time.0.as_millis();
         Ok(())
     }

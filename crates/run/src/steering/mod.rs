@@ -4,6 +4,7 @@ pub(crate) mod method;
 mod program;
 pub(crate) mod tcx;
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use engine::Port;
@@ -11,8 +12,9 @@ use io::netlink::{InterfaceIndex, LinkChange, Netlink, Route, Rule};
 use io::{Framing, Instance, IoError, Tun, TunConfig, sysctl};
 
 pub(crate) use method::Method;
-pub(crate) use tcx::{Bypass, Tcx};
+pub(crate) use tcx::{Bypass, HEARTBEAT_WORD, Tcx};
 
+use crate::attachment::Lasting;
 use crate::notrack::NotrackTable;
 use crate::plan::{Plan, QUEUE_LEN_PACKETS, SidePlan};
 use crate::record::{Record, RecordedRule};
@@ -171,6 +173,47 @@ impl<'a> Steering<'a> {
             }
         }
         Ok(())
+    }
+
+    /// What an instance has installed that has died: `record` is what it wrote down, `tcx` its programs,
+    /// `lifeline` what its nft table lives by.
+    ///
+    /// # Errors
+    /// When it cannot be written down.
+    pub fn inherit(
+        plan: &'a Plan,
+        (record, tcx, lifeline): (Record, Option<Tcx>, Option<OwnedFd>),
+        netlink: &'a Netlink,
+        instance: &'a Instance,
+    ) -> Result<Self, RunError> {
+        let holder = record.nft.as_deref().and_then(|text| text.parse().ok());
+        let notrack = lifeline.zip(holder).map(|(lifeline, holder)| NotrackTable::adopt(holder, lifeline));
+        let table = notrack.as_ref().map(|_| {
+            // Another name: it may have to be installed again while the old one is still there.
+            let side = &plan.sides[1];
+            let name = format!("{}{}", crate::firewall::TABLE_PREFIX, std::process::id());
+            let commands = notrack::commands(&name, &side.interface, &side.tun, None);
+            (name, commands)
+        });
+        instance.record(&record.to_text())?;
+        Ok(Self {
+            plan,
+            netlink,
+            instance,
+            record,
+            tcx,
+            was_filter_for_all: method::is_filter_for_all(),
+            notrack,
+            table,
+            chain: Vec::new(),
+            priorities: plan.sides.each_ref().map(|side| side.priority),
+        })
+    }
+
+    /// What must stay as it is for a successor; `tuns` are the devices.
+    pub fn lasting(&self, tuns: [String; 2]) -> Lasting<'_> {
+        let lifeline = self.notrack.as_ref().and_then(NotrackTable::lifeline);
+        Lasting { tuns, programs: self.tcx.as_ref().map(Tcx::lasting), lifeline }
     }
 
     /// The packet loop is alive: to be told several times in the time after which it counts as hung.

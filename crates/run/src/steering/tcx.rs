@@ -1,6 +1,7 @@
 //! [`Tcx`]: the steering by programs at the interfaces, and the flows they leave alone.
 
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -11,6 +12,7 @@ use io::{Clock, IoError};
 use units::Duration;
 
 use super::program::{self, Maps, Spec};
+use crate::attachment::LastingPrograms;
 use crate::plan::Plan;
 
 /// What the programs are called, so that an interface is not steered twice.
@@ -28,6 +30,9 @@ const ADDED_MAX: u32 = 5_000;
 const LINE_WORDS: usize = 8;
 /// Two interfaces, and two devices of an instance that is replaced.
 const PROGRAMS_MAX: usize = 4;
+
+/// Which word of the shared array is the heartbeat.
+pub(crate) const HEARTBEAT_WORD: usize = program::HEARTBEAT as usize / size_of::<u64>();
 
 type PassedMap = HashMap<{ program::KEY_LEN }, { program::VALUE_LEN }>;
 
@@ -218,10 +223,37 @@ impl Tcx {
         Ok(())
     }
 
+    /// The programs of a process that has died, as they are at work, with what they share.
+    pub fn inherit(
+        hang_after: Duration,
+        tuns: [InterfaceIndex; 2],
+        links: Vec<OwnedFd>,
+        (shared, passed): (SharedArray, OwnedFd),
+    ) -> Self {
+        let bypass = Bypass {
+            passed: HashMap::adopt(passed),
+            shared,
+            added: AtomicU64::new(0),
+            room: AtomicU32::new(ADDED_MAX),
+        };
+        let attached = links.into_iter().map(Attachment::adopt).collect();
+        Self { bypass: Arc::new(bypass), loaded: Vec::new(), attached, chained: Vec::new(), hang_after, tuns }
+    }
+
+    /// What has to last for the programs to go on.
+    pub fn lasting(&self) -> LastingPrograms<'_> {
+        let Bypass { passed, shared, .. } = &*self.bypass;
+        LastingPrograms {
+            links: self.attached.iter().map(AsFd::as_fd).collect(),
+            passed: passed.as_fd(),
+            shared: (shared.as_fd(), shared.words().len()),
+        }
+    }
+
     /// The packet loop is alive.
     pub fn beat(&self) {
         self.bypass.room.store(ADDED_MAX, Relaxed);
-        if let Some(word) = self.bypass.shared.words().get(program::HEARTBEAT as usize / size_of::<u64>()) {
+        if let Some(word) = self.bypass.shared.words().get(HEARTBEAT_WORD) {
             word.store(Clock::now().as_nanos(), Relaxed);
         }
     }

@@ -72,7 +72,7 @@ fn settle(
     netlink: &Netlink,
     events: &mut dyn EventSink,
 ) -> Result<(), RunError> {
-    let owed = journal::read(instance.path());
+    let owed = journal::read_owed(instance.path());
     if owed.is_empty() {
         return Ok(());
     }

@@ -49,6 +49,10 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
 
     /// Stops all shards, sends what they know, and forgets it once the other instance has it.
     fn send_flows(&mut self, offer: &Offer) -> Result<(), String> {
+        // From here on nobody knows whose they are when this process dies.
+        if let Some(guardian) = &mut self.pulse.guardian {
+            guardian.forget();
+        }
         // The other one listens there as soon as it has the flows.
         let had_reports = self.reports.receiver.take().is_some();
         let frozen = self.shards.freeze();
@@ -67,8 +71,12 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         });
         match &sent {
             Ok(()) => self.processor.abandon(),
-            Err(_) if had_reports => self.listen_again(),
-            Err(_) => {}
+            Err(_) => {
+                self.entrust();
+                if had_reports {
+                    self.listen_again();
+                }
+            }
         }
         sent
     }

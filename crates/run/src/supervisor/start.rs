@@ -7,13 +7,14 @@ use io::{Clock, Instance, Interest, Namespace, Waiter};
 use units::Instant;
 
 use super::passing::Passing;
+use super::recover::{Estate, Heir};
 use super::{CONSOLE, Ended, FEEDBACK, LINKS, Links, Pulse, Reports, SHARDS, Supervisor, WATCHDOG};
 use crate::attachment::{Attachment, Ground, PATHS, Site};
 use crate::console::Console;
 use crate::feedback::FeedbackReceiver;
 use crate::inline::BridgedSite;
 use crate::interfaces::Interfaces;
-use crate::journal::{DebtJournal, FullAlarm};
+use crate::journal::{FlowJournal, FullAlarm};
 use crate::leftovers::{self, Removed};
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
@@ -74,18 +75,38 @@ fn run_at<S: Site, P: Processor + Send + 'static>(
     let signals = CaughtSignals::catch()?;
     let netlink = Netlink::open()?;
     let namespace = Namespace::current()?.id()?;
-    let removed = leftovers::remove(&config.state_directory, &netlink, namespace)?;
+    let removed = match config.recover {
+        // Of the one that has died everything is still needed.
+        Some(_) => Removed::default(),
+        None => leftovers::remove(&config.state_directory, &netlink, namespace)?,
+    };
     removed.events.iter().for_each(|event| events.on_event(event));
-    let mut site = S::survey(config, &netlink, namespace)?;
+    let mut heir = config.recover.as_ref().map(|_| Heir::receive()).transpose()?;
+    let mut site = match heir.as_mut() {
+        Some(heir) => S::inherit(config, &netlink, &mut heir.kept)?,
+        None => S::survey(config, &netlink, namespace)?,
+    };
     let instance = Instance::register(&config.state_directory, leftovers::KIND)?;
     let mut processors = make(site.shards())?;
     let journal_alarm = FullAlarm::default();
     prepare(&mut processors, &site, config, &instance, &journal_alarm)?;
+    if config.may_have_successor() {
+        die_of_panics();
+    }
     let ground = Ground { config, netlink: &netlink, instance: &instance };
-    let start = Start { removed, journal_alarm, processors };
+    let start = Start { removed, journal_alarm, processors, heir };
     let mut supervisor = start.supervise(&mut site, ground, events)?;
     let result = supervisor.serve(&signals);
     supervisor.close(result)
+}
+
+/// A panic ends the process at once, with its message: what unwinds would undo what a successor needs.
+fn die_of_panics() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tell(panic);
+        std::process::abort();
+    }));
 }
 
 /// Gives each processor its journals, and tells it what packets may be sent.
@@ -97,8 +118,10 @@ fn prepare<P: Processor>(
     alarm: &FullAlarm,
 ) -> Result<(), RunError> {
     let (links, route_mtus) = (site.links(), site.route_mtus());
+    let wants_records = config.may_have_successor();
     for (shard, processor) in processors.iter_mut().enumerate() {
-        let [down, up] = DebtJournal::create_both(instance.path(), shard, site.link_headers(), alarm)?;
+        let [down, up] =
+            FlowJournal::create_both(instance.path(), shard, site.link_headers(), wants_records, alarm)?;
         processor.keep_journals(Box::new(down), Box::new(up));
         for side in Port::BOTH {
             let mtu = links[side.index()].1.min(route_mtus[side.index()]);
@@ -116,6 +139,7 @@ struct Start<P> {
     removed: Removed,
     journal_alarm: FullAlarm,
     processors: Vec<P>,
+    heir: Option<Heir>,
 }
 
 impl<P: Processor + Send + 'static> Start<P> {
@@ -159,6 +183,7 @@ impl<P: Processor + Send + 'static> Start<P> {
             },
             waiter: Waiter::new(config.spin_margin())?,
             settling: None,
+            estate: Estate::default(),
             journal_alarm: self.journal_alarm,
             patience: Patience::default(),
             console: Console::open(ground.instance.path())?,
@@ -169,7 +194,9 @@ impl<P: Processor + Send + 'static> Start<P> {
         };
         supervisor.watch()?;
         let mut places: Vec<_> = places.collect();
-        supervisor.take_over(feedback, &mut places)?;
+        supervisor.take_over(feedback, self.heir, &mut places)?;
+        supervisor.take_stock(&places)?;
+        supervisor.entrust();
         for (packet_loop, processor) in places {
             let (heartbeat, hang_after) = (config.heartbeat(), config.hang_after());
             let terms = Terms { heartbeat, hang_after, spin_margin: config.spin_margin() };
@@ -199,13 +226,18 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     fn take_over(
         &mut self,
         feedback: Option<FeedbackReceiver>,
+        heir: Option<Heir>,
         others: &mut [(PacketLoop<A::Path>, P)],
     ) -> Result<(), RunError> {
         let config = self.ground.config;
         self.reports.receiver = feedback;
+        let is_heir = heir.is_some();
+        if let Some(heir) = heir {
+            self.recover_flows(heir, others)?;
+        }
         // Last, so that it goes on where this start fails; before the first packet is read here, so that no
         // flow is taken over by both. It ends by itself once its flows are ours.
-        if self.take_flows(others) || self.attachment.retire_predecessor()? {
+        if !is_heir && (self.take_flows(others) || self.attachment.retire_predecessor()?) {
             self.events.on_event(&Event::Replacing { name: config.replace.clone().unwrap_or_default() });
             if let Some(wanted) = config.feedback.as_ref().filter(|_| self.reports.receiver.is_none()) {
                 // The other one has closed its own. There is no way back any more.

@@ -78,11 +78,12 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
                 if let Some(fd) = guardian.fd() {
                     self.waiter.add(&fd, Interest::Read, WATCHDOG)?;
                 }
+                self.entrust();
             }
             Ok(false) => {}
             Err(error) => self.events.on_event(&Event::WatchdogMissing { error: error.to_string() }),
         }
-        if are_alive {
+        if let Some(guardian) = self.pulse.guardian.as_mut().filter(|_| are_alive) {
             guardian.beat();
         }
         Ok(None)
@@ -123,7 +124,10 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         }
         let path = self.packet_loop.path_mut();
         match self.attachment.follow(&self.links.interfaces, path, &self.waiter) {
-            Ok(()) => self.links.said = None,
+            Ok(()) => {
+                self.links.said = None;
+                self.entrust();
+            }
             // It may have gone again; then it is followed again.
             Err(RunError::Io(error)) if error.is_not_there() || error.is_device_gone() => {}
             Err(error) => {

@@ -17,5 +17,6 @@ mod raw;
 mod sharded;
 mod steering;
 mod strange;
+mod successor;
 mod tcx;
 mod topology;

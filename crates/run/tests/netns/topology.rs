@@ -321,7 +321,12 @@ impl Program {
 
     /// The same with the uplink accelerated too.
     pub fn start_both_ways(topology: &Topology) -> Self {
-        let mut program = Self::launch_with(topology, &topology.config(), &["--both-ways", "--engine"]);
+        Self::start_both_ways_with(topology, &topology.config())
+    }
+
+    /// The same with other settings.
+    pub fn start_both_ways_with(topology: &Topology, config: &Config) -> Self {
+        let mut program = Self::launch_with(topology, config, &["--both-ways", "--engine"]);
         program.await_line("steering TCP between");
         program
     }

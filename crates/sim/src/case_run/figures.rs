@@ -156,6 +156,7 @@ impl Evidence<'_> {
             first_byte_s: flow.first.map(since),
             end_s: since(flow.ended),
             received_bytes: flow.bytes,
+            late_mbps: None,
             goodput_mbps: mbps(flow.bytes, flow.ended.saturating_since(flow.began)),
             error: flow.error.clone(),
             ..Flow::default()

@@ -7,6 +7,15 @@ use super::{Network, count_one, is_intact};
 use crate::checks::Origin;
 use crate::{MiddleboxUnderTest, Point, Violation};
 
+/// A packet that is about to enter the middlebox.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    from: Port,
+    virtio: VirtioNetHeader,
+    packet: Vec<u8>,
+    is_broken: bool,
+}
+
 impl<M: MiddleboxUnderTest> Network<M> {
     pub(super) fn enter_middlebox(&mut self, from: Port, arrivals: Vec<Vec<u8>>) -> Result<(), Violation> {
         if arrivals.is_empty() {
@@ -30,6 +39,16 @@ impl<M: MiddleboxUnderTest> Network<M> {
         for (virtio, packet) in arrivals {
             // Looked at again only where one of them was broken.
             let is_broken = !are_intact && virtio.gso_type == GsoType::None && !is_intact(&packet);
+            self.waiting.push_back(Waiting { from, virtio, packet, is_broken });
+        }
+        self.let_waiting_enter()
+    }
+
+    /// What waits goes in, as long as somebody is there.
+    pub(super) fn let_waiting_enter(&mut self) -> Result<(), Violation> {
+        while !self.middlebox.is_shut()
+            && let Some(Waiting { from, virtio, packet, is_broken }) = self.waiting.pop_front()
+        {
             self.pass_through_middlebox(from, virtio, packet, is_broken)?;
             self.send_from_middlebox()?;
         }
@@ -128,6 +147,10 @@ impl<M: MiddleboxUnderTest> Network<M> {
     }
 
     fn leave(&mut self, to: Port, packet: Vec<u8>) {
+        if self.middlebox.is_shut() {
+            // It has died with it.
+            return;
+        }
         match to {
             Port::Wired => {
                 self.log.note(self.now, Point::WiredOut, &packet);
@@ -171,7 +194,8 @@ impl<M: MiddleboxUnderTest> Network<M> {
             let packet = wire::parse(&again.to_vec()).map_or_else(|e| e.to_string(), |p| p.to_string());
             return Err(Violation::Twice { what: packet });
         }
-        if self.middlebox.next_deadline() != deadline {
+        // Unless it has just died of it.
+        if self.middlebox.next_deadline() != deadline && !self.middlebox.is_shut() {
             return Err(Violation::Twice { what: format!("its deadline was {deadline:?}") });
         }
         let (memory, limit) = (self.middlebox.memory(), self.limits.memory_max);

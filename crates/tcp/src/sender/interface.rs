@@ -36,6 +36,19 @@ pub struct SenderConfig {
     pub timeout_segments: u8,
 }
 
+/// How far another sender of the same stream got, of which nothing else is known any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SentBefore {
+    /// The next number to send, one past a FIN that was sent.
+    pub nxt: SeqNum,
+    /// One past the last byte that may be sent.
+    pub end: SeqNum,
+    /// The stream ends there.
+    pub fin: bool,
+    /// Round trip that it had measured, smoothed.
+    pub srtt: Option<Duration>,
+}
+
 /// What the caller allows for one transmission, and what it is noted with.
 #[derive(Debug)]
 pub struct SendContext<'a> {

@@ -11,12 +11,12 @@ use crate::{FlowState, Journal, JournalEntry, MemoryAdvice, Middlebox};
 struct Notes(Arc<Mutex<BTreeMap<u32, JournalEntry>>>);
 
 impl Journal for Notes {
-    fn owe(&mut self, slot: u32, entry: &JournalEntry, is_new: bool) {
+    fn note(&mut self, slot: u32, entry: &JournalEntry, is_new: bool) {
         let before = self.0.lock().unwrap().insert(slot, *entry);
         assert_eq!(before.is_none(), is_new);
     }
 
-    fn settle(&mut self, slot: u32) {
+    fn forget(&mut self, slot: u32) {
         assert!(self.0.lock().unwrap().remove(&slot).is_some(), "settled what was not owed");
     }
 }
@@ -35,10 +35,10 @@ fn journaled() -> (Bench, Notes) {
 }
 
 #[test]
-fn h02_a_flow_is_in_the_journal_exactly_while_it_has_debt() {
+fn h02_the_journal_says_how_a_flow_stands_and_what_it_is_owed() {
     let (mut bench, notes) = journaled();
     bench.server_sends(1, 1, 0, TcpFlags::ACK, 500);
-    assert_eq!(notes.of(0), None, "nothing is acknowledged yet");
+    assert!(!notes.of(0).unwrap().owes(), "nothing is acknowledged yet");
     bench.run_to(ms(10));
     let entry = notes.of(0).unwrap();
     assert_eq!((entry.sink, entry.source), (client(1), SERVER));
@@ -46,8 +46,9 @@ fn h02_a_flow_is_in_the_journal_exactly_while_it_has_debt() {
     assert_eq!(numbers.map(SeqNum::get), [1, 501, 1, 1]);
     bench.client_sends(1, 1, 301, TcpFlags::ACK);
     assert_eq!(notes.of(0).unwrap().delivered.get(), 301);
+    assert!(notes.of(0).unwrap().record.owes());
     bench.client_sends(1, 1, 501, TcpFlags::ACK);
-    assert_eq!(notes.of(0), None);
+    assert!(!notes.of(0).unwrap().owes());
 }
 
 #[test]

@@ -2,7 +2,8 @@
 //! everything. CONFIG is JSON with the fields of `run::Config`. `tun-echo --dry-run CONFIG` changes nothing;
 //! `tun-echo [--both-ways | --flows-max N | --hang-until FILE] --engine CONFIG` has the engine in
 //! the same place, for a link without a limit; with `--hang-until` a packet that ends in `hang-now`
-//! hangs its shard until FILE is there.
+//! hangs its shard until FILE is there. Where `watchdog.successor` is `self`, this program with the same
+//! arguments is.
 
 mod hanging;
 
@@ -17,8 +18,21 @@ use units::{Duration, Rate};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let result = match arguments.as_slice() {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let (words, recover) = match words.as_slice() {
+        [words @ .., "--recover", record] => (words, Some(PathBuf::from(record))),
+        words => (words, None),
+    };
+    let parse = |config: &str| {
+        let mut config = parse(config)?;
+        config.recover.clone_from(&recover);
+        if config.watchdog.successor == ["self"] {
+            let words = words.iter().map(|word| (*word).to_owned());
+            config.watchdog.successor = std::iter::once("/proc/self/exe".to_owned()).chain(words).collect();
+        }
+        Ok::<_, String>(config)
+    };
+    let result = match words {
         ["--watchdog", record, hang_after_ms] => watch(record, hang_after_ms),
         ["--dry-run", config] => parse(config).and_then(|config| {
             run::dry_run(&config, &mut |event: &Event| println!("{}", event.line()))

@@ -1,0 +1,159 @@
+//! `cellerator lab multipath`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use io::Signals;
+use lab::radios::{MultiPathResult, MultiPathResults, MultiPathRun, MultiPathRunner, SCHEMA};
+use lab::{Instance, LabError};
+use scenario::MultiPath;
+
+use crate::output::{self, Words};
+use crate::{interruption, outcome, writable};
+
+/// Arguments of `cellerator lab multipath`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Scenario files
+    #[arg(required = true)]
+    scenarios: Vec<PathBuf>,
+    /// Run only this case
+    #[arg(long)]
+    case: Option<String>,
+    /// Run each case so often [default: as the file says]
+    #[arg(long, value_name = "N")]
+    repetitions: Option<u32>,
+    /// Name of the lab [default: the process's number]
+    #[arg(long)]
+    name: Option<String>,
+    /// Write the results as JSON (schemas/multipath-lab.schema.json)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write a report as one HTML page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Make the report from the results in these files, without a run
+    #[arg(long, conflicts_with_all = ["case", "repetitions", "json"])]
+    from_json: bool,
+    /// Print what the path manager said in each run
+    #[arg(long)]
+    events: bool,
+}
+
+/// Runs `cellerator lab multipath`; an error is one clear line: what, where, what to do.
+pub fn main(args: &Args) -> Result<ExitCode, String> {
+    let words = Words::beside([args.json.as_deref(), args.html.as_deref()])?;
+    [&args.json, &args.html].into_iter().flatten().try_for_each(|path| writable::file(path))?;
+    if args.from_json {
+        return from_json(args, words);
+    }
+    let mut scenarios = Vec::new();
+    for path in &args.scenarios {
+        let text = fs::read_to_string(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+        let mut read = MultiPath::from_toml(&path.display().to_string(), &text).map_err(|e| e.to_string())?;
+        read.repetitions = args.repetitions.unwrap_or(read.repetitions).max(1);
+        if let Some(name) = args.case.as_deref().filter(|name| read.cases.iter().all(|c| c.name != *name)) {
+            let names: Vec<&str> = read.cases.iter().map(|c| c.name.as_str()).collect();
+            return Err(format!(
+                "{}: no case is named `{name}`; there are {}",
+                path.display(),
+                names.join(", ")
+            ));
+        }
+        scenarios.push((path, read));
+    }
+    io::features::require(io::features::Feature::Namespaces).map_err(|e| e.to_string())?;
+    io::netlink::PathManager::open().map_err(|e| e.to_string())?;
+    let signals = Signals::terminating().map_err(|e| e.to_string())?;
+    let instance = Instance::register(args.name.as_deref(), "multi-path").map_err(|e| e.to_string())?;
+    let program = std::env::current_exe().map_err(|e| format!("cannot find this program's own file: {e}"))?;
+    let mut results = MultiPathResults {
+        schema: SCHEMA.to_owned(),
+        made_by: lab::made_by(env!("CARGO_PKG_VERSION"), &outcome::command_line()),
+        scenarios: Vec::new(),
+    };
+    let mut code = ExitCode::SUCCESS;
+    for (path, scenario) in &scenarios {
+        let traces = path.parent().unwrap_or(Path::new(".")).to_owned();
+        let runner =
+            MultiPathRunner { instance: &instance, signals: &signals, program: program.clone(), traces };
+        let mut tell = |run: &MultiPathRun| {
+            eprintln!("{}: {}", scenario.name, line(run));
+            if args.events {
+                run.events.iter().for_each(|event| eprintln!("    {event}"));
+            }
+        };
+        match runner.run(scenario, args.case.as_deref(), &mut tell) {
+            Ok(result) => {
+                words.say(&lab::radios::table(&result));
+                if result.runs.iter().any(|run| run.error.is_some() || !run.is_intact) {
+                    code = ExitCode::FAILURE;
+                }
+                results.scenarios.push(result);
+            }
+            Err(LabError::Interrupted) => return Ok(interruption::code(signals.taken())),
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+    write(args, &results)?;
+    Ok(code)
+}
+
+fn line(run: &MultiPathRun) -> String {
+    let mut line = format!(
+        "{}, run {}: {:.2} Mbit/s, longest stall {:.0} ms at {:.2} s",
+        run.case, run.repetition, run.goodput_mbps, run.longest_stall_ms, run.stalled_at_s
+    );
+    for reuse in &run.reuses {
+        let after = reuse.after_ms.map_or("never".to_owned(), |ms| format!("{ms:.0} ms"));
+        line.push_str(&format!(", {} used again after {after}", reuse.radio));
+    }
+    for connect in &run.connects {
+        let up = connect.up_ms.map_or("never".to_owned(), |ms| format!("{ms:.0} ms"));
+        line.push_str(&format!(", connect at {} s: {up}", connect.at_s));
+    }
+    if let Some(error) = &run.error {
+        line.push_str(&format!("; FAILED: {error}"));
+    }
+    if !run.is_intact {
+        line.push_str("; NOT INTACT");
+    }
+    if let Some(is_restored) = run.is_profile_restored {
+        line.push_str(if is_restored {
+            ", profile restored after the kill"
+        } else {
+            ", profile NOT restored"
+        });
+    }
+    line
+}
+
+fn from_json(args: &Args, words: Words) -> Result<ExitCode, String> {
+    let mut results: Option<MultiPathResults> = None;
+    for path in &args.scenarios {
+        let text = fs::read_to_string(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+        let read: MultiPathResults =
+            serde_json::from_str(&text).map_err(|e| format!("{}: no such results: {e}", path.display()))?;
+        match &mut results {
+            None => results = Some(read),
+            Some(all) => all.scenarios.extend(read.scenarios),
+        }
+    }
+    let Some(results) = results else { return Ok(ExitCode::SUCCESS) };
+    let each = |result: &MultiPathResult| words.say(&lab::radios::table(result));
+    results.scenarios.iter().for_each(each);
+    write(args, &results)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write(args: &Args, results: &MultiPathResults) -> Result<(), String> {
+    if let Some(path) = &args.json {
+        let json = serde_json::to_string(results).map_err(|e| format!("as JSON: {e}"))?;
+        output::save(path, &(json + "\n"))?;
+    }
+    if let Some(path) = &args.html {
+        output::save(path, &lab::radios::page(results))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,75 @@
+//! The scenarios of `scenarios/multipath` against their aims: `make multipath`.
+
+use serde_json::Value;
+
+use super::{has_mptcp, lab, root, runs};
+
+fn results(name: &str) -> Value {
+    lab(&[root().join(format!("scenarios/multipath/{name}.toml"))], &[])
+}
+
+fn mean(results: &Value, case: &str, key: &str) -> f64 {
+    let runs = runs(results, case);
+    runs.iter().map(|run| run[key].as_f64().unwrap()).sum::<f64>() / runs.len() as f64
+}
+
+#[test]
+#[ignore = "minutes: make multipath"]
+fn a_silent_death_of_ten_seconds() {
+    if !has_mptcp() {
+        return;
+    }
+    let results = results("silent-death-10");
+    let ratio = mean(&results, "daemon", "goodput_mbps") / mean(&results, "kernel", "goodput_mbps");
+    assert!(ratio >= 1.2, "with the path manager {ratio:.2} times the kernel alone");
+    for run in runs(&results, "daemon") {
+        assert!(run["reuses"][0]["after_ms"].as_f64().unwrap() <= 500.0, "{}", run["reuses"]);
+        let (stall, queue) =
+            (run["death_stall_ms"].as_f64().unwrap(), run["death_queue_ms"].as_f64().unwrap());
+        assert!(stall <= 500.0 + queue, "{stall:.0} ms, and the living path's queue was {queue:.0} ms");
+        for connect in run["connects"].as_array().unwrap() {
+            assert!(connect["up_ms"].as_f64().unwrap() <= 500.0, "{connect}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "minutes: make multipath"]
+fn an_announced_death_stalls_nothing() {
+    if !has_mptcp() {
+        return;
+    }
+    for run in runs(&results("announced"), "daemon") {
+        assert!(run["death_stall_ms"].as_f64().unwrap() <= 200.0, "{}", run["death_stall_ms"]);
+    }
+}
+
+#[test]
+#[ignore = "minutes: make multipath"]
+fn flapping_is_never_worse_than_the_best_single_path() {
+    if !has_mptcp() {
+        return;
+    }
+    let results = results("flapping");
+    let ratio = mean(&results, "daemon", "goodput_mbps") / mean(&results, "LTE alone", "goodput_mbps");
+    assert!(ratio >= 1.0, "{ratio:.2} times LTE alone");
+}
+
+#[test]
+#[ignore = "minutes: make multipath"]
+fn middleboxes_other_families_and_kills() {
+    if !has_mptcp() {
+        return;
+    }
+    let without = results("without-mptcp");
+    let run = runs(&without, "daemon")[0].clone();
+    assert!(run["is_intact"] == true && run["is_multi_path"] == false);
+    assert!(run["events"].to_string().contains("fell back to TCP"), "{}", run["events"]);
+    let killed = results("killed");
+    for run in runs(&killed, "killed") {
+        assert!(run["is_intact"] == true && run["is_profile_restored"] == true, "{run}");
+    }
+    let eight = results("eight-subflows");
+    assert_eq!(runs(&eight, "daemon")[0]["flows"].as_object().unwrap().len(), 8);
+    assert_eq!(runs(&results("ipv6"), "daemon")[0]["is_intact"], true);
+}

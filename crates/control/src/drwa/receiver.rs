@@ -1,0 +1,525 @@
+//! \[DR\] as a receiver runs it that sees only segments: [`ReceiverDrwa`], a connection, and
+//! [`SharedPath`], what the connections of an interface know together.
+//!
+//! ```text
+//!   server ── data, TSecr ──▶ on_data ─────▶ round trips
+//!          ◀── ACK, window ── on_ack ◀────── the kernel's ACK: bytes delivered, window lowered
+//! ```
+//!
+//! The program in the kernel (`crates/drwa/bpf/drwa.bpf.c`) does the same, and a test compares every
+//! number of both after every segment. So times are whole microseconds here, and all numbers fit
+//! 64 bits: a window 2³⁰ bytes, a round trip 60 s, the data of a round 2³² bytes.
+//!
+//! The paper changes the receiver's kernel, and counts bytes as they are copied to the application.
+//! DEVIATION: who sees segments counts bytes as they are acknowledged in order. The application's
+//! own pace shows in the kernel's window, which is never exceeded. Shown by
+//! `tests::the_kernels_window_is_never_exceeded`.
+//!
+//! With [`ReceiverParams::paper`] the window is that of [`Drwa`](super::Drwa); shown by
+//! `tests::with_the_papers_parameters_it_is_the_papers_window`.
+//!
+//! DEVIATION: the paper's windows share badly. Each has a remedy, and `paper` has none:
+//!
+//! - A connection that begins behind the queue of others takes it for a part of the path, and grows
+//!   larger than they. So it starts with the RTT_min that is known of the host, or with the round
+//!   trip of its handshake less the queue that others see. Shown by `tests::a_late_one_knows_the_path`.
+//! - λ·RTT_min ÷ RTT is the same for all windows of one queue, so shares stay what they were. So three
+//!   quarters of a window follow the mean of the interface's cwnd_est: the sum stays, the shares
+//!   become equal. Shown by `tests::unequal_windows_become_equal`.
+//! - A connection without DRWA fills the queue, and windows of those with DRWA shrink to nothing. So
+//!   round trips above 5/4 of λ·RTT_min for `re_baseline` make RTT_min the smallest of that time, and
+//!   after `retry` the one before is believed again. Shown by `tests::a_queue_of_others_is_given_in_to`.
+
+use std::collections::BTreeMap;
+
+use units::{Bytes, Duration, Instant, SeqNum, WindowScale};
+
+use super::WindowField;
+
+/// Parameters of [`ReceiverDrwa`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReceiverParams {
+    /// α: weight of the old estimate, in thousandths, 0 to 1000. 875 (7/8).
+    pub alpha_permille: u32,
+    /// λ: windows of a round trip that may be under way, in thousandths. 3000 (3).
+    pub lambda_permille: u32,
+    /// rwnd before the first round has ended. 64 KiB.
+    pub initial_window: Bytes,
+    /// Without a queue the estimate follows more data at once, and never less. True; false follows the paper.
+    pub is_free_without_queue: bool,
+    /// How long round trips must exceed what the window explains until RTT_min is learned anew. 2 s; `None`
+    /// follows the paper.
+    pub re_baseline: Option<Duration>,
+    /// After which time the RTT_min before that is believed again. 20 s; `None`: never.
+    pub retry: Option<Duration>,
+    /// Connections of the interface share what they know. True; false follows the paper.
+    pub shares: bool,
+    /// Round trips come from windows of data, also where timestamps are there. False.
+    pub without_timestamps: bool,
+}
+
+impl Default for ReceiverParams {
+    fn default() -> Self {
+        Self {
+            alpha_permille: 875,
+            lambda_permille: 3_000,
+            initial_window: Bytes::from_kib(64),
+            is_free_without_queue: true,
+            re_baseline: Some(Duration::from_secs(2)),
+            retry: Some(Duration::from_secs(20)),
+            shares: true,
+            without_timestamps: false,
+        }
+    }
+}
+
+impl ReceiverParams {
+    /// The paper's algorithm without additions.
+    #[must_use]
+    pub fn paper() -> Self {
+        Self {
+            is_free_without_queue: false,
+            re_baseline: None,
+            retry: None,
+            shares: false,
+            ..Self::default()
+        }
+    }
+}
+
+/// Longest round trip that is believed, µs.
+const RTT_MAX_US: u64 = 60_000_000;
+/// Largest window: 65,535 × 2¹⁴, rounded up (RFC 7323 §2.2).
+const WINDOW_MAX: u64 = 1 << 30;
+/// Most data of one round.
+const DATA_MAX: u64 = u32::MAX as u64;
+/// What an estimate holds, in 2⁻⁸ bytes.
+const FRACTION_BITS: u32 = 8;
+/// Silence after which a server had nothing to send, where no round trip is known yet.
+const PAUSE_US: u64 = 1_000_000;
+/// How long TSvals are watched until it is known what they count.
+const TICK_TIME_US: u64 = 100_000;
+/// A slot lasts 2²⁰ µs.
+const SLOT_SHIFT: u32 = 20;
+/// How long a host's round trip is believed that nobody confirms.
+const PEER_FORGOTTEN_US: u64 = 60_000_000;
+
+/// Microseconds; never 0, which stands for "not yet".
+fn micros(at: Instant) -> u64 {
+    at.as_nanos() / 1_000
+}
+
+/// What the connections of one second had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slot {
+    /// The second since the clock's start, of 2²⁰ µs.
+    pub number: u32,
+    /// Connections that ended a round.
+    pub connections: u32,
+    /// The sum of their cwnd_est, bytes.
+    pub bytes: u64,
+    /// The shortest RTT_est − RTT_min, µs.
+    pub queue_us: u64,
+}
+
+/// What is known of a host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Peer {
+    /// The shortest round trip, µs.
+    pub rtt_min_us: u64,
+    /// When a round trip last was one that this explains, µs.
+    pub confirmed_us: u64,
+}
+
+/// What the connections of an interface know together.
+#[derive(Clone, Debug, Default)]
+pub struct SharedPath {
+    /// This second.
+    pub now: Slot,
+    /// The second before, all zero when nobody ended a round in it.
+    pub before: Slot,
+    /// By the other host's address: IPv4 in the first four bytes.
+    pub peers: BTreeMap<[u8; 16], Peer>,
+}
+
+impl SharedPath {
+    fn turn(&mut self, now_us: u64) {
+        let number = (now_us >> SLOT_SHIFT) as u32;
+        if self.now.number == number {
+            return;
+        }
+        let follows = self.now.number.wrapping_add(1) == number;
+        self.before = if follows { self.now } else { Slot::default() };
+        self.now = Slot { number, queue_us: RTT_MAX_US, ..Slot::default() };
+    }
+
+    /// The queue that others see, µs.
+    fn queue_us(&self) -> Option<u64> {
+        let seen = [&self.before, &self.now].into_iter().filter(|slot| slot.connections > 0);
+        seen.map(|slot| slot.queue_us).min().filter(|queue| *queue < RTT_MAX_US)
+    }
+}
+
+/// What the SYNs of both hosts agreed on.
+#[derive(Clone, Copy, Debug)]
+pub struct Agreed {
+    /// The other host's initial sequence number.
+    pub remote_isn: SeqNum,
+    /// The window of the own SYN, bytes: SYNs are not scaled (RFC 7323 §2.2).
+    pub syn_window: u16,
+    /// Of the own windows.
+    pub scale: WindowScale,
+    /// Of the own SYN.
+    pub mss: u16,
+    /// Both SYNs had timestamps.
+    pub timestamps: bool,
+    /// The other host's address.
+    pub remote: [u8; 16],
+}
+
+/// A segment with data that has come.
+#[derive(Clone, Copy, Debug)]
+pub struct DataIn {
+    /// Its first number.
+    pub seq: SeqNum,
+    /// Payload, at least 1 byte; a super-packet may have 64 KiB.
+    pub len: u32,
+    /// TSecr.
+    pub echo: Option<u32>,
+}
+
+/// A segment with ACK that goes out.
+#[derive(Clone, Copy, Debug)]
+pub struct AckOut {
+    /// What it acknowledges.
+    pub ack: SeqNum,
+    /// The window field as the kernel has it.
+    pub window: u16,
+    /// TSval.
+    pub timestamp: Option<u32>,
+    /// It carries data of its own.
+    pub has_payload: bool,
+}
+
+/// What was told, and when; its answer gives a round trip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// TSval, or the right edge.
+    pub told: u32,
+    /// µs, the lower 32 bits.
+    pub at_us: u32,
+}
+
+/// A connection. Public fields are what the program in the kernel has too.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "bpf/drwa.h explains them")]
+pub struct ReceiverDrwa {
+    params: ReceiverParams,
+    agreed: Agreed,
+    mss: u64,
+    field: WindowField,
+    pub mark: Option<Mark>,
+    taken: Option<Mark>,
+    first: Option<Mark>,
+    /// What TSval counts, µs.
+    tick_us: Option<u32>,
+    is_tick_known: bool,
+    best: Option<(u32, u64)>,
+    data_us: Option<u64>,
+    pauses: u32,
+    pauses_known: u32,
+    pub samples: u64,
+    pub delivered: u64,
+    began: Option<(u64, u64)>,
+    pub cwnd_est: Option<u64>,
+    pub rtt_est_us: Option<u64>,
+    pub rtt_min_us: Option<u64>,
+    pub window: Option<u64>,
+    unexplained: Option<(u64, u64)>,
+    pub before_us: Option<u64>,
+    retry_us: Option<u64>,
+    acked: SeqNum,
+    timestamp: u32,
+    pub round: u32,
+    slot: u32,
+}
+
+impl ReceiverDrwa {
+    /// A connection whose handshake took `handshake_us`; `None` when its SYN was repeated (Karn).
+    #[must_use]
+    pub fn new(
+        params: ReceiverParams,
+        agreed: Agreed,
+        handshake: Option<Duration>,
+        now: Instant,
+        path: &mut SharedPath,
+    ) -> Self {
+        let first = agreed.remote_isn + 1;
+        let has_timestamps = agreed.timestamps && agreed.mss > 12;
+        let mss = agreed.mss.max(1) - if has_timestamps { 12 } else { 0 };
+        let mut new = Self {
+            params,
+            agreed,
+            mss: u64::from(mss),
+            field: WindowField::new(first + u32::from(agreed.syn_window), agreed.scale),
+            mark: None,
+            taken: None,
+            first: None,
+            tick_us: None,
+            is_tick_known: false,
+            best: None,
+            data_us: None,
+            pauses: 0,
+            pauses_known: 0,
+            samples: 0,
+            delivered: 0,
+            began: None,
+            cwnd_est: None,
+            rtt_est_us: None,
+            rtt_min_us: None,
+            window: None,
+            unexplained: None,
+            before_us: None,
+            retry_us: None,
+            acked: first,
+            timestamp: 0,
+            round: 0,
+            slot: 0,
+        };
+        if let Some(rtt) = handshake {
+            new.on_handshake((rtt.as_nanos() / 1_000).clamp(1, RTT_MAX_US), micros(now), path);
+        }
+        new
+    }
+
+    fn on_handshake(&mut self, rtt_us: u64, now_us: u64, path: &mut SharedPath) {
+        self.rtt_min_us = Some(rtt_us);
+        if !self.params.shares {
+            return;
+        }
+        path.turn(now_us);
+        let known = path.peers.get(&self.agreed.remote);
+        if let Some(peer) = known.filter(|peer| now_us - peer.confirmed_us < PEER_FORGOTTEN_US) {
+            self.rtt_min_us = Some(rtt_us.min(peer.rtt_min_us));
+        } else if let Some(queue) = path.queue_us() {
+            // A queue of theirs is at most λ − 1 round trips; it may have left since.
+            let least = rtt_us * 1_000 / u64::from(self.params.lambda_permille.max(1));
+            self.rtt_min_us = Some(rtt_us.saturating_sub(queue).max(least.min(rtt_us)).max(1));
+        }
+    }
+
+    fn by_timestamps(&self) -> bool {
+        self.agreed.timestamps && !self.params.without_timestamps
+    }
+
+    /// Takes in a segment with data from the other host.
+    pub fn on_data(&mut self, data: &DataIn, now: Instant) {
+        let now_us = micros(now);
+        let patience = self.rtt_est_us.map_or(PAUSE_US, |rtt| 2 * rtt);
+        let is_after_silence = self.data_us.is_some_and(|last| now_us - last > patience);
+        let echo = data.echo.unwrap_or(0);
+        let knew_all = data.seq == self.acked && (!self.by_timestamps() || echo == self.timestamp);
+        self.data_us = Some(now_us);
+        if is_after_silence && knew_all {
+            // The server knew all our acknowledgements, and had nothing to send before: no round trip.
+            self.pauses += 1;
+            self.taken = self.mark;
+            return;
+        }
+        let Some(mark) = self.mark.filter(|mark| self.taken != Some(*mark)) else { return };
+        let elapsed = u64::from((now_us as u32).wrapping_sub(mark.at_us));
+        let answered_after = if self.by_timestamps() {
+            match data.echo.map(|echo| (echo.wrapping_sub(mark.told)).cast_signed()) {
+                None | Some(..0) => return,
+                Some(0) => Some(elapsed),
+                // A server that sends in bunches answers a later acknowledgement of the bunch.
+                Some(ticks) => {
+                    let later = self.tick_us.map(|tick| u64::from(ticks.unsigned_abs()) * u64::from(tick));
+                    later.and_then(|later| elapsed.checked_sub(later)).filter(|rtt| *rtt > 0)
+                }
+            }
+        } else {
+            if !SeqNum::new(mark.told).is_before(data.seq + data.len) {
+                return;
+            }
+            Some(elapsed)
+        };
+        self.taken = Some(mark);
+        if let Some(rtt) = answered_after {
+            let rtt = rtt.clamp(1, RTT_MAX_US);
+            let best = self.best.filter(|(round, _)| *round == self.round).map_or(rtt, |(_, b)| b.min(rtt));
+            self.best = Some((self.round, best));
+            self.samples += 1;
+        }
+    }
+
+    /// The window field to send instead of the kernel's, of a segment with ACK.
+    pub fn on_ack(&mut self, ack: &AckOut, now: Instant, path: &mut SharedPath) -> u16 {
+        let now_us = micros(now);
+        if let Some(timestamp) = ack.timestamp {
+            self.timestamp = timestamp;
+            self.learn_tick(timestamp, now_us);
+        }
+        if self.acked.is_before(ack.ack) {
+            self.delivered += u64::from(ack.ack.since(self.acked));
+            self.acked = ack.ack;
+        }
+        self.on_delivered(now_us, path);
+        let limit = self.window.unwrap_or(self.params.initial_window.get());
+        let field = self.field.lower(ack.ack, ack.window, Bytes::new(limit));
+        self.set_mark(ack, now_us);
+        field
+    }
+
+    /// One past the last number that the other host was ever allowed.
+    #[must_use]
+    pub fn edge(&self) -> SeqNum {
+        self.field.edge()
+    }
+
+    /// Finds out what TSval counts: milliseconds, or microseconds where a route says so.
+    fn learn_tick(&mut self, timestamp: u32, now_us: u64) {
+        let Some(first) = self.first else {
+            self.first = Some(Mark { told: timestamp, at_us: now_us as u32 });
+            return;
+        };
+        let elapsed = u64::from((now_us as u32).wrapping_sub(first.at_us));
+        if self.is_tick_known || elapsed < TICK_TIME_US {
+            return;
+        }
+        let ticks = u64::from(timestamp.wrapping_sub(first.told));
+        let fits = |tick: u32| (ticks * u64::from(tick)).abs_diff(elapsed) <= 4_000 + elapsed / 64;
+        self.tick_us = [1_000, 1].into_iter().find(|tick| fits(*tick));
+        self.is_tick_known = true;
+    }
+
+    fn set_mark(&mut self, ack: &AckOut, now_us: u64) {
+        if self.mark.is_some() && self.taken != self.mark {
+            return;
+        }
+        let told = if self.by_timestamps() {
+            let Some(value) = ack.timestamp else { return };
+            let is_new = self.mark.is_none_or(|mark| mark.told.wrapping_sub(value).cast_signed() < 0);
+            // What carries data is answered when the other program has thought about it.
+            if ack.has_payload || !is_new {
+                return;
+            }
+            value
+        } else {
+            self.edge().get()
+        };
+        self.mark = Some(Mark { told, at_us: now_us as u32 });
+    }
+
+    fn on_delivered(&mut self, now_us: u64, path: &mut SharedPath) {
+        if self.pauses_known != self.pauses {
+            self.pauses_known = self.pauses;
+            self.began = None;
+            self.round = self.round.wrapping_add(1);
+        }
+        let Some((since, before)) = self.began else {
+            self.began = Some((now_us, self.delivered));
+            return;
+        };
+        let best = self.best.filter(|(round, _)| *round == self.round).map(|(_, rtt)| rtt);
+        let Some(rtt) = best.or(self.rtt_est_us) else { return };
+        let elapsed = now_us - since;
+        if elapsed < rtt || elapsed == 0 {
+            return;
+        }
+        // A round ends late where acknowledgements are bunched: a round trip's share of it counts.
+        let data = (self.delivered - before).min(DATA_MAX) * rtt / elapsed;
+        self.end_round(rtt, data, now_us, path);
+        self.began = Some((now_us, self.delivered));
+        self.round = self.round.wrapping_add(1);
+    }
+
+    fn end_round(&mut self, rtt: u64, data: u64, now_us: u64, path: &mut SharedPath) {
+        self.rtt_est_us = Some(rtt);
+        let rtt_min = self.re_baseline(rtt, self.rtt_min_us.map_or(rtt, |least| least.min(rtt)), now_us);
+        self.rtt_min_us = Some(rtt_min);
+        let estimate = self.estimate(rtt, rtt_min, data << FRACTION_BITS);
+        self.cwnd_est = Some(estimate);
+        let own = estimate >> FRACTION_BITS;
+        let cwnd = if self.params.shares { self.share(own, rtt, rtt_min, now_us, path) } else { own };
+        let window = (cwnd * u64::from(self.params.lambda_permille) / 1_000).min(WINDOW_MAX);
+        self.window = Some((window * rtt_min / rtt).max(2 * self.mss));
+    }
+
+    fn estimate(&self, rtt: u64, rtt_min: u64, data: u64) -> u64 {
+        let Some(old) = self.cwnd_est.filter(|old| *old > 0) else { return data };
+        let has_queue = rtt * 2 > rtt_min * 3;
+        if self.params.is_free_without_queue && !has_queue {
+            return old.max(data);
+        }
+        let alpha = u64::from(self.params.alpha_permille);
+        (old * alpha + data * (1_000 - alpha)) / 1_000
+    }
+
+    /// Whether a queue of λ round trips, and a quarter, explains the round trip. Without the quarter where RTT_min
+    /// has been given in to others: they may still be filling.
+    fn is_explained(&self, rtt: u64, rtt_min: u64) -> bool {
+        let quarters = if self.before_us.is_some() { 4 } else { 5 };
+        rtt * 4_000 <= rtt_min * u64::from(self.params.lambda_permille) * quarters
+    }
+
+    /// RTT_min, learned anew when nothing of ours explains the round trips, or tried again.
+    fn re_baseline(&mut self, rtt: u64, mut rtt_min: u64, now_us: u64) -> u64 {
+        let Some(after) = self.params.re_baseline else { return rtt_min };
+        if self.retry_us.is_some_and(|retry| now_us >= retry) {
+            rtt_min = rtt_min.min(self.before_us.unwrap_or(rtt_min));
+            (self.before_us, self.retry_us, self.unexplained) = (None, None, None);
+        }
+        if self.is_explained(rtt, rtt_min) {
+            self.unexplained = None;
+            return rtt_min;
+        }
+        let (since, least) = self.unexplained.map_or((now_us, rtt), |(since, least)| (since, least.min(rtt)));
+        self.unexplained = Some((since, least));
+        if now_us - since < after.as_nanos() / 1_000 {
+            return rtt_min;
+        }
+        if let Some(retry) = self.params.retry {
+            self.before_us = Some(self.before_us.map_or(rtt_min, |before| before.min(rtt_min)));
+            self.retry_us = Some(now_us + retry.as_nanos() / 1_000);
+        }
+        self.unexplained = None;
+        // What others fill is matched, not exceeded: the round trip settles at twice theirs.
+        (least * 2_000 / u64::from(self.params.lambda_permille.max(1))).clamp(1, rtt)
+    }
+
+    /// cwnd_est as the window is to use it: three quarters are the mean of the interface's connections.
+    fn share(&mut self, cwnd: u64, rtt: u64, rtt_min: u64, now_us: u64, path: &mut SharedPath) -> u64 {
+        path.turn(now_us);
+        if self.before_us.is_none() {
+            self.publish(rtt, rtt_min, now_us, path);
+        }
+        if self.slot != path.now.number {
+            self.slot = path.now.number;
+            path.now.connections += 1;
+            path.now.bytes += cwnd;
+        }
+        path.now.queue_us = path.now.queue_us.min(rtt - rtt_min);
+        if path.before.connections < 2 {
+            return cwnd;
+        }
+        let mean = path.before.bytes / u64::from(path.before.connections);
+        // Many small ones do not starve a large one.
+        ((cwnd + 3 * mean) / 4).max(cwnd / 2)
+    }
+
+    fn publish(&self, rtt: u64, rtt_min: u64, now_us: u64, path: &mut SharedPath) {
+        let known = path.peers.entry(self.agreed.remote);
+        let peer = known.or_insert(Peer { rtt_min_us: u64::MAX, confirmed_us: now_us });
+        let is_forgotten = now_us - peer.confirmed_us >= PEER_FORGOTTEN_US;
+        if is_forgotten || rtt_min < peer.rtt_min_us {
+            *peer = Peer { rtt_min_us: rtt_min, confirmed_us: now_us };
+        } else if self.is_explained(rtt, peer.rtt_min_us) {
+            peer.confirmed_us = now_us;
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "receiver/tests.rs"]
+mod tests;

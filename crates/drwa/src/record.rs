@@ -1,0 +1,111 @@
+//! [`Record`]: what a process has attached and changed, on disk, so that others find it, and the next start can undo
+//! what a killed one left.
+
+use std::path::Path;
+
+use io::bpf::remove_filters;
+use io::netlink::Netlink;
+use io::{INSTANCE_DIRECTORY, IoError, Leftover, Namespace};
+use serde::{Deserialize, Serialize};
+
+use crate::DrwaError;
+use crate::buffers::{Buffers, Kept};
+
+/// Of the instances' directories.
+pub(crate) const KIND: &str = "drwa";
+
+/// An interface with programs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attached {
+    /// Its name.
+    pub interface: String,
+    /// `tcx` or `clsact`.
+    pub hook: String,
+    /// The clsact qdisc was made for the programs.
+    pub owns_qdisc: bool,
+    /// Number of the map of connections.
+    pub connections_map: u32,
+    /// Number of the map of counters.
+    pub counts_map: u32,
+}
+
+/// What a process has attached and changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// Its network namespace.
+    pub namespace: u64,
+    /// The interfaces.
+    pub attached: Vec<Attached>,
+    /// The settings.
+    pub buffers: Buffers,
+    /// The options, as one would type them.
+    pub options: String,
+}
+
+impl Record {
+    /// Takes away what does not end with the process, and puts the settings back.
+    pub(crate) fn undo(&self) -> Result<Vec<Kept>, IoError> {
+        let netlink = Netlink::open()?;
+        for attached in self.attached.iter().filter(|attached| attached.hook == "clsact") {
+            // An interface that is gone has taken its filters along.
+            if let Ok(index) = netlink.index_of(&attached.interface) {
+                remove_filters(index, attached.owns_qdisc);
+            }
+        }
+        Ok(self.buffers.restore())
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+}
+
+/// A process that is attached.
+#[derive(Clone, Debug)]
+pub struct Running {
+    /// Its number.
+    pub process: u32,
+    /// What it has done.
+    pub record: Record,
+}
+
+/// All that run on this machine.
+///
+/// # Errors
+/// When their records cannot be read.
+pub fn running() -> Result<Vec<Running>, DrwaError> {
+    let read = |running: io::Running| {
+        let text = std::fs::read_to_string(running.path.join("record")).ok()?;
+        Some(Running { process: running.owner.pid(), record: Record::parse(&text)? })
+    };
+    let base = Path::new(INSTANCE_DIRECTORY);
+    Ok(io::Instance::running(base, KIND)?.into_iter().filter_map(read).collect())
+}
+
+/// Undoes what killed processes left in this network namespace; one line about each.
+///
+/// # Errors
+/// When a record cannot be removed.
+pub fn clean_up() -> Result<Vec<String>, DrwaError> {
+    let namespace = Namespace::current()?.id()?;
+    let mut lines = Vec::new();
+    for leftover in Leftover::find(Path::new(INSTANCE_DIRECTORY), KIND)? {
+        let process = leftover.owner().map_or("unknown".to_owned(), |owner| owner.pid().to_string());
+        let record = leftover.record().as_deref().and_then(Record::parse);
+        // Numbers are used again: a directory in our way is forgotten, wherever it came from.
+        let is_in_our_way = leftover.owner().is_some_and(|owner| owner.pid() == std::process::id());
+        if record.as_ref().is_some_and(|record| record.namespace != namespace) && !is_in_our_way {
+            continue;
+        }
+        if let Some(record) = record.filter(|record| record.namespace == namespace) {
+            lines.push(format!("process {process} was killed: undone what it left"));
+            lines.extend(record.undo()?.iter().map(kept_line));
+        }
+        leftover.forget()?;
+    }
+    Ok(lines)
+}
+
+pub(crate) fn kept_line(kept: &Kept) -> String {
+    format!("{} is '{}': somebody else has changed it since, so it stays", kept.path, kept.value)
+}

@@ -1,0 +1,234 @@
+//! The BPF programs and the algorithm in Rust handle the same segments; every number is equal after each. As root.
+
+// Test code outside of `#[test]` functions: what goes wrong there is a failure of the test.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod frames;
+
+use control::receiver::{AckOut, Agreed, DataIn, Peer, ReceiverDrwa, ReceiverParams, SharedPath, Slot};
+use drwa::layout::Connection;
+use drwa::{Program, Setup, octets};
+use frames::{Host, OFFER_MSS};
+use io::bpf::Direction;
+use rand::{Rng, RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use units::{Bytes, Duration, Instant, SeqNum, WindowScale};
+
+fn setup(params: ReceiverParams) -> Setup {
+    Setup { params, link_header_len: 14, selections: Vec::new(), is_test: true }
+}
+
+/// A connection of both.
+struct Pair {
+    host: Host,
+    theirs: Option<ReceiverDrwa>,
+    next: SeqNum,
+    window: u16,
+}
+
+struct Run {
+    program: Program,
+    path: SharedPath,
+    params: ReceiverParams,
+    now_us: u64,
+    pairs: Vec<Pair>,
+    timestamps: bool,
+}
+
+const REMOTE_ISN: u32 = 0xfffe_0000;
+
+impl Run {
+    fn new(params: ReceiverParams, timestamps: bool) -> Self {
+        let program = Program::load(&setup(params)).expect("as root, on Linux 5.12 or later");
+        Self {
+            program,
+            path: SharedPath::default(),
+            params,
+            now_us: 5_000_000_000,
+            pairs: Vec::new(),
+            timestamps,
+        }
+    }
+
+    fn instant(&self) -> Instant {
+        Instant::ZERO + Duration::from_nanos(self.now_us * 1_000)
+    }
+
+    fn clock(&self) -> u32 {
+        (self.now_us / 1_000) as u32
+    }
+
+    fn pass(&mut self, direction: Direction, frame: &[u8]) -> Vec<u8> {
+        self.program.set_time(self.now_us).unwrap();
+        self.program.test(direction, frame).unwrap()
+    }
+
+    fn open(&mut self, host: Host, rtt_us: u64, syns: u32) {
+        let ts = self.timestamps.then(|| (self.clock(), 0));
+        for _ in 0..syns {
+            let frame = host.syn(77, ts);
+            assert_eq!(self.pass(Direction::Out, &frame), frame);
+        }
+        self.now_us += rtt_us;
+        let ts = self.timestamps.then(|| (1, self.clock()));
+        let frame = host.syn_ack(REMOTE_ISN, 77, ts);
+        assert_eq!(self.pass(Direction::In, &frame), frame);
+        let agreed = Agreed {
+            remote_isn: SeqNum::new(REMOTE_ISN),
+            syn_window: 64_240,
+            scale: WindowScale::new(7),
+            mss: OFFER_MSS,
+            timestamps: self.timestamps,
+            remote: octets(host.remote.ip()),
+        };
+        let handshake = (syns == 1).then(|| Duration::from_nanos(rtt_us * 1_000));
+        let now = self.instant();
+        let theirs = ReceiverDrwa::new(self.params, agreed, handshake, now, &mut self.path);
+        let next = SeqNum::new(REMOTE_ISN) + 1;
+        self.pairs.push(Pair { host, theirs: Some(theirs), next, window: 64_240 });
+        let pair = self.pairs.len() - 1;
+        self.ack(pair, 0, 502, false);
+    }
+
+    fn data(&mut self, pair: usize, ahead: u32, len: u32, echo: u32) {
+        let seq = self.pairs[pair].next + ahead;
+        let ts = self.timestamps.then_some((9, echo));
+        let frame = self.pairs[pair].host.data(seq.get(), 78, len as usize, ts);
+        assert_eq!(self.pass(Direction::In, &frame), frame);
+        let now = self.instant();
+        let echo = self.timestamps.then_some(echo);
+        if let Some(theirs) = &mut self.pairs[pair].theirs {
+            theirs.on_data(&DataIn { seq, len, echo }, now);
+        }
+        self.compare(pair);
+    }
+
+    fn ack(&mut self, pair: usize, bytes: u32, window: u16, has_payload: bool) {
+        let ts = self.timestamps.then(|| (self.clock(), 9));
+        self.pairs[pair].next += bytes;
+        let ack = self.pairs[pair].next;
+        let frame = self.pairs[pair].host.ack(78, ack.get(), window, if has_payload { 50 } else { 0 }, ts);
+        let out = self.pass(Direction::Out, &frame);
+        let now = self.instant();
+        let timestamp = ts.map(|(value, _)| value);
+        let ours = AckOut { ack, window, timestamp, has_payload };
+        let field = self.pairs[pair].theirs.as_mut().unwrap().on_ack(&ours, now, &mut self.path);
+        let segment = frames::parse(&out);
+        assert_eq!(segment.window, field, "at {} us", self.now_us);
+        // Everything else is as it was.
+        assert_eq!(frames::with_window(&frame, field), out);
+        assert!(frames::is_checksum_right(&out));
+        self.pairs[pair].window = window;
+        self.compare(pair);
+    }
+
+    /// Every number of a connection, and what all share.
+    fn compare(&self, pair: usize) {
+        let Pair { host, theirs, .. } = &self.pairs[pair];
+        let theirs = theirs.as_ref().unwrap();
+        let found = self.program.view().unwrap().connections();
+        let kernel: &Connection = &found[&host.ends()];
+        let mark = theirs.mark.map_or(0, |mark| u64::from(mark.told) << 32 | u64::from(mark.at_us));
+        let ours = [
+            theirs.delivered,
+            theirs.cwnd_est.unwrap_or(0),
+            theirs.rtt_est_us.unwrap_or(0),
+            theirs.rtt_min_us.unwrap_or(0),
+            theirs.window.unwrap_or(0),
+            theirs.before_us.unwrap_or(0),
+            theirs.samples,
+            theirs.round.into(),
+            mark,
+            theirs.edge().get().into(),
+        ];
+        let theirs = [
+            kernel.delivered,
+            kernel.cwnd_est,
+            kernel.rtt_est_us,
+            kernel.rtt_min_us,
+            kernel.window,
+            kernel.before_us,
+            kernel.samples,
+            kernel.round.into(),
+            kernel.mark,
+            kernel.edge.into(),
+        ];
+        assert_eq!(ours, theirs, "at {} us, {kernel:?}", self.now_us);
+        let (shared, peers) = self.program.shared().unwrap();
+        let now = Slot {
+            number: shared.now_number,
+            connections: shared.now_connections,
+            bytes: shared.now_bytes,
+            queue_us: shared.now_queue_us,
+        };
+        assert_eq!(self.path.now, now);
+        let before = (shared.before_connections, shared.before_bytes);
+        assert_eq!((self.path.before.connections, self.path.before.bytes), before);
+        let peers = peers.into_iter().map(|(address, peer)| {
+            (address, Peer { rtt_min_us: peer.rtt_min_us, confirmed_us: peer.confirmed_us })
+        });
+        assert_eq!(self.path.peers, peers.collect());
+    }
+}
+
+/// `steps` of data, acknowledgements and time on three connections, of which two have one server.
+fn random_run(seed: u64, params: ReceiverParams, timestamps: bool, steps: u32) -> (u64, u64) {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut run = Run::new(params, timestamps);
+    let mut base_us = 60_000;
+    for n in 0..3 {
+        run.open(
+            Host::new(n, n / 2, seed % 2 == 1),
+            60_000 + random.random_range(0..40_000),
+            1 + u32::from(n == 1),
+        );
+    }
+    let mut echoes = [0u32; 3];
+    for _ in 0..steps {
+        let pair = random.random_range(0..3usize);
+        run.now_us += random.random_range(0..base_us / 2);
+        match random.random_range(0..1_000) {
+            // The server has nothing to say, or the radio is gone.
+            0..6 => run.now_us += random.random_range(0..5_000_000),
+            // A longer or a shorter path.
+            6..10 => base_us = [10_000, 60_000, 400_000][random.random_range(0..3usize)],
+            10..500 => {
+                // Echoes what was told a while ago, or an older or newer one.
+                let echo = match random.random_range(0..4) {
+                    0 => run.clock(),
+                    1 => echoes[pair],
+                    _ => run.pairs[pair].theirs.as_ref().and_then(|d| d.mark).map_or(0, |mark| mark.told),
+                };
+                let ahead = if random.random_range(0..5) == 0 { random.next_u32() % 100_000 } else { 0 };
+                run.data(pair, ahead, random.random_range(1..1_400), echo);
+            }
+            _ => {
+                echoes[pair] = run.clock();
+                let bytes = if random.random_range(0..4) == 0 { 0 } else { random.random_range(0..400_000) };
+                let window = [65_535, 4_000, 502, 0, random.random::<u16>()][random.random_range(0..5usize)];
+                run.ack(pair, bytes, window, random.random_range(0..10) == 0);
+            }
+        }
+    }
+    let counters = run.program.view().unwrap().counters().unwrap();
+    (counters.rounds, counters.windows_lowered)
+}
+
+#[test]
+fn program_and_algorithm_are_equal_after_every_segment() {
+    let additions = ReceiverParams::default();
+    let cases = [
+        (1, additions, true),
+        (2, additions, true),
+        (3, additions, false),
+        (4, ReceiverParams::paper(), true),
+        (5, ReceiverParams::paper(), false),
+        (6, ReceiverParams { without_timestamps: true, lambda_permille: 1_700, ..additions }, true),
+        (7, ReceiverParams { alpha_permille: 500, initial_window: Bytes::new(3_000), ..additions }, true),
+    ];
+    for (seed, params, timestamps) in cases {
+        let (rounds, lowered) = random_run(seed, params, timestamps, 1_500);
+        println!("seed {seed}: {rounds} rounds, {lowered} windows lowered");
+        assert!(rounds > 100 && lowered > 100, "seed {seed} shows nothing: {rounds}, {lowered}");
+    }
+}

@@ -1,0 +1,96 @@
+//! Flows of an engine whose process has died.
+
+use units::Instant;
+
+use super::Half;
+use crate::flow::Flow;
+use crate::journal::JournalEntry;
+use crate::key::FlowKey;
+use crate::memory::timer::Moment;
+use crate::path::Path;
+use crate::path::subscriber::Subscriber;
+use crate::path::turns::Link;
+use crate::phase::Phase;
+use crate::phase::accelerated::Accelerated;
+use crate::phase::closed::Closed;
+use crate::phase::draining::Draining;
+use crate::record::Mark;
+use crate::relay::Relay;
+
+/// Why a flow cannot go on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum RecoverError {
+    /// Its record is damaged, or speaks of memory that is not there.
+    #[error("what is written down about it makes no sense, or its data is not there")]
+    Senseless,
+    /// The flow is in the table already.
+    #[error("it is there already")]
+    Known,
+    /// The table, or its subscriber's share of it, is full.
+    #[error("there is no room for it")]
+    NoRoom,
+}
+
+impl Half {
+    /// Goes on with a flow as `entry` says that it stood.
+    pub(crate) fn recover(&mut self, entry: &JournalEntry, now: Instant) -> Result<(), RecoverError> {
+        let key = FlowKey::new(entry.sink, entry.source);
+        if self.flow_index.get(&key, &self.flows).is_some() {
+            return Err(RecoverError::Known);
+        }
+        if self.flows.len() >= self.config.flows_max {
+            return Err(RecoverError::NoRoom);
+        }
+        let subscriber_id = self.subscriber_for(&key, now).ok_or(RecoverError::NoRoom)?;
+        let Some(relay) = self.relay_of(entry, subscriber_id, now) else {
+            self.leave_subscriber(subscriber_id);
+            return Err(RecoverError::Senseless);
+        };
+        let (memory, in_flight) = (relay.memory(), relay.in_flight());
+        let phase = if entry.record.is(Mark::Draining) {
+            let departure = Box::new(relay.new_departure());
+            Phase::Draining(Draining { has_ended: relay.has_ended(), relay, departure })
+        } else if entry.record.is(Mark::Closed) {
+            Phase::Closed(Closed { relay })
+        } else {
+            Phase::Accelerated(Accelerated { relay })
+        };
+        let id = self.flows.insert(Flow {
+            key,
+            in_outbox: false,
+            is_urgent: false,
+            is_journaled: false,
+            subscriber: subscriber_id,
+            armed: Moment::NEVER,
+            due: Instant::FAR_FUTURE,
+            last_activity: entry.record.times(now)[1],
+            link: Link::default(),
+            phase,
+        });
+        self.flow_index.insert(&key, id);
+        self.stats.flows_now += 1;
+        self.stats.note_memory(0, memory);
+        if let Some(path) = self.path_of_mut(subscriber_id) {
+            path.adjust_buffered(0, memory);
+            path.adjust_in_flight(0, in_flight);
+        }
+        self.narrow(id, self.mtu, now);
+        self.settle(id, now);
+        Ok(())
+    }
+
+    fn relay_of(&mut self, entry: &JournalEntry, subscriber_id: u32, now: Instant) -> Option<Relay> {
+        let record = &entry.record;
+        let subscriber = self.subscribers.get_mut(subscriber_id)?;
+        subscriber.note_mss(record.mss);
+        if let Some(srtt) = record.sent_before().srtt {
+            subscriber.note_round_trip(srtt, now);
+        }
+        // Something is under way, or will be.
+        self.open_path(subscriber_id);
+        let path = self.subscribers.get(subscriber_id).and_then(Subscriber::path)?;
+        let path: &mut Path = self.paths.get_mut(path)?;
+        let stamp = path.sampler.on_send(path.in_flight == 0, now);
+        Relay::recovered(record, &self.pool.no_memory(), &self.config, stamp).ok()
+    }
+}

@@ -1,0 +1,290 @@
+//! [`Object`]: programs that a compiler made, with their maps, loaded by libbpf.
+//!
+//! libbpf relocates and loads; what a program is attached to ends with the [`Hooked`], as with
+//! assembled ones.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use libbpf_rs::{
+    MapCore, MapFlags, MapHandle, MapInfo, ObjectBuilder, PrintLevel, ProgramInput, TC_EGRESS, TC_INGRESS,
+    TcHook,
+};
+
+use super::program::{Attachment, Direction, explained};
+use super::system;
+use crate::IoError;
+use crate::netlink::InterfaceIndex;
+
+/// The map of a compiled program's constants.
+const CONSTANTS: &str = ".rodata.settings";
+
+/// What may hold a program at an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hook {
+    /// A link where the kernel has tcx, else a filter.
+    #[default]
+    Any,
+    /// A link: it ends with the process.
+    Link,
+    /// A filter of a clsact qdisc: it stays when the process dies.
+    Filter,
+}
+
+/// A compiled program at work on an interface; it ends with the value.
+#[derive(Debug)]
+pub enum Hooked {
+    /// It ends with the process too.
+    Link(Attachment),
+    /// It stays when the process dies.
+    Filter(Filter),
+}
+
+impl Hooked {
+    /// What holds the program: `tcx`, or `clsact` where the kernel is older.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Link(_) => "tcx",
+            Self::Filter(_) => "clsact",
+        }
+    }
+}
+
+/// Loaded programs and their maps; they go with the value, once they are attached nowhere.
+#[derive(Debug)]
+pub struct Object {
+    object: libbpf_rs::Object,
+    name: String,
+}
+
+/// Whatever kept the kernel from loading a program says so to nobody but the caller.
+fn silence(_: PrintLevel, _: String) {}
+
+impl Object {
+    /// Loads the compiled object `elf`, with `constants` at the start of its constants.
+    ///
+    /// # Errors
+    /// When the privilege is missing, it is no object file, or the verifier refuses a program.
+    pub fn load(name: &str, elf: &[u8], constants: &[u8]) -> Result<Self, IoError> {
+        libbpf_rs::set_print(Some((PrintLevel::Warn, silence)));
+        let failed = |doing: &str, error: libbpf_rs::Error| {
+            let what = format!("{doing} the BPF programs '{name}'");
+            match error.kind() {
+                libbpf_rs::ErrorKind::PermissionDenied => {
+                    explained(what, std::io::Error::from_raw_os_error(libc::EPERM))
+                }
+                _ => IoError::Invalid { what, why: format!("{error:#}") },
+            }
+        };
+        let mut open = ObjectBuilder::default().open_memory(elf).map_err(|error| failed("read", error))?;
+        for mut map in open.maps_mut() {
+            if map.name().to_string_lossy().ends_with(CONSTANTS)
+                && let Some(memory) = map.initial_value_mut()
+            {
+                let Some(place) = memory.get_mut(..constants.len()) else {
+                    return Err(IoError::Invalid {
+                        what: format!("load the BPF programs '{name}'"),
+                        why: format!(
+                            "{} bytes of constants, of which it has {}",
+                            constants.len(),
+                            memory.len()
+                        ),
+                    });
+                };
+                place.copy_from_slice(constants);
+            }
+        }
+        let object = open.load().map_err(|error| failed("load", error))?;
+        Ok(Self { object, name: name.to_owned() })
+    }
+
+    fn program(&self, name: &str) -> Result<libbpf_rs::ProgramMut<'_>, IoError> {
+        let found = self.object.progs_mut().find(|program| program.name() == name);
+        found.ok_or_else(|| self.lacks("program", name))
+    }
+
+    fn lacks(&self, kind: &str, name: &str) -> IoError {
+        IoError::Invalid {
+            what: format!("use the BPF programs '{}'", self.name),
+            why: format!("they have no {kind} '{name}'"),
+        }
+    }
+
+    /// Sets the program called `program` to work on what passes `interface`, behind programs that are there:
+    /// by tcx (Linux 6.6 and later), else as a filter of a clsact qdisc.
+    ///
+    /// # Errors
+    /// When the interface is gone, or the kernel has neither.
+    pub fn attach(
+        &self,
+        program: &str,
+        interface: InterfaceIndex,
+        direction: Direction,
+        hook: Hook,
+    ) -> Result<Hooked, IoError> {
+        let found = self.program(program)?;
+        let what = || format!("attach the BPF program '{program}' to interface {}", interface.get());
+        if hook != Hook::Filter {
+            match system::attach(found.as_fd(), interface.get(), direction) {
+                Ok(link) => return Ok(Hooked::Link(Attachment::adopt(link))),
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) && hook == Hook::Any => {}
+                Err(error) => return Err(explained(what(), error)),
+            }
+        }
+        Filter::attach(found.as_fd(), interface, direction).map(Hooked::Filter).map_err(|error| {
+            IoError::Invalid { what: format!("{} as a filter of clsact", what()), why: format!("{error:#}") }
+        })
+    }
+
+    /// The map called `name`.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn map(&self, name: &str) -> Result<MapView, IoError> {
+        let found = self.object.maps().find(|map| map.name().to_string_lossy().ends_with(name));
+        let found = found.ok_or_else(|| self.lacks("map", name))?;
+        let handle = MapHandle::try_from(&found).map_err(|error| view_failed(name, &error))?;
+        Ok(MapView { handle, name: name.to_owned() })
+    }
+
+    /// Lets the program called `program` handle the frame `packet`, as if it had passed an interface
+    /// (`BPF_PROG_TEST_RUN`); the frame as the program leaves it.
+    ///
+    /// # Errors
+    /// When the kernel refuses the frame.
+    pub fn test(&self, program: &str, packet: &[u8]) -> Result<Vec<u8>, IoError> {
+        let found = self.program(program)?;
+        let mut out = vec![0; packet.len()];
+        let input =
+            ProgramInput { data_in: Some(packet), data_out: Some(&mut out), ..ProgramInput::default() };
+        found.test_run(input).map_err(|error| IoError::Invalid {
+            what: format!("test the BPF program '{program}'"),
+            why: format!("{error:#}"),
+        })?;
+        Ok(out)
+    }
+}
+
+fn view_failed(name: &str, error: &libbpf_rs::Error) -> IoError {
+    IoError::Invalid { what: format!("read the BPF map '{name}'"), why: format!("{error:#}") }
+}
+
+/// A map of programs, of this process or another.
+#[derive(Debug)]
+pub struct MapView {
+    handle: MapHandle,
+    name: String,
+}
+
+impl MapView {
+    /// The map with a number, as [`MapView::id`] says it.
+    ///
+    /// # Errors
+    /// When it is gone, or the privilege is missing.
+    pub fn by_id(id: u32) -> Result<Self, IoError> {
+        let handle = MapHandle::from_map_id(id).map_err(|error| view_failed(&id.to_string(), &error))?;
+        let name = handle.name().to_string_lossy().into_owned();
+        Ok(Self { handle, name })
+    }
+
+    /// Bytes of a value.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub fn value_len(&self) -> Result<u32, IoError> {
+        MapInfo::new(self.handle.as_fd())
+            .map(|info| info.info.value_size)
+            .map_err(|error| view_failed(&self.name, &error))
+    }
+
+    /// Its number, by which other processes find it.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub fn id(&self) -> Result<u32, IoError> {
+        MapInfo::new(self.handle.as_fd())
+            .map(|info| info.info.id)
+            .map_err(|error| view_failed(&self.name, &error))
+    }
+
+    /// The value of `key`, if there is one.
+    ///
+    /// # Errors
+    /// When the kernel refuses, as a key of another length.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, IoError> {
+        self.handle.lookup(key, MapFlags::ANY).map_err(|error| view_failed(&self.name, &error))
+    }
+
+    /// Writes the value of `key`.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn set(&self, key: &[u8], value: &[u8]) -> Result<(), IoError> {
+        self.handle.update(key, value, MapFlags::ANY).map_err(|error| view_failed(&self.name, &error))
+    }
+
+    /// All elements; those that come or go meanwhile may be missing.
+    #[must_use]
+    pub fn elements(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let value = |key: Vec<u8>| Some((self.get(&key).ok().flatten()?, key));
+        self.handle.keys().filter_map(value).map(|(value, key)| (key, value)).collect()
+    }
+}
+
+/// A program as a filter of a clsact qdisc: for kernels without tcx. It stays when the process dies;
+/// [`remove_filters`] takes it away then.
+#[derive(Debug)]
+pub struct Filter {
+    hook: TcHook,
+}
+
+impl Filter {
+    fn attach(
+        program: BorrowedFd<'_>,
+        interface: InterfaceIndex,
+        direction: Direction,
+    ) -> Result<Self, libbpf_rs::Error> {
+        let mut hook = place(program, interface, direction);
+        hook.create()?;
+        Ok(Self { hook: hook.attach()? })
+    }
+}
+
+impl Drop for Filter {
+    fn drop(&mut self) {
+        // The interface may be gone, and the filter with it.
+        drop(self.hook.detach());
+    }
+}
+
+/// Where filters of ours stand among those of an interface.
+const FILTER_PRIORITY: u32 = 49_000;
+const FILTER_HANDLE: u32 = 0xce11;
+
+fn place(program: BorrowedFd<'_>, interface: InterfaceIndex, direction: Direction) -> TcHook {
+    let mut hook = TcHook::new(program);
+    hook.ifindex(interface.get().cast_signed())
+        .attach_point(match direction {
+            Direction::In => TC_INGRESS,
+            Direction::Out => TC_EGRESS,
+        })
+        .priority(FILTER_PRIORITY)
+        .handle(FILTER_HANDLE);
+    hook
+}
+
+/// Removes filters of ours from `interface`, as a killed process leaves them; with the clsact qdisc if it was made
+/// for them.
+pub fn remove_filters(interface: InterfaceIndex, with_qdisc: bool) {
+    // Nothing is attached: any descriptor will do.
+    let Ok(any) = std::fs::File::open("/dev/null") else { return };
+    for direction in [Direction::In, Direction::Out] {
+        // None may be there.
+        drop(place(any.as_fd(), interface, direction).detach());
+    }
+    if with_qdisc {
+        let mut both = TcHook::new(any.as_fd());
+        both.ifindex(interface.get().cast_signed()).attach_point(TC_INGRESS | TC_EGRESS);
+        drop(both.destroy());
+    }
+}

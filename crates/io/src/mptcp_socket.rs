@@ -1,0 +1,73 @@
+//! MPTCP sockets (`IPPROTO_MPTCP`), as ordinary streams.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd};
+
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use units::Duration;
+
+use crate::IoError;
+use crate::error::Context;
+
+/// `IPPROTO_MPTCP`.
+const MPTCP: i32 = 262;
+/// `TCP_IS_MPTCP`.
+const TCP_IS_MPTCP: libc::c_int = 43;
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 128;
+
+fn open(at: SocketAddr, is_multi_path: bool) -> std::io::Result<Socket> {
+    let protocol = if is_multi_path { Protocol::from(MPTCP) } else { Protocol::TCP };
+    Socket::new(Domain::for_address(at), Type::STREAM, Some(protocol))
+}
+
+/// Listens at `at`, with MPTCP or without.
+///
+/// # Errors
+/// When this kernel has no MPTCP, or the address is taken.
+pub fn listen_multi_path(at: SocketAddr, is_multi_path: bool) -> Result<TcpListener, IoError> {
+    let listen = || -> std::io::Result<Socket> {
+        let socket = open(at, is_multi_path)?;
+        socket.set_reuse_address(true)?;
+        socket.bind(&SockAddr::from(at))?;
+        socket.listen(BACKLOG)?;
+        Ok(socket)
+    };
+    Ok(listen().doing(|| format!("listen at {at}"))?.into())
+}
+
+/// Connects to `to`, with MPTCP or without.
+///
+/// # Errors
+/// When this kernel has no MPTCP, nobody listens, or it takes longer than `time_max`.
+pub fn connect_multi_path(
+    to: SocketAddr,
+    is_multi_path: bool,
+    time_max: Duration,
+) -> Result<TcpStream, IoError> {
+    let connect = || -> std::io::Result<Socket> {
+        let socket = open(to, is_multi_path)?;
+        let time = std::time::Duration::from_nanos(time_max.as_nanos());
+        socket.connect_timeout(&SockAddr::from(to), time)?;
+        Ok(socket)
+    };
+    Ok(connect().doing(|| format!("connect to {to}"))?.into())
+}
+
+/// True while a connection is MPTCP; false when it has fallen back to TCP.
+#[must_use]
+pub fn is_multi_path(stream: &impl AsFd) -> bool {
+    let mut value: libc::c_int = 0;
+    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to `value`, which has as many.
+    let done = unsafe {
+        libc::getsockopt(
+            stream.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            TCP_IS_MPTCP,
+            (&raw mut value).cast(),
+            &raw mut len,
+        )
+    };
+    done == 0 && value != 0
+}

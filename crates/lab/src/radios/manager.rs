@@ -1,0 +1,110 @@
+//! [`PathManagerProcess`]: `cellerator multipath run` at the client, as a user would start it.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use io::{Clock, Namespace, PidFd, SpawnOptions};
+use units::{Duration, Instant};
+
+use crate::LabError;
+use crate::transfer::pause;
+
+/// It is ended, if it does not end by itself, after so long.
+const END_MAX: Duration = Duration::from_secs(5);
+
+/// The path manager at the client; ended when dropped.
+pub(crate) struct PathManagerProcess {
+    child: Child,
+    reader: Option<JoinHandle<()>>,
+    lines: Arc<Mutex<Vec<(Instant, String)>>>,
+}
+
+impl PathManagerProcess {
+    pub fn start(
+        namespace: &Namespace,
+        program: &Path,
+        server: &str,
+        full_mesh: bool,
+        strength: &Path,
+    ) -> Result<Self, LabError> {
+        let mut command = Command::new(program);
+        command.args(["multipath", "run", "--server", server, "--strength"]).arg(strength);
+        if full_mesh {
+            command.arg("--full-mesh");
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let options = SpawnOptions { death_signal: Some(libc::SIGTERM), own_process_group: true };
+        let mut child = namespace.spawn(command, options)?;
+        let lines: Arc<Mutex<Vec<(Instant, String)>>> = Arc::default();
+        let reader = child.stdout.take().map(|stdout| {
+            let lines = Arc::clone(&lines);
+            std::thread::spawn(move || {
+                for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                    lines.lock().unwrap_or_else(PoisonError::into_inner).push((Clock::now(), line));
+                }
+            })
+        });
+        Ok(Self { child, reader, lines })
+    }
+
+    /// Waits until `count` paths are up.
+    pub fn wait_for_paths(&mut self, count: usize) -> Result<(), LabError> {
+        let limit = Clock::now() + Duration::from_secs(10);
+        loop {
+            let up = self.lines().iter().filter(|(_, line)| line.contains("down -> up")).count();
+            if up >= count {
+                return Ok(());
+            }
+            let has_ended = matches!(self.child.try_wait(), Ok(Some(_)));
+            if has_ended || Clock::now() > limit {
+                let mut said = String::new();
+                if has_ended && let Some(mut stderr) = self.child.stderr.take() {
+                    let _ = std::io::Read::read_to_string(&mut stderr, &mut said);
+                }
+                let message = format!("{up} of {count} paths came up; {}", said.trim());
+                return Err(LabError::Program { program: "multipath run".to_owned(), message });
+            }
+            pause(Duration::from_millis(20))?;
+        }
+    }
+
+    /// What it said so far.
+    pub fn lines(&self) -> Vec<(Instant, String)> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Kills it (-9), as a crash would.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Ends it as Ctrl-C would.
+    pub fn end(&mut self) -> Result<(), LabError> {
+        if matches!(self.child.try_wait(), Ok(Some(_))) {
+            return Ok(());
+        }
+        if let Ok(process) = PidFd::open(self.child.id()) {
+            let _ = process.send_signal(libc::SIGTERM);
+        }
+        let limit = Clock::now() + END_MAX;
+        while !matches!(self.child.try_wait(), Ok(Some(_))) && Clock::now() < limit {
+            pause(Duration::from_millis(10))?;
+        }
+        self.kill();
+        Ok(())
+    }
+}
+
+impl Drop for PathManagerProcess {
+    fn drop(&mut self) {
+        // Its end is all that matters.
+        let _ = self.end();
+        if let Some(reader) = self.reader.take() {
+            let _ = reader.join();
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What runs of a multi-path scenario gave.
+
+use std::collections::BTreeMap;
+
+use figures::stats::Moments;
+use scenario::MultiPath;
+use scenario::results::MadeBy;
+use serde::{Deserialize, Serialize};
+
+/// The schema's name.
+pub const SCHEMA: &str = "cellerator/multipath-lab/1";
+/// Width of a bin of throughput, ms.
+pub const BIN_MS: u64 = 20;
+
+/// Results of several scenarios.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct MultiPathResults {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Versions and machine.
+    pub made_by: MadeBy,
+    /// By scenario.
+    pub scenarios: Vec<MultiPathResult>,
+}
+
+/// Results of one scenario.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct MultiPathResult {
+    /// What was run.
+    pub scenario: MultiPath,
+    /// Case by case, repetition by repetition.
+    pub runs: Vec<MultiPathRun>,
+}
+
+/// One run of a case.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MultiPathRun {
+    /// Case.
+    pub case: String,
+    /// From 1.
+    pub repetition: u32,
+    /// Seed.
+    pub seed: u64,
+    /// Time until the connection was up, ms.
+    pub connected_ms: f64,
+    /// From connection to the last byte, or the time's end, s.
+    pub seconds: f64,
+    /// Bytes that arrived.
+    pub bytes: u64,
+    /// Payload at the application over that time, Mbit/s.
+    pub goodput_mbps: f64,
+    /// Longest time without a byte, ms, and when it began, s.
+    pub longest_stall_ms: f64,
+    /// When it began.
+    pub stalled_at_s: f64,
+    /// Every time of 50 ms and more without a byte: when it began, s, and how long it was, ms.
+    pub stalls: Vec<(f64, f64)>,
+    /// The longest of those that began within a second of a radio's death, or of its NAT's or its own
+    /// address's change, ms; zero where nothing stalled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub death_stall_ms: Option<f64>,
+    /// Longest queue of any radio in that time, ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub death_queue_ms: Option<f64>,
+    /// For each radio that returned: when, and until data came through it again, ms; none when it did not.
+    pub reuses: Vec<Reuse>,
+    /// New connections.
+    pub connects: Vec<Connect>,
+    /// What came, byte for byte, is what was sent.
+    pub is_intact: bool,
+    /// SHA-256 of what came.
+    pub sha256: String,
+    /// The connection was MPTCP to its end.
+    pub is_multi_path: bool,
+    /// TCP payload towards the client by flow (`RADIO-SERVERADDRESS`), in bins of [`BIN_MS`] ms, bytes.
+    pub flows: BTreeMap<String, Vec<u64>>,
+    /// Longest queue of each radio in the same bins, ms.
+    pub queues_ms: BTreeMap<String, Vec<u32>>,
+    /// What the path manager said.
+    pub events: Vec<String>,
+    /// The emulator's lateness, 99th percentile, µs.
+    pub late_p99_us: f64,
+    /// Sysctls after the path manager was killed are those before it was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub is_profile_restored: Option<bool>,
+    /// What failed; none of the figures counts then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// A radio that returned.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Reuse {
+    /// Which.
+    pub radio: String,
+    /// When it returned, s.
+    pub at_s: f64,
+    /// Until data came through it, ms.
+    pub after_ms: Option<f64>,
+}
+
+/// A new connection.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Connect {
+    /// When, s.
+    pub at_s: f64,
+    /// Until it was up, ms; none when it was not.
+    pub up_ms: Option<f64>,
+    /// Until its answer was there, ms.
+    pub answered_ms: Option<f64>,
+}
+
+impl MultiPathResult {
+    /// The runs of a case that did not fail.
+    pub fn of<'a>(&'a self, case: &'a str) -> impl Iterator<Item = &'a MultiPathRun> {
+        self.runs.iter().filter(move |run| run.case == case && run.error.is_none())
+    }
+
+    /// A figure over a case's runs.
+    pub fn moments(&self, case: &str, value: impl Fn(&MultiPathRun) -> Option<f64>) -> Option<Moments> {
+        Moments::of(self.of(case).filter_map(value))
+    }
+
+    /// Mean goodput of a case, Mbit/s.
+    #[must_use]
+    pub fn goodput(&self, case: &str) -> Option<f64> {
+        self.moments(case, |run| Some(run.goodput_mbps)).map(|m| m.mean)
+    }
+
+    /// The largest of a figure over a case's runs.
+    #[must_use]
+    pub fn largest(&self, case: &str, value: impl Fn(&MultiPathRun) -> Option<f64>) -> Option<f64> {
+        self.of(case).filter_map(value).reduce(f64::max)
+    }
+}
+
+impl MultiPathRun {
+    /// Longest queue of any radio in `ms` from `at_s` on, ms.
+    #[must_use]
+    pub fn queue_ms(&self, at_s: f64, ms: f64) -> f64 {
+        let from = (at_s * 1e3) as usize / BIN_MS as usize;
+        let to = from + ms as usize / BIN_MS as usize + 2;
+        let of = |bins: &Vec<u32>| {
+            bins.get(from..to.min(bins.len())).and_then(|bins| bins.iter().max().copied()).unwrap_or(0)
+        };
+        f64::from(self.queues_ms.values().map(of).max().unwrap_or(0))
+    }
+}

@@ -1,0 +1,380 @@
+//! [`MultiPathRunner`]: runs a multi-path scenario.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use io::{Clock, Namespace, Signals, SpawnOptions, sysctl};
+use scenario::{MultiPath, MultiPathCase, RadioDoes};
+use units::{Duration, Instant};
+
+use super::air::{Air, AirChange, AirLog, AirRadio};
+use super::ends::{ContentServer, Download, PORT, download};
+use super::manager::PathManagerProcess;
+use super::middlebox::Middlebox;
+use super::results::{BIN_MS, Connect, MultiPathResult, MultiPathRun, Reuse};
+use super::world::{World, outer_address, server_address};
+use crate::error::Context;
+use crate::transfer::pause;
+use crate::{Instance, LabError};
+
+/// UDP port of `cellerator probe server`.
+const PROBE_PORT: u16 = 7311;
+/// How long the air is there before the transfer: the path manager proves its paths.
+const LEAD: Duration = Duration::from_millis(1_500);
+/// Bytes of the answer to a new connection.
+const CONNECT_BYTES: u64 = 1_000;
+/// Data that shows that a radio is used again, bytes.
+const REUSED_BYTES: u64 = 10_000;
+/// The strength that modems tell at first, dBm.
+const STRONG_DBM: i32 = -85;
+/// Of these it is told whether they are restored after a kill.
+const RESTORED: [&str; 3] =
+    ["net/ipv4/tcp_rto_max_ms", "net/ipv4/tcp_retries2", "net/ipv4/tcp_no_metrics_save"];
+
+/// Runs multi-path scenarios in the lab `instance`.
+pub struct MultiPathRunner<'a> {
+    /// The lab's name and directory.
+    pub instance: &'a Instance,
+    /// Ends everything when one comes.
+    pub signals: &'a Signals,
+    /// The `cellerator` program.
+    pub program: PathBuf,
+    /// Where trace files are looked for.
+    pub traces: PathBuf,
+}
+
+/// What the runner itself does at a time.
+enum Deed {
+    Readdress(String, usize),
+    Strength(String, i32),
+    Kill,
+    Restart,
+}
+
+impl MultiPathRunner<'_> {
+    /// Runs every case, or the one called `only`, as often as the scenario says; `tell` hears of each run.
+    ///
+    /// # Errors
+    /// When the network cannot be made, or the user interrupts. A transfer that fails is a result.
+    pub fn run(
+        &self,
+        scenario: &MultiPath,
+        only: Option<&str>,
+        tell: &mut dyn FnMut(&MultiPathRun),
+    ) -> Result<MultiPathResult, LabError> {
+        let mut result = MultiPathResult { scenario: scenario.clone(), runs: Vec::new() };
+        for repetition in 1..=scenario.repetitions {
+            for case in scenario.cases.iter().filter(|case| only.is_none_or(|name| case.name == name)) {
+                let run = self.one(scenario, case, repetition)?;
+                tell(&run);
+                result.runs.push(run);
+            }
+        }
+        Ok(result)
+    }
+
+    fn one(
+        &self,
+        scenario: &MultiPath,
+        case: &MultiPathCase,
+        repetition: u32,
+    ) -> Result<MultiPathRun, LabError> {
+        let seed = scenario.seed.wrapping_add(u64::from(repetition - 1));
+        let (world, devices) = World::create(self.instance.name(), scenario, case)?;
+        let strength = self.instance.directory().join("strength");
+        let radios = scenario.radios_of(case);
+        let mut strengths: BTreeMap<String, i32> =
+            radios.iter().map(|(_, radio)| (radio.name.clone(), STRONG_DBM)).collect();
+        write_strengths(&strength, &strengths)?;
+        let is_multi_path = !case.server_single_path;
+        let family = scenario.family;
+        let address = server_address(family, 0);
+        let anywhere = if address.is_ipv4() { "0.0.0.0" } else { "[::]" };
+        let at: SocketAddr = format!("{anywhere}:{PORT}").parse().map_err(|_| which("no address"))?;
+        let _server = ContentServer::start(&world.server, at, is_multi_path)?;
+        let _probes = ProbeServer::start(&world.server, &self.program, SocketAddr::new(address, PROBE_PORT))?;
+        let before: Vec<Option<String>> =
+            RESTORED.iter().map(|p| sysctl::read(&world.client, p).ok()).collect();
+
+        // The air is there before the transfer; its time zero is when that begins.
+        // The same in every case, so that links are in the same place of their traces.
+        let lead = LEAD;
+        let warm_up = if case.warm_up { Duration::from_secs(6) } else { Duration::ZERO };
+        let start = Clock::now() + lead + warm_up;
+        let (air, deeds) = self.air(scenario, case, seed, devices, start)?;
+        let server = SocketAddr::new(address, PROBE_PORT).to_string();
+        let full_mesh = scenario.server_addresses > 1;
+        let mut manager = if case.daemon {
+            let mut started =
+                PathManagerProcess::start(&world.client, &self.program, &server, full_mesh, &strength)?;
+            started.wait_for_paths(radios.len())?;
+            Some(started)
+        } else {
+            if !case.single_path {
+                world.add_endpoints(scenario, case)?;
+            }
+            None
+        };
+        let to = SocketAddr::new(address, PORT);
+        let wants_mptcp = !case.single_path;
+        if case.warm_up {
+            let end = Clock::now() + Duration::from_millis(5_500);
+            world.client.run(|| download(to, (seed, u64::MAX), end, wants_mptcp))?;
+        }
+        let size = scenario.size.map_or(u64::MAX, |size| size.0.get());
+        let end = start + scenario.time.0;
+        let (mut run, mut transfer) = (
+            MultiPathRun { case: case.name.clone(), repetition, seed, ..MultiPathRun::default() },
+            Download::default(),
+        );
+        let mut said = Vec::new();
+        std::thread::scope(|scope| -> Result<(), LabError> {
+            let client = &world.client;
+            let main = scope.spawn(move || {
+                client.run(|| {
+                    let _ = pause(start.saturating_since(Clock::now()));
+                    download(to, (seed, size), end, wants_mptcp)
+                })
+            });
+            let connects: Vec<_> = scenario
+                .connects
+                .iter()
+                .map(|at| {
+                    let at = at.0;
+                    scope.spawn(move || {
+                        client.run(|| {
+                            let _ = pause((start + at).saturating_since(Clock::now()));
+                            let end = Clock::now() + Duration::from_secs(8);
+                            (at, download(to, (seed ^ 1, CONNECT_BYTES), end, wants_mptcp))
+                        })
+                    })
+                })
+                .collect();
+            let mut deeds = deeds.into_iter().peekable();
+            let mut generations: BTreeMap<String, u8> = BTreeMap::new();
+            while !main.is_finished() {
+                let now = Clock::now();
+                while let Some((_, deed)) = deeds.next_if(|(at, _)| start + *at <= now) {
+                    match deed {
+                        Deed::Readdress(radio, number) => {
+                            let last = generations.entry(radio.clone()).or_insert(2);
+                            world.readdress(&radio, number, family, *last)?;
+                            *last += 1;
+                        }
+                        Deed::Strength(radio, dbm) => {
+                            strengths.insert(radio, dbm);
+                            write_strengths(&strength, &strengths)?;
+                        }
+                        Deed::Kill => {
+                            if let Some(mut manager) = manager.take() {
+                                manager.kill();
+                                said.extend(manager.lines());
+                            }
+                            // The guard needs a moment, which is within what is promised.
+                            pause(Duration::from_millis(1_200))?;
+                            let after: Vec<Option<String>> =
+                                RESTORED.iter().map(|p| sysctl::read(&world.client, p).ok()).collect();
+                            run.is_profile_restored = Some(before == after);
+                        }
+                        Deed::Restart => {
+                            manager = Some(PathManagerProcess::start(
+                                &world.client,
+                                &self.program,
+                                &server,
+                                full_mesh,
+                                &strength,
+                            )?);
+                        }
+                    }
+                }
+                if self.signals.take().is_some() {
+                    return Err(LabError::Interrupted);
+                }
+                pause(Duration::from_millis(10))?;
+            }
+            transfer = main.join().map_err(|_| which("the client's thread panicked"))??;
+            for connect in connects {
+                let (at, got) = connect.join().map_err(|_| which("a client's thread panicked"))??;
+                run.connects.push(Connect {
+                    at_s: at.as_secs_f64(),
+                    up_ms: got.connected.map(Duration::as_millis_f64),
+                    answered_ms: got.answered.filter(|_| got.bytes > 0).map(Duration::as_millis_f64),
+                });
+            }
+            Ok(())
+        })?;
+        if let Some(mut manager) = manager.take() {
+            manager.end()?;
+            said.extend(manager.lines());
+        }
+        let log = air.finish()?;
+        self.figure(&mut run, scenario, case, (start, end), transfer, log);
+        run.events = said.iter().map(|(at, line)| at_time(*at, start, line)).collect();
+        Ok(run)
+    }
+
+    /// The radios of a case in the air, and what the runner itself has to do.
+    #[allow(clippy::type_complexity)] // Used once.
+    fn air(
+        &self,
+        scenario: &MultiPath,
+        case: &MultiPathCase,
+        seed: u64,
+        devices: Vec<[io::Tun; 2]>,
+        start: Instant,
+    ) -> Result<(Air, Vec<(Duration, Deed)>), LabError> {
+        let mut read = |file: &str| crate::read_trace(&self.traces, file);
+        let (mut radios, mut deeds) = (Vec::new(), Vec::new());
+        for ((number, radio), devices) in scenario.radios_of(case).into_iter().zip(devices) {
+            let links = scenario.links((&radio.down, &radio.up), (number, seed), &mut read)?;
+            let mut changes = Vec::new();
+            let mut generation = 1;
+            for event in &radio.events {
+                let at = event.at.0;
+                match (event.does, &event.down, &event.up) {
+                    (RadioDoes::Dies, ..) => changes.push((at, AirChange::Dies)),
+                    (RadioDoes::Returns, ..) => changes.push((at, AirChange::Returns)),
+                    (RadioDoes::Becomes, Some(down), Some(up)) => {
+                        let links = scenario.links((down, up), (number + 8, seed), &mut read)?;
+                        changes.push((at, AirChange::Becomes(Box::new(links))));
+                    }
+                    (RadioDoes::NatMoves, ..) => {
+                        generation += 1;
+                        changes.push((at, AirChange::NatMoves(outer_address(number, generation))));
+                    }
+                    (RadioDoes::Readdresses, ..) => {
+                        deeds.push((at, Deed::Readdress(radio.name.clone(), number)));
+                    }
+                    (RadioDoes::Strength, ..) => {
+                        let dbm = event.dbm.unwrap_or(STRONG_DBM);
+                        deeds.push((at, Deed::Strength(radio.name.clone(), dbm)));
+                    }
+                    (RadioDoes::Becomes, ..) => {}
+                }
+            }
+            changes.sort_by_key(|(at, _)| *at);
+            let nat = radio.nat.then(|| ([10, 100 + number as u8, 0, 2], outer_address(number, 1)));
+            let middlebox = Middlebox::new(nat, radio.strips);
+            radios.push(AirRadio { name: radio.name.clone(), devices, links, middlebox, changes });
+        }
+        deeds.extend(case.kill_at.map(|at| (at.0, Deed::Kill)));
+        deeds.extend(case.restart_at.map(|at| (at.0, Deed::Restart)));
+        deeds.sort_by_key(|(at, _)| *at);
+        Ok((Air::start(radios, start)?, deeds))
+    }
+
+    fn figure(
+        &self,
+        run: &mut MultiPathRun,
+        scenario: &MultiPath,
+        case: &MultiPathCase,
+        (start, end): (Instant, Instant),
+        transfer: Download,
+        log: AirLog,
+    ) {
+        let (from, to) = (transfer.connected_at.unwrap_or(start), transfer.ended.unwrap_or(end));
+        run.connected_ms = transfer.connected.map_or(0.0, Duration::as_millis_f64);
+        run.seconds = to.saturating_since(from).as_secs_f64();
+        run.bytes = transfer.bytes;
+        run.goodput_mbps = transfer.bytes as f64 * 8.0 / 1e6 / run.seconds.max(1e-9);
+        let stall = |(at, time): &(Instant, Duration)| {
+            (at.saturating_since(start).as_secs_f64(), time.as_millis_f64())
+        };
+        run.stalls = transfer.stalls.iter().map(stall).collect();
+        let longest = run.stalls.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1));
+        (run.stalled_at_s, run.longest_stall_ms) = longest.unwrap_or((0.0, 0.0));
+        run.is_intact = transfer.is_intact;
+        run.sha256 = transfer.sha256;
+        run.is_multi_path = transfer.is_multi_path;
+        run.error = transfer.error;
+        run.late_p99_us = log.timing.map_or(0.0, |timing| timing.late_us.p99);
+        run.flows = log.flows;
+        run.queues_ms = log.queues_ms;
+        let troubles: Vec<f64> = scenario
+            .radios_of(case)
+            .iter()
+            .flat_map(|(_, radio)| &radio.events)
+            .filter(|e| matches!(e.does, RadioDoes::Dies | RadioDoes::NatMoves | RadioDoes::Readdresses))
+            .map(|e| e.at.0.as_secs_f64())
+            .collect();
+        if !troubles.is_empty() {
+            let is_near = |at: f64| troubles.iter().any(|t| at >= t - 0.1 && at <= t + 1.0);
+            let near = run.stalls.iter().copied().filter(|(at, _)| is_near(*at));
+            let worst = near.max_by(|a, b| a.1.total_cmp(&b.1));
+            run.death_stall_ms = Some(worst.map_or(0.0, |(_, ms)| ms));
+            run.death_queue_ms = worst.map(|(at, ms)| run.queue_ms(at, ms));
+        }
+        for (_, radio) in scenario.radios_of(case) {
+            let returns = radio.events.iter().filter(|e| e.does == RadioDoes::Returns);
+            for event in returns.filter(|e| e.at.0 < scenario.time.0) {
+                let at = event.at.0;
+                let next = radio.events.iter().find(|e| e.does == RadioDoes::Dies && e.at.0 > at);
+                let until = next.map_or(scenario.time.0, |e| e.at.0);
+                run.reuses.push(Reuse {
+                    radio: radio.name.clone(),
+                    at_s: at.as_secs_f64(),
+                    after_ms: reused(&run.flows, &radio.name, at, until),
+                });
+            }
+        }
+    }
+}
+
+/// How long after `at` data came through a radio, ms.
+fn reused(flows: &BTreeMap<String, Vec<u64>>, radio: &str, at: Duration, until: Duration) -> Option<f64> {
+    let (first, last) = (at.as_millis() / BIN_MS, until.as_millis() / BIN_MS);
+    let mut sum = 0;
+    for bin in first..last {
+        let in_bin = |bins: &Vec<u64>| bins.get(usize::try_from(bin).unwrap_or(0)).copied().unwrap_or(0);
+        let own = flows.iter().filter(|(name, _)| name.rsplit_once('-').is_some_and(|(n, _)| n == radio));
+        sum += own.map(|(_, bins)| in_bin(bins)).sum::<u64>();
+        if sum >= REUSED_BYTES {
+            return Some(((bin + 1) * BIN_MS) as f64 - at.as_millis() as f64);
+        }
+    }
+    None
+}
+
+fn at_time(at: Instant, start: Instant, line: &str) -> String {
+    let seconds = if at >= start {
+        at.saturating_since(start).as_secs_f64()
+    } else {
+        -start.saturating_since(at).as_secs_f64()
+    };
+    // The path manager's own time is that of its process.
+    let what = line.split_whitespace().skip(1).collect::<Vec<_>>().join(" ");
+    format!("{seconds:.3} {what}")
+}
+
+fn write_strengths(path: &Path, strengths: &BTreeMap<String, i32>) -> Result<(), LabError> {
+    let text: String = strengths.iter().map(|(name, dbm)| format!("{name} {dbm}\n")).collect();
+    let new = path.with_extension("new");
+    fs::write(&new, text).and_then(|()| fs::rename(&new, path)).doing(|| format!("write {}", path.display()))
+}
+
+fn which(what: &str) -> LabError {
+    LabError::Which(what.to_owned())
+}
+
+/// `cellerator probe server` in the server's namespace; ended when dropped.
+struct ProbeServer(Child);
+
+impl ProbeServer {
+    fn start(namespace: &Namespace, program: &Path, at: SocketAddr) -> Result<Self, LabError> {
+        let mut command = Command::new(program);
+        command.args(["probe", "server", "--listen", &at.to_string()]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let options = SpawnOptions { death_signal: Some(libc::SIGKILL), own_process_group: true };
+        Ok(Self(namespace.spawn(command, options)?))
+    }
+}
+
+impl Drop for ProbeServer {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,205 @@
+//! [`World`]: a client with several radios and a server, each in a namespace.
+//!
+//! ```text
+//!  client                                              server
+//!  wifi0 10.100.0.2, fd00:64::2 ──── link ──── wifi0 10.100.0.1, fd00:64::1
+//!  lte0  10.101.0.2, fd00:65::2 ──── link ──── lte0  10.101.0.1, fd00:65::1
+//!                                              lo    10.9.0.1, 10.9.1.1, fd00:9::1, fd00:9:1::1
+//! ```
+//!
+//! Behind a NAT, the server sees a radio at 198.18.NUMBER.N.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::process::{Command, Stdio};
+
+use io::netlink::{Cidr, EndpointFlags, MptcpEndpoint, MptcpLimits, Netlink, PathManager};
+use io::{Framing, Namespace, SpawnOptions, Tun, TunConfig, sysctl};
+use scenario::{Family, MultiPath, MultiPathCase};
+
+use crate::LabError;
+use crate::error::Context;
+
+const MTU: u32 = 1_500;
+const LIMITS: MptcpLimits = MptcpLimits { subflows: 8, add_addr_accepted: 8 };
+
+/// The server's first or second address.
+pub(crate) fn server_address(family: Family, number: u32) -> IpAddr {
+    let n = number as u8;
+    match family {
+        Family::Ipv4 => Ipv4Addr::new(10, 9, n, 1).into(),
+        Family::Ipv6 => Ipv6Addr::new(0xfd00, 9, u16::from(n), 0, 0, 0, 0, 1).into(),
+    }
+}
+
+/// An address of a radio; `last` is 1 at the server, from 2 on at the client.
+pub(crate) fn radio_address(family: Family, radio: usize, last: u8) -> IpAddr {
+    let r = radio as u8 + 100;
+    match family {
+        Family::Ipv4 => Ipv4Addr::new(10, r, 0, last).into(),
+        Family::Ipv6 => Ipv6Addr::new(0xfd00, u16::from(r), 0, 0, 0, 0, 0, u16::from(last)).into(),
+    }
+}
+
+/// Where a NAT has a radio.
+pub(crate) fn outer_address(radio: usize, generation: u8) -> [u8; 4] {
+    [198, 18, radio as u8, generation]
+}
+
+/// The two namespaces; their names go when it is dropped.
+pub(crate) struct World {
+    pub client: Namespace,
+    pub server: Namespace,
+}
+
+impl World {
+    /// Makes the namespaces and devices of a case; devices by radio, the server's and the client's.
+    pub fn create(
+        instance: &str,
+        scenario: &MultiPath,
+        case: &MultiPathCase,
+    ) -> Result<(Self, Vec<[Tun; 2]>), LabError> {
+        let name = |host: &str| format!("cellab-{instance}-{host}");
+        let server = Namespace::create(&name("server"))?;
+        let client = match Namespace::create(&name("client")) {
+            Ok(client) => client,
+            Err(error) => {
+                let _ = Namespace::remove(server.name());
+                return Err(error.into());
+            }
+        };
+        let world = Self { client, server };
+        let mut devices = Vec::new();
+        for (number, radio) in scenario.radios_of(case) {
+            devices.push([
+                device(&world.server, &radio.name, number, 1)?,
+                device(&world.client, &radio.name, number, 2)?,
+            ]);
+        }
+        world.configure(scenario, case)?;
+        Ok((world, devices))
+    }
+
+    fn configure(&self, scenario: &MultiPath, case: &MultiPathCase) -> Result<(), LabError> {
+        let mut client = String::new();
+        let mut server = String::from("link set lo up\n");
+        for n in 0..scenario.server_addresses {
+            server += &format!("addr add {}/32 dev lo\n", server_address(Family::Ipv4, n));
+            server += &format!("addr add {}/128 dev lo\n", server_address(Family::Ipv6, n));
+        }
+        for (number, radio) in scenario.radios_of(case) {
+            for family in [Family::Ipv4, Family::Ipv6] {
+                client += &format!(
+                    "route add default via {} dev {} metric {}\n",
+                    radio_address(family, number, 1),
+                    radio.name,
+                    100 + number
+                );
+            }
+            if radio.nat {
+                server += &format!("route add 198.18.{number}.0/24 dev {}\n", radio.name);
+            }
+        }
+        ip(&self.client, &client)?;
+        ip(&self.server, &server)?;
+        for namespace in [&self.client, &self.server] {
+            sysctl::write(namespace, "net/mptcp/enabled", "1")?;
+            // A test's fallback must not switch MPTCP off for the next.
+            let _ = sysctl::write(namespace, "net/mptcp/blackhole_timeout", "0");
+            sysctl::write(namespace, "net/ipv4/conf/all/rp_filter", "0")?;
+            namespace.run(|| PathManager::open().and_then(|pm| pm.set_limits(LIMITS)))??;
+        }
+        if let Some(control) = &scenario.congestion_control {
+            sysctl::write(&self.server, "net/ipv4/tcp_congestion_control", control)?;
+        }
+        for (path, value) in scenario.server_sysctls.iter().chain(&case.server_sysctls) {
+            sysctl::write(&self.server, path, value)?;
+        }
+        for (path, value) in &scenario.client_sysctls {
+            sysctl::write(&self.client, path, value)?;
+        }
+        let family = scenario.family;
+        for n in 1..scenario.server_addresses {
+            let endpoint = endpoint(server_address(family, n), None, EndpointFlags::SIGNAL);
+            self.server.run(|| PathManager::open().and_then(|pm| pm.add(&endpoint)))??;
+        }
+        Ok(())
+    }
+
+    /// What an administrator without a daemon does: an endpoint for every radio.
+    pub fn add_endpoints(&self, scenario: &MultiPath, case: &MultiPathCase) -> Result<(), LabError> {
+        let flags = EndpointFlags::SUBFLOW;
+        let flags = if scenario.server_addresses > 1 { flags.with(EndpointFlags::FULL_MESH) } else { flags };
+        for (number, radio) in scenario.radios_of(case) {
+            let address = radio_address(scenario.family, number, 2);
+            self.client.run(|| {
+                let index = Netlink::open()?.index_of(&radio.name)?;
+                PathManager::open()?.add(&endpoint(address, Some(index.get()), flags))
+            })??;
+        }
+        Ok(())
+    }
+
+    /// Replaces the client's address at a radio, as DHCP would at another access point.
+    pub fn readdress(&self, radio: &str, number: usize, family: Family, last: u8) -> Result<(), LabError> {
+        let (old, new) = (radio_address(family, number, last), radio_address(family, number, last + 1));
+        let len = if family == Family::Ipv4 { 24 } else { 64 };
+        let nodad = if family == Family::Ipv4 { "" } else { " nodad" };
+        let gateway = radio_address(family, number, 1);
+        ip(
+            &self.client,
+            &format!(
+                "addr del {old}/{len} dev {radio}\naddr add {new}/{len} dev {radio}{nodad}\n\
+                 route replace default via {gateway} dev {radio} metric {}\n",
+                100 + number
+            ),
+        )
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        for namespace in [&self.client, &self.server] {
+            // A name already taken away by someone else is gone as wanted.
+            let _ = Namespace::remove(namespace.name());
+        }
+    }
+}
+
+fn endpoint(address: IpAddr, interface: Option<u32>, flags: EndpointFlags) -> MptcpEndpoint {
+    MptcpEndpoint { id: 0, address, port: 0, interface, flags }
+}
+
+fn device(namespace: &Namespace, name: &str, number: usize, last: u8) -> Result<Tun, LabError> {
+    let config = TunConfig {
+        name: name.to_owned(),
+        mtu: MTU,
+        queue_len_packets: 10_000,
+        framing: Framing::Bare,
+        multi_queue: false,
+    };
+    let made = namespace.run(|| -> Result<Tun, io::IoError> {
+        let netlink = Netlink::open()?;
+        let tun = Tun::create(&config)?;
+        netlink.add_address(tun.index(), Cidr::new(radio_address(Family::Ipv4, number, last), 24))?;
+        netlink.add_address(tun.index(), Cidr::new(radio_address(Family::Ipv6, number, last), 64))?;
+        tun.set_up()?;
+        Ok(tun)
+    })?;
+    Ok(made?)
+}
+
+/// Runs lines of `ip -batch` in a namespace.
+fn ip(namespace: &Namespace, lines: &str) -> Result<(), LabError> {
+    let mut command = Command::new("ip");
+    command.args(["-batch", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = namespace.spawn(command, SpawnOptions::default())?;
+    if let Some(mut stdin) = child.stdin.take() {
+        std::io::Write::write_all(&mut stdin, lines.as_bytes()).doing(|| "write to ip".to_owned())?;
+    }
+    let output = child.wait_with_output().doing(|| "wait for ip".to_owned())?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(LabError::Program { program: "ip".to_owned(), message })
+}

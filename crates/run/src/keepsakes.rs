@@ -1,0 +1,203 @@
+//! [`Keepsakes`]: what the watchdog keeps of the process that it watches, so that a successor can go on with
+//! its flows when it dies.
+//!
+//! ```text
+//!   process ── Inventory, descriptors ──▶ watchdog ── the same ──▶ successor ── taken ──▶ watchdog
+//!              queues, links, maps,       (death)                   has the flows         lets go
+//!              lifeline, held data
+//! ```
+//!
+//! As long as the watchdog has them, packets wait in the queues of the devices, programs or rules go on
+//! steering into those, and held data is there. It writes the heartbeat meanwhile, without which the programs
+//! would let packets pass. The successor makes no devices and attaches nothing: what steered into the queues of
+//! the dead one steers into its own.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering;
+
+use io::bpf::SharedArray;
+use io::{Clock, IoError, TunQueue};
+use serde::{Deserialize, Serialize};
+use units::Duration;
+
+use crate::attachment::{Lasting, LastingPrograms};
+use crate::steering::HEARTBEAT_WORD;
+
+/// Said by the successor: it has the flows.
+pub(crate) const TAKEN: u8 = b't';
+
+/// Longest list of what there is, as text.
+const TEXT_LEN_MAX: usize = 64 * 1024;
+
+/// Deaths within this time count together.
+const DEATHS_WITHIN: Duration = Duration::from_secs(60);
+
+/// What is kept, in the order of its descriptors.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Inventory {
+    /// The process that is watched.
+    pub process: u32,
+    /// Of each, two queues: wired, mobile.
+    pub shards: usize,
+    /// Super-packets come out of the queues.
+    pub gso: bool,
+    /// The devices of the queues: wired, mobile.
+    pub tuns: [String; 2],
+    /// Programs at work: at the wired interface, at the mobile one.
+    pub links: usize,
+    /// Words of the array with the heartbeat, which is followed by the map of passed flows; none where rules
+    /// steer.
+    pub shared_words: usize,
+    /// There is an nft table.
+    pub has_lifeline: bool,
+    /// Of each shard, whether its held data can be found.
+    pub has_memory: Vec<bool>,
+    /// How long packets may wait for a successor, ms.
+    pub within_ms: u64,
+    /// When processes of this line have died, ms by the clock.
+    pub deaths_ms: Vec<u64>,
+    /// After so many of those within a minute nobody goes on.
+    pub deaths_max: usize,
+    /// Flows, by sink and source, that were being handled at the last death.
+    pub suspects: Vec<(SocketAddr, SocketAddr)>,
+    /// Program and arguments of a successor; the record of the dead one is appended.
+    pub successor: Vec<String>,
+}
+
+impl Inventory {
+    /// How many descriptors there are.
+    fn descriptors(&self) -> usize {
+        let memories = self.has_memory.iter().filter(|has| **has).count();
+        let maps = if self.shared_words > 0 { 2 } else { 0 };
+        2 * self.shards + self.links + maps + usize::from(self.has_lifeline) + memories
+    }
+
+    /// The same with what is lasting of an attachment; its descriptors.
+    pub fn note<'a>(&mut self, lasting: &Lasting<'a>) -> Vec<BorrowedFd<'a>> {
+        self.tuns.clone_from(&lasting.tuns);
+        let mut descriptors = Vec::new();
+        if let Some(LastingPrograms { links, passed, shared: (shared, words) }) = &lasting.programs {
+            (self.links, self.shared_words) = (links.len(), *words);
+            descriptors.extend(links.iter().chain([shared, passed]).copied());
+        }
+        self.has_lifeline = lasting.lifeline.is_some();
+        descriptors.extend(lasting.lifeline);
+        descriptors
+    }
+
+    /// Notes a death now; false when there were too many for another start.
+    pub fn note_death(&mut self) -> bool {
+        let now = Clock::now().as_millis();
+        self.deaths_ms.retain(|at| now.saturating_sub(*at) < DEATHS_WITHIN.as_millis());
+        self.deaths_ms.push(now);
+        self.deaths_ms.len() < self.deaths_max
+    }
+}
+
+/// The descriptors with their list.
+#[derive(Debug)]
+pub(crate) struct Keepsakes {
+    pub inventory: Inventory,
+    pub queues: Vec<OwnedFd>,
+    pub links: Vec<OwnedFd>,
+    pub shared: Option<SharedArray>,
+    pub passed: Option<OwnedFd>,
+    pub lifeline: Option<OwnedFd>,
+    pub memories: Vec<OwnedFd>,
+}
+
+impl Keepsakes {
+    /// Those that came beside `text`.
+    ///
+    /// # Errors
+    /// When they are not what the text says.
+    pub fn parse(text: &[u8], descriptors: Vec<OwnedFd>) -> Result<Self, IoError> {
+        let senseless =
+            |why: String| IoError::Invalid { what: "what is kept for a successor".to_owned(), why };
+        let inventory: Inventory =
+            serde_json::from_slice(text).map_err(|error| senseless(error.to_string()))?;
+        if inventory.descriptors() != descriptors.len() {
+            let (wanted, came) = (inventory.descriptors(), descriptors.len());
+            return Err(senseless(format!("{came} descriptors came in place of {wanted}")));
+        }
+        let mut descriptors = descriptors.into_iter();
+        let mut take = |n: usize| descriptors.by_ref().take(n).collect::<Vec<_>>();
+        let (queues, links) = (take(2 * inventory.shards), take(inventory.links));
+        let words = inventory.shared_words;
+        let has_maps = usize::from(words > 0);
+        let shared = take(has_maps).pop().map(|fd| SharedArray::open(fd, words)).transpose()?;
+        let passed = take(has_maps).pop();
+        let lifeline = take(usize::from(inventory.has_lifeline)).pop();
+        let memories = descriptors.collect();
+        Ok(Self { inventory, queues, links, shared, passed, lifeline, memories })
+    }
+
+    /// Has the programs go on as if the process lived.
+    pub fn beat(&self) {
+        let words = self.shared.as_ref().map_or(&[][..], SharedArray::words);
+        if let Some(word) = words.get(HEARTBEAT_WORD) {
+            word.store(Clock::now().as_nanos(), Ordering::Relaxed);
+        }
+    }
+
+    /// Sends copies of them to `stream`.
+    ///
+    /// # Errors
+    /// When nobody is there.
+    pub fn send(&self, stream: &UnixStream) -> Result<(), IoError> {
+        let shared = self.shared.as_ref().map(AsFd::as_fd);
+        let others = shared.into_iter().chain(self.passed.iter().chain(&self.lifeline).map(AsFd::as_fd));
+        let all = self.queues.iter().chain(&self.links).map(AsFd::as_fd).chain(others);
+        let all: Vec<_> = all.chain(self.memories.iter().map(AsFd::as_fd)).collect();
+        send(stream, &[], &self.inventory, &all)
+    }
+
+    /// Receives what was sent so.
+    ///
+    /// # Errors
+    /// When it does not come whole.
+    pub fn receive(stream: &UnixStream) -> Result<Self, IoError> {
+        let mut text = vec![0; TEXT_LEN_MAX];
+        let (mut len, mut all) = (0, Vec::new());
+        while !text[..len].ends_with(b"\n") && len < text.len() {
+            let (more, descriptors) = io::receive_with_descriptors(stream, &mut text[len..])?;
+            all.extend(descriptors);
+            if more == 0 {
+                break;
+            }
+            len += more;
+        }
+        Self::parse(&text[..len], all)
+    }
+
+    /// The queues of each shard, of the wired and of the mobile device: packets wait in them.
+    pub fn take_queues(&mut self) -> Vec<[TunQueue; 2]> {
+        let [wired, mobile] = self.inventory.tuns.clone();
+        let mut queues = std::mem::take(&mut self.queues).into_iter();
+        let pairs = std::iter::from_fn(|| Some([queues.next()?, queues.next()?]));
+        pairs.map(|[a, b]| [TunQueue::adopt(a, &wired), TunQueue::adopt(b, &mobile)]).collect()
+    }
+
+    /// The held data of each shard.
+    pub fn take_memories(&mut self) -> Vec<Option<OwnedFd>> {
+        let mut memories = std::mem::take(&mut self.memories).into_iter();
+        self.inventory.has_memory.iter().map(|has| if *has { memories.next() } else { None }).collect()
+    }
+}
+
+/// Sends a list and its descriptors, behind `words`.
+///
+/// # Errors
+/// When nobody is there.
+pub(crate) fn send(
+    stream: &UnixStream,
+    words: &[u8],
+    inventory: &Inventory,
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<(), IoError> {
+    // Strings and numbers always have a JSON form.
+    let text = serde_json::to_vec(inventory).unwrap_or_default();
+    io::send_with_descriptors(stream, &[words, &text, b"\n"].concat(), descriptors)
+}

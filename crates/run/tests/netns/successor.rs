@@ -1,0 +1,144 @@
+//! H2, H37: another process goes on with the flows of one that died or hangs.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::thread::{self, JoinHandle};
+
+use run::{Config, SteeringChoice};
+
+use crate::crash::{assert_reset, with_debt};
+use crate::nat::masquerade;
+use crate::topology::{
+    Connection, Program, SERVER, SIGKILL, SIGSTOP, SIGTERM, Topology, pattern, wait_until,
+};
+
+/// One that is followed by another process, however long that takes on a loaded machine.
+fn config(topology: &Topology) -> Config {
+    let mut config = topology.config();
+    config.watchdog.successor = vec!["self".to_owned()];
+    config.watchdog.recover_within_ms = 10_000;
+    config
+}
+
+/// Waits until another process goes on; gives its number.
+fn heir(program: &mut Program) -> u32 {
+    let line = program.await_line("goes on with the flows of the one that died");
+    line.split_ascii_whitespace().find_map(|word| word.parse().ok()).unwrap()
+}
+
+fn signal(process: u32, signal: i32) {
+    io::PidFd::open(process).unwrap().send_signal(signal).unwrap();
+}
+
+/// A transfer whose receiver begins to read late: until then the box holds what it has taken.
+struct Late {
+    receiver: TcpStream,
+    sender: JoinHandle<std::io::Result<()>>,
+    sent: Vec<u8>,
+}
+
+impl Late {
+    fn start(receiver: TcpStream, mut sender: TcpStream, len: usize) -> Self {
+        let sent = pattern(len);
+        let bytes = sent.clone();
+        let sender = thread::spawn(move || {
+            sender.write_all(&bytes)?;
+            sender.shutdown(std::net::Shutdown::Write)
+        });
+        Self { receiver, sender, sent }
+    }
+
+    fn finish(mut self) {
+        let mut got = Vec::new();
+        self.receiver.read_to_end(&mut got).unwrap();
+        self.sender.join().unwrap().unwrap();
+        assert!(got == self.sent, "{} of {} bytes arrived intact", got.len(), self.sent.len());
+    }
+}
+
+/// Two deaths under downloads, uploads and idle flows: none of them notices.
+fn no_flow_notices(topology: &Topology, config: &Config) {
+    let mut program = Program::start_both_ways_with(topology, config);
+    let opened = |n: usize| {
+        let mut connection = topology.connect(&topology.server, SERVER[n % 2]);
+        connection.exchange(b"opening.");
+        connection
+    };
+    let mut idle: Vec<Connection> = (0..4).map(opened).collect();
+    let late: Vec<Late> = (0..8)
+        .map(|n| {
+            let Connection { client, server, .. } = opened(n);
+            let (receiver, sender) = if n < 4 { (client, server) } else { (server, client) };
+            Late::start(receiver, sender, 5_000_000)
+        })
+        .collect();
+    wait_until("the transfers are under way", || topology.steered_packets() > 300);
+    program.signal(SIGKILL);
+    let first = heir(&mut program);
+    idle[0].exchange(b"between.");
+    signal(first, SIGKILL);
+    let last = heir(&mut program);
+    late.into_iter().for_each(Late::finish);
+    idle.iter_mut().for_each(|connection| connection.exchange(b"survived"));
+    // A new flow is taken over, and in the end nothing is left.
+    opened(1).download(1_000_000);
+    signal(last, SIGTERM);
+    let (_, said) = program.wait();
+    wait_until("all is undone", || topology.leftovers().is_empty());
+    assert_eq!(said.matches("held; 0 are lost").count(), 2, "{said}");
+    assert!(!said.contains("reset"), "{said}");
+}
+
+#[test]
+fn h02_another_process_goes_on_where_programs_steer() {
+    let topology = Topology::build("heir");
+    no_flow_notices(&topology, &config(&topology));
+}
+
+#[test]
+fn h02_another_process_goes_on_where_rules_steer_and_addresses_are_translated() {
+    let topology = Topology::build("heirnat");
+    masquerade(&topology);
+    no_flow_notices(&topology, &Config { steering: SteeringChoice::Rules, shards: 2, ..config(&topology) });
+}
+
+#[test]
+fn h37_a_hang_with_debt_becomes_a_death_and_another_process_goes_on() {
+    let topology = Topology::build("heirhang");
+    let mut program = Program::start_engine(&topology, &config(&topology));
+    let mut connection = topology.connect(&topology.server, SERVER[0]);
+    connection.exchange(b"opening.");
+    let late = Late::start(connection.client, connection.server, 5_000_000);
+    wait_until("it is under way", || topology.steered_packets() > 50);
+    program.signal(SIGSTOP);
+    program.await_line("hangs and owes flows data: it is killed");
+    let heir = heir(&mut program);
+    late.finish();
+    signal(heir, SIGTERM);
+    program.wait();
+    wait_until("all is undone", || topology.leftovers().is_empty());
+}
+
+#[test]
+fn h02_without_a_successor_that_does_its_work_flows_with_debt_are_reset() {
+    for (successor, deaths_max, said) in [
+        (vec!["/bin/false"], 3, "its successor has ended"),
+        (vec!["/bin/sh", "-c", "exec sleep 60"], 3, "its successor has taken longer than 300 ms"),
+        (vec!["/nonexistent"], 3, "/nonexistent: No such file or directory"),
+        (vec!["self"], 1, "that was death 1 within a minute"),
+    ] {
+        let topology = Topology::build("noheir");
+        let mut config = config(&topology);
+        config.watchdog.successor = successor.into_iter().map(str::to_owned).collect();
+        (config.watchdog.deaths_max, config.watchdog.recover_within_ms) = (deaths_max, 300);
+        let mut program = Program::start_engine(&topology, &config);
+        let mut idle = topology.connect(&topology.server, SERVER[0]);
+        idle.exchange(b"opening.");
+        let owed = with_debt(&topology, SERVER[0]);
+        program.signal(SIGKILL);
+        program.await_line(said);
+        assert_reset(owed);
+        idle.exchange(b"survived");
+        wait_until("all is undone", || topology.leftovers().is_empty());
+    }
+}

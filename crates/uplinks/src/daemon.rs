@@ -1,0 +1,644 @@
+//! [`Daemon`]: the loop that feeds [`multipath::Paths`] and does what it asks.
+
+use std::collections::VecDeque;
+use std::io::Write;
+use std::net::IpAddr;
+use std::path::Path;
+
+use io::netlink::{DefaultRoute, Family, InterfaceIndex, LinkEvents, MptcpEvents, MptcpLimits, Netlink};
+use io::{Clock, Instance, Interest, Signals, Waiter};
+use multipath::{Action, Cause, Change, Event, EventFile, PathId, Paths, Sample, State};
+use probe::Key;
+use units::{Duration, Instant};
+
+use crate::console::{Answer, Console, Question, Running};
+use crate::error::Context;
+use crate::fallbacks::Counters;
+use crate::guard::Guard;
+use crate::hands::{Hands, Order};
+use crate::interfaces::{self, Found};
+use crate::kernel::Kernel;
+use crate::prober::Prober;
+use crate::profile::Profile;
+use crate::record::{self, KIND, Record, bring_back};
+use crate::status::{EventLine, PathStatus, SCHEMA, Status, SubflowStatus};
+use crate::strength::{ModemManager, Strength, StrengthFile, Wireless};
+use crate::{Settings, UplinkError, conflicts};
+
+/// Between looks at the subflows while there are connections.
+const SAMPLE_BUSY: Duration = Duration::from_millis(20);
+/// The same without connections.
+const SAMPLE_IDLE: Duration = Duration::from_millis(200);
+/// Between looks at interfaces without news of them.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// Between looks at radios and counters.
+const STRENGTH_EVERY: Duration = Duration::from_millis(100);
+/// A turn that took longer was the machine's fault: what is missing then may wait in a socket.
+const PAUSE: Duration = Duration::from_millis(40);
+const COUNTERS_EVERY: Duration = Duration::from_secs(1);
+/// What happened last, kept for who asks.
+const EVENTS_KEPT: usize = 40;
+/// The kernel allows no more.
+const LIMITS: MptcpLimits = MptcpLimits { subflows: 8, add_addr_accepted: 8 };
+
+const SIGNALS: u64 = 0;
+const LINKS: u64 = 1;
+const MPTCP: u64 = 2;
+const CONSOLE: u64 = 3;
+const HANDS: u64 = 4;
+const PROBERS: u64 = 16;
+
+/// How a daemon ended.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Ended {
+    /// The signal, as `libc` numbers them.
+    pub signal: i32,
+    /// Endpoints that stay until the subflows that use them end.
+    pub in_use: Vec<IpAddr>,
+    /// What could not be undone.
+    pub problems: Vec<String>,
+}
+
+struct Uplink {
+    interface: String,
+    family: Family,
+    found: Found,
+    prober: Option<Prober>,
+    demoted: Vec<DefaultRoute>,
+    unjoined: u32,
+}
+
+/// A running daemon.
+pub struct Daemon<'a> {
+    settings: Settings,
+    key: Option<Key>,
+    instance: Option<Instance>,
+    record: Record,
+    guard: Option<Guard>,
+    kernel: Kernel,
+    hands: Hands,
+    netlink: Netlink,
+    mptcp_events: Option<MptcpEvents>,
+    link_events: LinkEvents,
+    console: Console,
+    paths: Paths,
+    uplinks: Vec<Uplink>,
+    strengths: Vec<Box<dyn Strength>>,
+    counters: Counters,
+    connections: u32,
+    lacks: Vec<String>,
+    conflicts: Vec<String>,
+    events: VecDeque<EventLine>,
+    tell: &'a mut dyn FnMut(&EventLine),
+    recording: Option<std::io::BufWriter<std::fs::File>>,
+    started: Instant,
+    waiter: Waiter,
+}
+
+impl<'a> Daemon<'a> {
+    /// Sets everything up in this network namespace: what a killed daemon left is undone or adopted, sysctls
+    /// and limits are set. `program` is this program, for the guard.
+    ///
+    /// # Errors
+    /// Without MPTCP or privileges, when another daemon runs here, or nothing answers probes.
+    pub fn start(
+        settings: Settings,
+        base: &Path,
+        program: &Path,
+        tell: &'a mut dyn FnMut(&EventLine),
+    ) -> Result<Self, UplinkError> {
+        io::features::require(io::features::Feature::NetworkAdministration)?;
+        if settings.probes.is_empty() {
+            return Err(UplinkError::Setting(
+                "nothing answers probes: name a server (--server HOST, on which `cellerator probe server` runs) \
+                 or an address (--ping ADDRESS)"
+                    .to_owned(),
+            ));
+        }
+        let kernel = Kernel::open()?;
+        if let Ok(other) = Running::here(base) {
+            return Err(UplinkError::Setting(format!(
+                "a path manager runs here already (process {}): end it first",
+                other.pid
+            )));
+        }
+        let (adopted, problems) = record::take_over(base)?;
+        let key = settings.key.as_deref().and_then(Key::new);
+        let started = Clock::now();
+        let recording = settings.record.as_ref().map(|path| {
+            std::fs::File::create(path)
+                .doing(|| format!("write {}", path.display()))
+                .map(std::io::BufWriter::new)
+        });
+        let instance = Instance::register(base, KIND)?;
+        let console = Console::open(instance.path())?;
+        let mut daemon = Self {
+            record: Record {
+                namespace: record::own_namespace()?,
+                endpoints: adopted.clone(),
+                ..Record::default()
+            },
+            paths: Paths::new(settings.thresholds.clone()),
+            key,
+            guard: None,
+            mptcp_events: None,
+            link_events: LinkEvents::open_with_routes()?,
+            netlink: Netlink::open()?,
+            console,
+            uplinks: Vec::new(),
+            strengths: Vec::new(),
+            counters: Counters::read(),
+            connections: 0,
+            lacks: Vec::new(),
+            conflicts: conflicts(&kernel.manager().endpoints()?),
+            events: VecDeque::new(),
+            recording: recording.transpose()?,
+            started,
+            waiter: Waiter::new(Duration::ZERO)?,
+            instance: Some(instance),
+            kernel,
+            hands: Hands::start()?,
+            settings,
+            tell,
+        };
+        daemon.prepare(program)?;
+        for address in adopted {
+            daemon.say("", format!("adopted the endpoint {address} of a daemon that was killed"));
+        }
+        problems.into_iter().for_each(|problem| daemon.say("", problem));
+        Ok(daemon)
+    }
+
+    fn prepare(&mut self, program: &Path) -> Result<(), UplinkError> {
+        self.strengths.extend(self.settings.strength_file.clone().map(|p| Box::new(StrengthFile(p)) as _));
+        self.strengths.extend(Wireless::open().map(|w| Box::new(w) as _));
+        self.strengths.extend(ModemManager::open().map(|m| Box::new(m) as _));
+        match self.kernel.manager().events() {
+            Ok(events) => self.mptcp_events = Some(events),
+            Err(error) => self.lacks.push(format!("{error}: connections are seen a moment later")),
+        }
+        let limits = self.kernel.manager().limits()?;
+        if limits != LIMITS {
+            self.record.limits = Some((limits.subflows, limits.add_addr_accepted));
+        }
+        let profile = self.settings.with_profile.then(|| Profile::plan(self.settings.keep_alive));
+        self.record.sysctls = profile.as_ref().map(|p| p.before.clone()).unwrap_or_default();
+        // Written before anything is changed, and watched over: a kill at any later moment is undone.
+        self.write_record()?;
+        let directory = self.instance.as_ref().map(|i| i.path().to_owned()).unwrap_or_default();
+        match Guard::start(program, &directory) {
+            Ok(guard) => {
+                self.record.guard = Some(guard.pid());
+                self.guard = Some(guard);
+                self.write_record()?;
+            }
+            Err(error) => self.lacks.push(format!("no guard ({error}): after a kill, the next start undoes")),
+        }
+        self.kernel.manager().set_limits(LIMITS)?;
+        self.lacks.extend(profile.iter().flat_map(Profile::apply));
+        for line in self.conflicts.iter().chain(&self.lacks).cloned().collect::<Vec<_>>() {
+            self.say("", line);
+        }
+        self.waiter.add(&self.link_events, Interest::Read, LINKS)?;
+        self.waiter.add(&self.console, Interest::Read, CONSOLE)?;
+        self.waiter.add(&self.hands.wake, Interest::Read, HANDS)?;
+        if let Some(events) = &self.mptcp_events {
+            self.waiter.add(events, Interest::Read, MPTCP)?;
+        }
+        Ok(())
+    }
+
+    fn write_record(&self) -> Result<(), UplinkError> {
+        match &self.instance {
+            Some(instance) => Ok(instance.record(&self.record.to_text())?),
+            None => Ok(()),
+        }
+    }
+
+    /// Runs until a signal comes, then undoes everything.
+    ///
+    /// # Errors
+    /// The system refuses what it must not.
+    pub fn run(mut self, signals: &Signals) -> Result<Ended, UplinkError> {
+        self.waiter.add(signals, Interest::Read, SIGNALS)?;
+        let outcome = self.turn(signals);
+        let mut ended = self.finish();
+        ended.signal = outcome?;
+        Ok(ended)
+    }
+
+    fn turn(&mut self, signals: &Signals) -> Result<i32, UplinkError> {
+        let (mut look, mut sample, mut strength, mut count) =
+            (self.started, self.started, self.started, self.started);
+        let mut awake = Clock::now();
+        loop {
+            let mut now = Clock::now();
+            if now.saturating_since(awake) > PAUSE {
+                self.paths.excuse(now);
+            }
+            // Before silence is judged.
+            self.hear_answers();
+            if let Some(signal) = signals.take() {
+                return Ok(signal);
+            }
+            if self.link_events.take() || now >= look {
+                self.look(now)?;
+                look = now + LOOK_EVERY;
+            }
+            if self.hears_of_connections() || now >= sample {
+                self.sample(now)?;
+                sample = now + if self.connections > 0 { SAMPLE_BUSY } else { SAMPLE_IDLE };
+            }
+            if now >= strength {
+                self.read_strengths(now);
+                strength = now + STRENGTH_EVERY;
+            }
+            if now >= count {
+                let counters = Counters::read();
+                let news = counters.news(&self.counters);
+                self.counters = counters;
+                news.into_iter().for_each(|line| self.say("", line));
+                count = now + COUNTERS_EVERY;
+            }
+            self.hear_answers();
+            self.hear_of_orders()?;
+            self.answer_questions();
+            now = Clock::now();
+            while let Some(action) = self.paths.poll(now) {
+                self.act(action, now)?;
+            }
+            self.tell_changes();
+            let next = self.paths.next_deadline(now);
+            let deadline =
+                [Some(look), Some(sample), Some(strength), Some(count), next].into_iter().flatten().min();
+            // A deadline in the past must not spin.
+            let deadline = deadline.map(|at| at.max(now + Duration::from_micros(200)));
+            self.waiter.wait(deadline)?;
+            // Woken late is a pause too.
+            awake = deadline.map_or_else(Clock::now, |at| at.min(Clock::now()));
+        }
+    }
+
+    // What is seen.
+
+    /// Hands an event to the machine, and writes it down.
+    fn handle(&mut self, event: Event, now: Instant) {
+        if self.recording.is_some() {
+            let names: Vec<String> = self.paths.iter().map(|(_, path)| path.name().to_owned()).collect();
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let line = EventFile::recorded(&names, &event, now, self.started);
+            self.write_down(&line);
+        }
+        self.paths.handle(event, now);
+    }
+
+    fn write_down(&mut self, line: &str) {
+        if let Some(file) = &mut self.recording
+            && writeln!(file, "{line}").is_err()
+        {
+            self.recording = None;
+            self.say("", "the recording ends: its disk is full".to_owned());
+        }
+    }
+
+    fn look(&mut self, now: Instant) -> Result<(), UplinkError> {
+        let mut found = interfaces::look(&self.netlink, &self.settings)?;
+        for i in 0..self.uplinks.len() {
+            let key = (self.uplinks[i].interface.clone(), self.uplinks[i].family);
+            let here = found.remove(&key).unwrap_or_default();
+            self.update(i, here, now);
+        }
+        for ((interface, family), here) in found {
+            let name = if family == Family::V4 { interface.clone() } else { format!("{interface}/6") };
+            let us = now.saturating_since(self.started).as_micros();
+            self.write_down(&format!("{}.{:06} path {name}", us / 1_000_000, us % 1_000_000));
+            self.paths.add(&name, now);
+            self.record.paths.push(interface.clone());
+            self.uplinks.push(Uplink {
+                interface,
+                family,
+                found: Found::default(),
+                prober: None,
+                demoted: Vec::new(),
+                unjoined: 0,
+            });
+            self.update(self.uplinks.len() - 1, here, now);
+        }
+        Ok(())
+    }
+
+    fn update(&mut self, i: usize, here: Found, now: Instant) {
+        let before = self.uplinks[i].found.address;
+        let address = here.address;
+        let uplink = &mut self.uplinks[i];
+        uplink.found = here;
+        if before == address && (address.is_none() || uplink.prober.is_some()) {
+            return;
+        }
+        uplink.prober = None;
+        let by = self.settings.probes.iter().find(|p| p.is_ipv4() == (uplink.family == Family::V4));
+        if let (Some(address), Some(by)) = (address, by) {
+            let identifier = (std::process::id() as u16).wrapping_add(i as u16);
+            match Prober::open(*by, &uplink.interface, address, identifier) {
+                Ok(prober) => {
+                    let token = PROBERS + i as u64;
+                    // Without being woken it is heard at the next turn.
+                    let _ = self.waiter.add(&prober.fd(), Interest::Read, token);
+                    uplink.prober = Some(prober);
+                }
+                Err(error) => {
+                    let name = uplink.interface.clone();
+                    self.say(&name, format!("no probes: {error}"));
+                }
+            }
+        }
+        self.handle(Event::Address(id(i), address), now);
+    }
+
+    /// True when the kernel told of a connection or a subflow.
+    fn hears_of_connections(&mut self) -> bool {
+        self.mptcp_events.as_ref().is_some_and(|events| {
+            let (news, is_incomplete) = events.take();
+            is_incomplete || !news.is_empty()
+        })
+    }
+
+    fn sample(&mut self, now: Instant) -> Result<(), UplinkError> {
+        let none: IpAddr = std::net::Ipv4Addr::UNSPECIFIED.into();
+        let addresses: Vec<IpAddr> = self.uplinks.iter().map(|u| u.found.address.unwrap_or(none)).collect();
+        let (connections, samples) = self.kernel.sample(&addresses, now)?;
+        if connections != self.connections {
+            self.connections = connections;
+            self.handle(Event::Connections(connections), now);
+        }
+        for (i, sample) in samples.into_iter().enumerate() {
+            if self.uplinks[i].found.address.is_some() {
+                self.sampled(i, sample, now);
+            }
+        }
+        Ok(())
+    }
+
+    fn sampled(&mut self, i: usize, sample: Sample, now: Instant) {
+        if sample.subflows > 0 {
+            self.uplinks[i].unjoined = 0;
+        }
+        self.handle(Event::Sample(id(i), sample), now);
+    }
+
+    fn read_strengths(&mut self, now: Instant) {
+        let read: Vec<(String, i32)> = self.strengths.iter_mut().flat_map(|source| source.read()).collect();
+        for (name, dbm) in read {
+            for i in 0..self.uplinks.len() {
+                if self.uplinks[i].interface == name {
+                    self.handle(Event::Strength(id(i), dbm), now);
+                }
+            }
+        }
+    }
+
+    fn hear_answers(&mut self) {
+        for i in 0..self.uplinks.len() {
+            while let Some(answered) = self.uplinks[i].prober.as_mut().and_then(|p| p.recv(self.key.as_ref()))
+            {
+                let (number, rtt, seen_as) = answered;
+                self.handle(Event::Answer(id(i), number, rtt, seen_as), Clock::now());
+            }
+        }
+    }
+
+    fn answer_questions(&mut self) {
+        while let Some((question, from)) = self.console.take() {
+            let answer = match question {
+                Question::Status => Answer::Status(Box::new(self.status())),
+                Question::Retire { path, is_retired } => {
+                    let found: Vec<usize> =
+                        (0..self.uplinks.len()).filter(|i| self.uplinks[*i].interface == path).collect();
+                    for i in &found {
+                        self.handle(Event::Retire(id(*i), is_retired), Clock::now());
+                    }
+                    let names: Vec<&str> = self.uplinks.iter().map(|u| u.interface.as_str()).collect();
+                    if found.is_empty() {
+                        Answer::Refused(format!("no path `{path}`; there are {}", names.join(", ")))
+                    } else {
+                        Answer::Done
+                    }
+                }
+            };
+            self.console.answer(&from, &answer);
+        }
+    }
+
+    // What is done.
+
+    fn act(&mut self, action: Action, now: Instant) -> Result<(), UplinkError> {
+        let (path, done) = match action {
+            Action::Probe(id, number) => {
+                let key = self.key.as_ref();
+                if let Some(prober) = self.uplinks.get_mut(usize::from(id.0)).and_then(|u| u.prober.as_mut())
+                {
+                    prober.send(number, key, now);
+                }
+                return Ok(());
+            }
+            Action::AddEndpoint(id, address, is_backup) => {
+                // Written down before it is there.
+                self.record.endpoints.retain(|a| *a != address);
+                self.record.endpoints.push(address);
+                self.write_record()?;
+                let uplink = self.uplinks.get(usize::from(id.0));
+                let index = uplink.and_then(|u| u.found.index).map_or(0, InterfaceIndex::get);
+                self.hands.ask(id, Order::Add(address, index, self.settings.full_mesh, is_backup));
+                return Ok(());
+            }
+            Action::RemoveEndpoint(id, address) => {
+                self.hands.ask(id, Order::Remove(address));
+                return Ok(());
+            }
+            Action::SetBackup(id, address, is_backup) => {
+                self.hands.ask(id, Order::SetBackup(address, is_backup));
+                return Ok(());
+            }
+            Action::DemoteRoutes(id) => (id, self.demote(id)),
+            Action::RestoreRoutes(id) => (id, self.restore(id)),
+        };
+        self.write_record()?;
+        let name = self.paths.get(path).map(|p| p.name().to_owned()).unwrap_or_default();
+        match done {
+            Ok(what) => self.say(&name, what),
+            // The system changed in the meantime; the next look tells what there is.
+            Err(error) => self.say(&name, error.to_string()),
+        }
+        Ok(())
+    }
+
+    /// Says what became of orders; an endpoint that is gone needs no undoing.
+    fn hear_of_orders(&mut self) -> Result<(), UplinkError> {
+        for (path, order, result) in self.hands.take() {
+            if let (Order::Remove(address), Ok(_)) = (order, &result) {
+                let is_there = self.paths.get(path).is_some_and(|p| p.has_endpoint(address));
+                if !is_there {
+                    self.record.endpoints.retain(|a| *a != address);
+                    self.write_record()?;
+                }
+            }
+            let name = self.paths.get(path).map(|p| p.name().to_owned()).unwrap_or_default();
+            self.say(&name, result.unwrap_or_else(|error| error));
+        }
+        Ok(())
+    }
+
+    fn demote(&mut self, id: PathId) -> Result<String, UplinkError> {
+        let Some(uplink) = self.uplinks.get_mut(usize::from(id.0)) else { return Ok(String::new()) };
+        let Some(index) = uplink.found.index else { return Ok("no routes to demote".to_owned()) };
+        let routes = self.netlink.default_routes(uplink.family, index)?;
+        let routes: Vec<DefaultRoute> = routes.into_iter().filter(|route| !route.is_demoted()).collect();
+        self.record.routes.extend(routes.iter().map(DefaultRoute::to_text));
+        if let Some(instance) = &self.instance {
+            instance.record(&self.record.to_text())?;
+        }
+        let mut count = 0;
+        for route in routes {
+            // First the copy, so that there is always a route.
+            match self.netlink.add_default_route(&route.demoted()) {
+                Err(error) if !error.is_already_there() => return Err(error.into()),
+                _ => {}
+            }
+            self.netlink.delete_default_route(&route)?;
+            uplink.demoted.push(route);
+            count += 1;
+        }
+        Ok(format!("{count} default routes demoted"))
+    }
+
+    fn restore(&mut self, id: PathId) -> Result<String, UplinkError> {
+        let Some(uplink) = self.uplinks.get_mut(usize::from(id.0)) else { return Ok(String::new()) };
+        let routes = std::mem::take(&mut uplink.demoted);
+        for route in &routes {
+            bring_back(&self.netlink, route)?;
+            let text = route.to_text();
+            self.record.routes.retain(|other| *other != text);
+        }
+        Ok(format!("{} default routes restored", routes.len()))
+    }
+
+    fn tell_changes(&mut self) {
+        while let Some(change) = self.paths.poll_change() {
+            let Change { path, from, to, cause, .. } = change;
+            let is_passing = (to == State::Suspect && from != to) || cause == Cause::Arrived;
+            if is_passing && !self.settings.is_verbose {
+                continue;
+            }
+            let name = self.paths.get(path).map(|p| p.name().to_owned()).unwrap_or_default();
+            let what = if from == to { format!("{to}: {cause}") } else { format!("{from} -> {to}: {cause}") };
+            self.say(&name, what);
+            if cause == Cause::Unjoined
+                && let Some(uplink) = self.uplinks.get_mut(usize::from(path.0))
+            {
+                uplink.unjoined += 1;
+                if uplink.unjoined == 2 {
+                    let why = "no subflow joins: the path strips MPTCP options, or the server refuses";
+                    self.say(&name, why.to_owned());
+                }
+            }
+        }
+    }
+
+    fn say(&mut self, path: &str, what: String) {
+        let at_ms = Clock::now().saturating_since(self.started).as_millis();
+        let line = EventLine { at_ms, path: path.to_owned(), what };
+        (self.tell)(&line);
+        if self.events.len() >= EVENTS_KEPT {
+            self.events.pop_front();
+        }
+        self.events.push_back(line);
+    }
+
+    fn status(&self) -> Status {
+        let now = Clock::now();
+        let up_ms = |at: Instant| now.saturating_since(at).as_millis();
+        let path = |i: usize, path: &multipath::Path| {
+            let seen = path.observed(now);
+            let subflows = self.kernel.subflows.iter().filter(|s| Some(s.local.ip()) == seen.address);
+            let rates = seen.address.map_or((0.0, 0.0), |address| self.kernel.rates_mbps(address));
+            let ms = |us: Option<u64>| us.map(|us| us as f64 / 1e3);
+            let since = Instant::from_millis(seen.since_ms);
+            PathStatus {
+                state: seen.state,
+                cause: seen.cause,
+                for_ms: up_ms(since),
+                address: self.uplinks.get(i).and_then(|u| u.found.address),
+                seen_as: seen.seen_as,
+                is_backup: seen.endpoints.first().map(|(_, is_backup)| *is_backup),
+                rtt_ms: ms(seen.rtt_us),
+                rtt_min_ms: ms(seen.rtt_min_us),
+                probes_lost: seen.probes_lost,
+                strength_dbm: seen.strength_dbm,
+                are_routes_demoted: seen.are_routes_demoted,
+                is_retired: seen.is_retired,
+                is_last: seen.is_last,
+                hold_ms: seen.hold_ms,
+                receive_mbps: rates.0,
+                send_mbps: rates.1,
+                subflows: subflows.map(subflow_status).collect(),
+                name: seen.name,
+            }
+        };
+        let mut paths: Vec<PathStatus> =
+            self.paths.iter().map(|(id, p)| path(usize::from(id.0), p)).collect();
+        paths.sort_by(|a, b| a.name.cmp(&b.name));
+        Status {
+            schema: SCHEMA.to_owned(),
+            pid: std::process::id(),
+            up_ms: up_ms(self.started),
+            connections: self.connections,
+            fallbacks: self.counters.fallbacks(),
+            paths,
+            conflicts: self.conflicts.clone(),
+            lacks: self.lacks.clone(),
+            events: self.events.iter().cloned().collect(),
+        }
+    }
+
+    // The end.
+
+    fn finish(mut self) -> Ended {
+        self.hands.finish();
+        let undone = self.record.undo(false);
+        if let Some(file) = &mut self.recording {
+            // What could not be written was told.
+            let _ = file.flush();
+        }
+        let (instance, guard) = (self.instance.take(), self.guard.take());
+        if undone.in_use.is_empty() {
+            drop(instance);
+            if let Some(guard) = guard {
+                guard.finish();
+            }
+        } else if let Some(instance) = instance {
+            // The guard removes them, and the directory, when their subflows have ended.
+            let _ = instance.record(&self.record.to_text());
+            std::mem::forget(instance);
+        }
+        Ended { signal: 0, in_use: undone.in_use, problems: undone.problems }
+    }
+}
+
+fn id(i: usize) -> PathId {
+    PathId(u16::try_from(i).unwrap_or(u16::MAX))
+}
+
+fn subflow_status(s: &io::netlink::Subflow) -> SubflowStatus {
+    SubflowStatus {
+        token: s.token,
+        local: s.local,
+        remote: s.remote,
+        is_established: s.is_established,
+        is_backup: s.is_backup,
+        rtt_ms: s.srtt.as_millis_f64(),
+        cwnd: s.cwnd,
+        backoff: s.backoff,
+        bytes_received: s.bytes_received,
+        bytes_acked: s.bytes_acked,
+    }
+}

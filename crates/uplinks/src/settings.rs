@@ -1,0 +1,68 @@
+//! [`Settings`] of the daemon.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use units::Duration;
+
+/// How paths are probed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ProbeBy {
+    /// Datagrams to `cellerator probe server`, which says from which address it sees them.
+    Server(SocketAddr),
+    /// ICMP echo to an address.
+    Ping(std::net::IpAddr),
+}
+
+impl ProbeBy {
+    /// True for IPv4.
+    #[must_use]
+    pub fn is_ipv4(&self) -> bool {
+        match self {
+            Self::Server(at) => at.is_ipv4(),
+            Self::Ping(ip) => ip.is_ipv4(),
+        }
+    }
+}
+
+/// Settings of the daemon.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Interfaces that are paths; empty for every one with a default route.
+    pub interfaces: Vec<String>,
+    /// What answers probes, per IP version; a version without one is not used.
+    pub probes: Vec<ProbeBy>,
+    /// Signs probes, for a server with a key.
+    pub key: Option<Vec<u8>>,
+    /// Subflows go from every address to every address of the server.
+    pub full_mesh: bool,
+    /// Sysctls are set, and restored at the end.
+    pub with_profile: bool,
+    /// Silence after which keep-alives are sent: below the shortest time-out of the carriers.
+    pub keep_alive: Duration,
+    /// A file with lines `INTERFACE DBM`, written by whoever knows the radio.
+    pub strength_file: Option<PathBuf>,
+    /// Where everything that the machine sees is recorded, for `multipath simulate`.
+    pub record: Option<PathBuf>,
+    /// Suspicions that come to nothing are told too.
+    pub is_verbose: bool,
+    /// Thresholds.
+    pub thresholds: multipath::Settings,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            interfaces: Vec::new(),
+            probes: Vec::new(),
+            key: None,
+            full_mesh: false,
+            with_profile: true,
+            keep_alive: Duration::from_secs(120),
+            strength_file: None,
+            record: None,
+            is_verbose: false,
+            thresholds: multipath::Settings::default(),
+        }
+    }
+}
