@@ -104,7 +104,7 @@ docs-terms: build ## What each term of `adaptive` is worth (an hour); TRACES=FOL
 docs-bench: bench ## The same with the benchmarks (as root, 15 minutes, on a quiet machine): docs/benchmarks.md
 	$(call WRITE_DOCS,$(abspath $(OUT))/bench/results.json)
 
-MULTIPATH_DOCS := $(patsubst %,scenarios/multipath/%.toml,silent-death-10 silent-death-20 announced flapping nat \
+MULTIPATH_DOCS := $(patsubst %,scenarios/multipath/%.toml,silent-death-10 silent-death-20 upload-death announced flapping nat \
 	readdressed killed without-mptcp stripped stripped-joins ipv6 eight-subflows file-8kb file-64kb file-512kb file-4mb)
 
 multipath: deps ## Several radios with kernel MPTCP against their aims (as root, 25 minutes): docs/multipath.md

@@ -40,6 +40,10 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 51] = [
                 "multipath run wwan0 wlan0 --server HOST --full-mesh --record seen.txt",
             ),
             ("Without a probe server", "multipath run --ping 192.0.2.1"),
+            (
+                "Keep-alives of MPTCP subflows only, before a carrier's 60 s",
+                "multipath run --server HOST --per-subflow --keep-alive '50 s'",
+            ),
         ],
     ),
     (
@@ -256,7 +260,24 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 51] = [
 ];
 
 /// Those of subcommands that have other aims than one run.
-const MORE: [(&str, &[(&str, &str)]); 5] = [
+const MORE: [(&str, &[(&str, &str)]); 7] = [
+    (
+        "lab multipath",
+        &[
+            (
+                "A radio that dies, with a report",
+                "lab multipath scenarios/multipath/silent-death-10.toml --html report.html",
+            ),
+            (
+                "One case, with what the path manager says",
+                "lab multipath scenarios/multipath/nat.toml --case daemon --events",
+            ),
+        ],
+    ),
+    (
+        "man",
+        &[("Read one (pipe it to `man -l -`)", "man multipath run"), ("All of them", "man --all out/man")],
+    ),
     (
         "contest",
         &[

@@ -137,7 +137,7 @@ fn from_json(args: &Args, words: Words) -> Result<ExitCode, String> {
             serde_json::from_str(&text).map_err(|e| format!("{}: no such results: {e}", path.display()))?;
         match &mut results {
             None => results = Some(read),
-            Some(all) => all.scenarios.extend(read.scenarios),
+            Some(all) => all.add(read),
         }
     }
     let Some(results) = results else { return Ok(ExitCode::SUCCESS) };

@@ -12,6 +12,7 @@ mod interruption;
 mod lab;
 mod lab_multipath;
 mod live_capture;
+mod man;
 mod model;
 mod multipath;
 mod outcome;
@@ -82,6 +83,8 @@ enum Command {
     Analyze(analyze::Args),
     /// Capture an interface's packets into a file, and analyze them
     Capture(live_capture::Args),
+    /// Print the manual page of a command, or write those of all
+    Man(man::Args),
 }
 
 fn main() -> ExitCode {
@@ -109,6 +112,7 @@ fn main() -> ExitCode {
         Command::Capture(args) => live_capture::main(&args),
         Command::Probe(args) => probe::main(args),
         Command::Multipath(args) => multipath::main(args),
+        Command::Man(args) => man::main(&args),
     };
     match result {
         Ok(code) => code,

@@ -63,6 +63,9 @@ struct RunArgs {
     /// Leave sysctls as they are
     #[arg(long)]
     no_profile: bool,
+    /// Set time-outs and keep-alives of MPTCP subflows alone (by BPF), not the host's
+    #[arg(long)]
+    per_subflow: bool,
     /// Silence after which keep-alives are sent: below what `probe timeout` found
     #[arg(long, value_name = "TIME", default_value = "120 s")]
     keep_alive: Quantity<Duration>,
@@ -198,6 +201,7 @@ fn settings(args: &RunArgs) -> Result<Settings, String> {
     settings.key = key.transpose()?;
     settings.full_mesh = args.full_mesh;
     settings.with_profile = !args.no_profile;
+    settings.is_per_subflow = args.per_subflow;
     settings.keep_alive = args.keep_alive.0;
     settings.strength_file.clone_from(&args.strength);
     settings.record.clone_from(&args.record);

@@ -61,6 +61,10 @@ pub struct Args {
     /// Use the scenario files below this folder instead of the built-in ones
     #[arg(long, value_name = "DIR")]
     experiments: Option<PathBuf>,
+    /// With --lab: take runs with several radios from the result files in this folder, which `cellerator lab
+    /// multipath --json` wrote, and run the rest
+    #[arg(long, value_name = "DIR", requires = "lab")]
+    measured: Option<PathBuf>,
     /// Runs at the same time; does not change the results [default: the number of processors]
     #[arg(long)]
     threads: Option<usize>,
@@ -199,7 +203,8 @@ fn in_lab(
     let (traces, captures) = (PathBuf::from("."), None);
     let runner = Runner { instance: &instance, signals: &signals, program, traces, captures };
     let engine_of = |case: &scenario::Case| crate::sim::engine(case);
-    let place = Where::Lab { runner: &runner, threads: threads(args), engine_of: &engine_of };
+    let measured = args.measured.as_deref();
+    let place = Where::Lab { runner: &runner, threads: threads(args), engine_of: &engine_of, measured };
     run(args, &there, (store, interruption), place, made_by)
 }
 

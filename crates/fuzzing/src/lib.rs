@@ -11,6 +11,7 @@
 mod capture;
 mod control;
 mod engine;
+mod multipath;
 mod packet;
 mod probe;
 mod probe_tcp;
@@ -33,6 +34,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "feedback", run: packet::feedback },
     Target { name: "probe", run: crate::probe::probe },
     Target { name: "probe_tcp", run: crate::probe_tcp::probe_tcp },
+    Target { name: "multipath", run: crate::multipath::multipath },
     Target { name: "control", run: crate::control::control },
     Target { name: "trace", run: text::trace },
     Target { name: "scenario", run: text::scenario },

@@ -55,6 +55,7 @@ replays!(
     feedback,
     probe,
     probe_tcp,
+    multipath,
     control,
     trace,
     scenario,

@@ -17,6 +17,9 @@ use crate::netlink::Netlink;
 /// Where namespaces have their names; the same place as `ip netns`.
 const DIRECTORY: &str = "/run/netns";
 
+/// `SO_NETNS_COOKIE`.
+const SO_NETNS_COOKIE: libc::c_int = 71;
+
 /// A handle on a network namespace, which lives at least as long as the handle.
 ///
 /// Dropping the handle does not remove the name: see [`Namespace::remove`].
@@ -135,6 +138,32 @@ impl Namespace {
     /// When the handle cannot be examined.
     pub fn id(&self) -> Result<u64, IoError> {
         Ok(self.file.metadata().doing(|| format!("examine the namespace '{}'", self.name))?.ino())
+    }
+
+    /// The number by which BPF programs know it (`SO_NETNS_COOKIE`).
+    ///
+    /// # Errors
+    /// When the namespace cannot be entered, or the kernel is older than Linux 5.14.
+    pub fn cookie(&self) -> Result<u64, IoError> {
+        self.run(|| {
+            let what = || "ask for the number of a network namespace".to_owned();
+            let socket =
+                std::net::UdpSocket::bind("[::]:0").or_else(|_| std::net::UdpSocket::bind("0.0.0.0:0"));
+            let socket = socket.doing(what)?;
+            let mut cookie = 0_u64;
+            let mut len = size_of::<u64>() as libc::socklen_t;
+            // SAFETY: the kernel writes at most `len` bytes to `cookie`, which has as many.
+            let done = unsafe {
+                libc::getsockopt(
+                    socket.as_raw_fd(),
+                    libc::SOL_SOCKET,
+                    SO_NETNS_COOKIE,
+                    (&raw mut cookie).cast(),
+                    &raw mut len,
+                )
+            };
+            if done < 0 { Err(IoError::last(what())) } else { Ok(cookie) }
+        })?
     }
 
     /// Moves the calling thread into the namespace for good: for threads that live there.

@@ -107,6 +107,9 @@ impl EventFile {
             last = at;
             let words: Vec<&str> = words.collect();
             let steps = file.line(at, &words).map_err(problem)?;
+            if file.steps.len() + steps.len() > LINES_MAX {
+                return Err(problem(format!("more than {LINES_MAX} things happen up to here")));
+            }
             file.steps.extend(steps);
         }
         // Flaps reach into later lines.
@@ -308,6 +311,13 @@ mod tests {
             let error = EventFile::parse(text).unwrap_err().to_string();
             assert!(error.contains(word), "{error}");
         }
+    }
+
+    #[test]
+    fn what_flaps_for_hours_in_many_lines_is_too_much() {
+        let flaps = "0 flaps a 1ms 600\n".repeat(3);
+        let error = EventFile::parse(&format!("0 path a rtt 1ms\n{flaps}")).unwrap_err();
+        assert!(error.line == 3 && error.problem.contains("1000000"), "{error}");
     }
 
     #[test]

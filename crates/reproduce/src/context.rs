@@ -39,6 +39,8 @@ pub enum Where<'a> {
         threads: usize,
         /// Engines of the cases in virtual time.
         engine_of: EngineOf<'a>,
+        /// Folder of results that `lab multipath` wrote, in place of runs with several radios.
+        measured: Option<&'a Path>,
     },
     /// Nowhere: files are read and checked, and no run has figures.
     Nowhere {
@@ -261,10 +263,15 @@ impl<'a> Context<'a> {
     ) -> Result<Option<lab::radios::MultiPathResult>, ReproduceError> {
         let text = text_of(file, self.folder)?;
         let scenario = crate::mp::read_multi_path(file, &text)?;
-        let Where::Lab { runner, .. } = self.place else { return Ok(None) };
+        let Where::Lab { runner, measured, .. } = self.place else { return Ok(None) };
         let hash = fingerprint(text.as_bytes());
         let (seed, description) = (scenario.seed, scenario.description.trim().to_owned());
         self.used.push(UsedScenario { file: file.path.to_owned(), hash, seed, description, text });
+        if let Some(folder) = measured {
+            let result = crate::mp::earlier_runs(folder, &scenario)?;
+            self.runs.extend(result.runs.iter().map(|run| RunRecord::of_radios(&scenario.name, run)));
+            return Ok(Some(result));
+        }
         let radios = lab::radios::MultiPathRunner {
             instance: runner.instance,
             signals: runner.signals,
@@ -278,10 +285,12 @@ impl<'a> Context<'a> {
             self.tell(done, of, &run.case);
         });
         let run = self.experiment.name.to_owned();
-        result.map(Some).map_err(|error| match error {
+        let result = result.map_err(|error| match error {
             lab::LabError::Interrupted => ReproduceError::Interrupted { run },
             error => ReproduceError::Lab { run, problem: error.to_string() },
-        })
+        })?;
+        self.runs.extend(result.runs.iter().map(|run| RunRecord::of_radios(&scenario.name, run)));
+        Ok(Some(result))
     }
 
     /// Every case that is looked up is there; a file of the lab may leave out what the longer one has.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use scenario::results::{CaseResult, MadeBy};
+use scenario::results::{CaseResult, Distribution, MadeBy};
 use serde::{Deserialize, Serialize};
 
 use crate::context::{Evidence, text_of};
@@ -112,6 +112,30 @@ impl RunRecord {
             distrusted: (!result.doubts.is_empty()).then(|| result.doubts.join("; ")),
             skipped: result.skipped.clone(),
             problems: result.problems.clone(),
+        }
+    }
+
+    /// Of a run with several radios, which exists in the lab only.
+    pub(crate) fn of_radios(scenario: &str, run: &lab::radios::MultiPathRun) -> Self {
+        let queues = run.queues_ms.values().flatten().map(|ms| f64::from(*ms));
+        let queues = Distribution::of(&mut queues.collect::<Vec<_>>());
+        let is_done = run.error.is_none();
+        let broken = (!run.is_intact).then(|| "what came is not what was sent".to_owned());
+        Self {
+            scenario: scenario.to_owned(),
+            case: run.case.clone(),
+            seed: run.seed,
+            goodput_mbps: is_done.then_some(run.goodput_mbps),
+            simulated_goodput_mbps: None,
+            utilisation: None,
+            queue_p95_ms: queues.map(|queues| queues.p95),
+            log_hash: None,
+            late_p99_us: Some(run.late_p99_us),
+            late_p50_us: Some(run.late_p50_us),
+            late_max_us: Some(run.late_max_us),
+            distrusted: run.distrusted.clone(),
+            skipped: None,
+            problems: run.error.iter().cloned().chain(broken).collect(),
         }
     }
 }

@@ -37,6 +37,9 @@ pub struct MultiPath {
     /// The transfer ends after so much, if that is sooner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<Quantity<Bytes>>,
+    /// The client sends, and the server checks. Default: the server sends.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub upload: bool,
     /// IP version. Default: IPv4.
     #[serde(default)]
     pub family: Family,
@@ -146,6 +149,12 @@ pub struct MultiPathCase {
     pub name: String,
     /// The path manager runs at the client.
     pub daemon: bool,
+    /// Debian's mptcpd manages the endpoints at the client; left out where it is not installed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub mptcpd: bool,
+    /// Further options of `cellerator multipath run`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
     /// Only these radios are there; all otherwise.
     pub only: Vec<String>,
     /// Plain TCP at the client.
@@ -210,6 +219,9 @@ impl MultiPath {
         for (i, case) in self.cases.iter().enumerate() {
             if case.name.is_empty() || self.cases[..i].iter().any(|other| other.name == case.name) {
                 return Err(format!("cases need names of their own: `{}`", case.name));
+            }
+            if case.mptcpd && case.daemon {
+                return Err(format!("case `{}`: `daemon` or `mptcpd`, not both", case.name));
             }
             if let Some(name) = case.only.iter().find(|n| self.radios.iter().all(|r| r.name != **n)) {
                 return Err(format!("case `{}`: no radio is called `{name}`", case.name));
@@ -277,6 +289,7 @@ mod tests {
             ("does = 'dies'", "does = 'explodes'", "explodes"),
             ("[[case]]\nname = 'k'", "", "case"),
             ("name = 'k'", "name = 'k'\nonly = ['x']", "`x`"),
+            ("name = 'k'", "name = 'k'\ndaemon = true\nmptcpd = true", "not both"),
         ] {
             let error = MultiPath::from_toml("a.toml", &TEXT.replace(from, to)).unwrap_err().to_string();
             assert!(error.contains(word), "{error}");

@@ -1,5 +1,7 @@
 //! Others that manage MPTCP endpoints on this host.
 
+use std::path::Path;
+
 use io::netlink::{EndpointFlags, MptcpEndpoint};
 
 /// Daemons that add and remove endpoints: process name, and how it is kept from doing so.
@@ -23,12 +25,16 @@ fn found(names: &[String], has_foreign: bool) -> Vec<String> {
     others.map(|(name, remedy)| format!("{name} also manages MPTCP endpoints: {remedy}")).collect()
 }
 
-/// Names of the processes that this one can see.
+/// Names of the processes in this network namespace: others have endpoints of their own.
 fn running() -> impl Iterator<Item = String> {
+    let namespace = |process: &Path| std::fs::read_link(process.join("ns/net")).ok();
+    let own = namespace(Path::new("/proc/thread-self"));
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let is_number = |name: &std::ffi::OsStr| name.to_str().is_some_and(|n| n.parse::<u32>().is_ok());
-    let pids = entries.filter(move |entry| is_number(&entry.file_name()));
-    pids.filter_map(|entry| std::fs::read_to_string(entry.path().join("comm")).ok())
+    let processes = entries.filter(move |entry| is_number(&entry.file_name())).map(|entry| entry.path());
+    processes
+        .filter(move |process| namespace(process) == own)
+        .filter_map(|process| std::fs::read_to_string(process.join("comm")).ok())
         .map(|name| name.trim_end().to_owned())
 }
 

@@ -18,6 +18,7 @@ use crate::guard::Guard;
 use crate::hands::{Hands, Order};
 use crate::interfaces::{self, Found};
 use crate::kernel::Kernel;
+use crate::per_subflow::PerSubflow;
 use crate::prober::Prober;
 use crate::profile::Profile;
 use crate::record::{self, KIND, Record, bring_back};
@@ -76,6 +77,7 @@ pub struct Daemon<'a> {
     record: Record,
     guard: Option<Guard>,
     kernel: Kernel,
+    per_subflow: Option<PerSubflow>,
     hands: Hands,
     netlink: Netlink,
     mptcp_events: Option<MptcpEvents>,
@@ -141,6 +143,7 @@ impl<'a> Daemon<'a> {
             paths: Paths::new(settings.thresholds.clone()),
             key,
             guard: None,
+            per_subflow: None,
             mptcp_events: None,
             link_events: LinkEvents::open_with_routes()?,
             netlink: Netlink::open()?,
@@ -181,7 +184,8 @@ impl<'a> Daemon<'a> {
         if limits != LIMITS {
             self.record.limits = Some((limits.subflows, limits.add_addr_accepted));
         }
-        let profile = self.settings.with_profile.then(|| Profile::plan(self.settings.keep_alive));
+        let (keep_alive, is_per_subflow) = (self.settings.keep_alive, self.settings.is_per_subflow);
+        let profile = self.settings.with_profile.then(|| Profile::plan(keep_alive, is_per_subflow));
         self.record.sysctls = profile.as_ref().map(|p| p.before.clone()).unwrap_or_default();
         // Written before anything is changed, and watched over: a kill at any later moment is undone.
         self.write_record()?;
@@ -196,6 +200,10 @@ impl<'a> Daemon<'a> {
         }
         self.kernel.manager().set_limits(LIMITS)?;
         self.lacks.extend(profile.iter().flat_map(Profile::apply));
+        match is_per_subflow.then(|| PerSubflow::start(keep_alive)).transpose() {
+            Ok(started) => self.per_subflow = started,
+            Err(error) => self.lacks.push(format!("{error}: subflows have the host's time-outs")),
+        }
         for line in self.conflicts.iter().chain(&self.lacks).cloned().collect::<Vec<_>>() {
             self.say("", line);
         }
@@ -604,6 +612,7 @@ impl<'a> Daemon<'a> {
 
     fn finish(mut self) -> Ended {
         self.hands.finish();
+        self.per_subflow = None;
         let undone = self.record.undo(false);
         if let Some(file) = &mut self.recording {
             // What could not be written was told.

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use io::netlink::{EndpointFlags, MptcpEndpoint, PathManager};
+use io::netlink::{EndpointFlags, MptcpEndpoint, PathManager, SocketDiagnosis};
 use multipath::PathId;
 
 use crate::UplinkError;
@@ -91,10 +91,30 @@ fn find(manager: &PathManager, address: IpAddr) -> Result<Option<MptcpEndpoint>,
     Ok(all.into_iter().find(|e| e.address == address && !e.flags.contains(EndpointFlags::IMPLICIT)))
 }
 
+/// Ends the subflows of an address that this host has closed and the peer has not.
+///
+/// They are of the time before the path died. The peer learned over another path that they are closed, and
+/// has sent their data again there. But a server keeps its initial subflow: it goes on sending old data into
+/// it, which the path that has returned must carry, and its retransmission timer, in back-off, counts as the
+/// connection's own (`mptcp_timeout_from_subflow`). Data that is lost between paths is then sent again as late
+/// as that timer says, up to two minutes. A RST ends it, and can arrive only when the path carries again.
+///
+/// A connection that is itself closing is left alone: it has no other subflow that is open.
+fn end_what_closes(address: IpAddr) {
+    // A kernel that cannot do this has what it had before.
+    let Ok(diagnosis) = SocketDiagnosis::open() else { return };
+    let Ok(subflows) = diagnosis.subflows() else { return };
+    let lives_on = |token: u32| subflows.iter().any(|s| s.token == token && s.is_established);
+    for subflow in subflows.iter().filter(|s| s.local.ip() == address && s.is_closing && lives_on(s.token)) {
+        let _ = diagnosis.destroy(&subflow.identity);
+    }
+}
+
 fn carry_out(manager: &PathManager, order: Order) -> Result<String, io::IoError> {
     let backup = |is_backup: bool| if is_backup { EndpointFlags::BACKUP } else { EndpointFlags::default() };
     match order {
         Order::Add(address, interface, full_mesh, is_backup) => {
+            end_what_closes(address);
             let mesh = if full_mesh { EndpointFlags::FULL_MESH } else { EndpointFlags::default() };
             let flags = EndpointFlags::SUBFLOW.with(mesh).with(backup(is_backup));
             let endpoint = MptcpEndpoint { id: 0, address, port: 0, interface: Some(interface), flags };

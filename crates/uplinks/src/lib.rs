@@ -19,6 +19,7 @@ pub mod guard;
 mod hands;
 mod interfaces;
 mod kernel;
+mod per_subflow;
 mod prober;
 mod profile;
 mod record;

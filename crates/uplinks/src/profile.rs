@@ -17,17 +17,31 @@ enum Wanted {
 /// Buffers hold two bandwidth-delay products of several paths together: 100 Mbit/s over 300 ms.
 const BUFFER_MAX: u64 = 8 << 20;
 /// Keep-alives that may stay without an answer, and the time between them, s.
-const KEEP_ALIVE_PROBES: u64 = 4;
-const KEEP_ALIVE_INTERVAL_S: u64 = 15;
+pub(crate) const KEEP_ALIVE_PROBES: u64 = 4;
+pub(crate) const KEEP_ALIVE_INTERVAL_S: u64 = 15;
+/// Longest time between retransmissions.
+pub(crate) const RTO_MAX_MS: u64 = 1_000;
+/// Retransmissions until a subflow is given up.
+pub(crate) const RETRIES: u64 = 100;
 
-/// What is set, and why. Those that this kernel does not have are left out.
-fn wanted(keep_alive: Duration) -> Vec<(&'static str, Wanted)> {
-    use Wanted::{Exactly, MaxAtLeast};
-    vec![
+/// What is set for the whole host, whoever's connections they are.
+fn of_every_connection(keep_alive: Duration) -> [(&'static str, Wanted); 5] {
+    use Wanted::Exactly;
+    [
         // A path that returns is used again within a second. Alone it would give a subflow up early:
         // retransmissions are counted, so more of them are allowed.
-        ("net/ipv4/tcp_rto_max_ms", Exactly(1_000)),
-        ("net/ipv4/tcp_retries2", Exactly(100)),
+        ("net/ipv4/tcp_rto_max_ms", Exactly(RTO_MAX_MS)),
+        ("net/ipv4/tcp_retries2", Exactly(RETRIES)),
+        ("net/ipv4/tcp_keepalive_time", Exactly(keep_alive.as_secs().max(1))),
+        ("net/ipv4/tcp_keepalive_intvl", Exactly(KEEP_ALIVE_INTERVAL_S)),
+        ("net/ipv4/tcp_keepalive_probes", Exactly(KEEP_ALIVE_PROBES)),
+    ]
+}
+
+/// What is set in any case, and why. Those that this kernel does not have are left out.
+fn always() -> Vec<(&'static str, Wanted)> {
+    use Wanted::{Exactly, MaxAtLeast};
+    vec![
         // What one visit of a cell taught is wrong in the next ([MP] §IV-A.2).
         ("net/ipv4/tcp_no_metrics_save", Exactly(1)),
         // Answers may come through another interface than the best route's.
@@ -36,9 +50,6 @@ fn wanted(keep_alive: Duration) -> Vec<(&'static str, Wanted)> {
         ("net/mptcp/blackhole_timeout", Exactly(60)),
         ("net/ipv4/tcp_rmem", MaxAtLeast(BUFFER_MAX)),
         ("net/ipv4/tcp_wmem", MaxAtLeast(BUFFER_MAX)),
-        ("net/ipv4/tcp_keepalive_time", Exactly(keep_alive.as_secs().max(1))),
-        ("net/ipv4/tcp_keepalive_intvl", Exactly(KEEP_ALIVE_INTERVAL_S)),
-        ("net/ipv4/tcp_keepalive_probes", Exactly(KEEP_ALIVE_PROBES)),
     ]
 }
 
@@ -49,10 +60,11 @@ pub(crate) struct Profile {
 }
 
 impl Profile {
-    /// Reads what there is; nothing is set yet.
-    pub fn plan(keep_alive: Duration) -> Self {
+    /// Reads what there is; nothing is set yet. With `is_per_subflow`, time-outs and keep-alives are set elsewhere.
+    pub fn plan(keep_alive: Duration, is_per_subflow: bool) -> Self {
         let mut profile = Self { before: BTreeMap::new(), to_set: Vec::new() };
-        for (path, wanted) in wanted(keep_alive) {
+        let of_host = of_every_connection(keep_alive).into_iter().filter(|_| !is_per_subflow);
+        for (path, wanted) in always().into_iter().chain(of_host) {
             let Ok(before) = sysctl::read_here(path) else { continue };
             let Some(value) = changed(&before, &wanted) else { continue };
             profile.before.insert(path.to_owned(), before);
@@ -102,7 +114,7 @@ mod tests {
 
     #[test]
     fn the_longest_back_off_goes_together_with_more_retries() {
-        let all = wanted(Duration::from_secs(100));
+        let all = of_every_connection(Duration::from_secs(100));
         let of = |name: &str| all.iter().find(|(path, _)| path.ends_with(name)).map(|(_, w)| w.clone());
         let (Some(Wanted::Exactly(ms)), Some(Wanted::Exactly(retries))) =
             (of("tcp_rto_max_ms"), of("tcp_retries2"))
@@ -110,5 +122,7 @@ mod tests {
             panic!("both are there")
         };
         assert!(ms * retries >= 60_000, "a subflow lives through a minute");
+        let names: Vec<&str> = always().into_iter().map(|(path, _)| path).collect();
+        assert!(names.iter().all(|name| !name.contains("keepalive") && !name.contains("rto")), "{names:?}");
     }
 }

@@ -38,6 +38,8 @@ pub struct Settings {
     pub full_mesh: bool,
     /// Sysctls are set, and restored at the end.
     pub with_profile: bool,
+    /// Time-outs and keep-alives are set for MPTCP subflows alone, by BPF, and not for the host.
+    pub is_per_subflow: bool,
     /// Silence after which keep-alives are sent: below the shortest time-out of the carriers.
     pub keep_alive: Duration,
     /// A file with lines `INTERFACE DBM`, written by whoever knows the radio.
@@ -58,6 +60,7 @@ impl Default for Settings {
             key: None,
             full_mesh: false,
             with_profile: true,
+            is_per_subflow: false,
             keep_alive: Duration::from_secs(120),
             strength_file: None,
             record: None,

@@ -46,6 +46,20 @@ fn controllers() -> Seeds {
     (0..count).map(events).collect()
 }
 
+/// The repository's event files, and one with every line that there is.
+fn events() -> Seeds {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/multipath");
+    let read = |name: &str| (name.to_owned(), std::fs::read(folder.join(name)).unwrap());
+    let mut seeds: Seeds = ["silent-death.txt", "flapping.txt", "drive.txt"].into_iter().map(read).collect();
+    let all = "0 path a\n0 path b rtt 20ms\n0 connections 2\n0 address a 10.1.0.2\n0 address b fd00::2\n\
+               0.1 answer a 0 20000us 203.0.113.9\n0.12 answer a 1 20000us 203.0.113.9\n0.2 traffic b on\n\
+               1 sample a arrived=12 due rtt=20123us subflows=1 alone=0\n2 strength a -118\n3 dies b\n\
+               4 loses b 30\n4 nat b 198.51.100.1\n5 returns b\n5 retire a\n6 use a\n\
+               7 flaps b 500ms 9\n9 address a none\n9.5 address a 10.1.0.9\n12 end\n";
+    seeds.push(("every-line.txt".to_owned(), all.into()));
+    seeds
+}
+
 fn main() {
     let root = std::env::args().nth(1).expect("the folder of the corpora");
     let root = Path::new(&root);
@@ -53,6 +67,7 @@ fn main() {
     write(root, "tcp_options", packets::tcp_options());
     write(root, "super_packet", packets::super_packet());
     write(root, "control", controllers());
+    write(root, "multipath", events());
     write(root, "trace", packets::trace());
     write(root, "scenario", packets::scenario());
     write(root, "script", packets::script());

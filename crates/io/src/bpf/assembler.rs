@@ -89,13 +89,20 @@ pub enum Helper {
     MapDelete = 3,
     /// `R1` number of an interface, `R2` flags: the verdict that sends the packet there.
     Redirect = 23,
+    /// `R1` context, `R2` level, `R3` option, `R4` pointer to its value, `R5` the value's length: 0 when it is
+    /// set.
+    SetSocketOption = 49,
     /// `R1` context, `R2` offset, `R3` where to, `R4` length, `R5` 1 for the network header: 0 when
     /// it was copied.
     LoadBytesRelative = 68,
     /// `R1` context, `R2` `struct bpf_fib_lookup`, `R3` its length, `R4` flags: 0 when it would be forwarded.
     FibLookup = 69,
+    /// `R1` context: the number of the socket's network namespace, as `SO_NETNS_COOKIE` gives it.
+    NamespaceCookie = 122,
     /// Nanoseconds of `CLOCK_MONOTONIC_COARSE`, which may be a timer tick behind.
     CoarseTime = 160,
+    /// `R1` pointer to a socket: pointer to the MPTCP connection whose subflow it is, or 0.
+    MptcpConnection = 196,
 }
 
 /// One instruction as the kernel reads it (`struct bpf_insn`).

@@ -6,12 +6,14 @@
 //! written in C, compiled while we are built, and loaded as an [`Object`] by libbpf.
 
 mod assembler;
+mod group;
 mod map;
 mod object;
 mod program;
 mod system;
 
 pub use assembler::{Assembler, Condition, Helper, Instruction, Label, Operation, Register, Width};
+pub use group::root_group;
 pub use map::{HashMap, SharedArray};
 pub use object::{Filter, Hook, Hooked, MapView, Object, remove_filters};
 pub use program::{Attachment, Direction, Program, is_tcx_there, programs_at};

@@ -70,6 +70,15 @@ impl Program {
         Self::load_kind(system::SOCKET_FILTER, name, instructions)
     }
 
+    /// The same for a program that the kernel calls at events of a TCP socket (`BPF_PROG_TYPE_SOCK_OPS`), for
+    /// [`Program::attach_to_group`].
+    ///
+    /// # Errors
+    /// As [`Program::load`].
+    pub fn load_socket_operations(name: &str, instructions: &[Instruction]) -> Result<Self, IoError> {
+        Self::load_kind(system::SOCKET_OPERATIONS, name, instructions)
+    }
+
     fn load_kind(kind: u32, name: &str, instructions: &[Instruction]) -> Result<Self, IoError> {
         match system::load(kind, instructions, name) {
             Ok(fd) => Ok(Self { fd, name: name.to_owned() }),
@@ -89,6 +98,19 @@ impl Program {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Err(without_tcx()),
             Err(error) => Err(explained(what(), error)),
         }
+    }
+}
+
+impl Program {
+    /// Sets it to work on the TCP sockets of all processes of a control group (version 2, such as
+    /// [`super::root_group`]) and of those below it, in every network namespace.
+    ///
+    /// # Errors
+    /// When it is no control group, or the kernel refuses.
+    pub fn attach_to_group(&self, group: &impl AsFd) -> Result<Attachment, IoError> {
+        let what = || format!("attach the BPF program '{}' to a control group", self.name);
+        let link = system::attach_to_group(self.fd.as_fd(), group.as_fd());
+        Ok(Attachment { link: link.map_err(|error| explained(what(), error))? })
     }
 }
 

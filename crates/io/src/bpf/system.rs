@@ -23,6 +23,10 @@ const LINK_DETACH: libc::c_long = 34;
 pub(super) const TRAFFIC_CONTROL: u32 = 3;
 /// `BPF_PROG_TYPE_SOCKET_FILTER`.
 pub(super) const SOCKET_FILTER: u32 = 1;
+/// `BPF_PROG_TYPE_SOCK_OPS`.
+pub(super) const SOCKET_OPERATIONS: u32 = 13;
+/// `BPF_CGROUP_SOCK_OPS`.
+const GROUP_SOCKET_OPERATIONS: u32 = 3;
 /// `BPF_TCX_INGRESS` and `BPF_TCX_EGRESS`, Linux 6.6 and later.
 const TCX_INGRESS: u32 = 46;
 const TCX_EGRESS: u32 = 47;
@@ -187,6 +191,7 @@ pub(super) fn load(
 #[repr(C)]
 struct LinkAttr {
     program: u32,
+    /// Or a control group's descriptor.
     interface: u32,
     attach_type: u32,
     flags: u32,
@@ -204,6 +209,21 @@ pub(super) fn attach(program: BorrowedFd<'_>, interface: u32, direction: Directi
             Direction::In => TCX_INGRESS,
             Direction::Out => TCX_EGRESS,
         },
+        flags: 0,
+        relative: 0,
+        padding: 0,
+        revision: 0,
+    };
+    // SAFETY: there are no addresses in it.
+    unsafe { open(LINK_CREATE, &mut attr) }
+}
+
+/// Attaches a program to the sockets of a control group and of those below it, beside those that are there.
+pub(super) fn attach_to_group(program: BorrowedFd<'_>, group: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let mut attr = LinkAttr {
+        program: number(program),
+        interface: number(group),
+        attach_type: GROUP_SOCKET_OPERATIONS,
         flags: 0,
         relative: 0,
         padding: 0,

@@ -10,6 +10,7 @@ use crate::IoError;
 use crate::error::Context;
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const SOCK_DESTROY: u16 = 21;
 const INET_DIAG_INFO: u16 = 2;
 const INET_DIAG_ULP_INFO: u16 = 19;
 const ULP_MPTCP: u16 = 3;
@@ -22,6 +23,11 @@ const ANSWER_LEN: usize = 72;
 const ESTABLISHED: u8 = 1;
 /// `TCP_SYN_SENT`.
 const SYN_SENT: u8 = 2;
+/// `TCP_FIN_WAIT1`, `TCP_FIN_WAIT2`, `TCP_LAST_ACK` and `TCP_CLOSING`.
+const CLOSING: [u8; 4] = [4, 5, 9, 11];
+/// Where `struct inet_diag_sockid` lies in an answer, and in a request.
+const IDENTITY: std::ops::Range<usize> = 4..52;
+const IDENTITY_ASKED: std::ops::Range<usize> = 8..56;
 /// `MPTCP_SUBFLOW_FLAG_BKUP_REM` and `_LOC`.
 const BACKUP_FLAGS: u32 = 0x04 | 0x08;
 
@@ -40,6 +46,8 @@ pub struct Subflow {
     pub is_established: bool,
     /// Its SYN is on its way.
     pub is_opening: bool,
+    /// This host has ended its half, and the peer has not ended the other.
+    pub is_closing: bool,
     /// One side asked to use it as backup only.
     pub is_backup: bool,
     /// Number of this host's address; zero for the first subflow's.
@@ -66,6 +74,15 @@ pub struct Subflow {
     pub cwnd: u32,
     /// Latest delivery rate.
     pub delivery_rate: Rate,
+    /// Which socket it is.
+    pub identity: SocketIdentity,
+}
+
+/// Which socket is meant, with the kernel's own number of it, so that no other is ever taken for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SocketIdentity {
+    family: u8,
+    id: [u8; IDENTITY.end - IDENTITY.start],
 }
 
 /// Asks the kernel for its TCP sockets.
@@ -104,6 +121,24 @@ impl SocketDiagnosis {
         }
         Ok(all)
     }
+
+    /// Ends a TCP socket at once. The peer is sent a RST, where the socket's state allows one.
+    ///
+    /// # Errors
+    /// The kernel cannot (`CONFIG_INET_DIAG_DESTROY`), or may not. A socket that is gone is no error.
+    pub fn destroy(&self, socket: &SocketIdentity) -> Result<(), IoError> {
+        let mut request = [0_u8; 56];
+        request[0] = socket.family;
+        request[1] = u8::try_from(libc::IPPROTO_TCP).unwrap_or(6);
+        request[4..8].copy_from_slice(&u32::MAX.to_ne_bytes());
+        request[IDENTITY_ASKED].copy_from_slice(&socket.id);
+        match self.requests.change(SOCK_DESTROY, &request) {
+            Err(error) if error.raw_os_error() != Some(libc::ENOENT) => {
+                Err(error).doing(|| "end a TCP socket".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 fn parse(answer: &[u8]) -> Option<Subflow> {
@@ -133,6 +168,7 @@ fn parse(answer: &[u8]) -> Option<Subflow> {
         interface: answer.get(40..).and_then(u32_of)?,
         is_established: state == ESTABLISHED,
         is_opening: state == SYN_SENT,
+        is_closing: CLOSING.contains(&state),
         is_backup: find(&mptcp, FLAGS).and_then(u32_of).unwrap_or(0) & BACKUP_FLAGS != 0,
         local_id: byte(ID_LOCAL),
         remote_id: byte(ID_REMOTE),
@@ -147,5 +183,6 @@ fn parse(answer: &[u8]) -> Option<Subflow> {
         rtt_min: Duration::from_micros(if rtt_min == u32::MAX { 0 } else { rtt_min.into() }),
         cwnd: at32(80),
         delivery_rate: Rate::from_bps(at64(160).saturating_mul(8)),
+        identity: SocketIdentity { family: *answer.first()?, id: answer.get(IDENTITY)?.try_into().ok()? },
     })
 }

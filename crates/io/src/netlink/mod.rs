@@ -28,7 +28,7 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 pub use default_routes::{DEMOTION, DefaultRoute};
-pub use diagnosis::{SocketDiagnosis, Subflow};
+pub use diagnosis::{SocketDiagnosis, SocketIdentity, Subflow};
 pub use events::LinkEvents;
 pub use links::{Link, LinkChange, LinkStats, VethEnd};
 pub use mptcp::{

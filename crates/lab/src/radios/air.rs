@@ -47,7 +47,7 @@ pub(crate) enum AirChange {
 /// What was seen.
 #[derive(Debug, Default)]
 pub(crate) struct AirLog {
-    /// TCP payload towards the client by radio and the server's address, in bins.
+    /// TCP payload the way of the data by radio and the server's address, in bins.
     pub flows: BTreeMap<String, Vec<u64>>,
     /// Longest queue by radio in bins, ms.
     pub queues_ms: BTreeMap<String, Vec<u32>>,
@@ -63,7 +63,8 @@ pub(crate) struct Air {
 
 impl Air {
     /// Starts at once; time zero of all changes, and of what is noted, is `start`.
-    pub fn start(radios: Vec<AirRadio>, start: Instant) -> Result<Self, LabError> {
+    /// `is_upload`: the data goes from the client.
+    pub fn start(radios: Vec<AirRadio>, start: Instant, is_upload: bool) -> Result<Self, LabError> {
         let begin = Clock::now();
         let (stop, stopped) = UnixStream::pair().doing(|| "make a socket pair".to_owned())?;
         let mut states = Vec::new();
@@ -80,7 +81,8 @@ impl Air {
                 is_dead: false,
             });
         }
-        let mover = Mover { radios: states, log: AirLog::default(), lateness: Lateness::default(), start };
+        let (log, lateness) = (AirLog::default(), Lateness::default());
+        let mover = Mover { radios: states, log, lateness, start, is_upload };
         let thread = std::thread::Builder::new()
             .name("air".to_owned())
             .spawn(move || mover.run(&stopped))
@@ -122,6 +124,7 @@ struct Mover {
     log: AirLog,
     lateness: Lateness,
     start: Instant,
+    is_upload: bool,
 }
 
 impl Mover {
@@ -193,7 +196,7 @@ impl Mover {
                     if !passes {
                         continue;
                     }
-                    if way == 0 {
+                    if (way == 1) == self.is_upload {
                         let name = radio.name.clone();
                         let waited = delivery
                             .record
@@ -221,7 +224,8 @@ impl Mover {
         queues[bin] = queues[bin].max(u32::try_from(waited.as_millis()).unwrap_or(u32::MAX));
         let Ok(parsed) = wire::parse(packet) else { return };
         let Some(tcp) = parsed.tcp().filter(|tcp| tcp.payload_len > 0) else { return };
-        let number = match parsed.ip.src {
+        let server = if self.is_upload { parsed.ip.dst } else { parsed.ip.src };
+        let number = match server {
             std::net::IpAddr::V4(v4) => v4.octets()[2],
             std::net::IpAddr::V6(v6) => v6.segments()[2] as u8,
         };

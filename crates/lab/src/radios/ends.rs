@@ -1,9 +1,10 @@
-//! The two ends of multi-path transfers: a server of numbered content, and a client that checks every byte.
+//! The two ends of multi-path transfers: content that follows from a seed goes either way, and whoever receives
+//! it checks every byte.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use io::{Clock, Namespace};
@@ -13,6 +14,7 @@ use units::{Duration, Instant};
 use crate::LabError;
 use crate::error::Context;
 use crate::origin::hexadecimal;
+use crate::transfer::pause;
 
 /// Port of the server.
 pub(crate) const PORT: u16 = 9000;
@@ -41,9 +43,19 @@ impl Content {
     }
 }
 
-/// A server that sends as much as it is asked for; ends when dropped.
+/// What is asked for: seed, size, and until when the server receives (0: it sends), ns of [`Clock`].
+const REQUEST_LEN: usize = 24;
+
+/// What a server and its connections share.
+#[derive(Debug, Default)]
+struct Shared {
+    stop: AtomicBool,
+    received: Mutex<Vec<Transfer>>,
+}
+
+/// A server that sends as much as it is asked for, or receives and checks; ends when dropped.
 pub(crate) struct ContentServer {
-    stop: Arc<AtomicBool>,
+    shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -51,16 +63,27 @@ impl ContentServer {
     pub fn start(namespace: &Namespace, at: SocketAddr, is_multi_path: bool) -> Result<Self, LabError> {
         let listener = namespace.run(|| io::listen_multi_path(at, is_multi_path))??;
         listener.set_nonblocking(true).doing(|| "make a socket non-blocking".to_owned())?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let flag = Arc::clone(&stop);
-        let thread = std::thread::spawn(move || accept(&listener, &flag));
-        Ok(Self { stop, thread: Some(thread) })
+        let shared: Arc<Shared> = Arc::default();
+        let theirs = Arc::clone(&shared);
+        let thread = std::thread::spawn(move || accept(&listener, &theirs));
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// What came of the next upload; waits a moment for it.
+    pub fn received(&self) -> Option<Transfer> {
+        let limit = Clock::now() + Duration::from_secs(2);
+        loop {
+            let got = self.shared.received.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            if got.is_some() || Clock::now() > limit || pause(Duration::from_millis(10)).is_err() {
+                return got;
+            }
+        }
     }
 }
 
 impl Drop for ContentServer {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.shared.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             // Its panic would be a test's.
             let _ = thread.join();
@@ -68,47 +91,65 @@ impl Drop for ContentServer {
     }
 }
 
-fn accept(listener: &TcpListener, stop: &Arc<AtomicBool>) {
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     let Ok(mut waiter) = io::Waiter::new(Duration::ZERO) else { return };
     if waiter.add(listener, io::Interest::Read, 0).is_err() {
         return;
     }
-    while !stop.load(Ordering::Relaxed) {
+    while !shared.stop.load(Ordering::Relaxed) {
         if let Ok((stream, _)) = listener.accept() {
-            let stop = Arc::clone(stop);
-            std::thread::spawn(move || serve(stream, &stop));
+            let shared = Arc::clone(shared);
+            std::thread::spawn(move || serve(stream, &shared));
         } else {
             let _ = waiter.wait(Some(Clock::now() + Duration::from_millis(50)));
         }
     }
 }
 
-/// Reads a request (seed and size) and sends.
-fn serve(mut stream: TcpStream, stop: &AtomicBool) {
+/// Reads a request, then sends or receives.
+fn serve(mut stream: TcpStream, shared: &Shared) {
+    let accepted = Clock::now();
     let _ = stream.set_nonblocking(false);
     let _ = stream.set_nodelay(true);
     let _ = stream.set_write_timeout(Some(TURN));
-    let mut request = [0_u8; 16];
+    let mut request = [0_u8; REQUEST_LEN];
     if stream.read_exact(&mut request).is_err() {
         return;
     }
     let number = |at: usize| request[at..at + 8].try_into().map_or(0, u64::from_be_bytes);
-    let (mut content, mut left) = (Content { seed: number(0), at: 0 }, number(8));
+    let (seed, size, until) = (number(0), number(8), number(16));
+    if until == 0 {
+        let is_over = || shared.stop.load(Ordering::Relaxed);
+        // Whoever asked says what is missing.
+        let _ = send(&mut stream, (seed, size), &is_over);
+        return;
+    }
+    let _ = stream.set_read_timeout(Some(TURN));
+    let mut result = Transfer::begun(accepted);
+    receive(&mut stream, (seed, size), Instant::from_nanos(until), &mut result);
+    shared.received.lock().unwrap_or_else(PoisonError::into_inner).push(result);
+}
+
+/// Sends `size` bytes of content, or until it is over.
+fn send(stream: &mut TcpStream, (seed, size): (u64, u64), is_over: &dyn Fn() -> bool) -> std::io::Result<()> {
+    let (mut content, mut left) = (Content { seed, at: 0 }, size);
     let mut block = vec![0; BLOCK];
-    while left > 0 && !stop.load(Ordering::Relaxed) {
+    while left > 0 && !is_over() {
         let len = usize::try_from(left).unwrap_or(BLOCK).min(BLOCK);
         content.fill(&mut block[..len]);
         let mut sent = 0;
         while sent < len {
             match stream.write(&block[sent..len]) {
-                Ok(0) => return,
+                Ok(0) => return Ok(()),
                 Ok(n) => sent += n,
-                Err(error) if is_pause(&error) && !stop.load(Ordering::Relaxed) => {}
-                Err(_) => return,
+                Err(error) if is_pause(&error) && !is_over() => {}
+                Err(error) if is_pause(&error) => return Ok(()),
+                Err(error) => return Err(error),
             }
         }
         left -= len as u64;
     }
+    Ok(())
 }
 
 fn is_pause(error: &std::io::Error) -> bool {
@@ -116,10 +157,12 @@ fn is_pause(error: &std::io::Error) -> bool {
     matches!(error.kind(), WouldBlock | TimedOut | Interrupted)
 }
 
-/// What a download gave.
+/// What a download or an upload gave.
 #[derive(Debug, Default)]
-pub(crate) struct Download {
+pub(crate) struct Transfer {
     pub connected: Option<Duration>,
+    /// When it began, and how long after that the first byte came.
+    pub began: Instant,
     pub answered: Option<Duration>,
     pub bytes: u64,
     pub ended: Option<Instant>,
@@ -132,39 +175,81 @@ pub(crate) struct Download {
     pub error: Option<String>,
 }
 
-/// Downloads `size` bytes or until `end`, checking each; `start` is when to begin.
+impl Transfer {
+    fn begun(began: Instant) -> Self {
+        Self { is_intact: true, began, ..Self::default() }
+    }
+}
+
+/// Connects and asks; none, with the error in `result`, when that fails.
+fn ask(
+    to: SocketAddr,
+    request: [u64; 3],
+    end: Instant,
+    is_multi_path: bool,
+    result: &mut Transfer,
+) -> Option<TcpStream> {
+    let time_max = CONNECT_MAX.min(end.saturating_since(result.began));
+    let mut stream = match io::connect_multi_path(to, is_multi_path, time_max) {
+        Ok(stream) => stream,
+        Err(error) => {
+            result.error = Some(error.to_string());
+            return None;
+        }
+    };
+    let connected_at = Clock::now();
+    result.connected = Some(connected_at.saturating_since(result.began));
+    result.connected_at = Some(connected_at);
+    let _ = stream.set_read_timeout(Some(TURN));
+    let _ = stream.set_write_timeout(Some(TURN));
+    if let Err(error) = stream.write_all(&request.map(u64::to_be_bytes).concat()) {
+        result.error = Some(error.to_string());
+        return None;
+    }
+    Some(stream)
+}
+
+/// Downloads `size` bytes or until `end`, checking each.
 pub(crate) fn download(
     to: SocketAddr,
     (seed, size): (u64, u64),
     end: Instant,
     is_multi_path: bool,
-) -> Download {
-    let began = Clock::now();
-    let mut result = Download { is_intact: true, ..Download::default() };
-    let time_max = CONNECT_MAX.min(end.saturating_since(began));
-    let mut stream = match io::connect_multi_path(to, is_multi_path, time_max) {
-        Ok(stream) => stream,
-        Err(error) => {
-            result.error = Some(error.to_string());
-            return result;
-        }
-    };
-    let connected_at = Clock::now();
-    result.connected = Some(connected_at.saturating_since(began));
-    result.connected_at = Some(connected_at);
-    let mut request = seed.to_be_bytes().to_vec();
-    request.extend(size.to_be_bytes());
-    let _ = stream.set_read_timeout(Some(TURN));
-    if let Err(error) = stream.write_all(&request) {
-        result.error = Some(error.to_string());
-        return result;
+) -> Transfer {
+    let mut result = Transfer::begun(Clock::now());
+    if let Some(mut stream) = ask(to, [seed, size, 0], end, is_multi_path, &mut result) {
+        receive(&mut stream, (seed, size), end, &mut result);
     }
+    result
+}
+
+/// Uploads `size` bytes or until `end`. What arrived, [`ContentServer::received`] says.
+pub(crate) fn upload(
+    to: SocketAddr,
+    (seed, size): (u64, u64),
+    end: Instant,
+    is_multi_path: bool,
+) -> Transfer {
+    let mut result = Transfer::begun(Clock::now());
+    let request = [seed, size, end.as_nanos()];
+    let Some(mut stream) = ask(to, request, end, is_multi_path, &mut result) else { return result };
+    let sent = send(&mut stream, (seed, size), &|| Clock::now() >= end);
+    result.is_multi_path = io::is_multi_path(&stream);
+    // The server closes when it has everything, or when the time is over: then it may refuse what still comes.
+    let mut sink = [0_u8; 1];
+    while Clock::now() < end && matches!(stream.read(&mut sink), Err(error) if is_pause(&error)) {}
+    result.error = sent.err().filter(|_| Clock::now() < end).map(|error| error.to_string());
+    result
+}
+
+/// Receives `size` bytes or until `end`, checking each.
+fn receive(stream: &mut TcpStream, (seed, size): (u64, u64), end: Instant, result: &mut Transfer) {
     let mut hash = Sha256::new();
     let mut content = Content { seed, at: 0 };
-    // The server fills blocks of its own size from the start of a word.
+    // The sender fills blocks of its own size from the start of a word.
     let (mut expected, mut ahead) = (vec![0_u8; BLOCK], 0);
     let mut block = vec![0_u8; BLOCK];
-    let mut last = connected_at;
+    let mut last = result.connected_at.unwrap_or(result.began);
     while result.bytes < size {
         let now = Clock::now();
         if now >= end {
@@ -172,7 +257,7 @@ pub(crate) fn download(
         }
         let len = match stream.read(&mut block) {
             Ok(0) => {
-                result.error = Some(format!("the server ended after {} bytes", result.bytes));
+                result.error = Some(format!("the other end closed after {} bytes", result.bytes));
                 break;
             }
             Ok(len) => len,
@@ -184,7 +269,7 @@ pub(crate) fn download(
         };
         let now = Clock::now();
         if result.answered.is_none() {
-            result.answered = Some(now.saturating_since(began));
+            result.answered = Some(now.saturating_since(result.began));
         } else if now.saturating_since(last) >= STALL_MIN {
             result.stalls.push((last, now.saturating_since(last)));
         }
@@ -208,7 +293,6 @@ pub(crate) fn download(
         }
     }
     result.ended = Some(if result.bytes >= size { last } else { Clock::now() });
-    result.is_multi_path = io::is_multi_path(&stream);
+    result.is_multi_path = io::is_multi_path(stream);
     result.sha256 = hexadecimal(&hash.finalize());
-    result
 }

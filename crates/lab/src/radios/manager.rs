@@ -1,4 +1,5 @@
-//! [`PathManagerProcess`]: `cellerator multipath run` at the client, as a user would start it.
+//! [`PathManagerProcess`]: `cellerator multipath run` at the client, as a user would start it; [`Mptcpd`]: Debian's
+//! daemon in its place.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -6,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use io::netlink::PathManager;
 use io::{Clock, Namespace, PidFd, SpawnOptions};
 use units::{Duration, Instant};
 
@@ -27,14 +29,11 @@ impl PathManagerProcess {
         namespace: &Namespace,
         program: &Path,
         server: &str,
-        full_mesh: bool,
+        options: &[String],
         strength: &Path,
     ) -> Result<Self, LabError> {
         let mut command = Command::new(program);
-        command.args(["multipath", "run", "--server", server, "--strength"]).arg(strength);
-        if full_mesh {
-            command.arg("--full-mesh");
-        }
+        command.args(["multipath", "run", "--server", server, "--strength"]).arg(strength).args(options);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let options = SpawnOptions { death_signal: Some(libc::SIGTERM), own_process_group: true };
         let mut child = namespace.spawn(command, options)?;
@@ -106,5 +105,52 @@ impl Drop for PathManagerProcess {
         if let Some(reader) = self.reader.take() {
             let _ = reader.join();
         }
+    }
+}
+
+/// Where Debian and others put mptcpd.
+const MPTCPD: [&str; 2] = ["/usr/libexec/mptcpd", "/usr/sbin/mptcpd"];
+/// It makes an endpoint of every address, as packaged (plugin `addr_adv`), for subflows of this host's own
+/// connections.
+const MPTCPD_OPTIONS: [&str; 4] = [
+    "--path-manager=addr_adv",
+    "--addr-flags=subflow",
+    "--notify-flags=existing,skip_link_local,skip_loopback",
+    "--log=stderr",
+];
+
+/// mptcpd at the client; ended when dropped.
+pub(crate) struct Mptcpd(Child);
+
+impl Mptcpd {
+    /// Where it is installed; none where it is not.
+    pub fn installed() -> Option<&'static str> {
+        MPTCPD.into_iter().find(|path| Path::new(path).exists())
+    }
+
+    /// Starts it and waits until it has made `count` endpoints.
+    pub fn start(namespace: &Namespace, program: &str, count: usize) -> Result<Self, LabError> {
+        let mut command = Command::new(program);
+        command.args(MPTCPD_OPTIONS).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let options = SpawnOptions { death_signal: Some(libc::SIGKILL), own_process_group: true };
+        let mut started = Self(namespace.spawn(command, options)?);
+        let limit = Clock::now() + Duration::from_secs(5);
+        let manager = namespace.run(PathManager::open)??;
+        while manager.endpoints()?.len() < count {
+            if matches!(started.0.try_wait(), Ok(Some(_))) || Clock::now() > limit {
+                let message =
+                    "it makes no endpoints: install its plugins (Debian: mptcpd-plugins)".to_owned();
+                return Err(LabError::Program { program: "mptcpd".to_owned(), message });
+            }
+            pause(Duration::from_millis(20))?;
+        }
+        Ok(started)
+    }
+}
+
+impl Drop for Mptcpd {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }

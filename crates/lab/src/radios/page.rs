@@ -124,7 +124,6 @@ pub fn page(results: &MultiPathResults) -> String {
         "Several radios, one connection",
         "",
         &html! {
-            h1 { "Several radios, one connection" }
             p {
                 "Kernel MPTCP between network namespaces over emulated radios, with and without "
                 code { "cellerator multipath run" } " at the client. The server is unchanged Linux."

@@ -72,7 +72,7 @@ pub struct MultiPathRun {
     pub sha256: String,
     /// The connection was MPTCP to its end.
     pub is_multi_path: bool,
-    /// TCP payload towards the client by flow (`RADIO-SERVERADDRESS`), in bins of [`BIN_MS`] ms, bytes.
+    /// TCP payload towards whoever receives by flow (`RADIO-SERVERADDRESS`), in bins of [`BIN_MS`] ms, bytes.
     pub flows: BTreeMap<String, Vec<u64>>,
     /// Longest queue of each radio in the same bins, ms.
     pub queues_ms: BTreeMap<String, Vec<u32>>,
@@ -80,6 +80,15 @@ pub struct MultiPathRun {
     pub events: Vec<String>,
     /// The emulator's lateness, 99th percentile, µs.
     pub late_p99_us: f64,
+    /// Median of the same.
+    #[serde(default)]
+    pub late_p50_us: f64,
+    /// Largest of the same.
+    #[serde(default)]
+    pub late_max_us: f64,
+    /// Why the emulator's timing was too bad to believe the figures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distrusted: Option<String>,
     /// Sysctls after the path manager was killed are those before it was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_profile_restored: Option<bool>,
@@ -108,6 +117,18 @@ pub struct Connect {
     pub up_ms: Option<f64>,
     /// Until its answer was there, ms.
     pub answered_ms: Option<f64>,
+}
+
+impl MultiPathResults {
+    /// Adds others: runs of the same scenario stand together.
+    pub fn add(&mut self, others: Self) {
+        for other in others.scenarios {
+            match self.scenarios.iter_mut().find(|own| own.scenario == other.scenario) {
+                Some(own) => own.runs.extend(other.runs),
+                None => self.scenarios.push(other),
+            }
+        }
+    }
 }
 
 impl MultiPathResult {

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use io::{Clock, Namespace, Signals, SpawnOptions, sysctl};
+use scenario::results::Moved;
 use scenario::{MultiPath, MultiPathCase, RadioDoes};
 use units::{Duration, Instant};
 
 use super::air::{Air, AirChange, AirLog, AirRadio};
-use super::ends::{ContentServer, Download, PORT, download};
-use super::manager::PathManagerProcess;
+use super::ends::{ContentServer, PORT, Transfer, download, upload};
+use super::manager::{Mptcpd, PathManagerProcess};
 use super::middlebox::Middlebox;
 use super::results::{BIN_MS, Connect, MultiPathResult, MultiPathRun, Reuse};
 use super::world::{World, outer_address, server_address};
@@ -55,7 +56,8 @@ enum Deed {
 }
 
 impl MultiPathRunner<'_> {
-    /// Runs every case, or the one called `only`, as often as the scenario says; `tell` hears of each run.
+    /// Runs every case, or the one called `only`, as often as the scenario says; `tell` hears of each run. A case
+    /// with mptcpd is left out where that is not installed.
     ///
     /// # Errors
     /// When the network cannot be made, or the user interrupts. A transfer that fails is a result.
@@ -67,7 +69,9 @@ impl MultiPathRunner<'_> {
     ) -> Result<MultiPathResult, LabError> {
         let mut result = MultiPathResult { scenario: scenario.clone(), runs: Vec::new() };
         for repetition in 1..=scenario.repetitions {
-            for case in scenario.cases.iter().filter(|case| only.is_none_or(|name| case.name == name)) {
+            let is_there = |case: &&MultiPathCase| !case.mptcpd || Mptcpd::installed().is_some();
+            let is_wanted = |case: &&MultiPathCase| only.is_none_or(|name| case.name == name);
+            for case in scenario.cases.iter().filter(is_there).filter(is_wanted) {
                 let run = self.one(scenario, case, repetition)?;
                 tell(&run);
                 result.runs.push(run);
@@ -94,7 +98,7 @@ impl MultiPathRunner<'_> {
         let address = server_address(family, 0);
         let anywhere = if address.is_ipv4() { "0.0.0.0" } else { "[::]" };
         let at: SocketAddr = format!("{anywhere}:{PORT}").parse().map_err(|_| which("no address"))?;
-        let _server = ContentServer::start(&world.server, at, is_multi_path)?;
+        let content = ContentServer::start(&world.server, at, is_multi_path)?;
         let _probes = ProbeServer::start(&world.server, &self.program, SocketAddr::new(address, PROBE_PORT))?;
         let before: Vec<Option<String>> =
             RESTORED.iter().map(|p| sysctl::read(&world.client, p).ok()).collect();
@@ -106,18 +110,21 @@ impl MultiPathRunner<'_> {
         let start = Clock::now() + lead + warm_up;
         let (air, deeds) = self.air(scenario, case, seed, devices, start)?;
         let server = SocketAddr::new(address, PROBE_PORT).to_string();
-        let full_mesh = scenario.server_addresses > 1;
-        let mut manager = if case.daemon {
-            let mut started =
-                PathManagerProcess::start(&world.client, &self.program, &server, full_mesh, &strength)?;
+        let mut options = case.options.clone();
+        options.extend((scenario.server_addresses > 1).then(|| "--full-mesh".to_owned()));
+        let start_manager =
+            || PathManagerProcess::start(&world.client, &self.program, &server, &options, &strength);
+        let mut manager = None;
+        let mut _mptcpd = None;
+        if case.daemon {
+            let mut started = start_manager()?;
             started.wait_for_paths(radios.len())?;
-            Some(started)
-        } else {
-            if !case.single_path {
-                world.add_endpoints(scenario, case)?;
-            }
-            None
-        };
+            manager = Some(started);
+        } else if let Some(program) = Mptcpd::installed().filter(|_| case.mptcpd) {
+            _mptcpd = Some(Mptcpd::start(&world.client, program, radios.len())?);
+        } else if !case.single_path {
+            world.add_endpoints(scenario, case)?;
+        }
         let to = SocketAddr::new(address, PORT);
         let wants_mptcp = !case.single_path;
         if case.warm_up {
@@ -128,7 +135,7 @@ impl MultiPathRunner<'_> {
         let end = start + scenario.time.0;
         let (mut run, mut transfer) = (
             MultiPathRun { case: case.name.clone(), repetition, seed, ..MultiPathRun::default() },
-            Download::default(),
+            Transfer::default(),
         );
         let mut said = Vec::new();
         std::thread::scope(|scope| -> Result<(), LabError> {
@@ -136,7 +143,8 @@ impl MultiPathRunner<'_> {
             let main = scope.spawn(move || {
                 client.run(|| {
                     let _ = pause(start.saturating_since(Clock::now()));
-                    download(to, (seed, size), end, wants_mptcp)
+                    let transfer = if scenario.upload { upload } else { download };
+                    transfer(to, (seed, size), end, wants_mptcp)
                 })
             });
             let connects: Vec<_> = scenario
@@ -180,13 +188,7 @@ impl MultiPathRunner<'_> {
                             run.is_profile_restored = Some(before == after);
                         }
                         Deed::Restart => {
-                            manager = Some(PathManagerProcess::start(
-                                &world.client,
-                                &self.program,
-                                &server,
-                                full_mesh,
-                                &strength,
-                            )?);
+                            manager = Some(start_manager()?);
                         }
                     }
                 }
@@ -206,6 +208,9 @@ impl MultiPathRunner<'_> {
             }
             Ok(())
         })?;
+        if scenario.upload {
+            transfer = received(&content, transfer);
+        }
         if let Some(mut manager) = manager.take() {
             manager.end()?;
             said.extend(manager.lines());
@@ -263,7 +268,7 @@ impl MultiPathRunner<'_> {
         deeds.extend(case.kill_at.map(|at| (at.0, Deed::Kill)));
         deeds.extend(case.restart_at.map(|at| (at.0, Deed::Restart)));
         deeds.sort_by_key(|(at, _)| *at);
-        Ok((Air::start(radios, start)?, deeds))
+        Ok((Air::start(radios, start, scenario.upload)?, deeds))
     }
 
     fn figure(
@@ -272,7 +277,7 @@ impl MultiPathRunner<'_> {
         scenario: &MultiPath,
         case: &MultiPathCase,
         (start, end): (Instant, Instant),
-        transfer: Download,
+        transfer: Transfer,
         log: AirLog,
     ) {
         let (from, to) = (transfer.connected_at.unwrap_or(start), transfer.ended.unwrap_or(end));
@@ -290,7 +295,16 @@ impl MultiPathRunner<'_> {
         run.sha256 = transfer.sha256;
         run.is_multi_path = transfer.is_multi_path;
         run.error = transfer.error;
-        run.late_p99_us = log.timing.map_or(0.0, |timing| timing.late_us.p99);
+        if let Some(timing) = log.timing {
+            run.late_p99_us = timing.late_us.p99;
+            (run.late_p50_us, run.late_max_us) = (timing.late_us.p50, timing.late_us.max);
+            let radios = scenario.radios_of(case);
+            let delays = radios.iter().flat_map(|(_, r)| [r.down.delay, r.up.delay]).flatten();
+            // A packet of one radio is as late as one of another: the mean path counts.
+            let path_rtt_ms = delays.map(|d| d.0.as_millis_f64()).sum::<f64>() / radios.len().max(1) as f64;
+            let moved = Moved { path_rtt_ms, seconds: run.seconds, lost: 0, has_round_trips: false };
+            run.distrusted = timing.judged(moved).why_not;
+        }
         run.flows = log.flows;
         run.queues_ms = log.queues_ms;
         let troubles: Vec<f64> = scenario
@@ -320,6 +334,19 @@ impl MultiPathRunner<'_> {
                 });
             }
         }
+    }
+}
+
+/// What the server got of an upload, with what only the client knows.
+fn received(content: &ContentServer, sent: Transfer) -> Transfer {
+    let lost = || Transfer { error: Some("the server received nothing".to_owned()), ..Transfer::default() };
+    let got = content.received().unwrap_or_else(lost);
+    Transfer {
+        connected: sent.connected,
+        connected_at: sent.connected_at,
+        error: sent.error.or(got.error),
+        is_multi_path: sent.is_multi_path,
+        ..got
     }
 }
 

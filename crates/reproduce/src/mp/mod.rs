@@ -1,5 +1,6 @@
 //! The experiments of [MP], multi-path TCP over cellular networks: what one path shows.
 
+mod earlier_runs;
 mod figure_1;
 mod figure_5;
 mod figure_6;
@@ -13,6 +14,7 @@ use figures::stats::Moments;
 use crate::runs::mean;
 use crate::{CaseId, Experiment, Run, Runs};
 
+pub(crate) use earlier_runs::earlier_runs;
 pub(crate) use multi_path::read as read_multi_path;
 
 /// All of them, in the order of the paper.

@@ -1,0 +1,316 @@
+//! The path manager by itself, as users start it, ask it and kill it: between two namespaces without emulator.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+
+use io::netlink::{PathManager, SocketDiagnosis};
+use io::{Clock, Namespace, SpawnOptions, Waiter, sysctl};
+use serde_json::Value;
+use units::Duration;
+
+use super::{has_mptcp, schema};
+
+/// Interface, the client's address, the server's.
+const UPLINKS: [(&str, &str, &str); 2] =
+    [("wifi0", "10.100.0.2", "10.100.0.1"), ("lte0", "10.101.0.2", "10.101.0.1")];
+const SERVER: &str = "10.9.0.1";
+const SIGKILL: i32 = 9;
+const SIGTERM: i32 = 15;
+const PATIENCE: Duration = Duration::from_secs(15);
+
+fn pause() {
+    Waiter::new(Duration::ZERO).unwrap().wait(Some(Clock::now() + Duration::from_millis(20))).unwrap();
+}
+
+/// Waits until `is_so`; what is not so in time is a failure.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let limit = Clock::now() + PATIENCE;
+    while !is_so() {
+        assert!(Clock::now() < limit, "not in time: {what}");
+        pause();
+    }
+}
+
+/// A client with two uplinks and a server with `cellerator probe server`.
+struct World {
+    client: Namespace,
+    server: Namespace,
+    probes: Child,
+}
+
+impl World {
+    fn new(name: &str) -> Self {
+        let make = |host: &str| {
+            let name = format!("cellmp-{name}-{}-{host}", std::process::id());
+            // A name that a killed run of this test has left.
+            let _ = Namespace::remove(&name);
+            Namespace::create(&name).unwrap()
+        };
+        let (client, server) = (make("c"), make("s"));
+        let mut ours = "link set lo up\n".to_owned();
+        let mut theirs = format!("link set lo up\naddr add {SERVER}/32 dev lo\n");
+        for (i, (name, own, peer)) in UPLINKS.into_iter().enumerate() {
+            ours += &format!(
+                "link add {name} type veth peer name {name} netns {}\naddr add {own}/24 dev {name}\n\
+                 link set {name} up\n",
+                server.name()
+            );
+            theirs += &format!("addr add {peer}/24 dev {name}\nlink set {name} up\n");
+            // With the other end down there is no carrier, so routes come last.
+            let metric = 100 + i;
+            ours += &format!("route add default via {peer} dev {name} metric {metric}\n");
+        }
+        let (links, routes): (Vec<&str>, Vec<&str>) =
+            ours.lines().partition(|line| !line.starts_with("route"));
+        ip(&client, &links.join("\n"));
+        ip(&server, &theirs);
+        ip(&client, &routes.join("\n"));
+        for namespace in [&client, &server] {
+            sysctl::write(namespace, "net/mptcp/enabled", "1").unwrap();
+            sysctl::write(namespace, "net/ipv4/conf/all/rp_filter", "0").unwrap();
+        }
+        let probes = spawn(&server, &["probe", "server", "--listen", &format!("{SERVER}:7311")]);
+        Self { client, server, probes }
+    }
+
+    /// Runs `cellerator` at the client to its end.
+    fn cellerator(&self, arguments: &[&str]) -> Output {
+        spawn(&self.client, arguments).wait_with_output().unwrap()
+    }
+
+    fn status(&self) -> Value {
+        let output = self.cellerator(&["multipath", "status", "--json"]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let status: Value = serde_json::from_slice(&output.stdout).unwrap();
+        schema::check_against(&status, include_str!("../../../../schemas/multipath-status.schema.json"));
+        status
+    }
+
+    fn sysctl(&self, name: &str) -> String {
+        sysctl::read(&self.client, &format!("net/ipv4/{name}")).unwrap()
+    }
+
+    fn endpoints(&self) -> usize {
+        self.client.run(|| PathManager::open().unwrap().endpoints().unwrap().len()).unwrap()
+    }
+
+    /// A connection with a byte each way; further subflows need the listener.
+    fn connect(&self) -> (TcpStream, TcpStream, TcpListener) {
+        let at: SocketAddr = format!("{SERVER}:9000").parse().unwrap();
+        let listener = self.server.run(|| io::listen_multi_path(at, true)).unwrap().unwrap();
+        let time = Duration::from_secs(5);
+        let mut near = self.client.run(|| io::connect_multi_path(at, true, time)).unwrap().unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        near.write_all(b"a").unwrap();
+        far.read_exact(&mut [0]).unwrap();
+        far.write_all(b"b").unwrap();
+        near.read_exact(&mut [0]).unwrap();
+        (near, far, listener)
+    }
+
+    fn subflows(&self) -> Vec<io::netlink::Subflow> {
+        self.client.run(|| SocketDiagnosis::open().unwrap().subflows().unwrap()).unwrap()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = self.probes.kill();
+        let _ = self.probes.wait();
+        for namespace in [&self.client, &self.server] {
+            let _ = Namespace::remove(namespace.name());
+        }
+    }
+}
+
+fn spawn(namespace: &Namespace, arguments: &[&str]) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cellerator"));
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let options = SpawnOptions { death_signal: Some(SIGKILL), own_process_group: true };
+    namespace.spawn(command, options).unwrap()
+}
+
+fn ip(namespace: &Namespace, lines: &str) {
+    let mut command = Command::new("ip");
+    command.args(["-batch", "-"]).stdin(Stdio::piped());
+    let mut child = namespace.spawn(command, SpawnOptions::default()).unwrap();
+    child.stdin.take().unwrap().write_all(format!("{lines}\n").as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success(), "{lines}");
+}
+
+/// A running path manager.
+struct Daemon {
+    child: Child,
+    said: Arc<Mutex<Vec<String>>>,
+}
+
+impl Daemon {
+    fn start(world: &World, more: &[&str]) -> Self {
+        let mut arguments = vec!["multipath", "run", "--server", SERVER];
+        arguments.extend(more);
+        let mut child = spawn(&world.client, &arguments);
+        let said: Arc<Mutex<Vec<String>>> = Arc::default();
+        let (lines, stdout) = (Arc::clone(&said), child.stdout.take().unwrap());
+        std::thread::spawn(move || {
+            BufReader::new(stdout).lines().map_while(Result::ok).for_each(|l| lines.lock().unwrap().push(l));
+        });
+        let daemon = Self { child, said };
+        until("both paths are up", || {
+            daemon.said.lock().unwrap().iter().filter(|line| line.contains("down -> up")).count() == 2
+        });
+        daemon
+    }
+
+    fn has_said(&self, words: &str) -> bool {
+        self.said.lock().unwrap().iter().any(|line| line.contains(words))
+    }
+
+    /// The process that would undo everything after a kill.
+    fn guard(&self) -> u32 {
+        let record = format!("/run/cellerator/multipath-{}/record", self.child.id());
+        let record: Value = serde_json::from_str(&std::fs::read_to_string(record).unwrap()).unwrap();
+        u32::try_from(record["guard"].as_u64().unwrap()).unwrap()
+    }
+
+    fn end(mut self, signal: i32) {
+        io::PidFd::open(self.child.id()).unwrap().send_signal(signal).unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+#[test]
+fn it_says_how_it_is_and_lets_a_path_be_retired() {
+    if !has_mptcp() {
+        return;
+    }
+    let world = World::new("status");
+    let limits = || world.client.run(|| PathManager::open().unwrap().limits().unwrap()).unwrap();
+    let (before, rto) = (limits(), world.sysctl("tcp_keepalive_time"));
+    let daemon = Daemon::start(&world, &["--keep-alive", "50 s"]);
+    assert_eq!(world.sysctl("tcp_keepalive_time"), "50");
+    let connection = world.connect();
+    until("a second subflow joins", || world.subflows().iter().filter(|s| s.is_established).count() == 2);
+    until("it is in the status", || {
+        let status = world.status();
+        let flows = |i: usize| status["paths"][i]["subflows"].as_array().unwrap().len();
+        status["connections"] == 1 && flows(0) == 1 && flows(1) == 1
+    });
+    let output = world.cellerator(&["multipath", "paths", "--retire", "lte0"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    until("it drains and its endpoint goes", || world.endpoints() == 1);
+    let lte = world.status()["paths"][0].clone();
+    assert!(lte["name"] == "lte0" && lte["is_retired"] == true && lte["state"] == "down", "{lte}");
+    assert!(world.cellerator(&["multipath", "paths", "--resume", "lte0"]).status.success());
+    until("it comes back", || world.endpoints() == 2);
+    let refused = world.cellerator(&["multipath", "paths", "--retire", "nowhere0"]);
+    let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && stderr.contains("nowhere0") && stderr.contains("wifi0"), "{stderr}");
+    let second = world.cellerator(&["multipath", "run", "--server", SERVER]);
+    assert!(String::from_utf8_lossy(&second.stderr).contains("runs here already"));
+    drop(connection);
+    until("the connection is gone", || world.subflows().iter().all(|s| !s.is_established));
+    daemon.end(SIGTERM);
+    assert_eq!((limits(), world.sysctl("tcp_keepalive_time"), world.endpoints()), (before, rto, 0));
+}
+
+/// The guard undoes what a killed daemon cannot. Without the guard, too, the next start does.
+#[test]
+fn what_a_killed_one_left_is_undone_by_its_guard_or_by_the_next() {
+    if !has_mptcp() {
+        return;
+    }
+    let world = World::new("kill");
+    let before = world.sysctl("tcp_retries2");
+    let daemon = Daemon::start(&world, &[]);
+    assert_eq!((world.sysctl("tcp_retries2").as_str(), world.endpoints()), ("100", 2));
+    daemon.end(SIGKILL);
+    until("the guard restores", || world.sysctl("tcp_retries2") == before && world.endpoints() == 0);
+
+    let daemon = Daemon::start(&world, &[]);
+    let guard = daemon.guard();
+    let connection = world.connect();
+    until("a second subflow joins", || world.subflows().iter().filter(|s| s.is_established).count() == 2);
+    io::PidFd::open(guard).unwrap().send_signal(SIGKILL).unwrap();
+    daemon.end(SIGKILL);
+    assert_eq!((world.sysctl("tcp_retries2").as_str(), world.endpoints()), ("100", 2), "nobody is left");
+    // The next adopts endpoints that subflows use; the connection goes on.
+    let daemon = Daemon::start(&world, &[]);
+    assert!(daemon.has_said("adopted the endpoint 10.100.0.2"), "{:?}", daemon.said);
+    let (mut near, mut far, listener) = connection;
+    near.write_all(b"c").unwrap();
+    far.read_exact(&mut [0]).unwrap();
+    assert_eq!(world.subflows().iter().filter(|s| s.is_established).count(), 2);
+    drop((near, far, listener));
+    until("the connection is gone", || world.subflows().iter().all(|s| !s.is_established));
+    daemon.end(SIGTERM);
+    assert_eq!((world.sysctl("tcp_retries2"), world.endpoints()), (before, 0));
+}
+
+/// With BPF, subflows alone have keep-alives; other connections and sysctls stay as they are.
+#[test]
+fn keep_alives_can_be_set_for_subflows_alone() {
+    if !has_mptcp() {
+        return;
+    }
+    let world = World::new("alone");
+    let names = ["tcp_rto_max_ms", "tcp_retries2", "tcp_keepalive_time"];
+    let values = || names.map(|name| sysctl::read(&world.client, &format!("net/ipv4/{name}")).ok());
+    let before = values();
+    let daemon = Daemon::start(&world, &["--per-subflow", "--keep-alive", "77 s"]);
+    assert_eq!(values(), before);
+    let lacks = world.status()["lacks"].clone();
+    if lacks.to_string().contains("BPF") {
+        eprintln!("left out: {lacks}");
+        return;
+    }
+    let _connection = world.connect();
+    until("a second subflow joins", || world.subflows().iter().filter(|s| s.is_established).count() == 2);
+    let at: SocketAddr = format!("{SERVER}:9001").parse().unwrap();
+    let _listener = world.server.run(|| io::listen_multi_path(at, false)).unwrap().unwrap();
+    let plain = world.client.run(|| io::connect_multi_path(at, false, PATIENCE)).unwrap().unwrap();
+    let timers = || {
+        let mut command = Command::new("ss");
+        command.args(["-Htno", "state", "established"]).stdout(Stdio::piped());
+        let child = world.client.spawn(command, SpawnOptions::default()).unwrap();
+        String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
+    };
+    // ss rounds down, or up: `1min16sec` or `1min17sec`.
+    until("both subflows have a keep-alive timer", || {
+        let said = timers();
+        said.lines().filter(|line| line.contains(":9000") && line.contains("keepalive,1min1")).count() == 2
+    });
+    let said = timers();
+    let other = said.lines().find(|line| line.contains(":9001")).unwrap();
+    assert!(!other.contains("keepalive"), "{other}");
+    drop(plain);
+    daemon.end(SIGTERM);
+}
+
+/// Another that manages endpoints is named, with what to do.
+#[test]
+fn another_that_manages_endpoints_is_named() {
+    if !has_mptcp() {
+        return;
+    }
+    let world = World::new("other");
+    // Whatever it is: what counts is its name.
+    let program = std::env::temp_dir().join(format!("cellerator-{}", std::process::id()));
+    std::fs::create_dir_all(&program).unwrap();
+    let program = program.join("mptcpd");
+    std::fs::copy("/bin/sleep", &program).unwrap();
+    let mut command = Command::new(&program);
+    command.arg("60");
+    let mut other = world.client.spawn(command, SpawnOptions::default()).unwrap();
+    let daemon = Daemon::start(&world, &[]);
+    let conflicts = world.status()["conflicts"].to_string();
+    daemon.end(SIGTERM);
+    let _ = other.kill();
+    let _ = other.wait();
+    std::fs::remove_dir_all(program.parent().unwrap()).unwrap();
+    assert!(
+        conflicts.contains("mptcpd also manages") && conflicts.contains("systemctl stop mptcp"),
+        "{conflicts}"
+    );
+}
