@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath deps clean
+.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man deps clean
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -105,17 +105,22 @@ docs-bench: bench ## The same with the benchmarks (as root, 15 minutes, on a qui
 	$(call WRITE_DOCS,$(abspath $(OUT))/bench/results.json)
 
 MULTIPATH_DOCS := $(patsubst %,scenarios/multipath/%.toml,silent-death-10 silent-death-20 upload-death announced flapping nat \
-	readdressed killed without-mptcp stripped stripped-joins ipv6 eight-subflows file-8kb file-64kb file-512kb file-4mb)
+	readdressed killed without-mptcp stripped stripped-joins ipv6 four-subflows eight-subflows file-8kb file-64kb file-512kb file-4mb)
 
-multipath: deps ## Several radios with kernel MPTCP against their aims (as root, 25 minutes): docs/multipath.md
+multipath: deps ## Several radios with kernel MPTCP against their aims (as root, 45 minutes): docs/multipath.md
 	@tools/need-root multipath
+	@test -e /usr/libexec/mptcpd || tools/install-deps --optional mptcpd mptcpd-plugins
 	cargo test --release --locked --package cellerator --test multipath -- --include-ignored --nocapture --test-threads 1
 
-docs-multipath: build ## The same, with the figures of docs/multipath.md written anew (as root, 30 minutes)
+docs-multipath: build ## The same, with the figures of docs/multipath.md written anew (as root, 50 minutes)
 	@tools/need-root docs-multipath
+	@test -e /usr/libexec/mptcpd || tools/install-deps --optional mptcpd mptcpd-plugins
 	@mkdir -p $(OUT)/docs
 	$(CELLERATOR) lab multipath $(MULTIPATH_DOCS) --json $(OUT)/docs/multipath.json --html $(OUT)/docs/multipath.html
 	$(call WRITE_DOCS,$(abspath $(OUT))/docs/multipath.json)
+
+man: build ## Manual pages of all commands: out/man
+	$(CELLERATOR) man --all $(OUT)/man
 
 clean: ## Remove what was built and written
 	cargo clean

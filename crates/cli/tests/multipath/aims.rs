@@ -33,6 +33,35 @@ fn a_silent_death_of_ten_seconds() {
     }
 }
 
+/// How many times the kernel's own goodput it is with the path manager, and that each return is used at once.
+fn is_better_and_used_again(name: &str) {
+    let results = results(name);
+    let ratio = mean(&results, "daemon", "goodput_mbps") / mean(&results, "kernel", "goodput_mbps");
+    assert!(ratio >= 1.2, "{name}: with the path manager {ratio:.2} times the kernel alone");
+    for run in runs(&results, "daemon") {
+        assert_eq!(run["is_intact"], true);
+        assert!(run["reuses"][0]["after_ms"].as_f64().unwrap() <= 500.0, "{name}: {}", run["reuses"]);
+    }
+}
+
+#[test]
+#[ignore = "minutes: make multipath"]
+fn a_silent_death_of_twenty_seconds() {
+    if !has_mptcp() {
+        return;
+    }
+    is_better_and_used_again("silent-death-20");
+}
+
+#[test]
+#[ignore = "minutes: make multipath"]
+fn a_silent_death_during_an_upload() {
+    if !has_mptcp() {
+        return;
+    }
+    is_better_and_used_again("upload-death");
+}
+
 #[test]
 #[ignore = "minutes: make multipath"]
 fn an_announced_death_stalls_nothing() {

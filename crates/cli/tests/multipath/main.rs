@@ -66,8 +66,9 @@ fn has_mptcp() -> bool {
 
 /// Runs scenario files; the results.
 fn lab(files: &[PathBuf], more: &[&str]) -> Value {
-    let folder =
-        std::env::temp_dir().join(format!("cellerator-multipath-{}-{}", std::process::id(), files.len()));
+    // Several tests of one process run at the same time.
+    let name = files[0].file_stem().unwrap().to_str().unwrap();
+    let folder = std::env::temp_dir().join(format!("cellerator-multipath-{}-{name}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
     let json = folder.join("results.json");
     let mut arguments = vec!["lab", "multipath"];
