@@ -3,7 +3,7 @@
 use clap::Command;
 
 /// Of each subcommand, by its path: what an example is for, and the example without `cellerator` in front.
-const EXAMPLES: [(&str, &[(&str, &str)]); 51] = [
+const EXAMPLES: [(&str, &[(&str, &str)]); 53] = [
     (
         "run",
         &[
@@ -19,6 +19,7 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 51] = [
     ),
     ("flows", &[("The only one that runs", "flows"), ("For a program", "flows --json")]),
     ("drain", &[("Hand the flows back within a minute", "drain --time '60 s'")]),
+    ("drwa", &[("All connections over a modem", "drwa attach wwan0")]),
     (
         "drwa attach",
         &[
@@ -30,6 +31,10 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 51] = [
     ("drwa detach", &[("The one that runs here", "drwa detach")]),
     ("drwa status", &[("All that is attached", "drwa status"), ("For a program", "drwa status --json")]),
     ("reload", &[("Read the settings file anew", "reload")]),
+    (
+        "lab multipath",
+        &[("A radio that dies without a word", "lab multipath scenarios/multipath/silent-death-10.toml")],
+    ),
     ("multipath", &[("Every uplink of this host", "multipath run --server probe.example.net")]),
     (
         "multipath run",

@@ -16,6 +16,13 @@ use crate::{IoError, ProcessId};
 /// Where instances are kept by default; emptied by a restart of the machine.
 pub const INSTANCE_DIRECTORY: &str = "/run/cellerator";
 
+/// What an instance wrote down, in its directory.
+pub const RECORD: &str = "record";
+
+/// The same, since somebody undoes it or goes on with it because the instance has died: nobody else can take
+/// it over from there ([`Instance::take_record`]).
+pub const RECORD_OF_DEAD: &str = "record.dead";
+
 /// The directory of a running instance; removed when dropped.
 #[derive(Debug)]
 pub struct Instance {
@@ -84,8 +91,17 @@ impl Instance {
     pub fn record(&self, text: &str) -> Result<(), IoError> {
         let new = self.path.join("record.new");
         fs::write(&new, text)
-            .and_then(|()| fs::rename(&new, self.path.join("record")))
+            .and_then(|()| fs::rename(&new, self.path.join(RECORD)))
             .doing(|| format!("write {}", new.display()))
+    }
+
+    /// Takes what is written down at `record`, in another instance's directory, for its own: in one step, so
+    /// that it is written down in one place at any time.
+    ///
+    /// # Errors
+    /// When it is not there any more.
+    pub fn take_record(&self, record: &Path) -> Result<(), IoError> {
+        fs::rename(record, self.path.join(RECORD)).doing(|| format!("take over {}", record.display()))
     }
 
     /// The instance's directory, for further files.
@@ -166,7 +182,8 @@ impl Leftover {
     /// What the instance wrote down last, if anything.
     #[must_use]
     pub fn record(&self) -> Option<String> {
-        fs::read_to_string(self.path.join("record")).ok()
+        let names = [RECORD, RECORD_OF_DEAD];
+        names.iter().find_map(|name| fs::read_to_string(self.path.join(name)).ok())
     }
 
     /// Forgets it, once everything is undone.

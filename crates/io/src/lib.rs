@@ -45,7 +45,7 @@ pub use error::IoError;
 pub use frame_socket::{FrameSocket, ReceivedFrame};
 pub use hop_socket::{HopAnswer, HopSocket};
 pub use huge_pages::prefer_huge_pages;
-pub use instance::{INSTANCE_DIRECTORY, Instance, Leftover, Running, try_lock};
+pub use instance::{INSTANCE_DIRECTORY, Instance, Leftover, RECORD, RECORD_OF_DEAD, Running, try_lock};
 pub use mptcp_socket::{connect_multi_path, is_multi_path, listen_multi_path};
 pub use netns::{Namespace, SpawnOptions, set_death_signal};
 pub use paced_waiter::PacedWaiter;

@@ -21,6 +21,7 @@ use crate::keepsakes::Keepsakes;
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
 use crate::patience::Patience;
+use crate::record::Record;
 use crate::steering::Bypass;
 use crate::{Config, EventSink, RunError};
 
@@ -73,12 +74,17 @@ pub(crate) trait Site: Sized {
     /// When the interfaces cannot be used, or something that is needed is missing.
     fn survey(config: &Config, netlink: &Netlink, namespace: u64) -> Result<Self, RunError>;
 
-    /// The same in the place of a process that has died, with what its watchdog has kept: all of that stays
-    /// at work.
+    /// The same in the place of another process, with what that one has or has left, as `record` says: all of it
+    /// stays at work.
     ///
     /// # Errors
-    /// When something is not as it was any more.
-    fn inherit(_config: &Config, _netlink: &Netlink, _kept: &mut Keepsakes) -> Result<Self, RunError> {
+    /// When something is not as it was any more, or the settings are others.
+    fn inherit(
+        _config: &Config,
+        _netlink: &Netlink,
+        _kept: &mut Keepsakes,
+        _record: Record,
+    ) -> Result<Self, RunError> {
         Err(RunError::Settings("nothing outlives a bridge that another process could go on with".to_owned()))
     }
 
@@ -144,6 +150,17 @@ pub(crate) trait Attachment: Sized {
         None
     }
 
+    /// What was inherited is ours from here on.
+    ///
+    /// # Errors
+    /// When it cannot be written down.
+    fn own(&mut self) -> Result<(), RunError> {
+        Ok(())
+    }
+
+    /// Leaves everything at work for another process, which has it.
+    fn leave(self) {}
+
     /// All shards are alive: to be told several times in the time after which they count as hung.
     fn beat(&self);
 
@@ -167,7 +184,8 @@ pub(crate) trait Attachment: Sized {
         Ok(())
     }
 
-    /// Repairs what others have taken away, and lets the instance before go when it has ended.
+    /// Repairs what others have taken away, and lets the instance before go when it has ended; true when
+    /// [`Attachment::lasting`] is another one then.
     ///
     /// # Errors
     /// What failed for good.
@@ -176,8 +194,8 @@ pub(crate) trait Attachment: Sized {
         _is_steered: bool,
         _patience: &mut Patience,
         _events: &mut dyn EventSink,
-    ) -> Result<(), RunError> {
-        Ok(())
+    ) -> Result<bool, RunError> {
+        Ok(false)
     }
 
     /// An interface was made anew, and is to be followed.

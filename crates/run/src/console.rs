@@ -50,6 +50,8 @@ pub enum Question {
     },
     /// Read the settings anew.
     Reload,
+    /// Share with the instance that asks what leads packets here, and go on.
+    Share(Offer),
     /// Hand all flows over to the instance that asks, and end.
     HandOver(Offer),
 }
@@ -275,6 +277,11 @@ pub fn choose(all: Vec<Found>, name: Option<&str>) -> Result<Found, String> {
 }
 
 impl Found {
+    /// Where it keeps its files.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// What it has set up.
     pub(crate) fn record(&self) -> Option<Record> {
         Record::parse(&std::fs::read_to_string(self.directory.join("record")).ok()?)

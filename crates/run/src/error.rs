@@ -52,6 +52,14 @@ pub enum RunError {
     /// A thread that handles packets has ended.
     #[error("a shard has ended: stopped, and everything is undone")]
     ShardLost,
+    /// The running instance has not handed over.
+    #[error("'{name}' goes on as before, and this start ends: {why}")]
+    NotReplaced {
+        /// What it was called by.
+        name: String,
+        /// Why.
+        why: String,
+    },
     /// The watchdog cannot be started.
     #[error("cannot start the watchdog ({0}); --no-watchdog runs without, then a hang blocks TCP")]
     Watchdog(IoError),

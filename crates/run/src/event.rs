@@ -127,6 +127,11 @@ events! {
         /// Time from its answer to the end, µs.
         took_us: u64,
     } => "took over {flows} flows of it";
+    /// Its devices are not: this instance stands behind it until it has ended.
+    Info DevicesNotTakenOver {
+        /// Why.
+        why: String,
+    } => "its devices stay with it, and new ones stand behind them: {why}";
     /// They are not.
     Warning FlowsNotTakenOver {
         /// Why.

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use control::{Feedback, WindowedMin};
 use io::Clock;
@@ -188,6 +188,13 @@ impl FeedbackReceiver {
             Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => Ok(None),
             Err(error) => Err(refused(config, &error)),
         }
+    }
+
+    /// The same with another process's socket, if it listens where `config` says.
+    pub(crate) fn adopt(socket: OwnedFd, config: &FeedbackConfig) -> Option<Self> {
+        let socket = UdpSocket::from(socket);
+        let is_wanted = socket.local_addr().is_ok_and(|address| address == config.listen);
+        is_wanted.then(|| Self::of(socket, config).ok()).flatten()
     }
 
     fn of(socket: UdpSocket, config: &FeedbackConfig) -> Result<Self, RunError> {

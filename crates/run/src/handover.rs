@@ -1,6 +1,7 @@
 //! [`Predecessor`]: a running instance whose place another one takes without a flow noticing (H34).
 //!
-//! Both run side by side. The old one stops taking flows and hands back those it has; what it lets
+//! As a rule the new one goes on with the old one's devices and steering ([`crate::transfer`]). Where it
+//! cannot, both run side by side. The old one stops taking flows and hands back those it has; what it lets
 //! through, and that is everything it does not know, comes out of its devices and is steered into
 //! the new one's:
 //!
@@ -11,8 +12,10 @@
 //! New flows are thus the new one's at once. When the old one ends, its rules go, and the new one's
 //! own, which stand behind them, take their place: no packet passes unsteered.
 
+use std::path::PathBuf;
+
 use io::netlink::Rule;
-use io::{Namespace, sysctl};
+use io::{Namespace, RECORD, sysctl};
 use units::Duration;
 
 use crate::console::{self, Answer, Found, Question};
@@ -34,6 +37,8 @@ pub(crate) struct Predecessor {
     rules: Vec<RecordedRule>,
     name: String,
     process: u32,
+    /// Where it keeps its files.
+    directory: PathBuf,
 }
 
 impl Predecessor {
@@ -53,7 +58,18 @@ impl Predecessor {
                  does"
             )));
         };
-        Ok(Some(Self { tuns, rules, name: found.name, process: found.process }))
+        let directory = found.directory().to_owned();
+        Ok(Some(Self { tuns, rules, name: found.name, process: found.process, directory }))
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where it has written down what it has set up.
+    pub fn record_path(&self) -> PathBuf {
+        self.directory.join(RECORD)
     }
 
     /// True when policy rules steer its packets.

@@ -60,6 +60,15 @@ pub(crate) struct Inventory {
     pub deaths_ms: Vec<u64>,
     /// After so many of those within a minute nobody goes on.
     pub deaths_max: usize,
+    /// After so long without a heartbeat the programs let packets pass, ms.
+    #[serde(default)]
+    pub hang_after_ms: u64,
+    /// Reports of base stations come in by a socket.
+    #[serde(default)]
+    pub has_reports: bool,
+    /// Held data, bytes.
+    #[serde(default)]
+    pub held: u64,
     /// Flows, by sink and source, that were being handled at the last death.
     pub suspects: Vec<(SocketAddr, SocketAddr)>,
     /// Program and arguments of a successor; the record of the dead one is appended.
@@ -71,7 +80,8 @@ impl Inventory {
     fn descriptors(&self) -> usize {
         let memories = self.has_memory.iter().filter(|has| **has).count();
         let maps = if self.shared_words > 0 { 2 } else { 0 };
-        2 * self.shards + self.links + maps + usize::from(self.has_lifeline) + memories
+        let sockets = usize::from(self.has_lifeline) + usize::from(self.has_reports);
+        2 * self.shards + self.links + maps + sockets + memories
     }
 
     /// The same with what is lasting of an attachment; its descriptors.
@@ -105,6 +115,7 @@ pub(crate) struct Keepsakes {
     pub shared: Option<SharedArray>,
     pub passed: Option<OwnedFd>,
     pub lifeline: Option<OwnedFd>,
+    pub reports: Option<OwnedFd>,
     pub memories: Vec<OwnedFd>,
 }
 
@@ -130,8 +141,9 @@ impl Keepsakes {
         let shared = take(has_maps).pop().map(|fd| SharedArray::open(fd, words)).transpose()?;
         let passed = take(has_maps).pop();
         let lifeline = take(usize::from(inventory.has_lifeline)).pop();
+        let reports = take(usize::from(inventory.has_reports)).pop();
         let memories = descriptors.collect();
-        Ok(Self { inventory, queues, links, shared, passed, lifeline, memories })
+        Ok(Self { inventory, queues, links, shared, passed, lifeline, reports, memories })
     }
 
     /// Has the programs go on as if the process lived.
@@ -148,7 +160,8 @@ impl Keepsakes {
     /// When nobody is there.
     pub fn send(&self, stream: &UnixStream) -> Result<(), IoError> {
         let shared = self.shared.as_ref().map(AsFd::as_fd);
-        let others = shared.into_iter().chain(self.passed.iter().chain(&self.lifeline).map(AsFd::as_fd));
+        let sockets = self.lifeline.iter().chain(&self.reports);
+        let others = shared.into_iter().chain(self.passed.iter().chain(sockets).map(AsFd::as_fd));
         let all = self.queues.iter().chain(&self.links).map(AsFd::as_fd).chain(others);
         let all: Vec<_> = all.chain(self.memories.iter().map(AsFd::as_fd)).collect();
         send(stream, &[], &self.inventory, &all)

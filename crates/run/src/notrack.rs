@@ -59,6 +59,7 @@ pub(crate) fn commands(name: &str, mobile: &str, mobile_tun: &str, chained: Opti
 pub(crate) struct NotrackTable {
     holder: Holder,
     id: ProcessId,
+    is_left: bool,
 }
 
 /// Who holds it.
@@ -88,7 +89,7 @@ impl NotrackTable {
         let mut script = commands.join("\n");
         script.push('\n');
         let written = child.stdin.as_mut().map_or(Ok(()), |stdin| stdin.write_all(script.as_bytes()));
-        let mut table = Self { holder: Holder::Child(child), id };
+        let mut table = Self { holder: Holder::Child(child), id, is_left: false };
         written.map_err(failed)?;
         let rules = commands.iter().filter(|command| command.starts_with("add rule")).count();
         table.await_rules(name, rules)?;
@@ -97,7 +98,7 @@ impl NotrackTable {
 
     /// The table that the child of a process that has died holds, as long as `lifeline` is there.
     pub fn adopt(id: ProcessId, lifeline: OwnedFd) -> Self {
-        Self { holder: Holder::Orphan(lifeline), id }
+        Self { holder: Holder::Orphan(lifeline), id, is_left: false }
     }
 
     /// Whoever has it keeps the table.
@@ -106,6 +107,11 @@ impl NotrackTable {
             Holder::Child(child) => child.stdin.as_ref().map(AsFd::as_fd),
             Holder::Orphan(lifeline) => Some(lifeline.as_fd()),
         }
+    }
+
+    /// Leaves the table to whoever has the lifeline, too.
+    pub fn leave(mut self) {
+        self.is_left = true;
     }
 
     /// The child that holds the table.
@@ -160,7 +166,9 @@ impl NotrackTable {
 
 impl Drop for NotrackTable {
     fn drop(&mut self) {
-        self.end();
+        if !self.is_left {
+            self.end();
+        }
     }
 }
 

@@ -10,7 +10,10 @@ use crate::handover::Predecessor;
 use crate::keepsakes::Inventory;
 use crate::record::{Record, RecordedSysctl};
 use crate::steering::{Method, method, tcx};
-use crate::{Config, Event, EventSink, Notrack, RunError, firewall, forwarding, leftovers, notrack, shards};
+use crate::{
+    Config, Event, EventSink, Notrack, RunError, SteeringChoice, firewall, forwarding, leftovers, notrack,
+    shards,
+};
 
 /// First routing table and first rule priority; each instance takes two of each.
 const TABLE_BASE: u32 = 20_600;
@@ -139,11 +142,10 @@ impl Plan {
         })
     }
 
-    /// What an instance had set up that has died and left `record`, as it still is: for another one to go on
-    /// with, over `shards` shards.
+    /// What another instance has set up and noted in `record`, as it still is: to go on with.
     ///
     /// # Errors
-    /// When the interfaces cannot be used.
+    /// When the interfaces cannot be used, or the settings want it otherwise.
     pub(crate) fn inherited(
         config: &Config,
         netlink: &Netlink,
@@ -156,12 +158,8 @@ impl Plan {
             let (wired, mobile) = (&record.wired, &record.mobile);
             return Err(RunError::Settings(format!("it has steered {wired} and {mobile}, elsewhere")));
         }
-        let are_shards_same = config.shards == 0 || config.shards == kept.shards;
-        if kept.gso != config.gso || !are_shards_same {
-            return Err(RunError::Settings(format!(
-                "the settings have changed: it had {} shards, and super-packets: {}",
-                kept.shards, kept.gso
-            )));
+        if let Some(difference) = difference(config, kept) {
+            return Err(RunError::Settings(difference));
         }
         let interfaces = check_interfaces(config, netlink)?;
         let has_programs = kept.shared_words > 0;
@@ -310,6 +308,30 @@ impl Plan {
         );
         lines
     }
+}
+
+/// What `config` wants otherwise than it is with the instance that has `kept`.
+fn difference(config: &Config, kept: &Inventory) -> Option<String> {
+    let shards = plan_shards(config, &mut Vec::new());
+    let hang_after_ms = config.hang_after().as_millis();
+    let has_programs = kept.shared_words > 0;
+    let (has, wanted) = match config.steering {
+        _ if shards != kept.shards => (format!("{} shards", kept.shards), shards.to_string()),
+        _ if config.gso != kept.gso => (format!("super-packets {}", kept.gso), config.gso.to_string()),
+        _ if hang_after_ms != kept.hang_after_ms => {
+            (format!("a hang after {} ms", kept.hang_after_ms), format!("{hang_after_ms} ms"))
+        }
+        _ if config.notrack == Notrack::Always && !kept.has_lifeline => {
+            ("no nft table".to_owned(), "notrack always".to_owned())
+        }
+        _ if config.notrack == Notrack::Never && kept.has_lifeline => {
+            ("an nft table".to_owned(), "notrack never".to_owned())
+        }
+        SteeringChoice::Tcx if !has_programs => ("steering by rules".to_owned(), "tcx".to_owned()),
+        SteeringChoice::Rules if has_programs => ("steering by tcx".to_owned(), "rules".to_owned()),
+        _ => return None,
+    };
+    Some(format!("it has {has}, the settings say {wanted}"))
 }
 
 /// How many shards: one where the kernel cannot lead each subscriber's packets to its own.

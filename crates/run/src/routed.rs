@@ -33,7 +33,7 @@ pub(crate) struct RoutedSite {
     tcx: Option<Tcx>,
     /// One for each shard.
     paths: Vec<TunPath>,
-    /// What an instance had installed that has died, and what its nft table lives by.
+    /// What another instance has installed, and what its nft table lives by.
     inherited: Option<(Record, Option<OwnedFd>)>,
 }
 
@@ -61,10 +61,12 @@ impl Site for RoutedSite {
         }
     }
 
-    fn inherit(config: &Config, netlink: &Netlink, kept: &mut Keepsakes) -> Result<Self, RunError> {
-        let record = config.recover.as_ref().map(std::fs::read_to_string).transpose();
-        let record = record.ok().flatten().and_then(|text| Record::parse(&text));
-        let record = record.ok_or_else(|| RunError::Settings("its record cannot be read".to_owned()))?;
+    fn inherit(
+        config: &Config,
+        netlink: &Netlink,
+        kept: &mut Keepsakes,
+        mut record: Record,
+    ) -> Result<Self, RunError> {
         let plan = Plan::inherited(config, netlink, &record, &kept.inventory)?;
         let [wired, mobile] = record.tuns.each_ref().map(|tun| netlink.index_of(tun));
         let tuns = [wired?, mobile?];
@@ -72,6 +74,7 @@ impl Site for RoutedSite {
         let tcx =
             tcx.map(|maps| Tcx::inherit(config.hang_after(), tuns, std::mem::take(&mut kept.links), maps));
         let are_routed = tcx.is_none();
+        record.name = config.instance_name();
         let paths = kept.take_queues().into_iter().map(|queues| TunPath::new(queues, are_routed)).collect();
         Ok(Self { plan, tcx, paths, inherited: Some((record, kept.lifeline.take())) })
     }
@@ -97,7 +100,7 @@ impl Site for RoutedSite {
         let plan = &self.plan;
         let Ground { config, netlink, instance } = ground;
         let steering = match self.inherited.take() {
-            Some((record, lifeline)) => Steering::inherit(plan, (record, tcx, lifeline), netlink, instance)?,
+            Some((record, lifeline)) => Steering::inherit(plan, (record, tcx, lifeline), netlink, instance),
             None => {
                 let steering = Steering::install(plan, &config.instance_name(), tcx, netlink, instance)?;
                 plan.tell(events);
@@ -147,19 +150,20 @@ pub(crate) struct Routed<'a> {
 }
 
 impl Routed<'_> {
-    /// Lets the instance before go when it has ended.
+    /// Lets the instance before go when it has ended; true then.
     fn part_from_predecessor(
         &mut self,
         patience: &mut Patience,
         events: &mut dyn EventSink,
-    ) -> Result<(), RunError> {
+    ) -> Result<bool, RunError> {
         if self.predecessor.is_some_and(|before| !before.is_there(self.ground.config))
             && patience.with(self.steering.unchain(), events)?.is_some()
         {
             self.predecessor = None;
             events.on_event(&Event::ReplacedEnded);
+            return Ok(true);
         }
-        Ok(())
+        Ok(false)
     }
 }
 
@@ -191,6 +195,14 @@ impl Attachment for Routed<'_> {
         Some(self.steering.lasting(tuns))
     }
 
+    fn own(&mut self) -> Result<(), RunError> {
+        self.steering.own()
+    }
+
+    fn leave(self) {
+        self.steering.leave();
+    }
+
     fn beat(&self) {
         self.steering.beat();
     }
@@ -213,20 +225,21 @@ impl Attachment for Routed<'_> {
         is_steered: bool,
         patience: &mut Patience,
         events: &mut dyn EventSink,
-    ) -> Result<(), RunError> {
-        self.part_from_predecessor(patience, events)?;
+    ) -> Result<bool, RunError> {
+        let mut is_other = self.part_from_predecessor(patience, events)?;
         if !is_steered {
-            return Ok(());
+            return Ok(is_other);
         }
         if patience.with(self.steering.ensure_notrack(), events)? == Some(true) {
             events.on_event(&Event::NotrackVanished);
+            is_other = true;
         }
         patience.with(self.steering.ensure_paths().map_err(RunError::from), events)?;
         let added = self.steering.ensure_rules().map_err(RunError::from);
         if let Some(rules) = patience.with(added, events)?.filter(|added| *added > 0) {
             events.on_event(&Event::RulesVanished { rules });
         }
-        Ok(())
+        Ok(is_other)
     }
 
     fn note_new(&mut self, _side: Port) {

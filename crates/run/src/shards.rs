@@ -68,11 +68,22 @@ pub(crate) enum Command<S> {
     /// Packets may have gone past for a while.
     Resynchronise,
     /// Give the state of all flows, and do nothing until it is said whether they are another process's now.
-    Freeze { answer: mpsc::Sender<Result<FlowState, String>>, are_gone: mpsc::Receiver<bool> },
+    Freeze { answer: mpsc::Sender<Result<FlowState, String>>, are_gone: mpsc::Receiver<Fate> },
     /// Take nothing new over and deliver what is owed.
     Drain,
     /// Nothing is steered here any more: pass on what is left, and end.
     Finish,
+}
+
+/// What becomes of shards that were stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// They go on with their flows.
+    Stay,
+    /// Their flows are another process's, and they hand packets on.
+    Gone,
+    /// Their queues too: they end without another turn.
+    Succeeded,
 }
 
 /// What a shard has counted.
@@ -120,14 +131,14 @@ struct Shard<P: Processor> {
 pub(crate) struct Frozen {
     /// Of each, in their order.
     pub states: Vec<FlowState>,
-    thaws: Vec<mpsc::Sender<bool>>,
+    thaws: Vec<mpsc::Sender<Fate>>,
 }
 
 impl Frozen {
-    /// They go on; `are_gone` says whether their flows are another process's.
-    pub fn thaw(self, are_gone: bool) {
+    /// They go on, or end.
+    pub fn thaw(self, fate: Fate) {
         // One that has ended hears nothing.
-        self.thaws.iter().for_each(|thaw| _ = thaw.send(are_gone));
+        self.thaws.iter().for_each(|thaw| _ = thaw.send(fate));
     }
 }
 

@@ -14,6 +14,7 @@ use units::{Duration, Instant};
 use crate::attachment::{Attachment, Ground};
 use crate::console::Console;
 use crate::feedback::FeedbackReceiver;
+use crate::handover::Predecessor;
 use crate::interfaces::Interfaces;
 use crate::journal::FullAlarm;
 use crate::packet_loop::PacketLoop;
@@ -25,6 +26,7 @@ use crate::{Counters, Event, EventSink, Processor, ProcessorStatus, RunError};
 use passing::Passing;
 use recover::Estate;
 
+mod adopt;
 mod answers;
 mod close;
 mod hand_over;
@@ -103,6 +105,10 @@ struct Supervisor<'a, A: Attachment, P: Processor> {
     reports: Reports,
     started_at: Instant,
     stop: Option<Stop>,
+    /// Another process has all that leads packets here, and the flows: nothing is to be undone.
+    is_succeeded: bool,
+    /// The instance before, whose devices these are, while it is there.
+    before: Option<Predecessor>,
     events: &'a mut dyn EventSink,
 }
 

@@ -1,40 +1,47 @@
 //! The flows of a running instance go over to the one that takes its place ([`crate::handover`]).
 //!
 //! ```text
-//!   old                                             new: devices and steering stand behind the old one's
+//!   old                                             new
+//!    │◀────────────── Question::Share ────────────────│
+//!    │── queues, links, maps, lifeline, held data ───▶│  fits? no: it makes devices of its own (below)
+//!    │                                                │  maps them, starts its watchdog
 //!    │◀──────────── Question::HandOver ───────────────│
-//!    │  fits? no: Refused, and it drains              │
-//!    │─────────────── Done ──────────────────────────▶│
 //!  freeze: every shard stops after a turn             │
-//!    │── a line of JSON, and descriptors: ───────────▶│  maps held data, makes flows of the state;
-//!    │   state and held data of each shard            │  hands on what the old one has sent
-//!    │◀───────────────── COMMIT ──────────────────────│
-//!  forgets its flows, hands on what comes, ends       │  the flows are its own
+//!    │── a line of JSON, and the state of each shard ▶│  makes flows of it, notes them in its journal
+//!    │                                                │  takes the old one's record: rename(2)
+//!    │◀───────────────── COMMIT ──────────────────────│  the flows are its own, and so is all the rest
+//!  ends, and undoes nothing                           │
 //! ```
 //!
-//! Until then the new one handles no packet. What the old one has sent waits in its devices, and passes as it
-//! is. Packets that come meanwhile wait in the old one's devices. Afterwards it hands them on like those of any
-//! flow that it does not know, and they reach the new one in their order, since the new one's steering stands
-//! behind the old one's. So no packet is lost, and neither has to know the other's devices.
+//! Packets that come meanwhile wait in the queues of the devices, which are the same before and after.
 //!
-//! INVARIANT: the flows have one owner at any time. It is the old one until COMMIT is in its socket, and the
-//! new one from then on. The old one gives the socket up before it goes on with its flows, so that a COMMIT
-//! which comes too late fails, and the new one drops what it has made.
+//! INVARIANT: flows, devices and steering have one owner at any time: the one in whose directory the record
+//! is. Whoever finds it gone touches nothing. That holds for the old one, which looks before it goes on (once
+//! the new one has ended, by itself or by force), and for the watchdog of an old one that has died, which takes
+//! the record out of the way before anything else.
+//!
+//! Where the new one cannot go on with the old one's devices (another number of shards, other super-packets or
+//! steering), its own stand behind those. What the old one has sent waits in them, and passes as it is. The
+//! packets that come meanwhile wait in the old one's. Afterwards it hands them on like those of any flow that
+//! it does not know. So they reach the new one in their order. The owner is then the old one until COMMIT is in
+//! its socket: it gives the socket up before it goes on with its flows, so that a COMMIT which comes too late
+//! fails, and the new one drops what it has made.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use engine::{IMAGE_VERSION, IMAGE_VERSION_OLDEST};
-use io::{Clock, Interest, IoError, Waiter};
+use io::{Clock, Instance, Interest, IoError, PidFd, Waiter};
 use serde::{Deserialize, Serialize};
 use units::{Duration, Instant};
 
 use crate::Processor;
+use crate::keepsakes::{self, Inventory, Keepsakes};
 
 /// Name of the socket in the new instance's directory.
 const SOCKET: &str = "transfer";
@@ -44,6 +51,9 @@ const COMMIT: u8 = b'c';
 
 /// How long the packets may wait for it.
 const FREEZE_MAX: Duration = Duration::from_secs(2);
+
+/// While another process is awaited, signs of life are given this often.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// How long the new one waits for the old one's flows once it has said that they come.
 const ARRIVAL_MAX: Duration = Duration::from_secs(5);
@@ -73,6 +83,12 @@ pub struct Offer {
     pub versions: [u16; 2],
     /// Memory that it may hold data in, bytes.
     pub memory: u64,
+    /// It goes on with what was shared.
+    #[serde(default)]
+    pub adopts: bool,
+    /// Its process.
+    #[serde(default)]
+    pub process: u32,
 }
 
 /// What the old one says with the descriptors.
@@ -91,6 +107,8 @@ pub(crate) struct Holder {
     pub held: u64,
     pub is_ending: bool,
     pub is_passed: bool,
+    /// What leads packets here is as it was when it was shared.
+    pub is_shared: bool,
 }
 
 impl Holder {
@@ -102,6 +120,9 @@ impl Holder {
         }
         if self.is_passed {
             return Some("packets go past it at the moment".to_owned());
+        }
+        if offer.adopts && !self.is_shared {
+            return Some("what leads packets to it has changed meanwhile: try again".to_owned());
         }
         if self.shards != offer.shards {
             return Some(format!("it has {} shards, the new one {}", self.shards, offer.shards));
@@ -122,12 +143,34 @@ impl Holder {
     }
 }
 
-/// Sends the flows to `socket`, and waits until the other one has them; `beat` is called meanwhile, to show
-/// that this process is alive.
+/// Sends what leads packets here to who makes `offer`.
+///
+/// # Errors
+/// When nobody is there.
+pub(crate) fn share(
+    offer: &Offer,
+    inventory: &Inventory,
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<(), String> {
+    let stream = connect(&offer.socket)?;
+    keepsakes::send(&stream, &[], inventory, descriptors).map_err(|error| error.to_string())
+}
+
+fn connect(socket: &Path) -> Result<UnixStream, String> {
+    UnixStream::connect(socket).map_err(|error| format!("{}: {error}", socket.display()))
+}
+
+/// Sends the flows to who makes `offer`, and waits until that one has them; `beat` is called meanwhile, to show
+/// that this process is alive. `record` is what this process has written down.
 ///
 /// # Errors
 /// Why the other one has not taken them, in one line: they are still ours.
-pub(crate) fn send(socket: &Path, states: &[FlowState], mut beat: impl FnMut()) -> Result<(), String> {
+pub(crate) fn send(
+    offer: &Offer,
+    states: &[FlowState],
+    record: &Path,
+    mut beat: impl FnMut(),
+) -> Result<(), String> {
     let text = |error: IoError| error.to_string();
     let files: Vec<File> =
         states.iter().map(|shard| io::memory_file(&shard.state)).collect::<Result<_, _>>().map_err(text)?;
@@ -140,11 +183,30 @@ pub(crate) fn send(socket: &Path, states: &[FlowState], mut beat: impl FnMut()) 
     let delivery = Delivery { has_memory: states.iter().map(|shard| shard.memory.is_some()).collect() };
     let mut line = serde_json::to_vec(&delivery).map_err(|error| error.to_string())?;
     line.push(b'\n');
-    let stream = UnixStream::connect(socket).map_err(|error| format!("{}: {error}", socket.display()))?;
+    let stream = connect(&offer.socket)?;
     io::send_with_descriptors(&stream, &line, &descriptors).map_err(text)?;
     drop(descriptors);
-    let is_committed = await_commit(&stream, &mut beat);
+    let is_told = await_commit(&stream, &mut beat);
+    let is_committed = if offer.adopts { has_gone(record, is_told, offer, beat) } else { is_told };
     is_committed.then_some(()).ok_or_else(|| "the new one has not taken them".to_owned())
+}
+
+/// True when who makes `offer` has taken our record. What it has not told it cannot do any more afterwards.
+fn has_gone(record: &Path, is_told: bool, offer: &Offer, mut beat: impl FnMut()) -> bool {
+    const SIGKILL: i32 = 9;
+    if !is_told && let Ok(process) = PidFd::open(offer.process) {
+        // It hangs, or has ended: then the signal does nothing.
+        drop(process.send_signal(SIGKILL));
+        let give_up = Clock::now() + FREEZE_MAX;
+        while let Ok(mut waiter) = Waiter::new(Duration::ZERO)
+            && waiter.add(&process, Interest::Read, 0).is_ok()
+            && matches!(waiter.wait(Some(Clock::now() + LOOK)), Ok(ready) if ready.is_empty())
+            && Clock::now() < give_up
+        {
+            beat();
+        }
+    }
+    !record.exists()
 }
 
 /// True when the other one has committed itself; false when it cannot any more.
@@ -188,23 +250,32 @@ impl Door {
     }
 
     /// What is said of the new instance.
-    pub fn offer(&self, shards: usize, ipv6_prefix_len: u8, memory: u64) -> Offer {
+    pub fn offer(&self, shards: usize, ipv6_prefix_len: u8, memory: u64, adopts: bool) -> Offer {
         let versions = [IMAGE_VERSION_OLDEST, IMAGE_VERSION];
-        Offer { socket: self.path.clone(), shards, ipv6_prefix_len, versions, memory }
+        let process = std::process::id();
+        Offer { socket: self.path.clone(), shards, ipv6_prefix_len, versions, memory, adopts, process }
     }
 
-    /// Takes the flows in, for each processor those of its shard, and says so: they are ours from then on.
+    /// Takes in what leads packets to the other one ([`share`]).
+    ///
+    /// # Errors
+    /// When it does not come whole.
+    pub fn take_kept(&self) -> Result<Keepsakes, IoError> {
+        Keepsakes::receive(&self.accept()?)
+    }
+
+    /// Takes the flows in, for each processor those of its shard: they are the other one's still.
     ///
     /// `hand_on` is called once the other one has stopped: what it has sent waits in the devices of this one,
     /// and must not meet the flows that have sent it.
     ///
     /// # Errors
-    /// Why not, in one line: they are still the other one's, and the processors have none.
+    /// Why not, in one line: the processors have none then.
     pub fn take_in<P: Processor>(
         self,
         processors: &mut [&mut P],
         hand_on: impl FnOnce(),
-    ) -> Result<(), String> {
+    ) -> Result<Arrived, String> {
         let text = |error: IoError| error.to_string();
         let stream = self.accept().map_err(text)?;
         let mut arrived = receive(&stream).map_err(text)?;
@@ -219,14 +290,11 @@ impl Door {
                 break;
             }
         }
-        let told = |()| (&stream).write_all(&[COMMIT]).map_err(|_| "it did not wait so long".to_owned());
-        // Once this is written, they are ours.
-        if let Err(why) = resumed.and_then(told) {
+        if let Err(why) = resumed {
             processors.iter_mut().for_each(|processor| processor.disown());
             return Err(why);
         }
-        processors.iter_mut().for_each(|processor| processor.own());
-        Ok(())
+        Ok(Arrived { stream })
     }
 
     fn accept(&self) -> Result<UnixStream, IoError> {
@@ -247,6 +315,50 @@ impl Door {
                 Err(error) => return Err(failed(error)),
             }
         }
+    }
+}
+
+/// Flows that have arrived, and are the other one's still.
+#[derive(Debug)]
+pub(crate) struct Arrived {
+    /// To that one.
+    stream: UnixStream,
+}
+
+impl Arrived {
+    /// Says that they are ours, and they are.
+    ///
+    /// # Errors
+    /// When the other one does not wait any more: then they are not, and the processors have none.
+    pub fn commit<P: Processor>(mut self, processors: &mut [&mut P]) -> Result<(), String> {
+        // Once this is written, they are ours.
+        if self.stream.write_all(&[COMMIT]).is_err() {
+            processors.iter_mut().for_each(|processor| processor.disown());
+            return Err("it did not wait so long".to_owned());
+        }
+        processors.iter_mut().for_each(|processor| processor.own());
+        Ok(())
+    }
+
+    /// Takes `record` for `instance`, and with it the flows and all that leads to them; then says so.
+    ///
+    /// # Errors
+    /// When the other one has changed its mind: then they are not ours, and the processors have none.
+    pub fn commit_by_record<P: Processor>(
+        mut self,
+        processors: &mut [&mut P],
+        record: &Path,
+        instance: &Instance,
+    ) -> Result<(), String> {
+        // They are in our journal first: at any time somebody knows of them.
+        processors.iter_mut().for_each(|processor| processor.own());
+        if let Err(error) = instance.take_record(record) {
+            processors.iter_mut().for_each(|processor| processor.abandon());
+            return Err(format!("it did not wait so long: {error}"));
+        }
+        // The other one looks for itself where it does not hear it.
+        drop(self.stream.write_all(&[COMMIT]));
+        Ok(())
     }
 }
 

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use io::netlink::Netlink;
-use io::{Clock, Instance, Interest, IoError, PidFd, Waiter, ignore_signals};
+use io::{Clock, Instance, Interest, IoError, PidFd, RECORD, RECORD_OF_DEAD, Waiter, ignore_signals};
 use units::{Duration, Instant};
 
 use crate::keepsakes::{self, Inventory, Keepsakes, TAKEN};
@@ -73,7 +73,7 @@ impl Guardian {
     pub fn start(config: &Config, instance: &Instance) -> Result<Self, RunError> {
         let mut guardian = Self {
             command: config.watchdog.command.clone(),
-            record: instance.path().join("record"),
+            record: instance.path().join(RECORD),
             hang_after: config.hang_after(),
             running: None,
             started_at: Instant::ZERO,
@@ -233,11 +233,11 @@ const BEAT_EVERY: Duration = Duration::from_millis(20);
 const DEATH_TIME_MAX: Duration = Duration::from_millis(100);
 
 /// The watchdog itself: watches the process at the other end of standard input over the instance whose
-/// record is at `record_path`, until that process has ended.
+/// record is at `watched_record`, until that process has ended.
 ///
 /// # Errors
 /// When something could not be undone; everything else was.
-pub fn watch(record_path: &Path, hang_after: Duration) -> Result<(), RunError> {
+pub fn watch(watched_record: &Path, hang_after: Duration) -> Result<(), RunError> {
     ignore_signals(&IGNORED);
     let failed = |error| RunError::Watchdog(IoError::system("open the heartbeat's socket", error));
     let mut socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
@@ -259,12 +259,18 @@ pub fn watch(record_path: &Path, hang_after: Duration) -> Result<(), RunError> {
             last_beat = Some(Clock::now());
             continue;
         }
-        if is_silent && said.kept.as_ref().is_some_and(|kept| fence(kept, record_path, &socket, &netlink)) {
+        if is_silent && !watched_record.exists() {
+            // It has given everything away, and has yet to end.
+            last_beat = Some(Clock::now());
+            continue;
+        }
+        if is_silent && said.kept.as_ref().is_some_and(|kept| fence(kept, watched_record, &socket, &netlink))
+        {
             break;
         }
         if is_silent {
             last_beat = None;
-            let record = read_record(record_path);
+            let record = read_record(watched_record);
             let result = record.undo_steering(&netlink);
             drop(socket.write(&[REMOVED]));
             let instead = match (record.is_inline, &record.bridge) {
@@ -287,6 +293,14 @@ pub fn watch(record_path: &Path, hang_after: Duration) -> Result<(), RunError> {
             Err(error) if error.is_transient() => {}
             Err(_) => break,
         }
+    }
+    let record_path = &watched_record.with_file_name(RECORD_OF_DEAD);
+    if fs::rename(watched_record, record_path).is_err() {
+        // Nothing was set up, or all is undone, or another process has it, and the flows.
+        if let Some(directory) = record_path.parent() {
+            drop(fs::remove_dir_all(directory));
+        }
+        return Ok(());
     }
     let record = read_record(record_path);
     if record.is_inline {

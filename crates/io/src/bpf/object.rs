@@ -126,7 +126,7 @@ impl Object {
         let what = || format!("attach the BPF program '{program}' to interface {}", interface.get());
         if hook != Hook::Filter {
             match system::attach(found.as_fd(), interface.get(), direction) {
-                Ok(link) => return Ok(Hooked::Link(Attachment::adopt(link))),
+                Ok(link) => return Ok(Hooked::Link(Attachment::new(link))),
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) && hook == Hook::Any => {}
                 Err(error) => return Err(explained(what(), error)),
             }

@@ -27,13 +27,30 @@ pub enum Direction {
 #[derive(Debug)]
 pub struct Attachment {
     link: OwnedFd,
+    is_left: bool,
 }
 
 impl Attachment {
-    /// What another process has attached, of which `link` is the descriptor: it ends with this value.
+    /// What this process has attached.
+    pub(crate) fn new(link: OwnedFd) -> Self {
+        Self { link, is_left: false }
+    }
+
+    /// What another process has attached, of which `link` is the descriptor: it is that one's until
+    /// [`Attachment::own`].
     #[must_use]
     pub fn adopt(link: OwnedFd) -> Self {
-        Self { link }
+        Self { link, is_left: true }
+    }
+
+    /// From here on it ends with this value.
+    pub fn own(&mut self) {
+        self.is_left = false;
+    }
+
+    /// Leaves the program at work for whoever has the link, too.
+    pub fn leave(mut self) {
+        self.is_left = true;
     }
 }
 
@@ -46,8 +63,10 @@ impl AsFd for Attachment {
 
 impl Drop for Attachment {
     fn drop(&mut self) {
-        // An interface that is gone has ended it already.
-        drop(system::detach(self.link.as_fd()));
+        if !self.is_left {
+            // An interface that is gone has ended it already.
+            drop(system::detach(self.link.as_fd()));
+        }
     }
 }
 
@@ -94,7 +113,7 @@ impl Program {
     pub fn attach(&self, interface: InterfaceIndex) -> Result<Attachment, IoError> {
         let what = || format!("attach the BPF program '{}' to interface {}", self.name, interface.get());
         match system::attach(self.fd.as_fd(), interface.get(), Direction::In) {
-            Ok(link) => Ok(Attachment { link }),
+            Ok(link) => Ok(Attachment::new(link)),
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Err(without_tcx()),
             Err(error) => Err(explained(what(), error)),
         }

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use io::{Clock, Namespace, PidFd, SpawnOptions};
+use io::{Clock, Interest, Namespace, PidFd, SpawnOptions, Waiter};
 
 use crate::network::output;
 use crate::program::program;
@@ -52,6 +52,8 @@ pub struct Options {
 /// A running one; killed when dropped.
 pub struct Accelerator {
     child: Child,
+    /// Another process that goes on with its flows since it died.
+    heir: Option<(u32, PidFd)>,
     name: String,
     lines: mpsc::Receiver<String>,
 }
@@ -99,7 +101,7 @@ impl Accelerator {
                 });
             });
         }
-        let mut accelerator = Self { child, name: name.to_owned(), lines };
+        let mut accelerator = Self { child, heir: None, name: name.to_owned(), lines };
         accelerator.await_line("ready")?;
         Ok(accelerator)
     }
@@ -120,12 +122,33 @@ impl Accelerator {
 
     pub fn signal(&self, signal: i32) {
         // It may have ended; that is noticed by `check`.
-        drop(PidFd::open(self.child.id()).and_then(|process| process.send_signal(signal)));
+        drop(PidFd::open(self.process()).and_then(|process| process.send_signal(signal)));
+    }
+
+    fn process(&self) -> u32 {
+        self.heir.as_ref().map_or(self.child.id(), |(process, _)| *process)
+    }
+
+    /// Waits until `watchdog` has done what it does after a death; true when another process goes on.
+    pub fn is_succeeded(&mut self, watchdog: Option<&PidFd>) -> Result<bool, String> {
+        if let Some(watchdog) = watchdog {
+            await_end_of(watchdog, &self.name)?;
+        }
+        // It has said so before it ended; the thread that reads may not have been there yet.
+        let lines = std::iter::from_fn(|| self.lines.recv_timeout(Duration::from_millis(200)).ok());
+        let said = lines.filter_map(|line| {
+            let (_, rest) = line.split_once("cellerator: process ")?;
+            rest.strip_suffix(" goes on with the flows of the one that died")?.parse().ok()
+        });
+        let Some(heir) = said.last() else { return Ok(false) };
+        let process = PidFd::open(heir).map_err(|error| error.to_string())?;
+        self.heir = Some((heir, process));
+        Ok(true)
     }
 
     /// The watchdog, if it is running at this moment.
     pub fn watchdog(&self) -> Option<PidFd> {
-        let path = format!("/proc/{0}/task/{0}/children", self.child.id());
+        let path = format!("/proc/{0}/task/{0}/children", self.process());
         let children = std::fs::read_to_string(path).unwrap_or_default();
         let pid = children.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).find(|pid: &u32| {
             let arguments = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -136,6 +159,11 @@ impl Accelerator {
 
     /// An error if it has ended by itself.
     pub fn check(&mut self) -> Result<(), String> {
+        if let Some((process, heir)) = &self.heir {
+            let has_ended =
+                format!("process {process}, which went on for {}, has ended by itself", self.name);
+            return if has_ended_by(heir, Clock::now())? { Err(has_ended) } else { Ok(()) };
+        }
         match self.child.try_wait() {
             Ok(None) => Ok(()),
             Ok(Some(status)) => Err(format!("{} has ended by itself: {status}", self.name)),
@@ -145,6 +173,9 @@ impl Accelerator {
 
     /// Waits for its end.
     pub fn await_end(&mut self) -> Result<(), String> {
+        if let Some((_, heir)) = &self.heir {
+            return await_end_of(heir, &self.name);
+        }
         let give_up = Clock::now() + units::Duration::from_nanos(PATIENCE.as_nanos() as u64);
         while Clock::now() < give_up {
             match self.child.try_wait() {
@@ -171,8 +202,27 @@ impl Accelerator {
     }
 }
 
+/// True when `process` has ended by then.
+fn has_ended_by(process: &PidFd, give_up: units::Instant) -> Result<bool, String> {
+    let text = |error: io::IoError| error.to_string();
+    let mut waiter = Waiter::new(units::Duration::ZERO).map_err(text)?;
+    waiter.add(process, Interest::Read, 0).map_err(text)?;
+    Ok(!waiter.wait(Some(give_up)).map_err(text)?.is_empty())
+}
+
+fn await_end_of(process: &PidFd, name: &str) -> Result<(), String> {
+    let patience = units::Duration::from_nanos(PATIENCE.as_nanos() as u64);
+    match has_ended_by(process, Clock::now() + patience)? {
+        true => Ok(()),
+        false => Err(format!("{name} has not ended within {PATIENCE:?}")),
+    }
+}
+
 impl Drop for Accelerator {
     fn drop(&mut self) {
+        if let Some((_, heir)) = &self.heir {
+            drop(heir.send_signal(SIGKILL));
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -18,9 +18,12 @@ fn ask(stream: &mut TcpStream, seed: u64) {
     assert_eq!(read_exactly(stream, content.len).unwrap(), content.print());
 }
 
+/// Nobody goes on with its flows.
+const ALONE: [&str; 2] = ["--recover-within", "0 ms"];
+
 #[test]
 fn killed_it_leaves_idle_connections_working() {
-    let mut bed = Testbed::accelerated("kill", &Radio::steady(Rate::from_mbps(20)), &[]);
+    let mut bed = Testbed::accelerated("kill", &Radio::steady(Rate::from_mbps(20)), &ALONE);
     let servers = FAMILIES.map(|family| Server::start(&bed, family));
     let mut streams = servers.each_ref().map(|server| bed.connect(server.address));
     streams.iter_mut().for_each(|stream| ask(stream, 20));
@@ -38,7 +41,7 @@ fn killed_it_leaves_idle_connections_working() {
 
 #[test]
 fn killed_it_leaves_an_idle_http_connection_working() {
-    let mut bed = Testbed::accelerated("killhttp", &Radio::steady(Rate::from_mbps(20)), &[]);
+    let mut bed = Testbed::accelerated("killhttp", &Radio::steady(Rate::from_mbps(20)), &ALONE);
     let root = bed.directory().to_owned();
     std::fs::write(root.join("file"), vec![b'x'; 30_000]).unwrap();
     let nginx = Nginx::start(&bed, &root);

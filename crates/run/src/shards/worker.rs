@@ -8,7 +8,7 @@ use std::sync::{Arc, mpsc};
 use io::{Clock, Interest, IoError, Waiter};
 use units::Instant;
 
-use super::{Beacon, Command, Outcome, Report, Terms};
+use super::{Beacon, Command, Fate, Outcome, Report, Terms};
 use crate::Processor;
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
@@ -37,6 +37,8 @@ pub(super) struct Worker<P: Processor, T> {
     is_draining: bool,
     /// It was told to do nothing for a while: that is no hang.
     was_frozen: bool,
+    /// Another process reads its queues.
+    is_succeeded: bool,
 }
 
 impl<P: Processor, T: PacketPath> Worker<P, T> {
@@ -46,13 +48,21 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
         ends: Ends<P::Settings>,
         beacon: Arc<Beacon>,
     ) -> Self {
-        Self { packet_loop, processor, ends, beacon, is_draining: false, was_frozen: false }
+        Self {
+            packet_loop,
+            processor,
+            ends,
+            beacon,
+            is_draining: false,
+            was_frozen: false,
+            is_succeeded: false,
+        }
     }
 
     /// Works until it is told to end, or a device is lost.
     pub fn run(mut self, terms: Terms) -> Outcome<P> {
         let result = self.serve(terms);
-        if result.is_ok() {
+        if result.is_ok() && !self.is_succeeded {
             self.packet_loop.finish(&mut self.processor);
         }
         self.announce();
@@ -113,6 +123,7 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
             match self.ends.inbox.try_recv() {
                 Ok(Command::Finish) | Err(mpsc::TryRecvError::Disconnected) => return true,
                 Ok(command) => self.act(command),
+                Err(_) if self.is_succeeded => return true,
                 Err(mpsc::TryRecvError::Empty) => return false,
             }
         }
@@ -142,8 +153,11 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
             Command::Resynchronise => self.processor.resynchronise(now),
             Command::Freeze { answer, are_gone } => {
                 // Who asked and has gone lets it go on.
-                if answer.send(self.processor.store()).is_ok() && are_gone.recv() == Ok(true) {
+                if answer.send(self.processor.store()).is_ok()
+                    && let Ok(fate @ (Fate::Gone | Fate::Succeeded)) = are_gone.recv()
+                {
                     self.processor.abandon();
+                    self.is_succeeded = fate == Fate::Succeeded;
                 }
                 self.was_frozen = true;
             }

@@ -80,6 +80,8 @@ pub(crate) struct Steering<'a> {
     chain: Vec<Rule>,
     /// Of the rules: wired, mobile.
     priorities: [u32; 2],
+    /// Another process has it: nothing is to be undone.
+    is_anothers: bool,
 }
 
 impl<'a> Steering<'a> {
@@ -112,6 +114,7 @@ impl<'a> Steering<'a> {
             table,
             chain,
             priorities: plan.sides.each_ref().map(|side| side.priority),
+            is_anothers: false,
         };
         instance.record(&steering.record.to_text())?;
         for setting in &steering.record.sysctls {
@@ -175,17 +178,14 @@ impl<'a> Steering<'a> {
         Ok(())
     }
 
-    /// What an instance has installed that has died: `record` is what it wrote down, `tcx` its programs,
-    /// `lifeline` what its nft table lives by.
-    ///
-    /// # Errors
-    /// When it cannot be written down.
+    /// What another instance has installed: `record` is what it wrote down, `tcx` its programs, `lifeline` what
+    /// its nft table lives by. It is that one's until [`Steering::own`].
     pub fn inherit(
         plan: &'a Plan,
         (record, tcx, lifeline): (Record, Option<Tcx>, Option<OwnedFd>),
         netlink: &'a Netlink,
         instance: &'a Instance,
-    ) -> Result<Self, RunError> {
+    ) -> Self {
         let holder = record.nft.as_deref().and_then(|text| text.parse().ok());
         let notrack = lifeline.zip(holder).map(|(lifeline, holder)| NotrackTable::adopt(holder, lifeline));
         let table = notrack.as_ref().map(|_| {
@@ -195,8 +195,7 @@ impl<'a> Steering<'a> {
             let commands = notrack::commands(&name, &side.interface, &side.tun, None);
             (name, commands)
         });
-        instance.record(&record.to_text())?;
-        Ok(Self {
+        Self {
             plan,
             netlink,
             instance,
@@ -207,7 +206,23 @@ impl<'a> Steering<'a> {
             table,
             chain: Vec::new(),
             priorities: plan.sides.each_ref().map(|side| side.priority),
-        })
+            is_anothers: true,
+        }
+    }
+
+    /// What was inherited is ours from here on.
+    ///
+    /// # Errors
+    /// When it cannot be written down.
+    pub fn own(&mut self) -> Result<(), RunError> {
+        self.is_anothers = false;
+        self.tcx.iter_mut().for_each(Tcx::own);
+        Ok(self.instance.record(&self.record.to_text())?)
+    }
+
+    /// Leaves everything at work for another process, which has it.
+    pub fn leave(mut self) {
+        self.is_anothers = true;
     }
 
     /// What must stay as it is for a successor; `tuns` are the devices.
@@ -359,6 +374,11 @@ impl<'a> Steering<'a> {
 
 impl Drop for Steering<'_> {
     fn drop(&mut self) {
+        if self.is_anothers {
+            self.tcx.take().into_iter().for_each(Tcx::leave);
+            self.notrack.take().into_iter().for_each(NotrackTable::leave);
+            return;
+        }
         // A failure here cannot be repaired; the watchdog tries the same right after.
         drop(self.record.undo_all(self.netlink));
     }

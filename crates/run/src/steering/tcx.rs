@@ -223,7 +223,8 @@ impl Tcx {
         Ok(())
     }
 
-    /// The programs of a process that has died, as they are at work, with what they share.
+    /// The programs of another process, as they are at work, with what they share: that one's until
+    /// [`Tcx::own`].
     pub fn inherit(
         hang_after: Duration,
         tuns: [InterfaceIndex; 2],
@@ -267,6 +268,16 @@ impl Tcx {
     pub fn detach(&mut self) {
         self.attached.clear();
         self.chained.clear();
+    }
+
+    /// What was inherited is ours from here on.
+    pub fn own(&mut self) {
+        self.attached.iter_mut().for_each(Attachment::own);
+    }
+
+    /// Leaves the programs at work for another process.
+    pub fn leave(self) {
+        self.attached.into_iter().chain(self.chained).for_each(Attachment::leave);
     }
 
     /// The flows that the kernel forwards past us.

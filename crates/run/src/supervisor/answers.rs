@@ -29,6 +29,9 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         }
         while let Some(asked) = self.console.take() {
             self.hear(asked);
+            if self.is_succeeded {
+                return Some(Why::HandedOver);
+            }
         }
         let signal = ending?;
         match self.stop {
@@ -73,6 +76,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
                     said(Answer::Done(done.to_string()))
                 }
             },
+            Question::Share(offer) => said(self.share(offer)),
             Question::HandOver(offer) => {
                 let offer = offer.clone();
                 // It answers before it begins.

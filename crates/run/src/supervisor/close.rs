@@ -14,6 +14,9 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     /// Undoes everything: first nothing new comes, then what is still in the devices is passed on, then the
     /// rest goes.
     pub(super) fn close(mut self, result: Result<Why, RunError>) -> Result<Ended, RunError> {
+        if self.is_succeeded {
+            return self.leave();
+        }
         let released = self.attachment.release();
         let is_usable = result.is_ok();
         if is_usable {
@@ -46,6 +49,25 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         undone?;
         settled?;
         Ok(Ended { why, counters, queue_drops, processor: status })
+    }
+
+    /// Ends, and undoes nothing: all is another process's.
+    fn leave(self) -> Result<Ended, RunError> {
+        let queue_drops = self.attachment.queue_drops(self.packet_loop.path());
+        let mut counters = self.packet_loop.counters();
+        let Self { attachment, packet_loop, processor, shards, pulse, settling, console, events, .. } = self;
+        drop(console);
+        attachment.leave();
+        drop(packet_loop);
+        let (others, theirs, _) = shards.finish();
+        counters.add(&theirs);
+        let mut status = processor.status();
+        others.iter().for_each(|other| status.add(&other.status()));
+        end_settling(settling, events);
+        if let Some(guardian) = pulse.guardian {
+            guardian.finish()?;
+        }
+        Ok(Ended { why: Why::HandedOver, counters, queue_drops, processor: status })
     }
 }
 

@@ -1,13 +1,14 @@
 //! Flows that go to another instance, and flows that come from one ([`crate::transfer`]).
 
 use engine::PassThrough;
-use io::{Clock, Interest};
+use io::{Clock, Interest, RECORD};
 
 use super::{FEEDBACK, Supervisor, Why};
 use crate::attachment::Attachment;
 use crate::console::{Answer, Asked, Question};
 use crate::feedback::FeedbackReceiver;
 use crate::packet_loop::PacketLoop;
+use crate::shards::Fate;
 use crate::supervisor::passing::Passing;
 use crate::transfer::{self, Door, Holder, Offer};
 use crate::{Event, Processor};
@@ -27,6 +28,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             held: self.processor.memory().1 + held,
             is_ending: self.stop.is_some(),
             is_passed: self.passing != Passing::No || self.pulse.is_unsteered,
+            is_shared: self.estate.is_shared,
         };
         if let Some(why) = holder.objection(offer) {
             return asked.answer(Box::new(move || Answer::Refused(why)));
@@ -37,7 +39,11 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         let began = Clock::now();
         let event = match self.send_flows(offer) {
             Ok(()) => {
-                self.begin_stop(Why::HandedOver, None);
+                if offer.adopts {
+                    self.is_succeeded = true;
+                } else {
+                    self.begin_stop(Why::HandedOver, None);
+                }
                 Event::HandedOver { flows, held: holder.held, waited_us: waited_us(began) }
             }
             Err(why) => Event::NotHandedOver { why },
@@ -49,30 +55,37 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
 
     /// Stops all shards, sends what they know, and forgets it once the other instance has it.
     fn send_flows(&mut self, offer: &Offer) -> Result<(), String> {
-        // From here on nobody knows whose they are when this process dies.
-        if let Some(guardian) = &mut self.pulse.guardian {
+        // If this process dies, its watchdog sees by the record whose they are. Without it, nobody knows.
+        if let Some(guardian) = self.pulse.guardian.as_mut().filter(|_| !offer.adopts) {
             guardian.forget();
         }
         // The other one listens there as soon as it has the flows.
-        let had_reports = self.reports.receiver.take().is_some();
+        let had_reports = !offer.adopts && self.reports.receiver.take().is_some();
+        let record = self.ground.instance.path().join(RECORD);
         let frozen = self.shards.freeze();
         let sent = frozen.and_then(|mut frozen| {
             let mut states = vec![self.processor.store()?];
             states.append(&mut frozen.states);
             let (attachment, guardian) = (&self.attachment, &mut self.pulse.guardian);
-            let sent = transfer::send(&offer.socket, &states, || {
+            let sent = transfer::send(offer, &states, &record, || {
                 attachment.beat();
                 if let Some(guardian) = guardian {
                     guardian.beat();
                 }
             });
-            frozen.thaw(sent.is_ok());
+            frozen.thaw(match sent {
+                Err(_) => Fate::Stay,
+                Ok(()) if offer.adopts => Fate::Succeeded,
+                Ok(()) => Fate::Gone,
+            });
             sent
         });
         match &sent {
             Ok(()) => self.processor.abandon(),
             Err(_) => {
-                self.entrust();
+                if !offer.adopts {
+                    self.entrust();
+                }
                 if had_reports {
                     self.listen_again();
                 }
@@ -109,7 +122,8 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         let begun = Door::open(self.ground.instance.path()).map_err(|error| error.to_string());
         let mut hand_on = || loops.iter_mut().for_each(|one| one.finish(&mut PassThrough));
         let asked = begun.and_then(|door| {
-            let question = Question::HandOver(door.offer(processors.len(), config.ipv6_prefix_len, memory));
+            let question =
+                Question::HandOver(door.offer(processors.len(), config.ipv6_prefix_len, memory, false));
             // What the old one lets through comes here already, and does not wait for its answer.
             let answer = std::thread::scope(|scope| {
                 let asking = scope.spawn(|| before.ask(config, &question));
@@ -125,7 +139,9 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         });
         let began = Clock::now();
         let taken = match asked {
-            Ok((door, Answer::Done(_))) => door.take_in(&mut processors, hand_on),
+            Ok((door, Answer::Done(_))) => {
+                door.take_in(&mut processors, hand_on).and_then(|arrived| arrived.commit(&mut processors))
+            }
             Ok((_, Answer::Refused(why))) | Err(why) => Err(why),
             Ok((_, other)) => Err(format!("it answers {other:?}")),
         };

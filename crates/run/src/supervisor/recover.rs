@@ -2,8 +2,9 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 use io::{Clock, IoError};
 use units::Bytes;
@@ -14,6 +15,7 @@ use crate::journal::{self, Left};
 use crate::keepsakes::{Inventory, Keepsakes, TAKEN};
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
+use crate::record::Record;
 use crate::{Amount, Event, Processor, RunError, leftovers};
 
 /// How long the watchdog may take to give what it has.
@@ -30,6 +32,8 @@ pub(super) struct Estate {
     deaths_ms: Vec<u64>,
     /// Flows that were being handled at the last death.
     suspects: Vec<(SocketAddr, SocketAddr)>,
+    /// Another instance was given what leads packets here, and it has not changed since.
+    pub(super) is_shared: bool,
 }
 
 /// Who goes on in the place of a process that has died, and what that had.
@@ -38,6 +42,8 @@ pub(super) struct Heir {
     /// Its watchdog is at the other end.
     stream: UnixStream,
     pub(super) kept: Keepsakes,
+    /// What it had written down.
+    pub(super) record: Record,
 }
 
 impl Heir {
@@ -45,11 +51,13 @@ impl Heir {
     ///
     /// # Errors
     /// When it is not there, or what it gives is not whole.
-    pub(super) fn receive() -> Result<Self, RunError> {
+    pub(super) fn receive(record: &Path) -> Result<Self, RunError> {
         let stream = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().map_err(unheard)?);
         stream.set_read_timeout(Some(GIVEN_WITHIN)).map_err(unheard)?;
         let kept = Keepsakes::receive(&stream)?;
-        Ok(Self { stream, kept })
+        let record = std::fs::read_to_string(record).ok().and_then(|text| Record::parse(&text));
+        let record = record.ok_or_else(|| RunError::Settings("its record cannot be read".to_owned()))?;
+        Ok(Self { stream, kept, record })
     }
 }
 
@@ -72,13 +80,30 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
 
     /// Has the watchdog keep what a successor needs, if there is to be one.
     pub(super) fn entrust(&mut self) {
-        let config = self.ground.config;
-        let Some(lasting) = self.attachment.lasting() else { return };
-        let Some(guardian) = self.pulse.guardian.as_mut() else { return };
-        let estate = &self.estate;
-        if !config.may_have_successor() {
+        self.estate.is_shared = false;
+        if self.pulse.guardian.is_none() || !self.ground.config.may_have_successor() {
             return;
         }
+        // Taken out, since what is sent is borrowed of the rest.
+        let mut guardian = self.pulse.guardian.take();
+        if let (Some((inventory, descriptors)), Some(guardian)) = (self.inventory(None), guardian.as_mut())
+            && let Err(error) = guardian.keep(&inventory, &descriptors)
+        {
+            let event = Event::NoSuccessor { error: error.to_string() };
+            drop((inventory, descriptors));
+            self.events.on_event(&event);
+        }
+        self.pulse.guardian = guardian;
+    }
+
+    /// What leads packets here, with its descriptors; none where nothing outlives this process. Reports of base
+    /// stations come in by `reports`.
+    pub(super) fn inventory<'b>(
+        &'b self,
+        reports: Option<BorrowedFd<'b>>,
+    ) -> Option<(Inventory, Vec<BorrowedFd<'b>>)> {
+        let (config, estate) = (self.ground.config, &self.estate);
+        let lasting = self.attachment.lasting()?;
         let mut inventory = Inventory {
             process: std::process::id(),
             shards: estate.memories.len(),
@@ -87,16 +112,17 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             within_ms: config.watchdog.recover_within_ms,
             deaths_ms: estate.deaths_ms.clone(),
             deaths_max: config.watchdog.deaths_max,
+            hang_after_ms: config.hang_after().as_millis(),
             suspects: estate.suspects.clone(),
             successor: config.watchdog.successor.clone(),
             ..Inventory::default()
         };
         let mut descriptors: Vec<_> = estate.queues.iter().map(AsFd::as_fd).collect();
         descriptors.extend(inventory.note(&lasting));
+        inventory.has_reports = reports.is_some();
+        descriptors.extend(reports);
         descriptors.extend(estate.memories.iter().flatten().map(AsFd::as_fd));
-        if let Err(error) = guardian.keep(&inventory, &descriptors) {
-            self.events.on_event(&Event::NoSuccessor { error: error.to_string() });
-        }
+        Some((inventory, descriptors))
     }
 
     /// Goes on with the flows of the process that has died. `others` are further shards.
@@ -108,7 +134,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         heir: Heir,
         others: &mut [(PacketLoop<A::Path>, P)],
     ) -> Result<(), RunError> {
-        let Heir { stream, mut kept } = heir;
+        let Heir { stream, mut kept, .. } = heir;
         let Some(record) = &self.ground.config.recover else { return Ok(()) };
         let directory = record.parent().unwrap_or(record);
         let others = others.iter_mut().map(|(_, processor)| processor);
@@ -133,6 +159,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         }
         processors.iter_mut().for_each(|processor| processor.own());
         self.attachment.beat();
+        self.attachment.own()?;
         // From here on they are ours.
         (&stream).write_all(&[TAKEN]).map_err(unheard)?;
         let flows = processors.iter().map(|processor| processor.flow_count() as u64).sum();

@@ -6,12 +6,13 @@ use io::netlink::{LinkEvents, Netlink};
 use io::{Clock, Instance, Interest, Namespace, Waiter};
 use units::Instant;
 
+use super::adopt::Adopted;
 use super::passing::Passing;
 use super::recover::{Estate, Heir};
 use super::{CONSOLE, Ended, FEEDBACK, LINKS, Links, Pulse, Reports, SHARDS, Supervisor, WATCHDOG};
 use crate::attachment::{Attachment, Ground, PATHS, Site};
 use crate::console::Console;
-use crate::feedback::FeedbackReceiver;
+use crate::feedback::{FeedbackConfig, FeedbackReceiver};
 use crate::inline::BridgedSite;
 use crate::interfaces::Interfaces;
 use crate::journal::{FlowJournal, FullAlarm};
@@ -81,23 +82,72 @@ fn run_at<S: Site, P: Processor + Send + 'static>(
         None => leftovers::remove(&config.state_directory, &netlink, namespace)?,
     };
     removed.events.iter().for_each(|event| events.on_event(event));
-    let mut heir = config.recover.as_ref().map(|_| Heir::receive()).transpose()?;
-    let mut site = match heir.as_mut() {
-        Some(heir) => S::inherit(config, &netlink, &mut heir.kept)?,
-        None => S::survey(config, &netlink, namespace)?,
-    };
     let instance = Instance::register(&config.state_directory, leftovers::KIND)?;
+    let (mut site, mut forebear) = find_site::<S>(config, &netlink, namespace, &instance, events)?;
     let mut processors = make(site.shards())?;
+    if let Forebear::Running(adopted) = &forebear
+        && adopted.kept.inventory.held > memory_of(&processors)
+    {
+        let (held, memory) = (adopted.kept.inventory.held, memory_of(&processors));
+        let why = format!("it holds {held} bytes, the new one may hold {memory}");
+        events.on_event(&Event::DevicesNotTakenOver { why });
+        (site, forebear) = (S::survey(config, &netlink, namespace)?, Forebear::None);
+    }
     let journal_alarm = FullAlarm::default();
     prepare(&mut processors, &site, config, &instance, &journal_alarm)?;
     if config.may_have_successor() {
         die_of_panics();
     }
     let ground = Ground { config, netlink: &netlink, instance: &instance };
-    let start = Start { removed, journal_alarm, processors, heir };
+    let start = Start { removed, journal_alarm, processors, forebear };
     let mut supervisor = start.supervise(&mut site, ground, events)?;
     let result = supervisor.serve(&signals);
     supervisor.close(result)
+}
+
+/// Who had what this instance goes on with.
+#[derive(Debug)]
+enum Forebear {
+    /// All is new; another instance may stand before this one.
+    None,
+    /// One that has died.
+    Dead(Heir),
+    /// One that runs.
+    Running(Adopted),
+}
+
+/// What there is to attach to: devices of an instance before this one, or new ones.
+fn find_site<S: Site>(
+    config: &Config,
+    netlink: &Netlink,
+    namespace: u64,
+    instance: &Instance,
+    events: &mut dyn EventSink,
+) -> Result<(S, Forebear), RunError> {
+    if let Some(record) = &config.recover {
+        let mut heir = Heir::receive(record)?;
+        let site = S::inherit(config, netlink, &mut heir.kept, heir.record.clone())?;
+        return Ok((site, Forebear::Dead(heir)));
+    }
+    if config.replace.is_some() {
+        let why = match Adopted::ask(config, instance)? {
+            Ok(mut adopted) => {
+                let record = adopted.record()?;
+                match S::inherit(config, netlink, &mut adopted.kept, record) {
+                    Ok(site) => return Ok((site, Forebear::Running(adopted))),
+                    Err(error) => error.to_string(),
+                }
+            }
+            Err(why) => why,
+        };
+        events.on_event(&Event::DevicesNotTakenOver { why });
+    }
+    Ok((S::survey(config, netlink, namespace)?, Forebear::None))
+}
+
+/// Bytes that all of them together may hold.
+fn memory_of<P: Processor>(processors: &[P]) -> u64 {
+    processors.iter().map(|processor| processor.memory().0).sum()
 }
 
 /// A panic ends the process at once, with its message: what unwinds would undo what a successor needs.
@@ -139,24 +189,20 @@ struct Start<P> {
     removed: Removed,
     journal_alarm: FullAlarm,
     processors: Vec<P>,
-    heir: Option<Heir>,
+    forebear: Forebear,
 }
 
 impl<P: Processor + Send + 'static> Start<P> {
     /// Attaches, and starts whatever works beside the packet loop of this thread.
     fn supervise<'a, S: Site>(
-        self,
+        mut self,
         site: &'a mut S,
         ground: Ground<'a>,
         events: &'a mut dyn EventSink,
     ) -> Result<Supervisor<'a, S::Attachment<'a>, P>, RunError> {
         let config = ground.config;
-        // One that is replaced may listen there still.
-        let open = |wanted| match config.replace {
-            Some(_) => FeedbackReceiver::open_if_free(wanted),
-            None => FeedbackReceiver::open(wanted).map(Some),
-        };
-        let feedback = config.feedback.as_ref().map(open).transpose()?.flatten();
+        let feedback =
+            config.feedback.as_ref().map(|wanted| self.listen(config, wanted)).transpose()?.flatten();
         let (links, route_mtus) = (site.links(), site.route_mtus());
         let (paths, attachment) = site.attach(ground, events)?;
         let guardian =
@@ -184,6 +230,8 @@ impl<P: Processor + Send + 'static> Start<P> {
             waiter: Waiter::new(config.spin_margin())?,
             settling: None,
             estate: Estate::default(),
+            is_succeeded: false,
+            before: None,
             journal_alarm: self.journal_alarm,
             patience: Patience::default(),
             console: Console::open(ground.instance.path())?,
@@ -194,7 +242,12 @@ impl<P: Processor + Send + 'static> Start<P> {
         };
         supervisor.watch()?;
         let mut places: Vec<_> = places.collect();
-        supervisor.take_over(feedback, self.heir, &mut places)?;
+        supervisor.take_stock(&places)?;
+        if matches!(self.forebear, Forebear::Running(_)) {
+            // Before they are ours: if this process dies then, its watchdog sees by the record whether they are.
+            supervisor.entrust();
+        }
+        supervisor.take_over(feedback, self.forebear, &mut places)?;
         supervisor.take_stock(&places)?;
         supervisor.entrust();
         for (packet_loop, processor) in places {
@@ -206,6 +259,23 @@ impl<P: Processor + Send + 'static> Start<P> {
             supervisor.settling = Some(leftovers::settle(self.removed.indebted));
         }
         Ok(supervisor)
+    }
+
+    /// Receives reports of base stations, unless one that is replaced listens there still.
+    fn listen(
+        &mut self,
+        config: &Config,
+        wanted: &FeedbackConfig,
+    ) -> Result<Option<FeedbackReceiver>, RunError> {
+        if let Forebear::Running(adopted) = &mut self.forebear
+            && let Some(receiver) = adopted.take_reports(wanted)
+        {
+            return Ok(Some(receiver));
+        }
+        match config.replace {
+            Some(_) => FeedbackReceiver::open_if_free(wanted),
+            None => FeedbackReceiver::open(wanted).map(Some),
+        }
     }
 }
 
@@ -226,18 +296,19 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     fn take_over(
         &mut self,
         feedback: Option<FeedbackReceiver>,
-        heir: Option<Heir>,
+        forebear: Forebear,
         others: &mut [(PacketLoop<A::Path>, P)],
     ) -> Result<(), RunError> {
         let config = self.ground.config;
         self.reports.receiver = feedback;
-        let is_heir = heir.is_some();
-        if let Some(heir) = heir {
-            self.recover_flows(heir, others)?;
-        }
         // Last, so that it goes on where this start fails; before the first packet is read here, so that no
         // flow is taken over by both. It ends by itself once its flows are ours.
-        if !is_heir && (self.take_flows(others) || self.attachment.retire_predecessor()?) {
+        let is_replacing = match forebear {
+            Forebear::Dead(heir) => self.recover_flows(heir, others).map(|()| false)?,
+            Forebear::Running(adopted) => self.succeed(adopted, others).map(|()| true)?,
+            Forebear::None => self.take_flows(others) || self.attachment.retire_predecessor()?,
+        };
+        if is_replacing {
             self.events.on_event(&Event::Replacing { name: config.replace.clone().unwrap_or_default() });
             if let Some(wanted) = config.feedback.as_ref().filter(|_| self.reports.receiver.is_none()) {
                 // The other one has closed its own. There is no way back any more.

@@ -41,7 +41,10 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         self.resynchronise();
         // What the watchdog has taken away stays away until all shards are alive.
         let is_steered = are_alive && !self.pulse.is_unsteered;
-        self.attachment.ensure(is_steered, &mut self.patience, self.events)?;
+        if self.attachment.ensure(is_steered, &mut self.patience, self.events)? {
+            self.entrust();
+        }
+        self.part_from_before();
         Ok(None)
     }
 

@@ -48,6 +48,9 @@ impl Processor for Flows {
     fn disown(&mut self) {
         self.arriving = None;
     }
+    fn abandon(&mut self) {
+        self.own.clear();
+    }
 }
 
 /// A directory of its own, removed when dropped.
@@ -67,6 +70,21 @@ impl Drop for Scratch {
     }
 }
 
+/// A record that nobody takes.
+const NOWHERE: &str = "/nonexistent/record";
+
+fn offer() -> Offer {
+    Offer {
+        socket: PathBuf::new(),
+        shards: 2,
+        ipv6_prefix_len: 64,
+        versions: [IMAGE_VERSION, IMAGE_VERSION],
+        memory: 1_000,
+        adopts: false,
+        process: 0,
+    }
+}
+
 fn states(of: &[&[u8]]) -> Vec<FlowState> {
     of.iter().map(|state| FlowState { state: state.to_vec(), memory: None }).collect()
 }
@@ -79,10 +97,12 @@ fn transfer(
 ) -> (Result<(), String>, Result<(), String>) {
     let scratch = Scratch::make(what);
     let door = Door::open(&scratch.0).unwrap();
-    let socket = door.offer(1, 64, 0).socket;
-    let sending = thread::spawn(move || send(&socket, &sent, || {}));
+    let offer = door.offer(1, 64, 0, false);
+    let sending = thread::spawn(move || send(&offer, &sent, NOWHERE.as_ref(), || {}));
     let mut handed_on = 0;
-    let taken = door.take_in(&mut takers.iter_mut().collect::<Vec<_>>(), || handed_on += 1);
+    let mut takers = takers.iter_mut().collect::<Vec<_>>();
+    let arrived = door.take_in(&mut takers, || handed_on += 1);
+    let taken = arrived.and_then(|arrived| arrived.commit(&mut takers));
     assert_eq!(handed_on, 1, "before anything is taken over");
     (sending.join().unwrap(), taken)
 }
@@ -116,8 +136,8 @@ fn another_number_of_shards_is_refused() {
 fn who_ends_before_it_commits_has_nothing() {
     let scratch = Scratch::make("ends");
     let door = Door::open(&scratch.0).unwrap();
-    let socket = door.offer(1, 64, 0).socket;
-    let sending = thread::spawn(move || send(&socket, &states(&[b"first"]), || {}));
+    let offer = door.offer(1, 64, 0, false);
+    let sending = thread::spawn(move || send(&offer, &states(&[b"first"]), NOWHERE.as_ref(), || {}));
     let stream = door.accept().unwrap();
     assert_eq!(receive(&stream).unwrap()[0].state, b"first");
     drop(stream);
@@ -128,9 +148,10 @@ fn who_ends_before_it_commits_has_nothing() {
 fn who_commits_too_late_has_nothing() {
     let scratch = Scratch::make("late");
     let door = Door::open(&scratch.0).unwrap();
-    let socket = door.offer(1, 64, 0).socket;
+    let offer = door.offer(1, 64, 0, false);
     let mut beats = 0;
-    let sending = thread::spawn(move || (send(&socket, &states(&[b"first"]), || beats += 1), beats));
+    let sending =
+        thread::spawn(move || (send(&offer, &states(&[b"first"]), NOWHERE.as_ref(), || beats += 1), beats));
     let mut stream = door.accept().unwrap();
     let (sent, beats) = sending.join().unwrap();
     assert!(sent.is_err());
@@ -139,17 +160,59 @@ fn who_commits_too_late_has_nothing() {
     assert!(stream.write_all(&[COMMIT]).is_err(), "and hears that it has nothing");
 }
 
+/// What either end says where the record says whose the flows are. `is_there`: the old one has it still.
+fn transfer_by_record(what: &str, is_there: bool) -> (Result<(), String>, Result<(), String>, Vec<u8>) {
+    let scratch = Scratch::make(what);
+    let (old, new) = (Instance::register(&scratch.0, "old"), Instance::register(&scratch.0, "new"));
+    let (old, new) = (old.unwrap(), new.unwrap());
+    old.record("what was set up").unwrap();
+    let record = old.path().join(io::RECORD);
+    let door = Door::open(new.path()).unwrap();
+    // Nobody is killed here.
+    let offer = Offer { process: 0, ..door.offer(1, 64, 0, true) };
+    let sending = thread::spawn({
+        let record = record.clone();
+        move || send(&offer, &states(&[b"first"]), &record, || {})
+    });
+    let mut taker = Flows::default();
+    let arrived = door.take_in(&mut [&mut taker], || {}).unwrap();
+    let wanted = if is_there { record } else { NOWHERE.into() };
+    let taken = arrived.commit_by_record(&mut [&mut taker], &wanted, &new);
+    let sent = sending.join().unwrap();
+    assert_eq!(new.path().join(io::RECORD).exists(), taken.is_ok());
+    (sent, taken, taker.own)
+}
+
+#[test]
+fn who_has_the_record_has_the_flows() {
+    let (sent, taken, flows) = transfer_by_record("record", true);
+    assert_eq!((sent, taken, flows), (Ok(()), Ok(()), b"first".to_vec()));
+}
+
+#[test]
+fn who_finds_no_record_has_nothing() {
+    let (sent, taken, flows) = transfer_by_record("norecord", false);
+    assert!(sent.is_err() && taken.unwrap_err().contains("did not wait") && flows.is_empty());
+}
+
 #[test]
 fn nobody_at_the_door() {
-    let error = send(Path::new("/nonexistent/transfer"), &states(&[b"x"]), || {}).unwrap_err();
+    let offer = Offer { socket: "/nonexistent/transfer".into(), ..offer() };
+    let error = send(&offer, &states(&[b"x"]), NOWHERE.as_ref(), || {}).unwrap_err();
     assert!(error.contains("/nonexistent/transfer"), "{error}");
 }
 
 #[test]
 fn what_does_not_fit_is_said_beforehand() {
-    let holder = Holder { shards: 2, ipv6_prefix_len: 64, held: 1_000, is_ending: false, is_passed: false };
-    let versions = [IMAGE_VERSION, IMAGE_VERSION];
-    let offer = Offer { socket: PathBuf::new(), shards: 2, ipv6_prefix_len: 64, versions, memory: 1_000 };
+    let holder = Holder {
+        shards: 2,
+        ipv6_prefix_len: 64,
+        held: 1_000,
+        is_ending: false,
+        is_passed: false,
+        is_shared: false,
+    };
+    let offer = offer();
     assert_eq!(holder.objection(&offer), None);
     let why = |holder: Holder, offer: Offer| holder.objection(&offer).unwrap();
     assert!(why(Holder { is_ending: true, ..holder }, offer.clone()).contains("ending"));
@@ -157,5 +220,8 @@ fn what_does_not_fit_is_said_beforehand() {
     assert!(why(holder, Offer { shards: 3, ..offer.clone() }).contains("2 shards, the new one 3"));
     assert!(why(holder, Offer { ipv6_prefix_len: 56, ..offer.clone() }).contains("of 56"));
     assert!(why(holder, Offer { versions: [IMAGE_VERSION + 1; 2], ..offer.clone() }).contains("version"));
-    assert!(why(holder, Offer { memory: 999, ..offer }).contains("may hold 999"));
+    assert!(why(holder, Offer { memory: 999, ..offer.clone() }).contains("may hold 999"));
+    let adopts = Offer { adopts: true, ..offer };
+    assert!(why(holder, adopts.clone()).contains("has changed meanwhile"));
+    assert_eq!(Holder { is_shared: true, ..holder }.objection(&adopts), None);
 }

@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use io::netlink::Family;
 use io::{Clock, Waiter, sysctl};
-use run::{Config, FeedbackConfig, SteeringChoice, WatchdogConfig};
+use run::{Answer, Config, FeedbackConfig, Question, SteeringChoice, WatchdogConfig};
 use units::Duration;
 
 use crate::accelerated::verdict;
 use crate::nat::masquerade;
-use crate::topology::{Connection, Program, SERVER, Topology, wait_until};
+use crate::successor::Late;
+use crate::topology::{Connection, Program, SERVER, SIGKILL, SIGTERM, Topology, is_soon, wait_until};
 
 const PIECE: usize = 20_000;
 const PIECES: usize = 150;
@@ -147,6 +148,94 @@ fn h34_flows_outlive_ten_upgrades() {
     let said = running.stop(&topology);
     assert_eq!(verdict(&said), (6, 0), "{said}");
     assert_eq!(topology.snapshot(), before);
+}
+
+/// Who is killed, while one takes the place of the other.
+#[derive(Clone, Copy, Debug)]
+enum Victim {
+    Old,
+    New,
+}
+
+/// Either is killed at some moment of an upgrade: one of them has the flows afterwards, or a successor, and no
+/// flow notices.
+#[test]
+fn h34_killed_in_the_middle_of_an_upgrade() {
+    const UPGRADES: u64 = 24;
+    let topology = Topology::build("replkill");
+    let with_heir = |name: String, replace: Option<String>| {
+        let mut config = Config { name, replace, ..topology.config() };
+        config.watchdog.successor = vec!["self".to_owned()];
+        config.watchdog.recover_within_ms = 10_000;
+        // Each of them begins a line of its own.
+        config.watchdog.deaths_max = 100;
+        config
+    };
+    let running = || run::find(&topology.state).unwrap();
+    let mut programs = vec![Program::start_engine(&topology, &with_heir("number-0".to_owned(), None))];
+    let under_way: Vec<Connection> =
+        (0..4).map(|n| topology.connect(&topology.server, SERVER[n % 2])).collect();
+    // It is owed something all the time.
+    let Connection { client, server, .. } = topology.connect(&topology.server, SERVER[0]);
+    let late = Late::start(client, server, 5_000_000);
+    wait_until("it is owed something", || topology.steered_packets() > 30);
+    let is_over = AtomicBool::new(false);
+    let mut endings = [0; 3];
+    std::thread::scope(|scope| {
+        for connection in under_way {
+            scope.spawn(|| trickle_while(connection, |_| !is_over.load(Ordering::Relaxed)));
+        }
+        let mut waiter = Waiter::new(Duration::ZERO).unwrap();
+        for number in 1..=UPGRADES {
+            let old = running().remove(0);
+            let config = with_heir(format!("number-{number}"), Some(old.name.clone()));
+            let new = Program::launch_with(&topology, &config, &["--engine"]);
+            let moment = Duration::from_micros(2_000 + number * 83_000 / UPGRADES);
+            waiter.wait(Some(Clock::now() + moment)).unwrap();
+            let (victim, process) =
+                if number % 2 == 0 { (Victim::Old, old.process) } else { (Victim::New, new.pid()) };
+            if let Ok(process) = io::PidFd::open(process) {
+                drop(process.send_signal(SIGKILL));
+            }
+            let new_process = new.pid();
+            programs.push(new);
+            let mut seen = String::new();
+            let is_well = is_soon(|| {
+                programs.iter_mut().for_each(Program::reap);
+                let all = running();
+                seen = format!("{all:?}");
+                all.len() == 1 && all[0].process != process && is_asked(&all[0])
+            });
+            if !is_well {
+                is_over.store(true, Ordering::Relaxed);
+                let said: Vec<String> = programs.drain(..).map(|program| program.wait().1).collect();
+                panic!("{victim:?} {process} killed after {moment}, {seen}: {said:#?}");
+            }
+            let last = running().remove(0).process;
+            let ending = match victim {
+                _ if last != old.process && last != new_process => 2,
+                Victim::Old => 1,
+                Victim::New => 0,
+            };
+            endings[ending] += 1;
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    late.finish();
+    println!("{endings:?}: the old one went on, the new one has them, a successor goes on");
+    let last = running().remove(0).process;
+    io::PidFd::open(last).unwrap().send_signal(SIGTERM).unwrap();
+    wait_until("all is undone", || topology.leftovers().is_empty());
+    for program in programs {
+        let (_, said) = program.wait();
+        assert!(!said.contains("resetting") && !said.contains("flows reset"), "{said}");
+    }
+}
+
+/// True when it serves, with all flows.
+fn is_asked(found: &run::Found) -> bool {
+    let status = found.ask(&Question::Status);
+    matches!(status, Ok(Answer::Status(status)) if status.processor.counter("flows_now") >= 5)
 }
 
 #[test]

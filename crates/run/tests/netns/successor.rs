@@ -31,14 +31,14 @@ fn signal(process: u32, signal: i32) {
 }
 
 /// A transfer whose receiver begins to read late: until then the box holds what it has taken.
-struct Late {
+pub struct Late {
     receiver: TcpStream,
     sender: JoinHandle<std::io::Result<()>>,
     sent: Vec<u8>,
 }
 
 impl Late {
-    fn start(receiver: TcpStream, mut sender: TcpStream, len: usize) -> Self {
+    pub fn start(receiver: TcpStream, mut sender: TcpStream, len: usize) -> Self {
         let sent = pattern(len);
         let bytes = sent.clone();
         let sender = thread::spawn(move || {
@@ -48,7 +48,7 @@ impl Late {
         Self { receiver, sender, sent }
     }
 
-    fn finish(mut self) {
+    pub fn finish(mut self) {
         let mut got = Vec::new();
         self.receiver.read_to_end(&mut got).unwrap();
         self.sender.join().unwrap().unwrap();

@@ -385,6 +385,11 @@ impl Program {
         self.child.id()
     }
 
+    /// Lets it vanish if it has ended.
+    pub fn reap(&mut self) {
+        drop(self.child.try_wait());
+    }
+
     pub fn signal(&self, signal: i32) {
         PidFd::open(self.pid()).unwrap().send_signal(signal).unwrap();
     }
@@ -441,14 +446,22 @@ impl Drop for Program {
 }
 
 /// Waits until `condition` holds; fails when it does not within [`PATIENCE`].
-pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+pub fn wait_until(what: &str, condition: impl FnMut() -> bool) {
+    assert!(is_soon(condition), "it never came that {what}");
+}
+
+/// Waits until `condition` holds; false when it does not within [`PATIENCE`].
+pub fn is_soon(mut condition: impl FnMut() -> bool) -> bool {
     let patience = units::Duration::from_nanos(PATIENCE.as_nanos() as u64);
     let give_up = Clock::now() + patience;
     let mut waiter = Waiter::new(units::Duration::ZERO).unwrap();
     while !condition() {
-        assert!(Clock::now() < give_up, "it never came that {what}");
+        if Clock::now() >= give_up {
+            return false;
+        }
         waiter.wait(Some(Clock::now() + units::Duration::from_millis(10))).unwrap();
     }
+    true
 }
 
 /// No watchdog.

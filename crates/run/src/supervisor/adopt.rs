@@ -1,0 +1,139 @@
+//! Devices and steering that go from a running instance to the one that takes its place
+//! ([`crate::transfer`]).
+
+use std::fs;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+
+use io::{Clock, Instance};
+
+use super::Supervisor;
+use crate::attachment::Attachment;
+use crate::console::{Answer, Question};
+use crate::feedback::{FeedbackConfig, FeedbackReceiver};
+use crate::handover::Predecessor;
+use crate::keepsakes::{Inventory, Keepsakes};
+use crate::packet_loop::PacketLoop;
+use crate::record::Record;
+use crate::transfer::{self, Door, Offer};
+use crate::{Config, Event, Processor, ProcessorStatus, RunError};
+
+/// What a running instance has shared; it is that one's until its flows are ours.
+#[derive(Debug)]
+pub(super) struct Adopted {
+    door: Door,
+    pub(super) kept: Keepsakes,
+    before: Predecessor,
+    /// Where the other one has written down what it has set up.
+    record: PathBuf,
+}
+
+impl Adopted {
+    /// What the instance shares that `config` says to replace, for one of as many shards.
+    ///
+    /// # Errors
+    /// When there is no such instance.
+    pub(super) fn ask(config: &Config, instance: &Instance) -> Result<Result<Self, String>, RunError> {
+        let Some(before) = Predecessor::find(config)? else {
+            return Ok(Err("none is to be replaced".to_owned()));
+        };
+        let ask = || {
+            let text = |error: RunError| error.to_string();
+            let door = Door::open(instance.path()).map_err(|error| error.to_string())?;
+            // It says what it has.
+            let offer = door.offer(0, config.ipv6_prefix_len, u64::MAX, true);
+            match before.ask(config, &Question::Share(offer)).map_err(text)? {
+                Answer::Done(_) => {}
+                Answer::Refused(why) => return Err(why),
+                other => return Err(format!("it answers {other:?}")),
+            }
+            let kept = door.take_kept().map_err(|error| error.to_string())?;
+            let record = before.record_path();
+            Ok(Self { door, kept, before, record })
+        };
+        Ok(ask())
+    }
+
+    /// Where reports of base stations come in, if that is where `config` has them come in.
+    pub(super) fn take_reports(&mut self, config: &FeedbackConfig) -> Option<FeedbackReceiver> {
+        FeedbackReceiver::adopt(self.kept.reports.take()?, config)
+    }
+
+    /// What the other one has written down.
+    ///
+    /// # Errors
+    /// When it cannot be read: it has ended, or another one has taken its place.
+    pub(super) fn record(&self) -> Result<Record, RunError> {
+        let text = fs::read_to_string(&self.record).ok();
+        let record = text.and_then(|text| Record::parse(&text));
+        record.ok_or_else(|| RunError::Settings("the one to be replaced has ended meanwhile".to_owned()))
+    }
+}
+
+impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
+    /// Shares what leads packets here with the instance that makes `offer`, and goes on.
+    pub(super) fn share(&mut self, offer: &Offer) -> Answer {
+        if self.stop.is_some() {
+            return Answer::Refused("it is ending already".to_owned());
+        }
+        let held = |status: &ProcessorStatus| status.counter("buffer_bytes_now");
+        let theirs: u64 = self.shards.asker().reports().iter().map(|report| held(&report.processor)).sum();
+        let held = self.processor.memory().1 + theirs;
+        let reports = self.reports.receiver.as_ref().map(AsFd::as_fd);
+        let sent = match self.inventory(reports) {
+            Some((inventory, descriptors)) => {
+                let inventory = Inventory { held, ..inventory };
+                transfer::share(offer, &inventory, &descriptors)
+            }
+            None => Err("it has nothing that another process could go on with".to_owned()),
+        };
+        match sent {
+            Ok(()) => {
+                self.estate.is_shared = true;
+                Answer::Done("shared".to_owned())
+            }
+            Err(why) => Answer::Refused(why),
+        }
+    }
+
+    /// Takes over flows, devices and steering of the instance that has shared them. No packet was read yet.
+    /// `others` are further shards.
+    ///
+    /// # Errors
+    /// Why not: then all is the other one's, as before.
+    pub(super) fn succeed(
+        &mut self,
+        adopted: Adopted,
+        others: &mut [(PacketLoop<A::Path>, P)],
+    ) -> Result<(), RunError> {
+        let Adopted { door, before, record, .. } = adopted;
+        let config = self.ground.config;
+        let others = others.iter_mut().map(|(_, processor)| processor);
+        let mut processors: Vec<_> = std::iter::once(&mut self.processor).chain(others).collect();
+        let memory = processors.iter().map(|processor| processor.memory().0).sum();
+        let offer = door.offer(processors.len(), config.ipv6_prefix_len, memory, true);
+        let refused = |why: String| RunError::NotReplaced { name: before.name().to_owned(), why };
+        match before.ask(config, &Question::HandOver(offer))? {
+            Answer::Done(_) => {}
+            Answer::Refused(why) => return Err(refused(why)),
+            other => return Err(refused(format!("it answers {other:?}"))),
+        }
+        let began = Clock::now();
+        let arrived = door.take_in(&mut processors, || {}).map_err(&refused)?;
+        arrived.commit_by_record(&mut processors, &record, self.ground.instance).map_err(&refused)?;
+        self.attachment.beat();
+        self.attachment.own()?;
+        let took_us = Clock::now().saturating_since(began).as_micros();
+        let flows = processors.iter().map(|processor| processor.flow_count() as u64).sum();
+        self.events.on_event(&Event::FlowsTakenOver { flows, took_us });
+        self.before = Some(before);
+        Ok(())
+    }
+
+    /// Says once that the instance before has ended, whose devices these are.
+    pub(super) fn part_from_before(&mut self) {
+        if self.before.take_if(|before| !before.is_there(self.ground.config)).is_some() {
+            self.events.on_event(&Event::ReplacedEnded);
+        }
+    }
+}
