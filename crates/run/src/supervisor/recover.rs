@@ -27,7 +27,7 @@ pub(super) struct Estate {
     /// Of each shard: wired, mobile.
     queues: Vec<OwnedFd>,
     /// Of each shard.
-    memories: Vec<Option<OwnedFd>>,
+    pub(super) memories: Vec<Option<OwnedFd>>,
     /// When processes of this line have died, ms.
     deaths_ms: Vec<u64>,
     /// Flows that were being handled at the last death.

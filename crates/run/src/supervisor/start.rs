@@ -243,8 +243,9 @@ impl<P: Processor + Send + 'static> Start<P> {
         supervisor.watch()?;
         let mut places: Vec<_> = places.collect();
         supervisor.take_stock(&places)?;
-        if matches!(self.forebear, Forebear::Running(_)) {
+        if let Forebear::Running(adopted) = &mut self.forebear {
             // Before they are ours: if this process dies then, its watchdog sees by the record whether they are.
+            supervisor.estate.memories = adopted.kept.take_memories();
             supervisor.entrust();
         }
         supervisor.take_over(feedback, self.forebear, &mut places)?;

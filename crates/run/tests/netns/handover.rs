@@ -100,9 +100,11 @@ fn h34_replaced_again_and_again_by_rules() {
     let by_rules = Config { steering: SteeringChoice::Rules, ..topology.config() };
     let mut running =
         Program::start_engine(&topology, &Config { name: "first".to_owned(), ..by_rules.clone() });
-    for (replaced, name) in [("first", "second"), ("second", "third"), ("third", "old")] {
+    // With other devices each time, or the same.
+    let names = [("first", "second"), ("second", "third"), ("third", "fourth"), ("fourth", "old")];
+    for ((replaced, name), gso) in names.into_iter().zip([false, true, true, false]) {
         let replace = Some(replaced.to_owned());
-        let config = Config { name: name.to_owned(), replace, ..by_rules.clone() };
+        let config = Config { name: name.to_owned(), replace, gso, ..by_rules.clone() };
         let mut successor = Program::start_engine(&topology, &config);
         successor.await_line("the replaced one has ended");
         let (status, said) = std::mem::replace(&mut running, successor).wait();
@@ -121,27 +123,35 @@ fn h34_replaced_it_hands_over_and_no_flow_notices() {
     replaced_in_the_middle(&Topology::build("replace"));
 }
 
-/// Ten upgrades one after the other, while downloads are under way.
+/// Twenty upgrades one after the other, while downloads are under way.
 #[test]
-fn h34_flows_outlive_ten_upgrades() {
+fn h34_flows_outlive_twenty_upgrades() {
     let topology = Topology::build("upgrades");
     let before = topology.snapshot();
-    let named = |name: String, replace: Option<String>| Config { name, replace, ..topology.config() };
+    let feedback = FeedbackConfig { listen: "0.0.0.0:7411".parse().unwrap(), key: None, delay_us: 0 };
+    let named = |name: String, replace: Option<String>| {
+        let feedback = Some(feedback.clone());
+        Config { name, replace, feedback, ..topology.config() }
+    };
     let mut running = Program::start_engine(&topology, &named("number-0".to_owned(), None));
     let under_way: Vec<Connection> =
         (0..6).map(|n| topology.connect(&topology.server, SERVER[n % 2])).collect();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let goes_on = |_| !is_over.load(Ordering::Relaxed);
+        let devices = || ["cellw0", "cellm0"].map(|name| topology.netlink().index_of(name).unwrap());
+        let before = devices();
         for connection in under_way {
             scope.spawn(move || trickle_while(connection, goes_on));
         }
-        for number in 1..=10 {
+        for number in 1..=20 {
             let config = named(format!("number-{number}"), Some(format!("number-{}", number - 1)));
             let mut successor = Program::start_engine(&topology, &config);
             successor.await_line("the replaced one has ended");
             let (status, said) = std::mem::replace(&mut running, successor).wait();
             assert!(status.success() && said.contains("handed over 6 flows"), "{said}");
+            assert!(!said.contains("without reports"), "{said}");
+            assert_eq!(devices(), before, "the same ones");
         }
         is_over.store(true, Ordering::Relaxed);
     });
@@ -155,6 +165,16 @@ fn h34_flows_outlive_ten_upgrades() {
 enum Victim {
     Old,
     New,
+}
+
+/// The new one's devices stand behind those of the old one.
+#[test]
+fn h34_replaced_by_one_with_other_devices_no_flow_notices() {
+    let topology = Topology::build("replgso");
+    let before = topology.snapshot();
+    let old = Program::start_engine(&topology, &Config { name: "old".to_owned(), ..topology.config() });
+    old_is_replaced_in_the_middle(&topology, old, &Config { gso: false, ..topology.config() });
+    assert_eq!(topology.snapshot(), before);
 }
 
 /// Either is killed at some moment of an upgrade: one of them has the flows afterwards, or a successor, and no

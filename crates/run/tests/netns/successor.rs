@@ -109,7 +109,7 @@ fn h37_a_hang_with_debt_becomes_a_death_and_another_process_goes_on() {
     let mut connection = topology.connect(&topology.server, SERVER[0]);
     connection.exchange(b"opening.");
     let late = Late::start(connection.client, connection.server, 5_000_000);
-    wait_until("it is under way", || topology.steered_packets() > 50);
+    wait_until("it is under way", || topology.steered_packets() > 20);
     program.signal(SIGSTOP);
     program.await_line("hangs and owes flows data: it is killed");
     let heir = heir(&mut program);
