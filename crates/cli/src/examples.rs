@@ -3,7 +3,7 @@
 use clap::Command;
 
 /// Of each subcommand, by its path: what an example is for, and the example without `cellerator` in front.
-const EXAMPLES: [(&str, &[(&str, &str)]); 53] = [
+const EXAMPLES: [(&str, &[(&str, &str)]); 52] = [
     (
         "run",
         &[
@@ -31,10 +31,6 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 53] = [
     ("drwa detach", &[("The one that runs here", "drwa detach")]),
     ("drwa status", &[("All that is attached", "drwa status"), ("For a program", "drwa status --json")]),
     ("reload", &[("Read the settings file anew", "reload")]),
-    (
-        "lab multipath",
-        &[("A radio that dies without a word", "lab multipath scenarios/multipath/silent-death-10.toml")],
-    ),
     ("multipath", &[("Every uplink of this host", "multipath run --server probe.example.net")]),
     (
         "multipath run",

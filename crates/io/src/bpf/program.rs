@@ -129,7 +129,7 @@ impl Program {
     pub fn attach_to_group(&self, group: &impl AsFd) -> Result<Attachment, IoError> {
         let what = || format!("attach the BPF program '{}' to a control group", self.name);
         let link = system::attach_to_group(self.fd.as_fd(), group.as_fd());
-        Ok(Attachment { link: link.map_err(|error| explained(what(), error))? })
+        Ok(Attachment::new(link.map_err(|error| explained(what(), error))?))
     }
 }
 
