@@ -58,6 +58,8 @@ pub struct Subflow {
     pub backoff: u8,
     /// Segments that are not acknowledged.
     pub unacked: u32,
+    /// Bytes of data that wait in the socket and were never sent.
+    pub unsent_bytes: u32,
     /// Segments that came.
     pub segments_in: u32,
     /// Bytes of data that came.
@@ -174,6 +176,7 @@ fn parse(answer: &[u8]) -> Option<Subflow> {
         remote_id: byte(ID_REMOTE),
         backoff: *info.get(4)?,
         unacked: at32(24),
+        unsent_bytes: at32(144),
         segments_in: at32(140),
         bytes_received: at64(128),
         bytes_acked: at64(120),

@@ -46,6 +46,7 @@ fn cases(result: &MultiPathResult) -> Table {
             number(result.largest(name, |r| Some(r.longest_stall_ms)), 0),
             number(result.largest(name, |r| r.death_stall_ms), 0),
             number(result.largest(name, |r| r.death_queue_ms), 0),
+            number(result.largest(name, |r| r.death_unsent_ms), 0),
             reused,
             number(up, 0),
             failed.count().to_string(),
@@ -69,6 +70,7 @@ fn cases(result: &MultiPathResult) -> Table {
             ("stall", "most, ms"),
             ("at a death", "most, ms"),
             ("queue then", "ms"),
+            ("unsent then", "ms"),
             ("used again", "most, ms"),
             ("connect", "most, ms"),
             ("failed", ""),
@@ -86,7 +88,7 @@ pub fn markdown(results: &MultiPathResults) -> String {
         for row in cases(result).rows {
             let cell = |at: usize| row.get(at).cloned().unwrap_or_default();
             let mut columns = vec![result.scenario.title.clone()];
-            columns.extend([0, 1, 2, 3, 7, 8, 9, 10].map(cell));
+            columns.extend([0, 1, 2, 3, 7, 8, 9, 10, 11].map(cell));
             rows.push(columns);
         }
     }
@@ -98,6 +100,7 @@ pub fn markdown(results: &MultiPathResults) -> String {
         ("deviation", "Mbit/s"),
         ("stall at a death", "most, ms"),
         ("queue then", "ms"),
+        ("unsent then", "ms"),
         ("used again after", "most, ms"),
         ("connect", "most, ms"),
     ];
@@ -143,7 +146,7 @@ fn scenario(result: &MultiPathResult) -> Markup {
         p {
             "Goodput is what the client's program received. A stall is a time without a byte; at a death are those "
             "that began within a second of a radio's death or change. Beside it stands the longest queue of any radio "
-            "in that time: what was sent again waited behind it. Other stalls are a link's own losses."
+            "in that time, and what the sender had not sent yet: what was sent again waited behind both. Other stalls are a link's own losses."
         }
         @for case in &s.cases {
             @if let Some(run) = result.of(&case.name).next() {

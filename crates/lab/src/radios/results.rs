@@ -62,6 +62,9 @@ pub struct MultiPathRun {
     /// Longest queue of any radio in that time, ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub death_queue_ms: Option<f64>,
+    /// What waited at that moment in the sender's sockets of the living paths, not sent yet, ms at their rate, most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub death_unsent_ms: Option<f64>,
     /// For each radio that returned: when, and until data came through it again, ms; none when it did not.
     pub reuses: Vec<Reuse>,
     /// New connections.

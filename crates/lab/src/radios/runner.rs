@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use io::netlink::{SocketDiagnosis, Subflow};
 use io::{Clock, Namespace, Signals, SpawnOptions, sysctl};
 use scenario::results::Moved;
 use scenario::{MultiPath, MultiPathCase, RadioDoes};
@@ -16,7 +17,7 @@ use super::ends::{ContentServer, PORT, Transfer, download, upload};
 use super::manager::{Mptcpd, PathManagerProcess};
 use super::middlebox::Middlebox;
 use super::results::{BIN_MS, Connect, MultiPathResult, MultiPathRun, Reuse};
-use super::world::{World, outer_address, server_address};
+use super::world::{World, is_address_of, outer_address, server_address};
 use crate::error::Context;
 use crate::transfer::pause;
 use crate::{Instance, LabError};
@@ -29,6 +30,8 @@ const LEAD: Duration = Duration::from_millis(1_500);
 const CONNECT_BYTES: u64 = 1_000;
 /// Data that shows that a radio is used again, bytes.
 const REUSED_BYTES: u64 = 10_000;
+/// For so long after a radio's death what waits at the sender is what waited at the death.
+const UNSENT_FOR: Duration = Duration::from_millis(100);
 /// The strength that modems tell at first, dBm.
 const STRONG_DBM: i32 = -85;
 /// Of these it is told whether they are restored after a kill.
@@ -138,6 +141,7 @@ impl MultiPathRunner<'_> {
             Transfer::default(),
         );
         let mut said = Vec::new();
+        let troubles = troubles(scenario, case);
         std::thread::scope(|scope| -> Result<(), LabError> {
             let client = &world.client;
             let main = scope.spawn(move || {
@@ -163,8 +167,16 @@ impl MultiPathRunner<'_> {
                 .collect();
             let mut deeds = deeds.into_iter().peekable();
             let mut generations: BTreeMap<String, u8> = BTreeMap::new();
+            let sender = if scenario.upload { &world.client } else { &world.server };
+            let diagnosis = sender.run(SocketDiagnosis::open)??;
             while !main.is_finished() {
                 let now = Clock::now();
+                for (at, dead) in &troubles {
+                    if now >= start + *at && now < start + *at + UNSENT_FOR {
+                        let ms = unsent_ms(&diagnosis.subflows()?, *dead);
+                        run.death_unsent_ms = Some(run.death_unsent_ms.map_or(ms, |most| most.max(ms)));
+                    }
+                }
                 while let Some((_, deed)) = deeds.next_if(|(at, _)| start + *at <= now) {
                     match deed {
                         Deed::Readdress(radio, number) => {
@@ -307,13 +319,7 @@ impl MultiPathRunner<'_> {
         }
         run.flows = log.flows;
         run.queues_ms = log.queues_ms;
-        let troubles: Vec<f64> = scenario
-            .radios_of(case)
-            .iter()
-            .flat_map(|(_, radio)| &radio.events)
-            .filter(|e| matches!(e.does, RadioDoes::Dies | RadioDoes::NatMoves | RadioDoes::Readdresses))
-            .map(|e| e.at.0.as_secs_f64())
-            .collect();
+        let troubles: Vec<f64> = troubles(scenario, case).iter().map(|(at, _)| at.as_secs_f64()).collect();
         if !troubles.is_empty() {
             let is_near = |at: f64| troubles.iter().any(|t| at >= t - 0.1 && at <= t + 1.0);
             let near = run.stalls.iter().copied().filter(|(at, _)| is_near(*at));
@@ -335,6 +341,23 @@ impl MultiPathRunner<'_> {
             }
         }
     }
+}
+
+/// When radios die, or their own address or that of their NAT changes; and which, by number.
+fn troubles(scenario: &MultiPath, case: &MultiPathCase) -> Vec<(Duration, usize)> {
+    let is_trouble = |does| matches!(does, RadioDoes::Dies | RadioDoes::NatMoves | RadioDoes::Readdresses);
+    let radios = scenario.radios_of(case).into_iter();
+    let events = radios.flat_map(|(number, radio)| radio.events.iter().map(move |event| (number, event)));
+    events.filter(|(_, event)| is_trouble(event.does)).map(|(number, event)| (event.at.0, number)).collect()
+}
+
+/// What waits unsent in the sockets of paths other than radio `dead`, ms at the rate of each, most.
+fn unsent_ms(subflows: &[Subflow], dead: usize) -> f64 {
+    let is_of = |ip: std::net::IpAddr| is_address_of(ip, dead);
+    let living =
+        subflows.iter().filter(|s| s.is_established && !is_of(s.local.ip()) && !is_of(s.remote.ip()));
+    let ms = living.map(|s| f64::from(s.unsent_bytes) * 8e3 / s.delivery_rate.as_bps().max(1) as f64);
+    ms.fold(0.0, f64::max)
 }
 
 /// What the server got of an upload, with what only the client knows.

@@ -45,6 +45,19 @@ pub(crate) fn outer_address(radio: usize, generation: u8) -> [u8; 4] {
     [198, 18, radio as u8, generation]
 }
 
+/// True for a client's address at a radio, also as a server sees it behind a NAT.
+pub(crate) fn is_address_of(ip: IpAddr, radio: usize) -> bool {
+    let own = [Family::Ipv4, Family::Ipv6].map(|family| radio_address(family, radio, 0));
+    match (ip, own) {
+        (IpAddr::V4(ip), [IpAddr::V4(own), _]) => {
+            let (ip, own, outer) = (ip.octets(), own.octets(), outer_address(radio, 0));
+            ip[..3] == own[..3] || ip[..3] == outer[..3]
+        }
+        (IpAddr::V6(ip), [_, IpAddr::V6(own)]) => ip.segments()[..7] == own.segments()[..7],
+        _ => false,
+    }
+}
+
 /// The two namespaces; their names go when it is dropped.
 pub(crate) struct World {
     pub client: Namespace,
@@ -202,4 +215,21 @@ fn ip(namespace: &Namespace, lines: &str) -> Result<(), LabError> {
     }
     let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     Err(LabError::Program { program: "ip".to_owned(), message })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_radios_addresses_are_told_from_those_of_others() {
+        for family in [Family::Ipv4, Family::Ipv6] {
+            assert!(is_address_of(radio_address(family, 1, 3), 1));
+            assert!(!is_address_of(radio_address(family, 1, 3), 0));
+            assert!(!is_address_of(server_address(family, 0), 0));
+        }
+        assert!(
+            is_address_of(outer_address(1, 2).into(), 1) && !is_address_of(outer_address(1, 2).into(), 0)
+        );
+    }
 }
