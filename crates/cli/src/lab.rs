@@ -91,6 +91,9 @@ struct RunArgs {
     /// Run only this case
     #[arg(long)]
     case: Option<String>,
+    /// Folder of the traces that the scenario names [default: that of the scenario's file]
+    #[arg(long, value_name = "DIR")]
+    traces: Option<PathBuf>,
     /// Name of the lab [default: the process's number]
     #[arg(long)]
     name: Option<String>,
@@ -150,7 +153,8 @@ fn text(error: impl std::fmt::Display) -> String {
 }
 
 fn run(args: &RunArgs) -> Result<ExitCode, String> {
-    let (scenario, traces) = outcome::read(&args.scenario)?;
+    let (scenario, own) = outcome::read(&args.scenario)?;
+    let traces = args.traces.clone().unwrap_or(own);
     let title = format!("Cellerator: {}", scenario.heading());
     let files = Files {
         json: args.json.as_deref(),

@@ -401,9 +401,9 @@ static __always_inline void on_handshake(struct connection *c, struct key *key, 
 				queue = shared->before.queue_us;
 			if (shared->now.connections)
 				queue = least(queue, shared->now.queue_us);
-			if (queue < RTT_MAX_US)
-				// At most lambda - 1 round trips; it may have left since.
-				rtt_min = most(most(rtt - least(queue, rtt), 1),
+			// At most lambda - 1 round trips. A longer one than the handshake has left since.
+			if (queue < rtt)
+				rtt_min = most(most(rtt - queue, 1),
 					       least(rtt * 1000 / most(settings.lambda_permille, 1), rtt));
 		}
 	}
@@ -461,6 +461,13 @@ static __always_inline void on_data(struct connection *c, const struct segment *
 	c->in.samples += 1;
 }
 
+// Whether a queue of lambda round trips, and a quarter for noise, explains the round trip. Without the
+// quarter where RTT_min was given in to others, who may still be filling.
+static __always_inline int is_explained(const struct connection *c, __u64 rtt)
+{
+	return rtt * 4000 <= c->out.rtt_min_us * settings.lambda_permille * (c->out.before_us ? 4 : 5);
+}
+
 // A round trip longer than what the window explains is not this connection's queue for long. Then
 // RTT_min is the smallest of that time; after a while the one before is tried again.
 static __always_inline void re_baseline(struct connection *c, __u64 rtt, __u64 now)
@@ -471,22 +478,25 @@ static __always_inline void re_baseline(struct connection *c, __u64 rtt, __u64 n
 		c->out.rtt_min_us = least(c->out.rtt_min_us, c->out.before_us);
 		c->out.before_us = c->out.retry_us = c->out.unexplained_us = 0;
 	}
-	// A quarter more is noise; not where RTT_min was given in to others, who may still be filling.
-	if (rtt * 4000 <= c->out.rtt_min_us * settings.lambda_permille * (c->out.before_us ? 4 : 5)) {
+	if (is_explained(c, rtt)) {
 		c->out.unexplained_us = 0;
 		return;
 	}
 	if (c->out.unexplained_us == 0) {
 		c->out.unexplained_us = now;
 		c->out.unexplained_least_us = rtt;
+		c->out.unexplained_cwnd = c->out.cwnd_est;
 	}
 	c->out.unexplained_least_us = least(c->out.unexplained_least_us, rtt);
 	if (now - c->out.unexplained_us < settings.re_baseline_us)
 		return;
-	if (settings.retry_us) {
-		c->out.before_us = c->out.before_us ? least(c->out.before_us, c->out.rtt_min_us) : c->out.rtt_min_us;
+	if (settings.retry_us && c->out.before_us == 0) {
+		c->out.before_us = c->out.rtt_min_us;
 		c->out.retry_us = now + settings.retry_us;
 	}
+	// What it has lost since, others have taken.
+	if (c->out.cwnd_est)
+		c->out.cwnd_est = most(c->out.cwnd_est, c->out.unexplained_cwnd);
 	// What others fill is matched, not exceeded: the round trip settles at twice theirs.
 	c->out.rtt_min_us = c->out.unexplained_least_us * 2000 / most(settings.lambda_permille, 1);
 	c->out.rtt_min_us = least(most(c->out.rtt_min_us, 1), rtt);
@@ -533,7 +543,8 @@ static __always_inline void end_round(struct connection *c, struct key *key, __u
 	c->out.rtt_min_us = c->out.rtt_min_us ? least(c->out.rtt_min_us, rtt) : rtt;
 	re_baseline(c, rtt, now);
 	if (c->out.cwnd_est) {
-		int has_queue = rtt * 2 > c->out.rtt_min_us * 3;
+		// Among others that fill the queue it is to come to as much as they.
+		int has_queue = c->out.before_us ? !is_explained(c, rtt) : rtt * 2 > c->out.rtt_min_us * 3;
 		__u64 alpha = settings.alpha_permille;
 
 		if (settings.is_free_without_queue && !has_queue)

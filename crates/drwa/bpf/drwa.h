@@ -76,6 +76,7 @@ struct connection {
 		__u64 window; // bytes; 0: no round has ended
 		__u64 unexplained_us; // since when; 0: explained
 		__u64 unexplained_least_us;
+		__u64 unexplained_cwnd; // cwnd_est before
 		__u64 before_us; // RTT_min before it was learned anew; 0: it never was
 		__u64 retry_us; // when to believe that one again; 0: never
 		__u64 lowered; // acknowledgements whose window was lowered

@@ -67,6 +67,7 @@ words!(
         window: u64,
         unexplained_us: u64,
         unexplained_least_us: u64,
+        unexplained_cwnd: u64,
         before_us: u64,
         retry_us: u64,
         lowered: u64,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use io::bpf::remove_filters;
 use io::netlink::Netlink;
-use io::{INSTANCE_DIRECTORY, IoError, Leftover, Namespace};
+use io::{INSTANCE_DIRECTORY, IoError, Leftover, Namespace, namespaces_in_use};
 use serde::{Deserialize, Serialize};
 
 use crate::DrwaError;
@@ -82,15 +82,15 @@ pub fn running() -> Result<Vec<Running>, DrwaError> {
     Ok(io::Instance::running(base, KIND)?.into_iter().filter_map(read).collect())
 }
 
-/// Undoes what killed processes left in this network namespace; one line about each.
+/// Undoes what killed processes left in this network namespace, and forgets those whose namespace has gone; one line
+/// about each.
 ///
 /// # Errors
 /// When a record cannot be removed.
 pub fn clean_up() -> Result<Vec<String>, DrwaError> {
     let namespace = Namespace::current()?.id()?;
-    let mut lines = Vec::new();
+    let mut lines = forget_vanished()?;
     for leftover in Leftover::find(Path::new(INSTANCE_DIRECTORY), KIND)? {
-        let process = leftover.owner().map_or("unknown".to_owned(), |owner| owner.pid().to_string());
         let record = leftover.record().as_deref().and_then(Record::parse);
         // Numbers are used again: a directory in our way is forgotten, wherever it came from.
         let is_in_our_way = leftover.owner().is_some_and(|owner| owner.pid() == std::process::id());
@@ -98,12 +98,41 @@ pub fn clean_up() -> Result<Vec<String>, DrwaError> {
             continue;
         }
         if let Some(record) = record.filter(|record| record.namespace == namespace) {
-            lines.push(format!("process {process} was killed: undone what it left"));
+            lines.push(format!("process {} was killed: undone what it left", process(&leftover)));
             lines.extend(record.undo()?.iter().map(kept_line));
         }
         leftover.forget()?;
     }
     Ok(lines)
+}
+
+/// Forgets killed processes whose network namespace has gone, and with it all that they changed; one line about each.
+///
+/// # Errors
+/// When a record cannot be removed.
+pub(crate) fn forget_vanished() -> Result<Vec<String>, DrwaError> {
+    let leftovers = Leftover::find(Path::new(INSTANCE_DIRECTORY), KIND)?;
+    if leftovers.is_empty() {
+        return Ok(Vec::new());
+    }
+    let in_use = namespaces_in_use()?;
+    let mut lines = Vec::new();
+    for leftover in leftovers {
+        let record = leftover.record().as_deref().and_then(Record::parse);
+        if record.is_some_and(|record| !in_use.contains(&record.namespace)) {
+            let process = process(&leftover);
+            lines.push(format!(
+                "process {process} was killed, and its network namespace has gone: nothing is left of it"
+            ));
+            leftover.forget()?;
+        }
+    }
+    Ok(lines)
+}
+
+/// Whose it was.
+fn process(leftover: &Leftover) -> String {
+    leftover.owner().map_or("unknown".to_owned(), |owner| owner.pid().to_string())
 }
 
 pub(crate) fn kept_line(kept: &Kept) -> String {

@@ -6,7 +6,7 @@ use io::Clock;
 use serde::Serialize;
 
 use crate::layout::{Connection, Counters, flag};
-use crate::record::{Running, running};
+use crate::record::{Running, forget_vanished, running};
 use crate::{DrwaError, Ends, View};
 
 /// What is attached on this machine; `schemas/drwa-status.schema.json`.
@@ -111,11 +111,12 @@ pub struct Line {
     pub windows_lowered: u64,
 }
 
-/// Every attached interface of this machine.
+/// Every attached interface of this machine. Records of killed processes whose namespace has gone go too.
 ///
 /// # Errors
 /// When records or maps cannot be read: as root.
 pub fn status() -> Result<Status, DrwaError> {
+    forget_vanished()?;
     let now_us = Clock::now().as_nanos() / 1_000;
     let mut attached = Vec::new();
     for Running { process, record } in running()? {

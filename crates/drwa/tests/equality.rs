@@ -38,8 +38,9 @@ struct Run {
 const REMOTE_ISN: u32 = 0xfffe_0000;
 
 impl Run {
-    fn new(params: ReceiverParams, timestamps: bool) -> Self {
-        let program = Program::load(&setup(params)).expect("as root, on Linux 5.12 or later");
+    /// The program works with `loaded`, the algorithm in Rust with `params`.
+    fn new(loaded: ReceiverParams, params: ReceiverParams, timestamps: bool) -> Self {
+        let program = Program::load(&setup(loaded)).expect("as root, on Linux 5.12 or later");
         Self {
             program,
             path: SharedPath::default(),
@@ -129,6 +130,10 @@ impl Run {
         let found = self.program.view().unwrap().connections();
         let kernel: &Connection = &found[&host.ends()];
         let mark = theirs.mark.map_or(0, |mark| u64::from(mark.told) << 32 | u64::from(mark.at_us));
+        let unexplained = theirs.unexplained.map(|seen| (seen.since_us, seen.least_us, seen.cwnd_est));
+        let in_kernel = (kernel.unexplained_us, kernel.unexplained_least_us, kernel.unexplained_cwnd);
+        assert_eq!(unexplained, Some(in_kernel).filter(|seen| seen.0 > 0), "at {} us", self.now_us);
+        let tick = if theirs.is_tick_known { theirs.tick_us.unwrap_or(u32::MAX) } else { 0 };
         let ours = [
             theirs.delivered,
             theirs.cwnd_est.unwrap_or(0),
@@ -140,6 +145,9 @@ impl Run {
             theirs.round.into(),
             mark,
             theirs.edge().get().into(),
+            theirs.retry_us.unwrap_or(0),
+            theirs.slot.into(),
+            tick.into(),
         ];
         let theirs = [
             kernel.delivered,
@@ -152,6 +160,9 @@ impl Run {
             kernel.round.into(),
             kernel.mark,
             kernel.edge.into(),
+            kernel.retry_us,
+            kernel.slot.into(),
+            kernel.tick_us.into(),
         ];
         assert_eq!(ours, theirs, "at {} us, {kernel:?}", self.now_us);
         let (shared, peers) = self.program.shared().unwrap();
@@ -162,8 +173,13 @@ impl Run {
             queue_us: shared.now_queue_us,
         };
         assert_eq!(self.path.now, now);
-        let before = (shared.before_connections, shared.before_bytes);
-        assert_eq!((self.path.before.connections, self.path.before.bytes), before);
+        let before = Slot {
+            number: shared.before_number,
+            connections: shared.before_connections,
+            bytes: shared.before_bytes,
+            queue_us: shared.before_queue_us,
+        };
+        assert_eq!(self.path.before, before);
         let peers = peers.into_iter().map(|(address, peer)| {
             (address, Peer { rtt_min_us: peer.rtt_min_us, confirmed_us: peer.confirmed_us })
         });
@@ -173,8 +189,12 @@ impl Run {
 
 /// `steps` of data, acknowledgements and time on three connections, of which two have one server.
 fn random_run(seed: u64, params: ReceiverParams, timestamps: bool, steps: u32) -> (u64, u64) {
+    let run = Run::new(params, params, timestamps);
+    go(seed, run, steps)
+}
+
+fn go(seed: u64, mut run: Run, steps: u32) -> (u64, u64) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let mut run = Run::new(params, timestamps);
     let mut base_us = 60_000;
     for n in 0..3 {
         run.open(
@@ -230,5 +250,27 @@ fn program_and_algorithm_are_equal_after_every_segment() {
         let (rounds, lowered) = random_run(seed, params, timestamps, 1_500);
         println!("seed {seed}: {rounds} rounds, {lowered} windows lowered");
         assert!(rounds > 100 && lowered > 100, "seed {seed} shows nothing: {rounds}, {lowered}");
+    }
+}
+
+/// What would go unnoticed is not compared at all: each parameter, a little different on one side alone.
+#[test]
+fn a_difference_in_any_parameter_is_noticed() {
+    let like = ReceiverParams::default();
+    let others = [
+        ("alpha", ReceiverParams { alpha_permille: 874, ..like }),
+        ("lambda", ReceiverParams { lambda_permille: 2_999, ..like }),
+        ("first window", ReceiverParams { initial_window: Bytes::new(65_000), ..like }),
+        ("rise without a queue", ReceiverParams { is_free_without_queue: false, ..like }),
+        ("re-baseline", ReceiverParams { re_baseline: Some(Duration::from_millis(2_100)), ..like }),
+        ("no re-baseline", ReceiverParams { re_baseline: None, ..like }),
+        ("retry", ReceiverParams { retry: Some(Duration::from_millis(20_001)), ..like }),
+        ("no retry", ReceiverParams { retry: None, ..like }),
+        ("sharing", ReceiverParams { shares: false, ..like }),
+        ("timestamps", ReceiverParams { without_timestamps: true, ..like }),
+    ];
+    for (what, other) in others {
+        let is_noticed = std::panic::catch_unwind(|| go(1, Run::new(other, like, true), 3_000)).is_err();
+        assert!(is_noticed, "{what}");
     }
 }

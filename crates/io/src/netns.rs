@@ -14,6 +14,10 @@ use crate::IoError;
 use crate::error::Context;
 use crate::netlink::Netlink;
 
+mod in_use;
+
+pub use in_use::namespaces_in_use;
+
 /// Where namespaces have their names; the same place as `ip netns`.
 const DIRECTORY: &str = "/run/netns";
 

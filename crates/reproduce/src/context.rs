@@ -12,7 +12,7 @@ use units::Duration;
 
 use crate::case_id::missing;
 use crate::document::{RunRecord, UsedScenario, fingerprint};
-use crate::lab_runs::LabRuns;
+use crate::lab_runs::{self, LabRuns};
 use crate::link_figure::links_of;
 use crate::seen::{Eyes, Looking};
 use crate::{CaseId, Experiment, Figure, Outcome, RadioLog, ReproduceError, Run, Runs};
@@ -327,10 +327,14 @@ impl<'a> Context<'a> {
         (threads, engine_of): (usize, EngineOf<'_>),
         looking: Looking,
     ) -> Result<Vec<Run>, ReproduceError> {
-        let mut jobs: Vec<Job> = Vec::new();
+        let (mut jobs, mut left): (Vec<Job>, Vec<Run>) = (Vec::new(), Vec::new());
         for repetition in 1..=scenario.repetitions {
             let seed = scenario.seed.wrapping_add(u64::from(repetition - 1));
             for case in scenario.resolved().into_iter().filter(|case| self.is_wanted(scenario, case)) {
+                if let Some(key) = case.lab_only() {
+                    left.push(lab_runs::skipped(case, seed, format!("only the lab has `{key}`")));
+                    continue;
+                }
                 let plan = case.links(seed, &mut |file| lab::read_trace(traces, file))?;
                 let engine = engine_of(&case).map_err(|problem| ReproduceError::Meaning {
                     file: scenario.name.clone(),
@@ -362,7 +366,7 @@ impl<'a> Context<'a> {
             self.tell(done, jobs.len(), &case.name);
             outcome
         });
-        let mut runs = Vec::new();
+        let mut runs = left;
         for ((case, repetition, seed, _), outcome) in jobs.into_iter().zip(outcomes) {
             let (outcome, radio, seen) = outcome.ok_or_else(interrupted)??;
             runs.push(Run {

@@ -31,7 +31,9 @@ impl LabRuns<'_> {
         there.cases.clear();
         for case in scenario.resolved() {
             match case.simulated_only() {
-                Some(key) => runs.push(skipped(case, scenario.seed, key)),
+                Some(key) => {
+                    runs.push(skipped(case, scenario.seed, format!("only the simulator has `{key}`")));
+                }
                 None => there.cases.push(case),
             }
         }
@@ -118,14 +120,15 @@ fn from_start(records: &[PacketRecord]) -> Vec<PacketRecord> {
     records.iter().map(record).collect()
 }
 
-fn skipped(case: Case, seed: u64, key: &str) -> Run {
+/// A case that was not run, and why.
+pub(crate) fn skipped(case: Case, seed: u64, why: String) -> Run {
     let result = CaseResult {
         name: case.name.clone(),
         repetition: 1,
         seed,
         settings: case,
         accelerator_command: None,
-        skipped: Some(format!("only the simulator has `{key}`")),
+        skipped: Some(why),
         problems: Vec::new(),
         doubts: Vec::new(),
         figures: None,

@@ -27,8 +27,9 @@
 //!   quarters of a window follow the mean of the interface's cwnd_est: the sum stays, the shares
 //!   become equal. Shown by `tests::unequal_windows_become_equal`.
 //! - A connection without DRWA fills the queue, and windows of those with DRWA shrink to nothing. So
-//!   round trips above 5/4 of λ·RTT_min for `re_baseline` make RTT_min the smallest of that time, and
-//!   after `retry` the one before is believed again. Shown by `tests::a_queue_of_others_is_given_in_to`.
+//!   round trips above 5/4 of λ·RTT_min for `re_baseline` make RTT_min 2/λ of the smallest of that time.
+//!   cwnd_est is what it was before, and follows more data at once: with α it would take a minute. After
+//!   `retry` the RTT_min before is believed again. Shown by `tests::a_queue_of_others_is_given_in_to`.
 
 use std::collections::BTreeMap;
 
@@ -201,6 +202,17 @@ pub struct AckOut {
     pub has_payload: bool,
 }
 
+/// Round trips that the window does not explain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unexplained {
+    /// The first of them, µs.
+    pub since_us: u64,
+    /// The smallest, µs.
+    pub least_us: u64,
+    /// cwnd_est before, in 2⁻⁸ bytes.
+    pub cwnd_est: u64,
+}
+
 /// What was told, and when; its answer gives a round trip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
@@ -222,8 +234,8 @@ pub struct ReceiverDrwa {
     taken: Option<Mark>,
     first: Option<Mark>,
     /// What TSval counts, µs.
-    tick_us: Option<u32>,
-    is_tick_known: bool,
+    pub tick_us: Option<u32>,
+    pub is_tick_known: bool,
     best: Option<(u32, u64)>,
     data_us: Option<u64>,
     pauses: u32,
@@ -235,13 +247,13 @@ pub struct ReceiverDrwa {
     pub rtt_est_us: Option<u64>,
     pub rtt_min_us: Option<u64>,
     pub window: Option<u64>,
-    unexplained: Option<(u64, u64)>,
+    pub unexplained: Option<Unexplained>,
     pub before_us: Option<u64>,
-    retry_us: Option<u64>,
+    pub retry_us: Option<u64>,
     acked: SeqNum,
     timestamp: u32,
     pub round: u32,
-    slot: u32,
+    pub slot: u32,
 }
 
 impl ReceiverDrwa {
@@ -301,10 +313,10 @@ impl ReceiverDrwa {
         let known = path.peers.get(&self.agreed.remote);
         if let Some(peer) = known.filter(|peer| now_us - peer.confirmed_us < PEER_FORGOTTEN_US) {
             self.rtt_min_us = Some(rtt_us.min(peer.rtt_min_us));
-        } else if let Some(queue) = path.queue_us() {
-            // A queue of theirs is at most λ − 1 round trips; it may have left since.
+        } else if let Some(queue) = path.queue_us().filter(|queue| *queue < rtt_us) {
+            // A queue of theirs is at most λ − 1 round trips. A longer one than the handshake has left since.
             let least = rtt_us * 1_000 / u64::from(self.params.lambda_permille.max(1));
-            self.rtt_min_us = Some(rtt_us.saturating_sub(queue).max(least.min(rtt_us)).max(1));
+            self.rtt_min_us = Some((rtt_us - queue).max(least.min(rtt_us)).max(1));
         }
     }
 
@@ -448,7 +460,9 @@ impl ReceiverDrwa {
 
     fn estimate(&self, rtt: u64, rtt_min: u64, data: u64) -> u64 {
         let Some(old) = self.cwnd_est.filter(|old| *old > 0) else { return data };
-        let has_queue = rtt * 2 > rtt_min * 3;
+        // Among others that fill the queue it is to come to as much as they.
+        let has_queue =
+            if self.before_us.is_some() { !self.is_explained(rtt, rtt_min) } else { rtt * 2 > rtt_min * 3 };
         if self.params.is_free_without_queue && !has_queue {
             return old.max(data);
         }
@@ -474,18 +488,22 @@ impl ReceiverDrwa {
             self.unexplained = None;
             return rtt_min;
         }
-        let (since, least) = self.unexplained.map_or((now_us, rtt), |(since, least)| (since, least.min(rtt)));
-        self.unexplained = Some((since, least));
-        if now_us - since < after.as_nanos() / 1_000 {
+        let first = Unexplained { since_us: now_us, least_us: rtt, cwnd_est: self.cwnd_est.unwrap_or(0) };
+        let seen = self.unexplained.unwrap_or(first);
+        let seen = Unexplained { least_us: seen.least_us.min(rtt), ..seen };
+        self.unexplained = Some(seen);
+        if now_us - seen.since_us < after.as_nanos() / 1_000 {
             return rtt_min;
         }
-        if let Some(retry) = self.params.retry {
-            self.before_us = Some(self.before_us.map_or(rtt_min, |before| before.min(rtt_min)));
+        if let (Some(retry), None) = (self.params.retry, self.before_us) {
+            self.before_us = Some(rtt_min);
             self.retry_us = Some(now_us + retry.as_nanos() / 1_000);
         }
         self.unexplained = None;
+        // What it has lost since, others have taken.
+        self.cwnd_est = self.cwnd_est.map(|estimate| estimate.max(seen.cwnd_est));
         // What others fill is matched, not exceeded: the round trip settles at twice theirs.
-        (least * 2_000 / u64::from(self.params.lambda_permille.max(1))).clamp(1, rtt)
+        (seen.least_us * 2_000 / u64::from(self.params.lambda_permille.max(1))).clamp(1, rtt)
     }
 
     /// cwnd_est as the window is to use it: three quarters are the mean of the interface's connections.

@@ -68,3 +68,31 @@ fn a_program_dies_with_the_thread_that_started_it() {
     use std::os::unix::process::ExitStatusExt;
     assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
 }
+
+/// By its name alone, by a handle alone, and by a thread alone.
+#[test]
+fn a_namespace_is_in_use_until_nothing_holds_it() {
+    let name = format!("ct-io-use-{}", std::process::id());
+    let ns = Namespace::create(&name).unwrap_or_else(|e| panic!("this test needs root: {e}"));
+    let id = ns.id().unwrap();
+    let is_in_use = || namespaces_in_use().unwrap().contains(&id);
+    assert!(is_in_use());
+    drop(ns);
+    assert!(is_in_use(), "its name keeps it");
+    let ns = Namespace::open(&name).unwrap();
+    Namespace::remove(&name).unwrap();
+    assert!(is_in_use(), "the handle keeps it");
+    let (enter, entered) = std::sync::mpsc::channel();
+    let (leave, left) = std::sync::mpsc::channel::<()>();
+    let thread = std::thread::spawn(move || {
+        ns.enter().unwrap();
+        drop(ns);
+        enter.send(()).unwrap();
+        let _ = left.recv();
+    });
+    entered.recv().unwrap();
+    assert!(is_in_use(), "the thread keeps it");
+    drop(leave);
+    thread.join().unwrap();
+    assert!(!is_in_use());
+}

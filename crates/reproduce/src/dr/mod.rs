@@ -2,6 +2,8 @@
 
 mod congestion_controls;
 mod figure_20;
+mod receiver;
+mod sharing;
 mod window_sweep;
 
 use figures::stats::Moments;
@@ -10,8 +12,13 @@ use crate::runs::mean;
 use crate::{CaseId, Experiment, Runs};
 
 /// All of them, in the order of the paper.
-pub(crate) const EXPERIMENTS: &[&Experiment] =
-    &[&congestion_controls::EXPERIMENT, &window_sweep::EXPERIMENT, &figure_20::EXPERIMENT];
+pub(crate) const EXPERIMENTS: &[&Experiment] = &[
+    &congestion_controls::EXPERIMENT,
+    &receiver::EXPERIMENT,
+    &sharing::EXPERIMENT,
+    &window_sweep::EXPERIMENT,
+    &figure_20::EXPERIMENT,
+];
 
 /// Mean RTT of data in a capture at the server, ms: with an accelerator that splits it is the wired
 /// segment's only.

@@ -65,3 +65,52 @@ fn a_shaped_sender_is_a_case_by_its_rate() {
     let missed = missed(&fast);
     assert_eq!(missed.iter().filter(|claim| claim.starts_with("received of 8000")).count(), 1, "{missed:?}");
 }
+
+#[test]
+fn the_receivers_window_is_held_against_the_static_one_link_by_link() {
+    let given = |bbr: f64, far: f64| {
+        outcome("dr-receiver", &move |_, case, _| {
+            let mbps = match case {
+                "LTE, BBR, DRWA" => bbr,
+                "HSPA+, far server, CUBIC, DRWA" => far,
+                _ => 2.0,
+            };
+            Some(Made::transfer(mbps, 40.0))
+        })
+    };
+    let found = given(1.97, 3.1);
+    assert!(aim(&found, "LTE, BBR: throughput").passed);
+    assert_eq!(aim(&found, "far server").numbers(), "0.550 (at least 0.510)");
+    assert_eq!(row(&found, 0, "LTE, BBR")[4], "0.985");
+    assert_eq!(fact(&found, "far_percent", 0), "55");
+    // Round trips need captures.
+    assert!(missed(&found).iter().all(|claim| claim.contains("RTT reduced")), "{:?}", missed(&found));
+    let worse = given(1.95, 3.0);
+    assert!(!aim(&worse, "LTE, BBR: throughput").passed && !aim(&worse, "far server").passed);
+}
+
+/// The far server is CUBIC's alone.
+#[test]
+fn every_case_of_the_receivers_files_is_looked_up() {
+    let experiment = crate::chosen(&["dr-receiver".to_owned()]).unwrap()[0];
+    for file in experiment.files {
+        let cases = scenario::Scenario::from_toml(file.path, file.text).unwrap().resolved();
+        assert_eq!(cases.len(), 18, "{}", file.path);
+    }
+}
+
+/// Pages and second ports are the lab's: virtual time leaves those cases out, and is no error.
+#[test]
+fn what_only_the_lab_has_is_left_out_in_virtual_time() {
+    let experiment = crate::chosen(&["dr-sharing".to_owned()]).unwrap()[0];
+    let place = crate::Where::Sim { threads: 2, engine_of: &|_| Ok(None) };
+    let (outcome, evidence) = crate::Context::new(experiment, place, None, &|_| {}).outcome().unwrap();
+    assert!(outcome.checks.is_empty() && outcome.tables.is_empty() && outcome.figures.is_empty());
+    let skipped = |record: &&crate::RunRecord| record.skipped.is_some();
+    let left: Vec<&str> = evidence.runs.iter().filter(skipped).map(|run| run.case.as_str()).collect();
+    assert_eq!(left.len(), 5 * 5, "{left:?}");
+    assert!(left.iter().all(|case| case.starts_with("Against") || case.starts_with("Pages")), "{left:?}");
+    let why = evidence.runs.iter().find_map(|run| run.skipped.as_deref());
+    assert_eq!(why, Some("only the lab has `second_port`"));
+    assert!(evidence.runs.iter().any(|run| run.case.starts_with("Three") && run.goodput_mbps > Some(4.0)));
+}

@@ -408,6 +408,38 @@ fn a_late_one_knows_the_path() {
     assert!((170..230).contains(&rtt_ms), "{rtt_ms}");
 }
 
+/// Twice as far as the queue explains, or not as far as the queue alone: that one has left.
+#[test]
+fn a_queue_that_has_left_is_not_taken_off_the_handshake() {
+    let mut path = SharedPath::default();
+    let ms = Duration::from_millis;
+    let mut first = ReceiverDrwa::new(ReceiverParams::default(), agreed(1), Some(ms(40)), at(0), &mut path);
+    let mut next = SeqNum::new(ISN) + 1;
+    for step in 0..10u32 {
+        let now = at(u64::from(step) * 120);
+        let echo = Some(step);
+        first.on_data(&DataIn { seq: next, len: 50_000, echo }, now);
+        next += 50_000;
+        let ack = AckOut { ack: next, window: OWN, timestamp: Some(step + 1), has_payload: false };
+        first.on_ack(&ack, now, &mut path);
+    }
+    assert_eq!((first.rtt_est_us, first.rtt_min_us), (Some(120_000), Some(40_000)));
+    let mut rtt_min = |server: u8, handshake: u64| {
+        let drwa = ReceiverDrwa::new(
+            ReceiverParams::default(),
+            agreed(server),
+            Some(ms(handshake)),
+            at(1_200),
+            &mut path,
+        );
+        drwa.rtt_min_us
+    };
+    assert_eq!(rtt_min(2, 160), Some(80_000), "the queue of 80 ms is there");
+    assert_eq!(rtt_min(3, 90), Some(30_000), "a third of the handshake at least");
+    assert_eq!(rtt_min(4, 40), Some(40_000), "it has left");
+    assert_eq!(rtt_min(1, 160), Some(40_000), "known of the server");
+}
+
 #[test]
 fn a_queue_of_others_is_given_in_to() {
     let against = |params| {
