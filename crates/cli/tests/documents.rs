@@ -101,7 +101,6 @@ fn rendered(block: &str) -> String {
         ("cellerator/contest/1", "short") => contest::short_markdown(&parsed(file, &text)),
         ("cellerator/elimination/1", "") => parsed::<contest::Eliminated>(file, &text).markdown(),
         (schema, "") if schema == bench::SCHEMA => parsed::<bench::Results>(file, &text).markdown(),
-        (schema, "") if schema == reproduce::SCHEMA => reproduce::tables_markdown(&parsed(file, &text)),
         ("cellerator/probe-bench/1", view) => probe::markdown(&document, view)
             .unwrap_or_else(|| panic!("{file}: no view `{view}` of the probe's benchmark")),
         (schema, "") if schema == lab::radios::SCHEMA => lab::radios::markdown(&parsed(file, &text)),
@@ -173,12 +172,8 @@ fn keep(from: &str) {
     let schema = parsed::<serde_json::Value>(from, &text)["schema"].as_str().unwrap().to_owned();
     let (name, json) = match schema.as_str() {
         "cellerator/lab-results/1" => {
-            let mut results = without_series(parsed(from, &text));
-            let name = if name.starts_with("drwa-") { name } else { "demo".to_owned() };
-            if name != "demo" {
-                results.made_by.command = "make docs-drwa TRACES=FOLDER".to_owned();
-            }
-            (name, serde_json::to_string_pretty(&results).unwrap())
+            let results = without_series(parsed(from, &text));
+            ("demo".to_owned(), serde_json::to_string_pretty(&results).unwrap())
         }
         "cellerator/contest/1" => {
             let document = parsed::<contest::Document>(from, &text).without_plots();
@@ -195,15 +190,6 @@ fn keep(from: &str) {
             let mut results = lab::radios::without_series(parsed(from, &text));
             results.made_by.command = "make docs-multipath".to_owned();
             ("multipath".to_owned(), serde_json::to_string_pretty(&results).unwrap())
-        }
-        schema if schema == reproduce::SCHEMA => {
-            let mut result = parsed::<reproduce::Reproduction>(from, &text);
-            // Pages of the command's own show these.
-            (result.links, result.outcome.figures) = (Vec::new(), Vec::new());
-            for used in &mut result.scenarios {
-                used.text.clear();
-            }
-            (name, serde_json::to_string_pretty(&result).unwrap())
         }
         other => panic!("{from}: documents are not made of {other}"),
     };

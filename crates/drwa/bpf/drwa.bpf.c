@@ -543,8 +543,7 @@ static __always_inline void end_round(struct connection *c, struct key *key, __u
 	c->out.rtt_min_us = c->out.rtt_min_us ? least(c->out.rtt_min_us, rtt) : rtt;
 	re_baseline(c, rtt, now);
 	if (c->out.cwnd_est) {
-		// Among others that fill the queue it is to come to as much as they.
-		int has_queue = c->out.before_us ? !is_explained(c, rtt) : rtt * 2 > c->out.rtt_min_us * 3;
+		int has_queue = rtt * 2 > c->out.rtt_min_us * 3;
 		__u64 alpha = settings.alpha_permille;
 
 		if (settings.is_free_without_queue && !has_queue)

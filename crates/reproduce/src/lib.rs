@@ -43,7 +43,7 @@ pub use experiment::{BuiltIn, Experiment, InLab, Paper, all, chosen};
 pub use facts::{Fact, Facts};
 pub use figure::{Axis, Figure, Mark, Panel, Point, Series};
 pub use link_figure::link_figure;
-pub use markdown::{Document, in_words, lab_markdown, markdown, tables_markdown};
+pub use markdown::{Document, in_words, lab_markdown, markdown};
 pub use outcome::{Check, Outcome};
 pub use page::html;
 pub use prose::{Prose, ProseError};

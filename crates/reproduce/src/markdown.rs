@@ -246,7 +246,10 @@ fn section(
         result.outcome.we_see,
         command(experiment, is_lab)
     );
-    aims(&mut page.text, result);
+    for check in &result.outcome.checks {
+        let mark = if check.passed { "✓" } else { "✗" };
+        let _ = writeln!(page.text, "- {mark} {}: {}", check.claim, check.numbers());
+    }
     let suffix = if is_lab { "-lab" } else { "" };
     for (number, figure) in result.outcome.figures.iter().enumerate() {
         picture(
@@ -271,24 +274,6 @@ fn section(
     }
     made_of(&mut page.text, result);
     Ok(())
-}
-
-/// The aims and tables of a result, for a page of somebody else's.
-#[must_use]
-pub fn tables_markdown(result: &Reproduction) -> String {
-    let mut text = format!("\n`{}`\n\n", result.made_by.command);
-    aims(&mut text, result);
-    for table in &result.outcome.tables {
-        tabled(&mut text, table);
-    }
-    text + "\n"
-}
-
-fn aims(text: &mut String, result: &Reproduction) {
-    for check in &result.outcome.checks {
-        let mark = if check.passed { "✓" } else { "✗" };
-        let _ = writeln!(text, "- {mark} {}: {}", check.claim, check.numbers());
-    }
 }
 
 fn picture(page: &mut Document, folder: &str, name: &str, figure: &Figure, command: &str) {

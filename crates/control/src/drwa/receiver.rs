@@ -28,8 +28,8 @@
 //!   become equal. Shown by `tests::unequal_windows_become_equal`.
 //! - A connection without DRWA fills the queue, and windows of those with DRWA shrink to nothing. So
 //!   round trips above 5/4 of λ·RTT_min for `re_baseline` make RTT_min 2/λ of the smallest of that time.
-//!   cwnd_est is what it was before, and follows more data at once: with α it would take a minute. After
-//!   `retry` the RTT_min before is believed again. Shown by `tests::a_queue_of_others_is_given_in_to`.
+//!   cwnd_est is what it was before: with α alone the way back would take a minute. After `retry` the
+//!   RTT_min before is believed again. Shown by `tests::a_queue_of_others_is_given_in_to`.
 
 use std::collections::BTreeMap;
 
@@ -460,9 +460,7 @@ impl ReceiverDrwa {
 
     fn estimate(&self, rtt: u64, rtt_min: u64, data: u64) -> u64 {
         let Some(old) = self.cwnd_est.filter(|old| *old > 0) else { return data };
-        // Among others that fill the queue it is to come to as much as they.
-        let has_queue =
-            if self.before_us.is_some() { !self.is_explained(rtt, rtt_min) } else { rtt * 2 > rtt_min * 3 };
+        let has_queue = rtt * 2 > rtt_min * 3;
         if self.params.is_free_without_queue && !has_queue {
             return old.max(data);
         }
