@@ -27,12 +27,14 @@ pub fn namespaces_in_use() -> Result<BTreeSet<u64>, IoError> {
 
 fn of_process(process: &Path, found: &mut BTreeSet<u64>) {
     let each = |folder: &str| fs::read_dir(process.join(folder)).into_iter().flatten().flatten();
+    let device = fs::metadata("/proc/self/ns/net").ok().map(|own| own.dev());
     for thread in each("task") {
         found.extend(fs::metadata(thread.path().join("ns/net")).map(|namespace| namespace.ino()));
     }
     for descriptor in each("fd") {
-        let target = fs::read_link(descriptor.path()).unwrap_or_default();
-        found.extend(target.to_str().and_then(number));
+        // One that was opened by a name shows that name; it is of the same file system as all namespaces.
+        let held = fs::metadata(descriptor.path()).ok().filter(|held| Some(held.dev()) == device);
+        found.extend(held.map(|namespace| namespace.ino()));
     }
     let mounts = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
     // The fourth field is what of the file system is mounted (proc_pid_mountinfo(5)).
