@@ -20,6 +20,9 @@ pub const SIGSTOP: i32 = 19;
 /// No start and no end takes longer, under whatever load.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// A watchdog has a successor go on, or says that none does, within this time.
+const SUCCESSION: Duration = Duration::from_secs(1);
+
 /// How the accelerator is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
@@ -129,6 +132,11 @@ impl Accelerator {
         self.heir.as_ref().map_or(self.child.id(), |(process, _)| *process)
     }
 
+    /// Waits until `watchdog` has undone everything.
+    pub fn await_watchdog(&self, watchdog: &PidFd) -> Result<(), String> {
+        await_end_of(watchdog, &self.name)
+    }
+
     /// Waits until `watchdog` has done what it does after a death; true when another process goes on.
     pub fn is_succeeded(&mut self, watchdog: Option<&PidFd>) -> Result<bool, String> {
         if let Some(watchdog) = watchdog {
@@ -136,14 +144,16 @@ impl Accelerator {
         }
         // It has said so before it ended; the thread that reads may not have been there yet.
         let lines = std::iter::from_fn(|| self.lines.recv_timeout(Duration::from_millis(200)).ok());
-        let said = lines.filter_map(|line| {
-            let (_, rest) = line.split_once("cellerator: process ")?;
-            rest.strip_suffix(" goes on with the flows of the one that died")?.parse().ok()
-        });
-        let Some(heir) = said.last() else { return Ok(false) };
+        match lines.filter_map(|line| heir_of(&line)).last() {
+            Some(heir) => self.follow(heir).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    fn follow(&mut self, heir: u32) -> Result<(), String> {
         let process = PidFd::open(heir).map_err(|error| error.to_string())?;
         self.heir = Some((heir, process));
-        Ok(true)
+        Ok(())
     }
 
     /// The watchdog, if it is running at this moment.
@@ -157,8 +167,26 @@ impl Accelerator {
         PidFd::open(pid?).ok()
     }
 
-    /// An error if it has ended by itself.
+    /// An error if it has ended by itself. One that was taken for hung while it owed something, and was killed
+    /// for it, has not, if another process goes on: on a busy machine that says nothing about the box.
     pub fn check(&mut self) -> Result<(), String> {
+        let checked = self.is_there();
+        if checked.is_ok() {
+            return checked;
+        }
+        let lines = std::iter::from_fn(|| self.lines.recv_timeout(SUCCESSION).ok());
+        let mut is_killed_for_hang = false;
+        let heir = lines.fold(None, |heir, line| {
+            is_killed_for_hang |= line.ends_with("hangs and owes flows data: it is killed");
+            heir_of(&line).or(heir)
+        });
+        match heir.filter(|_| is_killed_for_hang) {
+            Some(heir) => self.follow(heir),
+            None => checked,
+        }
+    }
+
+    fn is_there(&mut self) -> Result<(), String> {
         if let Some((process, heir)) = &self.heir {
             let has_ended =
                 format!("process {process}, which went on for {}, has ended by itself", self.name);
@@ -200,6 +228,12 @@ impl Accelerator {
             drop(std::fs::write(folder.join(format!("{name}.{command}.json")), text));
         }
     }
+}
+
+/// The process that goes on, if a watchdog's line says so.
+fn heir_of(line: &str) -> Option<u32> {
+    let (_, rest) = line.split_once("cellerator: process ")?;
+    rest.strip_suffix(" goes on with the flows of the one that died")?.parse().ok()
 }
 
 /// True when `process` has ended by then.

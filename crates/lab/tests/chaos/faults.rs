@@ -157,8 +157,9 @@ impl Scene<'_> {
             }
             _ => {}
         }
-        // A hang with debt was made a death.
-        if fault == Fault::Stop && old.check().is_err() && !old.is_succeeded(watchdog.as_ref())? {
+        // A hang with debt was made a death, and nobody goes on.
+        if fault == Fault::Stop && old.check().is_err() {
+            watchdog.as_ref().map_or(Ok(()), |dog| old.await_watchdog(dog))?;
             return self.start(None);
         }
         if matches!(fault, Fault::KillWatchdog | Fault::Hangup | Fault::Stop) {
