@@ -120,7 +120,7 @@ fn main() -> ExitCode {
             // What accelerators and labs keep of themselves is for root.
             let is_hidden = message.contains(io::INSTANCE_DIRECTORY) && message.ends_with("(os error 13)");
             let hint = if is_hidden { ": run as root" } else { "" };
-            eprintln!("cellerator: {message}{hint}");
+            io::say(format_args!("cellerator: {message}{hint}"));
             ExitCode::FAILURE
         }
     }

@@ -25,9 +25,9 @@ pub fn main(settings: Settings) -> Result<ExitCode, String> {
 /// gone away is no reason to stop.
 fn show(event: &Event) {
     if event.severity() == Severity::Info {
-        drop(writeln!(std::io::stdout(), "{event}"));
+        drop(std::io::stdout().write_all(format!("{event}\n").as_bytes()));
     } else {
-        drop(writeln!(std::io::stderr(), "cellerator: {}", event.line()));
+        io::say(format_args!("cellerator: {}", event.line()));
     }
 }
 

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use io::netlink::Netlink;
-use io::{Clock, Instance, Interest, IoError, PidFd, RECORD, RECORD_OF_DEAD, Waiter, ignore_signals};
+use io::{Clock, Instance, Interest, IoError, PidFd, RECORD, RECORD_OF_DEAD, Waiter, ignore_signals, say};
 use units::{Duration, Instant};
 
 use crate::keepsakes::{self, Inventory, Keepsakes, TAKEN};
@@ -211,7 +211,7 @@ impl Said {
                     let text = self.text.take().unwrap_or_default();
                     let kept = Keepsakes::parse(&text, std::mem::take(&mut self.descriptors));
                     self.kept = kept
-                        .inspect_err(|error| say(&format!("cellerator: no successor can go on: {error}")))
+                        .inspect_err(|error| say(format_args!("cellerator: no successor can go on: {error}")))
                         .ok();
                 }
                 (Some(text), byte) => text.push(byte),
@@ -278,7 +278,7 @@ pub fn watch(watched_record: &Path, hang_after: Duration) -> Result<(), RunError
                 (true, Some(_)) => "the kernel bridges",
                 (true, None) => "the wire is cut",
             };
-            say(&format!("cellerator: no sign of life for {hang_after}: {instead}"));
+            say(format_args!("cellerator: no sign of life for {hang_after}: {instead}"));
             result?;
             continue;
         }
@@ -313,12 +313,16 @@ pub fn watch(watched_record: &Path, hang_after: Duration) -> Result<(), RunError
     {
         match succeed(kept, record_path) {
             Ok(process) => {
-                say(&format!("cellerator: process {process} goes on with the flows of the one that died"));
+                say(format_args!(
+                    "cellerator: process {process} goes on with the flows of the one that died"
+                ));
                 drop(fs::remove_dir_all(directory));
                 return Ok(());
             }
             Err(why) => {
-                say(&format!("cellerator: nobody goes on with the flows of the process that died: {why}"));
+                say(format_args!(
+                    "cellerator: nobody goes on with the flows of the process that died: {why}"
+                ));
             }
         }
     }
@@ -340,7 +344,10 @@ fn fence(kept: &Keepsakes, record_path: &Path, socket: &UnixStream, netlink: &Ne
         return false;
     }
     kept.beat();
-    say(&format!("cellerator: process {} hangs and owes flows data: it is killed", kept.inventory.process));
+    say(format_args!(
+        "cellerator: process {} hangs and owes flows data: it is killed",
+        kept.inventory.process
+    ));
     let killed = PidFd::open(kept.inventory.process).and_then(|process| {
         process.send_signal(SIGKILL)?;
         let mut waiter = Waiter::new(Duration::ZERO)?;
@@ -411,12 +418,6 @@ fn await_successor(mut stream: &UnixStream, kept: &Keepsakes, give_up: units::In
     }
 }
 
-/// Says a line, in one piece: others write to the same place.
-fn say(line: &str) {
-    // Nobody may be listening any more.
-    drop(std::io::stderr().write_all(format!("{line}\n").as_bytes()));
-}
-
 /// Ends the flows of a bridge that died. A kernel bridge that has taken over stays, and with it
 /// what is written down, until the next start takes its place; one that has done so meanwhile has
 /// left that bridge without ports.
@@ -441,10 +442,10 @@ fn settle(directory: &Path, record: &Record, netlink: &Netlink) {
         return;
     }
     let count = owed.len();
-    say(&format!("cellerator: the accelerator died and owed {count} flows data: resetting their ends"));
+    say(format_args!("cellerator: the accelerator died and owed {count} flows data: resetting their ends"));
     match recovery::reset_ends(&owed, record.passage(), netlink) {
-        Ok(outcome) => say(&format!("cellerator: {outcome}")),
-        Err(error) => say(&format!("cellerator: cannot reset {count} flows that will stall: {error}")),
+        Ok(outcome) => say(format_args!("cellerator: {outcome}")),
+        Err(error) => say(format_args!("cellerator: cannot reset {count} flows that will stall: {error}")),
     }
 }
 

@@ -112,7 +112,8 @@ fn stalls_of(policy: &str, loss_ppm: u32, deaths: usize) -> Vec<Duration> {
             arrivals.begin();
             PidFd::open(process).unwrap().send_signal(SIGKILL).unwrap();
             let line = accelerator.await_line("goes on with the flows of the one that died");
-            process = line.split_ascii_whitespace().find_map(|word| word.parse().ok()).unwrap();
+            let (_, after) = line.split_once("process ").unwrap();
+            process = after.split_ascii_whitespace().next().unwrap().parse().unwrap();
             pause(Duration::from_secs(1));
             stalls.push(arrivals.longest());
         }

@@ -23,7 +23,8 @@ fn config(topology: &Topology) -> Config {
 /// Waits until another process goes on; gives its number.
 fn heir(program: &mut Program) -> u32 {
     let line = program.await_line("goes on with the flows of the one that died");
-    line.split_ascii_whitespace().find_map(|word| word.parse().ok()).unwrap()
+    let (_, after) = line.split_once("process ").unwrap();
+    after.split_ascii_whitespace().next().unwrap().parse().unwrap()
 }
 
 fn signal(process: u32, signal: i32) {

@@ -60,7 +60,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
-            eprintln!("tun-echo: {message}");
+            io::say(format_args!("tun-echo: {message}"));
             ExitCode::FAILURE
         }
     }
@@ -76,9 +76,9 @@ fn parse(config: &str) -> Result<Config, String> {
 
 fn echo(config: &Config) -> Result<(), String> {
     let make = |shards| Ok(vec![PassThrough; shards]);
-    let ended = run::run(config, make, &mut |event: &Event| eprintln!("{}", event.line()));
+    let ended = run::run(config, make, &mut |event: &Event| io::say(event.line()));
     let ended = ended.map_err(|error| error.to_string())?;
-    eprintln!("{ended:?}");
+    io::say(format_args!("{ended:?}"));
     Ok(())
 }
 
@@ -99,15 +99,15 @@ fn accelerate_by<P: Processor + Send + 'static>(
         let made = made.map_err(|error| RunError::Settings(error.to_string()))?;
         Ok(made.into_iter().map(&wrap).collect())
     };
-    let ended = run::run(config, make, &mut |event: &Event| eprintln!("{}", event.line()));
+    let ended = run::run(config, make, &mut |event: &Event| io::say(event.line()));
     let ended = ended.map_err(|error| error.to_string())?;
     let counted = |name| ended.processor.counter(name);
-    eprintln!("{:?} {:?} {:?}", ended.why, ended.counters, ended.queue_drops);
-    eprintln!(
+    io::say(format_args!("{:?} {:?} {:?}", ended.why, ended.counters, ended.queue_drops));
+    io::say(format_args!(
         "accelerated {} flows, {} B lost",
         counted("flows_accelerated"),
         counted("bytes_acked_but_lost")
-    );
+    ));
     Ok(())
 }
 
