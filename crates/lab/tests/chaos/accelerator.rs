@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use io::{Clock, Namespace, PidFd, SpawnOptions};
+use io::{Clock, Interest, Namespace, PidFd, SpawnOptions, Waiter};
 
 use crate::network::output;
 use crate::program::program;
@@ -19,6 +19,9 @@ pub const SIGSTOP: i32 = 19;
 
 /// No start and no end takes longer, under whatever load.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A watchdog has a successor go on, or says that none does, within this time.
+const SUCCESSION: Duration = Duration::from_secs(1);
 
 /// How the accelerator is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +55,8 @@ pub struct Options {
 /// A running one; killed when dropped.
 pub struct Accelerator {
     child: Child,
+    /// Another process that goes on with its flows since it died.
+    heir: Option<(u32, PidFd)>,
     name: String,
     lines: mpsc::Receiver<String>,
 }
@@ -71,7 +76,7 @@ impl Accelerator {
         // Who does not take what is owed to him within the drain time is reset: on a busy machine
         // that says nothing about the box.
         command.args(["--drain-time", "40 s"]);
-        // This test starts the next one itself: who goes on after a death is the matter of `deaths`.
+        // Who goes on after a death is another test's matter (`deaths`): here the box stays dead.
         command.args(["--recover-within", "0 ms"]);
         match options.way {
             Way::Inline => command.args(["--inline", "w0", "m0", "--inline-fallback", "bridge"]),
@@ -101,7 +106,7 @@ impl Accelerator {
                 });
             });
         }
-        let mut accelerator = Self { child, name: name.to_owned(), lines };
+        let mut accelerator = Self { child, heir: None, name: name.to_owned(), lines };
         accelerator.await_line("ready")?;
         Ok(accelerator)
     }
@@ -122,12 +127,40 @@ impl Accelerator {
 
     pub fn signal(&self, signal: i32) {
         // It may have ended; that is noticed by `check`.
-        drop(PidFd::open(self.child.id()).and_then(|process| process.send_signal(signal)));
+        drop(PidFd::open(self.process()).and_then(|process| process.send_signal(signal)));
+    }
+
+    fn process(&self) -> u32 {
+        self.heir.as_ref().map_or(self.child.id(), |(process, _)| *process)
+    }
+
+    /// Waits until `watchdog` has undone everything.
+    pub fn await_watchdog(&self, watchdog: &PidFd) -> Result<(), String> {
+        await_end_of(watchdog, &self.name)
+    }
+
+    /// Waits until `watchdog` has done what it does after a death; true when another process goes on.
+    pub fn is_succeeded(&mut self, watchdog: Option<&PidFd>) -> Result<bool, String> {
+        if let Some(watchdog) = watchdog {
+            await_end_of(watchdog, &self.name)?;
+        }
+        // It has said so before it ended; the thread that reads may not have been there yet.
+        let lines = std::iter::from_fn(|| self.lines.recv_timeout(Duration::from_millis(200)).ok());
+        match lines.filter_map(|line| heir_of(&line)).last() {
+            Some(heir) => self.follow(heir).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    fn follow(&mut self, heir: u32) -> Result<(), String> {
+        let process = PidFd::open(heir).map_err(|error| error.to_string())?;
+        self.heir = Some((heir, process));
+        Ok(())
     }
 
     /// The watchdog, if it is running at this moment.
     pub fn watchdog(&self) -> Option<PidFd> {
-        let path = format!("/proc/{0}/task/{0}/children", self.child.id());
+        let path = format!("/proc/{0}/task/{0}/children", self.process());
         let children = std::fs::read_to_string(path).unwrap_or_default();
         let pid = children.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).find(|pid: &u32| {
             let arguments = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -136,8 +169,31 @@ impl Accelerator {
         PidFd::open(pid?).ok()
     }
 
-    /// An error if it has ended by itself.
+    /// An error if it has ended by itself. One that was taken for hung while it owed something, and was killed
+    /// for it, has not, if another process goes on: on a busy machine that says nothing about the box.
     pub fn check(&mut self) -> Result<(), String> {
+        let checked = self.is_there();
+        if checked.is_ok() {
+            return checked;
+        }
+        let lines = std::iter::from_fn(|| self.lines.recv_timeout(SUCCESSION).ok());
+        let mut is_killed_for_hang = false;
+        let heir = lines.fold(None, |heir, line| {
+            is_killed_for_hang |= line.ends_with("hangs and owes flows data: it is killed");
+            heir_of(&line).or(heir)
+        });
+        match heir.filter(|_| is_killed_for_hang) {
+            Some(heir) => self.follow(heir),
+            None => checked,
+        }
+    }
+
+    fn is_there(&mut self) -> Result<(), String> {
+        if let Some((process, heir)) = &self.heir {
+            let has_ended =
+                format!("process {process}, which went on for {}, has ended by itself", self.name);
+            return if has_ended_by(heir, Clock::now())? { Err(has_ended) } else { Ok(()) };
+        }
         match self.child.try_wait() {
             Ok(None) => Ok(()),
             Ok(Some(status)) => Err(format!("{} has ended by itself: {status}", self.name)),
@@ -147,6 +203,9 @@ impl Accelerator {
 
     /// Waits for its end.
     pub fn await_end(&mut self) -> Result<(), String> {
+        if let Some((_, heir)) = &self.heir {
+            return await_end_of(heir, &self.name);
+        }
         let give_up = Clock::now() + units::Duration::from_nanos(PATIENCE.as_nanos() as u64);
         while Clock::now() < give_up {
             match self.child.try_wait() {
@@ -173,8 +232,33 @@ impl Accelerator {
     }
 }
 
+/// The process that goes on, if a watchdog's line says so.
+fn heir_of(line: &str) -> Option<u32> {
+    let (_, rest) = line.split_once("cellerator: process ")?;
+    rest.strip_suffix(" goes on with the flows of the one that died")?.parse().ok()
+}
+
+/// True when `process` has ended by then.
+fn has_ended_by(process: &PidFd, give_up: units::Instant) -> Result<bool, String> {
+    let text = |error: io::IoError| error.to_string();
+    let mut waiter = Waiter::new(units::Duration::ZERO).map_err(text)?;
+    waiter.add(process, Interest::Read, 0).map_err(text)?;
+    Ok(!waiter.wait(Some(give_up)).map_err(text)?.is_empty())
+}
+
+fn await_end_of(process: &PidFd, name: &str) -> Result<(), String> {
+    let patience = units::Duration::from_nanos(PATIENCE.as_nanos() as u64);
+    match has_ended_by(process, Clock::now() + patience)? {
+        true => Ok(()),
+        false => Err(format!("{name} has not ended within {PATIENCE:?}")),
+    }
+}
+
 impl Drop for Accelerator {
     fn drop(&mut self) {
+        if let Some((_, heir)) = &self.heir {
+            drop(heir.send_signal(SIGKILL));
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -72,7 +72,7 @@ impl Fault {
 
     /// What was owed died with the box: such flows are reset.
     pub const fn may_reset(self) -> bool {
-        matches!(self, Self::KillBox | Self::KillBoth)
+        matches!(self, Self::KillBox | Self::KillBoth | Self::Stop)
     }
 
     /// False where it means nothing.
@@ -145,9 +145,9 @@ impl Scene<'_> {
 
     fn suffer_in_box(&mut self, fault: Fault) -> Result<(), String> {
         let Some(mut old) = self.accelerator.take() else { return Ok(()) };
-        let name = old.name().to_owned();
+        let (name, watchdog) = (old.name().to_owned(), old.watchdog());
         match fault {
-            Fault::KillWatchdog => drop(old.watchdog().map(|dog| dog.send_signal(SIGKILL))),
+            Fault::KillWatchdog => drop(watchdog.as_ref().map(|dog| dog.send_signal(SIGKILL))),
             Fault::Hangup => old.signal(SIGHUP),
             Fault::Stop => {
                 old.signal(SIGSTOP);
@@ -157,11 +157,15 @@ impl Scene<'_> {
             }
             _ => {}
         }
+        // A hang with debt was made a death, and nobody goes on.
+        if fault == Fault::Stop && old.check().is_err() {
+            watchdog.as_ref().map_or(Ok(()), |dog| old.await_watchdog(dog))?;
+            return self.start(None);
+        }
         if matches!(fault, Fault::KillWatchdog | Fault::Hangup | Fault::Stop) {
             *self.accelerator = Some(old);
             return Ok(());
         }
-        let watchdog = old.watchdog();
         match fault {
             Fault::Replace => {
                 self.start(Some(&name))?;
@@ -175,12 +179,16 @@ impl Scene<'_> {
             }
             Fault::Terminate => old.signal(SIGTERM),
             Fault::KillBoth => {
-                drop(watchdog.map(|dog| dog.send_signal(SIGKILL)));
+                drop(watchdog.as_ref().map(|dog| dog.send_signal(SIGKILL)));
                 old.signal(SIGKILL);
             }
             _ => old.signal(SIGKILL),
         }
         old.await_end()?;
+        if fault == Fault::KillBox && old.is_succeeded(watchdog.as_ref())? {
+            *self.accelerator = Some(old);
+            return Ok(());
+        }
         self.pause(0..500);
         self.start(None)
     }
