@@ -76,8 +76,6 @@ impl Accelerator {
         // Who does not take what is owed to him within the drain time is reset: on a busy machine
         // that says nothing about the box.
         command.args(["--drain-time", "40 s"]);
-        // Who goes on after a death is another test's matter (`deaths`): here the box stays dead.
-        command.args(["--recover-within", "0 ms"]);
         match options.way {
             Way::Inline => command.args(["--inline", "w0", "m0", "--inline-fallback", "bridge"]),
             way => command.args(["--wired", "w0", "--mobile", "m0", "--steering", way.name()]),
