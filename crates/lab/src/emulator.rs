@@ -9,7 +9,7 @@
 //!
 //! One thread for all of it: two spinning threads on two processors starve the TCP they are to carry.
 //! Each turn delivers what is due, then fetches what has arrived, then waits: asleep until shortly before
-//! the next departure, then spinning. A packet is never handed over before its planned time.
+//! the next departure, then spinning ([`Waking::Early`]). A packet is never handed over before its planned time.
 
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -54,6 +54,15 @@ pub enum Keep {
     Everything,
     /// The same, and every packet of the wan segment.
     EveryLink,
+}
+
+/// When an [`Emulator`] wakes for a packet that is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waking {
+    /// Some time before, and then it watches the clock: within microseconds. Takes most of a processor.
+    Early,
+    /// When its timer expires, some 10 to 100 µs late: for what does not measure time that finely.
+    OnTimer,
 }
 
 /// A running emulator; dropping it stops it.
@@ -103,7 +112,7 @@ impl Emulation {
 
 impl Emulator {
     /// Starts to move packets between `devices` through the links of `plan`, whose time begins now, and has
-    /// `reporter` report on them.
+    /// `reporter` report on them. `waking` says how exact their times are.
     ///
     /// # Errors
     /// When a link cannot be made, or the system has no more threads or descriptors.
@@ -111,6 +120,7 @@ impl Emulator {
         devices: [Tun; 4],
         plan: &LinkPlan,
         keep: Keep,
+        waking: Waking,
         mut reporter: Option<Reporter>,
     ) -> Result<Self, LabError> {
         let (stop, stopped) = UnixStream::pair().doing(|| "make a socket pair".to_owned())?;
@@ -137,6 +147,7 @@ impl Emulator {
             late_bins: LateBins::new(started),
             path_rtt: path_rtt(plan),
             started,
+            waking,
             free_buffers: Vec::new(),
             reporter,
         };
@@ -191,6 +202,7 @@ struct Mover {
     late_bins: LateBins,
     path_rtt: Duration,
     started: Instant,
+    waking: Waking,
     free_buffers: Vec<Vec<u8>>,
     reporter: Option<Reporter>,
 }
@@ -200,7 +212,11 @@ const STOP: u64 = 4;
 impl Mover {
     fn run(mut self, stopped: &impl AsFd) -> Result<Emulation, LabError> {
         let is_realtime = io::sched::set_realtime_priority(REALTIME_PRIORITY).is_ok();
-        let mut precise = self.waiter(SPIN_MARGIN, stopped)?;
+        let spin_margin = match self.waking {
+            Waking::Early => SPIN_MARGIN,
+            Waking::OnTimer => Duration::ZERO,
+        };
+        let mut precise = self.waiter(spin_margin, stopped)?;
         let mut relaxed = self.waiter(Duration::ZERO, stopped)?;
         let mut budget = SpinBudget::default();
         let mut woken = Clock::now();
@@ -209,7 +225,7 @@ impl Mover {
             let deadline = self.links.iter().filter_map(Link::next_deadline).chain(report).min();
             let asleep_from = Clock::now();
             let (waiter, margin) = if budget.allows_spinning() {
-                (&mut precise, SPIN_MARGIN)
+                (&mut precise, spin_margin)
             } else {
                 (&mut relaxed, Duration::ZERO)
             };

@@ -30,7 +30,7 @@ mod topology;
 mod transfer;
 
 pub use accelerator::AcceleratorCommand;
-pub use emulator::{Emulation, Emulator, Keep};
+pub use emulator::{Emulation, Emulator, Keep, Waking};
 pub use error::LabError;
 pub use instance::{Instance, Running};
 pub use lateness::LateBins;

@@ -5,7 +5,7 @@ use std::path::Path;
 use scenario::{Case, Family, LinkPlan};
 
 use crate::accelerator::{AcceleratorCommand, DrwaCommand, Running};
-use crate::emulator::{Emulation, Emulator, Keep};
+use crate::emulator::{Emulation, Emulator, Keep, Waking};
 use crate::reporter::Reporter;
 use crate::topology::{HostSettings, Network, client_address};
 use crate::{Instance, LabError};
@@ -77,7 +77,7 @@ impl Session {
             let accelerator = self.network.namespace(crate::Host::Accelerator)?;
             Reporter::open(config, accelerator, client_address(self.family))
         });
-        self.emulator = Some(Emulator::start(devices, plan, keep, reporter.transpose()?)?);
+        self.emulator = Some(Emulator::start(devices, plan, keep, Waking::Early, reporter.transpose()?)?);
         Ok(())
     }
 

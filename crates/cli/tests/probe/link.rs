@@ -5,7 +5,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use io::SpawnOptions;
-use lab::{Emulation, Emulator, Host, HostSettings, Instance, Keep, Network};
+use lab::{Emulation, Emulator, Host, HostSettings, Instance, Keep, Network, Waking};
 use link::{Capacity, DelayModel, LinkConfig, LossModel, QueueLimit};
 use scenario::LinkPlan;
 use units::{Bytes, Duration, Rate};
@@ -64,7 +64,7 @@ impl Bed {
         let devices = network.take_devices().unwrap();
         let wan = |seed| LinkConfig { delay: DelayModel::Fixed(DELAYS[1]), seed, ..LinkConfig::default() };
         let plan = LinkPlan { wan_down: wan(1), wan_up: wan(2), radio_down, radio_up, feedback: None };
-        let emulator = Emulator::start(devices, &plan, Keep::EveryLink, None).unwrap();
+        let emulator = Emulator::start(devices, &plan, Keep::EveryLink, Waking::Early, None).unwrap();
         let mut bed =
             Self { server: None, emulator: Some(emulator), network, _instance: instance, _turn: turn };
         bed.server = bed.start(Host::Server, env!("CARGO_BIN_EXE_cellerator"), &["probe", "server"]);

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use io::{Clock, INSTANCE_DIRECTORY, SpawnOptions, Waiter};
-use lab::{Emulator, Host, HostSettings, Keep, Network};
+use lab::{Emulator, Host, HostSettings, Keep, Network, Waking};
 use link::{DelayModel, LinkConfig, LossModel};
 use scenario::LinkPlan;
 use serde_json::Value;
@@ -84,7 +84,7 @@ impl Lab {
             radio_up: link(seed + 3, ppm > 0),
             feedback: None,
         };
-        let emulator = Emulator::start(devices, &plan, Keep::Nothing, None).unwrap();
+        let emulator = Emulator::start(devices, &plan, Keep::Nothing, Waking::OnTimer, None).unwrap();
         let directory = std::env::temp_dir().join(format!("cellerator-{name}"));
         std::fs::create_dir_all(&directory).unwrap();
         Self { running: Vec::new(), _emulator: emulator, network, directory }

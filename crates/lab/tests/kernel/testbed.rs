@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
 use io::netlink::Family as NetFamily;
 use io::{Clock, Namespace, PidFd, SpawnOptions, Waiter};
-use lab::{Emulation, Emulator, Host, HostSettings, Instance, Keep, Network, RADIO, WAN, server_address};
+use lab::{
+    Emulation, Emulator, Host, HostSettings, Instance, Keep, Network, RADIO, WAN, Waking, server_address,
+};
 use link::{Capacity, DelayModel, Direction, Harq, LinkConfig, LossModel, Preset, QueueLimit};
 use scenario::{Family, LinkPlan};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -130,7 +132,8 @@ impl Testbed {
             .unwrap_or_else(|e| panic!("this test needs root and a TUN device: {e}"));
         let mut network = Network::create(&name, hosts).unwrap();
         let devices = network.take_devices().unwrap();
-        let emulator = Emulator::start(devices, &radio.plan(7), Keep::Nothing, None).unwrap();
+        let emulator =
+            Emulator::start(devices, &radio.plan(7), Keep::Nothing, Waking::OnTimer, None).unwrap();
         let bed = Self { accelerator: None, emulator: Some(emulator), network, instance, _turn: turn };
         // Buffers must not shape what is tested: a server may always have several megabytes under way.
         bed.set(Host::Server, "net/ipv4/tcp_wmem", "4096 262144 8388608");
