@@ -55,7 +55,13 @@ fn of_direction(figures: &DirectionFigures) -> String {
             text += &match (delay >= crate::sweep::KNEE_DELAY_MS, lost >= LOSS_TOLD) {
                 (true, true) => format!("{waits}, and {} % of them are lost", digits(lost)),
                 (true, false) => format!("{waits}, and none is lost"),
-                (false, _) => format!(" are lost: {} % at {} Mbit/s", digits(lost), digits(worst.rate_mbps)),
+                (false, true) => {
+                    format!(" are lost: {} % at {} Mbit/s", digits(lost), digits(worst.rate_mbps))
+                }
+                (false, false) => format!(
+                    " wait or are lost at some rates, and not at {} Mbit/s: what the path carries changes",
+                    digits(worst.rate_mbps)
+                ),
             };
         }
     } else if let Some(first) = figures.steps.first().map(|step| &step.figures) {
@@ -301,8 +307,14 @@ pub(crate) fn of_timeout(document: &TimeoutDocument) -> String {
                 seconds(died),
                 seconds(bindings.keep_alive_s.unwrap_or(lived))
             ),
-            (Some(lived), None) => format!("{name}: an idle flow lives for {} or longer. ", seconds(lived)),
-            (None, Some(died)) => format!("{name}: the path forgets an idle flow before {}. ", seconds(died)),
+            (Some(lived), None) => format!(
+                "{name}: an idle flow still works after {}, the longest silence that was tried. ",
+                seconds(lived)
+            ),
+            (None, Some(died)) => format!(
+                "{name}: the path forgets an idle flow before {}, the shortest silence that was tried. ",
+                seconds(died)
+            ),
             (None, None) => format!("{name}: nothing was learned. "),
         };
     }
