@@ -412,8 +412,18 @@ fn server(args: &ServerArgs) -> Result<ExitCode, String> {
     let signals = Signals::terminating().map_err(|e| e.to_string())?;
     let options =
         ServeOptions { listen: args.listen, ports: args.ports.clone(), config, drift_ppm: args.clock_drift };
-    let counters = measure::serve(options, &signals, &mut |line| eprintln!("  {line}"))
-        .map_err(|e| format!("{e}: is another server running, or is the address not of this machine?"))?;
+    let counters = measure::serve(options, &signals, &mut |line| eprintln!("  {line}")).map_err(|error| {
+        // `EACCES`, `EADDRINUSE`, `EADDRNOTAVAIL`.
+        const PERMISSION: i32 = 13;
+        const IN_USE: i32 = 98;
+        const NOT_HERE: i32 = 99;
+        match error.raw_os_error() {
+            Some(PERMISSION) => format!("{error}: a port below 1024 needs root, or CAP_NET_BIND_SERVICE"),
+            Some(IN_USE) => format!("{error}: another program has the port, choose another with --listen"),
+            Some(NOT_HERE) => format!("{error}: --listen with an address of this machine"),
+            _ => error.to_string(),
+        }
+    })?;
     eprintln!(
         "  {} sessions, {} runs; refused: {} for want of room, {} with a wrong key, {} of another version",
         counters.sessions, counters.runs, counters.overloaded, counters.wrong_key, counters.other_version

@@ -77,7 +77,9 @@ impl Table {
                             @let colour = colour(row);
                             tr class=[colour.map(|number| class(Ink::Colour(number)))] {
                                 @for (column, field) in row.iter().enumerate() {
-                                    td class=[look(field)] data-label=(label(column)) {
+                                    // A number alone does not say what it is of.
+                                    @let is_number = column == 0 && field.starts_with(|c: char| c.is_ascii_digit());
+                                    td class=[look(field)] data-label=(label(column)) data-number[is_number] {
                                         @if column == 0 && colour.is_some() { span class="swatch" {} }
                                         (field)
                                     }

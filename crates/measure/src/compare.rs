@@ -304,6 +304,15 @@ pub fn page(comparison: &Comparison) -> String {
             (table.html(&|_| None, &|_| None))
             @if title == "Round trips" { (distributions(comparison)) }
         }
+        h2 { "What the words mean" }
+        p {
+            "Idle is a path that carries nothing else; down and up are loaded from and to the server. Outages are times "
+            "of 200 ms and more of which no packet came back. The capacity is the best whole second of UDP. The knee is "
+            "the largest rate at which packets hardly wait and hardly any is lost. “Lost at least rate” is what the "
+            "path loses when it has little to do, “RTT p95 at largest” the round trip that 95 % stay below at the "
+            "largest rate that was tried. Bandwidth of TCP is a mean with its standard deviation (std); 3WHS RTT is "
+            "the round trip of the handshake."
+        }
     };
     figures::page::page("Environments side by side", "", &body)
 }

@@ -390,4 +390,36 @@ mod tests {
         let silent = [None, None, None, Some(4.0)];
         assert_eq!(grown(&silent, &[None, None, None, Some(104.0)]), Some((0, 4, 100.0)));
     }
+
+    #[test]
+    fn a_server_that_does_not_answer_under_load_is_no_sign_of_an_empty_queue() {
+        let of = |load, medians: &[Option<f64>]| HopsPhase {
+            load,
+            load_mbps: None,
+            load_received_mbps: None,
+            hops: phase(medians),
+            growth: None,
+            doubts: Vec::new(),
+        };
+        let told = |loaded: &[Option<f64>]| {
+            verdict::of_hops(&HopsDocument {
+                schema: SCHEMA,
+                made_by: Maker { cellerator: "0".to_owned(), command: "c".to_owned(), started_unix_s: 0 },
+                server: Peer {
+                    host: "a".to_owned(),
+                    address: "192.0.2.2".to_owned(),
+                    port: 1,
+                    ip_version: 4,
+                },
+                verdict: String::new(),
+                incomplete: None,
+                is_filtered: false,
+                hops: Vec::new(),
+                phases: vec![of("idle", &[Some(1.0), Some(2.0)]), of("down", loaded)],
+            })
+        };
+        assert_eq!(told(&[Some(1.0), Some(2.0)]), "While downloading, no queue grows.");
+        let unknown = told(&[Some(4_000.0), None]);
+        assert!(unknown.starts_with("While downloading, too few packets came back"), "{unknown}");
+    }
 }

@@ -178,7 +178,7 @@ fn chart(document: &MiddleboxDocument) -> Chart {
         let name = format!("port {}", connection.port);
         series.push(Series::new(&name, Ink::Colour(number), Mark::Dots, points));
     }
-    Chart::new("When the server's data was acknowledged", Axis::exact("sent, s"))
+    Chart::new("Pieces of data by the time at which each was sent", Axis::exact("sent, s"))
         .panel(Axis::log("acknowledged after, ms"), series)
 }
 

@@ -25,8 +25,12 @@ pub fn summary(document: &RttDocument, columns: usize) -> String {
     }
     if let Some(clock) = &document.clock {
         text += &format!(
-            "  the server's clock is ahead by {:.3} to {:.3} ms, and gains {:.1} ppm\n",
-            clock.offset_low_ms, clock.offset_high_ms, clock.drift_ppm
+            "  the server's clock is ahead by {:.3} to {:.3} ms, and gains {:.0} to {:.0} ppm, most likely {:.1}\n",
+            clock.offset_low_ms,
+            clock.offset_high_ms,
+            clock.drift_low_ppm,
+            clock.drift_high_ppm,
+            clock.drift_ppm
         );
     }
     text
@@ -186,8 +190,8 @@ fn method(document: &RttDocument) -> Markup {
             p {
                 "The server's clock is ahead by " (format!("{:.3}", clock.offset_low_ms)) " to "
                 (format!("{:.3}", clock.offset_high_ms)) " ms: an interval as wide as the least round trip, because "
-                "the two ways may differ. It gains " (format!("{:.1}", clock.drift_ppm)) " ppm (at least "
-                (format!("{:.0}", clock.drift_low_ppm)) ", at most " (format!("{:.0}", clock.drift_high_ppm)) ")."
+                "the two ways may differ. It gains " (format!("{:.0}", clock.drift_low_ppm)) " to "
+                (format!("{:.0}", clock.drift_high_ppm)) " ppm, most likely " (format!("{:.1}", clock.drift_ppm)) "."
             }
         }
     }

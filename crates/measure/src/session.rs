@@ -261,6 +261,7 @@ impl<'a> Session<'a> {
         let (mut failure, mut shown) = (None, now);
         loop {
             self.turn()?;
+            self.lose_what_is_refused();
             while let Some(event) = self.client.poll_event() {
                 match event {
                     ClientEvent::Ended { run, log } => {
@@ -290,9 +291,6 @@ impl<'a> Session<'a> {
                 numbers.iter().for_each(|number| self.client.finish(*number, Clock::now()));
             }
             let now = Clock::now();
-            if self.refused_by_host && self.client.silence(now) > LOST_AFTER {
-                self.client.lose();
-            }
             if now.saturating_since(shown) >= SHOW_EVERY {
                 shown = now;
                 let first = numbers.first().and_then(|number| self.client.progress(*number));
@@ -334,6 +332,14 @@ impl<'a> Session<'a> {
     pub fn close(mut self) -> Result<(), IoError> {
         self.client.close();
         self.turn()
+    }
+
+    /// Where the server's host has said that nobody listens any more, and nothing came for a while, ends what is
+    /// under way: what ended is told by the events, so they are to be polled after it.
+    fn lose_what_is_refused(&mut self) {
+        if self.refused_by_host && self.client.silence(Clock::now()) > LOST_AFTER {
+            self.client.lose();
+        }
     }
 
     /// Waits for what comes next, and handles it.

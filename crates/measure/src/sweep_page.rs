@@ -188,7 +188,12 @@ fn over_time(figures: &RunFigures) -> Chart {
     );
     let mut notes = Vec::new();
     if let Some(drop) = figures.mean_drop {
-        notes.push(format!("A loss event costs {:.0} % of the goodput on average", drop * 100.0));
+        let percent = drop.abs() * 100.0;
+        notes.push(if drop < 0.0 {
+            format!("Goodput is {percent:.0} % higher on average in 500 ms with losses than in those before")
+        } else {
+            format!("A loss event costs {percent:.0} % of the goodput on average")
+        });
     }
     if let Some(correlation) = figures.correlation {
         notes.push(format!("goodput and round trip correlate by {:.2}", correlation.coefficient));
@@ -203,7 +208,8 @@ fn burst_chart(figures: &RunFigures) -> Chart {
     let label = "packets lost in a row";
     let lengths = match longest {
         0..=PLACES_MAX => Axis::places(label, (1..=longest).map(|length| length.to_string())),
-        _ => Axis::linear(label),
+        // One long outage leaves the short runs as they are.
+        _ => Axis::log(label),
     };
     Chart::new(&format!("Losses come in runs, {} at {}", figures.direction, name(figures)), lengths)
         .panel(Axis::linear("how often"), vec![Series::new("", Ink::Colour(1), Mark::Stems, bars)])
@@ -218,13 +224,17 @@ fn method(document: &SweepDocument) -> Markup {
             "packets, 50 a second, that go up and come back beside the load. The one-way delay variation is a "
             "packet's delay less the least of its run, without the drift of the clocks. The capacity is the best "
             "whole second (RFC 9097). The knee is the largest rate up to which the 95th percentile of the variation "
-            "stays below " (KNEE_DELAY_MS) " ms and no more than " (KNEE_LOSS_PERCENT) " % is lost."
+            "stays below " (KNEE_DELAY_MS) " ms and no more than " (KNEE_LOSS_PERCENT) " % is lost. “Search” is the run "
+            "that looked for the capacity, with a rate that rises and falls. “Longest run” is of packets lost in a row. "
+            "“Gap error” is by how much the distance of two packets differed from the planned one when they left, 99th "
+            "percentile. A run that is not valid says why, and does not count for the capacity."
         }
         @if let Some(clock) = &document.clock {
             p {
                 "The server's clock is ahead by " (format!("{:.3}", clock.offset_low_ms)) " to "
                 (format!("{:.3}", clock.offset_high_ms)) " ms: nothing better can be known without knowing how the "
-                "two ways differ. It gains " (format!("{:.1}", clock.drift_ppm)) " ppm."
+                "two ways differ. It gains " (format!("{:.0}", clock.drift_low_ppm)) " to "
+                (format!("{:.0}", clock.drift_high_ppm)) " ppm, most likely " (format!("{:.1}", clock.drift_ppm)) "."
             }
         }
     }

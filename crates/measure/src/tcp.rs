@@ -213,6 +213,8 @@ struct Transfer {
     sender: TcpSide,
     receiver: TcpSide,
     server_handshake_ms: Option<f64>,
+    /// Why the server's side did not come; none where it did.
+    lacks: Option<String>,
 }
 
 /// Goes through `plan`. What was measured is in the document, whatever happens.
@@ -252,19 +254,18 @@ pub fn tcp(
             let udp_rtt = logs.pop().flatten().and_then(|log| {
                 delay_figures(log.echoes.iter().map(|echo| echo.round_trip().as_millis_f64()).collect())
             });
-            match transfer {
+            let lacks = match transfer {
                 Some(Ok(transfer)) => {
                     let mut run = run(asked, repetition, &transfer, udp_rtt);
                     by_server(&mut run, session.limits());
                     runs.push(run);
+                    transfer.lacks
                 }
-                Some(Err(why)) => {
-                    failure = Some(failed.unwrap_or(MeasureError::Refused { server: session.name(), why }));
-                    break 'all;
-                }
-                None => {}
-            }
-            failure = failed;
+                Some(Err(why)) => Some(why),
+                None => None,
+            };
+            let refused = |why| MeasureError::Refused { server: session.name(), why };
+            failure = failed.or_else(|| lacks.map(refused));
             if failure.is_some() {
                 break 'all;
             }
@@ -356,18 +357,27 @@ fn transfer(job: &Job, is_stopped: &AtomicBool) -> Result<Transfer, String> {
     };
     let own = own.map_err(words)?;
     drop(stream);
-    let stream = connect(job.to, 0).map_err(words)?;
-    ask(&stream, &order(What::Report), job.key.as_ref())?;
+    let (theirs, lacks) = match report(job, &order(What::Report)) {
+        Ok(theirs) => (theirs, None),
+        // What came is known here.
+        Err(why) if is_down && !own.received_bytes.is_empty() => (TcpSide::default(), Some(why)),
+        Err(why) => return Err(why),
+    };
+    let server_handshake_ms = theirs.handshake_ms;
+    let (sender, receiver) = if is_down { (theirs, own) } else { (own, theirs) };
+    Ok(Transfer { handshake_ms, sender, receiver, server_handshake_ms, lacks })
+}
+
+/// The server's side of a transfer that is over.
+fn report(job: &Job, order: &Order) -> Result<TcpSide, String> {
+    let stream = connect(job.to, 0).map_err(|error| error.to_string())?;
+    ask(&stream, order, job.key.as_ref())?;
     let mut json = Vec::new();
     stream
         .take(REPORT_MAX)
         .read_to_end(&mut json)
         .map_err(|e| format!("the server's report did not come: {e}"))?;
-    let theirs: TcpSide =
-        serde_json::from_slice(&json).map_err(|e| format!("the server's report is not understood: {e}"))?;
-    let server_handshake_ms = theirs.handshake_ms;
-    let (sender, receiver) = if is_down { (theirs, own) } else { (own, theirs) };
-    Ok(Transfer { handshake_ms, sender, receiver, server_handshake_ms })
+    serde_json::from_slice(&json).map_err(|e| format!("the server's report is not understood: {e}"))
 }
 
 /// Says what is wanted, and hears whether it is granted.
@@ -452,7 +462,9 @@ fn limit(sender: &TcpSide) -> Limit {
     let median = percentile(&trips, 500);
     let rwnd_over_rtt_mbps = median.map(|ms| f64::from(rwnd_bytes) * 8.0 / ms / 1e3);
     let percent = |share: f64| format!("{:.0} % of the time", share * 100.0);
-    let (by, why) = if rwnd_share >= LIMIT_SHARE {
+    let (by, why) = if sender.samples.is_empty() {
+        ("not known", "something that is not known, because the sender's figures did not come".to_owned())
+    } else if rwnd_share >= LIMIT_SHARE {
         let arithmetic = median
             .zip(rwnd_over_rtt_mbps)
             .map_or(String::new(), |(ms, mbps)| format!(": {rwnd_bytes} B / {ms:.1} ms = {mbps:.2} Mbit/s"));

@@ -140,7 +140,8 @@ fn method() -> Markup {
         p {
             "Each transfer sends for a set time. Bandwidth is what the receiver got, from its first byte on. The round "
             "trip is the mean of the sender's smoothed one, every 100 ms. Loss is segments sent again over all data "
-            "segments. 3WHS RTT is from SYN to SYN/ACK at the client. What limited a transfer is what its sender's "
+            "segments. 3WHS RTT is that of the handshake, from SYN to SYN/ACK at the client. Each figure of the table is "
+            "the mean over the runs ± their standard deviation. What limited a transfer is what its sender's "
             "kernel says: for how long it had data to send, and for how much of that the receiver's window or its own "
             "buffer was in the way (TCP_INFO)."
         }

@@ -3,11 +3,12 @@
 //! Only a session whose turn it is may open connections. A sender is paced to the server's largest rate.
 
 mod look;
+mod places;
 mod ports;
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -20,6 +21,7 @@ use units::Duration;
 
 pub(crate) use self::look::delay_max;
 use self::look::{Notes, SynAcks};
+use self::places::{PlaceId, Places};
 use self::ports::Ports;
 use crate::tcp_side::{TcpSide, fresh, receive, send};
 use crate::tcp_socket::{
@@ -27,9 +29,6 @@ use crate::tcp_socket::{
 };
 use crate::tcp_wire::{Answer, ORDER_LEN, Order, What};
 
-/// Connections at once, and those of one client (IPv4 address or IPv6 /64).
-const CONNECTIONS_MAX: usize = 128;
-const CONNECTIONS_PER_CLIENT_MAX: usize = 96;
 /// How long a client may take to say what it wants, all of it.
 pub(crate) const ORDER_PATIENCE: Duration = Duration::from_secs(10);
 /// Longest silence that is waited for.
@@ -51,7 +50,7 @@ struct State {
     /// Bytes moved that nobody has heard of yet.
     volumes: BTreeMap<SessionId, u64>,
     reports: BTreeMap<(SessionId, u32), TcpSide>,
-    connections: BTreeMap<IpAddr, usize>,
+    places: Places,
     /// What `probe middlebox` wants to know.
     notes: Notes,
     syn_acks: SynAcks,
@@ -76,27 +75,6 @@ impl Shared {
         // What the server has not heard of yet counts too.
         let pending = state.volumes.get(&session).copied().unwrap_or(0);
         state.sessions.get(&session).is_none_or(|(_, left)| *left <= pending)
-    }
-
-    /// Takes in a connection of `client`; false where there is no room for it.
-    fn enter(&self, client: IpAddr) -> bool {
-        let mut state = self.state();
-        let own = state.connections.get(&client).copied().unwrap_or(0);
-        let has_room =
-            own < CONNECTIONS_PER_CLIENT_MAX && state.connections.values().sum::<usize>() < CONNECTIONS_MAX;
-        if has_room {
-            state.connections.insert(client, own + 1);
-        }
-        has_room
-    }
-
-    /// A connection of `client` is over.
-    fn leave(&self, client: IpAddr) {
-        let mut state = self.state();
-        if let Some(own) = state.connections.get_mut(&client) {
-            *own -= 1;
-        }
-        state.connections.retain(|_, own| *own > 0);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -188,22 +166,22 @@ fn accept(listener: &TcpListener, mut waiter: Waiter, shared: &Arc<Shared>) {
             let _ = rest.as_mut().map(|rest| rest.wait(Some(deadline)).map(<[_]>::len));
             continue;
         };
-        let client = client_of(from);
-        if !shared.enter(client) {
+        let stream = Arc::new(stream);
+        let Some(place) = shared.state().places.enter(client_of(from), &stream) else {
             // Best effort: who comes in vain sees the connection end at least.
-            let _ = (&stream).write(&[Answer::Busy as u8]);
+            let _ = (&*stream).write(&[Answer::Busy as u8]);
             continue;
-        }
+        };
         let own = Arc::clone(shared);
         std::thread::spawn(move || {
             // A connection that fails is its client's to tell.
-            let _ = serve(&stream, &own);
-            own.leave(client);
+            let _ = serve(&stream, place, &own);
+            own.state().places.leave(place);
         });
     }
 }
 
-fn serve(stream: &TcpStream, shared: &Shared) -> Result<(), IoError> {
+fn serve(stream: &TcpStream, place: PlaceId, shared: &Shared) -> Result<(), IoError> {
     wait_at_most(stream, TIMEOUT)?;
     let syn = io::saved_syn(stream);
     let mut bytes = [0; ORDER_LEN];
@@ -215,7 +193,7 @@ fn serve(stream: &TcpStream, shared: &Shared) -> Result<(), IoError> {
     }
     if *begin == *HTTP {
         let Some((bytes, request)) = look::request(stream, HTTP, deadline) else { return Ok(()) };
-        match Order::decode(&bytes, shared.key.as_ref()).and_then(|order| permitted(&order, shared)) {
+        match permitted(&bytes, place, shared) {
             Ok(order) if order.what.is_within_http() => {
                 return look::serve(stream, &order, (syn, &request), shared);
             }
@@ -228,8 +206,7 @@ fn serve(stream: &TcpStream, shared: &Shared) -> Result<(), IoError> {
         return Ok(());
     }
     wait_at_most(stream, TIMEOUT)?;
-    let order = Order::decode(&bytes, shared.key.as_ref()).and_then(|order| permitted(&order, shared));
-    let order = match order {
+    let order = match permitted(&bytes, place, shared) {
         Ok(order) => order,
         Err(answer) => {
             let _ = talk.write_all(&[answer as u8]);
@@ -300,21 +277,29 @@ fn idle(mut stream: &TcpStream, length: Duration, shared: &Shared) -> Result<(),
     Ok(())
 }
 
-fn permitted(order: &Order, shared: &Shared) -> Result<Order, Answer> {
-    let turn = shared.state().sessions.get(&order.session).copied();
-    match turn {
-        None => Err(Answer::NoSession),
-        Some(_) if order.what == What::Idle && order.length > SILENCE_ASKED_MAX => Err(Answer::TooLong),
-        Some(_) if order.what == What::Idle => Ok(order.clone()),
-        Some(_) if order.what.is_within_http() && order.length > look::delay_max(shared.limits.time_max) => {
-            Err(Answer::TooLong)
+/// Reads an order; one that may be carried out keeps its connection's place.
+fn permitted(bytes: &[u8; ORDER_LEN], place: PlaceId, shared: &Shared) -> Result<Order, Answer> {
+    let order = Order::decode(bytes, shared.key.as_ref())?;
+    let mut state = shared.state();
+    let (is_turn, left) = *state.sessions.get(&order.session).ok_or(Answer::NoSession)?;
+    let longest = match order.what {
+        What::Idle => SILENCE_ASKED_MAX,
+        what if what.is_within_http() => look::delay_max(shared.limits.time_max),
+        _ => shared.limits.time_max,
+    };
+    if matches!(order.what, What::Down | What::Up) {
+        if !is_turn {
+            return Err(Answer::NoSession);
         }
-        Some(_) if order.what.is_within_http() => Ok(order.clone()),
-        Some((false, _)) if order.what != What::Report => Err(Answer::NoSession),
-        Some((_, 0)) if order.what != What::Report => Err(Answer::Volume),
-        Some(_) if order.length > shared.limits.time_max => Err(Answer::TooLong),
-        Some(_) => Ok(order.clone()),
+        if left == 0 {
+            return Err(Answer::Volume);
+        }
     }
+    if order.length > longest {
+        return Err(Answer::TooLong);
+    }
+    state.places.on_order(place);
+    Ok(order)
 }
 
 fn report(mut stream: &TcpStream, order: &Order, shared: &Shared) -> Result<(), IoError> {

@@ -169,6 +169,8 @@ impl Order {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -201,6 +203,30 @@ mod tests {
             congestion_control: "../x".to_owned(),
         };
         assert_eq!(Order::decode(&strange.encode(None), None), Err(Answer::Malformed));
+    }
+
+    proptest! {
+        /// What strangers send is read without harm, and what is read says the same when it is written again.
+        #[test]
+        fn any_bytes_are_no_order_or_one_that_is_written_the_same(
+            begin in prop_oneof![Just(None), (0u8..32).prop_map(Some)],
+            rest in prop::array::uniform32(any::<u8>()),
+            more in prop::array::uniform24(any::<u8>()),
+            has_tag: bool,
+        ) {
+            let mut bytes = [0; ORDER_LEN];
+            bytes.iter_mut().zip(rest.into_iter().chain(more)).for_each(|(to, from)| *to = from);
+            if let Some(what) = begin {
+                bytes[..4].copy_from_slice(&[0xce, 0x13, VERSION, what]);
+            }
+            if !has_tag {
+                bytes[ORDER_LEN - TAG_LEN..].fill(0);
+                bytes[24..24 + NAME_LEN].fill(0);
+            }
+            if let Ok(order) = Order::decode(&bytes, None) {
+                prop_assert_eq!(Order::decode(&order.encode(None), None), Ok(order));
+            }
+        }
     }
 
     #[test]

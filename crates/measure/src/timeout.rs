@@ -188,12 +188,20 @@ pub fn timeout(
         session.rest(TURN)?;
     }
     is_stopped.store(true, Ordering::SeqCst);
-    let ended = threads.into_iter().map(|(protocol, thread)| {
+    let ended = threads.into_iter().map(|(protocol, thread)| (protocol, thread.join().unwrap_or_default()));
+    let mut ended: Vec<(&'static str, Vec<Silence>)> = ended.collect();
+    let mut failure = session.is_stopped().then_some(MeasureError::Interrupted);
+    if ended.iter().any(|(_, silences)| silences.iter().any(|silence| silence.lived == Some(false)))
+        && let Some(lost) = session.hear()?
+    {
+        doubt(&mut ended, &lost.to_string());
+        failure.get_or_insert(lost);
+    }
+    let bindings = ended.into_iter().map(|(protocol, silences)| {
         let known = plan.known.iter().filter(|(own, _)| *own == protocol).map(|(_, known)| known.clone());
-        bindings(protocol, known.chain(thread.join().unwrap_or_default()).collect())
+        bindings(protocol, known.chain(silences).collect())
     });
-    let bindings: Vec<Bindings> = ended.collect();
-    let failure = session.is_stopped().then_some(MeasureError::Interrupted);
+    let bindings: Vec<Bindings> = bindings.collect();
     let mut document = TimeoutDocument {
         schema: SCHEMA,
         made_by,
@@ -208,6 +216,18 @@ pub fn timeout(
 
 fn silence(after: Duration, lived: Result<bool, String>) -> Silence {
     Silence { seconds: after.as_secs_f64(), lived: lived.as_ref().ok().copied(), why: lived.err() }
+}
+
+/// The server is gone: that no word came after the last that did may be its doing, and not the path's.
+fn doubt(ended: &mut [(&'static str, Vec<Silence>)], why: &str) {
+    let all = ended.iter().flat_map(|(_, silences)| silences);
+    let heard = all.filter(|silence| silence.lived == Some(true)).map(|silence| silence.seconds);
+    let heard = heard.fold(0.0, f64::max);
+    for silence in ended.iter_mut().flat_map(|(_, silences)| silences) {
+        if silence.lived == Some(false) && silence.seconds > heard {
+            (silence.lived, silence.why) = (None, Some(why.to_owned()));
+        }
+    }
 }
 
 fn bindings(protocol: &'static str, mut silences: Vec<Silence>) -> Bindings {
@@ -327,6 +347,20 @@ mod tests {
         assert_eq!(of(&[Ok(true), Ok(true)]), (Some(2.0), None));
         assert_eq!(of(&[Ok(false), Ok(true)]), (None, Some(1.0)), "what lived beyond proves nothing");
         assert_eq!(of(&[Ok(true), Err("?".to_owned()), Ok(false)]), (Some(1.0), Some(3.0)));
+    }
+
+    #[test]
+    fn what_a_server_that_is_gone_did_not_say_is_not_the_paths_doing() {
+        let of = |lived: &[bool]| -> Vec<Silence> {
+            lived.iter().zip(1..).map(|(lived, s)| silence(Duration::from_secs(s), Ok(*lived))).collect()
+        };
+        // Over TCP there was a word after 3 s, so UDP's 2 s were the path's doing; later ones are not known.
+        let mut ended = [("udp", of(&[true, false, false, false])), ("tcp", of(&[true, true, true, false]))];
+        doubt(&mut ended, "gone");
+        let lived = |at: usize| ended[at].1.iter().map(|silence| silence.lived).collect::<Vec<_>>();
+        assert_eq!(lived(0), [Some(true), Some(false), Some(false), None]);
+        assert_eq!(lived(1), [Some(true), Some(true), Some(true), None]);
+        assert_eq!(ended[0].1[3].why.as_deref(), Some("gone"));
     }
 
     #[test]

@@ -15,7 +15,7 @@ fn table(bindings: &Bindings) -> Table {
         };
         vec![digits(silence.seconds), word]
     });
-    Table { headings: vec![("silent for", "s"), ("the binding", "")], rows: rows.collect() }
+    Table { headings: vec![("silent for", "s"), ("after it, the flow", "")], rows: rows.collect() }
 }
 
 /// The verdict, and a table for each protocol.
@@ -50,8 +50,11 @@ pub(crate) fn body(document: &TimeoutDocument) -> Markup {
         }
         h2 { "How it was measured" }
         p {
-            "Each silence had a flow of its own, all at once. Nothing went over a flow until its time was over; then "
-            "the server spoke first, because a packet of the client would have made a forgotten binding anew."
+            "A NAT or a firewall on the way remembers each flow, and forgets one that is silent for too long: then it "
+            "has died, and what the server sends does not come any more. Each silence had a flow of its own, all at "
+            "once. Nothing went over a flow until its time was over; then the server spoke first, because a packet "
+            "of the client would have made the flow known again. Who needs a connection to stay must send "
+            "something more often than the shortest silence that died; the verdict names a time with a margin."
         }
     }
 }

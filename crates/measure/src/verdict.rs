@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::all::AllDocument;
 use crate::compare::Comparison;
-use crate::hops::{Growth, HopsDocument};
+use crate::hops::{Growth, HopsDocument, HopsPhase};
 use crate::middlebox::{MiddleboxDocument, Outcome};
 use crate::middlebox_page::{Group, groups, question};
 use crate::record::{RecordDocument, RecordedWay};
@@ -55,7 +55,13 @@ fn of_direction(figures: &DirectionFigures) -> String {
             text += &match (delay >= crate::sweep::KNEE_DELAY_MS, lost >= LOSS_TOLD) {
                 (true, true) => format!("{waits}, and {} % of them are lost", digits(lost)),
                 (true, false) => format!("{waits}, and none is lost"),
-                (false, _) => format!(" are lost: {} % at {} Mbit/s", digits(lost), digits(worst.rate_mbps)),
+                (false, true) => {
+                    format!(" are lost: {} % at {} Mbit/s", digits(lost), digits(worst.rate_mbps))
+                }
+                (false, false) => format!(
+                    " wait or are lost at some rates, and not at {} Mbit/s: what the path carries changes",
+                    digits(worst.rate_mbps)
+                ),
             };
         }
     } else if let Some(first) = figures.steps.first().map(|step| &step.figures) {
@@ -188,7 +194,10 @@ pub(crate) fn of_hops(document: &HopsDocument) -> String {
         let doing = if phase.load == "up" { "uploading" } else { "downloading" };
         text += &match &phase.growth {
             Some(growth) => format!("While {doing}, {} ", of_growth(growth, phase.load)),
-            None => format!("While {doing}, no queue grows. "),
+            None if is_known(document, phase) => format!("While {doing}, no queue grows. "),
+            None => format!(
+                "While {doing}, too few packets came back from the server to tell where they wait: try more --time. "
+            ),
         };
     }
     match (&document.incomplete, text.trim()) {
@@ -196,6 +205,12 @@ pub(crate) fn of_hops(document: &HopsDocument) -> String {
         (Some(why), told) => format!("{told} Not complete: {why}."),
         (None, told) => told.to_owned(),
     }
+}
+
+/// True where the server answered without load and under this one.
+fn is_known(document: &HopsDocument, phase: &HopsPhase) -> bool {
+    let has_answers = |phase: &HopsPhase| phase.hops.last().is_some_and(|hop| hop.rtt.is_some());
+    document.phases.iter().any(|phase| phase.load == "idle" && has_answers(phase)) && has_answers(phase)
 }
 
 /// The queue is in front of the slow link: on the way down in the router behind it.
@@ -301,8 +316,14 @@ pub(crate) fn of_timeout(document: &TimeoutDocument) -> String {
                 seconds(died),
                 seconds(bindings.keep_alive_s.unwrap_or(lived))
             ),
-            (Some(lived), None) => format!("{name}: an idle flow lives for {} or longer. ", seconds(lived)),
-            (None, Some(died)) => format!("{name}: the path forgets an idle flow before {}. ", seconds(died)),
+            (Some(lived), None) => format!(
+                "{name}: an idle flow still works after {}, the longest silence that was tried. ",
+                seconds(lived)
+            ),
+            (None, Some(died)) => format!(
+                "{name}: the path forgets an idle flow before {}, the shortest silence that was tried. ",
+                seconds(died)
+            ),
             (None, None) => format!("{name}: nothing was learned. "),
         };
     }

@@ -505,6 +505,10 @@ impl Client {
 
     /// Lets time pass: ends what has waited for too long.
     fn turn(&mut self, now: Instant) {
+        if matches!(self.phase, Phase::Over) && self.is_busy() {
+            // Asked for after the end of the session.
+            return self.fail(Failure::Gone);
+        }
         let waits = matches!(self.phase, Phase::Hello { .. }) || self.is_busy();
         if waits && !matches!(self.phase, Phase::Over) && self.silence(now) > self.patience {
             let failure = match (self.has_heard, self.wrong_keys) {

@@ -99,7 +99,7 @@ pub struct Series {
     pub bin_ms: u64,
     /// Payload that came.
     pub goodput_mbps: Vec<f64>,
-    /// Mean round trip of the answers that came back in it.
+    /// Mean round trip of the small packets that came to the receiver in it, up as questions, down as answers.
     pub rtt_ms: Vec<Option<f64>>,
     /// Packets found lost in it.
     pub lost: Vec<u32>,
@@ -460,13 +460,13 @@ fn series(
             *count += 1;
         }
     }
-    // Round trips are by the client's clock, arrivals up by the server's: each from its own first.
-    let origin = match log.spec.direction {
-        Direction::Up => first_sent(log).unwrap_or(begin),
-        Direction::Down => begin,
-    };
     for echo in echoes {
-        if let Some(bin) = trips.get_mut(place(echo.sent.saturating_since(origin))) {
+        // By the receiver's clock, as the arrivals are.
+        let came = match log.spec.direction {
+            Direction::Up => echo.received,
+            Direction::Down => echo.returned,
+        };
+        if let Some(bin) = trips.get_mut(place(came.saturating_since(begin))) {
             bin.push(echo.round_trip().as_millis_f64());
         }
     }

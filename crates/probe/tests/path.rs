@@ -178,6 +178,10 @@ fn a_server_that_is_not_there_or_disappears_leaves_what_was_measured() {
         assert!(!figures.is_valid);
         let known = if direction == UP { Some(figures.sent) } else { figures.received };
         assert!(known.unwrap() > 1_000, "{figures:?}");
+        // What is asked for after the end of the session ends too.
+        net.begin(client, spec(direction, 1_000, 100));
+        net.run();
+        assert_eq!(net.log(client, 1).ending, Ending::ServerGone);
     }
 }
 

@@ -1,8 +1,8 @@
 //! `cellerator probe` over the loopback device: documents, messages, exit codes. Needs no root.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Lines};
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -11,6 +11,7 @@ use crate::schema;
 const SWEEP: &str = include_str!("../../../../schemas/probe-sweep.schema.json");
 const TCP: &str = include_str!("../../../../schemas/probe-tcp.schema.json");
 const COMPARE: &str = include_str!("../../../../schemas/probe-compare.schema.json");
+const TIMEOUT: &str = include_str!("../../../../schemas/probe-timeout.schema.json");
 const RTT: &str = include_str!("../../../../schemas/probe-rtt.schema.json");
 
 pub struct Server {
@@ -175,6 +176,22 @@ fn what_is_wrong_is_one_line() {
 
     let nobody = Server { child: Command::new("true").spawn().unwrap(), port: "9".to_owned() };
     refused(&nobody.measure(&["rtt", "--idle"]), "nothing listens at 127.0.0.1 port 9");
+
+    let taken = Command::new(env!("CARGO_BIN_EXE_cellerator"))
+        .args(["probe", "server", "--listen", &format!("127.0.0.1:{}", server.port)])
+        .output()
+        .unwrap();
+    refused(&taken, "another program has the port");
+    let foreign = Command::new(env!("CARGO_BIN_EXE_cellerator"))
+        .args(["probe", "server", "--listen", "192.0.2.1:7311"])
+        .output()
+        .unwrap();
+    refused(&foreign, "with an address of this machine");
+    let unknown = Command::new(env!("CARGO_BIN_EXE_cellerator"))
+        .args(["probe", "rtt", "no-such-host.invalid", "--idle"])
+        .output()
+        .unwrap();
+    refused(&unknown, "cannot find no-such-host.invalid");
 }
 
 #[test]
@@ -188,44 +205,76 @@ fn a_busy_server_measures_one_after_the_other() {
     assert_eq!(waited, 1);
 }
 
-#[test]
-fn what_was_measured_is_kept_when_the_server_or_the_user_ends_it() {
-    let arguments = [
-        "sweep",
-        "--rates",
-        "2 Mbit/s",
-        "--ways",
-        "down",
-        "--time",
-        "20 s",
-        "--json",
-        "-",
-        "--patience",
-        "2 s",
-    ];
-    let begun = |server: &Server| {
-        let mut client = server.client(&arguments).spawn().unwrap();
-        let mut lines = BufReader::new(client.stderr.take().unwrap()).lines();
-        assert!(lines.next().unwrap().unwrap().contains("down at 2.000 Mbit/s"));
-        // A second of data.
-        let mut clock = Command::new("sleep").arg("1").spawn().unwrap();
-        clock.wait().unwrap();
-        (client, lines)
-    };
-    let mut server = Server::start(&[]);
-    let (client, lines) = begun(&server);
-    server.child.kill().unwrap();
+/// A measurement that has begun: its client, and what it says from then on.
+fn begun(server: &Server, arguments: &[&str], says: &str) -> (Child, Lines<BufReader<ChildStderr>>) {
+    let mut client = server.client(arguments).spawn().unwrap();
+    let mut lines = BufReader::new(client.stderr.take().unwrap()).lines();
+    let first = lines.next().unwrap().unwrap();
+    assert!(first.contains(says), "{first}");
+    // A second and a half of data.
+    Command::new("sleep").arg("1.5").status().unwrap();
+    (client, lines)
+}
+
+/// Kills the server; what the client keeps.
+fn without_server(mut server: Server, client: Child, lines: Lines<BufReader<ChildStderr>>) -> Value {
+    server.kill();
     let output = client.wait_with_output().unwrap();
     let last = lines.map(Result::unwrap).last().unwrap();
     assert!(last.contains("does not answer any more; what was measured until then is kept"), "{last}");
     assert_eq!(output.status.code(), Some(1));
     let kept = document(&output);
-    schema::check_against(&kept, SWEEP);
-    assert!(kept["directions"][0]["steps"][0]["received"].as_u64().unwrap() > 100);
-    assert_eq!(kept["directions"][0]["steps"][0]["is_valid"], false);
+    assert!(kept["incomplete"].as_str().unwrap().contains("does not answer any more"), "{kept}");
+    kept
+}
 
+const SWEPT: [&str; 9] =
+    ["sweep", "--rates", "2 Mbit/s,3 Mbit/s", "--ways", "down", "--time", "20 s", "--json", "-"];
+
+#[test]
+fn what_was_measured_is_kept_when_the_server_disappears() {
+    // With patience, and as soon as its host says that nobody listens, which is sooner.
+    for patience in [&["--patience", "1 s"][..], &[]] {
+        let server = Server::start(&[]);
+        let (client, lines) = begun(&server, &[&SWEPT[..], patience].concat(), "down at 2.000 Mbit/s");
+        let kept = without_server(server, client, lines);
+        schema::check_against(&kept, SWEEP);
+        let steps = kept["directions"][0]["steps"].as_array().unwrap();
+        assert_eq!(steps.len(), 1);
+        assert!(steps[0]["received"].as_u64().unwrap() > 100);
+        assert_eq!(steps[0]["is_valid"], false);
+    }
+
+    let server = Server::start(&["--rate-max", "50 Mbit/s"]);
+    let arguments = ["tcp", "--ways", "down", "--time", "20 s", "--repetitions", "2", "--json", "-"];
+    let (client, lines) = begun(&server, &arguments, "down 1/2");
+    let kept = without_server(server, client, lines);
+    schema::check_against(&kept, TCP);
+    let runs = kept["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 1);
+    assert!(runs[0]["bytes"].as_u64().unwrap() > 1_000_000, "{}", runs[0]["bytes"]);
+    assert_eq!(runs[0]["limit"]["by"], "not known");
+}
+
+#[test]
+fn a_server_that_disappears_is_not_taken_for_a_path_that_forgets() {
     let server = Server::start(&[]);
-    let (client, lines) = begun(&server);
+    let arguments = ["timeout", "--silences", "500 ms,4 s", "--json", "-"];
+    let (client, lines) = begun(&server, &arguments, "silent for up to 4.000 s");
+    let kept = without_server(server, client, lines);
+    schema::check_against(&kept, TIMEOUT);
+    for bindings in kept["bindings"].as_array().unwrap() {
+        assert_eq!((&bindings["lived_s"], &bindings["died_s"]), (&0.5.into(), &Value::Null), "{bindings}");
+        let silence = &bindings["silences"][1];
+        assert_eq!(silence["lived"], Value::Null);
+        assert!(silence["why"].as_str().unwrap().contains("does not answer any more"), "{silence}");
+    }
+}
+
+#[test]
+fn what_was_measured_is_kept_when_the_user_ends_it() {
+    let server = Server::start(&[]);
+    let (client, lines) = begun(&server, &SWEPT, "down at 2.000 Mbit/s");
     let mut kill = Command::new("kill").args(["-INT", &client.id().to_string()]).spawn().unwrap();
     kill.wait().unwrap();
     let output = client.wait_with_output().unwrap();

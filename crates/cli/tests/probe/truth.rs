@@ -157,24 +157,33 @@ fn round_trips_are_no_longer_than_the_links_log_says() {
     assert!(bias[0] >= 0.0 && at(100) <= 0.15, "{:.3}, {:.3} ms", bias[0], at(100));
 }
 
-#[test]
-fn another_clock_is_found_however_the_ways_differ() {
-    const AHEAD_S: u64 = 86_400;
-    const PPM: f64 = 400.0;
-    // 45 ms down, 10 ms up.
-    let link =
-        |seed: u64, ms: u64| LinkConfig { delay: DelayModel::Fixed(Duration::from_millis(ms)), ..air(seed) };
-    let mut bed = Bed::of_air("clock", [link(3, 40), link(4, 5)]);
+/// How far a server's clock is ahead of the client's, s.
+const AHEAD_S: u64 = 86_400;
+
+/// What idle round trips say of a clock that is ahead and gains so much, 45 ms down and `up` up; and what it gained
+/// at most, ms.
+fn another_clock(what: &str, up: DelayModel, ppm: u32) -> (Value, f64) {
+    let down = DelayModel::Fixed(Duration::from_millis(40));
+    let [down, up] = [(3, down), (4, up)].map(|(seed, delay)| LinkConfig { delay, ..air(seed) });
+    let mut bed = Bed::of_air(what, [down, up]);
     let begin = Clock::now();
     // A time namespace sets the clock; no namespace lets it drift, so the server does that itself.
-    let (ahead, ppm) = (AHEAD_S.to_string(), PPM.to_string());
+    let (ahead, drift) = (AHEAD_S.to_string(), ppm.to_string());
     let program = env!("CARGO_BIN_EXE_cellerator");
     let there = ["--time", "--monotonic", &ahead, "--kill-child", program];
-    bed.serve("unshare", &[&there[..], &["probe", "server", "--clock-drift", &ppm]].concat());
+    bed.serve("unshare", &[&there[..], &["probe", "server", "--clock-drift", &drift]].concat());
     let document = bed.measure(&["rtt", "10.1.0.2", "--idle", "--time", "6 s"]);
     // The server's clock gains from its start on.
-    let gained_max = Clock::now().saturating_since(begin).as_millis_f64() * PPM / 1e6;
+    let gained_max = Clock::now().saturating_since(begin).as_millis_f64() * f64::from(ppm) / 1e6;
     drop(bed.end());
+    (document, gained_max)
+}
+
+#[test]
+fn another_clock_is_found_however_the_ways_differ() {
+    const PPM: u32 = 400;
+    let up = DelayModel::Fixed(Duration::from_millis(5));
+    let (document, gained_max) = another_clock("clock", up, PPM);
     let clock = |name: &str| document["clock"][name].as_f64().unwrap();
     let (low, high) = (clock("offset_low_ms"), clock("offset_high_ms"));
     let truth = AHEAD_S as f64 * 1e3;
@@ -185,13 +194,36 @@ fn another_clock_is_found_however_the_ways_differ() {
     assert!((15.0..20.0 + gained_max).contains(&(middle - truth).abs()), "{middle}");
     let drift = clock("drift_ppm");
     eprintln!("offset {low:.3} to {high:.3} ms, drift {drift:.1} ppm");
-    assert!((drift - PPM).abs() < 40.0, "{drift} ppm");
-    assert!(clock("drift_low_ppm") <= PPM && PPM <= clock("drift_high_ppm"));
+    assert!((drift - f64::from(PPM)).abs() < 40.0, "{drift} ppm");
+    let known = clock("drift_low_ppm")..=clock("drift_high_ppm");
+    assert!(known.contains(&f64::from(PPM)), "{known:?}");
     // 6 s of it are 2.4 ms, which are no delay.
     for way in ["up", "down"] {
         let p95 = document["phases"][0]["variation"][way]["p95_ms"].as_f64().unwrap();
         assert!(p95 < 1.5, "{way}: {p95} ms");
     }
+}
+
+#[test]
+fn a_way_that_grows_longer_is_not_taken_for_a_clock_that_gains() {
+    // Up from 5 ms by 80 µs every 200 ms: what comes there looks like a clock that gains 400 ppm. It does not.
+    let steps = (0..300).map(|n| (Duration::from_millis(200), Duration::from_micros(5_000 + 80 * n)));
+    let (document, _) = another_clock("longer", DelayModel::Steps(steps.collect()), 0);
+    let samples = document["phases"][0]["samples"].as_array().unwrap();
+    let least = |samples: &[Value]| {
+        samples.iter().map(|sample| sample[1].as_f64().unwrap()).fold(f64::INFINITY, f64::min)
+    };
+    let (first, last) = samples.split_at(samples.len() / 2);
+    let grown = least(last) - least(first);
+    assert!((1.0..1.5).contains(&grown), "by 1.2 ms in half of the time: {grown}");
+    let clock = |name: &str| document["clock"][name].as_f64().unwrap();
+    let (low, high) = (clock("offset_low_ms"), clock("offset_high_ms"));
+    let truth = AHEAD_S as f64 * 1e3;
+    assert!(low <= truth && truth <= high, "{low} to {high}");
+    // The other way does not show it, so the clock may gain all of it, or nothing.
+    let known = clock("drift_low_ppm")..=clock("drift_high_ppm");
+    eprintln!("offset {low:.3} to {high:.3} ms, drift {known:?} ppm, the round trip grew by {grown:.3} ms");
+    assert!(known.contains(&0.0) && known.contains(&400.0), "{known:?}");
 }
 
 #[test]

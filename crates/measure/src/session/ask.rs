@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use io::{Clock, IoError};
 use probe::{ClientEvent, Message, Port};
 
-use super::{LOST_AFTER, MeasureError, Session};
+use super::{MeasureError, Session};
 
 /// Questions under way at once.
 const ASKED_MAX: usize = 16;
@@ -52,6 +52,21 @@ impl Session<'_> {
         Ok(found.unwrap_or_default())
     }
 
+    /// Asks for a word of the server, also after the user has stopped; why there is none, if so.
+    ///
+    /// # Errors
+    /// Of the system only.
+    pub(crate) fn hear(&mut self) -> Result<Option<MeasureError>, IoError> {
+        let Some(session) = self.id() else { return Ok(Some(MeasureError::Gone { server: self.name() })) };
+        self.client.ask(Message::AskPorts { session, ports: Vec::new() }, Clock::now());
+        let (mut is_heard, mut failure) = (false, None);
+        while !is_heard && failure.is_none() {
+            self.turn()?;
+            failure = self.answers(&mut |answer| is_heard |= matches!(answer, Message::Ports { .. }));
+        }
+        Ok(failure)
+    }
+
     /// The server's reports of these TCP runs.
     ///
     /// # Errors
@@ -91,15 +106,13 @@ impl Session<'_> {
     /// Hands over the answers that have come; why there will be none, if so.
     fn answers(&mut self, take: &mut dyn FnMut(Message)) -> Option<MeasureError> {
         let mut failure = None;
+        self.lose_what_is_refused();
         while let Some(event) = self.client.poll_event() {
             match event {
                 ClientEvent::Answered(answer) => take(answer),
                 ClientEvent::Failed(reason) => failure = Some(MeasureError::of(reason, &self.name())),
                 _ => {}
             }
-        }
-        if self.refused_by_host && self.client.silence(Clock::now()) > LOST_AFTER {
-            self.client.lose();
         }
         failure
     }

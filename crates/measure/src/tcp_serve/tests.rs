@@ -5,6 +5,7 @@ use std::io::Read;
 use io::Clock;
 use units::{Bytes, Rate};
 
+use super::places::{CONNECTIONS_MAX, CONNECTIONS_PER_CLIENT_MAX};
 use super::*;
 
 const PATIENCE: Duration = Duration::from_millis(600);
@@ -60,16 +61,91 @@ fn who_sends_a_byte_now_and_then_is_not_waited_for() {
     drop(server);
 }
 
+/// A word of a session that the server knows: it is silent for a minute.
+fn silence(session: u64) -> [u8; ORDER_LEN] {
+    let order = Order {
+        what: What::Idle,
+        session,
+        run: 1,
+        length: Duration::from_secs(60),
+        window: 0,
+        congestion_control: String::new(),
+    };
+    order.encode(None)
+}
+
+/// Opens a connection with an order; the server's answer, and the connection.
+fn ask(at: SocketAddr, session: u64) -> (u8, TcpStream) {
+    let mut stream = connect(at);
+    stream.write_all(&silence(session)).unwrap();
+    let mut answer = [0];
+    stream.read_exact(&mut answer).unwrap();
+    (answer[0], stream)
+}
+
+#[test]
+fn who_says_nothing_keeps_nobody_out() {
+    // Nobody is ended by the time that an order may take.
+    let (server, at) = server(Duration::from_secs(3_600));
+    server.allow([(1, false, 0)].into_iter());
+    let mut silent: Vec<TcpStream> = (0..CONNECTIONS_PER_CLIENT_MAX).map(|_| connect(at)).collect();
+    let asked: Vec<(u8, TcpStream)> = (0..3).map(|_| ask(at, 1)).collect();
+    assert!(asked.iter().all(|(answer, _)| *answer == Answer::Yes as u8));
+    // The three that were there longest are told, and no other.
+    for (number, stream) in silent.iter_mut().enumerate() {
+        let mut said = Vec::new();
+        if number < 3 {
+            stream.read_to_end(&mut said).unwrap();
+            assert_eq!(said, [Answer::Busy as u8], "{number}");
+        } else {
+            stream.set_nonblocking(true).unwrap();
+            assert!(
+                stream.read(&mut [0]).is_err_and(|e| e.kind() == std::io::ErrorKind::WouldBlock),
+                "{number}"
+            );
+        }
+    }
+}
+
 #[test]
 fn one_client_does_not_take_all_connections() {
-    // So many connections at once wait for each other at first.
     let (server, at) = server(ORDER_PATIENCE);
-    let held: Vec<TcpStream> = (0..CONNECTIONS_PER_CLIENT_MAX).map(|_| connect(at)).collect();
+    server.allow([(1, false, 0)].into_iter());
+    let held: Vec<(u8, TcpStream)> = (0..CONNECTIONS_PER_CLIENT_MAX).map(|_| ask(at, 1)).collect();
+    assert!(held.iter().all(|(answer, _)| *answer == Answer::Yes as u8));
+    // Each of these has an order, so whoever comes next waits.
+    assert_eq!(connect_and_read(at), Answer::Busy as u8);
+    let another = std::sync::Arc::new(connect(at));
+    let other = std::net::IpAddr::from([192, 0, 2, 1]);
+    let place = server.shared.state().places.enter(other, &another);
+    assert!(place.is_some());
+}
+
+fn connect_and_read(at: SocketAddr) -> u8 {
     let mut answer = [0];
     connect(at).read_exact(&mut answer).unwrap();
-    assert_eq!(answer, [Answer::Busy as u8]);
-    let other = IpAddr::from([192, 0, 2, 1]);
-    assert!(server.shared.enter(other));
-    server.shared.leave(other);
-    drop(held);
+    answer[0]
+}
+
+#[test]
+fn in_all_the_client_with_most_silent_connections_makes_room() {
+    let (_server, at) = server(ORDER_PATIENCE);
+    let stream = std::sync::Arc::new(connect(at));
+    let host = |number: u8| std::net::IpAddr::from([192, 0, 2, number]);
+    let mut places = Places::default();
+    let many: Vec<PlaceId> = (0..90).map(|_| places.enter(host(1), &stream).unwrap()).collect();
+    let few: Vec<PlaceId> = (0..38).map(|_| places.enter(host(2), &stream).unwrap()).collect();
+    assert_eq!(many.len() + few.len(), CONNECTIONS_MAX);
+    for id in &few {
+        places.on_order(*id);
+    }
+    // Ninety newcomers push out the ninety that say nothing; those that said what they want stay.
+    for number in 0..90 {
+        let id = places.enter(host(3 + number), &stream).unwrap();
+        places.on_order(id);
+    }
+    assert_eq!(places.enter(host(200), &stream), None);
+    // One that is over makes room.
+    places.leave(few[0]);
+    assert!(places.enter(host(200), &stream).is_some());
 }

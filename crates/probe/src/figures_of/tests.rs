@@ -25,12 +25,15 @@ fn log(sent: u32, arrivals: Vec<Arrival>) -> RunLog {
     }
 }
 
+/// The server's clock is ahead by so much.
+const AHEAD_MS: u64 = 1_000_000;
+
 fn at(number: u32, ms: u64) -> Arrival {
-    Arrival { number, at: Instant::from_millis(1_000_000 + ms) }
+    Arrival { number, at: Instant::from_millis(AHEAD_MS + ms) }
 }
 
 fn echo(number: u32, sent_ms: u64, rtt_ms: u64) -> EchoSample {
-    let there = Instant::from_millis(7_000_000 + sent_ms + rtt_ms / 2);
+    let there = Instant::from_millis(AHEAD_MS + sent_ms + rtt_ms / 2);
     EchoSample {
         number,
         sent: Instant::from_millis(sent_ms),
@@ -90,6 +93,23 @@ fn goodput_and_round_trip_are_correlated_by_bins() {
     let correlation = figures.correlation.unwrap();
     assert!(correlation.coefficient > 0.99 && correlation.bins == 11, "{correlation:?}");
     assert_eq!((figures.rtt.unwrap().min_ms, figures.rtt.unwrap().max_ms), (20.0, 60.0));
+}
+
+#[test]
+fn round_trips_stand_where_they_came_to_the_receiver() {
+    // All leave within the first 500 ms, and are in the queue for two seconds.
+    let echoes: Vec<EchoSample> = (0..40).map(|n| echo(n, u64::from(n) * 10, 4_000)).collect();
+    for direction in [Direction::Up, Direction::Down] {
+        let ahead = if direction == Direction::Up { AHEAD_MS } else { 0 };
+        let arrivals =
+            (0..5_000).map(|number| Arrival { number, at: Instant::from_millis(ahead + u64::from(number)) });
+        let mut log = log(5_000, arrivals.collect());
+        log.spec.direction = direction;
+        let series = RunFigures::of(&log, &echoes, None).series;
+        let bins: Vec<usize> = (0..10).filter(|bin| series.rtt_ms[*bin].is_some()).collect();
+        // Half of the way up, all of it down.
+        assert_eq!(bins, if direction == Direction::Up { [4] } else { [8] }, "{direction:?}");
+    }
 }
 
 #[test]
