@@ -104,8 +104,14 @@ docs-terms: build ## What each term of `adaptive` is worth (an hour); TRACES=FOL
 docs-bench: bench ## The same with the benchmarks (as root, 15 minutes, on a quiet machine): docs/benchmarks.md
 	$(call WRITE_DOCS,$(abspath $(OUT))/bench/results.json)
 
-MULTIPATH_DOCS := $(patsubst %,scenarios/multipath/%.toml,silent-death-10 silent-death-20 upload-death announced flapping nat \
+MULTIPATH_PARTS := $(patsubst %,$(OUT)/docs/multipath/%.json,silent-death-10 silent-death-20 upload-death announced flapping nat \
 	readdressed killed without-mptcp stripped stripped-joins ipv6 four-subflows eight-subflows file-8kb file-64kb file-512kb file-4mb)
+
+# One scenario: goes on where an interrupted run ended, unless the program or the scenario has changed.
+$(OUT)/docs/multipath/%.json: scenarios/multipath/%.toml $(CELLERATOR)
+	@mkdir -p $(@D)
+	$(CELLERATOR) lab multipath $< --json $@.new
+	@mv $@.new $@
 
 multipath: deps ## Several radios with kernel MPTCP against their aims (as root, 45 minutes): docs/multipath.md
 	@tools/need-root multipath
@@ -115,8 +121,8 @@ multipath: deps ## Several radios with kernel MPTCP against their aims (as root,
 docs-multipath: build ## The same, with the figures of docs/multipath.md written anew (as root, 50 minutes)
 	@tools/need-root docs-multipath
 	@test -e /usr/libexec/mptcpd || tools/install-deps --optional mptcpd mptcpd-plugins
-	@mkdir -p $(OUT)/docs
-	$(CELLERATOR) lab multipath $(MULTIPATH_DOCS) --json $(OUT)/docs/multipath.json --html $(OUT)/docs/multipath.html
+	@$(MAKE) --no-print-directory $(MULTIPATH_PARTS)
+	$(CELLERATOR) lab multipath --from-json $(MULTIPATH_PARTS) --json $(OUT)/docs/multipath.json --html $(OUT)/docs/multipath.html
 	$(call WRITE_DOCS,$(abspath $(OUT))/docs/multipath.json)
 
 man: build ## Manual pages of all commands: out/man

@@ -273,6 +273,11 @@ const MORE: [(&str, &[(&str, &str)]); 7] = [
                 "One case, with what the path manager says",
                 "lab multipath scenarios/multipath/nat.toml --case daemon --events",
             ),
+            (
+                "One run again",
+                "lab multipath scenarios/multipath/nat.toml --case daemon --run 3 --json again.json",
+            ),
+            ("Parts put together", "lab multipath --from-json all.json again.json --json whole.json"),
         ],
     ),
     (

@@ -22,8 +22,11 @@ pub struct Args {
     #[arg(long)]
     case: Option<String>,
     /// Run each case so often [default: as the file says]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     repetitions: Option<u32>,
+    /// Of each case, run only the repetition of this number, with its seed
+    #[arg(long, value_name = "N", conflicts_with = "repetitions", value_parser = clap::value_parser!(u32).range(1..))]
+    run: Option<u32>,
     /// Name of the lab [default: the process's number]
     #[arg(long)]
     name: Option<String>,
@@ -33,8 +36,9 @@ pub struct Args {
     /// Write a report as one HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Make the report from the results in these files, without a run
-    #[arg(long, conflicts_with_all = ["case", "repetitions", "json"])]
+    /// Put the results in these files together, without a run; a run in a later file replaces the same in an
+    /// earlier one
+    #[arg(long, conflicts_with_all = ["case", "repetitions", "run", "events"])]
     from_json: bool,
     /// Print what the path manager said in each run
     #[arg(long)]
@@ -52,7 +56,7 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     for path in &args.scenarios {
         let text = fs::read_to_string(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
         let mut read = MultiPath::from_toml(&path.display().to_string(), &text).map_err(|e| e.to_string())?;
-        read.repetitions = args.repetitions.unwrap_or(read.repetitions).max(1);
+        read.repetitions = args.repetitions.unwrap_or(read.repetitions);
         if let Some(name) = args.case.as_deref().filter(|name| read.cases.iter().all(|c| c.name != *name)) {
             let names: Vec<&str> = read.cases.iter().map(|c| c.name.as_str()).collect();
             return Err(format!(
@@ -84,7 +88,7 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
                 run.events.iter().for_each(|event| eprintln!("    {event}"));
             }
         };
-        match runner.run(scenario, args.case.as_deref(), &mut tell) {
+        match runner.run(scenario, args.case.as_deref(), args.run, &mut tell) {
             Ok(result) => {
                 words.say(&lab::radios::table(&result));
                 if result.runs.iter().any(|run| run.error.is_some() || !run.is_intact) {
@@ -110,11 +114,15 @@ fn line(run: &MultiPathRun) -> String {
         line.push_str(&format!(", {} used again after {after}", reuse.radio));
     }
     for connect in &run.connects {
-        let up = connect.up_ms.map_or("never".to_owned(), |ms| format!("{ms:.0} ms"));
+        let never = || format!("never within {} s", connect.limit_s);
+        let up = connect.up_ms.map_or_else(never, |ms| format!("{ms:.0} ms"));
         line.push_str(&format!(", connect at {} s: {up}", connect.at_s));
     }
     if let Some(error) = &run.error {
         line.push_str(&format!("; FAILED: {error}"));
+    }
+    if let Some(why) = &run.distrusted {
+        line.push_str(&format!("; DOUBTFUL: {why}"));
     }
     if !run.is_intact {
         line.push_str("; NOT INTACT");
@@ -133,8 +141,7 @@ fn from_json(args: &Args, words: Words) -> Result<ExitCode, String> {
     let mut results: Option<MultiPathResults> = None;
     for path in &args.scenarios {
         let text = fs::read_to_string(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
-        let read: MultiPathResults =
-            serde_json::from_str(&text).map_err(|e| format!("{}: no such results: {e}", path.display()))?;
+        let read = read_results(&text).map_err(|problem| format!("{}: {problem}", path.display()))?;
         match &mut results {
             None => results = Some(read),
             Some(all) => all.add(read),
@@ -145,6 +152,17 @@ fn from_json(args: &Args, words: Words) -> Result<ExitCode, String> {
     results.scenarios.iter().for_each(each);
     write(args, &results)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn read_results(text: &str) -> Result<MultiPathResults, String> {
+    let read: serde_json::Value = serde_json::from_str(text).map_err(|e| format!("no JSON: {e}"))?;
+    match read["schema"].as_str() {
+        Some(SCHEMA) => serde_json::from_str(text).map_err(|e| format!("not as `{SCHEMA}` says: {e}")),
+        other => {
+            let what = other.map_or("something else".to_owned(), |schema| format!("`{schema}`"));
+            Err(format!("has {what}, not the results of `lab multipath --json` (`{SCHEMA}`)"))
+        }
+    }
 }
 
 fn write(args: &Args, results: &MultiPathResults) -> Result<(), String> {

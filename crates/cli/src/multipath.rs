@@ -114,7 +114,7 @@ struct PathsArgs {
 
 #[derive(clap::Args)]
 struct SimulateArgs {
-    /// Event file; --rules and --diagram need none
+    /// Event file; --rules needs none
     file: Option<PathBuf>,
     /// Print JSON (schemas/multipath-simulation.schema.json)
     #[arg(long)]
@@ -186,15 +186,23 @@ fn settings(args: &RunArgs) -> Result<Settings, String> {
     let mut thresholds = ::multipath::Settings::default();
     thresholds.weak_dbm = args.weak.unwrap_or(thresholds.weak_dbm);
     if let Some(Quantity(every)) = args.probe_every {
-        if every < Duration::from_millis(20) {
-            return Err("--probe-every: 20 ms at least".to_owned());
+        if every < Duration::from_millis(20) || every > Duration::from_secs(60) {
+            return Err("--probe-every: from 20 ms to 60 s".to_owned());
         }
         thresholds.probe_idle = every;
     }
     let key = args.key_file.as_ref().map(|path| {
         let bytes = fs::read(path).map_err(|e| format!("cannot read the key {}: {e}", path.display()))?;
-        Ok::<_, String>(bytes.trim_ascii_end().to_vec())
+        match bytes.trim_ascii_end() {
+            [] => Err(format!("{} is empty: a key has at least one byte", path.display())),
+            key => Ok(key.to_vec()),
+        }
     });
+    let keep_alive = args.keep_alive.0;
+    // What the kernel takes for TCP_KEEPIDLE.
+    if keep_alive < Duration::from_secs(1) || keep_alive > Duration::from_secs(32_767) {
+        return Err("--keep-alive: from 1 s to 32767 s".to_owned());
+    }
     let mut settings = Settings::default();
     settings.interfaces.clone_from(&args.interfaces);
     settings.probes = probes;
@@ -202,7 +210,7 @@ fn settings(args: &RunArgs) -> Result<Settings, String> {
     settings.full_mesh = args.full_mesh;
     settings.with_profile = !args.no_profile;
     settings.is_per_subflow = args.per_subflow;
-    settings.keep_alive = args.keep_alive.0;
+    settings.keep_alive = keep_alive;
     settings.strength_file.clone_from(&args.strength);
     settings.record.clone_from(&args.record);
     settings.is_verbose = args.verbose;
@@ -403,13 +411,16 @@ fn simulation(args: &SimulateArgs) -> Result<ExitCode, String> {
                 let headings = vec![("threshold", ""), ("value", "")];
                 words.say(&Table { headings, rows }.to_string());
             }
-            None => return Err("name an event file, or --rules table".to_owned()),
+            None => return Err("name an event file, or --rules table, diagram or thresholds".to_owned()),
         }
         return Ok(ExitCode::SUCCESS);
     };
     let failed = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
     let text = fs::read_to_string(path).map_err(|e| failed(&e))?;
     let file = EventFile::parse(&text).map_err(|e| failed(&e))?;
+    if file.paths.is_empty() {
+        return Err(failed(&"no path is in it: begin with `0 path wifi rtt 20ms`"));
+    }
     let outcome = simulate(&file, ::multipath::Settings::default());
     if args.json {
         return json(&outcome);

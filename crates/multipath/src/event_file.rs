@@ -200,9 +200,11 @@ impl EventFile {
             Event::Sample(id, s) => {
                 let due = if s.is_due { " due" } else { "" };
                 let rtt = s.rtt_min_us.map(|us| format!(" rtt={us}us")).unwrap_or_default();
+                let ago =
+                    if s.arrived_us_ago > 0 { format!(" ago={}us", s.arrived_us_ago) } else { String::new() };
                 write!(
                     line,
-                    "sample {} arrived={}{due}{rtt} subflows={} alone={}",
+                    "sample {} arrived={}{ago}{due}{rtt} subflows={} alone={}",
                     name(*id),
                     s.arrived,
                     s.subflows,
@@ -234,10 +236,15 @@ fn sample(words: &[&str]) -> Result<Sample, String> {
         match word.split_once('=') {
             None if *word == "due" => sample.is_due = true,
             Some(("arrived", count)) => sample.arrived = number(count)?,
+            Some(("ago", time)) => sample.arrived_us_ago = duration(time)?.as_micros(),
             Some(("rtt", time)) => sample.rtt_min_us = Some(duration(time)?.as_micros()),
             Some(("subflows", count)) => sample.subflows = number(count)?,
             Some(("alone", count)) => sample.alone = number(count)?,
-            _ => return Err(format!("`{word}`: a sample has arrived=, due, rtt=, subflows= and alone=")),
+            _ => {
+                return Err(format!(
+                    "`{word}`: a sample has arrived=, ago=, due, rtt=, subflows= and alone="
+                ));
+            }
         }
     }
     Ok(sample)
@@ -342,10 +349,10 @@ mod tests {
 
         #[test]
         fn what_is_recorded_is_read_again(
-            arrived in 0_u64..1000, is_due: bool, rtt in proptest::option::of(0_u64..1_000_000),
+            arrived in 0_u64..1000, arrived_us_ago in 0_u64..20_000, is_due: bool, rtt in proptest::option::of(0_u64..1_000_000),
             subflows in 0_u32..9, alone in 0_u32..3, number in 0_u64..1000, us in 0_u64..9_000_000_000,
         ) {
-            let sample = Sample { arrived, is_due, rtt_min_us: rtt, subflows, alone };
+            let sample = Sample { arrived, arrived_us_ago, is_due, rtt_min_us: rtt, subflows, alone };
             let id = PathId(0);
             let events = [
                 Event::Sample(id, sample),

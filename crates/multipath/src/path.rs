@@ -200,12 +200,13 @@ impl Path {
 
     // What arrives.
 
-    pub(crate) fn on_arrival(&mut self, now: Instant) {
-        let gap = now.saturating_since(self.arrived).min(GAP_MAX);
+    /// Something arrived at `at`, which may be before what is known.
+    pub(crate) fn on_arrival(&mut self, at: Instant) {
+        let gap = at.saturating_since(self.arrived).min(GAP_MAX);
         if self.is_due {
             self.gap_usual = (self.gap_usual * 7 + gap) / 8;
         }
-        self.arrived = now;
+        self.arrived = self.arrived.max(at);
         self.lost_before = 0;
     }
 
@@ -370,10 +371,33 @@ impl Path {
         self.lost_before.saturating_add(u32::try_from(expired.count()).unwrap_or(u32::MAX))
     }
 
-    /// When the next outstanding probe is lost.
+    /// True for a suspect path that is dead: enough probes are lost in a row.
+    ///
+    /// While data is due, its silence speaks too: of the probes since the suspicion the first is lost, and as many
+    /// are late.
+    pub(crate) fn is_dead(&self, settings: &Settings, now: Instant) -> bool {
+        let enough = settings.losses_to_down;
+        if self.lost_in_row(settings, now) >= enough {
+            return true;
+        }
+        let (late, lost) = (self.late_after(settings), self.lost_after(settings));
+        let silent_for = |sent: &Instant| now.saturating_since(self.silent_from(*sent));
+        let asked: Vec<Duration> = self
+            .outstanding
+            .iter()
+            .map(|(_, sent)| sent)
+            .filter(|sent| **sent >= self.since)
+            .map(silent_for)
+            .collect();
+        let is_silent = asked.first().is_some_and(|time| *time >= lost);
+        self.is_due && is_silent && asked.iter().filter(|time| **time >= late).count() >= enough as usize
+    }
+
+    /// When the next outstanding probe is late, or lost.
     pub(crate) fn next_loss(&self, settings: &Settings, now: Instant) -> Option<Instant> {
-        let after = self.lost_after(settings);
-        self.outstanding.iter().map(|(_, sent)| self.silent_from(*sent) + after).find(|at| *at > now)
+        let after = [self.late_after(settings), self.lost_after(settings)];
+        let of = |(_, sent): &(u64, Instant)| after.map(|time| self.silent_from(*sent) + time);
+        self.outstanding.iter().flat_map(of).filter(|at| *at > now).min()
     }
 
     // Weakness.

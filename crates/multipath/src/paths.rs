@@ -21,6 +21,8 @@ pub struct PathId(pub u16);
 pub struct Sample {
     /// Segments that arrived.
     pub arrived: u64,
+    /// How long ago the last of them did, µs.
+    pub arrived_us_ago: u64,
     /// More should arrive: something is not acknowledged, or data has been coming.
     pub is_due: bool,
     /// Least round trip of the subflows.
@@ -147,7 +149,7 @@ impl Paths {
                     path.on_subflow_rtt(Duration::from_micros(us));
                 }
                 if sample.arrived > 0 {
-                    path.on_arrival(now);
+                    path.on_arrival(now - Duration::from_micros(sample.arrived_us_ago));
                     path.wants_renewal &= path.state == State::Suspect;
                 }
             }),
@@ -252,7 +254,10 @@ impl Paths {
             (_, None) => Some((State::Absent, Cause::Vanished)),
             (_, Some(address)) if path.used != Some(address) => Some((State::Down, Cause::Readdressed)),
             (State::Down, _) => {
-                let is_ready = path.answered_in_row >= settings.answers_to_up && now >= path.hold_until;
+                // It may have died again while it waited: an answer that is late contradicts those before.
+                let has_late = path.late_at(settings).is_some_and(|at| at <= now);
+                let is_ready =
+                    path.answered_in_row >= settings.answers_to_up && now >= path.hold_until && !has_late;
                 let to = if path.is_radio_weak() {
                     (State::Degraded, Cause::Weak)
                 } else {
@@ -267,7 +272,7 @@ impl Paths {
                 Some(if weak { (State::Degraded, Cause::Weak) } else { (State::Up, Cause::Arrived) })
             }
             (State::Suspect, _) => {
-                let is_dead = path.lost_in_row(settings, now) >= settings.losses_to_down;
+                let is_dead = path.is_dead(settings, now);
                 match (is_dead, has_other && path.alone == 0) {
                     (false, _) => None,
                     (true, true) => Some((State::Down, Cause::Lost)),

@@ -145,7 +145,7 @@ pub const RULES: [Rule; 19] = [
         from: &[Down],
         cause: Cause::Answered,
         to: Up,
-        when: "`answers_to_up` probes in a row were answered and the wait for flapping is over",
+        when: "`answers_to_up` probes in a row were answered, none is late, and the wait for flapping is over",
         done: "restore routes, add the endpoint",
     },
     Rule {
@@ -187,7 +187,7 @@ pub const RULES: [Rule; 19] = [
         from: &[Suspect],
         cause: Cause::Lost,
         to: Down,
-        when: "`losses_to_down` probes are lost in a row, and another path is usable",
+        when: "`losses_to_down` probes are lost in a row, or data is due, one is lost and as many are late; another path is usable",
         done: "remove the endpoint (the peer hears it over the other path), unless it is backup and idle; demote routes; probe every `probe_down`",
     },
     Rule {

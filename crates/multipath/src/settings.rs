@@ -22,7 +22,7 @@ pub struct Settings {
     pub timeout_min: Duration,
     /// What is added to two round trips for the same.
     pub timeout_slack: Duration,
-    /// Probes lost in a row until a path is dead.
+    /// Probes lost in a row until a path is dead. While data is due, one lost and as many late are enough.
     pub losses_to_down: u32,
     /// Answers in a row until a path is up again.
     pub answers_to_up: u32,
@@ -53,7 +53,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            quiet_min: Duration::from_millis(60),
+            quiet_min: Duration::from_millis(40),
             probe_idle: Duration::from_millis(200),
             probe_suspect: Duration::from_millis(20),
             probe_down: Duration::from_millis(100),

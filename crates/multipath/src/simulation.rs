@@ -189,6 +189,7 @@ impl Simulation {
             let flows = !played.is_dead && played.changed <= played.joins.unwrap_or(now);
             let sample = Sample {
                 arrived: if is_due && flows { 10 } else { 0 },
+                arrived_us_ago: 0,
                 is_due,
                 rtt_min_us: if has_joined { rtt } else { None },
                 subflows: u32::from(has_joined) * self.connections,

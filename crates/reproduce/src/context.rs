@@ -280,7 +280,7 @@ impl<'a> Context<'a> {
         };
         let of = scenario.cases.len() * scenario.repetitions as usize;
         let mut done = 0;
-        let result = radios.run(&scenario, None, &mut |run| {
+        let result = radios.run(&scenario, None, None, &mut |run| {
             done += 1;
             self.tell(done, of, &run.case);
         });

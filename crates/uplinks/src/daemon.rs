@@ -204,7 +204,12 @@ impl<'a> Daemon<'a> {
             Ok(started) => self.per_subflow = started,
             Err(error) => self.lacks.push(format!("{error}: subflows have the host's time-outs")),
         }
-        for line in self.conflicts.iter().chain(&self.lacks).cloned().collect::<Vec<_>>() {
+        if io::sysctl::read_here("net/mptcp/enabled").is_ok_and(|value| value == "0") {
+            let how = "new connections are plain TCP: sysctl net.mptcp.enabled=1";
+            self.lacks.push(format!("MPTCP is switched off here, {how}"));
+        }
+        let missing = interfaces::missing(&self.netlink, &self.settings)?;
+        for line in self.conflicts.iter().chain(&self.lacks).cloned().chain(missing).collect::<Vec<_>>() {
             self.say("", line);
         }
         self.waiter.add(&self.link_events, Interest::Read, LINKS)?;

@@ -46,6 +46,27 @@ pub(crate) fn look(netlink: &Netlink, settings: &Settings) -> Result<BTreeMap<Ke
     Ok(found)
 }
 
+/// What of `settings` is not there, one line each; it may come later.
+pub(crate) fn missing(netlink: &Netlink, settings: &Settings) -> Result<Vec<String>, UplinkError> {
+    let links = netlink.links()?;
+    let is_there = |name: &String| links.iter().any(|link| link.name == *name);
+    let mut missing: Vec<String> = settings
+        .interfaces
+        .iter()
+        .filter(|name| !is_there(name))
+        .map(|name| format!("no interface is called {name}: it becomes a path when it is there"))
+        .collect();
+    if settings.interfaces.is_empty() && look(netlink, settings)?.is_empty() {
+        missing.push("no interface has a default route: there are no paths yet".to_owned());
+    }
+    let strengths = settings.strength_file.as_ref();
+    missing.extend(strengths.and_then(|path| {
+        let error = std::fs::File::open(path).err()?;
+        Some(format!("cannot read strengths from {}: {error}; it is tried again", path.display()))
+    }));
+    Ok(missing)
+}
+
 fn one(netlink: &Netlink, link: &Link, family: Family) -> Result<Found, UplinkError> {
     let routes = netlink.default_routes(family, link.index)?;
     let address = if link.is_up && link.has_carrier && !routes.is_empty() {

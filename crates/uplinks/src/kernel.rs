@@ -20,6 +20,8 @@ pub(crate) struct Kernel {
     diagnosis: SocketDiagnosis,
     /// What each subflow had when it was last looked at.
     before: BTreeMap<(SocketAddr, SocketAddr), Subflow>,
+    /// When that was.
+    looked: Option<Instant>,
     /// When data last came, by address.
     data_came: BTreeMap<IpAddr, Instant>,
     /// Bytes received and acknowledged, by address, at past times.
@@ -33,6 +35,7 @@ impl Kernel {
             manager: PathManager::open()?,
             diagnosis: SocketDiagnosis::open()?,
             before: BTreeMap::new(),
+            looked: None,
             data_came: BTreeMap::new(),
             totals: BTreeMap::new(),
             subflows: Vec::new(),
@@ -51,6 +54,7 @@ impl Kernel {
             tokens.entry(subflow.token).or_default().push(subflow.local.ip());
         }
         let samples = addresses.iter().map(|address| self.sample_of(*address, &tokens, now)).collect();
+        self.looked = Some(now);
         self.before = self.subflows.iter().map(|s| ((s.local, s.remote), *s)).collect();
         let connections = u32::try_from(tokens.len()).unwrap_or(u32::MAX);
         Ok((connections, samples))
@@ -59,10 +63,14 @@ impl Kernel {
     fn sample_of(&mut self, address: IpAddr, tokens: &BTreeMap<u32, Vec<IpAddr>>, now: Instant) -> Sample {
         let mut sample = Sample::default();
         let (mut received, mut acked, mut new_data) = (0, 0, 0);
-        let mut unacked = false;
+        let (mut unacked, mut quiet) = (false, None::<Duration>);
         for s in self.subflows.iter().filter(|s| s.local.ip() == address && s.is_established) {
             let before = self.before.get(&(s.local, s.remote));
-            sample.arrived += u64::from(s.segments_in.wrapping_sub(before.map_or(0, |b| b.segments_in)));
+            let arrived = s.segments_in.wrapping_sub(before.map_or(0, |b| b.segments_in));
+            sample.arrived += u64::from(arrived);
+            if arrived > 0 {
+                quiet = Some(quiet.map_or(s.quiet, |least| least.min(s.quiet)));
+            }
             new_data += s.bytes_received.saturating_sub(before.map_or(0, |b| b.bytes_received));
             received += s.bytes_received;
             acked += s.bytes_acked;
@@ -73,6 +81,9 @@ impl Kernel {
                 sample.rtt_min_us = Some(sample.rtt_min_us.map_or(us, |least: u64| least.min(us)));
             }
         }
+        // What came out of order, the kernel's time does not count: it came since the last look.
+        let since_look = self.looked.map_or(Duration::ZERO, |at| now.saturating_since(at));
+        sample.arrived_us_ago = quiet.unwrap_or(Duration::ZERO).min(since_look).as_micros();
         if new_data > 0 {
             self.data_came.insert(address, now);
         }

@@ -24,20 +24,26 @@ fn a_silent_death_of_ten_seconds() {
     assert!(ratio >= 1.2, "with the path manager {ratio:.2} times the kernel alone");
     for run in runs(&results, "daemon") {
         assert!(run["reuses"][0]["after_ms"].as_f64().unwrap() <= 500.0, "{}", run["reuses"]);
-        let (stall, queue) =
-            (run["death_stall_ms"].as_f64().unwrap(), run["death_queue_ms"].as_f64().unwrap());
-        // What is sent again waits in the radio's queue, and before that in the server's socket.
-        let unsent = run["death_unsent_ms"].as_f64().unwrap();
-        let waits = queue + unsent;
-        assert!(stall <= 500.0 + waits, "{stall:.0} ms, and the living path's queue was {waits:.0} ms");
+        stalls_half_a_second_and_the_queue(run);
         for connect in run["connects"].as_array().unwrap() {
             assert!(connect["up_ms"].as_f64().unwrap() <= 500.0, "{connect}");
         }
     }
 }
 
+/// A death stalls for half a second at most, and for the queue of the living radio, in which waits what is sent
+/// again. It waits in the server's socket too, which is told but not allowed for.
+fn stalls_half_a_second_and_the_queue(run: &Value) {
+    let ms = |key: &str| run[key].as_f64().unwrap();
+    let (stall, queue, unsent) = (ms("death_stall_ms"), ms("death_queue_ms"), ms("death_unsent_ms"));
+    assert!(
+        stall <= 500.0 + queue,
+        "{stall:.0} ms; the living path's queue was {queue:.0} ms, and {unsent:.0} ms waited unsent at the server"
+    );
+}
+
 /// How many times the kernel's own goodput it is with the path manager, and that each return is used at once.
-fn is_better_and_used_again(name: &str) {
+fn is_better_and_used_again(name: &str) -> Value {
     let results = results(name);
     let ratio = mean(&results, "daemon", "goodput_mbps") / mean(&results, "kernel", "goodput_mbps");
     assert!(ratio >= 1.2, "{name}: with the path manager {ratio:.2} times the kernel alone");
@@ -45,6 +51,7 @@ fn is_better_and_used_again(name: &str) {
         assert_eq!(run["is_intact"], true);
         assert!(run["reuses"][0]["after_ms"].as_f64().unwrap() <= 500.0, "{name}: {}", run["reuses"]);
     }
+    results
 }
 
 #[test]
@@ -53,7 +60,8 @@ fn a_silent_death_of_twenty_seconds() {
     if !has_mptcp() {
         return;
     }
-    is_better_and_used_again("silent-death-20");
+    let results = is_better_and_used_again("silent-death-20");
+    runs(&results, "daemon").into_iter().for_each(stalls_half_a_second_and_the_queue);
 }
 
 #[test]

@@ -66,6 +66,8 @@ pub struct Subflow {
     pub bytes_received: u64,
     /// Bytes of data that were acknowledged.
     pub bytes_acked: u64,
+    /// Since data or an acknowledgement last came. The kernel does not count data that came out of order.
+    pub quiet: Duration,
     /// Segments sent again.
     pub retransmitted: u32,
     /// Smoothed round trip.
@@ -180,6 +182,8 @@ fn parse(answer: &[u8]) -> Option<Subflow> {
         segments_in: at32(140),
         bytes_received: at64(128),
         bytes_acked: at64(120),
+        // `tcpi_last_data_recv` and `tcpi_last_ack_recv`.
+        quiet: Duration::from_millis(at32(52).min(at32(56)).into()),
         retransmitted: at32(100),
         srtt: Duration::from_micros(at32(68).into()),
         // The kernel says ~0 before the first sample.

@@ -6,6 +6,10 @@ use maud::{Markup, html};
 
 use super::results::{BIN_MS, MultiPathResult, MultiPathResults, MultiPathRun};
 
+/// The table has many columns: headings and words may go on below, so that it fits where it is a table at all.
+const OWN_STYLE: &str = ".fields th, .fields td { white-space: normal; padding: .38rem .28rem; }\n\
+    dt { font-weight: 600; } dd { margin: 0 0 .4rem 1.2rem; max-width: 92ch; }\n";
+
 /// Width of a bin in a chart, s.
 const CHART_BIN_S: f64 = 0.5;
 
@@ -22,20 +26,12 @@ fn cases(result: &MultiPathResult) -> Table {
     let row = |name: &String| {
         let goodput = result.moments(name, |run| Some(run.goodput_mbps));
         let reuses = result.of(name).flat_map(|run| &run.reuses);
-        let (mut worst, mut never) = (None::<f64>, 0);
-        for reuse in reuses {
-            match reuse.after_ms {
-                Some(ms) => worst = Some(worst.map_or(ms, |w| w.max(ms))),
-                None => never += 1,
-            }
-        }
-        let reused = match (worst, never) {
-            (worst, 0) => number(worst, 0),
-            (_, never) => format!("{never} never"),
-        };
+        let reused: Vec<_> = reuses.map(|reuse| reuse.after_ms).collect();
         let connects: Vec<_> = result.of(name).flat_map(|run| &run.connects).collect();
-        let up = connects.iter().map(|c| c.up_ms.unwrap_or(f64::INFINITY)).reduce(f64::max);
+        let limit_s = connects.iter().map(|connect| connect.limit_s).fold(0.0, f64::max);
+        let up: Vec<_> = connects.iter().map(|connect| connect.up_ms).collect();
         let failed = result.runs.iter().filter(|r| r.case == *name && (r.error.is_some() || !r.is_intact));
+        let doubtful = result.of(name).filter(|run| run.distrusted.is_some());
         vec![
             name.clone(),
             result.of(name).count().to_string(),
@@ -47,10 +43,10 @@ fn cases(result: &MultiPathResult) -> Table {
             number(result.largest(name, |r| r.death_stall_ms), 0),
             number(result.largest(name, |r| r.death_queue_ms), 0),
             number(result.largest(name, |r| r.death_unsent_ms), 0),
-            reused,
-            number(up, 0),
+            most_or_never(&reused, "never"),
+            most_or_never(&up, &format!("never within {limit_s:.0}\u{a0}s")),
             failed.count().to_string(),
-            number(result.largest(name, |r| Some(r.late_p99_us)), 0),
+            doubtful.count().to_string(),
         ]
     };
     let mut names: Vec<String> = Vec::new();
@@ -74,11 +70,50 @@ fn cases(result: &MultiPathResult) -> Table {
             ("used again", "most, ms"),
             ("connect", "most, ms"),
             ("failed", ""),
-            ("late p99", "µs"),
+            ("doubtful", ""),
         ],
         rows: names.iter().map(row).collect(),
     }
 }
+
+/// The longest time, ms; where some never came, how many of how many. Without any a dash.
+fn most_or_never(times_ms: &[Option<f64>], never: &str) -> String {
+    let missing = times_ms.iter().filter(|ms| ms.is_none()).count();
+    match times_ms.iter().copied().flatten().reduce(f64::max) {
+        _ if missing > 0 => format!("{missing} of {} {never}", times_ms.len()),
+        Some(most) => format!("{most:.0}"),
+        None => "–".to_owned(),
+    }
+}
+
+/// What the columns of the table mean.
+const MEANING: [(&str, &str); 7] = [
+    (
+        "goodput",
+        "what the receiving program got; over all runs of a case the mean, and their standard deviation",
+    ),
+    (
+        "stall",
+        "a time of 50 ms and more without a byte: the longest of each run, the mean and the most of them",
+    ),
+    (
+        "at a death",
+        "the longest stall that began within a second of a radio's death, or of its own or its NAT's new address; \
+         beside it the longest queue of any radio then, and what the sender had given to the other paths and not \
+         sent: what is sent again waits behind both",
+    ),
+    (
+        "used again",
+        "from a radio's return until 10 KB had come through it; never: not before it died again, or the end",
+    ),
+    ("connect", "until a new connection was up"),
+    ("failed", "runs that ended early, or in which a byte was wrong; they are in no other figure"),
+    (
+        "doubtful",
+        "runs in which the emulator was so late that it can have moved the goodput by over 2 %; the results in JSON \
+         say by how much",
+    ),
+];
 
 /// All cases of all scenarios in one Markdown table, for documents.
 #[must_use]
@@ -88,7 +123,7 @@ pub fn markdown(results: &MultiPathResults) -> String {
         for row in cases(result).rows {
             let cell = |at: usize| row.get(at).cloned().unwrap_or_default();
             let mut columns = vec![result.scenario.title.clone()];
-            columns.extend([0, 1, 2, 3, 7, 8, 9, 10, 11].map(cell));
+            columns.extend([0, 1, 2, 3, 7, 8, 9, 10, 11, 13].map(cell));
             rows.push(columns);
         }
     }
@@ -103,6 +138,7 @@ pub fn markdown(results: &MultiPathResults) -> String {
         ("unsent then", "ms"),
         ("used again after", "most, ms"),
         ("connect", "most, ms"),
+        ("doubtful runs", ""),
     ];
     Table { headings, rows }.markdown()
 }
@@ -125,13 +161,18 @@ pub fn page(results: &MultiPathResults) -> String {
     let made = &results.made_by;
     figures::page::page(
         "Several radios, one connection",
-        "",
+        OWN_STYLE,
         &html! {
             p {
                 "Kernel MPTCP between network namespaces over emulated radios, with and without "
                 code { "cellerator multipath run" } " at the client. The server is unchanged Linux."
             }
             p { "Cellerator " (made.cellerator) " on Linux " (made.kernel) ": " code { (made.command) } }
+            h2 { "What the columns mean" }
+            dl {
+                @for (name, meaning) in MEANING { dt { (name) } dd { (meaning) "." } }
+                dt { "–" } dd { "nothing of the kind happened, or it was not measured." }
+            }
             @for result in &results.scenarios { (scenario(result)) }
         },
     )
@@ -143,14 +184,10 @@ fn scenario(result: &MultiPathResult) -> Markup {
         h2 { (s.title) }
         p { (s.description) }
         (cases(result).html(&|_| None, &|_| None))
-        p {
-            "Goodput is what the client's program received. A stall is a time without a byte; at a death are those "
-            "that began within a second of a radio's death or change. Beside it stands the longest queue of any radio "
-            "in that time, and what the sender had not sent yet: what was sent again waited behind both. Other stalls are a link's own losses."
-        }
         @for case in &s.cases {
             @if let Some(run) = result.of(&case.name).next() {
-                (over_time(result, run).figure())
+                // Results that documents keep have no figures over time.
+                @if !run.flows.is_empty() { (over_time(result, run).figure()) }
                 @if !run.events.is_empty() {
                     details {
                         summary { "What the path manager said, first run" }

@@ -62,7 +62,7 @@ pub struct MultiPathRun {
     /// Longest queue of any radio in that time, ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub death_queue_ms: Option<f64>,
-    /// What waited at that moment in the sender's sockets of the living paths, not sent yet, ms at their rate, most.
+    /// What waited at that death in the sender's sockets of the living paths, not sent yet, ms at their rate, most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub death_unsent_ms: Option<f64>,
     /// For each radio that returned: when, and until data came through it again, ms; none when it did not.
@@ -111,25 +111,49 @@ pub struct Reuse {
     pub after_ms: Option<f64>,
 }
 
+/// For so long a new connection may take, s.
+pub const CONNECT_LIMIT_S: u64 = 8;
+
+fn connect_limit_s() -> f64 {
+    CONNECT_LIMIT_S as f64
+}
+
 /// A new connection.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Connect {
     /// When, s.
     pub at_s: f64,
-    /// Until it was up, ms; none when it was not.
+    /// Until it was up, ms; none when it was not within [`Connect::limit_s`].
     pub up_ms: Option<f64>,
+    /// For so long it was waited for, s.
+    #[serde(default = "connect_limit_s")]
+    pub limit_s: f64,
     /// Until its answer was there, ms.
     pub answered_ms: Option<f64>,
 }
 
 impl MultiPathResults {
-    /// Adds others: runs of the same scenario stand together.
+    /// Adds others: runs of the same scenario stand together, in the order of its cases. A run of a case that is
+    /// there already, with the same number, replaces that.
     pub fn add(&mut self, others: Self) {
         for other in others.scenarios {
-            match self.scenarios.iter_mut().find(|own| own.scenario == other.scenario) {
-                Some(own) => own.runs.extend(other.runs),
-                None => self.scenarios.push(other),
-            }
+            // How often each case was run is no part of what was run.
+            let is_same = |own: &&mut MultiPathResult| {
+                let repetitions = own.scenario.repetitions;
+                MultiPath { repetitions, ..other.scenario.clone() } == own.scenario
+            };
+            let Some(own) = self.scenarios.iter_mut().find(is_same) else {
+                self.scenarios.push(other);
+                continue;
+            };
+            own.scenario.repetitions = own.scenario.repetitions.max(other.scenario.repetitions);
+            let is_replaced = |run: &MultiPathRun| {
+                other.runs.iter().any(|new| (&new.case, new.repetition) == (&run.case, run.repetition))
+            };
+            own.runs.retain(|run| !is_replaced(run));
+            own.runs.extend(other.runs);
+            let place = |run: &MultiPathRun| own.scenario.cases.iter().position(|case| case.name == run.case);
+            own.runs.sort_by_key(|run| (run.repetition, place(run)));
         }
     }
 }
@@ -168,5 +192,42 @@ impl MultiPathRun {
             bins.get(from..to.min(bins.len())).and_then(|bins| bins.iter().max().copied()).unwrap_or(0)
         };
         f64::from(self.queues_ms.values().map(of).max().unwrap_or(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "name = 'a'\ntitle = 'A'\ntime = '5 s'\nrepetitions = 2\n[[radio]]\nname = 'wifi0'\n\
+                        down = { rate = '10 Mbit/s' }\nup = { rate = '2 Mbit/s' }\n[[case]]\nname = 'k'\n\
+                        [[case]]\nname = 'd'\n";
+
+    fn results(repetitions: u32, runs: &[(&str, u32, f64)]) -> MultiPathResults {
+        let scenario = MultiPath { repetitions, ..MultiPath::from_toml("a.toml", TEXT).unwrap() };
+        let run = |&(case, repetition, goodput_mbps): &(&str, u32, f64)| MultiPathRun {
+            case: case.to_owned(),
+            repetition,
+            goodput_mbps,
+            ..MultiPathRun::default()
+        };
+        let result = MultiPathResult { scenario, runs: runs.iter().map(run).collect() };
+        MultiPathResults { schema: SCHEMA.to_owned(), made_by: MadeBy::default(), scenarios: vec![result] }
+    }
+
+    #[test]
+    fn parts_are_put_together_and_a_run_made_again_replaces_the_first() {
+        let mut all = results(2, &[("d", 1, 1.0), ("d", 2, 2.0)]);
+        all.add(results(5, &[("k", 1, 3.0)]));
+        all.add(results(1, &[("d", 2, 4.0)]));
+        let [only] = all.scenarios.as_slice() else { panic!("one scenario: {all:?}") };
+        let runs: Vec<_> =
+            only.runs.iter().map(|run| (run.case.as_str(), run.repetition, run.goodput_mbps)).collect();
+        assert_eq!(runs, [("k", 1, 3.0), ("d", 1, 1.0), ("d", 2, 4.0)]);
+        assert_eq!(only.scenario.repetitions, 5);
+        let mut other = results(2, &[("k", 1, 5.0)]);
+        other.scenarios[0].scenario.seed = 9;
+        all.add(other);
+        assert_eq!(all.scenarios.len(), 2, "another seed is another scenario");
     }
 }

@@ -16,7 +16,7 @@ use super::air::{Air, AirChange, AirLog, AirRadio};
 use super::ends::{ContentServer, PORT, Transfer, download, upload};
 use super::manager::{Mptcpd, PathManagerProcess};
 use super::middlebox::Middlebox;
-use super::results::{BIN_MS, Connect, MultiPathResult, MultiPathRun, Reuse};
+use super::results::{BIN_MS, CONNECT_LIMIT_S, Connect, MultiPathResult, MultiPathRun, Reuse};
 use super::world::{World, is_address_of, outer_address, server_address};
 use crate::error::Context;
 use crate::transfer::pause;
@@ -59,8 +59,8 @@ enum Deed {
 }
 
 impl MultiPathRunner<'_> {
-    /// Runs every case, or the one called `only`, as often as the scenario says; `tell` hears of each run. A case
-    /// with mptcpd is left out where that is not installed.
+    /// Runs every case, or the one called `only`, as often as the scenario says, or its run of number `number` alone;
+    /// `tell` hears of each run. A case with mptcpd is left out where that is not installed.
     ///
     /// # Errors
     /// When the network cannot be made, or the user interrupts. A transfer that fails is a result.
@@ -68,10 +68,11 @@ impl MultiPathRunner<'_> {
         &self,
         scenario: &MultiPath,
         only: Option<&str>,
+        number: Option<u32>,
         tell: &mut dyn FnMut(&MultiPathRun),
     ) -> Result<MultiPathResult, LabError> {
         let mut result = MultiPathResult { scenario: scenario.clone(), runs: Vec::new() };
-        for repetition in 1..=scenario.repetitions {
+        for repetition in number.map_or(1..=scenario.repetitions, |number| number..=number) {
             let is_there = |case: &&MultiPathCase| !case.mptcpd || Mptcpd::installed().is_some();
             let is_wanted = |case: &&MultiPathCase| only.is_none_or(|name| case.name == name);
             for case in scenario.cases.iter().filter(is_there).filter(is_wanted) {
@@ -142,6 +143,7 @@ impl MultiPathRunner<'_> {
         );
         let mut said = Vec::new();
         let troubles = troubles(scenario, case);
+        let mut unsent = vec![None::<f64>; troubles.len()];
         std::thread::scope(|scope| -> Result<(), LabError> {
             let client = &world.client;
             let main = scope.spawn(move || {
@@ -159,7 +161,7 @@ impl MultiPathRunner<'_> {
                     scope.spawn(move || {
                         client.run(|| {
                             let _ = pause((start + at).saturating_since(Clock::now()));
-                            let end = Clock::now() + Duration::from_secs(8);
+                            let end = Clock::now() + Duration::from_secs(CONNECT_LIMIT_S);
                             (at, download(to, (seed ^ 1, CONNECT_BYTES), end, wants_mptcp))
                         })
                     })
@@ -171,10 +173,10 @@ impl MultiPathRunner<'_> {
             let diagnosis = sender.run(SocketDiagnosis::open)??;
             while !main.is_finished() {
                 let now = Clock::now();
-                for (at, dead) in &troubles {
+                for ((at, dead), unsent) in troubles.iter().zip(&mut unsent) {
                     if now >= start + *at && now < start + *at + UNSENT_FOR {
                         let ms = unsent_ms(&diagnosis.subflows()?, *dead);
-                        run.death_unsent_ms = Some(run.death_unsent_ms.map_or(ms, |most| most.max(ms)));
+                        *unsent = Some(unsent.map_or(ms, |most| most.max(ms)));
                     }
                 }
                 while let Some((_, deed)) = deeds.next_if(|(at, _)| start + *at <= now) {
@@ -215,6 +217,7 @@ impl MultiPathRunner<'_> {
                 run.connects.push(Connect {
                     at_s: at.as_secs_f64(),
                     up_ms: got.connected.map(Duration::as_millis_f64),
+                    limit_s: CONNECT_LIMIT_S as f64,
                     answered_ms: got.answered.filter(|_| got.bytes > 0).map(Duration::as_millis_f64),
                 });
             }
@@ -229,6 +232,8 @@ impl MultiPathRunner<'_> {
         }
         let log = air.finish()?;
         self.figure(&mut run, scenario, case, (start, end), transfer, log);
+        let troubles: Vec<f64> = troubles.iter().map(|(at, _)| at.as_secs_f64()).collect();
+        run.death_unsent_ms = worst_stall(&run, &troubles).and_then(|(which, ..)| unsent[which]);
         run.events = said.iter().map(|(at, line)| at_time(*at, start, line)).collect();
         Ok(run)
     }
@@ -312,8 +317,11 @@ impl MultiPathRunner<'_> {
             (run.late_p50_us, run.late_max_us) = (timing.late_us.p50, timing.late_us.max);
             let radios = scenario.radios_of(case);
             let delays = radios.iter().flat_map(|(_, r)| [r.down.delay, r.up.delay]).flatten();
-            // A packet of one radio is as late as one of another: the mean path counts.
-            let path_rtt_ms = delays.map(|d| d.0.as_millis_f64()).sum::<f64>() / radios.len().max(1) as f64;
+            // A packet of one radio is as late as one of another: the mean path counts. Its round trip is that
+            // which the data had, behind what was queued: a deep queue before a short path makes lateness small.
+            let queues_ms: f64 = log.queues_ms.values().map(|bins| median_of(bins)).sum();
+            let path_rtt_ms =
+                (delays.map(|d| d.0.as_millis_f64()).sum::<f64>() + queues_ms) / radios.len().max(1) as f64;
             let moved = Moved { path_rtt_ms, seconds: run.seconds, lost: 0, has_round_trips: false };
             run.distrusted = timing.judged(moved).why_not;
         }
@@ -321,11 +329,9 @@ impl MultiPathRunner<'_> {
         run.queues_ms = log.queues_ms;
         let troubles: Vec<f64> = troubles(scenario, case).iter().map(|(at, _)| at.as_secs_f64()).collect();
         if !troubles.is_empty() {
-            let is_near = |at: f64| troubles.iter().any(|t| at >= t - 0.1 && at <= t + 1.0);
-            let near = run.stalls.iter().copied().filter(|(at, _)| is_near(*at));
-            let worst = near.max_by(|a, b| a.1.total_cmp(&b.1));
-            run.death_stall_ms = Some(worst.map_or(0.0, |(_, ms)| ms));
-            run.death_queue_ms = worst.map(|(at, ms)| run.queue_ms(at, ms));
+            let worst = worst_stall(run, &troubles);
+            run.death_stall_ms = Some(worst.map_or(0.0, |(_, _, ms)| ms));
+            run.death_queue_ms = worst.map(|(_, at, ms)| run.queue_ms(at, ms));
         }
         for (_, radio) in scenario.radios_of(case) {
             let returns = radio.events.iter().filter(|e| e.does == RadioDoes::Returns);
@@ -343,12 +349,25 @@ impl MultiPathRunner<'_> {
     }
 }
 
-/// When radios die, or their own address or that of their NAT changes; and which, by number.
+/// When radios die, or their own address or that of their NAT changes; and which, by number; by time.
 fn troubles(scenario: &MultiPath, case: &MultiPathCase) -> Vec<(Duration, usize)> {
     let is_trouble = |does| matches!(does, RadioDoes::Dies | RadioDoes::NatMoves | RadioDoes::Readdresses);
     let radios = scenario.radios_of(case).into_iter();
     let events = radios.flat_map(|(number, radio)| radio.events.iter().map(move |event| (number, event)));
-    events.filter(|(_, event)| is_trouble(event.does)).map(|(number, event)| (event.at.0, number)).collect()
+    let troubles = events.filter(|(_, event)| is_trouble(event.does));
+    let mut troubles: Vec<(Duration, usize)> = troubles.map(|(number, event)| (event.at.0, number)).collect();
+    troubles.sort_unstable();
+    troubles
+}
+
+/// The longest stall that began within a second of one of `troubles`, given in s and in order: the number of the
+/// latest of these before it, when it began, s, and how long it was, ms.
+fn worst_stall(run: &MultiPathRun, troubles: &[f64]) -> Option<(usize, f64, f64)> {
+    let near = run.stalls.iter().filter_map(|(at, ms)| {
+        let which = troubles.iter().rposition(|t| *at >= t - 0.1 && *at <= t + 1.0)?;
+        Some((which, *at, *ms))
+    });
+    near.max_by(|a, b| a.2.total_cmp(&b.2))
 }
 
 /// What waits unsent in the sockets of paths other than radio `dead`, ms at the rate of each, most.
@@ -371,6 +390,13 @@ fn received(content: &ContentServer, sent: Transfer) -> Transfer {
         is_multi_path: sent.is_multi_path,
         ..got
     }
+}
+
+/// The median of bins, those without a queue among them; zero without any.
+fn median_of(bins: &[u32]) -> f64 {
+    let mut bins = bins.to_vec();
+    bins.sort_unstable();
+    bins.get(bins.len() / 2).map_or(0.0, |ms| f64::from(*ms))
 }
 
 /// How long after `at` data came through a radio, ms.

@@ -34,6 +34,51 @@ fn a_silent_death_is_found_and_the_path_used_again_each_within_half_a_second() {
     assert!(o.first("lte", "suspect -> down", 0).is_none());
 }
 
+/// While data is due, three probes on their way speak together.
+#[test]
+fn a_death_while_data_is_due_is_found_sooner_and_a_short_outage_is_none() {
+    let o = run("4 dies wifi\n8 end\n");
+    within(&o, "wifi", "suspect -> down: lost", 4_000, 160);
+    let o = run("4 dies wifi\n4.11 returns wifi\n8 end\n");
+    assert!(o.first("wifi", "up -> suspect", 4_000).is_some());
+    assert!(o.first("wifi", "suspect -> down", 0).is_none());
+    // On a path that is idle only probes speak: three must be lost.
+    let o = run("1 traffic wifi off\n4 dies wifi\n8 end\n");
+    let suspect = o.first("wifi", "up -> suspect", 4_000).unwrap();
+    assert!(o.first("wifi", "suspect -> down", 4_000).unwrap() >= suspect + 100);
+}
+
+#[test]
+fn silence_counts_from_the_last_arrival_not_from_the_look_at_it() {
+    let mut paths = Paths::new(Settings::default());
+    let id = paths.add("wifi", Instant::ZERO);
+    paths.handle(Event::Address(id, Some([10, 0, 0, 2].into())), Instant::ZERO);
+    let mut suspect = None;
+    for ms in 0..1_100 {
+        let now = Instant::from_millis(ms);
+        if ms % 20 == 0 {
+            let arrived = u64::from(ms <= 1_000);
+            let sample =
+                Sample { arrived, arrived_us_ago: 15_000, is_due: true, subflows: 1, ..Sample::default() };
+            paths.handle(Event::Sample(id, sample), now);
+        }
+        while let Some(action) = paths.poll(now) {
+            if let Action::Probe(id, n) = action
+                && ms < 900
+            {
+                paths.handle(Event::Answer(id, n, Duration::from_millis(1), None), now);
+            }
+        }
+        while let Some(change) = paths.poll_change() {
+            if change.to == State::Suspect && ms > 900 {
+                suspect = suspect.or(Some(ms));
+            }
+        }
+    }
+    // 3 usual gaps of 20 ms.
+    assert!(suspect.is_some_and(|ms| (1_025..=1_046).contains(&ms)), "{suspect:?}");
+}
+
 #[test]
 fn an_idle_path_stays_up_and_is_found_dead_all_the_same() {
     let o = run("1 traffic wifi off\n1 traffic lte off\n30 dies wifi\n33 end\n");
@@ -120,6 +165,10 @@ fn flapping_has_to_wait_longer_each_time() {
     let gaps: Vec<u64> = ups.windows(2).map(|w| w[1] - w[0]).collect();
     assert!(gaps[gaps.len() - 1] > gaps[1], "{gaps:?}");
     assert!(*ups.last().unwrap() >= 40_000, "in use again at the end");
+    // It is dead in the first half of each second from 4 s to 40 s: answers from before do not count.
+    for up in ups.iter().filter(|up| (4_000..40_000).contains(*up)) {
+        assert!(up % 1_000 >= 500 || up % 1_000 <= 100, "used again at {up} ms, when it was dead");
+    }
 }
 
 #[test]
@@ -226,7 +275,10 @@ fn any_event() -> impl Strategy<Value = (u64, Event, bool)> {
         (id.clone(), ip.clone()).prop_map(|(id, ip)| Event::Address(id, ip)),
         (id.clone(), 0_u64..3, any::<bool>(), 0_u32..2, 0_u32..2).prop_map(
             |(id, arrived, is_due, s, alone)| {
-                Event::Sample(id, Sample { arrived, is_due, rtt_min_us: None, subflows: s, alone: alone & s })
+                Event::Sample(
+                    id,
+                    Sample { arrived, is_due, subflows: s, alone: alone & s, ..Sample::default() },
+                )
             }
         ),
         (id.clone(), -125_i32..-80).prop_map(|(id, dbm)| Event::Strength(id, dbm)),
