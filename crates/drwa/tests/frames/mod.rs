@@ -114,6 +114,15 @@ pub fn with_option(frame: &[u8], option: &[u8]) -> Vec<u8> {
     new
 }
 
+/// A SYN that offers no window scale: paddings stand in its place.
+pub fn without_scale(frame: &[u8]) -> Vec<u8> {
+    let at = ETHERNET_LEN + parse(frame).offset + 20;
+    let mut new = frame.to_vec();
+    let found = new[at..].windows(3).position(|bytes| bytes == [3, 3, 7]).expect("a scale of 7");
+    new[at + found..at + found + 3].fill(1);
+    new
+}
+
 pub fn parse(frame: &[u8]) -> Tcp {
     let packet = wire::parse_prefix(&frame[ETHERNET_LEN..]).expect("a packet");
     *packet.tcp().expect("a segment")
