@@ -33,6 +33,8 @@ struct Run {
     now_us: u64,
     pairs: Vec<Pair>,
     timestamps: bool,
+    /// Added to TSvals, ms.
+    ahead_ms: u32,
 }
 
 const REMOTE_ISN: u32 = 0xfffe_0000;
@@ -48,6 +50,7 @@ impl Run {
             now_us: 5_000_000_000,
             pairs: Vec::new(),
             timestamps,
+            ahead_ms: 0,
         }
     }
 
@@ -56,7 +59,7 @@ impl Run {
     }
 
     fn clock(&self) -> u32 {
-        (self.now_us / 1_000) as u32
+        (self.now_us / 1_000) as u32 + self.ahead_ms
     }
 
     fn pass(&mut self, direction: Direction, frame: &[u8]) -> Vec<u8> {
@@ -310,6 +313,42 @@ fn handshakes_behind_a_queue_are_equal() {
             }
         }
     }
+}
+
+#[test]
+fn what_tsvals_count_is_learned_alike() {
+    // What they are ahead of milliseconds after so many µs: 4 ms and a 64th of the time may pass for milliseconds.
+    for (after_us, ahead_ms, tick_us) in [
+        (99_999, 0, None),
+        (100_000, 0, Some(1_000)),
+        (100_000, 5, Some(1_000)),
+        (100_000, 6, None),
+        (640_000, 14, Some(1_000)),
+        (640_000, 15, None),
+    ] {
+        let params = ReceiverParams::default();
+        let mut run = Run::new(params, params, true);
+        run.open(Host::new(0, 0, false), 40_000, 1, None);
+        (run.now_us, run.ahead_ms) = (run.now_us + after_us, ahead_ms);
+        run.ack(0, 1_000, 502, false);
+        let theirs = run.pairs[0].theirs.as_ref().unwrap();
+        assert_eq!((theirs.tick_us, theirs.is_tick_known), (tick_us, after_us >= 100_000));
+    }
+}
+
+/// Gigabits per round trip: the largest window that TCP has (RFC 7323 §2.2).
+#[test]
+fn the_largest_window_is_alike() {
+    let params = ReceiverParams::default();
+    let mut run = Run::new(params, params, true);
+    run.open(Host::new(0, 0, false), 40_000, 1, None);
+    for _ in 0..5 {
+        let told = run.clock();
+        run.now_us += 40_000;
+        run.data(0, 0, 1_448, told);
+        run.ack(0, 500_000_000, 65_535, false);
+    }
+    assert_eq!(run.pairs[0].theirs.as_ref().unwrap().window, Some(1 << 30));
 }
 
 /// What would go unnoticed is not compared at all: each parameter, a little different on one side alone.

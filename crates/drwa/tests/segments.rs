@@ -18,6 +18,8 @@ const REMOTE_ISN: u32 = 9_000;
 const OWN: u16 = 65_535;
 /// What a managed connection is told of it before its first round has ended, of 128 bytes.
 const TOLD: u16 = 512;
+/// The window scale of a SYN here.
+const SCALE: [u8; 3] = [3, 3, 7];
 /// An option of MPTCP: MP_CAPABLE as a SYN has it.
 const MULTIPATH: [u8; 4] = [30, 4, 1, 0];
 
@@ -128,7 +130,7 @@ fn what_is_not_chosen_is_left_alone() {
 fn the_scale_is_what_both_offer() {
     let program =
         load(ReceiverParams { initial_window: Bytes::new(3_000), ..ReceiverParams::default() }, &[]);
-    let unscaled = |frame: Vec<u8>| frames::without_scale(&frame);
+    let unscaled = |frame: Vec<u8>| frames::with_other(&frame, SCALE, [1; 3]);
     for (n, is_scaled) in [(1, true), (2, false), (3, false)] {
         let host = Host::new(n, 1, false);
         match n {
@@ -139,6 +141,20 @@ fn the_scale_is_what_both_offer() {
         // Of the SYN's window 240 bytes are left.
         assert_eq!(told(&program, &host, 64_000, OWN), if is_scaled { 24 } else { 3_000 }, "{n}");
     }
+}
+
+#[test]
+fn what_a_syn_does_not_say_or_may_not_say_has_a_default() {
+    let program = plain();
+    let host = Host::new(1, 1, false);
+    // RFC 7323 §2.3: a scale above 14 is 14.
+    shake(&program, &host, |frame| frames::with_other(&frame, SCALE, [3, 3, 15]), as_it_is);
+    assert_eq!(connection(&program, &host).unwrap().local_scale, 14);
+    // RFC 9293 §3.7.1: without an MSS it is 536.
+    let host = Host::new(2, 1, false);
+    let [high, low] = OFFER_MSS.to_be_bytes();
+    shake(&program, &host, |frame| frames::with_other(&frame, [2, 4, high, low], [1; 4]), as_it_is);
+    assert_eq!(connection(&program, &host).unwrap().mss, 536);
 }
 
 #[test]
@@ -189,6 +205,12 @@ fn what_is_no_whole_segment_is_not_looked_at() {
         // Another protocol in the IPv4 header, or an extension header of IPv6.
         other[if is_ipv6 { 14 + 6 } else { 14 + 9 }] = if is_ipv6 { 0 } else { 17 };
         came(&other);
+        // A super-packet says that it has no length: what is there counts.
+        let mut large = whole.clone();
+        let length = 14 + if is_ipv6 { 4 } else { 2 };
+        large[length..length + 2].fill(0);
+        came(&large);
+        assert_eq!(bytes() - before, 200);
         if !is_ipv6 {
             // More fragments, and fragments at 8 bytes and at 2048.
             for (at, value) in [(6, 0x20), (7, 1), (6, 1)] {
@@ -203,7 +225,7 @@ fn what_is_no_whole_segment_is_not_looked_at() {
             broken[14 + if is_ipv6 { 40 } else { 20 } + 12] = len;
             came(&broken);
         }
-        assert_eq!(bytes() - before, 100);
+        assert_eq!(bytes() - before, 200);
     }
 }
 

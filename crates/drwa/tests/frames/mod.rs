@@ -114,12 +114,12 @@ pub fn with_option(frame: &[u8], option: &[u8]) -> Vec<u8> {
     new
 }
 
-/// A SYN that offers no window scale: paddings stand in its place.
-pub fn without_scale(frame: &[u8]) -> Vec<u8> {
+/// A SYN with another option in place of one.
+pub fn with_other<const N: usize>(frame: &[u8], option: [u8; N], other: [u8; N]) -> Vec<u8> {
     let at = ETHERNET_LEN + parse(frame).offset + 20;
     let mut new = frame.to_vec();
-    let found = new[at..].windows(3).position(|bytes| bytes == [3, 3, 7]).expect("a scale of 7");
-    new[at + found..at + found + 3].fill(1);
+    let found = new[at..].windows(N).position(|bytes| bytes == option).expect("the option");
+    new[at + found..at + found + N].copy_from_slice(&other);
     new
 }
 
