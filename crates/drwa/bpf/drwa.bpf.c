@@ -381,6 +381,23 @@ static __always_inline struct shared *slots(__u64 now)
 	return shared;
 }
 
+// The queue of others that what comes now has waited in, in microseconds; 0: none. What waited in a queue
+// comes right behind the data that it waited for. Where a quarter of the queue's time has passed since
+// data came, or the queue is not told of any more, there was none.
+static __always_inline __u64 queue_of_others(const struct shared *shared, __u64 now)
+{
+	__u64 queue = RTT_MAX_US;
+	__u64 data_us = shared->data_us; // another processor may have written it after `now`
+
+	if (shared->before.connections)
+		queue = shared->before.queue_us;
+	if (shared->now.connections)
+		queue = least(queue, shared->now.queue_us);
+	if (now > data_us && (now - data_us) * 4 > queue)
+		return 0;
+	return now <= shared->queue_until_us ? queue : 0;
+}
+
 // The round trip of the handshake: RTT_min is at most that. A connection that begins behind the queue
 // of others would take the queue for a part of the path: so it takes what is known of the host, or
 // takes the queue off.
@@ -394,14 +411,18 @@ static __always_inline void on_handshake(struct connection *c, struct key *key, 
 		struct shared *shared = slots(now);
 
 		if (peer && now - peer->confirmed_us < PEER_FORGOTTEN_US) {
-			rtt_min = least(rtt, peer->rtt_min_us);
+			// Where nothing came between the SYN and its answer, no queue of ours was in between.
+			if (!shared || shared->data_us + rtt >= now) {
+				rtt_min = least(rtt, peer->rtt_min_us);
+			} else {
+				// So the path is another since, as after a hand-over.
+				peer->rtt_min_us = rtt;
+				peer->confirmed_us = now;
+			}
 		} else if (shared) {
-			__u64 queue = RTT_MAX_US;
-			if (shared->before.connections)
-				queue = shared->before.queue_us;
-			if (shared->now.connections)
-				queue = least(queue, shared->now.queue_us);
-			// At most lambda - 1 round trips. A longer one than the handshake has left since.
+			__u64 queue = queue_of_others(shared, now);
+
+			// At most lambda - 1 round trips. A longer one than the handshake has left in part.
 			if (queue < rtt)
 				rtt_min = most(most(rtt - queue, 1),
 					       least(rtt * 1000 / most(settings.lambda_permille, 1), rtt));
@@ -528,6 +549,7 @@ static __always_inline __u64 share(struct connection *c, struct key *key, __u64 
 		__sync_fetch_and_add(&shared->now.bytes, cwnd);
 	}
 	shared->now.queue_us = least(shared->now.queue_us, rtt - rtt_min);
+	shared->queue_until_us = most(shared->queue_until_us, now + rtt + rtt - rtt_min);
 	if (shared->before.connections < 2)
 		return cwnd;
 	// Many small ones do not starve a large one.
@@ -706,6 +728,13 @@ int drwa_in(struct __sk_buff *skb)
 	read_timestamps(skb, &s);
 	c->in.bytes += s.payload_len;
 	COUNT(bytes_in, s.payload_len);
+	if (settings.shares) {
+		__u32 zero = 0;
+		struct shared *shared = bpf_map_lookup_elem(&shared_state, &zero);
+
+		if (shared)
+			shared->data_us = now;
+	}
 	on_data(c, &s, now);
 	return NEXT;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 // What the program in the kernel and the one outside share. Sizes and order are the same in
-// src/layout.rs; tests/layout.rs compares both through the program's BTF.
+// src/layout.rs; tests/segments.rs compares both through the program's BTF.
 #ifndef DRWA_H
 #define DRWA_H
 
@@ -105,6 +105,8 @@ struct slot {
 struct shared {
 	struct slot now;
 	struct slot before;
+	__u64 queue_until_us; // how long the queue is believed that nobody tells of again
+	__u64 data_us; // when data last came to any connection
 };
 
 // The shortest round trip to a host.

@@ -1,6 +1,6 @@
 //! What the program in the kernel and this one share, byte by byte: `bpf/drwa.h` in Rust.
 //!
-//! `tests/layout.rs` compares sizes with those that the compiler gave the program.
+//! `tests/segments.rs` compares sizes with those that the compiler gave the program.
 
 /// Reads one structure from the kernel's memory, field after field.
 macro_rules! words {
@@ -96,6 +96,8 @@ words!(
         before_connections: u32,
         before_bytes: u64,
         before_queue_us: u64,
+        queue_until_us: u64,
+        data_us: u64,
     }
 );
 

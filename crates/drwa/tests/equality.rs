@@ -33,6 +33,8 @@ struct Run {
     now_us: u64,
     pairs: Vec<Pair>,
     timestamps: bool,
+    /// Added to TSvals, ms.
+    ahead_ms: u32,
 }
 
 const REMOTE_ISN: u32 = 0xfffe_0000;
@@ -48,6 +50,7 @@ impl Run {
             now_us: 5_000_000_000,
             pairs: Vec::new(),
             timestamps,
+            ahead_ms: 0,
         }
     }
 
@@ -56,7 +59,7 @@ impl Run {
     }
 
     fn clock(&self) -> u32 {
-        (self.now_us / 1_000) as u32
+        (self.now_us / 1_000) as u32 + self.ahead_ms
     }
 
     fn pass(&mut self, direction: Direction, frame: &[u8]) -> Vec<u8> {
@@ -64,14 +67,20 @@ impl Run {
         self.program.test(direction, frame).unwrap()
     }
 
-    fn open(&mut self, host: Host, rtt_us: u64, syns: u32) {
+    /// A handshake. In it, the data of another connection comes so many µs before the end.
+    fn open(&mut self, host: Host, rtt_us: u64, syns: u32, behind: Option<(usize, u64)>) {
         let ts = self.timestamps.then(|| (self.clock(), 0));
         for _ in 0..syns {
             let frame = host.syn(77, ts);
             assert_eq!(self.pass(Direction::Out, &frame), frame);
         }
-        self.now_us += rtt_us;
         let ts = self.timestamps.then(|| (1, self.clock()));
+        let gap_us = behind.map_or(0, |(_, gap)| gap.min(rtt_us));
+        self.now_us += rtt_us - gap_us;
+        if let Some((pair, _)) = behind {
+            self.data(pair, 0, 1_000, 0);
+        }
+        self.now_us += gap_us;
         let frame = host.syn_ack(REMOTE_ISN, 77, ts);
         assert_eq!(self.pass(Direction::In, &frame), frame);
         let agreed = Agreed {
@@ -99,7 +108,7 @@ impl Run {
         let now = self.instant();
         let echo = self.timestamps.then_some(echo);
         if let Some(theirs) = &mut self.pairs[pair].theirs {
-            theirs.on_data(&DataIn { seq, len, echo }, now);
+            theirs.on_data(&DataIn { seq, len, echo }, now, &mut self.path);
         }
         self.compare(pair);
     }
@@ -180,6 +189,8 @@ impl Run {
             queue_us: shared.before_queue_us,
         };
         assert_eq!(self.path.before, before);
+        let since = [self.path.queue_until_us, self.path.data_us];
+        assert_eq!(since, [shared.queue_until_us, shared.data_us], "at {} us", self.now_us);
         let peers = peers.into_iter().map(|(address, peer)| {
             (address, Peer { rtt_min_us: peer.rtt_min_us, confirmed_us: peer.confirmed_us })
         });
@@ -201,6 +212,7 @@ fn go(seed: u64, mut run: Run, steps: u32) -> (u64, u64) {
             Host::new(n, n / 2, seed % 2 == 1),
             60_000 + random.random_range(0..40_000),
             1 + u32::from(n == 1),
+            None,
         );
     }
     let mut echoes = [0u32; 3];
@@ -251,6 +263,92 @@ fn program_and_algorithm_are_equal_after_every_segment() {
         println!("seed {seed}: {rounds} rounds, {lowered} windows lowered");
         assert!(rounds > 100 && lowered > 100, "seed {seed} shows nothing: {rounds}, {lowered}");
     }
+}
+
+/// A connection sees a queue of 80 ms; then another begins behind its data, or after it.
+#[test]
+fn handshakes_behind_a_queue_are_equal() {
+    // The server (0 is known), the handshake, the time from the last round to its end, that from the last data, and
+    // what becomes of the handshake, all in µs.
+    for (server, rtt_us, after_us, gap_us, rtt_min_us) in [
+        (1, 160_000, 190_000, 2_000, 80_000),
+        (1, 160_000, 190_000, 20_000, 80_000),
+        (1, 160_000, 190_000, 20_001, 160_000),
+        (1, 160_000, 200_000, 1, 80_000),
+        (1, 160_000, 200_001, 1, 160_000),
+        (1, 90_000, 190_000, 0, 30_000),
+        (1, 80_000, 190_000, 0, 80_000),
+        (1, 80_001, 190_000, 0, 26_667),
+        (0, 160_000, 190_000, 160_000, 40_000),
+        (0, 160_000, 190_000, 160_001, 160_000),
+        (0, 30_000, 190_000, 0, 30_000),
+    ] {
+        for timestamps in [true, false] {
+            let params = ReceiverParams::default();
+            let mut run = Run::new(params, params, timestamps);
+            run.open(Host::new(0, 0, false), 40_000, 1, None);
+            for _ in 0..20 {
+                let told = run.clock();
+                run.now_us += 120_000;
+                run.data(0, 0, 1_448, told);
+                run.ack(0, 100_000, 65_535, false);
+            }
+            let first = run.pairs[0].theirs.as_ref().unwrap();
+            if timestamps {
+                assert_eq!((first.rtt_est_us, first.rtt_min_us), (Some(120_000), Some(40_000)));
+            }
+            let end_us = run.now_us + after_us;
+            run.now_us = end_us - gap_us.max(rtt_us);
+            let behind = if gap_us <= rtt_us {
+                Some((0, gap_us))
+            } else {
+                run.data(0, 0, 1_000, 0);
+                None
+            };
+            run.now_us = end_us - rtt_us;
+            run.open(Host::new(1, server, false), rtt_us, 1, behind);
+            let late = run.pairs[1].theirs.as_ref().unwrap();
+            if timestamps {
+                assert_eq!(late.rtt_min_us, Some(rtt_min_us), "{server} {rtt_us} {after_us} {gap_us}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_tsvals_count_is_learned_alike() {
+    // What they are ahead of milliseconds after so many µs: 4 ms and a 64th of the time may pass for milliseconds.
+    for (after_us, ahead_ms, tick_us) in [
+        (99_999, 0, None),
+        (100_000, 0, Some(1_000)),
+        (100_000, 5, Some(1_000)),
+        (100_000, 6, None),
+        (640_000, 14, Some(1_000)),
+        (640_000, 15, None),
+    ] {
+        let params = ReceiverParams::default();
+        let mut run = Run::new(params, params, true);
+        run.open(Host::new(0, 0, false), 40_000, 1, None);
+        (run.now_us, run.ahead_ms) = (run.now_us + after_us, ahead_ms);
+        run.ack(0, 1_000, 502, false);
+        let theirs = run.pairs[0].theirs.as_ref().unwrap();
+        assert_eq!((theirs.tick_us, theirs.is_tick_known), (tick_us, after_us >= 100_000));
+    }
+}
+
+/// Gigabits per round trip: the largest window that TCP has (RFC 7323 §2.2).
+#[test]
+fn the_largest_window_is_alike() {
+    let params = ReceiverParams::default();
+    let mut run = Run::new(params, params, true);
+    run.open(Host::new(0, 0, false), 40_000, 1, None);
+    for _ in 0..5 {
+        let told = run.clock();
+        run.now_us += 40_000;
+        run.data(0, 0, 1_448, told);
+        run.ack(0, 500_000_000, 65_535, false);
+    }
+    assert_eq!(run.pairs[0].theirs.as_ref().unwrap().window, Some(1 << 30));
 }
 
 /// What would go unnoticed is not compared at all: each parameter, a little different on one side alone.

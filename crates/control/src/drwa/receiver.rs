@@ -22,14 +22,18 @@
 //!
 //! - A connection that begins behind the queue of others takes it for a part of the path, and grows
 //!   larger than they. So it starts with the RTT_min that is known of the host, or with the round
-//!   trip of its handshake less the queue that others see. Shown by `tests::a_late_one_knows_the_path`.
+//!   trip of its handshake less the queue that others see. Shown by `queue_tests::a_late_one_knows_the_path`.
+//!   A queue that has left is not taken off: who waited in it comes right behind what made it up
+//!   ([`SharedPath::data_us`]). Shown by `queue_tests::one_after_another_sees_no_queue`. A handshake in which
+//!   no data came is believed more than what is known of the host: a hand-over makes paths longer. Shown by
+//!   `queue_tests::a_path_that_has_become_longer_is_seen_by_the_next`.
 //! - λ·RTT_min ÷ RTT is the same for all windows of one queue, so shares stay what they were. So three
 //!   quarters of a window follow the mean of the interface's cwnd_est: the sum stays, the shares
-//!   become equal. Shown by `tests::unequal_windows_become_equal`.
+//!   become equal. Shown by `queue_tests::unequal_windows_become_equal`.
 //! - A connection without DRWA fills the queue, and windows of those with DRWA shrink to nothing. So
 //!   round trips above 5/4 of λ·RTT_min for `re_baseline` make RTT_min 2/λ of the smallest of that time.
 //!   cwnd_est is what it was before: with α alone the way back would take a minute. After `retry` the
-//!   RTT_min before is believed again. Shown by `tests::a_queue_of_others_is_given_in_to`.
+//!   RTT_min before is believed again. Shown by `queue_tests::a_queue_of_others_is_given_in_to`.
 
 use std::collections::BTreeMap;
 
@@ -139,6 +143,11 @@ pub struct SharedPath {
     pub now: Slot,
     /// The second before, all zero when nobody ended a round in it.
     pub before: Slot,
+    /// Until when the queue is believed, µs: a connection with data ends a round, and tells of its queue, once per
+    /// RTT_est. What it does not tell of again has drained after RTT_est and the queue.
+    pub queue_until_us: u64,
+    /// When data last came to any connection, µs.
+    pub data_us: u64,
     /// By the other host's address: IPv4 in the first four bytes.
     pub peers: BTreeMap<[u8; 16], Peer>,
 }
@@ -154,10 +163,15 @@ impl SharedPath {
         self.now = Slot { number, queue_us: RTT_MAX_US, ..Slot::default() };
     }
 
-    /// The queue that others see, µs.
-    fn queue_us(&self) -> Option<u64> {
+    /// The queue of others that what comes now has waited in, µs.
+    ///
+    /// A queue hands on one packet after the other. So what waited in it comes right behind the data that it waited
+    /// for. Where a quarter of the queue's time has passed since data came, there was no queue.
+    fn queue_us(&self, now_us: u64) -> Option<u64> {
         let seen = [&self.before, &self.now].into_iter().filter(|slot| slot.connections > 0);
-        seen.map(|slot| slot.queue_us).min().filter(|queue| *queue < RTT_MAX_US)
+        let queue = seen.map(|slot| slot.queue_us).min()?;
+        let is_behind_data = now_us.saturating_sub(self.data_us) * 4 <= queue;
+        (is_behind_data && now_us <= self.queue_until_us).then_some(queue)
     }
 }
 
@@ -310,11 +324,18 @@ impl ReceiverDrwa {
             return;
         }
         path.turn(now_us);
-        let known = path.peers.get(&self.agreed.remote);
+        // Where nothing came between the SYN and its answer, no queue of ours was in between.
+        let may_have_waited = path.data_us + rtt_us >= now_us;
+        let known = path.peers.get_mut(&self.agreed.remote);
         if let Some(peer) = known.filter(|peer| now_us - peer.confirmed_us < PEER_FORGOTTEN_US) {
-            self.rtt_min_us = Some(rtt_us.min(peer.rtt_min_us));
-        } else if let Some(queue) = path.queue_us().filter(|queue| *queue < rtt_us) {
-            // A queue of theirs is at most λ − 1 round trips. A longer one than the handshake has left since.
+            if may_have_waited {
+                self.rtt_min_us = Some(rtt_us.min(peer.rtt_min_us));
+            } else {
+                // So the path is another since, as after a hand-over.
+                *peer = Peer { rtt_min_us: rtt_us, confirmed_us: now_us };
+            }
+        } else if let Some(queue) = path.queue_us(now_us).filter(|queue| *queue < rtt_us) {
+            // A queue of theirs is at most λ − 1 round trips. A longer one than the handshake has left in part.
             let least = rtt_us * 1_000 / u64::from(self.params.lambda_permille.max(1));
             self.rtt_min_us = Some((rtt_us - queue).max(least.min(rtt_us)).max(1));
         }
@@ -325,8 +346,11 @@ impl ReceiverDrwa {
     }
 
     /// Takes in a segment with data from the other host.
-    pub fn on_data(&mut self, data: &DataIn, now: Instant) {
+    pub fn on_data(&mut self, data: &DataIn, now: Instant, path: &mut SharedPath) {
         let now_us = micros(now);
+        if self.params.shares {
+            path.data_us = now_us;
+        }
         let patience = self.rtt_est_us.map_or(PAUSE_US, |rtt| 2 * rtt);
         let is_after_silence = self.data_us.is_some_and(|last| now_us - last > patience);
         let echo = data.echo.unwrap_or(0);
@@ -515,7 +539,9 @@ impl ReceiverDrwa {
             path.now.connections += 1;
             path.now.bytes += cwnd;
         }
-        path.now.queue_us = path.now.queue_us.min(rtt - rtt_min);
+        let queue = rtt - rtt_min;
+        path.now.queue_us = path.now.queue_us.min(queue);
+        path.queue_until_us = path.queue_until_us.max(now_us + rtt + queue);
         if path.before.connections < 2 {
             return cwnd;
         }
@@ -539,3 +565,7 @@ impl ReceiverDrwa {
 #[cfg(test)]
 #[path = "receiver/tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "receiver/queue_tests.rs"]
+mod queue_tests;

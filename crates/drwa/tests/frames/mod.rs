@@ -114,6 +114,15 @@ pub fn with_option(frame: &[u8], option: &[u8]) -> Vec<u8> {
     new
 }
 
+/// A SYN with another option in place of one.
+pub fn with_other<const N: usize>(frame: &[u8], option: [u8; N], other: [u8; N]) -> Vec<u8> {
+    let at = ETHERNET_LEN + parse(frame).offset + 20;
+    let mut new = frame.to_vec();
+    let found = new[at..].windows(N).position(|bytes| bytes == option).expect("the option");
+    new[at + found..at + found + N].copy_from_slice(&other);
+    new
+}
+
 pub fn parse(frame: &[u8]) -> Tcp {
     let packet = wire::parse_prefix(&frame[ETHERNET_LEN..]).expect("a packet");
     *packet.tcp().expect("a segment")

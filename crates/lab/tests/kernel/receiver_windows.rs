@@ -166,9 +166,10 @@ fn an_unmodified_client_is_told_to_offer_less() {
     let lines = shown["connections"].as_array().unwrap();
     let bulk = lines.iter().filter(|line| line["received_bytes"].as_u64().unwrap() > 8_000_000 - 1);
     for line in bulk.clone() {
-        // 40 ms, less at most what a queue of others could be: that of the download before has left, but its
-        // last round may be so near that this cannot be seen.
-        assert!(line["rtt_min_ms"].as_f64().unwrap() >= 40.0 / 3.0, "{line:#}");
+        // The empty path's: the queue of the download before has left.
+        let rtt_min = line["rtt_min_ms"].as_f64().unwrap();
+        println!("RTT_min {rtt_min} ms");
+        assert!((0.9 * 40.0..1.25 * 40.0).contains(&rtt_min), "{line:#}");
         assert!(line["rtt_ms"].as_f64().unwrap() > line["rtt_min_ms"].as_f64().unwrap(), "{line:#}");
         // Four round trips of 20 Mbit/s, where the kernel itself would allow seconds.
         assert!(line["window_bytes"].as_u64().unwrap() < 400_000, "{line:#}");

@@ -1,17 +1,14 @@
-//! The window by hand, and servers behind one queue for what follows from it.
-
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+//! The window by hand. Servers behind one queue stand in `queue_tests.rs`.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::{Drwa, DrwaParams};
 
-const MSS: u32 = 1_448;
-const ISN: u32 = 0xffff_0000;
+pub(super) const MSS: u32 = 1_448;
+pub(super) const ISN: u32 = 0xffff_0000;
 
-fn agreed(server: u8) -> Agreed {
+pub(super) fn agreed(server: u8) -> Agreed {
     Agreed {
         remote_isn: SeqNum::new(ISN),
         syn_window: 64_240,
@@ -27,7 +24,7 @@ fn at(ms: u64) -> Instant {
 }
 
 /// What the application's window would allow: 8 MB.
-const OWN: u16 = 65_535;
+pub(super) const OWN: u16 = 65_535;
 
 /// One connection, with a server that answers each acknowledgement after `rtt_ms`.
 struct Steps {
@@ -60,7 +57,7 @@ impl Steps {
     fn round(&mut self, bytes: u32, rtt_ms: u64) -> u64 {
         self.now_ms += rtt_ms;
         let data = DataIn { seq: self.next, len: bytes, echo: Some(self.clock) };
-        self.drwa.on_data(&data, at(self.now_ms));
+        self.drwa.on_data(&data, at(self.now_ms), &mut self.path);
         self.next += bytes;
         self.ack();
         self.drwa.window.unwrap_or(0)
@@ -101,7 +98,8 @@ proptest! {
         for (bytes, ms, own, has_payload) in steps {
             run.now_ms += ms;
             if bytes > 0 {
-                run.drwa.on_data(&DataIn { seq: run.next, len: bytes, echo: Some(run.clock) }, at(run.now_ms));
+                let data = DataIn { seq: run.next, len: bytes, echo: Some(run.clock) };
+                run.drwa.on_data(&data, at(run.now_ms), &mut run.path);
             }
             run.next += bytes;
             run.clock += ms as u32;
@@ -163,304 +161,42 @@ fn what_carries_data_is_no_question() {
     assert_eq!(run.drwa.mark.map(|mark| mark.told), Some(8));
 }
 
-/// A server that sends what the window allows, from `start_ms` on; doubling from ten segments.
-struct Flow {
-    start_ms: u64,
-    base_ms: u64,
-    server: u8,
-    /// A static window instead of DRWA.
-    window: Option<u64>,
-    drwa: Option<ReceiverDrwa>,
-    acked: u64,
-    sent: u64,
-    edge: u64,
-    cwnd: u64,
-    cwnd_max: u64,
-    received: u64,
-    received_at_mark: u64,
-}
-
-impl Flow {
-    fn new(start_ms: u64, base_ms: u64, server: u8, window: Option<u64>) -> Self {
-        Self {
-            start_ms,
-            base_ms,
-            server,
-            window,
-            drwa: None,
-            acked: 0,
-            sent: 0,
-            edge: 64_240,
-            cwnd: 10 * u64::from(MSS),
-            cwnd_max: u64::MAX,
-            received: 0,
-            received_at_mark: 0,
-        }
-    }
-}
-
-#[derive(PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum What {
-    Syn { flow: usize },
-    Request { flow: usize },
-    Departs,
-    Data { flow: usize, end: u64, echo: u32, is_syn: bool },
-    Ack { flow: usize, ack: u64, edge: u64, value: u32 },
-}
-
-/// Servers behind one queue that never drops.
-struct Queue {
-    rate_bytes_per_s: u64,
-    flows: Vec<Flow>,
-    path: SharedPath,
-    params: ReceiverParams,
-    events: BinaryHeap<Reverse<(u64, u64, What)>>,
-    waiting: VecDeque<(usize, u64, u32, bool)>,
-    number: u64,
-    now_us: u64,
-    /// Waiting times of data after the mark, µs: sum and count.
-    waits: (u64, u64),
-}
-
-impl Queue {
-    fn new(params: ReceiverParams, rate_bytes_per_s: u64, flows: Vec<Flow>) -> Self {
-        let mut queue = Self {
-            rate_bytes_per_s,
-            flows,
-            path: SharedPath::default(),
-            params,
-            events: BinaryHeap::new(),
-            waiting: VecDeque::new(),
-            number: 0,
-            now_us: 1_000_000_000,
-            waits: (0, 0),
-        };
-        for flow in 0..queue.flows.len() {
-            let start_us = queue.flows[flow].start_ms * 1_000;
-            queue.push(start_us, What::Syn { flow });
-        }
-        queue
-    }
-
-    fn push(&mut self, after_us: u64, what: What) {
-        self.number += 1;
-        self.events.push(Reverse((self.now_us + after_us, self.number, what)));
-    }
-
-    fn enqueue(&mut self, flow: usize, end: u64, echo: u32, is_syn: bool) {
-        self.waiting.push_back((flow, end, echo, is_syn));
-        if self.waiting.len() == 1 {
-            self.depart_later();
-        }
-    }
-
-    fn depart_later(&mut self) {
-        let bytes = 1_500;
-        self.push(bytes * 1_000_000 / self.rate_bytes_per_s, What::Departs);
-    }
-
-    fn instant(&self) -> Instant {
-        Instant::ZERO + Duration::from_nanos(self.now_us * 1_000)
-    }
-
-    fn send(&mut self, flow: usize, echo: u32) {
-        loop {
-            let f = &mut self.flows[flow];
-            let limit = f.edge.min(f.acked + f.cwnd);
-            if f.sent + u64::from(MSS) > limit {
-                return;
-            }
-            f.sent += u64::from(MSS);
-            let end = f.sent;
-            self.enqueue(flow, end, echo, false);
-        }
-    }
-
-    fn acknowledge(&mut self, flow: usize) {
-        let now = self.instant();
-        let value = (self.now_us / 1_000) as u32;
-        let f = &mut self.flows[flow];
-        let received = f.received;
-        let seq = SeqNum::new(ISN) + 1 + received as u32;
-        let window = match (&mut f.drwa, f.window) {
-            (Some(drwa), _) => {
-                let ack = AckOut { ack: seq, window: OWN, timestamp: Some(value), has_payload: false };
-                u64::from(drwa.on_ack(&ack, now, &mut self.path)) << 7
-            }
-            (None, window) => window.unwrap_or(u64::MAX / 2),
-        };
-        let base_us = f.base_ms * 1_000;
-        self.push(base_us, What::Ack { flow, ack: received, edge: received + window, value });
-    }
-
-    fn step(&mut self) {
-        let Some(Reverse((time, _, what))) = self.events.pop() else { return };
-        self.now_us = time;
-        match what {
-            What::Syn { flow } => {
-                let base_us = self.flows[flow].base_ms * 1_000;
-                self.push(base_us, What::Request { flow });
-            }
-            // The SYN-ACK waits in the queue as everything does.
-            What::Request { flow } => self.enqueue(flow, 0, 0, true),
-            What::Departs => {
-                if let Some((flow, end, echo, is_syn)) = self.waiting.pop_front() {
-                    self.push(0, What::Data { flow, end, echo, is_syn });
-                }
-                if !self.waiting.is_empty() {
-                    self.depart_later();
-                }
-            }
-            What::Data { flow, is_syn: true, .. } => {
-                let started_us = 1_000_000_000 + self.flows[flow].start_ms * 1_000;
-                let handshake = Duration::from_nanos((self.now_us - started_us) * 1_000);
-                if self.flows[flow].window.is_none() {
-                    let agreed = agreed(self.flows[flow].server);
-                    let now = self.instant();
-                    let drwa = ReceiverDrwa::new(self.params, agreed, Some(handshake), now, &mut self.path);
-                    self.flows[flow].drwa = Some(drwa);
-                }
-                self.acknowledge(flow);
-            }
-            What::Data { flow, end, echo, .. } => {
-                let now = self.instant();
-                let f = &mut self.flows[flow];
-                let seq = SeqNum::new(ISN) + 1 + f.received as u32;
-                if let Some(drwa) = &mut f.drwa {
-                    drwa.on_data(&DataIn { seq, len: MSS, echo: Some(echo) }, now);
-                }
-                f.received = end;
-                let rtt_us = u64::from((self.now_us / 1_000) as u32 - echo) * 1_000;
-                self.waits = (self.waits.0 + rtt_us, self.waits.1 + 1);
-                self.acknowledge(flow);
-            }
-            What::Ack { flow, ack, edge, value } => {
-                let f = &mut self.flows[flow];
-                f.cwnd = (f.cwnd + ack - f.acked).min(f.cwnd_max);
-                (f.acked, f.edge) = (ack, f.edge.max(edge));
-                self.send(flow, value);
-            }
-        }
-    }
-
-    fn run_until(&mut self, ms: u64) {
-        while self.events.peek().is_some_and(|Reverse((time, ..))| *time < 1_000_000_000 + ms * 1_000) {
-            self.step();
-        }
-        self.now_us = 1_000_000_000 + ms * 1_000;
-    }
-
-    /// Rates in kbit/s of each flow from `from_ms` to `until_ms`, and the mean round trip in ms.
-    fn rates(&mut self, from_ms: u64, until_ms: u64) -> (Vec<u64>, u64) {
-        self.run_until(from_ms);
-        for flow in &mut self.flows {
-            flow.received_at_mark = flow.received;
-        }
-        self.waits = (0, 0);
-        self.run_until(until_ms);
-        let of = |flow: &Flow| (flow.received - flow.received_at_mark) * 8 / (until_ms - from_ms);
-        (self.flows.iter().map(of).collect(), self.waits.0 / self.waits.1.max(1) / 1_000)
-    }
-}
-
-const RATE: u64 = 1_250_000;
-
-/// The largest and the smallest, of 1000 of the mean.
-fn spread(rates: &[u64]) -> (u64, u64) {
-    let mean = rates.iter().sum::<u64>() / rates.len() as u64;
-    let of = |rate: Option<&u64>| rate.map_or(0, |rate| rate * 1_000 / mean);
-    (of(rates.iter().min()), of(rates.iter().max()))
-}
-
-/// Three that start ten seconds apart, at as many servers as there are numbers.
-fn three(params: ReceiverParams, servers: [u8; 3]) -> (Vec<u64>, u64) {
-    let flow = |(n, server): (u64, u8)| Flow::new(n * 10_000, 60, server, None);
-    let flows = (0..).zip(servers).map(flow).collect();
-    Queue::new(params, RATE, flows).rates(30_000, 60_000)
-}
-
-#[test]
-fn alone_it_fills_the_link_and_keeps_three_round_trips() {
-    for params in [ReceiverParams::paper(), ReceiverParams::default()] {
-        let (rates, rtt_ms) = Queue::new(params, RATE, vec![Flow::new(0, 60, 1, None)]).rates(5_000, 30_000);
-        assert!(rates[0] > 9_500, "{rates:?}");
-        assert!((170..190).contains(&rtt_ms), "{rtt_ms}");
-        let fixed = vec![Flow::new(0, 60, 1, Some(1_000_000))];
-        let (rates, rtt_ms) = Queue::new(params, RATE, fixed).rates(5_000, 30_000);
-        assert!(rates[0] > 9_500 && rtt_ms > 800, "a static window of 1 MB: {rates:?}, {rtt_ms}");
-    }
-}
-
-#[test]
-fn unequal_windows_become_equal() {
-    let (rates, _) = three(ReceiverParams::paper(), [1, 1, 1]);
-    assert!(spread(&rates).0 < 50 && spread(&rates).1 > 2_000, "the paper's: {rates:?}");
-    let (rates, rtt_ms) = three(ReceiverParams::default(), [1, 1, 1]);
-    assert!(spread(&rates).0 > 950 && spread(&rates).1 < 1_050, "{rates:?}");
-    assert!((170..200).contains(&rtt_ms), "{rtt_ms}");
-}
-
-#[test]
-fn a_late_one_knows_the_path() {
-    // Other servers: nothing is known of them but the queue before them.
-    let (rates, rtt_ms) = three(ReceiverParams::default(), [1, 2, 3]);
-    assert!(spread(&rates).0 > 750 && spread(&rates).1 < 1_200, "{rates:?}");
-    assert!((170..230).contains(&rtt_ms), "{rtt_ms}");
-}
-
-/// Twice as far as the queue explains, or not as far as the queue alone: that one has left.
-#[test]
-fn a_queue_that_has_left_is_not_taken_off_the_handshake() {
+/// What a handshake of `handshake_ms` makes of the queue of 80 ms that a connection has seen until 1080 ms, where data
+/// came `gap_ms` before its end, at `end_ms`.
+fn behind_a_queue(server: u8, handshake_ms: u64, gap_ms: u64, end_ms: u64) -> u64 {
     let mut path = SharedPath::default();
     let ms = Duration::from_millis;
     let mut first = ReceiverDrwa::new(ReceiverParams::default(), agreed(1), Some(ms(40)), at(0), &mut path);
     let mut next = SeqNum::new(ISN) + 1;
     for step in 0..10u32 {
         let now = at(u64::from(step) * 120);
-        let echo = Some(step);
-        first.on_data(&DataIn { seq: next, len: 50_000, echo }, now);
+        first.on_data(&DataIn { seq: next, len: 50_000, echo: Some(step) }, now, &mut path);
         next += 50_000;
         let ack = AckOut { ack: next, window: OWN, timestamp: Some(step + 1), has_payload: false };
         first.on_ack(&ack, now, &mut path);
     }
     assert_eq!((first.rtt_est_us, first.rtt_min_us), (Some(120_000), Some(40_000)));
-    let mut rtt_min = |server: u8, handshake: u64| {
-        let drwa = ReceiverDrwa::new(
-            ReceiverParams::default(),
-            agreed(server),
-            Some(ms(handshake)),
-            at(1_200),
-            &mut path,
-        );
-        drwa.rtt_min_us
-    };
-    assert_eq!(rtt_min(2, 160), Some(80_000), "the queue of 80 ms is there");
-    assert_eq!(rtt_min(3, 90), Some(30_000), "a third of the handshake at least");
-    assert_eq!(rtt_min(4, 40), Some(40_000), "it has left");
-    assert_eq!(rtt_min(1, 160), Some(40_000), "known of the server");
+    first.on_data(&DataIn { seq: next, len: 1_000, echo: Some(10) }, at(end_ms - gap_ms), &mut path);
+    let params = ReceiverParams::default();
+    let late = ReceiverDrwa::new(params, agreed(server), Some(ms(handshake_ms)), at(end_ms), &mut path);
+    late.rtt_min_us.unwrap_or(0) / 1_000
 }
 
 #[test]
-fn a_queue_of_others_is_given_in_to() {
-    let against = |params| {
-        let flows = vec![Flow::new(0, 60, 1, None), Flow::new(10_000, 60, 2, Some(500_000))];
-        Queue::new(params, RATE, flows).rates(40_000, 90_000).0
-    };
-    let rates = against(ReceiverParams::paper());
-    assert!(rates[0] * 50 < rates[1], "the paper's: {rates:?}");
-    let rates = against(ReceiverParams::default());
-    assert!(rates[0] * 10 > rates[1] * 7 && rates[0] * 7 < rates[1] * 10, "{rates:?}");
+fn a_queue_that_is_there_is_taken_off_the_handshake() {
+    assert_eq!(behind_a_queue(2, 160, 2, 1_200), 80, "the queue of 80 ms");
+    assert_eq!(behind_a_queue(2, 160, 20, 1_200), 80, "a quarter of the queue");
+    assert_eq!(behind_a_queue(2, 90, 2, 1_200), 30, "a third of the handshake at least");
+    assert_eq!(behind_a_queue(1, 160, 2, 1_200), 40, "known of the server");
+    assert_eq!(behind_a_queue(1, 160, 160, 1_240), 40, "data came when the SYN was sent");
 }
 
 #[test]
-fn a_large_one_among_small_ones_is_not_starved() {
-    let mut flows = vec![Flow::new(0, 60, 1, None)];
-    // Their servers say little: three segments per round trip.
-    for n in 0..8 {
-        let mut small = Flow::new(2_000 + n * 100, 60, 1, None);
-        small.cwnd_max = 3 * u64::from(MSS);
-        flows.push(small);
-    }
-    let (rates, _) = Queue::new(ReceiverParams::default(), RATE, flows).rates(10_000, 40_000);
-    assert!(rates.iter().sum::<u64>() > 9_500, "{rates:?}");
+fn a_queue_that_has_left_is_not_taken_off_the_handshake() {
+    assert_eq!(behind_a_queue(2, 160, 21, 1_200), 160, "nothing came before the answer to the SYN");
+    assert_eq!(behind_a_queue(2, 40, 2, 1_200), 40, "the queue alone would be longer");
+    assert_eq!(behind_a_queue(1, 159, 160, 1_240), 159, "what is known of the server is out of date");
+    // Last told of at 1080 ms; 120 ms until it is told of again, 80 ms until it has drained.
+    assert_eq!(behind_a_queue(2, 160, 2, 1_280), 80);
+    assert_eq!(behind_a_queue(2, 160, 2, 1_281), 160, "nobody tells of it any more");
 }
