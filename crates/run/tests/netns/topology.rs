@@ -205,6 +205,12 @@ impl Topology {
         links.iter().filter(|link| link.name.starts_with("cell")).map(|link| link.stats.tx_packets).sum()
     }
 
+    /// Number of packets that have come to the box.
+    pub fn received_packets(&self) -> u64 {
+        let netlink = self.netlink();
+        ["w0", "m0"].iter().map(|name| netlink.link(name).unwrap().stats.rx_packets).sum()
+    }
+
     /// A connection from the client to a server at `address`, which is in `at`.
     pub fn connect(&self, at: &Namespace, address: &str) -> Connection {
         let any = if address.contains(':') { "::" } else { "0.0.0.0" };
@@ -312,6 +318,13 @@ pub struct Program {
 }
 
 impl Program {
+    /// Starts it with the engine and waits until it steers or bridges.
+    pub fn start_ready(topology: &Topology, config: &Config) -> Self {
+        let mut program = Self::launch_with(topology, config, &["--engine"]);
+        program.await_line("ready: ");
+        program
+    }
+
     /// Starts it with the engine and waits until it steers.
     pub fn start_engine(topology: &Topology, config: &Config) -> Self {
         let mut program = Self::launch_with(topology, config, &["--engine"]);
