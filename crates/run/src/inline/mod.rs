@@ -99,7 +99,11 @@ impl Site for BridgedSite {
     const STANDS_BEHIND: bool = false;
 
     fn survey(config: &Config, netlink: &Netlink, namespace: u64) -> Result<Self, RunError> {
-        Ok(Self::new(check(config, netlink)?, namespace, None))
+        let links = find_links(config, netlink)?;
+        match links.iter().find(|link| !link.is_up) {
+            Some(down) => Err(RunError::InterfaceDown(down.name.clone())),
+            None => Ok(Self::new(links, namespace, None)),
+        }
     }
 
     fn inherit(
@@ -108,7 +112,8 @@ impl Site for BridgedSite {
         kept: &mut Keepsakes,
         record: Record,
     ) -> Result<Self, RunError> {
-        let links = check(config, netlink)?;
+        // One that is down now is waited for.
+        let links = find_links(config, netlink)?;
         let namespace = record.namespace;
         let inherited = Inheritance::of(config, netlink, kept, record, &links)?;
         Ok(Self::new(links, namespace, Some(inherited)))
@@ -137,16 +142,12 @@ impl Site for BridgedSite {
     }
 }
 
-/// Both interfaces exist, differ and are up.
-fn check(config: &Config, netlink: &Netlink) -> Result<[Link; 2], RunError> {
+/// Both interfaces: they exist, and differ.
+fn find_links(config: &Config, netlink: &Netlink) -> Result<[Link; 2], RunError> {
     if config.wired == config.mobile {
         return Err(RunError::SameInterface(config.wired.clone()));
     }
-    let link_of = |name: &String| -> Result<Link, RunError> {
-        let link = netlink.link(name)?;
-        if link.is_up { Ok(link) } else { Err(RunError::InterfaceDown(name.clone())) }
-    };
-    Ok([link_of(&config.wired)?, link_of(&config.mobile)?])
+    Ok([netlink.link(&config.wired)?, netlink.link(&config.mobile)?])
 }
 
 /// A name that no interface has.

@@ -4,7 +4,7 @@ use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use io::netlink::InterfaceIndex;
+use io::netlink::{InterfaceIndex, LinkChange};
 use io::{Clock, FrameSocket, Interest, Namespace, VNET_HEADER_LEN, Waiter};
 use run::{Config, InlineFallback};
 use units::{Duration, SeqNum};
@@ -69,6 +69,27 @@ fn h02_another_process_goes_on_with_a_bridge_whose_interface_was_made_anew() {
 }
 
 #[test]
+fn h02_another_process_goes_on_with_a_bridge_whose_interface_is_down() {
+    let (topology, config) = build_with_heir("brdown", InlineFallback::Bridge);
+    let mut program = Program::start_ready(&topology, &config);
+    let connection = opened(&topology, 0);
+    let late = Late::start(connection.client, connection.server, 5_000_000);
+    let held = || topology.status().processor.counter("buffer_bytes_now");
+    wait_until("it is owed something", || held() > 1_000_000);
+    let netlink = topology.netlink();
+    let m0 = netlink.index_of("m0").unwrap();
+    let switch = |up| netlink.change_link(m0, &LinkChange { up: Some(up), ..LinkChange::default() }).unwrap();
+    switch(false);
+    program.await_line("interface 'm0' is down");
+    program.signal(SIGKILL);
+    let last = heir(&mut program);
+    wait_until("it has seen that, too", || topology.status().interfaces[1] == "down");
+    switch(true);
+    late.finish();
+    end(&topology, last, program);
+}
+
+#[test]
 fn h37_a_bridge_that_hangs_with_debt_is_killed_and_another_process_goes_on() {
     for fallback in [InlineFallback::Bridge, InlineFallback::None] {
         let (topology, config) = build_with_heir("brhang", fallback);
@@ -76,10 +97,10 @@ fn h37_a_bridge_that_hangs_with_debt_is_killed_and_another_process_goes_on() {
         program.await_line("ready: ");
         let mut idle = opened(&topology, 1);
         let [down, up] = [opened(&topology, 0), opened(&topology, 1)];
-        let before = topology.received_packets();
         let late =
             [Late::start(down.client, down.server, 5_000_000), Late::start(up.server, up.client, 5_000_000)];
-        wait_until("both are under way", || topology.received_packets() > before + 100);
+        let held = || topology.status().processor.counter("buffer_bytes_now");
+        wait_until("both are under way", || held() > 1_000_000);
         program.signal(SIGSTOP);
         program.await_line("hangs and owes flows data: it is killed");
         let last = heir(&mut program);
