@@ -182,11 +182,14 @@ fn h34_replaced_by_one_with_other_devices_no_flow_notices() {
 #[test]
 fn h34_killed_in_the_middle_of_an_upgrade() {
     let topology = Topology::build("replkill");
-    killed_in_the_middle(&topology, &topology.config(), SERVER, 24);
+    killed_in_the_middle(&topology, &topology.config(), SERVER, Duration::from_millis(85));
 }
 
-/// Upgrades so many times with the settings of `config`, while flows from `servers` are under way.
-pub fn killed_in_the_middle(topology: &Topology, config: &Config, servers: [&str; 2], upgrades: u64) {
+/// Upgrades with the settings of `config`, while flows from `servers` are under way. The last one is killed `last`
+/// after its start, the others before that.
+pub fn killed_in_the_middle(topology: &Topology, config: &Config, servers: [&str; 2], last: Duration) {
+    const UPGRADES: u64 = 24;
+    const FIRST_US: u64 = 2_000;
     let with_heir = |name: String, replace: Option<String>| {
         let mut config = Config { name, replace, ..config.clone() };
         config.watchdog.successor = vec!["self".to_owned()];
@@ -211,11 +214,12 @@ pub fn killed_in_the_middle(topology: &Topology, config: &Config, servers: [&str
             scope.spawn(|| trickle_while(connection, |_| !is_over.load(Ordering::Relaxed)));
         }
         let mut waiter = Waiter::new(Duration::ZERO).unwrap();
-        for number in 1..=upgrades {
+        for number in 1..=UPGRADES {
             let old = running().remove(0);
             let config = with_heir(format!("number-{number}"), Some(old.name.clone()));
             let new = Program::launch_with(topology, &config, &["--engine"]);
-            let moment = Duration::from_micros(2_000 + number * 83_000 / upgrades);
+            let span_us = last.as_micros().saturating_sub(FIRST_US);
+            let moment = Duration::from_micros(FIRST_US + number * span_us / UPGRADES);
             waiter.wait(Some(Clock::now() + moment)).unwrap();
             let (victim, process) =
                 if number % 2 == 0 { (Victim::Old, old.process) } else { (Victim::New, new.pid()) };

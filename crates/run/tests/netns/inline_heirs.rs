@@ -1,7 +1,7 @@
 //! H2, H34, H37: another process goes on in the place of a bridge that died, hangs, or is replaced.
 
 use std::io::IoSlice;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use io::netlink::{InterfaceIndex, LinkChange};
@@ -37,6 +37,86 @@ fn end(topology: &Topology, last: u32, program: Program) -> String {
     let (_, said) = program.wait();
     wait_until("all is undone", || topology.leftovers().is_empty());
     said
+}
+
+/// Numbers as datagrams, which no engine handles, from the client to the server.
+struct Numbered {
+    from: UdpSocket,
+    to: UdpSocket,
+}
+
+const LAST: u32 = u32::MAX;
+
+/// Says at its end, also at that of a failed test, that others are to end.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Numbered {
+    fn open(topology: &Topology) -> Self {
+        let open = |namespace: &Namespace, address| {
+            namespace.run(|| UdpSocket::bind((address, 0))).unwrap().unwrap()
+        };
+        let (from, to) = (open(&topology.client, "0.0.0.0"), open(&topology.server, HERE[0]));
+        from.connect(to.local_addr().unwrap()).unwrap();
+        to.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self { from, to }
+    }
+
+    /// Sends one every `pause` while `body` does its work; gives how many, and what has come.
+    fn pass(self, pause: Duration, body: impl FnOnce()) -> (u32, Vec<u32>) {
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let sender = scope.spawn(|| {
+                let (mut waiter, mut count) = (Waiter::new(Duration::ZERO).unwrap(), 0);
+                while !is_over.load(Ordering::Relaxed) {
+                    self.from.send(&u32::to_be_bytes(count)).unwrap();
+                    waiter.wait(Some(Clock::now() + pause)).unwrap();
+                    count += 1;
+                }
+                self.from.send(&LAST.to_be_bytes()).unwrap();
+                count
+            });
+            let receiver = scope.spawn(|| {
+                let mut number = [0; 4];
+                let next = || self.to.recv(&mut number).map(|_| u32::from_be_bytes(number)).unwrap();
+                std::iter::repeat_with(next).take_while(|number| *number != LAST).collect()
+            });
+            {
+                let _end = Ending(&is_over);
+                body();
+            }
+            (sender.join().unwrap(), receiver.join().unwrap())
+        })
+    }
+}
+
+/// As long as a successor takes, all frames wait: none goes past by the kernel's bridge, none comes twice.
+#[test]
+fn h02_frames_wait_for_a_successor_that_takes_long() {
+    let (topology, mut config) = build_with_heir("brslow", InlineFallback::Bridge);
+    let itself = [env!("CARGO_BIN_EXE_tun-echo"), "--engine", &serde_json::to_string(&config).unwrap()];
+    let slowly = ["/bin/sh", "-c", "sleep 3; exec \"$@\"", "sh"].into_iter().chain(itself);
+    config.watchdog.successor = slowly.map(str::to_owned).collect();
+    let mut program = Program::start_ready(&topology, &config);
+    let connection = opened(&topology, 0);
+    let late = Late::start(connection.client, connection.server, 5_000_000);
+    let held = || topology.status().processor.counter("buffer_bytes_now");
+    wait_until("it is owed something", || held() > 1_000_000);
+    let mut last = 0;
+    let (sent, came) = Numbered::open(&topology).pass(Duration::from_millis(10), || {
+        program.signal(SIGKILL);
+        last = heir(&mut program);
+    });
+    assert!(sent > 200 && came.is_sorted_by(|one, next| one < next), "{sent}: {came:?}");
+    // The process may have died with one in its hand.
+    assert!(came.len() + 1 >= sent as usize, "{} of {sent}", came.len());
+    late.finish();
+    end(&topology, last, program);
 }
 
 #[test]
@@ -188,15 +268,19 @@ fn h34_flows_outlive_ten_upgrades_of_a_bridge() {
             for connection in under_way {
                 scope.spawn(|| trickle_while(connection, |_| !is_over.load(Ordering::Relaxed)));
             }
-            for number in 1..=10 {
-                let mut new =
-                    start(&named(format!("number-{number}"), Some(format!("number-{}", number - 1))));
-                new.await_line("the replaced one has ended");
-                let (status, said) = std::mem::replace(&mut running, new).wait();
-                assert!(status.success() && said.contains("handed over 12 flows"), "{said}");
-                assert_eq!(standing(), before, "the same one");
-            }
-            is_over.store(true, Ordering::Relaxed);
+            let _end = Ending(&is_over);
+            let numbered = Numbered::open(&topology);
+            let (sent, came) = numbered.pass(Duration::from_millis(1), || {
+                (1..=10).for_each(|number| {
+                    let mut new =
+                        start(&named(format!("number-{number}"), Some(format!("number-{}", number - 1))));
+                    new.await_line("the replaced one has ended");
+                    let (status, said) = std::mem::replace(&mut running, new).wait();
+                    assert!(status.success() && said.contains("handed over 12 flows"), "{said}");
+                    assert_eq!(standing(), before, "the same one");
+                })
+            });
+            assert!(came.iter().copied().eq(0..sent), "{sent} frames, each once: {came:?}");
         });
         late.finish();
         idle.exchange(b"survived");
@@ -212,7 +296,7 @@ fn h34_flows_outlive_ten_upgrades_of_a_bridge() {
 fn h34_killed_in_the_middle_of_an_upgrade_of_a_bridge() {
     for fallback in [InlineFallback::Bridge, InlineFallback::None] {
         let (topology, config) = build_with_heir("brreplkill", fallback);
-        killed_in_the_middle(&topology, &config, HERE, 16);
+        killed_in_the_middle(&topology, &config, HERE, Duration::from_millis(20));
     }
 }
 
