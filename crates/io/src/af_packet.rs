@@ -72,6 +72,16 @@ fn bind_to(fd: &OwnedFd, index: libc::c_int, what: impl FnOnce() -> String) -> R
     if done < 0 { Err(last(&what())) } else { Ok(()) }
 }
 
+/// The number of the interface that a packet socket is bound to; -1 when that is gone.
+pub(crate) fn bound_to(fd: &OwnedFd) -> Result<libc::c_int, IoError> {
+    let mut address = address(0);
+    let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to `address`, which has as many.
+    let done = unsafe { libc::getsockname(fd.as_raw_fd(), (&raw mut address).cast(), &raw mut len) };
+    let is_one = done == 0 && address.sll_family == libc::AF_PACKET as u16;
+    if is_one { Ok(address.sll_ifindex) } else { Err(last("ask a packet socket for its interface")) }
+}
+
 /// An address of all protocols of an interface; of all interfaces for zero.
 pub(crate) const fn address(index: libc::c_int) -> libc::sockaddr_ll {
     libc::sockaddr_ll {

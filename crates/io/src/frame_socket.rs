@@ -67,6 +67,21 @@ impl FrameSocket {
         Ok(Self { fd, name: name.to_owned(), drops: AtomicU64::new(0) })
     }
 
+    /// A socket that another process has opened at the interface called `name`: frames that wait in it are
+    /// received here.
+    #[must_use]
+    pub fn adopt(socket: OwnedFd, name: &str) -> Self {
+        Self { fd: socket, name: name.to_owned(), drops: AtomicU64::new(0) }
+    }
+
+    /// True when it is open at the interface with this number; false when that was made anew since.
+    ///
+    /// # Errors
+    /// When it is no packet socket.
+    pub fn is_at(&self, index: InterfaceIndex) -> Result<bool, IoError> {
+        Ok(af_packet::bound_to(&self.fd)? == index.get().cast_signed())
+    }
+
     /// The interface's name.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -213,6 +228,43 @@ mod tests {
         }
         netlink.delete_link(netlink.index_of("fa").unwrap()).unwrap();
         assert!(a.send(&[0; VNET_HEADER_LEN], &[IoSlice::new(&[0; 60])]).unwrap_err().is_device_gone());
+    }
+
+    #[test]
+    fn frames_wait_for_who_has_the_socket() {
+        let ns = TestNamespace::create("frames-wait");
+        let netlink = ns.netlink();
+        let ends = ["fc", "fd"].map(|name| VethEnd { name, namespace: None });
+        netlink.create_veth(ends[0], ends[1]).unwrap();
+        let [(_, a), (index, b)] = ["fc", "fd"].map(|name| {
+            let index = netlink.index_of(name).unwrap();
+            netlink.set_up(index).unwrap();
+            (index, ns.run(|| FrameSocket::open(index, name)).unwrap().unwrap())
+        });
+        let give_up = Clock::now() + Duration::from_secs(5);
+        while ["fc", "fd"].iter().any(|name| !netlink.link(name).unwrap().is_running) {
+            assert!(Clock::now() < give_up, "the cable is not in operation");
+            std::thread::yield_now();
+        }
+        let frame_of = |n: u8| [&[2; 6][..], &[4; 6], &[0x88, 0xb5], &[n; 50]].concat();
+        a.send(&[0; VNET_HEADER_LEN], &[IoSlice::new(&frame_of(1))]).unwrap();
+        let kept = b.as_fd().try_clone_to_owned().unwrap();
+        drop(b);
+        a.send(&[0; VNET_HEADER_LEN], &[IoSlice::new(&frame_of(2))]).unwrap();
+        let heir = FrameSocket::adopt(kept, "fd");
+        assert!(heir.is_at(index).unwrap());
+        let (mut virtio, mut frame, mut got) = ([0; VNET_HEADER_LEN], [0; 2_000], Vec::new());
+        while got.len() < 2 && Clock::now() < give_up {
+            let Some(received) = heir.recv(&mut virtio, &mut frame).unwrap() else { continue };
+            if frame[12..14] == [0x88, 0xb5] {
+                got.push(frame[..received.len].to_vec());
+            }
+        }
+        assert_eq!(got, [frame_of(1), frame_of(2)]);
+        netlink.delete_link(index).unwrap();
+        assert!(!heir.is_at(index).unwrap(), "it is gone");
+        let file = FrameSocket::adopt(OwnedFd::from(std::fs::File::open("/dev/null").unwrap()), "fd");
+        assert!(file.is_at(index).is_err());
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! There are two: [`crate::routed`] takes TCP out of what a router forwards, [`crate::inline`] is a bridge.
 
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 use std::sync::Arc;
 
 use engine::Port;
@@ -36,24 +37,24 @@ pub(crate) struct Ground<'a> {
     pub instance: &'a Instance,
 }
 
-/// What leads packets into devices, whoever reads from those.
+/// What leads packets into queues, whoever reads from those.
 #[derive(Debug)]
 pub(crate) struct Lasting<'a> {
-    /// The devices: wired, mobile.
-    pub tuns: [String; 2],
-    /// Where programs steer.
+    /// The devices: wired, mobile. None of a bridge, whose queues are sockets at its interfaces.
+    pub tuns: Option<[String; 2]>,
+    /// Where programs steer, or keep frames from the bridge that stands by.
     pub programs: Option<LastingPrograms<'a>>,
     /// As long as somebody has it, the nft table is there.
     pub lifeline: Option<BorrowedFd<'a>>,
 }
 
-/// Programs that steer.
+/// Programs at work.
 #[derive(Debug)]
 pub(crate) struct LastingPrograms<'a> {
     /// At the wired interface, at the mobile one.
     pub links: Vec<BorrowedFd<'a>>,
-    /// The flows that they leave to the kernel.
-    pub passed: BorrowedFd<'a>,
+    /// The flows that they leave to the kernel, where they know any.
+    pub passed: Option<BorrowedFd<'a>>,
     /// The array with the heartbeat, and its length in words.
     pub shared: (BorrowedFd<'a>, usize),
 }
@@ -68,6 +69,9 @@ pub(crate) trait Site: Sized {
     /// What the machine must allow.
     const NEEDS: &'static [Feature];
 
+    /// Whether one may be made while another process has the same interfaces, and stand behind that one's.
+    const STANDS_BEHIND: bool;
+
     /// Looks at the machine and makes the devices.
     ///
     /// # Errors
@@ -80,13 +84,11 @@ pub(crate) trait Site: Sized {
     /// # Errors
     /// When something is not as it was any more, or the settings are others.
     fn inherit(
-        _config: &Config,
-        _netlink: &Netlink,
-        _kept: &mut Keepsakes,
-        _record: Record,
-    ) -> Result<Self, RunError> {
-        Err(RunError::Settings("nothing outlives a bridge that another process could go on with".to_owned()))
-    }
+        config: &Config,
+        netlink: &Netlink,
+        kept: &mut Keepsakes,
+        record: Record,
+    ) -> Result<Self, RunError>;
 
     /// Threads that handle packets.
     fn shards(&self) -> usize {
@@ -149,6 +151,10 @@ pub(crate) trait Attachment: Sized {
     fn lasting(&self) -> Option<Lasting<'_>> {
         None
     }
+
+    /// Learns of the flows of the process before what only this machine's side of them needs, from its journals
+    /// in `directory`.
+    fn learn(&self, _directory: &Path) {}
 
     /// What was inherited is ours from here on.
     ///

@@ -133,7 +133,7 @@ impl Config {
     #[must_use]
     pub fn may_have_successor(&self) -> bool {
         let WatchdogConfig { is_wanted, recover_within_ms, successor, .. } = &self.watchdog;
-        *is_wanted && *recover_within_ms > 0 && !successor.is_empty() && self.inline.is_none()
+        *is_wanted && *recover_within_ms > 0 && !successor.is_empty()
     }
 
     /// How often the packet loop tells the watchdog that it is alive.

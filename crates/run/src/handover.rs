@@ -48,13 +48,16 @@ impl Predecessor {
         let found = find(config, name)?;
         let here = Namespace::current()?.id()?;
         let is_before_us = |record: &Record| {
-            record.namespace == here && record.wired == config.wired && record.mobile == config.mobile
+            let is_alike = record.is_inline == config.inline.is_some();
+            let ends = [&record.wired, &record.mobile];
+            record.namespace == here && is_alike && ends == [&config.wired, &config.mobile]
         };
         let record = found.record().filter(is_before_us);
         let Some(Record { tuns, rules, .. }) = record else {
             let (wired, mobile) = (&config.wired, &config.mobile);
+            let what = if config.inline.is_some() { "bridge" } else { "steer" };
             return Err(RunError::Settings(format!(
-                "'{name}' does not steer {wired} and {mobile} here: --replace takes the place of one that \
+                "'{name}' does not {what} {wired} and {mobile} here: --replace takes the place of one that \
                  does"
             )));
         };

@@ -58,7 +58,7 @@ pub(crate) struct Interfaces {
 }
 
 impl Interfaces {
-    /// Two that are up.
+    /// Two that are up; whether they are is seen when they are looked at first.
     pub fn new(names: [&str; 2], up: [(InterfaceIndex, u32); 2]) -> Self {
         let known = up.map(|(index, mtu)| Known { index, mtu, condition: Condition::Up });
         Self { names: names.map(str::to_owned), known }

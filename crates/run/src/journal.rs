@@ -8,7 +8,7 @@
 //! and its first record, and cleared before them. A record is written where the one that is valid is not,
 //! and the word that says which one is valid after it. So a process that is killed between any two writes
 //! leaves slots whose addresses are right, whose record is whole, and whose numbers beside it are each true
-//! at some moment: all that the reset of a flow needs.
+//! at some moment: all that the reset of a flow needs. Link headers are written as records are.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -62,10 +62,13 @@ const SINK: usize = 2;
 const SOURCE: usize = 6;
 const PORTS: usize = 10;
 const NUMBERS: usize = 16;
-const LINKS: usize = 22;
 /// Which of the records is valid: 0 or 1.
 const NEWEST: usize = 30;
+/// Which of the places of link headers is valid, 0 or 1, and above that bit how many changes of headers there
+/// were when they were written.
+const LINKS_NEWEST: usize = 31;
 const RECORDS: [usize; 2] = [32, 32 + RECORD_WORDS];
+const LINKS: [usize; 2] = [22, RECORDS[1] + RECORD_WORDS];
 
 /// Words of a link header: addresses and tag.
 const LINK_WORDS: usize = 4;
@@ -75,6 +78,7 @@ const KIND_TIMESTAMPS: u32 = 2;
 /// By the side the header leads to, shifted by its number: there is one, and it has a tag.
 const KIND_LINK: u32 = 4;
 const KIND_TAG: u32 = 16;
+const KIND_LINKS: u32 = 0b11 * (KIND_LINK | KIND_TAG);
 
 /// A flow of an instance that ended, and how it stood.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,6 +92,20 @@ pub(crate) struct Left {
     pub links: [Option<LinkHeader>; 2],
 }
 
+impl Left {
+    /// The client's address and port, and the server's.
+    pub fn client_and_server(&self) -> (SocketAddr, SocketAddr) {
+        client_and_server(self.receiver, &self.entry)
+    }
+}
+
+fn client_and_server(receiver: Port, entry: &JournalEntry) -> (SocketAddr, SocketAddr) {
+    match receiver {
+        Port::Mobile => (entry.sink, entry.source),
+        Port::Wired => (entry.source, entry.sink),
+    }
+}
+
 /// Tells whoever runs the journals that one of them has no room left, once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FullAlarm {
@@ -99,6 +117,11 @@ impl FullAlarm {
     fn raise(&self, error: &IoError) {
         // The first one tells it all.
         drop(self.why.set(error.to_string()));
+    }
+
+    /// True when a journal has no room left.
+    pub fn is_raised(&self) -> bool {
+        self.why.get().is_some()
     }
 
     /// The event to be told, the first time that there is one.
@@ -146,14 +169,16 @@ impl FlowJournal {
         Ok([create(down)?, create(up)?])
     }
 
-    /// What the packets of a flow have in front.
-    fn links(&self, entry: &JournalEntry) -> [Option<LinkHeader>; 2] {
-        let key = match self.receiver {
-            Port::Mobile => (entry.sink, entry.source),
-            Port::Wired => (entry.source, entry.sink),
-        };
-        let headers = self.headers.as_ref().map(SharedHeaders::lock);
-        headers.map_or([None; 2], |mut headers| Port::BOTH.map(|to| headers.get(key, to)))
+    /// Writes what the packets of a flow have in front, unless it stands there and has not changed since.
+    fn note_links(&self, words: &[AtomicU32], entry: &JournalEntry, is_new: bool) {
+        let Some(mut headers) = self.headers.as_ref().map(SharedHeaders::lock) else { return };
+        let before = words[LINKS_NEWEST].load(Ordering::Relaxed);
+        let changes = headers.changes() << 1;
+        if is_new || before & !1 != changes {
+            let key = client_and_server(self.receiver, entry);
+            let links = Port::BOTH.map(|to| headers.get(key, to));
+            write_links(words, links, changes | before & 1 ^ 1);
+        }
     }
 
     /// A slot's words; the first slot's place holds the file's mark.
@@ -188,8 +213,9 @@ impl Journal for FlowJournal {
         let Some(words) = self.slot(slot) else { return };
         if is_new {
             words[IS_VALID].store(0, Ordering::Release);
-            write_addresses(words, entry, self.links(entry));
+            write_addresses(words, entry);
         }
+        self.note_links(words, entry, is_new);
         let (client_time, server_time) = entry.timestamps.unwrap_or_default();
         let numbers = [
             entry.delivered.get(),
@@ -234,7 +260,7 @@ impl Journal for FlowJournal {
     }
 }
 
-fn write_addresses(words: &[AtomicU32], entry: &JournalEntry, links: [Option<LinkHeader>; 2]) {
+fn write_addresses(words: &[AtomicU32], entry: &JournalEntry) {
     let mut kind = if entry.timestamps.is_some() { KIND_TIMESTAMPS } else { 0 };
     for (at, address) in [(SINK, entry.sink.ip()), (SOURCE, entry.source.ip())] {
         let bits = match address {
@@ -248,18 +274,25 @@ fn write_addresses(words: &[AtomicU32], entry: &JournalEntry, links: [Option<Lin
             word.store((bits >> (32 * i)) as u32, Ordering::Relaxed);
         }
     }
+    let ports = u32::from(entry.sink.port()) << 16 | u32::from(entry.source.port());
+    words[PORTS].store(ports, Ordering::Relaxed);
+    words[KIND].store(kind, Ordering::Relaxed);
+}
+
+/// Writes link headers where the valid ones are not; `newest` makes them valid.
+fn write_links(words: &[AtomicU32], links: [Option<LinkHeader>; 2], newest: u32) {
+    let mut kind = words[KIND].load(Ordering::Relaxed) & !KIND_LINKS;
     for (side, link) in links.iter().enumerate() {
         let Some(link) = link else { continue };
         let tag = link.tag.unwrap_or_default();
         kind |= (KIND_LINK | if link.tag.is_some() { KIND_TAG } else { 0 }) << side;
         let bytes = link.addresses.as_chunks::<4>().0.iter().chain([&tag]);
-        for (word, bytes) in words[LINKS + side * LINK_WORDS..].iter().zip(bytes) {
+        for (word, bytes) in words[LINKS[newest as usize & 1] + side * LINK_WORDS..].iter().zip(bytes) {
             word.store(u32::from_ne_bytes(*bytes), Ordering::Relaxed);
         }
     }
-    let ports = u32::from(entry.sink.port()) << 16 | u32::from(entry.source.port());
-    words[PORTS].store(ports, Ordering::Relaxed);
-    words[KIND].store(kind, Ordering::Relaxed);
+    words[LINKS_NEWEST].store(newest, Ordering::Release);
+    words[KIND].store(kind, Ordering::Release);
 }
 
 /// The flows of an instance that ended, as its directory says. None when there is no journal, or one of
@@ -311,7 +344,7 @@ fn link(words: &[u32], side: usize) -> Option<LinkHeader> {
     let has = |kind: u32| words[KIND] & kind << side != 0;
     has(KIND_LINK).then(|| {
         let mut link = LinkHeader::default();
-        let at = LINKS + side * LINK_WORDS;
+        let at = LINKS[words[LINKS_NEWEST] as usize & 1] + side * LINK_WORDS;
         for (bytes, word) in link.addresses.as_chunks_mut::<4>().0.iter_mut().zip(&words[at..]) {
             *bytes = word.to_ne_bytes();
         }
@@ -493,5 +526,15 @@ mod tests {
             Left { links: both, ..owed(up, Port::Wired) },
         ];
         assert_eq!(read(&scratch.0), wanted);
+        // A router has taken another one's place: the next packet of the flow is noted with its address.
+        let other = header(3, None);
+        headers.lock().learn((entry(0).sink, entry(0).source), Port::Wired, other);
+        journal.note(0, &entry(0), false);
+        let now = read(&scratch.0);
+        assert_eq!((now[0].links, now[2].links), ([Some(other); 2], both));
+        let words = journal.slot(0).unwrap();
+        let newest = words[LINKS_NEWEST].load(Ordering::Relaxed);
+        words[LINKS[newest as usize & 1 ^ 1]].store(7, Ordering::Relaxed);
+        assert_eq!(read(&scratch.0)[0].links, now[0].links, "half written, and not valid");
     }
 }

@@ -11,6 +11,9 @@
 //! steering into those, and held data is there. It writes the heartbeat meanwhile, without which the programs
 //! would let packets pass. The successor makes no devices and attaches nothing: what steered into the queues of
 //! the dead one steers into its own.
+//!
+//! The queues of a bridge are its sockets: frames wait in them, and the program before the kernel's bridge, if
+//! one stands by, goes on keeping them from it.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,7 +21,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 
 use io::bpf::SharedArray;
-use io::{Clock, IoError, TunQueue};
+use io::{Clock, FrameSocket, IoError, TunQueue};
 use serde::{Deserialize, Serialize};
 use units::Duration;
 
@@ -47,9 +50,12 @@ pub(crate) struct Inventory {
     pub tuns: [String; 2],
     /// Programs at work: at the wired interface, at the mobile one.
     pub links: usize,
-    /// Words of the array with the heartbeat, which is followed by the map of passed flows; none where rules
-    /// steer.
+    /// Words of the array with the heartbeat; none where there are no programs. It is followed by the map of
+    /// passed flows, but of a bridge.
     pub shared_words: usize,
+    /// It bridges: the queues are sockets at its two interfaces.
+    #[serde(default)]
+    pub is_bridge: bool,
     /// There is an nft table.
     pub has_lifeline: bool,
     /// Of each shard, whether its held data can be found.
@@ -79,18 +85,27 @@ impl Inventory {
     /// How many descriptors there are.
     fn descriptors(&self) -> usize {
         let memories = self.has_memory.iter().filter(|has| **has).count();
-        let maps = if self.shared_words > 0 { 2 } else { 0 };
+        let maps = usize::from(self.has_shared()) + usize::from(self.has_passed());
         let sockets = usize::from(self.has_lifeline) + usize::from(self.has_reports);
         2 * self.shards + self.links + maps + sockets + memories
     }
 
+    fn has_shared(&self) -> bool {
+        self.shared_words > 0
+    }
+
+    fn has_passed(&self) -> bool {
+        self.has_shared() && !self.is_bridge
+    }
+
     /// The same with what is lasting of an attachment; its descriptors.
     pub fn note<'a>(&mut self, lasting: &Lasting<'a>) -> Vec<BorrowedFd<'a>> {
-        self.tuns.clone_from(&lasting.tuns);
+        self.is_bridge = lasting.tuns.is_none();
+        self.tuns = lasting.tuns.clone().unwrap_or_default();
         let mut descriptors = Vec::new();
         if let Some(LastingPrograms { links, passed, shared: (shared, words) }) = &lasting.programs {
             (self.links, self.shared_words) = (links.len(), *words);
-            descriptors.extend(links.iter().chain([shared, passed]).copied());
+            descriptors.extend(links.iter().chain([shared]).chain(passed).copied());
         }
         self.has_lifeline = lasting.lifeline.is_some();
         descriptors.extend(lasting.lifeline);
@@ -137,9 +152,9 @@ impl Keepsakes {
         let mut take = |n: usize| descriptors.by_ref().take(n).collect::<Vec<_>>();
         let (queues, links) = (take(2 * inventory.shards), take(inventory.links));
         let words = inventory.shared_words;
-        let has_maps = usize::from(words > 0);
-        let shared = take(has_maps).pop().map(|fd| SharedArray::open(fd, words)).transpose()?;
-        let passed = take(has_maps).pop();
+        let shared = take(usize::from(inventory.has_shared())).pop();
+        let shared = shared.map(|fd| SharedArray::open(fd, words)).transpose()?;
+        let passed = take(usize::from(inventory.has_passed())).pop();
         let lifeline = take(usize::from(inventory.has_lifeline)).pop();
         let reports = take(usize::from(inventory.has_reports)).pop();
         let memories = descriptors.collect();
@@ -193,6 +208,13 @@ impl Keepsakes {
         pairs.map(|[a, b]| [TunQueue::adopt(a, &wired), TunQueue::adopt(b, &mobile)]).collect()
     }
 
+    /// The sockets of a bridge at `interfaces`, wired and mobile: frames wait in them.
+    pub fn take_sockets(&mut self, interfaces: [&str; 2]) -> Option<[FrameSocket; 2]> {
+        let queues: [OwnedFd; 2] = std::mem::take(&mut self.queues).try_into().ok()?;
+        let [wired, mobile] = queues;
+        Some([FrameSocket::adopt(wired, interfaces[0]), FrameSocket::adopt(mobile, interfaces[1])])
+    }
+
     /// The held data of each shard.
     pub fn take_memories(&mut self) -> Vec<Option<OwnedFd>> {
         let mut memories = std::mem::take(&mut self.memories).into_iter();
@@ -213,4 +235,35 @@ pub(crate) fn send(
     // Strings and numbers always have a JSON form.
     let text = serde_json::to_vec(inventory).unwrap_or_default();
     io::send_with_descriptors(stream, &[words, &text, b"\n"].concat(), descriptors)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_of_a_bridge_comes_as_it_was() {
+        let map = SharedArray::create("cell_test", 1).unwrap();
+        let files: Vec<OwnedFd> = (0..5u8).map(|n| io::memory_file(&[n]).unwrap().into()).collect();
+        let [wired, mobile, links @ .., memory] = files.as_slice() else { panic!("five files") };
+        let mut inventory = Inventory { shards: 1, has_memory: vec![true], ..Inventory::default() };
+        let programs = LastingPrograms {
+            links: links.iter().map(AsFd::as_fd).collect(),
+            passed: None,
+            shared: (map.as_fd(), 1),
+        };
+        let noted = inventory.note(&Lasting { tuns: None, programs: Some(programs), lifeline: None });
+        let all: Vec<_> =
+            [wired.as_fd(), mobile.as_fd()].into_iter().chain(noted).chain([memory.as_fd()]).collect();
+        let (own, theirs) = UnixStream::pair().unwrap();
+        send(&own, &[], &inventory, &all).unwrap();
+        let mut kept = Keepsakes::receive(&theirs).unwrap();
+        assert!(kept.inventory.is_bridge && kept.passed.is_none() && kept.shared.is_some());
+        kept.beat();
+        assert!(map.words()[HEARTBEAT_WORD].load(Ordering::Relaxed) > 0, "the same heart");
+        assert_eq!((kept.links.len(), kept.take_memories().iter().flatten().count()), (2, 1));
+        let sockets = kept.take_sockets(["w0", "m0"]).unwrap();
+        assert_eq!(sockets.each_ref().map(FrameSocket::name), ["w0", "m0"]);
+        assert!(kept.take_sockets(["w0", "m0"]).is_none(), "taken");
+    }
 }

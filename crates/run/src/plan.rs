@@ -158,6 +158,9 @@ impl Plan {
             let (wired, mobile) = (&record.wired, &record.mobile);
             return Err(RunError::Settings(format!("it has steered {wired} and {mobile}, elsewhere")));
         }
+        if kept.is_bridge {
+            return Err(RunError::Settings("it is a bridge, the settings say none".to_owned()));
+        }
         if let Some(difference) = difference(config, kept) {
             return Err(RunError::Settings(difference));
         }

@@ -42,6 +42,7 @@ impl Site for RoutedSite {
     type Attachment<'a> = Routed<'a>;
 
     const NEEDS: &'static [Feature] = &[Feature::NetworkAdministration, Feature::Tun];
+    const STANDS_BEHIND: bool = true;
 
     /// Plans and makes the devices; a start at the same moment may take the names first, then plans anew.
     fn survey(config: &Config, netlink: &Netlink, _namespace: u64) -> Result<Self, RunError> {

@@ -41,9 +41,10 @@ pub struct Settings {
     mobile: Option<String>,
     /// Be a bridge between two interfaces instead of steering the TCP that a router forwards. WIRED leads
     /// to the servers
-    #[arg(long, num_args = 2, value_names = ["WIRED", "MOBILE"], conflicts_with_all = ["wired", "mobile", "replace"])]
+    #[arg(long, num_args = 2, value_names = ["WIRED", "MOBILE"], conflicts_with_all = ["wired", "mobile"])]
     inline: Option<Vec<String>>,
-    /// What joins the two interfaces of --inline if this process dies or hangs [default: none]
+    /// What joins the two interfaces of --inline if this process dies or hangs and no other one goes on
+    /// [default: none]
     #[arg(long, value_enum, value_name = "WHAT")]
     inline_fallback: Option<Fallback>,
     /// Name of this accelerator for `status`, `drain` and others [default: WIRED-MOBILE]
@@ -54,7 +55,8 @@ pub struct Settings {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Take the place of a running accelerator, by name or process number, without interrupting a flow.
-    /// This one takes new flows at once. The other one hands its flows back and ends
+    /// This one goes on with its flows and devices, and the other one ends. If flows cannot move, the other one
+    /// delivers what it owes first, or goes on if it is a bridge
     #[arg(long, value_name = "NAME")]
     replace: Option<String>,
     /// Print what would be set up, and change nothing

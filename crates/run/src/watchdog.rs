@@ -9,7 +9,9 @@
 //!
 //! Where it keeps what a successor needs ([`crate::keepsakes`]), a death with debt does not open the way for
 //! packets at once: they wait, a successor is started, and goes on with the flows. It has a certain time for
-//! that; then the way is opened and the flows are reset. A hang with debt is made a death first.
+//! that; then the way is opened and the flows are reset. A hang with debt is made a death first. The same is
+//! done without debt where packets have no other way: of a bridge beside which no bridge of the kernel's stands
+//! by.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -303,13 +305,10 @@ pub fn watch(watched_record: &Path, hang_after: Duration) -> Result<(), RunError
         return Ok(());
     }
     let record = read_record(record_path);
-    if record.is_inline {
-        return Ok(end_inline(record_path, &record, &netlink)?);
-    }
     let kept = said.kept.take().filter(|_| !said.ends);
     if let Some(kept) = kept
         && let Some(directory) = record_path.parent()
-        && !journal::read_owed(directory).is_empty()
+        && Need::of(directory, &record).is_some()
     {
         match succeed(kept, record_path) {
             Ok(process) => {
@@ -326,6 +325,9 @@ pub fn watch(watched_record: &Path, hang_after: Duration) -> Result<(), RunError
             }
         }
     }
+    if record.is_inline {
+        return Ok(end_inline(record_path, &record, &netlink)?);
+    }
     let result = record.undo_all(&netlink);
     if let (Ok(()), Some(directory)) = (&result, record_path.parent()) {
         settle(directory, &record, &netlink);
@@ -335,26 +337,47 @@ pub fn watch(watched_record: &Path, hang_after: Duration) -> Result<(), RunError
     Ok(result?)
 }
 
-/// Makes a death of a hang, if the process owes something; true then. It must not wake up and send anything
-/// once another one has its flows.
+/// Why somebody must go on in the place of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Need {
+    /// Flows are owed data that nobody else has.
+    Debt,
+    /// Without it no packet passes.
+    CutWire,
+}
+
+impl Need {
+    /// Why, of the process with its journals in `directory`; none when packets can take the plain way.
+    fn of(directory: &Path, record: &Record) -> Option<Self> {
+        if !journal::read_owed(directory).is_empty() {
+            return Some(Self::Debt);
+        }
+        (record.is_inline && record.bridge.is_none()).then_some(Self::CutWire)
+    }
+}
+
+/// Makes a death of a hang, if somebody must go on in the process's place; true then. It must not wake up and
+/// send anything once another one has its flows.
+///
+/// The sockets of a bridge cannot be deleted as devices can. They need not be: once a process has got SIGKILL it
+/// executes nothing of its own any more, and the system call in which it hangs reads or sends one frame at most.
 fn fence(kept: &Keepsakes, record_path: &Path, socket: &UnixStream, netlink: &Netlink) -> bool {
     const SIGKILL: i32 = 9;
-    let owes = record_path.parent().is_some_and(|directory| !journal::read_owed(directory).is_empty());
-    if !owes {
-        return false;
-    }
+    let need = record_path.parent().and_then(|directory| Need::of(directory, &read_record(record_path)));
+    let why = match need {
+        Some(Need::Debt) => "owes flows data",
+        Some(Need::CutWire) => "the wire is cut without it",
+        None => return false,
+    };
     kept.beat();
-    say(format_args!(
-        "cellerator: process {} hangs and owes flows data: it is killed",
-        kept.inventory.process
-    ));
+    say(format_args!("cellerator: process {} hangs and {why}: it is killed", kept.inventory.process));
     let killed = PidFd::open(kept.inventory.process).and_then(|process| {
         process.send_signal(SIGKILL)?;
         let mut waiter = Waiter::new(Duration::ZERO)?;
         waiter.add(&process, Interest::Read, 0)?;
         Ok(!waiter.wait(Some(Clock::now() + DEATH_TIME_MAX))?.is_empty())
     });
-    if !matches!(killed, Ok(true)) {
+    if !matches!(killed, Ok(true)) && !kept.inventory.is_bridge {
         // It cannot send anything without its devices.
         for tun in &kept.inventory.tuns {
             drop(netlink.index_of(tun).and_then(|index| netlink.delete_link(index)));

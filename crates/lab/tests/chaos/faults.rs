@@ -77,7 +77,7 @@ impl Fault {
 
     /// False where it means nothing.
     pub const fn fits(self, way: Way) -> bool {
-        !(matches!(way, Way::Inline) && matches!(self, Self::Replace | Self::Renumber))
+        !(matches!(way, Way::Inline) && matches!(self, Self::Renumber))
     }
 }
 

@@ -7,9 +7,10 @@
 //! ```
 //!
 //! Both interfaces are ports of the bridge all the time, behind a program that lets nothing through
-//! to it. The program goes with the process, however that ends, and lets everything through when
-//! the heartbeat stays away: nobody has to notice anything first.
+//! to it. The program goes with the last process that has it, however that ends, and lets everything
+//! through when the heartbeat stays away: nobody has to notice anything first.
 
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
 use engine::Port;
@@ -22,16 +23,22 @@ use io::netlink::{InterfaceIndex, Netlink};
 use io::{Clock, IoError, sysctl};
 use units::Duration;
 
+use crate::attachment::LastingPrograms;
+use crate::steering::HEARTBEAT_WORD;
+
 /// `TCX_NEXT`, `TCX_DROP`.
 const NEXT: i32 = -1;
 const DROP: i32 = 2;
+
+/// What the program is called.
+pub(super) const NAME: &str = "cellerator_inl";
 
 /// The bridge, and what keeps frames from it.
 #[derive(Debug)]
 pub(super) struct Fallback {
     bridge: InterfaceIndex,
     heartbeat: SharedArray,
-    program: Program,
+    hang_after: Duration,
     attached: [Attachment; 2],
 }
 
@@ -43,14 +50,14 @@ impl Fallback {
         hang_after: Duration,
         netlink: &Netlink,
     ) -> Result<Self, IoError> {
-        let heartbeat = SharedArray::create("cell_inline", 1)?;
-        let program = Program::load("cellerator_inl", &assemble(&heartbeat, hang_after)?)?;
+        let heartbeat = SharedArray::create("cell_inline", 1 + HEARTBEAT_WORD)?;
+        let program = load(&heartbeat, hang_after)?;
         beat(&heartbeat);
         // First the programs: no frame is to go both ways.
         let attached = [program.attach(interfaces[0])?, program.attach(interfaces[1])?];
         netlink.create_bridge(name)?;
         let bridge = netlink.index_of(name)?;
-        let fallback = Self { bridge, heartbeat, program, attached };
+        let fallback = Self { bridge, heartbeat, hang_after, attached };
         let connect = || {
             // It is a cable and no host: without this it would ask for an IPv6 router on both sides.
             match sysctl::write_here(&format!("net/ipv6/conf/{name}/disable_ipv6"), "1") {
@@ -69,6 +76,37 @@ impl Fallback {
         }
     }
 
+    /// The bridge `bridge` of another process with its heartbeat, and the `links` of its program: that one's
+    /// until [`Fallback::own`]. None where the program is not at two interfaces.
+    pub fn inherit(
+        bridge: InterfaceIndex,
+        heartbeat: SharedArray,
+        hang_after: Duration,
+        links: Vec<OwnedFd>,
+    ) -> Option<Self> {
+        let attached: [OwnedFd; 2] = links.try_into().ok()?;
+        Some(Self { bridge, heartbeat, hang_after, attached: attached.map(Attachment::adopt) })
+    }
+
+    /// What was inherited is ours from here on.
+    pub fn own(&mut self) {
+        self.attached.iter_mut().for_each(Attachment::own);
+    }
+
+    /// Leaves bridge and program at work for another process.
+    pub fn leave(self) {
+        self.attached.into_iter().for_each(Attachment::leave);
+    }
+
+    /// What has to last for the program to go on.
+    pub fn lasting(&self) -> LastingPrograms<'_> {
+        LastingPrograms {
+            links: self.attached.iter().map(AsFd::as_fd).collect(),
+            passed: None,
+            shared: (self.heartbeat.as_fd(), self.heartbeat.words().len()),
+        }
+    }
+
     /// The packet loop is alive.
     pub fn beat(&self) {
         beat(&self.heartbeat);
@@ -82,7 +120,7 @@ impl Fallback {
         netlink: &Netlink,
     ) -> Result<(), IoError> {
         // First the program: no frame is to go both ways.
-        self.attached[side.index()] = self.program.attach(interface)?;
+        self.attached[side.index()] = load(&self.heartbeat, self.hang_after)?.attach(interface)?;
         netlink.set_bridge(interface, self.bridge)
     }
 
@@ -96,16 +134,20 @@ impl Fallback {
 }
 
 fn beat(heartbeat: &SharedArray) {
-    if let Some(word) = heartbeat.words().first() {
+    if let Some(word) = heartbeat.words().get(HEARTBEAT_WORD) {
         word.store(Clock::now().as_nanos(), Ordering::Relaxed);
     }
+}
+
+fn load(heartbeat: &SharedArray, hang_after: Duration) -> Result<Program, IoError> {
+    Program::load(NAME, &assemble(heartbeat, hang_after)?)
 }
 
 fn assemble(heartbeat: &SharedArray, hang_after: Duration) -> Result<Vec<io::bpf::Instruction>, IoError> {
     let mut a = Assembler::new();
     let next = a.label();
     a.call(Helper::CoarseTime);
-    a.set_map_value(R1, heartbeat, 0);
+    a.set_map_value(R1, heartbeat, (HEARTBEAT_WORD * size_of::<u64>()) as i32);
     a.load(Double, R1, R1, 0);
     a.set_wide(R2, hang_after.as_nanos());
     a.calculate_with(Add, R1, R2);

@@ -58,12 +58,19 @@ type Generation = HashMap<Key, [Option<LinkHeader>; 2], FixedState>;
 pub(crate) struct LinkHeaders {
     young: Generation,
     old: Generation,
+    changes: u32,
 }
 
 impl LinkHeaders {
     pub fn new(seed: u64) -> Self {
         let hasher = FixedState::with_seed(seed);
-        Self { young: Generation::with_hasher(hasher.clone()), old: Generation::with_hasher(hasher) }
+        let [young, old] = [hasher.clone(), hasher].map(Generation::with_hasher);
+        Self { young, old, changes: 0 }
+    }
+
+    /// How often a header that was known has changed: as long as this stays, all do.
+    pub fn changes(&self) -> u32 {
+        self.changes
     }
 
     /// Notes what a packet of a flow that goes to `to` has in front. False for a flow that is known
@@ -79,10 +86,19 @@ impl LinkHeaders {
             return false;
         }
         let before = known[to.index()].replace(header);
-        if let (Some(before), Some(back)) = (before, known[to.opposite().index()].as_mut()) {
+        let Some(before) = before.filter(|before| *before != header) else { return true };
+        if let Some(back) = known[to.opposite().index()].as_mut() {
             back.follow(&before, &header);
         }
+        self.changes = self.changes.wrapping_add(1);
         true
+    }
+
+    /// Notes what packets of a flow have in front by the side they go to, as another process has learnt it.
+    pub fn recall(&mut self, key: Key, headers: [Option<LinkHeader>; 2]) {
+        if headers != [None; 2] {
+            self.insert(key, headers);
+        }
     }
 
     /// What packets of a flow that go to `to` have in front.
@@ -142,6 +158,9 @@ mod tests {
         assert!(headers.learn(key(1), Port::Wired, header(3, None)), "another router has taken over");
         assert_eq!(headers.get(key(1), Port::Mobile), Some(header(1, None)));
         assert_eq!(headers.get(key(1), Port::Wired), Some(header(3, None)));
+        assert_eq!(headers.changes(), 1);
+        assert!(headers.learn(key(1), Port::Wired, header(3, None)));
+        assert_eq!(headers.changes(), 1, "as before");
         assert_eq!(headers.get(key(2), Port::Wired), None);
     }
 
@@ -175,6 +194,19 @@ mod tests {
         assert!(!headers.learn(key(1), Port::Mobile, header(1, tag(8))));
         assert!(!headers.learn(key(1), Port::Wired, header(1, None)));
         assert_eq!(headers.get(key(1), Port::Mobile), Some(header(1, tag(7))));
+    }
+
+    #[test]
+    fn what_another_process_has_learnt_is_known() {
+        let mut headers = LinkHeaders::new(1);
+        let both = [Some(header(1, None)), Some(header(2, None))];
+        headers.recall(key(1), both);
+        headers.recall(key(2), [None; 2]);
+        assert_eq!(Port::BOTH.map(|to| headers.get(key(1), to)), both);
+        assert!(
+            headers.learn(key(2), Port::Wired, header(1, Some([0x81, 0, 0, 7]))),
+            "nothing is known of it"
+        );
     }
 
     #[test]

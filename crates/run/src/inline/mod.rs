@@ -14,22 +14,26 @@
 
 mod fallback;
 mod frame;
+mod inheritance;
 mod link_headers;
 mod path;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::path::Path;
 
 use engine::Port;
 use io::features::Feature;
 use io::netlink::{InterfaceIndex, Link, Netlink};
 use io::{FrameSocket, IoError, Waiter};
 
-use crate::attachment::{Attachment, Ground, PATHS, Site};
+use crate::attachment::{Attachment, Ground, Lasting, PATHS, Site};
 use crate::interfaces::{Condition, Interfaces};
+use crate::keepsakes::Keepsakes;
 use crate::packet_loop::PacketLoop;
 use crate::record::Record;
-use crate::{Config, Event, EventSink, InlineFallback, RunError, StandIn, leftovers};
+use crate::{Config, Event, EventSink, InlineFallback, RunError, StandIn, journal, leftovers};
 use fallback::Fallback;
+use inheritance::Inheritance;
 use path::InlinePath;
 
 pub(crate) use frame::{ETHERNET_LEN, kind_of, split, write};
@@ -42,33 +46,19 @@ pub(crate) struct BridgedSite {
     links: [(InterfaceIndex, u32); 2],
     namespace: u64,
     headers: SharedHeaders,
+    /// What another process has set up.
+    inherited: Option<Inheritance>,
 }
 
-impl Site for BridgedSite {
-    type Path = InlinePath;
-    type Attachment<'a> = Bridged<'a>;
-
-    const NEEDS: &'static [Feature] = &[Feature::NetworkAdministration, Feature::PacketSockets];
-
-    fn survey(config: &Config, netlink: &Netlink, namespace: u64) -> Result<Self, RunError> {
-        let links = check(config, netlink)?.map(|link| (link.index, link.mtu));
+impl BridgedSite {
+    fn new(links: [Link; 2], namespace: u64, inherited: Option<Inheritance>) -> Self {
+        let links = links.map(|link| (link.index, link.mtu));
         let headers = SharedHeaders::new(RandomState::new().build_hasher().finish());
-        Ok(Self { links, namespace, headers })
+        Self { links, namespace, headers, inherited }
     }
 
-    fn links(&self) -> [(InterfaceIndex, u32); 2] {
-        self.links
-    }
-
-    fn link_headers(&self) -> Option<&SharedHeaders> {
-        Some(&self.headers)
-    }
-
-    fn attach<'a>(
-        &'a mut self,
-        ground: Ground<'a>,
-        events: &mut dyn EventSink,
-    ) -> Result<(Vec<InlinePath>, Bridged<'a>), RunError> {
+    /// Opens the sockets, and has the kernel's bridge stand by if it is to.
+    fn install(&self, ground: Ground<'_>, events: &mut dyn EventSink) -> Result<Inheritance, RunError> {
         let Ground { config, netlink, instance } = ground;
         let mut record = Record {
             namespace: self.namespace,
@@ -96,26 +86,68 @@ impl Site for BridgedSite {
             events.on_event(&Event::NothingStandsBy);
             None
         };
-        let path = InlinePath::new(sockets, self.headers.clone());
-        Ok((vec![path], Bridged { ground, record, must_join: [false; 2], fallback }))
+        Ok(Inheritance { record, sockets, fallback })
     }
 }
 
-/// Both interfaces exist, differ and are up.
-fn check(config: &Config, netlink: &Netlink) -> Result<[Link; 2], RunError> {
+impl Site for BridgedSite {
+    type Path = InlinePath;
+    type Attachment<'a> = Bridged<'a>;
+
+    const NEEDS: &'static [Feature] = &[Feature::NetworkAdministration, Feature::PacketSockets];
+    /// Each of two bridges would have all frames.
+    const STANDS_BEHIND: bool = false;
+
+    fn survey(config: &Config, netlink: &Netlink, namespace: u64) -> Result<Self, RunError> {
+        let links = find_links(config, netlink)?;
+        match links.iter().find(|link| !link.is_up) {
+            Some(down) => Err(RunError::InterfaceDown(down.name.clone())),
+            None => Ok(Self::new(links, namespace, None)),
+        }
+    }
+
+    fn inherit(
+        config: &Config,
+        netlink: &Netlink,
+        kept: &mut Keepsakes,
+        record: Record,
+    ) -> Result<Self, RunError> {
+        // One that is down now is waited for.
+        let links = find_links(config, netlink)?;
+        let namespace = record.namespace;
+        let inherited = Inheritance::of(config, netlink, kept, record, &links)?;
+        Ok(Self::new(links, namespace, Some(inherited)))
+    }
+
+    fn links(&self) -> [(InterfaceIndex, u32); 2] {
+        self.links
+    }
+
+    fn link_headers(&self) -> Option<&SharedHeaders> {
+        Some(&self.headers)
+    }
+
+    fn attach<'a>(
+        &'a mut self,
+        ground: Ground<'a>,
+        events: &mut dyn EventSink,
+    ) -> Result<(Vec<InlinePath>, Bridged<'a>), RunError> {
+        let Inheritance { record, sockets, fallback } = match self.inherited.take() {
+            Some(inherited) => inherited,
+            None => self.install(ground, events)?,
+        };
+        let path = InlinePath::new(sockets, self.headers.clone());
+        let headers = self.headers.clone();
+        Ok((vec![path], Bridged { ground, record, must_join: [false; 2], fallback, headers }))
+    }
+}
+
+/// Both interfaces: they exist, and differ.
+fn find_links(config: &Config, netlink: &Netlink) -> Result<[Link; 2], RunError> {
     if config.wired == config.mobile {
         return Err(RunError::SameInterface(config.wired.clone()));
     }
-    if config.replace.is_some() {
-        return Err(RunError::Settings(
-            "--replace is for steered accelerators: stop the inline one and start the next".to_owned(),
-        ));
-    }
-    let link_of = |name: &String| -> Result<Link, RunError> {
-        let link = netlink.link(name)?;
-        if link.is_up { Ok(link) } else { Err(RunError::InterfaceDown(name.clone())) }
-    };
-    Ok([link_of(&config.wired)?, link_of(&config.mobile)?])
+    Ok([netlink.link(&config.wired)?, netlink.link(&config.mobile)?])
 }
 
 /// A name that no interface has.
@@ -133,6 +165,7 @@ pub(crate) struct Bridged<'a> {
     /// They were made anew: wired, mobile.
     must_join: [bool; 2],
     fallback: Option<Fallback>,
+    headers: SharedHeaders,
 }
 
 impl Bridged<'_> {
@@ -168,6 +201,27 @@ impl Attachment for Bridged<'_> {
 
     fn purpose(&self) -> String {
         format!("bridging {} and {}", self.ground.config.wired, self.ground.config.mobile)
+    }
+
+    fn lasting(&self) -> Option<Lasting<'_>> {
+        let programs = self.fallback.as_ref().map(Fallback::lasting);
+        Some(Lasting { tuns: None, programs, lifeline: None })
+    }
+
+    fn learn(&self, directory: &Path) {
+        let mut headers = self.headers.lock();
+        for left in journal::read(directory) {
+            headers.recall(left.client_and_server(), left.links);
+        }
+    }
+
+    fn own(&mut self) -> Result<(), RunError> {
+        self.fallback.iter_mut().for_each(Fallback::own);
+        Ok(self.ground.instance.record(&self.record.to_text())?)
+    }
+
+    fn leave(self) {
+        self.fallback.into_iter().for_each(Fallback::leave);
     }
 
     fn beat(&self) {

@@ -1,6 +1,7 @@
 //! [`InlinePath`]: packets by way of whole frames between two interfaces.
 
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
 
 use engine::{Port, Transmit};
 use io::{
@@ -64,8 +65,9 @@ impl InlinePath {
         token: u64,
     ) -> Result<(), IoError> {
         waiter.add(&socket, Interest::Read, token)?;
-        self.sockets[side.index()] = socket;
-        Ok(())
+        let before = std::mem::replace(&mut self.sockets[side.index()], socket);
+        // The watchdog has it too: closed here alone it would go on being reported.
+        waiter.remove(&before)
     }
 
     /// Frames lost because nobody read them in time.
@@ -171,6 +173,15 @@ impl PacketPath for InlinePath {
         let virtio = moved(packet.virtio.to_bytes(), ETHERNET_LEN as i16);
         let pieces = [&link.addresses[..], &start[..len], packet.payload.0, packet.payload.1];
         frame::write(&self.sockets[packet.to.index()], virtio, link.tag, pieces)
+    }
+
+    fn share(&self) -> Result<Option<[OwnedFd; 2]>, IoError> {
+        let share = |socket: &FrameSocket| {
+            let shared = socket.as_fd().try_clone_to_owned();
+            shared.map_err(|error| IoError::system(format!("share the socket at '{}'", socket.name()), error))
+        };
+        let [wired, mobile] = &self.sockets;
+        Ok(Some([share(wired)?, share(mobile)?]))
     }
 
     fn watch(&self, waiter: &Waiter, tokens: [u64; 2]) -> Result<(), IoError> {

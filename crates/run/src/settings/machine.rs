@@ -35,7 +35,7 @@ pub(super) struct MachineArgs {
     #[arg(long)]
     no_watchdog: bool,
     /// How long packets may wait for another process to go on with the flows when this one dies and owes them
-    /// something; 0 to reset those at once
+    /// something, or is a bridge with no other beside it; 0 to reset those at once
     #[arg(long, value_name = "TIME", default_value = "500 ms")]
     recover_within: Quantity<Duration>,
     /// After so many deaths within a minute no other process goes on: TCP is forwarded without acceleration

@@ -228,7 +228,7 @@ impl<'a> Steering<'a> {
     /// What must stay as it is for a successor; `tuns` are the devices.
     pub fn lasting(&self, tuns: [String; 2]) -> Lasting<'_> {
         let lifeline = self.notrack.as_ref().and_then(NotrackTable::lifeline);
-        Lasting { tuns, programs: self.tcx.as_ref().map(Tcx::lasting), lifeline }
+        Lasting { tuns: Some(tuns), programs: self.tcx.as_ref().map(Tcx::lasting), lifeline }
     }
 
     /// The packet loop is alive: to be told several times in the time after which it counts as hung.

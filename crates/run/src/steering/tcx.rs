@@ -246,7 +246,7 @@ impl Tcx {
         let Bypass { passed, shared, .. } = &*self.bypass;
         LastingPrograms {
             links: self.attached.iter().map(AsFd::as_fd).collect(),
-            passed: passed.as_fd(),
+            passed: Some(passed.as_fd()),
             shared: (shared.as_fd(), shared.words().len()),
         }
     }

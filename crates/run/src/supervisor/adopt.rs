@@ -81,6 +81,9 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         let held = self.processor.memory().1 + theirs;
         let reports = self.reports.receiver.as_ref().map(AsFd::as_fd);
         let sent = match self.inventory(reports) {
+            Some((inventory, _)) if inventory.is_bridge && self.journal_alarm.is_raised() => {
+                Err("its journal is full, which has what its flows' frames begin with".to_owned())
+            }
             Some((inventory, descriptors)) => {
                 let inventory = Inventory { held, ..inventory };
                 transfer::share(offer, &inventory, &descriptors)
@@ -120,8 +123,13 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         }
         let began = Clock::now();
         let arrived = door.take_in(&mut processors, || {}).map_err(&refused)?;
+        if let Some(directory) = record.parent() {
+            self.attachment.learn(directory);
+        }
         arrived.commit_by_record(&mut processors, &record, self.ground.instance).map_err(&refused)?;
         self.attachment.beat();
+        // However long that took: the other one, or the watchdog, has shown signs of life meanwhile.
+        self.pulse.last_alive = Clock::now();
         self.attachment.own()?;
         let took_us = Clock::now().saturating_since(began).as_micros();
         let flows = processors.iter().map(|processor| processor.flow_count() as u64).sum();

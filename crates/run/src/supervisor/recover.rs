@@ -78,6 +78,13 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         Ok(())
     }
 
+    /// Notes the queues of the first shard anew: a bridge opens others at an interface that was made anew.
+    pub(super) fn renew_stock(&mut self) -> Result<(), IoError> {
+        let queues = self.packet_loop.path().share()?.into_iter().flatten();
+        self.estate.queues.iter_mut().zip(queues).for_each(|(place, queue)| *place = queue);
+        Ok(())
+    }
+
     /// Has the watchdog keep what a successor needs, if there is to be one.
     pub(super) fn entrust(&mut self) {
         self.estate.is_shared = false;
@@ -157,8 +164,11 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             let failed = processor.recover(&entries, memory, began).map_err(RunError::Settings)?;
             lost.extend(failed.into_iter().filter_map(|at| left.get(at)).filter(|left| left.entry.owes()));
         }
+        self.attachment.learn(directory);
         processors.iter_mut().for_each(|processor| processor.own());
         self.attachment.beat();
+        // However long that took: the other one, or the watchdog, has shown signs of life meanwhile.
+        self.pulse.last_alive = Clock::now();
         self.attachment.own()?;
         // From here on they are ours.
         (&stream).write_all(&[TAKEN]).map_err(unheard)?;

@@ -90,7 +90,7 @@ fn run_at<S: Site, P: Processor + Send + 'static>(
     {
         let (held, memory) = (adopted.kept.inventory.held, memory_of(&processors));
         let why = format!("it holds {held} bytes, the new one may hold {memory}");
-        events.on_event(&Event::DevicesNotTakenOver { why });
+        stand_behind::<S>(config, why, events)?;
         (site, forebear) = (S::survey(config, &netlink, namespace)?, Forebear::None);
     }
     let journal_alarm = FullAlarm::default();
@@ -140,9 +140,22 @@ fn find_site<S: Site>(
             }
             Err(why) => why,
         };
-        events.on_event(&Event::DevicesNotTakenOver { why });
+        stand_behind::<S>(config, why, events)?;
     }
     Ok((S::survey(config, netlink, namespace)?, Forebear::None))
+}
+
+/// Says why this instance is to stand behind the one that it replaces.
+///
+/// # Errors
+/// When it cannot: then that one goes on.
+fn stand_behind<S: Site>(config: &Config, why: String, events: &mut dyn EventSink) -> Result<(), RunError> {
+    if !S::STANDS_BEHIND {
+        let name = config.replace.clone().unwrap_or_default();
+        return Err(RunError::NotReplaced { name, why });
+    }
+    events.on_event(&Event::DevicesNotTakenOver { why });
+    Ok(())
 }
 
 /// Bytes that all of them together may hold.

@@ -126,7 +126,8 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             self.note_passing();
         }
         let path = self.packet_loop.path_mut();
-        match self.attachment.follow(&self.links.interfaces, path, &self.waiter) {
+        let followed = self.attachment.follow(&self.links.interfaces, path, &self.waiter);
+        match followed.and_then(|()| Ok(self.renew_stock()?)) {
             Ok(()) => {
                 self.links.said = None;
                 self.entrust();

@@ -23,7 +23,7 @@ fn trickle(connection: Connection) {
 }
 
 /// The same while `goes_on` says so of the next piece.
-fn trickle_while(connection: Connection, goes_on: impl Fn(usize) -> bool + Send) {
+pub fn trickle_while(connection: Connection, goes_on: impl Fn(usize) -> bool + Send) {
     let Connection { mut client, mut server, .. } = connection;
     std::thread::scope(|scope| {
         let serving = scope.spawn(move || {
@@ -181,10 +181,17 @@ fn h34_replaced_by_one_with_other_devices_no_flow_notices() {
 /// flow notices.
 #[test]
 fn h34_killed_in_the_middle_of_an_upgrade() {
-    const UPGRADES: u64 = 24;
     let topology = Topology::build("replkill");
+    killed_in_the_middle(&topology, &topology.config(), SERVER, Duration::from_millis(85));
+}
+
+/// Upgrades with the settings of `config`, while flows from `servers` are under way. The last one is killed `last`
+/// after its start, the others before that.
+pub fn killed_in_the_middle(topology: &Topology, config: &Config, servers: [&str; 2], last: Duration) {
+    const UPGRADES: u64 = 24;
+    const FIRST_US: u64 = 2_000;
     let with_heir = |name: String, replace: Option<String>| {
-        let mut config = Config { name, replace, ..topology.config() };
+        let mut config = Config { name, replace, ..config.clone() };
         config.watchdog.successor = vec!["self".to_owned()];
         config.watchdog.recover_within_ms = 10_000;
         // Each of them begins a line of its own.
@@ -192,13 +199,14 @@ fn h34_killed_in_the_middle_of_an_upgrade() {
         config
     };
     let running = || run::find(&topology.state).unwrap();
-    let mut programs = vec![Program::start_engine(&topology, &with_heir("number-0".to_owned(), None))];
+    let mut programs = vec![Program::start_ready(topology, &with_heir("number-0".to_owned(), None))];
     let under_way: Vec<Connection> =
-        (0..4).map(|n| topology.connect(&topology.server, SERVER[n % 2])).collect();
+        (0..4).map(|n| topology.connect(&topology.server, servers[n % 2])).collect();
     // It is owed something all the time.
-    let Connection { client, server, .. } = topology.connect(&topology.server, SERVER[0]);
+    let Connection { client, server, .. } = topology.connect(&topology.server, servers[0]);
+    let before = topology.received_packets();
     let late = Late::start(client, server, 5_000_000);
-    wait_until("it is owed something", || topology.steered_packets() > 30);
+    wait_until("it is owed something", || topology.received_packets() > before + 30);
     let is_over = AtomicBool::new(false);
     let mut endings = [0; 3];
     std::thread::scope(|scope| {
@@ -209,8 +217,9 @@ fn h34_killed_in_the_middle_of_an_upgrade() {
         for number in 1..=UPGRADES {
             let old = running().remove(0);
             let config = with_heir(format!("number-{number}"), Some(old.name.clone()));
-            let new = Program::launch_with(&topology, &config, &["--engine"]);
-            let moment = Duration::from_micros(2_000 + number * 83_000 / UPGRADES);
+            let new = Program::launch_with(topology, &config, &["--engine"]);
+            let span_us = last.as_micros().saturating_sub(FIRST_US);
+            let moment = Duration::from_micros(FIRST_US + number * span_us / UPGRADES);
             waiter.wait(Some(Clock::now() + moment)).unwrap();
             let (victim, process) =
                 if number % 2 == 0 { (Victim::Old, old.process) } else { (Victim::New, new.pid()) };

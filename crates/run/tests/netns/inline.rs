@@ -50,7 +50,7 @@ pub fn start(topology: &Topology, config: &Config) -> Program {
     program
 }
 
-fn bridges(topology: &Topology) -> Vec<Link> {
+pub fn bridges(topology: &Topology) -> Vec<Link> {
     let links = topology.netlink().links().unwrap();
     links.into_iter().filter(|link| link.name.starts_with("cellbr")).collect()
 }

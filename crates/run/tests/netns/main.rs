@@ -10,6 +10,7 @@ mod fail_open;
 mod handover;
 mod icmp;
 mod inline;
+mod inline_heirs;
 mod interfaces;
 mod nat;
 mod overload;

@@ -21,13 +21,13 @@ fn config(topology: &Topology) -> Config {
 }
 
 /// Waits until another process goes on; gives its number.
-fn heir(program: &mut Program) -> u32 {
+pub fn heir(program: &mut Program) -> u32 {
     let line = program.await_line("goes on with the flows of the one that died");
     let (_, after) = line.split_once("process ").unwrap();
     after.split_ascii_whitespace().next().unwrap().parse().unwrap()
 }
 
-fn signal(process: u32, signal: i32) {
+pub fn signal(process: u32, signal: i32) {
     io::PidFd::open(process).unwrap().send_signal(signal).unwrap();
 }
 
@@ -58,14 +58,16 @@ impl Late {
 }
 
 /// Two deaths under downloads, uploads and idle flows: none of them notices.
-fn no_flow_notices(topology: &Topology, config: &Config) {
-    let mut program = Program::start_both_ways_with(topology, config);
+pub fn no_flow_notices(topology: &Topology, config: &Config, servers: [&str; 2]) {
+    let mut program = Program::launch_with(topology, config, &["--both-ways", "--engine"]);
+    program.await_line("ready: ");
     let opened = |n: usize| {
-        let mut connection = topology.connect(&topology.server, SERVER[n % 2]);
+        let mut connection = topology.connect(&topology.server, servers[n % 2]);
         connection.exchange(b"opening.");
         connection
     };
     let mut idle: Vec<Connection> = (0..4).map(opened).collect();
+    let before = topology.received_packets();
     let late: Vec<Late> = (0..8)
         .map(|n| {
             let Connection { client, server, .. } = opened(n);
@@ -73,7 +75,7 @@ fn no_flow_notices(topology: &Topology, config: &Config) {
             Late::start(receiver, sender, 5_000_000)
         })
         .collect();
-    wait_until("the transfers are under way", || topology.steered_packets() > 300);
+    wait_until("the transfers are under way", || topology.received_packets() > before + 300);
     program.signal(SIGKILL);
     let first = heir(&mut program);
     idle[0].exchange(b"between.");
@@ -93,14 +95,15 @@ fn no_flow_notices(topology: &Topology, config: &Config) {
 #[test]
 fn h02_another_process_goes_on_where_programs_steer() {
     let topology = Topology::build("heir");
-    no_flow_notices(&topology, &config(&topology));
+    no_flow_notices(&topology, &config(&topology), SERVER);
 }
 
 #[test]
 fn h02_another_process_goes_on_where_rules_steer_and_addresses_are_translated() {
     let topology = Topology::build("heirnat");
     masquerade(&topology);
-    no_flow_notices(&topology, &Config { steering: SteeringChoice::Rules, shards: 2, ..config(&topology) });
+    let config = Config { steering: SteeringChoice::Rules, shards: 2, ..config(&topology) };
+    no_flow_notices(&topology, &config, SERVER);
 }
 
 #[test]

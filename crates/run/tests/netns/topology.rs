@@ -205,6 +205,24 @@ impl Topology {
         links.iter().filter(|link| link.name.starts_with("cell")).map(|link| link.stats.tx_packets).sum()
     }
 
+    /// Number of packets that have come to the box.
+    pub fn received_packets(&self) -> u64 {
+        let netlink = self.netlink();
+        ["w0", "m0"].iter().map(|name| netlink.link(name).unwrap().stats.rx_packets).sum()
+    }
+
+    /// Ends whoever goes on in the place of a program that a failed test has killed.
+    fn end_successors(&self) {
+        is_soon(|| {
+            let all = run::find(&self.state).unwrap_or_default();
+            for found in &all {
+                drop(PidFd::open(found.process).and_then(|process| process.send_signal(SIGTERM)));
+            }
+            let left = std::fs::read_dir(&self.state).into_iter().flatten().flatten();
+            all.is_empty() && left.filter(|entry| entry.file_name() != "lock").count() == 0
+        });
+    }
+
     /// A connection from the client to a server at `address`, which is in `at`.
     pub fn connect(&self, at: &Namespace, address: &str) -> Connection {
         let any = if address.contains(':') { "::" } else { "0.0.0.0" };
@@ -234,6 +252,9 @@ impl Topology {
 
 impl Drop for Topology {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.end_successors();
+        }
         for namespace in [&self.client, &self.middle, &self.server] {
             Namespace::remove(namespace.name()).unwrap();
         }
@@ -312,6 +333,13 @@ pub struct Program {
 }
 
 impl Program {
+    /// Starts it with the engine and waits until it steers or bridges.
+    pub fn start_ready(topology: &Topology, config: &Config) -> Self {
+        let mut program = Self::launch_with(topology, config, &["--engine"]);
+        program.await_line("ready: ");
+        program
+    }
+
     /// Starts it with the engine and waits until it steers.
     pub fn start_engine(topology: &Topology, config: &Config) -> Self {
         let mut program = Self::launch_with(topology, config, &["--engine"]);
