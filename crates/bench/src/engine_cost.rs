@@ -30,6 +30,10 @@ const VISITS_MIN: u32 = if cfg!(test) { 4_000 } else { 400_000 };
 /// Virtual time between two packets: half a million a second.
 const STEP: Duration = Duration::from_micros(2);
 
+/// What `run` does for the engine's memory.
+const ADVICE: MemoryAdvice =
+    MemoryAdvice { on_piece: io::prefer_huge_pages, populate: io::populate, prefetch: io::prefetch };
+
 const CLIENT_ISS: u32 = 1_000;
 const SERVER_ISS: u32 = 5_000;
 const FIRST_PORT: u16 = 10_000;
@@ -62,7 +66,7 @@ pub fn engine_cost(flows: u32) -> Result<EngineCost, BenchError> {
     let count = flows as usize;
     let config = EngineConfig { flows_max: count + 1_000, half_open_max: 10_000, ..EngineConfig::default() };
     let mut engine = Engine::new(config).map_err(|error| BenchError::Load(error.to_string()))?;
-    engine.set_memory_advice(MemoryAdvice { on_piece: io::prefer_huge_pages, prefetch: io::prefetch });
+    engine.set_memory_advice(ADVICE);
     let mut driver = Driver {
         engine,
         now: Instant::ZERO + Duration::from_secs(1),
@@ -121,7 +125,7 @@ fn move_state(engine: &Engine) -> Result<Moved, BenchError> {
     let state = engine.store();
     let stored = Clock::now();
     let mut next = Engine::new(engine.config().clone()).map_err(|error| failed(&error))?;
-    next.set_memory_advice(MemoryAdvice { on_piece: io::prefer_huge_pages, prefetch: io::prefetch });
+    next.set_memory_advice(ADVICE);
     next.resume(&state).map_err(|error| failed(&error))?;
     let resumed = Clock::now();
     if next.stats().flows_now != engine.stats().flows_now {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use io::{Clock, Waiter};
-use run::{Answer, FlowLine, FlowList, Found, Question, Status};
+use run::{Answer, FlowLine, FlowList, Found, Question, RecoveryStatus, Status};
 use scenario::Quantity;
 use units::{Bytes, Duration};
 
@@ -170,6 +170,7 @@ fn status_lines(status: &Status) -> Vec<String> {
         format!("{:<28}{}", "memory", Bytes::new(status.resident_bytes)),
         format!("{:<28}{}", "owed", Bytes::new(status.processor.debt_bytes)),
     ];
+    lines.extend(recovery_lines(&status.recovery));
     for (side, from) in status.sides.iter().zip(["from servers", "from clients"]) {
         let (packets, bytes) = (side.received_packets, Bytes::new(side.received_bytes));
         let lost = side.refused_packets + side.queue_drops;
@@ -184,6 +185,26 @@ fn status_lines(status: &Status) -> Vec<String> {
     }
     for (reason, flows) in &status.processor.passed {
         lines.push(format!("{:<28}{flows} flows", format!("passed or ended, {reason}")));
+    }
+    lines
+}
+
+/// Who goes on if the process dies, and what became of those before it.
+fn recovery_lines(recovery: &RecoveryStatus) -> Vec<String> {
+    let RecoveryStatus { is_ready, why_not, deaths, last_death_ms, flows_recovered, flows_lost } = recovery;
+    let successor = match (is_ready, why_not.as_str()) {
+        (true, _) => "ready".to_owned(),
+        // It is of another version.
+        (false, "") => "-".to_owned(),
+        (false, why) => format!("none: {why}"),
+    };
+    let mut lines = vec![format!("{:<28}{successor}", "successor")];
+    if let Some(ms) = last_death_ms {
+        let s = ms / 1_000;
+        lines.push(format!(
+            "{:<28}{deaths}, the last {s} s ago; {flows_recovered} flows went on, {flows_lost} were reset",
+            "deaths"
+        ));
     }
     lines
 }
@@ -249,6 +270,28 @@ fn flow_fields(flow: &FlowLine) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_goes_on_and_what_became_of_deaths_is_said() {
+        let mut recovery = RecoveryStatus::default();
+        let said = |recovery: &RecoveryStatus| recovery_lines(recovery).join("\n");
+        assert_eq!(said(&recovery), format!("{:<28}-", "successor"));
+        recovery.why_not = "the watchdog has ended".to_owned();
+        assert!(said(&recovery).ends_with("none: the watchdog has ended"));
+        let recovery = RecoveryStatus {
+            is_ready: true,
+            why_not: String::new(),
+            deaths: 2,
+            last_death_ms: Some(34_000),
+            flows_recovered: 120,
+            flows_lost: 1,
+        };
+        let wanted = format!(
+            "{:<28}ready\n{:<28}2, the last 34 s ago; 120 flows went on, 1 were reset",
+            "successor", "deaths"
+        );
+        assert_eq!(said(&recovery), wanted);
+    }
 
     #[test]
     fn figures_have_three_digits_and_no_limit_is_no_rate() {

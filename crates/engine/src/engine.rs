@@ -265,7 +265,8 @@ impl Engine {
         [self.down.take_journal(), self.up.as_mut().and_then(|up| up.take_journal())]
     }
 
-    /// Enters every flow into the journals, before any packet tells of it.
+    /// Enters every flow into the journals before any packet tells of it, but for a journal that
+    /// [continues](Journal::continues).
     pub fn note_flows(&mut self) {
         self.down.note_flows();
         if let Some(up) = self.up.as_mut() {

@@ -57,6 +57,12 @@ pub trait Journal: fmt::Debug + Send {
         true
     }
 
+    /// True when it has the entries of the flows that are resumed here already: it was the journal of the engine
+    /// before. Called before anything is noted.
+    fn continues(&mut self) -> bool {
+        false
+    }
+
     /// Notes that a packet of the slot's flow, or a deadline, is being handled.
     fn begin(&mut self, _slot: u32) {}
 

@@ -1,7 +1,6 @@
 //! Open descriptors sent from one process to another, with a few bytes beside them (`SCM_RIGHTS`,
 //! `unix(7)`).
 
-use std::fs::File;
 use std::io::{IoSlice, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -98,33 +97,24 @@ fn descriptors_in(control: &[u8]) -> Vec<OwnedFd> {
     numbers.map(|number| unsafe { OwnedFd::from_raw_fd(number) }).collect()
 }
 
-/// A file in memory that holds `bytes`, for who gets its descriptor.
-///
-/// # Errors
-/// When the kernel has no memory for it.
-pub fn memory_file(bytes: &[u8]) -> Result<File, IoError> {
-    // SAFETY: takes a string that ends with zero, and a number.
-    let number = unsafe { libc::memfd_create(c"cellerator-state".as_ptr(), libc::MFD_CLOEXEC) };
-    if number < 0 {
-        return Err(IoError::last("make a file in memory"));
-    }
-    // SAFETY: a descriptor just made, that nobody else has.
-    let mut file = unsafe { File::from_raw_fd(number) };
-    file.write_all(bytes).doing(|| format!("write {} bytes to a file in memory", bytes.len()))?;
-    Ok(file)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::os::fd::AsFd;
     use std::os::unix::fs::FileExt;
 
     use super::*;
+    use crate::StateFile;
 
     #[test]
     fn descriptors_come_with_their_bytes() {
         let (one, other) = UnixStream::pair().unwrap();
-        let files = [&b"first"[..], b"second", b"third"].map(|bytes| memory_file(bytes).unwrap());
+        let file = |bytes: &[u8]| {
+            let mut file = StateFile::create().unwrap();
+            file.append(bytes).unwrap();
+            file.finish().unwrap()
+        };
+        let files = [&b"first"[..], b"second", b"third"].map(file);
         send_with_descriptors(&one, b"three\n", &files.each_ref().map(AsFd::as_fd)).unwrap();
         let mut buffer = [0; 100];
         let (len, descriptors) = receive_with_descriptors(&other, &mut buffer).unwrap();

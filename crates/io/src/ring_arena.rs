@@ -14,6 +14,7 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -98,7 +99,7 @@ impl RingArena {
         }
         let len = pages as usize * BLOCK_MIN;
         let start = map(&file, len)?;
-        let (blocks, is_ours) = (Mutex::new(Blocks::new(pages)), AtomicBool::new(false));
+        let (blocks, is_ours) = (Mutex::new(Blocks::of_another(pages)), AtomicBool::new(false));
         Ok(Arc::new(Self::with(file, start, len, blocks, is_ours)))
     }
 
@@ -121,9 +122,23 @@ impl RingArena {
         self.blocks().take_back(page, order);
     }
 
-    /// From here on this process has the memory, and no other one.
+    /// From here on this process has the memory, and no other one. What was not taken over is free.
     pub fn own(&self) {
+        self.blocks().settle();
         self.is_ours.store(true, Ordering::Release);
+    }
+
+    /// True when `file` is the descriptor of this arena's memory.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub fn is_of(&self, file: &impl AsFd) -> Result<bool, IoError> {
+        let identity = |fd: BorrowedFd<'_>| -> std::io::Result<(u64, u64)> {
+            let metadata = File::from(fd.try_clone_to_owned()?).metadata()?;
+            Ok((metadata.dev(), metadata.ino()))
+        };
+        let both = identity(self.as_fd()).and_then(|own| Ok((own, identity(file.as_fd())?)));
+        both.map(|(own, other)| own == other).doing(|| "look at another process's held data".to_owned())
     }
 
     /// True when a large block of `len` bytes keeps its memory although it is given back.
@@ -264,15 +279,33 @@ fn order_of(len: usize) -> Option<u8> {
     is_block.then(|| (len / BLOCK_MIN).ilog2() as u8)
 }
 
+/// The first page from `from` on, and before `end`, whose bit in `taken` is as said; `end` if there is none.
+fn first_page(taken: &[u64], from: u32, end: u32, is_taken: bool) -> u32 {
+    let (first, bit) = ((from / u64::BITS) as usize, from % u64::BITS);
+    let flip = if is_taken { 0 } else { u64::MAX };
+    let mut mask = u64::MAX << bit;
+    for (word, pages) in taken.iter().enumerate().skip(first) {
+        let hits = (pages ^ flip) & std::mem::replace(&mut mask, u64::MAX);
+        if hits != 0 {
+            return (word as u32 * u64::BITS + hits.trailing_zeros()).min(end);
+        }
+    }
+    end
+}
+
 /// The book of blocks, each named by its first page.
 ///
-/// INVARIANT: free and lent blocks cover the pages without overlap, each aligned to its own size.
+/// INVARIANT: free and lent blocks cover the pages without overlap, each aligned to its own size. Of memory that
+/// another process has lent, the free ones are found once all is taken over ([`Blocks::settle`]).
 #[derive(Debug)]
 struct Blocks {
     /// By their order.
     free: Vec<BTreeSet<u32>>,
     /// By their first page, the order of a block that is lent.
     lent: Vec<u8>,
+    /// A bit for each page that is lent, as long as blocks are taken over: the packets wait meanwhile, and
+    /// splitting what is free for each one would take several times as long.
+    taken: Option<Vec<u64>>,
 }
 
 impl Blocks {
@@ -286,10 +319,43 @@ impl Blocks {
                 page += 1 << order;
             }
         }
-        Self { free, lent: vec![NOT_LENT; pages as usize] }
+        Self { free, lent: vec![NOT_LENT; pages as usize], taken: None }
+    }
+
+    /// Blocks of which another process has lent some: those are lent at their places next.
+    fn of_another(pages: u32) -> Self {
+        let free = vec![BTreeSet::new(); pages.ilog2() as usize + 1];
+        let taken = Some(vec![0; pages.div_ceil(u64::BITS) as usize]);
+        Self { free, lent: vec![NOT_LENT; pages as usize], taken }
+    }
+
+    /// Notes what is free: all that was not lent yet.
+    fn settle(&mut self) {
+        let Some(taken) = self.taken.take() else { return };
+        let pages = self.lent.len() as u32;
+        let orders = self.free.len();
+        let mut free = vec![Vec::new(); orders];
+        let mut page = 0;
+        while page < pages {
+            page = first_page(&taken, page, pages, false);
+            let end = first_page(&taken, page, pages, true);
+            while page < end {
+                // The largest block that begins here and lies between those that are lent.
+                let order = page.trailing_zeros().min((end - page).ilog2());
+                if let Some(blocks) = free.get_mut(order as usize) {
+                    blocks.push(page);
+                }
+                page += 1 << order;
+            }
+        }
+        self.free = free.into_iter().map(BTreeSet::from_iter).collect();
     }
 
     fn free_pages(&self) -> usize {
+        if let Some(taken) = &self.taken {
+            let lent: u32 = taken.iter().map(|pages| pages.count_ones()).sum();
+            return self.lent.len() - lent as usize;
+        }
         self.free.iter().enumerate().map(|(order, blocks)| blocks.len() << order).sum()
     }
 
@@ -310,26 +376,28 @@ impl Blocks {
         Some(page)
     }
 
-    /// Lends the block of `order` that begins at `page`; false when any of it is lent.
+    /// Lends the block of `order` that begins at `page`, as another process has; false when any of it is lent.
     fn lend_at(&mut self, page: u32, order: u8) -> bool {
-        let order = usize::from(order);
-        if order >= self.free.len() || !page.is_multiple_of(1 << order) {
+        let Some(taken) = self.taken.as_mut().filter(|_| usize::from(order) < self.free.len()) else {
+            return false;
+        };
+        let len = 1u64 << order;
+        if !page.is_multiple_of(1 << order) || u64::from(page) + len > self.lent.len() as u64 {
             return false;
         }
-        // The free block that it is a part of, if any: the only one there can be, of its order or a larger one.
-        let around = (order..self.free.len()).find(|&around| {
-            self.free.get_mut(around).is_some_and(|blocks| blocks.remove(&(page >> around << around)))
-        });
-        let (Some(mut around), Some(lent)) = (around, self.lent.get_mut(page as usize)) else { return false };
-        *lent = order as u8;
-        while around > order {
-            around -= 1;
-            // Of its halves, the one that stays free.
-            let (half, start) = (1 << around, page >> around << around);
-            if let Some(blocks) = self.free.get_mut(around) {
-                blocks.insert(start ^ half);
-            }
+        // A block of fewer pages than a word has bits lies in one word, since it is aligned.
+        let (word, bit) = ((page / u64::BITS) as usize, page % u64::BITS);
+        let mask = if len < u64::from(u64::BITS) { ((1 << len) - 1) << bit } else { u64::MAX };
+        let words = len.div_ceil(u64::from(u64::BITS)) as usize;
+        let (Some(words), Some(lent)) = (taken.get_mut(word..word + words), self.lent.get_mut(page as usize))
+        else {
+            return false;
+        };
+        if words.iter().any(|word| word & mask != 0) {
+            return false;
         }
+        words.iter_mut().for_each(|word| *word |= mask);
+        *lent = order;
         true
     }
 

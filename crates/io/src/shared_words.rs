@@ -34,6 +34,30 @@ impl SharedWords {
         Ok(Self { file, mapping })
     }
 
+    /// Opens a file that was made so: by this process or by another one of this program, which may go on
+    /// writing to it and make it longer.
+    ///
+    /// # Errors
+    /// When it is not there, or holds no word.
+    pub fn open(path: &Path) -> Result<Self, IoError> {
+        let doing = || format!("open {}", path.display());
+        let file = OpenOptions::new().read(true).write(true).open(path).doing(doing)?;
+        let mapping = map(&file, words_in(&file).doing(doing)?)?;
+        Ok(Self { file, mapping })
+    }
+
+    /// Has the words of now, if another process has made it longer.
+    ///
+    /// # Errors
+    /// When there is no room in the address space.
+    pub fn refresh(&mut self) -> Result<(), IoError> {
+        let len = words_in(&self.file).doing(|| "look at a journal".to_owned())?;
+        if len > self.mapping.len() {
+            self.mapping = map(&self.file, len)?;
+        }
+        Ok(())
+    }
+
     /// Makes it longer; new words are zero.
     ///
     /// # Errors
@@ -58,6 +82,12 @@ const fn bytes(len: usize) -> usize {
     len * size_of::<AtomicU32>()
 }
 
+/// How many words there are in a file; an error where there is none.
+fn words_in(file: &File) -> std::io::Result<usize> {
+    let len = file.metadata()?.len() as usize / size_of::<AtomicU32>();
+    if len > 0 { Ok(len) } else { Err(std::io::ErrorKind::InvalidData.into()) }
+}
+
 /// Makes the file so long, with all of it on the disk: a page that cannot be had would kill the
 /// process later.
 fn reserve(file: &File, len: usize) -> Result<(), IoError> {
@@ -71,7 +101,8 @@ fn reserve(file: &File, len: usize) -> Result<(), IoError> {
 }
 
 fn map(file: &File, len: usize) -> Result<Mapping<AtomicU32>, IoError> {
-    // SAFETY: the file is long enough and stays so: nobody else has it for writing (mode 0600, just created).
+    // SAFETY: the file is long enough and stays so: only this program has it for writing (mode 0600), which
+    // writes its words as a whole and makes it longer only.
     unsafe { Mapping::new(file, len, "a file") }
 }
 
@@ -86,12 +117,19 @@ mod tests {
         let mut words = SharedWords::create(&path, 4).unwrap();
         assert!(SharedWords::create(&path, 4).unwrap_err().is_already_there());
         words.words()[3].store(7, Relaxed);
+        let mut other = SharedWords::open(&path).unwrap();
+        assert_eq!((other.words().len(), other.words()[3].load(Relaxed)), (4, 7));
         words.grow(5_000).unwrap();
         words.words()[4_999].store(9, Relaxed);
         assert_eq!((words.words().len(), words.words()[3].load(Relaxed)), (5_000, 7));
+        other.refresh().unwrap();
+        assert_eq!(other.words()[4_999].load(Relaxed), 9);
         drop(words);
         let bytes = std::fs::read(&path).unwrap();
+        std::fs::write(&path, []).unwrap();
+        assert!(SharedWords::open(&path).is_err());
         std::fs::remove_file(&path).unwrap();
+        assert!(SharedWords::open(&path).is_err());
         let word = |n: usize| u32::from_ne_bytes(bytes[4 * n..4 * n + 4].try_into().unwrap());
         assert_eq!((bytes.len(), word(0), word(3), word(4_999)), (20_000, 0, 7, 9));
     }

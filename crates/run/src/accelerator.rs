@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use control::Feedback;
@@ -10,7 +10,7 @@ use engine::{
     ConfigError, Engine, EngineConfig, Journal, JournalEntry, MemoryAdvice, Middlebox, Port, Transmit,
     Verdict,
 };
-use io::RingArena;
+use io::{IoError, MappedState, RingArena, StateFile};
 use units::{Bytes, Instant};
 use wire::VirtioNetHeader;
 
@@ -49,6 +49,8 @@ pub struct Accelerator {
     mtus: [u32; 2],
     /// What was counted when the flows went to another process.
     given_up: Option<ProcessorStatus>,
+    /// What is ready for flows of another process.
+    expecting: Option<Arriving>,
     /// Flows of another process that are not ours yet.
     arriving: Option<Arriving>,
 }
@@ -60,6 +62,12 @@ struct Arriving {
 }
 
 impl Arriving {
+    /// True when its held data is in `memory`.
+    fn is_in(&self, memory: Option<&OwnedFd>) -> bool {
+        let (Some(arena), Some(memory)) = (&self.arena, memory) else { return false };
+        arena.is_of(memory).unwrap_or(false)
+    }
+
     /// Forgets them: their held data is another process's, and nothing may be given back.
     fn forget(self) {
         std::mem::forget(self.engine);
@@ -100,6 +108,7 @@ impl Accelerator {
                 arena,
                 mtus: [u32::MAX; 2],
                 given_up: None,
+                expecting: None,
                 arriving: None,
             })
         };
@@ -118,6 +127,15 @@ impl Accelerator {
         before
     }
 
+    /// An engine for flows of another process, whose held data is in `memory` or comes with their state.
+    fn arriving_in(&self, memory: Option<OwnedFd>) -> Result<Arriving, String> {
+        let arena = memory.map(RingArena::open).transpose().map_err(|error| error.to_string())?;
+        let arena = arena.or_else(|| self.arena.clone());
+        let share = share_of(&self.whole, self.shards);
+        let engine = engine_with(share, arena.as_ref()).map_err(|error| error.to_string())?;
+        Ok(Arriving { engine, arena })
+    }
+
     fn start_uplink_journal(&mut self) {
         if self.engine.uplink_stats().is_some()
             && let Some(journal) = self.uplink_journal.take()
@@ -130,12 +148,17 @@ impl Accelerator {
 /// An engine whose held data lies in `arena`, or on the heap.
 fn engine_with(config: EngineConfig, arena: Option<&Arc<RingArena>>) -> Result<Engine, ConfigError> {
     let mut engine = Engine::new(config)?;
-    engine.set_memory_advice(MemoryAdvice { on_piece: io::prefer_huge_pages, prefetch: io::prefetch });
+    engine.set_memory_advice(memory_advice());
     if let Some(arena) = arena {
         let arena: Arc<RingArena> = Arc::clone(arena);
         engine.set_ring_provider(arena);
     }
     Ok(engine)
+}
+
+/// What the kernel and the processor can do for an engine's memory.
+fn memory_advice() -> MemoryAdvice {
+    MemoryAdvice { on_piece: io::prefer_huge_pages, populate: io::populate, prefetch: io::prefetch }
 }
 
 /// Room for held data: twice what may be held, since blocks of memory that are given back are joined with their
@@ -252,15 +275,38 @@ impl Processor for Accelerator {
     fn store(&self) -> Result<FlowState, String> {
         let memory = self.arena.as_ref().map(|arena| arena.as_fd().try_clone_to_owned()).transpose();
         let memory = memory.map_err(|error| format!("its held data cannot be shared: {error}"))?;
-        Ok(FlowState { state: self.engine.store(), memory })
+        let text = |error: IoError| error.to_string();
+        let mut state = StateFile::create().map_err(text)?;
+        let mut written = Ok(());
+        self.engine.store_to(&mut |piece| {
+            if written.is_ok() {
+                written = state.append(piece);
+            }
+        });
+        let state = written.and_then(|()| state.finish()).map_err(text)?;
+        Ok(FlowState { state, memory })
+    }
+
+    fn expect_flows(&mut self, flows: usize, memory: Option<BorrowedFd<'_>>) {
+        let memory = memory.map(|memory| memory.try_clone_to_owned()).transpose();
+        // Where it fails, it is said when they come.
+        let expecting = memory.ok().and_then(|memory| self.arriving_in(memory).ok());
+        self.expecting = expecting.map(|mut arriving| {
+            let halves = if arriving.engine.uplink_stats().is_some() { 2 } else { 1 };
+            arriving.engine.prepare_for(flows / halves);
+            arriving
+        });
     }
 
     fn resume(&mut self, flows: FlowState, now: Instant) -> Result<(), String> {
-        let arena = flows.memory.map(RingArena::open).transpose().map_err(|error| error.to_string())?;
-        let share = share_of(&self.whole, self.shards);
-        let arena = arena.or_else(|| self.arena.clone());
-        let mut engine = engine_with(share, arena.as_ref()).map_err(|error| error.to_string())?;
-        let resumed = engine.resume(&flows.state);
+        let text = |error: IoError| error.to_string();
+        let state = MappedState::open(flows.state.as_fd()).map_err(text)?;
+        let expecting = self.expecting.take().filter(|expecting| expecting.is_in(flows.memory.as_ref()));
+        let Arriving { mut engine, arena } = match expecting {
+            Some(expecting) => expecting,
+            None => self.arriving_in(flows.memory)?,
+        };
+        let resumed = engine.resume(&state);
         for port in Port::BOTH {
             engine.set_mtu(port, self.mtus[port.index()], now);
         }
@@ -282,10 +328,7 @@ impl Processor for Accelerator {
         memory: Option<OwnedFd>,
         now: Instant,
     ) -> Result<Vec<usize>, String> {
-        let arena = memory.map(RingArena::open).transpose().map_err(|error| error.to_string())?;
-        let arena = arena.or_else(|| self.arena.clone());
-        let share = share_of(&self.whole, self.shards);
-        let mut engine = engine_with(share, arena.as_ref()).map_err(|error| error.to_string())?;
+        let Arriving { mut engine, arena } = self.arriving_in(memory)?;
         for port in Port::BOTH {
             engine.set_mtu(port, self.mtus[port.index()], now);
         }
@@ -323,6 +366,12 @@ impl Processor for Accelerator {
             // Its held data is the other process's: nothing may be given back.
             std::mem::forget(self.exchange(engine));
         }
+    }
+
+    fn part(&mut self) {
+        // Whatever they say is the other process's.
+        drop((self.engine.take_journals(), self.uplink_journal.take()));
+        self.abandon();
     }
 
     fn memory(&self) -> (u64, u64) {

@@ -156,6 +156,10 @@ events! {
         took_us: u64,
         /// Flows that were owed something and cannot go on.
         lost: usize,
+        /// Processes of this line that have died so far.
+        deaths: u64,
+        /// Time since this one has, ms: so long packets have waited.
+        waited_ms: u64,
     } => "going on with {flows} flows of the process that died, {bytes} held; {lost} are lost; it took {took_us} µs";
     /// If this process dies, no other one goes on with its flows.
     Warning NoSuccessor {
@@ -196,6 +200,8 @@ events! {
         attachment: &'static str,
         /// What is done, in a few words.
         purpose: String,
+        /// Why nobody would go on with the flows if this process died; none if another one would.
+        no_successor: Option<String>,
     } => "ready: {purpose}";
 
     // Interfaces.

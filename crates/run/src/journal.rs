@@ -10,12 +10,13 @@
 //! leaves slots whose addresses are right, whose record is whole, and whose numbers beside it are each true
 //! at some moment: all that the reset of a flow needs. Link headers are written as records are.
 
+use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use engine::{FlowRecord, Journal, JournalEntry, Port, RECORD_WORDS};
+use engine::{FlowRecord, Journal, JournalEntry, Port, RECORD_VERSION, RECORD_WORDS};
 use io::{IoError, SharedWords};
 use units::SeqNum;
 
@@ -46,6 +47,9 @@ const MAGIC: u32 = 0xce11_0003;
 
 /// Word of the file's first slot: one more than the slot of the flow that is being handled, or zero.
 const IN_HAND: usize = 1;
+
+/// Word of the file's first slot: the version of the records in it, or zero where there are none.
+const RECORDS_ARE: usize = 2;
 
 /// Words of a slot: 512 bytes, addresses in the first cache line; numbers and link headers in the second;
 /// records in those behind.
@@ -144,6 +148,8 @@ pub(crate) struct FlowJournal {
     headers: Option<SharedHeaders>,
     /// Somebody may go on with the flows.
     wants_records: bool,
+    /// It is the journal of an instance before, whose flows go on here.
+    continues: bool,
 }
 
 impl FlowJournal {
@@ -162,11 +168,50 @@ impl FlowJournal {
             let file = directory.join(file_of(name, shard));
             let words = SharedWords::create(&file, (1 + SLOTS_AT_FIRST) * SLOT_WORDS)?;
             words.words()[0].store(MAGIC, Ordering::Relaxed);
-            let headers = headers.cloned();
-            Ok(Self { words, is_full: false, alarm: alarm.clone(), receiver, headers, wants_records })
+            words.words()[RECORDS_ARE].store(version_of_records(wants_records), Ordering::Relaxed);
+            let (headers, alarm) = (headers.cloned(), alarm.clone());
+            Ok(Self { words, is_full: false, alarm, receiver, headers, wants_records, continues: false })
         };
         let [down, up] = FILES;
         Ok([create(down)?, create(up)?])
+    }
+
+    /// Both of a shard of the instance whose directory is `before`, which are in `directory` from here on, too:
+    /// nothing is written to them as long as that one may go on. None if it writes them differently.
+    pub fn continue_both(
+        before: &Path,
+        directory: &Path,
+        shard: usize,
+        headers: Option<&SharedHeaders>,
+        wants_records: bool,
+        alarm: &FullAlarm,
+    ) -> Option<[Self; 2]> {
+        let open = |(name, receiver)| {
+            let words = SharedWords::open(&before.join(file_of(name, shard))).ok()?;
+            let word = |at: usize| words.words().get(at).map(|word| word.load(Ordering::Relaxed));
+            let is_alike =
+                word(0) == Some(MAGIC) && word(RECORDS_ARE) == Some(version_of_records(wants_records));
+            let (headers, alarm) = (headers.cloned(), alarm.clone());
+            is_alike.then_some(Self {
+                words,
+                is_full: false,
+                alarm,
+                receiver,
+                headers,
+                wants_records,
+                continues: true,
+            })
+        };
+        let [down, up] = FILES;
+        let both = [open(down)?, open(up)?];
+        let files = FILES.map(|(name, _)| file_of(name, shard));
+        let is_linked = |file: &String| fs::hard_link(before.join(file), directory.join(file)).is_ok();
+        if !files.iter().all(is_linked) {
+            // The second one may never have been there.
+            files.iter().for_each(|file| drop(fs::remove_file(directory.join(file))));
+            return None;
+        }
+        Some(both)
     }
 
     /// Writes what the packets of a flow have in front, unless it stands there and has not changed since.
@@ -245,6 +290,11 @@ impl Journal for FlowJournal {
         self.wants_records
     }
 
+    fn continues(&mut self) -> bool {
+        // It may have grown meanwhile.
+        self.continues && self.words.refresh().is_ok()
+    }
+
     fn begin(&mut self, slot: u32) {
         self.words.words()[IN_HAND].store(slot + 1, Ordering::Relaxed);
     }
@@ -258,6 +308,10 @@ impl Journal for FlowJournal {
             words[IS_VALID].store(0, Ordering::Release);
         }
     }
+}
+
+fn version_of_records(wants_records: bool) -> u32 {
+    if wants_records { RECORD_VERSION } else { 0 }
 }
 
 fn write_addresses(words: &[AtomicU32], entry: &JournalEntry) {
@@ -482,6 +536,33 @@ mod tests {
         assert_eq!(record(&words.iter().map(|word| word.load(Ordering::Relaxed)).collect::<Vec<_>>()), None);
         journal.end();
         assert!(read_in_hand(&scratch.0, 0).is_empty());
+    }
+
+    #[test]
+    fn h34_who_continues_a_journal_writes_where_the_one_before_has_written() {
+        let (before, after) = (Scratch::make("before"), Scratch::make("after"));
+        let alarm = FullAlarm::default();
+        let [mut old, mut old_up] = FlowJournal::create_both(&before.0, 0, None, true, &alarm).unwrap();
+        let first = owed(entry(0), Port::Mobile);
+        old.note(0, &first.entry, true);
+        let continued =
+            |wants_records| FlowJournal::continue_both(&before.0, &after.0, 0, None, wants_records, &alarm);
+        assert!(continued(false).is_none() && !after.0.join("journal").exists(), "without records");
+        let [mut new, _] = continued(true).unwrap();
+        assert!(!old.continues() && !old_up.continues());
+        let later = SLOTS_AT_FIRST as u32 + 5;
+        old.note(later, &entry(2), true);
+        assert_eq!(read(&after.0), [first, owed(entry(2), Port::Mobile)], "as the other one has it");
+        drop((old, old_up));
+        discard(&before.0);
+        assert!(new.continues());
+        let newer = JournalEntry { delivered: SeqNum::new(3), ..entry(2) };
+        new.note(later, &newer, false);
+        new.note(1, &entry(1), true);
+        assert_eq!(read(&after.0), [entry(0), entry(1), newer].map(|entry| owed(entry, Port::Mobile)));
+        std::fs::write(before.0.join("journal"), [7; 4_096]).unwrap();
+        discard(&after.0);
+        assert!(continued(true).is_none() && !after.0.join("journal").exists(), "it is not ours");
     }
 
     #[test]

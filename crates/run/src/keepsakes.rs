@@ -62,8 +62,11 @@ pub(crate) struct Inventory {
     pub has_memory: Vec<bool>,
     /// How long packets may wait for a successor, ms.
     pub within_ms: u64,
-    /// When processes of this line have died, ms by the clock.
+    /// When processes of this line have died within a minute, ms by the clock.
     pub deaths_ms: Vec<u64>,
+    /// What became of all that have died.
+    #[serde(default)]
+    pub history: History,
     /// After so many of those within a minute nobody goes on.
     pub deaths_max: usize,
     /// After so long without a heartbeat the programs let packets pass, ms.
@@ -75,6 +78,9 @@ pub(crate) struct Inventory {
     /// Held data, bytes.
     #[serde(default)]
     pub held: u64,
+    /// Flows, as a processor counts them.
+    #[serde(default)]
+    pub flows: u64,
     /// Flows, by sink and source, that were being handled at the last death.
     pub suspects: Vec<(SocketAddr, SocketAddr)>,
     /// Program and arguments of a successor; the record of the dead one is appended.
@@ -115,10 +121,33 @@ impl Inventory {
     /// Notes a death now; false when there were too many for another start.
     pub fn note_death(&mut self) -> bool {
         let now = Clock::now().as_millis();
+        let is_last = is_last(&self.deaths_ms, self.deaths_max);
         self.deaths_ms.retain(|at| now.saturating_sub(*at) < DEATHS_WITHIN.as_millis());
         self.deaths_ms.push(now);
-        self.deaths_ms.len() < self.deaths_max
+        self.history.deaths += 1;
+        self.history.last_death_ms = now;
+        !is_last
     }
+}
+
+/// The deaths in a line of processes, each of which went on with the flows of the one before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct History {
+    /// How many.
+    pub deaths: u64,
+    /// When the last one was, ms by the clock.
+    pub last_death_ms: u64,
+    /// Flows that another process went on with.
+    pub recovered: u64,
+    /// Flows that were owed something, and were reset.
+    pub lost: u64,
+}
+
+/// True when after so many deaths, at `deaths_ms` by the clock, nobody would go on after another one now.
+pub(crate) fn is_last(deaths_ms: &[u64], deaths_max: usize) -> bool {
+    let now = Clock::now().as_millis();
+    let recent = deaths_ms.iter().filter(|at| now.saturating_sub(**at) < DEATHS_WITHIN.as_millis());
+    recent.count() + 1 >= deaths_max
 }
 
 /// The descriptors with their list.
@@ -244,7 +273,12 @@ mod tests {
     #[test]
     fn what_is_kept_of_a_bridge_comes_as_it_was() {
         let map = SharedArray::create("cell_test", 1).unwrap();
-        let files: Vec<OwnedFd> = (0..5u8).map(|n| io::memory_file(&[n]).unwrap().into()).collect();
+        let file = |n: u8| {
+            let mut file = io::StateFile::create().unwrap();
+            file.append(&[n]).unwrap();
+            OwnedFd::from(file.finish().unwrap())
+        };
+        let files: Vec<OwnedFd> = (0..5).map(file).collect();
         let [wired, mobile, links @ .., memory] = files.as_slice() else { panic!("five files") };
         let mut inventory = Inventory { shards: 1, has_memory: vec![true], ..Inventory::default() };
         let programs = LastingPrograms {

@@ -70,7 +70,9 @@ pub use packet_loop::{Counters, SideCounters};
 pub use processor::Processor;
 pub use recovery::Outcome;
 pub use settings::{Job, Settings, Task, engine_config_of, read_key};
-pub use status::{FlowLine, FlowList, PassedLine, ProcessorStatus, ShardStatus, SideStatus, Status};
+pub use status::{
+    FlowLine, FlowList, PassedLine, ProcessorStatus, RecoveryStatus, ShardStatus, SideStatus, Status,
+};
 pub use supervisor::{Ended, Why, dry_run, run};
 pub use transfer::{FlowState, Offer};
 pub use watchdog::watch;

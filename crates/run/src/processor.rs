@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use engine::{Journal, JournalEntry, Middlebox, PassThrough, Port};
 use units::Instant;
@@ -81,6 +81,10 @@ pub trait Processor: Middlebox {
         Err("it has no flows that could go elsewhere".to_owned())
     }
 
+    /// Prepares to go on with about `flows` flows of another process, whose held data is in `memory`: no packet
+    /// waits yet.
+    fn expect_flows(&mut self, _flows: usize, _memory: Option<BorrowedFd<'_>>) {}
+
     /// Goes on with the flows of another process; it must not have had any. Until [`Processor::own`] the
     /// other one may still keep them: nothing of theirs is changed.
     ///
@@ -98,6 +102,9 @@ pub trait Processor: Middlebox {
 
     /// Its own flows are another process's from here on: it forgets them without a trace, and lets everything pass.
     fn abandon(&mut self) {}
+
+    /// Its flows are another process's from here on, and so is the journal: it has none any more, and ends.
+    fn part(&mut self) {}
 
     /// Memory with its held data, which outlives this process if somebody else has it; none if it has no such.
     fn held_data(&self) -> Option<OwnedFd> {

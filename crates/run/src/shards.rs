@@ -126,6 +126,32 @@ struct Shard<P: Processor> {
     thread: JoinHandle<Outcome<P>>,
 }
 
+/// Where the state of a shard comes, or why it has none to give.
+type Stored = mpsc::Receiver<Result<FlowState, String>>;
+
+/// Shards that were told to stop. Dropped, they go on with their flows.
+#[derive(Debug)]
+pub(crate) struct Freezing {
+    /// Of each, in their order: what it knows, and its fate.
+    asked: Vec<(Stored, mpsc::Sender<Fate>)>,
+}
+
+impl Freezing {
+    /// Waits until all have stopped and said what they know.
+    ///
+    /// # Errors
+    /// Why one has no state to give, or does not stop; all go on then.
+    pub fn frozen(self) -> Result<Frozen, String> {
+        let mut frozen = Frozen { states: Vec::new(), thaws: Vec::new() };
+        for (answered, thaw) in self.asked {
+            let state = answered.recv_timeout(PATIENCE).map_err(|_| "a shard does not answer".to_owned())?;
+            frozen.states.push(state?);
+            frozen.thaws.push(thaw);
+        }
+        Ok(frozen)
+    }
+}
+
 /// Shards that do nothing. Dropped, they go on with their flows.
 #[derive(Debug)]
 pub(crate) struct Frozen {
@@ -237,11 +263,8 @@ impl<P: Processor + Send + 'static> Shards<P> {
     }
 
     /// Stops all of them after a turn, until [`Frozen::thaw`].
-    ///
-    /// # Errors
-    /// Why one has no state to give, or none of them stops; they go on then.
-    pub fn freeze(&self) -> Result<Frozen, String> {
-        let asked: Vec<_> = self
+    pub fn freeze(&self) -> Freezing {
+        let asked = self
             .all
             .iter()
             .map(|shard| {
@@ -250,13 +273,7 @@ impl<P: Processor + Send + 'static> Shards<P> {
                 (answered, thaw)
             })
             .collect();
-        let mut frozen = Frozen { states: Vec::new(), thaws: Vec::new() };
-        for (answered, thaw) in asked {
-            let state = answered.recv_timeout(PATIENCE).map_err(|_| "a shard does not answer".to_owned())?;
-            frozen.states.push(state?);
-            frozen.thaws.push(thaw);
-        }
-        Ok(frozen)
+        Freezing { asked }
     }
 
     /// Reports about subscribers of these shards: those that were taken in, and those about nobody.

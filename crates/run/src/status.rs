@@ -10,7 +10,7 @@ use units::{Instant, Rate};
 use crate::Counters;
 use crate::shards::Report;
 
-/// The whole instance.
+/// The whole instance; `schemas/status.schema.json`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// The instance's name.
@@ -35,6 +35,9 @@ pub struct Status {
     pub uptime_s: u64,
     /// Memory of its process, bytes; 0 when unknown.
     pub resident_bytes: u64,
+    /// Who goes on if this process dies, and what became of those before it that have died.
+    #[serde(default)]
+    pub recovery: RecoveryStatus,
     /// What passed through, by the side it came from or left to: wired, then mobile.
     pub sides: [SideStatus; 2],
     /// What each shard took in and has; one for each thread that handles packets.
@@ -66,6 +69,23 @@ impl Status {
         }
         self
     }
+}
+
+/// Who goes on if a process dies, and what became of those that have died. Upgrades do not begin it anew.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecoveryStatus {
+    /// The watchdog has what another process needs to go on with the flows.
+    pub is_ready: bool,
+    /// Why it has not, or why nobody would use it; empty if it is ready.
+    pub why_not: String,
+    /// Processes that have died, and whose flows another one was to go on with.
+    pub deaths: u64,
+    /// Time since the last of them, ms; none if there was none.
+    pub last_death_ms: Option<u64>,
+    /// Flows that went on, over all deaths, as a processor counts them.
+    pub flows_recovered: u64,
+    /// Flows that were owed something and did not: they were reset.
+    pub flows_lost: u64,
 }
 
 /// What passed through one side; a super-packet counts as one.
@@ -224,5 +244,39 @@ fn line(report: &FlowReport, now: Instant) -> FlowLine {
         client_window_bytes: report.client_window.get(),
         subscriber_rate_bps: report.subscriber_rate.filter(|rate| *rate < Rate::MAX).map(Rate::as_bps),
         idle_ms: now.saturating_since(report.last_activity).as_millis(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    /// Every object in `value` has the fields that the schema lists, and no other.
+    fn fits(value: &Value, schema: &Value, root: &Value) {
+        let schema = match schema["$ref"].as_str() {
+            Some(name) => &root["$defs"][name.rsplit('/').next().unwrap()],
+            None => schema,
+        };
+        if let (Some(fields), Some(known)) = (value.as_object(), schema["properties"].as_object()) {
+            assert_eq!(fields.keys().collect::<Vec<_>>(), known.keys().collect::<Vec<_>>());
+            assert_eq!(schema["required"].as_array().unwrap().len(), known.len(), "all are always there");
+            fields.iter().for_each(|(name, value)| fits(value, &known[name], root));
+        }
+        value.as_array().into_iter().flatten().for_each(|value| fits(value, &schema["items"], root));
+    }
+
+    #[test]
+    fn a_status_has_the_fields_of_its_schema() {
+        let schema: Value =
+            serde_json::from_str(include_str!("../../../schemas/status.schema.json")).unwrap();
+        let status = Status { shards: vec![ShardStatus::default()], ..Status::default() };
+        let json = serde_json::to_value(&status).unwrap();
+        fits(&json, &schema, &schema);
+        // One of an older version says nothing of recovery.
+        let mut older = json;
+        older.as_object_mut().unwrap().remove("recovery");
+        assert_eq!(serde_json::from_value::<Status>(older).unwrap(), status);
     }
 }

@@ -145,7 +145,8 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         self.waiter.add(&signals.ending, Interest::Read, SIGNAL)?;
         self.waiter.add(&signals.reload, Interest::Read, SIGNAL)?;
         let (attachment, purpose) = (self.attachment.name(), self.attachment.purpose());
-        self.events.on_event(&Event::Ready { attachment, purpose });
+        let no_successor = self.why_no_successor();
+        self.events.on_event(&Event::Ready { attachment, purpose, no_successor });
         loop {
             self.notice_gap()?;
             let turned = self.packet_loop.turn(&mut self.processor);

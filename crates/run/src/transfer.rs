@@ -27,13 +27,12 @@
 //! its socket: it gives the socket up before it goes on with its flows, so that a COMMIT which comes too late
 //! fails, and the new one drops what it has made.
 
-use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use engine::{IMAGE_VERSION, IMAGE_VERSION_OLDEST};
 use io::{Clock, Instance, Interest, IoError, PidFd, Waiter};
@@ -64,8 +63,8 @@ const LINE_LEN_MAX: usize = 16 * 1024;
 /// What a processor knows of its flows, as it goes from process to process.
 #[derive(Debug)]
 pub struct FlowState {
-    /// The state.
-    pub state: Vec<u8>,
+    /// The state, complete ([`io::MappedState`]).
+    pub state: OwnedFd,
     /// Memory with the held data that the state only names the place of.
     pub memory: Option<OwnedFd>,
 }
@@ -172,12 +171,9 @@ pub(crate) fn send(
     mut beat: impl FnMut(),
 ) -> Result<(), String> {
     let text = |error: IoError| error.to_string();
-    let files: Vec<File> =
-        states.iter().map(|shard| io::memory_file(&shard.state)).collect::<Result<_, _>>().map_err(text)?;
-    let descriptors: Vec<_> = files
+    let descriptors: Vec<_> = states
         .iter()
-        .zip(states)
-        .flat_map(|(file, shard)| [Some(file.as_fd()), shard.memory.as_ref().map(AsFd::as_fd)])
+        .flat_map(|shard| [Some(shard.state.as_fd()), shard.memory.as_ref().map(AsFd::as_fd)])
         .flatten()
         .collect();
     let delivery = Delivery { has_memory: states.iter().map(|shard| shard.memory.is_some()).collect() };
@@ -271,7 +267,7 @@ impl Door {
     ///
     /// # Errors
     /// Why not, in one line: the processors have none then.
-    pub fn take_in<P: Processor>(
+    pub fn take_in<P: Processor + Send>(
         self,
         processors: &mut [&mut P],
         hand_on: impl FnOnce(),
@@ -283,13 +279,8 @@ impl Door {
         if arrived.len() != processors.len() {
             return Err(format!("flows of {} shards came for {}", arrived.len(), processors.len()));
         }
-        let mut resumed = Ok(());
-        for (processor, flows) in processors.iter_mut().zip(arrived.drain(..)) {
-            resumed = processor.resume(flows, Clock::now());
-            if resumed.is_err() {
-                break;
-            }
-        }
+        let pairs = processors.iter_mut().zip(arrived.drain(..));
+        let resumed = for_each_shard(pairs, |(processor, flows)| processor.resume(flows, Clock::now()));
         if let Err(why) = resumed {
             processors.iter_mut().for_each(|processor| processor.disown());
             return Err(why);
@@ -341,20 +332,35 @@ impl Arrived {
     }
 
     /// Takes `record` for `instance`, and with it the flows and all that leads to them; then says so.
+    /// `has_journal`: the processors go on with the journal of the other one, to which nothing is written before
+    /// it is theirs.
     ///
     /// # Errors
     /// When the other one has changed its mind: then they are not ours, and the processors have none.
-    pub fn commit_by_record<P: Processor>(
+    pub fn commit_by_record<P: Processor + Send>(
         mut self,
         processors: &mut [&mut P],
         record: &Path,
         instance: &Instance,
+        has_journal: bool,
     ) -> Result<(), String> {
+        let own = |processors: &mut [&mut P]| {
+            for_each_shard(processors.iter_mut(), |processor| {
+                processor.own();
+                Ok(())
+            })
+        };
         // They are in our journal first: at any time somebody knows of them.
-        processors.iter_mut().for_each(|processor| processor.own());
+        if !has_journal {
+            own(processors)?;
+        }
         if let Err(error) = instance.take_record(record) {
-            processors.iter_mut().for_each(|processor| processor.abandon());
+            let refuse = if has_journal { P::disown } else { P::abandon };
+            processors.iter_mut().for_each(|processor| refuse(processor));
             return Err(format!("it did not wait so long: {error}"));
+        }
+        if has_journal {
+            own(processors)?;
         }
         // The other one looks for itself where it does not hear it.
         drop(self.stream.write_all(&[COMMIT]));
@@ -367,6 +373,25 @@ impl Drop for Door {
         // It goes with the directory otherwise.
         drop(std::fs::remove_file(&self.path));
     }
+}
+
+/// Does `what` with each of `all` at the same time, the first of them in this thread.
+///
+/// # Errors
+/// Of the first one that fails.
+fn for_each_shard<T: Send>(
+    mut all: impl Iterator<Item = T>,
+    what: impl Fn(T) -> Result<(), String> + Sync,
+) -> Result<(), String> {
+    thread::scope(|scope| {
+        let (first, what) = (all.next(), &what);
+        let others: Vec<_> = all.map(|one| scope.spawn(move || what(one))).collect();
+        let done = first.map_or(Ok(()), what);
+        others.into_iter().fold(done, |done, other| {
+            let other = other.join().unwrap_or_else(|_| Err("a shard has panicked".to_owned()));
+            done.and(other)
+        })
+    })
 }
 
 /// The states of all shards, in their order.
@@ -388,18 +413,11 @@ fn receive(stream: &UnixStream) -> Result<Vec<FlowState>, IoError> {
     let mut descriptors = descriptors.into_iter();
     let mut next = || descriptors.next().ok_or_else(|| senseless("too few descriptors came"));
     let states = delivery.has_memory.iter().map(|&has_memory| {
-        let file = File::from(next()?);
+        let state = next()?;
         let memory = if has_memory { Some(next()?) } else { None };
-        Ok(FlowState { state: content(&file)?, memory })
+        Ok(FlowState { state, memory })
     });
     states.collect()
-}
-
-fn content(file: &File) -> Result<Vec<u8>, IoError> {
-    let failed = |error| IoError::system("read the state of flows", error);
-    let mut bytes = vec![0; file.metadata().map_err(failed)?.len() as usize];
-    file.read_exact_at(&mut bytes, 0).map_err(failed)?;
-    Ok(bytes)
 }
 
 #[cfg(test)]

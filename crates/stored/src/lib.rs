@@ -89,6 +89,9 @@ pub enum StoredError {
     },
 }
 
+/// Length of pieces that are handed on, bytes.
+const PIECE_LEN: usize = 64 * 1024;
+
 /// Where values are written to.
 #[derive(Clone, Debug, Default)]
 pub struct Writer {
@@ -110,6 +113,20 @@ impl Writer {
     pub fn text(&mut self, text: &str) {
         self.len_of_list(text.len());
         self.bytes(text.as_bytes());
+    }
+
+    /// Hands on what was written so far, once it is a piece of some length, and goes on without it: what is
+    /// handed on soon after it was written is in the processor's cache still.
+    pub fn hand_on(&mut self, take: &mut dyn FnMut(&[u8])) {
+        if self.bytes.len() >= PIECE_LEN {
+            self.hand_on_rest(take);
+        }
+    }
+
+    /// Hands on all that was written and not handed on yet.
+    pub fn hand_on_rest(&mut self, take: &mut dyn FnMut(&[u8])) {
+        take(&self.bytes);
+        self.bytes.clear();
     }
 
     /// All that was written.

@@ -15,22 +15,39 @@ impl Engine {
     /// ([`crate::RingProvider::place_of`]) is named by its place; other held data is part of it.
     #[must_use]
     pub fn store(&self) -> Vec<u8> {
+        let mut image = Vec::new();
+        self.store_to(&mut |piece| image.extend_from_slice(piece));
+        image
+    }
+
+    /// The same in pieces, one after the other, to `take`.
+    pub fn store_to(&self, take: &mut dyn FnMut(&[u8])) {
         let mut out = Writer::default();
         out.bytes(&MAGIC);
         IMAGE_VERSION.store(&mut out);
         self.wired_mtu.store(&mut out);
-        self.down.store(&mut out);
+        self.down.store(&mut out, take);
         self.up.is_some().store(&mut out);
         if let Some(up) = &self.up {
-            up.store(&mut out);
+            up.store(&mut out, take);
         }
-        out.into_bytes()
+        out.hand_on_rest(take);
+    }
+
+    /// Has the tables for about `flows` flows ready: an engine that is about to [`Engine::resume`] makes them
+    /// before any packet waits for it.
+    pub fn prepare_for(&mut self, flows: usize) {
+        self.down.prepare_for(flows);
+        if let Some(up) = self.up.as_mut() {
+            up.prepare_for(flows);
+        }
     }
 
     /// Goes on where the engine has stopped whose state `image` is; this one must not have had a flow yet.
     ///
     /// The settings of this engine hold from here on, as after [`Engine::reconfigure`]. Held data is taken
-    /// over from the provider of rings, which has to be set before.
+    /// over from the provider of rings, which has to be set before. Next
+    /// it gets journals, and [`Engine::note_flows`].
     ///
     /// # Errors
     /// What cannot be taken over. The engine is then of no use any more, and the one before may go on.

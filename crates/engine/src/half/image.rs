@@ -9,17 +9,17 @@ use crate::memory::index::{Index, Keyed};
 use crate::memory::slab::Slab;
 
 impl Half {
-    /// Appends everything its flows need; not the settings.
+    /// Appends everything its flows need; not the settings. What is written is handed on to `take` by and by.
     ///
     /// What the processor's caches gain by (packets ahead) is left out, and so is a packet made and not yet
     /// handed out: there is none between two calls.
-    pub(crate) fn store(&self, out: &mut Writer) {
+    pub(crate) fn store(&self, out: &mut Writer, take: &mut dyn FnMut(&[u8])) {
         self.config.controller.store(out);
         (self.is_draining, self.mtu).store(out);
         self.stats.store(out);
-        self.flows.store(out);
-        self.subscribers.store(out);
-        self.paths.store(out);
+        self.flows.store_to(out, take);
+        self.subscribers.store_to(out, take);
+        self.paths.store_to(out, take);
         self.pool.store(out);
         self.timers.store(out);
         self.outbox.store(out);
@@ -31,8 +31,8 @@ impl Half {
 
     /// Goes on where another one has stopped; it must not have had a flow yet.
     ///
-    /// Its own settings hold from here on, as after [`Half::reconfigure`]. Its journal has no entry of any
-    /// flow yet ([`Half::note_flows`]).
+    /// Its own settings hold from here on, as after [`Half::reconfigure`]. Its flows are in the journal of
+    /// the one before, and in no other one yet ([`Half::note_flows`]).
     ///
     /// # Errors
     /// Bytes that no half has stored; then it is of no use any more.
@@ -54,17 +54,21 @@ impl Half {
         }
         index_all(&mut self.flow_index, &self.flows);
         index_all(&mut self.subscriber_index, &self.subscribers);
-        for (_, flow) in self.flows.iter_mut() {
-            flow.is_journaled = false;
-        }
         if controller != self.config.controller {
             self.outdate_controllers();
         }
         Ok(())
     }
+
+    /// Has room for about `flows` flows, and the memory for it.
+    pub(crate) fn prepare_for(&mut self, flows: usize) {
+        self.flows.reserve(flows);
+        self.flow_index.reserve(flows);
+    }
 }
 
 fn index_all<T: Keyed>(index: &mut Index, slab: &Slab<T>) {
+    index.reserve(slab.len());
     for (place, thing) in slab.iter() {
         index.insert(thing.key(), place);
     }

@@ -36,9 +36,9 @@ const HEAD: usize = 64;
 impl Half {
     /// Passes on what whoever runs the engine can do for its memory, from here on.
     pub(crate) fn set_memory_advice(&mut self, advice: MemoryAdvice) {
-        self.flows.set_on_piece(advice.on_piece);
-        self.subscribers.set_on_piece(advice.on_piece);
-        self.paths.set_on_piece(advice.on_piece);
+        self.flows.set_advice(advice);
+        self.subscribers.set_advice(advice);
+        self.paths.set_advice(advice);
         self.ahead.set_prefetch(advice.prefetch);
     }
 

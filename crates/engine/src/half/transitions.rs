@@ -235,10 +235,16 @@ impl Half {
 }
 
 impl Half {
-    /// Enters every flow into the journal.
+    /// Enters every flow into the journal, unless it has them already.
     pub(crate) fn note_flows(&mut self) {
         let Some(journal) = self.journal.as_deref_mut() else { return };
-        self.flows.iter_mut().for_each(|(id, flow)| note(journal, id, flow));
+        if journal.continues() {
+            return;
+        }
+        for (id, flow) in self.flows.iter_mut() {
+            flow.is_journaled = false;
+            note(journal, id, flow);
+        }
     }
 
     /// Notes that a flow is being looked at: if the process dies of it, it was this one.

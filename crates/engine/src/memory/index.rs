@@ -41,6 +41,12 @@ impl Index {
         Self { places: HashTable::new(), hasher: FixedState::with_seed(seed) }
     }
 
+    /// Has room for `count` things, those of now included.
+    pub(crate) fn reserve(&mut self, count: usize) {
+        let more = count.saturating_sub(self.places.len());
+        self.places.reserve(more, |place| Place::spread(place.hash));
+    }
+
     /// The part of a key's hash that is kept.
     #[inline]
     pub(crate) fn hash<K: Hash>(&self, key: &K) -> u32 {

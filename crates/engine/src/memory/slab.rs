@@ -4,8 +4,6 @@
 //! needs few entries to translate its addresses, huge pages can serve it, and growing moves
 //! nothing. Places of what has gone are used again, the one left last first.
 
-use std::collections::BTreeSet;
-
 use stored::{Reader, Stored, StoredError, Writer};
 
 /// Things in the first piece, as a power of two; each further piece has twice as many as the one before.
@@ -23,6 +21,8 @@ pub(crate) type Advice = fn(usize, usize);
 pub struct MemoryAdvice {
     /// Told of every piece of memory for flows before it is used: for huge pages. Pieces double in size.
     pub on_piece: fn(usize, usize),
+    /// Told of memory that will all be used, and soon: the kernel is to have it there.
+    pub populate: fn(usize, usize),
     /// Asks for memory that will be used soon, without waiting for it.
     pub prefetch: fn(usize, usize),
 }
@@ -59,11 +59,12 @@ pub(crate) struct Slab<T> {
     used: u32,
     len: usize,
     on_piece: Option<Advice>,
+    populate: Option<Advice>,
 }
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self { pieces: Vec::new(), free: NONE, used: 0, len: 0, on_piece: None }
+        Self { pieces: Vec::new(), free: NONE, used: 0, len: 0, on_piece: None, populate: None }
     }
 }
 
@@ -76,9 +77,9 @@ fn split(place: u32) -> (usize, usize) {
 }
 
 impl<T> Slab<T> {
-    /// Tells `hook` of every piece from here on.
-    pub(crate) fn set_on_piece(&mut self, hook: Advice) {
-        self.on_piece = Some(hook);
+    /// Asks for memory by `advice` from here on.
+    pub(crate) fn set_advice(&mut self, advice: MemoryAdvice) {
+        (self.on_piece, self.populate) = (Some(advice.on_piece), Some(advice.populate));
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -135,17 +136,35 @@ impl<T> Slab<T> {
         let place = self.used;
         let (piece, _) = split(place);
         if piece == self.pieces.len() {
-            let slots = Vec::with_capacity(1 << (FIRST + piece as u32));
-            if let Some(on_piece) = self.on_piece {
-                on_piece(slots.as_ptr() as usize, slots.capacity() * size_of::<Slot<T>>());
-            }
-            self.pieces.push(slots);
+            self.add_piece();
         }
         if let Some(slots) = self.pieces.get_mut(piece) {
             slots.push(slot);
             self.used += 1;
         }
         place
+    }
+
+    fn add_piece(&mut self) {
+        let slots = Vec::with_capacity(1 << (FIRST + self.pieces.len() as u32));
+        if let Some(on_piece) = self.on_piece {
+            on_piece(slots.as_ptr() as usize, slots.capacity() * size_of::<Slot<T>>());
+        }
+        self.pieces.push(slots);
+    }
+
+    /// Has the memory for the first `count` places ready, while nothing is there.
+    pub(crate) fn reserve(&mut self, count: usize) {
+        let mut left = count;
+        while self.used == 0 && left > 0 {
+            self.add_piece();
+            let Some(slots) = self.pieces.last() else { return };
+            let used = left.min(slots.capacity());
+            if let Some(populate) = self.populate {
+                populate(slots.as_ptr() as usize, used * size_of::<Slot<T>>());
+            }
+            left -= used;
+        }
     }
 
     /// Takes out what lies at `place`.
@@ -184,14 +203,7 @@ impl<T> Slab<T> {
 impl<T: Stored> Stored for Slab<T> {
     /// Everything at its place, and the free places in the order in which they will be used.
     fn store(&self, out: &mut Writer) {
-        let is_place = |place: u32| (place != NONE).then_some(place);
-        let after = |&place: &u32| match self.slot(place)? {
-            Slot::Free { next } => is_place(*next),
-            Slot::Full(_) => None,
-        };
-        let free: Vec<u32> = std::iter::successors(is_place(self.free), after).collect();
-        self.used.store(out);
-        free.store(out);
+        self.store_places(out);
         self.iter().for_each(|(_, thing)| thing.store(out));
     }
 
@@ -202,7 +214,29 @@ impl<T: Stored> Stored for Slab<T> {
     }
 }
 
+impl<T> Slab<T> {
+    fn store_places(&self, out: &mut Writer) {
+        let is_place = |place: u32| (place != NONE).then_some(place);
+        let after = |&place: &u32| match self.slot(place)? {
+            Slot::Free { next } => is_place(*next),
+            Slot::Full(_) => None,
+        };
+        let free: Vec<u32> = std::iter::successors(is_place(self.free), after).collect();
+        self.used.store(out);
+        free.store(out);
+    }
+}
+
 impl<T: Stored> Slab<T> {
+    /// The same as [`Stored::store`], handing on to `take` what is written.
+    pub(crate) fn store_to(&self, out: &mut Writer, take: &mut dyn FnMut(&[u8])) {
+        self.store_places(out);
+        for (_, thing) in self.iter() {
+            thing.store(out);
+            out.hand_on(take);
+        }
+    }
+
     /// Fills an empty one with what was stored.
     ///
     /// # Errors
@@ -211,12 +245,14 @@ impl<T: Stored> Slab<T> {
         let at = from.at();
         let senseless = || Reader::senseless(at, "a table's places");
         let (used, free) = from.value::<(u32, Vec<u32>)>()?;
-        let mut places = free.iter().copied().collect::<BTreeSet<_>>();
-        if places.len() != free.len() || places.last().is_some_and(|&last| last >= used) {
+        let mut places = free.clone();
+        places.sort_unstable();
+        if places.windows(2).any(|two| two[0] == two[1]) || places.last().is_some_and(|&last| last >= used) {
             return Err(senseless());
         }
+        let mut places = places.into_iter().peekable();
         for place in 0..used {
-            if places.remove(&place) {
+            if places.next_if_eq(&place).is_some() {
                 self.push(Slot::Free { next: NONE });
             } else {
                 self.push(Slot::Full(from.value()?));
@@ -305,9 +341,18 @@ mod tests {
     fn memory_is_told_of_piece_by_piece() {
         use std::sync::atomic::{AtomicUsize, Ordering};
         static TOLD: AtomicUsize = AtomicUsize::new(0);
+        static POPULATED: AtomicUsize = AtomicUsize::new(0);
         let mut slab = Slab::default();
-        slab.set_on_piece(|_, len| _ = TOLD.fetch_add(len, Ordering::Relaxed));
+        slab.set_advice(MemoryAdvice {
+            on_piece: |_, len| _ = TOLD.fetch_add(len, Ordering::Relaxed),
+            populate: |_, len| _ = POPULATED.fetch_add(len, Ordering::Relaxed),
+            prefetch: |_, _| (),
+        });
+        slab.reserve(100);
+        assert_eq!(TOLD.load(Ordering::Relaxed), (64 + 128) * size_of::<Slot<u32>>());
         (0..200u32).for_each(|n| _ = slab.insert(n));
         assert_eq!(TOLD.load(Ordering::Relaxed), (64 + 128 + 256) * size_of::<Slot<u32>>());
+        assert_eq!(POPULATED.load(Ordering::Relaxed), 100 * size_of::<Slot<u32>>());
+        assert!((0..200).all(|n| slab.get(n) == Some(&n)), "what was ready is used first");
     }
 }

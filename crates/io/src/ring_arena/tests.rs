@@ -1,6 +1,6 @@
 //! Reuse, exhaustion, joining; and that a ring which grows is whole in the file at any time.
 
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 
 use proptest::prelude::*;
 use tcp::{Ring, StreamBuffer};
@@ -160,12 +160,15 @@ proptest! {
             prop_assert!(owners.iter().all(|&n| n == 1));
         }
         // Whoever has the same memory next finds each block at its place, and nothing else.
-        let mut next = Blocks::new(pages);
+        let mut next = Blocks::of_another(pages);
         for &(page, order) in lent.iter().rev() {
             prop_assert!(next.lend_at(page, order));
             prop_assert!(!next.lend_at(page, order), "it is lent already");
             prop_assert!(!next.lend_at(page, order + 1), "a part of it is");
         }
+        prop_assert!(!next.lend_at(pages, 0) && !next.lend_at(0, 9) && !next.lend_at(0, 60), "beyond the end");
+        prop_assert_eq!(next.free_pages(), blocks.free_pages());
+        next.settle();
         prop_assert_eq!(&next.free, &blocks.free);
         prop_assert_eq!(&next.lent, &blocks.lent);
         lent.into_iter().for_each(|(page, order)| blocks.take_back(page, order));

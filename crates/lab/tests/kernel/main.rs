@@ -27,4 +27,5 @@ mod slow_readers;
 mod stopping;
 mod swarm;
 mod testbed;
+mod upgrade;
 mod uplink;

@@ -65,7 +65,8 @@ impl LinkHeaders {
     pub fn new(seed: u64) -> Self {
         let hasher = FixedState::with_seed(seed);
         let [young, old] = [hasher.clone(), hasher].map(Generation::with_hasher);
-        Self { young, old, changes: 0 }
+        // A journal that another process began has that one's counts: two shall not be alike by chance.
+        Self { young, old, changes: (seed >> 33) as u32 }
     }
 
     /// How often a header that was known has changed: as long as this stays, all do.

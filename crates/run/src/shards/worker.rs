@@ -153,11 +153,14 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
             Command::Resynchronise => self.processor.resynchronise(now),
             Command::Freeze { answer, are_gone } => {
                 // Who asked and has gone lets it go on.
-                if answer.send(self.processor.store()).is_ok()
-                    && let Ok(fate @ (Fate::Gone | Fate::Succeeded)) = are_gone.recv()
-                {
-                    self.processor.abandon();
-                    self.is_succeeded = fate == Fate::Succeeded;
+                let told = answer.send(self.processor.store()).is_ok();
+                match are_gone.recv() {
+                    Ok(Fate::Gone) if told => self.processor.abandon(),
+                    Ok(Fate::Succeeded) if told => {
+                        self.processor.part();
+                        self.is_succeeded = true;
+                    }
+                    _ => {}
                 }
                 self.was_frozen = true;
             }

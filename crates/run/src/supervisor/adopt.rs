@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use io::{Clock, Instance};
 
@@ -16,7 +16,7 @@ use crate::keepsakes::{Inventory, Keepsakes};
 use crate::packet_loop::PacketLoop;
 use crate::record::Record;
 use crate::transfer::{self, Door, Offer};
-use crate::{Config, Event, Processor, ProcessorStatus, RunError};
+use crate::{Config, Event, Processor, RunError};
 
 /// What a running instance has shared; it is that one's until its flows are ours.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub(super) struct Adopted {
     before: Predecessor,
     /// Where the other one has written down what it has set up.
     record: PathBuf,
+    /// The processors go on with its journal.
+    pub(super) has_journal: bool,
 }
 
 impl Adopted {
@@ -49,7 +51,7 @@ impl Adopted {
             }
             let kept = door.take_kept().map_err(|error| error.to_string())?;
             let record = before.record_path();
-            Ok(Self { door, kept, before, record })
+            Ok(Self { door, kept, before, record, has_journal: false })
         };
         Ok(ask())
     }
@@ -57,6 +59,11 @@ impl Adopted {
     /// Where reports of base stations come in, if that is where `config` has them come in.
     pub(super) fn take_reports(&mut self, config: &FeedbackConfig) -> Option<FeedbackReceiver> {
         FeedbackReceiver::adopt(self.kept.reports.take()?, config)
+    }
+
+    /// The directory of the other one.
+    pub(super) fn directory(&self) -> &Path {
+        self.record.parent().unwrap_or(&self.record)
     }
 
     /// What the other one has written down.
@@ -76,16 +83,17 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         if self.stop.is_some() {
             return Answer::Refused("it is ending already".to_owned());
         }
-        let held = |status: &ProcessorStatus| status.counter("buffer_bytes_now");
-        let theirs: u64 = self.shards.asker().reports().iter().map(|report| held(&report.processor)).sum();
-        let held = self.processor.memory().1 + theirs;
+        let theirs = self.shards.asker().reports();
+        let sum = |name: &str| theirs.iter().map(|report| report.processor.counter(name)).sum::<u64>();
+        let held = self.processor.memory().1 + sum("buffer_bytes_now");
+        let flows = self.processor.flow_count() as u64 + sum("flows_now");
         let reports = self.reports.receiver.as_ref().map(AsFd::as_fd);
         let sent = match self.inventory(reports) {
             Some((inventory, _)) if inventory.is_bridge && self.journal_alarm.is_raised() => {
                 Err("its journal is full, which has what its flows' frames begin with".to_owned())
             }
             Some((inventory, descriptors)) => {
-                let inventory = Inventory { held, ..inventory };
+                let inventory = Inventory { held, flows, ..inventory };
                 transfer::share(offer, &inventory, &descriptors)
             }
             None => Err("it has nothing that another process could go on with".to_owned()),
@@ -109,7 +117,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         adopted: Adopted,
         others: &mut [(PacketLoop<A::Path>, P)],
     ) -> Result<(), RunError> {
-        let Adopted { door, before, record, .. } = adopted;
+        let Adopted { door, before, record, has_journal, .. } = adopted;
         let config = self.ground.config;
         let others = others.iter_mut().map(|(_, processor)| processor);
         let mut processors: Vec<_> = std::iter::once(&mut self.processor).chain(others).collect();
@@ -126,7 +134,8 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         if let Some(directory) = record.parent() {
             self.attachment.learn(directory);
         }
-        arrived.commit_by_record(&mut processors, &record, self.ground.instance).map_err(&refused)?;
+        let instance = self.ground.instance;
+        arrived.commit_by_record(&mut processors, &record, instance, has_journal).map_err(&refused)?;
         self.attachment.beat();
         // However long that took: the other one, or the watchdog, has shown signs of life meanwhile.
         self.pulse.last_alive = Clock::now();

@@ -62,9 +62,12 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         // The other one listens there as soon as it has the flows.
         let had_reports = !offer.adopts && self.reports.receiver.take().is_some();
         let record = self.ground.instance.path().join(RECORD);
-        let frozen = self.shards.freeze();
-        let sent = frozen.and_then(|mut frozen| {
-            let mut states = vec![self.processor.store()?];
+        // All shards store at the same time.
+        let freezing = self.shards.freeze();
+        let own = self.processor.store();
+        let frozen = freezing.frozen().and_then(|frozen| Ok((own?, frozen)));
+        let sent = frozen.and_then(|(own, mut frozen)| {
+            let mut states = vec![own];
             states.append(&mut frozen.states);
             let (attachment, guardian) = (&self.attachment, &mut self.pulse.guardian);
             let sent = transfer::send(offer, &states, &record, || {
@@ -81,6 +84,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             sent
         });
         match &sent {
+            Ok(()) if offer.adopts => self.processor.part(),
             Ok(()) => self.processor.abandon(),
             Err(_) => {
                 if !offer.adopts {

@@ -12,11 +12,11 @@ use units::Bytes;
 use super::Supervisor;
 use crate::attachment::Attachment;
 use crate::journal::{self, Left};
-use crate::keepsakes::{Inventory, Keepsakes, TAKEN};
+use crate::keepsakes::{History, Inventory, Keepsakes, TAKEN, is_last};
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
 use crate::record::Record;
-use crate::{Amount, Event, Processor, RunError, leftovers};
+use crate::{Amount, Event, Processor, RecoveryStatus, RunError, leftovers};
 
 /// How long the watchdog may take to give what it has.
 const GIVEN_WITHIN: std::time::Duration = std::time::Duration::from_secs(2);
@@ -28,8 +28,12 @@ pub(super) struct Estate {
     queues: Vec<OwnedFd>,
     /// Of each shard.
     pub(super) memories: Vec<Option<OwnedFd>>,
-    /// When processes of this line have died, ms.
+    /// When processes of this line have died within a minute, ms.
     deaths_ms: Vec<u64>,
+    /// What became of all that have died.
+    pub(super) history: History,
+    /// The watchdog could not be given what a successor needs; why.
+    unkept: Option<String>,
     /// Flows that were being handled at the last death.
     suspects: Vec<(SocketAddr, SocketAddr)>,
     /// Another instance was given what leads packets here, and it has not changed since.
@@ -87,7 +91,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
 
     /// Has the watchdog keep what a successor needs, if there is to be one.
     pub(super) fn entrust(&mut self) {
-        self.estate.is_shared = false;
+        (self.estate.is_shared, self.estate.unkept) = (false, None);
         if self.pulse.guardian.is_none() || !self.ground.config.may_have_successor() {
             return;
         }
@@ -96,11 +100,56 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         if let (Some((inventory, descriptors)), Some(guardian)) = (self.inventory(None), guardian.as_mut())
             && let Err(error) = guardian.keep(&inventory, &descriptors)
         {
-            let event = Event::NoSuccessor { error: error.to_string() };
+            let error = error.to_string();
             drop((inventory, descriptors));
-            self.events.on_event(&event);
+            self.events.on_event(&Event::NoSuccessor { error: error.clone() });
+            self.estate.unkept = Some(error);
         }
         self.pulse.guardian = guardian;
+    }
+
+    /// What a status says of it.
+    pub(super) fn recovery_status(&self) -> RecoveryStatus {
+        let why_not = self.why_no_successor();
+        let History { deaths, last_death_ms, recovered, lost } = self.estate.history;
+        RecoveryStatus {
+            is_ready: why_not.is_none(),
+            why_not: why_not.unwrap_or_default(),
+            deaths,
+            last_death_ms: (deaths > 0).then(|| Clock::now().as_millis().saturating_sub(last_death_ms)),
+            flows_recovered: recovered,
+            flows_lost: lost,
+        }
+    }
+
+    /// Why nobody would go on with the flows if this process died now, if so.
+    pub(super) fn why_no_successor(&self) -> Option<String> {
+        let config = self.ground.config;
+        let (watchdog, estate) = (&config.watchdog, &self.estate);
+        let has_watchdog = self.pulse.guardian.as_ref().is_some_and(|guardian| guardian.fd().is_some());
+        let said = if !watchdog.is_wanted {
+            "it runs without a watchdog (--no-watchdog)"
+        } else if watchdog.recover_within_ms == 0 {
+            "it is switched off (--recover-within 0)"
+        } else if watchdog.successor.is_empty() {
+            "there is no command that starts a successor"
+        } else if !config.may_have_successor() || self.attachment.lasting().is_none() {
+            "nothing that leads packets here would outlive this process"
+        } else if estate.memories.iter().any(Option::is_none) {
+            "the machine has no memory for held data that would outlive this process"
+        } else if !has_watchdog {
+            "the watchdog has ended"
+        } else if let Some(why) = &estate.unkept {
+            why
+        } else if is_last(&estate.deaths_ms, watchdog.deaths_max) {
+            let deaths = watchdog.deaths_max;
+            return Some(format!(
+                "the next death would be number {deaths} within a minute (--recover-deaths)"
+            ));
+        } else {
+            return None;
+        };
+        Some(said.to_owned())
     }
 
     /// What leads packets here, with its descriptors; none where nothing outlives this process. Reports of base
@@ -118,6 +167,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             has_memory: estate.memories.iter().map(Option::is_some).collect(),
             within_ms: config.watchdog.recover_within_ms,
             deaths_ms: estate.deaths_ms.clone(),
+            history: estate.history,
             deaths_max: config.watchdog.deaths_max,
             hang_after_ms: config.hang_after().as_millis(),
             suspects: estate.suspects.clone(),
@@ -176,9 +226,28 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         let held = processors.iter().map(|processor| processor.memory().1).sum();
         let took_us = Clock::now().saturating_since(began).as_micros();
         let bytes = Amount(Bytes::new(held));
-        self.events.on_event(&Event::FlowsRecovered { flows, bytes, took_us, lost: lost.len() });
+        let History { deaths, last_death_ms, recovered, lost: lost_before } = kept.inventory.history;
+        let waited_ms = Clock::now().as_millis().saturating_sub(last_death_ms);
+        let lost_now = lost.len();
+        self.events.on_event(&Event::FlowsRecovered {
+            flows,
+            bytes,
+            took_us,
+            lost: lost_now,
+            deaths,
+            waited_ms,
+        });
+        self.estate.history = History {
+            recovered: recovered + flows,
+            lost: lost_before + lost_now as u64,
+            ..kept.inventory.history
+        };
         self.estate.deaths_ms.clone_from(&kept.inventory.deaths_ms);
         self.estate.suspects = in_hand;
+        if is_last(&self.estate.deaths_ms, self.ground.config.watchdog.deaths_max) {
+            let error = format!("that was death {} within a minute", self.estate.deaths_ms.len());
+            self.events.on_event(&Event::NoSuccessor { error });
+        }
         if !lost.is_empty() {
             self.settling = Some(leftovers::reset(lost, self.ground.config));
         }

@@ -1,5 +1,8 @@
 //! The start of an instance: checks, devices, attachment, and who else works beside the packet loop.
 
+use std::os::fd::AsFd;
+use std::path::Path;
+
 use engine::Port;
 use io::features::{self, Feature};
 use io::netlink::{LinkEvents, Netlink};
@@ -13,9 +16,9 @@ use super::{CONSOLE, Ended, FEEDBACK, LINKS, Links, Pulse, Reports, SHARDS, Supe
 use crate::attachment::{Attachment, Ground, PATHS, Site};
 use crate::console::Console;
 use crate::feedback::{FeedbackConfig, FeedbackReceiver};
-use crate::inline::BridgedSite;
+use crate::inline::{BridgedSite, SharedHeaders};
 use crate::interfaces::Interfaces;
-use crate::journal::{FlowJournal, FullAlarm};
+use crate::journal::{self, FlowJournal, FullAlarm};
 use crate::leftovers::{self, Removed};
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
@@ -94,7 +97,17 @@ fn run_at<S: Site, P: Processor + Send + 'static>(
         (site, forebear) = (S::survey(config, &netlink, namespace)?, Forebear::None);
     }
     let journal_alarm = FullAlarm::default();
-    prepare(&mut processors, &site, config, &instance, &journal_alarm)?;
+    let before = match &forebear {
+        Forebear::Running(adopted) => Some(adopted.directory()),
+        Forebear::None | Forebear::Dead(_) => None,
+    };
+    let journals =
+        Journals { config, instance: &instance, headers: site.link_headers(), alarm: &journal_alarm };
+    let (journals, has_journal) = journals.make(processors.len(), before)?;
+    if let Forebear::Running(adopted) = &mut forebear {
+        adopted.has_journal = has_journal;
+    }
+    prepare(&mut processors, &site, config, journals);
     if config.may_have_successor() {
         die_of_panics();
     }
@@ -172,19 +185,44 @@ fn die_of_panics() {
     }));
 }
 
+/// What journals are made of.
+#[derive(Clone, Copy)]
+struct Journals<'a> {
+    config: &'a Config,
+    instance: &'a Instance,
+    headers: Option<&'a SharedHeaders>,
+    alarm: &'a FullAlarm,
+}
+
+impl Journals<'_> {
+    /// Those of `shards` shards; true with them when they are those of the instance whose directory is `before`.
+    fn make(self, shards: usize, before: Option<&Path>) -> Result<(Vec<[FlowJournal; 2]>, bool), RunError> {
+        let Self { config, instance, headers, alarm } = self;
+        let wants_records = config.may_have_successor();
+        let own = instance.path();
+        if let Some(before) = before {
+            let continued =
+                |shard| FlowJournal::continue_both(before, own, shard, headers, wants_records, alarm);
+            if let Some(all) = (0..shards).map(continued).collect() {
+                return Ok((all, true));
+            }
+            // Not all of them: then none.
+            journal::discard(own);
+        }
+        let create = |shard| FlowJournal::create_both(own, shard, headers, wants_records, alarm);
+        Ok(((0..shards).map(create).collect::<Result<_, _>>()?, false))
+    }
+}
+
 /// Gives each processor its journals, and tells it what packets may be sent.
 fn prepare<P: Processor>(
     processors: &mut [P],
     site: &impl Site,
     config: &Config,
-    instance: &Instance,
-    alarm: &FullAlarm,
-) -> Result<(), RunError> {
+    journals: Vec<[FlowJournal; 2]>,
+) {
     let (links, route_mtus) = (site.links(), site.route_mtus());
-    let wants_records = config.may_have_successor();
-    for (shard, processor) in processors.iter_mut().enumerate() {
-        let [down, up] =
-            FlowJournal::create_both(instance.path(), shard, site.link_headers(), wants_records, alarm)?;
+    for (processor, [down, up]) in processors.iter_mut().zip(journals) {
         processor.keep_journals(Box::new(down), Box::new(up));
         for side in Port::BOTH {
             let mtu = links[side.index()].1.min(route_mtus[side.index()]);
@@ -194,7 +232,6 @@ fn prepare<P: Processor>(
             processor.refuse_super_packets();
         }
     }
-    Ok(())
 }
 
 /// What is there before anything is attached.
@@ -259,7 +296,14 @@ impl<P: Processor + Send + 'static> Start<P> {
         if let Forebear::Running(adopted) = &mut self.forebear {
             // Before they are ours: if this process dies then, its watchdog sees by the record whether they are.
             supervisor.estate.memories = adopted.kept.take_memories();
+            supervisor.estate.history = adopted.kept.inventory.history;
             supervisor.entrust();
+            let flows = adopted.kept.inventory.flows as usize / (1 + places.len());
+            let others = places.iter_mut().map(|(_, processor)| processor);
+            let processors = std::iter::once(&mut supervisor.processor).chain(others);
+            for (processor, memory) in processors.zip(&supervisor.estate.memories) {
+                processor.expect_flows(flows, memory.as_ref().map(AsFd::as_fd));
+            }
         }
         supervisor.take_over(feedback, self.forebear, &mut places)?;
         supervisor.take_stock(&places)?;

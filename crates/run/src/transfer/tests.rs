@@ -1,10 +1,10 @@
 //! Both ends of the transfer, with processors that only count.
 
 use std::net::IpAddr;
-use std::thread;
 
 use control::Feedback;
 use engine::{Middlebox, Port, Transmit, Verdict};
+use io::{MappedState, StateFile};
 use wire::VirtioNetHeader;
 
 use super::*;
@@ -39,7 +39,7 @@ impl Processor for Flows {
         if self.refuses {
             return Err("no room".to_owned());
         }
-        self.arriving = Some(flows.state);
+        self.arriving = Some(content(&flows));
         Ok(())
     }
     fn own(&mut self) {
@@ -86,7 +86,16 @@ fn offer() -> Offer {
 }
 
 fn states(of: &[&[u8]]) -> Vec<FlowState> {
-    of.iter().map(|state| FlowState { state: state.to_vec(), memory: None }).collect()
+    let state = |bytes: &&[u8]| {
+        let mut file = StateFile::create().unwrap();
+        file.append(bytes).unwrap();
+        FlowState { state: file.finish().unwrap(), memory: None }
+    };
+    of.iter().map(state).collect()
+}
+
+fn content(flows: &FlowState) -> Vec<u8> {
+    MappedState::open(flows.state.as_fd()).unwrap().to_vec()
 }
 
 /// What either end says of a transfer of `sent` to `takers`.
@@ -139,7 +148,7 @@ fn who_ends_before_it_commits_has_nothing() {
     let offer = door.offer(1, 64, 0, false);
     let sending = thread::spawn(move || send(&offer, &states(&[b"first"]), NOWHERE.as_ref(), || {}));
     let stream = door.accept().unwrap();
-    assert_eq!(receive(&stream).unwrap()[0].state, b"first");
+    assert_eq!(content(&receive(&stream).unwrap()[0]), b"first");
     drop(stream);
     assert!(sending.join().unwrap().is_err());
 }
@@ -161,7 +170,11 @@ fn who_commits_too_late_has_nothing() {
 }
 
 /// What either end says where the record says whose the flows are. `is_there`: the old one has it still.
-fn transfer_by_record(what: &str, is_there: bool) -> (Result<(), String>, Result<(), String>, Vec<u8>) {
+fn transfer_by_record(
+    what: &str,
+    is_there: bool,
+    has_journal: bool,
+) -> (Result<(), String>, Result<(), String>, Vec<u8>) {
     let scratch = Scratch::make(what);
     let (old, new) = (Instance::register(&scratch.0, "old"), Instance::register(&scratch.0, "new"));
     let (old, new) = (old.unwrap(), new.unwrap());
@@ -177,7 +190,7 @@ fn transfer_by_record(what: &str, is_there: bool) -> (Result<(), String>, Result
     let mut taker = Flows::default();
     let arrived = door.take_in(&mut [&mut taker], || {}).unwrap();
     let wanted = if is_there { record } else { NOWHERE.into() };
-    let taken = arrived.commit_by_record(&mut [&mut taker], &wanted, &new);
+    let taken = arrived.commit_by_record(&mut [&mut taker], &wanted, &new, has_journal);
     let sent = sending.join().unwrap();
     assert_eq!(new.path().join(io::RECORD).exists(), taken.is_ok());
     (sent, taken, taker.own)
@@ -185,14 +198,18 @@ fn transfer_by_record(what: &str, is_there: bool) -> (Result<(), String>, Result
 
 #[test]
 fn who_has_the_record_has_the_flows() {
-    let (sent, taken, flows) = transfer_by_record("record", true);
-    assert_eq!((sent, taken, flows), (Ok(()), Ok(()), b"first".to_vec()));
+    for (what, has_journal) in [("record", false), ("record-journal", true)] {
+        let (sent, taken, flows) = transfer_by_record(what, true, has_journal);
+        assert_eq!((sent, taken, flows), (Ok(()), Ok(()), b"first".to_vec()));
+    }
 }
 
 #[test]
 fn who_finds_no_record_has_nothing() {
-    let (sent, taken, flows) = transfer_by_record("norecord", false);
-    assert!(sent.is_err() && taken.unwrap_err().contains("did not wait") && flows.is_empty());
+    for (what, has_journal) in [("norecord", false), ("norecord-journal", true)] {
+        let (sent, taken, flows) = transfer_by_record(what, false, has_journal);
+        assert!(sent.is_err() && taken.unwrap_err().contains("did not wait") && flows.is_empty());
+    }
 }
 
 #[test]

@@ -252,6 +252,9 @@ pub fn killed_in_the_middle(topology: &Topology, config: &Config, servers: [&str
     });
     late.finish();
     println!("{endings:?}: the old one went on, the new one has them, a successor goes on");
+    // Upgrades do not begin the count anew.
+    let recovery = topology.status().recovery;
+    assert_eq!((recovery.deaths, recovery.flows_lost), (endings[2], 0), "{recovery:?}");
     let last = running().remove(0).process;
     io::PidFd::open(last).unwrap().send_signal(SIGTERM).unwrap();
     wait_until("all is undone", || topology.leftovers().is_empty());

@@ -111,6 +111,7 @@ fn looking_ahead_asks_for_memory_and_changes_nothing() {
         if looks {
             bench.engine.set_memory_advice(MemoryAdvice {
                 on_piece: |_, _| (),
+                populate: |_, _| (),
                 prefetch: |_, len| _ = ASKED.fetch_add(len, Ordering::Relaxed),
             });
         }

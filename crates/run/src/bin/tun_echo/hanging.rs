@@ -1,6 +1,7 @@
 //! [`Hanging`]: a processor that hangs when it is told to, for tests of what happens then.
 
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
 use control::Feedback;
@@ -79,6 +80,10 @@ impl<P: Processor> Processor for Hanging<P> {
         self.inner.store()
     }
 
+    fn expect_flows(&mut self, flows: usize, memory: Option<BorrowedFd<'_>>) {
+        self.inner.expect_flows(flows, memory);
+    }
+
     fn resume(&mut self, flows: FlowState, now: Instant) -> Result<(), String> {
         self.inner.resume(flows, now)
     }
@@ -93,6 +98,10 @@ impl<P: Processor> Processor for Hanging<P> {
 
     fn abandon(&mut self) {
         self.inner.abandon();
+    }
+
+    fn part(&mut self) {
+        self.inner.part();
     }
 
     fn memory(&self) -> (u64, u64) {
