@@ -231,6 +231,9 @@ impl Said {
 /// programs let packets pass.
 const BEAT_EVERY: Duration = Duration::from_millis(20);
 
+/// Why a successor does not go on that is not there.
+const ENDED: &str = "its successor has ended";
+
 /// How long a process that hangs may take to die.
 const DEATH_TIME_MAX: Duration = Duration::from_millis(100);
 
@@ -392,7 +395,7 @@ fn fence(kept: &Keepsakes, record_path: &Path, socket: &UnixStream, netlink: &Ne
 /// # Errors
 /// Why it does not: then it is not there any more, and nothing is kept.
 fn succeed(mut kept: Keepsakes, record_path: &Path) -> Result<u32, String> {
-    let text = |error: IoError| error.to_string();
+    const EPIPE: i32 = 32;
     let give_up = Clock::now() + Duration::from_millis(kept.inventory.within_ms);
     kept.beat();
     if !kept.inventory.note_death() {
@@ -410,7 +413,12 @@ fn succeed(mut kept: Keepsakes, record_path: &Path) -> Result<u32, String> {
         .stdout(Stdio::from(output))
         .spawn()
         .map_err(|error| format!("{program}: {error}"))?;
-    let answer = kept.send(&own).map_err(text).and_then(|()| await_successor(&own, &kept, give_up));
+    let answer = match kept.send(&own) {
+        Ok(()) => await_successor(&own, &kept, give_up),
+        // Before it has heard anything.
+        Err(error) if error.raw_os_error() == Some(EPIPE) => Err(ENDED.to_owned()),
+        Err(error) => Err(error.to_string()),
+    };
     if let Err(why) = answer {
         drop(child.kill());
         drop(child.wait());
@@ -436,7 +444,7 @@ fn await_successor(mut stream: &UnixStream, kept: &Keepsakes, give_up: units::In
         }
         return match stream.read(&mut word) {
             Ok(1) if word[0] == TAKEN => Ok(()),
-            _ => Err("its successor has ended".to_owned()),
+            _ => Err(ENDED.to_owned()),
         };
     }
 }
