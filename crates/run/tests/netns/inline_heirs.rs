@@ -278,7 +278,7 @@ fn h34_flows_outlive_ten_upgrades_of_a_bridge() {
                     let (status, said) = std::mem::replace(&mut running, new).wait();
                     assert!(status.success() && said.contains("handed over 12 flows"), "{said}");
                     assert_eq!(standing(), before, "the same one");
-                })
+                });
             });
             assert!(came.iter().copied().eq(0..sent), "{sent} frames, each once: {came:?}");
         });
