@@ -276,7 +276,7 @@ mod tests {
         let file = |n: u8| {
             let mut file = io::StateFile::create().unwrap();
             file.append(&[n]).unwrap();
-            OwnedFd::from(file.finish().unwrap())
+            file.finish().unwrap()
         };
         let files: Vec<OwnedFd> = (0..5).map(file).collect();
         let [wired, mobile, links @ .., memory] = files.as_slice() else { panic!("five files") };

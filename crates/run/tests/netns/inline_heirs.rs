@@ -31,6 +31,11 @@ fn opened(topology: &Topology, n: usize) -> Connection {
     connection
 }
 
+/// What has arrived is acknowledged at last.
+fn await_no_debt(topology: &Topology) {
+    wait_until("nothing is owed", || topology.status().processor.debt_bytes == 0);
+}
+
 /// Ends the process that goes on in the end; nothing is left.
 fn end(topology: &Topology, last: u32, program: Program) -> String {
     signal(last, SIGTERM);
@@ -67,7 +72,8 @@ impl Numbered {
         Self { from, to }
     }
 
-    /// Sends one every `pause` while `body` does its work; gives how many, and what has come.
+    /// Sends one every `pause` while `body` does its work; gives how many, and what has come. Those that wait
+    /// must fit into the server's socket together.
     fn pass(self, pause: Duration, body: impl FnOnce()) -> (u32, Vec<u32>) {
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -108,11 +114,11 @@ fn h02_frames_wait_for_a_successor_that_takes_long() {
     let held = || topology.status().processor.counter("buffer_bytes_now");
     wait_until("it is owed something", || held() > 1_000_000);
     let mut last = 0;
-    let (sent, came) = Numbered::open(&topology).pass(Duration::from_millis(10), || {
+    let (sent, came) = Numbered::open(&topology).pass(Duration::from_millis(30), || {
         program.signal(SIGKILL);
         last = heir(&mut program);
     });
-    assert!(sent > 200 && came.is_sorted_by(|one, next| one < next), "{sent}: {came:?}");
+    assert!(sent > 60 && came.is_sorted_by(|one, next| one < next), "{sent}: {came:?}");
     // The process may have died with one in its hand.
     assert!(came.len() + 1 >= sent as usize, "{} of {sent}", came.len());
     late.finish();
@@ -197,6 +203,7 @@ fn h37_a_bridge_with_nothing_beside_it_is_succeeded_without_debt_too() {
     let (topology, config) = build_with_heir("brwire", InlineFallback::None);
     let mut program = Program::start_ready(&topology, &config);
     let mut idle = opened(&topology, 0);
+    await_no_debt(&topology);
     program.signal(SIGSTOP);
     program.await_line("hangs and the wire is cut without it: it is killed");
     let first = heir(&mut program);
@@ -213,6 +220,7 @@ fn h02_a_bridge_without_debt_leaves_all_to_the_kernels() {
     let (topology, config) = build_with_heir("brplain", InlineFallback::Bridge);
     let program = Program::start_ready(&topology, &config);
     let mut idle = opened(&topology, 0);
+    await_no_debt(&topology);
     program.signal(SIGKILL);
     let (_, said) = program.wait();
     assert!(!said.contains("goes on"), "{said}");
@@ -270,7 +278,7 @@ fn h34_flows_outlive_ten_upgrades_of_a_bridge() {
             }
             let _end = Ending(&is_over);
             let numbered = Numbered::open(&topology);
-            let (sent, came) = numbered.pass(Duration::from_millis(1), || {
+            let (sent, came) = numbered.pass(Duration::from_millis(5), || {
                 (1..=10).for_each(|number| {
                     let mut new =
                         start(&named(format!("number-{number}"), Some(format!("number-{}", number - 1))));
