@@ -101,11 +101,19 @@ impl Numbered {
     }
 }
 
-/// None has come twice, all have in their order, and those that have waited are there. A machine that is busy
-/// loses some in the queues that all its interfaces share.
-fn assert_come(sent: u32, came: &[u32]) {
+/// Packets that the queues that all interfaces of the machine share had no room for.
+fn dropped_by_machine() -> usize {
+    let processors = std::fs::read_to_string("/proc/net/softnet_stat").unwrap();
+    let dropped = processors.lines().filter_map(|line| line.split_ascii_whitespace().nth(1));
+    dropped.map(|count| usize::from_str_radix(count, 16).unwrap()).sum()
+}
+
+/// None has come twice, all have in their order, and none is missing but those that a process died of handling,
+/// and as many as a busy machine has dropped.
+fn assert_come(sent: u32, came: &[u32], in_hand: usize, dropped: usize) {
     assert!(came.is_sorted_by(|one, next| one < next), "{came:?}");
-    assert!(came.len() * 10 >= sent as usize * 9, "{} of {sent}: {came:?}", came.len());
+    let at_least = (sent as usize).saturating_sub(in_hand + dropped);
+    assert!(came.len() >= at_least, "{} of {sent}, {dropped} dropped: {came:?}", came.len());
 }
 
 /// As long as a successor takes, all frames wait: none goes past by the kernel's bridge, none comes twice.
@@ -120,12 +128,13 @@ fn h02_frames_wait_for_a_successor_that_takes_long() {
     let late = Late::start(connection.client, connection.server, 5_000_000);
     wait_until("it is owed something", || held(&topology) > 1_000_000);
     let mut last = 0;
+    let before = dropped_by_machine();
     let (sent, came) = Numbered::open(&topology).pass(Duration::from_millis(30), || {
         program.signal(SIGKILL);
         last = heir(&mut program);
     });
     assert!(sent > 60, "{sent}");
-    assert_come(sent, &came);
+    assert_come(sent, &came, 1, dropped_by_machine() - before);
     late.finish();
     end(&topology, last, program);
 }
@@ -280,6 +289,7 @@ fn h34_flows_outlive_ten_upgrades_of_a_bridge() {
                 scope.spawn(|| trickle_while(connection, |_| !is_over.load(Ordering::Relaxed)));
             }
             let _end = Ending(&is_over);
+            let dropped_before = dropped_by_machine();
             let numbered = Numbered::open(&topology);
             let (sent, came) = numbered.pass(Duration::from_millis(5), || {
                 for number in 1..=10 {
@@ -291,7 +301,7 @@ fn h34_flows_outlive_ten_upgrades_of_a_bridge() {
                     assert_eq!(standing(), before, "the same one");
                 }
             });
-            assert_come(sent, &came);
+            assert_come(sent, &came, 0, dropped_by_machine() - dropped_before);
         });
         late.finish();
         idle.exchange(b"survived");
