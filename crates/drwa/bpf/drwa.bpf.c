@@ -89,6 +89,8 @@ struct {
 #define DATA_MAX 0xffffffffull
 #define FRACTION_BITS 8
 // A connection that waits for data longer than this without knowing its round trip is idle.
+// In the first round the server waits; what it sends after that comes in the second or third.
+#define PROBE_ROUNDS 3
 #define PAUSE_US 1000000ull
 // How long TSvals are watched until it is known what they count.
 #define TICK_TIME_US 100000ull
@@ -489,39 +491,85 @@ static __always_inline int is_explained(const struct connection *c, __u64 rtt)
 	return rtt * 4000 <= c->out.rtt_min_us * settings.lambda_permille * (c->out.before_us ? 4 : 5);
 }
 
-// A round trip longer than what the window explains is not this connection's queue for long. Then
-// RTT_min is the smallest of that time; after a while the one before is tried again.
+// How long round trips have been unexplained, in microseconds.
+static __always_inline __u64 unexplained_for(struct connection *c, __u64 rtt, __u64 now)
+{
+	if (is_explained(c, rtt)) {
+		c->out.unexplained_us = 0;
+		return 0;
+	}
+	if (c->out.unexplained_us == 0) {
+		c->out.unexplained_us = now;
+		c->out.unexplained_cwnd = c->out.cwnd_est;
+	}
+	return now - c->out.unexplained_us;
+}
+
+// Whether cwnd_est has lost a quarter, and the round trip above lambda RTT_min not a sixteenth with it, as
+// that of a queue of ours would. All connections of the interface have to have lost as much.
+static __always_inline int has_shrunk_in_vain(struct connection *c, __u64 rtt, __u64 now)
+{
+	__u64 cwnd = c->out.cwnd_est, all = cwnd >> FRACTION_BITS;
+
+	if (rtt * 1000 <= c->out.rtt_min_us * settings.lambda_permille) {
+		c->out.above_rtt_us = 0;
+		return 0;
+	}
+	if (cwnd == 0)
+		return 0;
+	if (settings.shares) {
+		struct shared *shared = slots(now);
+		if (shared)
+			all = most(all, shared->before.bytes);
+	}
+	if (c->out.above_rtt_us == 0 || rtt * 16 <= c->out.above_rtt_us * 15) {
+		c->out.above_rtt_us = rtt;
+		c->out.above_cwnd = cwnd;
+		c->out.above_bytes = all;
+	}
+	return cwnd * 4 <= c->out.above_cwnd * 3 && all * 4 <= c->out.above_bytes * 3;
+}
+
+// RTT_min, learned anew when nothing of ours explains the round trips, or tried again. Long round trips may
+// still be ours, where the capacity has fallen. A probe tells: half a window empties half of a queue of ours.
 static __always_inline void re_baseline(struct connection *c, __u64 rtt, __u64 now)
 {
+	__u64 before;
+
 	if (settings.re_baseline_us == 0)
 		return;
 	if (c->out.retry_us && now >= c->out.retry_us) {
 		c->out.rtt_min_us = least(c->out.rtt_min_us, c->out.before_us);
 		c->out.before_us = c->out.retry_us = c->out.unexplained_us = 0;
 	}
-	if (is_explained(c, rtt)) {
-		c->out.unexplained_us = 0;
+	if (c->out.probe_rtt_us == 0) {
+		int in_vain = has_shrunk_in_vain(c, rtt, now);
+		__u64 unexplained = unexplained_for(c, rtt, now);
+
+		if (in_vain || (c->out.unexplained_us && unexplained >= settings.re_baseline_us)) {
+			c->out.probe_rtt_us = c->out.probe_least_us = rtt;
+			c->out.probe_rounds = 0;
+		}
 		return;
 	}
-	if (c->out.unexplained_us == 0) {
-		c->out.unexplained_us = now;
-		c->out.unexplained_least_us = rtt;
-		c->out.unexplained_cwnd = c->out.cwnd_est;
-	}
-	c->out.unexplained_least_us = least(c->out.unexplained_least_us, rtt);
-	if (now - c->out.unexplained_us < settings.re_baseline_us)
+	c->out.probe_least_us = least(c->out.probe_least_us, rtt);
+	c->out.probe_rounds += 1;
+	if (c->out.probe_rounds < PROBE_ROUNDS)
 		return;
-	if (settings.retry_us && c->out.before_us == 0) {
-		c->out.before_us = c->out.rtt_min_us;
-		c->out.retry_us = now + settings.retry_us;
+	before = c->out.unexplained_us ? c->out.unexplained_cwnd : c->out.above_rtt_us ? c->out.above_cwnd : 0;
+	c->out.unexplained_us = c->out.above_rtt_us = 0;
+	if (c->out.probe_least_us * 8 > c->out.probe_rtt_us * 7) {
+		if (settings.retry_us && c->out.before_us == 0) {
+			c->out.before_us = c->out.rtt_min_us;
+			c->out.retry_us = now + settings.retry_us;
+		}
+		// What it has lost since, others have taken.
+		c->out.cwnd_est = most(c->out.cwnd_est, before);
+		// What others fill is matched, not exceeded: the round trip settles at twice theirs.
+		c->out.rtt_min_us = c->out.probe_least_us * 2000 / most(settings.lambda_permille, 1);
+		c->out.rtt_min_us = least(most(c->out.rtt_min_us, 1), rtt);
 	}
-	// What it has lost since, others have taken.
-	if (c->out.cwnd_est)
-		c->out.cwnd_est = most(c->out.cwnd_est, c->out.unexplained_cwnd);
-	// What others fill is matched, not exceeded: the round trip settles at twice theirs.
-	c->out.rtt_min_us = c->out.unexplained_least_us * 2000 / most(settings.lambda_permille, 1);
-	c->out.rtt_min_us = least(most(c->out.rtt_min_us, 1), rtt);
-	c->out.unexplained_us = 0;
+	c->out.probe_rtt_us = 0;
 }
 
 // cwnd_est as the window is to use it: three quarters are the mean of the interface's connections.
@@ -559,12 +607,15 @@ static __always_inline __u64 share(struct connection *c, struct key *key, __u64 
 static __always_inline void end_round(struct connection *c, struct key *key, __u64 rtt, __u64 data, __u64 now)
 {
 	__u64 estimate = data << FRACTION_BITS;
+	__u64 was_halved = c->out.probe_rtt_us;
 	__u64 cwnd, window;
 
 	c->out.rtt_est_us = rtt;
 	c->out.rtt_min_us = c->out.rtt_min_us ? least(c->out.rtt_min_us, rtt) : rtt;
 	re_baseline(c, rtt, now);
-	if (c->out.cwnd_est) {
+	if (c->out.cwnd_est && was_halved) {
+		estimate = c->out.cwnd_est;
+	} else if (c->out.cwnd_est) {
 		int has_queue = rtt * 2 > c->out.rtt_min_us * 3;
 		__u64 alpha = settings.alpha_permille;
 
@@ -579,6 +630,9 @@ static __always_inline void end_round(struct connection *c, struct key *key, __u
 		cwnd = share(c, key, cwnd, now);
 	window = least(cwnd * settings.lambda_permille / 1000, WINDOW_MAX);
 	window = window * c->out.rtt_min_us / rtt;
+	// What the round trip has become in the meantime does not count: half of what it was.
+	if (c->out.probe_rtt_us)
+		window = least(window * rtt / c->out.probe_rtt_us / 2, window);
 	c->out.window = most(window, 2 * c->mss);
 	COUNT(rounds, 1);
 }

@@ -75,8 +75,13 @@ struct connection {
 		__u64 rtt_min_us; // 0: none yet
 		__u64 window; // bytes; 0: no round has ended
 		__u64 unexplained_us; // since when; 0: explained
-		__u64 unexplained_least_us;
 		__u64 unexplained_cwnd; // cwnd_est before
+		__u64 above_rtt_us; // the first round trip above lambda RTT_min; 0: it is below
+		__u64 above_cwnd; // cwnd_est then
+		__u64 above_bytes; // the sum of all connections then
+		__u64 probe_rtt_us; // the round trip before the window was halved; 0: it is not
+		__u64 probe_least_us; // the smallest since
+		__u64 probe_rounds; // how many have ended since
 		__u64 before_us; // RTT_min before it was learned anew; 0: it never was
 		__u64 retry_us; // when to believe that one again; 0: never
 		__u64 lowered; // acknowledgements whose window was lowered

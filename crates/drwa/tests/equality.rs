@@ -139,9 +139,15 @@ impl Run {
         let found = self.program.view().unwrap().connections();
         let kernel: &Connection = &found[&host.ends()];
         let mark = theirs.mark.map_or(0, |mark| u64::from(mark.told) << 32 | u64::from(mark.at_us));
-        let unexplained = theirs.unexplained.map(|seen| (seen.since_us, seen.least_us, seen.cwnd_est));
-        let in_kernel = (kernel.unexplained_us, kernel.unexplained_least_us, kernel.unexplained_cwnd);
+        let unexplained = theirs.unexplained.map(|seen| (seen.since_us, seen.cwnd_est));
+        let in_kernel = (kernel.unexplained_us, kernel.unexplained_cwnd);
         assert_eq!(unexplained, Some(in_kernel).filter(|seen| seen.0 > 0), "at {} us", self.now_us);
+        let above = theirs.above.map(|first| (first.rtt_us, first.cwnd_est, first.all_bytes));
+        let in_kernel = (kernel.above_rtt_us, kernel.above_cwnd, kernel.above_bytes);
+        assert_eq!(above, Some(in_kernel).filter(|first| first.0 > 0), "at {} us", self.now_us);
+        let probe = theirs.probe.map(|probe| (probe.rtt_us, probe.least_us, probe.rounds));
+        let in_kernel = (kernel.probe_rtt_us, kernel.probe_least_us, kernel.probe_rounds);
+        assert_eq!(probe, Some(in_kernel).filter(|probe| probe.0 > 0), "at {} us", self.now_us);
         let tick = if theirs.is_tick_known { theirs.tick_us.unwrap_or(u32::MAX) } else { 0 };
         let ours = [
             theirs.delivered,

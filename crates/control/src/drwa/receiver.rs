@@ -100,6 +100,8 @@ const WINDOW_MAX: u64 = 1 << 30;
 const DATA_MAX: u64 = u32::MAX as u64;
 /// What an estimate holds, in 2⁻⁸ bytes.
 const FRACTION_BITS: u32 = 8;
+/// Rounds with half a window: in the first the server waits, what it sends after that comes in the second or third.
+const PROBE_ROUNDS: u64 = 3;
 /// Silence after which a server had nothing to send, where no round trip is known yet.
 const PAUSE_US: u64 = 1_000_000;
 /// How long TSvals are watched until it is known what they count.
@@ -219,12 +221,32 @@ pub struct AckOut {
 /// Round trips that the window does not explain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unexplained {
-    /// The first of them, µs.
+    /// When the first of them ended, µs.
     pub since_us: u64,
-    /// The smallest, µs.
-    pub least_us: u64,
     /// cwnd_est before, in 2⁻⁸ bytes.
     pub cwnd_est: u64,
+}
+
+/// The first of the round trips above λ·RTT_min, and what was under way in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Above {
+    /// RTT_est, µs.
+    pub rtt_us: u64,
+    /// cwnd_est, in 2⁻⁸ bytes.
+    pub cwnd_est: u64,
+    /// The sum of all connections of the interface, bytes.
+    pub all_bytes: u64,
+}
+
+/// The window is halved for some rounds: round trips become shorter where the queue is our own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// RTT_est before, µs.
+    pub rtt_us: u64,
+    /// The smallest since, µs.
+    pub least_us: u64,
+    /// How many have ended.
+    pub rounds: u64,
 }
 
 /// What was told, and when; its answer gives a round trip.
@@ -262,6 +284,8 @@ pub struct ReceiverDrwa {
     pub rtt_min_us: Option<u64>,
     pub window: Option<u64>,
     pub unexplained: Option<Unexplained>,
+    pub above: Option<Above>,
+    pub probe: Option<Probe>,
     pub before_us: Option<u64>,
     pub retry_us: Option<u64>,
     acked: SeqNum,
@@ -305,6 +329,8 @@ impl ReceiverDrwa {
             rtt_min_us: None,
             window: None,
             unexplained: None,
+            above: None,
+            probe: None,
             before_us: None,
             retry_us: None,
             acked: first,
@@ -472,14 +498,19 @@ impl ReceiverDrwa {
 
     fn end_round(&mut self, rtt: u64, data: u64, now_us: u64, path: &mut SharedPath) {
         self.rtt_est_us = Some(rtt);
-        let rtt_min = self.re_baseline(rtt, self.rtt_min_us.map_or(rtt, |least| least.min(rtt)), now_us);
+        let was_halved = self.probe.is_some();
+        let rtt_min =
+            self.re_baseline(rtt, self.rtt_min_us.map_or(rtt, |least| least.min(rtt)), now_us, path);
         self.rtt_min_us = Some(rtt_min);
-        let estimate = self.estimate(rtt, rtt_min, data << FRACTION_BITS);
+        let known = self.cwnd_est.filter(|_| was_halved);
+        let estimate = known.unwrap_or_else(|| self.estimate(rtt, rtt_min, data << FRACTION_BITS));
         self.cwnd_est = Some(estimate);
         let own = estimate >> FRACTION_BITS;
         let cwnd = if self.params.shares { self.share(own, rtt, rtt_min, now_us, path) } else { own };
-        let window = (cwnd * u64::from(self.params.lambda_permille) / 1_000).min(WINDOW_MAX);
-        self.window = Some((window * rtt_min / rtt).max(2 * self.mss));
+        let window = (cwnd * u64::from(self.params.lambda_permille) / 1_000).min(WINDOW_MAX) * rtt_min / rtt;
+        // What the round trip has become in the meantime does not count: half of what it was.
+        let window = self.probe.map_or(window, |probe| (window * rtt / probe.rtt_us / 2).min(window));
+        self.window = Some(window.max(2 * self.mss));
     }
 
     fn estimate(&self, rtt: u64, rtt_min: u64, data: u64) -> u64 {
@@ -500,32 +531,71 @@ impl ReceiverDrwa {
     }
 
     /// RTT_min, learned anew when nothing of ours explains the round trips, or tried again.
-    fn re_baseline(&mut self, rtt: u64, mut rtt_min: u64, now_us: u64) -> u64 {
+    ///
+    /// Long round trips may still be ours, where the capacity has fallen. A probe tells: half a window empties half
+    /// of a queue of ours, and with λ ≥ 2 the link stays full.
+    fn re_baseline(&mut self, rtt: u64, mut rtt_min: u64, now_us: u64, path: &mut SharedPath) -> u64 {
         let Some(after) = self.params.re_baseline else { return rtt_min };
         if self.retry_us.is_some_and(|retry| now_us >= retry) {
             rtt_min = rtt_min.min(self.before_us.unwrap_or(rtt_min));
             (self.before_us, self.retry_us, self.unexplained) = (None, None, None);
         }
-        if self.is_explained(rtt, rtt_min) {
-            self.unexplained = None;
+        let Some(probe) = self.probe else {
+            let has_shrunk_in_vain = self.has_shrunk_in_vain(rtt, rtt_min, now_us, path);
+            let is_unexplained_for = self.is_unexplained_for(rtt, rtt_min, now_us);
+            if has_shrunk_in_vain || is_unexplained_for.is_some_and(|us| us >= after.as_nanos() / 1_000) {
+                self.probe = Some(Probe { rtt_us: rtt, least_us: rtt, rounds: 0 });
+            }
+            return rtt_min;
+        };
+        let probe = Probe { least_us: probe.least_us.min(rtt), rounds: probe.rounds + 1, ..probe };
+        self.probe = Some(probe).filter(|probe| probe.rounds < PROBE_ROUNDS);
+        if self.probe.is_some() {
             return rtt_min;
         }
-        let first = Unexplained { since_us: now_us, least_us: rtt, cwnd_est: self.cwnd_est.unwrap_or(0) };
-        let seen = self.unexplained.unwrap_or(first);
-        let seen = Unexplained { least_us: seen.least_us.min(rtt), ..seen };
-        self.unexplained = Some(seen);
-        if now_us - seen.since_us < after.as_nanos() / 1_000 {
+        let before = self.unexplained.map(|seen| seen.cwnd_est).or(self.above.map(|first| first.cwnd_est));
+        (self.unexplained, self.above) = (None, None);
+        if probe.least_us * 8 <= probe.rtt_us * 7 {
             return rtt_min;
         }
         if let (Some(retry), None) = (self.params.retry, self.before_us) {
             self.before_us = Some(rtt_min);
             self.retry_us = Some(now_us + retry.as_nanos() / 1_000);
         }
-        self.unexplained = None;
         // What it has lost since, others have taken.
-        self.cwnd_est = self.cwnd_est.map(|estimate| estimate.max(seen.cwnd_est));
+        self.cwnd_est = self.cwnd_est.max(before);
         // What others fill is matched, not exceeded: the round trip settles at twice theirs.
-        (seen.least_us * 2_000 / u64::from(self.params.lambda_permille.max(1))).clamp(1, rtt)
+        (probe.least_us * 2_000 / u64::from(self.params.lambda_permille.max(1))).clamp(1, rtt)
+    }
+
+    /// How long round trips have been unexplained, µs.
+    fn is_unexplained_for(&mut self, rtt: u64, rtt_min: u64, now_us: u64) -> Option<u64> {
+        if self.is_explained(rtt, rtt_min) {
+            self.unexplained = None;
+            return None;
+        }
+        let first = Unexplained { since_us: now_us, cwnd_est: self.cwnd_est.unwrap_or(0) };
+        let seen = *self.unexplained.get_or_insert(first);
+        Some(now_us - seen.since_us)
+    }
+
+    /// Whether cwnd_est has lost a quarter, and the round trip above λ·RTT_min not a sixteenth with it, as that of a
+    /// queue of ours would. All connections of the interface have to have lost as much.
+    fn has_shrunk_in_vain(&mut self, rtt: u64, rtt_min: u64, now_us: u64, path: &mut SharedPath) -> bool {
+        if rtt * 1_000 <= rtt_min * u64::from(self.params.lambda_permille) {
+            self.above = None;
+            return false;
+        }
+        let Some(cwnd_est) = self.cwnd_est.filter(|estimate| *estimate > 0) else { return false };
+        let mut all_bytes = cwnd_est >> FRACTION_BITS;
+        if self.params.shares {
+            path.turn(now_us);
+            all_bytes = all_bytes.max(path.before.bytes);
+        }
+        let now = Above { rtt_us: rtt, cwnd_est, all_bytes };
+        let first = self.above.filter(|first| rtt * 16 > first.rtt_us * 15).unwrap_or(now);
+        self.above = Some(first);
+        cwnd_est * 4 <= first.cwnd_est * 3 && all_bytes * 4 <= first.all_bytes * 3
     }
 
     /// cwnd_est as the window is to use it: three quarters are the mean of the interface's connections.

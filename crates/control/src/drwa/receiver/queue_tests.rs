@@ -377,17 +377,64 @@ fn a_path_that_has_become_longer_is_seen_by_the_next() {
     }
 }
 
-/// So much longer that round trips are not explained any more, or so little that windows do not shrink.
+/// So much longer that round trips are not explained any more, or so little that windows do not shrink, or so that
+/// they shrink slowly (from λ times, 180 ms).
 #[test]
 fn a_path_that_becomes_longer_under_way_is_learned() {
-    for (base_ms, least) in
-        [(90, 9_500), (120, 9_500), (150, 9_500), (170, 9_500), (240, 9_000), (300, 9_000), (600, 7_500)]
-    {
-        let mut queue = Queue::new(ReceiverParams::default(), RATE, vec![Flow::new(0, 60, 1, None)]);
-        queue.run_until(10_000);
-        queue.flows[0].base_ms = base_ms;
-        let (rates, _) = queue.rates(20_000, 70_000);
-        assert!(rates[0] > least, "{base_ms} ms: {rates:?}");
+    let lengths = [
+        (90, 9_500),
+        (120, 9_500),
+        (150, 9_500),
+        (170, 9_500),
+        (182, 9_000),
+        (185, 7_500),
+        (190, 8_500),
+        (200, 9_200),
+        (210, 9_200),
+        (220, 9_200),
+        (230, 9_200),
+        (240, 9_000),
+        (300, 9_000),
+        (600, 8_000),
+    ];
+    for (base_ms, least) in lengths {
+        for servers in [&[1][..], &[1, 1, 1], &[1, 2, 3]] {
+            let flows = servers.iter().map(|server| Flow::new(0, 60, *server, None)).collect();
+            let mut queue = Queue::new(ReceiverParams::default(), RATE, flows);
+            queue.run_until(10_000);
+            for flow in &mut queue.flows {
+                flow.base_ms = base_ms;
+            }
+            let (rates, _) = queue.rates(20_000, 70_000);
+            assert!(rates.iter().sum::<u64>() > least, "{base_ms} ms: {rates:?}");
+        }
+    }
+}
+
+/// A queue that grows because the capacity falls is the connections' own, however slowly it drains.
+#[test]
+fn a_capacity_that_falls_is_no_longer_path() {
+    for (fall_ms, parts, most_ms) in [
+        (100, 2, 200),
+        (2_000, 2, 200),
+        (10_000, 2, 200),
+        (20_000, 4, 200),
+        (2_000, 4, 220),
+        (5_000, 10, 300),
+    ] {
+        for servers in [&[1][..], &[1, 1, 1]] {
+            let flows = servers.iter().map(|server| Flow::new(0, 60, *server, None)).collect();
+            let mut queue = Queue::new(ReceiverParams::default(), RATE, flows);
+            queue.run_until(10_000);
+            for step in 1..=fall_ms / 100 {
+                queue.rate_bytes_per_s = RATE - RATE * (parts - 1) / parts * step * 100 / fall_ms;
+                queue.run_until(10_000 + step * 100);
+            }
+            let (rates, rtt_ms) = queue.rates(15_000 + fall_ms, 35_000 + fall_ms);
+            let case = format!("1/{parts} in {fall_ms} ms, {servers:?}: {rates:?} kbit/s, {rtt_ms} ms");
+            assert!(rtt_ms < most_ms, "{case}");
+            assert!(rates.iter().sum::<u64>() > 9_500 / parts, "{case}");
+        }
     }
 }
 
@@ -404,7 +451,7 @@ fn servers_at_different_distances_share() {
             let case =
                 format!("{near_ms} ms from {near_at_ms}, {far_ms} ms from {far_at_ms}: {ours:?}, {papers:?}");
             assert!(ours.iter().sum::<u64>() > 9_500, "{case}");
-            assert!(spread(&ours).0 > 750 && spread(&ours).0 > spread(&papers).0, "{case}");
+            assert!(spread(&ours).0 > 650 && spread(&ours).0 > spread(&papers).0, "{case}");
         }
     }
 }
