@@ -6,7 +6,7 @@ use std::process::Command;
 
 fn main() {
     let source = "bpf/drwa.bpf.c";
-    for file in [source, "bpf/drwa.h"] {
+    for file in [source, "bpf/drwa.h", "bpf/law.h"] {
         println!("cargo:rerun-if-changed={file}");
     }
     println!("cargo:rerun-if-env-changed=CLANG");

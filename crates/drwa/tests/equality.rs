@@ -321,6 +321,46 @@ fn handshakes_behind_a_queue_are_equal() {
     }
 }
 
+/// Round trips of 400 ms where 120 ms are explained, then those of the probe, and the RTT_min after it, all in ms.
+#[test]
+fn probes_end_alike() {
+    for (probe, rtt_min) in [
+        ([390, 380, 395], 253),
+        ([380, 390, 395], 253),
+        ([395, 390, 380], 253),
+        ([400, 351, 400], 234),
+        ([400, 350, 400], 40),
+        ([350, 400, 400], 40),
+        ([400, 400, 350], 40),
+    ] {
+        let params = ReceiverParams::default();
+        let mut run = Run::new(params, params, true);
+        run.open(Host::new(0, 0, false), 40_000, 1, None);
+        let mut round = |rtt_ms: u64| {
+            let told = run.clock();
+            run.now_us += rtt_ms * 1_000;
+            run.data(0, 0, 1_448, told);
+            run.ack(0, 100_000, 65_535, false);
+            let theirs = run.pairs[0].theirs.as_ref().unwrap();
+            (theirs.probe, theirs.rtt_min_us)
+        };
+        // Not twice as long at once: that would be a pause of the server.
+        for rtt_ms in [100, 100, 100, 190, 370] {
+            assert_eq!(round(rtt_ms).0, None);
+        }
+        let rounds = (0..20).position(|_| round(400).0.is_some());
+        assert!(
+            rounds.is_some_and(|rounds| (3..6).contains(&rounds)),
+            "{rounds:?}: two seconds after the first"
+        );
+        for rtt_ms in &probe[..2] {
+            assert!(round(*rtt_ms).0.is_some());
+        }
+        let (halved, found_us) = round(probe[2]);
+        assert_eq!((halved, found_us.map(|us| us / 1_000)), (None, Some(rtt_min)), "{probe:?}");
+    }
+}
+
 #[test]
 fn what_tsvals_count_is_learned_alike() {
     // What they are ahead of milliseconds after so many µs: 4 ms and a 64th of the time may pass for milliseconds.

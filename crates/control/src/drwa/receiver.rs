@@ -31,9 +31,13 @@
 //!   quarters of a window follow the mean of the interface's cwnd_est: the sum stays, the shares
 //!   become equal. Shown by `queue_tests::unequal_windows_become_equal`.
 //! - A connection without DRWA fills the queue, and windows of those with DRWA shrink to nothing. So
-//!   round trips above 5/4 of λ·RTT_min for `re_baseline` make RTT_min 2/λ of the smallest of that time.
-//!   cwnd_est is what it was before: with α alone the way back would take a minute. After `retry` the
-//!   RTT_min before is believed again. Shown by `queue_tests::a_queue_of_others_is_given_in_to`.
+//!   a queue of others makes RTT_min 2/λ of the round trip. cwnd_est is what it was before: with α alone the
+//!   way back would take a minute. After `retry` the RTT_min before is believed again. Shown by
+//!   `queue_tests::a_queue_of_others_is_given_in_to`. A longer path is learned in the same way:
+//!   `queue_tests::a_path_that_becomes_longer_under_way_is_learned`.
+//! - Whether the queue is of others is tried, where round trips have been above 5/4 of λ·RTT_min for
+//!   `re_baseline`, or cwnd_est has lost a quarter and the round trip not a sixteenth: the window is halved for
+//!   three rounds. A queue of ours becomes shorter: `queue_tests::a_capacity_that_falls_is_no_longer_path`.
 
 use std::collections::BTreeMap;
 
