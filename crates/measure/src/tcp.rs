@@ -359,8 +359,9 @@ fn transfer(job: &Job, is_stopped: &AtomicBool) -> Result<Transfer, String> {
     drop(stream);
     let (theirs, lacks) = match report(job, &order(What::Report)) {
         Ok(theirs) => (theirs, None),
-        // What came is known here.
+        // What came is known here; what arrived, by its acknowledgements.
         Err(why) if is_down && !own.received_bytes.is_empty() => (TcpSide::default(), Some(why)),
+        Err(why) if !is_down && own.acknowledged() > 0 => (own.receiver_as_acknowledged(), Some(why)),
         Err(why) => return Err(why),
     };
     let server_handshake_ms = theirs.handshake_ms;

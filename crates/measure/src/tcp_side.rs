@@ -61,6 +61,41 @@ pub struct TcpSide {
     pub samples: Vec<TcpSample>,
 }
 
+impl TcpSide {
+    /// Bytes of data that the peer has acknowledged to this sender.
+    pub(crate) fn acknowledged(&self) -> u64 {
+        self.samples.last().map_or(0, |sample| sample.acked_data())
+    }
+
+    /// What the receiver of this sender saw, as far as its acknowledgements tell: half a round trip late, and without
+    /// what was under way at the end.
+    pub(crate) fn receiver_as_acknowledged(&self) -> Self {
+        let (mut received_bytes, mut seconds, mut before) = (Vec::new(), 0.0, 0);
+        for sample in &self.samples {
+            let more = sample.acked_data().saturating_sub(before);
+            if more == 0 {
+                continue;
+            }
+            // A sample tells of the time before it.
+            let bin = (sample.at_s / SAMPLE_EVERY.as_secs_f64()).ceil() as usize;
+            let bin = bin.saturating_sub(1).min(SAMPLES_MAX);
+            received_bytes.resize(bin.max(received_bytes.len().saturating_sub(1)) + 1, 0);
+            if let Some(bytes) = received_bytes.last_mut() {
+                *bytes += more;
+            }
+            (seconds, before) = (sample.at_s, sample.acked_data());
+        }
+        Self { received_bytes, seconds, ..Self::default() }
+    }
+}
+
+impl TcpSample {
+    /// The kernel counts the SYN.
+    fn acked_data(&self) -> u64 {
+        self.acked_bytes.saturating_sub(1)
+    }
+}
+
 fn sample(info: &TcpInfo, begin: Instant) -> TcpSample {
     let is_paced = info.pacing_rate.as_bps() < u64::MAX / 2;
     TcpSample {
@@ -167,4 +202,45 @@ pub(crate) fn receive(
         }
     }
     Ok(side)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(at_s: f64, acked_bytes: u64) -> TcpSample {
+        TcpSample {
+            at_s,
+            cwnd: 10,
+            ssthresh: 0,
+            unacked: 0,
+            rwnd_bytes: 0,
+            srtt_ms: 40.0,
+            retransmitted: 0,
+            segments: 0,
+            pacing_mbps: None,
+            delivery_mbps: 0.0,
+            acked_bytes,
+            busy_s: 0.0,
+            rwnd_limited_s: 0.0,
+            sndbuf_limited_s: 0.0,
+        }
+    }
+
+    #[test]
+    fn a_sender_knows_what_arrived() {
+        let samples = vec![
+            sample(0.0, 1),
+            sample(0.1, 1_001),
+            sample(0.2, 1_001),
+            sample(0.35, 5_001),
+            sample(0.38, 5_501),
+        ];
+        let side = TcpSide { samples, ..TcpSide::default() };
+        assert_eq!(side.acknowledged(), 5_500);
+        let receiver = side.receiver_as_acknowledged();
+        assert_eq!(receiver.received_bytes, [1_000, 0, 0, 4_500]);
+        assert_eq!(receiver.seconds.to_bits(), 0.38_f64.to_bits());
+        assert_eq!(TcpSide::default().receiver_as_acknowledged(), TcpSide::default());
+    }
 }

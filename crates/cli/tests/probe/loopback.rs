@@ -245,15 +245,20 @@ fn what_was_measured_is_kept_when_the_server_disappears() {
         assert_eq!(steps[0]["is_valid"], false);
     }
 
-    let server = Server::start(&["--rate-max", "50 Mbit/s"]);
-    let arguments = ["tcp", "--ways", "down", "--time", "20 s", "--repetitions", "2", "--json", "-"];
-    let (client, lines) = begun(&server, &arguments, "down 1/2");
-    let kept = without_server(server, client, lines);
-    schema::check_against(&kept, TCP);
-    let runs = kept["runs"].as_array().unwrap();
-    assert_eq!(runs.len(), 1);
-    assert!(runs[0]["bytes"].as_u64().unwrap() > 1_000_000, "{}", runs[0]["bytes"]);
-    assert_eq!(runs[0]["limit"]["by"], "not known");
+    // Who receives knows what came; who sends knows of it by acknowledgements.
+    for (way, limit) in [("down", "not known"), ("up", "network")] {
+        let server = Server::start(&["--rate-max", "50 Mbit/s"]);
+        let arguments = ["tcp", "--ways", way, "--time", "20 s", "--repetitions", "2", "--json", "-"];
+        let (client, lines) = begun(&server, &arguments, &format!("{way} 1/2"));
+        let kept = without_server(server, client, lines);
+        schema::check_against(&kept, TCP);
+        let runs = kept["runs"].as_array().unwrap();
+        assert_eq!(runs.len(), 1, "{way}");
+        assert!(runs[0]["bytes"].as_u64().unwrap() > 1_000_000, "{way}: {}", runs[0]["bytes"]);
+        assert_eq!(runs[0]["limit"]["by"], limit);
+        let seconds = runs[0]["seconds"].as_f64().unwrap();
+        assert!((1.0..3.0).contains(&seconds), "{way}: {seconds} s");
+    }
 }
 
 #[test]
