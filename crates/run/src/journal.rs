@@ -43,7 +43,7 @@ fn files(directory: &Path) -> Vec<(PathBuf, Port)> {
 }
 
 /// First word of the file: another version of this program may have written it.
-const MAGIC: u32 = 0xce11_0003;
+const MAGIC: u32 = 0xce11_0004;
 
 /// Word of the file's first slot: one more than the slot of the flow that is being handled, or zero.
 const IN_HAND: usize = 1;
