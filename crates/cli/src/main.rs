@@ -2,6 +2,7 @@
 
 mod analyze;
 mod bench;
+mod completions;
 mod contest;
 mod demo;
 mod drwa;
@@ -85,6 +86,8 @@ enum Command {
     Capture(live_capture::Args),
     /// Print the manual page of a command, or write those of all
     Man(man::Args),
+    /// Print a script that completes commands and options in a shell
+    Completions(completions::Args),
 }
 
 fn main() -> ExitCode {
@@ -113,6 +116,7 @@ fn main() -> ExitCode {
         Command::Probe(args) => probe::main(args),
         Command::Multipath(args) => multipath::main(args),
         Command::Man(args) => man::main(&args),
+        Command::Completions(args) => completions::main(&args),
     };
     match result {
         Ok(code) => code,
