@@ -5,6 +5,7 @@
 
 mod af_packet;
 pub mod bpf;
+mod capabilities;
 mod capture_ring;
 mod clock;
 mod datagram_socket;
@@ -21,6 +22,7 @@ mod mapping;
 mod mptcp_socket;
 pub mod netlink;
 mod netns;
+pub mod offers;
 mod paced_waiter;
 mod packet_socket;
 mod prefetch;
@@ -38,6 +40,7 @@ mod tcp_info;
 mod tun;
 mod waiter;
 
+pub use capabilities::{Capabilities, Capability};
 pub use capture_ring::{CaptureRing, Frame};
 pub use clock::Clock;
 pub use datagram_socket::{DatagramSocket, ReceivedDatagram};
