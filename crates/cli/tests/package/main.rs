@@ -10,6 +10,7 @@ use io::netlink::VethEnd;
 use io::{Namespace, SpawnOptions, sysctl};
 use serde_json::Value;
 
+mod contents;
 #[path = "../lab/schema.rs"]
 mod schema;
 
