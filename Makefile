@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man deps clean
+.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball package-test deps clean
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -127,6 +127,42 @@ docs-multipath: build ## The same, with the figures of docs/multipath.md written
 
 man: build ## Manual pages of all commands: out/man
 	$(CELLERATOR) man --all $(OUT)/man
+
+PACKAGE := target/package
+package-files: build
+	@rm -rf $(PACKAGE)
+	@mkdir -p $(PACKAGE)/completions
+	$(CELLERATOR) man --all $(PACKAGE)/man
+	gzip -9n $(PACKAGE)/man/*.1
+	$(CELLERATOR) completions bash >$(PACKAGE)/completions/cellerator
+	$(CELLERATOR) completions zsh >$(PACKAGE)/completions/_cellerator
+	$(CELLERATOR) completions fish >$(PACKAGE)/completions/cellerator.fish
+
+deb: package-files ## A Debian package: target/debian (installs cargo-deb if it is missing)
+	@command -v cargo-deb >/dev/null || cargo install cargo-deb --locked
+	@tools/install-deps --optional lintian
+	cargo deb --package cellerator --no-build --locked
+	@! command -v lintian >/dev/null || lintian --fail-on error target/debian/cellerator_*.deb
+
+rpm: package-files ## An RPM package: target/generate-rpm (installs cargo-generate-rpm if it is missing)
+	@command -v cargo-generate-rpm >/dev/null || cargo install cargo-generate-rpm --locked
+	cargo generate-rpm --package crates/cli
+
+# Debian has no libelf for musl, so glibc is linked in, with the static libraries of libelf-dev and zlib1g-dev.
+STATIC := x86_64-unknown-linux-gnu
+tarball: package-files ## The program without any library that it needs, with its manual: out/tarball
+	PKG_CONFIG_ALL_STATIC=1 RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --locked --package cellerator \
+	  --target $(STATIC) --features static
+	@rm -rf $(OUT)/tarball && mkdir -p $(OUT)/tarball/cellerator/bin
+	cp target/$(STATIC)/release/cellerator $(OUT)/tarball/cellerator/bin/
+	cp -r $(PACKAGE)/man $(PACKAGE)/completions packaging/cellerator@.service packaging/example.toml NOTICE LICENSE-* \
+	  $(OUT)/tarball/cellerator/
+	tar -C $(OUT)/tarball -czf $(OUT)/tarball/cellerator-linux-x86_64.tar.gz cellerator
+
+package-test: deb ## Install, start, upgrade, reload, remove the package in a bare Debian 12 (as root, minutes)
+	@tools/need-root package-test
+	@tools/install-deps --optional debootstrap
+	tools/package-test target/debian/cellerator_*.deb
 
 clean: ## Remove what was built and written
 	cargo clean

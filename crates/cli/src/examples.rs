@@ -261,7 +261,7 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 52] = [
 ];
 
 /// Those of subcommands that have other aims than one run.
-const MORE: [(&str, &[(&str, &str)]); 7] = [
+const MORE: [(&str, &[(&str, &str)]); 9] = [
     (
         "lab multipath",
         &[
@@ -283,6 +283,21 @@ const MORE: [(&str, &[(&str, &str)]); 7] = [
     (
         "man",
         &[("Read one (pipe it to `man -l -`)", "man multipath run"), ("All of them", "man --all out/man")],
+    ),
+    (
+        "doctor",
+        &[
+            ("This machine", "doctor"),
+            ("Two interfaces between which to accelerate", "doctor eth0 eth1"),
+            ("For a program", "doctor --json"),
+        ],
+    ),
+    (
+        "completions",
+        &[
+            ("In bash, for this session", "completions bash"),
+            ("In zsh, from a folder of `fpath`", "completions zsh"),
+        ],
     ),
     (
         "contest",

@@ -2,8 +2,10 @@
 
 mod analyze;
 mod bench;
+mod completions;
 mod contest;
 mod demo;
+mod doctor;
 mod drwa;
 mod examples;
 mod feedback_adapter;
@@ -52,6 +54,8 @@ enum Command {
     Drain(instance::DrainArgs),
     /// Make a running accelerator read its settings file again
     Reload(instance::Which),
+    /// Say what this machine can do as an accelerator, what it lacks, and which command mends it
+    Doctor(doctor::Args),
     /// Emulate cellular networks between real TCP stacks, in network namespaces (as root)
     Lab(lab::Args),
     /// Simulate the same networks in virtual time, in seconds and without root, or random networks
@@ -85,6 +89,8 @@ enum Command {
     Capture(live_capture::Args),
     /// Print the manual page of a command, or write those of all
     Man(man::Args),
+    /// Print a script that completes commands and options in a shell
+    Completions(completions::Args),
 }
 
 fn main() -> ExitCode {
@@ -97,6 +103,7 @@ fn main() -> ExitCode {
         Command::Flows(args) => instance::flows(&args),
         Command::Drain(args) => instance::drain(&args),
         Command::Reload(which) => instance::reload(&which),
+        Command::Doctor(args) => doctor::main(&args),
         Command::Lab(args) => lab::main(args),
         Command::Sim(args) => sim::main(args),
         Command::FeedbackAdapter(args) => feedback_adapter::main(&args),
@@ -113,6 +120,7 @@ fn main() -> ExitCode {
         Command::Probe(args) => probe::main(args),
         Command::Multipath(args) => multipath::main(args),
         Command::Man(args) => man::main(&args),
+        Command::Completions(args) => completions::main(&args),
     };
     match result {
         Ok(code) => code,

@@ -2,37 +2,86 @@
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::process::ExitCode;
+use std::os::linux::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
 
 use engine::WindowPolicy;
-use run::{Accelerator, Event, Job, RunError, Settings, Severity, Task};
+use io::{Clock, Waiter};
+use run::{Accelerator, Answer, Event, Job, Question, RunError, Settings, Severity, Task, Watched};
+use units::Duration;
 
 /// Runs `cellerator run`; an error is one clear line: what, where, what to do.
 pub fn main(settings: Settings) -> Result<ExitCode, String> {
     let given: Vec<OsString> = std::env::args_os().skip_while(|word| word != "run").skip(1).collect();
+    let is_journal = is_journal();
+    let mut show = |event: &Event| show(event, is_journal);
     let result = match settings.task(given)? {
         Task::Watch(record, hang_after) => {
-            run::watch(&record, hang_after).map_err(|error| error.to_string())?;
-            Ok(())
+            let watched = run::watch(&record, hang_after).map_err(|error| error.to_string())?;
+            // A service manager starts it anew.
+            return Ok(if watched == Watched::Died { ExitCode::FAILURE } else { ExitCode::SUCCESS });
         }
         Task::DryRun(config) => run::dry_run(&config, &mut show),
-        Task::Run(job) => accelerate(*job),
+        Task::Background(words) => return start_in_background(&words).map_err(|why| format!("run: {why}")),
+        Task::Run(job) => accelerate(*job, show),
     };
     result.map(|()| ExitCode::SUCCESS).map_err(|error| format!("run: {error}"))
 }
 
 /// What was set up goes to standard output, what needs attention to standard error. A reader who has
 /// gone away is no reason to stop.
-fn show(event: &Event) {
+fn show(event: &Event, is_journal: bool) {
+    // As `SyslogLevelPrefix` of systemd has it (sd-daemon(3)).
+    let level = match event.severity() {
+        _ if !is_journal => "",
+        Severity::Info => "<6>",
+        Severity::Notice => "<5>",
+        Severity::Warning => "<4>",
+    };
     if event.severity() == Severity::Info {
-        drop(std::io::stdout().write_all(format!("{event}\n").as_bytes()));
+        drop(std::io::stdout().write_all(format!("{level}{event}\n").as_bytes()));
     } else {
-        io::say(format_args!("cellerator: {}", event.line()));
+        io::say(format_args!("{level}cellerator: {}", event.line()));
     }
 }
 
-fn accelerate(job: Job) -> Result<(), RunError> {
+/// True when standard error is the journal's: `JOURNAL_STREAM` names its device and inode (systemd.exec(5)).
+fn is_journal() -> bool {
+    let here =
+        std::fs::metadata("/proc/self/fd/2").map(|data| format!("{}:{}", data.st_dev(), data.st_ino()));
+    matches!((std::env::var("JOURNAL_STREAM"), here), (Ok(stream), Ok(here)) if stream == here)
+}
+
+/// How often a process in the background is looked at.
+const POLL: Duration = Duration::from_millis(10);
+
+/// Starts `cellerator run` with `words` and returns when it answers, which it does once it steers packets.
+fn start_in_background(words: &[OsString]) -> Result<ExitCode, String> {
+    let program = std::env::current_exe().map_err(|e| format!("cannot find this program's own file: {e}"))?;
+    let mut command = Command::new(program);
+    command.arg("run").args(words).process_group(0).stdin(Stdio::null());
+    let mut child = command.spawn().map_err(|error| format!("cannot start in the background: {error}"))?;
+    let mut waiter = Waiter::new(Duration::ZERO).map_err(|error| error.to_string())?;
+    loop {
+        if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
+            return Err(format!("the process in the background has ended at its start ({status})"));
+        }
+        let all = run::find(Path::new(io::INSTANCE_DIRECTORY)).map_err(|error| error.to_string())?;
+        let own = all.into_iter().find(|found| found.process == child.id());
+        // Questions are answered from the first turn of its loop on.
+        if own.is_some_and(|own| matches!(own.ask(&Question::Status), Ok(Answer::Status(_)))) {
+            return Ok(ExitCode::SUCCESS);
+        }
+        waiter.wait(Some(Clock::now() + POLL)).map_err(|error| error.to_string())?;
+    }
+}
+
+fn accelerate(job: Job, mut show: impl FnMut(&Event)) -> Result<(), RunError> {
     let Job { config, engine, read } = job;
+    // All files that others may not read have been read, and there is one thread.
+    run::keep_needed_privileges(&config.state_directory)?;
     if engine.window_policy == WindowPolicy::Opportunistic {
         show(&Event::PatentClaim);
     }

@@ -1,14 +1,8 @@
 //! What this machine and this process can do, each lack in one clear line.
 
-use std::fs;
 use std::path::Path;
 
-use crate::{IoError, Namespace};
-
-const CAP_NET_ADMIN: u32 = 12;
-const CAP_NET_RAW: u32 = 13;
-const CAP_SYS_ADMIN: u32 = 21;
-const CAP_BPF: u32 = 39;
+use crate::{Capabilities, Capability, IoError, Namespace};
 
 /// Something this program may need of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,25 +28,23 @@ pub enum Feature {
 pub fn require(feature: Feature) -> Result<(), IoError> {
     match feature {
         Feature::NetworkAdministration => {
-            require_capability(CAP_NET_ADMIN, "CAP_NET_ADMIN", "change interfaces and routes")
+            require_capability(Capability::NetAdmin, "change interfaces and routes")
         }
-        Feature::PacketSockets => {
-            require_capability(CAP_NET_RAW, "CAP_NET_RAW", "read packets from an interface")
-        }
+        Feature::PacketSockets => require_capability(Capability::NetRaw, "read packets from an interface"),
         Feature::Namespaces => {
-            require_capability(CAP_SYS_ADMIN, "CAP_SYS_ADMIN", "make network namespaces")?;
+            require_capability(Capability::SysAdmin, "make network namespaces")?;
             Namespace::current().map(drop)
         }
         Feature::Tun => {
-            require_capability(CAP_NET_ADMIN, "CAP_NET_ADMIN", "create TUN devices")?;
+            require_capability(Capability::NetAdmin, "create TUN devices")?;
             require_path("/dev/net/tun", "load the driver with `modprobe tun`")
         }
         Feature::Bpf => {
             let what = "load BPF programs";
             // Who may administrate the system may this too (capabilities(7)).
-            require_capability(CAP_SYS_ADMIN, "CAP_SYS_ADMIN", what)
-                .or_else(|_| require_capability(CAP_BPF, "CAP_BPF", what))?;
-            require_capability(CAP_NET_ADMIN, "CAP_NET_ADMIN", what)
+            require_capability(Capability::SysAdmin, what)
+                .or_else(|_| require_capability(Capability::Bpf, what))?;
+            require_capability(Capability::NetAdmin, what)
         }
         Feature::Ipv6 => require_path("/proc/sys/net/ipv6", "the kernel runs without IPv6 (ipv6.disable=1)"),
     }
@@ -73,19 +65,11 @@ fn require_path(path: &str, remedy: &str) -> Result<(), IoError> {
     Err(IoError::Missing { what: path.to_owned(), remedy: remedy.to_owned() })
 }
 
-fn require_capability(bit: u32, name: &'static str, what: &str) -> Result<(), IoError> {
-    let status = fs::read_to_string("/proc/thread-self/status")
-        .map_err(|error| IoError::system("read /proc/thread-self/status", error))?;
-    if effective_capabilities(&status) >> bit & 1 == 1 {
+fn require_capability(capability: Capability, what: &str) -> Result<(), IoError> {
+    if Capabilities::effective()?.has(capability) {
         return Ok(());
     }
-    Err(IoError::NotPrivileged { what: what.to_owned(), capability: name })
-}
-
-/// The `CapEff` line of a `/proc/PID/status`.
-fn effective_capabilities(status: &str) -> u64 {
-    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0)
+    Err(IoError::NotPrivileged { what: what.to_owned(), capability: capability.name() })
 }
 
 #[cfg(test)]
@@ -93,17 +77,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn capabilities_are_read_from_the_status_file() {
-        assert_eq!(effective_capabilities("Name:\tx\nCapEff:\t0000000000003000\n") >> CAP_NET_ADMIN & 3, 3);
-        assert_eq!(effective_capabilities("Name:\tx\n"), 0);
-    }
-
-    #[test]
     fn a_lack_is_one_line_with_a_remedy() {
         let error = require_path("/no/such/device", "load the driver with `modprobe x`").unwrap_err();
         assert_eq!(error.to_string(), "/no/such/device is missing: load the driver with `modprobe x`");
-        let error = require_capability(63, "CAP_X", "do x").unwrap_err();
-        assert_eq!(error.to_string(), "cannot do x: needs CAP_X; run as root");
+        let capability = Capability::Bpf.name();
+        let error = IoError::NotPrivileged { what: "do x".to_owned(), capability };
+        assert_eq!(error.to_string(), "cannot do x: needs CAP_BPF; run as root");
     }
 
     #[test]

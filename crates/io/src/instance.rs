@@ -219,7 +219,9 @@ fn instances(base: &Path, kind: &str) -> Result<Vec<PathBuf>, IoError> {
 fn lock_base(base: &Path) -> Result<File, IoError> {
     let lock = || -> io::Result<File> {
         fs::create_dir_all(base)?;
-        let file = File::create(base.join("lock"))?;
+        let path = base.join("lock");
+        // Another user may have made it.
+        let file = File::open(&path).or_else(|_| File::create(&path))?;
         flock(&file, libc::LOCK_EX)?;
         Ok(file)
     };

@@ -5,6 +5,7 @@
 
 mod af_packet;
 pub mod bpf;
+mod capabilities;
 mod capture_ring;
 mod clock;
 mod datagram_socket;
@@ -21,6 +22,7 @@ mod mapping;
 mod mptcp_socket;
 pub mod netlink;
 mod netns;
+pub mod offers;
 mod paced_waiter;
 mod packet_socket;
 mod prefetch;
@@ -29,6 +31,7 @@ mod raw_socket;
 mod ring_arena;
 pub mod sched;
 mod segments;
+mod service_manager;
 mod shared_words;
 mod signals;
 mod spin_budget;
@@ -38,6 +41,7 @@ mod tcp_info;
 mod tun;
 mod waiter;
 
+pub use capabilities::{Capabilities, Capability};
 pub use capture_ring::{CaptureRing, Frame};
 pub use clock::Clock;
 pub use datagram_socket::{DatagramSocket, ReceivedDatagram};
@@ -58,6 +62,7 @@ pub use process::{PidFd, ProcessId, raise_descriptor_limit, resident_bytes, resi
 pub use raw_socket::RawSocket;
 pub use ring_arena::RingArena;
 pub use segments::{Segments, SilentPort};
+pub use service_manager::{ServiceManager, sign_of_life_within};
 pub use shared_words::SharedWords;
 pub use signals::{Signals, ignore_signals, is_signal_ignored};
 pub use spin_budget::SpinBudget;

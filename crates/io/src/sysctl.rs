@@ -1,8 +1,10 @@
 //! Kernel settings under `/proc/sys`; those under `net/` belong to one network namespace.
 
 use std::fs;
+use std::path::Path;
 
 use crate::error::Context;
+use crate::netlink::DeviceSetting;
 use crate::{IoError, Namespace};
 
 /// Reads a setting as the calling thread's namespace has it, without the final line feed.
@@ -16,12 +18,20 @@ pub fn read_here(path: &str) -> Result<String, IoError> {
     Ok(text.trim_end().to_owned())
 }
 
-/// Writes a setting of the calling thread's namespace.
+/// Writes a setting of the calling thread's namespace; by netlink where it takes it, since a service may be kept
+/// from writing to `/proc/sys`.
 ///
 /// # Errors
 /// When there is no such setting, the value is refused, or the privilege is missing.
 pub fn write_here(path: &str, value: &str) -> Result<(), IoError> {
-    fs::write(format!("/proc/sys/{path}"), value).doing(|| format!("set the sysctl {path} to '{value}'"))
+    let file = Path::new("/proc/sys").join(path);
+    // A device without IPv6 has no such file.
+    if let (Some((setting, device)), Ok(value), true) =
+        (DeviceSetting::at(path), value.parse(), file.exists())
+    {
+        return setting.write(device, value);
+    }
+    fs::write(file, value).doing(|| format!("set the sysctl {path} to '{value}'"))
 }
 
 /// Reads a setting of `namespace`.

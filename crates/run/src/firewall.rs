@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::ErrorKind;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -57,7 +58,17 @@ pub(crate) fn examine(names: Names<'_>) -> Firewall {
     for (list, save) in
         [("ip_tables_names", "iptables-legacy-save"), ("ip6_tables_names", "ip6tables-legacy-save")]
     {
-        let tables = fs::read_to_string(format!("/proc/thread-self/net/{list}")).unwrap_or_default();
+        let tables = match fs::read_to_string(format!("/proc/thread-self/net/{list}")) {
+            // Only root may see it: a service's own user must take it for in use.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                found.tracks_connections = true;
+                found
+                    .unknown
+                    .push(format!("the rules of `{save}` are for root to see, and were not examined"));
+                continue;
+            }
+            tables => tables.unwrap_or_default(),
+        };
         if tables.trim().is_empty() {
             continue;
         }

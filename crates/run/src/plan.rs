@@ -2,12 +2,12 @@
 
 use engine::Port;
 use io::netlink::{Family, InterfaceIndex, Netlink, OWNER_PROTOCOL, Rule, Table};
-use io::{IoError, Namespace, features};
+use io::{IoError, Namespace, bpf, features};
 use wire::protocol;
 
 use crate::firewall::Firewall;
 use crate::handover::Predecessor;
-use crate::keepsakes::Inventory;
+use crate::keepsakes::{Inventory, Keepsakes};
 use crate::record::{Record, RecordedSysctl};
 use crate::steering::{Method, method, tcx};
 use crate::{
@@ -150,8 +150,9 @@ impl Plan {
         config: &Config,
         netlink: &Netlink,
         record: &Record,
-        kept: &Inventory,
+        keepsakes: &Keepsakes,
     ) -> Result<Self, RunError> {
+        let kept = &keepsakes.inventory;
         let names = [config.wired.as_str(), config.mobile.as_str()];
         let namespace = Namespace::current()?.id()?;
         if names != [record.wired.as_str(), record.mobile.as_str()] || namespace != record.namespace {
@@ -166,8 +167,8 @@ impl Plan {
         }
         let interfaces = check_interfaces(config, netlink)?;
         let has_programs = kept.shared_words > 0;
-        let programs = method::programs(netlink, names)?;
-        if has_programs && !programs.iter().all(|at| at.iter().any(|name| name == tcx::NAME)) {
+        let is_steered = |index| keepsakes.links.iter().any(|program| bpf::is_at(program, index));
+        if has_programs && !interfaces.iter().all(|(index, _)| is_steered(*index)) {
             return Err(RunError::Settings("its programs are no longer at the interfaces".to_owned()));
         }
         let side = |at: usize| {

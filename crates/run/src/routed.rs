@@ -68,7 +68,7 @@ impl Site for RoutedSite {
         kept: &mut Keepsakes,
         mut record: Record,
     ) -> Result<Self, RunError> {
-        let plan = Plan::inherited(config, netlink, &record, &kept.inventory)?;
+        let plan = Plan::inherited(config, netlink, &record, kept)?;
         let [wired, mobile] = record.tuns.each_ref().map(|tun| netlink.index_of(tun));
         let tuns = [wired?, mobile?];
         let tcx = kept.shared.take().zip(kept.passed.take());

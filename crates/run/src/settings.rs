@@ -62,6 +62,9 @@ pub struct Settings {
     /// Print what would be set up, and change nothing
     #[arg(long)]
     dry_run: bool,
+    /// Start in the background, and return when packets are steered
+    #[arg(long, conflicts_with = "dry_run")]
+    background: bool,
     #[command(flatten)]
     engine: EngineArgs,
     #[command(flatten)]
@@ -83,6 +86,8 @@ pub enum Task {
     Watch(PathBuf, Duration),
     /// Tell what would be set up.
     DryRun(Box<Config>),
+    /// Start a process with these arguments of `cellerator run`, and wait until it steers.
+    Background(Vec<OsString>),
     /// Accelerate.
     Run(Box<Job>),
 }
@@ -122,6 +127,9 @@ impl Settings {
             None => (self, None),
         };
         let engine = settings.engine.config()?;
+        if settings.background {
+            return Ok(Task::Background(given.into_iter().filter(|word| word != "--background").collect()));
+        }
         let successor = successor_of(&given);
         let read = file.map(|path| reload::reading(path, given)).transpose()?;
         let is_dry_run = settings.dry_run;

@@ -19,6 +19,7 @@ use crate::interfaces::Interfaces;
 use crate::journal::FullAlarm;
 use crate::packet_loop::PacketLoop;
 use crate::patience::Patience;
+use crate::service::Service;
 use crate::shards::{Command, Shards};
 use crate::signals::CaughtSignals;
 use crate::watchdog::Guardian;
@@ -103,6 +104,7 @@ struct Supervisor<'a, A: Attachment, P: Processor> {
     patience: Patience,
     console: Console,
     reports: Reports,
+    service: Service,
     started_at: Instant,
     stop: Option<Stop>,
     /// Another process has all that leads packets here, and the flows: nothing is to be undone.
@@ -132,6 +134,13 @@ struct Pulse {
     is_unsteered: bool,
 }
 
+impl Pulse {
+    /// Whose end is the end of the service: the watchdog's, which outlives this process's death.
+    fn main_process(&self) -> u32 {
+        self.guardian.as_ref().and_then(Guardian::process).unwrap_or_else(std::process::id)
+    }
+}
+
 /// Reports of base stations.
 struct Reports {
     receiver: Option<FeedbackReceiver>,
@@ -147,6 +156,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         let (attachment, purpose) = (self.attachment.name(), self.attachment.purpose());
         let no_successor = self.why_no_successor();
         self.events.on_event(&Event::Ready { attachment, purpose, no_successor });
+        self.service.is_ready(self.pulse.main_process(), attachment);
         loop {
             self.notice_gap()?;
             let turned = self.packet_loop.turn(&mut self.processor);

@@ -118,6 +118,11 @@ impl Guardian {
         Ok(())
     }
 
+    /// The watchdog's process, while it runs.
+    pub fn process(&self) -> Option<u32> {
+        self.running.as_ref().map(|(child, _)| child.id())
+    }
+
     /// What to watch for news.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.running.as_ref().map(|(_, socket)| socket.as_fd())
@@ -237,12 +242,21 @@ const ENDED: &str = "its successor has ended";
 /// How long a process that hangs may take to die.
 const DEATH_TIME_MAX: Duration = Duration::from_millis(100);
 
+/// How it went with a process that was watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watched {
+    /// It has ended in good order, or another one goes on.
+    Well,
+    /// It has died, and nobody goes on.
+    Died,
+}
+
 /// The watchdog itself: watches the process at the other end of standard input over the instance whose
 /// record is at `watched_record`, until that process has ended.
 ///
 /// # Errors
 /// When something could not be undone; everything else was.
-pub fn watch(watched_record: &Path, hang_after: Duration) -> Result<(), RunError> {
+pub fn watch(watched_record: &Path, hang_after: Duration) -> Result<Watched, RunError> {
     ignore_signals(&IGNORED);
     let failed = |error| RunError::Watchdog(IoError::system("open the heartbeat's socket", error));
     let mut socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
@@ -305,7 +319,7 @@ pub fn watch(watched_record: &Path, hang_after: Duration) -> Result<(), RunError
         if let Some(directory) = record_path.parent() {
             drop(fs::remove_dir_all(directory));
         }
-        return Ok(());
+        return Ok(Watched::Well);
     }
     let record = read_record(record_path);
     let kept = said.kept.take().filter(|_| !said.ends);
@@ -319,7 +333,7 @@ pub fn watch(watched_record: &Path, hang_after: Duration) -> Result<(), RunError
                     "cellerator: process {process} goes on with the flows of the one that died"
                 ));
                 drop(fs::remove_dir_all(directory));
-                return Ok(());
+                return Ok(Watched::Well);
             }
             Err(why) => {
                 say(format_args!(
@@ -328,8 +342,10 @@ pub fn watch(watched_record: &Path, hang_after: Duration) -> Result<(), RunError
             }
         }
     }
+    let watched = if said.ends { Watched::Well } else { Watched::Died };
     if record.is_inline {
-        return Ok(end_inline(record_path, &record, &netlink)?);
+        end_inline(record_path, &record, &netlink)?;
+        return Ok(watched);
     }
     let result = record.undo_all(&netlink);
     if let (Ok(()), Some(directory)) = (&result, record_path.parent()) {
@@ -337,7 +353,8 @@ pub fn watch(watched_record: &Path, hang_after: Duration) -> Result<(), RunError
         // Already gone after an end in good order.
         drop(fs::remove_dir_all(directory));
     }
-    Ok(result?)
+    result?;
+    Ok(watched)
 }
 
 /// Why somebody must go on in the place of a process.

@@ -181,11 +181,21 @@ pub fn is_tcx_there(interface: InterfaceIndex) -> Result<(), IoError> {
     }
 }
 
+/// True when the program behind `link`, of this process or another one, is at `interface` (tcx).
+#[must_use]
+pub fn is_at(link: &impl AsFd, interface: InterfaceIndex) -> bool {
+    system::interface_of(link.as_fd()).is_ok_and(|index| index == interface.get())
+}
+
 /// The names of the programs at work on what comes in through `interface`; none where the kernel
-/// has no such thing.
+/// has no such thing. Who may not ask for a name (`CAP_SYS_ADMIN`) gets the number.
 #[must_use]
 pub fn programs_at(interface: InterfaceIndex) -> Vec<String> {
     let ids = system::query(interface.get()).unwrap_or_default();
-    // One that has gone since has no name any more.
-    ids.into_iter().filter_map(|id| system::program_name(id).ok()).collect()
+    let name = |id| match system::program_name(id) {
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => Some(format!("number {id}")),
+        // One that has gone since has no name any more.
+        named => named.ok(),
+    };
+    ids.into_iter().filter_map(name).collect()
 }

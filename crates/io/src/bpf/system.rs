@@ -294,6 +294,21 @@ struct InfoAttr {
 const INFO_LEN: usize = 80;
 const INFO_NAME: usize = 64;
 
+/// Of `struct bpf_link_info` what lies before the interface of a program at tcx: three numbers and padding.
+const LINK_INFO_WORDS: usize = 8;
+const LINK_INFO_INTERFACE: usize = 2;
+
+/// The number of the interface at which a program is (tcx); 0 when it is at none any more.
+pub(super) fn interface_of(link: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut info = [0u64; LINK_INFO_WORDS];
+    let len = size_of_val(&info) as u32;
+    let mut attr = InfoAttr { fd: number(link), len, info: info.as_mut_ptr().addr() as u64 };
+    // SAFETY: the kernel writes at most `len` bytes to `info`, which is aligned and has as many.
+    unsafe { call(INFO_BY_FD, &mut attr) }?;
+    let [a, b, c, d, ..] = info[LINK_INFO_INTERFACE].to_ne_bytes();
+    Ok(u32::from_ne_bytes([a, b, c, d]))
+}
+
 /// The name of the program with a number.
 pub(super) fn program_name(id: u32) -> io::Result<String> {
     let mut attr = IdAttr { id, next: 0, flags: 0 };

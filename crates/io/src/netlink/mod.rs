@@ -13,6 +13,7 @@ mod links;
 mod mptcp;
 mod routes;
 mod rules;
+mod settings;
 mod wireless;
 
 use std::fmt;
@@ -36,6 +37,7 @@ pub use mptcp::{
 };
 pub use routes::Route;
 pub use rules::Rule;
+pub(crate) use settings::DeviceSetting;
 pub use wireless::Wireless;
 
 use crate::IoError;

@@ -8,7 +8,7 @@ use io::netlink::{Link, Netlink};
 use io::{FrameSocket, Namespace, bpf};
 use units::Duration;
 
-use super::fallback::{self, Fallback};
+use super::fallback::Fallback;
 use crate::keepsakes::{Inventory, Keepsakes};
 use crate::record::Record;
 use crate::{Config, InlineFallback, RunError};
@@ -75,7 +75,7 @@ fn find_fallback(
         Err(error) if error.is_not_there() => return Ok(None),
         found => found?,
     };
-    let is_guarded = |link: &Link| bpf::programs_at(link.index).iter().any(|name| name == fallback::NAME);
+    let is_guarded = |link: &Link| kept.links.iter().any(|program| bpf::is_at(program, link.index));
     let stands_by = links.iter().all(|link| link.bridge == Some(index) && is_guarded(link));
     let heartbeat = kept.shared.take().filter(|_| stands_by);
     let links = std::mem::take(&mut kept.links);

@@ -11,7 +11,8 @@ use toml::{Spanned, Value};
 use super::Line;
 
 /// Flags that make no sense in a file.
-const NOT_IN_A_FILE: [&str; 6] = ["config", "watchdog", "recover", "dry-run", "replace", "help"];
+const NOT_IN_A_FILE: [&str; 7] =
+    ["config", "watchdog", "recover", "dry-run", "replace", "background", "help"];
 
 /// A setting of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,6 +17,10 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         if self.is_succeeded {
             return self.leave();
         }
+        if result.is_err() && self.stop.is_none() {
+            // The watchdog ends in good order; this process says that something failed.
+            self.service.main_is(std::process::id());
+        }
         let released = self.attachment.release();
         let is_usable = result.is_ok();
         if is_usable {

@@ -39,6 +39,10 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         let began = Clock::now();
         let event = match self.send_flows(offer) {
             Ok(()) => {
+                if offer.process != 0 {
+                    // It names its watchdog soon.
+                    self.service.main_is(offer.process);
+                }
                 if offer.adopts {
                     self.is_succeeded = true;
                 } else {

@@ -220,6 +220,8 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         // However long that took: the other one, or the watchdog, has shown signs of life meanwhile.
         self.pulse.last_alive = Clock::now();
         self.attachment.own()?;
+        // The watchdog that was the main process ends as soon as it hears that.
+        self.service.main_is(self.pulse.main_process());
         // From here on they are ours.
         (&stream).write_all(&[TAKEN]).map_err(unheard)?;
         let flows = processors.iter().map(|processor| processor.flow_count() as u64).sum();

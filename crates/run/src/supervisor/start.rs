@@ -24,6 +24,7 @@ use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
 use crate::patience::Patience;
 use crate::routed::RoutedSite;
+use crate::service::Service;
 use crate::shards::{Shards, Terms};
 use crate::signals::CaughtSignals;
 use crate::watchdog::Guardian;
@@ -286,6 +287,7 @@ impl<P: Processor + Send + 'static> Start<P> {
             patience: Patience::default(),
             console: Console::open(ground.instance.path())?,
             reports: Reports { receiver: None, next_look: Instant::ZERO },
+            service: Service::find(),
             started_at: Clock::now(),
             stop: None,
             events,
@@ -364,7 +366,14 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         let is_replacing = match forebear {
             Forebear::Dead(heir) => self.recover_flows(heir, others).map(|()| false)?,
             Forebear::Running(adopted) => self.succeed(adopted, others).map(|()| true)?,
-            Forebear::None => self.take_flows(others) || self.attachment.retire_predecessor()?,
+            Forebear::None => {
+                let are_taken = self.take_flows(others);
+                if !are_taken && self.attachment.predecessor().is_some() {
+                    // It may end at once.
+                    self.service.main_is(self.pulse.main_process());
+                }
+                are_taken || self.attachment.retire_predecessor()?
+            }
         };
         if is_replacing {
             self.events.on_event(&Event::Replacing { name: config.replace.clone().unwrap_or_default() });

@@ -21,6 +21,9 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         let are_alive = self.are_alive();
         if are_alive {
             self.attachment.beat();
+            // One that ends may have been replaced.
+            let main = self.stop.is_none().then(|| self.pulse.main_process());
+            self.service.is_alive(main);
         }
         let checked = self.check_interfaces();
         self.patience.with(checked, self.events)?;

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
@@ -386,6 +386,13 @@ impl Program {
         let mut program = Self::launch_command(command, topology, &topology.config(), &["--engine"]);
         program.await_line("steering TCP between");
         program
+    }
+
+    /// The same as a service of a manager that listens at `manager`, and wants a sign of life every 2 s.
+    pub fn launch_service(topology: &Topology, config: &Config, manager: &Path) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tun-echo"));
+        command.env("NOTIFY_SOCKET", manager).env("WATCHDOG_USEC", "2000000");
+        Self::launch_command(command, topology, config, &["--engine"])
     }
 
     pub fn launch_with(topology: &Topology, config: &Config, arguments: &[&str]) -> Self {

@@ -25,6 +25,7 @@ fn main() -> ExitCode {
     };
     let parse = |config: &str| {
         let mut config = parse(config)?;
+        run::keep_needed_privileges(&config.state_directory).map_err(|error| error.to_string())?;
         config.recover.clone_from(&recover);
         if config.watchdog.successor == ["self"] {
             let words = words.iter().map(|word| (*word).to_owned());
@@ -113,5 +114,6 @@ fn accelerate_by<P: Processor + Send + 'static>(
 
 fn watch(record: &str, hang_after_ms: &str) -> Result<(), String> {
     let hang_after_ms = hang_after_ms.parse().map_err(|_| format!("'{hang_after_ms}' is not a number"))?;
-    run::watch(Path::new(record), Duration::from_millis(hang_after_ms)).map_err(|error| error.to_string())
+    let watched = run::watch(Path::new(record), Duration::from_millis(hang_after_ms));
+    watched.map(drop).map_err(|error| error.to_string())
 }

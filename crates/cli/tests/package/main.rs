@@ -1,0 +1,147 @@
+//! What a package is made of, and what `cellerator doctor` says on this machine.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // In helpers of tests, too, a failure is a failed test.
+
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use io::netlink::VethEnd;
+use io::{Namespace, SpawnOptions, sysctl};
+use serde_json::Value;
+
+mod contents;
+#[path = "../lab/schema.rs"]
+mod schema;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_cellerator");
+const SCHEMA: &str = include_str!("../../../../schemas/doctor.schema.json");
+
+/// A namespace with two cables; gone with the value.
+struct Place(Namespace);
+
+impl Place {
+    fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::SeqCst);
+        let space = Namespace::create(&format!("ct-package-{}-{number}", std::process::id())).unwrap();
+        let netlink = space.netlink().unwrap();
+        let end = |name| VethEnd { name, namespace: None };
+        netlink.create_veth(end("w0"), end("m0")).unwrap();
+        for name in ["w0", "m0"] {
+            netlink.set_up(netlink.index_of(name).unwrap()).unwrap();
+        }
+        let place = Self(space);
+        for (name, address) in [("w0", "10.9.1.1/24"), ("m0", "10.9.2.1/24")] {
+            assert!(place.output(&["ip", "address", "add", address, "dev", name]).status.success());
+        }
+        place
+    }
+
+    fn output(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        self.0.spawn(command, SpawnOptions::default()).unwrap().wait_with_output().unwrap()
+    }
+
+    /// What `cellerator doctor` says, checked against its schema, and its exit code.
+    fn doctor(&self, program: &[&str], interfaces: &[&str]) -> (Value, i32) {
+        let output = self.output(&[program, &["doctor", "--json"], interfaces].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let document = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{said}"));
+        schema::check_against(&document, SCHEMA);
+        (document, output.status.code().unwrap())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        drop(Namespace::remove(self.0.name()));
+    }
+}
+
+/// A copy of the program where every user may run it; gone with the value.
+struct ForAll(PathBuf);
+
+impl ForAll {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("ct-package-{name}-{}", std::process::id()));
+        std::fs::copy(PROGRAM, &path).unwrap();
+        Self(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for ForAll {
+    fn drop(&mut self) {
+        drop(std::fs::remove_file(&self.0));
+    }
+}
+
+fn about<'a>(document: &'a Value, subject: &str) -> &'a Value {
+    let findings = document["findings"].as_array().unwrap();
+    findings.iter().find(|finding| finding["subject"] == subject).unwrap_or_else(|| panic!("{document}"))
+}
+
+#[test]
+fn doctor_says_of_a_real_machine_what_it_lacks() {
+    let machine = Place::new();
+    let forward = |value| sysctl::write(&machine.0, "net/ipv4/ip_forward", value).unwrap();
+    forward("0");
+    let (document, code) = machine.doctor(&[PROGRAM], &["w0", "m0"]);
+    assert_eq!(code, 0, "{document}");
+    for subject in ["TUN devices", "TUN offloads", "privileges", "w0", "m0", "AF_PACKET"] {
+        assert_eq!(about(&document, subject)["health"], "good", "{subject}: {document}");
+    }
+    // As the kernel makes virtual cables.
+    let offloads = about(&document, "w0 offloads");
+    assert_eq!(
+        (&offloads["found"], &offloads["mend"]),
+        (&"GRO is off".into(), &"ethtool -K w0 gro on".into())
+    );
+    let forwarding = about(&document, "IPv4 forwarding");
+    assert_eq!((&forwarding["health"], &document["verdict"]), (&"limited".into(), &"limited".into()));
+    // The command mends it.
+    let mend = forwarding["mend"].as_str().unwrap().split(',').next().unwrap();
+    let words: Vec<&str> = mend.split(' ').collect();
+    assert!(machine.output(&words).status.success(), "{mend}");
+    let (document, _) = machine.doctor(&[PROGRAM], &["w0", "m0"]);
+    assert_eq!(about(&document, "IPv4 forwarding")["health"], "good");
+    let steering = about(&document, "steering")["found"].as_str().unwrap();
+    let run = machine.output(&[PROGRAM, "run", "--wired", "w0", "--mobile", "m0", "--dry-run"]);
+    let run = String::from_utf8(run.stdout).unwrap();
+    assert!(run.starts_with(&format!("# steering by {steering}")), "{steering}: {run}");
+
+    let (document, code) = machine.doctor(&[PROGRAM], &["w0", "no-such-if"]);
+    assert_eq!((code, &document["verdict"]), (3, &"missing".into()));
+    assert_eq!(about(&document, "no-such-if")["health"], "missing");
+}
+
+#[test]
+fn doctor_changes_nothing_and_tells_an_ordinary_user_what_it_cannot_know() {
+    let machine = Place::new();
+    let state = || {
+        let shown = ["ip -d link", "ip rule", "ip -6 rule", "sysctl -a --pattern ^net.(ipv4|ipv6).conf"];
+        shown.map(|line| machine.output(&line.split(' ').collect::<Vec<_>>()).stdout)
+    };
+    let before = state();
+    let program = ForAll::new("doctor");
+    let user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all"];
+    let nobody = [&user[..], &[program.path()]].concat();
+    let (document, code) = machine.doctor(&nobody, &["w0", "m0"]);
+    assert_eq!(code, 0);
+    assert_eq!(about(&document, "privileges")["health"], "limited");
+    assert_eq!(about(&document, "m0 offloads")["found"], "GRO is off");
+    let tcx = about(&document, "tcx");
+    assert!(tcx["health"] == "unknown" || tcx["health"] == "limited", "{tcx}");
+    assert!(document["findings"].as_array().unwrap().iter().all(|finding| finding["subject"] != "steering"));
+    machine.doctor(&[PROGRAM], &["w0", "m0"]);
+    assert!(before == state(), "the machine is as it was");
+    let human = machine.output(&[PROGRAM, "doctor", "w0"]);
+    let text = String::from_utf8(human.stdout).unwrap();
+    assert!(text.starts_with("cellerator ") && text.contains("\n  good     "), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 110), "{text}");
+}

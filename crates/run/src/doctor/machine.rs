@@ -1,0 +1,167 @@
+//! [`Machine`]: what there is, as the kernel tells it. No judgement.
+
+use std::path::Path;
+
+use io::netlink::Netlink;
+use io::offers::{self, LinkOffloads, Offer, TunOffer};
+use io::{Capabilities, Capability, IoError, bpf, features, sysctl};
+
+use super::kernel::BuildOptions;
+use crate::firewall::{self, Names};
+use crate::{Config, Plan};
+
+/// A machine, or what this user can see of it.
+#[derive(Clone, Debug)]
+pub(super) struct Machine {
+    pub release: String,
+    pub options: BuildOptions,
+    pub capabilities: Capabilities,
+    /// What the driver can do; none where it is not loaded. An error where it may not be asked.
+    pub tun: Result<Option<TunOffer>, String>,
+    pub tcx: Offer,
+    pub packet_sockets: Offer,
+    pub xdp_sockets: Offer,
+    /// Types of the running kernel are there for BPF programs.
+    pub has_btf: bool,
+    /// `net.core.bpf_jit_enable`.
+    pub translates_programs: Option<bool>,
+    /// `net.mptcp.enabled`; none where the kernel has no MPTCP.
+    pub multi_path: Option<bool>,
+    pub has_ipv6: bool,
+    /// For IPv4, for IPv6.
+    pub forwards: [Option<bool>; 2],
+    /// `net.ipv4.conf.all.rp_filter`.
+    pub reverse_path_filter: Option<u32>,
+    /// Connections are tracked or translated; or why that is not known.
+    pub tracks: Result<bool, String>,
+    pub has_nft: bool,
+    pub processors: usize,
+    pub interfaces: Vec<Interface>,
+    /// How the two interfaces would be steered, or why they would not.
+    pub steering: Option<Result<String, String>>,
+}
+
+/// An interface that was named.
+#[derive(Clone, Debug)]
+pub(super) struct Interface {
+    pub name: String,
+    /// None where there is no such interface.
+    pub seen: Option<Seen>,
+}
+
+/// What is seen of an interface.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    pub is_up: bool,
+    pub has_carrier: bool,
+    pub mtu: u32,
+    pub has_ethernet: bool,
+    pub reverse_path_filter: Option<u32>,
+    pub offloads: Option<LinkOffloads>,
+}
+
+impl Machine {
+    /// Looks; changes nothing.
+    pub fn read(names: &[String]) -> Result<Self, IoError> {
+        let release = sysctl::read_here("kernel/osrelease")?;
+        let netlink = Netlink::open()?;
+        let capabilities = Capabilities::effective()?;
+        Ok(Self {
+            options: BuildOptions::read(&release),
+            release,
+            capabilities,
+            tun: offers::tun().map_err(|error| error.to_string()),
+            tcx: tcx(&netlink),
+            packet_sockets: offers::packet_sockets(),
+            xdp_sockets: offers::xdp_sockets(),
+            has_btf: Path::new("/sys/kernel/btf/vmlinux").exists(),
+            translates_programs: is_on("net/core/bpf_jit_enable"),
+            multi_path: is_on("net/mptcp/enabled"),
+            has_ipv6: features::require(features::Feature::Ipv6).is_ok(),
+            forwards: ["net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"].map(is_on),
+            reverse_path_filter: number("net/ipv4/conf/all/rp_filter"),
+            tracks: tracks(),
+            has_nft: features::find_program("nft").is_some(),
+            processors: std::thread::available_parallelism().map_or(1, usize::from),
+            interfaces: names.iter().map(|name| Interface::read(name, &netlink)).collect::<Result<_, _>>()?,
+            steering: match names {
+                [wired, mobile] if capabilities.has(Capability::NetAdmin) => {
+                    Some(steering(wired, mobile, &netlink))
+                }
+                _ => None,
+            },
+        })
+    }
+}
+
+impl Interface {
+    fn read(name: &str, netlink: &Netlink) -> Result<Self, IoError> {
+        let link = match netlink.link(name) {
+            Ok(link) => link,
+            Err(error) if error.is_not_there() => return Ok(Self { name: name.to_owned(), seen: None }),
+            Err(error) => return Err(error),
+        };
+        let seen = Seen {
+            is_up: link.is_up,
+            has_carrier: link.has_carrier,
+            mtu: link.mtu,
+            has_ethernet: link.header_len == Some(ETHERNET_HEADER_LEN),
+            reverse_path_filter: number(&format!("net/ipv4/conf/{name}/rp_filter")),
+            offloads: offers::link_offloads(name).ok(),
+        };
+        Ok(Self { name: name.to_owned(), seen: Some(seen) })
+    }
+}
+
+const ETHERNET_HEADER_LEN: u32 = 14;
+
+fn number(path: &str) -> Option<u32> {
+    sysctl::read_here(path).ok()?.trim().parse().ok()
+}
+
+fn is_on(path: &str) -> Option<bool> {
+    Some(number(path)? != 0)
+}
+
+/// Asked at the loopback interface, which every machine has.
+fn tcx(netlink: &Netlink) -> Offer {
+    match netlink.index_of("lo").and_then(bpf::is_tcx_there) {
+        Ok(()) => Offer::There,
+        Err(IoError::NotPrivileged { .. }) => Offer::Forbidden,
+        Err(_) => Offer::Missing,
+    }
+}
+
+fn tracks() -> Result<bool, String> {
+    // No interface has such a name: rules that name some are the plan's business.
+    const NOBODY: &str = "/";
+    let names = Names { wired: NOBODY, mobile: NOBODY, wired_tun: NOBODY, mobile_tun: NOBODY };
+    let found = firewall::examine(names);
+    match found.unknown.into_iter().next() {
+        Some(why) if !found.tracks_connections => Err(why),
+        _ => Ok(found.tracks_connections),
+    }
+}
+
+/// What `cellerator run --dry-run` would say of the two interfaces, which may be steered already.
+fn steering(wired: &str, mobile: &str, netlink: &Netlink) -> Result<String, String> {
+    let config = Config { wired: wired.to_owned(), mobile: mobile.to_owned(), ..Config::default() };
+    let plan = Plan::make(&config, netlink).map_err(|error| error.to_string())?;
+    Ok(plan.method.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_can_be_read() {
+        let machine = Machine::read(&["lo".to_owned(), "no-such-if".to_owned()]).unwrap();
+        assert_eq!(machine.release, std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap().trim());
+        assert!(machine.processors > 0 && machine.forwards[0].is_some());
+        let [lo, other] = machine.interfaces.as_slice() else { panic!("two were named") };
+        assert!(lo.seen.as_ref().is_some_and(|seen| seen.mtu > 1_500), "{lo:?}");
+        assert!(other.seen.is_none());
+        assert_eq!(number("net/no/such/setting"), None);
+    }
+}
