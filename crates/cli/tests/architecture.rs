@@ -175,6 +175,7 @@ const ENGINE_LAYERS: &[&str] = &[
     "record",
     "journal",
     "report",
+    "meters",
     "image",
     "timestamp",
     // Memory and time, without a protocol.

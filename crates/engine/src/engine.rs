@@ -29,6 +29,7 @@ use crate::half::{Half, Made};
 use crate::journal::{Journal, JournalEntry};
 use crate::memory::ahead::AHEAD_MAX;
 use crate::memory::slab::MemoryAdvice;
+use crate::meters::Meters;
 use crate::report::{FlowReport, PassedFlow};
 use crate::stats::Stats;
 
@@ -83,6 +84,31 @@ impl Engine {
     #[must_use]
     pub fn uplink_stats(&self) -> Option<&Stats> {
         self.up.as_ref().map(|up| up.stats())
+    }
+
+    /// Levels and distributions of the downlink, and of all flows where only it is accelerated.
+    #[must_use]
+    pub fn meters(&self) -> &Meters {
+        self.down.meters()
+    }
+
+    /// The same of the uplink, where it is accelerated.
+    #[must_use]
+    pub fn uplink_meters(&self) -> Option<&Meters> {
+        self.up.as_ref().map(|up| up.meters())
+    }
+
+    /// Subscribers that the downlink knows: those with flows, and those that are remembered.
+    #[must_use]
+    pub fn subscriber_count(&self) -> usize {
+        self.down.subscriber_count()
+    }
+
+    /// True when debt and flows by state, which are running sums, are what the flows add up to. Looks at all of
+    /// them: for tests.
+    #[must_use]
+    pub fn levels_add_up(&self) -> bool {
+        self.down.levels_add_up() && self.up.as_ref().is_none_or(|up| up.levels_add_up())
     }
 
     /// The settings in force.

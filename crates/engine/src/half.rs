@@ -27,6 +27,7 @@ use crate::memory::buffer_pool::BufferPool;
 use crate::memory::index::Index;
 use crate::memory::slab::Slab;
 use crate::memory::timer::Timers;
+use crate::meters::Meters;
 use crate::pass::PassReason;
 use crate::path::Path;
 use crate::path::ready_list::ReadyList;
@@ -34,7 +35,7 @@ use crate::path::subscriber::Subscriber;
 use crate::phase::next::Next;
 use crate::relay::Relay;
 use crate::relay::emit::HeaderBuffer;
-use crate::report::PassedRecently;
+use crate::report::{FlowState, PassedRecently};
 use crate::segment::{Budget, Context, Segment};
 use crate::stats::Stats;
 use crate::timestamp::COMPARABLE_FOR;
@@ -87,6 +88,7 @@ pub(crate) struct Half {
     ready: ReadyList,
     header: HeaderBuffer,
     stats: Stats,
+    meters: Meters,
     passed_recently: PassedRecently,
     journal: Option<Box<dyn Journal>>,
     /// The flow of the packet handled last, if it carries data and is not in the table.
@@ -124,6 +126,7 @@ impl Half {
             ready: ReadyList::default(),
             header: [0; TcpHeaderSpec::MAX_LEN],
             stats: Stats::default(),
+            meters: Meters::default(),
             passed_recently: PassedRecently::default(),
             journal: None,
             unknown: None,
@@ -141,6 +144,16 @@ impl Half {
     /// Counters.
     pub(crate) fn stats(&self) -> &Stats {
         &self.stats
+    }
+
+    /// Levels and distributions.
+    pub(crate) fn meters(&self) -> &Meters {
+        &self.meters
+    }
+
+    /// Subscribers that are known: those with flows, and those that are remembered.
+    pub(crate) fn subscriber_count(&self) -> usize {
+        self.subscribers.len()
     }
 
     /// The settings in force.
@@ -191,8 +204,15 @@ impl Half {
 
     /// Bytes acknowledged to sources that sinks have not acknowledged, over all flows.
     pub(crate) fn debt(&self) -> Bytes {
-        let debts = self.flows.iter().filter_map(|(_, flow)| flow.phase.relay()).map(Relay::debt);
-        Bytes::new(debts.map(u64::from).sum())
+        self.meters.debt()
+    }
+
+    /// True when the running sums are what the flows add up to: looks at all of them.
+    pub(crate) fn levels_add_up(&self) -> bool {
+        let mut reckoned = Meters::default();
+        reckoned.reckon(self.flows.iter().map(|(_, flow)| flow.level()));
+        let is_same = |state: FlowState| reckoned.flows(state) == self.meters.flows(state);
+        reckoned.debt() == self.meters.debt() && FlowState::ALL.into_iter().all(is_same)
     }
 
     /// The flow of the packet handled last, if it carries data and is not in the table; told once.
@@ -341,8 +361,12 @@ impl Half {
             memory_limit(&self.config, &self.stats, buffered, relay)
         });
         let budget = Budget { memory, flows: subscriber.flows };
-        let mut cx = Context { config: &self.config, path, budget, stats: &mut self.stats, now };
-        Some(act(flow, &mut cx, Tools { pool: &mut self.pool, header: &mut self.header }))
+        let before = flow.level();
+        let (stats, meters) = (&mut self.stats, &mut self.meters);
+        let mut cx = Context { config: &self.config, path, budget, stats, meters, now };
+        let result = act(flow, &mut cx, Tools { pool: &mut self.pool, header: &mut self.header });
+        self.meters.follow(before, flow.level());
+        Some(result)
     }
 
     /// The path to a subscriber, if there was data for it.

@@ -10,6 +10,7 @@ use wire::{
 
 use crate::config::EngineConfig;
 use crate::direction::End;
+use crate::meters::Meters;
 use crate::path::Path;
 use crate::stats::Stats;
 
@@ -123,5 +124,6 @@ pub(crate) struct Context<'a> {
     pub(crate) path: Option<&'a mut Path>,
     pub(crate) budget: Budget,
     pub(crate) stats: &'a mut Stats,
+    pub(crate) meters: &'a mut Meters,
     pub(crate) now: Instant,
 }

@@ -14,7 +14,7 @@ use io::{IoError, MappedState, RingArena, StateFile};
 use units::{Bytes, Instant};
 use wire::VirtioNetHeader;
 
-use crate::{FlowList, FlowState, Processor, ProcessorStatus, status};
+use crate::{EngineMeters, FlowList, FlowState, Processor, ProcessorStatus, status};
 
 /// Smallest and largest room for held data, in bytes: only addresses, until it is used.
 const ARENA_MIN: u64 = 64 << 20;
@@ -270,6 +270,10 @@ impl Processor for Accelerator {
 
     fn status(&self) -> ProcessorStatus {
         self.given_up.clone().unwrap_or_else(|| status::of_engine(&self.engine))
+    }
+
+    fn meters(&self) -> EngineMeters {
+        EngineMeters::of(&self.engine)
     }
 
     fn store(&self) -> Result<FlowState, String> {

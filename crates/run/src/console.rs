@@ -18,7 +18,7 @@ use io::{Instance, IoError, Running};
 use serde::{Deserialize, Serialize};
 
 use crate::record::Record;
-use crate::{FlowList, Offer, Status, leftovers};
+use crate::{FlowList, Offer, Snapshot, Status, leftovers};
 
 /// Name of the socket in an instance's directory.
 const SOCKET: &str = "console";
@@ -38,6 +38,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub enum Question {
     /// Counters and levels.
     Status,
+    /// What is shown as metrics.
+    Metrics,
     /// Flows from the `skip`th on; the answer is a part of bounded size, empty behind the last one.
     Flows {
         /// Flows to leave out.
@@ -62,6 +64,8 @@ pub enum Question {
 pub enum Answer {
     /// To [`Question::Status`].
     Status(Box<Status>),
+    /// To [`Question::Metrics`].
+    Metrics(Box<Snapshot>),
     /// To [`Question::Flows`].
     Flows(FlowList),
     /// It is done, or begun, with one line of comment.

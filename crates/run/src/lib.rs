@@ -50,6 +50,7 @@ mod routed;
 mod settings;
 mod shards;
 mod signals;
+mod snapshot;
 mod status;
 mod steering;
 mod summary;
@@ -66,10 +67,13 @@ pub use console::{Answer, Found, Question, choose, find};
 pub use error::RunError;
 pub use event::{Amount, Event, EventRecord, EventSink, Severity, StandIn};
 pub use feedback::FeedbackConfig;
-pub use packet_loop::{Counters, SideCounters};
+pub use packet_loop::{Counters, OnLink, SideCounters};
 pub use processor::Processor;
 pub use recovery::Outcome;
 pub use settings::{Job, Settings, Task, engine_config_of, read_key};
+pub use snapshot::{
+    Distribution, EngineMeters, HalfMeters, HalfSnapshot, ShardSnapshot, SideSnapshot, Snapshot,
+};
 pub use status::{
     FlowLine, FlowList, PassedLine, ProcessorStatus, RecoveryStatus, ShardStatus, SideStatus, Status,
 };

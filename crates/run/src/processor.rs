@@ -7,7 +7,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use engine::{Journal, JournalEntry, Middlebox, PassThrough, Port};
 use units::Instant;
 
-use crate::{FlowList, FlowState, ProcessorStatus};
+use crate::{EngineMeters, FlowList, FlowState, ProcessorStatus};
 
 /// A middlebox that can be supervised: told of devices and settings, asked for figures, and stopped
 /// without breaking a flow.
@@ -57,6 +57,11 @@ pub trait Processor: Middlebox {
     /// What it has counted.
     fn status(&self) -> ProcessorStatus {
         ProcessorStatus::default()
+    }
+
+    /// What is shown of it as metrics: copied, and nothing made of it, since packets wait meanwhile.
+    fn meters(&self) -> EngineMeters {
+        EngineMeters::default()
     }
 
     /// Its flows from the `skip`th on, `count` at most.

@@ -45,7 +45,10 @@ impl Half {
         let Some(subscriber) = self.subscriber_for(&key, now) else {
             return self.count_pass(key, PassReason::SubscriberFull);
         };
-        let id = self.flows.insert(Flow::new(key, subscriber, observing, now));
+        let flow = Flow::new(key, subscriber, observing, now);
+        self.meters.add(flow.level());
+        self.meters.flows_opened += 1;
+        let id = self.flows.insert(flow);
         self.flow_index.insert(&key, id);
         self.stats.flows_now += 1;
         self.stats.half_open_now += 1;
@@ -181,7 +184,13 @@ impl Half {
     }
 
     fn change(&mut self, id: u32, change: impl FnOnce(Phase) -> Phase) {
-        self.flows.change(id, |flow| Flow { phase: change(flow.phase), ..flow });
+        let meters = &mut self.meters;
+        self.flows.change(id, |flow| {
+            let before = flow.level();
+            let flow = Flow { phase: change(flow.phase), ..flow };
+            meters.follow(before, flow.level());
+            flow
+        });
     }
 
     /// After anything changed in a flow: journal, end, deadline, control packets, turn to send.
@@ -314,6 +323,8 @@ impl Half {
         }
         let Some(flow) = self.flows.remove(id) else { return };
         self.flow_index.remove(&flow.key, id);
+        self.meters.remove(flow.level());
+        self.meters.flows_ended += 1;
         self.stats.flows_now -= 1;
         self.stats.half_open_now -= u64::from(flow.phase.is_observing());
         if let Some(reason) = reason {

@@ -12,6 +12,7 @@ use super::{Beacon, Command, Fate, Outcome, Report, Terms};
 use crate::Processor;
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
+use crate::snapshot::ShardMeters;
 
 const WIRED: u64 = 0;
 const MOBILE: u64 = 1;
@@ -136,6 +137,9 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
             Command::Report { answer } => {
                 let (counters, processor) = (self.packet_loop.counters(), self.processor.status());
                 drop(answer.send(Report { counters, processor }));
+            }
+            Command::Meter { answer } => {
+                drop(answer.send(ShardMeters::of(&self.packet_loop, &self.processor)));
             }
             Command::Flows { skip, count, answer } => {
                 let flows = self.processor.flows(skip, count, now);
