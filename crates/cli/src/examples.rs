@@ -3,7 +3,7 @@
 use clap::Command;
 
 /// Of each subcommand, by its path: what an example is for, and the example without `cellerator` in front.
-const EXAMPLES: [(&str, &[(&str, &str)]); 52] = [
+const EXAMPLES: [(&str, &[(&str, &str)]); 53] = [
     (
         "run",
         &[
@@ -19,6 +19,13 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 52] = [
     ),
     ("flows", &[("The only one that runs", "flows"), ("For a program", "flows --json")]),
     ("drain", &[("Hand the flows back within a minute", "drain --time '60 s'")]),
+    (
+        "metrics",
+        &[
+            ("All accelerators that run here, for a Prometheus on this machine", "metrics"),
+            ("One of them, for another machine", "metrics box --listen 192.0.2.7:9469"),
+        ],
+    ),
     ("drwa", &[("All connections over a modem", "drwa attach wwan0")]),
     (
         "drwa attach",

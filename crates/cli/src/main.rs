@@ -13,6 +13,7 @@ mod lab;
 mod lab_multipath;
 mod live_capture;
 mod man;
+mod metrics;
 mod model;
 mod multipath;
 mod outcome;
@@ -52,6 +53,8 @@ enum Command {
     Drain(instance::DrainArgs),
     /// Make a running accelerator read its settings file again
     Reload(instance::Which),
+    /// Serve the metrics of running accelerators to Prometheus
+    Metrics(metrics::Args),
     /// Emulate cellular networks between real TCP stacks, in network namespaces (as root)
     Lab(lab::Args),
     /// Simulate the same networks in virtual time, in seconds and without root, or random networks
@@ -97,6 +100,7 @@ fn main() -> ExitCode {
         Command::Flows(args) => instance::flows(&args),
         Command::Drain(args) => instance::drain(&args),
         Command::Reload(which) => instance::reload(&which),
+        Command::Metrics(args) => metrics::main(&args),
         Command::Lab(args) => lab::main(args),
         Command::Sim(args) => sim::main(args),
         Command::FeedbackAdapter(args) => feedback_adapter::main(&args),

@@ -34,6 +34,7 @@ const LAYERS: &[&str] = &[
     "cellerator-uplinks",
     "cellerator-report",
     "cellerator-run",
+    "cellerator-telemetry",
     "cellerator-lab",
     "cellerator-contest",
     "cellerator-reproduce",

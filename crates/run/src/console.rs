@@ -296,13 +296,21 @@ impl Found {
     /// # Errors
     /// When it has ended, hangs, or is of a version that speaks otherwise.
     pub fn ask(&self, question: &Question) -> Result<Answer, IoError> {
+        self.ask_within(question, PATIENCE + PATIENCE)
+    }
+
+    /// Asks it, and waits so long for the answer.
+    ///
+    /// # Errors
+    /// As [`Found::ask`].
+    pub fn ask_within(&self, question: &Question, patience: Duration) -> Result<Answer, IoError> {
         let failed = |error| {
             IoError::system(format!("ask the accelerator '{}' (process {})", self.name, self.process), error)
         };
         let ask = || {
             let mut stream = UnixStream::connect(self.directory.join(SOCKET))?;
-            stream.set_read_timeout(Some(PATIENCE + PATIENCE))?;
-            stream.set_write_timeout(Some(PATIENCE))?;
+            stream.set_read_timeout(Some(patience))?;
+            stream.set_write_timeout(Some(patience))?;
             let mut text = serde_json::to_string(question)?;
             text.push('\n');
             stream.write_all(text.as_bytes())?;

@@ -242,6 +242,13 @@ impl Snapshot {
         self
     }
 
+    /// What engines show, without anything around them.
+    #[must_use]
+    pub fn of_engines(shards: &[EngineMeters]) -> Self {
+        let meters = |engine: &EngineMeters| ShardMeters { engine: engine.clone(), ..ShardMeters::default() };
+        Self::default().with_meters(&shards.iter().map(meters).collect::<Vec<_>>(), [0; 2])
+    }
+
     fn add_engine(&mut self, engine: &EngineMeters) {
         self.subscribers += engine.subscribers;
         if let Some(downlink) = &engine.downlink {
