@@ -3,7 +3,7 @@
 use clap::Command;
 
 /// Of each subcommand, by its path: what an example is for, and the example without `cellerator` in front.
-const EXAMPLES: [(&str, &[(&str, &str)]); 53] = [
+const EXAMPLES: [(&str, &[(&str, &str)]); 56] = [
     (
         "run",
         &[
@@ -19,6 +19,21 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 53] = [
     ),
     ("flows", &[("The only one that runs", "flows"), ("For a program", "flows --json")]),
     ("drain", &[("Hand the flows back within a minute", "drain --time '60 s'")]),
+    (
+        "events",
+        &[
+            ("What happens to the only one that runs", "events"),
+            ("Flows and outages too, for a program", "events --flows --json"),
+        ],
+    ),
+    ("export", &[("Records of ended flows", "export flows")]),
+    (
+        "export flows",
+        &[
+            ("Into a file", "export flows --json flows.jsonl"),
+            ("To a collector", "export flows --ipfix collector.example.net:4739"),
+        ],
+    ),
     (
         "metrics",
         &[

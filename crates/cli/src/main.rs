@@ -5,6 +5,7 @@ mod bench;
 mod contest;
 mod demo;
 mod drwa;
+mod events;
 mod examples;
 mod feedback_adapter;
 mod instance;
@@ -53,6 +54,10 @@ enum Command {
     Drain(instance::DrainArgs),
     /// Make a running accelerator read its settings file again
     Reload(instance::Which),
+    /// Tell what happens to a running accelerator, as it happens
+    Events(events::EventsArgs),
+    /// Export what a running accelerator knows of ended flows, to files and collectors
+    Export(events::ExportArgs),
     /// Serve the metrics of running accelerators to Prometheus
     Metrics(metrics::Args),
     /// Emulate cellular networks between real TCP stacks, in network namespaces (as root)
@@ -100,6 +105,8 @@ fn main() -> ExitCode {
         Command::Flows(args) => instance::flows(&args),
         Command::Drain(args) => instance::drain(&args),
         Command::Reload(which) => instance::reload(&which),
+        Command::Events(args) => events::events(&args),
+        Command::Export(args) => events::export(&args),
         Command::Metrics(args) => metrics::main(&args),
         Command::Lab(args) => lab::main(args),
         Command::Sim(args) => sim::main(args),

@@ -177,6 +177,7 @@ const ENGINE_LAYERS: &[&str] = &[
     "journal",
     "report",
     "meters",
+    "notice",
     "image",
     "timestamp",
     // Memory and time, without a protocol.
@@ -222,6 +223,7 @@ const ENGINE_LAYERS: &[&str] = &[
     "half::feedback",
     "half::image",
     "half::look_ahead",
+    "half::notices",
     "half::output",
     "half::path_mtu",
     "half::recover",

@@ -28,6 +28,7 @@ use crate::memory::index::Index;
 use crate::memory::slab::Slab;
 use crate::memory::timer::Timers;
 use crate::meters::Meters;
+use crate::notice::Notices;
 use crate::pass::PassReason;
 use crate::path::Path;
 use crate::path::ready_list::ReadyList;
@@ -44,6 +45,7 @@ mod deadlines;
 mod feedback;
 mod image;
 mod look_ahead;
+mod notices;
 mod output;
 mod path_mtu;
 pub(crate) mod recover;
@@ -89,6 +91,7 @@ pub(crate) struct Half {
     header: HeaderBuffer,
     stats: Stats,
     meters: Meters,
+    notices: Notices,
     passed_recently: PassedRecently,
     journal: Option<Box<dyn Journal>>,
     /// The flow of the packet handled last, if it carries data and is not in the table.
@@ -127,6 +130,7 @@ impl Half {
             header: [0; TcpHeaderSpec::MAX_LEN],
             stats: Stats::default(),
             meters: Meters::default(),
+            notices: Notices::default(),
             passed_recently: PassedRecently::default(),
             journal: None,
             unknown: None,
@@ -190,6 +194,7 @@ impl Half {
     pub(crate) fn take_place_beside(&mut self, other: &Self, mtu: u32) {
         (self.is_draining, self.mtu) = (other.is_draining, mtu);
         self.pool.set_origin(other.pool.no_memory());
+        self.notices.set_wants(other.notices.wants());
     }
 
     /// Has the data of flows that begin held where `origin` comes from.
@@ -258,6 +263,7 @@ impl Half {
         match self.flow_index.get(&key, &self.flows) {
             Some(id) => {
                 self.note_begin(id);
+                self.note_packet(id, segment);
                 let verdict = self.on_known(id, segment, now);
                 self.note_end();
                 verdict
@@ -330,7 +336,8 @@ impl Half {
             }
         }
         let direction = self.direction;
-        self.look_at(id, now, |flow, cx, tools| {
+        let counted = self.before();
+        let shown = self.look_at(id, now, |flow, cx, tools| {
             let before = flow.phase.relay().map_or(0, Relay::memory);
             if let Some(relay) = flow.phase.relay_mut().filter(|_| segment.from == End::Source) {
                 relay.lend(tools.pool, segment.tcp.payload_len);
@@ -343,7 +350,11 @@ impl Half {
                 cx.note_memory(before, relay.memory());
             }
             shown
-        })
+        });
+        if let Some(counted) = counted {
+            self.note_changes(id, counted, now);
+        }
+        shown
     }
 
     /// Lets `act` handle a flow, with what it may use.

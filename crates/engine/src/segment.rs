@@ -70,6 +70,11 @@ impl<'a> Segment<'a> {
         self.tcp.flags.contains(flag)
     }
 
+    /// Length of its packet, bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.packet.len()
+    }
+
     /// True for the first segment of a handshake.
     #[inline]
     pub(crate) fn opens(&self) -> bool {

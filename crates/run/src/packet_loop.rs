@@ -8,6 +8,7 @@ use units::{Duration, Instant};
 use wire::VirtioNetHeader;
 
 use crate::Processor;
+use crate::herald::{Herald, Reporter};
 use crate::packet_path::{Batch, PacketPath, Received};
 use crate::steering::Bypass;
 
@@ -156,12 +157,25 @@ pub(crate) struct PacketLoop<P> {
     handled: u64,
     /// Where flows go that the processor takes no part in.
     bypass: Option<Arc<Bypass>>,
+    reporter: Option<Reporter>,
 }
 
 impl<P: PacketPath> PacketLoop<P> {
     /// A loop along `path`. Flows that the processor takes no part in are left to the kernel by `bypass`.
     pub fn new(path: P, bypass: Option<Arc<Bypass>>) -> Self {
-        Self { path, counters: Counters::default(), packet_time: PacketTime::default(), handled: 0, bypass }
+        Self {
+            path,
+            counters: Counters::default(),
+            packet_time: PacketTime::default(),
+            handled: 0,
+            bypass,
+            reporter: None,
+        }
+    }
+
+    /// Hands on what the processor notes, from here on.
+    pub fn reporting(self, herald: Herald) -> Self {
+        Self { reporter: Some(Reporter::new(herald)), ..self }
     }
 
     pub fn counters(&self) -> Counters {
@@ -195,6 +209,9 @@ impl<P: PacketPath> PacketLoop<P> {
             processor.handle_timeout(now);
         }
         more |= self.transmit(processor, now)?;
+        if let Some(reporter) = &mut self.reporter {
+            reporter.report(processor);
+        }
         if let Some((began, handled)) = timed {
             self.packet_time.record(Clock::now().saturating_since(began), self.handled - handled);
         }

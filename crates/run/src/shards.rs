@@ -106,6 +106,7 @@ pub(crate) struct Beacon {
     is_told: AtomicBool,
     feedback_accepted: AtomicU64,
     feedback_unknown: AtomicU64,
+    refusals: AtomicU64,
 }
 
 /// What all shards need to know.
@@ -285,6 +286,11 @@ impl<P: Processor + Send + 'static> Shards<P> {
             self.all.iter().map(|shard| number(&shard.beacon).load(Ordering::Relaxed)).sum()
         };
         (sum(|beacon| &beacon.feedback_accepted), sum(|beacon| &beacon.feedback_unknown))
+    }
+
+    /// What their processors have refused, because a table or memory was full.
+    pub fn refusals(&self) -> u64 {
+        self.all.iter().map(|shard| shard.beacon.refusals.load(Ordering::Relaxed)).sum()
     }
 
     /// What any thread may ask the shards by.

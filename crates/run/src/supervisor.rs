@@ -25,6 +25,7 @@ use crate::watchdog::Guardian;
 use crate::{Counters, Event, EventSink, Processor, ProcessorStatus, RunError};
 use passing::Passing;
 use recover::Estate;
+use upkeep::Overload;
 
 mod adopt;
 mod answers;
@@ -104,6 +105,7 @@ struct Supervisor<'a, A: Attachment, P: Processor> {
     console: Console,
     reports: Reports,
     started_at: Instant,
+    overload: Overload,
     stop: Option<Stop>,
     /// Another process has all that leads packets here, and the flows: nothing is to be undone.
     is_succeeded: bool,

@@ -90,6 +90,7 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
             if now >= next_beat {
                 next_beat = now + terms.heartbeat;
                 self.beacon.beats.fetch_add(1, Ordering::Relaxed);
+                self.beacon.refusals.store(self.processor.refusals(), Ordering::Relaxed);
             }
             if self.is_draining && !self.is_drained() && self.processor.is_drained() {
                 self.beacon.is_drained.store(true, Ordering::Release);

@@ -80,6 +80,8 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
                     said(Answer::Done(done.to_string()))
                 }
             },
+            // The console has handed who asks so over to the herald.
+            Question::Listen(_) => said(Answer::Refused("nothing is told here".to_owned())),
             Question::Share(offer) => said(self.share(offer)),
             Question::HandOver(offer) => {
                 let offer = offer.clone();
