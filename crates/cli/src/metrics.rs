@@ -55,7 +55,10 @@ fn gather(args: &Args) -> Result<ExitCode, String> {
         say(&format!("the server runs as {} ({}:{})", args.user, user.uid, user.gid));
     }
     io::set_death_signal(&mut server, KILL);
-    let mut server = server.spawn().map_err(|error| format!("cannot start the server: {error}"))?;
+    let started = server.spawn().map_err(|error| format!("cannot start the server: {error}"));
+    // With it goes the other end, which the server alone is to have.
+    drop(server);
+    let mut server = started?;
     let answered = Gatherer::new(Path::new(&args.state_directory), args.names.clone()).answer(&own);
     drop(own);
     let ended = server.wait().map_err(|error| text(&error))?;
