@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball package-test deps clean
+.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball package-test deps clean prometheus collectors
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -124,6 +124,17 @@ docs-multipath: build ## The same, with the figures of docs/multipath.md written
 	@$(MAKE) --no-print-directory $(MULTIPATH_PARTS)
 	$(CELLERATOR) lab multipath --from-json $(MULTIPATH_PARTS) --json $(OUT)/docs/multipath.json --html $(OUT)/docs/multipath.html
 	$(call WRITE_DOCS,$(abspath $(OUT))/docs/multipath.json)
+
+prometheus: deps ## Metrics, rules and alerts with Debian's Prometheus (as root): docs/metrics.md
+	@tools/need-root prometheus
+	@tools/install-deps --optional prometheus
+	cargo test --locked --package cellerator-telemetry
+	cargo test --locked --package cellerator --test telemetry prometheus -- --include-ignored
+
+collectors: deps ## Records of flows with Debian's nfdump (as root): docs/metrics.md
+	@tools/need-root collectors
+	@tools/install-deps --optional nfdump
+	cargo test --locked --package cellerator --test telemetry collectors -- --include-ignored
 
 man: build ## Manual pages of all commands: out/man
 	$(CELLERATOR) man --all $(OUT)/man

@@ -3,7 +3,7 @@
 use clap::Command;
 
 /// Of each subcommand, by its path: what an example is for, and the example without `cellerator` in front.
-const EXAMPLES: [(&str, &[(&str, &str)]); 52] = [
+const EXAMPLES: [(&str, &[(&str, &str)]); 56] = [
     (
         "run",
         &[
@@ -19,6 +19,28 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 52] = [
     ),
     ("flows", &[("The only one that runs", "flows"), ("For a program", "flows --json")]),
     ("drain", &[("Hand the flows back within a minute", "drain --time '60 s'")]),
+    (
+        "events",
+        &[
+            ("What happens to the only one that runs", "events"),
+            ("Flows and outages too, for a program", "events --flows --json"),
+        ],
+    ),
+    ("export", &[("Records of ended flows", "export flows")]),
+    (
+        "export flows",
+        &[
+            ("Into a file", "export flows --json flows.jsonl"),
+            ("To a collector", "export flows --ipfix collector.example.net:4739"),
+        ],
+    ),
+    (
+        "metrics",
+        &[
+            ("All accelerators that run here, for a Prometheus on this machine", "metrics"),
+            ("One of them, for another machine", "metrics box --listen 192.0.2.7:9469"),
+        ],
+    ),
     ("drwa", &[("All connections over a modem", "drwa attach wwan0")]),
     (
         "drwa attach",

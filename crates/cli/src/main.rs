@@ -7,6 +7,7 @@ mod contest;
 mod demo;
 mod doctor;
 mod drwa;
+mod events;
 mod examples;
 mod feedback_adapter;
 mod instance;
@@ -15,6 +16,7 @@ mod lab;
 mod lab_multipath;
 mod live_capture;
 mod man;
+mod metrics;
 mod model;
 mod multipath;
 mod outcome;
@@ -56,6 +58,12 @@ enum Command {
     Reload(instance::Which),
     /// Say what this machine can do as an accelerator, what it lacks, and which command mends it
     Doctor(doctor::Args),
+    /// Tell what happens to a running accelerator, as it happens
+    Events(events::EventsArgs),
+    /// Export what a running accelerator knows of ended flows, to files and collectors
+    Export(events::ExportArgs),
+    /// Serve the metrics of running accelerators to Prometheus
+    Metrics(metrics::Args),
     /// Emulate cellular networks between real TCP stacks, in network namespaces (as root)
     Lab(lab::Args),
     /// Simulate the same networks in virtual time, in seconds and without root, or random networks
@@ -104,6 +112,9 @@ fn main() -> ExitCode {
         Command::Drain(args) => instance::drain(&args),
         Command::Reload(which) => instance::reload(&which),
         Command::Doctor(args) => doctor::main(&args),
+        Command::Events(args) => events::events(&args),
+        Command::Export(args) => events::export(&args),
+        Command::Metrics(args) => metrics::main(&args),
         Command::Lab(args) => lab::main(args),
         Command::Sim(args) => sim::main(args),
         Command::FeedbackAdapter(args) => feedback_adapter::main(&args),

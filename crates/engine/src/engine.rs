@@ -29,6 +29,8 @@ use crate::half::{Half, Made};
 use crate::journal::{Journal, JournalEntry};
 use crate::memory::ahead::AHEAD_MAX;
 use crate::memory::slab::MemoryAdvice;
+use crate::meters::Meters;
+use crate::notice::{Notice, Wants};
 use crate::report::{FlowReport, PassedFlow};
 use crate::stats::Stats;
 
@@ -83,6 +85,31 @@ impl Engine {
     #[must_use]
     pub fn uplink_stats(&self) -> Option<&Stats> {
         self.up.as_ref().map(|up| up.stats())
+    }
+
+    /// Levels and distributions of the downlink, and of all flows where only it is accelerated.
+    #[must_use]
+    pub fn meters(&self) -> &Meters {
+        self.down.meters()
+    }
+
+    /// The same of the uplink, where it is accelerated.
+    #[must_use]
+    pub fn uplink_meters(&self) -> Option<&Meters> {
+        self.up.as_ref().map(|up| up.meters())
+    }
+
+    /// Subscribers that the downlink knows: those with flows, and those that are remembered.
+    #[must_use]
+    pub fn subscriber_count(&self) -> usize {
+        self.down.subscriber_count()
+    }
+
+    /// True when debt and flows by state, which are running sums, are what the flows add up to. Looks at all of
+    /// them: for tests.
+    #[must_use]
+    pub fn levels_add_up(&self) -> bool {
+        self.down.levels_add_up() && self.up.as_ref().is_none_or(|up| up.levels_add_up())
     }
 
     /// The settings in force.
@@ -194,6 +221,24 @@ impl Engine {
     /// The flows passed or ended last in the downlink half, newest first, at most 256.
     pub fn passed_recently(&self) -> impl Iterator<Item = PassedFlow> {
         self.down.passed_recently()
+    }
+
+    /// Has this noted from here on, and nothing else.
+    pub fn set_wants(&mut self, wants: Wants) {
+        self.down.set_wants(wants);
+        if let Some(up) = self.up.as_mut() {
+            up.set_wants(wants);
+        }
+    }
+
+    /// What was noted and not taken yet; of each direction the oldest first.
+    pub fn take_notice(&mut self) -> Option<Notice> {
+        self.down.take_notice().or_else(|| self.up.as_mut()?.take_notice())
+    }
+
+    /// Notices that had no room since this was asked last.
+    pub fn take_lost_notices(&mut self) -> u64 {
+        self.down.take_lost_notices() + self.up.as_mut().map_or(0, |up| up.take_lost_notices())
     }
 
     /// Is shown packets, each with the port it arrived at, that are about to be handled in this

@@ -6,10 +6,12 @@ use crate::direction::Direction;
 use crate::key::FlowKey;
 use crate::memory::index::Keyed;
 use crate::memory::timer::Moment;
+use crate::meters::Level;
 use crate::path::turns::{Link, Linked};
 use crate::phase::Phase;
 use crate::phase::next::About;
 use crate::phase::observing::Observing;
+use crate::relay::Relay;
 
 /// One flow in the table. What is looked at to find it, and when its timer comes up, is one line of
 /// the processor's cache.
@@ -61,6 +63,12 @@ impl Flow {
             link: Link::default(),
             phase: Phase::Observing(observing),
         }
+    }
+
+    /// What it adds to the levels of its half.
+    #[inline]
+    pub(crate) fn level(&self) -> Level {
+        Level { state: self.phase.state(), debt: self.phase.relay().map_or(0, Relay::debt) }
     }
 
     /// Its phase, and what that needs to know of it in a half of `direction`.

@@ -27,6 +27,8 @@ use crate::memory::buffer_pool::BufferPool;
 use crate::memory::index::Index;
 use crate::memory::slab::Slab;
 use crate::memory::timer::Timers;
+use crate::meters::Meters;
+use crate::notice::Notices;
 use crate::pass::PassReason;
 use crate::path::Path;
 use crate::path::ready_list::ReadyList;
@@ -34,7 +36,7 @@ use crate::path::subscriber::Subscriber;
 use crate::phase::next::Next;
 use crate::relay::Relay;
 use crate::relay::emit::HeaderBuffer;
-use crate::report::PassedRecently;
+use crate::report::{FlowState, PassedRecently};
 use crate::segment::{Budget, Context, Segment};
 use crate::stats::Stats;
 use crate::timestamp::COMPARABLE_FOR;
@@ -43,6 +45,7 @@ mod deadlines;
 mod feedback;
 mod image;
 mod look_ahead;
+mod notices;
 mod output;
 mod path_mtu;
 pub(crate) mod recover;
@@ -87,6 +90,8 @@ pub(crate) struct Half {
     ready: ReadyList,
     header: HeaderBuffer,
     stats: Stats,
+    meters: Meters,
+    notices: Notices,
     passed_recently: PassedRecently,
     journal: Option<Box<dyn Journal>>,
     /// The flow of the packet handled last, if it carries data and is not in the table.
@@ -124,6 +129,8 @@ impl Half {
             ready: ReadyList::default(),
             header: [0; TcpHeaderSpec::MAX_LEN],
             stats: Stats::default(),
+            meters: Meters::default(),
+            notices: Notices::default(),
             passed_recently: PassedRecently::default(),
             journal: None,
             unknown: None,
@@ -141,6 +148,16 @@ impl Half {
     /// Counters.
     pub(crate) fn stats(&self) -> &Stats {
         &self.stats
+    }
+
+    /// Levels and distributions.
+    pub(crate) fn meters(&self) -> &Meters {
+        &self.meters
+    }
+
+    /// Subscribers that are known: those with flows, and those that are remembered.
+    pub(crate) fn subscriber_count(&self) -> usize {
+        self.subscribers.len()
     }
 
     /// The settings in force.
@@ -177,6 +194,7 @@ impl Half {
     pub(crate) fn take_place_beside(&mut self, other: &Self, mtu: u32) {
         (self.is_draining, self.mtu) = (other.is_draining, mtu);
         self.pool.set_origin(other.pool.no_memory());
+        self.notices.set_wants(other.notices.wants());
     }
 
     /// Has the data of flows that begin held where `origin` comes from.
@@ -191,8 +209,15 @@ impl Half {
 
     /// Bytes acknowledged to sources that sinks have not acknowledged, over all flows.
     pub(crate) fn debt(&self) -> Bytes {
-        let debts = self.flows.iter().filter_map(|(_, flow)| flow.phase.relay()).map(Relay::debt);
-        Bytes::new(debts.map(u64::from).sum())
+        self.meters.debt()
+    }
+
+    /// True when the running sums are what the flows add up to: looks at all of them.
+    pub(crate) fn levels_add_up(&self) -> bool {
+        let mut reckoned = Meters::default();
+        reckoned.reckon(self.flows.iter().map(|(_, flow)| flow.level()));
+        let is_same = |state: FlowState| reckoned.flows(state) == self.meters.flows(state);
+        reckoned.debt() == self.meters.debt() && FlowState::ALL.into_iter().all(is_same)
     }
 
     /// The flow of the packet handled last, if it carries data and is not in the table; told once.
@@ -238,6 +263,7 @@ impl Half {
         match self.flow_index.get(&key, &self.flows) {
             Some(id) => {
                 self.note_begin(id);
+                self.note_packet(id, segment);
                 let verdict = self.on_known(id, segment, now);
                 self.note_end();
                 verdict
@@ -310,7 +336,8 @@ impl Half {
             }
         }
         let direction = self.direction;
-        self.look_at(id, now, |flow, cx, tools| {
+        let counted = self.before();
+        let shown = self.look_at(id, now, |flow, cx, tools| {
             let before = flow.phase.relay().map_or(0, Relay::memory);
             if let Some(relay) = flow.phase.relay_mut().filter(|_| segment.from == End::Source) {
                 relay.lend(tools.pool, segment.tcp.payload_len);
@@ -323,7 +350,11 @@ impl Half {
                 cx.note_memory(before, relay.memory());
             }
             shown
-        })
+        });
+        if let Some(counted) = counted {
+            self.note_changes(id, counted, now);
+        }
+        shown
     }
 
     /// Lets `act` handle a flow, with what it may use.
@@ -341,8 +372,12 @@ impl Half {
             memory_limit(&self.config, &self.stats, buffered, relay)
         });
         let budget = Budget { memory, flows: subscriber.flows };
-        let mut cx = Context { config: &self.config, path, budget, stats: &mut self.stats, now };
-        Some(act(flow, &mut cx, Tools { pool: &mut self.pool, header: &mut self.header }))
+        let before = flow.level();
+        let (stats, meters) = (&mut self.stats, &mut self.meters);
+        let mut cx = Context { config: &self.config, path, budget, stats, meters, now };
+        let result = act(flow, &mut cx, Tools { pool: &mut self.pool, header: &mut self.header });
+        self.meters.follow(before, flow.level());
+        Some(result)
     }
 
     /// The path to a subscriber, if there was data for it.

@@ -268,6 +268,11 @@ impl Relay {
         self.sender.rtt().smoothed()
     }
 
+    /// Smallest round trip of the mobile segment.
+    pub(crate) fn rtt_min(&self) -> Option<Duration> {
+        self.sender.rtt().min()
+    }
+
     /// Sent to the sink and neither acknowledged nor believed lost, in bytes.
     pub(crate) fn in_flight(&self) -> u32 {
         self.sender.in_flight()

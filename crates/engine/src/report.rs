@@ -28,6 +28,17 @@ pub enum FlowState {
 }
 
 impl FlowState {
+    /// Number of states.
+    pub const COUNT: usize = 5;
+
+    /// All states, in order.
+    pub const ALL: [Self; Self::COUNT] =
+        [Self::Observing, Self::Accelerated, Self::Draining, Self::Closed, Self::Windowed];
+
+    pub(crate) const fn index(self) -> usize {
+        self as usize
+    }
+
     /// The name used in results.
     #[must_use]
     pub const fn name(self) -> &'static str {

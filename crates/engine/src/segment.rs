@@ -10,6 +10,7 @@ use wire::{
 
 use crate::config::EngineConfig;
 use crate::direction::End;
+use crate::meters::Meters;
 use crate::path::Path;
 use crate::stats::Stats;
 
@@ -69,6 +70,11 @@ impl<'a> Segment<'a> {
         self.tcp.flags.contains(flag)
     }
 
+    /// Length of its packet, bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.packet.len()
+    }
+
     /// True for the first segment of a handshake.
     #[inline]
     pub(crate) fn opens(&self) -> bool {
@@ -123,5 +129,6 @@ pub(crate) struct Context<'a> {
     pub(crate) path: Option<&'a mut Path>,
     pub(crate) budget: Budget,
     pub(crate) stats: &'a mut Stats,
+    pub(crate) meters: &'a mut Meters,
     pub(crate) now: Instant,
 }

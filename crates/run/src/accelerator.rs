@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use control::Feedback;
 use engine::{
-    ConfigError, Engine, EngineConfig, Journal, JournalEntry, MemoryAdvice, Middlebox, Port, Transmit,
-    Verdict,
+    ConfigError, Engine, EngineConfig, Journal, JournalEntry, MemoryAdvice, Middlebox, Notice, PassReason,
+    Port, Stats, Transmit, Verdict, Wants,
 };
 use io::{IoError, MappedState, RingArena, StateFile};
 use units::{Bytes, Instant};
 use wire::VirtioNetHeader;
 
-use crate::{FlowList, FlowState, Processor, ProcessorStatus, status};
+use crate::{EngineMeters, FlowList, FlowState, Processor, ProcessorStatus, status};
 
 /// Smallest and largest room for held data, in bytes: only addresses, until it is used.
 const ARENA_MIN: u64 = 64 << 20;
@@ -270,6 +270,32 @@ impl Processor for Accelerator {
 
     fn status(&self) -> ProcessorStatus {
         self.given_up.clone().unwrap_or_else(|| status::of_engine(&self.engine))
+    }
+
+    fn set_wants(&mut self, wants: Wants) {
+        self.engine.set_wants(wants);
+    }
+
+    fn take_notice(&mut self) -> Option<Notice> {
+        self.engine.take_notice()
+    }
+
+    fn take_lost_notices(&mut self) -> u64 {
+        self.engine.take_lost_notices()
+    }
+
+    fn refusals(&self) -> u64 {
+        use PassReason::{HalfOpenFull, MemoryFull, TableFull};
+        let of = |stats: &Stats| {
+            let passed: u64 =
+                [TableFull, HalfOpenFull, MemoryFull].map(|why| stats.passed_for(why)).iter().sum();
+            passed + stats.memory_refused
+        };
+        [Some(self.engine.stats()), self.engine.uplink_stats()].into_iter().flatten().map(of).sum()
+    }
+
+    fn meters(&self) -> EngineMeters {
+        EngineMeters::of(&self.engine)
     }
 
     fn store(&self) -> Result<FlowState, String> {

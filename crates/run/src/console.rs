@@ -17,8 +17,9 @@ use std::time::Duration;
 use io::{Instance, IoError, Running};
 use serde::{Deserialize, Serialize};
 
+use crate::herald::{Herald, Wishes};
 use crate::record::Record;
-use crate::{FlowList, Offer, Status, leftovers};
+use crate::{FlowList, Offer, Snapshot, Status, leftovers};
 
 /// Name of the socket in an instance's directory.
 const SOCKET: &str = "console";
@@ -38,6 +39,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub enum Question {
     /// Counters and levels.
     Status,
+    /// What is shown as metrics.
+    Metrics,
+    /// Tell what happens from here on: the answer is one line, and what was wished follows, a line of JSON each.
+    Listen(Wishes),
     /// Flows from the `skip`th on; the answer is a part of bounded size, empty behind the last one.
     Flows {
         /// Flows to leave out.
@@ -62,6 +67,8 @@ pub enum Question {
 pub enum Answer {
     /// To [`Question::Status`].
     Status(Box<Status>),
+    /// To [`Question::Metrics`].
+    Metrics(Box<Snapshot>),
     /// To [`Question::Flows`].
     Flows(FlowList),
     /// It is done, or begun, with one line of comment.
@@ -108,7 +115,8 @@ impl Asked {
 
 impl Console {
     /// Opens the socket in an instance's directory.
-    pub fn open(directory: &Path) -> Result<Self, IoError> {
+    /// Whoever wants to hear what happens is handed over to `herald`.
+    pub fn open(directory: &Path, herald: Herald) -> Result<Self, IoError> {
         let path = directory.join(SOCKET);
         let failed = |error| IoError::system(format!("open the control socket {}", path.display()), error);
         let listener = UnixListener::bind(&path).map_err(failed)?;
@@ -121,7 +129,7 @@ impl Console {
         let guest = Guest::default();
         let served = Arc::clone(&guest);
         let is_answered = Arc::new(AtomicBool::new(false));
-        let mut desk = Desk { ask, waker, is_answered: Arc::clone(&is_answered) };
+        let mut desk = Desk { ask, waker, is_answered: Arc::clone(&is_answered), herald };
         let thread = thread::Builder::new()
             .name("console".to_owned())
             .spawn(move || listen(&listener, &mut desk, (&is_over, &served)))
@@ -174,6 +182,7 @@ struct Desk {
     ask: mpsc::Sender<Asked>,
     waker: UnixStream,
     is_answered: Arc<AtomicBool>,
+    herald: Herald,
 }
 
 /// Serves one connection after the other.
@@ -207,15 +216,33 @@ fn serve(mut stream: &UnixStream, desk: &mut Desk) -> std::io::Result<()> {
     let mut line = String::new();
     BufReader::new(stream.take(QUESTION_LEN_MAX)).read_line(&mut line)?;
     let answer = match serde_json::from_str(&line) {
+        Ok(Question::Listen(wishes)) => return desk.hand_over(stream, wishes),
         Ok(question) => desk.pass_on(question),
         Err(error) => Answer::Refused(format!("the question is not understood: {error}")),
     };
-    let mut text = serde_json::to_string(&answer)?;
+    stream.write_all(line_of(&answer)?.as_bytes())
+}
+
+fn line_of(answer: &Answer) -> std::io::Result<String> {
+    let mut text = serde_json::to_string(answer)?;
     text.push('\n');
-    stream.write_all(text.as_bytes())
+    Ok(text)
 }
 
 impl Desk {
+    /// Has the herald go on with a connection.
+    fn hand_over(&self, mut stream: &UnixStream, wishes: Wishes) -> std::io::Result<()> {
+        // A listener may be slow: that is its own affair from here on.
+        if !self.herald.has_room() {
+            let refused = Answer::Refused("as many listen already as may".to_owned());
+            return stream.write_all(line_of(&refused)?.as_bytes());
+        }
+        stream.set_write_timeout(None)?;
+        stream.write_all(line_of(&Answer::Done("listening".to_owned()))?.as_bytes())?;
+        self.herald.add(stream.try_clone()?, wishes);
+        Ok(())
+    }
+
     /// Has the packet loop answer.
     fn pass_on(&mut self, question: Question) -> Answer {
         let (answer, receive) = mpsc::channel();
@@ -292,13 +319,21 @@ impl Found {
     /// # Errors
     /// When it has ended, hangs, or is of a version that speaks otherwise.
     pub fn ask(&self, question: &Question) -> Result<Answer, IoError> {
+        self.ask_within(question, PATIENCE + PATIENCE)
+    }
+
+    /// Asks it, and waits so long for the answer.
+    ///
+    /// # Errors
+    /// As [`Found::ask`].
+    pub fn ask_within(&self, question: &Question, patience: Duration) -> Result<Answer, IoError> {
         let failed = |error| {
             IoError::system(format!("ask the accelerator '{}' (process {})", self.name, self.process), error)
         };
         let ask = || {
             let mut stream = UnixStream::connect(self.directory.join(SOCKET))?;
-            stream.set_read_timeout(Some(PATIENCE + PATIENCE))?;
-            stream.set_write_timeout(Some(PATIENCE))?;
+            stream.set_read_timeout(Some(patience))?;
+            stream.set_write_timeout(Some(patience))?;
             let mut text = serde_json::to_string(question)?;
             text.push('\n');
             stream.write_all(text.as_bytes())?;
@@ -307,6 +342,38 @@ impl Found {
             Ok(serde_json::from_str(&line)?)
         };
         ask().map_err(failed)
+    }
+
+    /// Listens to it: lines of JSON, until it ends. A read gives up after `patience`, and may be tried again.
+    ///
+    /// # Errors
+    /// As [`Found::ask`].
+    pub fn listen(&self, wishes: Wishes, patience: Duration) -> Result<BufReader<UnixStream>, IoError> {
+        let failed = |error| {
+            IoError::system(
+                format!("listen to the accelerator '{}' (process {})", self.name, self.process),
+                error,
+            )
+        };
+        let listen = || {
+            let mut stream = UnixStream::connect(self.directory.join(SOCKET))?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+            let mut text = serde_json::to_string(&Question::Listen(wishes))?;
+            text.push('\n');
+            stream.write_all(text.as_bytes())?;
+            let mut stream = BufReader::new(stream);
+            let mut line = String::new();
+            stream.read_line(&mut line)?;
+            match serde_json::from_str(&line)? {
+                Answer::Done(_) => {}
+                Answer::Refused(why) => return Err(std::io::Error::other(why)),
+                _ => return Err(std::io::Error::other("it is of another version")),
+            }
+            stream.get_ref().set_read_timeout(Some(patience))?;
+            Ok(stream)
+        };
+        listen().map_err(failed)
     }
 
     /// True while it runs.
@@ -327,7 +394,7 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("ct-run-answered-{}", std::process::id()));
         std::fs::create_dir(&directory).unwrap();
         for _ in 0..100 {
-            let console = Console::open(&directory).unwrap();
+            let console = Console::open(&directory, Herald::start().unwrap()).unwrap();
             let found = Found { name: "old".to_owned(), process: 1, directory: directory.clone() };
             let asking = thread::spawn(move || found.ask(&Question::Drain { time_ms_max: None }));
             let asked = loop {
@@ -348,7 +415,7 @@ mod tests {
     fn who_says_nothing_does_not_keep_the_end_waiting() {
         let directory = std::env::temp_dir().join(format!("ct-run-console-{}", std::process::id()));
         std::fs::create_dir(&directory).unwrap();
-        let console = Console::open(&directory).unwrap();
+        let console = Console::open(&directory, Herald::start().unwrap()).unwrap();
         let mut guest = UnixStream::connect(directory.join(SOCKET)).unwrap();
         guest.write_all(b"\"stat").unwrap();
         let began = Clock::now();

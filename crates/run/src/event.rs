@@ -268,6 +268,13 @@ events! {
         /// What and why.
         error: String,
     } => "{error}: trying again, now and whenever it happens again (kernel_refusals in the status counts)";
+    /// A table or memory is full: at most once in ten seconds.
+    Warning Overloaded {
+        /// New flows that were passed, and packets left to be sent again, since it was told last.
+        refusals: u64,
+    } => "\
+        overloaded: {refusals} new flows or packets were refused, because a table or memory was full (--flows-max, \
+        --memory-max)";
     /// The nft table was taken away by somebody.
     Warning NotrackVanished => "the nft table had vanished and was installed again";
     /// Policy rules were taken away by somebody.

@@ -90,11 +90,14 @@ struct Inbox {
     delay: Duration,
     senders: BTreeMap<u32, Sender>,
     counters: FeedbackCounters,
+    /// When the last report came that was not refused.
+    last_accepted: Option<Instant>,
 }
 
 impl Inbox {
     fn new(key: Option<FeedbackKey>, delay: Duration) -> Self {
-        Self { key, delay, senders: BTreeMap::new(), counters: FeedbackCounters::default() }
+        let counters = FeedbackCounters::default();
+        Self { key, delay, senders: BTreeMap::new(), counters, last_accepted: None }
     }
 
     /// The report in a datagram that came at `now`, which the wall clock calls `wall_us`; none for
@@ -122,6 +125,7 @@ impl Inbox {
             self.counters.old += 1;
             return None;
         }
+        self.last_accepted = Some(now);
         let least_us = self.note(&datagram, offset_us, now);
         let age = if datagram.is_synchronised {
             // Clocks that agree may still differ by a little: nothing comes before it was sent.
@@ -209,6 +213,11 @@ impl FeedbackReceiver {
         self.inbox.counters
     }
 
+    /// When the last report came that was not refused, whatever subscriber it was about.
+    pub(crate) fn last_accepted(&self) -> Option<Instant> {
+        self.inbox.last_accepted
+    }
+
     /// Hands on what has come. What the system reports about the socket concerns single datagrams.
     ///
     /// `deliver` says whether the subscriber is known, or `None` where somebody else will count that.
@@ -268,6 +277,7 @@ mod tests {
         assert!(take(&mut inbox, &datagram(2, 4, 900), 3_200).is_some(), "another sender counts by itself");
         assert!(take(&mut inbox, &datagram(1, 6, 2_000), 3_300).is_some());
         assert_eq!(inbox.counters.old, 2);
+        assert_eq!(inbox.last_accepted, Some(Instant::from_micros(3_300)));
     }
 
     #[test]

@@ -34,6 +34,7 @@ mod feedback;
 mod firewall;
 mod forwarding;
 mod handover;
+mod herald;
 mod inline;
 mod interfaces;
 mod journal;
@@ -53,6 +54,7 @@ mod service;
 mod settings;
 mod shards;
 mod signals;
+mod snapshot;
 mod status;
 mod steering;
 mod summary;
@@ -70,11 +72,15 @@ pub use doctor::{Diagnosis, Finding, Health, examine};
 pub use error::RunError;
 pub use event::{Amount, Event, EventRecord, EventSink, Severity, StandIn};
 pub use feedback::FeedbackConfig;
-pub use packet_loop::{Counters, SideCounters};
+pub use herald::{Direction, FlowEvent, FlowOf, FlowRecord, Wishes};
+pub use packet_loop::{Counters, OnLink, SideCounters};
 pub use privileges::keep_needed_privileges;
 pub use processor::Processor;
 pub use recovery::Outcome;
 pub use settings::{Job, Settings, Task, engine_config_of, read_key};
+pub use snapshot::{
+    Distribution, EngineMeters, HalfMeters, HalfSnapshot, ShardSnapshot, SideSnapshot, Snapshot,
+};
 pub use status::{
     FlowLine, FlowList, PassedLine, ProcessorStatus, RecoveryStatus, ShardStatus, SideStatus, Status,
 };

@@ -8,6 +8,7 @@ use units::{Duration, Instant};
 use wire::VirtioNetHeader;
 
 use crate::Processor;
+use crate::herald::{Herald, Reporter};
 use crate::packet_path::{Batch, PacketPath, Received};
 use crate::steering::Bypass;
 
@@ -41,6 +42,8 @@ impl Counters {
             own.consumed_packets += other.consumed_packets;
             own.sent_packets += other.sent_packets;
             own.refused_packets += other.refused_packets;
+            own.received_on_link.add(other.received_on_link);
+            own.sent_on_link.add(other.sent_on_link);
         }
     }
 }
@@ -58,15 +61,89 @@ pub struct SideCounters {
     pub sent_packets: u64,
     /// Packets the kernel refused to take.
     pub refused_packets: u64,
+    /// What came, as it was on the link.
+    pub received_on_link: OnLink,
+    /// What was written, as it is going to be on the link.
+    pub sent_on_link: OnLink,
 }
 
 impl SideCounters {
-    fn count(&mut self, is_sent: bool) {
+    fn count(&mut self, is_sent: bool, on_link: OnLink) {
         if is_sent {
             self.sent_packets += 1;
+            self.sent_on_link.add(on_link);
         } else {
             self.refused_packets += 1;
         }
+    }
+}
+
+/// Packets as they are on a link: a super-packet is what it was made of, or what the kernel cuts it into.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OnLink {
+    /// How many.
+    pub packets: u64,
+    /// Bytes of those, IP headers included.
+    pub bytes: u64,
+}
+
+impl OnLink {
+    /// A packet of `len` bytes, `headers_len` of which are headers, that is cut into pieces of `size` bytes of
+    /// payload; 0 if it is not.
+    fn new(len: usize, headers_len: usize, size: u16) -> Self {
+        let payload_len = len.saturating_sub(headers_len);
+        let packets = if size == 0 { 1 } else { payload_len.div_ceil(usize::from(size)).max(1) };
+        Self { packets: packets as u64, bytes: (len + (packets - 1) * headers_len) as u64 }
+    }
+
+    /// A TCP packet with the virtio header that it came with.
+    fn of(virtio: &VirtioNetHeader, packet: &[u8]) -> Self {
+        // The kernel's `hdr_len` is a hint: headers are read where the checksum begins (VIRTIO 1.2 §5.1.6).
+        let start = usize::from(virtio.csum_start);
+        let offset = packet.get(start + 12).map_or(0, |byte| usize::from(byte >> 4) * 4);
+        Self::new(packet.len(), start + offset, virtio.gso_size)
+    }
+
+    fn add(&mut self, other: Self) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+    }
+}
+
+/// Upper bounds of the classes of [`PacketTime`], in nanoseconds; the last class has none.
+pub(crate) const PACKET_TIME_BOUNDS_NS: [u64; 10] =
+    [250, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 1_000_000];
+
+/// One turn of so many is timed.
+const TIMED_EVERY: u32 = 16;
+
+/// Time per packet, by some turns of the loop: from before its packets are read until after what the processor
+/// made of them is written, divided by the packets read and made. System calls are part of it, waiting is not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PacketTime {
+    turns: u32,
+    /// Packets of timed turns, by the time per packet of their turn.
+    pub counts: [u64; PACKET_TIME_BOUNDS_NS.len() + 1],
+    /// Time of all those turns, ns.
+    pub sum_ns: u64,
+}
+
+impl PacketTime {
+    fn is_due(&mut self) -> bool {
+        self.turns = self.turns.wrapping_add(1);
+        self.turns.is_multiple_of(TIMED_EVERY)
+    }
+
+    fn record(&mut self, took: Duration, packets: u64) {
+        let Some(per_packet) = took.as_nanos().checked_div(packets) else { return };
+        self.counts[PACKET_TIME_BOUNDS_NS.partition_point(|bound| *bound < per_packet)] += packets;
+        self.sum_ns = self.sum_ns.saturating_add(took.as_nanos());
+    }
+
+    /// Adds what another loop has seen.
+    pub fn add(&mut self, other: &Self) {
+        self.counts.iter_mut().zip(other.counts).for_each(|(own, other)| *own += other);
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
     }
 }
 
@@ -75,18 +152,38 @@ impl SideCounters {
 pub(crate) struct PacketLoop<P> {
     path: P,
     counters: Counters,
+    packet_time: PacketTime,
+    /// Packets read, and made by the processor.
+    handled: u64,
     /// Where flows go that the processor takes no part in.
     bypass: Option<Arc<Bypass>>,
+    reporter: Option<Reporter>,
 }
 
 impl<P: PacketPath> PacketLoop<P> {
     /// A loop along `path`. Flows that the processor takes no part in are left to the kernel by `bypass`.
     pub fn new(path: P, bypass: Option<Arc<Bypass>>) -> Self {
-        Self { path, counters: Counters::default(), bypass }
+        Self {
+            path,
+            counters: Counters::default(),
+            packet_time: PacketTime::default(),
+            handled: 0,
+            bypass,
+            reporter: None,
+        }
+    }
+
+    /// Hands on what the processor notes, from here on.
+    pub fn reporting(self, herald: Herald) -> Self {
+        Self { reporter: Some(Reporter::new(herald)), ..self }
     }
 
     pub fn counters(&self) -> Counters {
         self.counters
+    }
+
+    pub fn packet_time(&self) -> PacketTime {
+        self.packet_time
     }
 
     pub fn path(&self) -> &P {
@@ -102,6 +199,7 @@ impl<P: PacketPath> PacketLoop<P> {
     /// # Errors
     /// When a device is gone or down.
     pub fn turn(&mut self, processor: &mut impl Processor) -> Result<bool, IoError> {
+        let timed = self.packet_time.is_due().then(|| (Clock::now(), self.handled));
         let mut more = false;
         for side in [Port::Wired, Port::Mobile] {
             more |= self.read(side, processor)?;
@@ -111,6 +209,12 @@ impl<P: PacketPath> PacketLoop<P> {
             processor.handle_timeout(now);
         }
         more |= self.transmit(processor, now)?;
+        if let Some(reporter) = &mut self.reporter {
+            reporter.report(processor);
+        }
+        if let Some((began, handled)) = timed {
+            self.packet_time.record(Clock::now().saturating_since(began), self.handled - handled);
+        }
         Ok(more)
     }
 
@@ -150,12 +254,16 @@ impl<P: PacketPath> PacketLoop<P> {
     ) -> Result<usize, IoError> {
         let Some(Received { virtio, packet }) = self.path.packet(index) else { return Ok(0) };
         let len = packet.len();
+        self.handled += 1;
         let counters = &mut self.counters.sides[from.index()];
         counters.received_packets += 1;
         counters.received_bytes += len as u64;
         // What the kernel says in a way that nobody understands is left to it.
-        let verdict = VirtioNetHeader::parse(virtio)
-            .map_or(Verdict::Forward, |virtio| processor.handle_packet(from, &virtio, packet, now));
+        let virtio = VirtioNetHeader::parse(virtio).ok();
+        let on_link = virtio.map_or(OnLink::new(len, 0, 0), |virtio| OnLink::of(&virtio, packet));
+        counters.received_on_link.add(on_link);
+        let verdict =
+            virtio.map_or(Verdict::Forward, |virtio| processor.handle_packet(from, &virtio, packet, now));
         match verdict {
             Verdict::Consumed => counters.consumed_packets += 1,
             Verdict::Forward => {
@@ -165,7 +273,7 @@ impl<P: PacketPath> PacketLoop<P> {
                     bypass.add(client, server);
                 }
                 let is_sent = self.path.forward(index)?;
-                self.counters.sides[from.opposite().index()].count(is_sent);
+                self.counters.sides[from.opposite().index()].count(is_sent, on_link);
             }
         }
         Ok(len)
@@ -175,7 +283,10 @@ impl<P: PacketPath> PacketLoop<P> {
         for _ in 0..TRANSMIT_BUDGET_PACKETS {
             let Some(packet) = processor.poll_transmit(now) else { return Ok(false) };
             let is_sent = self.path.send(&packet)?;
-            self.counters.sides[packet.to.index()].count(is_sent);
+            self.handled += 1;
+            let len = packet.header.len() + packet.payload.0.len() + packet.payload.1.len();
+            let on_link = OnLink::new(len, packet.header.len(), packet.virtio.gso_size);
+            self.counters.sides[packet.to.index()].count(is_sent, on_link);
         }
         Ok(true)
     }
@@ -216,10 +327,37 @@ mod tests {
     }
 
     #[test]
+    fn a_super_packet_counts_as_what_it_is_on_the_link() {
+        let mut packet = [0; 20 + 32 + 3_000];
+        packet[20 + 12] = 8 << 4;
+        let virtio = VirtioNetHeader { csum_start: 20, gso_size: 1_448, ..VirtioNetHeader::default() };
+        assert_eq!(OnLink::of(&virtio, &packet), OnLink { packets: 3, bytes: 3_000 + 3 * 52 });
+        let whole = VirtioNetHeader { gso_size: 0, ..virtio };
+        assert_eq!(OnLink::of(&whole, &packet), OnLink { packets: 1, bytes: 3_052 });
+        assert_eq!(OnLink::of(&virtio, &packet[..30]), OnLink { packets: 1, bytes: 30 }, "cut short");
+        assert_eq!(OnLink::new(52 + 1_448, 52, 1_448), OnLink { packets: 1, bytes: 1_500 });
+    }
+
+    #[test]
+    fn time_per_packet_is_that_of_its_turn() {
+        let mut time = PacketTime::default();
+        time.record(Duration::from_micros(3), 0);
+        assert_eq!(time, PacketTime::default(), "nothing was handled");
+        time.record(Duration::from_micros(30), 10);
+        time.record(Duration::from_micros(1), 1);
+        assert_eq!((time.counts[4], time.counts[2], time.sum_ns), (10, 1, 31_000));
+        let mut sum = PacketTime::default();
+        sum.add(&time);
+        sum.add(&time);
+        assert_eq!((sum.counts[4], sum.sum_ns), (20, 62_000));
+    }
+
+    #[test]
     fn a_loop_ends_although_packets_go_on_to_come() {
         let path = Flood { virtio: [0; VNET_HEADER_LEN], packet: [0; 40] };
         let mut packet_loop = PacketLoop::new(path, None);
         packet_loop.finish(&mut PassThrough);
+        assert!(packet_loop.packet_time().counts.iter().sum::<u64>() > 0, "some turns are timed");
         assert!(packet_loop.counters().sides[0].received_packets >= READ_BUDGET_PACKETS as u64);
     }
 }

@@ -4,10 +4,10 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use engine::{Journal, JournalEntry, Middlebox, PassThrough, Port};
+use engine::{Journal, JournalEntry, Middlebox, Notice, PassThrough, Port, Wants};
 use units::Instant;
 
-use crate::{FlowList, FlowState, ProcessorStatus};
+use crate::{EngineMeters, FlowList, FlowState, ProcessorStatus};
 
 /// A middlebox that can be supervised: told of devices and settings, asked for figures, and stopped
 /// without breaking a flow.
@@ -57,6 +57,29 @@ pub trait Processor: Middlebox {
     /// What it has counted.
     fn status(&self) -> ProcessorStatus {
         ProcessorStatus::default()
+    }
+
+    /// What is shown of it as metrics: copied, and nothing made of it, since packets wait meanwhile.
+    fn meters(&self) -> EngineMeters {
+        EngineMeters::default()
+    }
+
+    /// Has this noted of flows and subscribers from here on, and nothing else.
+    fn set_wants(&mut self, _wants: Wants) {}
+
+    /// What was noted first and not taken yet.
+    fn take_notice(&mut self) -> Option<Notice> {
+        None
+    }
+
+    /// Notices that had no room since this was asked last.
+    fn take_lost_notices(&mut self) -> u64 {
+        0
+    }
+
+    /// New flows and data refused so far, because a table or memory was full.
+    fn refusals(&self) -> u64 {
+        0
     }
 
     /// Its flows from the `skip`th on, `count` at most.

@@ -30,6 +30,7 @@ pub(crate) use queue_choice::{install, is_possible, shard_of};
 
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
+use crate::snapshot::ShardMeters;
 use crate::{Counters, FlowList, FlowState, Processor, ProcessorStatus};
 use worker::Worker;
 
@@ -57,6 +58,8 @@ pub(crate) fn suitable(busy_poll: bool) -> usize {
 pub(crate) enum Command<S> {
     /// Say what was counted.
     Report { answer: mpsc::Sender<Report> },
+    /// Give what is shown as metrics.
+    Meter { answer: mpsc::Sender<ShardMeters> },
     /// List flows; the answer comes with the number of all there are.
     Flows { skip: usize, count: usize, answer: mpsc::Sender<(FlowList, usize)> },
     /// A base station's report about one of its subscribers.
@@ -103,6 +106,7 @@ pub(crate) struct Beacon {
     is_told: AtomicBool,
     feedback_accepted: AtomicU64,
     feedback_unknown: AtomicU64,
+    refusals: AtomicU64,
 }
 
 /// What all shards need to know.
@@ -284,6 +288,11 @@ impl<P: Processor + Send + 'static> Shards<P> {
         (sum(|beacon| &beacon.feedback_accepted), sum(|beacon| &beacon.feedback_unknown))
     }
 
+    /// What their processors have refused, because a table or memory was full.
+    pub fn refusals(&self) -> u64 {
+        self.all.iter().map(|shard| shard.beacon.refusals.load(Ordering::Relaxed)).sum()
+    }
+
     /// What any thread may ask the shards by.
     pub fn asker(&self) -> Asker<P::Settings> {
         Asker { all: self.all.iter().map(Shard::address).collect() }
@@ -371,12 +380,22 @@ pub(crate) struct Asker<S> {
 impl<S> Asker<S> {
     /// What each has counted; nothing for one that does not answer.
     pub fn reports(&self) -> Vec<Report> {
+        self.ask(|answer| Command::Report { answer })
+    }
+
+    /// What each shows as metrics; nothing for one that does not answer.
+    pub fn meters(&self) -> Vec<ShardMeters> {
+        self.ask(|answer| Command::Meter { answer })
+    }
+
+    /// Asks all of them at once.
+    fn ask<T: Default>(&self, question: impl Fn(mpsc::Sender<T>) -> Command<S>) -> Vec<T> {
         let asked: Vec<_> = self
             .all
             .iter()
             .map(|shard| {
                 let (answer, answered) = mpsc::channel();
-                shard.tell(Command::Report { answer });
+                shard.tell(question(answer));
                 answered
             })
             .collect();

@@ -26,6 +26,7 @@ use crate::watchdog::Guardian;
 use crate::{Counters, Event, EventSink, Processor, ProcessorStatus, RunError};
 use passing::Passing;
 use recover::Estate;
+use upkeep::Overload;
 
 mod adopt;
 mod answers;
@@ -106,6 +107,7 @@ struct Supervisor<'a, A: Attachment, P: Processor> {
     reports: Reports,
     service: Service,
     started_at: Instant,
+    overload: Overload,
     stop: Option<Stop>,
     /// Another process has all that leads packets here, and the flows: nothing is to be undone.
     is_succeeded: bool,

@@ -223,6 +223,8 @@ impl Restarting {
             Moves::AtStep(step) => step == self.steps,
         };
         self.steps += 1;
+        let are_right = self.engine.as_ref().is_none_or(Engine::levels_add_up);
+        debug_assert!(are_right, "debt or flows by state are not what the flows add up to");
         if let Some(engine) = self.engine.as_mut().filter(|_| is_due) {
             self.image = engine.store();
             match resumed(engine.config(), &self.image) {

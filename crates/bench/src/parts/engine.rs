@@ -35,7 +35,8 @@ impl Measure for EnginePart {
                   data, less that before the first flow, divided by the flows: control blocks, \
                   tables, timers and subscribers. *Used* is the same after all data has been \
                   acknowledged, with what the allocator keeps of the buffers. *Stored* is the state of \
-                  all flows and subscribers as bytes, by which they go on in another process.",
+                  all flows and subscribers as bytes, by which they go on in another process. \
+                  *Scrape* is the time in which packets wait while the engine's metrics are copied.",
             metrics: vec![
                 metric("ns_per_packet", "ns per packet", 0),
                 metric("ns_per_flow_opened", "ns per flow opened", 0),
@@ -44,6 +45,7 @@ impl Measure for EnginePart {
                 metric("stored_bytes_per_flow", "stored, bytes per flow", 0),
                 metric("ns_per_flow_stored", "ns to store it", 0),
                 metric("ns_per_flow_resumed", "ns to go on with it", 0),
+                metric("ns_per_scrape", "ns per scrape", 0),
             ],
             ways: vec![Way::EngineAlone],
             rounds: 5,
@@ -54,6 +56,22 @@ impl Measure for EnginePart {
                     .at_most(1.5),
                 against_1000("1,000,000 flows", "Engine alone: time per packet, 1,000,000 flows ÷ 1,000")
                     .at_most(1.5),
+                Comparison::between_cases(
+                    "Engine alone: time per scrape of metrics, 100,000 flows ÷ 1,000",
+                    "ns_per_scrape",
+                    Way::EngineAlone,
+                    "100,000 flows",
+                    "1,000 flows",
+                )
+                .at_most(1.5),
+                Comparison::alone(
+                    "Engine alone: time per scrape of metrics with 100,000 flows",
+                    "ns_per_scrape",
+                    "100,000 flows",
+                    Way::EngineAlone,
+                )
+                .in_unit(" ns", 0)
+                .at_most(5_000_000.0),
                 Comparison::alone(
                     "Engine alone: memory per idle flow of 1,000,000",
                     "bytes_per_flow",
@@ -79,6 +97,7 @@ impl Measure for EnginePart {
                 ("stored_bytes_per_flow", cost.stored_bytes_per_flow),
                 ("ns_per_flow_stored", cost.ns_per_flow_stored),
                 ("ns_per_flow_resumed", cost.ns_per_flow_resumed),
+                ("ns_per_scrape", cost.ns_per_scrape),
             ];
             samples.push(Sample::new(super::count_text(flows, "flow"), way, round, values));
         }

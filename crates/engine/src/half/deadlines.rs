@@ -85,12 +85,16 @@ impl Half {
             // Moved meanwhile, as with nearly every packet: its state need not be fetched for that.
             return arm_for_due(&mut self.timers, id, flow, now);
         }
+        let counted = self.before();
         let next = self.look_at(id, now, |flow, cx, _| {
             let before = flow.phase.relay().map_or(0, Relay::memory);
             let next = flow.phase.on_deadline(flow.last_activity, cx);
             cx.note_memory(before, flow.phase.relay().map_or(0, Relay::memory));
             next
         });
+        if let Some(counted) = counted {
+            self.note_changes(id, counted, now);
+        }
         match next {
             Some(Next::Stay) if self.is_observing(id) => self.arm_flow(id, now),
             Some(next) => self.apply(id, next, now),

@@ -52,6 +52,7 @@ impl Half {
         if from.version() >= 2 {
             self.passed_recently = from.value()?;
         }
+        self.meters.reckon(self.flows.iter().map(|(_, flow)| flow.level()));
         index_all(&mut self.flow_index, &self.flows);
         index_all(&mut self.subscriber_index, &self.subscribers);
         if controller != self.config.controller {

@@ -32,8 +32,22 @@ impl Half {
             self.note_flow(id);
             let Some((virtio, header)) = self.data_packet(id, &transmission) else { continue };
             self.stats.packets_made += 1;
+            self.meter(&transmission, &virtio, &header);
             let payload = Some((id, transmission.seq, transmission.len));
             return Some(Made { to: End::Sink, virtio, header_len: header.len, payload });
+        }
+    }
+
+    fn meter(&mut self, made: &Transmission, virtio: &VirtioNetHeader, header: &EmittedHeader) {
+        let segments = match virtio.gso_size {
+            0 => 1,
+            size => u64::from(made.len.div_ceil(u32::from(size))),
+        };
+        self.meters.data_segments += segments;
+        self.meters.data_bytes += u64::from(made.len) + segments * header.len as u64;
+        if made.is_retransmission {
+            self.meters.segments_retransmitted += segments;
+            self.meters.bytes_retransmitted += u64::from(made.len);
         }
     }
 

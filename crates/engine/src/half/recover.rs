@@ -55,7 +55,7 @@ impl Half {
         } else {
             Phase::Accelerated(Accelerated { relay })
         };
-        let id = self.flows.insert(Flow {
+        let flow = Flow {
             key,
             in_outbox: false,
             is_urgent: false,
@@ -66,7 +66,9 @@ impl Half {
             last_activity: entry.record.times(now)[1],
             link: Link::default(),
             phase,
-        });
+        };
+        self.meters.add(flow.level());
+        let id = self.flows.insert(flow);
         self.flow_index.insert(&key, id);
         self.stats.flows_now += 1;
         self.stats.note_memory(0, memory);

@@ -229,6 +229,7 @@ fn only_the_right_numbers_complete_a_handshake() {
 }
 
 mod hand_back;
+mod notices;
 mod operation;
 mod windowed;
 

@@ -40,16 +40,26 @@ impl Half {
         let begun = refused.map_or_else(|| Observing::begin(syn.tcp, syn.from, now), Err);
         let observing = match begun {
             Ok(observing) => observing,
-            Err(reason) => return self.count_pass(key, reason),
+            Err(reason) => return self.pass(key, reason),
         };
         let Some(subscriber) = self.subscriber_for(&key, now) else {
-            return self.count_pass(key, PassReason::SubscriberFull);
+            return self.pass(key, PassReason::SubscriberFull);
         };
-        let id = self.flows.insert(Flow::new(key, subscriber, observing, now));
+        let flow = Flow::new(key, subscriber, observing, now);
+        self.meters.add(flow.level());
+        self.meters.flows_opened += 1;
+        let id = self.flows.insert(flow);
         self.flow_index.insert(&key, id);
         self.stats.flows_now += 1;
         self.stats.half_open_now += 1;
+        self.note_opened(id, now);
         self.arm_flow(id, now);
+    }
+
+    /// Leaves a new flow alone.
+    fn pass(&mut self, key: FlowKey, reason: PassReason) {
+        self.note_passed(&key, reason);
+        self.count_pass(key, reason);
     }
 
     /// Why a new flow is left alone, if it is.
@@ -118,6 +128,7 @@ impl Half {
             let windowed = Windowed::new(&agreement, params, is_v4, round_trips, now);
             self.change(id, |_| Phase::Windowed(Box::new(windowed)));
             self.stats.flows_windowed += 1;
+            self.note_accelerated(id);
             return;
         }
         let known = Some(round_trips).filter(|round_trips| !round_trips.is_doubtful);
@@ -135,6 +146,7 @@ impl Half {
         subscriber.into_iter().for_each(|subscriber| subscriber.note_mss(relay.mss()));
         self.change(id, |_| Phase::Accelerated(Accelerated { relay }));
         self.stats.flows_accelerated += 1;
+        self.note_accelerated(id);
         self.narrow(id, self.mtu, now);
         if let Some(round_trips) = known {
             self.on_round_trip(id, round_trips.to_sink, now);
@@ -181,7 +193,13 @@ impl Half {
     }
 
     fn change(&mut self, id: u32, change: impl FnOnce(Phase) -> Phase) {
-        self.flows.change(id, |flow| Flow { phase: change(flow.phase), ..flow });
+        let meters = &mut self.meters;
+        self.flows.change(id, |flow| {
+            let before = flow.level();
+            let flow = Flow { phase: change(flow.phase), ..flow };
+            meters.follow(before, flow.level());
+            flow
+        });
     }
 
     /// After anything changed in a flow: journal, end, deadline, control packets, turn to send.
@@ -314,8 +332,11 @@ impl Half {
         }
         let Some(flow) = self.flows.remove(id) else { return };
         self.flow_index.remove(&flow.key, id);
+        self.meters.remove(flow.level());
+        self.meters.flows_ended += 1;
         self.stats.flows_now -= 1;
         self.stats.half_open_now -= u64::from(flow.phase.is_observing());
+        self.note_left(id, &flow, reason);
         if let Some(reason) = reason {
             self.count_pass(flow.key, reason);
         }
@@ -363,6 +384,7 @@ impl Half {
     pub(super) fn forget_subscriber(&mut self, id: u32) {
         let Some(subscriber) = self.subscribers.remove(id) else { return };
         self.subscriber_index.remove(&subscriber.key, id);
+        self.notices.forget_subscriber(id);
         subscriber.path().map(|path| self.paths.remove(path));
     }
 

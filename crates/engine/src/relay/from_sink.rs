@@ -208,6 +208,12 @@ impl Relay {
         cx.stats.invalid_sack_blocks += u64::from(out.invalid_sack_blocks);
         cx.stats.timeouts_undone += u64::from(out.undid_timeout);
         cx.stats.fell_back_to_honour += u64::from(out.fell_back);
+        cx.meters.duplicates_reported += u64::from(out.has_d_sack);
+        if let Some(rtt) = out.rtt {
+            cx.meters.round_trip.record(rtt);
+            let least = self.sender.rtt().min().unwrap_or(rtt);
+            cx.meters.queueing.record(rtt.saturating_sub(least));
+        }
     }
 
     /// The sink has more than before: what it has need not be kept.

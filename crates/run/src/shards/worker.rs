@@ -12,6 +12,7 @@ use super::{Beacon, Command, Fate, Outcome, Report, Terms};
 use crate::Processor;
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
+use crate::snapshot::ShardMeters;
 
 const WIRED: u64 = 0;
 const MOBILE: u64 = 1;
@@ -89,6 +90,7 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
             if now >= next_beat {
                 next_beat = now + terms.heartbeat;
                 self.beacon.beats.fetch_add(1, Ordering::Relaxed);
+                self.beacon.refusals.store(self.processor.refusals(), Ordering::Relaxed);
             }
             if self.is_draining && !self.is_drained() && self.processor.is_drained() {
                 self.beacon.is_drained.store(true, Ordering::Release);
@@ -136,6 +138,9 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
             Command::Report { answer } => {
                 let (counters, processor) = (self.packet_loop.counters(), self.processor.status());
                 drop(answer.send(Report { counters, processor }));
+            }
+            Command::Meter { answer } => {
+                drop(answer.send(ShardMeters::of(&self.packet_loop, &self.processor)));
             }
             Command::Flows { skip, count, answer } => {
                 let flows = self.processor.flows(skip, count, now);

@@ -1,5 +1,7 @@
 //! What an instance does when a signal or a question comes.
 
+use std::collections::BTreeMap;
+
 use engine::Port;
 use io::Clock;
 use units::Duration;
@@ -10,7 +12,8 @@ use crate::console::{Answer, Asked, Question, Reply};
 use crate::feedback::FeedbackReceiver;
 use crate::shards::{Command, Report};
 use crate::signals::CaughtSignals;
-use crate::{Event, Processor, ProcessorStatus, Status};
+use crate::snapshot::ShardMeters;
+use crate::{Event, Processor, ProcessorStatus, Snapshot, Status};
 
 /// Flows in one answer: few enough for the packets not to notice.
 const FLOWS_PER_ANSWER: usize = 2_000;
@@ -63,6 +66,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         let said = |answer| -> Reply { Box::new(move || answer) };
         let reply = match &asked.question {
             Question::Status => self.status(),
+            Question::Metrics => self.metrics(),
             Question::Flows { skip } => self.flows(*skip),
             Question::Drain { time_ms_max } => {
                 self.begin_stop(Why::Drain, time_ms_max.map(Duration::from_millis));
@@ -76,6 +80,8 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
                     said(Answer::Done(done.to_string()))
                 }
             },
+            // The console has handed who asks so over to the herald.
+            Question::Listen(_) => said(Answer::Refused("nothing is told here".to_owned())),
             Question::Share(offer) => said(self.share(offer)),
             Question::HandOver(offer) => {
                 let offer = offer.clone();
@@ -121,14 +127,52 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         })
     }
 
+    /// What is shown as metrics: copied here, put together by the thread that answers.
+    fn metrics(&self) -> Reply {
+        let own = ShardMeters::of(&self.packet_loop, &self.processor);
+        let queue_drops = self.attachment.queue_drops(self.packet_loop.path());
+        let config = self.ground.config;
+        let now = Clock::now();
+        let age = |at| now.saturating_since(at).as_millis();
+        let receiver = self.reports.receiver.as_ref();
+        let mut others = BTreeMap::new();
+        self.count_others(&mut |name, value| {
+            others.insert(name.to_owned(), value);
+        });
+        let snapshot = Snapshot {
+            name: config.instance_name(),
+            process: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            steering: self.attachment.name().to_owned(),
+            are_up: Port::BOTH.map(|side| self.links.interfaces.condition(side).name() == "up"),
+            is_draining: self.stop.is_some(),
+            uptime_ms: now.saturating_since(self.started_at).as_millis(),
+            resident_bytes: io::resident_bytes().unwrap_or(0),
+            recovery: self.recovery_status(),
+            feedback_age_ms: receiver.and_then(FeedbackReceiver::last_accepted).map(age),
+            others,
+            ..Snapshot::default()
+        };
+        let asker = self.shards.asker();
+        Box::new(move || {
+            let mut meters = vec![own];
+            meters.extend(asker.meters());
+            Answer::Metrics(Box::new(snapshot.with_meters(&meters, queue_drops)))
+        })
+    }
+
     /// What the processor has counted, with what became of the base stations' reports, the flows left to the
-    /// kernel, and
-    /// what the kernel has refused for the moment.
+    /// kernel, and what the kernel has refused for the moment.
     fn counted(&self) -> ProcessorStatus {
         let mut status = self.processor.status();
-        let mut add = |name: &str, value| {
+        self.count_others(&mut |name, value| {
             status.counters.insert(name.to_owned(), value);
-        };
+        });
+        status
+    }
+
+    /// What is counted here, and not by a processor.
+    fn count_others(&self, add: &mut dyn FnMut(&str, u64)) {
         if let Some(counters) = self.reports.receiver.as_ref().map(FeedbackReceiver::counters) {
             let (accepted, unknown) = self.shards.feedback();
             let all = counters.with_those_of_shards(accepted, unknown);
@@ -138,6 +182,5 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             bypass.counters().named().into_iter().for_each(|(name, value)| add(name, value));
         }
         add("kernel_refusals", self.patience.failed());
-        status
     }
 }

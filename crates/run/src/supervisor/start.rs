@@ -12,10 +12,12 @@ use units::Instant;
 use super::adopt::Adopted;
 use super::passing::Passing;
 use super::recover::{Estate, Heir};
+use super::upkeep::Overload;
 use super::{CONSOLE, Ended, FEEDBACK, LINKS, Links, Pulse, Reports, SHARDS, Supervisor, WATCHDOG};
 use crate::attachment::{Attachment, Ground, PATHS, Site};
 use crate::console::Console;
 use crate::feedback::{FeedbackConfig, FeedbackReceiver};
+use crate::herald::{Announcer, Herald};
 use crate::inline::{BridgedSite, SharedHeaders};
 use crate::interfaces::Interfaces;
 use crate::journal::{self, FlowJournal, FullAlarm};
@@ -78,6 +80,8 @@ fn run_at<S: Site, P: Processor + Send + 'static>(
     S::NEEDS.iter().try_for_each(|feature| features::require(*feature))?;
     // Before anything is set up, so that no signal can end us in between.
     let signals = CaughtSignals::catch()?;
+    let herald = Herald::start()?;
+    let events: &mut dyn EventSink = &mut Announcer { inner: events, herald: herald.clone() };
     let netlink = Netlink::open()?;
     let namespace = Namespace::current()?.id()?;
     let removed = match config.recover {
@@ -113,10 +117,12 @@ fn run_at<S: Site, P: Processor + Send + 'static>(
         die_of_panics();
     }
     let ground = Ground { config, netlink: &netlink, instance: &instance };
-    let start = Start { removed, journal_alarm, processors, forebear };
+    let start = Start { removed, journal_alarm, processors, forebear, herald: herald.clone() };
     let mut supervisor = start.supervise(&mut site, ground, events)?;
     let result = supervisor.serve(&signals);
-    supervisor.close(result)
+    let ended = supervisor.close(result);
+    herald.part();
+    ended
 }
 
 /// Who had what this instance goes on with.
@@ -241,6 +247,7 @@ struct Start<P> {
     journal_alarm: FullAlarm,
     processors: Vec<P>,
     forebear: Forebear,
+    herald: Herald,
 }
 
 impl<P: Processor + Send + 'static> Start<P> {
@@ -259,7 +266,9 @@ impl<P: Processor + Send + 'static> Start<P> {
         let guardian =
             if config.watchdog.is_wanted { Some(Guardian::start(config, ground.instance)?) } else { None };
         let bypass = attachment.bypass().filter(|_| config.bypass).cloned();
-        let loops = paths.into_iter().map(|path| PacketLoop::new(path, bypass.clone()));
+        let herald = self.herald.clone();
+        let loops =
+            paths.into_iter().map(|path| PacketLoop::new(path, bypass.clone()).reporting(herald.clone()));
         let mut places = loops.zip(self.processors);
         let (packet_loop, processor) =
             places.next().ok_or_else(|| RunError::Settings("no shards".to_owned()))?;
@@ -285,10 +294,11 @@ impl<P: Processor + Send + 'static> Start<P> {
             before: None,
             journal_alarm: self.journal_alarm,
             patience: Patience::default(),
-            console: Console::open(ground.instance.path())?,
+            console: Console::open(ground.instance.path(), self.herald.clone())?,
             reports: Reports { receiver: None, next_look: Instant::ZERO },
             service: Service::find(),
             started_at: Clock::now(),
+            overload: Overload::default(),
             stop: None,
             events,
         };

@@ -4,7 +4,7 @@ use std::thread::JoinHandle;
 
 use engine::Port;
 use io::{Clock, Interest};
-use units::Instant;
+use units::{Duration, Instant};
 
 use super::passing::Passing;
 use super::{Supervisor, WATCHDOG, Why};
@@ -12,6 +12,30 @@ use crate::attachment::Attachment;
 use crate::shards::Command;
 use crate::watchdog::News;
 use crate::{AfterHang, Event, EventSink, Processor, RunError, StandIn};
+
+/// An overload is told of once in so long, with all that was refused meanwhile.
+const OVERLOAD_EVERY: Duration = Duration::from_secs(10);
+
+/// What was refused because a table or memory was full.
+#[derive(Debug, Default)]
+pub(super) struct Overload {
+    told: u64,
+    next: Instant,
+}
+
+impl Overload {
+    /// What is to be told when so much was refused since the start.
+    fn look(&mut self, refused: u64, now: Instant) -> Option<Event> {
+        // Less than before: its flows, and their counters, are another process's.
+        let refusals = refused.saturating_sub(self.told);
+        if refusals == 0 || now < self.next {
+            self.told = self.told.min(refused);
+            return None;
+        }
+        (self.told, self.next) = (refused, now + OVERLOAD_EVERY);
+        Some(Event::Overloaded { refusals })
+    }
+}
 
 impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     /// Shows that all is alive, and looks after everything; gives a reason to end.
@@ -33,6 +57,10 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             return Err(RunError::ShardLost);
         }
         if let Some(event) = self.journal_alarm.take() {
+            self.events.on_event(&event);
+        }
+        let refused = self.processor.refusals() + self.shards.refusals();
+        if let Some(event) = self.overload.look(refused, Clock::now()) {
             self.events.on_event(&event);
         }
         if self.settling.as_ref().is_some_and(JoinHandle::is_finished) {
@@ -174,4 +202,21 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
 pub(super) fn end_settling(settling: Option<JoinHandle<Vec<Event>>>, events: &mut dyn EventSink) {
     let told = settling.map(JoinHandle::join);
     told.into_iter().flatten().flatten().for_each(|event| events.on_event(&event));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_overload_is_told_of_at_most_once_in_ten_seconds() {
+        let mut overload = Overload::default();
+        let at = Instant::from_millis;
+        let mut look = |refused, ms| match overload.look(refused, at(ms)) {
+            Some(Event::Overloaded { refusals }) => refusals,
+            _ => 0,
+        };
+        assert_eq!([look(0, 1), look(5, 2), look(9, 3), look(9, 9_000), look(12, 10_002)], [0, 5, 0, 0, 7]);
+        assert_eq!([look(1, 30_000), look(3, 30_001)], [0, 2], "another engine counts from the start");
+    }
 }

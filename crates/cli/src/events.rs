@@ -1,0 +1,200 @@
+//! `cellerator events` and `export`: what a running accelerator tells.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, LineWriter, Write};
+use std::net::ToSocketAddrs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use io::Signals;
+use run::{FlowEvent, FlowRecord, Wishes};
+use serde_json::Value;
+use telemetry::{Collector, Next, Stream};
+
+use crate::output::is_standard_output;
+
+/// Arguments of `cellerator events`.
+#[derive(clap::Args)]
+pub struct EventsArgs {
+    /// The accelerator: its --name, its interfaces as WIRED-MOBILE, or its process number. Not needed if
+    /// only one runs
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+    /// Tell of flows and subscribers, too: accelerated, passed and why, time-outs taken back, outages
+    #[arg(long)]
+    flows: bool,
+    /// Print JSON, a line each (schemas/event.schema.json)
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `cellerator export`.
+#[derive(clap::Args)]
+pub struct ExportArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// A record of each flow that has ended, from now on: as JSON lines, or as IPFIX to a collector
+    Flows(FlowsArgs),
+}
+
+#[derive(clap::Args)]
+struct FlowsArgs {
+    /// The accelerator: its --name, its interfaces as WIRED-MOBILE, or its process number. Not needed if
+    /// only one runs
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+    /// Append the records to FILE, a line of JSON each [default: standard output, without --ipfix]
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Send the records to a collector as IPFIX (RFC 7011)
+    #[arg(long, value_name = "HOST:PORT")]
+    ipfix: Option<String>,
+    /// Send them over TCP instead of UDP
+    #[arg(long, requires = "ipfix")]
+    tcp: bool,
+    /// The observation domain that the collector knows this accelerator by
+    #[arg(long, value_name = "N", default_value = "1", requires = "ipfix")]
+    domain: u32,
+}
+
+/// Runs `cellerator events`; an error is one clear line: what, where, what to do.
+pub fn events(args: &EventsArgs) -> Result<ExitCode, String> {
+    let wishes = Wishes { events: true, flows: args.flows, ended: false };
+    let mut out = std::io::stdout().lock();
+    let is_json = args.json;
+    listen("events", args.name.as_deref(), wishes, &mut |line| {
+        let Some(line) = line else { return Ok(()) };
+        let shown = if is_json { line.to_owned() } else { words(line) };
+        writeln!(out, "{shown}").and_then(|()| out.flush())
+    })
+}
+
+/// Runs `cellerator export`.
+pub fn export(args: &ExportArgs) -> Result<ExitCode, String> {
+    let What::Flows(args) = &args.what;
+    let mut file: Option<Box<dyn Write>> = match &args.json {
+        None if args.ipfix.is_some() => None,
+        Some(path) if !is_standard_output(path) => {
+            let file = OpenOptions::new().create(true).append(true).open(path);
+            let file =
+                file.map_err(|error| format!("export: cannot write to {}: {error}", path.display()))?;
+            Some(Box::new(LineWriter::new(file)))
+        }
+        _ => Some(Box::new(std::io::stdout().lock())),
+    };
+    let mut collector = args.ipfix.as_deref().map(|to| collector(to, args)).transpose()?;
+    let wishes = Wishes { ended: true, ..Wishes::default() };
+    let result = listen("export", args.name.as_deref(), wishes, &mut |line| {
+        if let Some(line) = line {
+            if let Some(file) = &mut file {
+                writeln!(file, "{line}")?;
+            }
+            if let (Some(collector), Some(record)) = (&mut collector, record(line)) {
+                collector.add(&record);
+            }
+        } else if let Some(file) = &mut file {
+            file.flush()?;
+        }
+        collector.iter_mut().for_each(Collector::turn);
+        Ok(())
+    });
+    if let Some(file) = &mut file {
+        // A reader who has gone away is no error.
+        drop(file.flush());
+    }
+    if let Some(collector) = &mut collector {
+        collector.flush();
+        let (sent, lost) = collector.counted();
+        let lost = if lost > 0 {
+            format!(", {lost} lost: the collector could not be reached")
+        } else {
+            String::new()
+        };
+        io::say(format_args!("cellerator: export: {sent} records sent{lost}"));
+    }
+    result
+}
+
+fn collector(to: &str, args: &FlowsArgs) -> Result<Collector, String> {
+    let unknown = |why: &str| format!("export: --ipfix {to}: {why}");
+    let mut addresses = to.to_socket_addrs().map_err(|error| unknown(&error.to_string()))?;
+    let address = addresses.next().ok_or_else(|| unknown("it has no address"))?;
+    Collector::open(address, args.tcp, args.domain).map_err(|error| format!("export: {error}"))
+}
+
+/// Takes in what the accelerator `name` tells, until it or this process is to end: lines, and pauses.
+fn listen(
+    command: &str,
+    name: Option<&str>,
+    wishes: Wishes,
+    take: &mut dyn FnMut(Option<&str>) -> std::io::Result<()>,
+) -> Result<ExitCode, String> {
+    let text = |error: &dyn std::fmt::Display| format!("{command}: {error}");
+    let directory = Path::new(io::INSTANCE_DIRECTORY);
+    let signals = Signals::terminating().map_err(|error| text(&error))?;
+    let found = run::choose(run::find(directory).map_err(|error| error.to_string())?, name)?;
+    let mut stream = Stream::open(directory, &found, wishes).map_err(|error| text(&error))?;
+    while signals.take().is_none() {
+        let taken = match stream.next_line().map_err(|error| text(&error))? {
+            Next::Line(line) => take(Some(&line)),
+            Next::Nothing => take(None),
+            Next::End => break,
+        };
+        match taken {
+            // A reader who has gone away is no error.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => break,
+            taken => taken.map_err(|error| text(&error))?,
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn record(line: &str) -> Option<FlowRecord> {
+    match serde_json::from_str(line).ok()? {
+        FlowEvent::FlowEnded(record) => Some(record),
+        _ => None,
+    }
+}
+
+/// A line for people.
+fn words(line: &str) -> String {
+    let Ok(Value::Object(event)) = serde_json::from_str(line) else { return line.to_owned() };
+    let seconds = event.get("at_ms").and_then(Value::as_u64).unwrap_or(0) / 1_000;
+    let [hours, minutes, seconds] = [seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60];
+    let clock = format!("{hours:02}:{minutes:02}:{seconds:02} UTC");
+    if let Some(text) = event.get("text").and_then(Value::as_str) {
+        let severity = event.get("severity").and_then(Value::as_str).unwrap_or_default();
+        let severity = if severity == "info" { String::new() } else { format!("{severity}: ") };
+        return format!("{clock}  {severity}{text}");
+    }
+    let name = event.get("event").and_then(Value::as_str).unwrap_or_default().replace('-', " ");
+    let fields = event.iter().filter(|(key, _)| !matches!(key.as_str(), "at_ms" | "event"));
+    let fields = fields.map(|(key, value)| match value {
+        Value::String(text) => format!("{key} {text}"),
+        other => format!("{key} {other}"),
+    });
+    format!("{clock}  {name}: {}", fields.collect::<Vec<_>>().join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_for_people_have_the_time_and_what_matters() {
+        let died = r#"{"at_ms":1700000000000,"severity":"warning","text":"the watchdog has ended","event":"watchdog-died"}"#;
+        assert_eq!(words(died), "22:13:20 UTC  warning: the watchdog has ended");
+        let passed = r#"{"at_ms":0,"event":"flow-passed","client":"10.1.0.2:5","server":"192.0.2.1:80","direction":"downlink","reason":"mptcp"}"#;
+        assert_eq!(
+            words(passed),
+            "00:00:00 UTC  flow passed: client 10.1.0.2:5, direction downlink, reason mptcp, server 192.0.2.1:80"
+        );
+        assert_eq!(words("no JSON"), "no JSON");
+        assert!(record(passed).is_none());
+    }
+}

@@ -1,0 +1,138 @@
+//! `cellerator metrics`: real values, and a server without any rights.
+
+use std::fs;
+use std::process::Command;
+
+use crate::network::{Network, PATIENCE, Running, wait_until};
+
+const SIGKILL: i32 = 9;
+
+/// `cellerator metrics` of a network's accelerator, and where it serves.
+fn serve(network: &Network) -> (Running, String) {
+    let running = Running::start(&network.middle, &["metrics", &network.name, "--listen", "127.0.0.1:0"]);
+    let line = running.wait_for("metrics at http://");
+    let at = line.trim_start_matches("metrics at http://").trim_end_matches("/metrics").to_owned();
+    (running, at)
+}
+
+/// The value of the series that begins so.
+fn value(text: &str, series: &str) -> f64 {
+    let line = text.lines().find(|line| line.starts_with(series));
+    line.and_then(|line| line.rsplit(' ').next()?.parse().ok())
+        .unwrap_or_else(|| panic!("no {series} in {text}"))
+}
+
+fn server_of(running: &Running) -> u32 {
+    let path = format!("/proc/{0}/task/{0}/children", running.child.id());
+    fs::read_to_string(path).unwrap().trim().parse().expect("it has one child")
+}
+
+#[test]
+fn a_download_shows_in_the_metrics() {
+    const LEN: usize = 5_000_000;
+    let network = Network::build("values");
+    let accelerator = network.accelerate(&["--shards", "2"]);
+    let (metrics, at) = serve(&network);
+    network.download(LEN);
+    let mut text = String::new();
+    wait_until("all is delivered", || {
+        text = network.get(&at, "text/plain");
+        value(&text, "cellerator_goodput_bytes_total") >= LEN as f64
+    });
+    assert_eq!(value(&text, "cellerator_up"), 1.0);
+    let mobile = format!(r#"cellerator_sent_bytes_total{{accelerator="{}",side="mobile"}}"#, network.name);
+    let data = value(&text, "cellerator_data_bytes_total");
+    // Headers of at least 52 bytes for segments of at most 1448.
+    assert!(data >= LEN as f64 * 1_500.0 / 1_448.0 && value(&text, &mobile) >= data, "{text}");
+    assert!(value(&text, "cellerator_data_packets_total") >= (LEN / 1_448) as f64);
+    assert!(value(&text, "cellerator_flows_accelerated_total") >= 1.0);
+    assert!(value(&text, "cellerator_round_trip_seconds_count") > 0.0);
+    assert!(value(&text, "cellerator_packet_time_seconds_count") > 0.0);
+    assert!(text.contains(r#"shard="1""#) && !text.contains("10.1.0.2"), "{text}");
+    let open = network.get(&at, "application/openmetrics-text;version=1.0.0");
+    assert!(open.ends_with("# EOF\n"), "{open}");
+    // The way to be asked is gone with the accelerator: it is down, and the server goes on.
+    accelerator.stop();
+    wait_until("it is seen to be down", || value(&network.get(&at, ""), "cellerator_up") == 0.0);
+    metrics.stop_all();
+}
+
+impl Running {
+    /// Ends `cellerator metrics`, whose server ends with it.
+    fn stop_all(self) {
+        let server = server_of(&self);
+        drop(self);
+        wait_until("the server has ended", || !fs::exists(format!("/proc/{server}")).unwrap());
+    }
+}
+
+#[test]
+fn the_server_has_no_rights_and_its_death_is_nobodys_harm() {
+    let network = Network::build("rights");
+    let accelerator = network.accelerate(&[]);
+    let (mut metrics, at) = serve(&network);
+    let server = server_of(&metrics);
+    let status = fs::read_to_string(format!("/proc/{server}/status")).unwrap();
+    let field = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+        line.split_once(':').unwrap().1.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert!(field("Uid").iter().chain(&field("Gid")).all(|id| id == "65534"), "{status}");
+    assert!(field("Groups").is_empty() && field("CapEff") == ["0000000000000000"], "{status}");
+    assert_eq!(field("CapPrm"), ["0000000000000000"], "{status}");
+    assert!(network.get(&at, "").contains("cellerator_up"));
+    io::PidFd::open(server).unwrap().send_signal(SIGKILL).unwrap();
+    assert!(!metrics.child.wait().unwrap().success(), "it says that its server has died");
+    network.download(100_000);
+    accelerator.stop();
+}
+
+/// A Prometheus as Debian has it, with the rules that are shipped.
+#[test]
+#[ignore = "needs Debian's package prometheus: make prometheus"]
+fn prometheus_scrapes_it() {
+    let network = Network::build("prometheus");
+    let accelerator = network.accelerate(&[]);
+    let (metrics, at) = serve(&network);
+    let directory = std::env::temp_dir().join(&network.name);
+    fs::create_dir(&directory).unwrap();
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/prometheus");
+    let settings = fs::read_to_string(format!("{root}/prometheus.yml")).unwrap();
+    let settings = settings
+        .replace("127.0.0.1:9469", &at)
+        .replace("15s", "1s")
+        .replace("cellerator.rules.yml", &format!("{root}/cellerator.rules.yml"));
+    let file = directory.join("prometheus.yml");
+    fs::write(&file, settings).unwrap();
+    let mut command = Command::new("prometheus");
+    command.arg(format!("--config.file={}", file.display()));
+    command.arg(format!("--storage.tsdb.path={}", directory.join("data").display()));
+    command.args(["--web.listen-address=127.0.0.1:9090", "--log.level=error"]);
+    let options = io::SpawnOptions { death_signal: Some(SIGKILL), ..io::SpawnOptions::default() };
+    let mut prometheus =
+        network.middle.spawn(command, options).expect("tools/install-deps --optional prometheus");
+    network.download(1_000_000);
+    let query = |query: &str| {
+        let mut command = Command::new("curl");
+        command.args(["--silent", "--max-time", "5", "--get", "http://127.0.0.1:9090/api/v1/query"]);
+        command.args(["--data-urlencode", &format!("query={query}")]).stdout(std::process::Stdio::piped());
+        let output = network.middle.spawn(command, io::SpawnOptions::default()).unwrap().wait_with_output();
+        serde_json::from_slice::<serde_json::Value>(&output.unwrap().stdout).unwrap_or_default()
+    };
+    let has = |answer: &serde_json::Value, wanted: f64| {
+        let value =
+            answer["data"]["result"][0]["value"][1].as_str().and_then(|value| value.parse::<f64>().ok());
+        value.is_some_and(|value| value >= wanted)
+    };
+    wait_until("Prometheus has the download", || has(&query("cellerator_goodput_bytes_total"), 1e6));
+    assert!(has(&query("up"), 1.0) && has(&query("cellerator_up"), 1.0), "{PATIENCE:?}");
+    wait_until("it has recorded by the rules", || has(&query("cellerator:goodput_bits:rate5m"), 0.0));
+    let metadata = query("count({__name__=~\"cellerator_.*\"})");
+    let series: f64 = metadata["data"]["result"][0]["value"][1].as_str().unwrap().parse().unwrap();
+    assert!((100.0..300.0).contains(&series), "{series} series");
+    prometheus.kill().unwrap();
+    prometheus.wait().unwrap();
+    fs::remove_dir_all(&directory).unwrap();
+    metrics.stop_all();
+    accelerator.stop();
+}

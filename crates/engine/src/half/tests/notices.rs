@@ -1,0 +1,74 @@
+//! What is noted for those outside, and when.
+
+use super::*;
+use crate::notice::{EndedFlow, FlowName, Notice, Traffic, Wants};
+
+const ALL: Wants = Wants { events: true, ended: true };
+
+fn taken(bench: &mut Bench) -> Vec<Notice> {
+    std::iter::from_fn(|| bench.engine.take_notice()).collect()
+}
+
+fn name(n: u32) -> FlowName {
+    FlowName { client: client(n), server: SERVER, direction: Direction::Downlink }
+}
+
+#[test]
+fn a_flow_is_told_of_from_its_beginning_to_its_end() {
+    let mut bench = Bench::new(EngineConfig::default());
+    bench.engine.set_wants(ALL);
+    bench.now = ms(5);
+    bench.establish(1);
+    assert_eq!(taken(&mut bench), [Notice::Accelerated(name(1))]);
+    bench.server_sends(1, 1, 0, TcpFlags::ACK, 500);
+    bench.run_to(ms(50));
+    bench.client_sends(1, 1, 501, TcpFlags::ACK);
+    bench.run_to(ms(60));
+    bench.client_sends(1, 1, 501, TcpFlags::RST.with(TcpFlags::ACK));
+    let ended = EndedFlow {
+        flow: name(1),
+        is_both: false,
+        reason: Some(PassReason::Reset),
+        began: Some(ms(5)),
+        ended: ms(60),
+        // Three packets after the SYN, two of the server's, without options.
+        sides: [Traffic { packets: 3, bytes: 120 }, Traffic { packets: 2, bytes: 540 + 40 }],
+        taken_bytes: 500,
+        delivered_bytes: 500,
+        retransmitted_bytes: 0,
+        timeouts: 0,
+        rtt_min: Some(Duration::from_millis(45)),
+        srtt: Some(Duration::from_millis(45)),
+    };
+    assert_eq!(taken(&mut bench), [Notice::Ended(ended)]);
+}
+
+#[test]
+fn a_flow_that_is_passed_is_told_of_with_the_reason() {
+    let mut bench = Bench::new(EngineConfig { flows_max: 1, ..EngineConfig::default() });
+    bench.engine.set_wants(Wants { events: true, ended: false });
+    bench.establish(1);
+    bench.client_sends(2, 0, 0, TcpFlags::SYN);
+    let passed = Notice::Passed(name(2), PassReason::TableFull);
+    assert_eq!(taken(&mut bench), [Notice::Accelerated(name(1)), passed]);
+    bench.client_sends(1, 1, 1, TcpFlags::RST.with(TcpFlags::ACK));
+    assert_eq!(taken(&mut bench), [], "records were not asked for");
+    bench.client_sends(3, 0, 0, TcpFlags::SYN);
+    bench.run_to(ms(120_000));
+    assert_eq!(taken(&mut bench), [Notice::Passed(name(3), PassReason::HandshakeTimeout)]);
+}
+
+#[test]
+fn a_subscriber_that_is_silent_over_two_time_outs_has_an_outage() {
+    let mut bench = Bench::established(EngineConfig::default());
+    bench.engine.set_wants(Wants { events: true, ended: false });
+    bench.server_sends(1, 1, 0, TcpFlags::ACK, 500);
+    bench.run_to(ms(20_000));
+    let told = taken(&mut bench);
+    let [Notice::OutageBegan { subscriber, since }] = told[..] else { panic!("{told:?}") };
+    assert_eq!(subscriber, client(1).ip());
+    bench.client_sends(1, 1, 501, TcpFlags::ACK);
+    let told = taken(&mut bench);
+    let lasted = ms(20_000).saturating_since(since);
+    assert!(told.contains(&Notice::OutageEnded { subscriber, lasted }), "{told:?}");
+}

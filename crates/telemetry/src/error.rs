@@ -1,0 +1,28 @@
+//! What can go wrong.
+
+/// Why something cannot be shown.
+#[derive(Debug, thiserror::Error)]
+pub enum TelemetryError {
+    /// The system refused something.
+    #[error("cannot {doing}: {error}")]
+    System {
+        /// What was tried.
+        doing: String,
+        /// The system's word.
+        error: std::io::Error,
+    },
+    /// A setting makes no sense.
+    #[error("{0}")]
+    Setting(String),
+    /// The other process says what nobody understands.
+    #[error("the process beside this one said something else than a snapshot: {0}")]
+    Foreign(serde_json::Error),
+}
+
+impl TelemetryError {
+    /// For `map_err`: what was tried.
+    pub(crate) fn doing(doing: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
+        let doing = doing.into();
+        |error| Self::System { doing, error }
+    }
+}
