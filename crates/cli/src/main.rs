@@ -2,6 +2,7 @@
 
 mod analyze;
 mod bench;
+mod congestion;
 mod contest;
 mod demo;
 mod drwa;
