@@ -1,6 +1,7 @@
 //! [`Program`]: the BPF program of one scheme, loaded, and registered as a congestion control.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use control::coupled::Scheme;
 use io::IoError;
@@ -80,6 +81,15 @@ impl Program {
             btf: None,
         })?;
         Ok(Self { object, name: setup.name.clone(), registered: None })
+    }
+
+    /// The instructions of each of its programs, relocated by the BTF in a file, or by the running kernel's.
+    ///
+    /// # Errors
+    /// When it cannot be relocated by that, or the privilege is missing.
+    pub fn relocated(btf: Option<&Path>) -> Result<Vec<(String, Vec<u64>)>, IoError> {
+        let constants = [0; 8];
+        io::bpf::relocated(&Load { name: "coupled", elf: ELF, constants: &constants, btf, ..Load::default() })
     }
 
     /// Registers it with the kernel, for all network namespaces, until the value goes.

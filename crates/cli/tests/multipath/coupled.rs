@@ -245,7 +245,7 @@ fn only_subflows_use_it_and_a_kill_takes_it_away() {
     let said = String::from_utf8_lossy(&second.stderr).into_owned();
     assert!(said.contains(&format!("of process {}", holder.id())) && said.lines().count() == 1, "{said}");
 
-    let manager = Daemon::start(&world, &[]);
+    world.add_endpoints();
     let (mut near, mut far, listener) = world.connect();
     // An option that is set makes MPTCP copy all of them to subflows that join.
     far.set_nodelay(true).unwrap();
@@ -282,7 +282,6 @@ fn only_subflows_use_it_and_a_kill_takes_it_away() {
     // And it can be loaded again.
     signal(&mut load(&world.server, "lia"), SIGTERM);
     assert!(!available().split_whitespace().any(|one| one == name));
-    manager.end(SIGTERM);
 }
 
 #[test]

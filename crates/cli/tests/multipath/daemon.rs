@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 
-use io::netlink::{PathManager, SocketDiagnosis};
+use io::netlink::{EndpointFlags, MptcpEndpoint, Netlink, PathManager, SocketDiagnosis};
 use io::{Clock, Namespace, SpawnOptions, Waiter, sysctl};
 use serde_json::Value;
 use units::Duration;
@@ -108,6 +108,20 @@ impl World {
         far.write_all(b"b").unwrap();
         near.read_exact(&mut [0]).unwrap();
         (near, far, listener)
+    }
+
+    /// What an administrator without a path manager does: an endpoint for each uplink.
+    pub(super) fn add_endpoints(&self) {
+        let add = || {
+            let (manager, netlink) = (PathManager::open().unwrap(), Netlink::open().unwrap());
+            for (name, address, _) in UPLINKS {
+                let interface = Some(netlink.index_of(name).unwrap().get());
+                let address = address.parse().unwrap();
+                let flags = EndpointFlags::SUBFLOW;
+                manager.add(&MptcpEndpoint { id: 0, address, port: 0, interface, flags }).unwrap();
+            }
+        };
+        self.client.run(add).unwrap();
     }
 
     fn subflows(&self) -> Vec<io::netlink::Subflow> {

@@ -17,5 +17,5 @@ pub use assembler::{Assembler, Condition, Helper, Instruction, Label, Operation,
 pub use group::root_group;
 pub use map::{HashMap, SharedArray};
 pub use needs::require_congestion_control;
-pub use object::{Filter, Hook, Hooked, Load, MapView, Object, Registered, remove_filters};
+pub use object::{Filter, Hook, Hooked, Load, MapView, Object, Registered, relocated, remove_filters};
 pub use program::{Attachment, Direction, Program, is_tcx_there, programs_at};

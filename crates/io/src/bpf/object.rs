@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
 use libbpf_rs::{
-    MapCore, MapFlags, MapHandle, MapInfo, ObjectBuilder, OpenObject, PrintLevel, ProgramInput,
+    AsRawLibbpf, MapCore, MapFlags, MapHandle, MapInfo, ObjectBuilder, OpenObject, PrintLevel, ProgramInput,
     RingBufferBuilder, TC_EGRESS, TC_INGRESS, TcHook,
 };
 
@@ -132,6 +132,35 @@ impl Load<'_> {
         }
         Ok(())
     }
+}
+
+/// The programs of an object as they would be loaded, relocated by [`Load::btf`], or by the running kernel's BTF: names
+/// and instructions. Nothing is loaded.
+///
+/// # Errors
+/// When the privilege is missing, or the object cannot be relocated by that BTF.
+pub fn relocated(load: &Load<'_>) -> Result<Vec<(String, Vec<u64>)>, IoError> {
+    libbpf_rs::set_print(Some((PrintLevel::Warn, note)));
+    SAID.take();
+    let what = || format!("relocate the BPF programs '{}'", load.name);
+    let mut open = load.open().map_err(|error| refused(what(), &error, SAID.take()))?;
+    load.fill(&mut open)?;
+    // SAFETY: the object is open and not loaded, as the function wants it.
+    let done = unsafe { libbpf_rs::libbpf_sys::bpf_object__prepare(open.as_libbpf_object().as_ptr()) };
+    if done != 0 {
+        let error = libbpf_rs::Error::from_raw_os_error(-done);
+        return Err(refused(what(), &error, SAID.take()));
+    }
+    let words = |program: &libbpf_rs::OpenProgram<'_>| {
+        let instruction = |one: &libbpf_rs::libbpf_sys::bpf_insn| {
+            let [offset_low, offset_high] = one.off.to_ne_bytes();
+            let [a, b, c, d] = one.imm.to_ne_bytes();
+            let registers = one.dst_reg() | one.src_reg() << 4;
+            u64::from_ne_bytes([one.code, registers, offset_low, offset_high, a, b, c, d])
+        };
+        program.insns().iter().map(instruction).collect()
+    };
+    Ok(open.progs().map(|program| (program.name().to_string_lossy().into_owned(), words(&program))).collect())
 }
 
 /// `TCP_CA_NAME_MAX`.
