@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man deps clean
+.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-coupled docs-multipath multipath man deps clean
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -124,6 +124,19 @@ docs-multipath: build ## The same, with the figures of docs/multipath.md written
 	@$(MAKE) --no-print-directory $(MULTIPATH_PARTS)
 	$(CELLERATOR) lab multipath --from-json $(MULTIPATH_PARTS) --json $(OUT)/docs/multipath.json --html $(OUT)/docs/multipath.html
 	$(call WRITE_DOCS,$(abspath $(OUT))/docs/multipath.json)
+
+COUPLED_PARTS := $(patsubst scenarios/coupled/%.toml,$(OUT)/docs/coupled/%.json,$(sort $(wildcard scenarios/coupled/*.toml)))
+
+$(OUT)/docs/coupled/%.json: scenarios/coupled/%.toml $(CELLERATOR)
+	@mkdir -p $(@D)
+	$(CELLERATOR) lab multipath $< --json $@.new
+	@mv $@.new $@
+
+docs-coupled: build ## Coupled congestion controls on [MP]'s links and beside TCPs, into docs/coupled.md (as root, 50 minutes)
+	@tools/need-root docs-coupled
+	@$(MAKE) --no-print-directory $(COUPLED_PARTS)
+	$(CELLERATOR) lab multipath --from-json $(COUPLED_PARTS) --json $(OUT)/docs/coupled.json
+	$(call WRITE_DOCS,$(abspath $(OUT))/docs/coupled.json)
 
 man: build ## Manual pages of all commands: out/man
 	$(CELLERATOR) man --all $(OUT)/man

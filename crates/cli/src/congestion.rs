@@ -106,7 +106,7 @@ fn load(args: &LoadArgs) -> Result<ExitCode, String> {
         ::coupled::hold(args.scheme.scheme(), !args.register_only, &signals, &mut |line| words.say(line));
     held.map_err(|error| {
         show_log(&error, args.verbose);
-        format!("{error}; subflows go on uncoupled")
+        error.to_string()
     })?;
     Ok(interruption::code(signals.taken()))
 }

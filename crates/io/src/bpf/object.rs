@@ -449,3 +449,31 @@ pub fn remove_filters(interface: InterfaceIndex, with_qdisc: bool) {
         drop(both.destroy());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_the_verifiers_last_word_and_keeps_its_log() {
+        let log = "libbpf: prog 'p': BPF program load failed: -EACCES\nlibbpf: prog 'p': -- BEGIN PROG LOAD LOG --\n\
+                   0: R1=ctx()\n; x = *y; @ a.c:1\n1: (79) r0 = *(u64 *)(r1 +99)\nR1 invalid mem access 'scalar'\n\
+                   processed 2 insns (limit 1000000)\n-- END PROG LOAD LOG --\nlibbpf: failed to load object";
+        let error = refused(
+            "load 'x'".to_owned(),
+            &libbpf_rs::Error::from_raw_os_error(libc::EACCES),
+            log.to_owned(),
+        );
+        let line = "cannot load 'x': the kernel's verifier says: R1 invalid mem access 'scalar'";
+        assert_eq!((error.to_string().as_str(), error.log()), (line, Some(log)));
+        assert!(is_verifiers(log));
+        let other = "libbpf: struct_ops init_kern: no such struct";
+        let error = refused(
+            "load 'x'".to_owned(),
+            &libbpf_rs::Error::from_raw_os_error(libc::EINVAL),
+            other.to_owned(),
+        );
+        assert!(error.to_string().ends_with("(struct_ops init_kern: no such struct)"), "{error}");
+        assert!(!is_verifiers(other));
+    }
+}
