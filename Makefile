@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball package-test deps clean prometheus collectors
+.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball package-test deps clean prometheus collectors docs-coupled
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -135,6 +135,18 @@ collectors: deps ## Records of flows with Debian's nfdump (as root): docs/metric
 	@tools/need-root collectors
 	@tools/install-deps --optional nfdump
 	cargo test --locked --package cellerator --test telemetry collectors -- --include-ignored
+COUPLED_PARTS := $(patsubst scenarios/coupled/%.toml,$(OUT)/docs/coupled/%.json,$(sort $(wildcard scenarios/coupled/*.toml)))
+
+$(OUT)/docs/coupled/%.json: scenarios/coupled/%.toml $(CELLERATOR)
+	@mkdir -p $(@D)
+	$(CELLERATOR) lab multipath $< --json $@.new
+	@mv $@.new $@
+
+docs-coupled: build ## Coupled congestion controls on [MP]'s links and beside TCPs, into docs/coupled.md (as root, 50 minutes)
+	@tools/need-root docs-coupled
+	@$(MAKE) --no-print-directory $(COUPLED_PARTS)
+	$(CELLERATOR) lab multipath --from-json $(COUPLED_PARTS) --json $(OUT)/docs/coupled.json
+	$(call WRITE_DOCS,$(abspath $(OUT))/docs/coupled.json)
 
 man: build ## Manual pages of all commands: out/man
 	$(CELLERATOR) man --all $(OUT)/man

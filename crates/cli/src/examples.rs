@@ -63,6 +63,7 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 56] = [
                 "multipath run wwan0 wlan0 --server HOST --full-mesh --record seen.txt",
             ),
             ("Without a probe server", "multipath run --ping 192.0.2.1"),
+            ("Uploads that share a bottleneck", "multipath run --server HOST --congestion balia"),
             (
                 "Keep-alives of MPTCP subflows only, before a carrier's 60 s",
                 "multipath run --server HOST --per-subflow --keep-alive '50 s'",
@@ -72,6 +73,28 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 56] = [
     (
         "multipath status",
         &[("A live table", "multipath status --watch"), ("For a program", "multipath status --json")],
+    ),
+    (
+        "multipath congestion",
+        &[("At a server: its MPTCP subflows are coupled until Ctrl-C", "multipath congestion load balia")],
+    ),
+    (
+        "multipath congestion load",
+        &[
+            ("MPTCP subflows of this network namespace", "multipath congestion load balia"),
+            (
+                "For programs that ask for it by TCP_CONGESTION",
+                "multipath congestion load lia --register-only",
+            ),
+        ],
+    ),
+    ("multipath congestion unload", &[("Whatever is loaded", "multipath congestion unload")]),
+    (
+        "multipath congestion status",
+        &[
+            ("Windows of every connection that uses it", "multipath congestion status"),
+            ("For a program", "multipath congestion status --json"),
+        ],
     ),
     ("multipath paths", &[("Drain an uplink before it is unplugged", "multipath paths --retire wwan0")]),
     (

@@ -3,6 +3,7 @@
 mod analyze;
 mod bench;
 mod completions;
+mod congestion;
 mod contest;
 mod demo;
 mod doctor;

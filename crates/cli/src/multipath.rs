@@ -13,6 +13,7 @@ use scenario::Quantity;
 use units::Duration;
 use uplinks::{Answer, Daemon, EventLine, ProbeBy, Question, Running, Settings, Status};
 
+use crate::congestion::{self, SchemeName};
 use crate::output::Words;
 use crate::{interruption, writable};
 
@@ -34,6 +35,8 @@ enum MultipathCommand {
     Status(StatusArgs),
     /// Show the paths only, or have one drained and no longer used
     Paths(PathsArgs),
+    /// Couple the congestion windows of MPTCP subflows where data is sent: at servers
+    Congestion(congestion::Args),
     /// Run the state machine over a written or recorded event file, in virtual time
     Simulate(SimulateArgs),
     /// Undo what a path manager has changed, once it has ended; started by it
@@ -66,6 +69,9 @@ struct RunArgs {
     /// Set time-outs and keep-alives of MPTCP subflows alone (by BPF), not the host's
     #[arg(long)]
     per_subflow: bool,
+    /// Couple the congestion windows of MPTCP subflows that this host sends on (by BPF) [default: each for itself]
+    #[arg(long, value_enum, value_name = "SCHEME")]
+    congestion: Option<SchemeName>,
     /// Silence after which keep-alives are sent: below what `probe timeout` found
     #[arg(long, value_name = "TIME", default_value = "120 s")]
     keep_alive: Quantity<Duration>,
@@ -144,6 +150,7 @@ pub fn main(args: Args) -> Result<ExitCode, String> {
         MultipathCommand::Run(args) => run(&args),
         MultipathCommand::Status(args) => status(&args),
         MultipathCommand::Paths(args) => paths(&args),
+        MultipathCommand::Congestion(args) => congestion::main(&args),
         MultipathCommand::Simulate(args) => simulation(&args),
         MultipathCommand::Guard { directory } => {
             uplinks::guard::watch(&directory).map_err(text)?;
@@ -210,6 +217,7 @@ fn settings(args: &RunArgs) -> Result<Settings, String> {
     settings.full_mesh = args.full_mesh;
     settings.with_profile = !args.no_profile;
     settings.is_per_subflow = args.per_subflow;
+    settings.congestion = args.congestion.map(SchemeName::scheme);
     settings.keep_alive = keep_alive;
     settings.strength_file.clone_from(&args.strength);
     settings.record.clone_from(&args.record);

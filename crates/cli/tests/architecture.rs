@@ -30,6 +30,7 @@ const LAYERS: &[&str] = &[
     "cellerator-tables",
     "cellerator-io",
     "cellerator-drwa",
+    "cellerator-coupled",
     "cellerator-measure",
     "cellerator-uplinks",
     "cellerator-report",

@@ -103,6 +103,8 @@ fn rendered(block: &str) -> String {
         (schema, "") if schema == bench::SCHEMA => parsed::<bench::Results>(file, &text).markdown(),
         ("cellerator/probe-bench/1", view) => probe::markdown(&document, view)
             .unwrap_or_else(|| panic!("{file}: no view `{view}` of the probe's benchmark")),
+        (schema, "goodputs") if schema == lab::radios::SCHEMA => lab::radios::goodputs(&parsed(file, &text)),
+        (schema, "shares") if schema == lab::radios::SCHEMA => lab::radios::shares(&parsed(file, &text)),
         (schema, "") if schema == lab::radios::SCHEMA => lab::radios::markdown(&parsed(file, &text)),
         (schema, view) => panic!("{file}: no view `{view}` of {schema}"),
     }
@@ -188,8 +190,8 @@ fn keep(from: &str) {
         "cellerator/probe-bench/1" => ("probe".to_owned(), text.trim_end().to_owned()),
         schema if schema == lab::radios::SCHEMA => {
             let mut results = lab::radios::without_series(parsed(from, &text));
-            results.made_by.command = "make docs-multipath".to_owned();
-            ("multipath".to_owned(), serde_json::to_string_pretty(&results).unwrap())
+            results.made_by.command = format!("make docs-{name}");
+            (name, serde_json::to_string_pretty(&results).unwrap())
         }
         other => panic!("{from}: documents are not made of {other}"),
     };

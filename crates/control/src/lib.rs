@@ -29,6 +29,7 @@
 //! | `bbr3.rs` | the same with bounds by loss, probing every few seconds | draft-ietf-ccwg-bbr-02 |
 //! | `c2tcp.rs` | CUBIC that starts again when an interval has no short round trip | \[C2\] |
 //! | `copa.rs` | 1 ÷ δ segments of queue, steps that double | \[CO\] |
+//! | `coupled.rs` | windows of the subflows of a multi-path connection | RFC 6356, \[MP\] §II-B, draft-walid-mptcp-congestion-control-04 |
 //! | `sprout.rs` | what the link will deliver in 100 ms with 95 % probability | \[SP\] |
 //! | `verus.rs` | a window from a learned curve of delay over window | \[VE\] |
 //! | `drwa.rs` | a receive window, not a sender's: what the path delivers in a round trip | \[DR\] |
@@ -48,6 +49,7 @@ mod bic;
 mod bottleneck;
 mod c2tcp;
 mod copa;
+pub mod coupled;
 mod cubic;
 mod drwa;
 mod feedback;

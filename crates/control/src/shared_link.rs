@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use units::{Bytes, Duration, Instant, Rate};
 
-use crate::{Ack, AnyController, Controller as _, Loss, LossKind, RateSampler, SendStamp, Sent};
+use crate::{Ack, AnyController, Controller, Loss, LossKind, RateSampler, SendStamp, Sent};
 
 /// Bytes of a segment.
 pub(crate) const MSS: u64 = 1_000;
@@ -15,7 +15,7 @@ type Coming = (Instant, Option<(SendStamp, Duration)>);
 
 /// A sender with data without end.
 pub(crate) struct Sender {
-    pub(crate) controller: AnyController,
+    pub(crate) controller: Box<dyn Controller>,
     starts_at: Instant,
     sampler: RateSampler,
     coming: VecDeque<Coming>,
@@ -35,6 +35,8 @@ pub(crate) struct SharedLink {
     rates: Vec<(Instant, Rate)>,
     round_trip: Duration,
     queue_max: u64,
+    /// Of drops before the queue is full; none: drop-tail.
+    random: Option<u64>,
     pub(crate) now: Instant,
     free_at: Instant,
     pub(crate) senders: Vec<Sender>,
@@ -52,6 +54,7 @@ impl SharedLink {
             rates: rates.collect(),
             round_trip: Duration::from_millis(rtt_ms),
             queue_max,
+            random: None,
             now: Instant::ZERO,
             free_at: Instant::ZERO,
             senders: Vec::new(),
@@ -60,8 +63,31 @@ impl SharedLink {
         }
     }
 
+    /// The same with a queue that drops before it is full, at random: a segment in so many as the square of the
+    /// queue's emptiness says, 1 % of them when it is half full.
+    pub(crate) fn dropping_early(mut self) -> Self {
+        self.random = Some(1);
+        self
+    }
+
+    fn drops_early(&mut self) -> bool {
+        let queue = self.queue();
+        let Some(state) = &mut self.random else { return false };
+        // Xorshift: the same in each run.
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        let parts = queue * 1_000 / self.queue_max;
+        *state % 25_000_000 < parts * parts
+    }
+
     /// The same with a sender that starts at `ms`.
-    pub(crate) fn with(mut self, controller: AnyController, ms: u64) -> Self {
+    pub(crate) fn with(self, controller: AnyController, ms: u64) -> Self {
+        self.with_boxed(Box::new(controller), ms)
+    }
+
+    /// The same with any controller.
+    pub(crate) fn with_boxed(mut self, controller: Box<dyn Controller>, ms: u64) -> Self {
         self.senders.push(Sender {
             controller,
             starts_at: Instant::from_millis(ms),
@@ -95,7 +121,7 @@ impl SharedLink {
     }
 
     fn send(&mut self, index: usize) {
-        let is_dropped = self.queue() + MSS > self.queue_max;
+        let is_dropped = self.queue() + MSS > self.queue_max || self.drops_early();
         let begins_at = self.free_at.max(self.now);
         let ends_at = begins_at + self.rate_at(begins_at).time_for(Bytes::new(MSS));
         let wait = begins_at.saturating_since(self.now);

@@ -44,6 +44,16 @@ pub enum IoError {
         /// Why it is refused, and what is allowed.
         why: String,
     },
+    /// The kernel refused a program.
+    #[error("cannot {what}: {why}")]
+    Refused {
+        /// What was tried, beginning with a verb, with the programs' name.
+        what: String,
+        /// The reason, in one line.
+        why: String,
+        /// All that was said about it: the verifier's log.
+        log: String,
+    },
     /// The system refused.
     #[error("cannot {what}: {source}")]
     System {
@@ -67,6 +77,15 @@ impl IoError {
     /// The last operating-system error of this thread, for an attempt to do `what`.
     pub(crate) fn last(what: impl Into<String>) -> Self {
         Self::system(what, io::Error::last_os_error())
+    }
+
+    /// The verifier's log, where there is one.
+    #[must_use]
+    pub fn log(&self) -> Option<&str> {
+        match self {
+            Self::Refused { log, .. } if !log.is_empty() => Some(log),
+            _ => None,
+        }
     }
 
     /// The system's error number, where there is one.

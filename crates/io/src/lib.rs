@@ -53,7 +53,7 @@ pub use hop_socket::{HopAnswer, HopSocket};
 pub use huge_pages::{populate, prefer_huge_pages};
 pub use instance::{INSTANCE_DIRECTORY, Instance, Leftover, RECORD, RECORD_OF_DEAD, Running, try_lock};
 pub use lines::say;
-pub use mptcp_socket::{connect_multi_path, is_multi_path, listen_multi_path};
+pub use mptcp_socket::{connect_multi_path, is_multi_path, listen_multi_path, set_congestion_control};
 pub use netns::{Namespace, SpawnOptions, namespaces_in_use, set_death_signal};
 pub use paced_waiter::PacedWaiter;
 pub use packet_socket::{PacketSocket, ReceivedPacket};

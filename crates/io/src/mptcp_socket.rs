@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 use units::Duration;
 
 use crate::IoError;
@@ -52,6 +52,15 @@ pub fn connect_multi_path(
         Ok(socket)
     };
     Ok(connect().doing(|| format!("connect to {to}"))?.into())
+}
+
+/// Has a connection use the congestion control `name`; one of several paths, on each of them, also on those to come.
+///
+/// # Errors
+/// When the kernel has none of that name, or it is not for everybody and the privilege is missing.
+pub fn set_congestion_control(stream: &impl AsFd, name: &str) -> Result<(), IoError> {
+    let set = SockRef::from(stream).set_tcp_congestion(name.as_bytes());
+    set.doing(|| format!("use the congestion control '{name}'"))
 }
 
 /// True while a connection is MPTCP; false when it has fallen back to TCP.

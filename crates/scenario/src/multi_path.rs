@@ -52,6 +52,10 @@ pub struct MultiPath {
     /// The server's congestion control. Default: the kernel's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion_control: Option<String>,
+    /// TCP downloads that are no multi-path ones beside the transfer, over the most preferred radio, from a server
+    /// with Reno. Default: none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub beside: u32,
     /// Sysctls of the server, by path below /proc/sys.
     #[serde(default)]
     pub server_sysctls: BTreeMap<String, String>,
@@ -71,6 +75,10 @@ const fn one() -> u64 {
 }
 const fn once() -> u32 {
     1
+}
+#[allow(clippy::trivially_copy_pass_by_ref)] // As serde calls it.
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// One radio of the client, with an interface and an address of its own.
@@ -161,6 +169,9 @@ pub struct MultiPathCase {
     pub single_path: bool,
     /// Plain TCP at the server.
     pub server_single_path: bool,
+    /// The congestion control of the server's sockets, the kernel's or a coupled scheme. Default: the scenario's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub congestion_control: Option<String>,
     /// Further sysctls of the server.
     pub server_sysctls: BTreeMap<String, String>,
     /// The path manager is killed (-9) at this time.
@@ -220,12 +231,21 @@ impl MultiPath {
             if case.name.is_empty() || self.cases[..i].iter().any(|other| other.name == case.name) {
                 return Err(format!("cases need names of their own: `{}`", case.name));
             }
+            if self.upload && case.congestion_control.is_some() {
+                return Err(format!(
+                    "case `{}`: `congestion_control` is the server's, and the client sends",
+                    case.name
+                ));
+            }
             if case.mptcpd && case.daemon {
                 return Err(format!("case `{}`: `daemon` or `mptcpd`, not both", case.name));
             }
             if let Some(name) = case.only.iter().find(|n| self.radios.iter().all(|r| r.name != **n)) {
                 return Err(format!("case `{}`: no radio is called `{name}`", case.name));
             }
+        }
+        if self.upload && self.beside > 0 {
+            return Err("`beside` is for downloads".to_owned());
         }
         if self.cases.is_empty() { Err("give at least one [[case]]".to_owned()) } else { Ok(()) }
     }
@@ -289,6 +309,7 @@ mod tests {
             ("does = 'dies'", "does = 'explodes'", "explodes"),
             ("[[case]]\nname = 'k'", "", "case"),
             ("name = 'k'", "name = 'k'\nonly = ['x']", "`x`"),
+            ("time = '5 s'", "time = '5 s'\nupload = true\nbeside = 1", "`beside`"),
             ("name = 'k'", "name = 'k'\ndaemon = true\nmptcpd = true", "not both"),
         ] {
             let error = MultiPath::from_toml("a.toml", &TEXT.replace(from, to)).unwrap_err().to_string();

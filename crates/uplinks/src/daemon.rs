@@ -78,6 +78,7 @@ pub struct Daemon<'a> {
     guard: Option<Guard>,
     kernel: Kernel,
     per_subflow: Option<PerSubflow>,
+    congestion: Option<coupled::Held>,
     hands: Hands,
     netlink: Netlink,
     mptcp_events: Option<MptcpEvents>,
@@ -144,6 +145,7 @@ impl<'a> Daemon<'a> {
             key,
             guard: None,
             per_subflow: None,
+            congestion: None,
             mptcp_events: None,
             link_events: LinkEvents::open_with_routes()?,
             netlink: Netlink::open()?,
@@ -203,6 +205,10 @@ impl<'a> Daemon<'a> {
         match is_per_subflow.then(|| PerSubflow::start(keep_alive)).transpose() {
             Ok(started) => self.per_subflow = started,
             Err(error) => self.lacks.push(format!("{error}: subflows have the host's time-outs")),
+        }
+        match self.settings.congestion.map(|scheme| coupled::Held::start(scheme, true)).transpose() {
+            Ok(held) => self.congestion = held,
+            Err(error) => self.lacks.push(format!("{error}: subflows are not coupled")),
         }
         if io::sysctl::read_here("net/mptcp/enabled").is_ok_and(|value| value == "0") {
             let how = "new connections are plain TCP: sysctl net.mptcp.enabled=1";
@@ -617,7 +623,7 @@ impl<'a> Daemon<'a> {
 
     fn finish(mut self) -> Ended {
         self.hands.finish();
-        self.per_subflow = None;
+        (self.per_subflow, self.congestion) = (None, None);
         let undone = self.record.undo(false);
         if let Some(file) = &mut self.recording {
             // What could not be written was told.

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use control::coupled::Scheme;
 use units::Duration;
 
 /// How paths are probed.
@@ -40,6 +41,8 @@ pub struct Settings {
     pub with_profile: bool,
     /// Time-outs and keep-alives are set for MPTCP subflows alone, by BPF, and not for the host.
     pub is_per_subflow: bool,
+    /// MPTCP subflows of this network namespace are coupled so, as far as they send; none: each for itself.
+    pub congestion: Option<Scheme>,
     /// Silence after which keep-alives are sent: below the shortest time-out of the carriers.
     pub keep_alive: Duration,
     /// A file with lines `INTERFACE DBM`, written by whoever knows the radio.
@@ -61,6 +64,7 @@ impl Default for Settings {
             full_mesh: false,
             with_profile: true,
             is_per_subflow: false,
+            congestion: None,
             keep_alive: Duration::from_secs(120),
             strength_file: None,
             record: None,

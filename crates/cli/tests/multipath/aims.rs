@@ -113,3 +113,35 @@ fn middleboxes_other_families_and_kills() {
     assert_eq!(runs(&eight, "daemon")[0]["flows"].as_object().unwrap().len(), 8);
     assert_eq!(runs(&results("ipv6"), "daemon")[0]["is_intact"], true);
 }
+
+/// Where losses are not in step, two subflows of LIA and of BALIA take what one TCP takes; Reno's take more.
+#[test]
+#[ignore = "minutes: make multipath"]
+fn coupled_subflows_take_one_share_of_a_bottleneck() {
+    if !has_mptcp() {
+        return;
+    }
+    let results = lab(&[root().join("scenarios/coupled/shared.toml")], &[]);
+    let share = |case: &str| {
+        let runs = runs(&results, case);
+        let of =
+            |run: &&Value| run["goodput_mbps"].as_f64().unwrap() / run["beside_mbps"][0].as_f64().unwrap();
+        runs.iter().map(of).sum::<f64>() / runs.len() as f64
+    };
+    for case in ["lia", "balia"] {
+        assert!((0.85..=1.15).contains(&share(case)), "{case}: {:.2} of a TCP", share(case));
+    }
+    assert!(share("reno") > 1.15, "uncoupled: {:.2} of a TCP", share("reno"));
+}
+
+/// RFC 6356's first goal, on a path that loses and one that is clean.
+#[test]
+#[ignore = "minutes: make multipath"]
+fn balia_is_no_worse_than_the_best_single_path() {
+    if !has_mptcp() {
+        return;
+    }
+    let results = lab(&[root().join("scenarios/coupled/lossy.toml")], &[]);
+    let ratio = mean(&results, "balia", "goodput_mbps") / mean(&results, "best single path", "goodput_mbps");
+    assert!(ratio >= 0.95, "{ratio:.2} times the best single path");
+}

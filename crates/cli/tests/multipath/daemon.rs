@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 
-use io::netlink::{PathManager, SocketDiagnosis};
+use io::netlink::{EndpointFlags, MptcpEndpoint, Netlink, PathManager, SocketDiagnosis};
 use io::{Clock, Namespace, SpawnOptions, Waiter, sysctl};
 use serde_json::Value;
 use units::Duration;
@@ -16,8 +16,8 @@ use super::{has_mptcp, schema};
 const UPLINKS: [(&str, &str, &str); 2] =
     [("wifi0", "10.100.0.2", "10.100.0.1"), ("lte0", "10.101.0.2", "10.101.0.1")];
 const SERVER: &str = "10.9.0.1";
-const SIGKILL: i32 = 9;
-const SIGTERM: i32 = 15;
+pub(super) const SIGKILL: i32 = 9;
+pub(super) const SIGTERM: i32 = 15;
 const PATIENCE: Duration = Duration::from_secs(15);
 
 fn pause() {
@@ -25,7 +25,7 @@ fn pause() {
 }
 
 /// Waits until `is_so`; what is not so in time is a failure.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(super) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let limit = Clock::now() + PATIENCE;
     while !is_so() {
         assert!(Clock::now() < limit, "not in time: {what}");
@@ -34,14 +34,14 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// A client with two uplinks and a server with `cellerator probe server`.
-struct World {
-    client: Namespace,
-    server: Namespace,
+pub(super) struct World {
+    pub(super) client: Namespace,
+    pub(super) server: Namespace,
     probes: Child,
 }
 
 impl World {
-    fn new(name: &str) -> Self {
+    pub(super) fn new(name: &str) -> Self {
         let make = |host: &str| {
             let name = format!("cellmp-{name}-{}-{host}", std::process::id());
             // A name that a killed run of this test has left.
@@ -76,11 +76,11 @@ impl World {
     }
 
     /// Runs `cellerator` at the client to its end.
-    fn cellerator(&self, arguments: &[&str]) -> Output {
+    pub(super) fn cellerator(&self, arguments: &[&str]) -> Output {
         spawn(&self.client, arguments).wait_with_output().unwrap()
     }
 
-    fn status(&self) -> Value {
+    pub(super) fn status(&self) -> Value {
         let output = self.cellerator(&["multipath", "status", "--json"]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let status: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -97,7 +97,7 @@ impl World {
     }
 
     /// A connection with a byte each way; further subflows need the listener.
-    fn connect(&self) -> (TcpStream, TcpStream, TcpListener) {
+    pub(super) fn connect(&self) -> (TcpStream, TcpStream, TcpListener) {
         let at: SocketAddr = format!("{SERVER}:9000").parse().unwrap();
         let listener = self.server.run(|| io::listen_multi_path(at, true)).unwrap().unwrap();
         let time = Duration::from_secs(5);
@@ -108,6 +108,20 @@ impl World {
         far.write_all(b"b").unwrap();
         near.read_exact(&mut [0]).unwrap();
         (near, far, listener)
+    }
+
+    /// What an administrator without a path manager does: an endpoint for each uplink.
+    pub(super) fn add_endpoints(&self) {
+        let add = || {
+            let (manager, netlink) = (PathManager::open().unwrap(), Netlink::open().unwrap());
+            for (name, address, _) in UPLINKS {
+                let interface = Some(netlink.index_of(name).unwrap().get());
+                let address = address.parse().unwrap();
+                let flags = EndpointFlags::SUBFLOW;
+                manager.add(&MptcpEndpoint { id: 0, address, port: 0, interface, flags }).unwrap();
+            }
+        };
+        self.client.run(add).unwrap();
     }
 
     fn subflows(&self) -> Vec<io::netlink::Subflow> {
@@ -125,7 +139,7 @@ impl Drop for World {
     }
 }
 
-fn spawn(namespace: &Namespace, arguments: &[&str]) -> Child {
+pub(super) fn spawn(namespace: &Namespace, arguments: &[&str]) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cellerator"));
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let options = SpawnOptions { death_signal: Some(SIGKILL), own_process_group: true };
@@ -141,13 +155,13 @@ fn ip(namespace: &Namespace, lines: &str) {
 }
 
 /// A running path manager.
-struct Daemon {
+pub(super) struct Daemon {
     child: Child,
     said: Arc<Mutex<Vec<String>>>,
 }
 
 impl Daemon {
-    fn start(world: &World, more: &[&str]) -> Self {
+    pub(super) fn start(world: &World, more: &[&str]) -> Self {
         let mut arguments = vec!["multipath", "run", "--server", SERVER];
         arguments.extend(more);
         let mut child = spawn(&world.client, &arguments);
@@ -174,7 +188,7 @@ impl Daemon {
         u32::try_from(record["guard"].as_u64().unwrap()).unwrap()
     }
 
-    fn end(mut self, signal: i32) {
+    pub(super) fn end(mut self, signal: i32) {
         io::PidFd::open(self.child.id()).unwrap().send_signal(signal).unwrap();
         self.child.wait().unwrap();
     }

@@ -10,6 +10,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 mod aims;
+mod coupled;
 mod daemon;
 #[path = "../lab/schema.rs"]
 mod schema;

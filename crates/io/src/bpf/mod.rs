@@ -8,6 +8,7 @@
 mod assembler;
 mod group;
 mod map;
+mod needs;
 mod object;
 mod program;
 mod system;
@@ -15,5 +16,6 @@ mod system;
 pub use assembler::{Assembler, Condition, Helper, Instruction, Label, Operation, Register, Width};
 pub use group::root_group;
 pub use map::{HashMap, SharedArray};
-pub use object::{Filter, Hook, Hooked, MapView, Object, remove_filters};
+pub use needs::require_congestion_control;
+pub use object::{Filter, Hook, Hooked, Load, MapView, Object, Registered, relocated, remove_filters};
 pub use program::{Attachment, Direction, Program, is_at, is_tcx_there, programs_at};

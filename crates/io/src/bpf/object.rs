@@ -3,11 +3,13 @@
 //! libbpf relocates and loads; what a program is attached to ends with the [`Hooked`], as with
 //! assembled ones.
 
+use std::cell::RefCell;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 
 use libbpf_rs::{
-    MapCore, MapFlags, MapHandle, MapInfo, ObjectBuilder, PrintLevel, ProgramInput, TC_EGRESS, TC_INGRESS,
-    TcHook,
+    AsRawLibbpf, MapCore, MapFlags, MapHandle, MapInfo, ObjectBuilder, OpenObject, PrintLevel, ProgramInput,
+    RingBufferBuilder, TC_EGRESS, TC_INGRESS, TcHook,
 };
 
 use super::program::{Attachment, Direction, explained};
@@ -57,8 +59,112 @@ pub struct Object {
     name: String,
 }
 
-/// Whatever kept the kernel from loading a program says so to nobody but the caller.
-fn silence(_: PrintLevel, _: String) {}
+thread_local! {
+    /// What libbpf said while this thread loaded something: the verifier's log is in it.
+    static SAID: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+fn note(_: PrintLevel, text: String) {
+    SAID.with_borrow_mut(|said| said.push_str(&text));
+}
+
+/// How an object is loaded.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Load<'a> {
+    /// What it is called in messages.
+    pub name: &'a str,
+    /// The compiled object.
+    pub elf: &'a [u8],
+    /// The start of its constants (`.rodata.settings`).
+    pub constants: &'a [u8],
+    /// Programs that are loaded only when they are named here (`SEC("?…")`).
+    pub also: &'a [&'a str],
+    /// A congestion control: its map, and the name to give it, at most 15 bytes.
+    pub congestion_control: Option<(&'a str, &'a str)>,
+    /// BTF by which to relocate, in place of the running kernel's.
+    pub btf: Option<&'a Path>,
+}
+
+impl Load<'_> {
+    fn open(&self) -> Result<OpenObject, libbpf_rs::Error> {
+        let mut builder = ObjectBuilder::default();
+        if let Some(path) = self.btf {
+            builder.btf_custom_path(path)?;
+        }
+        builder.open_memory(self.elf)
+    }
+
+    fn invalid(&self, why: String) -> IoError {
+        IoError::Invalid { what: format!("load the BPF programs '{}'", self.name), why }
+    }
+
+    /// Writes constants and the name.
+    fn fill(&self, open: &mut OpenObject) -> Result<(), IoError> {
+        for mut map in open.maps_mut() {
+            let name = map.name().to_string_lossy().into_owned();
+            if name.ends_with(CONSTANTS)
+                && let Some(memory) = map.initial_value_mut()
+            {
+                let len = memory.len();
+                let place = memory.get_mut(..self.constants.len()).ok_or_else(|| {
+                    self.invalid(format!(
+                        "{} bytes of constants, of which it has {len}",
+                        self.constants.len()
+                    ))
+                })?;
+                place.copy_from_slice(self.constants);
+            }
+            if let Some((control, wanted)) = self.congestion_control.filter(|(control, _)| *control == name) {
+                // `name` is the first member of struct tcp_congestion_ops as the programs write it.
+                let memory = map.initial_value_mut().and_then(|memory| memory.get_mut(..CONTROL_NAME_LEN));
+                let memory = memory.ok_or_else(|| self.invalid(format!("'{control}' has no name")))?;
+                if wanted.len() >= CONTROL_NAME_LEN {
+                    return Err(self.invalid(format!("'{wanted}' is longer than 15 bytes")));
+                }
+                memory.fill(0);
+                memory[..wanted.len()].copy_from_slice(wanted.as_bytes());
+            }
+        }
+        for mut program in open.progs_mut() {
+            if self.also.iter().any(|wanted| program.name() == *wanted) {
+                program.set_autoload(true);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The programs of an object as they would be loaded, relocated by [`Load::btf`], or by the running kernel's BTF: names
+/// and instructions. Nothing is loaded.
+///
+/// # Errors
+/// When the privilege is missing, or the object cannot be relocated by that BTF.
+pub fn relocated(load: &Load<'_>) -> Result<Vec<(String, Vec<u64>)>, IoError> {
+    libbpf_rs::set_print(Some((PrintLevel::Warn, note)));
+    SAID.take();
+    let what = || format!("relocate the BPF programs '{}'", load.name);
+    let mut open = load.open().map_err(|error| refused(what(), &error, SAID.take()))?;
+    load.fill(&mut open)?;
+    // SAFETY: the object is open and not loaded, as the function wants it.
+    let done = unsafe { libbpf_rs::libbpf_sys::bpf_object__prepare(open.as_libbpf_object().as_ptr()) };
+    if done != 0 {
+        let error = libbpf_rs::Error::from_raw_os_error(-done);
+        return Err(refused(what(), &error, SAID.take()));
+    }
+    let words = |program: &libbpf_rs::OpenProgram<'_>| {
+        let instruction = |one: &libbpf_rs::libbpf_sys::bpf_insn| {
+            let [offset_low, offset_high] = one.off.to_ne_bytes();
+            let [a, b, c, d] = one.imm.to_ne_bytes();
+            let registers = one.dst_reg() | one.src_reg() << 4;
+            u64::from_ne_bytes([one.code, registers, offset_low, offset_high, a, b, c, d])
+        };
+        program.insns().iter().map(instruction).collect()
+    };
+    Ok(open.progs().map(|program| (program.name().to_string_lossy().into_owned(), words(&program))).collect())
+}
+
+/// `TCP_CA_NAME_MAX`.
+const CONTROL_NAME_LEN: usize = 16;
 
 impl Object {
     /// Loads the compiled object `elf`, with `constants` at the start of its constants.
@@ -66,36 +172,51 @@ impl Object {
     /// # Errors
     /// When the privilege is missing, it is no object file, or the verifier refuses a program.
     pub fn load(name: &str, elf: &[u8], constants: &[u8]) -> Result<Self, IoError> {
-        libbpf_rs::set_print(Some((PrintLevel::Warn, silence)));
+        Self::load_with(&Load { name, elf, constants, ..Load::default() })
+    }
+
+    /// Loads an object as `load` says.
+    ///
+    /// # Errors
+    /// When the privilege is missing, it is no object file, or the verifier refuses a program: with its log
+    /// ([`IoError::log`]).
+    pub fn load_with(load: &Load<'_>) -> Result<Self, IoError> {
+        libbpf_rs::set_print(Some((PrintLevel::Warn, note)));
+        SAID.take();
         let failed = |doing: &str, error: libbpf_rs::Error| {
-            let what = format!("{doing} the BPF programs '{name}'");
+            let what = format!("{doing} the BPF programs '{}'", load.name);
             match error.kind() {
-                libbpf_rs::ErrorKind::PermissionDenied => {
+                libbpf_rs::ErrorKind::PermissionDenied if SAID.with_borrow(|said| !is_verifiers(said)) => {
                     explained(what, std::io::Error::from_raw_os_error(libc::EPERM))
                 }
-                _ => IoError::Invalid { what, why: format!("{error:#}") },
+                _ => refused(what, &error, SAID.take()),
             }
         };
-        let mut open = ObjectBuilder::default().open_memory(elf).map_err(|error| failed("read", error))?;
-        for mut map in open.maps_mut() {
-            if map.name().to_string_lossy().ends_with(CONSTANTS)
-                && let Some(memory) = map.initial_value_mut()
-            {
-                let Some(place) = memory.get_mut(..constants.len()) else {
-                    return Err(IoError::Invalid {
-                        what: format!("load the BPF programs '{name}'"),
-                        why: format!(
-                            "{} bytes of constants, of which it has {}",
-                            constants.len(),
-                            memory.len()
-                        ),
-                    });
-                };
-                place.copy_from_slice(constants);
-            }
-        }
+        let mut open = load.open().map_err(|error| failed("read", error))?;
+        load.fill(&mut open)?;
         let object = open.load().map_err(|error| failed("load", error))?;
-        Ok(Self { object, name: name.to_owned() })
+        Ok(Self { object, name: load.name.to_owned() })
+    }
+
+    /// Registers the congestion control in `map`, for all network namespaces; it is taken away with the value. Sockets
+    /// that use it then go on with it.
+    ///
+    /// # Errors
+    /// When one of that name is there, or the kernel is older than Linux 6.4.
+    pub fn register(&mut self, map: &str) -> Result<Registered, IoError> {
+        SAID.take();
+        let lacks = self.lacks("map", map);
+        let found = self.object.maps_mut().find(|found| found.name() == map);
+        let link = found.ok_or(lacks)?.attach_struct_ops().map_err(|error| {
+            let what = format!("register the congestion control of the BPF programs '{}'", self.name);
+            match error.kind() {
+                libbpf_rs::ErrorKind::AlreadyExists => {
+                    IoError::System { what, source: std::io::Error::from_raw_os_error(libc::EEXIST) }
+                }
+                _ => refused(what, &error, SAID.take()),
+            }
+        })?;
+        Ok(Registered { _link: link })
     }
 
     fn program(&self, name: &str) -> Result<libbpf_rs::ProgramMut<'_>, IoError> {
@@ -165,6 +286,31 @@ impl Object {
     }
 }
 
+/// True when the verifier has said something.
+fn is_verifiers(said: &str) -> bool {
+    said.contains("BEGIN PROG LOAD LOG")
+}
+
+/// One line, with the whole log behind it.
+fn refused(what: String, error: &libbpf_rs::Error, log: String) -> IoError {
+    let verdict = log.split("-- BEGIN PROG LOAD LOG --").nth(1).and_then(|log| {
+        let lines = log.split("-- END PROG LOAD LOG --").next()?.lines().map(str::trim);
+        lines.filter(|line| !line.is_empty() && !line.starts_with("processed ")).last()
+    });
+    let said = || log.lines().last().map(|line| line.trim_start_matches("libbpf: ").to_owned());
+    let why = match verdict {
+        Some(line) => format!("the kernel's verifier says: {line}"),
+        None => said().map_or_else(|| format!("{error:#}"), |line| format!("{error:#} ({line})")),
+    };
+    IoError::Refused { what, why, log }
+}
+
+/// A congestion control that programs can choose.
+#[derive(Debug)]
+pub struct Registered {
+    _link: libbpf_rs::Link,
+}
+
 fn view_failed(name: &str, error: &libbpf_rs::Error) -> IoError {
     IoError::Invalid { what: format!("read the BPF map '{name}'"), why: format!("{error:#}") }
 }
@@ -221,6 +367,21 @@ impl MapView {
     /// When the kernel refuses.
     pub fn set(&self, key: &[u8], value: &[u8]) -> Result<(), IoError> {
         self.handle.update(key, value, MapFlags::ANY).map_err(|error| view_failed(&self.name, &error))
+    }
+
+    /// Hands over what programs have written to this ring since the last call.
+    ///
+    /// # Errors
+    /// When it is no ring.
+    pub fn drain(&self, mut each: impl FnMut(&[u8])) -> Result<(), IoError> {
+        let mut builder = RingBufferBuilder::new();
+        let take = |bytes: &[u8]| {
+            each(bytes);
+            0
+        };
+        builder.add(&self.handle, take).map_err(|error| view_failed(&self.name, &error))?;
+        let ring = builder.build().map_err(|error| view_failed(&self.name, &error))?;
+        ring.consume().map_err(|error| view_failed(&self.name, &error))
     }
 
     /// All elements; those that come or go meanwhile may be missing.
@@ -286,5 +447,33 @@ pub fn remove_filters(interface: InterfaceIndex, with_qdisc: bool) {
         let mut both = TcHook::new(any.as_fd());
         both.ifindex(interface.get().cast_signed()).attach_point(TC_INGRESS | TC_EGRESS);
         drop(both.destroy());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_the_verifiers_last_word_and_keeps_its_log() {
+        let log = "libbpf: prog 'p': BPF program load failed: -EACCES\nlibbpf: prog 'p': -- BEGIN PROG LOAD LOG --\n\
+                   0: R1=ctx()\n; x = *y; @ a.c:1\n1: (79) r0 = *(u64 *)(r1 +99)\nR1 invalid mem access 'scalar'\n\
+                   processed 2 insns (limit 1000000)\n-- END PROG LOAD LOG --\nlibbpf: failed to load object";
+        let error = refused(
+            "load 'x'".to_owned(),
+            &libbpf_rs::Error::from_raw_os_error(libc::EACCES),
+            log.to_owned(),
+        );
+        let line = "cannot load 'x': the kernel's verifier says: R1 invalid mem access 'scalar'";
+        assert_eq!((error.to_string().as_str(), error.log()), (line, Some(log)));
+        assert!(is_verifiers(log));
+        let other = "libbpf: struct_ops init_kern: no such struct";
+        let error = refused(
+            "load 'x'".to_owned(),
+            &libbpf_rs::Error::from_raw_os_error(libc::EINVAL),
+            other.to_owned(),
+        );
+        assert!(error.to_string().ends_with("(struct_ops init_kern: no such struct)"), "{error}");
+        assert!(!is_verifiers(other));
     }
 }

@@ -50,6 +50,8 @@ const REQUEST_LEN: usize = 24;
 #[derive(Debug, Default)]
 struct Shared {
     stop: AtomicBool,
+    /// Of the connections; none: that of the network namespace.
+    congestion_control: Option<String>,
     received: Mutex<Vec<Transfer>>,
 }
 
@@ -60,10 +62,16 @@ pub(crate) struct ContentServer {
 }
 
 impl ContentServer {
-    pub fn start(namespace: &Namespace, at: SocketAddr, is_multi_path: bool) -> Result<Self, LabError> {
+    /// `congestion_control`: of its connections; none: that of the namespace.
+    pub fn start(
+        namespace: &Namespace,
+        at: SocketAddr,
+        is_multi_path: bool,
+        congestion_control: Option<String>,
+    ) -> Result<Self, LabError> {
         let listener = namespace.run(|| io::listen_multi_path(at, is_multi_path))??;
         listener.set_nonblocking(true).doing(|| "make a socket non-blocking".to_owned())?;
-        let shared: Arc<Shared> = Arc::default();
+        let shared = Arc::new(Shared { congestion_control, ..Shared::default() });
         let theirs = Arc::clone(&shared);
         let thread = std::thread::spawn(move || accept(&listener, &theirs));
         Ok(Self { shared, thread: Some(thread) })
@@ -112,6 +120,12 @@ fn serve(mut stream: TcpStream, shared: &Shared) {
     let _ = stream.set_nonblocking(false);
     let _ = stream.set_nodelay(true);
     let _ = stream.set_write_timeout(Some(TURN));
+    // A connection that has another than was asked for would give a wrong figure: it gives none.
+    if let Some(name) = &shared.congestion_control
+        && io::set_congestion_control(&stream, name).is_err()
+    {
+        return;
+    }
     let mut request = [0_u8; REQUEST_LEN];
     if stream.read_exact(&mut request).is_err() {
         return;

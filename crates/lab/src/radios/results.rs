@@ -49,6 +49,9 @@ pub struct MultiPathRun {
     pub bytes: u64,
     /// Payload at the application over that time, Mbit/s.
     pub goodput_mbps: f64,
+    /// The same of each TCP beside it, Mbit/s.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside_mbps: Vec<f64>,
     /// Longest time without a byte, ms, and when it began, s.
     pub longest_stall_ms: f64,
     /// When it began.
@@ -183,6 +186,13 @@ impl MultiPathResult {
 }
 
 impl MultiPathRun {
+    /// What it took for each byte that a TCP beside it took, on the mean; none without one.
+    #[must_use]
+    pub fn share(&self) -> Option<f64> {
+        let mean = Moments::of(self.beside_mbps.iter().copied())?.mean;
+        Some(self.goodput_mbps / mean)
+    }
+
     /// Longest queue of any radio in `ms` from `at_s` on, ms.
     #[must_use]
     pub fn queue_ms(&self, at_s: f64, ms: f64) -> f64 {

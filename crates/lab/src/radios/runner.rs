@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use control::coupled::Scheme;
 use io::netlink::{SocketDiagnosis, Subflow};
 use io::{Clock, Namespace, Signals, SpawnOptions, sysctl};
 use scenario::results::Moved;
@@ -24,6 +25,8 @@ use crate::{Instance, LabError};
 
 /// UDP port of `cellerator probe server`.
 const PROBE_PORT: u16 = 7311;
+/// TCP port of the server of the downloads beside the transfer.
+const BESIDE_PORT: u16 = PORT + 1;
 /// How long the air is there before the transfer: the path manager proves its paths.
 const LEAD: Duration = Duration::from_millis(1_500);
 /// Bytes of the answer to a new connection.
@@ -102,7 +105,13 @@ impl MultiPathRunner<'_> {
         let address = server_address(family, 0);
         let anywhere = if address.is_ipv4() { "0.0.0.0" } else { "[::]" };
         let at: SocketAddr = format!("{anywhere}:{PORT}").parse().map_err(|_| which("no address"))?;
-        let content = ContentServer::start(&world.server, at, is_multi_path)?;
+        let coupled = coupled(case)?;
+        let control = coupled.as_ref().map(|program| program.name().to_owned());
+        let control = control.or_else(|| case.congestion_control.clone());
+        let content = ContentServer::start(&world.server, at, is_multi_path, control)?;
+        let beside_at = SocketAddr::new(at.ip(), BESIDE_PORT);
+        let reno = || ContentServer::start(&world.server, beside_at, false, Some("reno".to_owned()));
+        let _beside = (scenario.beside > 0).then(reno).transpose()?;
         let _probes = ProbeServer::start(&world.server, &self.program, SocketAddr::new(address, PROBE_PORT))?;
         let before: Vec<Option<String>> =
             RESTORED.iter().map(|p| sysctl::read(&world.client, p).ok()).collect();
@@ -153,6 +162,17 @@ impl MultiPathRunner<'_> {
                     transfer(to, (seed, size), end, wants_mptcp)
                 })
             });
+            let beside: Vec<_> = (1..=u64::from(scenario.beside))
+                .map(|number| {
+                    scope.spawn(move || {
+                        client.run(|| {
+                            let _ = pause(start.saturating_since(Clock::now()));
+                            let to = SocketAddr::new(address, BESIDE_PORT);
+                            download(to, (seed ^ (number << 32), u64::MAX), end, false)
+                        })
+                    })
+                })
+                .collect();
             let connects: Vec<_> = scenario
                 .connects
                 .iter()
@@ -212,6 +232,15 @@ impl MultiPathRunner<'_> {
                 pause(Duration::from_millis(10))?;
             }
             transfer = main.join().map_err(|_| which("the client's thread panicked"))??;
+            for download in beside {
+                let got = download.join().map_err(|_| which("a client's thread panicked"))??;
+                if let Some(error) = got.error {
+                    return Err(which(&format!("a TCP beside the transfer: {error}")));
+                }
+                let from = got.connected_at.unwrap_or(start);
+                let seconds = got.ended.unwrap_or(end).saturating_since(from).as_secs_f64();
+                run.beside_mbps.push(got.bytes as f64 * 8.0 / 1e6 / seconds.max(1e-9));
+            }
             for connect in connects {
                 let (at, got) = connect.join().map_err(|_| which("a client's thread panicked"))??;
                 run.connects.push(Connect {
@@ -347,6 +376,14 @@ impl MultiPathRunner<'_> {
             }
         }
     }
+}
+
+/// The coupled scheme that is a case's congestion control, registered by a name of this process's own.
+fn coupled(case: &MultiPathCase) -> Result<Option<coupled::Program>, LabError> {
+    let Some(scheme) = case.congestion_control.as_deref().and_then(Scheme::named) else { return Ok(None) };
+    let mut program = coupled::Program::load(&coupled::Setup::private(scheme))?;
+    program.register()?;
+    Ok(Some(program))
 }
 
 /// When radios die, or their own address or that of their NAT changes; and which, by number; by time.

@@ -1,0 +1,40 @@
+//! [`CoupledError`]: why subflows cannot be coupled.
+
+use io::IoError;
+
+/// Why subflows cannot be coupled; the message is one line with what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CoupledError {
+    /// The operating system refused something.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// A congestion control of that name is registered.
+    #[error(
+        "a congestion control called '{name}' is there already{}",
+        owner.map_or(String::new(), |owner| format!(", of process {owner}: end it with `cellerator multipath congestion unload`"))
+    )]
+    AlreadyThere {
+        /// Its name.
+        name: String,
+        /// The process that registered it, if it is one of ours.
+        owner: Option<u32>,
+    },
+    /// It does not end.
+    #[error("process {0} did not end within 10 s of SIGTERM: look at it, or kill it; nothing breaks")]
+    DoesNotEnd(u32),
+    /// Nothing to unload.
+    #[error("no coupled congestion control is loaded: start with `cellerator multipath congestion load`")]
+    NothingLoaded,
+}
+
+impl CoupledError {
+    /// The verifier's log, where the kernel refused the program.
+    #[must_use]
+    pub fn log(&self) -> Option<&str> {
+        match self {
+            Self::Io(error) => error.log(),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! [`Held`]: a scheme at work; [`hold`]: until a signal comes; [`unload`]: the signal.
+
+use std::path::Path;
+
+use control::coupled::Scheme;
+use io::{Clock, INSTANCE_DIRECTORY, Instance, Interest, Namespace, PidFd, ProcessId, Signals, Waiter};
+use units::Duration;
+
+use crate::record::{KIND, Record, running};
+use crate::{Chooser, CoupledError, Program, Setup};
+
+/// How long a process may take to end.
+const END_LIMIT: Duration = Duration::from_secs(10);
+const SIGTERM: i32 = 15;
+
+/// A scheme that subflows can use, or do; all of it ends with the value, and with the process.
+#[derive(Debug)]
+pub struct Held {
+    program: Program,
+    _chooser: Option<Chooser>,
+    _instance: Instance,
+}
+
+impl Held {
+    /// Loads and registers `scheme`. `is_chosen`: MPTCP subflows of this network namespace that are established from
+    /// now on use it; else those that ask for it by `TCP_CONGESTION`, or by the namespace's sysctl.
+    ///
+    /// # Errors
+    /// When the privilege is missing, the kernel cannot do it, or one of that name is there. Nothing is left then.
+    pub fn start(scheme: Scheme, is_chosen: bool) -> Result<Self, CoupledError> {
+        let setup = Setup::new(scheme);
+        let others = running()?;
+        let mut program = Program::load(&setup)?;
+        if let Err(error) = program.register() {
+            let owner = others.iter().find(|other| other.record.name == setup.name);
+            return Err(match error.is_already_there() {
+                true => {
+                    CoupledError::AlreadyThere { name: setup.name, owner: owner.map(|other| other.process) }
+                }
+                false => error.into(),
+            });
+        }
+        let chooser = is_chosen.then(|| Chooser::start(program.name())).transpose()?;
+        let instance = Instance::register(Path::new(INSTANCE_DIRECTORY), KIND)?;
+        let record = Record {
+            namespace: Namespace::current()?.id()?,
+            scheme: scheme.name().to_owned(),
+            name: setup.name,
+            is_chosen,
+            connections_map: program.connections()?.id()?,
+        };
+        instance.record(&serde_json::to_string_pretty(&record).unwrap_or_default())?;
+        Ok(Self { program, _chooser: chooser, _instance: instance })
+    }
+
+    /// The congestion control's name in the kernel.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.program.name()
+    }
+}
+
+/// Holds `scheme` until `signals` says to end; `tell` gets one line about each thing of note.
+///
+/// # Errors
+/// As [`Held::start`].
+pub fn hold(
+    scheme: Scheme,
+    is_chosen: bool,
+    signals: &Signals,
+    tell: &mut dyn FnMut(&str),
+) -> Result<(), CoupledError> {
+    let held = Held::start(scheme, is_chosen)?;
+    let name = held.name();
+    tell(&format!("{scheme}: loaded as congestion control '{name}'", scheme = scheme.name()));
+    tell(&match is_chosen {
+        true => {
+            "ready: MPTCP subflows that this network namespace opens from now on use it; end with Ctrl-C or \
+                 `cellerator multipath congestion unload`"
+                .to_owned()
+        }
+        false => format!("ready: sockets can choose it with TCP_CONGESTION '{name}'; end with Ctrl-C"),
+    });
+    let mut waiter = Waiter::new(Duration::ZERO)?;
+    waiter.add(signals, Interest::Read, 0)?;
+    while signals.take().is_none() {
+        waiter.wait(None)?;
+    }
+    tell("unloaded: connections that use it go on with it until they end");
+    Ok(())
+}
+
+/// Ends the processes that hold `scheme`, or any; the lines say which.
+///
+/// # Errors
+/// When there is none, or it does not end.
+pub fn unload(scheme: Option<Scheme>) -> Result<Vec<String>, CoupledError> {
+    let mut lines = Vec::new();
+    let is_meant = |name: &str| scheme.is_none_or(|wanted| wanted.name() == name);
+    for other in running()?.into_iter().filter(|other| is_meant(&other.record.scheme)) {
+        end(other.process)?;
+        lines.push(format!("process {}: {} unloaded", other.process, other.record.scheme));
+    }
+    if lines.is_empty() { Err(CoupledError::NothingLoaded) } else { Ok(lines) }
+}
+
+fn end(process: u32) -> Result<(), CoupledError> {
+    let owner = ProcessId::of(process)?;
+    PidFd::open(process)?.send_signal(SIGTERM)?;
+    let mut waiter = Waiter::new(Duration::ZERO)?;
+    let give_up = Clock::now() + END_LIMIT;
+    while owner.is_alive() {
+        if Clock::now() > give_up {
+            return Err(CoupledError::DoesNotEnd(process));
+        }
+        waiter.wait(Some(Clock::now() + Duration::from_millis(10)))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,161 @@
+//! [`Program`]: the BPF program of one scheme, loaded, and registered as a congestion control.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use control::coupled::Scheme;
+use io::IoError;
+use io::bpf::{Load, MapView, Object, Registered, require_congestion_control};
+
+use crate::layout::{Connection, Event, Trial};
+
+/// `bpf/coupled.bpf.c`, compiled.
+static ELF: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/coupled.bpf.o"));
+/// The congestion control in it.
+const CONTROL: &str = "coupled";
+/// The only element of an array.
+const FIRST: [u8; 4] = [0; 4];
+
+/// The name by which the kernel knows a scheme; at most 15 bytes.
+#[must_use]
+pub const fn kernel_name(scheme: Scheme) -> &'static str {
+    match scheme {
+        Scheme::Lia => "lia",
+        Scheme::CoupledIncrease => "coupled_inc",
+        Scheme::FullyCoupled => "fully_coupled",
+        Scheme::CoupledDecrease => "coupled_dec",
+        Scheme::Balia => "balia",
+    }
+}
+
+/// What a program is to do.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// How subflows are coupled.
+    pub scheme: Scheme,
+    /// The congestion control's name in the kernel; at most 15 bytes.
+    pub name: String,
+    /// It writes down what happens ([`Program::events`]), and handles trials.
+    pub is_test: bool,
+}
+
+impl Setup {
+    /// `scheme` by its usual name.
+    #[must_use]
+    pub fn new(scheme: Scheme) -> Self {
+        Self { scheme, name: kernel_name(scheme).to_owned(), is_test: false }
+    }
+
+    /// `scheme` by a name that no other process of this machine takes: the registry is the whole kernel's.
+    #[must_use]
+    pub fn private(scheme: Scheme) -> Self {
+        let name = format!("c{}_{}", scheme.number(), std::process::id());
+        Self { scheme, name, is_test: false }
+    }
+}
+
+/// A scheme's program.
+#[derive(Debug)]
+pub struct Program {
+    object: Object,
+    name: String,
+    registered: Option<Registered>,
+}
+
+impl Program {
+    /// Has the kernel verify and translate it.
+    ///
+    /// # Errors
+    /// When the privilege is missing, the kernel has no congestion controls in BPF, or its verifier refuses: with
+    /// its log ([`IoError::log`]).
+    pub fn load(setup: &Setup) -> Result<Self, IoError> {
+        io::features::require(io::features::Feature::Bpf)?;
+        require_congestion_control(None)?;
+        let constants = [setup.scheme.number(), u32::from(setup.is_test)].map(u32::to_ne_bytes).concat();
+        let object = Object::load_with(&Load {
+            name: "coupled",
+            elf: ELF,
+            constants: &constants,
+            also: if setup.is_test { &["coupled_trial"] } else { &[] },
+            congestion_control: Some((CONTROL, &setup.name)),
+            btf: None,
+        })?;
+        Ok(Self { object, name: setup.name.clone(), registered: None })
+    }
+
+    /// The instructions of each of its programs, relocated by the BTF in a file, or by the running kernel's.
+    ///
+    /// # Errors
+    /// When it cannot be relocated by that, or the privilege is missing.
+    pub fn relocated(btf: Option<&Path>) -> Result<Vec<(String, Vec<u64>)>, IoError> {
+        let constants = [0; 8];
+        io::bpf::relocated(&Load { name: "coupled", elf: ELF, constants: &constants, btf, ..Load::default() })
+    }
+
+    /// Registers it with the kernel, for all network namespaces, until the value goes.
+    ///
+    /// # Errors
+    /// When one of that name is there ([`IoError::is_already_there`]).
+    pub fn register(&mut self) -> Result<(), IoError> {
+        self.registered = Some(self.object.register(CONTROL)?);
+        Ok(())
+    }
+
+    /// The congestion control's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The connections, to read.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn connections(&self) -> Result<MapView, IoError> {
+        self.object.map("connections")
+    }
+
+    /// What happened since the last call, in the order of each connection's numbers; and how many events found no
+    /// room so far. Of a program for tests.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn events(&self) -> Result<(Vec<Event>, u64), IoError> {
+        let mut found = Vec::new();
+        self.object.map("events")?.drain(|bytes| found.extend(Event::read(bytes)))?;
+        found.sort_by_key(|event| (event.token, event.sequence));
+        let globals = self.object.map(".bss")?.get(&FIRST)?.unwrap_or_default();
+        // Behind the number of sockets.
+        let lost = globals.get(8..16).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_ne_bytes);
+        Ok((found, lost))
+    }
+
+    /// Lets the program's arithmetic handle one event. Of a program for tests.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn attempt(&self, trial: &mut Trial) -> Result<(), IoError> {
+        let trials = self.object.map("trials")?;
+        trials.set(&FIRST, &trial.bytes())?;
+        // Any frame will do.
+        self.object.test("coupled_trial", &[0; 64])?;
+        trial.take_subflows(&trials.get(&FIRST)?.unwrap_or_default());
+        Ok(())
+    }
+
+    /// Bytes of a connection and of a trial, as the compiler laid them out.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn value_lens(&self) -> Result<[u32; 2], IoError> {
+        Ok([self.object.map("connections")?.value_len()?, self.object.map("trials")?.value_len()?])
+    }
+}
+
+/// The connections in a map, by token.
+pub(crate) fn connections(view: &MapView) -> BTreeMap<u32, Connection> {
+    let read = |(key, value): (Vec<u8>, Vec<u8>)| {
+        Some((u32::from_ne_bytes(key.try_into().ok()?), Connection::read(&value)))
+    };
+    view.elements().into_iter().filter_map(read).collect()
+}

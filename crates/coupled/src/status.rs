@@ -1,0 +1,88 @@
+//! [`Status`]: what is loaded, and the connections that use it.
+
+use control::coupled::Scheme;
+use io::bpf::MapView;
+use serde::Serialize;
+
+use crate::CoupledError;
+use crate::program::connections;
+use crate::record::{Running, running};
+
+/// What is loaded on this machine; `schemas/coupled-status.schema.json`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Status {
+    /// Of this document: `cellerator/coupled-status/1`.
+    pub schema: &'static str,
+    /// Schemes that are loaded.
+    pub loaded: Vec<Loaded>,
+}
+
+/// A scheme that is loaded.
+#[derive(Clone, Debug, Serialize)]
+pub struct Loaded {
+    /// The process that holds it.
+    pub process: u32,
+    /// Its network namespace.
+    pub namespace: u64,
+    /// The scheme.
+    pub scheme: String,
+    /// The congestion control's name in the kernel.
+    pub name: String,
+    /// MPTCP subflows of the namespace use it, without asking for it.
+    pub is_chosen: bool,
+    /// Those that use it, of all network namespaces.
+    pub connections: Vec<ConnectionStatus>,
+}
+
+/// A multi-path connection.
+#[derive(Clone, Debug, Serialize)]
+pub struct ConnectionStatus {
+    /// This host's token, as `ss -tiM` shows it.
+    pub token: u32,
+    /// Its subflows.
+    pub subflows: Vec<SubflowStatus>,
+}
+
+/// A subflow.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct SubflowStatus {
+    /// Segments; in recovery the window to which it shrinks.
+    pub window: u32,
+    /// Slow start ends here, segments; none before the first loss.
+    pub ssthresh: Option<u32>,
+    /// Smoothed, ms; none before the first.
+    pub rtt_ms: Option<f64>,
+}
+
+/// Every scheme that is loaded on this machine.
+///
+/// # Errors
+/// When records or maps cannot be read: as root.
+pub fn status() -> Result<Status, CoupledError> {
+    let mut loaded = Vec::new();
+    for Running { process, record } in running()? {
+        // One that has ended since is no error.
+        let Ok(view) = MapView::by_id(record.connections_map) else { continue };
+        loaded.push(Loaded {
+            process,
+            namespace: record.namespace,
+            is_chosen: record.is_chosen,
+            connections: connections(&view).into_iter().map(connection).collect(),
+            scheme: record.scheme,
+            name: record.name,
+        });
+    }
+    loaded.sort_by_key(|one| Scheme::named(&one.scheme).map(Scheme::number));
+    Ok(Status { schema: "cellerator/coupled-status/1", loaded })
+}
+
+fn connection((token, found): (u32, crate::layout::Connection)) -> ConnectionStatus {
+    /// `TCP_INFINITE_SSTHRESH`.
+    const NO_THRESHOLD: u32 = 0x7fff_ffff;
+    let subflows = found.subflows.iter().filter(|one| one.number > 0).map(|one| SubflowStatus {
+        window: one.window,
+        ssthresh: Some(one.ssthresh).filter(|threshold| *threshold < NO_THRESHOLD),
+        rtt_ms: Some(one.srtt_us).filter(|us| *us > 0).map(|us| f64::from(us) / 1e3),
+    });
+    ConnectionStatus { token, subflows: subflows.collect() }
+}
