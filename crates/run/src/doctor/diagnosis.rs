@@ -9,6 +9,8 @@ use super::{Diagnosis, Finding, Health, interface};
 
 /// Since when the kernel has descriptors of processes, without which nobody could be replaced or watched.
 const LEAST: (u32, u32) = (5, 3);
+/// Since when it has congestion controls in BPF that end with their owner.
+const STRUCT_OPS_SINCE: (u32, u32) = (6, 4);
 /// Since when it has tcx, and UDP super-packets at TUN devices.
 const TCX_SINCE: (u32, u32) = (6, 6);
 const UDP_SINCE: (u32, u32) = (6, 2);
@@ -171,15 +173,23 @@ fn jit(machine: &Machine) -> Finding {
     }
 }
 
-/// Of the running kernel, as BPF programs with `struct_ops` need them.
+/// Of the running kernel, as congestion controls in BPF need them (`struct_ops`): one that ends with its owner.
 fn types(machine: &Machine) -> Finding {
-    let no_need = "no program of this version needs them";
-    let found = match (machine.has_btf, version_of(&machine.release)) {
-        (true, Some(version)) if version >= (5, 6) => "BTF and struct_ops",
-        (true, _) => "BTF, no struct_ops before Linux 5.6",
-        (false, _) => "no BTF, so no struct_ops",
-    };
-    finding("kernel types", Health::Good, [found, no_need, ""])
+    let of = |health, texts| finding("kernel types", health, texts);
+    let means = "`cellerator multipath` has no coupled congestion control";
+    match (machine.has_btf, version_of(&machine.release)) {
+        (true, Some(version)) if version >= STRUCT_OPS_SINCE => {
+            of(Health::Good, ["BTF and struct_ops", "", ""])
+        }
+        (true, Some(_)) => {
+            of(Health::Limited, ["BTF, no struct_ops that ends with its owner", means, "Linux 6.4 or later"])
+        }
+        (true, None) => of(Health::Unknown, ["BTF; the kernel's version is unreadable", "", ""]),
+        (false, _) => of(
+            Health::Limited,
+            ["no BTF, so no struct_ops", means, "use a kernel with CONFIG_DEBUG_INFO_BTF"],
+        ),
+    }
 }
 
 fn packet_sockets(machine: &Machine) -> Finding {
