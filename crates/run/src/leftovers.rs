@@ -63,9 +63,9 @@ fn settle_one(indebted: Indebted) -> Event {
     }
 }
 
-/// Refuses an interface of `config` that another running instance in this namespace bridges; with
-/// `is_inline` set also one that another steers, since a bridge takes all frames. `process` is not
-/// another.
+/// Refuses an interface of `config` that another running instance in this namespace bridges, or steers by
+/// programs: their names are not for everybody to see. With `is_inline` set also one that another steers in any
+/// way, since a bridge takes all frames. `process` is not another. Who replaces one may stand behind it.
 pub(crate) fn refuse_taken(
     config: &Config,
     namespace: u64,
@@ -76,7 +76,8 @@ pub(crate) fn refuse_taken(
         let Some(record) = found.record().filter(|record| record.namespace == namespace) else { continue };
         let theirs = [&record.wired, &record.mobile];
         let shared = [&config.wired, &config.mobile].into_iter().find(|name| theirs.contains(name));
-        if let Some(interface) = shared.filter(|_| is_inline || record.is_inline) {
+        let has_programs = config.replace.is_none() && record.rules.is_empty();
+        if let Some(interface) = shared.filter(|_| is_inline || record.is_inline || has_programs) {
             let how = format!("by '{}', process {}", found.name, found.process);
             return Err(RunError::AlreadySteered { interface: interface.clone(), how });
         }
