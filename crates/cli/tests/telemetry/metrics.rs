@@ -87,6 +87,24 @@ fn the_server_has_no_rights_and_its_death_is_nobodys_harm() {
     accelerator.stop();
 }
 
+#[test]
+fn an_upgrade_shows_and_only_the_new_process_is_there() {
+    let network = Network::build("upgrade");
+    let mut old = network.accelerate(&[]);
+    let (metrics, at) = serve(&network);
+    assert_eq!(value(&network.get(&at, ""), "cellerator_hand_overs_total"), 0.0);
+    let new = network.accelerate(&["--replace", &network.name]);
+    wait_until("the upgrade is counted", || {
+        let text = network.get(&at, "");
+        let ups = text.lines().filter(|line| line.starts_with("cellerator_up{")).count();
+        assert!(ups <= 1, "two of one name: {text}");
+        text.contains("cellerator_hand_overs_total{") && value(&text, "cellerator_hand_overs_total") == 1.0
+    });
+    assert!(old.child.wait().unwrap().success());
+    metrics.stop_all();
+    new.stop();
+}
+
 /// A Prometheus as Debian has it, with the rules that are shipped.
 #[test]
 #[ignore = "needs Debian's package prometheus: make prometheus"]

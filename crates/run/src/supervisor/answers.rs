@@ -149,6 +149,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             uptime_ms: now.saturating_since(self.started_at).as_millis(),
             resident_bytes: io::resident_bytes().unwrap_or(0),
             recovery: self.recovery_status(),
+            hand_overs: self.estate.history.hand_overs,
             feedback_age_ms: receiver.and_then(FeedbackReceiver::last_accepted).map(age),
             others,
             ..Snapshot::default()
