@@ -89,6 +89,8 @@ pub struct Snapshot {
     pub uptime_ms: u64,
     /// Memory of its process, bytes; 0 when unknown.
     pub resident_bytes: u64,
+    /// Time in which packets of the first shard waited for this answer, ns.
+    pub packets_waited_ns: u64,
     /// Who goes on if this process dies, and what became of those that have died.
     pub recovery: RecoveryStatus,
     /// Upgrades in which a process of this line took the place of another one with its devices.

@@ -230,6 +230,9 @@ families! {
     Histogram "packet_time" in "seconds" Source::PacketTime
         => "Time per packet, system calls included, of one turn of the packet loop in sixteen";
 
+    Gauge "scrape_wait" in "seconds" Source::Whole(|s| Some(s.packets_waited_ns as f64 / 1e9))
+        => "Time in which packets of the first shard waited for this answer";
+
     Counter "kernel_refusals" Source::Other("kernel_refusals") => "What the kernel has refused for the moment";
     Counter "bypass_flows" Source::Other("bypass_flows") => "Passed flows left to the kernel";
     Counter "bypass_flows_ended" Source::Other("bypass_flows_ended") => "Of those, ones that have ended";

@@ -48,6 +48,9 @@ fn a_download_shows_in_the_metrics() {
     assert!(value(&text, "cellerator_flows_accelerated_total") >= 1.0);
     assert!(value(&text, "cellerator_round_trip_seconds_count") > 0.0);
     assert!(value(&text, "cellerator_packet_time_seconds_count") > 0.0);
+    let waited = value(&text, "cellerator_scrape_wait_seconds");
+    eprintln!("packets waited {:.1} µs for the answer", waited * 1e6);
+    assert!(waited > 0.0);
     assert!(text.contains(r#"shard="1""#) && !text.contains("10.1.0.2"), "{text}");
     let open = network.get(&at, "application/openmetrics-text;version=1.0.0");
     assert!(open.ends_with("# EOF\n"), "{open}");
