@@ -252,6 +252,12 @@ pub(crate) trait Attachment: Sized {
     /// Packets lost because they were not read in time: wired, mobile.
     fn queue_drops(&self, path: &Self::Path) -> [u64; 2];
 
+    /// The same, asked for by a thread that may wait for the kernel.
+    fn queue_drops_later(&self, path: &Self::Path) -> Box<dyn FnOnce() -> [u64; 2] + Send> {
+        let drops = self.queue_drops(path);
+        Box::new(move || drops)
+    }
+
     /// What an error of a path means.
     fn explain(&self, error: IoError) -> RunError {
         error.into()

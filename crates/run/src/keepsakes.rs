@@ -141,6 +141,9 @@ pub(crate) struct History {
     pub recovered: u64,
     /// Flows that were owed something, and were reset.
     pub lost: u64,
+    /// Upgrades: a process took another one's place with its devices.
+    #[serde(default)]
+    pub hand_overs: u64,
 }
 
 /// True when after so many deaths, at `deaths_ms` by the clock, nobody would go on after another one now.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use engine::{Port, Verdict};
 use io::{Clock, IoError};
 use units::{Duration, Instant};
-use wire::VirtioNetHeader;
+use wire::{GsoType, VirtioNetHeader};
 
 use crate::Processor;
 use crate::herald::{Herald, Reporter};
@@ -25,6 +25,9 @@ const TRANSMIT_BUDGET_PACKETS: usize = 256;
 /// How long a loop that ends hands on what has come in: what sockets and devices hold takes far
 /// less. It is shorter than any time after which a process without a heartbeat is taken for hung.
 pub(crate) const LAST_TURNS: Duration = Duration::from_millis(100);
+
+/// RFC 768.
+const UDP_HEADER_LEN: usize = 8;
 
 /// What happened so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,12 +99,18 @@ impl OnLink {
         Self { packets: packets as u64, bytes: (len + (packets - 1) * headers_len) as u64 }
     }
 
-    /// A TCP packet with the virtio header that it came with.
+    /// A packet with the virtio header that it came with.
     fn of(virtio: &VirtioNetHeader, packet: &[u8]) -> Self {
+        if virtio.gso_size == 0 {
+            return Self::new(packet.len(), 0, 0);
+        }
         // The kernel's `hdr_len` is a hint: headers are read where the checksum begins (VIRTIO 1.2 §5.1.6).
         let start = usize::from(virtio.csum_start);
-        let offset = packet.get(start + 12).map_or(0, |byte| usize::from(byte >> 4) * 4);
-        Self::new(packet.len(), start + offset, virtio.gso_size)
+        let header_len = match virtio.gso_type {
+            GsoType::UdpL4 => UDP_HEADER_LEN,
+            _ => packet.get(start + 12).map_or(0, |byte| usize::from(byte >> 4) * 4),
+        };
+        Self::new(packet.len(), start + header_len, virtio.gso_size)
     }
 
     fn add(&mut self, other: Self) {
@@ -335,6 +344,8 @@ mod tests {
         let whole = VirtioNetHeader { gso_size: 0, ..virtio };
         assert_eq!(OnLink::of(&whole, &packet), OnLink { packets: 1, bytes: 3_052 });
         assert_eq!(OnLink::of(&virtio, &packet[..30]), OnLink { packets: 1, bytes: 30 }, "cut short");
+        let datagrams = VirtioNetHeader { gso_type: GsoType::UdpL4, gso_size: 1_512, ..virtio };
+        assert_eq!(OnLink::of(&datagrams, &packet), OnLink { packets: 2, bytes: 3_052 + 28 });
         assert_eq!(OnLink::new(52 + 1_448, 52, 1_448), OnLink { packets: 1, bytes: 1_500 });
     }
 

@@ -311,6 +311,16 @@ impl Attachment for Routed<'_> {
         Port::BOTH.map(|side| link(side).map_or(0, |link| link.stats.tx_dropped))
     }
 
+    /// Who asks for a device waits for the lock of the network configuration.
+    fn queue_drops_later(&self, _path: &TunPath) -> Box<dyn FnOnce() -> [u64; 2] + Send> {
+        let names = Port::BOTH.map(|side| self.plan.side(side).tun.clone());
+        Box::new(move || {
+            let netlink = Netlink::open();
+            let link = |name: &String| netlink.as_ref().ok()?.link(name).ok();
+            names.each_ref().map(|name| link(name).map_or(0, |link| link.stats.tx_dropped))
+        })
+    }
+
     /// A device of ours that is gone was deleted or switched off by somebody.
     fn explain(&self, error: IoError) -> RunError {
         let is_up = |name: &str| self.ground.netlink.link(name).is_ok_and(|link| link.is_up);

@@ -89,8 +89,12 @@ pub struct Snapshot {
     pub uptime_ms: u64,
     /// Memory of its process, bytes; 0 when unknown.
     pub resident_bytes: u64,
+    /// Time in which packets of the first shard waited for this answer, ns.
+    pub packets_waited_ns: u64,
     /// Who goes on if this process dies, and what became of those that have died.
     pub recovery: RecoveryStatus,
+    /// Upgrades in which a process of this line took the place of another one with its devices.
+    pub hand_overs: u64,
     /// Time since the last report of a base station that was not refused, ms; none if there was none.
     pub feedback_age_ms: Option<u64>,
     /// What is counted beside the flows: reports of base stations, flows left to the kernel, what the kernel

@@ -163,6 +163,8 @@ families! {
         => "Memory of the process";
     Gauge "successor_ready" Source::Whole(|s| Some(f64::from(u8::from(s.recovery.is_ready))))
         => "1 if another process goes on with the flows when this one dies";
+    Counter "hand_overs" Source::Count(|s| s.hand_overs)
+        => "Upgrades: a process of this line took the place of another one, with its devices";
     Counter "deaths" Source::Count(|s| s.recovery.deaths)
         => "Processes of this line that have died and whose flows another one was to go on with";
     Counter "flows_recovered" Source::Count(|s| s.recovery.flows_recovered)
@@ -227,6 +229,9 @@ families! {
         => "By how much each of them was longer than the shortest of its flow: an estimate of the time in queues";
     Histogram "packet_time" in "seconds" Source::PacketTime
         => "Time per packet, system calls included, of one turn of the packet loop in sixteen";
+
+    Gauge "scrape_wait" in "seconds" Source::Whole(|s| Some(s.packets_waited_ns as f64 / 1e9))
+        => "Time in which packets of the first shard waited for this answer";
 
     Counter "kernel_refusals" Source::Other("kernel_refusals") => "What the kernel has refused for the moment";
     Counter "bypass_flows" Source::Other("bypass_flows") => "Passed flows left to the kernel";

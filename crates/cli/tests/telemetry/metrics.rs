@@ -48,6 +48,9 @@ fn a_download_shows_in_the_metrics() {
     assert!(value(&text, "cellerator_flows_accelerated_total") >= 1.0);
     assert!(value(&text, "cellerator_round_trip_seconds_count") > 0.0);
     assert!(value(&text, "cellerator_packet_time_seconds_count") > 0.0);
+    let waited = value(&text, "cellerator_scrape_wait_seconds");
+    eprintln!("packets waited {:.1} µs for the answer", waited * 1e6);
+    assert!(waited > 0.0);
     assert!(text.contains(r#"shard="1""#) && !text.contains("10.1.0.2"), "{text}");
     let open = network.get(&at, "application/openmetrics-text;version=1.0.0");
     assert!(open.ends_with("# EOF\n"), "{open}");
@@ -85,6 +88,24 @@ fn the_server_has_no_rights_and_its_death_is_nobodys_harm() {
     assert!(!metrics.child.wait().unwrap().success(), "it says that its server has died");
     network.download(100_000);
     accelerator.stop();
+}
+
+#[test]
+fn an_upgrade_shows_and_only_the_new_process_is_there() {
+    let network = Network::build("upgrade");
+    let mut old = network.accelerate(&[]);
+    let (metrics, at) = serve(&network);
+    assert_eq!(value(&network.get(&at, ""), "cellerator_hand_overs_total"), 0.0);
+    let new = network.accelerate(&["--replace", &network.name]);
+    wait_until("the upgrade is counted", || {
+        let text = network.get(&at, "");
+        let ups = text.lines().filter(|line| line.starts_with("cellerator_up{")).count();
+        assert!(ups <= 1, "two of one name: {text}");
+        text.contains("cellerator_hand_overs_total{") && value(&text, "cellerator_hand_overs_total") == 1.0
+    });
+    assert!(old.child.wait().unwrap().success());
+    metrics.stop_all();
+    new.stop();
 }
 
 /// A Prometheus as Debian has it, with the rules that are shipped.

@@ -129,10 +129,10 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
 
     /// What is shown as metrics: copied here, put together by the thread that answers.
     fn metrics(&self) -> Reply {
-        let own = ShardMeters::of(&self.packet_loop, &self.processor);
-        let queue_drops = self.attachment.queue_drops(self.packet_loop.path());
-        let config = self.ground.config;
         let now = Clock::now();
+        let own = ShardMeters::of(&self.packet_loop, &self.processor);
+        let queue_drops = self.attachment.queue_drops_later(self.packet_loop.path());
+        let config = self.ground.config;
         let age = |at| now.saturating_since(at).as_millis();
         let receiver = self.reports.receiver.as_ref();
         let mut others = BTreeMap::new();
@@ -147,17 +147,20 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             are_up: Port::BOTH.map(|side| self.links.interfaces.condition(side).name() == "up"),
             is_draining: self.stop.is_some(),
             uptime_ms: now.saturating_since(self.started_at).as_millis(),
-            resident_bytes: io::resident_bytes().unwrap_or(0),
             recovery: self.recovery_status(),
+            hand_overs: self.estate.history.hand_overs,
             feedback_age_ms: receiver.and_then(FeedbackReceiver::last_accepted).map(age),
             others,
             ..Snapshot::default()
         };
         let asker = self.shards.asker();
+        let packets_waited_ns = Clock::now().saturating_since(now).as_nanos();
         Box::new(move || {
             let mut meters = vec![own];
             meters.extend(asker.meters());
-            Answer::Metrics(Box::new(snapshot.with_meters(&meters, queue_drops)))
+            let resident_bytes = io::resident_bytes().unwrap_or(0);
+            let snapshot = Snapshot { resident_bytes, packets_waited_ns, ..snapshot };
+            Answer::Metrics(Box::new(snapshot.with_meters(&meters, queue_drops())))
         })
     }
 

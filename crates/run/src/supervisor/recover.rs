@@ -111,7 +111,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     /// What a status says of it.
     pub(super) fn recovery_status(&self) -> RecoveryStatus {
         let why_not = self.why_no_successor();
-        let History { deaths, last_death_ms, recovered, lost } = self.estate.history;
+        let History { deaths, last_death_ms, recovered, lost, .. } = self.estate.history;
         RecoveryStatus {
             is_ready: why_not.is_none(),
             why_not: why_not.unwrap_or_default(),
@@ -228,7 +228,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         let held = processors.iter().map(|processor| processor.memory().1).sum();
         let took_us = Clock::now().saturating_since(began).as_micros();
         let bytes = Amount(Bytes::new(held));
-        let History { deaths, last_death_ms, recovered, lost: lost_before } = kept.inventory.history;
+        let History { deaths, last_death_ms, recovered, lost: lost_before, .. } = kept.inventory.history;
         let waited_ms = Clock::now().as_millis().saturating_sub(last_death_ms);
         let lost_now = lost.len();
         self.events.on_event(&Event::FlowsRecovered {

@@ -309,6 +309,7 @@ impl<P: Processor + Send + 'static> Start<P> {
             // Before they are ours: if this process dies then, its watchdog sees by the record whether they are.
             supervisor.estate.memories = adopted.kept.take_memories();
             supervisor.estate.history = adopted.kept.inventory.history;
+            supervisor.estate.history.hand_overs += 1;
             supervisor.entrust();
             let flows = adopted.kept.inventory.flows as usize / (1 + places.len());
             let others = places.iter_mut().map(|(_, processor)| processor);
