@@ -61,13 +61,12 @@ fn it_is_relocated_for_the_kernels_of_two_debians() {
     assert!(differ.count() >= 5);
 }
 
-/// A kernel that lacks a field is refused, and not guessed about.
+/// Offsets are not guessed.
 #[test]
-fn a_kernel_without_the_fields_is_refused() {
+fn what_describes_no_kernel_is_refused() {
     if !is_possible() {
         return;
     }
-    // What is described there is another thing: a kernel image's BTF of no structure of TCP.
     let error = Program::relocated(Some(Path::new("/etc/hostname"))).unwrap_err().to_string();
     assert_eq!(error.lines().count(), 1, "{error}");
 }

@@ -64,6 +64,7 @@ thread_local! {
     static SAID: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
+#[allow(clippy::needless_pass_by_value)] // As libbpf wants it.
 fn note(_: PrintLevel, text: String) {
     SAID.with_borrow_mut(|said| said.push_str(&text));
 }
@@ -295,7 +296,8 @@ fn is_verifiers(said: &str) -> bool {
 fn refused(what: String, error: &libbpf_rs::Error, log: String) -> IoError {
     let verdict = log.split("-- BEGIN PROG LOAD LOG --").nth(1).and_then(|log| {
         let lines = log.split("-- END PROG LOAD LOG --").next()?.lines().map(str::trim);
-        lines.filter(|line| !line.is_empty() && !line.starts_with("processed ")).last()
+        let mut backwards = lines.rev();
+        backwards.find(|line| !line.is_empty() && !line.starts_with("processed "))
     });
     let said = || log.lines().last().map(|line| line.trim_start_matches("libbpf: ").to_owned());
     let why = match verdict {
