@@ -89,8 +89,8 @@ struct {
 #define DATA_MAX 0xffffffffull
 #define FRACTION_BITS 8
 // A connection that waits for data longer than this without knowing its round trip is idle.
-// In the first round the server waits; what it sends after that comes in the second or third.
-#define PROBE_ROUNDS 3
+// In the first round the server waits; what it sends after that comes in the second.
+#define PROBE_ROUNDS 2
 #define PAUSE_US 1000000ull
 // How long TSvals are watched until it is known what they count.
 #define TICK_TIME_US 100000ull

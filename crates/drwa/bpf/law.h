@@ -22,11 +22,19 @@ static __always_inline __u64 unexplained_for(struct connection *c, __u64 rtt, __
 	return now - c->out.unexplained_us;
 }
 
+// What all connections of the interface had in the last second, and at least this one's.
+static __always_inline __u64 of_all(__u64 own, __u64 now)
+{
+	struct shared *shared = settings.shares ? slots(now) : 0;
+
+	return shared ? most(own, shared->before.bytes) : own;
+}
+
 // Whether cwnd_est has lost a quarter, and the round trip above lambda RTT_min not a sixteenth with it, as
 // that of a queue of ours would. All connections of the interface have to have lost as much.
 static __always_inline int has_shrunk_in_vain(struct connection *c, __u64 rtt, __u64 now)
 {
-	__u64 cwnd = c->out.cwnd_est, all = cwnd >> FRACTION_BITS;
+	__u64 cwnd = c->out.cwnd_est, all;
 
 	if (rtt * 1000 <= c->out.rtt_min_us * settings.lambda_permille) {
 		c->out.above_rtt_us = 0;
@@ -34,11 +42,7 @@ static __always_inline int has_shrunk_in_vain(struct connection *c, __u64 rtt, _
 	}
 	if (cwnd == 0)
 		return 0;
-	if (settings.shares) {
-		struct shared *shared = slots(now);
-		if (shared)
-			all = most(all, shared->before.bytes);
-	}
+	all = of_all(cwnd >> FRACTION_BITS, now);
 	if (c->out.above_rtt_us == 0 || rtt * 16 <= c->out.above_rtt_us * 15) {
 		c->out.above_rtt_us = rtt;
 		c->out.above_cwnd = cwnd;
@@ -51,7 +55,7 @@ static __always_inline int has_shrunk_in_vain(struct connection *c, __u64 rtt, _
 // still be ours, where the capacity has fallen. A probe tells: half a window empties half of a queue of ours.
 static __always_inline void re_baseline(struct connection *c, __u64 rtt, __u64 now)
 {
-	__u64 before;
+	__u64 before, own, all;
 
 	if (settings.re_baseline_us == 0)
 		return;
@@ -75,7 +79,10 @@ static __always_inline void re_baseline(struct connection *c, __u64 rtt, __u64 n
 		return;
 	before = c->out.unexplained_us ? c->out.unexplained_cwnd : c->out.above_rtt_us ? c->out.above_cwnd : 0;
 	c->out.unexplained_us = c->out.above_rtt_us = 0;
-	if (c->out.probe_least_us * 8 > c->out.probe_rtt_us * 7) {
+	own = c->out.cwnd_est >> FRACTION_BITS;
+	all = of_all(own, now);
+	// Half of the window is own / all / 2 of a queue that is ours; where five eighths of that went, most is.
+	if ((c->out.probe_rtt_us - c->out.probe_least_us) * 16 * all < c->out.probe_rtt_us * 5 * own) {
 		if (settings.retry_us && c->out.before_us == 0) {
 			c->out.before_us = c->out.rtt_min_us;
 			c->out.retry_us = now + settings.retry_us;

@@ -324,15 +324,9 @@ fn handshakes_behind_a_queue_are_equal() {
 /// Round trips of 400 ms where 120 ms are explained, then those of the probe, and the RTT_min after it, all in ms.
 #[test]
 fn probes_end_alike() {
-    for (probe, rtt_min) in [
-        ([390, 380, 395], 253),
-        ([380, 390, 395], 253),
-        ([395, 390, 380], 253),
-        ([400, 351, 400], 234),
-        ([400, 350, 400], 40),
-        ([350, 400, 400], 40),
-        ([400, 400, 350], 40),
-    ] {
+    for (probe, rtt_min) in
+        [([390, 380], 253), ([380, 390], 253), ([400, 276], 184), ([400, 275], 40), ([275, 400], 40)]
+    {
         let params = ReceiverParams::default();
         let mut run = Run::new(params, params, true);
         run.open(Host::new(0, 0, false), 40_000, 1, None);
@@ -353,10 +347,8 @@ fn probes_end_alike() {
             rounds.is_some_and(|rounds| (3..6).contains(&rounds)),
             "{rounds:?}: two seconds after the first"
         );
-        for rtt_ms in &probe[..2] {
-            assert!(round(*rtt_ms).0.is_some());
-        }
-        let (halved, found_us) = round(probe[2]);
+        assert!(round(probe[0]).0.is_some());
+        let (halved, found_us) = round(probe[1]);
         assert_eq!((halved, found_us.map(|us| us / 1_000)), (None, Some(rtt_min)), "{probe:?}");
     }
 }

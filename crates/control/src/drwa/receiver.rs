@@ -37,7 +37,7 @@
 //!   `queue_tests::a_path_that_becomes_longer_under_way_is_learned`.
 //! - Whether the queue is of others is tried, where round trips have been above 5/4 of λ·RTT_min for
 //!   `re_baseline`, or cwnd_est has lost a quarter and the round trip not a sixteenth: the window is halved for
-//!   three rounds. A queue of ours becomes shorter: `queue_tests::a_capacity_that_falls_is_no_longer_path`.
+//!   two rounds. A queue of ours becomes shorter: `queue_tests::a_capacity_that_falls_is_no_longer_path`.
 
 use std::collections::BTreeMap;
 
@@ -104,8 +104,8 @@ const WINDOW_MAX: u64 = 1 << 30;
 const DATA_MAX: u64 = u32::MAX as u64;
 /// What an estimate holds, in 2⁻⁸ bytes.
 const FRACTION_BITS: u32 = 8;
-/// Rounds with half a window: in the first the server waits, what it sends after that comes in the second or third.
-const PROBE_ROUNDS: u64 = 3;
+/// Rounds with half a window: in the first the server waits, what it sends after that comes in the second.
+const PROBE_ROUNDS: u64 = 2;
 /// Silence after which a server had nothing to send, where no round trip is known yet.
 const PAUSE_US: u64 = 1_000_000;
 /// How long TSvals are watched until it is known what they count.
@@ -559,7 +559,11 @@ impl ReceiverDrwa {
         }
         let before = self.unexplained.map(|seen| seen.cwnd_est).or(self.above.map(|first| first.cwnd_est));
         (self.unexplained, self.above) = (None, None);
-        if probe.least_us * 8 <= probe.rtt_us * 7 {
+        let own = self.cwnd_est.unwrap_or(0) >> FRACTION_BITS;
+        let all = self.of_all(own, now_us, path);
+        // Half of the window is `own / all / 2` of a queue that is ours; where five eighths of that went, most of it is.
+        let is_own = (probe.rtt_us - probe.least_us) * 16 * all >= probe.rtt_us * 5 * own;
+        if is_own {
             return rtt_min;
         }
         if let (Some(retry), None) = (self.params.retry, self.before_us) {
@@ -591,15 +595,20 @@ impl ReceiverDrwa {
             return false;
         }
         let Some(cwnd_est) = self.cwnd_est.filter(|estimate| *estimate > 0) else { return false };
-        let mut all_bytes = cwnd_est >> FRACTION_BITS;
-        if self.params.shares {
-            path.turn(now_us);
-            all_bytes = all_bytes.max(path.before.bytes);
-        }
+        let all_bytes = self.of_all(cwnd_est >> FRACTION_BITS, now_us, path);
         let now = Above { rtt_us: rtt, cwnd_est, all_bytes };
         let first = self.above.filter(|first| rtt * 16 > first.rtt_us * 15).unwrap_or(now);
         self.above = Some(first);
         cwnd_est * 4 <= first.cwnd_est * 3 && all_bytes * 4 <= first.all_bytes * 3
+    }
+
+    /// What all connections of the interface had in the last second, and at least this one's, bytes.
+    fn of_all(&self, own: u64, now_us: u64, path: &mut SharedPath) -> u64 {
+        if !self.params.shares {
+            return own;
+        }
+        path.turn(now_us);
+        path.before.bytes.max(own)
     }
 
     /// cwnd_est as the window is to use it: three quarters are the mean of the interface's connections.
