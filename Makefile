@@ -171,13 +171,17 @@ rpm: package-files ## An RPM package: target/generate-rpm (installs cargo-genera
 	@command -v cargo-generate-rpm >/dev/null || cargo install cargo-generate-rpm --locked
 	cargo generate-rpm --package crates/cli
 
-# Debian has no libelf for musl, so glibc is linked in, with the static libraries of libelf-dev and zlib1g-dev.
-STATIC := x86_64-unknown-linux-gnu
+# Debian has no libelf for musl: its static one does with musl's functions what libbpf asks of it.
+MUSL := x86_64-unknown-linux-musl
 tarball: package-files ## The program without any library that it needs, with its manual: out/tarball
-	PKG_CONFIG_ALL_STATIC=1 RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --locked --package cellerator \
-	  --target $(STATIC) --features static
+	@rustup target list --installed | grep -q $(MUSL) || rustup target add $(MUSL)
+	@command -v musl-gcc >/dev/null || tools/install-deps --optional musl-tools
+	tools/musl-libraries target/musl
+	CC_x86_64_unknown_linux_musl=musl-gcc CFLAGS_x86_64_unknown_linux_musl="-idirafter $(abspath target/musl/include)" \
+	  LIBBPF_SYS_LIBRARY_PATH=$(abspath target/musl/lib) \
+	  cargo build --release --locked --package cellerator --target $(MUSL) --features static
 	@rm -rf $(OUT)/tarball && mkdir -p $(OUT)/tarball/cellerator/bin
-	cp target/$(STATIC)/release/cellerator $(OUT)/tarball/cellerator/bin/
+	cp target/$(MUSL)/release/cellerator $(OUT)/tarball/cellerator/bin/
 	cp -r $(PACKAGE)/man $(PACKAGE)/completions packaging/cellerator@.service packaging/example.toml NOTICE LICENSE-* \
 	  $(OUT)/tarball/cellerator/
 	tar -C $(OUT)/tarball -czf $(OUT)/tarball/cellerator-linux-x86_64.tar.gz cellerator

@@ -118,7 +118,7 @@ impl DatagramSocket {
         message.msg_iov = &raw mut iov;
         message.msg_iovlen = 1;
         message.msg_control = control.0.as_mut_ptr().cast();
-        message.msg_controllen = control.0.len();
+        message.msg_controllen = control.0.len() as _;
         // SAFETY: the closure tells the length that the kernel wrote to the storage it was given, and every
         // pointer in `message` points to live memory of the length given beside it.
         let received = unsafe {

@@ -105,9 +105,9 @@ impl FrameSocket {
         // SAFETY: msghdr is integers and pointers, for which all zero bytes are a valid value.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = pieces.as_mut_ptr();
-        message.msg_iovlen = pieces.len();
+        message.msg_iovlen = pieces.len() as _;
         message.msg_control = control.0.as_mut_ptr().cast();
-        message.msg_controllen = control.0.len();
+        message.msg_controllen = control.0.len() as _;
         // SAFETY: every pointer in `message` points to live memory of the length given beside it.
         let len = unsafe { libc::recvmsg(self.fd.as_raw_fd(), &raw mut message, 0) };
         let len = match af_packet::received(len, || format!("receive from '{}'", self.name)) {
@@ -135,7 +135,7 @@ impl FrameSocket {
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         // An IoSlice is an iovec, by its documentation.
         message.msg_iov = all.as_mut_ptr().cast();
-        message.msg_iovlen = count + 1;
+        message.msg_iovlen = (count + 1) as _;
         // SAFETY: the pieces are live for the duration of the call, which only reads them.
         let sent = unsafe { libc::sendmsg(self.fd.as_raw_fd(), &raw const message, 0) };
         if sent < 0 { Err(IoError::last(format!("send on '{}'", self.name))) } else { Ok(()) }

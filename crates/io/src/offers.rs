@@ -77,7 +77,7 @@ pub fn tun() -> Result<Option<TunOffer>, IoError> {
 }
 
 /// `_IOR('T', 207, unsigned int)` of Linux's `if_tun.h`.
-const TUNGETFEATURES: libc::c_ulong = 0x8004_54cf;
+const TUNGETFEATURES: libc::Ioctl = 0x8004_54cf_u32 as _;
 
 /// What an interface leaves to its hardware or driver (`ethtool -k`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -141,7 +141,7 @@ fn ask_link(socket: &OwnedFd, name: &str, command: u32) -> Result<u32, IoError> 
     request.ifr_ifru.ifru_data = (&raw mut value).cast();
     // SAFETY: SIOCETHTOOL reads one ifreq and, for these commands, reads and writes the eight bytes that it
     // points to, which are `value`.
-    let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) };
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
     if done < 0 {
         let error = io::Error::last_os_error();
         return match error.raw_os_error() {

@@ -63,7 +63,7 @@ impl PacketSocket {
         message.msg_iov = &raw mut iov;
         message.msg_iovlen = 1;
         message.msg_control = control.0.as_mut_ptr().cast();
-        message.msg_controllen = control.0.len();
+        message.msg_controllen = control.0.len() as _;
         // SAFETY: every pointer in `message` points to live memory of the length given beside it.
         let len = unsafe { libc::recvmsg(self.fd.as_raw_fd(), &raw mut message, libc::MSG_TRUNC) };
         let Some(original_len) = af_packet::received(len, || "receive from a packet socket".to_owned())?

@@ -27,7 +27,7 @@ pub fn set_realtime_priority(priority: u8) -> Result<(), IoError> {
             why: "allowed are 1 to 99".to_owned(),
         });
     }
-    let param = libc::sched_param { sched_priority: i32::from(priority) };
+    let param = parameters(i32::from(priority));
     // SAFETY: pid 0 is the calling thread; `param` is valid for the duration of the call.
     let done = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const param) };
     if done < 0 {
@@ -39,13 +39,21 @@ pub fn set_realtime_priority(priority: u8) -> Result<(), IoError> {
     Ok(())
 }
 
+/// With musl there are further fields, which Linux does not have.
+fn parameters(priority: libc::c_int) -> libc::sched_param {
+    // SAFETY: sched_param is integers, for which all zero bytes are a valid value.
+    let mut param: libc::sched_param = unsafe { std::mem::zeroed() };
+    param.sched_priority = priority;
+    param
+}
+
 /// Gives the calling thread the scheduling of ordinary ones again: threads begin with that of who starts
 /// them.
 ///
 /// # Errors
 /// When the kernel refuses, which it does not for less than a thread has.
 pub fn set_ordinary_priority() -> Result<(), IoError> {
-    let param = libc::sched_param { sched_priority: 0 };
+    let param = parameters(0);
     // SAFETY: pid 0 is the calling thread; `param` is valid for the duration of the call.
     let done = unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const param) };
     if done < 0 { Err(IoError::last("get the scheduling of ordinary threads")) } else { Ok(()) }

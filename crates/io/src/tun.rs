@@ -84,7 +84,7 @@ pub struct Tun {
 const MTU_WITHOUT_IPV6: u32 = 1_000;
 
 /// `_IOR('T', 224, int)` of Linux's `if_tun.h`.
-const TUNSETSTEERINGEBPF: libc::c_ulong = 0x8004_54e0;
+const TUNSETSTEERINGEBPF: libc::Ioctl = 0x8004_54e0_u32 as _;
 
 const TUN_F_CSUM: libc::c_uint = 0x01;
 const TUN_F_TSO4: libc::c_uint = 0x02;

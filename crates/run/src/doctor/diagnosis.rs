@@ -169,7 +169,14 @@ fn jit(machine: &Machine) -> Finding {
             Health::Limited,
             ["off", "BPF programs are interpreted for every packet", "sysctl -w net.core.bpf_jit_enable=1"],
         ),
-        None => of(Health::Unknown, ["net.core.bpf_jit_enable cannot be read", "", ""]),
+        None => of(
+            Health::Unknown,
+            [
+                "net.core.bpf_jit_enable cannot be read",
+                "it is the whole machine's: not in each network namespace",
+                "",
+            ],
+        ),
     }
 }
 
