@@ -16,4 +16,4 @@ pub use assembler::{Assembler, Condition, Helper, Instruction, Label, Operation,
 pub use group::root_group;
 pub use map::{HashMap, SharedArray};
 pub use object::{Filter, Hook, Hooked, MapView, Object, remove_filters};
-pub use program::{Attachment, Direction, Program, is_at, is_tcx_there, programs_at};
+pub use program::{Attachment, Direction, Program, is_at, is_number, is_tcx_there, programs_at};
