@@ -18,4 +18,4 @@ pub use group::root_group;
 pub use map::{HashMap, SharedArray};
 pub use needs::require_congestion_control;
 pub use object::{Filter, Hook, Hooked, Load, MapView, Object, Registered, relocated, remove_filters};
-pub use program::{Attachment, Direction, Program, is_at, is_tcx_there, programs_at};
+pub use program::{Attachment, Direction, Program, is_at, is_number, is_tcx_there, programs_at};

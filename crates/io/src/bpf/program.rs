@@ -188,14 +188,22 @@ pub fn is_at(link: &impl AsFd, interface: InterfaceIndex) -> bool {
 }
 
 /// The names of the programs at work on what comes in through `interface`; none where the kernel
-/// has no such thing. Who may not ask for a name (`CAP_SYS_ADMIN`) gets the number.
+/// has no such thing. Who may not ask for a name (`CAP_SYS_ADMIN`) gets a number in its place ([`is_number`]).
 #[must_use]
 pub fn programs_at(interface: InterfaceIndex) -> Vec<String> {
     let ids = system::query(interface.get()).unwrap_or_default();
     let name = |id| match system::program_name(id) {
-        Err(error) if error.raw_os_error() == Some(libc::EPERM) => Some(format!("number {id}")),
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => Some(format!("{NUMBER}{id}")),
         // One that has gone since has no name any more.
         named => named.ok(),
     };
     ids.into_iter().filter_map(name).collect()
 }
+
+/// True for what [`programs_at`] gives in place of a name. A name has no spaces.
+#[must_use]
+pub fn is_number(name: &str) -> bool {
+    name.starts_with(NUMBER)
+}
+
+const NUMBER: &str = "number ";

@@ -88,8 +88,16 @@ fn why_not_tcx(config: &Config, machine: &Machine<'_>) -> Result<Option<String>,
     if machine.predecessor.is_some_and(Predecessor::steers_by_rules) {
         return Ok(Some("the replaced one steers by rules".to_owned()));
     }
+    // The one before has a program at each interface, whose name is not for everybody to see.
+    let is_before_by_programs = machine.predecessor.is_some_and(|before| !before.steers_by_rules());
     for (name, programs) in machine.names.iter().zip(machine.programs) {
-        if let Some(program) = programs.iter().find(|program| *program != tcx::NAME) {
+        let mut unnamed = usize::from(is_before_by_programs);
+        let is_anothers = |program: &&String| {
+            let is_before = bpf::is_number(program) && unnamed > 0;
+            unnamed -= usize::from(is_before);
+            *program != tcx::NAME && !is_before
+        };
+        if let Some(program) = programs.iter().find(is_anothers) {
             return Ok(Some(format!("BPF program '{program}' is at {name} already")));
         }
         let index = machine.netlink.index_of(name)?;
