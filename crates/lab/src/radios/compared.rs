@@ -3,7 +3,7 @@
 use figures::Table;
 use figures::stats::Moments;
 
-use super::results::{MultiPathResult, MultiPathResults};
+use super::results::{MultiPathResult, MultiPathResults, MultiPathRun};
 
 /// Goodput of each case on each scenario's links; scenarios with a TCP beside are left out.
 #[must_use]
@@ -16,17 +16,19 @@ pub fn goodputs(results: &MultiPathResults) -> String {
         }
     }
     let row = |result: &&MultiPathResult| {
-        let cell = |case: &&str| told(result.moments(case, |run| Some(run.goodput_mbps)), 2);
         let doubtful = result.runs.iter().filter(|run| run.distrusted.is_some()).count();
         let mut row = vec![result.scenario.title.clone(), runs(result)];
-        row.extend(cases.iter().map(cell));
+        row.extend(cases.iter().map(|case| told(result.moments(case, |run| Some(run.goodput_mbps)), 2)));
         row.push(doubtful.to_string());
         row
     };
-    let mut headings = vec![("links", ""), ("runs of each", "")];
-    headings.extend(cases.iter().map(|case| (*case, "Mbit/s")));
-    headings.push(("doubtful runs", ""));
-    Table { headings, rows: alone.iter().map(row).collect() }.markdown()
+    let mut headings = vec!["links".to_owned(), "runs of each".to_owned()];
+    headings.extend(cases.iter().map(|case| format!("{case}, Mbit/s")));
+    headings.push("doubtful runs".to_owned());
+    // Headings are those of the scenarios, which a `Table` cannot have.
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let rule = format!("|---|{}\n", "---:|".repeat(headings.len() - 1));
+    alone.iter().map(row).fold(line(&headings) + &rule, |text, cells| text + &line(&cells))
 }
 
 /// What each case took beside TCPs, and for each byte of one of them.
@@ -35,7 +37,8 @@ pub fn shares(results: &MultiPathResults) -> String {
     let mut rows = Vec::new();
     for result in results.scenarios.iter().filter(|one| one.scenario.beside > 0) {
         for case in &result.scenario.cases {
-            let moments = |value| told(result.moments(&case.name, value), 2);
+            let moments =
+                |value: fn(&MultiPathRun) -> Option<f64>| told(result.moments(&case.name, value), 2);
             let doubtful = result.of(&case.name).filter(|run| run.distrusted.is_some());
             rows.push(vec![
                 result.scenario.title.clone(),
@@ -43,7 +46,7 @@ pub fn shares(results: &MultiPathResults) -> String {
                 result.of(&case.name).count().to_string(),
                 moments(|run| Some(run.goodput_mbps)),
                 moments(|run| Moments::of(run.beside_mbps.iter().copied()).map(|m| m.mean)),
-                moments(super::MultiPathRun::share),
+                moments(MultiPathRun::share),
                 doubtful.count().to_string(),
             ]);
         }
@@ -79,7 +82,7 @@ fn told(moments: Option<Moments>, digits: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::radios::{MultiPathRun, SCHEMA};
+    use crate::radios::SCHEMA;
     use scenario::MultiPath;
 
     fn results(beside: u32) -> MultiPathResults {
