@@ -22,7 +22,7 @@ pub struct Args {
 enum Command {
     /// Load a scheme, and have MPTCP subflows of this network namespace use it, until interrupted (as root)
     Load(LoadArgs),
-    /// End it (as root)
+    /// End what was loaded, in whatever network namespace (as root)
     Unload(UnloadArgs),
     /// Show what is loaded, and the windows of the connections that use it (as root)
     Status(StatusArgs),
