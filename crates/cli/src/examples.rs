@@ -3,7 +3,7 @@
 use clap::Command;
 
 /// Of each subcommand, by its path: what an example is for, and the example without `cellerator` in front.
-const EXAMPLES: [(&str, &[(&str, &str)]); 56] = [
+const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "run",
         &[
