@@ -223,7 +223,7 @@ fn the_pages_of_the_repository_say_what_the_texts_say() {
                 assert!(section.lines().any(|line| fits(note, line)), "{}: {note:?}", experiment.name);
             }
         }
-        let of_place = |e: &&crate::Experiment| ran == Ran::Simulated || e.lab.seconds().is_some();
+        let of_place = |e: &&&crate::Experiment| ran == Ran::Simulated || e.lab.seconds().is_some();
         assert_eq!(count, crate::all().iter().filter(of_place).count(), "{ran:?}");
     }
     assert!(pages[0].0.starts_with(include_str!("../../../../experiments/head.md")));
