@@ -37,12 +37,12 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         let others = theirs.iter().map(|report| report.processor.counter("flows_now")).sum::<u64>();
         let flows = self.processor.flow_count() as u64 + others;
         let began = Clock::now();
+        if offer.process != 0 {
+            // Before it has the flows: from then on it names its own watchdog.
+            self.service.main_is(offer.process);
+        }
         let event = match self.send_flows(offer) {
             Ok(()) => {
-                if offer.process != 0 {
-                    // It names its watchdog soon.
-                    self.service.main_is(offer.process);
-                }
                 if offer.adopts {
                     self.is_succeeded = true;
                 } else {
@@ -50,7 +50,10 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
                 }
                 Event::HandedOver { flows, held: holder.held, waited_us: waited_us(began) }
             }
-            Err(why) => Event::NotHandedOver { why },
+            Err(why) => {
+                self.service.main_is(self.pulse.main_process());
+                Event::NotHandedOver { why }
+            }
         };
         // That was no hang.
         self.pulse.last_alive = Clock::now();

@@ -129,13 +129,14 @@ fn who_is_replaced_names_the_other_one_before_it_ends() {
     connection.exchange(b"before..");
     let config = Config { name: "new".to_owned(), replace: Some("old".to_owned()), ..config };
     let new = Program::launch_service(&topology, &config, &manager.path);
-    // Either of the two words may come first; from the old one's end on the new one's counts.
-    let named = manager.await_main(|named| named != main);
-    assert!(named == new.pid() || Some(named) == new.watchdog(), "{named}");
+    // The old one names the new one, and that its watchdog, in this order: the last word counts.
+    assert_eq!(manager.await_main(|named| named != main), new.pid());
+    let watchdog = manager.await_main(|named| named != main && named != new.pid());
+    assert_eq!(Some(watchdog), new.watchdog());
     let (status, said) = old.wait();
     assert!(status.success(), "{said}");
-    manager.forget();
-    manager.await_main(|named| Some(named) == new.watchdog());
+    manager.await_line("WATCHDOG=1");
+    assert_eq!(main_in(&manager.hear()), new.watchdog());
     connection.exchange(b"after...");
     new.stop(&topology);
 }
