@@ -89,9 +89,15 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         Ok(())
     }
 
-    /// Has the watchdog keep what a successor needs, if there is to be one.
+    /// What leads packets here has changed: whoever it was shared with must ask again, and the watchdog keeps it anew.
     pub(super) fn entrust(&mut self) {
-        (self.estate.is_shared, self.estate.unkept) = (false, None);
+        self.estate.is_shared = false;
+        self.entrust_watchdog();
+    }
+
+    /// Has the watchdog keep what a successor needs, if there is to be one.
+    pub(super) fn entrust_watchdog(&mut self) {
+        self.estate.unkept = None;
         if self.pulse.guardian.is_none() || !self.ground.config.may_have_successor() {
             return;
         }

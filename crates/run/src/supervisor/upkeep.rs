@@ -112,7 +112,8 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
                 if let Some(fd) = guardian.fd() {
                     self.waiter.add(&fd, Interest::Read, WATCHDOG)?;
                 }
-                self.entrust();
+                // What leads packets here is as it was, also for a process that is about to take it over.
+                self.entrust_watchdog();
             }
             Ok(false) => {}
             Err(error) => self.events.on_event(&Event::WatchdogMissing { error: error.to_string() }),
