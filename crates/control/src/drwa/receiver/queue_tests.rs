@@ -418,7 +418,7 @@ fn a_capacity_that_falls_is_no_longer_path() {
         (100, 2, 200),
         (2_000, 2, 200),
         (10_000, 2, 200),
-        (20_000, 4, 420),
+        (20_000, 4, 200),
         (2_000, 4, 220),
         (5_000, 10, 300),
     ] {
@@ -432,7 +432,9 @@ fn a_capacity_that_falls_is_no_longer_path() {
             }
             let (rates, rtt_ms) = queue.rates(15_000 + fall_ms, 35_000 + fall_ms);
             let case = format!("1/{parts} in {fall_ms} ms, {servers:?}: {rates:?} kbit/s, {rtt_ms} ms");
-            assert!(rtt_ms < most_ms, "{case}");
+            // Of three, one may take the others for a longer path, for as long as until it tries again.
+            let is_late = servers.len() > 1 && fall_ms == 20_000;
+            assert!(rtt_ms < if is_late { 420 } else { most_ms }, "{case}");
             assert!(rates.iter().sum::<u64>() > 9_500 / parts, "{case}");
         }
     }
@@ -451,7 +453,7 @@ fn servers_at_different_distances_share() {
             let case =
                 format!("{near_ms} ms from {near_at_ms}, {far_ms} ms from {far_at_ms}: {ours:?}, {papers:?}");
             assert!(ours.iter().sum::<u64>() > 9_500, "{case}");
-            assert!(spread(&ours).0 > 650 && spread(&ours).0 > spread(&papers).0, "{case}");
+            assert!(spread(&ours).0 > 750 && spread(&ours).0 > spread(&papers).0, "{case}");
         }
     }
 }
