@@ -172,13 +172,7 @@ fn words(line: &str) -> String {
         let severity = if severity == "info" { String::new() } else { format!("{severity}: ") };
         return format!("{clock}  {severity}{text}");
     }
-    let name = event.get("event").and_then(Value::as_str).unwrap_or_default().replace('-', " ");
-    let fields = event.iter().filter(|(key, _)| !matches!(key.as_str(), "at_ms" | "event"));
-    let fields = fields.map(|(key, value)| match value {
-        Value::String(text) => format!("{key} {text}"),
-        other => format!("{key} {other}"),
-    });
-    format!("{clock}  {name}: {}", fields.collect::<Vec<_>>().join(", "))
+    format!("{clock}  {}", run::flow_text(&event))
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ use crate::service::Service;
 use crate::shards::{Shards, Terms};
 use crate::signals::CaughtSignals;
 use crate::watchdog::Guardian;
-use crate::{Config, Event, EventSink, Plan, Processor, RunError};
+use crate::{Config, Event, EventSink, Plan, Processor, RunError, log};
 
 /// Decides what would be set up and tells it, and changes nothing.
 ///
@@ -81,6 +81,9 @@ fn run_at<S: Site, P: Processor + Send + 'static>(
     // Before anything is set up, so that no signal can end us in between.
     let signals = CaughtSignals::catch()?;
     let herald = Herald::start()?;
+    if config.log_flows {
+        log::follow_flows(&herald, &config.instance_name())?;
+    }
     let events: &mut dyn EventSink = &mut Announcer { inner: events, herald: herald.clone() };
     let netlink = Netlink::open()?;
     let namespace = Namespace::current()?.id()?;
