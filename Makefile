@@ -182,7 +182,7 @@ tarball: package-files ## The program without any library that it needs, with it
 	  cargo build --release --locked --package cellerator --target $(MUSL) --features static
 	@rm -rf $(OUT)/tarball && mkdir -p $(OUT)/tarball/cellerator/bin
 	cp target/$(MUSL)/release/cellerator $(OUT)/tarball/cellerator/bin/
-	cp -r $(PACKAGE)/man $(PACKAGE)/completions packaging/cellerator@.service packaging/example.toml NOTICE LICENSE-* \
+	cp -r $(PACKAGE)/man $(PACKAGE)/completions packaging/*.service packaging/example.toml NOTICE LICENSE-* \
 	  $(OUT)/tarball/cellerator/
 	tar -C $(OUT)/tarball -czf $(OUT)/tarball/cellerator-linux-x86_64.tar.gz cellerator
 

@@ -63,7 +63,7 @@ pub use process::{PidFd, ProcessId, raise_descriptor_limit, resident_bytes, resi
 pub use raw_socket::RawSocket;
 pub use ring_arena::RingArena;
 pub use segments::{Segments, SilentPort};
-pub use service_manager::{ServiceManager, sign_of_life_within};
+pub use service_manager::{ServiceManager, sign_of_life_within, take_stored};
 pub use shared_words::SharedWords;
 pub use signals::{Signals, ignore_signals, is_signal_ignored};
 pub use spin_budget::SpinBudget;

@@ -119,6 +119,12 @@ impl Record {
         result
     }
 
+    /// True when its nft table is there, if it has one.
+    pub fn is_held(&self) -> bool {
+        let holder = self.nft.as_deref().and_then(|text| text.parse::<ProcessId>().ok());
+        holder.is_none_or(|holder| holder.is_alive())
+    }
+
     /// Puts `settings` back unless somebody else changed them since.
     pub fn put_back(settings: &[RecordedSysctl]) -> Result<(), IoError> {
         let mut result = Ok(());

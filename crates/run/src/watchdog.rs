@@ -27,6 +27,7 @@ use units::{Duration, Instant};
 
 use crate::keepsakes::{self, Inventory, Keepsakes, TAKEN};
 use crate::record::Record;
+use crate::service::Service;
 use crate::{Config, RunError, journal, log, recovery};
 
 /// Sent by the loop: all is well.
@@ -344,6 +345,8 @@ pub fn watch(watched_record: &Path, hang_after: Duration) -> Result<Watched, Run
             }
         }
     }
+    // Nobody goes on with what it keeps.
+    record_path.parent().into_iter().for_each(|directory| Service::find().forget(directory));
     let watched = if said.ends { Watched::Well } else { Watched::Died };
     if record.is_inline {
         end_inline(record_path, &record, &netlink)?;

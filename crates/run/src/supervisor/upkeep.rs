@@ -47,7 +47,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             self.attachment.beat();
             // One that ends may have been replaced.
             let main = self.stop.is_none().then(|| self.pulse.main_process());
-            self.service.is_alive(main);
+            self.service.is_alive(main, self.ground.instance.path());
         }
         let checked = self.check_interfaces();
         self.patience.with(checked, self.events)?;
