@@ -41,8 +41,7 @@ pub struct Settings {
     mobile: Option<String>,
     /// Be a bridge between two interfaces instead of steering the TCP that a router forwards. WIRED leads
     /// to the servers
-    #[arg(long, num_args = 2, value_names = ["WIRED", "MOBILE"],
-        conflicts_with_all = ["wired", "mobile"])]
+    #[arg(long, num_args = 2, value_names = ["WIRED", "MOBILE"], conflicts_with_all = ["wired", "mobile"])]
     inline: Option<Vec<String>>,
     /// What joins the two interfaces of --inline if this process dies or hangs and no other one goes on
     /// [default: none]

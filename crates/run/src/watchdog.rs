@@ -352,7 +352,7 @@ pub fn watch(watched_record: &Path, hang_after: Duration) -> Result<Watched, Run
         end_inline(record_path, &record, &netlink)?;
         return Ok(watched);
     }
-    let result = record.undo_all(&netlink);
+    let result = record.undo_all(&netlink, record_path.parent().unwrap_or(record_path));
     if let (Ok(()), Some(directory)) = (&result, record_path.parent()) {
         settle(directory, &record, &netlink);
         // Already gone after an end in good order.
@@ -483,7 +483,7 @@ fn end_inline(record_path: &Path, record: &Record, netlink: &Netlink) -> Result<
     if record.is_bridging(netlink)? {
         return Ok(());
     }
-    record.undo_all(netlink)?;
+    record.undo_all(netlink, directory)?;
     // Already gone if the next start has found it.
     drop(fs::remove_dir_all(directory));
     Ok(())
