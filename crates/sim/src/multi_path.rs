@@ -129,7 +129,7 @@ impl MultiPathCaseRun {
         Ok(self.figures(&world, start, end))
     }
 
-    #[expect(clippy::float_arithmetic, reason = "figures for people")]
+    #[allow(clippy::float_arithmetic)] // Figures for people.
     fn figures(&self, world: &World, start: Instant, end: Instant) -> MultiPathRun {
         let mut run = MultiPathRun {
             case: self.case.name.clone(),

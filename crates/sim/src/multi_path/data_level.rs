@@ -253,7 +253,7 @@ impl Connection {
             let left = self.size.min(self.edge).saturating_sub(self.data_next);
             let Some(server) = self.subflows[at].server.as_mut() else { continue };
             let mut sent = server.poll(now);
-            if sent.is_none() && server.room(now) {
+            if sent.is_none() && server.has_room(now) {
                 // Whole segments, but for the end of the data.
                 let is_end = self.size - self.data_next <= u64::from(server.mss());
                 if left >= u64::from(server.mss()) || (is_end && left > 0) {

@@ -103,8 +103,8 @@ impl SubflowSender {
         self.sender.mss()
     }
 
-    /// Bytes of new data that it would send now: a segment, or none.
-    pub(super) fn room(&mut self, now: Instant) -> bool {
+    /// It would send a segment of new data now.
+    pub(super) fn has_room(&mut self, now: Instant) -> bool {
         let window = self.controller.control().window.get();
         let has_room = u64::from(self.sender.in_flight()) + u64::from(self.sender.mss()) <= window;
         let has_room = has_room || self.sender.is_idle();
