@@ -135,16 +135,19 @@ collectors: deps ## Records of flows with Debian's nfdump (as root): docs/metric
 	@tools/need-root collectors
 	@tools/install-deps --optional nfdump
 	cargo test --locked --package cellerator --test telemetry collectors -- --include-ignored
-COUPLED_PARTS := $(patsubst scenarios/coupled/%.toml,$(OUT)/docs/coupled/%.json,$(sort $(wildcard scenarios/coupled/*.toml)))
+# A part is one run of each case: the emulators sleep, so that several parts can go on beside each other.
+COUPLED_RUNS = $(shell seq $$(sed -n 's/^repetitions = //p' $(1)))
+COUPLED_PARTS = $(foreach file,$(sort $(wildcard scenarios/coupled/*.toml)),$(foreach run,$(call COUPLED_RUNS,$(file)),\
+	$(OUT)/docs/coupled/$(basename $(notdir $(file)))-$(run).json))
 
-$(OUT)/docs/coupled/%.json: scenarios/coupled/%.toml $(CELLERATOR)
+$(OUT)/docs/coupled/%.json: $(CELLERATOR)
 	@mkdir -p $(@D)
-	$(CELLERATOR) lab multipath $< --json $@.new
+	@stem=$*; set -x; $(CELLERATOR) lab multipath scenarios/coupled/$${stem%-*}.toml --run $${stem##*-} --json $@.new
 	@mv $@.new $@
 
-docs-coupled: build ## Coupled congestion controls on [MP]'s links and beside TCPs, into docs/coupled.md (as root, 50 minutes)
+docs-coupled: build ## Coupled congestion controls on [MP]'s links and beside TCPs, into docs/coupled.md (as root, 20 minutes)
 	@tools/need-root docs-coupled
-	@$(MAKE) --no-print-directory $(COUPLED_PARTS)
+	@$(MAKE) --no-print-directory --jobs 8 $(COUPLED_PARTS)
 	$(CELLERATOR) lab multipath --from-json $(COUPLED_PARTS) --json $(OUT)/docs/coupled.json
 	$(call WRITE_DOCS,$(abspath $(OUT))/docs/coupled.json)
 

@@ -29,6 +29,7 @@ const LAYERS: &[&str] = &[
     "cellerator-fuzzing",
     "cellerator-tables",
     "cellerator-io",
+    "cellerator-bpf-build",
     "cellerator-drwa",
     "cellerator-coupled",
     "cellerator-measure",

@@ -59,7 +59,7 @@ pub use netns::{Namespace, SpawnOptions, namespaces_in_use, set_death_signal};
 pub use paced_waiter::PacedWaiter;
 pub use packet_socket::{PacketSocket, ReceivedPacket};
 pub use prefetch::{prefetch, prefetch_lines};
-pub use process::{PidFd, ProcessId, raise_descriptor_limit, resident_bytes, resident_bytes_of};
+pub use process::{PidFd, ProcessId, end_process, raise_descriptor_limit, resident_bytes, resident_bytes_of};
 pub use raw_socket::RawSocket;
 pub use ring_arena::RingArena;
 pub use segments::{Segments, SilentPort};

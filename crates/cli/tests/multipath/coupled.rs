@@ -28,13 +28,14 @@ fn has_struct_ops() -> bool {
 }
 
 /// Two radios that lose at random and by full queues; the first is dead for a second and a half.
-fn scenario(name: &str, control: &str) -> PathBuf {
+fn scenario(name: &str, control: &str, keys: &str) -> PathBuf {
     let text = format!(
         r#"
 name = "{name}"
 title = "Losses, a death and a return"
 time = "7 s"
 congestion_control = "{control}"
+{keys}
 
 [[radio]]
 name = "wifi0"
@@ -56,13 +57,13 @@ name = "kernel"
     file
 }
 
-/// What happens in the kernel while `scenario` runs under `scheme`.
-fn watched(scheme: Scheme) -> Vec<Event> {
+/// What happens in the kernel while the scenario with these `keys` runs under `scheme`.
+fn watched(scheme: Scheme, keys: &str) -> Vec<Event> {
     let setup = Setup { is_test: true, ..Setup::private(scheme) };
     let mut program =
         Program::load(&setup).unwrap_or_else(|error| panic!("{error}\n{}", error.log().unwrap_or_default()));
     program.register().unwrap();
-    let file = scenario(&format!("coupled-{}", scheme.name()), program.name());
+    let file = scenario(&format!("coupled-{}", scheme.name()), program.name(), keys);
     let mut events = Vec::new();
     std::thread::scope(|scope| {
         let run = scope.spawn(|| lab(std::slice::from_ref(&file), &[]));
@@ -163,7 +164,7 @@ fn every_window_in_the_kernel_is_the_references() {
     // Two at a time: more would make the emulators late.
     for schemes in Scheme::ALL.chunks(2) {
         std::thread::scope(|scope| {
-            let runs = schemes.iter().map(|scheme| (*scheme, scope.spawn(|| watched(*scheme))));
+            let runs = schemes.iter().map(|scheme| (*scheme, scope.spawn(|| watched(*scheme, ""))));
             for (scheme, run) in runs.collect::<Vec<_>>() {
                 let events = run.join().unwrap();
                 let by_connection: Vec<Replayed> =
@@ -176,6 +177,26 @@ fn every_window_in_the_kernel_is_the_references() {
                 assert!(all.set_by_kernel <= 8 * (all.losses + all.timeouts), "{all:?}");
             }
         });
+    }
+}
+
+/// Over IPv6, and over IPv4 with further subflows over IPv6: windows are coupled over both, and are the reference's.
+#[test]
+fn subflows_over_ipv6_are_coupled_too() {
+    if !has_struct_ops() {
+        return;
+    }
+    for (scheme, keys) in [
+        (Scheme::Lia, "family = 'ipv6'"),
+        // Clients have endpoints of IPv6 only: whoever joins the first subflow over IPv4 does so over IPv6.
+        (Scheme::Balia, "further_family = 'ipv6'"),
+    ] {
+        let events = watched(scheme, keys);
+        let by_connection: Vec<Replayed> =
+            events.chunk_by(|a, b| a.token == b.token).map(|one| replay(scheme, one)).collect();
+        let all = by_connection.iter().max_by_key(|replayed| replayed.acks).unwrap();
+        eprintln!("{keys}: {} events, {all:?}", events.len());
+        assert!(all.coupled_acks > 1_000 && all.losses >= 5, "{keys}: {all:?}");
     }
 }
 
