@@ -18,10 +18,10 @@ const OWN_STYLE: &str = "
 /// One sheet of A4.
 const SHEET_STYLE: &str = "
 @page { size: A4; margin: 14mm 15mm; }
-@media print { html { zoom: .72; } body { font-size: 9pt; line-height: 1.35; } h1 { font-size: 16pt; } h2 { margin: .9rem 0 .1rem; padding-top:
+@media print { html { zoom: .85; } body { font-size: 9pt; line-height: 1.35; } h1 { font-size: 16pt; } h2 { margin: .9rem 0 .1rem; padding-top:
   .5rem; font-size: 11.5pt; } .tiles { grid-template-columns: repeat(4, 1fr); gap: .5rem; margin: .6rem 0; }
   .tile { padding: .4rem .6rem; } .tile b { font-size: 14pt; } th, td { padding: .2rem .5rem; }
-  figure { margin: 0 0 .2rem; } figure > .wide { max-width: none; margin: 0; } .chart.narrow { display: none; }
+  figure { margin: 0 0 .2rem; } figure > .wide { max-width: 120mm; margin: 0; } .chart.narrow { display: none; }
   ul { margin: .2rem 0; padding-left: 1.1rem; } p { margin: .2rem 0; max-width: none; } }
 ";
 
@@ -123,7 +123,7 @@ impl Report {
         }
         if totals.resent_packets > 0 {
             text += &format!(
-                " {} packets were repaired over the mobile segment; no server had to.",
+                " {} packets were sent again from here, over the mobile segment alone.",
                 totals.resent_packets
             );
         }

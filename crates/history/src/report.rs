@@ -317,7 +317,8 @@ fn limits(flows: &FlowsFigures, passed: &PassedFigures) -> Vec<String> {
          accelerated ones by the reason for which they passed, so a difference would not be the accelerator's."
             .to_owned(),
         "A flow's rate is its payload over its whole life. Time in which the application was silent counts, so \
-         connections that are kept open look slow."
+         connections that are kept open look slow. Flows have records only if they ended while they were recorded, and \
+         those that close in good order only half a minute later."
             .to_owned(),
         "The time in queues is an estimate: a round trip less the shortest one of its flow. Times are upper bounds \
          of classes (1, 2, 5, 10, … ms)."
