@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball package-test deps clean prometheus collectors docs-coupled
+.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball package-test deps clean prometheus collectors docs-coupled book recipes
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -139,6 +139,12 @@ collectors: deps ## Records of flows with Debian's nfdump (as root): docs/metric
 COUPLED_RUNS = $(shell seq $$(sed -n 's/^repetitions = //p' $(1)))
 COUPLED_PARTS = $(foreach file,$(sort $(wildcard scenarios/coupled/*.toml)),$(foreach run,$(call COUPLED_RUNS,$(file)),\
 	$(OUT)/docs/coupled/$(basename $(notdir $(file)))-$(run).json))
+recipes: deps ## The networks of docs/recipes.md, WireGuard by Debian's wireguard-go too (as root)
+	@tools/need-root recipes
+	@tools/install-deps --optional wireguard-tools wireguard-go
+	cargo test --locked --package cellerator --test book recipes -- --include-ignored
+
+COUPLED_PARTS := $(patsubst scenarios/coupled/%.toml,$(OUT)/docs/coupled/%.json,$(sort $(wildcard scenarios/coupled/*.toml)))
 
 $(OUT)/docs/coupled/%.json: $(CELLERATOR)
 	@mkdir -p $(@D)
@@ -150,6 +156,14 @@ docs-coupled: build ## Coupled congestion controls on [MP]'s links and beside TC
 	@$(MAKE) --no-print-directory --jobs 8 $(COUPLED_PARTS)
 	$(CELLERATOR) lab multipath --from-json $(COUPLED_PARTS) --json $(OUT)/docs/coupled.json
 	$(call WRITE_DOCS,$(abspath $(OUT))/docs/coupled.json)
+
+MDBOOK := target/tools/bin/mdbook
+$(MDBOOK):
+	cargo install mdbook --version '^0.4' --locked --root target/tools
+
+book: $(MDBOOK) ## The pages of docs as HTML: target/book (installs mdbook below target, some minutes the first time)
+	tools/book-source target/book-source
+	$(MDBOOK) build
 
 man: build ## Manual pages of all commands: out/man
 	$(CELLERATOR) man --all $(OUT)/man

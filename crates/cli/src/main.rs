@@ -25,6 +25,7 @@ mod output;
 mod path_args;
 mod probe;
 mod progress;
+mod report;
 mod reproduce;
 mod run;
 mod sim;
@@ -63,6 +64,10 @@ enum Command {
     Events(events::EventsArgs),
     /// Export what a running accelerator knows of ended flows, to files and collectors
     Export(events::ExportArgs),
+    /// Record what an accelerator does, a minute at a time, for `report`
+    History(report::HistoryArgs),
+    /// Report of live traffic: what was accelerated, what was passed, and what was before
+    Report(report::ReportArgs),
     /// Serve the metrics of running accelerators to Prometheus
     Metrics(metrics::Args),
     /// Emulate cellular networks between real TCP stacks, in network namespaces (as root)
@@ -115,6 +120,8 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::main(&args),
         Command::Events(args) => events::events(&args),
         Command::Export(args) => events::export(&args),
+        Command::History(args) => report::history(&args),
+        Command::Report(args) => report::report(&args),
         Command::Metrics(args) => metrics::main(&args),
         Command::Lab(args) => lab::main(args),
         Command::Sim(args) => sim::main(args),

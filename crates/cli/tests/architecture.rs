@@ -37,6 +37,7 @@ const LAYERS: &[&str] = &[
     "cellerator-report",
     "cellerator-run",
     "cellerator-telemetry",
+    "cellerator-history",
     "cellerator-lab",
     "cellerator-contest",
     "cellerator-reproduce",
