@@ -195,6 +195,7 @@ const ENGINE_LAYERS: &[&str] = &[
     "path::ready_list",
     "path::subscriber",
     // A segment, and a flow whose delivery is ours.
+    "trial",
     "effect",
     "segment",
     "handshake",
@@ -212,6 +213,7 @@ const ENGINE_LAYERS: &[&str] = &[
     "phase::observing",
     "phase::windowed::half_timer",
     "phase::windowed",
+    "phase::watched",
     "phase::accelerated",
     "phase::closed",
     "phase::draining",
@@ -230,6 +232,7 @@ const ENGINE_LAYERS: &[&str] = &[
     "half::recover",
     "half::reports",
     "half::schedule",
+    "half::trial",
     "engine",
     "engine::image",
 ];
