@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball package-test deps clean prometheus collectors docs-coupled
+.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball package-test deps clean prometheus chromium collectors docs-coupled
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -130,6 +130,11 @@ prometheus: deps ## Metrics, rules and alerts with Debian's Prometheus (as root)
 	@tools/install-deps --optional prometheus
 	cargo test --locked --package cellerator-telemetry
 	cargo test --locked --package cellerator --test telemetry prometheus -- --include-ignored
+
+chromium: deps ## The dashboard in Debian's Chromium (as root): docs/dashboard.md
+	@tools/need-root chromium
+	@tools/install-deps --optional chromium
+	cargo test --locked --package cellerator-telemetry --test dashboard
 
 collectors: deps ## Records of flows with Debian's nfdump (as root): docs/metrics.md
 	@tools/need-root collectors
