@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball package-test deps clean prometheus collectors docs-coupled book recipes
+.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball package-test deps clean prometheus collectors docs-coupled book recipes chromium
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -131,6 +131,11 @@ prometheus: deps ## Metrics, rules and alerts with Debian's Prometheus (as root)
 	cargo test --locked --package cellerator-telemetry
 	cargo test --locked --package cellerator --test telemetry prometheus -- --include-ignored
 
+chromium: deps ## The dashboard in Debian's Chromium (as root): docs/dashboard.md
+	@tools/need-root chromium
+	@tools/install-deps --optional chromium
+	cargo test --locked --package cellerator-telemetry --test dashboard
+
 collectors: deps ## Records of flows with Debian's nfdump (as root): docs/metrics.md
 	@tools/need-root collectors
 	@tools/install-deps --optional nfdump
@@ -144,7 +149,6 @@ recipes: deps ## The networks of docs/recipes.md, WireGuard by Debian's wireguar
 	@tools/install-deps --optional wireguard-tools wireguard-go
 	cargo test --locked --package cellerator --test book recipes -- --include-ignored
 
-COUPLED_PARTS := $(patsubst scenarios/coupled/%.toml,$(OUT)/docs/coupled/%.json,$(sort $(wildcard scenarios/coupled/*.toml)))
 
 $(OUT)/docs/coupled/%.json: $(CELLERATOR)
 	@mkdir -p $(@D)

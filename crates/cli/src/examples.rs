@@ -34,6 +34,17 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("To a collector", "export flows --ipfix collector.example.net:4739"),
         ],
     ),
+    ("ab", &[("Half an hour", "ab start --for '30 min'"), ("What it shows", "ab status")]),
+    (
+        "ab start",
+        &[
+            ("Half an hour", "ab start --for '30 min'"),
+            ("The same half of the subscribers as the last time", "ab start --for '1 h' --seed 7"),
+        ],
+    ),
+    ("ab status", &[("What it has shown so far", "ab status"), ("For a program", "ab status --json")]),
+    ("ab stop", &[("End it now, and show what it has shown", "ab stop")]),
+    ("dashboard", &[("All accelerators that run here", "dashboard"), ("One of them", "dashboard box")]),
     (
         "metrics",
         &[

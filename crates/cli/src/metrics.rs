@@ -1,4 +1,4 @@
-//! `cellerator metrics`: two processes. One may use the control sockets and speaks to nobody else; the other one
+//! `cellerator metrics`, and what `cellerator dashboard` has in common with it: two processes. One may use the control sockets and speaks to nobody else; the other one
 //! speaks to the network and may do nothing.
 
 use std::io::Write;
@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
 use telemetry::{Gatherer, User};
@@ -36,45 +36,59 @@ pub struct Args {
 
 /// Runs `cellerator metrics`; an error is one clear line: what, where, what to do.
 pub fn main(args: &Args) -> Result<ExitCode, String> {
-    if args.serve { serve(args.listen) } else { gather(args) }.map_err(|error| format!("metrics: {error}"))
+    let gatherer = || Gatherer::new(&args.state_directory, args.names.clone());
+    if args.serve {
+        serve(args.listen)
+    } else {
+        gather("metrics", (args.listen, &args.user), &mut gatherer())
+    }
+    .map_err(|error| format!("metrics: {error}"))
 }
 
-/// Starts the server without any rights, and answers it.
-fn gather(args: &Args) -> Result<ExitCode, String> {
+/// Starts the server of `command` without any rights, and has `gatherer` answer it.
+pub fn gather(
+    command: &str,
+    (listen, user_name): (SocketAddr, &str),
+    gatherer: &mut Gatherer,
+) -> Result<ExitCode, String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let user =
-        if telemetry::is_root() { Some(User::find(&args.user).map_err(|error| text(&error))?) } else { None };
+        if telemetry::is_root() { Some(User::find(user_name).map_err(|error| text(&error))?) } else { None };
     let (own, other) = UnixStream::pair().map_err(|error| text(&error))?;
     // Whatever the program's own file is called by then, and whoever may look at the path to it.
     let mut server = Command::new("/proc/self/exe");
-    server.args(["metrics", "--serve", "--listen", &args.listen.to_string()]);
+    server.args([command, "--serve", "--listen", &listen.to_string()]);
     server.env_clear().current_dir("/").stdin(Stdio::from(OwnedFd::from(other)));
     if let Some(user) = user {
         // Further groups are given up with it.
         server.uid(user.uid).gid(user.gid);
-        say(&format!("the server runs as {} ({}:{})", args.user, user.uid, user.gid));
+        say(&format!("the server runs as {user_name} ({}:{})", user.uid, user.gid));
     }
     io::set_death_signal(&mut server, KILL);
     let started = server.spawn().map_err(|error| format!("cannot start the server: {error}"));
     // With it goes the other end, which the server alone is to have.
     drop(server);
     let mut server = started?;
-    let answered = Gatherer::new(Path::new(&args.state_directory), args.names.clone()).answer(&own);
+    let answered = gatherer.answer(&own);
     drop(own);
     let ended = server.wait().map_err(|error| text(&error))?;
     answered.map_err(|error| text(&error))?;
     if ended.success() { Ok(ExitCode::SUCCESS) } else { Err(format!("the server has ended: {ended}")) }
 }
 
-fn serve(listen: SocketAddr) -> Result<ExitCode, String> {
+/// The way to the other process, which is standard input.
+pub fn reader() -> Result<UnixStream, String> {
     let input = std::os::fd::AsFd::as_fd(&std::io::stdin()).try_clone_to_owned();
-    let reader = UnixStream::from(input.map_err(|error| error.to_string())?);
+    Ok(UnixStream::from(input.map_err(|error| error.to_string())?))
+}
+
+fn serve(listen: SocketAddr) -> Result<ExitCode, String> {
     let ready = |at: SocketAddr| say(&format!("metrics at http://{at}/metrics"));
-    telemetry::serve(listen, reader, ready).map_err(|error| error.to_string())?;
+    telemetry::serve(listen, reader()?, ready).map_err(|error| error.to_string())?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn say(line: &str) {
+pub fn say(line: &str) {
     // A reader who has gone away is no error.
     drop(writeln!(std::io::stdout(), "{line}"));
 }

@@ -197,6 +197,7 @@ const ENGINE_LAYERS: &[&str] = &[
     "path::ready_list",
     "path::subscriber",
     // A segment, and a flow whose delivery is ours.
+    "trial",
     "effect",
     "segment",
     "handshake",
@@ -214,6 +215,7 @@ const ENGINE_LAYERS: &[&str] = &[
     "phase::observing",
     "phase::windowed::half_timer",
     "phase::windowed",
+    "phase::watched",
     "phase::accelerated",
     "phase::closed",
     "phase::draining",
@@ -232,6 +234,7 @@ const ENGINE_LAYERS: &[&str] = &[
     "half::recover",
     "half::reports",
     "half::schedule",
+    "half::trial",
     "engine",
     "engine::image",
 ];

@@ -22,6 +22,7 @@
 //! INVARIANT: nothing here outlives the process for longer than the watchdog needs: programs, TUN devices and
 //! the nft table go with their descriptors, and a policy rule whose table is empty is passed over.
 
+mod ab;
 mod accelerator;
 pub mod adapter;
 mod attachment;
@@ -66,6 +67,7 @@ mod watchdog;
 
 use plan::Plan;
 
+pub use ab::{AbGroup, AbMetric, AbPhase, AbReport, Estimate};
 pub use accelerator::{Accelerator, ReadSettings, Reread};
 pub use config::{AfterHang, Config, InlineFallback, Notrack, SteeringChoice, WatchdogConfig};
 pub use console::{Answer, Found, Question, choose, find};

@@ -314,6 +314,7 @@ impl<P: Processor + Send + 'static> Start<P> {
             service: Service::find(),
             started_at: Clock::now(),
             overload: Overload::default(),
+            ab: None,
             stop: None,
             events,
         };

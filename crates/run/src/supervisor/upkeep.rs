@@ -63,6 +63,8 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         if let Some(event) = self.overload.look(refused, Clock::now()) {
             self.events.on_event(&event);
         }
+        self.processor.gather_measured();
+        self.look_at_ab(Clock::now());
         if self.settling.as_ref().is_some_and(JoinHandle::is_finished) {
             end_settling(self.settling.take(), self.events);
         }

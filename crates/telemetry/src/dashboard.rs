@@ -1,0 +1,261 @@
+//! [`serve`]: a page about running accelerators, live, from a process that can do nothing else.
+//!
+//! ```text
+//!   browser ◀─ page, script, style ─ server (nobody) ─ a byte ─▶ reader ─ control socket ─▶ run
+//!           ◀─ server-sent events ───                ◀─ JSON ──
+//! ```
+//!
+//! At loopback only. Requests that name another host are refused: a page from elsewhere, whose name somebody
+//! makes point here, is not to read them.
+
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{Either, Full};
+use hyper::body::{Body, Frame, Incoming};
+use hyper::header::{ALLOW, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::{sleep, timeout};
+
+use crate::TelemetryError;
+
+/// Connections at a time; another one is closed at once.
+const CONNECTIONS_MAX: usize = 32;
+
+/// How long a client may take to send the head of a request, and how long its connection may last: a page that
+/// is still open connects again.
+const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
+const CONNECTION_TIME_MAX: Duration = Duration::from_secs(600);
+
+/// Longest head of a request, bytes.
+const HEAD_LEN_MAX: usize = 16 * 1024;
+
+/// Longest answer of the reader, bytes.
+const ANSWER_LEN_MAX: u32 = 16 << 20;
+
+/// Time between two events.
+const EVENT_EVERY: Duration = Duration::from_secs(1);
+
+/// After a connection could not be taken in, it waits so long: as a rule no descriptor is left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What every answer says to browsers.
+const HEADERS: [(&str, &str); 6] = [
+    (
+        "content-security-policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; \
+         form-action 'none'; frame-ancestors 'none'",
+    ),
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-resource-policy", "same-origin"),
+    ("cache-control", "no-store"),
+];
+
+/// What the page is made of: path, type, text.
+const FILES: [(&str, &str, &str); 3] = [
+    ("/", "text/html; charset=utf-8", include_str!("dashboard/page.html")),
+    ("/page.js", "text/javascript; charset=utf-8", include_str!("dashboard/page.js")),
+    ("/page.css", "text/css; charset=utf-8", include_str!("dashboard/page.css")),
+];
+
+/// Serves the page at `listen`, with what `reader` gives, until the reader has gone. `ready` is told where.
+///
+/// # Errors
+/// The address is not a loopback one or cannot be listened at.
+pub fn serve_dashboard(
+    listen: SocketAddr,
+    reader: StdUnixStream,
+    ready: impl FnOnce(SocketAddr),
+) -> Result<(), TelemetryError> {
+    let doing = || TelemetryError::doing(format!("listen at {listen}"));
+    if !listen.ip().is_loopback() {
+        let why = "the dashboard has no encryption: an address of this machine alone, such as 127.0.0.1";
+        return Err(doing()(std::io::Error::other(why)));
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(TelemetryError::doing("start the server"))?;
+    runtime.block_on(async {
+        let listener = TcpListener::bind(listen).await.map_err(doing())?;
+        reader.set_nonblocking(true).map_err(doing())?;
+        let reader = UnixStream::from_std(reader).map_err(doing())?;
+        ready(listener.local_addr().map_err(doing())?);
+        let (present, gone) = oneshot::channel::<()>();
+        let source = Arc::new(Mutex::new(Source { reader, present: Some(present) }));
+        let accepting = tokio::spawn(accept(listener, source));
+        // It ends with the reader, which is well.
+        drop(gone.await);
+        accepting.abort();
+        Ok(())
+    })
+}
+
+async fn accept(listener: TcpListener, source: Arc<Mutex<Source>>) {
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let Ok(place) = Arc::clone(&room).try_acquire_owned() else { continue };
+        let visit = Visit { source: Arc::clone(&source), _place: Arc::new(place) };
+        // Who is too slow, or says what is no HTTP, has lost nothing but its connection.
+        tokio::spawn(async move { drop(timeout(CONNECTION_TIME_MAX, converse(stream, visit)).await) });
+    }
+}
+
+/// A connection, and its place among those that there may be.
+#[derive(Clone)]
+struct Visit {
+    source: Arc<Mutex<Source>>,
+    /// Held by the connection, and by whoever makes its events.
+    _place: Arc<OwnedSemaphorePermit>,
+}
+
+async fn converse(stream: TcpStream, visit: Visit) -> Result<(), hyper::Error> {
+    let service = service_fn(move |request| {
+        let visit = visit.clone();
+        async move { Ok::<_, Infallible>(visit.answer(&request)) }
+    });
+    http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME_MAX)
+        .max_buf_size(HEAD_LEN_MAX)
+        .serve_connection(TokioIo::new(stream), service)
+        .await
+}
+
+type Answer = Response<Either<Full<Bytes>, Feed>>;
+
+impl Visit {
+    fn answer(&self, request: &Request<Incoming>) -> Answer {
+        let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
+        if !host.is_some_and(is_this_machine) {
+            return whole(StatusCode::MISDIRECTED_REQUEST, "text/plain", "another host is meant\n");
+        }
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            let mut refused = whole(StatusCode::METHOD_NOT_ALLOWED, "text/plain", "GET, or HEAD\n");
+            refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return refused;
+        }
+        let path = request.uri().path();
+        if let Some((_, kind, text)) = FILES.iter().find(|(own, _, _)| *own == path) {
+            return whole(StatusCode::OK, kind, text);
+        }
+        if path != "/events" {
+            return whole(StatusCode::NOT_FOUND, "text/plain", "there is no such page\n");
+        }
+        let (send, events) = mpsc::channel(1);
+        if *request.method() == Method::GET {
+            tokio::spawn(tell(self.clone(), send));
+        }
+        with_headers(StatusCode::OK, "text/event-stream", Either::Right(Feed(events)))
+    }
+}
+
+/// Sends what there is, again and again, to a page that takes it in.
+async fn tell(visit: Visit, events: mpsc::Sender<Bytes>) {
+    loop {
+        let Some(json) = visit.source.lock().await.ask().await else { return };
+        let event = [b"data: ", json.as_slice(), b"\n\n"].concat();
+        if events.send(event.into()).await.is_err() {
+            break;
+        }
+        // The next one after a while, unless the page has gone.
+        if timeout(EVENT_EVERY, events.closed()).await.is_ok() {
+            break;
+        }
+    }
+}
+
+/// Events as they come.
+struct Feed(mpsc::Receiver<Bytes>);
+
+impl Body for Feed {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(context).map(|event| event.map(|event| Ok(Frame::data(event))))
+    }
+}
+
+/// Where all that is shown comes from: one question at a time.
+struct Source {
+    reader: UnixStream,
+    /// Dropped when the reader has gone.
+    present: Option<oneshot::Sender<()>>,
+}
+
+impl Source {
+    /// A line of JSON; none when the reader has gone.
+    async fn ask(&mut self) -> Option<Vec<u8>> {
+        let answer = self.ask_reader().await.ok();
+        if answer.is_none() {
+            self.present = None;
+        }
+        answer
+    }
+
+    async fn ask_reader(&mut self) -> std::io::Result<Vec<u8>> {
+        self.reader.write_all(&[1]).await?;
+        let len = self.reader.read_u32().await?.min(ANSWER_LEN_MAX);
+        let mut json = vec![0; len as usize];
+        self.reader.read_exact(&mut json).await?;
+        Ok(json)
+    }
+}
+
+/// True for a host, with or without a port, that can only be this machine.
+fn is_this_machine(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').map_or("", |(name, _)| name),
+        None => host.split_once(':').map_or(host, |(name, _)| name),
+    };
+    name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+}
+
+fn whole(status: StatusCode, kind: &'static str, text: &'static str) -> Answer {
+    with_headers(status, kind, Either::Left(Full::new(Bytes::from_static(text.as_bytes()))))
+}
+
+fn with_headers(status: StatusCode, kind: &'static str, body: Either<Full<Bytes>, Feed>) -> Answer {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_this_machine_are_answered() {
+        for own in ["localhost", "LOCALHOST:9470", "127.0.0.1", "127.8.8.8:1", "[::1]:9470", "[::1]"] {
+            assert!(is_this_machine(own), "{own}");
+        }
+        for other in ["", "example.net", "127.0.0.1.example.net:80", "10.0.0.1:9470", "[fd00::1]:1", "[::1"] {
+            assert!(!is_this_machine(other), "{other}");
+        }
+    }
+}
