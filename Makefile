@@ -140,15 +140,16 @@ collectors: deps ## Records of flows with Debian's nfdump (as root): docs/metric
 	@tools/need-root collectors
 	@tools/install-deps --optional nfdump
 	cargo test --locked --package cellerator --test telemetry collectors -- --include-ignored
-# A part is one run of each case: the emulators sleep, so that several parts can go on beside each other.
-COUPLED_RUNS = $(shell seq $$(sed -n 's/^repetitions = //p' $(1)))
-COUPLED_PARTS = $(foreach file,$(sort $(wildcard scenarios/coupled/*.toml)),$(foreach run,$(call COUPLED_RUNS,$(file)),\
-	$(OUT)/docs/coupled/$(basename $(notdir $(file)))-$(run).json))
+
 recipes: deps ## The networks of docs/recipes.md, WireGuard by Debian's wireguard-go too (as root)
 	@tools/need-root recipes
 	@tools/install-deps --optional wireguard-tools wireguard-go
 	cargo test --locked --package cellerator --test book recipes -- --include-ignored
 
+# A part is one run of each case: the emulators sleep, so that several parts can go on beside each other.
+COUPLED_RUNS = $(shell seq $$(sed -n 's/^repetitions = //p' $(1)))
+COUPLED_PARTS = $(foreach file,$(sort $(wildcard scenarios/coupled/*.toml)),$(foreach run,$(call COUPLED_RUNS,$(file)),\
+	$(OUT)/docs/coupled/$(basename $(notdir $(file)))-$(run).json))
 
 $(OUT)/docs/coupled/%.json: $(CELLERATOR)
 	@mkdir -p $(@D)
