@@ -80,10 +80,12 @@ impl EventSink for Log {
     }
 }
 
-/// Writes down what the watchdog of an instance has to say; a field calls it `name`.
-pub(crate) fn warn(instance: &str, name: &str, text: &str) {
-    let event = Map::from_iter([("event".to_owned(), Value::from(name))]);
-    Log::open(instance).say(Severity::Warning, text, &event);
+/// Writes down what a watchdog has to say: as a line. The journal looks up by its number whose an entry is, and this
+/// process may have ended by then; a line comes by standard error, which the journal knows.
+pub(crate) fn warn(text: &str) {
+    let priority =
+        if is_journal_standard_error() { format!("<{}>", level(Severity::Warning)) } else { String::new() };
+    say(format_args!("{priority}cellerator: {text}"));
 }
 
 /// Has everything written down that happens to flows and subscribers.

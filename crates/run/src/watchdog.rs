@@ -221,7 +221,7 @@ impl Said {
                     self.kept = kept
                         .inspect_err(|error| {
                             let text = format!("no successor can go on: {error}");
-                            log::warn("", "no-successor", &text);
+                            log::warn(&text);
                         })
                         .ok();
                 }
@@ -302,7 +302,7 @@ pub fn watch(watched_record: &Path, hang_after: Duration) -> Result<Watched, Run
                 (true, None) => "the wire is cut",
             };
             let text = format!("no sign of life for {hang_after}: {instead}");
-            log::warn(&record.name, "steering-removed", &text);
+            log::warn(&text);
             result?;
             continue;
         }
@@ -335,13 +335,13 @@ pub fn watch(watched_record: &Path, hang_after: Duration) -> Result<Watched, Run
         match succeed(kept, record_path) {
             Ok(process) => {
                 let text = format!("process {process} goes on with the flows of the one that died");
-                log::warn(&record.name, "succeeded", &text);
+                log::warn(&text);
                 drop(fs::remove_dir_all(directory));
                 return Ok(Watched::Well);
             }
             Err(why) => {
                 let text = format!("nobody goes on with the flows of the process that died: {why}");
-                log::warn(&record.name, "not-succeeded", &text);
+                log::warn(&text);
             }
         }
     }
@@ -397,7 +397,7 @@ fn fence(kept: &Keepsakes, record_path: &Path, socket: &UnixStream, netlink: &Ne
     };
     kept.beat();
     let text = format!("process {} hangs and {why}: it is killed", kept.inventory.process);
-    log::warn(&record.name, "hung-killed", &text);
+    log::warn(&text);
     let killed = PidFd::open(kept.inventory.process).and_then(|process| {
         process.send_signal(SIGKILL)?;
         let mut waiter = Waiter::new(Duration::ZERO)?;
@@ -498,12 +498,12 @@ fn settle(directory: &Path, record: &Record, netlink: &Netlink) {
     }
     let count = owed.len();
     let text = format!("the accelerator died and owed {count} flows data: resetting their ends");
-    log::warn(&record.name, "died-with-debt", &text);
+    log::warn(&text);
     match recovery::reset_ends(&owed, record.passage(), netlink) {
-        Ok(outcome) => log::warn(&record.name, "flows-reset", &outcome.to_string()),
+        Ok(outcome) => log::warn(&outcome.to_string()),
         Err(error) => {
             let text = format!("cannot reset {count} flows that will stall: {error}");
-            log::warn(&record.name, "debt-of-killed-left", &text);
+            log::warn(&text);
         }
     }
 }
