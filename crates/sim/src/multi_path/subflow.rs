@@ -122,7 +122,7 @@ impl SubflowSender {
     /// Gives it data to send.
     pub(super) fn give(&mut self, data_seq: u64, len: u32) {
         self.mappings.push_back(Mapping { seq: self.end, len, data_seq });
-        self.end = self.end + len;
+        self.end += len;
         self.sender.set_available(self.end, false);
     }
 
@@ -169,7 +169,9 @@ impl SubflowSender {
         let before = Bytes::from(self.sender.in_flight());
         let out = self.sender.on_ack(&AckIn { ack, window: OWN_WINDOW, sack, has_payload: false }, now);
         let una = self.sender.una();
-        while self.mappings.pop_front_if(|one| (one.seq + one.len).is_at_or_before(una)).is_some() {}
+        while self.mappings.front().is_some_and(|one| (one.seq + one.len).is_at_or_before(una)) {
+            self.mappings.pop_front();
+        }
         if out.undid_timeout {
             self.controller.on_undo(now);
         }
