@@ -39,7 +39,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         "ab start",
         &[
             ("Half an hour", "ab start --for '30 min'"),
-            ("The same half of the subscribers as the last time", "ab start --for '1 h' --seed 7"),
+            ("The same half of the subscribers as the last time", "ab start --for '60 min' --seed 7"),
         ],
     ),
     ("ab status", &[("What it has shown so far", "ab status"), ("For a program", "ab status --json")]),
