@@ -65,8 +65,10 @@ fn what_was_recorded_is_reported_and_an_upgrade_is_no_gap() {
     });
     assert!(!recorded().contains("10.1.0.2"), "no address is kept");
     // Some that end at once, of which there are records.
+    let mut aborted = 0;
     wait_until("records of flows are there", || {
         network.abort(300_000, 1_000);
+        aborted += 301_000;
         seen(&recorded()).iter().any(|slice| slice["ended"].as_u64() > Some(0))
     });
     let (json, html) = (in_folder("report.json"), in_folder("report.html"));
@@ -76,7 +78,8 @@ fn what_was_recorded_is_reported_and_an_upgrade_is_no_gap() {
     let first = document(&json);
     let delivered = first["totals"]["downlink_bytes"].as_u64().unwrap();
     assert!(
-        delivered >= 2 * LEN as u64 && delivered < 100 * LEN as u64,
+        // Headers, and what is sent again, are less than a tenth.
+        delivered >= 2 * LEN as u64 && delivered < (2 * LEN as u64 + aborted) * 11 / 10,
         "nothing is counted twice: {delivered}"
     );
     assert!(first["flows"]["ended"].as_u64() > Some(0), "{first}");
