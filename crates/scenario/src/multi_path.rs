@@ -43,7 +43,8 @@ pub struct MultiPath {
     /// IP version. Default: IPv4.
     #[serde(default)]
     pub family: Family,
-    /// IP version of further subflows: hosts tell each other addresses of this version only. Default: `family`.
+    /// IP version of further subflows: hosts tell each other addresses of this version only. Default: `family`. Linux
+    /// gives a connection that began over IPv4 no subflows over IPv6.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub further_family: Option<Family>,
     /// New connections, each with a request of 1 KB, at these times.
