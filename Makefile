@@ -156,7 +156,7 @@ $(OUT)/docs/coupled/%.json: $(CELLERATOR)
 	@stem=$*; set -x; $(CELLERATOR) lab multipath scenarios/coupled/$${stem%-*}.toml --run $${stem##*-} --json $@.new
 	@mv $@.new $@
 
-docs-coupled: build ## Coupled congestion controls on [MP]'s links and beside TCPs, into docs/coupled.md (as root, 20 minutes)
+docs-coupled: build ## Coupled congestion controls on [MP]'s links and beside TCPs, into docs/coupled.md (as root, eight parts at a time)
 	@tools/need-root docs-coupled
 	@$(MAKE) --no-print-directory --jobs 8 $(COUPLED_PARTS)
 	$(CELLERATOR) lab multipath --from-json $(COUPLED_PARTS) --json $(OUT)/docs/coupled.json

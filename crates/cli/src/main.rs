@@ -30,6 +30,7 @@ mod progress;
 mod report;
 mod reproduce;
 mod run;
+mod served;
 mod sim;
 mod stability;
 mod sweep;

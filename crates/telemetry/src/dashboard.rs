@@ -10,7 +10,7 @@
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::net::UnixStream as StdUnixStream;
+use std::os::unix::net::UnixStream;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -20,36 +20,15 @@ use bytes::Bytes;
 use http_body_util::{Either, Full};
 use hyper::body::{Body, Frame, Incoming};
 use hyper::header::{ALLOW, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream, UnixStream};
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
-use tokio::time::{sleep, timeout};
+use tokio::sync::{Mutex, mpsc};
+use tokio::time::timeout;
 
 use crate::TelemetryError;
-
-/// Connections at a time; another one is closed at once.
-const CONNECTIONS_MAX: usize = 32;
-
-/// How long a client may take to send the head of a request, and how long its connection may last: a page that
-/// is still open connects again.
-const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
-const CONNECTION_TIME_MAX: Duration = Duration::from_secs(600);
-
-/// Longest head of a request, bytes.
-const HEAD_LEN_MAX: usize = 16 * 1024;
-
-/// Longest answer of the reader, bytes.
-const ANSWER_LEN_MAX: u32 = 16 << 20;
+use crate::http::{self, End, Place, Reader, Site};
 
 /// Time between two events.
 const EVENT_EVERY: Duration = Duration::from_secs(1);
-
-/// After a connection could not be taken in, it waits so long: as a rule no descriptor is left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What every answer says to browsers.
 const HEADERS: [(&str, &str); 6] = [
@@ -78,70 +57,35 @@ const FILES: [(&str, &str, &str); 3] = [
 /// The address is not a loopback one or cannot be listened at.
 pub fn serve_dashboard(
     listen: SocketAddr,
-    reader: StdUnixStream,
+    reader: UnixStream,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), TelemetryError> {
-    let doing = || TelemetryError::doing(format!("listen at {listen}"));
     if !listen.ip().is_loopback() {
         let why = "the dashboard has no encryption: an address of this machine alone, such as 127.0.0.1";
-        return Err(doing()(std::io::Error::other(why)));
+        return Err(TelemetryError::doing(format!("listen at {listen}"))(std::io::Error::other(why)));
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(TelemetryError::doing("start the server"))?;
-    runtime.block_on(async {
-        let listener = TcpListener::bind(listen).await.map_err(doing())?;
-        reader.set_nonblocking(true).map_err(doing())?;
-        let reader = UnixStream::from_std(reader).map_err(doing())?;
-        ready(listener.local_addr().map_err(doing())?);
-        let (present, gone) = oneshot::channel::<()>();
-        let source = Arc::new(Mutex::new(Source { reader, present: Some(present) }));
-        let accepting = tokio::spawn(accept(listener, source));
-        // It ends with the reader, which is well.
-        drop(gone.await);
-        accepting.abort();
-        Ok(())
+    http::serve(listen, reader, ready, |reader, end| {
+        Live(Arc::new(Mutex::new(Source { reader, end: Some(end) })))
     })
 }
 
-async fn accept(listener: TcpListener, source: Arc<Mutex<Source>>) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    loop {
-        let Ok((stream, _)) = listener.accept().await else {
-            sleep(ACCEPT_PAUSE).await;
-            continue;
-        };
-        let Ok(place) = Arc::clone(&room).try_acquire_owned() else { continue };
-        let visit = Visit { source: Arc::clone(&source), _place: Arc::new(place) };
-        // Who is too slow, or says what is no HTTP, has lost nothing but its connection.
-        tokio::spawn(async move { drop(timeout(CONNECTION_TIME_MAX, converse(stream, visit)).await) });
-    }
-}
-
-/// A connection, and its place among those that there may be.
+/// The page, and what it shows.
 #[derive(Clone)]
-struct Visit {
-    source: Arc<Mutex<Source>>,
-    /// Held by the connection, and by whoever makes its events.
-    _place: Arc<OwnedSemaphorePermit>,
-}
+struct Live(Arc<Mutex<Source>>);
 
-async fn converse(stream: TcpStream, visit: Visit) -> Result<(), hyper::Error> {
-    let service = service_fn(move |request| {
-        let visit = visit.clone();
-        async move { Ok::<_, Infallible>(visit.answer(&request)) }
-    });
-    http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIME_MAX)
-        .max_buf_size(HEAD_LEN_MAX)
-        .serve_connection(TokioIo::new(stream), service)
-        .await
+/// Where all that is shown comes from: one question at a time.
+struct Source {
+    reader: Reader,
+    /// Dropped when the reader has gone, which is well.
+    end: Option<End>,
 }
 
 type Answer = Response<Either<Full<Bytes>, Feed>>;
 
-impl Visit {
-    fn answer(&self, request: &Request<Incoming>) -> Answer {
+impl Site for Live {
+    type Body = Either<Full<Bytes>, Feed>;
+
+    async fn answer(self, request: Request<Incoming>, place: Place) -> Answer {
         let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
         if !host.is_some_and(is_this_machine) {
             return whole(StatusCode::MISDIRECTED_REQUEST, "text/plain", "another host is meant\n");
@@ -160,16 +104,16 @@ impl Visit {
         }
         let (send, events) = mpsc::channel(1);
         if *request.method() == Method::GET {
-            tokio::spawn(tell(self.clone(), send));
+            tokio::spawn(tell(self, send, place));
         }
         with_headers(StatusCode::OK, "text/event-stream", Either::Right(Feed(events)))
     }
 }
 
 /// Sends what there is, again and again, to a page that takes it in.
-async fn tell(visit: Visit, events: mpsc::Sender<Bytes>) {
+async fn tell(live: Live, events: mpsc::Sender<Bytes>, _place: Place) {
     loop {
-        let Some(json) = visit.source.lock().await.ask().await else { return };
+        let Some(json) = live.0.lock().await.ask().await else { return };
         let event = [b"data: ", json.as_slice(), b"\n\n"].concat();
         if events.send(event.into()).await.is_err() {
             break;
@@ -196,29 +140,14 @@ impl Body for Feed {
     }
 }
 
-/// Where all that is shown comes from: one question at a time.
-struct Source {
-    reader: UnixStream,
-    /// Dropped when the reader has gone.
-    present: Option<oneshot::Sender<()>>,
-}
-
 impl Source {
     /// A line of JSON; none when the reader has gone.
     async fn ask(&mut self) -> Option<Vec<u8>> {
-        let answer = self.ask_reader().await.ok();
+        let answer = self.reader.ask().await.ok();
         if answer.is_none() {
-            self.present = None;
+            self.end = None;
         }
         answer
-    }
-
-    async fn ask_reader(&mut self) -> std::io::Result<Vec<u8>> {
-        self.reader.write_all(&[1]).await?;
-        let len = self.reader.read_u32().await?.min(ANSWER_LEN_MAX);
-        let mut json = vec![0; len as usize];
-        self.reader.read_exact(&mut json).await?;
-        Ok(json)
     }
 }
 

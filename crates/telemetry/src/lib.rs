@@ -11,6 +11,7 @@ mod collector;
 mod dashboard;
 mod error;
 mod gather;
+mod http;
 mod ipfix;
 mod metrics;
 mod overview;
