@@ -20,6 +20,8 @@ pub struct Args {
 /// Runs `cellerator dashboard`; an error is one clear line: what, where, what to do.
 pub fn main(args: &Args) -> Result<ExitCode, String> {
     let served = &args.served;
+    // Before there is a process for it.
+    telemetry::check_dashboard_address(args.listen).map_err(|error| format!("dashboard: {error}"))?;
     if served.serve {
         serve(args.listen)
     } else {

@@ -13,28 +13,6 @@ use crate::output::{self, Words};
 /// Where histories are kept.
 const DIRECTORY: &str = "/var/lib/cellerator";
 
-/// A time: as everywhere, or in hours and days.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span(Duration);
-
-impl std::str::FromStr for Span {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let text = text.trim();
-        let long = [("h", 3_600), ("d", 86_400)].into_iter().find_map(|(unit, seconds)| {
-            let number = text.strip_suffix(unit)?.trim_end().parse::<u32>().ok()?;
-            Some(Duration::from_secs(u64::from(number) * seconds))
-        });
-        match long {
-            Some(time) => Ok(Self(time)),
-            None => {
-                text.parse::<Quantity<Duration>>().map(|time| Self(time.0)).map_err(|error| error.to_string())
-            }
-        }
-    }
-}
-
 /// Arguments of `cellerator history`.
 #[derive(clap::Args)]
 pub struct HistoryArgs {
@@ -43,13 +21,13 @@ pub struct HistoryArgs {
     name: String,
     /// Forget what is older
     #[arg(long, value_name = "TIME", default_value = "7 d")]
-    keep: Span,
+    keep: Quantity<Duration>,
     /// Keep the history in DIR
     #[arg(long, value_name = "DIR", default_value = DIRECTORY)]
     directory: PathBuf,
     /// Length of a slice
     #[arg(long, hide = true, value_name = "TIME", default_value = "1 min")]
-    every: Span,
+    every: Quantity<Duration>,
 }
 
 /// Arguments of `cellerator report`.
@@ -61,13 +39,13 @@ pub struct ReportArgs {
     name: Option<String>,
     /// Report of the time since so long ago, of which `cellerator history` has kept figures
     #[arg(long, value_name = "TIME", default_value = "1h")]
-    since: Span,
+    since: Quantity<Duration>,
     /// Only until so long ago
     #[arg(long, value_name = "TIME", default_value = "0 s")]
-    until: Span,
+    until: Quantity<Duration>,
     /// Record for TIME from now on, and report of that; needs no history
     #[arg(long, value_name = "TIME", conflicts_with_all = ["since", "until", "directory"])]
-    during: Option<Span>,
+    during: Option<Quantity<Duration>>,
     /// Put an earlier report beside it: the JSON of another time, or of other settings
     #[arg(long, value_name = "FILE")]
     before: Option<PathBuf>,
@@ -126,7 +104,7 @@ pub fn report(args: &ReportArgs) -> Result<ExitCode, String> {
     let before = args.before.as_deref().map(read).transpose()?;
     let name = name(args)?;
     let (slices, from_ms, to_ms) = match args.during {
-        Some(Span(time)) => record(&name, time)?,
+        Some(Quantity(time)) => record(&name, time)?,
         None => kept(args, &name)?,
     };
     let version = env!("CARGO_PKG_VERSION").to_owned();
@@ -177,7 +155,7 @@ fn kept(args: &ReportArgs, name: &str) -> Result<(Vec<Slice>, u64, u64), String>
         ));
     }
     let slices = HistoryFile::read(&path).map_err(|error| format!("report: {error}"))?;
-    let ago = |span: Span| wall_ms().saturating_sub(span.0.as_millis());
+    let ago = |span: Quantity<Duration>| wall_ms().saturating_sub(span.0.as_millis());
     let (from_ms, to_ms) = (ago(args.since), ago(args.until));
     if from_ms >= to_ms {
         return Err("report: --until must be less than --since".to_owned());
@@ -216,16 +194,4 @@ fn said(report: &Report) -> String {
     let tables = [Some(report.downloads()), Some(report.kinds()), report.changes()];
     let tables = tables.into_iter().flatten().map(|table| table.to_string());
     std::iter::once(report.finding() + "\n").chain(tables).collect::<Vec<_>>().join("\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_may_be_hours_and_days() {
-        let of = |text: &str| text.parse::<Span>().map(|span| span.0.as_millis());
-        assert_eq!([of("1h"), of("2 d"), of("90 s")], [Ok(3_600_000), Ok(172_800_000), Ok(90_000)]);
-        assert!(of("1.5h").is_err() && of("soon").is_err() && of("-1h").is_err());
-    }
 }

@@ -51,6 +51,18 @@ const FILES: [(&str, &str, &str); 3] = [
     ("/page.css", "text/css; charset=utf-8", include_str!("dashboard/page.css")),
 ];
 
+/// Whether the page may be served at `listen`.
+///
+/// # Errors
+/// It is not an address of this machine alone.
+pub fn check_dashboard_address(listen: SocketAddr) -> Result<(), TelemetryError> {
+    if listen.ip().is_loopback() {
+        return Ok(());
+    }
+    let why = "the dashboard has no encryption: an address of this machine alone, such as 127.0.0.1";
+    Err(TelemetryError::doing(format!("listen at {listen}"))(std::io::Error::other(why)))
+}
+
 /// Serves the page at `listen`, with what `reader` gives, until the reader has gone. `ready` is told where.
 ///
 /// # Errors
@@ -60,10 +72,7 @@ pub fn serve_dashboard(
     reader: UnixStream,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), TelemetryError> {
-    if !listen.ip().is_loopback() {
-        let why = "the dashboard has no encryption: an address of this machine alone, such as 127.0.0.1";
-        return Err(TelemetryError::doing(format!("listen at {listen}"))(std::io::Error::other(why)));
-    }
+    check_dashboard_address(listen)?;
     http::serve(listen, reader, ready, |reader, end| {
         Live(Arc::new(Mutex::new(Source { reader, end: Some(end) })))
     })

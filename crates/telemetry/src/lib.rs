@@ -20,7 +20,7 @@ mod server;
 mod stream;
 
 pub use collector::Collector;
-pub use dashboard::serve_dashboard;
+pub use dashboard::{check_dashboard_address, serve_dashboard};
 pub use error::TelemetryError;
 pub use gather::{Answered, Gatherer};
 pub use ipfix::{Exporter, MESSAGE_LEN_MAX};
