@@ -146,7 +146,7 @@ fn at_an_upgrade_counters_go_on_but_for_those_of_which_the_page_says_otherwise()
     let mut old = network.accelerate(&[]);
     let (metrics, at) = serve(&network);
     network.download(5_000_000);
-    let mut text = String::new();
+    let mut text = network.get(&at, "");
     wait_until("the download is over", || {
         // An answer is given again for half a second: two alike say that nothing is under way.
         let before = std::mem::replace(&mut text, network.get(&at, ""));
