@@ -129,6 +129,8 @@ struct Server(Child);
 
 impl Server {
     fn start(stage: &mut Stage<'_>) -> Result<Self, BenchError> {
+        let netlink = stage.network.middle.netlink()?;
+        netlink.set_up(netlink.index_of("lo")?)?;
         let mut command = Command::new(stage.program);
         command.args(["metrics", "--listen", &format!("127.0.0.1:{PORT}")]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
