@@ -33,8 +33,9 @@ const PATIENCE: Span = Span::from_secs(5);
 /// Where `cellerator metrics` listens, in the namespace of the box.
 const PORT: u16 = 9_469;
 
-/// Whether it is asked in each stretch of a round: what drifts on the machine is the same for both.
-const STRETCHES: [bool; 4] = [false, true, true, false];
+/// Whether it is asked in each stretch of a round: what drifts on the machine, in a line or in a parabola, is
+/// the same for both.
+const STRETCHES: [bool; 8] = [false, true, true, false, true, false, false, true];
 
 pub(crate) struct ScrapePart;
 
@@ -45,10 +46,15 @@ impl Measure for ScrapePart {
             title: "Metrics",
             how: "10,000 flows of 1,000 client addresses send as fast as they can, and the client's \
                   processes count what they read. `cellerator metrics` runs beside the box all the time. Each \
-                  round has four stretches in a row: nobody asks for metrics, somebody asks over HTTP at its \
-                  begin and once a second, the same again, nobody asks. *Answer* is the time until the whole \
-                  text has come.",
-            metrics: vec![metric("gbps", "Gbit/s", 3), metric("answer_ms", "answer, ms", 1)],
+                  round has eight stretches in a row. In four of them somebody asks for metrics over HTTP, \
+                  at the begin and once a second. *Answer* is the time until the whole text has come, on \
+                  processors that are all busy. *Wait* is how long packets of the box waited for an answer, \
+                  as the answer itself says.",
+            metrics: vec![
+                metric("gbps", "Gbit/s", 3),
+                metric("answer_ms", "answer, ms", 1),
+                metric("wait_us", "wait, µs", 1),
+            ],
             ways: vec![Way::Adaptive],
             rounds: 5,
             time: Duration::from_millis(2_000),
@@ -61,8 +67,11 @@ impl Measure for ScrapePart {
                     &asked,
                     &alone,
                 )
-                .in_unit("", 4)
-                .at_least(0.999),
+                .in_unit("", 3),
+                // A thousandth of a second is 0.1 % of the packet loop at one answer a second.
+                Comparison::alone("Packets wait for an answer", "wait_us", &asked, Way::Adaptive)
+                    .in_unit(" µs", 1)
+                    .at_most(1_000.0),
             ],
         }
     }
@@ -81,7 +90,7 @@ impl Measure for ScrapePart {
             let mut next = if is_asked { begin } else { end };
             while next < end {
                 let asked = Clock::now();
-                server.ask(stage)?;
+                sum.waits_s.push(server.ask(stage)?);
                 sum.answers_s.push(Clock::now().saturating_since(asked).as_secs_f64());
                 next += EVERY;
                 stage.pause.wait(next.min(end).saturating_since(Clock::now()))?;
@@ -111,15 +120,17 @@ struct Sum {
     bytes: u64,
     seconds: f64,
     answers_s: Vec<f64>,
+    waits_s: Vec<f64>,
 }
 
 impl Sum {
     fn sample(&self, case: String, way: Way, round: u32) -> Sample {
         let mut sample =
             Sample::new(case, way, round, [("gbps", self.bytes as f64 * 8.0 / 1e9 / self.seconds)]);
-        let count = self.answers_s.len();
-        let mean = (count > 0).then(|| 1e3 * self.answers_s.iter().sum::<f64>() / count as f64);
-        sample.add("answer_ms", mean);
+        let mean =
+            |times: &[f64]| (!times.is_empty()).then(|| times.iter().sum::<f64>() / times.len() as f64);
+        sample.add("answer_ms", mean(&self.answers_s).map(|s| 1e3 * s));
+        sample.add("wait_us", mean(&self.waits_s).map(|s| 1e6 * s));
         sample
     }
 }
@@ -129,7 +140,6 @@ struct Server(Child);
 
 impl Server {
     fn start(stage: &mut Stage<'_>) -> Result<Self, BenchError> {
-        // It listens on loopback, which a new namespace has switched off.
         let netlink = stage.network.middle.netlink()?;
         netlink.set_up(netlink.index_of("lo")?)?;
         let mut command = Command::new(stage.program);
@@ -147,8 +157,9 @@ impl Server {
         Ok(server)
     }
 
-    /// Asks as Prometheus does, and takes the whole answer in.
-    fn ask(&self, stage: &Stage<'_>) -> Result<(), BenchError> {
+    /// Asks as Prometheus does, and takes the whole answer in. Returns how long packets waited for it, in
+    /// seconds.
+    fn ask(&self, stage: &Stage<'_>) -> Result<f64, BenchError> {
         let ask = || -> std::io::Result<String> {
             let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, PORT))?;
             stream.set_read_timeout(Some(PATIENCE))?;
@@ -163,7 +174,7 @@ impl Server {
         };
         let doing = || "ask for metrics".to_owned();
         let answer = stage.network.middle.run(ask)?.doing(doing)?;
-        if is_whole(&answer) { Ok(()) } else { Err(std::io::Error::other(answer)).doing(doing) }
+        wait_in(&answer).ok_or_else(|| std::io::Error::other(answer)).doing(doing)
     }
 }
 
@@ -174,9 +185,11 @@ impl Drop for Server {
     }
 }
 
-/// True for an answer that has the accelerator's metrics to their end.
-fn is_whole(answer: &str) -> bool {
-    answer.contains("\ncellerator_up{") && answer.contains("# EOF")
+/// How long packets waited, in seconds, by an answer that has the accelerator's metrics to their end.
+fn wait_in(answer: &str) -> Option<f64> {
+    let (metrics, _) = answer.split_once("# EOF")?;
+    let line = metrics.lines().find(|line| line.starts_with("cellerator_scrape_wait_seconds{"))?;
+    line.rsplit(' ').next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -185,19 +198,21 @@ mod tests {
 
     #[test]
     fn an_answer_without_an_accelerator_or_an_end_is_none() {
-        assert!(is_whole(
-            "HTTP/1.1 200 OK\r\n\r\n# TYPE x gauge\ncellerator_up{accelerator=\"a\"} 1\n# EOF\n"
-        ));
-        assert!(!is_whole("HTTP/1.1 200 OK\r\n\r\n# EOF\n"));
-        assert!(!is_whole("HTTP/1.1 200 OK\r\n\r\n\ncellerator_up{accelerator=\"a\"} 1\n"));
+        let wait = "cellerator_scrape_wait_seconds{accelerator=\"a\"} 0.00000975\n";
+        let whole = format!("HTTP/1.1 200 OK\r\n\r\n# TYPE x gauge\n{wait}# EOF\n");
+        assert_eq!(wait_in(&whole), Some(9.75e-6));
+        assert_eq!(wait_in("HTTP/1.1 200 OK\r\n\r\n# EOF\n"), None);
+        assert_eq!(wait_in(&format!("HTTP/1.1 200 OK\r\n\r\n\n{wait}")), None);
     }
 
     #[test]
-    fn stretches_of_both_kinds_have_the_same_middle() {
-        let middle = |kind| {
+    fn drift_is_the_same_for_both_kinds() {
+        let moment = |kind, order| {
             let places = STRETCHES.iter().enumerate().filter(|(_, is_asked)| **is_asked == kind);
-            places.map(|(at, _)| at).sum::<usize>()
+            places.map(|(at, _)| at.pow(order)).sum::<usize>()
         };
-        assert_eq!(middle(true), middle(false));
+        for order in 0..3 {
+            assert_eq!(moment(true, order), moment(false, order));
+        }
     }
 }
