@@ -3,6 +3,8 @@
 use figures::Table;
 use run::{AbMetric, AbReport, Estimate};
 
+use crate::page::span;
+
 /// Readings of the beginning of one phase differ by less: the machine's clock is adjusted.
 const SAME_WITHIN_MS: u64 = 1_000;
 
@@ -37,12 +39,12 @@ pub(crate) fn finding(report: &AbReport) -> Option<String> {
     let goodput = |metric: &&AbMetric| metric.name == "goodput" && metric.direction == "downlink";
     let change = report.metrics.iter().find(goodput)?.change?;
     let (low, high) = (change.low?, change.high?);
-    let minutes = report.phase.elapsed_ms as f64 / 60_000.0;
+    let long = span(report.phase.elapsed_ms);
     Some(if (low..=high).contains(&1.0) {
-        format!("An A/B phase of {minutes:.0} min has shown no difference of goodput.")
+        format!("An A/B phase of {long} has shown no difference of goodput.")
     } else {
         format!(
-            "In an A/B phase of {minutes:.0} min accelerated subscribers had {:.2} times the goodput of the control group \
+            "In an A/B phase of {long} accelerated subscribers had {:.2} times the goodput of the control group \
              (95 % interval {low:.2} to {high:.2}).",
             change.value
         )

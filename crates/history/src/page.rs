@@ -50,7 +50,7 @@ fn civil(day: i64) -> (i64, i64, i64) {
     (era * 400 + year + i64::from(month <= 2), month, date)
 }
 
-fn span(ms: u64) -> String {
+pub(crate) fn span(ms: u64) -> String {
     match ms / 1_000 {
         s if s < 120 => format!("{s} s"),
         s if s < 7_200 => format!("{} min", s / 60),
@@ -277,7 +277,8 @@ impl Report {
                     @if phase.is_running { "under way for " (span(phase.elapsed_ms)) ": " }
                     @else { (span(phase.elapsed_ms)) " long: " }
                     "half of the subscribers, by a hash of their addresses, were passed (" (groups(control)) "), the others \
-                     accelerated (" (groups(accelerated)) "). Means over subscribers, in brackets the 95 % confidence interval." }
+                     accelerated (" (groups(accelerated)) "). Means over subscribers, in brackets the 95 % confidence \
+                     interval. Flows of the control group are in no other figure of this page." }
             }
             @for report in &self.ab { (plain(&ab::comparison(report))) }
         }
