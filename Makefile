@@ -176,8 +176,9 @@ book: $(MDBOOK) ## The pages of docs as HTML: target/book (installs mdbook below
 	tools/book-source target/book-source
 	$(MDBOOK) build
 
+# With all packages, as `make test`: nothing is compiled anew for it then.
 book-test: deps book ## The same, and every link in it leads somewhere
-	cargo test --locked --package cellerator --test book links -- --include-ignored
+	cargo test --locked --workspace --test book links -- --include-ignored
 
 man: build ## Manual pages of all commands: out/man
 	$(CELLERATOR) man --all $(OUT)/man
