@@ -36,6 +36,7 @@ const LAYERS: &[&str] = &[
     "cellerator-report",
     "cellerator-run",
     "cellerator-telemetry",
+    "cellerator-top",
     "cellerator-lab",
     "cellerator-contest",
     "cellerator-reproduce",
@@ -191,6 +192,7 @@ const ENGINE_LAYERS: &[&str] = &[
     // The way to a subscriber.
     "path::pacing",
     "path::turns",
+    "path::sight",
     "path",
     "path::ready_list",
     "path::subscriber",
