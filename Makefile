@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball package-test deps clean prometheus collectors docs-coupled
+.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball package-test deps clean prometheus collectors top-test docs-coupled
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -130,6 +130,12 @@ prometheus: deps ## Metrics, rules and alerts with Debian's Prometheus (as root)
 	@tools/install-deps --optional prometheus
 	cargo test --locked --package cellerator-telemetry
 	cargo test --locked --package cellerator --test telemetry prometheus -- --include-ignored
+
+top-test: deps ## The live view in a real terminal, Debian's tmux (as root): docs/operation.md
+	@tools/need-root top-test
+	@tools/install-deps --optional tmux
+	cargo test --locked --package cellerator-top
+	cargo test --locked --package cellerator --test top
 
 collectors: deps ## Records of flows with Debian's nfdump (as root): docs/metrics.md
 	@tools/need-root collectors

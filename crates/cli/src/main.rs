@@ -30,6 +30,7 @@ mod run;
 mod sim;
 mod stability;
 mod sweep;
+mod top;
 mod trace;
 mod writable;
 
@@ -50,7 +51,7 @@ enum Command {
     /// Accelerate TCP between two interfaces of this machine
     Run(::run::Settings),
     /// Show the state of a running accelerator: counters, memory, steering
-    Status(instance::ShowArgs),
+    Status(instance::StatusArgs),
     /// Show the flows of a running accelerator, and which flows it passed last and why
     Flows(instance::ShowArgs),
     /// End a running accelerator: it delivers what it owes and hands its flows back
@@ -65,6 +66,8 @@ enum Command {
     Export(events::ExportArgs),
     /// Serve the metrics of running accelerators to Prometheus
     Metrics(metrics::Args),
+    /// Watch running accelerators and their subscribers live in a terminal, of this machine or another one
+    Top(top::Args),
     /// Emulate cellular networks between real TCP stacks, in network namespaces (as root)
     Lab(lab::Args),
     /// Simulate the same networks in virtual time, in seconds and without root, or random networks
@@ -116,6 +119,7 @@ fn main() -> ExitCode {
         Command::Events(args) => events::events(&args),
         Command::Export(args) => events::export(&args),
         Command::Metrics(args) => metrics::main(&args),
+        Command::Top(args) => top::main(&args),
         Command::Lab(args) => lab::main(args),
         Command::Sim(args) => sim::main(args),
         Command::FeedbackAdapter(args) => feedback_adapter::main(&args),
