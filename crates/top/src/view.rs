@@ -107,7 +107,7 @@ fn footer(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
         Line::styled("Esc back  ↑↓ flows  p pause  ? help  q quit", theme.label())
     } else {
         Line::styled(
-            "Enter open  ←→ or 1-7 order  r reverse  / filter  p pause  Tab next  ? help  q quit",
+            "Enter open  ←→ order  r reverse  / filter  p pause  Tab next  ? help  q quit",
             theme.label(),
         )
     };

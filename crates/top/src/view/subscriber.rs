@@ -10,7 +10,7 @@ use ratatui::text::{Line, Text};
 use ratatui::widgets::{Axis, Cell, Chart, Dataset, GraphType, Paragraph, Row, Table};
 use run::{FlowLine, PassedLine};
 
-use super::{Theme, bits_per_s, bytes, duration_s, micros, reasons};
+use super::{Theme, bits_per_s, bytes, duration_s, micros, reasons, three_digits};
 use crate::app::App;
 use crate::history::{CHART_MS, Detail, Moment};
 
@@ -24,7 +24,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, client: IpAddr,
     };
     let chart_height = (area.height / 2).saturating_sub(2).clamp(5, 16);
     let [facts, charts, flows, passed] = Layout::vertical([
-        Constraint::Length(2),
+        Constraint::Length(3),
         Constraint::Length(chart_height),
         Constraint::Fill(1),
         Constraint::Length(PASSED_LINES),
@@ -43,22 +43,28 @@ fn fact_lines(detail: &Detail, theme: Theme) -> Vec<Line<'static>> {
         return vec![Line::styled(line, theme.warning())];
     };
     let line = &row.line;
-    let first = [
-        format!(" {client}"),
-        format!("gets {}", bits_per_s(row.delivered_bps)),
+    let gets = [
+        format!(" gets {}", bits_per_s(row.delivered_bps)),
         format!("queue {}", micros(line.queueing_us)),
         format!("RTT {}", micros(line.srtt_us)),
         format!("sent again {}", bits_per_s(row.retransmitted_bps)),
     ];
     let window = line.window_bytes.map_or("-".to_owned(), bytes);
-    let second = [
-        format!(" controller: rate {}", bits_per_s(line.rate_bps)),
+    // The larger of its two units will do.
+    let idle = duration_s(line.idle_ms / 1_000).split(' ').take(2).collect::<Vec<_>>().join(" ");
+    let may = [
+        format!(" may send {}", bits_per_s(line.rate_bps)),
         format!("window {window}"),
         format!("in flight {}", bytes(line.in_flight_bytes)),
         format!("held {}", bytes(line.held_bytes)),
-        format!("idle {}", duration_s(line.idle_ms / 1_000)),
+        format!("idle {idle}"),
     ];
-    vec![Line::styled(first.join("  "), theme.heading()), Line::from(second.join("  "))]
+    let name = match line.port {
+        Some(port) => std::net::SocketAddr::new(client, port).to_string(),
+        None => client.to_string(),
+    };
+    let name = Line::styled(format!(" {name}"), theme.heading());
+    vec![name, Line::from(gets.join("  ")), Line::from(may.join("  "))]
 }
 
 type Curve = fn(&Moment) -> Option<u64>;
@@ -72,9 +78,9 @@ struct Panel {
 
 const PANELS: [Panel; 3] = [
     Panel {
-        name: "rate ━ got, ┄ allowed",
+        name: "bit/s ━ got, ┄ allowed",
         curves: [Some(|it| it.delivered_bps), Some(|it| it.rate_bps)],
-        write: |bps| bits_per_s(Some(bps)),
+        write: |bps| three_digits(bps, ["", "k", "M", "G"]),
     },
     Panel { name: "window", curves: [Some(|it| it.window_bytes), None], write: bytes },
     Panel {
