@@ -88,6 +88,7 @@ struct {
 #define RTT_MAX_US 60000000ull
 #define DATA_MAX 0xffffffffull
 #define FRACTION_BITS 8
+#define CWND_MAX ((__u64)WINDOW_MAX << FRACTION_BITS)
 // A connection that waits for data longer than this without knowing its round trip is idle.
 // In the first round the server waits; what it sends after that comes in the second.
 #define PROBE_ROUNDS 2

@@ -75,7 +75,8 @@ struct connection {
 		__u64 rtt_min_us; // 0: none yet
 		__u64 window; // bytes; 0: no round has ended
 		__u64 unexplained_us; // since when; 0: explained
-		__u64 unexplained_cwnd; // cwnd_est before
+		__u64 explained_rtt_us; // the last one that is; 0: none was
+		__u64 explained_cwnd; // cwnd_est before it
 		__u64 above_rtt_us; // the first round trip above lambda RTT_min; 0: it is below
 		__u64 above_cwnd; // cwnd_est then
 		__u64 above_bytes; // the sum of all connections then

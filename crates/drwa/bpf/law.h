@@ -12,13 +12,13 @@ static __always_inline int is_explained(const struct connection *c, __u64 rtt)
 static __always_inline __u64 unexplained_for(struct connection *c, __u64 rtt, __u64 now)
 {
 	if (is_explained(c, rtt)) {
+		c->out.explained_rtt_us = rtt;
+		c->out.explained_cwnd = c->out.cwnd_est;
 		c->out.unexplained_us = 0;
 		return 0;
 	}
-	if (c->out.unexplained_us == 0) {
+	if (c->out.unexplained_us == 0)
 		c->out.unexplained_us = now;
-		c->out.unexplained_cwnd = c->out.cwnd_est;
-	}
 	return now - c->out.unexplained_us;
 }
 
@@ -55,7 +55,7 @@ static __always_inline int has_shrunk_in_vain(struct connection *c, __u64 rtt, _
 // still be ours, where the capacity has fallen. A probe tells: half a window empties half of a queue of ours.
 static __always_inline void re_baseline(struct connection *c, __u64 rtt, __u64 now)
 {
-	__u64 before, own, all;
+	__u64 before, before_rtt, own, all;
 
 	if (settings.re_baseline_us == 0)
 		return;
@@ -77,7 +77,13 @@ static __always_inline void re_baseline(struct connection *c, __u64 rtt, __u64 n
 	c->out.probe_rounds += 1;
 	if (c->out.probe_rounds < PROBE_ROUNDS)
 		return;
-	before = c->out.unexplained_us ? c->out.unexplained_cwnd : c->out.above_rtt_us ? c->out.above_cwnd : 0;
+	if (c->out.unexplained_us && c->out.explained_rtt_us) {
+		before = c->out.explained_cwnd;
+		before_rtt = c->out.explained_rtt_us;
+	} else {
+		before = c->out.above_rtt_us ? c->out.above_cwnd : 0;
+		before_rtt = most(c->out.above_rtt_us, 1);
+	}
 	c->out.unexplained_us = c->out.above_rtt_us = 0;
 	own = c->out.cwnd_est >> FRACTION_BITS;
 	all = of_all(own, now);
@@ -87,8 +93,10 @@ static __always_inline void re_baseline(struct connection *c, __u64 rtt, __u64 n
 			c->out.before_us = c->out.rtt_min_us;
 			c->out.retry_us = now + settings.retry_us;
 		}
-		// What it has lost since, others have taken.
-		c->out.cwnd_est = most(c->out.cwnd_est, before);
+		// What it has lost since, others have taken. The rate it had before fills more of longer round trips;
+		// less a quarter, because the window is twice that until the queue has grown.
+		before = least(before, CWND_MAX) * most(c->out.probe_least_us * 3 / 4, before_rtt) / before_rtt;
+		c->out.cwnd_est = most(c->out.cwnd_est, least(before, CWND_MAX));
 		// What others fill is matched, not exceeded: the round trip settles at twice theirs.
 		c->out.rtt_min_us = c->out.probe_least_us * 2000 / most(settings.lambda_permille, 1);
 		c->out.rtt_min_us = least(most(c->out.rtt_min_us, 1), rtt);
@@ -143,7 +151,8 @@ static __always_inline void end_round(struct connection *c, struct key *key, __u
 		int has_queue = rtt * 2 > c->out.rtt_min_us * 3;
 		__u64 alpha = settings.alpha_permille;
 
-		if (settings.is_free_without_queue && !has_queue)
+		// What others fill is no empty path: a window that doubles into it would take all of it.
+		if (settings.is_free_without_queue && !has_queue && c->out.before_us == 0)
 			estimate = most(c->out.cwnd_est, estimate);
 		else
 			estimate = (c->out.cwnd_est * alpha + estimate * (1000 - alpha)) / 1000;

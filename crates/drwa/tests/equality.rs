@@ -139,9 +139,11 @@ impl Run {
         let found = self.program.view().unwrap().connections();
         let kernel: &Connection = &found[&host.ends()];
         let mark = theirs.mark.map_or(0, |mark| u64::from(mark.told) << 32 | u64::from(mark.at_us));
-        let unexplained = theirs.unexplained.map(|seen| (seen.since_us, seen.cwnd_est));
-        let in_kernel = (kernel.unexplained_us, kernel.unexplained_cwnd);
-        assert_eq!(unexplained, Some(in_kernel).filter(|seen| seen.0 > 0), "at {} us", self.now_us);
+        let unexplained = theirs.unexplained_us.unwrap_or(0);
+        assert_eq!(unexplained, kernel.unexplained_us, "at {} us", self.now_us);
+        let explained = theirs.explained.map(|last| (last.rtt_us, last.cwnd_est));
+        let in_kernel = (kernel.explained_rtt_us, kernel.explained_cwnd);
+        assert_eq!(explained, Some(in_kernel).filter(|last| last.0 > 0), "at {} us", self.now_us);
         let above = theirs.above.map(|first| (first.rtt_us, first.cwnd_est, first.all_bytes));
         let in_kernel = (kernel.above_rtt_us, kernel.above_cwnd, kernel.above_bytes);
         assert_eq!(above, Some(in_kernel).filter(|first| first.0 > 0), "at {} us", self.now_us);

@@ -1,7 +1,8 @@
 //! [`record`]: a path as a link trace for `lab` and `sim`.
 //!
 //! First trains of packets over the idle path, both ways, and small packets that come back; then the path
-//! is saturated, the ways that are wanted at the same time.
+//! is saturated, the ways that are wanted at the same time; then small packets come back again. Those before and
+//! after have the saturated time between them: how fast the clocks drift is measured over it, not extended to it.
 
 use io::IoError;
 use probe::{
@@ -27,7 +28,7 @@ const SMALL_EVERY: Duration = Duration::from_micros(20_110);
 const SMALL: u16 = 100;
 /// Between two trains.
 const TRAIN_EVERY: Duration = Duration::from_millis(200);
-/// Let the queue be empty before the path is saturated.
+/// Let the queue be empty before the path is saturated, and after it.
 const PAUSE: Duration = Duration::from_secs(1);
 /// At most this part of what a client may transfer in an hour is asked for.
 const VOLUME_SHARE: u64 = 2;
@@ -109,7 +110,7 @@ pub fn record(
         echo_spec(session, ECHO_EVERY, plan.light_length),
     ];
     let (mut light, mut failure) = session.run(&specs, watcher)?;
-    let echoes = light.pop().flatten().map(|log| log.echoes).unwrap_or_default();
+    let mut echoes = light.pop().flatten().map(|log| log.echoes).unwrap_or_default();
     let light: Vec<RunLog> = light.into_iter().flatten().collect();
     let mut full = Vec::new();
     if failure.is_none() {
@@ -120,6 +121,14 @@ pub fn record(
         let (logs, failed) = session.run(&specs, watcher)?;
         failure = failed;
         full = logs.into_iter().flatten().collect();
+    }
+    if failure.is_none() {
+        session.rest(PAUSE)?;
+        watcher.say("the clocks, once more over the idle path");
+        let specs = [echo_spec(session, ECHO_EVERY, plan.light_length)];
+        let (mut logs, failed) = session.run(&specs, watcher)?;
+        failure = failed;
+        echoes.extend(logs.pop().flatten().map(|log| log.echoes).unwrap_or_default());
     }
     let mut document = RecordDocument {
         schema: SCHEMA,

@@ -177,6 +177,9 @@ fn compared(name: &str, seconds: u64, replays: Replays) -> Value {
     // One of the small packets waits for nothing, each way.
     assert!((least - 0.05..least + 0.6).contains(&rtt), "{rtt}");
     eprintln!("{name}: round trip {rtt:.3} for {least:.3} ms");
+    // Both ends have the same clock: what is taken for drift must not become a packet of the queue.
+    let drift = document["clock"]["drift_ppm"].as_f64().unwrap().abs() * 1e-6;
+    assert!(drift * seconds as f64 * 1e3 < 0.5, "{}", document["clock"]);
     let ways = document["ways"].as_array().unwrap();
     assert_eq!(ways.len(), 2, "{document}");
     let read =

@@ -31,8 +31,8 @@
 //!   quarters of a window follow the mean of the interface's cwnd_est: the sum stays, the shares
 //!   become equal. Shown by `queue_tests::unequal_windows_become_equal`.
 //! - A connection without DRWA fills the queue, and windows of those with DRWA shrink to nothing. So
-//!   a queue of others makes RTT_min 2/λ of the round trip. cwnd_est is what it was before: with α alone the
-//!   way back would take a minute. After `retry` the RTT_min before is believed again. Shown by
+//!   a queue of others makes RTT_min 2/λ of the round trip. cwnd_est becomes what the rate before fills of it: with
+//!   α alone the way back would take a minute. Shown by `queue_tests::what_others_have_taken_is_back_in_seconds`. After `retry` the RTT_min before is believed again. Shown by
 //!   `queue_tests::a_queue_of_others_is_given_in_to`. A longer path is learned in the same way:
 //!   `queue_tests::a_path_that_becomes_longer_under_way_is_learned`.
 //! - Whether the queue is of others is tried, where round trips have been above 5/4 of λ·RTT_min for
@@ -104,6 +104,8 @@ const WINDOW_MAX: u64 = 1 << 30;
 const DATA_MAX: u64 = u32::MAX as u64;
 /// What an estimate holds, in 2⁻⁸ bytes.
 const FRACTION_BITS: u32 = 8;
+/// Largest cwnd_est, in 2⁻⁸ bytes, that is made of a rate: a window. Times a round trip it fits 64 bits.
+const CWND_MAX: u64 = WINDOW_MAX << FRACTION_BITS;
 /// Rounds with half a window: in the first the server waits, what it sends after that comes in the second.
 const PROBE_ROUNDS: u64 = 2;
 /// Silence after which a server had nothing to send, where no round trip is known yet.
@@ -222,11 +224,11 @@ pub struct AckOut {
     pub has_payload: bool,
 }
 
-/// Round trips that the window does not explain.
+/// The last round trip that the window explains, and what was under way in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unexplained {
-    /// When the first of them ended, µs.
-    pub since_us: u64,
+pub struct Explained {
+    /// RTT_est, µs.
+    pub rtt_us: u64,
     /// cwnd_est before, in 2⁻⁸ bytes.
     pub cwnd_est: u64,
 }
@@ -287,7 +289,9 @@ pub struct ReceiverDrwa {
     pub rtt_est_us: Option<u64>,
     pub rtt_min_us: Option<u64>,
     pub window: Option<u64>,
-    pub unexplained: Option<Unexplained>,
+    pub explained: Option<Explained>,
+    /// When the first of the round trips ended that the window does not explain, µs.
+    pub unexplained_us: Option<u64>,
     pub above: Option<Above>,
     pub probe: Option<Probe>,
     pub before_us: Option<u64>,
@@ -332,7 +336,8 @@ impl ReceiverDrwa {
             rtt_est_us: None,
             rtt_min_us: None,
             window: None,
-            unexplained: None,
+            explained: None,
+            unexplained_us: None,
             above: None,
             probe: None,
             before_us: None,
@@ -520,7 +525,8 @@ impl ReceiverDrwa {
     fn estimate(&self, rtt: u64, rtt_min: u64, data: u64) -> u64 {
         let Some(old) = self.cwnd_est.filter(|old| *old > 0) else { return data };
         let has_queue = rtt * 2 > rtt_min * 3;
-        if self.params.is_free_without_queue && !has_queue {
+        // What others fill is no empty path: a window that doubles into it would take all of it.
+        if self.params.is_free_without_queue && !has_queue && self.before_us.is_none() {
             return old.max(data);
         }
         let alpha = u64::from(self.params.alpha_permille);
@@ -542,7 +548,7 @@ impl ReceiverDrwa {
         let Some(after) = self.params.re_baseline else { return rtt_min };
         if self.retry_us.is_some_and(|retry| now_us >= retry) {
             rtt_min = rtt_min.min(self.before_us.unwrap_or(rtt_min));
-            (self.before_us, self.retry_us, self.unexplained) = (None, None, None);
+            (self.before_us, self.retry_us, self.unexplained_us) = (None, None, None);
         }
         let Some(probe) = self.probe else {
             let has_shrunk_in_vain = self.has_shrunk_in_vain(rtt, rtt_min, now_us, path);
@@ -557,8 +563,10 @@ impl ReceiverDrwa {
         if self.probe.is_some() {
             return rtt_min;
         }
-        let before = self.unexplained.map(|seen| seen.cwnd_est).or(self.above.map(|first| first.cwnd_est));
-        (self.unexplained, self.above) = (None, None);
+        let explained = self.explained.filter(|_| self.unexplained_us.is_some());
+        let explained = explained.map(|last| (last.cwnd_est, last.rtt_us));
+        let before = explained.or(self.above.map(|first| (first.cwnd_est, first.rtt_us)));
+        (self.unexplained_us, self.above) = (None, None);
         let own = self.cwnd_est.unwrap_or(0) >> FRACTION_BITS;
         let all = self.of_all(own, now_us, path);
         // Half of the window is `own / all / 2` of a queue that is ours; where five eighths of that went, most of it is.
@@ -570,8 +578,11 @@ impl ReceiverDrwa {
             self.before_us = Some(rtt_min);
             self.retry_us = Some(now_us + retry.as_nanos() / 1_000);
         }
-        // What it has lost since, others have taken.
-        self.cwnd_est = self.cwnd_est.max(before);
+        // What it has lost since, others have taken. The rate it had before fills more of longer round trips; less a
+        // quarter, because the window is twice that until the queue has grown.
+        let longer = |before_rtt: u64| (probe.least_us * 3 / 4).max(before_rtt);
+        let filled = before.map(|(cwnd, rtt)| (cwnd.min(CWND_MAX) * longer(rtt) / rtt).min(CWND_MAX));
+        self.cwnd_est = self.cwnd_est.max(filled);
         // What others fill is matched, not exceeded: the round trip settles at twice theirs.
         (probe.least_us * 2_000 / u64::from(self.params.lambda_permille.max(1))).clamp(1, rtt)
     }
@@ -579,12 +590,11 @@ impl ReceiverDrwa {
     /// How long round trips have been unexplained, µs.
     fn is_unexplained_for(&mut self, rtt: u64, rtt_min: u64, now_us: u64) -> Option<u64> {
         if self.is_explained(rtt, rtt_min) {
-            self.unexplained = None;
+            self.explained = Some(Explained { rtt_us: rtt, cwnd_est: self.cwnd_est.unwrap_or(0) });
+            self.unexplained_us = None;
             return None;
         }
-        let first = Unexplained { since_us: now_us, cwnd_est: self.cwnd_est.unwrap_or(0) };
-        let seen = *self.unexplained.get_or_insert(first);
-        Some(now_us - seen.since_us)
+        Some(now_us - *self.unexplained_us.get_or_insert(now_us))
     }
 
     /// Whether cwnd_est has lost a quarter, and the round trip above λ·RTT_min not a sixteenth with it, as that of a

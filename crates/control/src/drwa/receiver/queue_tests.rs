@@ -344,6 +344,23 @@ fn a_queue_of_others_is_given_in_to() {
     assert!(rates[0] * 10 > rates[1] * 7 && rates[0] * 7 < rates[1] * 10, "{rates:?}");
 }
 
+/// The rate it had fills the longer round trip: it need not grow its way back, round trip by round trip.
+#[test]
+fn what_others_have_taken_is_back_in_seconds() {
+    for rate in [RATE / 10, RATE / 2, RATE, 10 * RATE] {
+        for queue_ms in [400, 1_000] {
+            let window = rate * queue_ms / 1_000;
+            let flows = vec![Flow::new(0, 60, 1, None), Flow::new(10_000, 60, 2, Some(window))];
+            let mut queue = Queue::new(ReceiverParams::default(), rate, flows);
+            // Two seconds of doubt, two rounds of trial, and what their ends wait for; then two to fill.
+            let from_ms = 10_000 + 2_000 + 7 * queue_ms;
+            let (rates, rtt_ms) = queue.rates(from_ms, from_ms + 4 * queue_ms);
+            let case = format!("{rate} B/s, {queue_ms} ms: {rates:?} kbit/s, {rtt_ms} ms");
+            assert!(rates[0] * 2 > rates[1] && rates[0] < rates[1] * 2, "{case}");
+        }
+    }
+}
+
 #[test]
 fn a_large_one_among_small_ones_is_not_starved() {
     let mut flows = vec![Flow::new(0, 60, 1, None)];
