@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(line(&shown, "passed or ended, policy"), "passed or ended, policy 3 1/s");
         assert_eq!(line(&shown, "flows now"), "flows now 5");
         let side = line(&shown, "from servers");
-        assert_eq!(side, "from servers 100 50/s packets, 126.0 KB, 500.000 kbit/s");
+        assert_eq!(side, "from servers 100 50/s packets, 126.0 KB, 0.500 Mbit/s");
         // The first sample has none, and neither has one of another process.
         before.process = 8;
         for none in [None, Some((&before, two))] {
