@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball package-test deps clean prometheus collectors top-test docs-coupled
+.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball package-test deps clean prometheus collectors top-test docs-coupled book recipes chromium
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -136,23 +136,44 @@ top-test: deps ## The live view in a real terminal, Debian's tmux (as root): doc
 	@tools/install-deps --optional tmux
 	cargo test --locked --package cellerator-top
 	cargo test --locked --package cellerator --test top
+chromium: deps ## The dashboard in Debian's Chromium (as root): docs/dashboard.md
+	@tools/need-root chromium
+	@tools/install-deps --optional chromium
+	cargo test --locked --package cellerator-telemetry --test dashboard
 
 collectors: deps ## Records of flows with Debian's nfdump (as root): docs/metrics.md
 	@tools/need-root collectors
 	@tools/install-deps --optional nfdump
 	cargo test --locked --package cellerator --test telemetry collectors -- --include-ignored
-COUPLED_PARTS := $(patsubst scenarios/coupled/%.toml,$(OUT)/docs/coupled/%.json,$(sort $(wildcard scenarios/coupled/*.toml)))
 
-$(OUT)/docs/coupled/%.json: scenarios/coupled/%.toml $(CELLERATOR)
+recipes: deps ## The networks of docs/recipes.md, WireGuard by Debian's wireguard-go too (as root)
+	@tools/need-root recipes
+	@tools/install-deps --optional wireguard-tools wireguard-go
+	cargo test --locked --package cellerator --test book recipes -- --include-ignored
+
+# A part is one run of each case: the emulators sleep, so that several parts can go on beside each other.
+COUPLED_RUNS = $(shell seq $$(sed -n 's/^repetitions = //p' $(1)))
+COUPLED_PARTS = $(foreach file,$(sort $(wildcard scenarios/coupled/*.toml)),$(foreach run,$(call COUPLED_RUNS,$(file)),\
+	$(OUT)/docs/coupled/$(basename $(notdir $(file)))-$(run).json))
+
+$(OUT)/docs/coupled/%.json: $(CELLERATOR)
 	@mkdir -p $(@D)
-	$(CELLERATOR) lab multipath $< --json $@.new
+	@stem=$*; set -x; $(CELLERATOR) lab multipath scenarios/coupled/$${stem%-*}.toml --run $${stem##*-} --json $@.new
 	@mv $@.new $@
 
-docs-coupled: build ## Coupled congestion controls on [MP]'s links and beside TCPs, into docs/coupled.md (as root, 50 minutes)
+docs-coupled: build ## Coupled congestion controls on [MP]'s links and beside TCPs, into docs/coupled.md (as root, eight parts at a time)
 	@tools/need-root docs-coupled
-	@$(MAKE) --no-print-directory $(COUPLED_PARTS)
+	@$(MAKE) --no-print-directory --jobs 8 $(COUPLED_PARTS)
 	$(CELLERATOR) lab multipath --from-json $(COUPLED_PARTS) --json $(OUT)/docs/coupled.json
 	$(call WRITE_DOCS,$(abspath $(OUT))/docs/coupled.json)
+
+MDBOOK := target/tools/bin/mdbook
+$(MDBOOK):
+	cargo install mdbook --version '^0.4' --locked --root target/tools
+
+book: $(MDBOOK) ## The pages of docs as HTML: target/book (installs mdbook below target, some minutes the first time)
+	tools/book-source target/book-source
+	$(MDBOOK) build
 
 man: build ## Manual pages of all commands: out/man
 	$(CELLERATOR) man --all $(OUT)/man
@@ -188,7 +209,7 @@ tarball: package-files ## The program without any library that it needs, with it
 	  cargo build --release --locked --package cellerator --target $(MUSL) --features static
 	@rm -rf $(OUT)/tarball && mkdir -p $(OUT)/tarball/cellerator/bin
 	cp target/$(MUSL)/release/cellerator $(OUT)/tarball/cellerator/bin/
-	cp -r $(PACKAGE)/man $(PACKAGE)/completions packaging/cellerator@.service packaging/example.toml NOTICE LICENSE-* \
+	cp -r $(PACKAGE)/man $(PACKAGE)/completions packaging/*.service packaging/example.toml NOTICE LICENSE-* \
 	  $(OUT)/tarball/cellerator/
 	tar -C $(OUT)/tarball -czf $(OUT)/tarball/cellerator-linux-x86_64.tar.gz cellerator
 

@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use std::num::NonZeroU16;
 
 use serde::Serialize;
-use units::{Duration, Instant, WindowScale};
+use units::{Duration, Instant, SeqNum, WindowScale};
 use wire::TcpFlags;
 
+use crate::copies::CopyContext;
 use crate::coverage::Coverage;
 use crate::direction::{Direction, PerDirection};
 use crate::half::{Ack, AckCounts, Half, IDLE_GAP, LINE, SentSegment, SynOptions, Window};
@@ -71,6 +72,13 @@ pub enum EventKind {
     /// The connection was reset.
     Reset,
 }
+
+/// Largest IP packet that is surely none of several merged: that of Ethernet, bytes.
+const PLAIN_IP_MAX: u64 = 1_500;
+
+/// Packets of fresh data with an identification that is not new, more than others, from which on
+/// identifications tell nothing.
+const REPEATED_IDS_MAX: u8 = 3;
 
 /// Times of the handshake.
 #[derive(Clone, Copy, Debug, Default)]
@@ -268,6 +276,27 @@ impl Flow {
         })
     }
 
+    /// What tells whether `segment` is a copy of one seen before.
+    #[inline]
+    pub(crate) fn copy_context(&self, direction: Direction, segment: &SegmentRecord) -> CopyContext {
+        let (own, other) = (&self.halves[direction], &self.halves[direction.reverse()]);
+        let is_at_edge =
+            |half: &Half| half.edge.coverage.as_ref().is_some_and(|c| c.next as u32 == segment.seq.get());
+        let is_news = match segment.takes_sequence_space() {
+            true => own.edge.coverage.is_none() || is_at_edge(own),
+            false => {
+                let una = SeqNum::new(other.edge.una as u32);
+                segment.flags.contains(TcpFlags::ACK) && una.is_before(segment.ack)
+            }
+        };
+        CopyContext {
+            piece: own.wire_segment(segment.len()),
+            has_ids: own.packets.repeated_ids < REPEATED_IDS_MAX,
+            has_copies: !is_news && own.cold.copies > 0,
+            is_news,
+        }
+    }
+
     /// Takes one segment: notes in `seen`, which is new, what was learned from it, and gives each event to
     /// `emit`.
     #[inline]
@@ -346,6 +375,13 @@ impl Flow {
             pause,
             segments: own.wire_segments(len).max(1),
         };
+        if len > 0 && kind == PacketKind::Usual {
+            let repeated = &mut own.packets.repeated_ids;
+            *repeated = match own.packets.ids.is_new(segment.id) {
+                true => repeated.saturating_sub(1),
+                false => repeated.saturating_add(1),
+            };
+        }
         own.packets.ids.on_packet(segment.id, &standing);
     }
 
@@ -384,6 +420,9 @@ impl Flow {
             own.packets.pause_max = own.packets.pause_max.max(now.saturating_since(last));
         }
         own.packets.last = OptionalInstant::at(now);
+        if len > 0 && own.packets.peer_mss.is_none() && segment.ip_len() <= PLAIN_IP_MAX {
+            own.cold.plain_max = own.cold.plain_max.max(len as u32);
+        }
         let wire = if len > 0 { own.wire_segments(len) } else { 1 };
         own.packets.totals.packets += 1;
         own.packets.totals.wire_segments += wire;
@@ -411,6 +450,7 @@ impl Flow {
             let data = &mut own.data.totals;
             data.packets += 1;
             data.payload += len;
+            data.wire_segments += wire;
             data.segment_min = if data.segment_min == 0 { len } else { data.segment_min.min(len) };
             own.edge.segment_max = own.edge.segment_max.max(u32::try_from(len).unwrap_or(u32::MAX));
         } else if segment.flags & !(TcpFlags::PSH | TcpFlags::URG | TcpFlags::ECE | TcpFlags::CWR)
@@ -424,7 +464,9 @@ impl Flow {
         } else if segment.flags.contains(TcpFlags::SYN) {
             hop_limits.syn.get_or_insert(segment.hop_limit);
         }
-        own.packets.has_mptcp |= segment.is_mptcp();
+        if segment.is_mptcp() {
+            own.cold.has_mptcp = true;
+        }
         own.packets.has_timestamps |= segment.stamp().is_some();
     }
 
@@ -591,6 +633,11 @@ impl Flow {
             now,
             peer_window: if needs_facts { self.window_towards(direction) } else { None },
             uses_sack: needs_facts && segment.takes_sequence_space() && self.uses_sack(),
+            wire_segments: if is_next {
+                1
+            } else {
+                self.halves[direction].wire_segments(segment.len()).max(1)
+            },
             path_rtt: if is_next { None } else { self.path_rtt() },
         };
         let own = &mut self.halves[direction];

@@ -79,6 +79,9 @@ impl SmoothedRtt {
     }
 }
 
+/// Payload of the largest packet of any usual link, bytes.
+const JUMBO_MAX: u64 = 9_200;
+
 /// Bytes that the processor fetches at once.
 pub(crate) const LINE: usize = 64;
 
@@ -128,7 +131,8 @@ pub(crate) struct Packets {
     pub(crate) peer_mss: Option<NonZeroU16>,
     pub(crate) hop_limits: HopLimits,
     pub(crate) has_timestamps: bool,
-    pub(crate) has_mptcp: bool,
+    /// Fresh data with identifications that are not new, more than others.
+    pub(crate) repeated_ids: u8,
     /// The last echo of a timestamp that this direction sent and that can tell nothing any more; zero for
     /// none.
     pub(crate) settled_echo: u32,
@@ -184,6 +188,11 @@ pub(crate) struct Cold {
     pub(crate) idle_gaps: IdleGaps,
     pub(crate) window_events: WindowEvents,
     pub(crate) isn: Option<SeqNum>,
+    pub(crate) has_mptcp: bool,
+    /// Packets that the capture has more than once, but for the first of each.
+    pub(crate) copies: u64,
+    /// Largest payload of a packet that is none of several merged, while the segment size is not known.
+    pub(crate) plain_max: u32,
     pub(crate) offered: SynOptions,
 }
 
@@ -199,6 +208,8 @@ pub(crate) struct SentSegment {
     /// The window that the other side last advertised, in bytes; none if not known.
     pub(crate) peer_window: Option<u64>,
     pub(crate) uses_sack: bool,
+    /// Segments on the wire that it stands for, if it may be a repetition.
+    pub(crate) wire_segments: u64,
     /// Shortest round-trip time of the whole path known.
     pub(crate) path_rtt: Option<Duration>,
 }
@@ -234,11 +245,26 @@ impl Half {
 
     /// Segment payload of the connection, for counting what one captured super-packet was on the wire.
     pub(crate) fn wire_segments(&self, len: u64) -> u64 {
+        len.div_ceil(self.wire_segment(len)).max(1)
+    }
+
+    /// Payload of the segments on the wire that a captured packet with `len` bytes stands for.
+    #[inline]
+    pub(crate) fn wire_segment(&self, len: u64) -> u64 {
         let overhead = if self.packets.has_timestamps { 12 } else { 0 };
         match self.packets.peer_mss.map(|mss| u64::from(mss.get()).saturating_sub(overhead)) {
-            Some(mss) if len > mss && mss > 0 => len.div_ceil(mss),
-            _ => 1,
+            Some(mss) if len > mss && mss > 0 => mss,
+            Some(_) => len.max(1),
+            None => self.guessed_segment(len),
         }
+    }
+
+    /// The same where no SYN said the size: that of the largest packet of Ethernet, if this one is a multiple
+    /// of it, or too large for any link.
+    fn guessed_segment(&self, len: u64) -> u64 {
+        let plain = u64::from(self.cold.plain_max);
+        let is_merged = plain >= 500 && len > plain && (len.is_multiple_of(plain) || len > JUMBO_MAX);
+        if is_merged { plain } else { len.max(1) }
     }
 
     /// A segment of this direction: everything but its acknowledgement.
@@ -366,6 +392,7 @@ impl Half {
         self.cold.retransmissions.by_cause[cause] += 1;
         if data.again > 0 {
             self.cold.retransmissions.packets += 1;
+            self.cold.retransmissions.wire_segments += s.wire_segments;
             self.cold.retransmissions.bytes += data.again;
         } else if !syn {
             self.cold.retransmissions.fin += 1;
@@ -398,7 +425,7 @@ impl Half {
             self.cold.holes.reordered += 1;
             return PacketKind::Reordered;
         }
-        self.cold.holes.lost_before += 1 + self.lost_again(s, hole);
+        self.cold.holes.lost_before += s.wire_segments + self.lost_again(s, hole);
         PacketKind::Repaired
     }
 

@@ -10,6 +10,7 @@
 //! zero.
 
 mod analyzer;
+mod copies;
 mod coverage;
 mod diagnosis;
 mod direction;

@@ -69,6 +69,12 @@ impl PacketIds {
         }
     }
 
+    /// True when this identification does not lie close before the one expected.
+    #[inline]
+    pub(crate) fn is_new(&self, id: u16) -> bool {
+        self.expected.is_none_or(|expected| !(1..=64).contains(&expected.wrapping_sub(id)))
+    }
+
     /// Packets missing; none if this sender does not number the packets of the connection.
     pub(crate) fn missing(&self) -> Option<u64> {
         if self.regular < 8 || u64::from(self.unsound) * 50 > u64::from(self.regular) {

@@ -141,8 +141,13 @@ pub struct Volume {
     pub wire_segments: u64,
     /// Bytes with IP headers.
     pub ip_bytes: u64,
+    /// Packets that the capture has more than once (several interfaces, a mirroring port, a tunnel beside what
+    /// is in it), but for the first of each. No other figure counts them.
+    pub duplicates: u64,
     /// Packets with data.
     pub data_packets: u64,
+    /// Segments with data as on the wire: a super-packet (GSO, GRO) counts as the segments it stands for.
+    pub data_segments: u64,
     /// Payload bytes, repetitions included.
     pub payload_bytes: u64,
     /// Payload bytes, each counted once.
@@ -256,6 +261,8 @@ pub struct AckReport {
 pub struct Retransmissions {
     /// Packets with data seen before.
     pub data_packets: u64,
+    /// The same as segments on the wire.
+    pub data_segments: u64,
     /// Bytes seen before.
     pub data_bytes: u64,
     /// SYN or SYN-ACK.
@@ -306,7 +313,7 @@ pub struct WindowReductions {
 /// Loss and reordering of one direction.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct LossReport {
-    /// Retransmitted data packets over data packets; none where retransmissions cannot be seen, or told from
+    /// Retransmitted segments with data over segments with data, as on the wire; none where retransmissions cannot be seen, or told from
     /// a box's copies.
     pub rate: Option<f64>,
     /// Retransmitted bytes over payload bytes.
@@ -411,7 +418,7 @@ impl FlowReport {
             start_ns: flow.first.as_nanos(),
             duration_s: flow.last.saturating_since(flow.first).as_secs_f64(),
             is_tunnelled: flow.is_tunnelled,
-            mptcp: flow.halves.iter().any(|half| half.packets.has_mptcp),
+            mptcp: flow.halves.iter().any(|half| half.cold.has_mptcp),
             end: end(flow),
             resets: ResetCount {
                 by_first,
@@ -486,7 +493,9 @@ fn direction_report(flow: &Flow, direction: Direction, place: Option<Vantage>) -
             packets: half.packets.totals.packets,
             wire_segments: half.packets.totals.wire_segments,
             ip_bytes: half.packets.totals.ip_bytes,
+            duplicates: half.cold.copies,
             data_packets: totals.packets,
+            data_segments: totals.wire_segments,
             payload_bytes: totals.payload,
             unique_bytes: totals.unique,
         },
@@ -574,6 +583,7 @@ fn retransmissions(half: &Half, sees_sender: bool) -> Retransmissions {
     let typed = |cause: Cause| sees_sender.then(|| counts.by_cause[cause]);
     Retransmissions {
         data_packets: counts.packets,
+        data_segments: counts.wire_segments,
         data_bytes: counts.bytes,
         syn: counts.by_cause[Cause::Syn],
         fin: counts.fin,
@@ -593,20 +603,20 @@ fn retransmissions(half: &Half, sees_sender: bool) -> Retransmissions {
 
 fn loss(half: &Half, sees_sender: bool) -> LossReport {
     let (data, holes) = (&half.data.totals, &half.cold.holes);
-    let RetransmissionCounts { packets, bytes, spurious, .. } = half.cold.retransmissions;
-    let needed = packets - spurious.sum().min(packets);
+    let RetransmissionCounts { wire_segments, bytes, spurious, .. } = half.cold.retransmissions;
+    let needed = wire_segments - spurious.sum().min(wire_segments);
     // What the capture missed is missing among the identifications too, but was not lost.
     let not_captured = holes.not_captured.div_ceil(u64::from(half.edge.segment_max.max(1)));
     let by_ids = half.packets.ids.missing().map(|missing| missing.saturating_sub(not_captured));
     let before = by_ids.unwrap_or(holes.lost_before);
     LossReport {
-        rate: share(packets, data.packets).filter(|_| sees_sender),
+        rate: share(wire_segments, data.wire_segments).filter(|_| sees_sender),
         rate_bytes: share(bytes, data.payload).filter(|_| sees_sender),
-        rate_needed: share(needed, data.packets).filter(|_| sees_sender),
+        rate_needed: share(needed, data.wire_segments).filter(|_| sees_sender),
         before_capture: before,
         before_capture_by_holes: holes.lost_before,
         before_capture_by_ids: by_ids,
-        rate_before_capture: share(before, data.packets + before),
+        rate_before_capture: share(before, data.wire_segments + before),
         reordered: holes.reordered,
         hole_fills: holes.filled,
     }

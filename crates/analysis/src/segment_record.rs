@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use capture::Segment;
+use capture::{LinkType, Segment};
 use foldhash::fast::FixedState;
 use std::hash::BuildHasher;
 use units::{Instant, SeqNum, WindowScale};
@@ -40,6 +40,8 @@ pub struct SegmentRecord {
     pub(crate) id: u16,
     pub(crate) hop_limit: u8,
     pub(crate) traffic_class: u8,
+    /// Where it was seen: of interface, link header, tunnel and hop limit.
+    pub(crate) place: u16,
     facts: Facts,
     /// Offered in a SYN; meaningless without [`Facts::MSS`].
     mss: u16,
@@ -120,10 +122,43 @@ impl SegmentRecord {
             id: ip.id,
             hop_limit: ip.hop_limit,
             traffic_class: ip.traffic_class,
+            place: place(&[u64::from(ip.hop_limit), segment.ip_at as u64]),
             facts: Facts(facts),
             mss: options.mss.unwrap_or(0),
             sack,
         }
+    }
+
+    /// The same, seen on an interface of the capture in this frame, whose link header is of type `link`: what
+    /// tells copies of one packet apart.
+    #[inline]
+    #[must_use]
+    pub fn seen_on(mut self, interface: u32, link: LinkType, frame: &[u8]) -> Self {
+        // Link headers that are the same for all packets of a flow in one direction at one place.
+        let len = match link {
+            LinkType::ETHERNET => 18,
+            LinkType::LINUX_SLL => 16,
+            LinkType::LINUX_SLL2 => 20,
+            _ => 0,
+        };
+        let mut header = [0; 24];
+        let kept = frame.get(..len).unwrap_or_default();
+        header[..kept.len()].copy_from_slice(kept);
+        if link == LinkType::ETHERNET && !matches!(header[12..14], [0x81, 0x00] | [0x88, 0xa8]) {
+            // What follows the addresses is no tag but belongs to the packet.
+            header[14..18].fill(0);
+        }
+        let [first, second, third] = [0, 8, 16].map(|at| {
+            header.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
+        });
+        self.place = place(&[u64::from(self.place), u64::from(interface), first, second, third]);
+        self
+    }
+
+    /// Its timestamp option as one number; zero without.
+    #[inline]
+    pub(crate) fn stamps_word(&self) -> u64 {
+        u64::from(self.stamps.0) << 32 | u64::from(self.stamps.1)
     }
 
     /// Payload, bytes.
@@ -220,6 +255,15 @@ impl Key {
         let end = |bits, port| SocketAddr::new(address(bits, is_v4), port);
         [end(self.low, (self.ports >> 16) as u16), end(self.high, self.ports as u16)]
     }
+}
+
+/// Few bits of what names a place.
+#[inline]
+fn place(parts: &[u64]) -> u16 {
+    let sum = parts
+        .iter()
+        .fold(0_u64, |sum, part| (sum ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29));
+    (sum >> 48) as u16
 }
 
 /// An address as IPv6, IPv4 mapped into it.

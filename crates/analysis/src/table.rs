@@ -9,6 +9,7 @@ use hashbrown::HashTable;
 use units::{Duration, Instant};
 use wire::TcpFlags;
 
+use crate::copies::Copies;
 use crate::direction::Direction;
 use crate::flow::{Event, Flow};
 use crate::half::lines;
@@ -111,6 +112,7 @@ pub(crate) struct Table {
     closed: VecDeque<(u32, u64)>,
     hand: usize,
     now: Instant,
+    copies: Copies,
 }
 
 /// A flow that a segment most likely belongs to, found without looking at the flow.
@@ -154,6 +156,10 @@ impl Table {
         };
         let Some(flow) = slab.get_mut(place) else { return };
         let direction = flow.direction(segment);
+        if self.copies.is_copy(segment, &flow.copy_context(direction, segment)) {
+            flow.halves[direction].cold.copies += 1;
+            return;
+        }
         let mut seen = PacketFindings::default();
         flow.handle(direction, segment, &mut seen, &mut |event| out.on_event(segment.number, event));
         if out.wants_packets() {

@@ -131,7 +131,7 @@ pub(crate) fn segment_of(
 
 /// Link types that [`link::first`] knows, though it found nothing in this frame.
 fn is_known(link: LinkType) -> bool {
-    matches!(link.0, 0 | 104 | 105 | 108 | 109 | 113 | 127 | 138 | 239 | 242 | 276)
+    matches!(link.0, 0 | 104 | 105 | 108 | 109 | 113 | 127 | 138 | 192 | 239 | 242 | 258 | 276)
 }
 
 /// Reads an IP packet, the unusual ones too; `left` is what was left of the frame on the wire.
@@ -148,6 +148,9 @@ fn parse(bytes: &[u8], left: usize) -> Result<Packet, Skip> {
                 Some(packet) => Ok(packet),
                 None => Ok(packet),
             },
+            _ if packet.ip.protocol == AUTHENTICATION && packet.ip.version == IpVersion::V4 => {
+                Ok(behind_authentication(&packet.ip, bytes).unwrap_or(packet))
+            }
             _ => Ok(packet),
         },
         Err(ParseError::Lengths { total_len: 0, .. }) => super_packet(bytes, left),
@@ -178,6 +181,21 @@ fn super_packet(bytes: &[u8], left: usize) -> Result<Packet, Skip> {
         Transport::Truncated => Err(Skip::Cut),
         _ => Ok(packet),
     }
+}
+
+/// The protocol number of an authentication header (RFC 4302).
+const AUTHENTICATION: u8 = 51;
+
+/// A TCP segment behind an authentication header on IPv4 (RFC 4302 §2): its length is in words of four, less
+/// two.
+fn behind_authentication(ip: &Ip, bytes: &[u8]) -> Option<Packet> {
+    let [next, words] = *bytes.get(ip.header_len..)?.first_chunk::<2>()?;
+    let header_len = ip.header_len + (usize::from(words) + 2) * 4;
+    if next != protocol::TCP {
+        return None;
+    }
+    let ip = Ip { header_len, protocol: protocol::TCP, ..*ip };
+    with_header(&ip, bytes.get(header_len..)?)
 }
 
 /// An IPv6 fragment that is the whole packet (RFC 6946).

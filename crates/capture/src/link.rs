@@ -32,6 +32,8 @@ pub(crate) enum Layer {
     Vxlan,
     Geneve,
     GtpU,
+    L2tp,
+    Nsh,
 }
 
 pub(crate) mod ether_type {
@@ -77,8 +79,19 @@ pub(crate) fn first(link: LinkType, frame: &[u8]) -> Option<(Layer, usize)> {
         // InfiniBand: global route header of 40 bytes, EtherType, two reserved.
         242 => ether(40, 44),
         239 => nflog(frame),
+        // PKTAP and PPI: a header with its length, and the link type of what follows.
+        258 => inner_link(frame, Endian::Little.u32_at(frame, 0), Endian::Little.u32_at(frame, 8)),
+        192 => inner_link(frame, u32::from(Endian::Little.u16_at(frame, 2)), Endian::Little.u32_at(frame, 4)),
         _ => None,
     }
+}
+
+/// The first layer behind a header of `len` bytes; none if that is one of such headers again.
+fn inner_link(frame: &[u8], len: u32, link: u32) -> Option<(Layer, usize)> {
+    let link = u16::try_from(link).ok().filter(|link| !matches!(link, 192 | 258))?;
+    let len = usize::try_from(len).ok().filter(|len| *len >= 8)?;
+    let (layer, at) = first(LinkType(link), frame.get(len..)?)?;
+    Some((layer, len + at))
 }
 
 fn family(frame: &[u8]) -> Option<Layer> {
@@ -142,6 +155,8 @@ pub(crate) fn next(layer: Layer, bytes: &[u8]) -> Option<(Layer, usize)> {
         Layer::Vxlan => crate::tunnel::vxlan(bytes),
         Layer::Geneve => crate::tunnel::geneve(bytes),
         Layer::GtpU => crate::tunnel::gtp_u(bytes),
+        Layer::L2tp => crate::tunnel::l2tp(bytes),
+        Layer::Nsh => crate::tunnel::nsh(bytes),
         Layer::Ip => None,
     }
 }
@@ -174,10 +189,24 @@ fn of_ether_type(kind: u16, bytes: &[u8]) -> Option<(Layer, usize)> {
         // PPPoE session: version, type, code, session, length.
         0x8864 => Some((Layer::Ppp, 6)),
         0x8870 => Some((Layer::Llc, 0)),
+        0x894f => Some((Layer::Nsh, 0)),
+        0x88e5 => macsec(bytes),
         ether_type::TRANSPARENT_ETHERNET => Some((Layer::Ethernet, 0)),
         ether_type::PPP => Some((Layer::Ppp, 0)),
         _ => None,
     }
+}
+
+/// MACsec (IEEE 802.1AE §9) that protects but does not encrypt: the tag with or without its channel's name,
+/// then what the frame carries.
+fn macsec(bytes: &[u8]) -> Option<(Layer, usize)> {
+    let control = *bytes.first()?;
+    // Version 0; encrypted or changed text is not readable.
+    if control & 0x80 != 0 || control & 0x0c != 0 {
+        return None;
+    }
+    let len = if control & 0x20 != 0 { 14 } else { 6 };
+    Some((Layer::EtherType(be16(bytes, len)?), len + 2))
 }
 
 /// PPP, with or without address and control bytes, with a protocol number of one or two bytes (RFC 1661).

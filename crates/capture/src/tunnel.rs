@@ -21,6 +21,7 @@ pub(crate) fn inside(packet: &Packet, bytes: &[u8]) -> Option<(Layer, usize)> {
         47 => Some((Layer::Gre, at)),
         97 => Some((Layer::Ethernet, at + 2)),
         137 => Some((Layer::Mpls, at)),
+        51 => authenticated(bytes, at),
         protocol::UDP => {
             let ports = [be16(bytes, at + 2)?, be16(bytes, at)?];
             let at = at + 8;
@@ -32,6 +33,9 @@ pub(crate) fn inside(packet: &Packet, bytes: &[u8]) -> Option<(Layer, usize)> {
                 6081 => geneve(inner).map(|_| (Layer::Geneve, at)),
                 2152 => gtp_u(inner).map(|_| (Layer::GtpU, at)),
                 6635 => Some((Layer::Mpls, at)),
+                1701 => l2tp(inner).map(|_| (Layer::L2tp, at)),
+                // LISP (RFC 9300 §5): eight bytes, then IP.
+                4341 => matches!(inner.get(8)? >> 4, 4 | 6).then_some((Layer::Ip, at + 8)),
                 _ => None,
             })
         }
@@ -82,8 +86,45 @@ pub(crate) fn vxlan(bytes: &[u8]) -> Option<(Layer, usize)> {
     }
     match (header[0] & 0x04 != 0, header[3]) {
         (true, 1 | 2) => Some((Layer::Ip, 8)),
+        (true, 4) => Some((Layer::Nsh, 8)),
         (true, 5) => Some((Layer::Mpls, 8)),
         _ => Some((Layer::Ethernet, 8)),
+    }
+}
+
+/// An authentication header (RFC 4302 §2) in tunnel mode: IP is inside.
+fn authenticated(bytes: &[u8], at: usize) -> Option<(Layer, usize)> {
+    let (next, words) = (*bytes.get(at)?, usize::from(*bytes.get(at + 1)?));
+    matches!(next, 4 | 41).then_some((Layer::Ip, at + (words + 2) * 4))
+}
+
+/// L2TP version 2 (RFC 2661 §3.1): a data message, then PPP.
+pub(crate) fn l2tp(bytes: &[u8]) -> Option<(Layer, usize)> {
+    let flags = be16(bytes, 0)?;
+    let has = |flag: u16| flags & flag != 0;
+    // A control message has the first bit set.
+    if flags & 0x000f != 2 || has(0x8000) {
+        return None;
+    }
+    let mut len = 6 + if has(0x4000) { 2 } else { 0 } + if has(0x0800) { 4 } else { 0 };
+    if has(0x0200) {
+        len += 2 + usize::from(be16(bytes, len)?);
+    }
+    Some((Layer::Ppp, len))
+}
+
+/// Network service header (RFC 8300 §2).
+pub(crate) fn nsh(bytes: &[u8]) -> Option<(Layer, usize)> {
+    let header = bytes.first_chunk::<8>()?;
+    let len = usize::from(header[1] & 0x3f) * 4;
+    if header[0] >> 6 != 0 || len < 8 {
+        return None;
+    }
+    match header[3] {
+        1 | 2 => Some((Layer::Ip, len)),
+        3 => Some((Layer::Ethernet, len)),
+        5 => Some((Layer::Mpls, len)),
+        _ => None,
     }
 }
 

@@ -58,6 +58,29 @@ fn every_link_and_tunnel_leads_to_the_same_segment() {
     let wifi = [&[0x88, 1][..], &[0; 24], &snap].concat();
     let cases: Vec<(&str, u16, Vec<u8>)> = vec![
         ("Ethernet", 1, frame.clone()),
+        ("PPI", 192, behind(&[0, 0, 8, 0, 1, 0, 0, 0], &frame)),
+        (
+            "PKTAP",
+            258,
+            behind(
+                &[&108_u32.to_le_bytes()[..], &[1, 0, 0, 0], &1_u32.to_le_bytes(), &[0; 96]].concat(),
+                &frame,
+            ),
+        ),
+        ("L2TP", 1, over_udp(1701, &[0x40, 2, 0, 8, 0, 1, 0, 2, 0xff, 3, 0, 0x21], &v4())),
+        ("L2TP with offset", 1, over_udp(1701, &[2, 2, 0, 1, 0, 2, 0, 2, 9, 9, 0, 0x21], &v4())),
+        ("LISP", 1, over_udp(4341, &[0; 8], &v4())),
+        ("AH", 1, ethernet(&ipv4(51, &behind(&[&[4, 4, 0, 0][..], &[7; 20]].concat(), &v4())))),
+        (
+            "NSH",
+            1,
+            tagged(
+                &[0x89, 0x4f, 0, 6, 2, 3, 0, 0, 0, 1].iter().copied().chain([0; 16]).collect::<Vec<_>>(),
+                &frame,
+            ),
+        ),
+        ("MACsec", 1, tagged(&[0x88, 0xe5, 0x20, 0, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 0, 1, 8, 0], &v4())),
+        ("MACsec without a name", 1, tagged(&[0x88, 0xe5, 0, 0, 0, 0, 0, 1, 8, 0], &v4())),
         ("Ethernet, IPv6", 1, ethernet(&v6())),
         ("VLAN", 1, tagged(&[0x81, 0, 0, 5, 8, 0], &v4())),
         ("QinQ", 1, tagged(&[0x88, 0xa8, 0, 5, 0x81, 0, 0, 6, 8, 0], &v4())),

@@ -10,7 +10,7 @@ use clap::Subcommand;
 use io::Signals;
 use run::{FlowEvent, FlowRecord, Wishes};
 use serde_json::Value;
-use telemetry::{Collector, Next, Stream};
+use telemetry::{Collector, Exporter, Next, Stream};
 
 use crate::output::is_standard_output;
 
@@ -60,6 +60,10 @@ struct FlowsArgs {
     /// The observation domain that the collector knows this accelerator by
     #[arg(long, value_name = "N", default_value = "1", requires = "ipfix")]
     domain: u32,
+    /// Send what acceleration adds, too (sent again, time-outs, round trips), in elements of the enterprise of this
+    /// number (docs/metrics.md)
+    #[arg(long, value_name = "N", requires = "ipfix")]
+    enterprise: Option<u32>,
 }
 
 /// Runs `cellerator events`; an error is one clear line: what, where, what to do.
@@ -124,7 +128,8 @@ fn collector(to: &str, args: &FlowsArgs) -> Result<Collector, String> {
     let unknown = |why: &str| format!("export: --ipfix {to}: {why}");
     let mut addresses = to.to_socket_addrs().map_err(|error| unknown(&error.to_string()))?;
     let address = addresses.next().ok_or_else(|| unknown("it has no address"))?;
-    Collector::open(address, args.tcp, args.domain).map_err(|error| format!("export: {error}"))
+    let exporter = Exporter::new(args.domain, args.enterprise);
+    Collector::open(address, args.tcp, exporter).map_err(|error| format!("export: {error}"))
 }
 
 /// Takes in what the accelerator `name` tells, until it or this process is to end: lines, and pauses.
@@ -172,13 +177,7 @@ fn words(line: &str) -> String {
         let severity = if severity == "info" { String::new() } else { format!("{severity}: ") };
         return format!("{clock}  {severity}{text}");
     }
-    let name = event.get("event").and_then(Value::as_str).unwrap_or_default().replace('-', " ");
-    let fields = event.iter().filter(|(key, _)| !matches!(key.as_str(), "at_ms" | "event"));
-    let fields = fields.map(|(key, value)| match value {
-        Value::String(text) => format!("{key} {text}"),
-        other => format!("{key} {other}"),
-    });
-    format!("{clock}  {name}: {}", fields.collect::<Vec<_>>().join(", "))
+    format!("{clock}  {}", run::flow_text(&event))
 }
 
 #[cfg(test)]

@@ -38,6 +38,17 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("To a collector", "export flows --ipfix collector.example.net:4739"),
         ],
     ),
+    ("ab", &[("Half an hour", "ab start --for '30 min'"), ("What it shows", "ab status")]),
+    (
+        "ab start",
+        &[
+            ("Half an hour", "ab start --for '30 min'"),
+            ("The same half of the subscribers as the last time", "ab start --for '60 min' --seed 7"),
+        ],
+    ),
+    ("ab status", &[("What it has shown so far", "ab status"), ("For a program", "ab status --json")]),
+    ("ab stop", &[("End it now, and show what it has shown", "ab stop")]),
+    ("dashboard", &[("All accelerators that run here", "dashboard"), ("One of them", "dashboard box")]),
     (
         "metrics",
         &[
@@ -52,12 +63,28 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("A table, or JSON, and no screen", "top --once"),
             (
                 "Let another machine look",
-                "top --serve 192.0.2.7:9470 --certificate box.pem --key box.key --token-file token",
+                "top --serve 192.0.2.7:9471 --certificate box.pem --key box.key --token-file token",
             ),
             (
                 "Look from there",
-                "top --connect box.example.net:9470 --certificate box.pem --token-file token",
+                "top --connect box.example.net:9471 --certificate box.pem --token-file token",
             ),
+        ],
+    ),
+    (
+        "history",
+        &[
+            ("A week of one accelerator", "history eth0-eth1"),
+            ("A day, elsewhere", "history box --keep 1d --directory /srv/history"),
+        ],
+    ),
+    (
+        "report",
+        &[
+            ("The last hour", "report --since 1h --html report.html --pdf report.pdf"),
+            ("The next five minutes, without a history", "report --during '5 min'"),
+            ("The hour before a change", "report --since 3h --until 2h --json before.json"),
+            ("An hour after it, beside that", "report --since 1h --before before.json --html report.html"),
         ],
     ),
     ("drwa", &[("All connections over a modem", "drwa attach wwan0")]),
@@ -459,6 +486,63 @@ mod tests {
         for (path, _) in EXAMPLES.iter().chain(&MORE) {
             assert!(all.iter().any(|(shown, _)| shown == path), "there is no `{path}`");
         }
+    }
+
+    /// README.md and the pages below `docs`: names and texts.
+    fn documents() -> Vec<(String, String)> {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        let mut files = vec![std::path::PathBuf::from(root).join("README.md")];
+        for folder in ["docs", "docs/algorithms"] {
+            let folder = std::fs::read_dir(format!("{root}/{folder}")).unwrap();
+            files.extend(folder.map(|entry| entry.unwrap().path()));
+        }
+        files.retain(|file| file.extension().is_some_and(|end| end == "md"));
+        let named =
+            |file: std::path::PathBuf| (file.display().to_string(), std::fs::read_to_string(&file).unwrap());
+        files.into_iter().map(named).collect()
+    }
+
+    /// The calls of `cellerator` in blocks of shell, without comments and what a shell does with them. Lines that
+    /// describe a syntax (`[NAME]`, `…`), or have a shell's variables, are left out.
+    fn calls(text: &str) -> Vec<String> {
+        let mut is_shell = false;
+        let joined = text.replace("\\\n", " ");
+        let mut found = Vec::new();
+        for line in joined.lines() {
+            if let Some(kind) = line.trim_start().strip_prefix("```") {
+                is_shell = !is_shell && ["sh", "console"].contains(&kind);
+                continue;
+            }
+            let line = line.trim().trim_start_matches("$ ").trim_start_matches("sudo ");
+            let Some(call) = line.strip_prefix("cellerator ").filter(|_| is_shell) else { continue };
+            let end = [" #", " | ", " > ", " && ", "; ", " &"].iter().filter_map(|end| call.find(end)).min();
+            let call = call[..end.unwrap_or(call.len())].trim();
+            if !call.contains(['[', '…', '$']) {
+                found.push(call.to_owned());
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn every_call_in_the_documents_is_understood() {
+        let mut count = 0;
+        for (name, text) in documents() {
+            for call in calls(&text) {
+                count += 1;
+                let words = std::iter::once("cellerator".to_owned()).chain(words_of(&call.replace('"', "'")));
+                let parsed = Cli::command().try_get_matches_from(words);
+                assert!(parsed.is_ok(), "{name}: cellerator {call}: {}", parsed.unwrap_err());
+            }
+        }
+        assert!(count > 100, "{count}");
+    }
+
+    #[test]
+    fn calls_are_found_where_a_shell_is_shown() {
+        let text = "cellerator not here\n```sh\nsudo cellerator drain   # why\ncellerator status [NAME]\nls\n\
+                    cellerator flows \\\n  --json | jq\n```\n```toml\ncellerator no\n```\n";
+        assert_eq!(calls(text), ["drain", "flows    --json"]);
     }
 
     /// The words of a line as a shell has them: what is quoted is one.

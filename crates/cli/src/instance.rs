@@ -129,12 +129,12 @@ pub fn reload(which: &Which) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn find(which: &Which) -> Result<Found, String> {
+pub(crate) fn find(which: &Which) -> Result<Found, String> {
     let all = run::find(Path::new(io::INSTANCE_DIRECTORY)).map_err(|error| error.to_string())?;
     run::choose(all, which.name.as_deref())
 }
 
-fn ask(found: &Found, question: &Question) -> Result<Answer, String> {
+pub(crate) fn ask(found: &Found, question: &Question) -> Result<Answer, String> {
     found.ask(question).map_err(|error| error.to_string())
 }
 
@@ -145,19 +145,19 @@ fn ask_status(found: &Found) -> Result<Status, String> {
     }
 }
 
-fn unexpected(found: &Found, answer: &Answer) -> String {
+pub(crate) fn unexpected(found: &Found, answer: &Answer) -> String {
     match answer {
         Answer::Refused(why) => format!("{}: {why}", found.name),
         _ => format!("{}: it is of another version; use the `cellerator` it was started with", found.name),
     }
 }
 
-fn print(lines: &[String]) {
+pub(crate) fn print(lines: &[String]) {
     // A reader who has gone away is no error.
     drop(writeln!(std::io::stdout(), "{}", lines.join("\n")));
 }
 
-fn print_json(value: &impl serde::Serialize) -> Result<(), String> {
+pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), String> {
     print(&[serde_json::to_string_pretty(value).map_err(|error| format!("as JSON: {error}"))?]);
     Ok(())
 }

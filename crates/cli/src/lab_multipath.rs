@@ -100,11 +100,12 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
             Err(error) => return Err(error.to_string()),
         }
     }
-    write(args, &results)?;
+    write(args.json.as_deref(), args.html.as_deref(), &results)?;
     Ok(code)
 }
 
-fn line(run: &MultiPathRun) -> String {
+/// A run in one line.
+pub(crate) fn line(run: &MultiPathRun) -> String {
     let mut line = format!(
         "{}, run {}: {:.2} Mbit/s, longest stall {:.0} ms at {:.2} s",
         run.case, run.repetition, run.goodput_mbps, run.longest_stall_ms, run.stalled_at_s
@@ -150,7 +151,7 @@ fn from_json(args: &Args, words: Words) -> Result<ExitCode, String> {
     let Some(results) = results else { return Ok(ExitCode::SUCCESS) };
     let each = |result: &MultiPathResult| words.say(&lab::radios::table(result));
     results.scenarios.iter().for_each(each);
-    write(args, &results)?;
+    write(args.json.as_deref(), args.html.as_deref(), &results)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -165,12 +166,17 @@ fn read_results(text: &str) -> Result<MultiPathResults, String> {
     }
 }
 
-fn write(args: &Args, results: &MultiPathResults) -> Result<(), String> {
-    if let Some(path) = &args.json {
+/// Writes results and report to the files that are wanted.
+pub(crate) fn write(
+    json: Option<&Path>,
+    html: Option<&Path>,
+    results: &MultiPathResults,
+) -> Result<(), String> {
+    if let Some(path) = json {
         let json = serde_json::to_string(results).map_err(|e| format!("as JSON: {e}"))?;
         output::save(path, &(json + "\n"))?;
     }
-    if let Some(path) = &args.html {
+    if let Some(path) = html {
         output::save(path, &lab::radios::page(results))?;
     }
     Ok(())

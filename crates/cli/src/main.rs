@@ -1,10 +1,12 @@
 //! The `cellerator` command: parses arguments and calls the crate that does the work.
 
+mod ab;
 mod analyze;
 mod bench;
 mod completions;
 mod congestion;
 mod contest;
+mod dashboard;
 mod demo;
 mod doctor;
 mod drwa;
@@ -25,8 +27,10 @@ mod output;
 mod path_args;
 mod probe;
 mod progress;
+mod report;
 mod reproduce;
 mod run;
+mod served;
 mod sim;
 mod stability;
 mod sweep;
@@ -56,6 +60,8 @@ enum Command {
     Flows(instance::ShowArgs),
     /// End a running accelerator: it delivers what it owes and hands its flows back
     Drain(instance::DrainArgs),
+    /// Compare accelerated subscribers with a control group that is passed bit for bit
+    Ab(ab::Args),
     /// Make a running accelerator read its settings file again
     Reload(instance::Which),
     /// Say what this machine can do as an accelerator, what it lacks, and which command mends it
@@ -64,10 +70,16 @@ enum Command {
     Events(events::EventsArgs),
     /// Export what a running accelerator knows of ended flows, to files and collectors
     Export(events::ExportArgs),
+    /// Record what an accelerator does, a minute at a time, for `report`
+    History(report::HistoryArgs),
+    /// Report of live traffic: what was accelerated, what was passed, and what was before
+    Report(report::ReportArgs),
     /// Serve the metrics of running accelerators to Prometheus
     Metrics(metrics::Args),
     /// Watch running accelerators and their subscribers live in a terminal, of this machine or another one
     Top(top::Args),
+    /// Show running accelerators live in a browser on this machine
+    Dashboard(dashboard::Args),
     /// Emulate cellular networks between real TCP stacks, in network namespaces (as root)
     Lab(lab::Args),
     /// Simulate the same networks in virtual time, in seconds and without root, or random networks
@@ -115,11 +127,15 @@ fn main() -> ExitCode {
         Command::Flows(args) => instance::flows(&args),
         Command::Drain(args) => instance::drain(&args),
         Command::Reload(which) => instance::reload(&which),
+        Command::Ab(args) => ab::main(&args),
         Command::Doctor(args) => doctor::main(&args),
         Command::Events(args) => events::events(&args),
         Command::Export(args) => events::export(&args),
+        Command::History(args) => report::history(&args),
+        Command::Report(args) => report::report(&args),
         Command::Metrics(args) => metrics::main(&args),
         Command::Top(args) => top::main(&args),
+        Command::Dashboard(args) => dashboard::main(&args),
         Command::Lab(args) => lab::main(args),
         Command::Sim(args) => sim::main(args),
         Command::FeedbackAdapter(args) => feedback_adapter::main(&args),

@@ -1,57 +1,29 @@
 //! `cellerator run`.
 
 use std::ffi::OsString;
-use std::io::Write;
-use std::os::linux::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use engine::WindowPolicy;
 use io::{Clock, Waiter};
-use run::{Accelerator, Answer, Event, Job, Question, RunError, Settings, Severity, Task, Watched};
+use run::{Accelerator, Answer, Event, EventSink, Job, Log, Question, RunError, Settings, Task, Watched};
 use units::Duration;
 
 /// Runs `cellerator run`; an error is one clear line: what, where, what to do.
 pub fn main(settings: Settings) -> Result<ExitCode, String> {
     let given: Vec<OsString> = std::env::args_os().skip_while(|word| word != "run").skip(1).collect();
-    let is_journal = is_journal();
-    let mut show = |event: &Event| show(event, is_journal);
     let result = match settings.task(given)? {
         Task::Watch(record, hang_after) => {
             let watched = run::watch(&record, hang_after).map_err(|error| error.to_string())?;
             // A service manager starts it anew.
             return Ok(if watched == Watched::Died { ExitCode::FAILURE } else { ExitCode::SUCCESS });
         }
-        Task::DryRun(config) => run::dry_run(&config, &mut show),
+        Task::DryRun(config) => run::dry_run(&config, &mut Log::open(&config.instance_name())),
         Task::Background(words) => return start_in_background(&words).map_err(|why| format!("run: {why}")),
-        Task::Run(job) => accelerate(*job, show),
+        Task::Run(job) => accelerate(*job),
     };
     result.map(|()| ExitCode::SUCCESS).map_err(|error| format!("run: {error}"))
-}
-
-/// What was set up goes to standard output, what needs attention to standard error. A reader who has
-/// gone away is no reason to stop.
-fn show(event: &Event, is_journal: bool) {
-    // As `SyslogLevelPrefix` of systemd has it (sd-daemon(3)).
-    let level = match event.severity() {
-        _ if !is_journal => "",
-        Severity::Info => "<6>",
-        Severity::Notice => "<5>",
-        Severity::Warning => "<4>",
-    };
-    if event.severity() == Severity::Info {
-        drop(std::io::stdout().write_all(format!("{level}{event}\n").as_bytes()));
-    } else {
-        io::say(format_args!("{level}cellerator: {}", event.line()));
-    }
-}
-
-/// True when standard error is the journal's: `JOURNAL_STREAM` names its device and inode (systemd.exec(5)).
-fn is_journal() -> bool {
-    let here =
-        std::fs::metadata("/proc/self/fd/2").map(|data| format!("{}:{}", data.st_dev(), data.st_ino()));
-    matches!((std::env::var("JOURNAL_STREAM"), here), (Ok(stream), Ok(here)) if stream == here)
 }
 
 /// How often a process in the background is looked at.
@@ -78,16 +50,17 @@ fn start_in_background(words: &[OsString]) -> Result<ExitCode, String> {
     }
 }
 
-fn accelerate(job: Job, mut show: impl FnMut(&Event)) -> Result<(), RunError> {
+fn accelerate(job: Job) -> Result<(), RunError> {
     let Job { config, engine, read } = job;
+    let mut log = Log::open(&config.instance_name());
     // All files that others may not read have been read, and there is one thread.
     run::keep_needed_privileges(&config.state_directory)?;
     if engine.window_policy == WindowPolicy::Opportunistic {
-        show(&Event::PatentClaim);
+        log.on_event(&Event::PatentClaim);
     }
     let make = |shards| {
         Accelerator::for_shards(&engine, shards, read).map_err(|error| RunError::Settings(error.to_string()))
     };
-    run::run(&config, make, &mut show)?.tell(&mut show);
+    run::run(&config, make, &mut log)?.tell(&mut log);
     Ok(())
 }

@@ -20,6 +20,7 @@ use crate::outcome::{self, Files};
 use crate::{interruption, progress};
 
 mod digest;
+mod radios;
 mod soak;
 
 /// Arguments of `cellerator sim`.
@@ -62,7 +63,7 @@ struct RunArgs {
     /// With --out: also write every packet of every run, as text
     #[arg(long, requires = "out")]
     packets: bool,
-    /// Write the results as JSON (schemas/lab-results.schema.json)
+    /// Write the results as JSON (schemas/lab-results.schema.json; of several radios: multipath-lab.schema.json)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Write a report as one HTML page
@@ -98,6 +99,9 @@ struct Job {
 }
 
 fn run(args: &RunArgs) -> Result<ExitCode, String> {
+    if let Some(scenario) = radios::read(&args.scenario)? {
+        return radios::run(args, scenario);
+    }
     let (mut scenario, traces) = outcome::read(&args.scenario)?;
     scenario.seed = args.seed.unwrap_or(scenario.seed);
     scenario.repetitions = args.seeds.unwrap_or(scenario.repetitions).max(1);

@@ -10,14 +10,9 @@
 //!
 //! The program ends with the process, however that ends. Subflows that it has set keep what they have.
 
-use io::bpf::{Assembler, Attachment, Condition, Helper, Instruction, Program, Register, Width, root_group};
+use io::bpf::{Attachment, Helper, Instruction, Program, Register, Width, for_new_subflows, root_group};
 use io::{IoError, Namespace};
 
-/// Offsets in `struct bpf_sock_ops`.
-const OPERATION: i16 = 0;
-const SOCKET: i16 = 184;
-/// `BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB` and `BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB`.
-const ESTABLISHED: [i32; 2] = [4, 5];
 /// `IPPROTO_TCP`, `TCP_CONGESTION`.
 const LEVEL: i32 = 6;
 const TCP_CONGESTION: i32 = 13;
@@ -44,41 +39,22 @@ impl Chooser {
 }
 
 fn instructions(namespace: u64, name: &str) -> Result<Vec<Instruction>, IoError> {
-    use Register::{R0, R1, R2, R3, R4, R5, R6, R7, R10};
+    use Register::{R1, R2, R3, R4, R5, R6, R10};
     let mut bytes = name.as_bytes().to_vec();
     bytes.resize(NAME_LEN, 0);
-    let mut a = Assembler::new();
-    let (is_established, end) = (a.label(), a.label());
-    a.copy(R6, R1);
-    a.load(Width::Word, R2, R6, OPERATION);
-    for operation in ESTABLISHED {
-        a.jump_if(Condition::Equal, R2, operation, is_established);
-    }
-    a.jump(end);
-    a.place(is_established);
-    // R1 is still the context.
-    a.call(Helper::NamespaceCookie);
-    a.set_wide(R7, namespace);
-    a.jump_if_register(Condition::Differs, R0, R7, end);
-    a.load(Width::Double, R1, R6, SOCKET);
-    a.jump_if(Condition::Equal, R1, 0, end);
-    a.call(Helper::MptcpConnection);
-    a.jump_if(Condition::Equal, R0, 0, end);
-    for (word, offset) in bytes.chunks_exact(4).zip((-16_i16..).step_by(4)) {
-        let word = i32::from_ne_bytes([word[0], word[1], word[2], word[3]]);
-        a.store_number(Width::Word, R10, offset, word);
-    }
-    a.copy(R1, R6);
-    a.set(R2, LEVEL);
-    a.set(R3, TCP_CONGESTION);
-    a.point(R4, R10, -16);
-    a.set(R5, NAME_LEN as i32);
-    // What is refused stays as it is.
-    a.call(Helper::SetSocketOption);
-    a.place(end);
-    a.set(R0, 1);
-    a.exit();
-    a.finish()
+    for_new_subflows(namespace, |a| {
+        for (word, offset) in bytes.chunks_exact(4).zip((-16_i16..).step_by(4)) {
+            let word = i32::from_ne_bytes([word[0], word[1], word[2], word[3]]);
+            a.store_number(Width::Word, R10, offset, word);
+        }
+        a.copy(R1, R6);
+        a.set(R2, LEVEL);
+        a.set(R3, TCP_CONGESTION);
+        a.point(R4, R10, -16);
+        a.set(R5, NAME_LEN as i32);
+        // What is refused stays as it is.
+        a.call(Helper::SetSocketOption);
+    })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use control::coupled::Scheme;
-use io::{Clock, INSTANCE_DIRECTORY, Instance, Interest, Namespace, PidFd, ProcessId, Signals, Waiter};
+use io::{INSTANCE_DIRECTORY, Instance, Interest, Namespace, Signals, Waiter, end_process};
 use units::Duration;
 
 use crate::record::{KIND, Record, running};
@@ -11,7 +11,6 @@ use crate::{Chooser, CoupledError, Program, Setup};
 
 /// How long a process may take to end.
 const END_LIMIT: Duration = Duration::from_secs(10);
-const SIGTERM: i32 = 15;
 
 /// A scheme that subflows can use, or do; all of it ends with the value, and with the process.
 #[derive(Debug)]
@@ -105,15 +104,5 @@ pub fn unload(scheme: Option<Scheme>) -> Result<Vec<String>, CoupledError> {
 }
 
 fn end(process: u32) -> Result<(), CoupledError> {
-    let owner = ProcessId::of(process)?;
-    PidFd::open(process)?.send_signal(SIGTERM)?;
-    let mut waiter = Waiter::new(Duration::ZERO)?;
-    let give_up = Clock::now() + END_LIMIT;
-    while owner.is_alive() {
-        if Clock::now() > give_up {
-            return Err(CoupledError::DoesNotEnd(process));
-        }
-        waiter.wait(Some(Clock::now() + Duration::from_millis(10)))?;
-    }
-    Ok(())
+    if end_process(process, END_LIMIT)? { Ok(()) } else { Err(CoupledError::DoesNotEnd(process)) }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use io::bpf::Hooked;
 use io::netlink::{InterfaceIndex, Netlink};
-use io::{Clock, INSTANCE_DIRECTORY, Instance, Interest, Namespace, PidFd, ProcessId, Signals, Waiter};
+use io::{Clock, INSTANCE_DIRECTORY, Instance, Interest, Namespace, Signals, Waiter, end_process};
 use units::Duration;
 
 use crate::buffers::Buffers;
@@ -160,17 +160,5 @@ pub fn detach(interface: Option<&str>) -> Result<Vec<String>, DrwaError> {
 }
 
 fn end(process: u32) -> Result<(), DrwaError> {
-    let owner = ProcessId::of(process)?;
-    PidFd::open(process)?.send_signal(SIGTERM)?;
-    let mut waiter = Waiter::new(Duration::ZERO)?;
-    let give_up = Clock::now() + END_LIMIT;
-    while owner.is_alive() {
-        if Clock::now() > give_up {
-            return Err(DrwaError::DoesNotEnd(process));
-        }
-        waiter.wait(Some(Clock::now() + Duration::from_millis(10)))?;
-    }
-    Ok(())
+    if end_process(process, END_LIMIT)? { Ok(()) } else { Err(DrwaError::DoesNotEnd(process)) }
 }
-
-const SIGTERM: i32 = 15;

@@ -33,6 +33,7 @@ use crate::meters::Meters;
 use crate::notice::{Notice, Wants};
 use crate::report::{FlowReport, Page, PassedFlow, SubscriberReport};
 use crate::stats::Stats;
+use crate::trial::{ControlGroup, MeasuredFlow};
 
 mod image;
 
@@ -269,6 +270,29 @@ impl Engine {
     /// Notices that had no room since this was asked last.
     pub fn take_lost_notices(&mut self) -> u64 {
         self.down.take_lost_notices() + self.up.as_mut().map_or(0, |up| up.take_lost_notices())
+    }
+
+    /// Begins a trial, in place of one under way: flows that begin from here on are measured, and those of
+    /// subscribers in `group` pass bit for bit. Or ends it: flows of the group are let go, and pass on.
+    ///
+    /// Flows with a lowered window (`drwa`) are in no group.
+    pub fn set_control_group(&mut self, group: Option<ControlGroup>) {
+        for half in [Some(&mut self.down), self.up.as_deref_mut()].into_iter().flatten() {
+            match group {
+                Some(group) => half.begin_trial(group),
+                None => half.end_trial(),
+            }
+        }
+    }
+
+    /// A flow that was measured in a trial, and has ended or was under way at the trial's end.
+    pub fn take_measured(&mut self) -> Option<MeasuredFlow> {
+        self.down.take_measured().or_else(|| self.up.as_mut()?.take_measured())
+    }
+
+    /// Measured flows that had no room since this was asked last.
+    pub fn take_lost_measured(&mut self) -> u64 {
+        self.down.take_lost_measured() + self.up.as_mut().map_or(0, |up| up.take_lost_measured())
     }
 
     /// Is shown packets, each with the port it arrived at, that are about to be handled in this

@@ -40,6 +40,7 @@ use crate::report::{FlowState, PassedRecently};
 use crate::segment::{Budget, Context, Segment};
 use crate::stats::Stats;
 use crate::timestamp::COMPARABLE_FOR;
+use crate::trial::Trial;
 
 mod deadlines;
 mod feedback;
@@ -52,6 +53,7 @@ pub(crate) mod recover;
 mod reports;
 mod schedule;
 mod transitions;
+mod trial;
 
 /// Memory that no flow is refused, in bytes; and the same where so much for each flow is more than half of
 /// all there is.
@@ -93,6 +95,7 @@ pub(crate) struct Half {
     meters: Meters,
     notices: Notices,
     passed_recently: PassedRecently,
+    trial: Trial,
     journal: Option<Box<dyn Journal>>,
     /// The flow of the packet handled last, if it carries data and is not in the table.
     unknown: Option<FlowKey>,
@@ -132,6 +135,7 @@ impl Half {
             meters: Meters::default(),
             notices: Notices::default(),
             passed_recently: PassedRecently::default(),
+            trial: Trial::default(),
             journal: None,
             unknown: None,
             is_draining: false,
@@ -195,6 +199,7 @@ impl Half {
         (self.is_draining, self.mtu) = (other.is_draining, mtu);
         self.pool.set_origin(other.pool.no_memory());
         self.notices.set_wants(other.notices.wants());
+        other.control_group().into_iter().for_each(|group| self.begin_trial(group));
     }
 
     /// Has the data of flows that begin held where `origin` comes from.
@@ -336,7 +341,7 @@ impl Half {
             }
         }
         let direction = self.direction;
-        let counted = self.before();
+        let (counted, stand) = (self.before(), self.stand());
         let shown = self.look_at(id, now, |flow, cx, tools| {
             let before = flow.phase.relay().map_or(0, Relay::memory);
             if let Some(relay) = flow.phase.relay_mut().filter(|_| segment.from == End::Source) {
@@ -353,6 +358,9 @@ impl Half {
         });
         if let Some(counted) = counted {
             self.note_changes(id, counted, now);
+        }
+        if let Some(stand) = stand {
+            self.measure(id, stand, segment.from == End::Source && segment.has_content(), now);
         }
         shown
     }

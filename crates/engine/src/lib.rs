@@ -41,6 +41,7 @@ mod report;
 mod segment;
 mod stats;
 mod timestamp;
+mod trial;
 
 pub use boundary::{Middlebox, PassThrough, Port, Transmit, Verdict};
 pub use config::{ConfigError, EngineConfig, Sharing, UplinkConfig};
@@ -58,3 +59,4 @@ pub use record::{FlowRecord, RECORD_VERSION, RECORD_WORDS};
 pub use report::{FlowReport, FlowState, Page, PassedFlow, PathReport, SubscriberReport};
 pub use stats::Stats;
 pub use tcp::{RingProvider, WindowPolicy};
+pub use trial::{ControlGroup, MeasuredFlow};

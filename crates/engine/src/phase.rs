@@ -4,7 +4,8 @@
 //!   Observing ──▶ Accelerated ──▶ Closed
 //!       │              │             │
 //!       ▼              ▼             │
-//!   Windowed       Draining ◀────────┘
+//!   Windowed,      Draining ◀────────┘
+//!   Watched
 //! ```
 //!
 //! A phase takes in segments and says what is next ([`Next`]); what that does to tables, journal
@@ -25,6 +26,7 @@ pub(crate) mod closed;
 pub(crate) mod draining;
 pub(crate) mod next;
 pub(crate) mod observing;
+pub(crate) mod watched;
 pub(crate) mod windowed;
 
 use accelerated::Accelerated;
@@ -32,6 +34,7 @@ use closed::Closed;
 use draining::Draining;
 use next::{About, Next};
 use observing::Observing;
+use watched::Watched;
 use windowed::Windowed;
 
 /// Where a flow is in its life.
@@ -50,11 +53,13 @@ pub(crate) enum Phase {
     Closed(Closed),
     /// Its delivery is its hosts', and the window its sink advertises is lowered.
     Windowed(Box<Windowed>),
+    /// It passes bit for bit, and is measured: a trial's control group.
+    Watched(Box<Watched>),
 }
 stored::variants! {
     Phase:
     0 => Observing(inner), 1 => Accelerated(inner), 2 => Draining(inner), 3 => Closed(inner),
-    4 => Windowed(inner),
+    4 => Windowed(inner), 5 => Watched(inner),
 }
 
 impl Phase {
@@ -67,6 +72,7 @@ impl Phase {
             Self::Draining(_) => FlowState::Draining,
             Self::Closed(_) => FlowState::Closed,
             Self::Windowed(_) => FlowState::Windowed,
+            Self::Watched(_) => FlowState::Control,
         }
     }
 
@@ -80,8 +86,17 @@ impl Phase {
     pub(crate) fn windowed(&self) -> Option<&Windowed> {
         match self {
             Self::Windowed(phase) => Some(phase),
-            Self::Observing(_) | Self::Accelerated(_) | Self::Draining(_) | Self::Closed(_) => None,
+            Self::Observing(_)
+            | Self::Accelerated(_)
+            | Self::Draining(_)
+            | Self::Closed(_)
+            | Self::Watched(_) => None,
         }
+    }
+
+    /// The flow of a trial's control group, where it is one.
+    pub(crate) fn watched(&self) -> Option<&Watched> {
+        if let Self::Watched(phase) = self { Some(phase) } else { None }
     }
 
     /// Takes in a segment that is intact.
@@ -97,6 +112,7 @@ impl Phase {
             Self::Closed(phase) => phase.on_segment(segment, cx),
             Self::Observing(phase) => phase.on_segment(segment, about, cx),
             Self::Windowed(phase) => phase.on_segment(segment, cx),
+            Self::Watched(phase) => phase.on_segment(segment, cx.now),
         }
     }
 
@@ -108,6 +124,7 @@ impl Phase {
             Self::Draining(phase) => phase.on_deadline(last_activity, cx),
             Self::Closed(phase) => phase.on_deadline(last_activity, cx),
             Self::Windowed(phase) => phase.on_deadline(last_activity, cx),
+            Self::Watched(phase) => phase.on_deadline(last_activity, cx),
         }
     }
 
@@ -118,7 +135,7 @@ impl Phase {
             Self::Accelerated(phase) => phase.due(config, last_activity),
             Self::Draining(phase) => phase.due(config, last_activity),
             Self::Closed(phase) => phase.due(config, last_activity),
-            Self::Windowed(_) => last_activity + config.idle_timeout,
+            Self::Windowed(_) | Self::Watched(_) => last_activity + config.idle_timeout,
         }
     }
 
@@ -130,6 +147,7 @@ impl Phase {
             Self::Draining(phase) => phase.gives_way_to(syn),
             Self::Closed(phase) => phase.gives_way_to(syn),
             Self::Windowed(phase) => phase.gives_way_to(syn),
+            Self::Watched(phase) => phase.gives_way_to(syn),
         }
     }
 
@@ -140,7 +158,7 @@ impl Phase {
             Self::Accelerated(phase) => Some(&phase.relay),
             Self::Draining(phase) => Some(&phase.relay),
             Self::Closed(phase) => Some(&phase.relay),
-            Self::Observing(_) | Self::Windowed(_) => None,
+            Self::Observing(_) | Self::Windowed(_) | Self::Watched(_) => None,
         }
     }
 
@@ -151,7 +169,7 @@ impl Phase {
             Self::Accelerated(phase) => Some(&mut phase.relay),
             Self::Draining(phase) => Some(&mut phase.relay),
             Self::Closed(phase) => Some(&mut phase.relay),
-            Self::Observing(_) | Self::Windowed(_) => None,
+            Self::Observing(_) | Self::Windowed(_) | Self::Watched(_) => None,
         }
     }
 
@@ -162,7 +180,7 @@ impl Phase {
             Self::Accelerated(phase) => Some((&mut phase.relay, None)),
             Self::Draining(phase) => Some((&mut phase.relay, Some(&phase.departure))),
             Self::Closed(phase) => Some((&mut phase.relay, None)),
-            Self::Observing(_) | Self::Windowed(_) => None,
+            Self::Observing(_) | Self::Windowed(_) | Self::Watched(_) => None,
         }
     }
 
@@ -170,7 +188,11 @@ impl Phase {
     pub(crate) fn departure(&self) -> Option<&Departure> {
         match self {
             Self::Draining(phase) => Some(&phase.departure),
-            Self::Observing(_) | Self::Accelerated(_) | Self::Closed(_) | Self::Windowed(_) => None,
+            Self::Observing(_)
+            | Self::Accelerated(_)
+            | Self::Closed(_)
+            | Self::Windowed(_)
+            | Self::Watched(_) => None,
         }
     }
 }

@@ -25,15 +25,17 @@ pub enum FlowState {
     Closed,
     /// Its delivery is its hosts'; the window its client advertises is lowered.
     Windowed,
+    /// It passes bit for bit and is measured: a trial's control group.
+    Control,
 }
 
 impl FlowState {
     /// Number of states.
-    pub const COUNT: usize = 5;
+    pub const COUNT: usize = 6;
 
     /// All states, in order.
     pub const ALL: [Self; Self::COUNT] =
-        [Self::Observing, Self::Accelerated, Self::Draining, Self::Closed, Self::Windowed];
+        [Self::Observing, Self::Accelerated, Self::Draining, Self::Closed, Self::Windowed, Self::Control];
 
     pub(crate) const fn index(self) -> usize {
         self as usize
@@ -48,6 +50,7 @@ impl FlowState {
             Self::Draining => "draining",
             Self::Closed => "closed",
             Self::Windowed => "drwa",
+            Self::Control => "control",
         }
     }
 }

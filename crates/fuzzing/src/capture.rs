@@ -167,7 +167,8 @@ impl Sink for Found {
     fn on_flow(&mut self, flow: &FlowReport) {
         check_flow(flow);
         self.flows += 1;
-        self.packets += flow.directions.iter().map(|direction| direction.volume.packets).sum::<u64>();
+        let seen = |volume: &analysis::Volume| volume.packets + volume.duplicates;
+        self.packets += flow.directions.iter().map(|direction| seen(&direction.volume)).sum::<u64>();
         self.document.on_flow(flow);
     }
     fn on_event(&mut self, event: &Event) {
@@ -233,7 +234,7 @@ impl Found {
 
     /// The document: it must be JSON that says what was counted.
     fn finish(self, segments: u64) -> Vec<u8> {
-        assert_eq!(self.packets, segments, "packets in flows, segments handed in");
+        assert_eq!(self.packets, segments, "packets in flows and duplicates of them, segments handed in");
         assert!(self.flows_of_events <= self.flows, "an event of a flow that never ended");
         let flows = self.flows;
         let text = self.document.finish(&analysis::Findings::default()).expect("a Vec takes everything");

@@ -4,7 +4,7 @@
 use std::io::{IoSlice, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 
 use socket2::{MaybeUninitSlice, MsgHdr, MsgHdrMut, SockRef};
 
@@ -41,6 +41,17 @@ pub fn send_with_descriptors(
     // The kernel takes the descriptors with the first byte that it takes.
     let sent = SockRef::from(stream).sendmsg(&message, 0).doing(doing)?;
     stream.write_all(&bytes[sent..]).doing(doing)
+}
+
+/// Sends a datagram and with it `descriptor`.
+pub(crate) fn send_datagram(
+    socket: &UnixDatagram,
+    bytes: &[u8],
+    descriptor: BorrowedFd<'_>,
+) -> std::io::Result<()> {
+    let (control, pieces) = (control_message(&[descriptor]), [IoSlice::new(bytes)]);
+    let message = MsgHdr::new().with_buffers(&pieces).with_control(&control);
+    SockRef::from(socket).sendmsg(&message, 0).map(drop)
 }
 
 /// Receives bytes and the descriptors sent with them; no byte at all when the other end is closed.

@@ -37,6 +37,7 @@ mod signals;
 mod spin_budget;
 mod state_file;
 pub mod sysctl;
+mod system_journal;
 mod tcp_info;
 mod tun;
 mod waiter;
@@ -58,15 +59,16 @@ pub use netns::{Namespace, SpawnOptions, namespaces_in_use, set_death_signal};
 pub use paced_waiter::PacedWaiter;
 pub use packet_socket::{PacketSocket, ReceivedPacket};
 pub use prefetch::{prefetch, prefetch_lines};
-pub use process::{PidFd, ProcessId, raise_descriptor_limit, resident_bytes, resident_bytes_of};
+pub use process::{PidFd, ProcessId, end_process, raise_descriptor_limit, resident_bytes, resident_bytes_of};
 pub use raw_socket::RawSocket;
 pub use ring_arena::RingArena;
 pub use segments::{Segments, SilentPort};
-pub use service_manager::{ServiceManager, sign_of_life_within};
+pub use service_manager::{ServiceManager, sign_of_life_within, take_stored};
 pub use shared_words::SharedWords;
 pub use signals::{Signals, ignore_signals, is_signal_ignored};
 pub use spin_budget::SpinBudget;
 pub use state_file::{MappedState, StateFile};
+pub use system_journal::{SystemJournal, is_journal_standard_error};
 pub use tcp_info::{TcpInfo, save_syn, saved_syn, set_max_pacing_rate, set_window_clamp};
 pub use tun::{
     Framing, Offloads, PACKET_LEN_MAX, PIECES_MAX, Tun, TunConfig, TunQueue, VNET_HEADER_LEN, VnetHeader,

@@ -6,8 +6,10 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::str::FromStr;
 
-use crate::IoError;
+use units::Duration;
+
 use crate::error::Context;
+use crate::{Clock, IoError, Waiter};
 
 /// A process, told from a later one of the same number by its time of start. Written `pid:ticks`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +122,24 @@ impl PidFd {
             Ok(())
         }
     }
+}
+
+/// Asks a process to end (SIGTERM) and waits for that; false when it has not ended within `limit`.
+///
+/// # Errors
+/// When there is no such process, or it may not be signalled.
+pub fn end_process(pid: u32, limit: Duration) -> Result<bool, IoError> {
+    let process = ProcessId::of(pid)?;
+    PidFd::open(pid)?.send_signal(libc::SIGTERM)?;
+    let mut waiter = Waiter::new(Duration::ZERO)?;
+    let give_up = Clock::now() + limit;
+    while process.is_alive() {
+        if Clock::now() > give_up {
+            return Ok(false);
+        }
+        waiter.wait(Some(Clock::now() + Duration::from_millis(10)))?;
+    }
+    Ok(true)
 }
 
 impl AsFd for PidFd {

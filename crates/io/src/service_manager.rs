@@ -1,9 +1,11 @@
-//! [`ServiceManager`]: what systemd, or another manager with its protocol, is told (sd_notify(3)).
+//! [`ServiceManager`]: what systemd, or another manager with its protocol, is told (sd_notify(3)), and the open
+//! descriptors that it keeps (`FDSTORE=1`).
 //!
 //! A datagram of lines `KEY=value`. The crate `sd-notify` does the same; these are its forty lines that are
 //! needed here.
 
 use std::ffi::OsStr;
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -12,6 +14,7 @@ use std::path::Path;
 use units::Duration;
 
 use crate::IoError;
+use crate::descriptors::send_datagram;
 use crate::error::Context;
 
 /// Where the manager of this service listens.
@@ -53,6 +56,56 @@ impl ServiceManager {
         let told = self.socket.send_to_addr(lines.as_bytes(), &self.address);
         told.map(drop).doing(|| "speak with the service manager".to_owned())
     }
+
+    /// Has it keep `descriptor` until the service has ended for good, and give it to the next start
+    /// ([`take_stored`]). `name` has letters, digits and `-`.
+    ///
+    /// # Errors
+    /// As [`ServiceManager::tell`].
+    pub fn store(&self, name: &str, descriptor: BorrowedFd<'_>) -> Result<(), IoError> {
+        let send = || {
+            let socket = UnixDatagram::unbound()?;
+            socket.set_nonblocking(true)?;
+            socket.connect_addr(&self.address)?;
+            // It would let go of a socket at whose other end nobody is.
+            send_datagram(&socket, format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0").as_bytes(), descriptor)
+        };
+        send().doing(|| "have the service manager keep a descriptor".to_owned())
+    }
+
+    /// Has it let go of all that it keeps under `name`.
+    ///
+    /// # Errors
+    /// As [`ServiceManager::tell`].
+    pub fn forget(&self, name: &str) -> Result<(), IoError> {
+        self.tell(&format!("FDSTOREREMOVE=1\nFDNAME={name}"))
+    }
+}
+
+/// The first descriptor that a manager gives (sd_listen_fds(3)).
+const FIRST_GIVEN: RawFd = 3;
+
+/// What the manager gives this process of what it keeps: names and descriptors. It goes on keeping them.
+///
+/// To be called once: whoever has them closes them.
+#[must_use]
+pub fn take_stored() -> Vec<(String, OwnedFd)> {
+    let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
+    if number("LISTEN_PID") != Some(std::process::id()) {
+        return Vec::new();
+    }
+    let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
+    let count = number("LISTEN_FDS").unwrap_or(0).min(names.split(':').count() as u32);
+    let given = (FIRST_GIVEN..).zip(names.split(':')).take(count as usize);
+    given.filter_map(|(number, name)| Some((name.to_owned(), close_for_programs(number)?))).collect()
+}
+
+/// The open descriptor of this number, which programs that this process starts do not get.
+fn close_for_programs(number: RawFd) -> Option<OwnedFd> {
+    // SAFETY: F_SETFD takes a number and a flag, no pointers.
+    let done = unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
+    // SAFETY: it is open, and by the protocol of LISTEN_FDS this process's own; nothing else here knows of it.
+    (done == 0).then(|| unsafe { OwnedFd::from_raw_fd(number) })
 }
 
 /// How long the manager waits for a sign of life; none if it does not want any.
@@ -67,6 +120,34 @@ pub fn sign_of_life_within() -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_descriptor_comes_with_its_name() {
+        use std::io::Write;
+        use std::os::fd::AsFd;
+        use std::os::unix::net::UnixStream;
+
+        let path = std::env::temp_dir().join(format!("ct-io-store-{}", std::process::id()));
+        let listener = UnixDatagram::bind(&path).unwrap();
+        let manager = ServiceManager::at(path.as_os_str()).unwrap();
+        let (mut own, theirs) = UnixStream::pair().unwrap();
+        own.write_all(b"kept").unwrap();
+        drop(own);
+        manager.store("run-7", theirs.as_fd()).unwrap();
+        manager.forget("run-7").unwrap();
+        drop(theirs);
+        let mut bytes = [0; 64];
+        let listener = UnixStream::from(OwnedFd::from(listener));
+        let (len, stored) = crate::receive_with_descriptors(&listener, &mut bytes).unwrap();
+        assert_eq!(&bytes[..len], b"FDSTORE=1\nFDNAME=run-7\nFDPOLL=0");
+        let [stored] = stored.try_into().unwrap();
+        let (len, none) = crate::receive_with_descriptors(&listener, &mut bytes).unwrap();
+        assert_eq!((&bytes[..len], none.len()), (&b"FDSTOREREMOVE=1\nFDNAME=run-7"[..], 0));
+        let mut kept = String::new();
+        std::io::Read::read_to_string(&mut UnixStream::from(stored), &mut kept).unwrap();
+        assert_eq!(kept, "kept", "what was sent before waits in it");
+        std::fs::remove_file(&path).unwrap();
+    }
 
     #[test]
     fn what_is_told_arrives_at_a_path_and_at_a_name() {

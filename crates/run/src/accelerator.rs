@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use control::Feedback;
 use engine::{
-    ConfigError, Engine, EngineConfig, Journal, JournalEntry, MemoryAdvice, Middlebox, Notice, PassReason,
-    Port, Stats, Transmit, Verdict, Wants,
+    ConfigError, ControlGroup, Engine, EngineConfig, Journal, JournalEntry, MemoryAdvice, Middlebox, Notice,
+    PassReason, Port, Stats, Transmit, Verdict, Wants,
 };
 use io::{IoError, MappedState, RingArena, StateFile};
 use units::{Bytes, Instant};
 use wire::VirtioNetHeader;
 
+use crate::ab::Tally;
 use crate::{EngineMeters, FlowList, FlowState, Processor, ProcessorStatus, SubscriberList, SubscriberView};
 use crate::{status, subscribers};
 
@@ -54,6 +55,8 @@ pub struct Accelerator {
     expecting: Option<Arriving>,
     /// Flows of another process that are not ours yet.
     arriving: Option<Arriving>,
+    /// What was measured in an A/B phase.
+    measured: Tally,
 }
 
 /// An engine with flows of another process, and the memory that their held data lies in.
@@ -111,6 +114,7 @@ impl Accelerator {
                 given_up: None,
                 expecting: None,
                 arriving: None,
+                measured: Tally::default(),
             })
         };
         (0..shards).map(make).collect()
@@ -275,6 +279,25 @@ impl Processor for Accelerator {
 
     fn set_wants(&mut self, wants: Wants) {
         self.engine.set_wants(wants);
+    }
+
+    fn set_control_group(&mut self, group: Option<ControlGroup>) {
+        self.engine.set_control_group(group);
+        if group.is_some() {
+            self.measured = Tally::default();
+        }
+    }
+
+    fn gather_measured(&mut self) {
+        while let Some(flow) = self.engine.take_measured() {
+            self.measured.add(&flow);
+        }
+        self.measured.lost += self.engine.take_lost_measured();
+    }
+
+    fn measured(&mut self) -> Tally {
+        self.gather_measured();
+        self.measured.clone()
     }
 
     fn take_notice(&mut self) -> Option<Notice> {

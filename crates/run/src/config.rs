@@ -47,6 +47,8 @@ pub struct Config {
     pub drain_ms_max: u64,
     /// Where reports of base stations come in, if anywhere.
     pub feedback: Option<FeedbackConfig>,
+    /// Write down what happens to flows and subscribers, too.
+    pub log_flows: bool,
     /// Where running instances are recorded.
     pub state_directory: PathBuf,
     /// The record of an instance that has died, with whose flows this one goes on. Its watchdog is at the
@@ -110,6 +112,7 @@ impl Default for Config {
             watchdog: WatchdogConfig::default(),
             drain_ms_max: 5_000,
             feedback: None,
+            log_flows: false,
             state_directory: PathBuf::from(io::INSTANCE_DIRECTORY),
             recover: None,
         }

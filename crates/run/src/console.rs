@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::herald::{Herald, Wishes};
 use crate::record::Record;
-use crate::{FlowList, Offer, Snapshot, Status, SubscriberList, SubscriberView, leftovers};
+use crate::{AbReport, FlowList, Offer, Snapshot, Status, SubscriberList, SubscriberView, leftovers};
 
 /// Name of the socket in an instance's directory.
 const SOCKET: &str = "console";
@@ -67,6 +67,17 @@ pub enum Question {
     },
     /// Read the settings anew.
     Reload,
+    /// Begin an A/B phase: half of the subscribers are passed from here on, for comparison.
+    BeginAb {
+        /// How long it lasts, ms.
+        time_ms: u64,
+        /// Which half; from the clock if not given.
+        seed: Option<u32>,
+    },
+    /// End the A/B phase under way.
+    EndAb,
+    /// The comparison of the A/B phase that is under way, or was last.
+    Ab,
     /// Share with the instance that asks what leads packets here, and go on.
     Share(Offer),
     /// Hand all flows over to the instance that asks, and end.
@@ -74,7 +85,7 @@ pub enum Question {
 }
 
 /// What a running instance answers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
     /// To [`Question::Status`].
@@ -87,6 +98,8 @@ pub enum Answer {
     Subscribers(SubscriberList),
     /// To [`Question::Subscriber`].
     Subscriber(Box<SubscriberView>),
+    /// To [`Question::Ab`], [`Question::BeginAb`] and [`Question::EndAb`].
+    Ab(Box<AbReport>),
     /// It is done, or begun, with one line of comment.
     Done(String),
     /// It cannot be done; why, in one line.

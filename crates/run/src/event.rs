@@ -289,6 +289,18 @@ events! {
     } => "\
         the journal is full ({why}): should this process be killed, flows that are not in it stall \
         instead of being reset; make room and start anew";
+    /// An A/B phase has begun: half of the subscribers are passed, for comparison.
+    Info AbBegan {
+        /// Which half.
+        seed: u32,
+        /// How long it is to last.
+        time_s: u64,
+    } => "an A/B phase of {time_s} s has begun: half of the subscribers are passed (seed {seed})";
+    /// It has ended: new flows of all subscribers are accelerated.
+    Info AbEnded {
+        /// `time`, `request` or `upgrade`.
+        why: &'static str,
+    } => "the A/B phase has ended ({why})";
     /// Settings were read anew.
     Info Reloaded {
         /// What holds.

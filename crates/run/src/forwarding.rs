@@ -49,6 +49,11 @@ pub(crate) fn change(family: Family) -> Result<RecordedSysctl, IoError> {
     Ok(RecordedSysctl { before: sysctl::read_here(&path)?, during: "1".to_owned(), path })
 }
 
+/// The one of `settings` that has switched it on.
+pub(crate) fn change_in(settings: &[RecordedSysctl], family: Family) -> Option<RecordedSysctl> {
+    settings.iter().find(|setting| setting.path == switch(family)).cloned()
+}
+
 /// One line for the user whose machine does not forward.
 pub(crate) fn advice(family: Family) -> String {
     let name = match family {

@@ -35,6 +35,8 @@ pub(crate) struct Predecessor {
     /// Its devices: wired, mobile.
     pub tuns: [String; 2],
     rules: Vec<RecordedRule>,
+    /// What it has changed, and puts back at its end unless another instance needs it.
+    pub settings: Vec<RecordedSysctl>,
     name: String,
     process: u32,
     /// Where it keeps its files.
@@ -53,7 +55,7 @@ impl Predecessor {
             record.namespace == here && is_alike && ends == [&config.wired, &config.mobile]
         };
         let record = found.record().filter(is_before_us);
-        let Some(Record { tuns, rules, .. }) = record else {
+        let Some(Record { tuns, rules, sysctls: settings, .. }) = record else {
             let (wired, mobile) = (&config.wired, &config.mobile);
             let what = if config.inline.is_some() { "bridge" } else { "steer" };
             return Err(RunError::Settings(format!(
@@ -62,7 +64,7 @@ impl Predecessor {
             )));
         };
         let directory = found.directory().to_owned();
-        Ok(Some(Self { tuns, rules, name: found.name, process: found.process, directory }))
+        Ok(Some(Self { tuns, rules, settings, name: found.name, process: found.process, directory }))
     }
 
     /// What it is called.

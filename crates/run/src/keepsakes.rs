@@ -201,6 +201,14 @@ impl Keepsakes {
         }
     }
 
+    /// True when no packet has gone past the queues since the process died: programs let them pass after
+    /// `hang_after` without a heartbeat, and without programs nothing does.
+    pub fn is_fresh(&self, hang_after: Duration) -> bool {
+        let words = self.shared.as_ref().map_or(&[][..], SharedArray::words);
+        let last = words.get(HEARTBEAT_WORD).map(|word| word.load(Ordering::Relaxed));
+        last.is_none_or(|last| Clock::now().as_nanos().saturating_sub(last) < (hang_after * 3 / 4).as_nanos())
+    }
+
     /// Sends copies of them to `stream`.
     ///
     /// # Errors
@@ -296,8 +304,10 @@ mod tests {
         send(&own, &[], &inventory, &all).unwrap();
         let mut kept = Keepsakes::receive(&theirs).unwrap();
         assert!(kept.inventory.is_bridge && kept.passed.is_none() && kept.shared.is_some());
+        assert!(!kept.is_fresh(Duration::from_millis(100)), "it has never beaten");
         kept.beat();
         assert!(map.words()[HEARTBEAT_WORD].load(Ordering::Relaxed) > 0, "the same heart");
+        assert!(kept.is_fresh(Duration::from_secs(60)));
         assert_eq!((kept.links.len(), kept.take_memories().iter().flatten().count()), (2, 1));
         let sockets = kept.take_sockets(["w0", "m0"]).unwrap();
         assert_eq!(sockets.each_ref().map(FrameSocket::name), ["w0", "m0"]);

@@ -100,7 +100,7 @@ pub(crate) fn remove(base: &Path, netlink: &Netlink, namespace: u64) -> Result<R
         match record {
             Some(ref record) if record.namespace != namespace && !is_in_our_way => continue,
             Some(ref record) if record.namespace != namespace => {}
-            Some(ref record) => record.undo_all(netlink)?,
+            Some(ref record) => record.undo_all(netlink, leftover.path())?,
             // Killed before anything was set up.
             None => {}
         }

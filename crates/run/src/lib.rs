@@ -22,6 +22,7 @@
 //! INVARIANT: nothing here outlives the process for longer than the watchdog needs: programs, TUN devices and
 //! the nft table go with their descriptors, and a policy rule whose table is empty is passed over.
 
+mod ab;
 mod accelerator;
 pub mod adapter;
 mod attachment;
@@ -40,6 +41,7 @@ mod interfaces;
 mod journal;
 mod keepsakes;
 mod leftovers;
+mod log;
 mod notrack;
 mod packet_loop;
 mod packet_path;
@@ -66,6 +68,7 @@ mod watchdog;
 
 use plan::Plan;
 
+pub use ab::{AbGroup, AbMetric, AbPhase, AbReport, Estimate};
 pub use accelerator::{Accelerator, ReadSettings, Reread};
 pub use config::{AfterHang, Config, InlineFallback, Notrack, SteeringChoice, WatchdogConfig};
 pub use console::{Answer, Found, Question, choose, find};
@@ -74,6 +77,7 @@ pub use error::RunError;
 pub use event::{Amount, Event, EventRecord, EventSink, Severity, StandIn};
 pub use feedback::FeedbackConfig;
 pub use herald::{Direction, FlowEvent, FlowOf, FlowRecord, Wishes};
+pub use log::{Log, flow_text};
 pub use packet_loop::{Counters, OnLink, SideCounters};
 pub use privileges::keep_needed_privileges;
 pub use processor::Processor;

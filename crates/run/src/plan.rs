@@ -108,7 +108,7 @@ impl Plan {
                 sides[0].tun, sides[1].tun
             ));
         }
-        let sysctls = plan_forwarding(config, netlink, &families, &mut warnings)?;
+        let sysctls = plan_forwarding(config, netlink, &families, predecessor.as_ref(), &mut warnings)?;
         let mut found = examine_firewall(&sides);
         warnings.append(&mut found.conflicts);
         warnings.append(&mut found.unknown);
@@ -464,11 +464,18 @@ fn plan_forwarding(
     config: &Config,
     netlink: &Netlink,
     families: &[Family],
+    predecessor: Option<&Predecessor>,
     warnings: &mut Vec<String>,
 ) -> Result<Vec<RecordedSysctl>, RunError> {
     let mut changes = Vec::new();
     let names = [config.wired.as_str(), config.mobile.as_str()];
     for &family in families {
+        // It stays on when the instance before ends, and is put back as that one would have.
+        let theirs = predecessor.and_then(|before| forwarding::change_in(&before.settings, family));
+        if let Some(change) = theirs.filter(|_| config.set_forwarding) {
+            changes.push(change);
+            continue;
+        }
         let is_used = has_address(netlink, names[0], family)? && has_address(netlink, names[1], family)?;
         if !is_used || forwarding::is_on(family, names)? {
             continue;

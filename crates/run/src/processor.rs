@@ -4,9 +4,10 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use engine::{Journal, JournalEntry, Middlebox, Notice, PassThrough, Port, Wants};
+use engine::{ControlGroup, Journal, JournalEntry, Middlebox, Notice, PassThrough, Port, Wants};
 use units::Instant;
 
+use crate::ab::Tally;
 use crate::{EngineMeters, FlowList, FlowState, ProcessorStatus, SubscriberList, SubscriberView};
 
 /// A middlebox that can be supervised: told of devices and settings, asked for figures, and stopped
@@ -66,6 +67,17 @@ pub trait Processor: Middlebox {
 
     /// Has this noted of flows and subscribers from here on, and nothing else.
     fn set_wants(&mut self, _wants: Wants) {}
+
+    /// Begins an A/B phase in which the subscribers of `group` are passed, or ends it.
+    fn set_control_group(&mut self, _group: Option<ControlGroup>) {}
+
+    /// Takes in what was measured of flows since the last time; a few times a second.
+    fn gather_measured(&mut self) {}
+
+    /// What was measured since the A/B phase began.
+    fn measured(&mut self) -> Tally {
+        Tally::default()
+    }
 
     /// What was noted first and not taken yet.
     fn take_notice(&mut self) -> Option<Notice> {

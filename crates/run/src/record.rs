@@ -1,9 +1,12 @@
 //! [`Record`]: what has been set up and would stay behind, as written to disk and as undone.
 
+use std::path::Path;
+
 use io::netlink::{Family, Netlink, Rule, Table};
 use io::{IoError, PidFd, ProcessId, sysctl};
 use serde::{Deserialize, Serialize};
 
+use crate::console::{self, Found};
 use crate::recovery::Passage;
 
 /// Everything of an instance that does not vanish with its process.
@@ -119,6 +122,12 @@ impl Record {
         result
     }
 
+    /// True when its nft table is there, if it has one.
+    pub fn is_held(&self) -> bool {
+        let holder = self.nft.as_deref().and_then(|text| text.parse::<ProcessId>().ok());
+        holder.is_none_or(|holder| holder.is_alive())
+    }
+
     /// Puts `settings` back unless somebody else changed them since.
     pub fn put_back(settings: &[RecordedSysctl]) -> Result<(), IoError> {
         let mut result = Ok(());
@@ -137,12 +146,18 @@ impl Record {
         Ok(bridge.is_some_and(|bridge| links.iter().any(|link| link.bridge == Some(bridge.index))))
     }
 
-    /// Undoes the steering and puts changed settings back unless somebody else changed them since.
-    pub fn undo_all(&self, netlink: &Netlink) -> Result<(), IoError> {
+    /// Undoes the steering and puts changed settings back unless somebody else changed them since, or another
+    /// instance that runs needs them. `directory` is that of this record's instance.
+    pub fn undo_all(&self, netlink: &Netlink, directory: &Path) -> Result<(), IoError> {
+        let all = directory.parent().map(console::find).transpose()?.unwrap_or_default();
+        let others = all.iter().filter(|found| found.directory() != directory);
+        let needed: Vec<_> = others.filter_map(Found::record).flat_map(|record| record.sysctls).collect();
+        let is_needed = |setting: &RecordedSysctl| needed.iter().any(|other| other.path == setting.path);
+        let sysctls: Vec<_> = self.sysctls.iter().filter(|setting| !is_needed(setting)).cloned().collect();
         let bridge = self.bridge.as_ref().map_or(Ok(()), |name| {
             absent_is_fine(netlink.index_of(name).and_then(|index| netlink.delete_link(index)))
         });
-        self.undo_steering(netlink).and(bridge).and(Self::put_back(&self.sysctls))
+        self.undo_steering(netlink).and(bridge).and(Self::put_back(&sysctls))
     }
 }
 

@@ -22,12 +22,13 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration as StdDuration;
 
 use control::Feedback;
-use engine::Port;
+use engine::{ControlGroup, Port};
 use io::{Clock, IoError, Waiter};
 use units::{Duration, Instant};
 
 pub(crate) use queue_choice::{install, is_possible, shard_of};
 
+use crate::ab::Tally;
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
 use crate::snapshot::ShardMeters;
@@ -60,6 +61,10 @@ pub(crate) enum Command<S> {
     Report { answer: mpsc::Sender<Report> },
     /// Give what is shown as metrics.
     Meter { answer: mpsc::Sender<ShardMeters> },
+    /// Begin an A/B phase with that control group, or end it.
+    SetControlGroup(Option<ControlGroup>),
+    /// Give what was measured in it.
+    Measured { answer: mpsc::Sender<Tally> },
     /// List flows; the answer comes with the number of all there are.
     Flows { skip: usize, count: usize, answer: mpsc::Sender<(FlowList, usize)> },
     /// List subscribers from a place on.
@@ -419,6 +424,11 @@ impl<S> Asker<S> {
         let (answer, answered) = mpsc::channel();
         shard.tell(question(answer));
         answered.recv_timeout(PATIENCE).unwrap_or_default()
+    }
+
+    /// What each has measured in an A/B phase; nothing of one that does not answer.
+    pub fn measured(&self) -> Vec<Tally> {
+        self.ask(|answer| Command::Measured { answer })
     }
 
     /// Asks all of them at once.

@@ -24,10 +24,12 @@ use crate::shards::{Command, Shards};
 use crate::signals::CaughtSignals;
 use crate::watchdog::Guardian;
 use crate::{Counters, Event, EventSink, Processor, ProcessorStatus, RunError};
+use ab::Phase;
 use passing::Passing;
 use recover::Estate;
 use upkeep::Overload;
 
+mod ab;
 mod adopt;
 mod answers;
 mod close;
@@ -108,6 +110,8 @@ struct Supervisor<'a, A: Attachment, P: Processor> {
     service: Service,
     started_at: Instant,
     overload: Overload,
+    /// The A/B phase that is under way, or was last.
+    ab: Option<Phase>,
     stop: Option<Stop>,
     /// Another process has all that leads packets here, and the flows: nothing is to be undone.
     is_succeeded: bool,

@@ -22,12 +22,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use io::netlink::Netlink;
-use io::{Clock, Instance, Interest, IoError, PidFd, RECORD, RECORD_OF_DEAD, Waiter, ignore_signals, say};
+use io::{Clock, Instance, Interest, IoError, PidFd, RECORD, RECORD_OF_DEAD, Waiter, ignore_signals};
 use units::{Duration, Instant};
 
 use crate::keepsakes::{self, Inventory, Keepsakes, TAKEN};
 use crate::record::Record;
-use crate::{Config, RunError, journal, recovery};
+use crate::service::Service;
+use crate::{Config, RunError, journal, log, recovery};
 
 /// Sent by the loop: all is well.
 const BEAT: u8 = b'.';
@@ -218,7 +219,10 @@ impl Said {
                     let text = self.text.take().unwrap_or_default();
                     let kept = Keepsakes::parse(&text, std::mem::take(&mut self.descriptors));
                     self.kept = kept
-                        .inspect_err(|error| say(format_args!("cellerator: no successor can go on: {error}")))
+                        .inspect_err(|error| {
+                            let text = format!("no successor can go on: {error}");
+                            log::warn(&text);
+                        })
                         .ok();
                 }
                 (Some(text), byte) => text.push(byte),
@@ -297,7 +301,8 @@ pub fn watch(watched_record: &Path, hang_after: Duration) -> Result<Watched, Run
                 (true, Some(_)) => "the kernel bridges",
                 (true, None) => "the wire is cut",
             };
-            say(format_args!("cellerator: no sign of life for {hang_after}: {instead}"));
+            let text = format!("no sign of life for {hang_after}: {instead}");
+            log::warn(&text);
             result?;
             continue;
         }
@@ -329,25 +334,25 @@ pub fn watch(watched_record: &Path, hang_after: Duration) -> Result<Watched, Run
     {
         match succeed(kept, record_path) {
             Ok(process) => {
-                say(format_args!(
-                    "cellerator: process {process} goes on with the flows of the one that died"
-                ));
+                let text = format!("process {process} goes on with the flows of the one that died");
+                log::warn(&text);
                 drop(fs::remove_dir_all(directory));
                 return Ok(Watched::Well);
             }
             Err(why) => {
-                say(format_args!(
-                    "cellerator: nobody goes on with the flows of the process that died: {why}"
-                ));
+                let text = format!("nobody goes on with the flows of the process that died: {why}");
+                log::warn(&text);
             }
         }
     }
+    // Nobody goes on with what it keeps.
+    record_path.parent().into_iter().for_each(|directory| Service::find().forget(directory));
     let watched = if said.ends { Watched::Well } else { Watched::Died };
     if record.is_inline {
         end_inline(record_path, &record, &netlink)?;
         return Ok(watched);
     }
-    let result = record.undo_all(&netlink);
+    let result = record.undo_all(&netlink, record_path.parent().unwrap_or(record_path));
     if let (Ok(()), Some(directory)) = (&result, record_path.parent()) {
         settle(directory, &record, &netlink);
         // Already gone after an end in good order.
@@ -383,14 +388,16 @@ impl Need {
 /// executes nothing of its own any more, and the system call in which it hangs reads or sends one frame at most.
 fn fence(kept: &Keepsakes, record_path: &Path, socket: &UnixStream, netlink: &Netlink) -> bool {
     const SIGKILL: i32 = 9;
-    let need = record_path.parent().and_then(|directory| Need::of(directory, &read_record(record_path)));
+    let record = read_record(record_path);
+    let need = record_path.parent().and_then(|directory| Need::of(directory, &record));
     let why = match need {
         Some(Need::Debt) => "owes flows data",
         Some(Need::CutWire) => "the wire is cut without it",
         None => return false,
     };
     kept.beat();
-    say(format_args!("cellerator: process {} hangs and {why}: it is killed", kept.inventory.process));
+    let text = format!("process {} hangs and {why}: it is killed", kept.inventory.process);
+    log::warn(&text);
     let killed = PidFd::open(kept.inventory.process).and_then(|process| {
         process.send_signal(SIGKILL)?;
         let mut waiter = Waiter::new(Duration::ZERO)?;
@@ -476,7 +483,7 @@ fn end_inline(record_path: &Path, record: &Record, netlink: &Netlink) -> Result<
     if record.is_bridging(netlink)? {
         return Ok(());
     }
-    record.undo_all(netlink)?;
+    record.undo_all(netlink, directory)?;
     // Already gone if the next start has found it.
     drop(fs::remove_dir_all(directory));
     Ok(())
@@ -490,10 +497,14 @@ fn settle(directory: &Path, record: &Record, netlink: &Netlink) {
         return;
     }
     let count = owed.len();
-    say(format_args!("cellerator: the accelerator died and owed {count} flows data: resetting their ends"));
+    let text = format!("the accelerator died and owed {count} flows data: resetting their ends");
+    log::warn(&text);
     match recovery::reset_ends(&owed, record.passage(), netlink) {
-        Ok(outcome) => say(format_args!("cellerator: {outcome}")),
-        Err(error) => say(format_args!("cellerator: cannot reset {count} flows that will stall: {error}")),
+        Ok(outcome) => log::warn(&outcome.to_string()),
+        Err(error) => {
+            let text = format!("cannot reset {count} flows that will stall: {error}");
+            log::warn(&text);
+        }
     }
 }
 

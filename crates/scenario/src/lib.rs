@@ -15,6 +15,7 @@ mod grid;
 mod links;
 mod merge;
 mod multi_path;
+pub mod multi_path_results;
 mod parameter;
 mod quantity;
 mod radio;

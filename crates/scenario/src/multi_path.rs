@@ -43,6 +43,10 @@ pub struct MultiPath {
     /// IP version. Default: IPv4.
     #[serde(default)]
     pub family: Family,
+    /// IP version of further subflows: hosts tell each other addresses of this version only. Default: `family`. Linux
+    /// gives a connection that began over IPv4 no subflows over IPv6.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub further_family: Option<Family>,
     /// New connections, each with a request of 1 KB, at these times.
     #[serde(default)]
     pub connects: Vec<Quantity<Duration>>,
@@ -199,6 +203,12 @@ impl MultiPath {
         Ok(read)
     }
 
+    /// Whether the text of a scenario file means several radios: it has `[[radio]]`s.
+    #[must_use]
+    pub fn is_meant(text: &str) -> bool {
+        text.parse::<toml::Table>().is_ok_and(|file| file.get("radio").is_some_and(toml::Value::is_array))
+    }
+
     fn check(&self) -> Result<(), String> {
         if self.radios.is_empty() || self.radios.len() > RADIOS_MAX {
             return Err(format!("give 1 to {RADIOS_MAX} radios"));
@@ -290,6 +300,7 @@ mod tests {
 
     #[test]
     fn a_file_is_read_and_its_links_are_made() {
+        assert!(MultiPath::is_meant(TEXT) && !MultiPath::is_meant("[radio.down]\nrate = '1 Mbit/s'"));
         let file = MultiPath::from_toml("a.toml", TEXT).unwrap();
         let radio = &file.radios[0];
         let [down, _] =

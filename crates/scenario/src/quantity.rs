@@ -54,6 +54,8 @@ impl Kind for Duration {
         ("ms", 1_000_000),
         ("s", 1_000_000_000),
         ("min", 60_000_000_000),
+        ("h", 3_600_000_000_000),
+        ("d", 86_400_000_000_000),
     ];
     fn from_steps(steps: u64) -> Self {
         Self::from_nanos(steps)
@@ -177,7 +179,7 @@ impl<T: Kind> fmt::Display for Quantity<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let steps = self.0.steps();
         let exact = |scale: u64| (u128::from(steps) * 1_000).is_multiple_of(u128::from(scale));
-        let decimal = |name: &str| !name.ends_with("iB") && name != "min" && name != "us";
+        let decimal = |name: &str| !name.ends_with("iB") && !["us", "min", "h", "d"].contains(&name);
         let fits = |&&(name, scale): &&(&str, u64)| decimal(name) && steps >= scale && exact(scale);
         let Some(&(unit, scale)) = T::UNITS.iter().rev().find(fits).or(T::UNITS.first()) else {
             return write!(f, "{steps}");
@@ -324,6 +326,10 @@ mod tests {
         assert_eq!(rate("38.4kbit/s"), Ok(38_400));
         assert_eq!(rate(".5 Gbit/s"), Ok(500_000_000));
         assert_eq!("26 ms".parse::<Quantity<Duration>>().unwrap().0, Duration::from_millis(26));
+        let ms = |text: &str| text.parse::<Quantity<Duration>>().map(|time| time.0.as_millis()).ok();
+        assert_eq!([ms("1h"), ms("2 d"), ms("90 s")], [Some(3_600_000), Some(172_800_000), Some(90_000)]);
+        assert_eq!(["soon", "-1h", "1000000 d"].map(ms), [None; 3]);
+        assert_eq!(Quantity(Duration::from_secs(3_600)).to_string(), "3600 s");
         assert_eq!("17 KiB".parse::<Quantity<Bytes>>().unwrap().0, Bytes::from_kib(17));
         assert_eq!("300 packets".parse(), Ok(QueueLimit::Packets(300)));
         assert_eq!("0.5 %".parse::<Quantity<Probability>>().unwrap().0.ppm(), 5_000);

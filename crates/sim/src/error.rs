@@ -35,6 +35,14 @@ pub enum SimError {
     /// A key that only the lab has: the caller's fault.
     #[error("only the lab has `{0}`")]
     LabOnly(&'static str),
+    /// A case of a multi-path scenario makes no sense: the caller's fault.
+    #[error("case `{case}`: {message}")]
+    Scenario {
+        /// Its name.
+        case: String,
+        /// What is wrong.
+        message: String,
+    },
     /// Whoever looked on had enough ([`crate::Watcher::is_over`]).
     #[error("stopped")]
     Stopped,

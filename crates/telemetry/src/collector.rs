@@ -46,11 +46,11 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// The one at `to`, over TCP or UDP.
+    /// The one at `to`, over TCP or UDP, for `exporter`.
     ///
     /// # Errors
     /// It cannot be reached. Later on this is no error: records are lost then, and counted.
-    pub fn open(to: SocketAddr, is_tcp: bool, domain: u32) -> Result<Self, TelemetryError> {
+    pub fn open(to: SocketAddr, is_tcp: bool, exporter: Exporter) -> Result<Self, TelemetryError> {
         let doing = || TelemetryError::doing(format!("reach the collector at {to}"));
         let way = if is_tcp {
             Way::Tcp(Some(connect(to).map_err(doing())?))
@@ -60,7 +60,7 @@ impl Collector {
             socket.connect(to).map_err(doing())?;
             Way::Udp(socket)
         };
-        let (exporter, start) = (Exporter::new(domain), Instant::ZERO);
+        let start = Instant::ZERO;
         Ok(Self { to, way, exporter, due: None, templates_due: start, next_try: start, sent: 0, lost: 0 })
     }
 

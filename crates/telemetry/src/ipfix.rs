@@ -8,7 +8,8 @@
 //! ```
 //!
 //! The client is the source of a record: it has opened the connection. What the server sent is counted in the
-//! elements of the reverse direction. There are no elements for what acceleration adds; records as JSON have that.
+//! elements of the reverse direction. IANA has no elements for what acceleration adds. Whoever has an enterprise
+//! number (RFC 7011 §3.2) can have them as [`OWN`] elements of that.
 
 use std::net::IpAddr;
 
@@ -60,6 +61,17 @@ const REST: [Element; 8] = [
     (2, 8, true),
 ];
 
+/// What acceleration adds, as elements of an enterprise: their numbers and lengths. Payload sent again in bytes,
+/// time-outs, least and last smoothed round trip to the receiving host in µs ([`UNKNOWN`] where there is none), and
+/// the direction that was accelerated: 0 to the client, 1 from it.
+pub const OWN: [(u16, u16); 5] = [(1, 8), (2, 8), (3, 8), (4, 8), (5, 1)];
+
+/// A round trip that was not measured.
+pub const UNKNOWN: u64 = u64::MAX;
+
+/// Their length in a record.
+const OWN_LEN: usize = 8 + 8 + 8 + 8 + 1;
+
 /// sourceIPv4Address, destinationIPv4Address; sourceIPv6Address, destinationIPv6Address.
 const ADDRESSES_V4: [Element; 2] = [(8, 4, false), (12, 4, false)];
 const ADDRESSES_V6: [Element; 2] = [(27, 16, false), (28, 16, false)];
@@ -77,6 +89,8 @@ const LACK_OF_RESOURCES: u8 = 5;
 #[derive(Clone, Debug)]
 pub struct Exporter {
     domain: u32,
+    /// Whose elements tell what acceleration adds.
+    enterprise: Option<u32>,
     /// Records in the messages made so far.
     sequence: u32,
     /// Records that wait for their message: IPv4, IPv6.
@@ -85,10 +99,10 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// One of an observation domain.
+    /// One of an observation domain, with [`OWN`] elements of `enterprise` if that is given.
     #[must_use]
-    pub fn new(domain: u32) -> Self {
-        Self { domain, sequence: 0, waiting: [Vec::new(), Vec::new()], count: 0 }
+    pub fn new(domain: u32, enterprise: Option<u32>) -> Self {
+        Self { domain, enterprise, sequence: 0, waiting: [Vec::new(), Vec::new()], count: 0 }
     }
 
     /// Takes in a record; false for one whose packets are in another record too, that of the downlink.
@@ -113,6 +127,13 @@ impl Exporter {
         {
             out.extend(count.to_be_bytes());
         }
+        if self.enterprise.is_some() {
+            let round_trips = [record.rtt_min_us, record.srtt_us].map(|rtt| rtt.unwrap_or(UNKNOWN));
+            for number in [record.retransmitted_bytes, record.timeouts].into_iter().chain(round_trips) {
+                out.extend(number.to_be_bytes());
+            }
+            out.push(u8::from(record.flow.direction == Direction::Uplink));
+        }
         self.count += 1;
         true
     }
@@ -127,14 +148,15 @@ impl Exporter {
     #[must_use]
     pub fn is_full(&self) -> bool {
         let waiting: usize = self.waiting.iter().map(Vec::len).sum();
-        let templates = template_set().len();
-        HEADER_LEN + templates + 2 * SET_HEADER_LEN + waiting + RECORD_LEN_V6 > MESSAGE_LEN_MAX
+        let templates = template_set(self.enterprise).len();
+        let record = RECORD_LEN_V6 + self.enterprise.map_or(0, |_| OWN_LEN);
+        HEADER_LEN + templates + 2 * SET_HEADER_LEN + waiting + record > MESSAGE_LEN_MAX
     }
 
     /// The message of all records that wait, made at `now_s` seconds since 1970; with the templates in front if it
     /// is to have them.
     pub fn message(&mut self, now_s: u32, has_templates: bool) -> Vec<u8> {
-        let mut body = if has_templates { template_set() } else { Vec::new() };
+        let mut body = if has_templates { template_set(self.enterprise) } else { Vec::new() };
         for (template, records) in [TEMPLATE_V4, TEMPLATE_V6].into_iter().zip(&mut self.waiting) {
             if !records.is_empty() {
                 body.extend(set(template, &std::mem::take(records)));
@@ -158,12 +180,14 @@ fn set(id: u16, content: &[u8]) -> Vec<u8> {
     [&id.to_be_bytes()[..], &len.to_be_bytes(), content].concat()
 }
 
-fn template_set() -> Vec<u8> {
+fn template_set(enterprise: Option<u32>) -> Vec<u8> {
     let mut content = Vec::new();
     for (id, addresses) in [(TEMPLATE_V4, ADDRESSES_V4), (TEMPLATE_V6, ADDRESSES_V6)] {
         let elements: Vec<Element> = BEGIN.into_iter().chain(addresses).chain(REST).collect();
         content.extend(id.to_be_bytes());
-        content.extend(u16::try_from(elements.len()).unwrap_or(0).to_be_bytes());
+        let own = enterprise.into_iter().flat_map(|whose| OWN.map(|(number, len)| (number, len, whose)));
+        let own: Vec<_> = own.collect();
+        content.extend(u16::try_from(elements.len() + own.len()).unwrap_or(0).to_be_bytes());
         for (number, len, is_reverse) in elements {
             // The highest bit says that the number is somebody's own, RFC 7011 §3.2.
             content.extend((number | if is_reverse { 0x8000 } else { 0 }).to_be_bytes());
@@ -171,6 +195,11 @@ fn template_set() -> Vec<u8> {
             if is_reverse {
                 content.extend(REVERSE.to_be_bytes());
             }
+        }
+        for (number, len, whose) in own {
+            content.extend((number | 0x8000).to_be_bytes());
+            content.extend(len.to_be_bytes());
+            content.extend(whose.to_be_bytes());
         }
     }
     set(TEMPLATES, &content)
@@ -216,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_record_of_ipv4_is_these_bytes() {
-        let mut exporter = Exporter::new(0x0a0b_0c0d);
+        let mut exporter = Exporter::new(0x0a0b_0c0d, None);
         assert!(exporter.add(&record("10.1.0.2:40000", "192.0.2.1:443")));
         let message = exporter.message(0x6000_0001, false);
         let wanted: &[&[u8]] = &[
@@ -244,7 +273,7 @@ mod tests {
 
     #[test]
     fn templates_are_these_bytes() {
-        let message = Exporter::new(1).message(0, true);
+        let message = Exporter::new(1, None).message(0, true);
         let begin: &[&[u8]] = &[
             // Set 2, 124 bytes; template 256 with 12 elements.
             &[0, 2, 0, 124, 1, 0, 0, 12],
@@ -264,32 +293,58 @@ mod tests {
     }
 
     #[test]
+    fn what_acceleration_adds_stands_in_elements_of_an_enterprise() {
+        let mut exporter = Exporter::new(1, Some(0x0001_0203));
+        let mut one = record("10.1.0.2:40000", "192.0.2.1:443");
+        (one.retransmitted_bytes, one.timeouts, one.rtt_min_us) = (0x0506, 3, Some(40_000));
+        assert!(exporter.add(&one));
+        let message = exporter.message(0, true);
+        let own: &[&[u8]] = &[
+            &[0x80, 1, 0, 8, 0, 1, 2, 3, 0x80, 2, 0, 8, 0, 1, 2, 3, 0x80, 3, 0, 8, 0, 1, 2, 3],
+            &[0x80, 4, 0, 8, 0, 1, 2, 3, 0x80, 5, 0, 1, 0, 1, 2, 3],
+        ];
+        let own = own.concat();
+        // Set 2 has two templates, of 17 elements each.
+        assert_eq!(message[HEADER_LEN..][..8], [0, 2, 0, 204, 1, 0, 0, 17]);
+        assert_eq!(message.windows(own.len()).filter(|part| *part == own).count(), 2);
+        let added: &[&[u8]] = &[
+            &[0, 0, 0, 0, 0, 0, 5, 6, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0x9c, 0x40],
+            &[0xff; 8],
+            &[0],
+        ];
+        assert!(message.ends_with(&added.concat()), "{message:?}");
+        assert_eq!(message.len(), HEADER_LEN + 204 + SET_HEADER_LEN + RECORD_LEN_V4 + OWN_LEN);
+    }
+
+    #[test]
     fn a_message_is_full_before_it_is_too_long() {
-        let mut exporter = Exporter::new(1);
-        let mut added = 0;
-        while !exporter.is_full() {
-            let is_v6 = added % 2 == 0;
-            let record = if is_v6 {
-                record("[2001:db8::7]:1", "[2001:db8::8]:2")
-            } else {
-                record("10.0.0.1:1", "10.0.0.2:2")
-            };
-            assert!(exporter.add(&record));
-            added += 1;
+        for enterprise in [None, Some(7)] {
+            let mut exporter = Exporter::new(1, enterprise);
+            let mut added = 0;
+            while !exporter.is_full() {
+                let is_v6 = added % 2 == 0;
+                let record = if is_v6 {
+                    record("[2001:db8::7]:1", "[2001:db8::8]:2")
+                } else {
+                    record("10.0.0.1:1", "10.0.0.2:2")
+                };
+                assert!(exporter.add(&record));
+                added += 1;
+            }
+            assert_eq!(exporter.waiting(), added);
+            let message = exporter.message(7, true);
+            assert!(
+                (MESSAGE_LEN_MAX - 2 * (RECORD_LEN_V6 + OWN_LEN)..=MESSAGE_LEN_MAX).contains(&message.len()),
+                "{}",
+                message.len()
+            );
+            assert_eq!((exporter.waiting(), exporter.sequence), (0, added));
         }
-        assert_eq!(exporter.waiting(), added);
-        let message = exporter.message(7, true);
-        assert!(
-            (MESSAGE_LEN_MAX - 2 * RECORD_LEN_V6..=MESSAGE_LEN_MAX).contains(&message.len()),
-            "{}",
-            message.len()
-        );
-        assert_eq!((exporter.waiting(), exporter.sequence), (0, added));
     }
 
     #[test]
     fn a_flow_accelerated_both_ways_is_one_record_and_says_how_it_ended() {
-        let mut exporter = Exporter::new(1);
+        let mut exporter = Exporter::new(1, None);
         let mut both = record("10.1.0.2:40000", "192.0.2.1:443");
         both.is_both = true;
         assert!(exporter.add(&both));

@@ -115,7 +115,7 @@ fn host_of(at: &str) -> Result<ServerName<'static>, TopError> {
     let host = at.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()).map(|(host, _)| host);
     let bare = host.map(|host| host.trim_start_matches('[').trim_end_matches(']'));
     bare.and_then(|host| ServerName::try_from(host.to_owned()).ok())
-        .ok_or_else(|| TopError::Setting(format!("--connect {at}: name HOST:PORT, as box.example.net:9470")))
+        .ok_or_else(|| TopError::Setting(format!("--connect {at}: name HOST:PORT, as box.example.net:9471")))
 }
 
 fn hear<T: DeserializeOwned>(stream: &mut Stream) -> std::io::Result<T> {

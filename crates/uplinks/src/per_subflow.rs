@@ -11,17 +11,12 @@
 //!
 //! The program ends with the daemon, however that ends. Subflows that it has set keep what they have.
 
-use io::bpf::{Assembler, Attachment, Condition, Helper, Instruction, Program, Register, Width, root_group};
+use io::bpf::{Attachment, Helper, Instruction, Program, Register, Width, for_new_subflows, root_group};
 use io::{IoError, Namespace};
 use units::Duration;
 
 use crate::profile::{KEEP_ALIVE_INTERVAL_S, KEEP_ALIVE_PROBES, RETRIES, RTO_MAX_MS};
 
-/// Offsets in `struct bpf_sock_ops`.
-const OPERATION: i16 = 0;
-const SOCKET: i16 = 184;
-/// `BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB` and `BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB`.
-const ESTABLISHED: [i32; 2] = [4, 5];
 const SO_KEEPALIVE: i32 = 9;
 const TCP_KEEPIDLE: i32 = 4;
 const TCP_KEEPINTVL: i32 = 5;
@@ -65,38 +60,19 @@ fn options(keep_alive: Duration) -> [(i32, i32, i32); 6] {
 }
 
 fn instructions(namespace: u64, keep_alive: Duration) -> Result<Vec<Instruction>, IoError> {
-    use Register::{R0, R1, R2, R3, R4, R5, R6, R7, R10};
-    let mut a = Assembler::new();
-    let (is_established, end) = (a.label(), a.label());
-    a.copy(R6, R1);
-    a.load(Width::Word, R2, R6, OPERATION);
-    for operation in ESTABLISHED {
-        a.jump_if(Condition::Equal, R2, operation, is_established);
-    }
-    a.jump(end);
-    a.place(is_established);
-    // R1 is still the context.
-    a.call(Helper::NamespaceCookie);
-    a.set_wide(R7, namespace);
-    a.jump_if_register(Condition::Differs, R0, R7, end);
-    a.load(Width::Double, R1, R6, SOCKET);
-    a.jump_if(Condition::Equal, R1, 0, end);
-    a.call(Helper::MptcpConnection);
-    a.jump_if(Condition::Equal, R0, 0, end);
-    for (level, option, value) in options(keep_alive) {
-        a.store_number(Width::Word, R10, -4, value);
-        a.copy(R1, R6);
-        a.set(R2, level);
-        a.set(R3, option);
-        a.point(R4, R10, -4);
-        a.set(R5, 4);
-        // What is refused stays as it is.
-        a.call(Helper::SetSocketOption);
-    }
-    a.place(end);
-    a.set(R0, 1);
-    a.exit();
-    a.finish()
+    use Register::{R1, R2, R3, R4, R5, R6, R10};
+    for_new_subflows(namespace, |a| {
+        for (level, option, value) in options(keep_alive) {
+            a.store_number(Width::Word, R10, -4, value);
+            a.copy(R1, R6);
+            a.set(R2, level);
+            a.set(R3, option);
+            a.point(R4, R10, -4);
+            a.set(R5, 4);
+            // What is refused stays as it is.
+            a.call(Helper::SetSocketOption);
+        }
+    })
 }
 
 #[cfg(test)]

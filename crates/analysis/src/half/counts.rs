@@ -18,6 +18,8 @@ pub(crate) struct PacketTotals {
 pub(crate) struct DataTotals {
     pub(crate) packets: u64,
     pub(crate) payload: u64,
+    /// Segments on the wire.
+    pub(crate) wire_segments: u64,
     /// Payload bytes, each counted once.
     pub(crate) unique: u64,
     pub(crate) segment_min: u64,
@@ -50,6 +52,8 @@ pub(crate) struct EcnCounts {
 pub(crate) struct RetransmissionCounts {
     /// With data seen before.
     pub(crate) packets: u64,
+    /// The same as segments on the wire.
+    pub(crate) wire_segments: u64,
     /// PacketFindings before.
     pub(crate) bytes: u64,
     /// FIN without data.

@@ -9,6 +9,7 @@ mod growth;
 mod inline;
 mod latency;
 mod packets;
+mod scrape;
 mod steering;
 mod upgrade;
 
@@ -39,11 +40,13 @@ pub enum PartName {
     Growth,
     /// One program takes the place of another.
     Upgrade,
+    /// While somebody asks for metrics.
+    Scrape,
 }
 
 impl PartName {
     /// All, in the order of the results.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Bulk,
         Self::Packets,
         Self::Connections,
@@ -55,6 +58,7 @@ impl PartName {
         Self::Engine,
         Self::Growth,
         Self::Upgrade,
+        Self::Scrape,
     ];
 
     /// Its name on the command line.
@@ -72,6 +76,7 @@ impl PartName {
             Self::Engine => "engine",
             Self::Growth => "growth",
             Self::Upgrade => "upgrade",
+            Self::Scrape => "scrape",
         }
     }
 
@@ -90,6 +95,7 @@ impl PartName {
             Self::Engine => "the engine alone, up to a million flows in virtual time",
             Self::Growth => "throughput, processor time and memory against flows, subscribers and loss",
             Self::Upgrade => "pause while live flows move to a new process, up to 100,000 flows",
+            Self::Scrape => "throughput of 10,000 flows while metrics are asked for, and while not",
         }
     }
 
@@ -106,6 +112,7 @@ impl PartName {
             Self::Engine => Box::new(engine::EnginePart),
             Self::Growth => Box::new(growth::GrowthPart),
             Self::Upgrade => Box::new(upgrade::UpgradePart),
+            Self::Scrape => Box::new(scrape::ScrapePart),
         }
     }
 }

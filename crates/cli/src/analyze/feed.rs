@@ -56,7 +56,9 @@ impl Feed {
             {
                 self.mptcp.handle(point, segment, &options, record.time);
             }
-            take(SegmentRecord::of(self.segments, point, segment, record.time));
+            let interface = (source as u32) << 16 ^ record.interface;
+            let taken = SegmentRecord::of(self.segments, point, segment, record.time);
+            take(taken.seen_on(interface, record.link, record.bytes));
             self.segments += 1;
             left -= 1;
         }

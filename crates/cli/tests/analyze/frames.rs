@@ -275,3 +275,52 @@ pub fn udp(port: u16, len: u32) -> Vec<u8> {
 pub fn ethernet(kind: u16) -> Vec<u8> {
     [&[2; 12][..], &kind.to_be_bytes()].concat()
 }
+
+impl Frame {
+    /// Payload bytes, sequence number and number after it.
+    pub fn span(&self) -> (u32, u32, u32) {
+        let at = places(&self.bytes);
+        let len = self.wire - self.header_len() as u32;
+        let seq = word(&self.bytes, at.tcp + 4);
+        (len, seq, seq.wrapping_add(len))
+    }
+
+    /// Flags, window and options as GRO compares them: acknowledgement, window and timestamps.
+    fn standing(&self) -> (u32, &[u8], &[u8]) {
+        let at = places(&self.bytes);
+        let fixed = at.tcp + 20;
+        (
+            word(&self.bytes, at.tcp + 8),
+            &self.bytes[at.tcp + 14..at.tcp + 16],
+            &self.bytes[fixed..self.header_len()],
+        )
+    }
+
+    /// With `next` in one packet, as GRO and TSO have them; none if they do not merge them.
+    pub fn merged_with(&self, next: &Self) -> Option<Self> {
+        let at = places(&self.bytes);
+        let is_plain = |frame: &Self| frame.bytes[at.tcp + 13] & !0x18 == 0;
+        let ((len, _, end), (next_len, next_seq, _)) = (self.span(), next.span());
+        let fits = len > 0 && next_len > 0 && next_seq == end && self.wire + next_len <= 65_000;
+        if !fits
+            || self.ends() != next.ends()
+            || self.standing() != next.standing()
+            || !is_plain(self)
+            || !is_plain(next)
+        {
+            return None;
+        }
+        let mut merged = self.clone();
+        merged.wire += next_len;
+        let (field, total) = if at.address_len == 4 { (2, merged.wire) } else { (4, merged.wire - 40) };
+        merged.bytes[field..field + 2].copy_from_slice(&(total as u16).to_be_bytes());
+        Some(merged)
+    }
+
+    /// One hop further.
+    pub fn after_a_hop(mut self) -> Self {
+        let hops = if places(&self.bytes).address_len == 4 { 8 } else { 7 };
+        self.bytes[hops] -= 1;
+        self
+    }
+}

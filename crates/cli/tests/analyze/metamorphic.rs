@@ -13,7 +13,7 @@ use crate::frames::{self, Frame, Magic, Order, RAW, ethernet, ipv4, pcap, pcapng
 use crate::{Folder, analyze, text};
 
 /// Both sides, both versions of IP, loss, time-outs, lost acknowledgements, small windows, many flows.
-const CASES: [&str; 6] = [
+pub const CASES: [&str; 6] = [
     "loss.server",
     "outage.server",
     "acks-lost.client",
@@ -39,7 +39,7 @@ fn found_with(args: &[&str], files: &[Vec<u8>]) -> Value {
     document
 }
 
-fn found(file: Vec<u8>) -> Value {
+pub fn found(file: Vec<u8>) -> Value {
     found_with(&[], &[file])
 }
 
@@ -60,7 +60,7 @@ fn difference(path: &str, a: &Value, b: &Value) -> Option<String> {
 }
 
 /// Fails unless flows, events, connections of Multipath TCP and pairs are the same.
-fn assert_same(what: &str, one: &Value, other: &Value) {
+pub fn assert_same(what: &str, one: &Value, other: &Value) {
     for part in ["flows", "events", "mptcp", "pairs"] {
         assert!(one[part].is_array(), "{part}");
         if let Some(difference) = difference(part, &one[part], &other[part]) {
@@ -69,7 +69,7 @@ fn assert_same(what: &str, one: &Value, other: &Value) {
     }
 }
 
-fn each_flow(document: &mut Value, change: impl FnMut(&mut Value)) {
+pub fn each_flow(document: &mut Value, change: impl FnMut(&mut Value)) {
     document["flows"].as_array_mut().expect("flows").iter_mut().for_each(change);
 }
 
@@ -243,9 +243,12 @@ fn sequence_numbers_that_wrap() {
 fn addresses_and_ports_exchanged() {
     for (name, frames, mut plain) in cases() {
         each_flow(&mut plain, |flow| {
-            let first = flow["first"].take();
-            flow["first"] = flow["second"].take();
-            flow["second"] = first;
+            for what in ["", "_address", "_port"] {
+                let [first, second] = ["first", "second"].map(|end| format!("{end}{what}"));
+                let kept = flow[&first].take();
+                flow[&first] = flow[&second].take();
+                flow[&second] = kept;
+            }
         });
         assert_same(name, &plain, &found(changed(&frames, Frame::with_ends_swapped)));
     }

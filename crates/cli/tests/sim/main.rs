@@ -273,3 +273,54 @@ fn terms_taken_out_one_after_the_other_fit_the_schema() {
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && error.contains("`gravity` is none; there are"), "{error}");
 }
+
+const RADIOS: &str = r#"
+name = "radios"
+title = "Two radios and a TCP"
+time = "3 s"
+beside = 1
+[[radio]]
+name = "wifi0"
+down = { rate = "10 Mbit/s", delay = "10 ms", queue = "60 KB" }
+up = { rate = "5 Mbit/s", delay = "10 ms" }
+[[radio]]
+name = "lte0"
+down = { rate = "5 Mbit/s", delay = "30 ms", queue = "100 KB", loss = "0.1 %" }
+up = { rate = "5 Mbit/s", delay = "30 ms" }
+[[case]]
+name = "lia"
+congestion_control = "lia"
+[[case]]
+name = "bbr"
+congestion_control = "bbr"
+"#;
+
+#[test]
+fn several_radios_give_the_labs_results_and_what_is_missing_is_refused() {
+    let scratch = Scratch::new("radios");
+    let file = scratch.scenario(RADIOS);
+    let outs = ["first", "second"].map(|name| scratch.path(name));
+    for (out, threads) in outs.iter().zip(["1", "2"]) {
+        let output = cellerator(&["sim", "run", &file, "--seeds", "2", "--threads", threads, "--out", out]);
+        assert!(output.status.success(), "{}", said(&output));
+    }
+    let pages = outs.each_ref().map(|out| fs::read(Path::new(out).join("report.html")).unwrap());
+    assert!(pages[0] == pages[1], "the same report with any number of threads");
+    let text = fs::read_to_string(Path::new(&outs[0]).join("results.json")).unwrap();
+    let results: serde_json::Value = serde_json::from_str(&text).unwrap();
+    schema::check_against(&results, include_str!("../../../../schemas/multipath-lab.schema.json"));
+    assert_eq!(results["made_by"]["runner"], "sim");
+    let runs = results["scenarios"][0]["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 4, "two cases, two seeds");
+    for run in runs {
+        let together = run["goodput_mbps"].as_f64().unwrap() + run["beside_mbps"][0].as_f64().unwrap();
+        assert!(run["is_intact"] == true && (8.0..15.0).contains(&together), "{run}");
+    }
+    let wrong = scratch.scenario(&RADIOS.replace("name = \"bbr\"", "name = \"bbr\"\ndaemon = true"));
+    let output = cellerator(&["sim", "run", &wrong]);
+    assert!(
+        !output.status.success() && said(&output).contains("only the lab has `daemon`"),
+        "{}",
+        said(&output)
+    );
+}

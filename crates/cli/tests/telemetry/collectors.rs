@@ -22,6 +22,23 @@ fn counts(message: &[u8]) -> Option<[u64; 4]> {
     None
 }
 
+/// What acceleration adds to the first record of template 256 in a message: sent again, time-outs, least and last
+/// round trip, direction.
+fn added(message: &[u8]) -> Option<[u64; 5]> {
+    let mut sets = &message[16..];
+    while sets.len() > 4 {
+        let (id, len) = (u16::from_be_bytes([sets[0], sets[1]]), u16::from_be_bytes([sets[2], sets[3]]));
+        let (set, rest) = sets.split_at(usize::from(len));
+        if id == 256 {
+            let numbers = &set[4 + 62..4 + 94];
+            let mut all = numbers.chunks_exact(8).map(|bytes| u64::from_be_bytes(bytes.try_into().unwrap()));
+            return Some([all.next()?, all.next()?, all.next()?, all.next()?, u64::from(set[4 + 94])]);
+        }
+        sets = rest;
+    }
+    None
+}
+
 #[test]
 fn records_reach_a_collector_over_udp_and_tcp() {
     let network = Network::build("ipfix");
@@ -34,7 +51,7 @@ fn records_reach_a_collector_over_udp_and_tcp() {
         let fixed = ["export", "flows", &network.name, "--ipfix", at, "--domain", "7"];
         Running::start(&network.middle, &[&fixed[..], more].concat())
     };
-    let exports = [export(&address[0], &[]), export(&address[1], &["--tcp"])];
+    let exports = [export(&address[0], &["--enterprise", "9"]), export(&address[1], &["--tcp"])];
     let (mut stream, _) = tcp.accept().unwrap();
     stream.set_nonblocking(true).unwrap();
     udp.set_nonblocking(true).unwrap();
@@ -56,6 +73,10 @@ fn records_reach_a_collector_over_udp_and_tcp() {
         !datagram.is_empty() && streamed.len() > 300
     });
     assert_eq!((&datagram[..2], &datagram[12..16]), (&[0, 10][..], &[0, 0, 0, 7][..]));
+    let [repaired, timeouts, least, last, direction] = added(&datagram).unwrap();
+    assert!(repaired < 100_000 && timeouts < 100 && direction == 0, "{repaired} {timeouts} {direction}");
+    // The network has no delay of its own: a round trip is less than a second, and more than nothing.
+    assert!((1..1_000_000).contains(&least) && (least..1_000_000).contains(&last), "{least} {last} us");
     // The first message of a connection has the templates.
     assert_eq!((&streamed[..2], &streamed[12..20]), (&[0, 10][..], &[0, 0, 0, 7, 0, 2, 0, 124][..]));
     for export in exports {
@@ -80,8 +101,10 @@ fn nfdump_reads_the_records() {
         .stderr(Stdio::null());
     let options = io::SpawnOptions { death_signal: Some(9), ..io::SpawnOptions::default() };
     let mut collector = network.middle.spawn(command, options).expect("tools/install-deps --optional nfdump");
-    let export =
-        Running::start(&network.middle, &["export", "flows", &network.name, "--ipfix", "127.0.0.1:4739"]);
+    let export = Running::start(
+        &network.middle,
+        &["export", "flows", &network.name, "--ipfix", "127.0.0.1:4739", "--enterprise", "9"],
+    );
     let mut said = String::new();
     wait_until("nfdump has a flow of the download", || {
         let (client, server) = network.abort(100_000, 1_000);

@@ -123,6 +123,9 @@ impl Half {
             return;
         }
         let account = self.notices.close_account(id);
+        if flow.phase.watched().is_some() {
+            return;
+        }
         if flow.phase.is_observing() {
             if let Some(reason) = reason {
                 self.note_passed(&flow.key, reason);

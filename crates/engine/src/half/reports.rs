@@ -97,6 +97,9 @@ impl Half {
                 ..bare
             };
         }
+        if let Some(watched) = flow.phase.watched() {
+            return FlowReport { in_flight: Bytes::from(watched.in_flight()), ..bare };
+        }
         let Some(relay) = flow.phase.relay() else { return bare };
         let control = self.path_of(flow.subscriber).map(|path| path.controller.control());
         FlowReport {

@@ -232,6 +232,7 @@ mod hand_back;
 mod notices;
 mod operation;
 mod shown;
+mod watched;
 mod windowed;
 
 /// ICMP "fragmentation needed" (RFC 792, RFC 1191) from a router behind us, about the server's

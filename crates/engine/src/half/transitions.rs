@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   SYN ─▶ observe ─▶ Observing ─ enter ─▶ Accelerated ─ apply ─▶ Draining, Closed ─▶ leave
-//!                               └ enter ─▶ Windowed ────────────────────────────────▶ leave
+//!                               └ enter ─▶ Windowed, Watched ───────────────────────────────▶ leave
 //! ```
 
 use control::Controller;
@@ -26,6 +26,7 @@ use crate::phase::closed::Closed;
 use crate::phase::draining::Draining;
 use crate::phase::next::Next;
 use crate::phase::observing::Observing;
+use crate::phase::watched::Watched;
 use crate::phase::windowed::Windowed;
 use crate::record::{FlowRecord, Mark};
 use crate::relay::departure::Departure;
@@ -132,6 +133,11 @@ impl Half {
             return;
         }
         let known = Some(round_trips).filter(|round_trips| !round_trips.is_doubtful);
+        if self.is_control(&flow.key) {
+            let watched = Watched::new(&agreement);
+            self.change(id, |_| Phase::Watched(Box::new(watched)));
+            return self.open_measured(id, known.map(|round_trips| round_trips.to_sink));
+        }
         let is_both_ways = self.config.accelerates_both(self.direction, &flow.key);
         let completion = Completion {
             ip: segment.ip(),
@@ -146,6 +152,7 @@ impl Half {
         subscriber.into_iter().for_each(|subscriber| subscriber.note_mss(relay.mss()));
         self.change(id, |_| Phase::Accelerated(Accelerated { relay }));
         self.stats.flows_accelerated += 1;
+        self.open_measured(id, known.map(|round_trips| round_trips.to_sink));
         self.note_accelerated(id);
         self.narrow(id, self.mtu, now);
         if let Some(round_trips) = known {
@@ -170,8 +177,11 @@ impl Half {
             Next::Drain(departure) => self.begin_draining(id, departure),
             Next::Close => self.change(id, |phase| match phase {
                 Phase::Accelerated(Accelerated { relay }) => Phase::Closed(Closed { relay }),
-                phase
-                @ (Phase::Observing(_) | Phase::Draining(_) | Phase::Closed(_) | Phase::Windowed(_)) => phase,
+                phase @ (Phase::Observing(_)
+                | Phase::Draining(_)
+                | Phase::Closed(_)
+                | Phase::Windowed(_)
+                | Phase::Watched(_)) => phase,
             }),
             Next::Leave(reason) => return self.leave(id, Some(reason)),
         }
@@ -188,7 +198,7 @@ impl Half {
                 Phase::Draining(Draining { relay, departure, has_ended: true })
             }
             Phase::Draining(draining) => Phase::Draining(Draining { departure, ..draining }),
-            phase @ (Phase::Observing(_) | Phase::Windowed(_)) => phase,
+            phase @ (Phase::Observing(_) | Phase::Windowed(_) | Phase::Watched(_)) => phase,
         });
     }
 
@@ -212,7 +222,7 @@ impl Half {
         let last_activity = flow.last_activity;
         match &mut flow.phase {
             Phase::Observing(_) => return,
-            Phase::Windowed(_) => return self.arm_flow(id, now),
+            Phase::Windowed(_) | Phase::Watched(_) => return self.arm_flow(id, now),
             Phase::Draining(draining) => {
                 if let Some(reason) = draining.may_leave(last_activity, now) {
                     return self.leave(id, Some(reason));
@@ -337,6 +347,7 @@ impl Half {
         self.stats.flows_now -= 1;
         self.stats.half_open_now -= u64::from(flow.phase.is_observing());
         self.note_left(id, &flow, reason);
+        self.close_measured(id, &flow);
         if let Some(reason) = reason {
             self.count_pass(flow.key, reason);
         }

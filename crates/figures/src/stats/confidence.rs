@@ -25,6 +25,22 @@ pub fn half_width(moments: &Moments) -> Option<f64> {
     Some(distribution.inverse_cdf(UPPER) * deviation / (moments.count as f64).sqrt())
 }
 
+/// The 95 % confidence interval of the difference of two means, the second one's less the first one's (Welch's t
+/// with the degrees of freedom of Welch and Satterthwaite); none where either has a single value.
+#[must_use]
+pub fn difference_interval(first: &Moments, second: &Moments) -> Option<(f64, f64)> {
+    let part = |moments: &Moments| Some(moments.deviation()?.powi(2) / moments.count as f64);
+    let (a, b) = (part(first)?, part(second)?);
+    let difference = second.mean - first.mean;
+    if a + b == 0.0 {
+        return Some((difference, difference));
+    }
+    let share = |part: f64, moments: &Moments| part * part / (moments.count - 1) as f64;
+    let freedom = (a + b).powi(2) / (share(a, first) + share(b, second));
+    let half = StudentsT::new(0.0, 1.0, freedom).ok()?.inverse_cdf(UPPER) * (a + b).sqrt();
+    Some((difference - half, difference + half))
+}
+
 /// The 95 % confidence interval of the mean of `values` (Student's t); none for fewer than two.
 #[must_use]
 pub fn mean_interval(values: &[f64]) -> Option<(f64, f64)> {
@@ -98,6 +114,22 @@ mod tests {
 
     fn numbers(range: std::ops::Range<i32>) -> Vec<f64> {
         range.map(f64::from).collect()
+    }
+
+    #[test]
+    fn a_difference_has_the_interval_of_welch() {
+        let of = |values: &[f64]| Moments::of(values.iter().copied()).unwrap();
+        // Equal spread and size: the degrees of freedom are 2n - 2, and the quantile of 8 of them is 2.306.
+        let (first, second) = (of(&[1.0, 2.0, 3.0, 4.0, 5.0]), of(&[4.0, 5.0, 6.0, 7.0, 8.0]));
+        let (low, high) = difference_interval(&first, &second).unwrap();
+        assert!((low - (3.0 - 2.306)).abs() < 1e-3 && (high - (3.0 + 2.306)).abs() < 1e-3, "{low} {high}");
+        // One without spread: only the other one's degrees of freedom count, 4, with the quantile 2.776.
+        let same = of(&[0.0, 0.0, 0.0]);
+        let (low, high) = difference_interval(&same, &first).unwrap();
+        let half = 2.776 * (2.5_f64 / 5.0).sqrt();
+        assert!((low - (3.0 - half)).abs() < 1e-3 && (high - (3.0 + half)).abs() < 1e-3, "{low} {high}");
+        assert_eq!(difference_interval(&same, &same), Some((0.0, 0.0)));
+        assert_eq!(difference_interval(&of(&[1.0]), &first), None);
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod map;
 mod needs;
 mod object;
 mod program;
+mod subflows;
 mod system;
 
 pub use assembler::{Assembler, Condition, Helper, Instruction, Label, Operation, Register, Width};
@@ -19,3 +20,4 @@ pub use map::{HashMap, SharedArray};
 pub use needs::require_congestion_control;
 pub use object::{Filter, Hook, Hooked, Load, MapView, Object, Registered, relocated, remove_filters};
 pub use program::{Attachment, Direction, Program, is_at, is_number, is_tcx_there, programs_at};
+pub use subflows::for_new_subflows;

@@ -13,10 +13,10 @@ use scenario::results::Timing;
 use units::{Bytes, Duration, Instant};
 
 use super::middlebox::Middlebox;
-use super::results::BIN_MS;
 use crate::LabError;
 use crate::error::Context;
 use crate::lateness::Lateness;
+use scenario::multi_path_results::BIN_MS;
 
 const PACKET_LEN_MAX: usize = 2_048;
 const BATCH: usize = 32;

@@ -3,7 +3,7 @@
 use figures::Table;
 use figures::stats::Moments;
 
-use super::results::{MultiPathResult, MultiPathResults, MultiPathRun};
+use scenario::multi_path_results::{MultiPathResult, MultiPathResults, MultiPathRun};
 
 /// Goodput of each case on each scenario's links; scenarios with a TCP beside are left out.
 #[must_use]

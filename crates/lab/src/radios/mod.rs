@@ -6,11 +6,10 @@ mod ends;
 mod manager;
 mod middlebox;
 mod page;
-pub mod results;
 mod runner;
 mod world;
 
 pub use compared::{goodputs, shares};
 pub use page::{markdown, page, table, throughput, without_series};
-pub use results::{MultiPathResult, MultiPathResults, MultiPathRun, SCHEMA};
 pub use runner::MultiPathRunner;
+pub use scenario::multi_path_results::{MultiPathResult, MultiPathResults, MultiPathRun, SCHEMA};

@@ -4,7 +4,7 @@ use figures::Table;
 use figures::chart::{Axis, Chart, Ink, Mark, Point, Series};
 use maud::{Markup, html};
 
-use super::results::{BIN_MS, MultiPathResult, MultiPathResults, MultiPathRun};
+use scenario::multi_path_results::{BIN_MS, MultiPathResult, MultiPathResults, MultiPathRun};
 
 /// The table has many columns: headings and words may go on below, so that it fits where it is a table at all.
 const OWN_STYLE: &str = ".fields th, .fields td { white-space: normal; padding: .38rem .28rem; }\n\

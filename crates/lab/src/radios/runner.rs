@@ -17,11 +17,11 @@ use super::air::{Air, AirChange, AirLog, AirRadio};
 use super::ends::{ContentServer, PORT, Transfer, download, upload};
 use super::manager::{Mptcpd, PathManagerProcess};
 use super::middlebox::Middlebox;
-use super::results::{BIN_MS, CONNECT_LIMIT_S, Connect, MultiPathResult, MultiPathRun, Reuse};
 use super::world::{World, is_address_of, outer_address, server_address};
 use crate::error::Context;
 use crate::transfer::pause;
 use crate::{Instance, LabError};
+use scenario::multi_path_results::{BIN_MS, CONNECT_LIMIT_S, Connect, MultiPathResult, MultiPathRun, Reuse};
 
 /// UDP port of `cellerator probe server`.
 const PROBE_PORT: u16 = 7311;
@@ -103,7 +103,8 @@ impl MultiPathRunner<'_> {
         let is_multi_path = !case.server_single_path;
         let family = scenario.family;
         let address = server_address(family, 0);
-        let anywhere = if address.is_ipv4() { "0.0.0.0" } else { "[::]" };
+        let is_ipv4_only = address.is_ipv4() && scenario.further_family.is_none();
+        let anywhere = if is_ipv4_only { "0.0.0.0" } else { "[::]" };
         let at: SocketAddr = format!("{anywhere}:{PORT}").parse().map_err(|_| which("no address"))?;
         let coupled = coupled(case)?;
         let control = coupled.as_ref().map(|program| program.name().to_owned());

@@ -130,8 +130,9 @@ impl World {
         for (path, value) in &scenario.client_sysctls {
             sysctl::write(&self.client, path, value)?;
         }
-        let family = scenario.family;
-        for n in 1..scenario.server_addresses {
+        let family = scenario.further_family.unwrap_or(scenario.family);
+        // The first address of the connection's own version is known.
+        for n in u32::from(family == scenario.family)..scenario.server_addresses {
             let endpoint = endpoint(server_address(family, n), None, EndpointFlags::SIGNAL);
             self.server.run(|| PathManager::open().and_then(|pm| pm.add(&endpoint)))??;
         }
@@ -141,9 +142,11 @@ impl World {
     /// What an administrator without a daemon does: an endpoint for every radio.
     pub fn add_endpoints(&self, scenario: &MultiPath, case: &MultiPathCase) -> Result<(), LabError> {
         let flags = EndpointFlags::SUBFLOW;
-        let flags = if scenario.server_addresses > 1 { flags.with(EndpointFlags::FULL_MESH) } else { flags };
+        let is_mesh = scenario.server_addresses > 1 || scenario.further_family.is_some();
+        let flags = if is_mesh { flags.with(EndpointFlags::FULL_MESH) } else { flags };
+        let family = scenario.further_family.unwrap_or(scenario.family);
         for (number, radio) in scenario.radios_of(case) {
-            let address = radio_address(scenario.family, number, 2);
+            let address = radio_address(family, number, 2);
             self.client.run(|| {
                 let index = Netlink::open()?.index_of(&radio.name)?;
                 PathManager::open()?.add(&endpoint(address, Some(index.get()), flags))

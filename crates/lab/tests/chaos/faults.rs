@@ -178,9 +178,12 @@ impl Scene<'_> {
                 }
             }
             Fault::Terminate => old.signal(SIGTERM),
+            // The watchdog is held first: killed first, the process has another one within a
+            // millisecond, and killed last, it may have a successor go on.
             Fault::KillBoth => {
-                drop(watchdog.as_ref().map(|dog| dog.send_signal(SIGKILL)));
+                drop(watchdog.as_ref().map(|dog| dog.send_signal(SIGSTOP)));
                 old.signal(SIGKILL);
+                drop(watchdog.as_ref().map(|dog| dog.send_signal(SIGKILL)));
             }
             _ => old.signal(SIGKILL),
         }

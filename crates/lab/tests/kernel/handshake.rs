@@ -24,14 +24,14 @@ fn testbed(what: &str) -> Testbed {
 }
 
 /// As another router would send it on, without the IPv4 header's checksum.
-fn after_one_hop(packet: &Captured) -> Vec<u8> {
+pub fn after_one_hop(packet: &Captured) -> Vec<u8> {
     let mut bytes = packet.bytes.clone();
     let at = if packet.packet.ip.version == IpVersion::V4 { 8 } else { 7 };
     bytes[at] -= 1;
     without_ip_checksum(&bytes)
 }
 
-fn without_ip_checksum(bytes: &[u8]) -> Vec<u8> {
+pub fn without_ip_checksum(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     if bytes[0] >> 4 == 4 {
         bytes[10..12].fill(0);

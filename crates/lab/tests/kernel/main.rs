@@ -6,6 +6,7 @@
 // Test code outside of `#[test]` functions: what goes wrong there is a failure of the test.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod ab_phase;
 mod addresses;
 mod capture;
 mod content;

@@ -19,7 +19,7 @@ use crate::testbed::{FAMILIES, Radio, SIGKILL, Testbed, pause, wait_until};
 const SIGHUP: i32 = 1;
 
 /// Runs `cellerator` in the accelerator's namespace.
-fn cellerator(bed: &Testbed, arguments: &[&str]) -> Output {
+pub fn cellerator(bed: &Testbed, arguments: &[&str]) -> Output {
     let mut command = std::process::Command::new(program());
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = bed.host(Host::Accelerator).spawn(command, SpawnOptions::default()).unwrap();

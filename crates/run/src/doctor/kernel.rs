@@ -1,7 +1,16 @@
 //! The kernel's version, and what it was built with.
 
 use std::fs;
+use std::io::Read;
 use std::path::PathBuf;
+
+use flate2::read::GzDecoder;
+
+/// What a kernel with `CONFIG_IKCONFIG_PROC` tells itself.
+const OWN: &str = "/proc/config.gz";
+
+/// Longest text that is looked at, bytes: those of distributions have 300,000.
+const TEXT_LEN_MAX: u64 = 4 << 20;
 
 /// Of a release such as `6.1.0-28-amd64`: 6 and 1.
 pub(super) fn version_of(release: &str) -> Option<(u32, u32)> {
@@ -25,13 +34,14 @@ pub(super) enum Built {
 pub(super) struct BuildOptions(Option<String>);
 
 impl BuildOptions {
-    /// What Debian and others install beside the kernel.
+    /// What the kernel tells, or what Debian and others install beside it.
     pub fn read(release: &str) -> Self {
         let places = [
             PathBuf::from(format!("/boot/config-{release}")),
             PathBuf::from(format!("/lib/modules/{release}/config")),
         ];
-        Self(places.iter().find_map(|place| fs::read_to_string(place).ok()))
+        let own = fs::File::open(OWN).ok().and_then(unpack);
+        Self(own.or_else(|| places.iter().find_map(|place| fs::read_to_string(place).ok())))
     }
 
     #[cfg(test)]
@@ -53,9 +63,28 @@ impl BuildOptions {
     }
 }
 
+/// The text that `packed` has in the format of gzip, if it has any.
+fn unpack(packed: impl Read) -> Option<String> {
+    let mut text = String::new();
+    GzDecoder::new(packed).take(TEXT_LEN_MAX).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_kernels_own_options_are_packed() {
+        use std::io::Write;
+
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        packed.write_all(b"CONFIG_TUN=y\n").unwrap();
+        let packed = packed.finish().unwrap();
+        assert_eq!(BuildOptions(unpack(&packed[..])).get("TUN"), Some(Built::In));
+        assert_eq!(unpack(&packed[..packed.len() / 2]), None, "cut off");
+        assert_eq!(unpack(&b"no gzip"[..]), None);
+    }
 
     #[test]
     fn releases_have_versions() {

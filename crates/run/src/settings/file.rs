@@ -89,12 +89,16 @@ fn flags(name: &str, argument: &Arg, value: &Value) -> Result<Vec<String>, Strin
         (false, Value::String(text)) => vec![format!("--{name}={text}")],
         (false, Value::Integer(number)) => vec![format!("--{name}={number}")],
         (false, Value::Array(items)) => {
-            let texts = items.iter().map(|item| {
-                item.as_str()
-                    .map(|text| format!("--{name}={text}"))
-                    .ok_or_else(|| format!("setting '{name}': a list of texts"))
-            });
-            texts.collect::<Result<_, _>>()?
+            let texts = items
+                .iter()
+                .map(|item| item.as_str().ok_or_else(|| format!("setting '{name}': a list of texts")));
+            let texts = texts.collect::<Result<Vec<_>, _>>()?;
+            if argument.get_num_args().is_some_and(|count| count.min_values() > 1) {
+                // All of them are the values of one flag.
+                std::iter::once(format!("--{name}")).chain(texts.into_iter().map(str::to_owned)).collect()
+            } else {
+                texts.iter().map(|text| format!("--{name}={text}")).collect()
+            }
         }
         (false, _) => return Err(format!("setting '{name}': is a text in quotes, such as \"5 s\"")),
     })

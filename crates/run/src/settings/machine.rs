@@ -54,6 +54,10 @@ pub(super) struct MachineArgs {
     /// Stop sleeping and spin this long before each deadline: more exact pacing, more processor time
     #[arg(long, value_name = "TIME", default_value = "0 us")]
     spin_margin: Quantity<Duration>,
+    /// Write down what happens to flows and subscribers, too: accelerated, passed and why, time-outs taken
+    /// back, outages. Many lines where many flows open
+    #[arg(long)]
+    log_flows: bool,
     /// Exchange ordinary packets with the kernel instead of super-packets
     #[arg(long)]
     no_gso: bool,
@@ -134,6 +138,7 @@ impl MachineArgs {
         config.bypass = !self.no_bypass;
         config.set_forwarding = self.set_forwarding;
         config.gso = !self.no_gso;
+        config.log_flows = self.log_flows;
         config.shards = self.shards.map_or(0, usize::from);
         config.busy_poll = self.busy_poll;
         config.spin_margin_us = self.spin_margin.0.as_micros();

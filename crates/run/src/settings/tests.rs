@@ -126,3 +126,19 @@ fn what_cannot_be_is_refused_with_the_flag_that_says_so() {
 fn the_watchdog_needs_no_interfaces() {
     assert_eq!(parse("--watchdog  /x/record  1000").unwrap().watchdog.unwrap(), ["/x/record", "1000"]);
 }
+
+#[test]
+fn a_file_can_ask_for_a_bridge() {
+    let directory = std::env::temp_dir().join(format!("ct-run-bridge-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let path = directory.join("bridge.toml");
+    std::fs::write(&path, "inline = [\"w0\", \"m0\"]\ninline-fallback = \"bridge\"\n").unwrap();
+    let given = [OsString::from("--config"), path.clone().into_os_string()];
+    let settings = Settings::with_file(&path, &given).unwrap();
+    assert_eq!(settings.inline.as_deref(), Some(&["w0".to_owned(), "m0".to_owned()][..]));
+    // As flags say it.
+    let words = ["run", "--inline", "w0", "m0"];
+    let line = Line::try_parse_from(words).unwrap();
+    assert_eq!(line.settings.inline, settings.inline);
+    std::fs::remove_dir_all(directory).unwrap();
+}

@@ -91,6 +91,7 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
                 next_beat = now + terms.heartbeat;
                 self.beacon.beats.fetch_add(1, Ordering::Relaxed);
                 self.beacon.refusals.store(self.processor.refusals(), Ordering::Relaxed);
+                self.processor.gather_measured();
             }
             if self.is_draining && !self.is_drained() && self.processor.is_drained() {
                 self.beacon.is_drained.store(true, Ordering::Release);
@@ -142,6 +143,8 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
             Command::Meter { answer } => {
                 drop(answer.send(ShardMeters::of(&self.packet_loop, &self.processor)));
             }
+            Command::SetControlGroup(group) => self.processor.set_control_group(group),
+            Command::Measured { answer } => drop(answer.send(self.processor.measured())),
             Command::Flows { skip, count, answer } => {
                 let flows = self.processor.flows(skip, count, now);
                 drop(answer.send((flows, self.processor.flow_count())));

@@ -380,6 +380,6 @@ impl Drop for Steering<'_> {
             return;
         }
         // A failure here cannot be repaired; the watchdog tries the same right after.
-        drop(self.record.undo_all(self.netlink));
+        drop(self.record.undo_all(self.netlink, self.instance.path()));
     }
 }

@@ -76,6 +76,12 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
                 self.begin_stop(Why::Drain, time_ms_max.map(Duration::from_millis));
                 said(Answer::Done("draining".to_owned()))
             }
+            Question::BeginAb { time_ms, seed } => self.begin_ab(Duration::from_millis(*time_ms), *seed),
+            Question::EndAb => {
+                self.end_ab("request", Clock::now());
+                self.ab_report()
+            }
+            Question::Ab => self.ab_report(),
             Question::Reload => match self.reload() {
                 // Who asked is told, and nobody else.
                 refused @ Event::NotReloaded { .. } => said(Answer::Refused(refused.to_string())),

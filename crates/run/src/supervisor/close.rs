@@ -14,6 +14,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     /// Undoes everything: first nothing new comes, then what is still in the devices is passed on, then the
     /// rest goes.
     pub(super) fn close(mut self, result: Result<Why, RunError>) -> Result<Ended, RunError> {
+        self.service.forget(self.ground.instance.path());
         if self.is_succeeded {
             return self.leave();
         }

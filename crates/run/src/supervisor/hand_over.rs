@@ -33,6 +33,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         if let Some(why) = holder.objection(offer) {
             return asked.answer(Box::new(move || Answer::Refused(why)));
         }
+        self.end_ab("upgrade", Clock::now());
         asked.answer(Box::new(|| Answer::Done("its flows come".to_owned())));
         let others = theirs.iter().map(|report| report.processor.counter("flows_now")).sum::<u64>();
         let flows = self.processor.flow_count() as u64 + others;

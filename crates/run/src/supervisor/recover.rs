@@ -4,9 +4,9 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use io::{Clock, IoError};
+use io::{Clock, IoError, Leftover, RECORD, RECORD_OF_DEAD};
 use units::Bytes;
 
 use super::Supervisor;
@@ -16,7 +16,8 @@ use crate::keepsakes::{History, Inventory, Keepsakes, TAKEN, is_last};
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
 use crate::record::Record;
-use crate::{Amount, Event, Processor, RecoveryStatus, RunError, leftovers};
+use crate::service::Service;
+use crate::{Amount, Config, Event, Processor, RecoveryStatus, RunError, leftovers};
 
 /// How long the watchdog may take to give what it has.
 const GIVEN_WITHIN: std::time::Duration = std::time::Duration::from_secs(2);
@@ -43,8 +44,8 @@ pub(super) struct Estate {
 /// Who goes on in the place of a process that has died, and what that had.
 #[derive(Debug)]
 pub(super) struct Heir {
-    /// Its watchdog is at the other end.
-    stream: UnixStream,
+    /// Its watchdog is at the other end; none where that has died too.
+    stream: Option<UnixStream>,
     pub(super) kept: Keepsakes,
     /// What it had written down.
     pub(super) record: Record,
@@ -61,7 +62,74 @@ impl Heir {
         let kept = Keepsakes::receive(&stream)?;
         let record = std::fs::read_to_string(record).ok().and_then(|text| Record::parse(&text));
         let record = record.ok_or_else(|| RunError::Settings("its record cannot be read".to_owned()))?;
-        Ok(Self { stream, kept, record })
+        Ok(Self { stream: Some(stream), kept, record })
+    }
+}
+
+/// What the service manager has kept of a process of this service that has died together with its watchdog.
+#[derive(Debug)]
+pub(super) struct Stored {
+    kept: Keepsakes,
+    record: Record,
+    /// Its directory. Nobody else undoes it as long as this is there.
+    leftover: Leftover,
+}
+
+impl Stored {
+    /// What this start is given and can go on with. The manager keeps nothing of it any more: if this start
+    /// fails, the next one undoes what is left.
+    ///
+    /// # Errors
+    /// When directories cannot be read.
+    pub(super) fn find(config: &Config, namespace: u64) -> Result<Option<Self>, IoError> {
+        let service = Service::find();
+        let all = io::take_stored().into_iter().filter_map(|(name, descriptor)| {
+            service.forget(Path::new(&name));
+            let stream = UnixStream::from(descriptor);
+            stream.set_nonblocking(true).ok()?;
+            Some((name, Keepsakes::receive(&stream).ok()?))
+        });
+        let mut all = all.collect::<Vec<_>>();
+        if all.is_empty() || config.recover.is_some() || config.replace.is_some() {
+            return Ok(None);
+        }
+        for leftover in Leftover::find(&config.state_directory, leftovers::KIND)? {
+            let Some(at) = all.iter().position(|(name, _)| leftover.path().ends_with(name)) else { continue };
+            let record = leftover.record().and_then(|text| Record::parse(&text));
+            let record = record
+                .filter(|record| record.namespace == namespace && record.name == config.instance_name());
+            let Some(record) = record.filter(Record::is_held) else { continue };
+            let mut kept = all.swap_remove(at).1;
+            if !config.may_have_successor()
+                || !kept.is_fresh(config.hang_after())
+                || !kept.inventory.note_death()
+            {
+                continue;
+            }
+            kept.beat();
+            return Ok(Some(Self { kept, record, leftover }));
+        }
+        Ok(None)
+    }
+
+    /// The record of the one that has died, which nobody else takes over from there.
+    ///
+    /// # Errors
+    /// When it cannot be renamed.
+    pub(super) fn path(&self) -> Result<PathBuf, IoError> {
+        let path = self.leftover.path().join(RECORD_OF_DEAD);
+        match std::fs::rename(self.leftover.path().join(RECORD), &path) {
+            Err(error) if !path.exists() => {
+                Err(IoError::system("take over the record of the one that died", error))
+            }
+            _ => Ok(path),
+        }
+    }
+
+    /// Who goes on, and the directory, which is to be forgotten then.
+    pub(super) fn into_heir(self) -> (Heir, Leftover) {
+        let Self { kept, record, leftover } = self;
+        (Heir { stream: None, kept, record }, leftover)
     }
 }
 
@@ -112,6 +180,12 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             self.estate.unkept = Some(error);
         }
         self.pulse.guardian = guardian;
+        let mut service = std::mem::take(&mut self.service);
+        if let Some((inventory, descriptors)) = self.inventory(None) {
+            // What is too much for it is too much for the watchdog, which says so.
+            drop(service.keep(self.ground.instance.path(), &inventory, &descriptors));
+        }
+        self.service = service;
     }
 
     /// What a status says of it.
@@ -229,7 +303,8 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         // The watchdog that was the main process ends as soon as it hears that.
         self.service.main_is(self.pulse.main_process());
         // From here on they are ours.
-        (&stream).write_all(&[TAKEN]).map_err(unheard)?;
+        stream.iter().try_for_each(|mut stream| stream.write_all(&[TAKEN])).map_err(unheard)?;
+        self.service.forget(directory);
         let flows = processors.iter().map(|processor| processor.flow_count() as u64).sum();
         let held = processors.iter().map(|processor| processor.memory().1).sum();
         let took_us = Clock::now().saturating_since(began).as_micros();

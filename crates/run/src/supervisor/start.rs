@@ -6,12 +6,12 @@ use std::path::Path;
 use engine::Port;
 use io::features::{self, Feature};
 use io::netlink::{LinkEvents, Netlink};
-use io::{Clock, Instance, Interest, Namespace, Waiter};
+use io::{Clock, Instance, Interest, Leftover, Namespace, Waiter};
 use units::Instant;
 
 use super::adopt::Adopted;
 use super::passing::Passing;
-use super::recover::{Estate, Heir};
+use super::recover::{Estate, Heir, Stored};
 use super::upkeep::Overload;
 use super::{CONSOLE, Ended, FEEDBACK, LINKS, Links, Pulse, Reports, SHARDS, Supervisor, WATCHDOG};
 use crate::attachment::{Attachment, Ground, PATHS, Site};
@@ -30,7 +30,7 @@ use crate::service::Service;
 use crate::shards::{Shards, Terms};
 use crate::signals::CaughtSignals;
 use crate::watchdog::Guardian;
-use crate::{Config, Event, EventSink, Plan, Processor, RunError};
+use crate::{Config, Event, EventSink, Plan, Processor, RunError, log};
 
 /// Decides what would be set up and tells it, and changes nothing.
 ///
@@ -81,9 +81,22 @@ fn run_at<S: Site, P: Processor + Send + 'static>(
     // Before anything is set up, so that no signal can end us in between.
     let signals = CaughtSignals::catch()?;
     let herald = Herald::start()?;
+    if config.log_flows {
+        log::follow_flows(&herald, &config.instance_name())?;
+    }
     let events: &mut dyn EventSink = &mut Announcer { inner: events, herald: herald.clone() };
     let netlink = Netlink::open()?;
     let namespace = Namespace::current()?.id()?;
+    let stored = Stored::find(config, namespace)?;
+    let own;
+    let config = match &stored {
+        Some(stored) => {
+            own = Config { recover: Some(stored.path()?), ..config.clone() };
+            &own
+        }
+        None => config,
+    };
+    let (stored, dead) = stored.map(Stored::into_heir).unzip();
     let removed = match config.recover {
         // Of the one that has died everything is still needed.
         Some(_) => Removed::default(),
@@ -91,7 +104,7 @@ fn run_at<S: Site, P: Processor + Send + 'static>(
     };
     removed.events.iter().for_each(|event| events.on_event(event));
     let instance = Instance::register(&config.state_directory, leftovers::KIND)?;
-    let (mut site, mut forebear) = find_site::<S>(config, &netlink, namespace, &instance, events)?;
+    let (mut site, mut forebear) = find_site::<S>(config, &netlink, namespace, &instance, stored, events)?;
     let mut processors = make(site.shards())?;
     if let Forebear::Running(adopted) = &forebear
         && adopted.kept.inventory.held > memory_of(&processors)
@@ -119,6 +132,7 @@ fn run_at<S: Site, P: Processor + Send + 'static>(
     let ground = Ground { config, netlink: &netlink, instance: &instance };
     let start = Start { removed, journal_alarm, processors, forebear, herald: herald.clone() };
     let mut supervisor = start.supervise(&mut site, ground, events)?;
+    dead.map_or(Ok(()), Leftover::forget)?;
     let result = supervisor.serve(&signals);
     let ended = supervisor.close(result);
     herald.part();
@@ -142,10 +156,11 @@ fn find_site<S: Site>(
     netlink: &Netlink,
     namespace: u64,
     instance: &Instance,
+    stored: Option<Heir>,
     events: &mut dyn EventSink,
 ) -> Result<(S, Forebear), RunError> {
     if let Some(record) = &config.recover {
-        let mut heir = Heir::receive(record)?;
+        let mut heir = stored.map_or_else(|| Heir::receive(record), Ok)?;
         let site = S::inherit(config, netlink, &mut heir.kept, heir.record.clone())?;
         return Ok((site, Forebear::Dead(heir)));
     }
@@ -299,6 +314,7 @@ impl<P: Processor + Send + 'static> Start<P> {
             service: Service::find(),
             started_at: Clock::now(),
             overload: Overload::default(),
+            ab: None,
             stop: None,
             events,
         };

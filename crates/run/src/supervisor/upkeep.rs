@@ -47,7 +47,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             self.attachment.beat();
             // One that ends may have been replaced.
             let main = self.stop.is_none().then(|| self.pulse.main_process());
-            self.service.is_alive(main);
+            self.service.is_alive(main, self.ground.instance.path());
         }
         let checked = self.check_interfaces();
         self.patience.with(checked, self.events)?;
@@ -63,6 +63,8 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         if let Some(event) = self.overload.look(refused, Clock::now()) {
             self.events.on_event(&event);
         }
+        self.processor.gather_measured();
+        self.look_at_ab(Clock::now());
         if self.settling.as_ref().is_some_and(JoinHandle::is_finished) {
             end_settling(self.settling.take(), self.events);
         }

@@ -102,7 +102,8 @@ fn after_a_death_the_successor_s_watchdog_is_the_main_process() {
     config.watchdog.successor = vec!["self".to_owned()];
     config.watchdog.recover_within_ms = 10_000;
     let mut program = Program::launch_service(&topology, &config, &manager.path);
-    let main = main_in(&manager.hear()).unwrap();
+    // What the service keeps for the next start may be told before.
+    let main = manager.await_main(|_| true);
     let before = topology.received_packets();
     let Connection { client, server, .. } = topology.connect(&topology.server, SERVER[0]);
     let late = Late::start(client, server, 5_000_000);

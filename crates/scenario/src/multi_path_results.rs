@@ -1,11 +1,12 @@
-//! What runs of a multi-path scenario gave.
+//! What runs of a multi-path scenario gave, in the lab or in the simulator.
 
 use std::collections::BTreeMap;
 
 use figures::stats::Moments;
-use scenario::MultiPath;
-use scenario::results::MadeBy;
 use serde::{Deserialize, Serialize};
+
+use crate::MultiPath;
+use crate::results::MadeBy;
 
 /// The schema's name.
 pub const SCHEMA: &str = "cellerator/multipath-lab/1";

@@ -1,0 +1,197 @@
+//! `cellerator history` records what an accelerator does; `cellerator report` says what it did.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use history::{About, HistoryFile, MadeBy, Recorder, Report, Slice};
+use io::{Clock, Signals};
+use scenario::Quantity;
+use units::Duration;
+
+use crate::output::{self, Words};
+
+/// Where histories are kept.
+const DIRECTORY: &str = "/var/lib/cellerator";
+
+/// Arguments of `cellerator history`.
+#[derive(clap::Args)]
+pub struct HistoryArgs {
+    /// The accelerator: its --name, or its interfaces as WIRED-MOBILE. It need not run yet
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Forget what is older
+    #[arg(long, value_name = "TIME", default_value = "7 d")]
+    keep: Quantity<Duration>,
+    /// Keep the history in DIR
+    #[arg(long, value_name = "DIR", default_value = DIRECTORY)]
+    directory: PathBuf,
+    /// Length of a slice
+    #[arg(long, hide = true, value_name = "TIME", default_value = "1 min")]
+    every: Quantity<Duration>,
+}
+
+/// Arguments of `cellerator report`.
+#[derive(clap::Args)]
+pub struct ReportArgs {
+    /// The accelerator: its --name, its interfaces as WIRED-MOBILE, or its process number. Not needed if
+    /// only one runs
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+    /// Report of the time since so long ago, of which `cellerator history` has kept figures
+    #[arg(long, value_name = "TIME", default_value = "1h")]
+    since: Quantity<Duration>,
+    /// Only until so long ago
+    #[arg(long, value_name = "TIME", default_value = "0 s")]
+    until: Quantity<Duration>,
+    /// Record for TIME from now on, and report of that; needs no history
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["since", "until", "directory"])]
+    during: Option<Quantity<Duration>>,
+    /// Put an earlier report beside it: the JSON of another time, or of other settings
+    #[arg(long, value_name = "FILE")]
+    before: Option<PathBuf>,
+    /// Where the history is
+    #[arg(long, value_name = "DIR", default_value = DIRECTORY)]
+    directory: PathBuf,
+    /// Write a page that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write the figures as JSON (schemas/live-report.schema.json)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write one sheet as PDF, printed by the Chromium of this machine
+    #[arg(long, value_name = "FILE")]
+    pdf: Option<PathBuf>,
+}
+
+fn wall_ms() -> u64 {
+    Clock::wall_nanos() / 1_000_000
+}
+
+/// Runs `cellerator history` until it is asked to end.
+pub fn history(args: &HistoryArgs) -> Result<ExitCode, String> {
+    let text = |error: &dyn std::fmt::Display| format!("history: {error}");
+    let signals = Signals::terminating().map_err(|error| text(&error))?;
+    let keep_ms = args.keep.0.as_millis();
+    let mut file = HistoryFile::open(&args.directory, &args.name, keep_ms).map_err(|error| text(&error))?;
+    let mut recorder = Recorder::new(Path::new(io::INSTANCE_DIRECTORY), &args.name, args.every.0);
+    let path = HistoryFile::path(&args.directory, &args.name);
+    Words::default().say(&format!("recording '{}' into {}", args.name, path.display()));
+    while signals.take().is_none() {
+        if let Some(slice) = recorder.turn().map_err(|error| text(&error))? {
+            file.add(&slice).map_err(|error| text(&error))?;
+        }
+    }
+    if let Some(slice) = recorder.look() {
+        file.add(&slice).map_err(|error| text(&error))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs `cellerator report`; an error is one clear line: what, where, what to do.
+pub fn report(args: &ReportArgs) -> Result<ExitCode, String> {
+    let text = |error: &dyn std::fmt::Display| format!("report: {error}");
+    let words = Words::beside([args.html.as_deref(), args.json.as_deref(), args.pdf.as_deref()])?;
+    let printer = match &args.pdf {
+        Some(path) if output::is_standard_output(path) => {
+            return Err("report: --pdf needs a file".to_owned());
+        }
+        Some(_) => Some(history::printer(&std::env::var_os("PATH").unwrap_or_default()).ok_or(
+            "report: --pdf needs a browser that prints, and there is none in the PATH: install Debian's package \
+             chromium, or use --html and print the page elsewhere",
+        )?),
+        None => None,
+    };
+    let before = args.before.as_deref().map(read).transpose()?;
+    let name = name(args)?;
+    let (slices, from_ms, to_ms) = match args.during {
+        Some(Quantity(time)) => record(&name, time)?,
+        None => kept(args, &name)?,
+    };
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
+    let made_by = MadeBy { version, command: format!("cellerator {command}") };
+    let about = About { accelerator: &name, from_ms, to_ms };
+    let report = Report::of(&slices, about, made_by).map_err(|error| {
+        let hint = "`cellerator history NAME` records from when it is started; --during TIME records now";
+        format!("report: {error}: {hint}")
+    })?;
+    let report = match &before {
+        Some(before) => report.beside(before),
+        None => report,
+    };
+    if let Some(path) = &args.html {
+        output::save(path, &history::html(&report))?;
+    }
+    if let Some(path) = &args.json {
+        let json = serde_json::to_string_pretty(&report).map_err(|error| text(&error))?;
+        output::save(path, &(json + "\n"))?;
+    }
+    if let (Some(path), Some(printer)) = (&args.pdf, &printer) {
+        history::print(printer, &history::one_page(&report), path).map_err(|error| text(&error))?;
+        eprintln!("  wrote {}", path.display());
+    }
+    words.say(&said(&report));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The accelerator that is meant. One that does not run any more may have a history.
+fn name(args: &ReportArgs) -> Result<String, String> {
+    let has_history = |name: &&String| HistoryFile::path(&args.directory, name).exists();
+    if let Some(name) = args.name.as_ref().filter(|_| args.during.is_none()).filter(has_history) {
+        return Ok(name.clone());
+    }
+    let all = run::find(Path::new(io::INSTANCE_DIRECTORY)).map_err(|error| error.to_string())?;
+    run::choose(all, args.name.as_deref()).map(|found| found.name)
+}
+
+/// What `cellerator history` has kept of the time that is meant.
+fn kept(args: &ReportArgs, name: &str) -> Result<(Vec<Slice>, u64, u64), String> {
+    let path = HistoryFile::path(&args.directory, name);
+    if !path.exists() {
+        return Err(format!(
+            "report: there is no history of '{name}' in {}: `cellerator history {name}` records one, or --during TIME \
+             records now",
+            args.directory.display()
+        ));
+    }
+    let slices = HistoryFile::read(&path).map_err(|error| format!("report: {error}"))?;
+    let ago = |span: Quantity<Duration>| wall_ms().saturating_sub(span.0.as_millis());
+    let (from_ms, to_ms) = (ago(args.since), ago(args.until));
+    if from_ms >= to_ms {
+        return Err("report: --until must be less than --since".to_owned());
+    }
+    Ok((slices, from_ms, to_ms))
+}
+
+/// Records an accelerator for so long.
+fn record(name: &str, time: Duration) -> Result<(Vec<Slice>, u64, u64), String> {
+    let text = |error: &dyn std::fmt::Display| format!("report: {error}");
+    // Sixty slices, of a second at least and of a minute at most.
+    let every = Duration::from_millis((time.as_millis() / 60).clamp(1_000, 60_000));
+    let signals = Signals::terminating().map_err(|error| text(&error))?;
+    let mut recorder = Recorder::new(Path::new(io::INSTANCE_DIRECTORY), name, every);
+    let (from_ms, end) = (wall_ms(), Clock::now() + time);
+    let mut slices = Vec::new();
+    while Clock::now() < end && signals.take().is_none() {
+        slices.extend(recorder.turn().map_err(|error| text(&error))?);
+    }
+    slices.extend(recorder.look());
+    Ok((slices, from_ms, wall_ms()))
+}
+
+fn read(path: &Path) -> Result<Report, String> {
+    let why = |error: &dyn std::fmt::Display| format!("report: --before {}: {error}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|error| why(&error))?;
+    let report: Report = serde_json::from_str(&text).map_err(|error| why(&error))?;
+    if report.schema != history::SCHEMA {
+        return Err(why(&format!("its schema is '{}' and not '{}'", report.schema, history::SCHEMA)));
+    }
+    Ok(report)
+}
+
+/// The report for the terminal.
+fn said(report: &Report) -> String {
+    let tables = [Some(report.downloads()), Some(report.kinds()), report.changes()];
+    let tables = tables.into_iter().flatten().map(|table| table.to_string());
+    std::iter::once(report.finding() + "\n").chain(tables).collect::<Vec<_>>().join("\n")
+}

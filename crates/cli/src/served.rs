@@ -1,0 +1,75 @@
+//! Servers of what the control sockets tell, `cellerator metrics` and `cellerator dashboard`: two processes. One may
+//! use the control sockets and speaks to nobody else; the other one speaks to the network and may do nothing.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+
+use telemetry::{Gatherer, User};
+
+/// SIGKILL, for the server when this process ends.
+const KILL: i32 = 9;
+
+/// Arguments of both.
+#[derive(clap::Args)]
+pub struct Served {
+    /// The accelerators, by --name, interfaces as WIRED-MOBILE, or process number [default: all that run]
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+    /// When started as root: the user whose rights the server has
+    #[arg(long, value_name = "USER", default_value = "nobody")]
+    pub user: String,
+    /// Where accelerators keep their control sockets
+    #[arg(long, hide = true, value_name = "DIR", default_value = io::INSTANCE_DIRECTORY)]
+    pub state_directory: PathBuf,
+    /// Be the server: standard input is the way to the other process
+    #[arg(long, hide = true)]
+    pub serve: bool,
+}
+
+/// Starts the server of `command` without any rights, and has `gatherer` answer it.
+pub fn gather(
+    command: &str,
+    (listen, user_name): (SocketAddr, &str),
+    gatherer: &mut Gatherer,
+) -> Result<ExitCode, String> {
+    let text = |error: &dyn std::fmt::Display| error.to_string();
+    let user =
+        if telemetry::is_root() { Some(User::find(user_name).map_err(|error| text(&error))?) } else { None };
+    let (own, other) = UnixStream::pair().map_err(|error| text(&error))?;
+    // Whatever the program's own file is called by then, and whoever may look at the path to it.
+    let mut server = Command::new("/proc/self/exe");
+    server.args([command, "--serve", "--listen", &listen.to_string()]);
+    server.env_clear().current_dir("/").stdin(Stdio::from(OwnedFd::from(other)));
+    if let Some(user) = user {
+        // Further groups are given up with it.
+        server.uid(user.uid).gid(user.gid);
+        say(&format!("the server runs as {user_name} ({}:{})", user.uid, user.gid));
+    }
+    io::set_death_signal(&mut server, KILL);
+    let started = server.spawn().map_err(|error| format!("cannot start the server: {error}"));
+    // With it goes the other end, which the server alone is to have.
+    drop(server);
+    let mut server = started?;
+    let answered = gatherer.answer(&own);
+    drop(own);
+    let ended = server.wait().map_err(|error| text(&error))?;
+    answered.map_err(|error| text(&error))?;
+    if ended.success() { Ok(ExitCode::SUCCESS) } else { Err(format!("the server has ended: {ended}")) }
+}
+
+/// The way to the other process, which is standard input.
+pub fn reader() -> Result<UnixStream, String> {
+    let input = std::os::fd::AsFd::as_fd(&std::io::stdin()).try_clone_to_owned();
+    Ok(UnixStream::from(input.map_err(|error| error.to_string())?))
+}
+
+/// Says a line.
+pub fn say(line: &str) {
+    // A reader who has gone away is no error.
+    drop(writeln!(std::io::stdout(), "{line}"));
+}

@@ -1,0 +1,30 @@
+//! What accelerators did over time: a bounded history of minutes, and a report of it with what was before.
+//!
+//! ```text
+//!   run ◀─ control socket ─ Recorder ─ a Slice per minute ─▶ HistoryFile ─▶ Report::of ─▶ HTML, JSON, one page
+//!                                                                              ▲
+//!                                                      an earlier report ──────┘
+//! ```
+//!
+//! The recorder is a process of its own behind the control socket, and needs no right but to use that. It keeps
+//! no addresses.
+
+mod before;
+mod error;
+mod file;
+mod page;
+mod pdf;
+mod recorder;
+mod report;
+mod slice;
+
+pub use before::{Compared, Verdict};
+pub use error::HistoryError;
+pub use file::HistoryFile;
+pub use page::{html, one_page};
+pub use pdf::{print, printer};
+pub use recorder::Recorder;
+pub use report::{
+    About, ClassFigures, FlowsFigures, MadeBy, PassedFigures, Point, Report, SCHEMA, SIZE_CLASSES, Totals,
+};
+pub use slice::{FLOWS_PER_SLICE, FlowFigures, HalfFigures, Slice};

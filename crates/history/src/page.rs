@@ -1,0 +1,378 @@
+//! Pages of a [`Report`]: all of it, and one sheet of it for who decides.
+
+use figures::Table;
+use figures::chart::{Axis, Chart, Ink, Mark, Point as Dot, Range, Series};
+use figures::page;
+use maud::{Markup, html};
+
+use crate::{Report, Verdict};
+
+/// What the pages need beside the house's styles.
+const OWN_STYLE: &str = "
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(10.5rem, 1fr)); gap: .8rem; margin: 1rem 0; }
+.tile { background: var(--card); padding: .7rem .9rem; border-radius: 4px; }
+.tile b { display: block; font-size: 1.5rem; line-height: 1.25; font-variant-numeric: tabular-nums; }
+.tile span { color: var(--soft); font-size: .88rem; }
+";
+
+/// One sheet of A4.
+const SHEET_STYLE: &str = "
+@page { size: A4; margin: 14mm 15mm; }
+@media print { html { zoom: .85; } body { font-size: 9pt; line-height: 1.35; } h1 { font-size: 16pt; } h2 { margin: .9rem 0 .1rem; padding-top:
+  .5rem; font-size: 11.5pt; } .tiles { grid-template-columns: repeat(4, 1fr); gap: .5rem; margin: .6rem 0; }
+  .tile { padding: .4rem .6rem; } .tile b { font-size: 14pt; } th, td { padding: .2rem .5rem; }
+  figure { margin: 0 0 .2rem; } figure > .wide { max-width: 120mm; margin: 0; } .chart.narrow { display: none; }
+  ul { margin: .2rem 0; padding-left: 1.1rem; } p { margin: .2rem 0; max-width: none; } }
+";
+
+/// What stands where there is nothing to say.
+const NONE: &str = "–";
+
+fn clock(ms: u64) -> String {
+    let minutes = ms / 60_000;
+    let (day, minute) = (minutes / 1_440, minutes % 1_440);
+    let (year, month, date) = civil(day as i64);
+    format!("{year}-{month:02}-{date:02} {:02}:{:02} UTC", minute / 60, minute % 60)
+}
+
+/// Year, month and day of a day since 1970-01-01 in the Gregorian calendar, counted in years that begin in March,
+/// whose leap day is the last one.
+fn civil(day: i64) -> (i64, i64, i64) {
+    let day = day + 719_468;
+    let era = day.div_euclid(146_097);
+    let of_era = day.rem_euclid(146_097);
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let date = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (era * 400 + year + i64::from(month <= 2), month, date)
+}
+
+fn span(ms: u64) -> String {
+    match ms / 1_000 {
+        s if s < 120 => format!("{s} s"),
+        s if s < 7_200 => format!("{} min", s / 60),
+        s => format!("{:.1} h", s as f64 / 3_600.0),
+    }
+}
+
+fn bytes(bytes: u64) -> String {
+    let units = ["B", "KB", "MB", "GB", "TB"];
+    let (mut value, mut unit) = (bytes as f64, 0);
+    while value >= 999.5 && unit + 1 < units.len() {
+        value /= 1e3;
+        unit += 1;
+    }
+    digits(value) + " " + units[unit]
+}
+
+/// A number with three digits.
+fn digits(value: f64) -> String {
+    let decimals = match value {
+        v if v >= 99.95 || v == 0.0 => 0,
+        v if v >= 9.995 => 1,
+        _ => 2,
+    };
+    format!("{value:.decimals$}")
+}
+
+fn mbits(bps: f64) -> String {
+    digits(bps / 1e6)
+}
+
+fn or_none(value: Option<f64>, show: impl Fn(f64) -> String) -> String {
+    value.map_or(NONE.to_owned(), show)
+}
+
+/// An upper bound of a class.
+fn at_most(ms: Option<f64>) -> String {
+    or_none(ms, |ms| format!("≤ {ms:.0}"))
+}
+
+fn percent(share: Option<f64>) -> String {
+    or_none(share, |share| digits(share * 100.0))
+}
+
+impl Report {
+    fn title(&self) -> String {
+        format!("{}: {} of live traffic", self.accelerator, span(self.to_ms.saturating_sub(self.from_ms)))
+    }
+
+    fn passed_flows(&self) -> u64 {
+        self.passed.flows.values().sum()
+    }
+
+    fn resent_share(&self) -> Option<f64> {
+        let totals = &self.totals;
+        (totals.data_packets > 0).then(|| totals.resent_packets as f64 / totals.data_packets as f64)
+    }
+
+    /// In a sentence or two: what a reader takes away.
+    #[must_use]
+    pub fn finding(&self) -> String {
+        let totals = &self.totals;
+        let mut text = format!(
+            "{} of {} new flows were accelerated; {} arrived at clients.",
+            totals.flows_accelerated,
+            totals.flows_accelerated + self.passed_flows(),
+            bytes(totals.downlink_bytes)
+        );
+        if let Some(p95) = totals.queueing_p95_ms {
+            text += &format!(" 95 % of round trips waited at most {p95:.0} ms in queues (an estimate).");
+        }
+        if totals.resent_packets > 0 {
+            text += &format!(
+                " {} packets were sent again from here, over the mobile segment alone.",
+                totals.resent_packets
+            );
+        }
+        let said = self.before.iter().flat_map(|before| &before.downloads);
+        let shown: Vec<String> = said
+            .filter(|verdict| ["faster", "slower"].contains(&verdict.says.as_str()))
+            .map(|verdict| format!("{} are {}", verdict.size, verdict.says))
+            .collect();
+        if !shown.is_empty() {
+            text += &format!(" Beside the earlier report, downloads {}.", shown.join(", "));
+        }
+        text
+    }
+
+    fn tiles(&self) -> Markup {
+        let totals = &self.totals;
+        let flows = totals.flows_accelerated + self.passed_flows();
+        let accelerated = percent((flows > 0).then(|| totals.flows_accelerated as f64 / flows as f64));
+        let tiles = [
+            (bytes(totals.downlink_bytes), "delivered to clients".to_owned()),
+            (format!("{accelerated} %"), format!("of {flows} new flows accelerated")),
+            (format!("{} ms", at_most(totals.queueing_p50_ms)), "half of the times in queues".to_owned()),
+            (format!("{} ms", at_most(totals.queueing_p95_ms)), "95 % of the times in queues".to_owned()),
+            (format!("{} %", percent(self.resent_share())), "of data packets repaired here".to_owned()),
+            (format!("{} Mbit/s", mbits(totals.downlink_max_bps)), "in the busiest slice".to_owned()),
+            (totals.subscribers_max.to_string(), "subscribers at most".to_owned()),
+            (bytes(totals.undelivered_bytes), "acknowledged and never delivered".to_owned()),
+        ];
+        html! { div class="tiles" { @for (value, name) in tiles { div class="tile" { b { (value) } span { (name) } } } } }
+    }
+
+    fn chart(&self) -> Chart {
+        // A slice that follows no other one begins anew: a gap is no line.
+        let minutes = |ms: u64| ms.saturating_sub(self.from_ms) as f64 / 60_000.0;
+        let of = |name: &str, colour: usize, value: &dyn Fn(&crate::Point) -> Option<f64>| {
+            let mut dots = Vec::new();
+            let mut end = None;
+            for point in &self.series {
+                let begin = point.at_ms.saturating_sub(point.span_ms);
+                if end.is_some_and(|end| begin > end + point.span_ms / 2) {
+                    dots.push(Dot::new(minutes(begin), f64::NAN));
+                }
+                end = Some(point.at_ms);
+                let middle = begin + point.span_ms / 2;
+                dots.push(Dot::new(minutes(middle), value(point).unwrap_or(f64::NAN)));
+            }
+            Series::new(name, Ink::Colour(colour), Mark::Dotted, dots)
+        };
+        let whole = minutes(self.to_ms);
+        let x =
+            Axis::linear(&format!("minutes since {}", clock(self.from_ms))).over(Range::Between(0.0, whole));
+        Chart::new("Goodput, time in queues, repairs", x)
+            .panel(
+                Axis::linear("goodput, Mbit/s"),
+                vec![of("to clients", 0, &|point| Some(point.goodput_bps / 1e6))],
+            )
+            .panel(
+                Axis::linear("time in queues, ms (bounds of classes)"),
+                vec![
+                    of("95 %", 1, &|point| point.queueing_p95_ms),
+                    of("half", 2, &|point| point.queueing_p50_ms),
+                ],
+            )
+            .panel(
+                Axis::linear("sent again, %"),
+                vec![of("of data packets", 3, &|point| point.resent_share.map(|share| share * 100.0))],
+            )
+    }
+
+    /// Downloads that were accelerated, by size.
+    #[must_use]
+    pub fn downloads(&self) -> Table {
+        let row = |class: &crate::ClassFigures| {
+            let interval = class
+                .rate_interval_bps
+                .map_or(NONE.to_owned(), |[low, high]| format!("{} to {}", mbits(low), mbits(high)));
+            vec![
+                class.size.clone(),
+                class.flows.to_string(),
+                or_none(class.rate_median_bps, mbits),
+                interval,
+                percent(class.resent_share),
+            ]
+        };
+        Table {
+            headings: vec![
+                ("downloads", ""),
+                ("flows", ""),
+                ("median rate", "Mbit/s"),
+                ("95 % interval", "Mbit/s"),
+                ("sent again", "%"),
+            ],
+            rows: self.flows.downloads.iter().map(row).collect(),
+        }
+    }
+
+    /// Flows by what became of them: what is known of accelerated and of passed ones.
+    #[must_use]
+    pub fn kinds(&self) -> Table {
+        let mut rows = vec![vec!["accelerated".to_owned(), self.totals.flows_accelerated.to_string()]];
+        rows.extend(
+            self.passed
+                .flows
+                .iter()
+                .map(|(reason, flows)| vec![format!("passed, {reason}"), flows.to_string()]),
+        );
+        Table { headings: vec![("flows", ""), ("count", "")], rows }
+    }
+
+    /// An earlier report and this one, if there is one.
+    #[must_use]
+    pub fn changes(&self) -> Option<Table> {
+        let before = self.before.as_ref()?;
+        let row = |verdict: &Verdict| {
+            let [old, new] = verdict.rate_median_bps;
+            let p = verdict.p_value.map_or(NONE.to_owned(), |p| {
+                if p < 0.001 { "< 0.001".to_owned() } else { format!("{p:.3}") }
+            });
+            vec![
+                format!("median rate {}, Mbit/s", verdict.size),
+                format!("{} ({} flows)", or_none(old, mbits), verdict.flows[0]),
+                format!("{} ({} flows)", or_none(new, mbits), verdict.flows[1]),
+                p,
+                verdict.says.clone(),
+            ]
+        };
+        let mut rows: Vec<Vec<String>> = before.downloads.iter().map(row).collect();
+        let plain = |name: &str, old: String, new: String| {
+            vec![name.to_owned(), old, new, NONE.to_owned(), "not tested".to_owned()]
+        };
+        let [p50, p95] = before.queueing_ms.map(at_most);
+        rows.push(plain("half of times in queues, ms", p50, at_most(self.totals.queueing_p50_ms)));
+        rows.push(plain("95 % of times in queues, ms", p95, at_most(self.totals.queueing_p95_ms)));
+        rows.push(plain("sent again, %", percent(before.resent_share), percent(self.resent_share())));
+        Some(Table {
+            headings: vec![("figure", ""), ("before", ""), ("after", ""), ("p", ""), ("what it says", "")],
+            rows,
+        })
+    }
+
+    fn facts(&self) -> Markup {
+        html! {
+            p class="facts" {
+                (clock(self.from_ms)) " to " (clock(self.to_ms)) ". "
+                @if self.covered_ms + 60_000 < self.to_ms.saturating_sub(self.from_ms) {
+                    b { "Figures of " (span(self.covered_ms)) " of it only." }
+                } @else { "Recorded throughout." }
+            }
+        }
+    }
+
+    fn comparison(&self) -> Markup {
+        html! {
+            h2 { "Before and after" }
+            @if let (Some(before), Some(table)) = (&self.before, self.changes()) {
+                p { "Before: " (before.accelerator) ", " (clock(before.from_ms)) " to " (clock(before.to_ms))
+                    ". Two times differ by more than by what was changed between them: load, people, weather. A test \
+                     (Mann-Whitney, p below 0.05) says only whether chance alone explains the difference of rates." }
+                (plain(&table))
+            } @else {
+                p { "There is no earlier report beside this one. " code { "--before FILE" }
+                    " takes the JSON of one." }
+            }
+        }
+    }
+}
+
+fn plain(table: &Table) -> Markup {
+    table.html(&|_| None, &|_| None)
+}
+
+/// The whole report as a page of its own.
+#[must_use]
+pub fn html(report: &Report) -> String {
+    let totals = &report.totals;
+    let body = html! {
+        (report.facts())
+        p class="finding" { (page::with_units(&report.finding())) }
+        (report.tiles())
+        (report.chart().figure())
+        (report.comparison())
+        h2 { "Accelerated downloads" }
+        p { "Flows that have ended, " (report.flows.ended) " in all, by what they delivered." }
+        (plain(&report.downloads()))
+        p { "Round trips to clients: half in the class up to " (at_most(totals.round_trip_p50_ms)) " ms, 95 % up to "
+            (at_most(totals.round_trip_p95_ms)) " ms, of " (totals.round_trips) ". Time-outs: " (totals.timeouts)
+            ", of which " (totals.spurious_timeouts) " were found needless and taken back." }
+        h2 { "Accelerated and passed flows" }
+        (plain(&report.kinds()))
+        @if let Some(packets) = report.passed.kernel_packets {
+            p { (packets) " packets of passed flows stayed in the kernel." }
+        }
+        h2 { "What these figures do not say" }
+        ul { @for limit in &report.limits { li { (limit) } } }
+        p class="facts" { "Cellerator " (report.made_by.version) ": " code { (report.made_by.command) } }
+    };
+    page::page(&report.title(), OWN_STYLE, &body)
+}
+
+/// The report as one sheet.
+#[must_use]
+pub fn one_page(report: &Report) -> String {
+    let body = html! {
+        (report.facts())
+        p class="finding" { (page::with_units(&report.finding())) }
+        (report.tiles())
+        (report.chart().figure())
+        @if report.before.is_some() { (report.comparison()) }
+        @else { h2 { "Accelerated downloads" } (plain(&report.downloads())) }
+        h2 { "What these figures do not say" }
+        ul { @for limit in report.limits.iter().take(3) { li { (limit) } } }
+    };
+    page::page(&report.title(), &[OWN_STYLE, SHEET_STYLE].concat(), &body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::{minutes, report};
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        let day = |day: i64| civil(day);
+        assert_eq!([day(0), day(11_016), day(11_017)], [(1970, 1, 1), (2000, 2, 29), (2000, 3, 1)]);
+        assert_eq!(clock(1_700_000_000_000), "2023-11-14 22:13 UTC");
+        assert_eq!([span(59_000), span(3_600_000), span(9_000_000)], ["59 s", "60 min", "2.5 h"]);
+        assert_eq!([bytes(999), bytes(30_000_000)], ["999 B", "30.0 MB"]);
+    }
+
+    #[test]
+    fn both_pages_need_nothing_else_and_say_what_is_not_known() {
+        let slow = report(&minutes(5, 10), 0, 5);
+        let both = report(&minutes(8, 20), 0, 5).beside(&slow);
+        for text in [html(&both), one_page(&both)] {
+            assert!(!text.contains("src=") && !text.contains("url(") && !text.contains("<script"), "{text}");
+            assert!(text.contains("Passed flows were not measured") && text.contains("are faster"));
+            assert!(text.contains("5 min of live traffic") && text.contains("Recorded throughout"));
+        }
+        let lone = html(&report(&minutes(2, 10), 0, 60));
+        assert!(lone.contains("Figures of 120 s of it only") || lone.contains("Figures of 2 min of it only"));
+        assert!(lone.contains("There is no earlier report"));
+    }
+
+    #[test]
+    fn a_gap_is_no_line() {
+        let mut slices = minutes(6, 10);
+        slices.drain(2..4);
+        let chart = report(&slices, 0, 6).chart();
+        let broken = chart.panels[0].series[0].points.iter().filter(|point| point.y.is_nan()).count();
+        assert_eq!(broken, 1);
+    }
+}

@@ -1,0 +1,426 @@
+//! [`Report`]: what a history says of a stretch of time.
+
+use std::collections::BTreeMap;
+
+use figures::stats;
+use run::Distribution;
+use serde::{Deserialize, Serialize};
+
+use crate::before::{self, Compared};
+use crate::{FlowFigures, HalfFigures, HistoryError, Slice};
+
+/// The document's version.
+pub const SCHEMA: &str = "cellerator/live-report/1";
+
+/// Classes of flows by what they delivered: name, and bytes below which a flow belongs to it. A short flow is made
+/// of round trips, a long one of the link's rate: neither says anything of the other.
+pub const SIZE_CLASSES: [(&str, u64); 3] =
+    [("below 100 KB", 100_000), ("100 KB to 1 MB", 1_000_000), ("above 1 MB", u64::MAX)];
+
+/// Rates of a class that a document keeps, evenly from all: what another report is compared with.
+const RATES_KEPT: usize = 400;
+
+/// What the figures were made by.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MadeBy {
+    /// The program's version.
+    pub version: String,
+    /// The command.
+    pub command: String,
+}
+
+/// What happened to live traffic in a stretch of time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// What made it.
+    pub made_by: MadeBy,
+    /// The accelerator's name.
+    pub accelerator: String,
+    /// Where the stretch begins, ms since 1970.
+    pub from_ms: u64,
+    /// Where it ends.
+    pub to_ms: u64,
+    /// Of that, time of which there are figures, ms. In the rest nobody recorded, or no accelerator was there.
+    pub covered_ms: u64,
+    /// Sums.
+    pub totals: Totals,
+    /// By time.
+    pub series: Vec<Point>,
+    /// Accelerated flows that have ended.
+    pub flows: FlowsFigures,
+    /// Flows that were passed.
+    pub passed: PassedFigures,
+    /// What nobody can conclude from these figures.
+    pub limits: Vec<String>,
+    /// An earlier report beside this one.
+    #[serde(default)]
+    pub before: Option<Compared>,
+}
+
+/// Sums of a report.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Totals {
+    /// The most subscribers that were known at once.
+    pub subscribers_max: u64,
+    /// Flows whose handshake was seen.
+    pub flows_opened: u64,
+    /// Flows that were accelerated.
+    pub flows_accelerated: u64,
+    /// Payload that arrived at clients, bytes.
+    pub downlink_bytes: u64,
+    /// Payload that arrived at servers from accelerated uploads, bytes.
+    pub uplink_bytes: u64,
+    /// The busiest slice's goodput towards clients, bit/s.
+    pub downlink_max_bps: f64,
+    /// Packets with data that were sent to clients.
+    pub data_packets: u64,
+    /// Of those, packets sent again: repairs over the mobile segment alone.
+    pub resent_packets: u64,
+    /// Retransmission time-outs, and those that were taken back.
+    pub timeouts: u64,
+    /// The second of these.
+    pub spurious_timeouts: u64,
+    /// Acknowledged to a server and never by its client, bytes.
+    pub undelivered_bytes: u64,
+    /// Class in which half of the round trips to clients are, its upper bound in ms; none above all classes or
+    /// without any.
+    pub round_trip_p50_ms: Option<f64>,
+    /// The same of 95 %.
+    pub round_trip_p95_ms: Option<f64>,
+    /// The same of the estimated time in queues.
+    pub queueing_p50_ms: Option<f64>,
+    /// And of 95 % of it.
+    pub queueing_p95_ms: Option<f64>,
+    /// Round trips that were measured.
+    pub round_trips: u64,
+}
+
+/// A slice's figures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Its end, ms since 1970.
+    pub at_ms: u64,
+    /// Its length, ms.
+    pub span_ms: u64,
+    /// Payload that arrived at clients, bit/s.
+    pub goodput_bps: f64,
+    /// As in [`Totals`].
+    pub queueing_p50_ms: Option<f64>,
+    /// As in [`Totals`].
+    pub queueing_p95_ms: Option<f64>,
+    /// Share of data packets that were sent again; none without any.
+    pub resent_share: Option<f64>,
+}
+
+/// Flows that were accelerated and have ended.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FlowsFigures {
+    /// All of which there is a record.
+    pub ended: u64,
+    /// Those of which figures were kept.
+    pub kept: u64,
+    /// Downloads by size.
+    pub downloads: Vec<ClassFigures>,
+}
+
+/// Flows of one size.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClassFigures {
+    /// One of [`SIZE_CLASSES`].
+    pub size: String,
+    /// How many.
+    pub flows: u64,
+    /// The median of payload over a flow's life, bit/s.
+    pub rate_median_bps: Option<f64>,
+    /// Its 95 % confidence interval.
+    pub rate_interval_bps: Option<[f64; 2]>,
+    /// Payload sent again over payload delivered.
+    pub resent_share: Option<f64>,
+    /// Some of the rates, ascending, bit/s.
+    pub rates_bps: Vec<f64>,
+}
+
+/// Flows that were passed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PassedFigures {
+    /// How many, by reason.
+    pub flows: BTreeMap<String, u64>,
+    /// Packets of passed flows that stayed in the kernel; none where passed flows go through the process, which
+    /// does not count them apart.
+    pub kernel_packets: Option<u64>,
+}
+
+/// The upper bound of the class in which a share of the values is, in ms.
+fn class_ms(seen: &Distribution, per_mille: u32) -> Option<f64> {
+    let bounds = seen.bounds.iter().map(|bound| Some(*bound)).chain([None]);
+    let counts = bounds.zip(seen.counts.iter().copied());
+    if seen.counts.iter().all(|count| *count == 0) {
+        return None;
+    }
+    stats::percentile_of_counts(counts, per_mille).flatten().map(|us: u64| us as f64 / 1e3)
+}
+
+fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+fn bps(bytes: u64, span_ms: u64) -> f64 {
+    if span_ms == 0 { 0.0 } else { bytes as f64 * 8e3 / span_ms as f64 }
+}
+
+impl ClassFigures {
+    fn of(size: &str, flows: &[FlowFigures]) -> Self {
+        let mut rates: Vec<f64> = flows.iter().filter_map(FlowFigures::rate_bps).collect();
+        rates.sort_by(f64::total_cmp);
+        let median = stats::median_interval(&rates);
+        let (resent, delivered) = flows.iter().fold((0, 0), |(resent, delivered), flow| {
+            (resent + flow.resent_bytes, delivered + flow.delivered_bytes)
+        });
+        Self {
+            size: size.to_owned(),
+            flows: flows.len() as u64,
+            rate_median_bps: median.map(|it| it.median),
+            rate_interval_bps: median.and_then(|it| it.interval).map(|(low, high)| [low, high]),
+            resent_share: share(resent, delivered),
+            rates_bps: stats::quantiles(&rates, RATES_KEPT),
+        }
+    }
+}
+
+/// What a report is about.
+#[derive(Clone, Copy, Debug)]
+pub struct About<'a> {
+    /// The accelerator.
+    pub accelerator: &'a str,
+    /// From when to when, ms since 1970.
+    pub from_ms: u64,
+    /// The second of these.
+    pub to_ms: u64,
+}
+
+impl Report {
+    /// What `slices` say of a stretch of time.
+    ///
+    /// # Errors
+    /// None of them lies in it.
+    pub fn of(slices: &[Slice], about: About<'_>, made_by: MadeBy) -> Result<Self, HistoryError> {
+        let begins = |slice: &Slice| slice.at_ms.saturating_sub(slice.span_ms);
+        // Half of a slice within is enough.
+        let is_within = |slice: &&Slice| {
+            let middle = begins(slice) + slice.span_ms / 2;
+            (about.from_ms..=about.to_ms).contains(&middle)
+        };
+        let within: Vec<&Slice> = slices.iter().filter(is_within).collect();
+        if within.is_empty() {
+            return Err(HistoryError::Empty("nothing was recorded in this time".to_owned()));
+        }
+        let (mut down, mut up) = (HalfFigures::default(), HalfFigures::default());
+        let mut totals = Totals::default();
+        let mut passed = PassedFigures::default();
+        for slice in &within {
+            down.add(&slice.downlink);
+            slice.uplink.iter().for_each(|half| up.add(half));
+            totals.subscribers_max = totals.subscribers_max.max(slice.subscribers);
+            totals.flows_opened += slice.flows_opened;
+            totals.flows_accelerated += slice.flows_accelerated;
+            totals.downlink_max_bps =
+                totals.downlink_max_bps.max(bps(slice.downlink.goodput_bytes, slice.span_ms));
+            for (reason, flows) in &slice.passed {
+                *passed.flows.entry(reason.clone()).or_default() += flows;
+            }
+            if slice.steering == "tcx" {
+                *passed.kernel_packets.get_or_insert_default() += slice.bypass_packets;
+            }
+        }
+        let totals = Totals {
+            downlink_bytes: down.goodput_bytes,
+            uplink_bytes: up.goodput_bytes,
+            data_packets: down.data_packets,
+            resent_packets: down.resent_packets,
+            timeouts: down.timeouts,
+            spurious_timeouts: down.spurious_timeouts,
+            undelivered_bytes: down.undelivered_bytes,
+            round_trip_p50_ms: class_ms(&down.round_trip, 500),
+            round_trip_p95_ms: class_ms(&down.round_trip, 950),
+            queueing_p50_ms: class_ms(&down.queueing, 500),
+            queueing_p95_ms: class_ms(&down.queueing, 950),
+            round_trips: down.round_trip.counts.iter().sum(),
+            ..totals
+        };
+        let flows = FlowsFigures::of(&within);
+        Ok(Self {
+            schema: SCHEMA.to_owned(),
+            made_by,
+            accelerator: about.accelerator.to_owned(),
+            from_ms: about.from_ms,
+            to_ms: about.to_ms,
+            covered_ms: within.iter().map(|slice| slice.span_ms).sum(),
+            limits: limits(&flows, &passed),
+            totals,
+            series: within.iter().map(|slice| Point::of(slice)).collect(),
+            flows,
+            passed,
+            before: None,
+        })
+    }
+
+    /// The same with an earlier report beside it.
+    #[must_use]
+    pub fn beside(self, earlier: &Self) -> Self {
+        let before = Some(before::compare(earlier, &self));
+        Self { before, ..self }
+    }
+}
+
+impl FlowsFigures {
+    fn of(slices: &[&Slice]) -> Self {
+        let all: Vec<FlowFigures> = slices.iter().flat_map(|slice| slice.flows.iter().copied()).collect();
+        let mut least = 0;
+        let class = |(name, below): (&str, u64)| {
+            let is_in =
+                |flow: &&FlowFigures| !flow.is_uplink && (least..below).contains(&flow.delivered_bytes);
+            let flows: Vec<FlowFigures> = all.iter().filter(is_in).copied().collect();
+            least = below;
+            ClassFigures::of(name, &flows)
+        };
+        Self {
+            ended: slices.iter().map(|slice| slice.ended).sum(),
+            kept: all.len() as u64,
+            downloads: SIZE_CLASSES.map(class).to_vec(),
+        }
+    }
+}
+
+impl Point {
+    fn of(slice: &Slice) -> Self {
+        let down = &slice.downlink;
+        Self {
+            at_ms: slice.at_ms,
+            span_ms: slice.span_ms,
+            goodput_bps: bps(down.goodput_bytes, slice.span_ms),
+            queueing_p50_ms: class_ms(&down.queueing, 500),
+            queueing_p95_ms: class_ms(&down.queueing, 950),
+            resent_share: share(down.resent_packets, down.data_packets),
+        }
+    }
+}
+
+/// What the figures do not say. It is part of every report.
+fn limits(flows: &FlowsFigures, passed: &PassedFigures) -> Vec<String> {
+    let mut limits = vec![
+        "What these flows would have got without acceleration is not in these figures. It takes another time or a \
+         control group to compare with."
+            .to_owned(),
+        "Passed flows were not measured: no throughput, delay or loss of them is known. They also differ from \
+         accelerated ones by the reason for which they passed, so a difference would not be the accelerator's."
+            .to_owned(),
+        "A flow's rate is its payload over its whole life. Time in which the application was silent counts, so \
+         connections that are kept open look slow. Flows have records only if they ended while they were recorded, and \
+         those that close in good order only half a minute later."
+            .to_owned(),
+        "The time in queues is an estimate: a round trip less the shortest one of its flow. Times are upper bounds \
+         of classes (1, 2, 5, 10, … ms)."
+            .to_owned(),
+        "QUIC and other UDP is not accelerated and not in any of these figures.".to_owned(),
+    ];
+    if passed.kernel_packets.is_none() {
+        limits
+            .push("Packets of passed flows went through the process and were not counted apart.".to_owned());
+    }
+    if flows.kept < flows.ended {
+        limits.push(format!(
+            "Of {} flows that have ended, figures of {} were kept: the first of each slice.",
+            flows.ended, flows.kept
+        ));
+    }
+    limits
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Minutes with downloads of `rate` Mbit/s, each within a second.
+    pub(crate) fn minutes(count: u64, rate: u64) -> Vec<Slice> {
+        let flow = |n: u64| FlowFigures {
+            is_uplink: false,
+            delivered_bytes: rate * 125_000 + n * 1_000,
+            resent_bytes: 1_000,
+            lasted_ms: 1_000,
+        };
+        let seen = |at: usize| {
+            let mut counts = vec![0; 4];
+            counts[at] = 100;
+            Distribution { bounds: vec![10_000, 20_000, 50_000], counts, sum: 1 }
+        };
+        let slice = |minute: u64| Slice {
+            at_ms: (minute + 1) * 60_000,
+            span_ms: 60_000,
+            steering: "tcx".to_owned(),
+            subscribers: 7,
+            flows_opened: 12,
+            flows_accelerated: 10,
+            passed: BTreeMap::from([("mptcp".to_owned(), 2)]),
+            bypass_packets: 5,
+            downlink: HalfFigures {
+                goodput_bytes: 7_500_000,
+                data_packets: 1_000,
+                resent_packets: 10,
+                queueing: seen((minute % 2) as usize),
+                round_trip: seen(2),
+                ..HalfFigures::default()
+            },
+            ended: 20,
+            flows: (0..10).map(flow).collect(),
+            ..Slice::default()
+        };
+        (0..count).map(slice).collect()
+    }
+
+    pub(crate) fn report(slices: &[Slice], from_minute: u64, to_minute: u64) -> Report {
+        let about = About { accelerator: "radio", from_ms: from_minute * 60_000, to_ms: to_minute * 60_000 };
+        Report::of(slices, about, MadeBy::default()).unwrap()
+    }
+
+    #[test]
+    fn a_report_has_the_stretch_that_was_asked_for_and_no_more() {
+        let report = report(&minutes(10, 20), 2, 6);
+        assert_eq!((report.covered_ms, report.series.len()), (4 * 60_000, 4));
+        let totals = &report.totals;
+        assert_eq!(
+            (totals.downlink_bytes, totals.flows_accelerated, totals.subscribers_max),
+            (30_000_000, 40, 7)
+        );
+        assert!((totals.downlink_max_bps - 1e6).abs() < 1.0);
+        assert_eq!((totals.queueing_p50_ms, totals.queueing_p95_ms), (Some(10.0), Some(20.0)));
+        assert_eq!(totals.round_trip_p95_ms, Some(50.0));
+        assert_eq!(report.series[0].resent_share, Some(0.01));
+        assert_eq!(report.passed.flows["mptcp"], 8);
+        assert_eq!(report.passed.kernel_packets, Some(20));
+        let long = &report.flows.downloads[2];
+        assert_eq!((long.size.as_str(), long.flows), ("above 1 MB", 40));
+        let [low, high] = long.rate_interval_bps.unwrap();
+        assert!(low >= 20e6 && low <= long.rate_median_bps.unwrap() && high < 20.1e6);
+        assert!(report.limits.iter().any(|limit| limit.contains("Of 80 flows")), "{:?}", report.limits);
+        let json = serde_json::to_string(&report).unwrap();
+        let read: Report = serde_json::from_str(&json).unwrap();
+        assert_eq!((read.flows.kept, read.passed, read.series.len()), (40, report.passed, 4));
+    }
+
+    #[test]
+    fn nothing_recorded_is_said_and_no_class_is_made_up() {
+        let about = About { accelerator: "radio", from_ms: 0, to_ms: 1 };
+        let error = Report::of(
+            &minutes(3, 20),
+            About { from_ms: 9_000_000, to_ms: 9_900_000, ..about },
+            MadeBy::default(),
+        );
+        assert!(error.unwrap_err().to_string().contains("nothing was recorded"));
+        let none = Distribution { bounds: vec![1_000], counts: vec![0, 0], sum: 0 };
+        assert_eq!(class_ms(&none, 500), None);
+        // Above the last class there is no bound to tell.
+        assert_eq!(class_ms(&Distribution { counts: vec![0, 3], ..none }, 500), None);
+    }
+}

@@ -1,0 +1,346 @@
+//! [`AbReport`]: what an A/B phase has shown.
+//!
+//! Half of the subscribers, chosen by a hash, are the control group: their flows pass bit for bit. What is compared
+//! are subscribers, not flows: a subscriber's flows share one radio, and were put into a group together. So each
+//! subscriber counts once, with the mean over its flows, however many it has.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use engine::{Direction, MeasuredFlow};
+use figures::stats::{Moments, difference_interval, half_width};
+use serde::{Deserialize, Serialize};
+
+/// Flows with less data have no goodput: it would be that of TCP's beginning.
+const GOODPUT_BYTES_MIN: u64 = 100_000;
+
+/// Subscribers of a shard that are told apart.
+const SUBSCRIBERS_MAX: usize = 65_536;
+
+/// What was measured of each subscriber's flows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tally {
+    subscribers: BTreeMap<(bool, IpAddr), Sums>,
+    /// Flows that had no room.
+    pub(crate) lost: u64,
+}
+
+/// Sums over a subscriber's flows.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Sums {
+    is_control: bool,
+    flows: u64,
+    delivered: u64,
+    resent: u64,
+    goodput_flows: u64,
+    /// Of the goodput of each, bit/s.
+    ln_goodput: f64,
+    rtt_flows: u64,
+    rtt_ms: f64,
+    queueing_ms: f64,
+}
+
+impl Sums {
+    fn add(&mut self, flow: &MeasuredFlow) {
+        self.is_control = flow.is_control;
+        self.flows += 1;
+        self.delivered += flow.delivered_bytes;
+        self.resent += flow.resent_bytes;
+        let busy_us = flow.busy.as_micros();
+        if flow.delivered_bytes >= GOODPUT_BYTES_MIN && busy_us > 0 {
+            self.goodput_flows += 1;
+            self.ln_goodput += (flow.delivered_bytes as f64 * 8e6 / busy_us as f64).ln();
+        }
+        if let Some(least) = flow.rtt_min.filter(|_| flow.rtt_samples > 0) {
+            let mean = flow.rtt_sum.as_micros() as f64 / flow.rtt_samples as f64 / 1e3;
+            self.rtt_flows += 1;
+            self.rtt_ms += mean;
+            self.queueing_ms += (mean - least.as_micros() as f64 / 1e3).max(0.0);
+        }
+    }
+}
+
+impl Tally {
+    /// Takes in a flow.
+    pub(crate) fn add(&mut self, flow: &MeasuredFlow) {
+        let key = (flow.direction == Direction::Uplink, flow.subscriber);
+        if self.subscribers.len() >= SUBSCRIBERS_MAX && !self.subscribers.contains_key(&key) {
+            self.lost += 1;
+            return;
+        }
+        self.subscribers.entry(key).or_default().add(flow);
+    }
+
+    /// Takes in what another shard has measured, of other subscribers.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.subscribers.extend(other.subscribers);
+        self.lost += other.lost;
+    }
+}
+
+/// An A/B phase.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AbPhase {
+    /// The instance's name.
+    pub name: String,
+    /// It goes on.
+    pub is_running: bool,
+    /// What ended it: `time`, `request` or `upgrade`.
+    pub ended_by: Option<String>,
+    /// Which half of the subscribers is the control group.
+    pub seed: u32,
+    /// How long it was to last.
+    pub planned_ms: u64,
+    /// How long it has lasted.
+    pub elapsed_ms: u64,
+}
+
+/// What an A/B phase has shown so far; `schemas/ab.schema.json`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AbReport {
+    /// Which one.
+    #[serde(flatten)]
+    pub phase: AbPhase,
+    /// Flows that were measured and had no room.
+    pub lost_flows: u64,
+    /// Who was passed, by direction of data: downlink, then uplink if any flow was measured there.
+    pub control: Vec<AbGroup>,
+    /// Who was accelerated, the same.
+    pub accelerated: Vec<AbGroup>,
+    /// What is compared, of each direction.
+    pub metrics: Vec<AbMetric>,
+}
+
+/// A group of subscribers, in one direction of data.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AbGroup {
+    /// `downlink` or `uplink`.
+    pub direction: String,
+    /// Subscribers with flows that were measured.
+    pub subscribers: u64,
+    /// Those flows: ended, or under way at the end of the phase.
+    pub flows: u64,
+    /// What receiving hosts acknowledged.
+    pub delivered_bytes: u64,
+}
+
+/// A mean over subscribers, with its 95 % confidence interval.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// Subscribers that it is of.
+    pub subscribers: u64,
+    /// The mean.
+    pub value: f64,
+    /// Lower end of the interval; none for a single subscriber.
+    pub low: Option<f64>,
+    /// Upper end.
+    pub high: Option<f64>,
+}
+
+/// Something that is compared.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AbMetric {
+    /// `goodput`, `rtt`, `queueing-delay` or `resent`.
+    pub name: String,
+    /// `downlink` or `uplink`.
+    pub direction: String,
+    /// `bit/s`, `ms` or `%`.
+    pub unit: String,
+    /// Who was passed; none where nobody has such flows.
+    pub control: Option<Estimate>,
+    /// Who was accelerated.
+    pub accelerated: Option<Estimate>,
+    /// What acceleration changes: for goodput the factor, otherwise the difference in the unit.
+    pub change: Option<Estimate>,
+}
+
+impl AbReport {
+    pub(crate) fn of(phase: AbPhase, tally: &Tally) -> Self {
+        let mut report = Self { phase, lost_flows: tally.lost, ..Self::default() };
+        for (is_uplink, direction) in [(false, "downlink"), (true, "uplink")] {
+            let all = tally.subscribers.iter().filter(|((uplink, _), _)| *uplink == is_uplink);
+            let all: Vec<Sums> = all.map(|(_, sums)| *sums).collect();
+            if is_uplink && all.is_empty() {
+                continue;
+            }
+            let (control, accelerated): (Vec<Sums>, Vec<Sums>) =
+                all.into_iter().partition(|sums| sums.is_control);
+            report.control.push(group(direction, &control));
+            report.accelerated.push(group(direction, &accelerated));
+            for kind in KINDS {
+                report.metrics.push(kind.compare(direction, &control, &accelerated));
+            }
+        }
+        report
+    }
+}
+
+fn group(direction: &str, sums: &[Sums]) -> AbGroup {
+    AbGroup {
+        direction: direction.to_owned(),
+        subscribers: sums.len() as u64,
+        flows: sums.iter().map(|sums| sums.flows).sum(),
+        delivered_bytes: sums.iter().map(|sums| sums.delivered).sum(),
+    }
+}
+
+/// How something is compared.
+struct Kind {
+    name: &'static str,
+    unit: &'static str,
+    /// Of a subscriber.
+    value: fn(&Sums) -> Option<f64>,
+    /// The values are logarithms: means are geometric ones, differences factors.
+    is_logarithm: bool,
+}
+
+const KINDS: [Kind; 4] = [
+    Kind {
+        name: "goodput",
+        unit: "bit/s",
+        value: |sums| (sums.goodput_flows > 0).then(|| sums.ln_goodput / sums.goodput_flows as f64),
+        is_logarithm: true,
+    },
+    Kind {
+        name: "rtt",
+        unit: "ms",
+        value: |sums| (sums.rtt_flows > 0).then(|| sums.rtt_ms / sums.rtt_flows as f64),
+        is_logarithm: false,
+    },
+    Kind {
+        name: "queueing-delay",
+        unit: "ms",
+        value: |sums| (sums.rtt_flows > 0).then(|| sums.queueing_ms / sums.rtt_flows as f64),
+        is_logarithm: false,
+    },
+    Kind {
+        name: "resent",
+        unit: "%",
+        value: |sums| {
+            let sent = sums.delivered + sums.resent;
+            (sent > 0).then(|| sums.resent as f64 / sent as f64 * 100.0)
+        },
+        is_logarithm: false,
+    },
+];
+
+impl Kind {
+    fn compare(&self, direction: &str, control: &[Sums], accelerated: &[Sums]) -> AbMetric {
+        let moments = |sums: &[Sums]| Moments::of(sums.iter().filter_map(self.value));
+        let (control, accelerated) = (moments(control), moments(accelerated));
+        let around =
+            |moments: &Moments| half_width(moments).map(|half| (moments.mean - half, moments.mean + half));
+        let estimate = |moments: &Moments| self.estimate(moments.count, moments.mean, around(moments));
+        let change = control
+            .as_ref()
+            .zip(accelerated.as_ref())
+            .map(|(a, b)| self.estimate(a.count + b.count, b.mean - a.mean, difference_interval(a, b)));
+        AbMetric {
+            name: self.name.to_owned(),
+            direction: direction.to_owned(),
+            unit: self.unit.to_owned(),
+            control: control.as_ref().map(estimate),
+            accelerated: accelerated.as_ref().map(estimate),
+            change,
+        }
+    }
+
+    fn estimate(&self, subscribers: usize, value: f64, interval: Option<(f64, f64)>) -> Estimate {
+        let shown = |value: f64| if self.is_logarithm { value.exp() } else { value };
+        Estimate {
+            subscribers: subscribers as u64,
+            value: shown(value),
+            low: interval.map(|(low, _)| shown(low)),
+            high: interval.map(|(_, high)| shown(high)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use units::Duration;
+
+    fn flow(n: u8, is_control: bool, mbps: u64, rtt_ms: u64) -> MeasuredFlow {
+        MeasuredFlow {
+            subscriber: IpAddr::from([10, 0, 0, n]),
+            direction: Direction::Downlink,
+            is_control,
+            delivered_bytes: 1_000_000,
+            resent_bytes: if is_control { 250_000 } else { 0 },
+            busy: Duration::from_millis(8_000 / mbps),
+            rtt_min: Some(Duration::from_millis(40)),
+            rtt_sum: Duration::from_millis(rtt_ms * 10),
+            rtt_samples: 10,
+        }
+    }
+
+    fn report(flows: &[MeasuredFlow]) -> AbReport {
+        let mut tally = Tally::default();
+        flows.iter().for_each(|flow| tally.add(flow));
+        AbReport::of(AbPhase::default(), &tally)
+    }
+
+    fn near(value: f64, wanted: f64) -> bool {
+        (value - wanted).abs() < 1e-6 * wanted.abs().max(1.0)
+    }
+
+    #[test]
+    fn subscribers_are_compared_not_flows() {
+        let mut flows = vec![flow(1, true, 4, 140), flow(2, true, 1, 240), flow(3, false, 8, 60)];
+        // One with many flows counts once.
+        flows.extend((0..100).map(|_| flow(4, false, 2, 80)));
+        let report = report(&flows);
+        assert_eq!((report.control[0].flows, report.accelerated[0].flows), (2, 101));
+        assert_eq!((report.control[0].subscribers, report.accelerated[0].subscribers), (2, 2));
+        let [goodput, rtt, queueing, resent] = &report.metrics[..] else { panic!("{report:?}") };
+        let value = |estimate: Option<Estimate>| estimate.unwrap().value;
+        assert!(near(value(goodput.control), 2e6) && near(value(goodput.accelerated), 4e6), "{goodput:?}");
+        assert!(near(value(goodput.change), 2.0), "{goodput:?}");
+        assert!(near(value(rtt.control), 190.0) && near(value(rtt.change), -120.0), "{rtt:?}");
+        assert!(near(value(queueing.control), 150.0) && near(value(queueing.accelerated), 30.0));
+        assert!(near(value(resent.control), 20.0) && near(value(resent.change), -20.0), "{resent:?}");
+        let change = goodput.change.unwrap();
+        assert!(change.low.unwrap() < 1.0 && change.high.unwrap() > 4.0, "two each say little: {change:?}");
+    }
+
+    #[test]
+    fn what_nobody_has_is_none_and_one_alone_has_no_interval() {
+        let small = MeasuredFlow { delivered_bytes: 99_999, rtt_samples: 0, ..flow(1, true, 4, 140) };
+        let report = report(&[small, flow(2, false, 4, 50)]);
+        let [goodput, rtt, _, resent] = &report.metrics[..] else { panic!("{report:?}") };
+        assert_eq!((goodput.control, goodput.change, rtt.control), (None, None, None));
+        let alone = rtt.accelerated.unwrap();
+        assert_eq!((alone.value, alone.low, alone.high), (50.0, None, None));
+        assert!(resent.change.is_some_and(|change| change.low.is_none()));
+        assert_eq!(report.metrics.len(), 4, "nothing of the uplink");
+    }
+
+    #[test]
+    fn a_report_is_as_the_schema_says() {
+        let text = include_str!("../../../schemas/ab.schema.json");
+        let schema: serde_json::Value = serde_json::from_str(text).unwrap();
+        let report = report(&[flow(1, true, 4, 140), flow(2, false, 8, 50)]);
+        let value = serde_json::to_value(&report).unwrap();
+        let check = |value: &serde_json::Value, schema: &serde_json::Value| {
+            let keys = |value: &serde_json::Value| -> Vec<String> {
+                value.as_object().unwrap().keys().cloned().collect()
+            };
+            let mut required: Vec<String> = schema["required"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|key| key.as_str().unwrap().into())
+                .collect();
+            required.sort();
+            assert_eq!(keys(value), required);
+            assert_eq!(keys(&schema["properties"]), required);
+        };
+        check(&value, &schema);
+        let of = |name: &str| &schema["$defs"][name];
+        check(&value["control"][0], of("group"));
+        check(&value["metrics"][0], of("metric"));
+        check(&value["metrics"][0]["change"], of("estimate"));
+        assert_eq!(serde_json::from_value::<AbReport>(value).unwrap(), report);
+    }
+}

@@ -1,0 +1,315 @@
+//! The two ends of a subflow: [`SubflowSender`] and [`SubflowReceiver`].
+
+use std::collections::{BTreeMap, VecDeque};
+
+use control::{Ack, Control, Controller, Loss, LossKind, RateSampler, Sent};
+use tcp::{
+    AckIn, AckOutcome, Arrival, Receiver, SegmentIn, SendContext, Sender, SenderConfig, StreamBuffer,
+    WindowPolicy,
+};
+use units::{Bytes, Duration, Instant, Rate, SeqNum};
+use wire::SackBlocks;
+
+/// The first number of a subflow's own.
+const START: SeqNum = SeqNum::new(1);
+
+/// A subflow has no window of its own: that of the data limits (RFC 8684 §3.3.1).
+const OWN_WINDOW: u32 = 1 << 30;
+
+/// Longest retransmission time-out of an end host (Linux `TCP_RTO_MAX`).
+const RTO_MAX: Duration = Duration::from_secs(120);
+
+/// Longest an acknowledgement waits for a second segment (Linux `TCP_DELACK_MIN`).
+const DELAYED_ACK: Duration = Duration::from_millis(40);
+
+/// Segments acknowledged at once before acknowledgements are delayed (Linux `TCP_MAX_QUICKACKS`).
+const QUICK_ACKS: u32 = 16;
+
+/// Where data of a subflow is in the connection's data (RFC 8684 §3.3.1).
+#[derive(Clone, Copy, Debug)]
+struct Mapping {
+    seq: SeqNum,
+    len: u32,
+    data_seq: u64,
+}
+
+/// What a subflow sends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outgoing {
+    pub seq: SeqNum,
+    pub data_seq: u64,
+    pub len: u32,
+}
+
+/// The server's end.
+pub(super) struct SubflowSender {
+    sender: Sender,
+    controller: Box<dyn Controller>,
+    sampler: RateSampler,
+    mappings: VecDeque<Mapping>,
+    /// The end of what was given to it.
+    end: SeqNum,
+    may_send_at: Instant,
+    /// Bytes that the burst under way may still have.
+    burst_left: u64,
+    is_paced_out: bool,
+    handshake: Duration,
+}
+
+impl core::fmt::Debug for SubflowSender {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("SubflowSender").field("sender", &self.sender).finish_non_exhaustive()
+    }
+}
+
+impl SubflowSender {
+    /// A subflow whose handshake took `handshake`, with segments of `mss` bytes.
+    pub(super) fn new(
+        mut controller: Box<dyn Controller>,
+        mss: u32,
+        handshake: Duration,
+        now: Instant,
+    ) -> Self {
+        controller.on_ack(&Ack { now, rtt: Some(handshake), min_rtt: Some(handshake), ..Ack::default() });
+        let config = SenderConfig {
+            start: START,
+            mss,
+            sack: true,
+            window: OWN_WINDOW,
+            policy: WindowPolicy::Honour,
+            rto_max: RTO_MAX,
+            timeout_segments: 1,
+        };
+        Self {
+            sender: Sender::new(config),
+            controller,
+            sampler: RateSampler::new(),
+            mappings: VecDeque::new(),
+            end: START,
+            may_send_at: Instant::ZERO,
+            burst_left: 0,
+            is_paced_out: false,
+            handshake,
+        }
+    }
+
+    /// The smoothed round trip; that of the handshake before there is one.
+    pub(super) fn round_trip(&self) -> Duration {
+        self.sender.rtt().smoothed().unwrap_or(self.handshake)
+    }
+
+    /// Largest payload of a segment.
+    pub(super) fn mss(&self) -> u32 {
+        self.sender.mss()
+    }
+
+    /// It would send a segment of new data now.
+    pub(super) fn has_room(&mut self, now: Instant) -> bool {
+        let window = self.controller.control().window.get();
+        let has_room = u64::from(self.sender.in_flight()) + u64::from(self.sender.mss()) <= window;
+        let has_room = has_room || self.sender.is_idle();
+        if !has_room || self.sender.wants_to_send() {
+            return false;
+        }
+        self.is_paced_out = self.is_early(now);
+        !self.is_paced_out
+    }
+
+    fn is_early(&self, now: Instant) -> bool {
+        now < self.may_send_at && self.burst_left == 0
+    }
+
+    /// Gives it data to send.
+    pub(super) fn give(&mut self, data_seq: u64, len: u32) {
+        self.mappings.push_back(Mapping { seq: self.end, len, data_seq });
+        self.end += len;
+        self.sender.set_available(self.end, false);
+    }
+
+    /// There was room, and nothing to send.
+    pub(super) fn lacks_data(&mut self) {
+        self.sampler.mark_app_limited(Bytes::from(self.sender.in_flight()));
+    }
+
+    /// The next segment that window, pacing and recovery allow.
+    pub(super) fn poll(&mut self, now: Instant) -> Option<Outgoing> {
+        self.is_paced_out = self.is_early(now) && self.sender.wants_to_send();
+        if self.is_paced_out {
+            return None;
+        }
+        let Control { window, pacing_rate, send_quantum } = self.controller.control();
+        let in_flight = self.sender.in_flight();
+        let room = window.get().saturating_sub(u64::from(in_flight)).min(u64::from(u32::MAX)) as u32;
+        let context = SendContext {
+            now,
+            quantum: self.sender.mss(),
+            window_room: room,
+            is_path_idle: self.sender.is_idle(),
+            sampler: &mut self.sampler,
+        };
+        let Some(sent) = self.sender.poll(context).filter(|sent| sent.len > 0) else {
+            self.burst_left = 0;
+            return None;
+        };
+        let bytes = Bytes::from(sent.len);
+        let is_app_limited = self.sampler.is_app_limited();
+        self.controller.on_send(&Sent { now, bytes, in_flight: Bytes::from(in_flight), is_app_limited });
+        if pacing_rate != Rate::MAX {
+            let burst = if self.burst_left > 0 { self.burst_left } else { send_quantum.get() };
+            self.burst_left = burst.saturating_sub(u64::from(sent.len));
+            self.may_send_at = self.may_send_at.max(now) + pacing_rate.time_for(bytes);
+        }
+        let mapping = self.mappings.iter().find(|one| sent.seq.is_before(one.seq + one.len))?;
+        let data_seq = mapping.data_seq + u64::from(sent.seq.since(mapping.seq));
+        Some(Outgoing { seq: sent.seq, data_seq, len: sent.len })
+    }
+
+    /// Takes an acknowledgement.
+    pub(super) fn on_ack(&mut self, ack: SeqNum, sack: &SackBlocks, now: Instant) {
+        let before = Bytes::from(self.sender.in_flight());
+        let out = self.sender.on_ack(&AckIn { ack, window: OWN_WINDOW, sack, has_payload: false }, now);
+        let una = self.sender.una();
+        while self.mappings.front().is_some_and(|one| (one.seq + one.len).is_at_or_before(una)) {
+            self.mappings.pop_front();
+        }
+        if out.undid_timeout {
+            self.controller.on_undo(now);
+        }
+        if out.lost > 0 {
+            self.report_loss(out.lost, LossKind::Fast, out.is_new_loss, now);
+        }
+        if out.delivered > 0 {
+            self.report_delivery(&out, before, now);
+        }
+    }
+
+    fn report_delivery(&mut self, out: &AckOutcome, in_flight_before: Bytes, now: Instant) {
+        let delivered = Bytes::from(out.delivered);
+        let min_rtt = self.sender.rtt().min();
+        let rate = self.sampler.on_delivered(delivered, out.newest.as_ref(), min_rtt, now);
+        let window = self.controller.control().window;
+        self.controller.on_ack(&Ack {
+            now,
+            delivered,
+            discarded: Bytes::ZERO,
+            peer_window: Bytes::MAX,
+            delivered_total: self.sampler.delivered(),
+            rtt: out.rtt,
+            min_rtt,
+            rate,
+            in_flight: Bytes::from(self.sender.in_flight()),
+            in_flight_before,
+            lost: Bytes::from(out.lost),
+            is_recovering: out.is_recovering,
+            is_window_limited: in_flight_before + Bytes::from(self.sender.mss()) > window,
+        });
+    }
+
+    fn report_loss(&mut self, lost: u32, kind: LossKind, is_new_event: bool, now: Instant) {
+        let in_flight = Bytes::from(self.sender.in_flight());
+        self.controller.on_loss(&Loss { now, lost: Bytes::from(lost), kind, is_new_event, in_flight });
+    }
+
+    /// Acts on timers that are due.
+    pub(super) fn on_timeout(&mut self, now: Instant) {
+        if self.sender.next_deadline().is_none_or(|at| at > now) {
+            return;
+        }
+        let out = self.sender.on_timeout(now);
+        if let Some(kind) = out.kind {
+            self.report_loss(out.lost, kind, out.is_new_loss, now);
+        }
+    }
+
+    /// When it has something to do by itself.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        let pace = self.is_paced_out.then_some(self.may_send_at);
+        self.sender.next_deadline().into_iter().chain(pace).min()
+    }
+}
+
+/// When an acknowledgement is due.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Due {
+    No,
+    /// When a second segment has come, or at this time.
+    Later(Instant),
+    Now,
+}
+
+/// The client's end.
+#[derive(Debug)]
+pub(super) struct SubflowReceiver {
+    receiver: Receiver,
+    inbox: StreamBuffer,
+    /// Data that is there or was, by the subflow's own number: where it belongs.
+    mappings: BTreeMap<u64, (u64, u32)>,
+    /// [`Receiver::next`] as a number that does not wrap.
+    next: u64,
+    due: Due,
+    quick: u32,
+}
+
+impl SubflowReceiver {
+    pub(super) fn new() -> Self {
+        let mut receiver = Receiver::new(START, OWN_WINDOW, true, None);
+        receiver.allow_fin_ack();
+        Self {
+            receiver,
+            inbox: StreamBuffer::new(START),
+            mappings: BTreeMap::new(),
+            next: 0,
+            due: Due::No,
+            quick: QUICK_ACKS,
+        }
+    }
+
+    /// Takes a segment; `deliver` gets the place and the bytes of what is in order on the subflow.
+    pub(super) fn on_segment(
+        &mut self,
+        (seq, data_seq): (SeqNum, u64),
+        payload: &[u8],
+        now: Instant,
+        deliver: &mut dyn FnMut(u64, Vec<u8>),
+    ) {
+        let had_holes = self.receiver.has_holes();
+        let ahead = seq.distance_from(self.receiver.next());
+        if let Ok(ahead) = u64::try_from(ahead) {
+            self.mappings.insert(self.next + ahead, (data_seq, payload.len() as u32));
+        }
+        let segment = SegmentIn { seq, payload, fin: false, timestamp: None };
+        let arrival = self.receiver.on_segment(&segment, &mut self.inbox);
+        if let Arrival::InOrder { advanced } = arrival {
+            self.next += u64::from(advanced);
+            while let Some(first) = self.mappings.first_entry().filter(|first| *first.key() < self.next) {
+                let (data_seq, len) = first.remove();
+                let (a, b) = self.inbox.slices(self.inbox.start(), len as usize);
+                deliver(data_seq, [a, b].concat());
+                self.inbox.advance_to(self.inbox.start() + len);
+            }
+        }
+        let is_urgent = had_holes || !matches!(arrival, Arrival::InOrder { .. }) || self.quick > 0;
+        self.quick = self.quick.saturating_sub(1);
+        self.due = match self.due {
+            Due::No if !is_urgent => Due::Later(now + DELAYED_ACK),
+            _ => Due::Now,
+        };
+    }
+
+    /// The acknowledgement that is due.
+    pub(super) fn poll(&mut self, now: Instant) -> Option<(SeqNum, SackBlocks)> {
+        match self.due {
+            Due::No => return None,
+            Due::Later(at) if at > now => return None,
+            Due::Later(_) | Due::Now => self.due = Due::No,
+        }
+        Some((self.receiver.ack(), self.receiver.sack_blocks(3)))
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        match self.due {
+            Due::Later(at) => Some(at),
+            Due::No | Due::Now => None,
+        }
+    }
+}
