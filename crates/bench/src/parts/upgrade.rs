@@ -1,5 +1,6 @@
 //! `run --replace` with live flows: how long packets wait, and what arrives.
 
+use io::Clock;
 use units::Duration;
 
 use super::flows::BUFFER;
@@ -35,7 +36,7 @@ const UPGRADE: Duration = Duration::from_secs(4);
 
 /// Looked at so often, for so long, whether all that was sent has arrived.
 const LOOK: Duration = Duration::from_millis(100);
-const LOOKS: u32 = 600;
+const LOOKS: u32 = 3_600;
 
 /// What the old program says when its flows are gone, before and behind the time in µs.
 const HANDED_OVER: (&str, &str) = ("packets waited ", " µs");
@@ -54,12 +55,14 @@ impl Measure for UpgradePart {
                   move to it. *Wait* is the time from the old program's last packet to the new one's word that \
                   it has the flows. *Ping* is the longest round trip of a flow that exchanges 64 bytes a thousand \
                   times a second meanwhile. It includes what the start of the new program costs, on the same \
-                  processors. Then the clients read again, and everything that was sent has to arrive.",
+                  processors. Then the clients read again, and everything that was sent has to arrive. *All there* is when it \
+                  had.",
             metrics: vec![
                 metric("wait_ms", "wait, ms", 1),
                 metric("ping_ms", "longest ping, ms", 1),
                 metric("ping_before_ms", "before the upgrade, ms", 1),
                 metric("held_mb", "held data, MB", 0),
+                metric("arrived_s", "all there, s", 1),
                 metric("missing_bytes", "bytes missing", 0),
             ],
             ways: vec![Way::Adaptive],
@@ -104,7 +107,9 @@ fn measure(stage: &mut Stage<'_>, way: Way, round: u32, flows: u32) -> Result<Sa
     let (new, during) = (new?.ok_or_else(nothing)?, during?);
     let said = old.replaced(&mut stage.pause)?;
     held.hear()?;
+    let heard = Clock::now();
     let missing = missing(stage, &mut held)?;
+    let arrived_s = Clock::now().saturating_since(heard).as_secs_f64();
     drop((held, pings));
     new.stop_after(u64::from(flows), &mut stage.pause)?;
     let values = [
@@ -114,7 +119,9 @@ fn measure(stage: &mut Stage<'_>, way: Way, round: u32, flows: u32) -> Result<Sa
         ("held_mb", held_bytes as f64 / 1e6),
         ("missing_bytes", missing as f64),
     ];
-    Ok(Sample::new(super::count_text(flows, "flow"), way, round, values))
+    let mut sample = Sample::new(super::count_text(flows, "flow"), way, round, values);
+    sample.add("arrived_s", (missing == 0).then_some(arrived_s));
+    Ok(sample)
 }
 
 /// What the servers have sent and the clients never received.
