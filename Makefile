@@ -3,13 +3,13 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball package-test deps clean prometheus collectors top-test docs-coupled book recipes chromium
+.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test rpm-test image-test deps clean prometheus collectors top-test docs-coupled book book-test recipes chromium
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
 
 deps: ## Install what is missing from Debian, check the Rust version
 	@tools/install-deps
@@ -141,10 +141,16 @@ chromium: deps ## The dashboard in Debian's Chromium (as root): docs/dashboard.m
 	@tools/install-deps --optional chromium
 	cargo test --locked --package cellerator-telemetry --test dashboard
 
-collectors: deps ## Records of flows with Debian's nfdump (as root): docs/metrics.md
+DUCKDB := target/tools/duckdb/bin/duckdb
+$(DUCKDB):
+	@python3 -c 'import ensurepip' 2>/dev/null || tools/install-deps --optional python3-venv
+	python3 -m venv target/tools/duckdb
+	target/tools/duckdb/bin/pip install --quiet duckdb-cli
+
+collectors: deps $(DUCKDB) ## Records of flows with Debian's nfdump, and as Parquet by DuckDB (as root): docs/metrics.md
 	@tools/need-root collectors
 	@tools/install-deps --optional nfdump
-	cargo test --locked --package cellerator --test telemetry collectors -- --include-ignored
+	PATH="$$PATH:$(abspath target/tools/duckdb/bin)" cargo test --locked --package cellerator --test telemetry collectors -- --include-ignored
 
 recipes: deps ## The networks of docs/recipes.md, WireGuard by Debian's wireguard-go too (as root)
 	@tools/need-root recipes
@@ -169,11 +175,14 @@ docs-coupled: build ## Coupled congestion controls on [MP]'s links and beside TC
 
 MDBOOK := target/tools/bin/mdbook
 $(MDBOOK):
-	cargo install mdbook --version '^0.4' --locked --root target/tools
+	cargo install mdbook --version '^0.4' --locked --debug --no-default-features --root target/tools
 
-book: $(MDBOOK) ## The pages of docs as HTML: target/book (installs mdbook below target, some minutes the first time)
+book: $(MDBOOK) ## The pages of docs as HTML: target/book (installs mdbook below target, a minute the first time)
 	tools/book-source target/book-source
 	$(MDBOOK) build
+
+book-test: deps book ## The same, and every link in it leads somewhere
+	cargo test --locked --package cellerator --test book links -- --include-ignored
 
 man: build ## Manual pages of all commands: out/man
 	$(CELLERATOR) man --all $(OUT)/man
@@ -182,6 +191,7 @@ PACKAGE := target/package
 package-files: build
 	@rm -rf $(PACKAGE)
 	@mkdir -p $(PACKAGE)/completions
+	strip -o $(PACKAGE)/cellerator target/release/cellerator
 	$(CELLERATOR) man --all $(PACKAGE)/man
 	gzip -9n $(PACKAGE)/man/*.1
 	$(CELLERATOR) completions bash >$(PACKAGE)/completions/cellerator
@@ -198,25 +208,43 @@ rpm: package-files ## An RPM package: target/generate-rpm (installs cargo-genera
 	@command -v cargo-generate-rpm >/dev/null || cargo install cargo-generate-rpm --locked
 	cargo generate-rpm --package crates/cli
 
-# Debian has no libelf for musl: its static one does with musl's functions what libbpf asks of it.
-MUSL := x86_64-unknown-linux-musl
+# The static program of machine $(1), linked by $(2), with its manual: in $(3). The names of its tools begin with $(4). Debian has no libelf for musl: its
+# static one does with musl's functions what libbpf asks of it.
+define STATIC
+@rustup target list --installed | grep -q $(1)-unknown-linux-musl || rustup target add $(1)-unknown-linux-musl
+tools/musl-libraries target/musl-$(1) $(1)
+CC_$(1)_unknown_linux_musl=$(abspath target/musl-$(1)/bin/cc) LIBBPF_SYS_LIBRARY_PATH=$(abspath target/musl-$(1)/lib) \
+  CARGO_TARGET_$(shell echo $(1) | tr a-z A-Z)_UNKNOWN_LINUX_MUSL_LINKER=$(2) \
+  cargo build --release --locked --package cellerator --target $(1)-unknown-linux-musl --features static
+@rm -rf $(3) && mkdir -p $(3)/cellerator/bin
+$(4)strip -o $(3)/cellerator/bin/cellerator target/$(1)-unknown-linux-musl/release/cellerator
+cp -r $(PACKAGE)/man $(PACKAGE)/completions packaging/*.service packaging/example.toml NOTICE LICENSE-* $(3)/cellerator/
+tar -C $(3) -czf $(3)/cellerator-linux-$(1).tar.gz cellerator
+endef
+
 tarball: package-files ## The program without any library that it needs, with its manual: out/tarball
-	@rustup target list --installed | grep -q $(MUSL) || rustup target add $(MUSL)
 	@command -v musl-gcc >/dev/null || tools/install-deps --optional musl-tools
-	tools/musl-libraries target/musl
-	CC_x86_64_unknown_linux_musl=musl-gcc CFLAGS_x86_64_unknown_linux_musl="-idirafter $(abspath target/musl/include)" \
-	  LIBBPF_SYS_LIBRARY_PATH=$(abspath target/musl/lib) \
-	  cargo build --release --locked --package cellerator --target $(MUSL) --features static
-	@rm -rf $(OUT)/tarball && mkdir -p $(OUT)/tarball/cellerator/bin
-	cp target/$(MUSL)/release/cellerator $(OUT)/tarball/cellerator/bin/
-	cp -r $(PACKAGE)/man $(PACKAGE)/completions packaging/*.service packaging/example.toml NOTICE LICENSE-* \
-	  $(OUT)/tarball/cellerator/
-	tar -C $(OUT)/tarball -czf $(OUT)/tarball/cellerator-linux-x86_64.tar.gz cellerator
+	$(call STATIC,x86_64,cc,$(OUT)/tarball,)
+
+tarball-arm64: package-files ## The same for arm64, cross-compiled: out/tarball-arm64
+	@[ -d /usr/aarch64-linux-gnu/include/asm ] || \
+	  tools/install-deps --optional gcc-aarch64-linux-gnu linux-libc-dev-arm64-cross
+	$(call STATIC,aarch64,aarch64-linux-gnu-gcc,$(OUT)/tarball-arm64,aarch64-linux-gnu-)
 
 package-test: deb ## Install, start, upgrade, reload, remove the package in a bare Debian 12 (as root, minutes)
 	@tools/need-root package-test
 	@tools/install-deps --optional debootstrap
 	tools/package-test target/debian/cellerator_*.deb
+
+rpm-test: rpm ## Install, upgrade and remove the RPM in the bare Debian of package-test (as root)
+	@tools/need-root rpm-test
+	@tools/install-deps --optional rpm
+	tools/rpm-test "$$(ls -t target/generate-rpm/cellerator-*.rpm | head -1)"
+
+image-test: tarball ## Build the container image without a network, and run its program (as root)
+	@tools/need-root image-test
+	@tools/install-deps --optional buildah
+	tools/image-test $(OUT)/tarball
 
 clean: ## Remove what was built and written
 	cargo clean

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use run::{AbMetric, AbReport, Answer, Estimate, Question};
+use run::{AbReport, Answer, Question};
 use scenario::Quantity;
 use units::Duration;
 
@@ -85,10 +85,7 @@ fn lines(report: &AbReport) -> Vec<String> {
             passed.direction, passed.subscribers, passed.flows, fast.subscribers, fast.flows
         ));
     }
-    let table = figures::Table {
-        headings: ["data", "metric", "passed", "accelerated", "change"].map(|name| (name, "")).to_vec(),
-        rows: report.metrics.iter().map(row).collect(),
-    };
+    let table = history::comparison(report);
     lines.extend(table.to_string().lines().filter(|line| !line.is_empty()).map(str::to_owned));
     lines.push("means over subscribers, in brackets the 95 % confidence interval".to_owned());
     if report.lost_flows > 0 {
@@ -97,39 +94,10 @@ fn lines(report: &AbReport) -> Vec<String> {
     lines
 }
 
-fn row(metric: &AbMetric) -> Vec<String> {
-    let (scale, unit) = if metric.unit == "bit/s" { (1e-6, "Mbit/s") } else { (1.0, metric.unit.as_str()) };
-    let value = |estimate: Option<Estimate>| shown(estimate, scale, unit, false);
-    let change = match metric.unit.as_str() {
-        "bit/s" => shown(metric.change, 1.0, "times", false),
-        unit => shown(metric.change, 1.0, unit, true),
-    };
-    vec![
-        metric.direction.clone(),
-        metric.name.clone(),
-        value(metric.control),
-        value(metric.accelerated),
-        change,
-    ]
-}
-
-fn shown(estimate: Option<Estimate>, scale: f64, unit: &str, is_signed: bool) -> String {
-    let Some(estimate) = estimate else { return "-".to_owned() };
-    let number = |value: f64| {
-        let value = value * scale;
-        if is_signed { format!("{value:+.2}") } else { format!("{value:.2}") }
-    };
-    let interval = match (estimate.low, estimate.high) {
-        (Some(low), Some(high)) => format!(" [{}, {}]", number(low), number(high)),
-        _ => String::new(),
-    };
-    format!("{} {unit}{interval}", number(estimate.value))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use run::{AbGroup, AbPhase};
+    use run::{AbGroup, AbMetric, AbPhase, Estimate};
 
     #[test]
     fn a_comparison_says_who_what_and_how_sure() {

@@ -110,7 +110,9 @@ pub fn report(args: &ReportArgs) -> Result<ExitCode, String> {
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
     let made_by = MadeBy { version, command: format!("cellerator {command}") };
-    let about = About { accelerator: &name, from_ms, to_ms };
+    // While it runs it tells of a phase itself; of those before, the history does.
+    let phase = history::phase(Path::new(io::INSTANCE_DIRECTORY), &name);
+    let about = About { accelerator: &name, from_ms, to_ms, phase: phase.as_ref() };
     let report = Report::of(&slices, about, made_by).map_err(|error| {
         let hint = "`cellerator history NAME` records from when it is started; --during TIME records now";
         format!("report: {error}: {hint}")
@@ -192,6 +194,7 @@ fn read(path: &Path) -> Result<Report, String> {
 /// The report for the terminal.
 fn said(report: &Report) -> String {
     let tables = [Some(report.downloads()), Some(report.kinds()), report.changes()];
-    let tables = tables.into_iter().flatten().map(|table| table.to_string());
+    let phases = report.ab.iter().map(history::comparison);
+    let tables = tables.into_iter().flatten().chain(phases).map(|table| table.to_string());
     std::iter::once(report.finding() + "\n").chain(tables).collect::<Vec<_>>().join("\n")
 }

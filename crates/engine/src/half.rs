@@ -268,7 +268,6 @@ impl Half {
         match self.flow_index.get(&key, &self.flows) {
             Some(id) => {
                 self.note_begin(id);
-                self.note_packet(id, segment);
                 let verdict = self.on_known(id, segment, now);
                 self.note_end();
                 verdict
@@ -302,22 +301,24 @@ impl Half {
         let is_intact = segment.is_intact();
         // A handshake has its time from the first SYN on: packets do not prolong it.
         let is_observing = flow.phase.is_observing();
-        if !is_observing {
-            let silent = now.saturating_since(flow.last_activity);
-            flow.last_activity = now;
-            if silent >= COMPARABLE_FOR
-                && let Some(relay) = flow.phase.relay_mut()
-            {
-                relay.outdate_timestamps();
-            }
+        if !is_observing
+            && now.saturating_since(flow.last_activity) >= COMPARABLE_FOR
+            && let Some(relay) = flow.phase.relay_mut()
+        {
+            relay.outdate_timestamps();
         }
         if segment.opens() && is_intact && flow.phase.gives_way_to(segment) {
             self.begin_anew(id, segment, now);
             return Verdict::Forward;
         }
+        // From here on the segment is this flow's, and not the first of one on the same ports.
+        if !is_observing {
+            flow.last_activity = now;
+        }
+        self.note_packet(id, segment);
         if !is_intact {
             // What is ours is dropped here, what only passes goes on.
-            let is_ours = flow.phase.relay().is_some();
+            let is_ours = self.flows.get(id).is_some_and(|flow| flow.phase.relay().is_some());
             self.stats.bad_checksums += u64::from(!is_observing);
             return if is_ours { Verdict::Consumed } else { Verdict::Forward };
         }

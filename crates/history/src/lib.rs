@@ -9,6 +9,7 @@
 //! The recorder is a process of its own behind the control socket, and needs no right but to use that. It keeps
 //! no addresses.
 
+mod ab;
 mod before;
 mod error;
 mod file;
@@ -18,12 +19,13 @@ mod recorder;
 mod report;
 mod slice;
 
+pub use ab::comparison;
 pub use before::{Compared, Verdict};
 pub use error::HistoryError;
 pub use file::HistoryFile;
 pub use page::{html, one_page};
 pub use pdf::{print, printer};
-pub use recorder::Recorder;
+pub use recorder::{Recorder, phase};
 pub use report::{
     About, ClassFigures, FlowsFigures, MadeBy, PassedFigures, Point, Report, SCHEMA, SIZE_CLASSES, Totals,
 };

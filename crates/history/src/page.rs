@@ -4,8 +4,9 @@ use figures::Table;
 use figures::chart::{Axis, Chart, Ink, Mark, Point as Dot, Range, Series};
 use figures::page;
 use maud::{Markup, html};
+use run::{AbGroup, AbReport};
 
-use crate::{Report, Verdict};
+use crate::{Report, Verdict, ab};
 
 /// What the pages need beside the house's styles.
 const OWN_STYLE: &str = "
@@ -49,7 +50,7 @@ fn civil(day: i64) -> (i64, i64, i64) {
     (era * 400 + year + i64::from(month <= 2), month, date)
 }
 
-fn span(ms: u64) -> String {
+pub(crate) fn span(ms: u64) -> String {
     match ms / 1_000 {
         s if s < 120 => format!("{s} s"),
         s if s < 7_200 => format!("{} min", s / 60),
@@ -126,6 +127,9 @@ impl Report {
                 " {} packets were sent again from here, over the mobile segment alone.",
                 totals.resent_packets
             );
+        }
+        for said in self.ab.iter().filter_map(ab::finding) {
+            text = text + " " + &said;
         }
         let said = self.before.iter().flat_map(|before| &before.downloads);
         let shown: Vec<String> = said
@@ -264,6 +268,22 @@ impl Report {
         })
     }
 
+    /// What A/B phases have compared.
+    fn phases(&self) -> Markup {
+        html! {
+            @if !self.ab.is_empty() { h2 { "Control group" } }
+            @for AbReport { phase, control, accelerated, .. } in &self.ab {
+                p { "An A/B phase from " (clock(phase.began_ms)) ", "
+                    @if phase.is_running { "under way for " (span(phase.elapsed_ms)) ": " }
+                    @else { (span(phase.elapsed_ms)) " long: " }
+                    "half of the subscribers, by a hash of their addresses, were passed (" (groups(control)) "), the others \
+                     accelerated (" (groups(accelerated)) "). Means over subscribers, in brackets the 95 % confidence \
+                     interval. Flows of the control group are in no other figure of this page." }
+            }
+            @for report in &self.ab { (plain(&ab::comparison(report))) }
+        }
+    }
+
     fn facts(&self) -> Markup {
         html! {
             p class="facts" {
@@ -291,6 +311,18 @@ impl Report {
     }
 }
 
+/// How many of each direction.
+fn groups(groups: &[AbGroup]) -> String {
+    let of = |group: &AbGroup| {
+        format!("{}: {} subscribers, {} flows", group.direction, group.subscribers, group.flows)
+    };
+    if groups.is_empty() {
+        "no flow".to_owned()
+    } else {
+        groups.iter().map(of).collect::<Vec<_>>().join("; ")
+    }
+}
+
 fn plain(table: &Table) -> Markup {
     table.html(&|_| None, &|_| None)
 }
@@ -304,6 +336,7 @@ pub fn html(report: &Report) -> String {
         p class="finding" { (page::with_units(&report.finding())) }
         (report.tiles())
         (report.chart().figure())
+        (report.phases())
         (report.comparison())
         h2 { "Accelerated downloads" }
         p { "Flows that have ended, " (report.flows.ended) " in all, by what they delivered." }
@@ -331,8 +364,9 @@ pub fn one_page(report: &Report) -> String {
         p class="finding" { (page::with_units(&report.finding())) }
         (report.tiles())
         (report.chart().figure())
+        (report.phases())
         @if report.before.is_some() { (report.comparison()) }
-        @else { h2 { "Accelerated downloads" } (plain(&report.downloads())) }
+        @else if report.ab.is_empty() { h2 { "Accelerated downloads" } (plain(&report.downloads())) }
         h2 { "What these figures do not say" }
         ul { @for limit in report.limits.iter().take(3) { li { (limit) } } }
     };
@@ -342,6 +376,7 @@ pub fn one_page(report: &Report) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ab::tests::phase;
     use crate::report::tests::{minutes, report};
 
     #[test]
@@ -365,6 +400,22 @@ mod tests {
         let lone = html(&report(&minutes(2, 10), 0, 60));
         assert!(lone.contains("Figures of 120 s of it only") || lone.contains("Figures of 2 min of it only"));
         assert!(lone.contains("There is no earlier report"));
+    }
+
+    #[test]
+    fn an_a_b_phase_of_the_time_is_on_both_pages() {
+        let mut slices = minutes(8, 20);
+        slices[4].ab = Some(Box::new(phase(1, 4, Some([2.0, 1.5, 2.5]))));
+        let with = report(&slices, 0, 6);
+        for text in [html(&with), one_page(&with)] {
+            assert!(text.contains("Control group") && text.contains("2.00 times [1.50, 2.50]"), "{text}");
+            assert!(
+                text.contains("Only the A/B phase says") && text.contains("Passed flows of no control group")
+            );
+        }
+        assert!(with.finding().contains("2.00 times the goodput of the control group"));
+        let after = html(&report(&slices, 5, 8));
+        assert!(!after.contains("Control group") && after.contains("Passed flows were not measured"));
     }
 
     #[test]

@@ -3,14 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use io::{Clock, Waiter};
-use run::{FlowEvent, Snapshot, Wishes};
+use run::{AbReport, Answer, FlowEvent, Question, Snapshot, Wishes};
 use telemetry::{Gatherer, Next, Stream};
 use units::{Duration, Instant};
 
-use crate::{FlowFigures, HistoryError, Slice};
+use crate::{FlowFigures, HistoryError, Slice, ab};
 
 /// So often it is looked for an accelerator that has gone.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// So long it has to say what an A/B phase has shown.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(3);
 
 /// What records one accelerator, and those that take its place.
 #[derive(Debug)]
@@ -23,6 +26,8 @@ pub struct Recorder {
     /// The last look: when, and what was seen.
     last: Option<(Instant, Snapshot)>,
     ended: Vec<FlowFigures>,
+    /// The A/B phase that a slice had last.
+    phase: Option<AbReport>,
     next_at: Instant,
 }
 
@@ -38,6 +43,7 @@ impl Recorder {
             every,
             last: None,
             ended: Vec::new(),
+            phase: None,
             next_at: Clock::now(),
         }
     }
@@ -75,7 +81,19 @@ impl Recorder {
         let (since, old) = self.last.replace((now, snapshot))?;
         let (_, new) = self.last.as_ref()?;
         let span_ms = now.saturating_since(since).as_millis();
-        Some(Slice::between(&old, new, Clock::wall_nanos() / 1_000_000, span_ms, &ended))
+        let slice = Slice::between(&old, new, Clock::wall_nanos() / 1_000_000, span_ms, &ended);
+        Some(Slice { ab: self.news_of_phase().map(Box::new), ..slice })
+    }
+
+    /// The A/B phase that is under way, or was the last one, unless a slice has its end.
+    fn news_of_phase(&mut self) -> Option<AbReport> {
+        let new = phase(&self.directory, &self.name)?;
+        let is_told = |old: &AbReport| ab::is_same(old, &new) && !old.phase.is_running;
+        if self.phase.as_ref().is_some_and(is_told) {
+            return None;
+        }
+        self.phase = Some(new.clone());
+        Some(new)
     }
 
     /// Listens to the accelerator if it is there, and else waits a moment.
@@ -91,5 +109,16 @@ impl Recorder {
             // An error is as the end of the wait.
             drop(waiter.wait(Some(Clock::now() + LOOK_EVERY)));
         }
+    }
+}
+
+/// What the A/B phase of the accelerator `name` below a directory has shown: the one under way, or the last one. None if
+/// there was none in its process, or nobody answers.
+#[must_use]
+pub fn phase(directory: &Path, name: &str) -> Option<AbReport> {
+    let found = run::find(directory).unwrap_or_default().into_iter().find(|found| found.name == name)?;
+    match found.ask_within(&Question::Ab, PATIENCE) {
+        Ok(Answer::Ab(report)) => Some(*report),
+        _ => None,
     }
 }

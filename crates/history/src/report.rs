@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use figures::stats;
-use run::Distribution;
+use run::{AbReport, Distribution};
 use serde::{Deserialize, Serialize};
 
 use crate::before::{self, Compared};
-use crate::{FlowFigures, HalfFigures, HistoryError, Slice};
+use crate::{FlowFigures, HalfFigures, HistoryError, Slice, ab};
 
 /// The document's version.
 pub const SCHEMA: &str = "cellerator/live-report/1";
@@ -54,6 +54,9 @@ pub struct Report {
     pub passed: PassedFigures,
     /// What nobody can conclude from these figures.
     pub limits: Vec<String>,
+    /// A/B phases of which a part lies in the stretch, each as it was seen last.
+    #[serde(default)]
+    pub ab: Vec<AbReport>,
     /// An earlier report beside this one.
     #[serde(default)]
     pub before: Option<Compared>,
@@ -198,6 +201,8 @@ pub struct About<'a> {
     pub from_ms: u64,
     /// The second of these.
     pub to_ms: u64,
+    /// An A/B phase that the accelerator tells of now, which is newer than what slices have.
+    pub phase: Option<&'a AbReport>,
 }
 
 impl Report {
@@ -250,6 +255,8 @@ impl Report {
             ..totals
         };
         let flows = FlowsFigures::of(&within);
+        let seen = slices.iter().filter_map(|slice| slice.ab.as_deref()).chain(about.phase);
+        let ab = ab::within(seen, about.from_ms, about.to_ms);
         Ok(Self {
             schema: SCHEMA.to_owned(),
             made_by,
@@ -257,11 +264,12 @@ impl Report {
             from_ms: about.from_ms,
             to_ms: about.to_ms,
             covered_ms: within.iter().map(|slice| slice.span_ms).sum(),
-            limits: limits(&flows, &passed),
+            limits: limits(&flows, &passed, !ab.is_empty()),
             totals,
             series: within.iter().map(|slice| Point::of(slice)).collect(),
             flows,
             passed,
+            ab,
             before: None,
         })
     }
@@ -308,14 +316,18 @@ impl Point {
 }
 
 /// What the figures do not say. It is part of every report.
-fn limits(flows: &FlowsFigures, passed: &PassedFigures) -> Vec<String> {
-    let mut limits = vec![
+fn limits(flows: &FlowsFigures, passed: &PassedFigures, has_phase: bool) -> Vec<String> {
+    let unknown = if has_phase {
+        "Only the A/B phase says what flows would have got without acceleration, and that for its own time."
+    } else {
         "What these flows would have got without acceleration is not in these figures. It takes another time or a \
          control group to compare with."
-            .to_owned(),
-        "Passed flows were not measured: no throughput, delay or loss of them is known. They also differ from \
-         accelerated ones by the reason for which they passed, so a difference would not be the accelerator's."
-            .to_owned(),
+    };
+    let passed_ones = if has_phase { "Passed flows of no control group" } else { "Passed flows" };
+    let mut limits = vec![
+        unknown.to_owned(),
+        format!("{passed_ones} were not measured: no throughput, delay or loss of them is known. They also differ from \
+         accelerated ones by the reason for which they passed, so a difference would not be the accelerator's."),
         "A flow's rate is its payload over its whole life. Time in which the application was silent counts, so \
          connections that are kept open look slow. Flows have records only if they ended while they were recorded, and \
          those that close in good order only half a minute later."
@@ -380,7 +392,8 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn report(slices: &[Slice], from_minute: u64, to_minute: u64) -> Report {
-        let about = About { accelerator: "radio", from_ms: from_minute * 60_000, to_ms: to_minute * 60_000 };
+        let (from_ms, to_ms) = (from_minute * 60_000, to_minute * 60_000);
+        let about = About { accelerator: "radio", from_ms, to_ms, phase: None };
         Report::of(slices, about, MadeBy::default()).unwrap()
     }
 
@@ -411,7 +424,7 @@ pub(crate) mod tests {
 
     #[test]
     fn nothing_recorded_is_said_and_no_class_is_made_up() {
-        let about = About { accelerator: "radio", from_ms: 0, to_ms: 1 };
+        let about = About { accelerator: "radio", from_ms: 0, to_ms: 1, phase: None };
         let error = Report::of(
             &minutes(3, 20),
             About { from_ms: 9_000_000, to_ms: 9_900_000, ..about },

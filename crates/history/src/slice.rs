@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use run::{Direction, Distribution, FlowRecord, HalfSnapshot, Snapshot};
+use run::{AbReport, Direction, Distribution, FlowRecord, HalfSnapshot, Snapshot};
 use serde::{Deserialize, Serialize};
 
 /// Flows of which a slice keeps figures; of more it keeps these and counts all. 100 a minute are some megabytes a
@@ -13,7 +13,7 @@ pub const FLOWS_PER_SLICE: usize = 100;
 const ENDS: [&str; 4] = ["closed", "reset", "idle", "client-gone"];
 
 /// What happened between two looks at an accelerator.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Slice {
     /// Its end, ms since 1970.
@@ -46,6 +46,9 @@ pub struct Slice {
     pub ended: u64,
     /// Figures of the first [`FLOWS_PER_SLICE`] of those.
     pub flows: Vec<FlowFigures>,
+    /// What the A/B phase has shown that was under way at its end, or that has ended since the slice before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ab: Option<Box<AbReport>>,
 }
 
 /// What was done in one direction.
@@ -196,6 +199,7 @@ impl Slice {
             uplink: new_up.map(|new| HalfFigures::between(old_up, new)),
             ended: ended.len() as u64,
             flows: ended.iter().take(FLOWS_PER_SLICE).copied().collect(),
+            ab: None,
         }
     }
 }

@@ -136,7 +136,8 @@ fn ask_link(socket: &OwnedFd, name: &str, command: u32) -> Result<u32, IoError> 
     // SAFETY: ifreq is integers, pointers and arrays, for which all zero bytes are a valid value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
-        *to = from.cast_signed();
+        // Signed on x86-64, unsigned on arm64.
+        *to = libc::c_char::from_ne_bytes([from]);
     }
     request.ifr_ifru.ifru_data = (&raw mut value).cast();
     // SAFETY: SIOCETHTOOL reads one ifreq and, for these commands, reads and writes the eight bytes that it

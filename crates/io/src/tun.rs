@@ -258,7 +258,8 @@ fn attach(file: &File, wanted: &str, flags: libc::c_int) -> Result<String, IoErr
     // SAFETY: ifreq is integers, pointers and arrays, for which all zero bytes are a valid value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(name) {
-        *to = from.cast_signed();
+        // Signed on x86-64, unsigned on arm64.
+        *to = libc::c_char::from_ne_bytes([*from]);
     }
     request.ifr_ifru.ifru_flags = flags as libc::c_short;
     // SAFETY: TUNSETIFF reads and writes one ifreq, which `request` is for the duration of the call.
@@ -274,7 +275,7 @@ fn attach(file: &File, wanted: &str, flags: libc::c_int) -> Result<String, IoErr
         });
     }
     let chosen: Vec<u8> =
-        request.ifr_name.iter().take_while(|c| **c != 0).map(|c| c.cast_unsigned()).collect();
+        request.ifr_name.iter().take_while(|c| **c != 0).flat_map(|c| c.to_ne_bytes()).collect();
     Ok(String::from_utf8_lossy(&chosen).into_owned())
 }
 

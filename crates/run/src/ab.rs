@@ -89,6 +89,9 @@ pub struct AbPhase {
     pub ended_by: Option<String>,
     /// Which half of the subscribers is the control group.
     pub seed: u32,
+    /// When it began, ms since 1970, by this machine's clock as it is.
+    #[serde(default)]
+    pub began_ms: u64,
     /// How long it was to last.
     pub planned_ms: u64,
     /// How long it has lasted.

@@ -178,7 +178,7 @@ impl From<FlowName> for FlowOf {
 }
 
 /// ms since 1970 of a reading of the monotonic clock.
-fn wall_ms(at: Instant) -> u64 {
+pub(crate) fn wall_ms(at: Instant) -> u64 {
     let age = Clock::now().saturating_since(at).as_millis();
     (Clock::wall_nanos() / 1_000_000).saturating_sub(age)
 }

@@ -105,3 +105,42 @@ fn the_book_has_every_page_once() {
         assert!(text.contains("QUIC"), "{start} does not say that QUIC is not accelerated");
     }
 }
+
+/// Values of an attribute in HTML.
+fn values<'a>(html: &'a str, attribute: &str) -> Vec<&'a str> {
+    let begin = format!(" {attribute}=\"");
+    html.split(&begin).skip(1).filter_map(|rest| rest.split('"').next()).collect()
+}
+
+/// Every page that mdbook has made, below a folder.
+fn made(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let (folders, files): (Vec<PathBuf>, Vec<PathBuf>) = entries.partition(|path| path.is_dir());
+    let pages = files.into_iter().filter(|path| path.extension() == Some("html".as_ref()));
+    pages.chain(folders.iter().flat_map(|folder| made(folder))).collect()
+}
+
+#[test]
+#[ignore = "needs the book: make book-test"]
+fn no_link_of_the_built_book_leads_nowhere() {
+    let book = root().join("target/book");
+    let pages = made(&book);
+    assert!(pages.len() > 40, "{pages:?}");
+    let mut dead = Vec::new();
+    // The page for what is not there has links for every depth; the print page has all pages in one.
+    for page in pages.iter().filter(|page| !page.ends_with("404.html") && !page.ends_with("print.html")) {
+        let text = fs::read_to_string(page).unwrap();
+        let links = ["href", "src", "srcset"].map(|attribute| values(&text, attribute)).concat();
+        for link in links.into_iter().filter(|link| !link.contains("://") && !link.starts_with("data:")) {
+            let (file, place) = link.split_once('#').unwrap_or((link, ""));
+            let path = if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
+            let is_there = path.is_file()
+                && (place.is_empty()
+                    || fs::read_to_string(&path).is_ok_and(|text| values(&text, "id").contains(&place)));
+            if !is_there {
+                dead.push(format!("{}: {link}", page.display()));
+            }
+        }
+    }
+    assert!(dead.is_empty(), "links that lead nowhere:\n{}", dead.join("\n"));
+}

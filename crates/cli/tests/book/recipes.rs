@@ -1,5 +1,6 @@
 //! The networks of `docs/recipes.md`, each in namespaces.
 
+use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::Command;
@@ -48,6 +49,24 @@ fn behind_a_upf_subscribers_are_known_by_their_own_addresses() {
     accelerator.stop();
 }
 
+/// What a recipe says of no root: each of its networks is simulated, and every file arrives.
+#[test]
+fn networks_of_recipes_are_simulated_to_their_ends() {
+    let folder = std::env::temp_dir().join(format!("ct-recipes-{}", std::process::id()));
+    let recipes = std::fs::read_dir(crate::root().join("scenarios/recipes")).unwrap();
+    let recipes: Vec<_> = recipes.map(|entry| entry.unwrap().path()).collect();
+    assert!(!recipes.is_empty());
+    for recipe in recipes {
+        let output = Command::new(PROGRAM)
+            .args([OsStr::new("sim"), "run".as_ref(), recipe.as_ref(), "--out".as_ref(), folder.as_ref()])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {said}", recipe.display());
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
 /// At the subscriber's end of a satellite link, uploads are what can be accelerated.
 #[test]
 fn at_a_satellite_modem_uploads_are_accelerated() {
@@ -78,6 +97,39 @@ fn one_interface_for_both_sides_is_refused_in_one_line() {
     let line = format!("{PROGRAM} run --wired m0 --mobile m0 --dry-run 2>&1 && exit 1; true");
     let said = sh(&network.middle, &line);
     assert!(said.contains("they must be two") && said.trim().lines().count() == 1, "{said}");
+}
+
+/// Two MACVLANs on one card, to which a switch brings both sides. Each answers for both addresses unless it is told not
+/// to, and then packets of clients may come in through the servers' side.
+#[test]
+fn two_macvlans_on_one_card_accelerate_once_each_answers_for_itself() {
+    let network = Network::build("one-card");
+    // The cables of the network become ports of a switch, and a third one leads to the card.
+    sh(
+        &network.middle,
+        "ip link add switch type bridge; ip link set switch up; ip address flush dev m0; ip address flush dev w0
+         ip link add eth0 type veth peer name port; ip link set port master switch up; ip link set eth0 up
+         for cable in m0 w0; do ip link set $cable name $cable-cable; ip link set $cable-cable master switch up; done
+         for side in 'm0 10.1.0.1/24' 'w0 10.2.0.1/24'; do set -- $side
+           ip link add link eth0 name $1 type macvlan mode bridge; ip address add $2 dev $1; ip link set $1 up; done",
+    );
+    let arp = |network: &Network| -> Value {
+        let said: Value =
+            serde_json::from_str(&sh(&network.middle, &format!("{PROGRAM} doctor w0 m0 --json"))).unwrap();
+        let findings = said["findings"].as_array().unwrap();
+        findings.iter().find(|finding| finding["subject"] == "ARP").cloned().unwrap_or_default()
+    };
+    let mend = arp(&network)["mend"].as_str().unwrap().to_owned();
+    sh(&network.middle, &mend);
+    assert_eq!(arp(&network), Value::Null);
+    for namespace in [&network.client, &network.server] {
+        sh(namespace, "ip neighbour flush all");
+    }
+    let accelerator = network.accelerate(&[]);
+    network.download(2_000_000);
+    network.download(2_000_000);
+    assert_eq!(accelerated(&network), 2);
+    accelerator.stop();
 }
 
 /// A router with masquerading and 512 MB: rules steer, and memory stays within what it has.

@@ -13,8 +13,13 @@ mod schema;
 
 /// What `cellerator report` says, and whether it was content.
 fn report(network: &Network, arguments: &[&str]) -> (bool, String) {
+    say(network, &[&["report", &network.name], arguments].concat())
+}
+
+/// What a command says, and whether it was content.
+fn say(network: &Network, arguments: &[&str]) -> (bool, String) {
     let mut command = Command::new(PROGRAM);
-    command.args(["report", &network.name]).args(arguments);
+    command.args(arguments);
     command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
     let child = network.middle.spawn(command, SpawnOptions::default()).unwrap();
     let output = child.wait_with_output().unwrap();
@@ -57,6 +62,13 @@ fn what_was_recorded_is_reported_and_an_upgrade_is_no_gap() {
     wait_until("it has begun to record", || !recorded().is_empty());
     network.download(LEN);
     wait_until("the download is recorded", || sum(&seen(&recorded()), "goodput_bytes") >= LEN as u64);
+    // A comparison that the process tells nobody of once it has gone.
+    let (ok, said) = say(&network, &["ab", "start", &network.name, "--for", "1 s", "--seed", "5"]);
+    assert!(ok, "{said}");
+    wait_until("the end of the A/B phase is recorded", || {
+        seen(&recorded()).iter().any(|slice| slice["ab"]["ended_by"] == "time")
+    });
+    let ended = || seen(&recorded()).iter().filter(|slice| slice["ab"]["is_running"] == false).count();
     let new = network.accelerate(&["--replace", &network.name]);
     assert!(old.child.wait().unwrap().success());
     network.download(LEN);
@@ -83,8 +95,17 @@ fn what_was_recorded_is_reported_and_an_upgrade_is_no_gap() {
         "nothing is counted twice: {delivered}"
     );
     assert!(first["flows"]["ended"].as_u64() > Some(0), "{first}");
+    assert_eq!(
+        (first["ab"].as_array().unwrap().len(), ended()),
+        (1, 1),
+        "once, however often it was asked for"
+    );
+    assert_eq!((&first["ab"][0]["seed"], &first["ab"][0]["planned_ms"]), (&5.into(), &1_000.into()));
     let page = fs::read_to_string(&html).unwrap();
-    assert!(page.contains("of it only") && page.contains("Passed flows were not measured"), "{page}");
+    assert!(
+        page.contains("of it only") && page.contains("were not measured") && page.contains("Control group"),
+        "{page}"
+    );
     let before = in_folder("both.json");
     let arguments = [&["--during", "2 s", "--before", &json, "--json", &before][..]].concat();
     let (ok, said) = report(&network, &arguments);

@@ -55,12 +55,17 @@ fn every_setting_of_the_example_can_be_switched_on() {
 }
 
 #[test]
-fn the_unit_uses_options_that_there_are_and_is_well_shut() {
-    let unit = root().join("packaging/cellerator@.service");
-    let text = read("packaging/cellerator@.service");
+fn the_units_use_options_that_there_are_and_are_well_shut() {
+    for (name, commands) in [("cellerator@", 3), ("cellerator-metrics@", 1), ("cellerator-history@", 1)] {
+        check_unit(&format!("packaging/{name}.service"), commands);
+    }
+}
+
+fn check_unit(file: &str, commands: usize) {
+    let (unit, text) = (root().join(file), read(file));
     let lines: Vec<&str> =
         text.lines().filter_map(|line| line.strip_prefix("Exec")?.split_once('=')).map(|(_, l)| l).collect();
-    assert_eq!(lines.len(), 3);
+    assert_eq!(lines.len(), commands, "{file}");
     for line in lines {
         let mut words = line.split(' ');
         assert_eq!(words.next(), Some("/usr/bin/cellerator"));
@@ -87,7 +92,7 @@ fn packages_name_files_that_there_are() {
     let rpm = metadata["generate-rpm"]["assets"].as_array().unwrap().iter();
     let rpm = rpm.map(|asset| asset["source"].as_str().unwrap());
     let all: BTreeSet<&str> = deb.chain(rpm).collect();
-    assert!(all.contains("target/release/cellerator"));
+    assert!(all.contains("../../target/package/cellerator"), "the program without tables for debuggers");
     let makefile = read("Makefile");
     for file in all {
         match file.strip_prefix("../../") {
@@ -117,7 +122,7 @@ fn the_image_has_the_program_alone_and_runs_it_as_an_ordinary_user() {
     assert_eq!(of("FROM "), ["scratch"], "nothing comes from a network");
     assert_eq!(of("COPY "), ["cellerator/bin/cellerator /usr/bin/cellerator"]);
     assert!(
-        read("Makefile").contains("release/cellerator $(OUT)/tarball/cellerator/bin/"),
+        read("Makefile").contains("strip -o $(3)/cellerator/bin/cellerator target/"),
         "what is copied is made"
     );
     assert!(of("RUN ").is_empty() && of("ADD ").is_empty());

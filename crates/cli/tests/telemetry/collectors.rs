@@ -119,3 +119,40 @@ fn nfdump_reads_the_records() {
     std::fs::remove_dir_all(&directory).unwrap();
     accelerator.stop();
 }
+
+/// The command of the page on metrics makes a Parquet file of the lines.
+#[test]
+#[ignore = "needs DuckDB's command, of PyPI: make collectors"]
+fn lines_become_parquet_with_one_command() {
+    let network = Network::build("parquet");
+    let accelerator = network.accelerate(&[]);
+    let directory = std::env::temp_dir().join(&network.name);
+    std::fs::create_dir(&directory).unwrap();
+    let lines = directory.join("flows.jsonl");
+    let export = Running::start(
+        &network.middle,
+        &["export", "flows", &network.name, "--json", lines.to_str().unwrap()],
+    );
+    let count = || std::fs::read_to_string(&lines).unwrap_or_default().lines().count();
+    wait_until("there are records of two flows", || {
+        network.abort(100_000, 1_000);
+        count() >= 2
+    });
+    export.stop();
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md")).unwrap();
+    let command = page.lines().find(|line| line.starts_with("duckdb -c ")).unwrap();
+    let run = |line: &str| {
+        let mut command = Command::new("bash");
+        let output = command.args(["-euc", line]).current_dir(&directory).output().unwrap();
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    run(command);
+    let said = run("duckdb -csv -noheader -c \"SELECT count(*), min(delivered_bytes) FROM 'flows.parquet'\"");
+    let (flows, least) = said.trim().split_once(',').unwrap();
+    assert_eq!(flows.parse::<usize>().unwrap(), count());
+    assert!(least.parse::<u64>().unwrap() >= 100_000, "{said}");
+    std::fs::remove_dir_all(&directory).unwrap();
+    accelerator.stop();
+}

@@ -1,7 +1,10 @@
 //! `cellerator metrics`: real values, and a server without any rights.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 use crate::network::{Network, PATIENCE, Running, wait_until};
 
@@ -104,6 +107,67 @@ fn an_upgrade_shows_and_only_the_new_process_is_there() {
         text.contains("cellerator_hand_overs_total{") && value(&text, "cellerator_hand_overs_total") == 1.0
     });
     assert!(old.child.wait().unwrap().success());
+    metrics.stop_all();
+    new.stop();
+}
+
+/// Counters that begin at zero with the process that takes another one's place; all others go on. The page on metrics
+/// says so.
+const BEGUN_ANEW: [&str; 11] = [
+    "cellerator_flows_opened_total",
+    "cellerator_data_packets_total",
+    "cellerator_data_bytes_total",
+    "cellerator_received_packets_total",
+    "cellerator_received_bytes_total",
+    "cellerator_sent_packets_total",
+    "cellerator_sent_bytes_total",
+    "cellerator_round_trip_seconds_count",
+    "cellerator_queueing_delay_seconds_count",
+    "cellerator_packet_time_seconds_count",
+    "cellerator_shard_packets_total",
+];
+
+/// Sums of all counters over their labels.
+fn counters(text: &str) -> BTreeMap<String, f64> {
+    let mut sums = BTreeMap::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let name = line.split(['{', ' ']).next().unwrap();
+        if name.ends_with("_total") || name.ends_with("_count") {
+            *sums.entry(name.to_owned()).or_default() +=
+                line.rsplit(' ').next().unwrap().parse::<f64>().unwrap();
+        }
+    }
+    sums
+}
+
+#[test]
+fn at_an_upgrade_counters_go_on_but_for_those_of_which_the_page_says_otherwise() {
+    let network = Network::build("counters");
+    let mut old = network.accelerate(&[]);
+    let (metrics, at) = serve(&network);
+    network.download(5_000_000);
+    let mut text = network.get(&at, "");
+    wait_until("the download is over", || {
+        // An answer is given again for half a second: two alike say that nothing is under way.
+        let before = std::mem::replace(&mut text, network.get(&at, ""));
+        thread::park_timeout(Duration::from_millis(600));
+        value(&text, "cellerator_goodput_bytes_total") >= 5e6
+            && value(&text, "cellerator_received_packets_total")
+                == value(&before, "cellerator_received_packets_total")
+    });
+    let before = counters(&text);
+    let new = network.accelerate(&["--replace", &network.name]);
+    assert!(old.child.wait().unwrap().success());
+    wait_until("the new process is asked", || {
+        text = network.get(&at, "");
+        text.contains("cellerator_hand_overs_total{") && value(&text, "cellerator_hand_overs_total") == 1.0
+    });
+    let after = counters(&text);
+    let begun_anew: Vec<&str> =
+        before.iter().filter(|(name, old)| after[*name] < **old).map(|(name, _)| name.as_str()).collect();
+    let mut expected = BEGUN_ANEW;
+    expected.sort_unstable();
+    assert_eq!(begun_anew, expected, "{before:?} {after:?}");
     metrics.stop_all();
     new.stop();
 }

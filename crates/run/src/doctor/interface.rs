@@ -16,6 +16,14 @@ pub(super) fn findings(interfaces: &[Interface]) -> Vec<Finding> {
         let means = "a router segments as each side needs; a bridge (--inline) needs the same on both";
         found.push(finding("MTU", Health::Limited, [&sizes, means, &mend]));
     }
+    if interfaces.len() == 2
+        && interfaces.iter().any(|one| one.seen.as_ref().is_some_and(|seen| seen.answers_for_others))
+    {
+        let means = "packets of one side come in through the other, and pass without acceleration";
+        let mend = "sysctl -w net.ipv4.conf.all.arp_ignore=1";
+        let shown = "each MACVLAN answers for the addresses of both";
+        found.push(finding("ARP", Health::Limited, [shown, means, mend]));
+    }
     found
 }
 

@@ -57,6 +57,8 @@ pub(super) struct Seen {
     pub mtu: u32,
     pub has_ethernet: bool,
     pub reverse_path_filter: Option<u32>,
+    /// It is one of several on one card (MACVLAN), and answers ARP requests for the addresses of all.
+    pub answers_for_others: bool,
     pub offloads: Option<LinkOffloads>,
 }
 
@@ -107,6 +109,10 @@ impl Interface {
             mtu: link.mtu,
             has_ethernet: link.header_len == Some(ETHERNET_HEADER_LEN),
             reverse_path_filter: number(&format!("net/ipv4/conf/{name}/rp_filter")),
+            answers_for_others: link.kind.as_deref() == Some("macvlan")
+                && ["all", name]
+                    .iter()
+                    .all(|of| number(&format!("net/ipv4/conf/{of}/arp_ignore")) == Some(0)),
             offloads: offers::link_offloads(name).ok(),
         };
         Ok(Self { name: name.to_owned(), seen: Some(seen) })

@@ -25,6 +25,7 @@ fn able() -> Machine {
         mtu: 1_500,
         has_ethernet: true,
         reverse_path_filter: Some(0),
+        answers_for_others: false,
         offloads: Some(offloads),
     };
     Machine {
@@ -176,6 +177,7 @@ fn interfaces_are_missing_off_or_unlike() {
     missing(|machine| machine.interfaces[1].seen = None, "m0", "ip link");
     limited(|machine| seen(machine, |m0| m0.is_up = false), "m0", "ip link set m0 up");
     limited(|machine| seen(machine, |m0| m0.mtu = 1_400), "MTU", "ip link set m0 mtu 1500");
+    limited(|machine| seen(machine, |m0| m0.answers_for_others = true), "ARP", "all.arp_ignore=1");
     let offloads = |machine: &mut Machine, change: fn(&mut LinkOffloads)| {
         change(machine.interfaces[1].seen.as_mut().unwrap().offloads.as_mut().unwrap());
     };

@@ -8,6 +8,7 @@ use super::Supervisor;
 use crate::ab::{AbPhase, AbReport};
 use crate::attachment::Attachment;
 use crate::console::{Answer, Reply};
+use crate::herald::wall_ms;
 use crate::shards::Command;
 use crate::{Event, Processor};
 
@@ -86,6 +87,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             is_running: ended_by.is_none(),
             ended_by,
             seed: phase.seed,
+            began_ms: wall_ms(phase.began),
             planned_ms: phase.time.as_millis(),
             elapsed_ms: until.saturating_since(phase.began).as_millis(),
         };

@@ -44,6 +44,40 @@ fn a_flow_is_told_of_from_its_beginning_to_its_end() {
 }
 
 #[test]
+fn a_flow_in_the_place_of_another_one_has_its_own_times_and_packets() {
+    let mut bench = Bench::new(EngineConfig::default());
+    bench.engine.set_wants(Wants { events: false, ended: true });
+    let reset = TcpFlags::RST.with(TcpFlags::ACK);
+    let mut told = Vec::new();
+    // Each takes the place that the one before has left.
+    for n in 1..=3 {
+        bench.now = ms(u64::from(n) * 15_000);
+        bench.establish(n);
+        bench.now = ms(u64::from(n) * 15_000 + 20);
+        bench.client_sends(n, 1, 1, reset);
+        told.extend(taken(&mut bench));
+    }
+    // The same ports again 12 s after a flow has closed, and before it is forgotten: the SYN is the new flow's.
+    bench.now = ms(60_000);
+    bench.establish(4);
+    bench.now = ms(60_300);
+    let both = TcpFlags::FIN.with(TcpFlags::ACK);
+    bench.server_sends(4, 1, 0, both, 0);
+    bench.client_sends(4, 1, 2, both);
+    bench.server_sends(4, 2, 1, TcpFlags::ACK, 0);
+    bench.now = ms(72_000);
+    bench.client_sends(4, 1_000_000, 0, TcpFlags::SYN);
+    told.extend(taken(&mut bench));
+    let seen = told.iter().map(|notice| match notice {
+        Notice::Ended(ended) => (ended.began.unwrap(), ended.ended, ended.sides.map(|side| side.packets)),
+        other => panic!("{other:?}"),
+    });
+    let seen: Vec<_> = seen.collect();
+    let short = |n: u64| (ms(n * 15_000), ms(n * 15_000 + 20), [2, 1]);
+    assert_eq!(seen, [short(1), short(2), short(3), (ms(60_000), ms(60_300), [2, 3])]);
+}
+
+#[test]
 fn a_flow_that_is_passed_is_told_of_with_the_reason() {
     let mut bench = Bench::new(EngineConfig { flows_max: 1, ..EngineConfig::default() });
     bench.engine.set_wants(Wants { events: true, ended: false });

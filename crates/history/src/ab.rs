@@ -1,0 +1,159 @@
+//! A/B phases in reports: which lie in a stretch of time, and what they have shown.
+
+use figures::Table;
+use run::{AbMetric, AbReport, Estimate};
+
+use crate::page::span;
+
+/// Readings of the beginning of one phase differ by less: the machine's clock is adjusted.
+const SAME_WITHIN_MS: u64 = 1_000;
+
+/// True if both are of one phase.
+pub(crate) fn is_same(one: &AbReport, other: &AbReport) -> bool {
+    one.phase.seed == other.phase.seed && one.phase.began_ms.abs_diff(other.phase.began_ms) < SAME_WITHIN_MS
+}
+
+/// Phases of which a part lies between two times, each as it was seen last, by their beginnings.
+pub(crate) fn within<'a>(
+    seen: impl Iterator<Item = &'a AbReport>,
+    from_ms: u64,
+    to_ms: u64,
+) -> Vec<AbReport> {
+    let mut phases: Vec<AbReport> = Vec::new();
+    for report in seen {
+        let (begin, end) = (report.phase.began_ms, report.phase.began_ms + report.phase.elapsed_ms);
+        if begin >= to_ms || end <= from_ms {
+            continue;
+        }
+        match phases.iter_mut().find(|own| is_same(own, report)) {
+            Some(own) => *own = report.clone(),
+            None => phases.push(report.clone()),
+        }
+    }
+    phases.sort_by_key(|report| report.phase.began_ms);
+    phases
+}
+
+/// In a sentence: what a phase says of goodput; none if it has too few subscribers for an interval.
+pub(crate) fn finding(report: &AbReport) -> Option<String> {
+    let goodput = |metric: &&AbMetric| metric.name == "goodput" && metric.direction == "downlink";
+    let change = report.metrics.iter().find(goodput)?.change?;
+    let (low, high) = (change.low?, change.high?);
+    let long = span(report.phase.elapsed_ms);
+    Some(if (low..=high).contains(&1.0) {
+        format!("An A/B phase of {long} has shown no difference of goodput.")
+    } else {
+        format!(
+            "In an A/B phase of {long} accelerated subscribers had {:.2} times the goodput of the control group \
+             (95 % interval {low:.2} to {high:.2}).",
+            change.value
+        )
+    })
+}
+
+/// What a phase compares, a row for each metric and direction.
+#[must_use]
+pub fn comparison(report: &AbReport) -> Table {
+    Table {
+        headings: ["data", "metric", "passed", "accelerated", "change"].map(|name| (name, "")).to_vec(),
+        rows: report.metrics.iter().map(row).collect(),
+    }
+}
+
+fn row(metric: &AbMetric) -> Vec<String> {
+    let (scale, unit) = if metric.unit == "bit/s" { (1e-6, "Mbit/s") } else { (1.0, metric.unit.as_str()) };
+    let value = |estimate: Option<Estimate>| shown(estimate, scale, unit, false);
+    let change = match metric.unit.as_str() {
+        "bit/s" => shown(metric.change, 1.0, "times", false),
+        unit => shown(metric.change, 1.0, unit, true),
+    };
+    vec![
+        metric.direction.clone(),
+        metric.name.clone(),
+        value(metric.control),
+        value(metric.accelerated),
+        change,
+    ]
+}
+
+fn shown(estimate: Option<Estimate>, scale: f64, unit: &str, is_signed: bool) -> String {
+    let Some(estimate) = estimate else { return "-".to_owned() };
+    let number = |value: f64| {
+        let value = value * scale;
+        if is_signed { format!("{value:+.2}") } else { format!("{value:.2}") }
+    };
+    let interval = match (estimate.low, estimate.high) {
+        (Some(low), Some(high)) => format!(" [{}, {}]", number(low), number(high)),
+        _ => String::new(),
+    };
+    format!("{} {unit}{interval}", number(estimate.value))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use run::AbPhase;
+
+    use super::*;
+
+    /// A phase that began in a minute and has lasted for some, with a factor of goodput and its interval.
+    pub(crate) fn phase(minute: u64, minutes: u64, change: Option<[f64; 3]>) -> AbReport {
+        let change = change.map(|[value, low, high]| Estimate {
+            subscribers: 9,
+            value,
+            low: Some(low),
+            high: Some(high),
+        });
+        AbReport {
+            phase: AbPhase {
+                name: "radio".to_owned(),
+                seed: 7,
+                began_ms: minute * 60_000,
+                elapsed_ms: minutes * 60_000,
+                ..AbPhase::default()
+            },
+            metrics: vec![AbMetric {
+                name: "goodput".to_owned(),
+                direction: "downlink".to_owned(),
+                unit: "bit/s".to_owned(),
+                control: None,
+                accelerated: None,
+                change,
+            }],
+            ..AbReport::default()
+        }
+    }
+
+    #[test]
+    fn a_phase_is_taken_as_it_was_seen_last_if_a_part_of_it_is_in_the_time() {
+        let seen = [
+            phase(10, 1, None),
+            AbReport {
+                lost_flows: 5,
+                phase: AbPhase { began_ms: 600_300, ..phase(10, 3, None).phase },
+                ..phase(10, 3, None)
+            },
+            phase(40, 5, None),
+            phase(2, 6, None),
+        ];
+        let of = |from: u64, to: u64| -> Vec<(u64, u64)> {
+            let found = within(seen.iter(), from * 60_000, to * 60_000);
+            found.iter().map(|one| (one.phase.began_ms / 60_000, one.lost_flows)).collect()
+        };
+        assert_eq!(of(0, 60), [(2, 0), (10, 5), (40, 0)]);
+        assert_eq!(of(7, 12), [(2, 0), (10, 5)]);
+        assert_eq!(of(8, 10), [], "what ended and what begins there is not in it");
+        assert_eq!(of(44, 45), [(40, 0)]);
+    }
+
+    #[test]
+    fn a_sentence_claims_no_more_than_the_interval() {
+        let says = |change| finding(&phase(0, 30, change));
+        assert_eq!(says(None), None);
+        assert!(says(Some([1.1, 0.9, 1.4])).unwrap().contains("no difference"));
+        let text = says(Some([2.5, 1.5, 3.5])).unwrap();
+        assert!(
+            text.contains("phase of 30 min") && text.contains("2.50 times") && text.contains("1.50 to 3.50"),
+            "{text}"
+        );
+    }
+}
