@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test rpm-test image-test deps clean prometheus collectors docs-coupled book book-test recipes chromium
+.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test rpm-test image-test deps clean prometheus collectors top-test docs-coupled book book-test recipes chromium
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -131,6 +131,11 @@ prometheus: deps ## Metrics, rules and alerts with Debian's Prometheus (as root)
 	cargo test --locked --package cellerator-telemetry
 	cargo test --locked --package cellerator --test telemetry prometheus -- --include-ignored
 
+top-test: deps ## The live view in a real terminal, Debian's tmux (as root): docs/operation.md
+	@tools/need-root top-test
+	@tools/install-deps --optional tmux
+	cargo test --locked --package cellerator-top
+	cargo test --locked --package cellerator --test top
 chromium: deps ## The dashboard in Debian's Chromium (as root): docs/dashboard.md
 	@tools/need-root chromium
 	@tools/install-deps --optional chromium

@@ -15,7 +15,11 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ),
     (
         "status",
-        &[("The only one that runs", "status"), ("One of several, for a program", "status box --json")],
+        &[
+            ("The only one that runs", "status"),
+            ("With rates, every two seconds", "status --watch --interval '2 s'"),
+            ("One of several, for a program", "status box --json"),
+        ],
     ),
     ("flows", &[("The only one that runs", "flows"), ("For a program", "flows --json")]),
     ("drain", &[("Hand the flows back within a minute", "drain --time '60 s'")]),
@@ -50,6 +54,21 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             ("All accelerators that run here, for a Prometheus on this machine", "metrics"),
             ("One of them, for another machine", "metrics box --listen 192.0.2.7:9469"),
+        ],
+    ),
+    (
+        "top",
+        &[
+            ("What runs on this machine", "top"),
+            ("A table, or JSON, and no screen", "top --once"),
+            (
+                "Let another machine look",
+                "top --serve 192.0.2.7:9471 --certificate box.pem --key box.key --token-file token",
+            ),
+            (
+                "Look from there",
+                "top --connect box.example.net:9471 --certificate box.pem --token-file token",
+            ),
         ],
     ),
     (

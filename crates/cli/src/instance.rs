@@ -9,7 +9,13 @@ use run::{Answer, FlowLine, FlowList, Found, Question, RecoveryStatus, Status};
 use scenario::Quantity;
 use units::{Bytes, Duration};
 
+use top::three_digits;
+
 use crate::output::Words;
+
+mod watch;
+
+use watch::WatchArgs;
 
 /// How often a drain is looked at.
 const POLL: Duration = Duration::from_millis(100);
@@ -23,7 +29,16 @@ pub struct Which {
     name: Option<String>,
 }
 
-/// Arguments of `cellerator status` and `cellerator flows`.
+/// Arguments of `cellerator status`.
+#[derive(clap::Args)]
+pub struct StatusArgs {
+    #[command(flatten)]
+    show: ShowArgs,
+    #[command(flatten)]
+    watch: WatchArgs,
+}
+
+/// Arguments of `cellerator flows`, and of `cellerator status` among others.
 #[derive(clap::Args)]
 pub struct ShowArgs {
     #[command(flatten)]
@@ -45,7 +60,11 @@ pub struct DrainArgs {
 }
 
 /// Runs `cellerator status`; an error is one clear line: what, where, what to do.
-pub fn status(args: &ShowArgs) -> Result<ExitCode, String> {
+pub fn status(args: &StatusArgs) -> Result<ExitCode, String> {
+    let StatusArgs { show: args, watch } = args;
+    if watch.is_asked() {
+        return watch::watch(&args.which, watch);
+    }
     let found = find(&args.which)?;
     let status = ask_status(&found)?;
     if args.json {
@@ -148,7 +167,8 @@ fn trouble(condition: &str) -> String {
     if ["", "up"].contains(&condition) { String::new() } else { format!(" ({condition})") }
 }
 
-fn status_lines(status: &Status) -> Vec<String> {
+/// What it is, and what it has at the moment.
+fn heading_lines(status: &Status) -> Vec<String> {
     let what = if status.is_draining { "draining" } else { "running" };
     let Status { name, process, version, wired, mobile, .. } = status;
     // Both are empty from another version.
@@ -171,6 +191,11 @@ fn status_lines(status: &Status) -> Vec<String> {
         format!("{:<28}{}", "owed", Bytes::new(status.processor.debt_bytes)),
     ];
     lines.extend(recovery_lines(&status.recovery));
+    lines
+}
+
+fn status_lines(status: &Status) -> Vec<String> {
+    let mut lines = heading_lines(status);
     for (side, from) in status.sides.iter().zip(["from servers", "from clients"]) {
         let (packets, bytes) = (side.received_packets, Bytes::new(side.received_bytes));
         let lost = side.refused_packets + side.queue_drops;
@@ -236,26 +261,6 @@ fn flow_lines(list: &FlowList, columns: usize) -> Vec<String> {
     lines
 }
 
-/// A number with three significant digits, in the largest of `units` that leaves one before the
-/// point; each is a thousand of the one before.
-fn three_digits(value: u64, units: [&str; 4]) -> String {
-    let mut rest = value as f64;
-    let mut unit = 0;
-    // What would be rounded to a thousand is one of the next.
-    while rest >= 999.5 && unit + 1 < units.len() {
-        rest /= 1_000.0;
-        unit += 1;
-    }
-    let decimals = if unit == 0 || rest >= 99.95 {
-        0
-    } else if rest >= 9.995 {
-        1
-    } else {
-        2
-    };
-    format!("{rest:.decimals$} {}", units[unit])
-}
-
 fn flow_fields(flow: &FlowLine) -> Vec<String> {
     let srtt = flow.srtt_us.map_or("-".to_owned(), |us| three_digits(us, ["µs", "ms", "s", "ks"]));
     // Older ones have no null where there is no limit.
@@ -294,10 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_have_three_digits_and_no_limit_is_no_rate() {
-        let digits = |us| three_digits(us, ["µs", "ms", "s", "ks"]);
-        assert_eq!([0, 213, 999, 1_000].map(digits), ["0 µs", "213 µs", "999 µs", "1.00 ms"]);
-        assert_eq!([9_996, 99_960, 999_500].map(digits), ["10.0 ms", "100 ms", "1.00 s"]);
+    fn narrow_tables_leave_columns_out_and_no_limit_is_no_rate() {
         let mut flow = FlowLine {
             client: "10.1.0.2:5".parse().unwrap(),
             server: "10.2.0.2:80".parse().unwrap(),

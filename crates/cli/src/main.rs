@@ -34,6 +34,7 @@ mod served;
 mod sim;
 mod stability;
 mod sweep;
+mod top;
 mod trace;
 mod writable;
 
@@ -54,7 +55,7 @@ enum Command {
     /// Accelerate TCP between two interfaces of this machine
     Run(::run::Settings),
     /// Show the state of a running accelerator: counters, memory, steering
-    Status(instance::ShowArgs),
+    Status(instance::StatusArgs),
     /// Show the flows of a running accelerator, and which flows it passed last and why
     Flows(instance::ShowArgs),
     /// End a running accelerator: it delivers what it owes and hands its flows back
@@ -75,6 +76,8 @@ enum Command {
     Report(report::ReportArgs),
     /// Serve the metrics of running accelerators to Prometheus
     Metrics(metrics::Args),
+    /// Watch running accelerators and their subscribers live in a terminal, of this machine or another one
+    Top(top::Args),
     /// Show running accelerators live in a browser on this machine
     Dashboard(dashboard::Args),
     /// Emulate cellular networks between real TCP stacks, in network namespaces (as root)
@@ -131,6 +134,7 @@ fn main() -> ExitCode {
         Command::History(args) => report::history(&args),
         Command::Report(args) => report::report(&args),
         Command::Metrics(args) => metrics::main(&args),
+        Command::Top(args) => top::main(&args),
         Command::Dashboard(args) => dashboard::main(&args),
         Command::Lab(args) => lab::main(args),
         Command::Sim(args) => sim::main(args),

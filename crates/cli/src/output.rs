@@ -16,7 +16,7 @@ pub fn without_dash(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let word = |at: usize| arguments.get(at).and_then(|word| word.to_str()).unwrap_or_default();
     let path = (word(1), word(2));
     let has_input = match path {
-        ("status" | "flows" | "doctor", _) => false,
+        ("status" | "top" | "flows" | "doctor", _) => false,
         ("analyze", _) | ("trace", "info") => true,
         _ => return arguments,
     };

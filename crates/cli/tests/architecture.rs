@@ -37,6 +37,7 @@ const LAYERS: &[&str] = &[
     "cellerator-report",
     "cellerator-run",
     "cellerator-telemetry",
+    "cellerator-top",
     "cellerator-history",
     "cellerator-lab",
     "cellerator-contest",
@@ -193,6 +194,7 @@ const ENGINE_LAYERS: &[&str] = &[
     // The way to a subscriber.
     "path::pacing",
     "path::turns",
+    "path::sight",
     "path",
     "path::ready_list",
     "path::subscriber",

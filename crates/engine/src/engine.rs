@@ -31,7 +31,7 @@ use crate::memory::ahead::AHEAD_MAX;
 use crate::memory::slab::MemoryAdvice;
 use crate::meters::Meters;
 use crate::notice::{Notice, Wants};
-use crate::report::{FlowReport, PassedFlow};
+use crate::report::{FlowReport, Page, PassedFlow, SubscriberReport};
 use crate::stats::Stats;
 use crate::trial::{ControlGroup, MeasuredFlow};
 
@@ -48,6 +48,9 @@ pub struct Engine {
     /// A packet that one half made and the other one has edited.
     passing: [u8; TcpHeaderSpec::MAX_LEN],
 }
+
+/// Places of flows in the uplink half have this bit, in what is told outside.
+const UPLINK_PLACES: u64 = 1 << 32;
 
 /// Where the packet to be handed out lies.
 enum Outgoing {
@@ -217,6 +220,33 @@ impl Engine {
     pub fn flow_reports(&self, skip: usize) -> impl Iterator<Item = FlowReport> {
         let up = self.up.as_deref().into_iter().flat_map(Half::flow_reports);
         self.down.flow_reports().chain(up).skip(skip)
+    }
+
+    /// Flows of a client, or of all, at `looks` places of the table from `from` on: 0, or where the page before it
+    /// says. The time for it does not depend on the number of flows.
+    #[must_use]
+    pub fn flow_page(&self, client: Option<IpAddr>, from: u64, looks: u32) -> Page<FlowReport> {
+        let place = from as u32;
+        if from & UPLINK_PLACES == 0 {
+            let mut page = self.down.flow_page(client, place, looks);
+            page.next = page.next.or(self.up.is_some().then_some(UPLINK_PLACES));
+            return page;
+        }
+        let page = self.up.as_ref().map(|up| up.flow_page(client, place, looks)).unwrap_or_default();
+        Page { next: page.next.map(|next| next | UPLINK_PLACES), ..page }
+    }
+
+    /// Subscribers that the downlink knows, at `looks` places of the table from `from` on: 0, or where the page
+    /// before it says.
+    #[must_use]
+    pub fn subscriber_page(&self, from: u64, looks: u32) -> Page<SubscriberReport> {
+        self.down.subscriber_page(u32::try_from(from).unwrap_or(u32::MAX), looks)
+    }
+
+    /// The subscriber that an address belongs to, if the downlink knows it.
+    #[must_use]
+    pub fn subscriber_report(&self, client: IpAddr) -> Option<SubscriberReport> {
+        self.down.subscriber_report(client)
     }
 
     /// The flows passed or ended last in the downlink half, newest first, at most 256.

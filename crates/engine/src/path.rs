@@ -10,10 +10,12 @@ use units::{Bytes, Duration, Instant, Rate};
 
 pub(crate) mod pacing;
 pub(crate) mod ready_list;
+pub(crate) mod sight;
 pub(crate) mod subscriber;
 pub(crate) mod turns;
 
 use pacing::Pacer;
+use sight::Sight;
 use turns::Turns;
 
 /// Memory of the delivery rate that sizes the window offered to servers.
@@ -37,6 +39,8 @@ pub(crate) struct Path {
     pub(crate) buffered: u64,
     pub(crate) last_used: Instant,
     delivery_rate: RecentMax<Rate>,
+    /// What is shown of it.
+    pub(crate) sight: Sight,
 }
 stored::fields!(Path {
     controller,
@@ -49,6 +53,7 @@ stored::fields!(Path {
     buffered,
     last_used,
     delivery_rate,
+    sight,
 });
 
 impl Path {
@@ -65,6 +70,7 @@ impl Path {
             buffered: 0,
             last_used: now,
             delivery_rate: RecentMax::new(RATE_MEMORY),
+            sight: Sight::default(),
         }
     }
 
@@ -87,6 +93,9 @@ impl Path {
         in_flight_before: u64,
         now: Instant,
     ) {
+        if let Some(rtt) = out.rtt {
+            self.sight.on_round_trip(rtt, min_rtt.unwrap_or(rtt));
+        }
         if out.undid_timeout {
             self.controller.on_undo(now);
         }

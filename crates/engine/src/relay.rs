@@ -491,6 +491,9 @@ impl Relay {
         );
         path.adjust_in_flight(before, self.sender.in_flight());
         path.on_send(made.len, in_flight_before, now);
+        if made.is_retransmission {
+            path.sight.on_retransmission(made.len);
+        }
         path.last_used = now;
         self.turn.spend(made.len);
         let segments = made.len.div_ceil(self.sender.mss().max(1)).max(1);

@@ -1,7 +1,7 @@
 //! What can be seen of the flows from outside, for status displays; nothing here changes anything.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use units::{Bytes, Duration, Instant, Rate};
 
@@ -83,6 +83,57 @@ pub struct FlowReport {
     pub subscriber_window: Option<Bytes>,
     /// When its last packet came.
     pub last_activity: Instant,
+}
+
+/// A subscriber that the downlink knows: one with flows, or one that is remembered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SubscriberReport {
+    /// Its address; of an IPv6 prefix the first one.
+    pub address: IpAddr,
+    /// The client's port, where each flow has a controller of its own.
+    pub port: Option<u16>,
+    /// Flows in the table.
+    pub flows: u32,
+    /// When a flow was opened last, or data was sent.
+    pub last_used: Instant,
+    /// What its flows share; none before there was data.
+    pub path: Option<PathReport>,
+}
+
+/// What the flows of a subscriber share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PathReport {
+    /// Payload that has reached it since its controller began.
+    pub delivered: Bytes,
+    /// Payload that was sent again to it, since this process has its flows.
+    pub retransmitted: Bytes,
+    /// Sent to it and neither acknowledged nor believed lost.
+    pub in_flight: Bytes,
+    /// Memory in stream buffers of its flows.
+    pub held: Bytes,
+    /// Smoothed round-trip time over all its flows.
+    pub srtt: Option<Duration>,
+    /// Smoothed difference of round trips to the shortest one of their flow: an estimate of the time in queues.
+    pub queueing: Option<Duration>,
+    /// What its controller sends at; [`Rate::MAX`] where a window alone limits it.
+    pub rate: Rate,
+    /// What its controller lets be in flight.
+    pub window: Bytes,
+}
+
+/// Part of a table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Page<T> {
+    /// What was found.
+    pub found: Vec<T>,
+    /// Where to go on; none at the end of the table.
+    pub next: Option<u64>,
+}
+
+impl<T> Default for Page<T> {
+    fn default() -> Self {
+        Self { found: Vec::new(), next: None }
+    }
 }
 
 /// A flow that is not, or no longer, in the table.

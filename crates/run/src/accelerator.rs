@@ -15,7 +15,8 @@ use units::{Bytes, Instant};
 use wire::VirtioNetHeader;
 
 use crate::ab::Tally;
-use crate::{EngineMeters, FlowList, FlowState, Processor, ProcessorStatus, status};
+use crate::{EngineMeters, FlowList, FlowState, Processor, ProcessorStatus, SubscriberList, SubscriberView};
+use crate::{status, subscribers};
 
 /// Smallest and largest room for held data, in bytes: only addresses, until it is used.
 const ARENA_MIN: u64 = 64 << 20;
@@ -431,6 +432,14 @@ impl Processor for Accelerator {
 
     fn flows(&self, skip: usize, count: usize, now: Instant) -> FlowList {
         status::flows_of_engine(&self.engine, skip, count, now)
+    }
+
+    fn subscribers(&self, from: u64, now: Instant) -> SubscriberList {
+        subscribers::list_of_engine(&self.engine, from, now)
+    }
+
+    fn subscriber(&self, client: IpAddr, from: u64, now: Instant) -> SubscriberView {
+        subscribers::view_of_engine(&self.engine, client, from, now)
     }
 
     fn flow_count(&self) -> usize {

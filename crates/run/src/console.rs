@@ -5,7 +5,7 @@
 //! packet loop only answers what is ready.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::Shutdown;
+use std::net::{IpAddr, Shutdown};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::herald::{Herald, Wishes};
 use crate::record::Record;
-use crate::{AbReport, FlowList, Offer, Snapshot, Status, leftovers};
+use crate::{AbReport, FlowList, Offer, Snapshot, Status, SubscriberList, SubscriberView, leftovers};
 
 /// Name of the socket in an instance's directory.
 const SOCKET: &str = "console";
@@ -47,6 +47,18 @@ pub enum Question {
     Flows {
         /// Flows to leave out.
         skip: usize,
+    },
+    /// Subscribers from a place on, 0 or where the answer before says: a part of bounded size.
+    Subscribers {
+        /// The place.
+        from: u64,
+    },
+    /// A subscriber, and part of its flows, from a place on: 0, or where the answer before says.
+    Subscriber {
+        /// An address of it.
+        client: IpAddr,
+        /// The place.
+        from: u64,
     },
     /// Stop early acknowledgements, deliver what is owed, hand the flows back, and end.
     Drain {
@@ -82,6 +94,10 @@ pub enum Answer {
     Metrics(Box<Snapshot>),
     /// To [`Question::Flows`].
     Flows(FlowList),
+    /// To [`Question::Subscribers`].
+    Subscribers(SubscriberList),
+    /// To [`Question::Subscriber`].
+    Subscriber(Box<SubscriberView>),
     /// To [`Question::Ab`], [`Question::BeginAb`] and [`Question::EndAb`].
     Ab(Box<AbReport>),
     /// It is done, or begun, with one line of comment.

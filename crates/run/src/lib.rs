@@ -59,6 +59,7 @@ mod signals;
 mod snapshot;
 mod status;
 mod steering;
+mod subscribers;
 mod summary;
 mod supervisor;
 mod transfer;
@@ -88,6 +89,7 @@ pub use snapshot::{
 pub use status::{
     FlowLine, FlowList, PassedLine, ProcessorStatus, RecoveryStatus, ShardStatus, SideStatus, Status,
 };
+pub use subscribers::{SubscriberLine, SubscriberList, SubscriberView};
 pub use supervisor::{Ended, Why, dry_run, run};
 pub use transfer::{FlowState, Offer};
 pub use watchdog::{Watched, watch};

@@ -1,14 +1,14 @@
 //! [`Processor`]: what the packet loop needs of whatever handles the packets.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use engine::{ControlGroup, Journal, JournalEntry, Middlebox, Notice, PassThrough, Port, Wants};
 use units::Instant;
 
 use crate::ab::Tally;
-use crate::{EngineMeters, FlowList, FlowState, ProcessorStatus};
+use crate::{EngineMeters, FlowList, FlowState, ProcessorStatus, SubscriberList, SubscriberView};
 
 /// A middlebox that can be supervised: told of devices and settings, asked for figures, and stopped
 /// without breaking a flow.
@@ -102,6 +102,16 @@ pub trait Processor: Middlebox {
     /// How many flows it has.
     fn flow_count(&self) -> usize {
         0
+    }
+
+    /// Its subscribers from a place on, in bounded number.
+    fn subscribers(&self, _from: u64, _now: Instant) -> SubscriberList {
+        SubscriberList::default()
+    }
+
+    /// A subscriber, and part of its flows from a place on.
+    fn subscriber(&self, _client: IpAddr, _from: u64, _now: Instant) -> SubscriberView {
+        SubscriberView::default()
     }
 
     /// Packets may have gone past for a while: hand back every flow there is as soon as nothing is

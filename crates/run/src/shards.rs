@@ -32,7 +32,7 @@ use crate::ab::Tally;
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
 use crate::snapshot::ShardMeters;
-use crate::{Counters, FlowList, FlowState, Processor, ProcessorStatus};
+use crate::{Counters, FlowList, FlowState, Processor, ProcessorStatus, SubscriberList, SubscriberView};
 use worker::Worker;
 
 /// How long a shard may take to answer.
@@ -67,6 +67,10 @@ pub(crate) enum Command<S> {
     Measured { answer: mpsc::Sender<Tally> },
     /// List flows; the answer comes with the number of all there are.
     Flows { skip: usize, count: usize, answer: mpsc::Sender<(FlowList, usize)> },
+    /// List subscribers from a place on.
+    Subscribers { from: u64, answer: mpsc::Sender<SubscriberList> },
+    /// Show a subscriber, with flows from a place on.
+    Subscriber { client: IpAddr, from: u64, answer: mpsc::Sender<SubscriberView> },
     /// A base station's report about one of its subscribers.
     Feedback { client: IpAddr, feedback: Feedback },
     /// Packets to a side may be so long from here on.
@@ -262,10 +266,19 @@ impl<P: Processor + Send + 'static> Shards<P> {
         self.all.iter().for_each(|shard| shard.address().tell(command()));
     }
 
+    /// How many there are, with shard 0.
+    pub fn count(&self) -> usize {
+        self.all.len() + 1
+    }
+
+    /// The shard that `client` is in.
+    pub fn number_of(&self, client: IpAddr) -> usize {
+        shard_of(client, self.ipv6_prefix_len, self.count())
+    }
+
     /// Gives a report about `client` to the shard it is in; false when that is shard 0.
     pub fn hand_on(&self, client: IpAddr, feedback: &Feedback) -> bool {
-        let number = shard_of(client, self.ipv6_prefix_len, self.all.len() + 1);
-        let shard = number.checked_sub(1).and_then(|index| self.all.get(index));
+        let shard = self.number_of(client).checked_sub(1).and_then(|index| self.all.get(index));
         let Some(shard) = shard else { return false };
         shard.address().tell(Command::Feedback { client, feedback: *feedback });
         true
@@ -391,6 +404,26 @@ impl<S> Asker<S> {
     /// What each shows as metrics; nothing for one that does not answer.
     pub fn meters(&self) -> Vec<ShardMeters> {
         self.ask(|answer| Command::Meter { answer })
+    }
+
+    /// Subscribers of a shard from a place on; none if it does not answer, or is none of these.
+    pub fn subscribers(&self, shard: usize, from: u64) -> SubscriberList {
+        self.ask_one(shard, |answer| Command::Subscribers { from, answer })
+    }
+
+    /// A subscriber of a shard, with flows from a place on; as if it were unknown if the shard does not answer.
+    pub fn subscriber(&self, shard: usize, client: IpAddr, from: u64) -> SubscriberView {
+        self.ask_one(shard, |answer| Command::Subscriber { client, from, answer })
+    }
+
+    /// Asks the shard of a number, which shard 0 is not among.
+    fn ask_one<T: Default>(&self, shard: usize, question: impl FnOnce(mpsc::Sender<T>) -> Command<S>) -> T {
+        let Some(shard) = shard.checked_sub(1).and_then(|index| self.all.get(index)) else {
+            return T::default();
+        };
+        let (answer, answered) = mpsc::channel();
+        shard.tell(question(answer));
+        answered.recv_timeout(PATIENCE).unwrap_or_default()
     }
 
     /// What each has measured in an A/B phase; nothing of one that does not answer.

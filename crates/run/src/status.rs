@@ -222,16 +222,22 @@ pub(crate) fn flows_of_engine(engine: &Engine, skip: usize, count: usize, now: I
     let flows = engine.flow_reports(skip).take(count).map(|report| line(&report, now)).collect();
     let mut passed = Vec::new();
     if skip == 0 {
-        passed.extend(engine.passed_recently().map(|flow| PassedLine {
-            client: flow.client,
-            server: flow.server,
-            reason: flow.reason.name().to_owned(),
-        }));
+        passed.extend(passed_lines(engine));
     }
     FlowList { flows, passed }
 }
 
-fn line(report: &FlowReport, now: Instant) -> FlowLine {
+/// The engine's flows that were passed or ended last, newest first.
+pub(crate) fn passed_lines(engine: &Engine) -> impl Iterator<Item = PassedLine> {
+    engine.passed_recently().map(|flow| PassedLine {
+        client: flow.client,
+        server: flow.server,
+        reason: flow.reason.name().to_owned(),
+    })
+}
+
+/// A flow as it is shown.
+pub(crate) fn line(report: &FlowReport, now: Instant) -> FlowLine {
     FlowLine {
         client: report.client,
         server: report.server,

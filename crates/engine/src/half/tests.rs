@@ -231,6 +231,7 @@ fn only_the_right_numbers_complete_a_handshake() {
 mod hand_back;
 mod notices;
 mod operation;
+mod shown;
 mod watched;
 mod windowed;
 

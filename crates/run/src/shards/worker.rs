@@ -149,6 +149,12 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
                 let flows = self.processor.flows(skip, count, now);
                 drop(answer.send((flows, self.processor.flow_count())));
             }
+            Command::Subscribers { from, answer } => {
+                drop(answer.send(self.processor.subscribers(from, now)));
+            }
+            Command::Subscriber { client, from, answer } => {
+                drop(answer.send(self.processor.subscriber(client, from, now)));
+            }
             Command::Feedback { client, feedback } => {
                 let is_known = self.processor.handle_feedback(client, &feedback);
                 let counter =

@@ -1,6 +1,7 @@
 //! What an instance does when a signal or a question comes.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use engine::Port;
 use io::Clock;
@@ -13,6 +14,7 @@ use crate::feedback::FeedbackReceiver;
 use crate::shards::{Command, Report};
 use crate::signals::CaughtSignals;
 use crate::snapshot::ShardMeters;
+use crate::subscribers::shard_and_place;
 use crate::{Event, Processor, ProcessorStatus, Snapshot, Status};
 
 /// Flows in one answer: few enough for the packets not to notice.
@@ -68,6 +70,8 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             Question::Status => self.status(),
             Question::Metrics => self.metrics(),
             Question::Flows { skip } => self.flows(*skip),
+            Question::Subscribers { from } => self.subscribers(*from),
+            Question::Subscriber { client, from } => self.subscriber(*client, *from),
             Question::Drain { time_ms_max } => {
                 self.begin_stop(Why::Drain, time_ms_max.map(Duration::from_millis));
                 said(Answer::Done("draining".to_owned()))
@@ -104,6 +108,28 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         let (asker, count) = (self.shards.asker(), self.processor.flow_count());
         let skip = skip.saturating_sub(count);
         Box::new(move || Answer::Flows(asker.flows(own, skip, FLOWS_PER_ANSWER)))
+    }
+
+    /// Subscribers of the shard that `from` is in.
+    fn subscribers(&self, from: u64) -> Reply {
+        let (shard, place) = shard_and_place(from);
+        let own = (shard == 0).then(|| self.processor.subscribers(place, Clock::now()));
+        let (asker, count) = (self.shards.asker(), self.shards.count());
+        Box::new(move || {
+            let list = own.unwrap_or_else(|| asker.subscribers(shard, place));
+            Answer::Subscribers(list.of_shard(shard, count))
+        })
+    }
+
+    /// A subscriber: its shard alone is asked.
+    fn subscriber(&self, client: IpAddr, from: u64) -> Reply {
+        let shard = self.shards.number_of(client);
+        let own = (shard == 0).then(|| self.processor.subscriber(client, from, Clock::now()));
+        let asker = self.shards.asker();
+        Box::new(move || {
+            let view = own.unwrap_or_else(|| asker.subscriber(shard, client, from));
+            Answer::Subscriber(Box::new(view))
+        })
     }
 
     /// What this shard and all others have counted, the others' asked for by the thread that answers.

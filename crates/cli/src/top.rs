@@ -1,0 +1,161 @@
+//! `cellerator top`: a live view in a terminal, of this machine or another one; and what lets others look.
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use scenario::Quantity;
+use telemetry::User;
+use top::{Gate, Live, Local, Remote, Secrets, Source, TopError};
+use units::Duration;
+
+/// SIGKILL, for the server when this process ends.
+const KILL: i32 = 9;
+
+/// Shortest time between two samples.
+const INTERVAL_MIN: Duration = Duration::from_millis(100);
+
+/// Arguments of `cellerator top`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The accelerator to begin with; with --serve, the ones that may be looked at [default: all that run]
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// Look at the accelerators of another machine, where `cellerator top --serve` runs
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "serve", requires = "certificate")]
+    connect: Option<String>,
+    /// With --connect: whom to trust, PEM: the other machine's certificate, or the authority's that vouches
+    /// for it. With --serve: the certificate to show
+    #[arg(long, value_name = "FILE")]
+    certificate: Option<PathBuf>,
+    /// The token that both machines know: the first line of a file. With --connect also from the variable
+    /// CELLERATOR_TOP_TOKEN
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Let others look at this machine's accelerators at this address, with TLS and a token
+    #[arg(long, value_name = "ADDRESS", requires_all = ["certificate", "key", "token_file"])]
+    serve: Option<SocketAddr>,
+    /// With --serve: the certificate's key, PEM
+    #[arg(long, value_name = "FILE", requires = "serve")]
+    key: Option<PathBuf>,
+    /// With --serve, when started as root: the user whose rights the server has
+    #[arg(long, value_name = "USER", default_value = "nobody")]
+    user: String,
+    /// Time between samples
+    #[arg(long, value_name = "TIME", default_value = "1 s")]
+    interval: Quantity<Duration>,
+    /// No colours; the variable NO_COLOR says the same
+    #[arg(long)]
+    no_colour: bool,
+    /// Print a table with rates over one interval, and end
+    #[arg(long, conflicts_with_all = ["json", "serve"])]
+    once: bool,
+    /// The same as JSON (schemas/top.schema.json)
+    #[arg(long, conflicts_with = "serve")]
+    json: bool,
+    /// Where accelerators keep their control sockets
+    #[arg(long, hide = true, value_name = "DIR", default_value = io::INSTANCE_DIRECTORY)]
+    state_directory: PathBuf,
+    /// Be the server at this address: standard input is the way to the other process
+    #[arg(long, hide = true, value_name = "ADDRESS")]
+    be_server: Option<SocketAddr>,
+}
+
+/// Runs `cellerator top`; an error is one clear line: what, where, what to do.
+pub fn main(args: &Args) -> Result<ExitCode, String> {
+    let result = match (args.be_server, args.serve, &args.connect) {
+        (Some(listen), _, _) => be_server(listen),
+        (_, Some(listen), _) => return serve(args, listen).map_err(|error| format!("top: {error}")),
+        (_, _, Some(at)) => remote(args, at).and_then(|source| look(args, at, source)),
+        _ => look(args, "this machine", Local::new(&args.state_directory, Vec::new())),
+    };
+    result.map(|()| ExitCode::SUCCESS).map_err(|error| format!("top: {error}"))
+}
+
+fn remote(args: &Args, at: &str) -> Result<Remote, TopError> {
+    let variable = std::env::var("CELLERATOR_TOP_TOKEN").ok();
+    let token = match (&args.token_file, variable) {
+        (Some(path), _) => top::read_token(path)?,
+        (None, Some(token)) => token,
+        (None, None) => {
+            let text = "--connect needs the token: --token-file FILE, or CELLERATOR_TOP_TOKEN";
+            return Err(TopError::Setting(text.to_owned()));
+        }
+    };
+    Remote::new(at, args.certificate.as_deref().unwrap_or(Path::new("")), token)
+}
+
+fn look<S: Source + Send + 'static>(args: &Args, place: &str, source: S) -> Result<(), TopError> {
+    let interval = args.interval.0.max(INTERVAL_MIN);
+    if args.json || args.once {
+        let report = top::gather(source, interval)?;
+        let lines = if args.json {
+            let json = serde_json::to_string_pretty(&report);
+            vec![json.map_err(|error| TopError::Setting(format!("as JSON: {error}")))?]
+        } else {
+            top::table(&report)
+        };
+        say(&lines.join("\n"));
+        return Ok(());
+    }
+    if !top::is_terminal() {
+        return Err(TopError::Setting("this is no terminal: --once prints a table, --json JSON".to_owned()));
+    }
+    // https://no-color.org: any value but an empty one.
+    let has_no_colour =
+        args.no_colour || std::env::var_os("NO_COLOR").is_some_and(|value| value != OsStr::new(""));
+    let settings = Live {
+        place: place.to_owned(),
+        interval,
+        has_colour: !has_no_colour,
+        name: args.names.first().cloned(),
+    };
+    top::live(source, &settings)
+}
+
+/// Starts the server without any rights, and answers it.
+fn serve(args: &Args, listen: SocketAddr) -> Result<ExitCode, String> {
+    let text = |error: &dyn std::fmt::Display| error.to_string();
+    let file = |path: &Option<PathBuf>| path.clone().unwrap_or_default();
+    let secrets = Secrets::read(&file(&args.certificate), &file(&args.key), &file(&args.token_file))
+        .map_err(|error| text(&error))?;
+    let user =
+        if telemetry::is_root() { Some(User::find(&args.user).map_err(|error| text(&error))?) } else { None };
+    let (own, other) = UnixStream::pair().map_err(|error| text(&error))?;
+    // Whatever the program's own file is called by then, and whoever may look at the path to it.
+    let mut server = Command::new("/proc/self/exe");
+    server.args(["top", "--be-server", &listen.to_string()]);
+    server.env_clear().current_dir("/").stdin(Stdio::from(OwnedFd::from(other)));
+    if let Some(user) = user {
+        // Further groups are given up with it.
+        server.uid(user.uid).gid(user.gid);
+        say(&format!("the server runs as {} ({}:{})", args.user, user.uid, user.gid));
+    }
+    io::set_death_signal(&mut server, KILL);
+    let started = server.spawn().map_err(|error| format!("cannot start the server: {error}"));
+    // With it goes the other end, which the server alone is to have.
+    drop(server);
+    let mut server = started?;
+    let answered = Gate::new(&args.state_directory, args.names.clone()).answer(&own, &secrets);
+    drop(own);
+    let ended = server.wait().map_err(|error| text(&error))?;
+    answered.map_err(|error| text(&error))?;
+    if ended.success() { Ok(ExitCode::SUCCESS) } else { Err(format!("the server has ended: {ended}")) }
+}
+
+fn be_server(listen: SocketAddr) -> Result<(), TopError> {
+    let input = std::os::fd::AsFd::as_fd(&std::io::stdin()).try_clone_to_owned();
+    let gate = input
+        .map_err(|error| TopError::System { doing: "take the way to the other process".to_owned(), error })?;
+    top::serve(listen, UnixStream::from(gate), |at| say(&format!("top --connect {at}")))
+}
+
+fn say(line: &str) {
+    // A reader who has gone away is no error.
+    drop(writeln!(std::io::stdout(), "{line}"));
+}

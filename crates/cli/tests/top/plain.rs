@@ -1,0 +1,87 @@
+//! What `--json`, `--once` and `status --watch` print of a real accelerator.
+
+use std::process::{Command, Stdio};
+
+use io::SpawnOptions;
+use serde_json::Value;
+
+use crate::network::{Network, PROGRAM};
+use crate::traffic::{Traffic, add_clients};
+
+/// What a command of ours prints, which must succeed.
+pub fn printed(network: &Network, arguments: &[&str]) -> String {
+    let mut command = Command::new(PROGRAM);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = network.middle.spawn(command, SpawnOptions::default()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Every object in `value` has fields that the schema lists, no other one, and all that it requires.
+fn fits(value: &Value, schema: &Value, root: &Value) {
+    let schema = match schema["$ref"].as_str() {
+        Some(name) => &root["$defs"][name.rsplit('/').next().unwrap()],
+        None => schema,
+    };
+    if let (Some(fields), Some(known)) = (value.as_object(), schema["properties"].as_object()) {
+        let mut required: Vec<&str> =
+            schema["required"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+        required.sort_unstable();
+        assert_eq!(required, known.keys().map(String::as_str).collect::<Vec<_>>(), "all are always there");
+        assert_eq!(fields.keys().collect::<Vec<_>>(), known.keys().collect::<Vec<_>>());
+        fields.iter().for_each(|(name, value)| fits(value, &known[name], root));
+    }
+    value.as_array().into_iter().flatten().for_each(|value| fits(value, &schema["items"], root));
+}
+
+#[test]
+fn a_sample_as_json_has_the_fields_of_its_schema_and_real_values() {
+    let network = Network::build("json");
+    add_clients(&network, 2);
+    let accelerator = network.accelerate(&["--shards", "2", "--no-bypass"]);
+    let traffic = Traffic::start(&network, &[2, 3, 4]);
+    let text = printed(&network, &["top", "--json", "--interval", "2 s"]);
+    let json: Value = serde_json::from_str(&text).unwrap();
+    let schema: Value = serde_json::from_str(include_str!("../../../../schemas/top.schema.json")).unwrap();
+    fits(&json, &schema, &schema);
+    let own = json["accelerators"].as_array().unwrap().iter().find(|it| it["name"] == network.name.as_str());
+    let own = own.unwrap_or_else(|| panic!("{text}"));
+    assert!(own["trouble"].is_null() && own["is_whole"] == true, "{text}");
+    let totals = &own["totals"];
+    let goodput = totals["downlink_goodput_bps"].as_u64().unwrap();
+    assert!(goodput > 1_000_000 && totals["subscribers"] == 3, "{text}");
+    assert!(totals["round_trip_us"].as_u64().unwrap() > 0, "{text}");
+    let subscribers = own["subscribers"].as_array().unwrap();
+    assert_eq!(subscribers.len(), 3, "{text}");
+    let delivered: u64 = subscribers.iter().map(|it| it["delivered_bps"].as_u64().unwrap()).sum();
+    // The same bytes, looked at a moment later.
+    assert!(delivered.abs_diff(goodput) < goodput / 4, "{delivered} of {goodput}");
+    for it in subscribers {
+        assert!(it["flows"] == 1 && it["srtt_us"].as_u64().unwrap() > 0, "{text}");
+    }
+    let table = printed(&network, &["top", "--once", "--interval", "500 ms"]);
+    assert!(["10.1.0.2 ", "10.1.0.3 ", "10.1.0.4 "].iter().all(|it| table.contains(it)), "{table}");
+    drop(traffic);
+    accelerator.stop();
+}
+
+#[test]
+fn a_watched_status_has_rates_from_the_second_sample_on() {
+    let network = Network::build("watch");
+    let accelerator = network.accelerate(&[]);
+    let traffic = Traffic::start(&network, &[2]);
+    let text =
+        printed(&network, &["status", &network.name, "--watch", "--interval", "500 ms", "--count", "2"]);
+    let samples: Vec<&str> = text.split("\n\n").collect();
+    assert_eq!(samples.len(), 2, "{text}");
+    let delivered = |sample: &str| {
+        sample.lines().find(|line| line.starts_with("bytes delivered ")).unwrap_or_default().to_owned()
+    };
+    assert!(!delivered(samples[0]).contains("/s"), "{text}");
+    let rate = delivered(samples[1]).split_whitespace().last().unwrap().to_owned();
+    assert!(rate.strip_suffix("/s").unwrap().parse::<u64>().unwrap() > 100_000, "{text}");
+    assert!(samples[1].contains("bit/s"), "{text}");
+    drop(traffic);
+    accelerator.stop();
+}

@@ -1,0 +1,166 @@
+//! Keys, certificates and tokens: TLS 1.3, a certificate that the view has been given, and a shared token.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig,
+    SignatureScheme,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::TopError;
+
+/// Shortest token: 64 bits and more, whichever way it is written.
+const TOKEN_LEN_MIN: usize = 16;
+
+/// What the server shows and asks for. Read by whoever may, and handed to the process that serves.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Secrets {
+    certificate: String,
+    key: String,
+    token: String,
+}
+
+impl std::fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Secrets").finish_non_exhaustive()
+    }
+}
+
+impl Secrets {
+    /// Reads certificate (with those that vouch for it behind it) and key, both as PEM, and the token.
+    ///
+    /// # Errors
+    /// A file cannot be read, or is not what it should be.
+    pub fn read(certificate: &Path, key: &Path, token: &Path) -> Result<Self, TopError> {
+        let secrets = Self { certificate: read(certificate)?, key: read(key)?, token: read_token(token)? };
+        secrets.config().map_err(|error| {
+            let (certificate, key) = (certificate.display(), key.display());
+            TopError::Setting(format!("{certificate} and {key} are no certificate and its key: {error}"))
+        })?;
+        Ok(secrets)
+    }
+
+    /// True for the same token; the time for it does not depend on where they differ.
+    pub(crate) fn is_token(&self, other: &str) -> bool {
+        let (own, other) = (self.token.as_bytes(), other.as_bytes());
+        let differences = own.iter().zip(other).fold(0, |sum, (a, b)| sum | (a ^ b));
+        own.len() == other.len() && differences == 0
+    }
+
+    pub(crate) fn config(&self) -> Result<Arc<ServerConfig>, String> {
+        let text = |error: &dyn std::fmt::Display| error.to_string();
+        let chain = CertificateDer::pem_slice_iter(self.certificate.as_bytes())
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| text(&error))?;
+        let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes()).map_err(|error| text(&error))?;
+        let config = ServerConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .and_then(|config| config.with_no_client_auth().with_single_cert(chain, key));
+        config.map(Arc::new).map_err(|error| text(&error))
+    }
+}
+
+/// Reads a token: the first line of a file.
+///
+/// # Errors
+/// It cannot be read, or the token is too short to be none that can be guessed.
+pub fn read_token(path: &Path) -> Result<String, TopError> {
+    let text = read(path)?;
+    let token = text.lines().next().unwrap_or_default().trim();
+    if token.len() < TOKEN_LEN_MIN {
+        let path = path.display();
+        return Err(TopError::Setting(format!(
+            "{path}: a token has {TOKEN_LEN_MIN} characters or more: make one with `openssl rand -hex 32`"
+        )));
+    }
+    Ok(token.to_owned())
+}
+
+fn read(path: &Path) -> Result<String, TopError> {
+    std::fs::read_to_string(path).map_err(TopError::doing(format!("read {}", path.display())))
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+/// The view's side: who shows a certificate in the file, or one that such a one vouches for, is trusted.
+pub(crate) fn client_config(certificate: &Path) -> Result<Arc<ClientConfig>, TopError> {
+    let path = certificate.display();
+    let text = read(certificate)?;
+    let certificates = CertificateDer::pem_slice_iter(text.as_bytes())
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| TopError::Setting(format!("{path} is no certificate: {error}")))?;
+    if certificates.is_empty() {
+        return Err(TopError::Setting(format!("{path} has no certificate (PEM)")));
+    }
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(certificates.clone());
+    // Without any that may vouch for others only the same certificate will do.
+    let authority = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider()).build().ok();
+    let verifier = Arc::new(Pinned { certificates, authority, provider: provider() });
+    let config = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(|error| TopError::Setting(error.to_string()))?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_no_client_auth();
+    Ok(Arc::new(config))
+}
+
+/// Takes the very certificates that it was given, and those that they vouch for.
+#[derive(Debug)]
+struct Pinned {
+    certificates: Vec<CertificateDer<'static>>,
+    authority: Option<Arc<WebPkiServerVerifier>>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        if self.certificates.iter().any(|own| own == end_entity) {
+            return Ok(ServerCertVerified::assertion());
+        }
+        let unknown = || Error::InvalidCertificate(CertificateError::UnknownIssuer);
+        let authority = self.authority.as_ref().ok_or_else(unknown)?;
+        authority.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
