@@ -19,6 +19,7 @@ const LAYERS: &[&str] = &[
     "cellerator-link",
     "cellerator-tcp",
     "cellerator-engine",
+    "cellerator-handover",
     "cellerator-multipath",
     "cellerator-probe",
     "cellerator-scenario",
@@ -178,6 +179,7 @@ const ENGINE_LAYERS: &[&str] = &[
     "config",
     "stats",
     "record",
+    "moved",
     "journal",
     "report",
     "meters",
@@ -194,6 +196,7 @@ const ENGINE_LAYERS: &[&str] = &[
     // The way to a subscriber.
     "path::pacing",
     "path::turns",
+    "path::family",
     "path::sight",
     "path",
     "path::ready_list",
@@ -234,10 +237,12 @@ const ENGINE_LAYERS: &[&str] = &[
     "half::output",
     "half::path_mtu",
     "half::recover",
+    "half::elsewhere",
     "half::reports",
     "half::schedule",
     "half::trial",
     "engine",
+    "engine::elsewhere",
     "engine::image",
 ];
 

@@ -35,6 +35,7 @@ use crate::report::{FlowReport, Page, PassedFlow, SubscriberReport};
 use crate::stats::Stats;
 use crate::trial::{ControlGroup, MeasuredFlow};
 
+mod elsewhere;
 mod image;
 
 /// The accelerator.
@@ -390,16 +391,20 @@ impl Engine {
         if receiver == Port::Mobile {
             return self.down.recover(entry, now);
         }
-        let settings = self.config().of_uplink();
+        self.uplink().ok_or(RecoverError::Senseless)?.recover(entry, now)
+    }
+
+    /// The uplink half, made if there was none yet; none if the settings make no sense.
+    fn uplink(&mut self) -> Option<&mut Half> {
         if self.up.is_none() {
-            let mut up = Half::new(Direction::Uplink, settings).map_err(|_| RecoverError::Senseless)?;
+            let mut up = Half::new(Direction::Uplink, self.config().of_uplink()).ok()?;
             up.take_place_beside(&self.down, self.wired_mtu);
             if let Some(advice) = self.memory_advice {
                 up.set_memory_advice(advice);
             }
             self.up = Some(Box::new(up));
         }
-        self.up.as_mut().map_or(Err(RecoverError::Senseless), |up| up.recover(entry, now))
+        self.up.as_deref_mut()
     }
 
     fn next_made(&mut self, now: Instant) -> Option<Outgoing> {

@@ -7,6 +7,7 @@ use crate::key::FlowKey;
 use crate::memory::index::Keyed;
 use crate::memory::timer::Moment;
 use crate::meters::Level;
+use crate::path::family::{Kin, Related};
 use crate::path::turns::{Link, Linked};
 use crate::phase::Phase;
 use crate::phase::next::About;
@@ -26,6 +27,8 @@ pub(crate) struct Flow {
     /// The journal has an entry of it.
     pub(crate) is_journaled: bool,
     pub(crate) subscriber: u32,
+    /// The flow before it among those of its client.
+    pub(crate) kin_before: Kin,
     /// The deadline it has in the timers.
     pub(crate) armed: Moment,
     /// Its earliest deadline: not before the armed one.
@@ -33,6 +36,8 @@ pub(crate) struct Flow {
     pub(crate) last_activity: Instant,
     /// Its place among those of its subscriber that may send.
     pub(crate) link: Link,
+    /// The flow behind it among those of its client.
+    pub(crate) kin_after: Kin,
     pub(crate) phase: Phase,
 }
 stored::fields!(Flow {
@@ -41,27 +46,36 @@ stored::fields!(Flow {
     is_urgent,
     is_journaled,
     subscriber,
+    kin_before,
     armed,
     due,
     last_activity,
     link,
+    kin_after,
     phase,
 });
 
 impl Flow {
     /// A flow that begins now.
     pub(crate) fn new(key: FlowKey, subscriber: u32, observing: Observing, now: Instant) -> Self {
+        Self::in_phase(key, subscriber, Phase::Observing(observing), now)
+    }
+
+    /// A flow that goes on here in a phase; its last packet came at `last_activity`.
+    pub(crate) fn in_phase(key: FlowKey, subscriber: u32, phase: Phase, last_activity: Instant) -> Self {
         Self {
             key,
             in_outbox: false,
             is_urgent: false,
             is_journaled: false,
             subscriber,
+            kin_before: Kin::NONE,
             armed: Moment::NEVER,
             due: Instant::FAR_FUTURE,
-            last_activity: now,
+            last_activity,
             link: Link::default(),
-            phase: Phase::Observing(observing),
+            kin_after: Kin::NONE,
+            phase,
         }
     }
 
@@ -87,5 +101,15 @@ impl Keyed for Flow {
 impl Linked for Flow {
     fn link(&mut self) -> &mut Link {
         &mut self.link
+    }
+}
+
+impl Related for Flow {
+    fn kin(&mut self) -> [&mut Kin; 2] {
+        [&mut self.kin_before, &mut self.kin_after]
+    }
+
+    fn next_kin(&self) -> Kin {
+        self.kin_after
     }
 }

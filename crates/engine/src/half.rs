@@ -31,6 +31,7 @@ use crate::meters::Meters;
 use crate::notice::Notices;
 use crate::pass::PassReason;
 use crate::path::Path;
+use crate::path::family::Families;
 use crate::path::ready_list::ReadyList;
 use crate::path::subscriber::Subscriber;
 use crate::phase::next::Next;
@@ -43,6 +44,7 @@ use crate::timestamp::COMPARABLE_FOR;
 use crate::trial::Trial;
 
 mod deadlines;
+pub(crate) mod elsewhere;
 mod feedback;
 mod image;
 mod look_ahead;
@@ -77,6 +79,7 @@ pub(crate) struct Half {
     config: EngineConfig,
     flows: Slab<Flow>,
     flow_index: Index,
+    families: Families,
     subscribers: Slab<Subscriber>,
     subscriber_index: Index,
     /// Of subscribers with data.
@@ -121,6 +124,7 @@ impl Half {
             direction,
             flows: Slab::default(),
             flow_index: Index::new(config.hash_seed),
+            families: Families::new(config.hash_seed),
             subscribers: Slab::default(),
             subscriber_index: Index::new(config.hash_seed),
             paths: Slab::default(),
@@ -174,7 +178,11 @@ impl Half {
         if config.controller != self.config.controller {
             self.outdate_controllers();
         }
+        let is_regrouped = config.ipv6_prefix_len != self.config.ipv6_prefix_len;
         self.config = EngineConfig { hash_seed: self.config.hash_seed, ..config };
+        if is_regrouped {
+            self.find_families();
+        }
     }
 
     /// Every subscriber gets a controller of the settings with its next new flow.

@@ -8,6 +8,7 @@ use control::{
 use tcp::AckOutcome;
 use units::{Bytes, Duration, Instant, Rate};
 
+pub(crate) mod family;
 pub(crate) mod pacing;
 pub(crate) mod ready_list;
 pub(crate) mod sight;

@@ -157,13 +157,20 @@ impl FlowRecord {
     }
 
     pub(crate) fn set(&mut self, mark: Mark, is_so: bool) {
-        self.marks |= u32::from(is_so) << mark as u8;
+        self.marks = self.marks & !(1 << mark as u8) | u32::from(is_so) << mark as u8;
     }
 
     /// True when something is owed: acknowledged to the source, and by the sink not yet.
     #[must_use]
     pub const fn owes(&self) -> bool {
         SeqNum::new(self.told).is_after(SeqNum::new(self.una))
+    }
+
+    /// The first number that the sink has not acknowledged, and the one behind the last byte that was taken.
+    pub(crate) fn held(&self) -> (SeqNum, SeqNum) {
+        let (una, next) = (SeqNum::new(self.una), SeqNum::new(self.next));
+        // The end of the stream has a number, too, and no byte.
+        (if una.is_after(next) { next } else { una }, next)
     }
 
     /// Which scales the sink and the source put on their windows.
@@ -222,6 +229,20 @@ impl FlowRecord {
     /// Notes when the sink last acknowledged something, or when a packet came last.
     pub(crate) fn keep_times(&mut self, progress: Instant, activity: Instant) {
         [self.progress_ms, self.activity_ms] = [progress, activity].map(|at| at.as_millis() as u32);
+    }
+
+    /// Has its times said by another clock: what was `theirs` there is `ours` here.
+    pub(crate) fn change_clock(&mut self, theirs: u32, ours: Instant) {
+        let shift = (ours.as_millis() as u32).wrapping_sub(theirs);
+        self.progress_ms = self.progress_ms.wrapping_add(shift);
+        self.activity_ms = self.activity_ms.wrapping_add(shift);
+    }
+
+    /// Has nothing said of where its data lies: that holds in one machine only.
+    pub(crate) fn forget_place(&mut self) {
+        self.set(Mark::Placed, false);
+        (self.ring_low, self.ring_high) = (0, 0);
+        (self.capacity, self.start, self.head) = (0, 0, 0);
     }
 
     /// The same, as known at `now`: by the same clock, less than 49 days later.

@@ -36,6 +36,7 @@ mod random;
 mod random_run;
 mod restart;
 mod script;
+mod two_boxes;
 mod vault;
 
 pub use build::build_packet;
@@ -60,3 +61,4 @@ pub use random::Random;
 pub use random_run::{RandomFailure, RandomOutcome, RandomRun};
 pub use restart::{Crash, Moves, Restart, Restarting, Stop};
 pub use script::{Script, ScriptFailure};
+pub use two_boxes::{Between, Death, Move, TwoBoxes};

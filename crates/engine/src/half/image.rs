@@ -7,6 +7,7 @@ use super::Half;
 use crate::key::FlowKey;
 use crate::memory::index::{Index, Keyed};
 use crate::memory::slab::Slab;
+use crate::path::family::Families;
 
 impl Half {
     /// Appends everything its flows need; not the settings. What is written is handed on to `take` by and by.
@@ -55,6 +56,7 @@ impl Half {
         self.meters.reckon(self.flows.iter().map(|(_, flow)| flow.level()));
         index_all(&mut self.flow_index, &self.flows);
         index_all(&mut self.subscriber_index, &self.subscribers);
+        self.find_families();
         if controller != self.config.controller {
             self.outdate_controllers();
         }
@@ -65,6 +67,15 @@ impl Half {
     pub(crate) fn prepare_for(&mut self, flows: usize) {
         self.flows.reserve(flows);
         self.flow_index.reserve(flows);
+        self.families.reserve(flows);
+    }
+
+    /// Groups all flows by their clients anew.
+    pub(super) fn find_families(&mut self) {
+        self.families = Families::new(self.config.hash_seed);
+        for id in 0..self.flows.places() {
+            self.join_family(id);
+        }
     }
 }
 

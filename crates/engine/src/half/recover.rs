@@ -6,15 +6,13 @@ use super::Half;
 use crate::flow::Flow;
 use crate::journal::JournalEntry;
 use crate::key::FlowKey;
-use crate::memory::timer::Moment;
 use crate::path::Path;
 use crate::path::subscriber::Subscriber;
-use crate::path::turns::Link;
 use crate::phase::Phase;
 use crate::phase::accelerated::Accelerated;
 use crate::phase::closed::Closed;
 use crate::phase::draining::Draining;
-use crate::record::Mark;
+use crate::record::{FlowRecord, Mark};
 use crate::relay::Relay;
 
 /// Why a flow cannot go on.
@@ -34,7 +32,17 @@ pub enum RecoverError {
 impl Half {
     /// Goes on with a flow as `entry` says that it stood.
     pub(crate) fn recover(&mut self, entry: &JournalEntry, now: Instant) -> Result<(), RecoverError> {
-        let key = FlowKey::new(entry.sink, entry.source);
+        self.go_on(FlowKey::new(entry.sink, entry.source), &entry.record, None, now)
+    }
+
+    /// Goes on with a flow as `record` says that it stood. What it holds is `held`, or lies where the record says.
+    pub(super) fn go_on(
+        &mut self,
+        key: FlowKey,
+        record: &FlowRecord,
+        held: Option<&[u8]>,
+        now: Instant,
+    ) -> Result<(), RecoverError> {
         if self.flow_index.get(&key, &self.flows).is_some() {
             return Err(RecoverError::Known);
         }
@@ -42,34 +50,25 @@ impl Half {
             return Err(RecoverError::NoRoom);
         }
         let subscriber_id = self.subscriber_for(&key, now).ok_or(RecoverError::NoRoom)?;
-        let Some(relay) = self.relay_of(entry, subscriber_id, now) else {
+        let Some(relay) = self.relay_of(record, held, subscriber_id, now) else {
             self.leave_subscriber(subscriber_id);
             return Err(RecoverError::Senseless);
         };
         let (memory, in_flight) = (relay.memory(), relay.in_flight());
-        let phase = if entry.record.is(Mark::Draining) {
+        let phase = if record.is(Mark::Draining) {
             let departure = Box::new(relay.new_departure());
             Phase::Draining(Draining { has_ended: relay.has_ended(), relay, departure })
-        } else if entry.record.is(Mark::Closed) {
+        } else if record.is(Mark::Closed) {
             Phase::Closed(Closed { relay })
         } else {
             Phase::Accelerated(Accelerated { relay })
         };
-        let flow = Flow {
-            key,
-            in_outbox: false,
-            is_urgent: false,
-            is_journaled: false,
-            subscriber: subscriber_id,
-            armed: Moment::NEVER,
-            due: Instant::FAR_FUTURE,
-            last_activity: entry.record.times(now)[1],
-            link: Link::default(),
-            phase,
-        };
+        let last_activity = record.times(now)[1];
+        let flow = Flow::in_phase(key, subscriber_id, phase, last_activity);
         self.meters.add(flow.level());
         let id = self.flows.insert(flow);
         self.flow_index.insert(&key, id);
+        self.join_family(id);
         self.stats.flows_now += 1;
         self.stats.note_memory(0, memory);
         if let Some(path) = self.path_of_mut(subscriber_id) {
@@ -81,8 +80,13 @@ impl Half {
         Ok(())
     }
 
-    fn relay_of(&mut self, entry: &JournalEntry, subscriber_id: u32, now: Instant) -> Option<Relay> {
-        let record = &entry.record;
+    fn relay_of(
+        &mut self,
+        record: &FlowRecord,
+        held: Option<&[u8]>,
+        subscriber_id: u32,
+        now: Instant,
+    ) -> Option<Relay> {
         let subscriber = self.subscribers.get_mut(subscriber_id)?;
         subscriber.note_mss(record.mss);
         if let Some(srtt) = record.sent_before().srtt {
@@ -93,6 +97,10 @@ impl Half {
         let path = self.subscribers.get(subscriber_id).and_then(Subscriber::path)?;
         let path: &mut Path = self.paths.get_mut(path)?;
         let stamp = path.sampler.on_send(path.in_flight == 0, now);
-        Relay::recovered(record, &self.pool.no_memory(), &self.config, stamp).ok()
+        let origin = self.pool.no_memory();
+        match held {
+            Some(held) => Relay::moved(record, held, &origin, &self.config, stamp).ok(),
+            None => Relay::recovered(record, &origin, &self.config, stamp).ok(),
+        }
     }
 }

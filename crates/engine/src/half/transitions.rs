@@ -51,6 +51,7 @@ impl Half {
         self.meters.flows_opened += 1;
         let id = self.flows.insert(flow);
         self.flow_index.insert(&key, id);
+        self.join_family(id);
         self.stats.flows_now += 1;
         self.stats.half_open_now += 1;
         self.note_opened(id, now);
@@ -311,10 +312,7 @@ fn note(journal: &mut dyn Journal, id: u32, flow: &mut Flow) {
     let Some(relay) = flow.phase.relay() else { return };
     let mut record = FlowRecord::default();
     if journal.wants_records() {
-        record = relay.record();
-        record.keep_times(relay.last_progress(), flow.last_activity);
-        record.set(Mark::Draining, flow.phase.departure().is_some());
-        record.set(Mark::Closed, matches!(flow.phase, Phase::Closed(_)));
+        record = record_of(flow, relay);
     } else if relay.debt() == 0 {
         if std::mem::take(&mut flow.is_journaled) {
             journal.forget(id);
@@ -324,6 +322,15 @@ fn note(journal: &mut dyn Journal, id: u32, flow: &mut Flow) {
     let entry = journal_entry(&flow.key, relay.numbers(), record);
     journal.note(id, &entry, !flow.is_journaled);
     flow.is_journaled = true;
+}
+
+/// All that another process needs to go on with a flow that delivers.
+pub(super) fn record_of(flow: &Flow, relay: &Relay) -> FlowRecord {
+    let mut record = relay.record();
+    record.keep_times(relay.last_progress(), flow.last_activity);
+    record.set(Mark::Draining, flow.phase.departure().is_some());
+    record.set(Mark::Closed, matches!(flow.phase, Phase::Closed(_)));
+    record
 }
 
 /// Out of the table.
@@ -336,10 +343,12 @@ impl Half {
     /// Takes a flow out of the table; its packets are forwarded untouched from here on.
     pub(super) fn leave(&mut self, id: u32, reason: Option<PassReason>) {
         let Some(flow) = self.flows.get(id) else { return };
+        let client = self.client_of(&flow.key);
         let path = self.subscribers.get(flow.subscriber).and_then(Subscriber::path);
         if let Some(path) = path.and_then(|path| self.paths.get_mut(path)) {
             path.turns.remove(id, &mut self.flows);
         }
+        self.families.part(client, id, &mut self.flows);
         let Some(flow) = self.flows.remove(id) else { return };
         self.flow_index.remove(&flow.key, id);
         self.meters.remove(flow.level());

@@ -82,17 +82,40 @@ impl Relay {
         if !record.makes_sense() {
             return Err(NoMemory);
         }
-        let now = stamp.sent_at;
-        let start = SeqNum::new(record.una);
         let next = SeqNum::new(record.next);
         let buffer = match record.place() {
             Some(place) => StreamBuffer::found(&place, next, origin)?,
-            None if start.is_before(next) => return Err(NoMemory),
+            None if SeqNum::new(record.una).is_before(next) => return Err(NoMemory),
             None => StreamBuffer::with_ring(next, origin.without_memory()),
         };
+        Ok(Self::going_on(record, buffer, config, stamp))
+    }
+
+    /// The same in another box, to which `held` has come: what the sink has not acknowledged.
+    ///
+    /// # Errors
+    /// When there is no memory for it, or it is not what the record speaks of.
+    pub(crate) fn moved(
+        record: &FlowRecord,
+        held: &[u8],
+        origin: &Ring,
+        config: &EngineConfig,
+        stamp: SendStamp,
+    ) -> Result<Self, NoMemory> {
+        let (start, end) = record.held();
+        if !record.makes_sense() || end.since(start) as usize != held.len() {
+            return Err(NoMemory);
+        }
+        let mut buffer = StreamBuffer::with_ring(start, origin.without_memory());
+        buffer.write(start, held)?;
+        Ok(Self::going_on(record, buffer, config, stamp))
+    }
+
+    fn going_on(record: &FlowRecord, buffer: StreamBuffer, config: &EngineConfig, stamp: SendStamp) -> Self {
+        let now = stamp.sent_at;
         let sack = record.is(Mark::Sack);
         let sender = SenderConfig {
-            start,
+            start: SeqNum::new(record.una),
             mss: record.mss,
             sack,
             window: record.sink_window,
@@ -127,7 +150,18 @@ impl Relay {
         };
         // The reset may have waited for its turn, or have been made and never left.
         relay.outbox.reset_sink = relay.source_reset && relay.sender.is_data_acked();
-        Ok(relay)
+        relay
+    }
+
+    /// What it holds in order and the sink has not acknowledged, from `from` on, `len_max` bytes at most: where
+    /// that begins which is not acknowledged, where the bytes do, and the bytes.
+    pub(crate) fn held_from(&self, from: Option<SeqNum>, len_max: usize) -> (SeqNum, SeqNum, Vec<u8>) {
+        let next = self.receiver.next();
+        // The end of the stream has a number, too, and no byte.
+        let una = if self.sender.una().is_after(next) { next } else { self.sender.una() };
+        let from = from.filter(|from| from.is_after(una) && !from.is_after(next)).unwrap_or(una);
+        let (a, b) = self.slices(from, (next.since(from) as usize).min(len_max));
+        (una, from, [a, b].concat())
     }
 }
 

@@ -1,0 +1,67 @@
+//! Flows of one client that go to an engine in another box, and flows that come from one.
+//!
+//! ```text
+//!   delivering ─▶ held, held, … (copies, while it goes on) ─▶ give_away ─▶ take_in of the other one
+//! ```
+
+use std::net::IpAddr;
+
+use units::{Instant, SeqNum};
+
+use super::Engine;
+use crate::half::Half;
+use crate::half::recover::RecoverError;
+use crate::moved::{FlowEnds, HeldPiece, MovedFlow};
+
+impl Engine {
+    /// The flows of a client that could go elsewhere: those that the engine delivers, in either direction. The
+    /// time for it does not depend on the flows of others.
+    #[must_use]
+    pub fn delivering(&self, client: IpAddr) -> Vec<FlowEnds> {
+        let up = self.up.as_deref().into_iter().flat_map(|up| up.delivering(client));
+        self.down.delivering(client).chain(up).collect()
+    }
+
+    /// A copy of what a flow holds in order from number `from` on, or from the first byte that its sink has not
+    /// acknowledged if that is later; `len_max` bytes at most. None for a flow that it does not deliver.
+    #[must_use]
+    pub fn held(&self, flow: &FlowEnds, from: Option<SeqNum>, len_max: usize) -> Option<HeldPiece> {
+        let half = if flow.is_downlink { Some(&self.down) } else { self.up.as_deref() };
+        half?.held(flow, from, len_max)
+    }
+
+    /// Gives up a client's flows for an engine in another box to go on with them ([`Engine::take_in`]), each with
+    /// the data that it holds. No host hears of it: packets of these flows pass untouched from here on, so whoever
+    /// calls this has to keep them away.
+    ///
+    /// Handshakes under way, lowered windows and flows that a trial measures stay.
+    #[must_use]
+    pub fn give_away(&mut self, client: IpAddr, now: Instant) -> Vec<(MovedFlow, Vec<u8>)> {
+        let mut moved = Vec::new();
+        for half in [Some(&mut self.down), self.up.as_deref_mut()].into_iter().flatten() {
+            half.give_away(client, now, &mut moved);
+        }
+        moved
+    }
+
+    /// Goes on with a flow that another engine has given away; `held` is the data that came with it.
+    ///
+    /// The sink is sent the oldest segment that it may not have, and says what it has. The controller is this
+    /// box's own: its path to the client is another one.
+    ///
+    /// # Errors
+    /// Why the flow cannot go on here; then this engine knows nothing of it.
+    pub fn take_in(&mut self, flow: &MovedFlow, held: &[u8], now: Instant) -> Result<(), RecoverError> {
+        let half: Option<&mut Half> =
+            if flow.ends.is_downlink { Some(&mut self.down) } else { self.uplink() };
+        half.ok_or(RecoverError::Senseless)?.take_in(flow, held, now)
+    }
+
+    /// Ends a flow: both its hosts are reset if it owes something, or it passes from here on.
+    pub fn break_off(&mut self, flow: &FlowEnds, now: Instant) {
+        let half = if flow.is_downlink { Some(&mut self.down) } else { self.up.as_deref_mut() };
+        if let Some(half) = half {
+            half.break_off(flow, now);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Flows of a client that go to another box, and flows that come from one.
+//!
+//! Nothing here looks at the flows of other clients.
+
+use std::net::IpAddr;
+
+use units::{Instant, SeqNum};
+
+use super::Half;
+use super::transitions::record_of;
+use crate::direction::Direction;
+use crate::half::recover::RecoverError;
+use crate::key::{FlowKey, subscriber_key};
+use crate::moved::{FlowEnds, HeldPiece, MovedFlow};
+use crate::record::Mark;
+
+impl Half {
+    /// The client of a flow, as far as it makes a subscriber.
+    pub(super) fn client_of(&self, key: &FlowKey) -> IpAddr {
+        let (client, _) = key.client_and_server(self.direction);
+        subscriber_key(client.ip(), self.config.ipv6_prefix_len)
+    }
+
+    /// Puts a flow in the table among those of its client.
+    pub(super) fn join_family(&mut self, id: u32) {
+        let Some(flow) = self.flows.get(id) else { return };
+        let client = self.client_of(&flow.key);
+        self.families.join(client, id, &mut self.flows);
+    }
+
+    /// Places of a client's flows, the newest first.
+    fn places_of(&self, client: IpAddr) -> Vec<u32> {
+        let client = subscriber_key(client, self.config.ipv6_prefix_len);
+        self.families.of(client, &self.flows).collect()
+    }
+
+    fn ends_of(&self, key: &FlowKey) -> FlowEnds {
+        FlowEnds {
+            is_downlink: self.direction == Direction::Downlink,
+            sink: key.sink(),
+            source: key.source(),
+        }
+    }
+
+    /// The flows of a client that deliver.
+    pub(crate) fn delivering(&self, client: IpAddr) -> impl Iterator<Item = FlowEnds> {
+        let flows = self.places_of(client).into_iter().filter_map(|id| self.flows.get(id));
+        flows.filter(|flow| flow.phase.relay().is_some()).map(|flow| self.ends_of(&flow.key))
+    }
+
+    /// What a flow holds from `from` on, or from the first byte on; at most `len_max` bytes.
+    pub(crate) fn held(&self, ends: &FlowEnds, from: Option<SeqNum>, len_max: usize) -> Option<HeldPiece> {
+        let id = self.flow_index.get(&FlowKey::new(ends.sink, ends.source), &self.flows)?;
+        let (una, start, bytes) = self.flows.get(id)?.phase.relay()?.held_from(from, len_max);
+        Some(HeldPiece { flow: *ends, una, start, bytes })
+    }
+
+    /// Takes a client's flows out of the table, without a word to any host. Those that deliver go into `moved`,
+    /// with what they hold.
+    pub(crate) fn give_away(&mut self, client: IpAddr, now: Instant, moved: &mut Vec<(MovedFlow, Vec<u8>)>) {
+        for id in self.places_of(client) {
+            let Some(flow) = self.flows.get(id) else { continue };
+            let Some(relay) = flow.phase.relay() else { continue };
+            let mut record = record_of(flow, relay);
+            record.forget_place();
+            let (_, _, held) = relay.held_from(None, usize::MAX);
+            let clock_ms = now.as_millis() as u32;
+            moved.push((MovedFlow { ends: self.ends_of(&flow.key), record, clock_ms }, held));
+            self.leave(id, None);
+        }
+    }
+
+    /// Goes on with a flow of another box, which held `held`.
+    pub(crate) fn take_in(
+        &mut self,
+        flow: &MovedFlow,
+        held: &[u8],
+        now: Instant,
+    ) -> Result<(), RecoverError> {
+        let mut record = flow.record;
+        if self.is_draining {
+            record.set(Mark::Draining, true);
+        }
+        record.change_clock(flow.clock_ms, now);
+        self.go_on(FlowKey::new(flow.ends.sink, flow.ends.source), &record, Some(held), now)
+    }
+
+    /// Has a flow end: both hosts are reset if something is owed, or it passes from here on.
+    pub(crate) fn break_off(&mut self, ends: &FlowEnds, now: Instant) {
+        let key = FlowKey::new(ends.sink, ends.source);
+        let Some(id) = self.flow_index.get(&key, &self.flows) else { return };
+        let relay = self.flows.get_mut(id).and_then(|flow| flow.phase.relay_mut());
+        match relay.filter(|relay| relay.owes()) {
+            Some(relay) => {
+                relay.abort();
+                self.settle(id, now);
+            }
+            None => self.leave(id, None),
+        }
+    }
+}

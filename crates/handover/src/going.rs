@@ -1,0 +1,326 @@
+//! A subscriber that goes: the part of the box that has it.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use engine::{FlowEnds, HeldPiece, RECORD_VERSION};
+use units::{Instant, SeqNum};
+
+use crate::{Again, Ended, Flows, Handover, Loaded, Message, Name, Outcome, Peer, Refusal, VERSION};
+
+/// Data in one message, bytes.
+const PIECE: usize = 32 * 1024;
+
+/// One that goes.
+#[derive(Debug)]
+pub(crate) struct Going {
+    to: Peer,
+    name: Name,
+    stage: Stage,
+    again: Again,
+    /// Of each flow: up to where its data was sent, and up to where it is known to have come.
+    sent: BTreeMap<FlowEnds, [SeqNum; 2]>,
+    bytes: u64,
+    /// When it began to ask, to copy, and to wait.
+    began: [Instant; 3],
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// The other box is asked, until then.
+    Asking { until: Instant },
+    /// Data goes ahead, until then at the latest. At `broken_at` the other box can have it no more.
+    Copying { until: Instant, broken_at: Instant },
+    /// It is nobody's here any more.
+    Frozen { broken_at: Instant, flows: Vec<Loaded> },
+}
+
+impl Going {
+    pub(crate) fn is_frozen(&self) -> bool {
+        matches!(self.stage, Stage::Frozen { .. })
+    }
+
+    pub(crate) fn due(&self) -> Instant {
+        match self.stage {
+            Stage::Asking { until } | Stage::Copying { until, .. } => self.again.at.min(until),
+            Stage::Frozen { broken_at, .. } => self.again.at.min(broken_at),
+        }
+    }
+
+    fn under_way(&self) -> u32 {
+        self.sent.values().map(|[sent, come]| sent.distance_from(*come).max(0).unsigned_abs()).sum()
+    }
+
+    /// Notes that a piece is sent.
+    fn note_sent(&mut self, piece: &HeldPiece) {
+        let end = piece.start + piece.bytes.len() as u32;
+        let [sent, come] = self.sent.entry(piece.flow).or_insert([piece.start; 2]);
+        (*sent, *come) = (end, if come.is_after(piece.start) { piece.start } else { *come });
+        self.bytes += piece.bytes.len() as u64;
+    }
+
+    fn ended(&self, outcome: Outcome, flows: usize, now: Instant) -> Ended {
+        let [asked, copied, frozen] = self.began;
+        let phases = [(asked, copied), (copied, frozen), (frozen, now)];
+        let phases = phases.map(|(from, to)| to.min(now).saturating_since(from));
+        Ended {
+            subscriber: self.name.subscriber,
+            peer: self.to,
+            is_going: true,
+            outcome,
+            flows,
+            bytes: self.bytes,
+            phases,
+        }
+    }
+}
+
+impl Handover {
+    /// Begins to hand a subscriber over to another box.
+    ///
+    /// # Errors
+    /// Why not: another hand-over of it is under way, there are too many, or this box ends.
+    pub fn begin(
+        &mut self,
+        subscriber: IpAddr,
+        to: Peer,
+        flows: &mut impl Flows,
+        now: Instant,
+    ) -> Result<(), Refusal> {
+        if self.is_ending {
+            return Err(Refusal::Ending);
+        }
+        if self.going.contains_key(&subscriber) || self.coming.contains_key(&subscriber) {
+            return Err(Refusal::Busy);
+        }
+        if self.under_way() >= self.config.transfers_max {
+            return Err(Refusal::Memory);
+        }
+        if flows.delivering(subscriber).is_empty() {
+            return Err(Refusal::Flows);
+        }
+        let name = Name { subscriber, epoch: self.next_epoch(subscriber, now), nonce: 0 };
+        let going = Going {
+            to,
+            name,
+            stage: Stage::Asking { until: now + self.config.asking_max },
+            again: Again::after(self.config.retry, now),
+            sent: BTreeMap::new(),
+            bytes: 0,
+            began: [now, Instant::FAR_FUTURE, Instant::FAR_FUTURE],
+        };
+        self.going.insert(subscriber, going);
+        self.ask(subscriber, flows);
+        Ok(())
+    }
+
+    fn ask(&mut self, subscriber: IpAddr, flows: &mut impl Flows) {
+        let Some((to, name)) = self.going.get(&subscriber).map(|going| (going.to, going.name)) else {
+            return;
+        };
+        let theirs = flows.delivering(subscriber);
+        let held = theirs.iter().filter_map(|flow| flows.held(flow, None, usize::MAX));
+        let held = held.map(|piece| piece.bytes.len() as u64).sum();
+        self.say(to, Message::Prepare { name, versions: (VERSION, RECORD_VERSION), held, flows: theirs });
+    }
+
+    /// The hand-over that a message of `from` is about.
+    fn going_by(&mut self, from: Peer, name: &Name) -> Option<&mut Going> {
+        self.going.get_mut(&name.subscriber).filter(|going| going.to == from && going.name == *name)
+    }
+
+    pub(crate) fn on_ready(&mut self, from: Peer, name: Name, flows: &mut impl Flows, now: Instant) {
+        let config = self.config;
+        let asked = Name { nonce: 0, ..name };
+        if let Some(going) = self.going_by(from, &asked) {
+            going.name = name;
+            going.began[1] = now;
+            going.again = Again::after(config.retry, now);
+            let lease = config.copying_max + config.lease;
+            let broken_at = now + lease + lease / 4;
+            going.stage = Stage::Copying { until: now + config.copying_max, broken_at };
+            return self.copy_on(name.subscriber, flows, now);
+        }
+        if self.going_by(from, &name).is_none() {
+            // Of one that is over.
+            self.say(from, Message::Abort(name));
+        }
+    }
+
+    /// Sends data ahead, as much as may be under way; freezes when nothing is left to be sent.
+    fn copy_on(&mut self, subscriber: IpAddr, flows: &mut impl Flows, now: Instant) {
+        let window = self.config.window;
+        let Some(going) = self.going.get_mut(&subscriber) else { return };
+        if !matches!(going.stage, Stage::Copying { .. }) {
+            return;
+        }
+        for flow in flows.delivering(subscriber) {
+            loop {
+                if going.under_way() >= window {
+                    return;
+                }
+                let from = going.sent.get(&flow).map(|[sent, _]| *sent);
+                let Some(piece) = flows.held(&flow, from, PIECE).filter(|piece| !piece.bytes.is_empty())
+                else {
+                    break;
+                };
+                going.note_sent(&piece);
+                self.outbox.push_back((going.to, Message::Copy(going.name, piece)));
+            }
+        }
+        self.freeze(subscriber, flows, now);
+    }
+
+    /// From here on nobody has it, until the other box takes it.
+    fn freeze(&mut self, subscriber: IpAddr, flows: &mut impl Flows, now: Instant) {
+        let Some(going) = self.going.get_mut(&subscriber) else { return };
+        let Stage::Copying { broken_at, .. } = going.stage else { return };
+        let loaded = flows.give_away(subscriber, going.to, now);
+        going.began[2] = now;
+        going.stage = Stage::Frozen { broken_at, flows: loaded };
+        going.again = Again::after(self.config.retry, now);
+        self.commit(subscriber);
+    }
+
+    /// Sends what the other box lacks, and the commit.
+    fn commit(&mut self, subscriber: IpAddr) {
+        let Some(going) = self.going.get_mut(&subscriber) else { return };
+        let Stage::Frozen { flows, .. } = &going.stage else { return };
+        let mut pieces = Vec::new();
+        for (flow, held) in flows {
+            let (una, end) = flow.held();
+            let sent = going.sent.get(&flow.ends).map_or(una, |[sent, _]| *sent);
+            let mut from = if sent.is_after(una) && !sent.is_after(end) { sent } else { una };
+            while from.is_before(end) {
+                let at = from.since(una) as usize;
+                let bytes = held[at..held.len().min(at + PIECE)].to_vec();
+                let len = bytes.len() as u32;
+                pieces.push(HeldPiece { flow: flow.ends, una, start: from, bytes });
+                from = from + len;
+            }
+        }
+        let moved = flows.iter().map(|(flow, _)| flow.clone()).collect();
+        let (to, name) = (going.to, going.name);
+        for piece in pieces {
+            going.note_sent(&piece);
+            self.outbox.push_back((to, Message::Copy(name, piece)));
+        }
+        self.outbox.push_back((to, Message::Commit(name, moved)));
+    }
+
+    pub(crate) fn on_copied(
+        &mut self,
+        from: Peer,
+        name: Name,
+        flow: FlowEnds,
+        through: SeqNum,
+        flows: &mut impl Flows,
+        now: Instant,
+    ) {
+        let retry = self.config.retry;
+        let Some(going) = self.going_by(from, &name) else { return };
+        if let Some([sent, come]) = going.sent.get_mut(&flow)
+            && through.is_after(*come)
+        {
+            *come = through;
+            *sent = if through.is_after(*sent) { through } else { *sent };
+            going.again = Again::after(retry, now);
+            self.copy_on(name.subscriber, flows, now);
+        }
+    }
+
+    pub(crate) fn on_lacking(&mut self, from: Peer, name: Name, lacking: &[FlowEnds]) {
+        let Some(going) = self.going_by(from, &name).filter(|going| going.is_frozen()) else { return };
+        lacking.iter().for_each(|flow| _ = going.sent.remove(flow));
+        self.commit(name.subscriber);
+    }
+
+    pub(crate) fn on_committed(&mut self, from: Peer, name: Name, now: Instant) {
+        // Who has started anew since, or was told already, has no part in it any more either way.
+        self.say(from, Message::Confirm(name));
+        let is_frozen = self.going_by(from, &name).is_some_and(|going| going.is_frozen());
+        let Some(going) = is_frozen.then(|| self.going.remove(&name.subscriber)).flatten() else { return };
+        let Stage::Frozen { flows, .. } = &going.stage else { return };
+        let ends: Vec<FlowEnds> = flows.iter().map(|(flow, _)| flow.ends).collect();
+        self.counters.gone += 1;
+        self.counters.flows[0] += ends.len() as u64;
+        self.counters.bytes[0] += going.bytes;
+        self.ended.push_back(going.ended(Outcome::Gone, ends.len(), now));
+        self.remember(name, None, ends, now);
+    }
+
+    pub(crate) fn on_refused(
+        &mut self,
+        from: Peer,
+        name: Name,
+        why: Refusal,
+        flows: &mut impl Flows,
+        now: Instant,
+    ) {
+        let Some(going) = self.going_by(from, &name) else { return };
+        if !going.is_frozen() {
+            return self.keep(name.subscriber, Outcome::Stayed(why), now);
+        }
+        if why == Refusal::Unknown {
+            // It has started anew. Nobody knows whether it had taken the commit before.
+            return self.break_off(name.subscriber, flows, now);
+        }
+        // It has not taken it, and never will by this name.
+        let Some(going) = self.going.remove(&name.subscriber) else { return };
+        let Stage::Frozen { flows: loaded, .. } = &going.stage else { return };
+        let ends: Vec<FlowEnds> = loaded.iter().map(|(flow, _)| flow.ends).collect();
+        flows.lead(&ends, None);
+        let is_back = flows.take_in(loaded, now);
+        self.counters.stayed += u64::from(is_back);
+        self.counters.broken += u64::from(!is_back);
+        let outcome = if is_back { Outcome::Stayed(why) } else { Outcome::Broken };
+        self.ended.push_back(going.ended(outcome, ends.len(), now));
+        // Nothing of this name is to come alive again.
+        self.remember(name, None, Vec::new(), now);
+    }
+
+    /// It stays here: it was not frozen yet.
+    pub(crate) fn keep(&mut self, subscriber: IpAddr, outcome: Outcome, now: Instant) {
+        if self.going.get(&subscriber).is_none_or(Going::is_frozen) {
+            return;
+        }
+        let Some(going) = self.going.remove(&subscriber) else { return };
+        self.counters.stayed += 1;
+        self.ended.push_back(going.ended(outcome, 0, now));
+        self.say(going.to, Message::Abort(going.name));
+        self.remember(going.name, None, Vec::new(), now);
+    }
+
+    /// Nobody has it any more: what it owes its hosts hear by a reset.
+    fn break_off(&mut self, subscriber: IpAddr, flows: &mut impl Flows, now: Instant) {
+        let Some(going) = self.going.remove(&subscriber) else { return };
+        let Stage::Frozen { flows: loaded, .. } = &going.stage else { return };
+        let ends: Vec<FlowEnds> = loaded.iter().map(|(flow, _)| flow.ends).collect();
+        flows.lead(&ends, None);
+        if flows.take_in(loaded, now) {
+            flows.break_off(&ends, now);
+        }
+        self.counters.broken += 1;
+        self.ended.push_back(going.ended(Outcome::Broken, ends.len(), now));
+        self.remember(going.name, None, Vec::new(), now);
+    }
+
+    pub(crate) fn on_going_due(&mut self, subscriber: IpAddr, flows: &mut impl Flows, now: Instant) {
+        let retry = self.config.retry;
+        let Some(going) = self.going.get_mut(&subscriber) else { return };
+        let is_again = going.again.at <= now;
+        if is_again {
+            going.again.once_more(retry, now);
+            // What was lost is not known: all that is not known to have come goes again.
+            going.sent.values_mut().for_each(|[sent, come]| *sent = *come);
+        }
+        match going.stage {
+            Stage::Asking { until } if until <= now => self.keep(subscriber, Outcome::Unanswered, now),
+            Stage::Asking { .. } => self.ask(subscriber, flows),
+            Stage::Copying { until, .. } if until <= now => self.freeze(subscriber, flows, now),
+            Stage::Copying { .. } => self.copy_on(subscriber, flows, now),
+            Stage::Frozen { broken_at, .. } if broken_at <= now => self.break_off(subscriber, flows, now),
+            Stage::Frozen { .. } => self.commit(subscriber),
+        }
+    }
+}

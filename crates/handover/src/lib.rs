@@ -1,0 +1,333 @@
+//! A subscriber moves from one box to another and takes its flows along (\[EV\], after I-TCP): the protocol as a
+//! state machine. It makes no system call and reads no clock; `run` and `sim` drive the same one.
+//!
+//! ```text
+//!   A, which has it                                      B
+//!     Asking    ── Prepare ────────────────────────────▶
+//!               ◀──────────────────────────── Ready ───  Holding
+//!     Copying   ── Copy, Copy, … ──────────────────────▶   (A goes on to deliver)
+//!     Frozen    ── Copy of what is new, Commit ────────▶
+//!               ◀──────────────────────── Committed ───  Owning, until it is known that A knows
+//!     (over)    ── Confirm ────────────────────────────▶ (over)
+//! ```
+//!
+//! At any time one box at most has the subscriber's flows in its engine: A until it is frozen, B from the moment
+//! at which it takes the commit. What is said may be lost, delayed, doubled or reordered: it is said again until
+//! it is answered. While both wait for each other, nobody has the flows. [`Config::lease`] bounds that: B gives
+//! them up ([`Flows::break_off`]) so long after it was ready unless it has heard that A knows; A does so a quarter
+//! later, by when B has none of them any more.
+//!
+//! `docs/handover.md` has all states.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+
+use engine::{FlowEnds, HeldPiece, MovedFlow};
+use units::{Duration, Instant, SeqNum};
+
+mod coming;
+mod going;
+mod message;
+
+use coming::Coming;
+use going::Going;
+pub use message::{MESSAGE_LEN_MAX, Message, Name, Refusal, VERSION};
+
+/// A box that is known, by its place in the settings.
+pub type Peer = u16;
+
+/// A flow with the data that it holds.
+pub type Loaded = (MovedFlow, Vec<u8>);
+
+/// The engine's part: the flows of one box, as the protocol moves them.
+pub trait Flows {
+    /// Flows of a subscriber that could go elsewhere.
+    fn delivering(&mut self, subscriber: IpAddr) -> Vec<FlowEnds>;
+
+    /// What a flow holds from a number on, `len_max` bytes at most.
+    fn held(&mut self, flow: &FlowEnds, from: Option<SeqNum>, len_max: usize) -> Option<HeldPiece>;
+
+    /// Takes all flows of a subscriber out, and has packets of theirs go to `to` from here on.
+    fn give_away(&mut self, subscriber: IpAddr, to: Peer, now: Instant) -> Vec<Loaded>;
+
+    /// Goes on with all of these flows, or, if one of them cannot go on, with none: false then. Their packets go
+    /// nowhere else.
+    fn take_in(&mut self, flows: &[Loaded], now: Instant) -> bool;
+
+    /// Has packets of these flows go to `to`, who has them; or, with none, nowhere any more.
+    fn lead(&mut self, flows: &[FlowEnds], to: Option<Peer>);
+
+    /// Ends flows: the hosts of those that are owed something are reset.
+    fn break_off(&mut self, flows: &[FlowEnds], now: Instant);
+}
+
+/// Limits and times.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// After so long without an answer something is said again; twice as long each further time, up to 8 times.
+    pub retry: Duration,
+    /// So long a box is asked.
+    pub asking_max: Duration,
+    /// So long data is copied while it goes on to change.
+    pub copying_max: Duration,
+    /// How long nobody may know who has a subscriber: `debt_timeout`.
+    pub lease: Duration,
+    /// Data under way at a time while it is copied, bytes.
+    pub window: u32,
+    /// Data that may be here of subscribers that come, bytes.
+    pub memory_max: u64,
+    /// Hand-overs under way at a time, either way.
+    pub transfers_max: usize,
+    /// How long is remembered who has gone and where: longer than all of it can take.
+    pub linger: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            retry: Duration::from_millis(250),
+            asking_max: Duration::from_secs(3),
+            copying_max: Duration::from_secs(2),
+            lease: Duration::from_secs(120),
+            window: 1 << 20,
+            memory_max: 256 << 20,
+            transfers_max: 1_024,
+            linger: Duration::from_secs(180),
+        }
+    }
+}
+
+/// How a hand-over has ended, or how it stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// The other box has it, and says so.
+    Gone,
+    /// This box has it, and the other one knows.
+    Come,
+    /// It stayed where it was.
+    Stayed(Refusal),
+    /// The other box did not answer, and it stayed.
+    Unanswered,
+    /// Nobody could know who had it: flows that owed something were reset.
+    Broken,
+}
+
+/// A hand-over that has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ended {
+    /// Who moved.
+    pub subscriber: IpAddr,
+    /// To which box, or from which.
+    pub peer: Peer,
+    /// True where it left.
+    pub is_going: bool,
+    /// How.
+    pub outcome: Outcome,
+    /// Flows that moved.
+    pub flows: usize,
+    /// Bytes of held data that were sent, or taken.
+    pub bytes: u64,
+    /// How long each phase took: asking, copying, frozen; all zero where it came.
+    pub phases: [Duration; 3],
+}
+
+/// What has been counted.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Counters {
+    /// Subscribers that went.
+    pub gone: u64,
+    /// Subscribers that came.
+    pub come: u64,
+    /// Hand-overs that this box began and that ended where they began.
+    pub stayed: u64,
+    /// Subscribers that this box did not take, by [`Refusal`].
+    pub refused: [u64; Refusal::ALL.len()],
+    /// Hand-overs of which nobody could know the outcome.
+    pub broken: u64,
+    /// Flows that went, and that came.
+    pub flows: [u64; 2],
+    /// Bytes of held data that were sent, and taken.
+    pub bytes: [u64; 2],
+}
+
+/// A hand-over that a box remembers although it is over.
+#[derive(Clone, Debug)]
+struct Past {
+    name: Name,
+    /// Why it was not taken here, if it was not; it never will be by this name.
+    refused: Option<Refusal>,
+    /// Its flows, whose packets go to the other box until this is forgotten; none where they came.
+    flows: Vec<FlowEnds>,
+    forgotten_at: Instant,
+}
+
+/// The hand-overs of one box.
+#[derive(Debug)]
+pub struct Handover {
+    config: Config,
+    /// Nonces follow from it.
+    random: u64,
+    /// What the wall clock is ahead of the other one, ms.
+    wall_ms: u64,
+    going: BTreeMap<IpAddr, Going>,
+    coming: BTreeMap<IpAddr, Coming>,
+    past: BTreeMap<IpAddr, Past>,
+    outbox: VecDeque<(Peer, Message)>,
+    ended: VecDeque<Ended>,
+    counters: Counters,
+    is_ending: bool,
+}
+
+impl Handover {
+    /// One without any. `random` must be another one for each process: nobody may guess or repeat it. `wall_ms` is
+    /// what the wall clock is ahead of the clock that the others are called with: epochs grow with it, so a box
+    /// that has started anew goes on above those that it has forgotten.
+    #[must_use]
+    pub fn new(config: Config, random: u64, wall_ms: u64) -> Self {
+        Self {
+            config,
+            random,
+            wall_ms,
+            going: BTreeMap::new(),
+            coming: BTreeMap::new(),
+            past: BTreeMap::new(),
+            outbox: VecDeque::new(),
+            ended: VecDeque::new(),
+            counters: Counters::default(),
+            is_ending: false,
+        }
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Hand-overs under way.
+    #[must_use]
+    pub fn under_way(&self) -> usize {
+        self.going.len() + self.coming.len()
+    }
+
+    /// The next message to send.
+    pub fn poll(&mut self) -> Option<(Peer, Message)> {
+        self.outbox.pop_front()
+    }
+
+    /// A hand-over that has ended.
+    pub fn take_ended(&mut self) -> Option<Ended> {
+        self.ended.pop_front()
+    }
+
+    /// Takes no subscriber in any more, and hands none over. What is frozen goes on until it is known who has it.
+    pub fn end(&mut self, flows: &mut impl Flows, now: Instant) {
+        self.is_ending = true;
+        let all: Vec<IpAddr> = self.going.keys().copied().collect();
+        all.into_iter().for_each(|subscriber| self.keep(subscriber, Outcome::Stayed(Refusal::Ending), now));
+        let all: Vec<IpAddr> = self.coming.keys().copied().collect();
+        all.into_iter().for_each(|subscriber| self.decline(subscriber, Refusal::Ending, flows, now));
+    }
+
+    /// True while it is not known who has a subscriber.
+    #[must_use]
+    pub fn is_undecided(&self) -> bool {
+        self.going.values().any(Going::is_frozen) || self.coming.values().any(Coming::is_owning)
+    }
+
+    /// Takes in what another box says.
+    pub fn on_message(&mut self, from: Peer, message: Message, flows: &mut impl Flows, now: Instant) {
+        match message {
+            Message::Prepare { name, versions, held, flows: theirs } => {
+                self.on_prepare(from, name, (versions, held), theirs, flows, now);
+            }
+            Message::Copy(name, piece) => self.on_copy(from, name, &piece, flows, now),
+            Message::Commit(name, moved) => self.on_commit(from, name, moved, flows, now),
+            Message::Confirm(name) => self.on_confirm(from, name, now),
+            Message::Abort(name) => self.on_abort(from, name, flows),
+            Message::Ready(name) => self.on_ready(from, name, flows, now),
+            Message::Copied { name, flow, through } => self.on_copied(from, name, flow, through, flows, now),
+            Message::Committed(name) => self.on_committed(from, name, now),
+            Message::Lacking(name, lacking) => self.on_lacking(from, name, &lacking),
+            Message::Refused(name, why) => self.on_refused(from, name, why, flows, now),
+        }
+    }
+
+    /// When [`Handover::on_timeout`] wants to be called.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let going = self.going.values().map(Going::due);
+        let coming = self.coming.values().map(Coming::due);
+        let past = self.past.values().map(|past| past.forgotten_at);
+        going.chain(coming).chain(past).min()
+    }
+
+    /// Acts on every deadline up to `now`.
+    pub fn on_timeout(&mut self, flows: &mut impl Flows, now: Instant) {
+        let due = |at: Instant| at <= now;
+        let going: Vec<IpAddr> =
+            self.going.iter().filter(|(_, one)| due(one.due())).map(|(&who, _)| who).collect();
+        going.into_iter().for_each(|subscriber| self.on_going_due(subscriber, flows, now));
+        let coming: Vec<IpAddr> =
+            self.coming.iter().filter(|(_, one)| due(one.due())).map(|(&who, _)| who).collect();
+        coming.into_iter().for_each(|subscriber| self.on_coming_due(subscriber, flows, now));
+        let past: Vec<IpAddr> =
+            self.past.iter().filter(|(_, one)| due(one.forgotten_at)).map(|(&who, _)| who).collect();
+        for subscriber in past {
+            if let Some(past) = self.past.remove(&subscriber) {
+                flows.lead(&past.flows, None);
+            }
+        }
+    }
+
+    fn say(&mut self, to: Peer, message: Message) {
+        self.outbox.push_back((to, message));
+    }
+
+    /// The highest epoch that is known of a subscriber.
+    fn epoch_of(&self, subscriber: IpAddr) -> u64 {
+        let coming = self.coming.get(&subscriber).map(|coming| coming.name().epoch);
+        let past = self.past.get(&subscriber).map(|past| past.name.epoch);
+        coming.max(past).unwrap_or(0)
+    }
+
+    /// The next epoch of a subscriber that this box has.
+    fn next_epoch(&self, subscriber: IpAddr, now: Instant) -> u64 {
+        (self.epoch_of(subscriber) + 1).max(self.wall_ms.saturating_add(now.as_millis()))
+    }
+
+    /// Remembers a hand-over that is over, with the flows that are elsewhere now.
+    fn remember(&mut self, name: Name, refused: Option<Refusal>, mut flows: Vec<FlowEnds>, now: Instant) {
+        // Flows that went before are still elsewhere.
+        flows.extend(self.past.remove(&name.subscriber).into_iter().flat_map(|past| past.flows));
+        let forgotten_at = now + self.config.linger;
+        self.past.insert(name.subscriber, Past { name, refused, flows, forgotten_at });
+    }
+
+    /// A number that was not there before (SplitMix64).
+    fn draw(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.random;
+        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (word ^ word >> 31).max(1)
+    }
+}
+
+/// When something is said again.
+#[derive(Clone, Copy, Debug)]
+struct Again {
+    at: Instant,
+    tries: u32,
+}
+
+impl Again {
+    fn after(retry: Duration, now: Instant) -> Self {
+        Self { at: now + retry, tries: 0 }
+    }
+
+    fn once_more(&mut self, retry: Duration, now: Instant) {
+        self.tries = (self.tries + 1).min(3);
+        self.at = now + retry * (1 << self.tries);
+    }
+}

@@ -1,0 +1,167 @@
+//! What boxes say to each other. `docs/handover.md` has the formats.
+
+use std::net::IpAddr;
+
+use engine::{FlowEnds, HeldPiece, MovedFlow};
+use stored::{Reader, StoredError};
+use units::SeqNum;
+
+/// The version of the messages. A box refuses what has another one, or records of another
+/// [`engine::RECORD_VERSION`].
+pub const VERSION: u16 = 1;
+
+/// Longest message, bytes.
+pub const MESSAGE_LEN_MAX: usize = 4 << 20;
+
+/// Which hand-over a message is about.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Name {
+    /// An address of the subscriber.
+    pub subscriber: IpAddr,
+    /// Counts the boxes that had it: the one that takes it now has this number.
+    pub epoch: u64,
+    /// What the box that takes it has drawn for this transfer; 0 before it has.
+    pub nonce: u64,
+}
+stored::fields!(Name { subscriber, epoch, nonce });
+
+/// Why a box does not take a subscriber.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, thiserror::Error)]
+pub enum Refusal {
+    /// Messages or records of another version.
+    #[error("it speaks another version")]
+    Version,
+    /// It had the subscriber later than that.
+    #[error("it knows of a later hand-over")]
+    Epoch,
+    /// Another hand-over of the subscriber is under way.
+    #[error("another hand-over of this subscriber is under way")]
+    Busy,
+    /// No memory for the data that the flows hold, or too many at once.
+    #[error("it has no memory for it")]
+    Memory,
+    /// A flow cannot go on there.
+    #[error("a flow cannot go on there")]
+    Flows,
+    /// It ends.
+    #[error("it takes nothing new")]
+    Ending,
+    /// It knows nothing of this transfer: it is over, or the box has started anew since.
+    #[error("it knows nothing of this transfer")]
+    Unknown,
+}
+stored::variants! {
+    Refusal: 0 => Version, 1 => Epoch, 2 => Busy, 3 => Memory, 4 => Flows, 5 => Ending, 6 => Unknown,
+}
+
+impl Refusal {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 7] =
+        [Self::Version, Self::Epoch, Self::Busy, Self::Memory, Self::Flows, Self::Ending, Self::Unknown];
+
+    /// The name used in counters.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Version => "version",
+            Self::Epoch => "epoch",
+            Self::Busy => "busy",
+            Self::Memory => "memory",
+            Self::Flows => "flows",
+            Self::Ending => "ending",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// What one box says to another one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Message {
+    /// Will you take it? From who has it.
+    Prepare {
+        /// Which.
+        name: Name,
+        /// [`VERSION`] and [`engine::RECORD_VERSION`].
+        versions: (u16, u32),
+        /// Bytes that its flows hold.
+        held: u64,
+        /// Those flows, as they are now.
+        flows: Vec<FlowEnds>,
+    },
+    /// Yes. The name has a nonce from here on.
+    Ready(Name),
+    /// No, and never by this name.
+    Refused(Name, Refusal),
+    /// Data that a flow holds.
+    Copy(Name, HeldPiece),
+    /// Data of a flow is here up to a number.
+    Copied {
+        /// Which.
+        name: Name,
+        /// Whose.
+        flow: FlowEnds,
+        /// The number behind it.
+        through: SeqNum,
+    },
+    /// It is yours, as its flows stand here; nobody has it until you take it.
+    Commit(Name, Vec<MovedFlow>),
+    /// It is mine.
+    Committed(Name),
+    /// I know.
+    Confirm(Name),
+    /// Never mind: I keep it. Not after [`Message::Commit`].
+    Abort(Name),
+    /// I cannot take it yet: data of these flows is lacking. It comes again from its beginning.
+    Lacking(Name, Vec<FlowEnds>),
+}
+stored::variants! {
+    Message:
+    0 => Prepare { name, versions, held, flows }, 1 => Ready(name), 2 => Refused(name, why),
+    3 => Copy(name, piece), 4 => Copied { name, flow, through }, 5 => Commit(name, flows),
+    6 => Committed(name), 7 => Confirm(name), 8 => Abort(name),
+    9 => Lacking(name, flows),
+}
+
+impl Message {
+    /// As bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        stored::to_bytes(self)
+    }
+
+    /// From bytes.
+    ///
+    /// # Errors
+    /// They are no message.
+    pub fn decode(bytes: &[u8]) -> Result<Self, StoredError> {
+        let mut from = Reader::new(VERSION, bytes);
+        let message = from.value()?;
+        from.finish()?;
+        Ok(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_have_names_of_their_own() {
+        let names: std::collections::BTreeSet<_> = Refusal::ALL.iter().map(|why| why.name()).collect();
+        assert_eq!(names.len(), Refusal::ALL.len());
+    }
+
+    #[test]
+    fn what_is_no_message_is_an_error() {
+        let name = Name { subscriber: "10.0.0.1".parse().unwrap(), epoch: 7, nonce: 9 };
+        let bytes = Message::Refused(name, Refusal::Memory).encode();
+        assert_eq!(Message::decode(&bytes), Ok(Message::Refused(name, Refusal::Memory)));
+        for len in 0..bytes.len() {
+            assert!(Message::decode(&bytes[..len]).is_err(), "{len} bytes");
+        }
+        let mut longer = bytes.clone();
+        longer.push(0);
+        assert!(Message::decode(&longer).is_err());
+        assert!(Message::decode(&[9]).is_err());
+    }
+}
