@@ -31,38 +31,61 @@ enum Stage {
     Owning { again: Again, bytes: u64 },
 }
 
-/// Data of a flow, in order.
+/// Data of a flow: pieces, in whatever order they come.
 #[derive(Debug)]
 struct Copied {
-    start: SeqNum,
-    bytes: Vec<u8>,
+    /// Places are counted from here.
+    base: SeqNum,
+    pieces: BTreeMap<i32, Vec<u8>>,
+    /// Bytes of all pieces.
+    len: u64,
 }
 
 impl Copied {
-    fn end(&self) -> SeqNum {
-        self.start + self.bytes.len() as u32
+    fn new(base: SeqNum) -> Self {
+        Self { base, pieces: BTreeMap::new(), len: 0 }
     }
 
-    /// Adds a piece, and forgets what lies before the first byte that is needed. A piece behind a gap is left out,
-    /// to come again.
+    /// Adds a piece, and forgets what lies before the first byte that is needed.
     fn add(&mut self, piece: &HeldPiece) {
-        if piece.start == piece.una && piece.una.is_after(self.end()) {
-            // What lay between has been acknowledged.
-            (self.start, self.bytes) = (piece.start, Vec::new());
+        let una = piece.una.distance_from(self.base);
+        let is_over = |at: i32, bytes: &[u8]| at.saturating_add_unsigned(bytes.len() as u32) <= una;
+        while let Some(first) = self.pieces.first_entry().filter(|one| is_over(*one.key(), one.get())) {
+            self.len -= first.remove().len() as u64;
         }
-        let known = self.end().distance_from(piece.start);
-        let new = usize::try_from(known).ok().and_then(|known| piece.bytes.get(known..));
-        self.bytes.extend_from_slice(new.unwrap_or_default());
-        let old = piece.una.distance_from(self.start).max(0).unsigned_abs();
-        let old = old.min(self.bytes.len() as u32);
-        self.bytes.drain(..old as usize);
-        self.start = self.start + old;
+        let at = piece.start.distance_from(self.base);
+        if piece.bytes.is_empty() || self.pieces.get(&at).is_some_and(|old| old.len() >= piece.bytes.len()) {
+            return;
+        }
+        self.len += piece.bytes.len() as u64;
+        let old = self.pieces.insert(at, piece.bytes.clone());
+        self.len -= old.map_or(0, |old| old.len() as u64);
+    }
+
+    /// The bytes from a number on, as far as there is no hole.
+    fn from(&self, una: SeqNum) -> impl Iterator<Item = &[u8]> {
+        let mut end = una.distance_from(self.base);
+        self.pieces.iter().map_while(move |(&at, bytes)| {
+            let known = end.checked_sub(at).filter(|known| *known >= 0)?;
+            let new = bytes.get(known as usize..).unwrap_or_default();
+            end = end.saturating_add_unsigned(new.len() as u32);
+            Some(new)
+        })
+    }
+
+    /// The number behind the last byte from `una` on without a hole.
+    fn through(&self, una: SeqNum) -> SeqNum {
+        una + self.from(una).map(<[u8]>::len).sum::<usize>() as u32
     }
 
     /// The bytes from `una` to `end`, if they are all here.
     fn between(&self, una: SeqNum, end: SeqNum) -> Option<Vec<u8>> {
-        let at = usize::try_from(una.distance_from(self.start)).ok()?;
-        self.bytes.get(at..at + end.since(una) as usize).map(<[u8]>::to_vec)
+        let len = end.since(una) as usize;
+        let mut bytes = Vec::with_capacity(len.min(1 << 20));
+        for piece in self.from(una) {
+            bytes.extend_from_slice(&piece[..piece.len().min(len - bytes.len())]);
+        }
+        (bytes.len() == len).then_some(bytes)
     }
 }
 
@@ -139,14 +162,9 @@ impl Handover {
             // The next time the other box takes a higher number.
             return self.say(from, Message::Refused(name, why));
         }
-        if let Some(older) = self.coming.remove(&subscriber) {
-            flows.lead(&older.flows, None);
-        }
-        if let Some(past) = self.past.remove(&subscriber) {
-            flows.lead(&past.flows, None);
-        }
+        self.coming.remove(&subscriber);
         let name = Name { nonce: self.draw(), ..name };
-        flows.lead(&theirs, Some(from));
+        flows.lead(subscriber, Some(from));
         let stage = Stage::Holding { copies: BTreeMap::new(), promised: held, held: 0 };
         let until = now + self.config.copying_max + self.config.lease;
         self.coming.insert(subscriber, Coming { from, name, flows: theirs, stage, until });
@@ -168,12 +186,12 @@ impl Handover {
         if copies.len() >= FLOWS_MAX && !copies.contains_key(&piece.flow) {
             return;
         }
-        let first = || Copied { start: piece.start, bytes: Vec::new() };
-        let copied = copies.entry(piece.flow).or_insert_with(first);
-        let before = copied.bytes.len() as u64;
+        let copied = copies.entry(piece.flow).or_insert_with(|| Copied::new(piece.start));
+        let before = copied.len;
         copied.add(piece);
-        *held = (*held + copied.bytes.len() as u64).saturating_sub(before);
-        let (through, flow, is_full) = (copied.end(), piece.flow, others + *held > memory_max);
+        *held = (*held + copied.len).saturating_sub(before);
+        let (through, flow) = (copied.through(piece.una), piece.flow);
+        let is_full = others + *held > memory_max;
         if is_full {
             return self.decline(name.subscriber, Refusal::Memory, flows, now);
         }
@@ -198,7 +216,7 @@ impl Handover {
                 None => self.say(from, Message::Refused(name, Refusal::Unknown)),
             };
         };
-        let Stage::Holding { copies, .. } = &mut coming.stage else {
+        let Stage::Holding { copies, .. } = &coming.stage else {
             return self.say(from, Message::Committed(name));
         };
         let mut loaded: Vec<Loaded> = Vec::new();
@@ -216,12 +234,10 @@ impl Handover {
             }
         }
         if !lacking.is_empty() {
-            lacking.iter().for_each(|flow| _ = copies.remove(flow));
             return self.say(from, Message::Lacking(name, lacking));
         }
         let bytes = loaded.iter().map(|(_, held)| held.len() as u64).sum();
-        flows.lead(&coming.flows, None);
-        if !flows.take_in(&loaded, now) {
+        if !flows.take_in(name.subscriber, &loaded, now) {
             return self.decline(name.subscriber, Refusal::Flows, flows, now);
         }
         coming.flows = loaded.iter().map(|(flow, _)| flow.ends).collect();
@@ -239,7 +255,7 @@ impl Handover {
         self.counters.flows[1] += coming.flows.len() as u64;
         self.counters.bytes[1] += bytes;
         self.ended.push_back(coming.ended(Outcome::Come, bytes));
-        self.remember(name, None, Vec::new(), now);
+        self.remember(name, None, now);
     }
 
     pub(crate) fn on_abort(&mut self, from: Peer, name: Name, flows: &mut impl Flows) {
@@ -250,7 +266,7 @@ impl Handover {
         };
         let is_held = self.coming.get(&name.subscriber).filter(is_meant).is_some_and(|one| !one.is_owning());
         if let Some(coming) = is_held.then(|| self.coming.remove(&name.subscriber)).flatten() {
-            flows.lead(&coming.flows, None);
+            flows.lead(coming.name.subscriber, None);
         }
     }
 
@@ -260,10 +276,10 @@ impl Handover {
             return;
         }
         let Some(coming) = self.coming.remove(&subscriber) else { return };
-        flows.lead(&coming.flows, None);
+        flows.lead(coming.name.subscriber, None);
         self.counters.refused[why as usize] += 1;
         self.say(coming.from, Message::Refused(coming.name, why));
-        self.remember(coming.name, Some(why), Vec::new(), now);
+        self.remember(coming.name, Some(why), now);
     }
 
     pub(crate) fn on_coming_due(&mut self, subscriber: IpAddr, flows: &mut impl Flows, now: Instant) {
@@ -272,7 +288,7 @@ impl Handover {
         let is_over = coming.until <= now;
         match &mut coming.stage {
             Stage::Holding { .. } => {
-                flows.lead(&coming.flows, None);
+                flows.lead(coming.name.subscriber, None);
                 self.coming.remove(&subscriber);
             }
             Stage::Owning { bytes, .. } if is_over => {
@@ -289,5 +305,39 @@ impl Handover {
                 self.say(from, Message::Committed(name));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_come_in_any_order_and_lie_one_over_the_other() {
+        let flow = FlowEnds {
+            is_downlink: true,
+            sink: "10.0.0.1:1".parse().unwrap(),
+            source: "192.0.2.1:443".parse().unwrap(),
+        };
+        let number = |at: u32| SeqNum::new(u32::MAX - 4) + at;
+        let data: Vec<u8> = (0..40).collect();
+        let piece = |una: u32, from: usize, to: usize| HeldPiece {
+            flow,
+            una: number(una),
+            start: number(from as u32),
+            bytes: data[from..to].to_vec(),
+        };
+        let mut copied = Copied::new(number(10));
+        copied.add(&piece(0, 10, 20));
+        assert_eq!((copied.through(number(0)), copied.len), (number(0), 10), "a hole");
+        copied.add(&piece(0, 0, 12));
+        assert_eq!(copied.between(number(0), number(20)).as_deref(), Some(&data[..20]));
+        copied.add(&piece(0, 0, 4));
+        copied.add(&piece(0, 30, 40));
+        assert_eq!(copied.between(number(3), number(21)), None);
+        copied.add(&piece(13, 18, 31));
+        assert_eq!(copied.len, 10 + 10 + 13, "what the sink has acknowledged is forgotten");
+        assert_eq!(copied.between(number(13), number(40)).as_deref(), Some(&data[13..]));
+        assert_eq!(copied.through(number(13)), number(40));
     }
 }

@@ -246,7 +246,7 @@ impl Handover {
         self.counters.flows[0] += ends.len() as u64;
         self.counters.bytes[0] += going.bytes;
         self.ended.push_back(going.ended(Outcome::Gone, ends.len(), now));
-        self.remember(name, None, ends, now);
+        self.remember(name, None, now);
     }
 
     pub(crate) fn on_refused(
@@ -269,14 +269,13 @@ impl Handover {
         let Some(going) = self.going.remove(&name.subscriber) else { return };
         let Stage::Frozen { flows: loaded, .. } = &going.stage else { return };
         let ends: Vec<FlowEnds> = loaded.iter().map(|(flow, _)| flow.ends).collect();
-        flows.lead(&ends, None);
-        let is_back = flows.take_in(loaded, now);
+        let is_back = flows.take_in(name.subscriber, loaded, now);
         self.counters.stayed += u64::from(is_back);
         self.counters.broken += u64::from(!is_back);
         let outcome = if is_back { Outcome::Stayed(why) } else { Outcome::Broken };
         self.ended.push_back(going.ended(outcome, ends.len(), now));
         // Nothing of this name is to come alive again.
-        self.remember(name, None, Vec::new(), now);
+        self.remember(name, None, now);
     }
 
     /// It stays here: it was not frozen yet.
@@ -288,7 +287,7 @@ impl Handover {
         self.counters.stayed += 1;
         self.ended.push_back(going.ended(outcome, 0, now));
         self.say(going.to, Message::Abort(going.name));
-        self.remember(going.name, None, Vec::new(), now);
+        self.remember(going.name, None, now);
     }
 
     /// Nobody has it any more: what it owes its hosts hear by a reset.
@@ -296,13 +295,12 @@ impl Handover {
         let Some(going) = self.going.remove(&subscriber) else { return };
         let Stage::Frozen { flows: loaded, .. } = &going.stage else { return };
         let ends: Vec<FlowEnds> = loaded.iter().map(|(flow, _)| flow.ends).collect();
-        flows.lead(&ends, None);
-        if flows.take_in(loaded, now) {
+        if flows.take_in(subscriber, loaded, now) {
             flows.break_off(&ends, now);
         }
         self.counters.broken += 1;
         self.ended.push_back(going.ended(Outcome::Broken, ends.len(), now));
-        self.remember(going.name, None, Vec::new(), now);
+        self.remember(going.name, None, now);
     }
 
     pub(crate) fn on_going_due(&mut self, subscriber: IpAddr, flows: &mut impl Flows, now: Instant) {

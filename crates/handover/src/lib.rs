@@ -26,10 +26,12 @@ use engine::{FlowEnds, HeldPiece, MovedFlow};
 use units::{Duration, Instant, SeqNum};
 
 mod coming;
+mod elsewhere;
 mod going;
 mod message;
 
 use coming::Coming;
+pub use elsewhere::{Elsewhere, Way};
 use going::Going;
 pub use message::{MESSAGE_LEN_MAX, Message, Name, Refusal, VERSION};
 
@@ -47,15 +49,19 @@ pub trait Flows {
     /// What a flow holds from a number on, `len_max` bytes at most.
     fn held(&mut self, flow: &FlowEnds, from: Option<SeqNum>, len_max: usize) -> Option<HeldPiece>;
 
-    /// Takes all flows of a subscriber out, and has packets of theirs go to `to` from here on.
+    /// Takes all flows of a subscriber out. Packets of those that are given go to `to` from here on; all others of
+    /// the subscriber pass, new ones too.
     fn give_away(&mut self, subscriber: IpAddr, to: Peer, now: Instant) -> Vec<Loaded>;
 
-    /// Goes on with all of these flows, or, if one of them cannot go on, with none: false then. Their packets go
-    /// nowhere else.
-    fn take_in(&mut self, flows: &[Loaded], now: Instant) -> bool;
+    /// Goes on with all of these flows, or, if one of them cannot go on, with none: false then. The subscriber is
+    /// here: its packets go nowhere else.
+    fn take_in(&mut self, subscriber: IpAddr, flows: &[Loaded], now: Instant) -> bool;
 
-    /// Has packets of these flows go to `to`, who has them; or, with none, nowhere any more.
-    fn lead(&mut self, flows: &[FlowEnds], to: Option<Peer>);
+    /// Has all packets of a subscriber go to `to`, who has it for the time being; or, with none, no longer.
+    fn lead(&mut self, subscriber: IpAddr, to: Option<Peer>);
+
+    /// Forgets that a subscriber has gone, and where.
+    fn forget(&mut self, subscriber: IpAddr);
 
     /// Ends flows: the hosts of those that are owed something are reset.
     fn break_off(&mut self, flows: &[FlowEnds], now: Instant);
@@ -156,8 +162,6 @@ struct Past {
     name: Name,
     /// Why it was not taken here, if it was not; it never will be by this name.
     refused: Option<Refusal>,
-    /// Its flows, whose packets go to the other box until this is forgotten; none where they came.
-    flows: Vec<FlowEnds>,
     forgotten_at: Instant,
 }
 
@@ -274,9 +278,8 @@ impl Handover {
         let past: Vec<IpAddr> =
             self.past.iter().filter(|(_, one)| due(one.forgotten_at)).map(|(&who, _)| who).collect();
         for subscriber in past {
-            if let Some(past) = self.past.remove(&subscriber) {
-                flows.lead(&past.flows, None);
-            }
+            self.past.remove(&subscriber);
+            flows.forget(subscriber);
         }
     }
 
@@ -296,12 +299,10 @@ impl Handover {
         (self.epoch_of(subscriber) + 1).max(self.wall_ms.saturating_add(now.as_millis()))
     }
 
-    /// Remembers a hand-over that is over, with the flows that are elsewhere now.
-    fn remember(&mut self, name: Name, refused: Option<Refusal>, mut flows: Vec<FlowEnds>, now: Instant) {
-        // Flows that went before are still elsewhere.
-        flows.extend(self.past.remove(&name.subscriber).into_iter().flat_map(|past| past.flows));
+    /// Remembers a hand-over that is over.
+    fn remember(&mut self, name: Name, refused: Option<Refusal>, now: Instant) {
         let forgotten_at = now + self.config.linger;
-        self.past.insert(name.subscriber, Past { name, refused, flows, forgotten_at });
+        self.past.insert(name.subscriber, Past { name, refused, forgotten_at });
     }
 
     /// A number that was not there before (SplitMix64).

@@ -24,6 +24,10 @@ pub trait MiddleboxUnderTest: Middlebox {
     fn has_flow(&self, _client: SocketAddr, _server: SocketAddr) -> bool {
         false
     }
+    /// What it has handed out last is a packet of a host's that it forwards, late.
+    fn has_forwarded(&self) -> bool {
+        false
+    }
     /// Nobody is there to take packets in, and they wait; what it has handed out last is lost.
     fn is_shut(&self) -> bool {
         false

@@ -315,6 +315,12 @@ fn resumed(config: &EngineConfig, image: &[u8]) -> Result<Engine, ImageError> {
     Ok(next)
 }
 
+/// True when an engine has handed a flow back that was under way.
+pub(crate) fn has_handed_back(engine: &Engine) -> bool {
+    let gives_up = |stats: &Stats| HANDED_BACK.iter().any(|reason| stats.passed_for(*reason) > 0);
+    all_stats(engine).any(gives_up)
+}
+
 /// The counters of both directions.
 fn all_stats(engine: &Engine) -> impl Iterator<Item = &Stats> {
     core::iter::once(engine.stats()).chain(engine.uplink_stats())
@@ -391,9 +397,7 @@ impl MiddleboxUnderTest for Restarting {
     }
 
     fn is_leaving(&self) -> bool {
-        let gives_up = |stats: &Stats| HANDED_BACK.iter().any(|reason| stats.passed_for(*reason) > 0);
-        let leaves = |engine| all_stats(engine).any(gives_up);
-        self.engine.as_ref().map_or(self.recovers_at.is_none(), leaves)
+        self.engine.as_ref().map_or(self.recovers_at.is_none(), has_handed_back)
             || self.draining.is_some()
             || self.has_hung
             || self.has_left

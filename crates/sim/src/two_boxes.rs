@@ -13,10 +13,11 @@ use core::net::{IpAddr, SocketAddr};
 use std::collections::{BTreeMap, VecDeque};
 
 use engine::{ConfigError, Engine, EngineConfig, FlowEnds, HeldPiece, Middlebox, Port, Transmit, Verdict};
-use handover::{Counters, Ended, Flows, Handover, Loaded, Message, Peer};
+use handover::{Counters, Elsewhere, Ended, Flows, Handover, Loaded, Message, Peer, Way};
 use units::{Bytes, Duration, Instant, SeqNum};
 use wire::{Packet, VirtioNetHeader};
 
+use crate::restart::has_handed_back;
 use crate::{MiddleboxUnderTest, Random};
 
 /// The wire between the boxes.
@@ -70,8 +71,7 @@ type Ends = (SocketAddr, SocketAddr);
 #[derive(Debug)]
 struct Place {
     engine: Engine,
-    /// Flows that the other box has.
-    away: BTreeMap<Ends, Peer>,
+    elsewhere: Elsewhere,
 }
 
 impl Flows for Place {
@@ -85,27 +85,24 @@ impl Flows for Place {
 
     fn give_away(&mut self, subscriber: IpAddr, to: Peer, now: Instant) -> Vec<Loaded> {
         let loaded = self.engine.give_away(subscriber, now);
-        self.away.extend(loaded.iter().map(|(flow, _)| (flow.ends.client_and_server(), to)));
+        self.elsewhere.give_away(subscriber, loaded.iter().map(|(flow, _)| flow.ends), to);
         loaded
     }
 
-    fn take_in(&mut self, flows: &[Loaded], now: Instant) -> bool {
-        for (flow, held) in flows {
-            if self.engine.take_in(flow, held, now).is_err() {
-                return false;
-            }
-            self.away.remove(&flow.ends.client_and_server());
+    fn take_in(&mut self, subscriber: IpAddr, flows: &[Loaded], now: Instant) -> bool {
+        let is_whole = flows.iter().all(|(flow, held)| self.engine.take_in(flow, held, now).is_ok());
+        if is_whole {
+            self.elsewhere.take_in(subscriber);
         }
-        true
+        is_whole
     }
 
-    fn lead(&mut self, flows: &[FlowEnds], to: Option<Peer>) {
-        for flow in flows {
-            match to {
-                Some(to) => drop(self.away.insert(flow.client_and_server(), to)),
-                None => drop(self.away.remove(&flow.client_and_server())),
-            }
-        }
+    fn lead(&mut self, subscriber: IpAddr, to: Option<Peer>) {
+        self.elsewhere.lead(subscriber, to);
+    }
+
+    fn forget(&mut self, subscriber: IpAddr) {
+        self.elsewhere.forget(subscriber);
     }
 
     fn break_off(&mut self, flows: &[FlowEnds], now: Instant) {
@@ -139,6 +136,7 @@ pub struct TwoBoxes {
     /// Packets that came from the other box and go out.
     outgoing: VecDeque<(Port, VirtioNetHeader, Vec<u8>)>,
     leaving: (VirtioNetHeader, Vec<u8>),
+    has_forwarded: bool,
     has_died: bool,
     /// A flow that was in both engines.
     twice: Option<Ends>,
@@ -179,6 +177,7 @@ impl TwoBoxes {
             random,
             outgoing: VecDeque::new(),
             leaving: (VirtioNetHeader::default(), Vec::new()),
+            has_forwarded: false,
             has_died: false,
             twice: None,
             ended: Vec::new(),
@@ -282,11 +281,14 @@ impl TwoBoxes {
                 }
                 Cargo::Packet(from, virtio, mut packet) => {
                     let place = &mut self.boxes[to].place;
-                    // What went round once is not sent on again.
-                    if ends_of(&packet, from).is_some_and(|ends| place.away.contains_key(&ends)) {
-                        continue;
-                    }
-                    if place.engine.handle_packet(from, &virtio, &mut packet, now) == Verdict::Forward {
+                    let way = ends_of(&packet, from).map_or(Way::Here, |ends| place.elsewhere.way_of(ends));
+                    let verdict = match way {
+                        // What went round once is not sent on again.
+                        Way::To(_) => Verdict::Consumed,
+                        Way::Past => Verdict::Forward,
+                        Way::Here => place.engine.handle_packet(from, &virtio, &mut packet, now),
+                    };
+                    if verdict == Verdict::Forward {
                         self.outgoing.push_back((from.opposite(), virtio, packet));
                     }
                 }
@@ -298,7 +300,7 @@ impl TwoBoxes {
     /// that. Flows that a box was never told of pass.
     fn is_expected(&self, one: &Move) -> bool {
         let place = &self.boxes[one.to].place;
-        let is_told = place.away.keys().any(|(client, _)| client.ip() == one.client);
+        let is_told = place.elsewhere.is_led(one.client);
         let has = |which: usize| !self.boxes[which].place.engine.delivering(one.client).is_empty();
         is_told || has(one.to) || !has(1 - one.to)
     }
@@ -333,7 +335,8 @@ fn station(
     protocol: handover::Config,
     random: &mut Random,
 ) -> Result<Station, ConfigError> {
-    let place = Place { engine: Engine::new(config.clone())?, away: BTreeMap::new() };
+    let place =
+        Place { engine: Engine::new(config.clone())?, elsewhere: Elsewhere::new(config.ipv6_prefix_len) };
     Ok(Station { place, protocol: Handover::new(protocol, random.word(), 0) })
 }
 
@@ -357,9 +360,13 @@ impl Middlebox for TwoBoxes {
         let ends = ends_of(packet, from);
         let at = ends.and_then(|(client, _)| self.routed.get(&client.ip())).copied().unwrap_or(0);
         let place = &mut self.boxes[at].place;
-        if let Some(&to) = ends.and_then(|ends| place.away.get(&ends)) {
-            self.ship(usize::from(to), &Cargo::Packet(from, *virtio, packet.to_vec()), now);
-            return Verdict::Consumed;
+        match ends.map_or(Way::Here, |ends| place.elsewhere.way_of(ends)) {
+            Way::To(to) => {
+                self.ship(usize::from(to), &Cargo::Packet(from, *virtio, packet.to_vec()), now);
+                return Verdict::Consumed;
+            }
+            Way::Past => return Verdict::Forward,
+            Way::Here => {}
         }
         let verdict = place.engine.handle_packet(from, virtio, packet, now);
         self.look_for_two_owners();
@@ -380,7 +387,9 @@ impl Middlebox for TwoBoxes {
     }
 
     fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
-        if let Some((to, virtio, packet)) = self.outgoing.pop_front() {
+        let forwarded = self.outgoing.pop_front();
+        self.has_forwarded = forwarded.is_some();
+        if let Some((to, virtio, packet)) = forwarded {
             self.leaving = (virtio, packet);
             return Some(Transmit { to, virtio, header: &self.leaving.1, payload: (&[], &[]) });
         }
@@ -408,6 +417,14 @@ impl Middlebox for TwoBoxes {
 impl MiddleboxUnderTest for TwoBoxes {
     fn has_flow(&self, client: SocketAddr, server: SocketAddr) -> bool {
         self.boxes.iter().any(|one| one.place.engine.has_flow(client, server))
+    }
+
+    fn is_leaving(&self) -> bool {
+        self.boxes.iter().any(|one| has_handed_back(&one.place.engine))
+    }
+
+    fn has_forwarded(&self) -> bool {
+        self.has_forwarded
     }
 
     fn take_crash(&mut self) -> bool {

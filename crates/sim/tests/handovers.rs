@@ -39,10 +39,15 @@ fn for_all(numbers: std::ops::Range<u64>, check: impl Fn(u64) + Sync) {
     });
 }
 
-/// The line-up of `seed` and how long it takes, unless its engine's process has a fate of its own.
+/// The line-up of `seed` and how long it takes, unless its engine's process has a fate of its own, or nothing moves.
 fn line_up(seed: u64) -> Option<(RandomRun, Duration)> {
-    let run = RandomRun::draw(seed, LogMode::Hash);
-    let takes = run.restarts.is_empty().then(|| run.run().unwrap().simulated)?;
+    let run = RandomRun::draw(
+        seed,
+        if std::env::var_os("CELLERATOR_SIM_SHOW").is_some() { LogMode::Text } else { LogMode::Hash },
+    );
+    // Flows whose windows are lowered stay behind: their hosts hear windows of their own where they come to.
+    let is_apt = run.restarts.is_empty() && !run.network.checks.lowers_windows_only;
+    let takes = is_apt.then(|| run.run().unwrap().simulated)?;
     Some((run, takes))
 }
 
@@ -83,6 +88,11 @@ fn run(run: &RandomRun, boxes: TwoBoxes, tolerance: Tolerance, tally: &Tally, wh
     config.checks.tolerance = config.checks.tolerance.max(tolerance);
     let mut network = Network::new(&config, boxes).unwrap();
     if let Err(error) = network.run() {
+        if std::env::var_os("CELLERATOR_SIM_SHOW").is_some() {
+            let text: Vec<&str> = network.log().text().lines().collect();
+            println!("{}", text[text.len().saturating_sub(4000)..].join("\n"));
+            println!("{:#?} {:#?}", network.middlebox().ended(), network.middlebox());
+        }
         panic!("seed {seed} ({}), {what}: {error}", run.rare);
     }
     let boxes = network.middlebox();

@@ -34,7 +34,7 @@ impl Engine {
     /// the data that it holds. No host hears of it: packets of these flows pass untouched from here on, so whoever
     /// calls this has to keep them away.
     ///
-    /// Handshakes under way, lowered windows and flows that a trial measures stay.
+    /// Its other flows (handshakes under way, lowered windows, a trial's) pass from here on, as those do that begin.
     #[must_use]
     pub fn give_away(&mut self, client: IpAddr, now: Instant) -> Vec<(MovedFlow, Vec<u8>)> {
         let mut moved = Vec::new();

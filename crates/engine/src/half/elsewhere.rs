@@ -60,7 +60,11 @@ impl Half {
     pub(crate) fn give_away(&mut self, client: IpAddr, now: Instant, moved: &mut Vec<(MovedFlow, Vec<u8>)>) {
         for id in self.places_of(client) {
             let Some(flow) = self.flows.get(id) else { continue };
-            let Some(relay) = flow.phase.relay() else { continue };
+            let Some(relay) = flow.phase.relay() else {
+                // Its hosts have nobody between them from here on.
+                self.leave(id, None);
+                continue;
+            };
             let mut record = record_of(flow, relay);
             record.forget_place();
             let (_, _, held) = relay.held_from(None, usize::MAX);

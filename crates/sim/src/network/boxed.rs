@@ -109,7 +109,8 @@ impl<M: MiddleboxUnderTest> Network<M> {
         while let Some(made) = self.middlebox.poll_transmit(self.now) {
             let (to, virtio, packet) = (made.to, made.virtio, made.to_vec());
             sent = count_one(sent)?;
-            self.send_out(Origin::Made, to, &virtio, packet)?;
+            let origin = if self.middlebox.has_forwarded() { Origin::Forwarded } else { Origin::Made };
+            self.send_out(origin, to, &virtio, packet)?;
         }
         Ok(())
     }
