@@ -13,9 +13,9 @@ use core::net::{IpAddr, SocketAddr};
 use std::collections::{BTreeMap, VecDeque};
 
 use engine::{ConfigError, Engine, EngineConfig, FlowEnds, HeldPiece, Middlebox, Port, Transmit, Verdict};
-use handover::{Counters, Elsewhere, Ended, Flows, Handover, Loaded, Message, Peer, Way};
+use handover::{Counters, Elsewhere, Ended, Flows, Handover, Loaded, Message, Outcome, Peer, Way};
 use units::{Bytes, Duration, Instant, SeqNum};
-use wire::{Packet, VirtioNetHeader};
+use wire::{GsoType, Packet, VirtioNetHeader};
 
 use crate::restart::has_handed_back;
 use crate::{MiddleboxUnderTest, Random};
@@ -138,6 +138,8 @@ pub struct TwoBoxes {
     leaving: (VirtioNetHeader, Vec<u8>),
     has_forwarded: bool,
     has_died: bool,
+    /// Flows were lost with a box, or given up: their hosts go on by themselves.
+    has_left: bool,
     /// A flow that was in both engines.
     twice: Option<Ends>,
     ended: Vec<Ended>,
@@ -179,6 +181,7 @@ impl TwoBoxes {
             leaving: (VirtioNetHeader::default(), Vec::new()),
             has_forwarded: false,
             has_died: false,
+            has_left: false,
             twice: None,
             ended: Vec::new(),
             counters: [Counters::default(); 2],
@@ -236,6 +239,7 @@ impl TwoBoxes {
             self.ship(usize::from(to), &Cargo::Message(message.encode()), now);
         }
         while let Some(ended) = self.boxes[which].protocol.take_ended() {
+            self.has_left |= ended.outcome == Outcome::Broken;
             self.ended.push(ended);
         }
         self.look_for_two_owners();
@@ -262,7 +266,7 @@ impl TwoBoxes {
             let counters = self.boxes[death.which].protocol.counters();
             add(&mut self.counters[death.which], counters);
             self.boxes[death.which] = next;
-            self.has_died = true;
+            (self.has_died, self.has_left) = (true, true);
         }
     }
 
@@ -288,7 +292,11 @@ impl TwoBoxes {
                         Way::Past => Verdict::Forward,
                         Way::Here => place.engine.handle_packet(from, &virtio, &mut packet, now),
                     };
-                    if verdict == Verdict::Forward {
+                    // What is broken is dropped by the host that it is for.
+                    let is_intact = wire::parse(&packet)
+                        .is_ok_and(|parsed| wire::tcp_checksum_is_valid(&packet, &parsed));
+                    let is_whole = virtio.gso_type == GsoType::None;
+                    if verdict == Verdict::Forward && (is_intact || !is_whole) {
                         self.outgoing.push_back((from.opposite(), virtio, packet));
                     }
                 }
@@ -301,8 +309,9 @@ impl TwoBoxes {
     fn is_expected(&self, one: &Move) -> bool {
         let place = &self.boxes[one.to].place;
         let is_told = place.elsewhere.is_led(one.client);
-        let has = |which: usize| !self.boxes[which].place.engine.delivering(one.client).is_empty();
-        is_told || has(one.to) || !has(1 - one.to)
+        let [own, other] = [one.to, 1 - one.to].map(|which| &self.boxes[which].place.engine);
+        let is_there = !own.delivering(one.client).is_empty();
+        is_told || is_there || !other.flow_reports(0).any(|flow| flow.client.ip() == one.client)
     }
 
     fn act_on_plan(&mut self, now: Instant) {
@@ -420,7 +429,7 @@ impl MiddleboxUnderTest for TwoBoxes {
     }
 
     fn is_leaving(&self) -> bool {
-        self.boxes.iter().any(|one| has_handed_back(&one.place.engine))
+        self.has_left || self.boxes.iter().any(|one| has_handed_back(&one.place.engine))
     }
 
     fn has_forwarded(&self) -> bool {

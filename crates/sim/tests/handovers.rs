@@ -11,11 +11,16 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use handover::Outcome;
-use sim::{Between, Death, LogMode, Move, Network, Random, RandomRun, Tolerance, TwoBoxes};
+use sim::{
+    Between, Death, LogMode, Move, Network, Random, RandomRun, SimError, Tolerance, TwoBoxes, Violation,
+};
 use units::{Bytes, Duration, Instant};
 
 /// Line-ups, unless told otherwise.
 const RUNS: u64 = 400;
+/// Line-ups in which a box dies at every step, once each; short ones.
+const DIES_EVERYWHERE: u64 = 12;
+const STEPS_MAX: u64 = 400;
 
 fn runs() -> u64 {
     std::env::var("CELLERATOR_SIM_HANDOVERS").ok().and_then(|text| text.parse().ok()).unwrap_or(RUNS)
@@ -41,10 +46,7 @@ fn for_all(numbers: std::ops::Range<u64>, check: impl Fn(u64) + Sync) {
 
 /// The line-up of `seed` and how long it takes, unless its engine's process has a fate of its own, or nothing moves.
 fn line_up(seed: u64) -> Option<(RandomRun, Duration)> {
-    let run = RandomRun::draw(
-        seed,
-        if std::env::var_os("CELLERATOR_SIM_SHOW").is_some() { LogMode::Text } else { LogMode::Hash },
-    );
+    let run = RandomRun::draw(seed, LogMode::Hash);
     // Flows whose windows are lowered stay behind: their hosts hear windows of their own where they come to.
     let is_apt = run.restarts.is_empty() && !run.network.checks.lowers_windows_only;
     let takes = is_apt.then(|| run.run().unwrap().simulated)?;
@@ -86,14 +88,16 @@ fn run(run: &RandomRun, boxes: TwoBoxes, tolerance: Tolerance, tally: &Tally, wh
     let seed = run.seed;
     let mut config = run.network.clone();
     config.checks.tolerance = config.checks.tolerance.max(tolerance);
+    // Where boxes do not hear each other, packets pass the one that they are not routed to.
+    config.checks.is_passed_by |= tolerance > Tolerance::Nothing;
     let mut network = Network::new(&config, boxes).unwrap();
-    if let Err(error) = network.run() {
-        if std::env::var_os("CELLERATOR_SIM_SHOW").is_some() {
-            let text: Vec<&str> = network.log().text().lines().collect();
-            println!("{}", text[text.len().saturating_sub(4000)..].join("\n"));
-            println!("{:#?} {:#?}", network.middlebox().ended(), network.middlebox());
-        }
-        panic!("seed {seed} ({}), {what}: {error}", run.rare);
+    match network.run() {
+        Ok(_) => {}
+        // A box that has died knows no more who has what. Packets that are routed to it go past the one that does,
+        // which goes on with numbers that its hosts have left behind: as after a hang, hosts see to that.
+        Err(SimError::Broken { violation: Violation::Packet { .. } | Violation::Silent { .. }, .. })
+            if tolerance > Tolerance::Nothing => {}
+        Err(error) => panic!("seed {seed} ({}), {what}: {error}", run.rare),
     }
     let boxes = network.middlebox();
     assert_eq!(boxes.twice(), None, "seed {seed}: a flow with two owners, {what}");
@@ -105,7 +109,7 @@ fn run(run: &RandomRun, boxes: TwoBoxes, tolerance: Tolerance, tally: &Tally, wh
         };
         tally[at].fetch_add(1, Ordering::Relaxed);
     }
-    if config.checks.tolerance == Tolerance::Nothing {
+    if config.checks.tolerance < Tolerance::Tampering {
         for (flow, client) in network.clients().iter().enumerate() {
             assert_eq!(client.first_wrong_offset(), None, "seed {seed}, flow {flow}, {what}");
         }
@@ -151,6 +155,30 @@ fn a_box_dies_at_any_step_and_nobody_has_a_flow_twice() {
             run(&line_up, boxes(vec![death]), Tolerance::Failures, &tally, &format!("{death:?}"));
         }
     });
+}
+
+/// Either box dies once at every step of a few line-ups.
+#[test]
+fn a_box_dies_at_every_step_and_nobody_has_a_flow_twice() {
+    let tally = Tally::default();
+    let (mut seed, mut line_ups) = (0, 0);
+    while line_ups < DIES_EVERYWHERE {
+        seed += 1;
+        let Some((line_up, takes)) = line_up(seed) else { continue };
+        let random = &mut Random::new(seed ^ 0xdead);
+        let (between, moves) = (wire(random), moves(&line_up, takes, random));
+        let boxes =
+            |deaths| TwoBoxes::new(&line_up.engine, protocol(), between, &moves, deaths, seed).unwrap();
+        let steps = run(&line_up, boxes(Vec::new()), Tolerance::Nothing, &tally, "nobody dies").steps;
+        if !(10..STEPS_MAX).contains(&steps) {
+            continue;
+        }
+        line_ups += 1;
+        for_all(0..2 * steps, |n| {
+            let death = Death { step: n / 2, which: (n % 2) as usize };
+            run(&line_up, boxes(vec![death]), Tolerance::Failures, &tally, &format!("{death:?}"));
+        });
+    }
 }
 
 /// Nothing comes through between the boxes from some moment on, for longer than the lease: who may have it gives it
