@@ -293,8 +293,9 @@ impl TwoBoxes {
                         Way::Here => place.engine.handle_packet(from, &virtio, &mut packet, now),
                     };
                     // What is broken is dropped by the host that it is for.
-                    let is_intact = wire::parse(&packet)
-                        .is_ok_and(|parsed| wire::tcp_checksum_is_valid(&packet, &parsed));
+                    let is_intact = wire::ipv4_checksum_is_valid(&packet)
+                        && wire::parse(&packet)
+                            .is_ok_and(|parsed| wire::tcp_checksum_is_valid(&packet, &parsed));
                     let is_whole = virtio.gso_type == GsoType::None;
                     if verdict == Verdict::Forward && (is_intact || !is_whole) {
                         self.outgoing.push_back((from.opposite(), virtio, packet));
