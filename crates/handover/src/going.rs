@@ -196,7 +196,7 @@ impl Handover {
                 let bytes = held[at..held.len().min(at + PIECE)].to_vec();
                 let len = bytes.len() as u32;
                 pieces.push(HeldPiece { flow: flow.ends, una, start: from, bytes });
-                from = from + len;
+                from += len;
             }
         }
         let moved = flows.iter().map(|(flow, _)| flow.clone()).collect();

@@ -332,3 +332,6 @@ impl Again {
         self.at = now + retry * (1 << self.tries);
     }
 }
+
+#[cfg(test)]
+mod tests;

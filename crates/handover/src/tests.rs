@@ -1,0 +1,281 @@
+//! Two boxes with plain tables instead of engines, and messages that are handed over one by one.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use engine::{FlowRecord, RECORD_VERSION};
+
+use super::*;
+
+/// A box whose flows are what they hold. Records are all the same: nothing is held as far as they know.
+#[derive(Debug, Default)]
+struct Table {
+    flows: BTreeMap<FlowEnds, ()>,
+    led: Option<Peer>,
+    refuses: bool,
+    broken: usize,
+}
+
+fn flow(port: u16) -> FlowEnds {
+    FlowEnds {
+        is_downlink: true,
+        sink: SocketAddr::new(who(), port),
+        source: "192.0.2.1:443".parse().unwrap(),
+    }
+}
+
+fn who() -> IpAddr {
+    "10.0.0.7".parse().unwrap()
+}
+
+impl Table {
+    fn with(ports: impl IntoIterator<Item = u16>) -> Self {
+        Self { flows: ports.into_iter().map(|port| (flow(port), ())).collect(), ..Self::default() }
+    }
+}
+
+impl Flows for Table {
+    fn delivering(&mut self, _: IpAddr) -> Vec<FlowEnds> {
+        self.flows.keys().copied().collect()
+    }
+    fn held(&mut self, flow: &FlowEnds, _: Option<SeqNum>, _: usize) -> Option<HeldPiece> {
+        let at = SeqNum::new(0);
+        Some(HeldPiece { flow: *flow, una: at, start: at, bytes: Vec::new() })
+    }
+    fn give_away(&mut self, _: IpAddr, _: Peer, _: Instant) -> Vec<Loaded> {
+        let record = FlowRecord::default();
+        let moved = |(ends, ())| (MovedFlow { ends, record, clock_ms: 0 }, Vec::new());
+        std::mem::take(&mut self.flows).into_iter().map(moved).collect()
+    }
+    fn take_in(&mut self, _: IpAddr, flows: &[Loaded], _: Instant) -> bool {
+        if !self.refuses {
+            self.flows.extend(flows.iter().map(|(flow, _)| (flow.ends, ())));
+            self.led = None;
+        }
+        !self.refuses
+    }
+    fn lead(&mut self, _: IpAddr, to: Option<Peer>) {
+        self.led = to;
+    }
+    fn forget(&mut self, _: IpAddr) {}
+    fn break_off(&mut self, flows: &[FlowEnds], _: Instant) {
+        self.broken += flows.len();
+        flows.iter().for_each(|flow| _ = self.flows.remove(flow));
+    }
+}
+
+struct Pair {
+    boxes: [(Handover, Table); 2],
+    now: Instant,
+    /// All messages, as they were delivered.
+    said: Vec<Message>,
+}
+
+impl Pair {
+    /// Box 0 has three flows.
+    fn new(config: Config) -> Self {
+        let tables = [Table::with(1..4), Table::default()];
+        let mut random = 7;
+        let boxes = tables.map(|table| {
+            random += 1;
+            (Handover::new(config, random, 1_000), table)
+        });
+        Self { boxes, now: Instant::from_millis(1_000), said: Vec::new() }
+    }
+
+    fn begin(&mut self, from: usize) -> Result<(), Refusal> {
+        let (protocol, table) = &mut self.boxes[from];
+        protocol.begin(who(), 1 - from as Peer, table, self.now)
+    }
+
+    fn deliver(&mut self, to: usize, message: Message) {
+        let (protocol, table) = &mut self.boxes[to];
+        protocol.on_message(1 - to as Peer, message, table, self.now);
+    }
+
+    /// Hands all messages over, but those that `drops` says.
+    fn talk(&mut self, drops: impl Fn(&Message) -> bool) {
+        loop {
+            let next = [0, 1].into_iter().find_map(|from| Some((1 - from, self.boxes[from].0.poll()?.1)));
+            let Some((to, message)) = next else { return };
+            self.said.push(message.clone());
+            if !drops(&message) {
+                self.deliver(to, message);
+            }
+            assert!(self.boxes[0].1.flows.is_empty() || self.boxes[1].1.flows.is_empty(), "two owners");
+        }
+    }
+
+    fn wait(&mut self, time: Duration) {
+        self.now += time;
+        for (protocol, table) in &mut self.boxes {
+            protocol.on_timeout(table, self.now);
+        }
+    }
+
+    fn counts(&self) -> [usize; 2] {
+        [0, 1].map(|which| self.boxes[which].1.flows.len())
+    }
+
+    fn outcomes(&mut self) -> Vec<Outcome> {
+        let ended = self.boxes.iter_mut().flat_map(|(one, _)| std::iter::from_fn(|| one.take_ended()));
+        ended.map(|ended| ended.outcome).collect()
+    }
+}
+
+/// Time until something is said again.
+const AGAIN: Duration = Duration::from_secs(2);
+
+#[test]
+fn it_goes_and_comes_back_under_higher_numbers() {
+    let mut pair = Pair::new(Config::default());
+    let mut epochs = Vec::new();
+    for turn in 0..4 {
+        pair.begin(turn % 2).unwrap();
+        pair.talk(|_| false);
+        assert_eq!(pair.counts(), if turn % 2 == 0 { [0, 3] } else { [3, 0] });
+        assert_eq!(pair.outcomes().len(), 2);
+        let Some(Message::Confirm(name)) = pair.said.last() else { panic!("{:?}", pair.said) };
+        epochs.push(name.epoch);
+        pair.wait(AGAIN);
+    }
+    assert!(epochs.windows(2).all(|two| two[0] < two[1]), "{epochs:?}");
+    assert!(!pair.boxes.iter().any(|(one, _)| one.is_undecided() || one.under_way() > 0));
+}
+
+#[test]
+fn a_commit_is_taken_once() {
+    let mut pair = Pair::new(Config::default());
+    pair.begin(0).unwrap();
+    pair.talk(|_| false);
+    let commit = pair.said.iter().find(|one| matches!(one, Message::Commit(..))).cloned().unwrap();
+    let ready = pair.said.iter().find(|one| matches!(one, Message::Ready(_))).cloned().unwrap();
+    // It has gone on from there.
+    pair.boxes[1].1.flows.clear();
+    pair.deliver(1, commit.clone());
+    pair.deliver(0, ready);
+    pair.talk(|_| false);
+    assert_eq!(pair.counts(), [0, 0], "recorded and sent once more it brings nothing to life");
+    // Nor in a box that has started anew.
+    let other = &mut Pair::new(Config::default()).boxes[1];
+    other.0.on_message(0, commit, &mut other.1, pair.now);
+    assert!(other.1.flows.is_empty());
+    assert!(matches!(other.0.poll(), Some((0, Message::Refused(_, Refusal::Unknown)))));
+}
+
+#[test]
+fn what_is_lost_is_said_again() {
+    let kinds: [fn(&Message) -> bool; 5] = [
+        |one| matches!(one, Message::Prepare { .. }),
+        |one| matches!(one, Message::Ready(_)),
+        |one| matches!(one, Message::Commit(..)),
+        |one| matches!(one, Message::Committed(_)),
+        |one| matches!(one, Message::Confirm(_)),
+    ];
+    for (number, is_lost) in kinds.into_iter().enumerate() {
+        let mut pair = Pair::new(Config::default());
+        pair.begin(0).unwrap();
+        pair.talk(is_lost);
+        pair.wait(AGAIN);
+        pair.talk(|_| false);
+        assert_eq!(pair.counts(), [0, 3], "message {number}");
+        assert!(pair.boxes.iter().all(|(one, _)| one.under_way() == 0), "message {number}");
+    }
+}
+
+#[test]
+fn what_a_box_does_not_take_stays() {
+    let refused = |pair: &mut Pair| {
+        pair.begin(0).unwrap();
+        pair.talk(|_| false);
+        assert_eq!((pair.counts(), pair.boxes[1].1.led), ([3, 0], None));
+        let [Outcome::Stayed(why)] = pair.outcomes()[..] else { panic!("it did not stay") };
+        assert_eq!(pair.boxes[1].0.counters().refused[why as usize], 1);
+        why
+    };
+    let mut full = Pair::new(Config { transfers_max: 1, ..Config::default() });
+    full.boxes[1].0.config.transfers_max = 0;
+    assert_eq!(refused(&mut full), Refusal::Memory);
+    let mut ending = Pair::new(Config::default());
+    ending.boxes[1].0.end(&mut Table::default(), ending.now);
+    assert_eq!(refused(&mut ending), Refusal::Ending);
+    // When all had come already: it is taken back.
+    let mut late = Pair::new(Config::default());
+    late.boxes[1].1.refuses = true;
+    assert_eq!(refused(&mut late), Refusal::Flows);
+    // The next time it may be taken, although both remember.
+    late.boxes[1].1.refuses = false;
+    late.begin(0).unwrap();
+    late.talk(|_| false);
+    assert_eq!(late.counts(), [0, 3]);
+}
+
+#[test]
+fn other_versions_and_older_numbers_are_refused() {
+    let mut pair = Pair::new(Config::default());
+    let prepare = |epoch, versions| {
+        let name = Name { subscriber: who(), epoch, nonce: 0 };
+        Message::Prepare { name, versions, held: 0, flows: vec![flow(1)] }
+    };
+    let now = (VERSION, RECORD_VERSION);
+    pair.deliver(1, prepare(5_000, (VERSION, RECORD_VERSION + 1)));
+    pair.deliver(1, prepare(5_000, now));
+    pair.deliver(1, prepare(5_000, now));
+    pair.deliver(1, prepare(4_999, now));
+    let said: Vec<Message> = std::iter::from_fn(|| pair.boxes[1].0.poll()).map(|(_, one)| one).collect();
+    let [
+        Message::Refused(_, Refusal::Version),
+        Message::Ready(a),
+        Message::Ready(b),
+        Message::Refused(_, older),
+    ] = said[..]
+    else {
+        panic!("{said:?}")
+    };
+    assert_eq!((a, older), (b, Refusal::Epoch));
+    assert_ne!(a.nonce, 0);
+}
+
+#[test]
+fn one_that_does_not_answer_gets_nothing() {
+    let mut pair = Pair::new(Config::default());
+    pair.begin(0).unwrap();
+    assert_eq!(pair.begin(0), Err(Refusal::Busy));
+    pair.talk(|_| true);
+    for _ in 0..4 {
+        pair.wait(AGAIN);
+        pair.talk(|_| true);
+    }
+    assert_eq!((pair.counts(), pair.outcomes()), ([3, 0], vec![Outcome::Unanswered]));
+    let mut nobody = Table::default();
+    assert_eq!(pair.boxes[0].0.begin(who(), 1, &mut nobody, pair.now), Err(Refusal::Flows));
+}
+
+/// The commit is lost, or its answer, and the boxes never hear each other again: who may have it gives it up first.
+#[test]
+fn nobody_has_it_when_the_wire_is_cut_for_longer_than_the_lease() {
+    for is_answer_lost in [false, true] {
+        let mut pair = Pair::new(Config::default());
+        pair.begin(0).unwrap();
+        pair.talk(|one| match one {
+            Message::Commit(..) => !is_answer_lost,
+            Message::Committed(_) => is_answer_lost,
+            _ => false,
+        });
+        assert!(pair.boxes[0].0.is_undecided());
+        let mut broken = Vec::new();
+        for second in 0..200 {
+            pair.wait(Duration::from_secs(1));
+            pair.talk(|_| true);
+            let now = [0, 1].map(|which| pair.boxes[which].1.broken);
+            if broken.last().is_none_or(|(_, before)| *before != now) {
+                broken.push((second, now));
+            }
+        }
+        let ends: Vec<[usize; 2]> = broken.iter().map(|(_, now)| *now).collect();
+        // The first box goes on with what it froze, only to reset it, when the other one cannot have it any more.
+        let expected = if is_answer_lost { vec![[0, 0], [0, 3], [3, 3]] } else { vec![[0, 0], [3, 0]] };
+        assert_eq!(ends, expected, "{broken:?}");
+        assert!(pair.boxes.iter().all(|(one, _)| !one.is_undecided()));
+    }
+}
