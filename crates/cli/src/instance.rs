@@ -129,6 +129,30 @@ pub fn reload(which: &Which) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Arguments of `cellerator handover`.
+#[derive(clap::Args)]
+pub struct HandoverArgs {
+    /// An address of the subscriber
+    #[arg(value_name = "SUBSCRIBER")]
+    subscriber: std::net::IpAddr,
+    /// The other box: what --handover-peer calls it
+    #[arg(long, value_name = "PEER")]
+    to: String,
+    #[command(flatten)]
+    which: Which,
+}
+
+/// Runs `cellerator handover`: returns when the other box has the subscriber.
+pub fn handover(args: &HandoverArgs) -> Result<ExitCode, String> {
+    let found = find(&args.which)?;
+    let question = Question::Roam { client: args.subscriber, to: args.to.clone() };
+    match ask(&found, &question)? {
+        Answer::Done(line) => print(&[format!("{}: {line}", found.name)]),
+        other => return Err(unexpected(&found, &other)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 pub(crate) fn find(which: &Which) -> Result<Found, String> {
     let all = run::find(Path::new(io::INSTANCE_DIRECTORY)).map_err(|error| error.to_string())?;
     run::choose(all, which.name.as_deref())

@@ -60,6 +60,8 @@ enum Command {
     Flows(instance::ShowArgs),
     /// End a running accelerator: it delivers what it owes and hands its flows back
     Drain(instance::DrainArgs),
+    /// Hand a subscriber over to another box, with its flows (docs/handover.md)
+    Handover(instance::HandoverArgs),
     /// Compare accelerated subscribers with a control group that is passed bit for bit
     Ab(ab::Args),
     /// Make a running accelerator read its settings file again
@@ -126,6 +128,7 @@ fn main() -> ExitCode {
         Command::Status(args) => instance::status(&args),
         Command::Flows(args) => instance::flows(&args),
         Command::Drain(args) => instance::drain(&args),
+        Command::Handover(args) => instance::handover(&args),
         Command::Reload(which) => instance::reload(&which),
         Command::Ab(args) => ab::main(&args),
         Command::Doctor(args) => doctor::main(&args),

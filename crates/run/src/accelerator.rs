@@ -10,12 +10,14 @@ use engine::{
     ConfigError, ControlGroup, Engine, EngineConfig, Journal, JournalEntry, MemoryAdvice, Middlebox, Notice,
     PassReason, Port, Stats, Transmit, Verdict, Wants,
 };
+use handover::{Elsewhere, Way};
 use io::{IoError, MappedState, RingArena, StateFile};
-use units::{Bytes, Instant};
+use units::{Bytes, Duration, Instant};
 use wire::VirtioNetHeader;
 
 use crate::ab::Tally;
-use crate::{EngineMeters, FlowList, FlowState, Processor, ProcessorStatus, SubscriberList, SubscriberView};
+use crate::{EngineMeters, FlowList, FlowState, Frame, Outlets, Processor, ProcessorStatus, Relayed, Roam};
+use crate::{SubscriberList, SubscriberView};
 use crate::{status, subscribers};
 
 /// Smallest and largest room for held data, in bytes: only addresses, until it is used.
@@ -57,6 +59,9 @@ pub struct Accelerator {
     arriving: Option<Arriving>,
     /// What was measured in an A/B phase.
     measured: Tally,
+    /// Subscribers that other boxes have, and the ways there.
+    elsewhere: Elsewhere,
+    outlets: Outlets,
 }
 
 /// An engine with flows of another process, and the memory that their held data lies in.
@@ -115,6 +120,8 @@ impl Accelerator {
                 expecting: None,
                 arriving: None,
                 measured: Tally::default(),
+                elsewhere: Elsewhere::new(config.ipv6_prefix_len),
+                outlets: Outlets::new(),
             })
         };
         (0..shards).map(make).collect()
@@ -139,6 +146,19 @@ impl Accelerator {
         let share = share_of(&self.whole, self.shards);
         let engine = engine_with(share, arena.as_ref()).map_err(|error| error.to_string())?;
         Ok(Arriving { engine, arena })
+    }
+
+    /// What is to become of a packet that came from a side.
+    fn way_of(&self, packet: &[u8], from: Port) -> Way {
+        if self.elsewhere.is_empty() {
+            return Way::Here;
+        }
+        let Ok(parsed) = wire::parse(packet) else { return Way::Here };
+        let Some(tcp) = parsed.tcp() else { return Way::Here };
+        let sender = SocketAddr::new(parsed.ip.src, tcp.src_port);
+        let receiver = SocketAddr::new(parsed.ip.dst, tcp.dst_port);
+        let is_upward = from == Port::Mobile;
+        self.elsewhere.way_of(if is_upward { (sender, receiver) } else { (receiver, sender) })
     }
 
     fn start_uplink_journal(&mut self) {
@@ -194,7 +214,18 @@ impl Middlebox for Accelerator {
         packet: &mut [u8],
         now: Instant,
     ) -> Verdict {
-        self.engine.handle_packet(from, virtio, packet, now)
+        match self.way_of(packet, from) {
+            Way::Here => self.engine.handle_packet(from, virtio, packet, now),
+            Way::Past => Verdict::Forward,
+            Way::To(peer) => {
+                if let Some(outlet) = self.outlets.get(usize::from(peer)) {
+                    let relayed = Relayed { from, virtio: *virtio, packet: packet.to_vec() };
+                    // What has no room is lost, as on any link.
+                    drop(outlet.try_send(Frame::Packet(relayed)));
+                }
+                Verdict::Consumed
+            }
+        }
     }
 
     fn handle_timeout(&mut self, now: Instant) {
@@ -422,6 +453,54 @@ impl Processor for Accelerator {
         // Whatever they say is the other process's.
         drop((self.engine.take_journals(), self.uplink_journal.take()));
         self.abandon();
+    }
+
+    fn set_outlets(&mut self, outlets: Outlets, ipv6_prefix_len: u8) {
+        (self.outlets, self.elsewhere) = (outlets, Elsewhere::new(ipv6_prefix_len));
+    }
+
+    fn debt_timeout(&self) -> Duration {
+        self.engine.config().debt_timeout
+    }
+
+    fn roam(&mut self, request: Roam, now: Instant) {
+        let engine = &mut self.engine;
+        match request {
+            // Who asked and has gone misses nothing, but for flows that were given: those nobody has.
+            Roam::Delivering(client, answer) => drop(answer.send(engine.delivering(client))),
+            Roam::Held(flow, from, len_max, answer) => drop(answer.send(engine.held(&flow, from, len_max))),
+            Roam::GiveAway(client, to, answer) => {
+                let loaded = engine.give_away(client, now);
+                self.elsewhere.give_away(client, loaded.iter().map(|(flow, _)| flow.ends), to);
+                drop(answer.send(loaded));
+            }
+            Roam::TakeIn(client, flows, answer) => {
+                let is_taken = engine.take_in_all(&flows, now);
+                if is_taken {
+                    self.elsewhere.take_in(client);
+                }
+                self.start_uplink_journal();
+                // Nobody who waits: it has given up, and asks again.
+                let _ = answer.send(is_taken);
+            }
+            Roam::Lead(client, to) => self.elsewhere.lead(client, to),
+            Roam::Forget(client) => self.elsewhere.forget(client),
+            Roam::BreakOff(flows) => flows.iter().for_each(|flow| engine.break_off(flow, now)),
+        }
+    }
+
+    fn handle_relayed(
+        &mut self,
+        from: Port,
+        virtio: &VirtioNetHeader,
+        packet: &mut [u8],
+        now: Instant,
+    ) -> Verdict {
+        match self.way_of(packet, from) {
+            Way::Here => self.engine.handle_packet(from, virtio, packet, now),
+            Way::Past => Verdict::Forward,
+            Way::To(_) => Verdict::Consumed,
+        }
     }
 
     fn memory(&self) -> (u64, u64) {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use units::Duration;
 
-use crate::FeedbackConfig;
+use crate::{FeedbackConfig, RoamingConfig};
 
 /// How the accelerator is attached to the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +47,8 @@ pub struct Config {
     pub drain_ms_max: u64,
     /// Where reports of base stations come in, if anywhere.
     pub feedback: Option<FeedbackConfig>,
+    /// Where subscribers may go to, and come from, with their flows; nowhere if none.
+    pub roaming: Option<RoamingConfig>,
     /// Write down what happens to flows and subscribers, too.
     pub log_flows: bool,
     /// Where running instances are recorded.
@@ -112,6 +114,7 @@ impl Default for Config {
             watchdog: WatchdogConfig::default(),
             drain_ms_max: 5_000,
             feedback: None,
+            roaming: None,
             log_flows: false,
             state_directory: PathBuf::from(io::INSTANCE_DIRECTORY),
             recover: None,

@@ -65,6 +65,13 @@ pub enum Question {
         /// Longest time for it, ms; the instance's own setting if not given.
         time_ms_max: Option<u64>,
     },
+    /// Hand a subscriber over to another box, with its flows; the answer comes when that has ended.
+    Roam {
+        /// An address of it.
+        client: IpAddr,
+        /// What the other box is called in the settings.
+        to: String,
+    },
     /// Read the settings anew.
     Reload,
     /// Begin an A/B phase: half of the subscribers are passed from here on, for comparison.

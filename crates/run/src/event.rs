@@ -137,6 +137,30 @@ events! {
         /// Why.
         why: String,
     } => "its flows stay with it until nothing is owed to them: {why}";
+    /// A subscriber has gone to another box with its flows, or come from one.
+    Info SubscriberMoved {
+        /// An address of it.
+        client: String,
+        /// What the other box is called.
+        peer: String,
+        /// `to` or `from`.
+        way: &'static str,
+        /// Flows that moved.
+        moved: u64,
+        /// Bytes of held data that were sent, or taken.
+        held: u64,
+        /// How long nobody had it, µs; 0 where it came.
+        frozen_us: u64,
+    } => "subscriber {client} has moved {way} {peer}: {moved} flows, {held} bytes held, nobody's for {frozen_us} µs";
+    /// A subscriber has not gone to another box, or nobody knows.
+    Warning SubscriberNotMoved {
+        /// An address of it.
+        client: String,
+        /// What the other box is called.
+        peer: String,
+        /// Why.
+        why: String,
+    } => "subscriber {client} has not moved to or from {peer}: {why}";
     /// The flows are another instance's, and this one ends.
     Info HandedOver {
         /// How many.

@@ -1,8 +1,9 @@
 //! [`PacketLoop`]: moves packets between a path and the processor.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use engine::{Port, Verdict};
+use engine::{Port, Transmit, Verdict};
 use io::{Clock, IoError};
 use units::{Duration, Instant};
 use wire::{GsoType, VirtioNetHeader};
@@ -10,6 +11,7 @@ use wire::{GsoType, VirtioNetHeader};
 use crate::Processor;
 use crate::herald::{Herald, Reporter};
 use crate::packet_path::{Batch, PacketPath, Received};
+use crate::roaming::{Job, Relayed};
 use crate::steering::Bypass;
 
 /// Packets read from one side before the other has its turn.
@@ -288,6 +290,28 @@ impl<P: PacketPath> PacketLoop<P> {
         Ok(len)
     }
 
+    /// Does work that comes from another box.
+    ///
+    /// # Errors
+    /// When the device is gone or down.
+    pub fn work(&mut self, job: Job, processor: &mut impl Processor) -> Result<(), IoError> {
+        let now = Clock::now();
+        match job {
+            Job::Roam(request) => processor.roam(request, now),
+            Job::Relayed(Relayed { from, virtio, mut packet }, waiting) => {
+                waiting.fetch_sub(1, Ordering::Relaxed);
+                if processor.handle_relayed(from, &virtio, &mut packet, now) == Verdict::Forward {
+                    let to = from.opposite();
+                    let on_link = OnLink::of(&virtio, &packet);
+                    let is_sent =
+                        self.path.send(&Transmit { to, virtio, header: &packet, payload: (&[], &[]) })?;
+                    self.counters.sides[to.index()].count(is_sent, on_link);
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn transmit(&mut self, processor: &mut impl Processor, now: Instant) -> Result<bool, IoError> {
         for _ in 0..TRANSMIT_BUDGET_PACKETS {
             let Some(packet) = processor.poll_transmit(now) else { return Ok(false) };
@@ -303,7 +327,7 @@ impl<P: PacketPath> PacketLoop<P> {
 
 #[cfg(test)]
 mod tests {
-    use engine::{PassThrough, Transmit};
+    use engine::PassThrough;
     use io::{VNET_HEADER_LEN, VnetHeader, Waiter};
 
     use super::*;

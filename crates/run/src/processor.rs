@@ -4,11 +4,14 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use engine::{ControlGroup, Journal, JournalEntry, Middlebox, Notice, PassThrough, Port, Wants};
-use units::Instant;
+use engine::{ControlGroup, Journal, JournalEntry, Middlebox, Notice, PassThrough, Port, Verdict, Wants};
+use units::{Duration, Instant};
+use wire::VirtioNetHeader;
 
 use crate::ab::Tally;
-use crate::{EngineMeters, FlowList, FlowState, ProcessorStatus, SubscriberList, SubscriberView};
+use crate::{
+    EngineMeters, FlowList, FlowState, Outlets, ProcessorStatus, Roam, SubscriberList, SubscriberView,
+};
 
 /// A middlebox that can be supervised: told of devices and settings, asked for figures, and stopped
 /// without breaking a flow.
@@ -169,6 +172,29 @@ pub trait Processor: Middlebox {
         _now: Instant,
     ) -> Result<Vec<usize>, String> {
         Err("it has no use for flows of another process".to_owned())
+    }
+
+    /// Packets of subscribers that are elsewhere go out by these from here on; `ipv6_prefix_len` bits make a
+    /// subscriber.
+    fn set_outlets(&mut self, _outlets: Outlets, _ipv6_prefix_len: u8) {}
+
+    /// How long a host may be silent that is owed something.
+    fn debt_timeout(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// Moves flows of a subscriber, or shows them. Who does not answer has none.
+    fn roam(&mut self, _request: Roam, _now: Instant) {}
+
+    /// Takes in a packet that another box has sent on, which is not sent on again.
+    fn handle_relayed(
+        &mut self,
+        _from: Port,
+        _virtio: &VirtioNetHeader,
+        _packet: &mut [u8],
+        _now: Instant,
+    ) -> Verdict {
+        Verdict::Consumed
     }
 
     /// Memory that it may hold data in, and that it holds, bytes.

@@ -20,6 +20,7 @@ use crate::{Config, InlineFallback, ReadSettings};
 use acceleration::EngineArgs;
 use feedback::FeedbackArgs;
 use machine::{Fallback, MachineArgs};
+use roaming::RoamingArgs;
 
 mod acceleration;
 mod feedback;
@@ -27,6 +28,7 @@ mod file;
 mod machine;
 mod policy;
 mod reload;
+mod roaming;
 
 pub use feedback::read_key;
 
@@ -69,6 +71,8 @@ pub struct Settings {
     engine: EngineArgs,
     #[command(flatten)]
     feedback: FeedbackArgs,
+    #[command(flatten)]
+    roaming: RoamingArgs,
     #[command(flatten)]
     machine: MachineArgs,
     /// Be the watchdog over a record, acting after so many milliseconds
@@ -172,6 +176,7 @@ impl Settings {
         let mut config = Config {
             inline: self.inline.as_ref().map(|_| fallback.unwrap_or(InlineFallback::None)),
             feedback: self.feedback.config()?,
+            roaming: self.roaming.config()?,
             replace: self.replace.filter(|_| self.recover.is_none()),
             recover: self.recover,
             ipv6_prefix_len: self.engine.policy.ipv6_prefix(),

@@ -31,6 +31,7 @@ pub(crate) use queue_choice::{install, is_possible, shard_of};
 use crate::ab::Tally;
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
+use crate::roaming::{Hand, Job};
 use crate::snapshot::ShardMeters;
 use crate::{Counters, FlowList, FlowState, Processor, ProcessorStatus, SubscriberList, SubscriberView};
 use worker::Worker;
@@ -81,6 +82,8 @@ pub(crate) enum Command<S> {
     Resynchronise,
     /// Give the state of all flows, and do nothing until it is said whether they are another process's now.
     Freeze { answer: mpsc::Sender<Result<FlowState, String>>, are_gone: mpsc::Receiver<Fate> },
+    /// Move a subscriber's flows, or take in a packet of another box.
+    Work(Job),
     /// Take nothing new over and deliver what is owed.
     Drain,
     /// Nothing is steered here any more: pass on what is left, and end.
@@ -309,6 +312,18 @@ impl<P: Processor + Send + 'static> Shards<P> {
     /// What their processors have refused, because a table or memory was full.
     pub fn refusals(&self) -> u64 {
         self.all.iter().map(|shard| shard.beacon.refusals.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Ways to give the shards work, each its own.
+    pub fn hands(&self) -> Vec<Hand>
+    where
+        P::Settings: 'static,
+    {
+        let hand = |shard: &Shard<P>| -> Hand {
+            let address = shard.address();
+            Box::new(move |job| address.tell(Command::Work(job)))
+        };
+        self.all.iter().map(hand).collect()
     }
 
     /// What any thread may ask the shards by.

@@ -19,6 +19,7 @@ use crate::interfaces::Interfaces;
 use crate::journal::FullAlarm;
 use crate::packet_loop::PacketLoop;
 use crate::patience::Patience;
+use crate::roaming::{self, Roaming};
 use crate::service::Service;
 use crate::shards::{Command, Shards};
 use crate::signals::CaughtSignals;
@@ -74,6 +75,7 @@ const CONSOLE: u64 = 4;
 const FEEDBACK: u64 = 5;
 const SHARDS: u64 = 6;
 const LINKS: u64 = 7;
+const ROAMING: u64 = 8;
 
 /// While packets keep coming, reports are looked for this often.
 const FEEDBACK_EVERY: Duration = Duration::from_millis(1);
@@ -107,6 +109,7 @@ struct Supervisor<'a, A: Attachment, P: Processor> {
     patience: Patience,
     console: Console,
     reports: Reports,
+    roaming: Option<Roaming>,
     service: Service,
     started_at: Instant,
     overload: Overload,
@@ -175,6 +178,10 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             }
             if now >= self.reports.next_look {
                 self.take_reports(now);
+                // A loop that never waits is not woken.
+                if is_busy {
+                    self.roam()?;
+                }
             }
             // While busy, signals and questions are looked at with each heartbeat.
             let mut is_asked = now >= self.pulse.next_beat;
@@ -204,6 +211,21 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         self.reports.next_look = now + FEEDBACK_EVERY;
     }
 
+    /// Does what comes from other boxes, and tells which subscribers have moved.
+    fn roam(&mut self) -> Result<(), RunError> {
+        let Some(roaming) = &self.roaming else { return Ok(()) };
+        roaming.hear();
+        while let Some(job) = roaming.take_job() {
+            let worked = self.packet_loop.work(job, &mut self.processor);
+            worked.map_err(|error| self.attachment.explain(error))?;
+        }
+        while let Some(ended) = roaming.take_ended() {
+            let peer = roaming.name_of(ended.peer);
+            self.events.on_event(&roaming::event_of(&ended, peer));
+        }
+        Ok(())
+    }
+
     /// Waits for anything to do; true when a signal or a question has come.
     fn wait(&mut self, now: Instant) -> Result<bool, RunError> {
         let deadline =
@@ -211,6 +233,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         let ready = self.waiter.wait(Some(deadline))?;
         let is_ready = |token: u64| ready.iter().any(|ready| ready.token == token);
         let is_asked = is_ready(SIGNAL) || is_ready(CONSOLE);
+        let is_roaming = is_ready(ROAMING);
         if is_ready(FEEDBACK) {
             self.reports.next_look = Instant::ZERO;
         }
@@ -226,12 +249,16 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
                 self.pulse.next_beat = Instant::ZERO;
             }
         }
+        if is_roaming {
+            self.roam()?;
+        }
         Ok(is_asked)
     }
 
     /// True when nobody owes anything.
     fn is_drained(&self) -> bool {
-        self.processor.is_drained() && self.shards.are_drained()
+        let is_undecided = self.roaming.as_ref().is_some_and(Roaming::is_undecided);
+        self.processor.is_drained() && self.shards.are_drained() && !is_undecided
     }
 
     /// Takes nothing new over from here on, and ends when nothing is owed or time is up.
@@ -242,6 +269,9 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         // A second wish can only shorten the time.
         let give_up = self.stop.map_or(give_up, |earlier| earlier.give_up.min(give_up));
         if self.stop.is_none() {
+            if let Some(roaming) = &self.roaming {
+                roaming.end();
+            }
             self.processor.begin_drain(now);
             self.shards.tell_all(|| Command::Drain);
             // Who takes this one's place may listen at the same port.

@@ -105,6 +105,8 @@ pub(crate) struct Holder {
     /// Bytes it holds.
     pub held: u64,
     pub is_ending: bool,
+    /// It is not known whether this box or another one has a subscriber.
+    pub is_undecided: bool,
     pub is_passed: bool,
     /// What leads packets here is as it was when it was shared.
     pub is_shared: bool,
@@ -116,6 +118,9 @@ impl Holder {
         let [oldest, newest] = offer.versions;
         if self.is_ending {
             return Some("it is ending already".to_owned());
+        }
+        if self.is_undecided {
+            return Some("a subscriber is on its way to or from another box: try again".to_owned());
         }
         if self.is_passed {
             return Some("packets go past it at the moment".to_owned());

@@ -90,7 +90,7 @@ impl Flows for Place {
     }
 
     fn take_in(&mut self, subscriber: IpAddr, flows: &[Loaded], now: Instant) -> bool {
-        let is_whole = flows.iter().all(|(flow, held)| self.engine.take_in(flow, held, now).is_ok());
+        let is_whole = self.engine.take_in_all(flows, now);
         if is_whole {
             self.elsewhere.take_in(subscriber);
         }

@@ -57,6 +57,22 @@ impl Engine {
         half.ok_or(RecoverError::Senseless)?.take_in(flow, held, now)
     }
 
+    /// Forgets a flow that was taken in and not gone on with: no host hears of it.
+    pub fn let_go(&mut self, flow: &FlowEnds) {
+        let half = if flow.is_downlink { Some(&mut self.down) } else { self.up.as_deref_mut() };
+        if let Some(half) = half {
+            half.let_go(flow);
+        }
+    }
+
+    /// Goes on with all of these flows, or with none if one of them cannot: false then.
+    pub fn take_in_all(&mut self, flows: &[(MovedFlow, Vec<u8>)], now: Instant) -> bool {
+        let refused = flows.iter().position(|(flow, held)| self.take_in(flow, held, now).is_err());
+        let taken = flows.iter().take(refused.unwrap_or(0));
+        taken.for_each(|(flow, _)| self.let_go(&flow.ends));
+        refused.is_none()
+    }
+
     /// Ends a flow: both its hosts are reset if it owes something, or it passes from here on.
     pub fn break_off(&mut self, flow: &FlowEnds, now: Instant) {
         let half = if flow.is_downlink { Some(&mut self.down) } else { self.up.as_deref_mut() };

@@ -89,6 +89,13 @@ impl Half {
         self.go_on(FlowKey::new(flow.ends.sink, flow.ends.source), &record, Some(held), now)
     }
 
+    /// Takes a flow out of the table without a word to anybody.
+    pub(crate) fn let_go(&mut self, ends: &FlowEnds) {
+        if let Some(id) = self.flow_index.get(&FlowKey::new(ends.sink, ends.source), &self.flows) {
+            self.leave(id, None);
+        }
+    }
+
     /// Has a flow end: both hosts are reset if something is owed, or it passes from here on.
     pub(crate) fn break_off(&mut self, ends: &FlowEnds, now: Instant) {
         let key = FlowKey::new(ends.sink, ends.source);

@@ -125,6 +125,8 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
         loop {
             match self.ends.inbox.try_recv() {
                 Ok(Command::Finish) | Err(mpsc::TryRecvError::Disconnected) => return true,
+                // A device that is gone is noticed in the next turn.
+                Ok(Command::Work(job)) => drop(self.packet_loop.work(job, &mut self.processor)),
                 Ok(command) => self.act(command),
                 Err(_) if self.is_succeeded => return true,
                 Err(mpsc::TryRecvError::Empty) => return false,
@@ -182,7 +184,7 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
                 self.is_draining = true;
                 self.processor.begin_drain(now);
             }
-            Command::Finish => {}
+            Command::Finish | Command::Work(_) => {}
         }
     }
 }

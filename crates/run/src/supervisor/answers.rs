@@ -77,6 +77,17 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
                 said(Answer::Done("draining".to_owned()))
             }
             Question::BeginAb { time_ms, seed } => self.begin_ab(Duration::from_millis(*time_ms), *seed),
+            Question::Roam { client, to } => match &self.roaming {
+                None => said(Answer::Refused(
+                    "it has no peers: give it --handover-listen, a certificate and --handover-peer"
+                        .to_owned(),
+                )),
+                Some(_) if self.stop.is_some() => said(Answer::Refused("it is ending".to_owned())),
+                Some(roaming) => match roaming.begin(*client, to) {
+                    Err(why) => said(Answer::Refused(why)),
+                    Ok(wait) => Box::new(move || wait().map_or_else(Answer::Refused, Answer::Done)),
+                },
+            },
             Question::EndAb => {
                 self.end_ab("request", Clock::now());
                 self.ab_report()
@@ -215,6 +226,9 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         }
         if let Some(bypass) = self.attachment.bypass() {
             bypass.counters().named().into_iter().for_each(|(name, value)| add(name, value));
+        }
+        if let Some(roaming) = &self.roaming {
+            roaming.named().iter().for_each(|(name, value)| add(name, *value));
         }
         add("kernel_refusals", self.patience.failed());
     }

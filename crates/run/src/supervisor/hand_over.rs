@@ -8,6 +8,7 @@ use crate::attachment::Attachment;
 use crate::console::{Answer, Asked, Question};
 use crate::feedback::FeedbackReceiver;
 use crate::packet_loop::PacketLoop;
+use crate::roaming::Roaming;
 use crate::shards::Fate;
 use crate::supervisor::passing::Passing;
 use crate::transfer::{self, Door, Holder, Offer};
@@ -27,6 +28,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             ipv6_prefix_len: self.ground.config.ipv6_prefix_len,
             held: self.processor.memory().1 + held,
             is_ending: self.stop.is_some(),
+            is_undecided: self.roaming.as_ref().is_some_and(Roaming::is_undecided),
             is_passed: self.passing != Passing::No || self.pulse.is_unsteered,
             is_shared: self.estate.is_shared,
         };

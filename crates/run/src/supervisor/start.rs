@@ -13,7 +13,7 @@ use super::adopt::Adopted;
 use super::passing::Passing;
 use super::recover::{Estate, Heir, Stored};
 use super::upkeep::Overload;
-use super::{CONSOLE, Ended, FEEDBACK, LINKS, Links, Pulse, Reports, SHARDS, Supervisor, WATCHDOG};
+use super::{CONSOLE, Ended, FEEDBACK, LINKS, Links, Pulse, ROAMING, Reports, SHARDS, Supervisor, WATCHDOG};
 use crate::attachment::{Attachment, Ground, PATHS, Site};
 use crate::console::Console;
 use crate::feedback::{FeedbackConfig, FeedbackReceiver};
@@ -25,9 +25,10 @@ use crate::leftovers::{self, Removed};
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
 use crate::patience::Patience;
+use crate::roaming::{self, Roaming};
 use crate::routed::RoutedSite;
 use crate::service::Service;
-use crate::shards::{Shards, Terms};
+use crate::shards::{Shards, Terms, shard_of};
 use crate::signals::CaughtSignals;
 use crate::watchdog::Guardian;
 use crate::{Config, Event, EventSink, Plan, Processor, RunError, log};
@@ -284,6 +285,11 @@ impl<P: Processor + Send + 'static> Start<P> {
         let herald = self.herald.clone();
         let loops =
             paths.into_iter().map(|path| PacketLoop::new(path, bypass.clone()).reporting(herald.clone()));
+        let prepared = config.roaming.as_ref().map(roaming::Prepared::new).transpose()?;
+        if let Some(prepared) = &prepared {
+            let all = self.processors.iter_mut();
+            all.for_each(|one| one.set_outlets(prepared.outlets(), config.ipv6_prefix_len));
+        }
         let mut places = loops.zip(self.processors);
         let (packet_loop, processor) =
             places.next().ok_or_else(|| RunError::Settings("no shards".to_owned()))?;
@@ -311,6 +317,7 @@ impl<P: Processor + Send + 'static> Start<P> {
             patience: Patience::default(),
             console: Console::open(ground.instance.path(), self.herald.clone())?,
             reports: Reports { receiver: None, next_look: Instant::ZERO },
+            roaming: None,
             service: Service::find(),
             started_at: Clock::now(),
             overload: Overload::default(),
@@ -341,6 +348,9 @@ impl<P: Processor + Send + 'static> Start<P> {
             let (heartbeat, hang_after) = (config.heartbeat(), config.hang_after());
             let terms = Terms { heartbeat, hang_after, spin_margin: config.spin_margin() };
             supervisor.shards.start(packet_loop, processor, terms)?;
+        }
+        if let Some(prepared) = prepared {
+            supervisor.receive_subscribers(prepared)?;
         }
         if !self.removed.indebted.is_empty() {
             supervisor.settling = Some(leftovers::settle(self.removed.indebted));
@@ -376,6 +386,18 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         self.waiter.add(self.shards.news(), Interest::Read, SHARDS)?;
         self.waiter.add(&self.console, Interest::Read, CONSOLE)?;
         Ok(self.waiter.add(&self.links.changes, Interest::Read, LINKS)?)
+    }
+
+    /// Has subscribers go to other boxes and come from them.
+    fn receive_subscribers(&mut self, prepared: roaming::Prepared) -> Result<(), RunError> {
+        let (count, prefix_len) = (self.shards.count(), self.ground.config.ipv6_prefix_len);
+        let shard_of = Box::new(move |client| shard_of(client, prefix_len, count));
+        let memory_max = self.processor.memory().0 * count as u64 / 4;
+        let lease = self.processor.debt_timeout();
+        let roaming = Roaming::start(prepared, self.shards.hands(), shard_of, lease, memory_max)?;
+        self.waiter.add(roaming.woken(), Interest::Read, ROAMING)?;
+        self.roaming = Some(roaming);
+        Ok(())
     }
 
     /// Takes over the flows of the instance whose place this one takes, if there is one, and has it end; has

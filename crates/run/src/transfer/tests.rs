@@ -226,6 +226,7 @@ fn what_does_not_fit_is_said_beforehand() {
         ipv6_prefix_len: 64,
         held: 1_000,
         is_ending: false,
+        is_undecided: false,
         is_passed: false,
         is_shared: false,
     };

@@ -15,6 +15,7 @@ mod interfaces;
 mod nat;
 mod overload;
 mod raw;
+mod roaming;
 mod service;
 mod sharded;
 mod steering;

@@ -1,0 +1,232 @@
+//! The wire: [`Courier`] sends to a peer, [`Doors`] let the peers' couriers in.
+//!
+//! ```text
+//!   frame: length of what follows (32 bits, big-endian) │ kind (8 bits) │ content
+//!   kind 0: nothing, every second, to see that the other end is there
+//!   kind 1: a message of the protocol
+//!   kind 2: a packet: side it came from (8 bits: 0 wired, 1 mobile) │ virtio header │ from the IP header on
+//! ```
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use engine::Port;
+use handover::{MESSAGE_LEN_MAX, Message, Peer};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, ServerConnection, StreamOwned};
+use wire::VirtioNetHeader;
+
+use super::tls::Identity;
+use super::{Board, Frame, Hands, PeerConfig, Relayed, Told};
+
+/// How long a connection may take to be made, and a frame to be written.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Pause before another attempt.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// A sign of life.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Connections that may be open beside one of each peer: those that end, and those of strangers in their handshake.
+const SPARE: usize = 16;
+
+/// Sends to one peer, and connects again and again.
+pub(super) struct Courier {
+    address: SocketAddr,
+    tls: Arc<ClientConfig>,
+    number: usize,
+    board: Arc<Board>,
+}
+
+impl Courier {
+    pub fn new(peer: &PeerConfig, tls: &Identity, number: usize, board: Arc<Board>) -> Result<Self, String> {
+        Ok(Self { address: peer.address, tls: tls.client(number)?, number, board })
+    }
+
+    /// Works until nobody can send anything.
+    pub fn run(&self, queue: &mpsc::Receiver<Frame>) {
+        loop {
+            if let Ok(mut stream) = self.connect() {
+                self.show(true);
+                let is_over = loop {
+                    let frame = match queue.recv_timeout(EVERY) {
+                        Ok(frame) => Some(frame),
+                        Err(mpsc::RecvTimeoutError::Timeout) => None,
+                        Err(mpsc::RecvTimeoutError::Disconnected) => break true,
+                    };
+                    if stream.write_all(&encode(frame)).and_then(|()| stream.flush()).is_err() {
+                        break false;
+                    }
+                };
+                self.show(false);
+                if is_over {
+                    stream.conn.send_close_notify();
+                    drop(stream.flush());
+                    return;
+                }
+            }
+            thread::park_timeout(PAUSE);
+            // What has waited for a connection is old.
+            loop {
+                match queue.try_recv() {
+                    Ok(_) => {}
+                    Err(mpsc::TryRecvError::Empty) => break,
+                    Err(mpsc::TryRecvError::Disconnected) => return,
+                }
+            }
+        }
+    }
+
+    fn show(&self, is_connected: bool) {
+        if let Some(connected) = self.board.connected.get(self.number) {
+            connected.store(is_connected, Ordering::Relaxed);
+        }
+    }
+
+    fn connect(&self) -> std::io::Result<StreamOwned<ClientConnection, TcpStream>> {
+        let mut socket = TcpStream::connect_timeout(&self.address, PATIENCE)?;
+        prepare(&socket)?;
+        let name = ServerName::IpAddress(self.address.ip().into());
+        let mut connection =
+            ClientConnection::new(Arc::clone(&self.tls), name).map_err(std::io::Error::other)?;
+        while connection.is_handshaking() {
+            connection.complete_io(&mut socket)?;
+        }
+        Ok(StreamOwned::new(connection, socket))
+    }
+}
+
+fn prepare(socket: &TcpStream) -> std::io::Result<()> {
+    socket.set_nodelay(true)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_write_timeout(Some(PATIENCE))
+}
+
+fn encode(frame: Option<Frame>) -> Vec<u8> {
+    let mut bytes = vec![0; 4];
+    match frame {
+        None => bytes.push(0),
+        Some(Frame::Message(message)) => {
+            bytes.push(1);
+            bytes.extend_from_slice(&message);
+        }
+        Some(Frame::Packet(Relayed { from, virtio, packet })) => {
+            bytes.extend_from_slice(&[2, from.index() as u8]);
+            bytes.extend_from_slice(&virtio.to_bytes());
+            bytes.extend_from_slice(&packet);
+        }
+    }
+    let len = u32::try_from(bytes.len() - 4).unwrap_or(u32::MAX);
+    bytes[..4].copy_from_slice(&len.to_be_bytes());
+    bytes
+}
+
+fn packet_of(content: &[u8]) -> Option<Relayed> {
+    let (&side, rest) = content.split_first()?;
+    let from = *Port::BOTH.get(usize::from(side))?;
+    let (virtio, packet) = rest.split_at_checked(VirtioNetHeader::LEN)?;
+    Some(Relayed { from, virtio: VirtioNetHeader::parse(virtio).ok()?, packet: packet.to_vec() })
+}
+
+/// Lets peers in.
+pub(super) struct Doors {
+    pub tls: Identity,
+    pub told: mpsc::SyncSender<Told>,
+    pub hands: Arc<Hands>,
+}
+
+impl Doors {
+    /// Listens for ever; one that is replaced may listen there still, for a while.
+    pub fn run(self, listen: SocketAddr) {
+        let listener = loop {
+            match TcpListener::bind(listen) {
+                Ok(listener) => break listener,
+                Err(_) => thread::park_timeout(PAUSE),
+            }
+        };
+        let open = Arc::new(AtomicUsize::new(0));
+        let doorman = Arc::new(self);
+        for socket in listener.incoming() {
+            let Ok(socket) = socket else {
+                thread::park_timeout(PAUSE);
+                continue;
+            };
+            if open.fetch_add(1, Ordering::Relaxed) >= doorman.tls.peers.len() + SPARE {
+                open.fetch_sub(1, Ordering::Relaxed);
+                continue;
+            }
+            let (doorman, counted) = (Arc::clone(&doorman), Arc::clone(&open));
+            let serve = move || {
+                // Who breaks off, or is a stranger, hears nothing more.
+                drop(doorman.serve(socket));
+                counted.fetch_sub(1, Ordering::Relaxed);
+            };
+            if thread::Builder::new().name("from-peer".to_owned()).spawn(serve).is_err() {
+                open.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn serve(&self, mut socket: TcpStream) -> std::io::Result<()> {
+        prepare(&socket)?;
+        let mut connection =
+            ServerConnection::new(Arc::clone(&self.tls.server)).map_err(std::io::Error::other)?;
+        while connection.is_handshaking() {
+            connection.complete_io(&mut socket)?;
+        }
+        let shown = connection.peer_certificates().and_then(<[_]>::first);
+        let Some(peer) = shown.and_then(|shown| self.tls.peers.iter().position(|own| own == shown)) else {
+            return Ok(());
+        };
+        let mut stream = StreamOwned::new(connection, socket);
+        let mut content = Vec::new();
+        loop {
+            let mut len = [0; 4];
+            stream.read_exact(&mut len)?;
+            let len = u32::from_be_bytes(len) as usize;
+            if len == 0 || len > MESSAGE_LEN_MAX {
+                return Ok(());
+            }
+            content.resize(len, 0);
+            stream.read_exact(&mut content)?;
+            match content.split_first() {
+                Some((1, message)) => {
+                    let Ok(message) = Message::decode(message) else { return Ok(()) };
+                    if self.told.send(Told::Message(peer as Peer, message)).is_err() {
+                        return Ok(());
+                    }
+                }
+                Some((2, packet)) => {
+                    if let Some(relayed) = packet_of(packet) {
+                        self.hands.relay(relayed);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_come_back_as_they_were() {
+        let virtio = VirtioNetHeader::for_partial_checksum(20);
+        let frame = Frame::Packet(Relayed { from: Port::Mobile, virtio, packet: vec![1, 2, 3] });
+        let bytes = encode(Some(frame));
+        assert_eq!(u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize, bytes.len() - 4);
+        let back = packet_of(&bytes[5..]).unwrap();
+        assert_eq!((back.from, back.virtio, &back.packet[..]), (Port::Mobile, virtio, &[1, 2, 3][..]));
+        assert!(packet_of(&[7, 0, 0]).is_none());
+        assert!(packet_of(&[]).is_none());
+        assert_eq!(encode(None), [0, 0, 0, 1, 0]);
+        assert_eq!(encode(Some(Frame::Message(vec![9]))), [0, 0, 0, 2, 1, 9]);
+    }
+}

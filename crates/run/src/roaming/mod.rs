@@ -1,0 +1,382 @@
+//! [`Roaming`]: subscribers that move between boxes and take their flows along (`docs/handover.md`). The protocol is
+//! `handover::Handover`; here are its threads and its wire.
+//!
+//! ```text
+//!   packet loops ── packets of who is elsewhere ──▶ ┌ courier of a peer ┐ ── TLS ──▶ its doorman
+//!        ▲ │                                        │                   │
+//!    Job │ └ answers ──▶ desk: the protocol ───────▶└ messages          ┘
+//!        └── doormen ◀── TLS ── couriers of the peers
+//! ```
+//!
+//! Each box sends on connections of its own and reads from those that others make. Queues are bounded: what has no
+//! room is lost, as on any link. No packet loop waits for any of it.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread;
+
+use engine::{FlowEnds, HeldPiece, Port};
+use handover::{Counters, Ended, Handover, Loaded, Message, Outcome, Peer};
+use io::{Clock, IoError};
+use serde::{Deserialize, Serialize};
+use units::SeqNum;
+use wire::VirtioNetHeader;
+
+use crate::{Event, RunError};
+
+mod channel;
+mod desk;
+mod tls;
+
+use desk::Desk;
+
+/// Frames that wait for a peer at most.
+const QUEUE_MAX: usize = 1_024;
+
+/// Packets of peers that wait for a packet loop at most.
+const RELAYED_MAX: usize = 4_096;
+
+/// How long who asked for a hand-over waits for its end: less than the console's patience.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(8);
+
+/// Where subscribers may go to and come from.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoamingConfig {
+    /// Address and port to listen at.
+    pub listen: SocketAddr,
+    /// This box's certificate, and those that vouch for it, as PEM.
+    pub certificate: String,
+    /// Its key, as PEM.
+    pub key: String,
+    /// The other boxes.
+    pub peers: Vec<PeerConfig>,
+}
+
+/// Another box.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerConfig {
+    /// What it is called.
+    pub name: String,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// The certificate that it shows, as PEM: this very one.
+    pub certificate: String,
+}
+
+impl std::fmt::Debug for RoamingConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { listen, peers, .. } = self;
+        f.debug_struct("RoamingConfig").field("listen", listen).field("peers", peers).finish_non_exhaustive()
+    }
+}
+
+/// A packet on its way between boxes.
+#[derive(Debug)]
+pub struct Relayed {
+    /// From which side it came.
+    pub from: Port,
+    /// Its virtio header.
+    pub virtio: VirtioNetHeader,
+    /// From the IP header on.
+    pub packet: Vec<u8>,
+}
+
+/// What goes to a peer.
+#[derive(Debug)]
+pub enum Frame {
+    /// Of the protocol, as bytes.
+    Message(Vec<u8>),
+    /// A packet of a subscriber that it has.
+    Packet(Relayed),
+}
+
+/// Ways to the peers, by their numbers.
+pub type Outlets = Vec<mpsc::SyncSender<Frame>>;
+
+/// What a packet loop is asked to do with its subscribers' flows; who does not answer has none.
+#[derive(Debug)]
+pub enum Roam {
+    /// As [`handover::Flows::delivering`].
+    Delivering(IpAddr, mpsc::Sender<Vec<FlowEnds>>),
+    /// As [`handover::Flows::held`].
+    Held(FlowEnds, Option<SeqNum>, usize, mpsc::Sender<Option<HeldPiece>>),
+    /// As [`handover::Flows::give_away`].
+    GiveAway(IpAddr, Peer, mpsc::Sender<Vec<Loaded>>),
+    /// As [`handover::Flows::take_in`].
+    TakeIn(IpAddr, Vec<Loaded>, mpsc::Sender<bool>),
+    /// As [`handover::Flows::lead`].
+    Lead(IpAddr, Option<Peer>),
+    /// As [`handover::Flows::forget`].
+    Forget(IpAddr),
+    /// As [`handover::Flows::break_off`].
+    BreakOff(Vec<FlowEnds>),
+}
+
+/// Work for a packet loop.
+#[derive(Debug)]
+pub(crate) enum Job {
+    Roam(Roam),
+    /// A packet that a peer has sent on; the counter goes down when it is taken.
+    Relayed(Relayed, Arc<AtomicUsize>),
+}
+
+/// Gives work to a packet loop.
+pub(crate) type Hand = Box<dyn Fn(Job) + Send + Sync>;
+
+/// Which packet loop has a client, and the way to each.
+pub(crate) struct Hands {
+    pub all: Vec<Hand>,
+    pub shard_of: Box<dyn Fn(IpAddr) -> usize + Send + Sync>,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Hands {
+    fn give(&self, client: IpAddr, job: Job) {
+        if let Some(hand) = self.all.get((self.shard_of)(client)) {
+            hand(job);
+        }
+    }
+
+    /// Hands a peer's packet to the loop of its client, if there is room.
+    fn relay(&self, relayed: Relayed) {
+        let Ok(parsed) = wire::parse(&relayed.packet) else { return };
+        let client = if relayed.from == Port::Mobile { parsed.ip.src } else { parsed.ip.dst };
+        if self.waiting.fetch_add(1, Ordering::Relaxed) < RELAYED_MAX {
+            self.give(client, Job::Relayed(relayed, Arc::clone(&self.waiting)));
+        } else {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What others see of the desk.
+#[derive(Debug, Default)]
+struct Board {
+    counters: Mutex<Counters>,
+    under_way: AtomicUsize,
+    is_undecided: AtomicBool,
+    connected: Vec<AtomicBool>,
+}
+
+/// What the desk is told.
+enum Told {
+    Message(Peer, Message),
+    Begin(IpAddr, Peer, mpsc::Sender<String>),
+    End,
+}
+
+/// Before the packet loops work: they have to know the ways to the peers.
+pub(crate) struct Prepared {
+    config: RoamingConfig,
+    outlets: Outlets,
+    queues: Vec<mpsc::Receiver<Frame>>,
+    tls: tls::Identity,
+}
+
+impl Prepared {
+    /// # Errors
+    /// Certificates or key are none.
+    pub fn new(config: &RoamingConfig) -> Result<Self, RunError> {
+        let tls = tls::Identity::new(config).map_err(RunError::Settings)?;
+        let (outlets, queues) = config.peers.iter().map(|_| mpsc::sync_channel(QUEUE_MAX)).unzip();
+        Ok(Self { config: config.clone(), outlets, queues, tls })
+    }
+
+    pub fn outlets(&self) -> Outlets {
+        self.outlets.clone()
+    }
+}
+
+/// The supervisor's end.
+pub(crate) struct Roaming {
+    config: RoamingConfig,
+    told: mpsc::SyncSender<Told>,
+    board: Arc<Board>,
+    ended: mpsc::Receiver<Ended>,
+    /// Work for shard 0.
+    jobs: mpsc::Receiver<Job>,
+    /// Readable when there is any, or a hand-over has ended.
+    woken: UnixStream,
+}
+
+impl Roaming {
+    /// Starts the threads. `hands` are those of the shards behind the first.
+    pub fn start(
+        prepared: Prepared,
+        hands: Vec<Hand>,
+        shard_of: Box<dyn Fn(IpAddr) -> usize + Send + Sync>,
+        lease: units::Duration,
+        memory_max: u64,
+    ) -> Result<Self, IoError> {
+        let failed = |error| IoError::system("start what hands subscribers over", error);
+        let Prepared { config, outlets, queues, tls } = prepared;
+        let (woken, wake) = UnixStream::pair().map_err(failed)?;
+        woken.set_nonblocking(true).map_err(failed)?;
+        wake.set_nonblocking(true).map_err(failed)?;
+        let wake = Arc::new(wake);
+        let (give, jobs) = mpsc::channel();
+        let own_wake = Arc::clone(&wake);
+        let own: Hand = Box::new(move |job| {
+            drop(give.send(job));
+            // A full pipe wakes as well.
+            drop((&*own_wake).write(&[0]));
+        });
+        let all = std::iter::once(own).chain(hands).collect();
+        let hands = Arc::new(Hands { all, shard_of, waiting: Arc::new(AtomicUsize::new(0)) });
+        let connected = config.peers.iter().map(|_| AtomicBool::new(false)).collect();
+        let board = Arc::new(Board { connected, ..Board::default() });
+        let (told, inbox) = mpsc::sync_channel(QUEUE_MAX);
+        let (tell_ended, ended) = mpsc::channel();
+        for ((number, peer), queue) in config.peers.iter().enumerate().zip(queues) {
+            let courier = channel::Courier::new(peer, &tls, number, Arc::clone(&board))
+                .map_err(|error| IoError::system("make a way to a peer", std::io::Error::other(error)))?;
+            let name = format!("to-{}", peer.name);
+            thread::Builder::new().name(name).spawn(move || courier.run(&queue)).map_err(failed)?;
+        }
+        let (listen, told_too, hands_too) = (config.listen, told.clone(), Arc::clone(&hands));
+        let doors = channel::Doors { tls, told: told_too, hands: hands_too };
+        thread::Builder::new().name("doors".to_owned()).spawn(move || doors.run(listen)).map_err(failed)?;
+        let protocol = handover::Config { lease, memory_max, ..handover::Config::default() };
+        let random = random_word().map_err(failed)?;
+        let wall_ms = Clock::wall_nanos() / 1_000_000;
+        let wall_ms = wall_ms.saturating_sub(Clock::now().as_millis());
+        let desk = Desk {
+            protocol: Handover::new(protocol, random, wall_ms),
+            hands,
+            outlets,
+            board: Arc::clone(&board),
+            ended: tell_ended,
+            wake,
+            asked: BTreeMap::new(),
+        };
+        thread::Builder::new().name("handover".to_owned()).spawn(move || desk.run(&inbox)).map_err(failed)?;
+        Ok(Self { config, told, board, ended, jobs, woken })
+    }
+
+    /// Watch this for work.
+    pub fn woken(&self) -> &UnixStream {
+        &self.woken
+    }
+
+    /// Takes what woke the waiter.
+    pub fn hear(&self) {
+        let mut sink = [0; 64];
+        while matches!((&self.woken).read(&mut sink), Ok(len) if len > 0) {}
+    }
+
+    /// Work for shard 0.
+    pub fn take_job(&self) -> Option<Job> {
+        self.jobs.try_recv().ok()
+    }
+
+    /// A hand-over that has ended.
+    pub fn take_ended(&self) -> Option<Ended> {
+        self.ended.try_recv().ok()
+    }
+
+    /// What a peer is called.
+    pub fn name_of(&self, peer: Peer) -> String {
+        self.config.peers.get(usize::from(peer)).map_or_else(String::new, |peer| peer.name.clone())
+    }
+
+    /// Begins to hand a subscriber over. The answer waits for the end, so it is not for the packet loop.
+    ///
+    /// # Errors
+    /// One line: there is no such peer.
+    pub fn begin(
+        &self,
+        client: IpAddr,
+        to: &str,
+    ) -> Result<Box<dyn FnOnce() -> Result<String, String> + Send>, String> {
+        let names: Vec<&str> = self.config.peers.iter().map(|peer| peer.name.as_str()).collect();
+        let Some(peer) = names.iter().position(|name| *name == to) else {
+            return Err(format!("no peer '{to}'; there are: {}", names.join(", ")));
+        };
+        let (told, (answer, answered)) = (self.told.clone(), mpsc::channel());
+        Ok(Box::new(move || {
+            told.try_send(Told::Begin(client, peer as Peer, answer)).map_err(|_| "it is busy".to_owned())?;
+            let said = answered.recv_timeout(PATIENCE);
+            let said =
+                said.map_err(|_| "it is still under way: `cellerator status` shows its end".to_owned())?;
+            said.strip_prefix("stayed: ").map_or(Ok(said.clone()), |why| Err(why.to_owned()))
+        }))
+    }
+
+    /// Nothing is handed over or taken any more.
+    pub fn end(&self) {
+        drop(self.told.try_send(Told::End));
+    }
+
+    /// True while it is not known who has a subscriber.
+    pub fn is_undecided(&self) -> bool {
+        self.board.is_undecided.load(Ordering::Acquire)
+    }
+
+    /// What is counted, by the names that `cellerator status` shows.
+    pub fn named(&self) -> Vec<(String, u64)> {
+        let counters = *self.board.counters.lock().unwrap_or_else(PoisonError::into_inner);
+        let connected = self.board.connected.iter().filter(|one| one.load(Ordering::Relaxed)).count();
+        let mut all = vec![
+            ("handover_peers".to_owned(), self.config.peers.len() as u64),
+            ("handover_peers_connected".to_owned(), connected as u64),
+            ("handover_under_way".to_owned(), self.board.under_way.load(Ordering::Relaxed) as u64),
+            ("handover_gone".to_owned(), counters.gone),
+            ("handover_come".to_owned(), counters.come),
+            ("handover_stayed".to_owned(), counters.stayed),
+            ("handover_broken".to_owned(), counters.broken),
+            ("handover_flows_gone".to_owned(), counters.flows[0]),
+            ("handover_flows_come".to_owned(), counters.flows[1]),
+            ("handover_bytes_sent".to_owned(), counters.bytes[0]),
+            ("handover_bytes_taken".to_owned(), counters.bytes[1]),
+        ];
+        let refused = handover::Refusal::ALL.iter().zip(counters.refused);
+        all.extend(refused.map(|(why, count)| (format!("handover_refused_{}", why.name()), count)));
+        all
+    }
+}
+
+/// What has become of a hand-over, in a line; it begins with `stayed: ` if it stayed.
+fn line_of(ended: &Ended) -> String {
+    let [asking, copying, frozen] = ended.phases;
+    match ended.outcome {
+        Outcome::Gone | Outcome::Come => format!(
+            "{} flows moved, with {} bytes of held data; asked for {asking}, copied for {copying}, nobody's for \
+             {frozen}",
+            ended.flows, ended.bytes
+        ),
+        Outcome::Stayed(why) => format!("stayed: the other box: {why}"),
+        Outcome::Unanswered => "stayed: the other box does not answer".to_owned(),
+        Outcome::Broken => "stayed: nobody could know who had it: its flows are reset".to_owned(),
+    }
+}
+
+/// What is told of the end of a hand-over.
+pub(crate) fn event_of(ended: &Ended, peer: String) -> Event {
+    let client = ended.subscriber.to_string();
+    let way = if ended.is_going { "to" } else { "from" };
+    match ended.outcome {
+        Outcome::Gone | Outcome::Come => Event::SubscriberMoved {
+            client,
+            peer,
+            way,
+            moved: ended.flows as u64,
+            held: ended.bytes,
+            frozen_us: ended.phases[2].as_micros(),
+        },
+        Outcome::Stayed(_) | Outcome::Unanswered | Outcome::Broken => {
+            let why = line_of(ended);
+            let why = why.strip_prefix("stayed: ").unwrap_or(&why).to_owned();
+            Event::SubscriberNotMoved { client, peer, why }
+        }
+    }
+}
+
+fn random_word() -> std::io::Result<u64> {
+    let mut bytes = [0; 8];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(u64::from_ne_bytes(bytes))
+}
