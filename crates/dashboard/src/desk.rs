@@ -125,8 +125,7 @@ impl Desk {
             let next = [overview, look].into_iter().flatten().min();
             let time = next.map_or(Duration::from_secs(3_600), |at| at.saturating_since(now));
             let time = StdDuration::from_nanos(time.as_nanos());
-            wanted =
-                self.changed.wait_timeout(wanted, time).unwrap_or_else(PoisonError::into_inner).0;
+            wanted = self.changed.wait_timeout(wanted, time).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -139,8 +138,7 @@ impl Desk {
             let (is_overview_due, watched) = self.wait(next_overview, next_look);
             let now = Clock::now();
             if !watched.is_empty() {
-                // What was missed is not made up for.
-                next_look = (next_look + LOOK_EVERY).max(now);
+                next_look = after(next_look, LOOK_EVERY, now);
                 watching.retain(|key, _| watched.contains_key(key));
                 for (key, shown) in &watched {
                     let own = watching.entry(key.clone()).or_default();
@@ -154,7 +152,7 @@ impl Desk {
                     // Nobody has looked for a while: rates begin anew.
                     overviews = Overviews::default();
                 }
-                next_overview = (next_overview + OVERVIEW_EVERY).max(now);
+                next_overview = after(next_overview, OVERVIEW_EVERY, now);
                 match overviews.take(&mut gate) {
                     Ok(overview) => drop(self.overview.send_replace(overview)),
                     Err(_) => return,
@@ -162,6 +160,12 @@ impl Desk {
             }
         }
     }
+}
+
+/// When something is due again that was due at `due`: what was missed is not made up for.
+fn after(due: Instant, every: Duration, now: Instant) -> Instant {
+    let next = due + every;
+    if next > now { next } else { now + every }
 }
 
 /// A page that looks.

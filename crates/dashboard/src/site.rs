@@ -17,7 +17,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
-use hyper::header::{ALLOW, CONTENT_TYPE, HOST, HeaderName, HeaderValue, LOCATION, SET_COOKIE, WWW_AUTHENTICATE};
+use hyper::header::{
+    ALLOW, CONTENT_TYPE, HOST, HeaderName, HeaderValue, LOCATION, SET_COOKIE, WWW_AUTHENTICATE,
+};
 use hyper::{Method, Request, Response, StatusCode};
 use telemetry::TelemetryError;
 use telemetry::http::{self, Door, Place, Site};
@@ -97,9 +99,11 @@ pub fn serve(
         Arc::new(config)
     });
     let has_tls = tls.is_some();
-    http::serve(Door { listen, tls }, |at| ready(at, has_tls), |end| {
-        Ok(Live { desk: Desk::start(gate, end)?, guard: secrets.map(Guard::new) })
-    })
+    http::serve(
+        Door { listen, tls },
+        |at| ready(at, has_tls),
+        |end| Ok(Live { desk: Desk::start(gate, end)?, guard: secrets.map(Guard::new) }),
+    )
 }
 
 /// The secrets, which come before anything is asked.
@@ -273,7 +277,9 @@ mod tests {
     #[test]
     fn beyond_this_machine_there_is_a_token_or_nothing() {
         let at = |text: &str| text.parse().unwrap();
-        assert!(check_address(at("127.0.0.1:1"), false).is_ok() && check_address(at("[::1]:1"), false).is_ok());
+        assert!(
+            check_address(at("127.0.0.1:1"), false).is_ok() && check_address(at("[::1]:1"), false).is_ok()
+        );
         let refused = check_address(at("0.0.0.0:1"), false).unwrap_err().to_string();
         assert!(refused.contains("--certificate, --key and --token-file"), "{refused}");
         assert!(check_address(at("0.0.0.0:1"), true).is_ok());

@@ -36,7 +36,16 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         let queue_drops = self.attachment.queue_drops(self.packet_loop.path());
         let mut counters = self.packet_loop.counters();
         let Self {
-            ground, attachment, packet_loop, processor, shards, mut pulse, settling, console, events, ..
+            ground,
+            attachment,
+            packet_loop,
+            processor,
+            shards,
+            mut pulse,
+            settling,
+            console,
+            events,
+            ..
         } = self;
         drop(console);
         let (others, theirs, sharded) = shards.finish();

@@ -26,11 +26,7 @@ impl<S> Patient<S> {
     }
 
     /// What became of a write; one that waits is given up in time.
-    fn bounded<T>(
-        &mut self,
-        context: &mut Context<'_>,
-        polled: Poll<io::Result<T>>,
-    ) -> Poll<io::Result<T>> {
+    fn bounded<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if polled.is_ready() {
             self.too_late = None;
             return polled;
