@@ -66,8 +66,11 @@ class Chart {
     to.setTransform(scale, 0, 0, scale, 0, 0);
     to.clearRect(0, 0, width, height);
     const newest = points.length ? points[points.length - 1].at_ms : 0, oldest = newest - this.seconds * 1000;
-    const all = points.flatMap((point) => point.at_ms < oldest ? [] : curves.map((curve) => curve.of(point) ?? 0));
-    const top = roundUp(Math.max(0, ...all));
+    const mostOf = (wanted) => points.reduce((most, point) => point.at_ms < oldest ? most
+      : wanted.reduce((sum, curve) => Math.max(sum, curve.of(point) ?? 0), most), 0);
+    // A limit far above what there is would make that a line at the bottom: it is above the picture then.
+    const most = mostOf(curves.filter((curve) => !curve.isDashed)), limit = mostOf(curves);
+    const top = roundUp(most > 0 && limit > 4 * most ? most : limit);
     const [left, right, above, below] = [4, 4, 14, 18];
     const x = (ms) => left + (ms - oldest) / (this.seconds * 1000) * (width - left - right);
     const y = (value) => height - below - value / top * (height - above - below);
@@ -90,7 +93,12 @@ class Chart {
       to.fillText(back ? `−${back} s` : "now", x(newest - back * 1000), height - below + 4);
     }
     to.textAlign = "left";
+    to.save();
+    to.beginPath();
+    to.rect(0, above - 2, width, height);
+    to.clip();
     for (const curve of curves) this.drawCurve(to, curve, x, y, oldest);
+    to.restore();
     const shown = this.pointAt(oldest, to, height - below, x);
     curves.forEach((curve, n) => setText(this.values[n], shown ? this.write(curve.of(shown)) : "–"));
     const last = points[points.length - 1];

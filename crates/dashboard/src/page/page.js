@@ -121,7 +121,7 @@ class Subscriber {
     const isControl = chosenOne()?.subscribers.some((it) => it.address === this.address && it.is_control);
     const group = isControl ? "In the control group of the A/B phase: its new flows pass, and nothing limits them. " : "";
     const found = detail.is_whole || detail.flows.length === detail.flow_count ? "" : `, ${detail.flows.length} of them found`;
-    const what = detail.is_known ? `${detail.flow_count} flows${found}, ${words.bytes(detail.held_bytes)} held` : "It has had no flow for a while.";
+    const what = detail.is_known ? `${detail.flow_count} ${detail.flow_count === 1 ? "flow" : "flows"}${found}, ${words.bytes(detail.held_bytes)} held` : "It has had no flow for a while.";
     setText(byId("one-note"), group + what);
     const key = (row) => row.client + " " + row.server + " " + row.direction;
     tableInto(byId("flows"), FLOWS, detail.flows, key, "No flows at the moment.");
