@@ -135,7 +135,9 @@ top-test: deps ## The live view in a real terminal, Debian's tmux (as root): doc
 	@tools/need-root top-test
 	@tools/install-deps --optional tmux
 	cargo test --locked --package cellerator-top
+	cargo test --locked --package cellerator-top --test panic a_panic -- --ignored
 	cargo test --locked --package cellerator --test top
+	cargo test --locked --package cellerator --test top terminal -- --ignored
 
 chromium: deps ## The dashboard in Debian's Chromium (as root): docs/dashboard.md
 	@tools/need-root chromium
