@@ -14,7 +14,7 @@ use crate::desk::Line;
 const ACCELERATORS_MAX: usize = 8;
 const SUBSCRIBERS_MAX: usize = 50;
 
-/// All accelerators at a moment; `schemas/dashboard.schema.json`.
+/// All accelerators at a moment: an event of the page's, as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Overview {
     /// The accelerators that run, by their names.

@@ -29,7 +29,8 @@ const dotInterval = (estimate, most, kind) => {
   if (!estimate) return svg;
   if (!none(estimate.low)) {
     add("line", { class: "interval", x1: percent(estimate.low), x2: percent(estimate.high), y1: "50%", y2: "50%" });
-    for (const end of [estimate.low, estimate.high]) {
+    // An interval that goes on below zero has no end in the picture.
+    for (const end of [estimate.low, estimate.high].filter((end) => end >= 0)) {
       add("line", { class: "end", x1: percent(end), x2: percent(end), y1: "22%", y2: "78%" });
     }
   }
