@@ -135,11 +135,15 @@ top-test: deps ## The live view in a real terminal, Debian's tmux (as root): doc
 	@tools/need-root top-test
 	@tools/install-deps --optional tmux
 	cargo test --locked --package cellerator-top
+	cargo test --locked --package cellerator-top --test panic a_panic -- --ignored
 	cargo test --locked --package cellerator --test top
+	cargo test --locked --package cellerator --test top terminal -- --ignored
+
 chromium: deps ## The dashboard in Debian's Chromium (as root): docs/dashboard.md
 	@tools/need-root chromium
-	@tools/install-deps --optional chromium
-	cargo test --locked --package cellerator-telemetry --test dashboard
+	@tools/install-deps --optional chromium chromium-driver
+	cargo test --locked --package cellerator-dashboard
+	cargo test --locked --package cellerator --test dashboard -- --include-ignored --test-threads 1
 
 DUCKDB := target/tools/duckdb/bin/duckdb
 $(DUCKDB):

@@ -38,6 +38,7 @@ const LAYERS: &[&str] = &[
     "cellerator-run",
     "cellerator-telemetry",
     "cellerator-top",
+    "cellerator-dashboard",
     "cellerator-history",
     "cellerator-lab",
     "cellerator-contest",
