@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use capture::{Reader, decompressed};
-use datasets::{MANIFEST_SCHEMA, RECORD_SCHEMA, Record, RecordedFile, Series, Settings, is_capture, series_key};
+use datasets::{
+    MANIFEST_SCHEMA, RECORD_SCHEMA, Record, RecordedFile, Series, Settings, is_capture, series_key,
+};
 use object_store::ObjectMeta;
 use report::series_run;
 use tokio::process::Command;
@@ -187,7 +189,9 @@ impl Work<'_> {
             "series": [{ "name": found.series.name, "env": found.series.env, "files": files }],
         });
         let list = folder.join("manifest.json");
-        tokio::fs::write(&list, manifest.to_string()).await.map_err(|e| format!("{}: {e}", list.display()))?;
+        tokio::fs::write(&list, manifest.to_string())
+            .await
+            .map_err(|e| format!("{}: {e}", list.display()))?;
         let dataset = folder.join("dataset");
         let mut command = Command::new(self.program);
         command.args(["analyze", "--threads", "1", "--idle", &self.settings.idle_s.to_string()]);

@@ -52,7 +52,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     parquet: Option<PathBuf>,
     /// Name of the captures' environment (a network, a carrier) in the dataset
-    #[arg(long, value_name = "NAME", default_value = "none", requires = "parquet")]
+    #[arg(long, value_name = "NAME", default_value = "none")]
     env: String,
     /// Take the series of captures that this file lists (schemas/manifest.schema.json)
     #[arg(long, value_name = "FILE.json", requires = "parquet", conflicts_with = "files")]
@@ -151,6 +151,9 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     }
     if args.compare {
         return groups::compare(args);
+    }
+    if args.env != "none" && args.parquet.is_none() && args.write_manifest.is_none() {
+        return Err("--env names an environment in a dataset: give --parquet DIR".to_owned());
     }
     if many::is_meant(args) {
         return many::run(args);

@@ -71,8 +71,11 @@ fn any_number_of_shards_gives_the_same_bytes() {
     let said = build(&whole, &input, &["--threads", "1"]);
     assert!(said.starts_with("7 series: 7 analyzed (7 flows), 0 unchanged, 0 failed"), "{said}");
     let expected = contents(&whole);
-    // Captures, flows, intervals, events and samples of each series, and its record.
-    assert_eq!(expected.len(), 7 * 6, "{:?}", expected.keys());
+    for table in
+        ["v1/series", "v1/table=captures", "v1/table=flows", "v1/table=intervals", "v1/table=samples"]
+    {
+        assert_eq!(expected.keys().filter(|path| path.starts_with(table)).count(), 7, "{table}");
+    }
     for shards in [2, 3, 7] {
         let dataset = folder.0.join(format!("of-{shards}"));
         for number in (1..=shards).rev() {
@@ -99,7 +102,7 @@ fn any_number_of_shards_gives_the_same_bytes() {
 fn what_was_killed_goes_on_and_what_changed_is_done_again() {
     let folder = Folder::new("resumed");
     let input = folder.0.join("in");
-    captures(&input, 12, 1, RADIO, None);
+    captures(&input, 40, 1, RADIO, None);
     let whole = folder.0.join("whole");
     build(&whole, &input, &[]);
     let expected = contents(&whole);
@@ -124,29 +127,29 @@ fn what_was_killed_goes_on_and_what_changed_is_done_again() {
         .expect("records")
         .filter(|entry| entry.as_ref().is_ok_and(|e| !e.file_name().to_string_lossy().starts_with('.')))
         .count();
-    assert!((1..12).contains(&done), "killed in the middle: {done} of 12");
+    assert!((1..40).contains(&done), "killed in the middle: {done} of 40");
     let said = build(&dataset, &input, &[]);
-    assert!(said.contains(&format!("{} analyzed", 12 - done)), "{done} were there: {said}");
+    assert!(said.contains(&format!("{} analyzed", 40 - done)), "{done} were there: {said}");
     assert!(contents(&dataset) == expected, "the same files as without a kill, and no others");
 
     // Another capture in one place: its series is done again, and nothing else.
     let (one, other) = (input.join("plain-3.pcapng"), input.join("plain-5.pcapng"));
     fs::copy(&other, &one).expect("copied");
     let said = build(&dataset, &input, &[]);
-    assert!(said.starts_with("12 series: 1 analyzed (1 flows), 11 unchanged"), "{said}");
+    assert!(said.starts_with("40 series: 1 analyzed (1 flows), 39 unchanged"), "{said}");
     assert_eq!(contents(&dataset).len(), expected.len());
     // The same length and the same bytes at both ends, but changed at another time.
     let file = fs::File::options().append(true).open(&one).expect("a file");
     file.set_modified(SystemTime::UNIX_EPOCH).expect("a time");
     let said = build(&dataset, &input, &[]);
-    assert!(said.starts_with("12 series: 1 analyzed"), "{said}");
+    assert!(said.starts_with("40 series: 1 analyzed"), "{said}");
     // A part that was lost is made again.
     let flows =
         contents(&dataset).into_keys().find(|path| path.starts_with("v1/table=flows")).expect("flows");
     fs::remove_file(dataset.join(flows)).expect("removed");
-    assert!(build(&dataset, &input, &[]).starts_with("12 series: 1 analyzed"));
+    assert!(build(&dataset, &input, &[]).starts_with("40 series: 1 analyzed"));
     // Other settings are another analysis.
-    assert!(build(&dataset, &input, &["--idle", "30"]).starts_with("12 series: 12 analyzed"));
+    assert!(build(&dataset, &input, &["--idle", "30"]).starts_with("40 series: 40 analyzed"));
 }
 
 #[test]
