@@ -9,10 +9,12 @@ engines.py compare A.json B.json ...     fails unless all answers are equal
 import json
 import math
 import os
+import platform
 import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -61,6 +63,20 @@ def datafusion(dataset):
     return engine.__version__, ask
 
 
+def snappy(home):
+    """Names the library of snappy for glibc: snappy-java may take another C library's files for ours."""
+    if platform.machine() != "x86_64" or platform.libc_ver()[0] != "glibc":
+        return "-Djava.net.preferIPv4Stack=true"
+    folder = Path(sys.prefix) / "snappy"
+    if not (folder / "libsnappyjava.so").exists():
+        folder.mkdir(exist_ok=True)
+        with zipfile.ZipFile(next(home.glob("jars/snappy-java-*.jar"))) as jar:
+            new = folder / f"new-{os.getpid()}"
+            new.write_bytes(jar.read("org/xerial/snappy/native/Linux/x86_64/libsnappyjava.so"))
+            new.rename(folder / "libsnappyjava.so")
+    return f"-Dorg.xerial.snappy.lib.path={folder} -Dorg.xerial.snappy.lib.name=libsnappyjava.so"
+
+
 def spark_session(master):
     import pyspark
     from pyspark.sql import SparkSession
@@ -81,6 +97,8 @@ def spark_session(master):
         "spark.driver.memory": "2g",
         "spark.executor.memory": "1g",
     }
+    for side in ("driver", "executor"):
+        settings[f"spark.{side}.extraJavaOptions"] = snappy(Path(os.environ["SPARK_HOME"]))
     for name, value in settings.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()

@@ -129,7 +129,8 @@ impl Unfinished {
     /// A new file for what is to be at `path`, hidden from readers of the folder. What programs that are no
     /// more have left of the same is removed.
     fn beside(path: &Path) -> io::Result<(Self, File)> {
-        let folder = path.parent().unwrap_or(Path::new("."));
+        let parent = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = parent.unwrap_or(Path::new("."));
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let prefix = format!(".{name}.{}.", host());
         for entry in fs::read_dir(folder)?.flatten() {
