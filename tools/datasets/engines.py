@@ -228,7 +228,7 @@ def same_flows(dataset, made):
     import duckdb as engine
 
     con = engine.connect()
-    one = f"SELECT * EXCLUDE (env, date) FROM read_parquet('{dataset}/v1/table=flows/**/*.parquet', hive_partitioning = true)"
+    one = f"SELECT * FROM read_parquet('{dataset}/v1/table=flows/**/*.parquet', hive_partitioning = false)"
     other = f"SELECT * FROM read_parquet('{made}/*.parquet')"
     counts = [con.execute(f"SELECT count(*) FROM ({sql})").fetchone()[0] for sql in (one, other)]
     rest = [con.execute(f"SELECT count(*) FROM ({a} EXCEPT ALL {b})").fetchone()[0]
