@@ -15,7 +15,7 @@ pub(super) enum Input {
     File(PathBuf),
     /// A file, and what it is called in the results.
     Called(PathBuf, String),
-    StandardInput,
+    Stdin,
 }
 
 impl Source for Input {
@@ -23,13 +23,13 @@ impl Source for Input {
         match self {
             Self::File(path) => path.display().to_string(),
             Self::Called(_, name) => name.clone(),
-            Self::StandardInput => "-".to_owned(),
+            Self::Stdin => "-".to_owned(),
         }
     }
     fn open(&self) -> io::Result<Box<dyn io::Read + Send>> {
         match self {
             Self::File(path) | Self::Called(path, _) => decompressed(File::open(path)?),
-            Self::StandardInput => decompressed(io::stdin()),
+            Self::Stdin => decompressed(io::stdin()),
         }
     }
     fn can_reopen(&self) -> bool {
@@ -38,7 +38,7 @@ impl Source for Input {
             Self::File(path) | Self::Called(path, _) => {
                 path.metadata().is_ok_and(|metadata| metadata.is_file())
             }
-            Self::StandardInput => false,
+            Self::Stdin => false,
         }
     }
 }
@@ -48,7 +48,7 @@ impl Input {
     pub(super) fn into_path(self) -> Option<PathBuf> {
         match self {
             Self::File(path) | Self::Called(path, _) => Some(path),
-            Self::StandardInput => None,
+            Self::Stdin => None,
         }
     }
 
@@ -88,7 +88,7 @@ pub(super) fn inputs(paths: &[PathBuf]) -> Result<Vec<Input>, String> {
     let mut found = Vec::new();
     for path in paths {
         if path.as_os_str() == "-" {
-            found.push(Input::StandardInput);
+            found.push(Input::Stdin);
         } else if path.is_dir() {
             found.extend(folder(path)?.into_iter().map(Input::File));
         } else if path.exists() {
