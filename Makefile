@@ -170,6 +170,8 @@ test-data: build $(ENGINES)/bin/moto_server ## Datasets of CAPTURES=2000 with BY
 	  $(OUT)/docs/datasets.json
 
 docs-datasets: test-data ## The same, with the figures of docs/datasets.md written anew (10 GB of disk)
+	@grep -q 'figures: docs/results/datasets.json' docs/datasets.md || \
+	  printf '\n<!-- figures: docs/results/datasets.json -->\n<!-- end of figures -->\n' >>docs/datasets.md
 	$(call WRITE_DOCS,$(abspath $(OUT))/docs/datasets.json)
 
 recipes: deps ## The networks of docs/recipes.md, WireGuard by Debian's wireguard-go too (as root)
