@@ -35,6 +35,7 @@ const LAYERS: &[&str] = &[
     "cellerator-measure",
     "cellerator-uplinks",
     "cellerator-report",
+    "cellerator-datasets",
     "cellerator-run",
     "cellerator-telemetry",
     "cellerator-top",
