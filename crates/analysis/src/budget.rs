@@ -256,6 +256,8 @@ pub(crate) struct TimeSpent {
     has_timed_out: bool,
     was_pushed: bool,
     is_at_edge: bool,
+    /// Timestamp values of the first data and of the last.
+    stamps: Option<(u32, u32)>,
     parts: Parts,
     advertised: [AdvertisedEdge; EDGES],
 }
@@ -284,6 +286,8 @@ pub(crate) struct Resumed {
     /// It is sent again, or fills a hole.
     pub(crate) is_repair: bool,
     pub(crate) is_time_out: bool,
+    /// Timestamp value.
+    pub(crate) stamp: Option<u32>,
     pub(crate) rtt: Option<Duration>,
 }
 
@@ -302,6 +306,19 @@ impl TimeSpent {
         }
         self.parts.add(TimeCause::LossRecovery, repaired);
         self.parts.add(self.under_way(), waited);
+    }
+
+    /// True when the sender's own clock says that what comes after a pause was sent during the first half of
+    /// it: then it was under way, and the sender did not pause. How fast that clock runs is known from the
+    /// packets before.
+    fn was_sent_before(&mut self, s: &Resumed) -> bool {
+        let (Some((first, last)), Some(stamp)) = (self.stamps, s.stamp) else { return false };
+        self.stamps = Some((first, stamp));
+        let Some(begin) = self.begin.get() else { return false };
+        let (whole, pause) = (s.now.saturating_since(begin).as_micros(), self.waited.as_micros());
+        let [all, ticks] = [first, last].map(|from| u64::from(stamp.wrapping_sub(from)));
+        let is_known = all >= 10 && all < 1 << 31 && ticks < 1 << 31;
+        is_known && u128::from(ticks) * 2 * u128::from(whole) < u128::from(all) * u128::from(pause)
     }
 
     fn count_round(&mut self, now: Instant, una: u64, rtt: Option<Duration>) {
@@ -398,7 +415,7 @@ impl Half {
             return;
         }
         let una = self.edge.una;
-        let rtt = if is_beside_receiver { path_rtt } else { self.smoothed_rtt().or(path_rtt) };
+        let rtt = path_rtt.or_else(|| self.smoothed_rtt());
         if !is_beside_receiver {
             let is_outage = self.time.has_timed_out;
             self.time.settle(is_outage);
@@ -414,6 +431,7 @@ impl Half {
             if s.has_data {
                 spent.begin = OptionalInstant::at(s.now);
                 spent.was_pushed = s.is_pushed;
+                spent.stamps = s.stamp.map(|stamp| (stamp, stamp));
             }
             return;
         }
@@ -433,10 +451,13 @@ impl Half {
         }
         let rtt = s.rtt.unwrap_or(Duration::ZERO);
         let is_silence = spent.waited >= rtt + TIME_OUT;
+        let was_sent_before = spent.was_sent_before(s);
         if spent.is_at_edge && !is_silence && spent.repaired.is_zero() {
             let waited = std::mem::take(&mut spent.waited);
             spent.parts.add(TimeCause::ReceiveWindow, waited);
-        } else if !s.has_data || (spent.was_pushed && !s.is_repair && spent.repaired.is_zero()) {
+        } else if !s.has_data
+            || (spent.was_pushed && !was_sent_before && !s.is_repair && spent.repaired.is_zero())
+        {
             // Seen from the sender the pause begins with the acknowledgement and ends with the next segment.
             let paused = spent.waited.saturating_sub(rtt);
             spent.waited = spent.waited.saturating_sub(paused);
@@ -450,11 +471,13 @@ impl Half {
         spent.is_at_edge = s.rtt.is_some_and(|rtt| spent.reaches_edge(s.now, s.end, segment, rtt));
     }
 
-    /// The parts from the flow's first packet to its last. `is_open` says that nothing ended it.
+    /// The parts from the flow's first packet to its last. `is_open` says that nothing ended it;
+    /// `beside_receiver` is the round trip of the path, if that is where it was captured.
     pub(crate) fn time_parts(
         &mut self,
         (first, handshake, last): (Instant, Instant, Instant),
         is_open: bool,
+        beside_receiver: Option<Duration>,
     ) -> Parts {
         let mut spent = std::mem::take(&mut self.time);
         let begin = spent.begin.get().unwrap_or(last).min(last).max(first);
@@ -464,7 +487,11 @@ impl Half {
         spent.settle(is_outage);
         spent.parts.add(rest, idle);
         spent.parts.add(TimeCause::Handshake, opened.saturating_since(first));
-        spent.parts.add(TimeCause::Application, begin.saturating_since(opened));
+        // The first data is a round trip on its way after what asked for it.
+        let before = begin.saturating_since(opened);
+        let on_the_way = before.min(beside_receiver.unwrap_or(Duration::ZERO));
+        spent.parts.add(TimeCause::SlowStart, on_the_way);
+        spent.parts.add(TimeCause::Application, before.saturating_sub(on_the_way));
         spent.parts
     }
 }

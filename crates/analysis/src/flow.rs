@@ -393,7 +393,7 @@ impl Flow {
 
     /// True when data of `direction` is seen beside its receiver.
     #[inline]
-    fn is_beside_receiver(&self, direction: Direction) -> bool {
+    pub(crate) fn is_beside_receiver(&self, direction: Direction) -> bool {
         self.vantage.is_some_and(|place| !place.sees_sender(direction))
     }
 
@@ -418,7 +418,11 @@ impl Flow {
         }
         let is_beside_receiver = self.is_beside_receiver(direction);
         let rtt = if is_beside_receiver { self.path_rtt() } else { None };
-        let is_short = segment.len() < u64::from(self.halves[direction].edge.segment_max);
+        // The last piece of a merged packet, too, is full while there is more to send.
+        let own = &self.halves[direction];
+        let largest = u64::from(own.edge.segment_max);
+        let piece = own.wire_segment(largest).min(largest).max(1);
+        let is_short = !segment.len().is_multiple_of(piece);
         self.halves[direction].resume(&Resumed {
             now: self.last,
             has_data: segment.len() > 0,
@@ -427,6 +431,7 @@ impl Flow {
             is_beside_receiver,
             is_repair: matches!(kind, PacketKind::Retransmission { .. } | PacketKind::Repaired),
             is_time_out: matches!(kind, PacketKind::Retransmission { cause: Cause::Rto, .. }),
+            stamp: segment.stamp(),
             rtt,
         });
     }

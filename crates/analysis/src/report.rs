@@ -467,7 +467,8 @@ fn budget(flow: &mut Flow) -> TimeBudget {
     };
     let (times, is_open) = ((flow.first, handshake, flow.last), end(flow) == End::Open);
     let is_policed = is_policed(&flow.halves[direction]);
-    let mut parts = flow.halves[direction].time_parts(times, is_open);
+    let beside = flow.path_rtt().filter(|_| flow.is_beside_receiver(direction));
+    let mut parts = flow.halves[direction].time_parts(times, is_open, beside);
     if is_policed {
         parts.rename(TimeCause::LossRecovery, TimeCause::Policer);
     }

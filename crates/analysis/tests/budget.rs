@@ -133,6 +133,29 @@ fn an_outage_is_as_long_as_nothing_got_through() {
 }
 
 #[test]
+fn what_was_held_on_its_way_is_no_pause_of_the_application() {
+    // Beside the receiver: a segment each 5 ms. One of the fifty is the end of a write; then nothing comes
+    // for 900 ms, and the sender's clock says whether the next one left before them or after.
+    let seen = |held: bool| {
+        let mut tape = both_ends(&[], 60, None)[1].clone();
+        for n in 0..100 {
+            let sent_ms = 100 + n * 5 + if n >= 50 && !held { 900 } else { 0 };
+            let us = u64::from(100 + n * 5 + if n >= 50 { 900 } else { 0 }) * 1_000;
+            let flags = if n == 49 { TcpFlags::PSH } else { TcpFlags::default() };
+            let with = With { flags, stamps: Some((sent_ms, 0)), ..With::default() };
+            tape.send(us, 0, 1 + n * MSS, 1, MSS, &with);
+            tape.ack(us + 10, n + 1, &[]);
+        }
+        tape.flow().budget
+    };
+    let held = seen(true);
+    assert_eq!(held.application_ns / 50_000_000, 0, "{held:?}");
+    assert!(held.loss_recovery_ns >= 850_000_000, "{held:?}");
+    let paused = seen(false);
+    assert!((820..=880).contains(&(paused.application_ns / 1_000_000)), "{paused:?}");
+}
+
+#[test]
 fn a_pause_before_the_end_is_closing_and_not_the_application() {
     let segments: Vec<Sent> = (0..100).map(|n| sent(50_000 + u64::from(n) * 4_000, n)).collect();
     for tape in both_ends(&segments, 60, Some(5_000_000)) {
