@@ -317,7 +317,7 @@ impl TimeSpent {
         let Some(begin) = self.begin.get() else { return false };
         let (whole, pause) = (s.now.saturating_since(begin).as_micros(), self.waited.as_micros());
         let [all, ticks] = [first, last].map(|from| u64::from(stamp.wrapping_sub(from)));
-        let is_known = all >= 10 && all < 1 << 31 && ticks < 1 << 31;
+        let is_known = (10..1 << 31).contains(&all) && ticks < 1 << 31;
         is_known && u128::from(ticks) * 2 * u128::from(whole) < u128::from(all) * u128::from(pause)
     }
 
