@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use analysis::{
     CaptureFile, Direction, DirectionReport, End, Findings, FlowReport, MptcpReport, Pair, SampleSummary,
-    Sink, Vantage,
+    Sink, TimeCause, Vantage,
 };
 use figures::Table;
 
@@ -167,16 +167,29 @@ fn describe(text: &mut String, flow: &FlowReport, columns: usize) {
         number(handshake.to_client_ms),
     );
     let _ = write!(text, "{}", directions(flow).fitting(columns, &MAY_GO).0);
+    if let Some(reason) = &flow.budget.slow_because {
+        let way = way(flow.budget.direction);
+        let part = |cause: TimeCause| match flow.budget.per_mille(cause) {
+            0 => None,
+            share => Some(format!("{} {}.{} %", cause.name(), share / 10, share % 10)),
+        };
+        let parts: Vec<String> = TimeCause::ALL.into_iter().filter_map(part).collect();
+        let _ = writeln!(text, "  {way} {reason}\n      time: {}", parts.join(", "));
+    }
     for diagnosis in &flow.diagnoses {
         let kind = serde_json::to_value(diagnosis.kind).ok();
         let kind = kind.as_ref().and_then(|kind| kind.as_str()).unwrap_or_default().replace('_', " ");
-        let way = match diagnosis.direction {
-            Direction::FromFirst => "1>2",
-            Direction::FromSecond => "2>1",
-        };
+        let way = way(diagnosis.direction);
         let _ = writeln!(text, "  {way} {kind}: {}", diagnosis.evidence);
     }
     text.push('\n');
+}
+
+fn way(direction: Direction) -> &'static str {
+    match direction {
+        Direction::FromFirst => "1>2",
+        Direction::FromSecond => "2>1",
+    }
 }
 
 /// The two directions of a flow.
