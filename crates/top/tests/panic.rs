@@ -4,8 +4,9 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use io::Clock;
 use top::{Ask, Live, Source, Told, TopError};
 
 /// Answers the first questions, and panics at a later one.
@@ -41,13 +42,13 @@ impl Tmux {
     }
 
     fn wait_for(&self, text: &str) -> String {
-        let began = Instant::now();
+        let give_up = Clock::now() + units::Duration::from_secs(30);
         loop {
             let screen = self.run(&["capture-pane", "-p"]);
             if screen.contains(text) {
                 return screen;
             }
-            assert!(began.elapsed() < Duration::from_secs(30), "never '{text}':\n{screen}");
+            assert!(Clock::now() < give_up, "never '{text}':\n{screen}");
             std::thread::park_timeout(Duration::from_millis(50));
         }
     }

@@ -6,8 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
 
+use io::Clock;
 use run::{
     AbMetric, AbPhase, AbReport, Distribution, Estimate, HalfSnapshot, Snapshot, SubscriberLine,
     SubscriberList, SubscriberView,
@@ -83,14 +83,15 @@ impl Server {
 
 /// Answers until nobody asks any more.
 fn play(mut way: &UnixStream, gate: &Gate) {
-    let began = Instant::now();
+    let began = Clock::now();
     for line in BufReader::new(way).lines().map_while(Result::ok) {
         let question: Ask = serde_json::from_str(&line).unwrap();
         if let Ask::Subscriber { from, .. } = &question {
             gate.looks.fetch_add(1, Ordering::SeqCst);
             gate.looks_at_flows.fetch_add(u64::from(*from < u64::MAX), Ordering::SeqCst);
         }
-        let mut answer = serde_json::to_vec(&answer(&question, began.elapsed().as_millis() as u64)).unwrap();
+        let mut answer =
+            serde_json::to_vec(&answer(&question, Clock::now().saturating_since(began).as_millis())).unwrap();
         answer.push(b'\n');
         if way.write_all(&answer).is_err() {
             return;

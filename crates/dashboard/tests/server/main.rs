@@ -7,10 +7,12 @@ mod client;
 mod gate;
 
 use std::io::{BufRead, Read, Write};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use client::{Client, PATIENCE, TOKEN};
 use gate::{NAME, Server};
+use io::Clock;
+use units::Instant;
 
 const PATHS: [(&str, &str); 7] = [
     ("/", "text/html"),
@@ -37,10 +39,14 @@ fn assert_strict(head: &str, path: &str) {
     assert!(!head.contains("unsafe"), "{head}");
 }
 
+fn since(began: Instant) -> Duration {
+    Duration::from_nanos(Clock::now().saturating_since(began).as_nanos())
+}
+
 /// Lets time go by.
 fn pause(time: Duration) {
-    let began = Instant::now();
-    while began.elapsed() < time {
+    let began = Clock::now();
+    while since(began) < time {
         std::thread::park_timeout(time / 10);
     }
 }
@@ -100,7 +106,7 @@ fn overviews_come_each_second_with_rates_and_a_gate_that_has_gone_ends_it() {
 fn a_subscriber_is_looked_at_ten_times_a_second_and_only_while_a_page_is_there() {
     let server = Server::start(None);
     let mut events = server.client().events("/subscriber?name=%3Cb%3Eradio%3C%2Fb%3E&address=10.0.0.7");
-    let began = Instant::now();
+    let began = Clock::now();
     let mut points = Vec::new();
     let mut details = 0;
     while points.len() < 30 {
@@ -108,7 +114,7 @@ fn a_subscriber_is_looked_at_ten_times_a_second_and_only_while_a_page_is_there()
         details += usize::from(event["detail"].is_object());
         points.extend(event["points"].as_array().unwrap().iter().cloned());
     }
-    let took = began.elapsed();
+    let took = since(began);
     assert!(took > Duration::from_millis(2_500), "30 in {took:?}");
     let at = |n: usize| points[n]["at_ms"].as_u64().unwrap();
     let mean_ms = (at(29) - at(0)) as f64 / 29.0;
@@ -169,10 +175,10 @@ fn the_token_begins_a_session_and_a_wrong_one_is_refused_later() {
     let server = Server::start(Some(TOKEN));
     let form = |token: &str| format!("token={token}");
     for wrong in ["", "0123456789abcdef", &TOKEN[1..], &format!("{TOKEN}0"), &TOKEN.to_uppercase()] {
-        let began = Instant::now();
+        let began = Clock::now();
         let (head, body) = server.client().post("/login", &form(wrong), "");
         assert!(head.starts_with("http/1.1 401") && body.contains("The token is refused"), "{wrong}: {head}");
-        assert!(!head.contains("set-cookie") && began.elapsed() >= Duration::from_millis(400));
+        assert!(!head.contains("set-cookie") && since(began) >= Duration::from_millis(400));
     }
     let (head, _) = server.client().post("/login", &form(TOKEN), "");
     assert!(head.starts_with("http/1.1 303") && head.contains("location: /\r"), "{head}");
@@ -217,10 +223,10 @@ fn forms_that_are_too_long_or_come_too_slowly_are_given_up() {
     assert!(head.starts_with("http/1.1 401") && !head.contains("set-cookie"), "{head}");
     let Client::Tls(mut stream) = server.client() else { panic!() };
     stream.write_all(b"POST /login HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\ntoken=").unwrap();
-    let began = Instant::now();
+    let began = Clock::now();
     let mut answer = Vec::new();
     drop(stream.read_to_end(&mut answer));
-    assert!(answer.starts_with(b"HTTP/1.1 401") && began.elapsed() < PATIENCE / 2);
+    assert!(answer.starts_with(b"HTTP/1.1 401") && since(began) < PATIENCE / 2);
 }
 
 #[test]

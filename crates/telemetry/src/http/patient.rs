@@ -85,12 +85,14 @@ mod tests {
             let time = Duration::from_millis(50);
             let mut own = Patient { write_time_max: time, ..Patient::new(own) };
             own.write_all(b"12345678").await.unwrap();
-            let (written, read) = tokio::join!(own.write_all(b"90"), async {
+            let reader = tokio::spawn(async move {
                 sleep(time / 5).await;
-                other.read_exact(&mut [0; 4]).await
+                other.read_exact(&mut [0; 4]).await.unwrap();
+                other
             });
-            written.unwrap();
-            read.unwrap();
+            own.write_all(b"90").await.unwrap();
+            // It reads no more, and is there.
+            let _other = reader.await.unwrap();
             let late = own.write_all(&[0; 64]).await.unwrap_err();
             assert_eq!(late.kind(), io::ErrorKind::TimedOut);
         });
