@@ -100,13 +100,16 @@ pub struct TimeBudget {
     pub closing_ns: u64,
     /// [`TimeCause::Unclear`].
     pub unclear_ns: u64,
+    /// Longest time without progress while data was to be acknowledged; beside the receiver, between data that was
+    /// no pause of the application. No further part: it is within the others.
+    pub longest_stall_ns: u64,
     /// The largest part in words, with the next ones; none for a flow without duration.
     pub slow_because: Option<String>,
 }
 
 impl TimeBudget {
     /// The budget with these parts, in the order of [`TimeCause::ALL`].
-    pub(crate) fn new(direction: Direction, parts: Parts) -> Self {
+    pub(crate) fn new(direction: Direction, parts: Parts, longest_stall: Duration) -> Self {
         let [
             handshake_ns,
             slow_start_ns,
@@ -133,6 +136,7 @@ impl TimeBudget {
             policer_ns,
             closing_ns,
             unclear_ns,
+            longest_stall_ns: longest_stall.as_nanos(),
             slow_because: None,
         };
         budget.slow_because = budget.sentence();
@@ -259,6 +263,7 @@ pub(crate) struct TimeSpent {
     /// Timestamp values of the first data and of the last.
     stamps: Option<(u32, u32)>,
     parts: Parts,
+    longest_stall: Duration,
     advertised: [AdvertisedEdge; EDGES],
 }
 
@@ -300,6 +305,7 @@ impl TimeSpent {
     fn settle(&mut self, is_outage: bool) {
         let (waited, repaired) = (std::mem::take(&mut self.waited), std::mem::take(&mut self.repaired));
         self.has_timed_out = false;
+        self.longest_stall = self.longest_stall.max(waited + repaired);
         if is_outage && waited + repaired >= OUTAGE {
             self.parts.add(TimeCause::Outage, waited + repaired);
             return;
@@ -471,14 +477,14 @@ impl Half {
         spent.is_at_edge = s.rtt.is_some_and(|rtt| spent.reaches_edge(s.now, s.end, segment, rtt));
     }
 
-    /// The parts from the flow's first packet to its last. `is_open` says that nothing ended it;
+    /// The parts from the flow's first packet to its last, and the longest time without progress. `is_open` says that nothing ended it;
     /// `beside_receiver` is the round trip of the path, if that is where it was captured.
     pub(crate) fn time_parts(
         &mut self,
         (first, handshake, last): (Instant, Instant, Instant),
         is_open: bool,
         beside_receiver: Option<Duration>,
-    ) -> Parts {
+    ) -> (Parts, Duration) {
         let mut spent = std::mem::take(&mut self.time);
         let begin = spent.begin.get().unwrap_or(last).min(last).max(first);
         let opened = handshake.max(first).min(begin);
@@ -492,6 +498,6 @@ impl Half {
         let on_the_way = before.min(beside_receiver.unwrap_or(Duration::ZERO));
         spent.parts.add(TimeCause::SlowStart, on_the_way);
         spent.parts.add(TimeCause::Application, before.saturating_sub(on_the_way));
-        spent.parts
+        (spent.parts, spent.longest_stall)
     }
 }

@@ -468,11 +468,11 @@ fn budget(flow: &mut Flow) -> TimeBudget {
     let (times, is_open) = ((flow.first, handshake, flow.last), end(flow) == End::Open);
     let is_policed = is_policed(&flow.halves[direction]);
     let beside = flow.path_rtt().filter(|_| flow.is_beside_receiver(direction));
-    let mut parts = flow.halves[direction].time_parts(times, is_open, beside);
+    let (mut parts, longest_stall) = flow.halves[direction].time_parts(times, is_open, beside);
     if is_policed {
         parts.rename(TimeCause::LossRecovery, TimeCause::Policer);
     }
-    TimeBudget::new(direction, parts)
+    TimeBudget::new(direction, parts, longest_stall)
 }
 
 /// Loss of two percent and more that holds the rate at a constant, while round trips show no queue, as behind

@@ -142,6 +142,26 @@ fn round_trips_and_bytes_are_those_of_the_path() {
     }
 }
 
+/// The kinds that are found in the data from the server.
+fn kinds(capture: &Value) -> Vec<String> {
+    let flow = &capture["flows"][0];
+    let server = 1 - flow["client"].as_u64().expect("a handshake");
+    let all = flow["diagnoses"].as_array().expect("diagnoses").iter();
+    let of_server = all.filter(|found| found["direction"].as_u64() == Some(server));
+    of_server.map(|found| found["kind"].as_str().expect("a kind").to_owned()).collect()
+}
+
+#[test]
+fn a_small_window_is_found_beside_the_receiver_too() {
+    for case in Case::all() {
+        let is_expected = case.name == "small-window";
+        for (end, capture) in [("server", &case.server), ("client", &case.client)] {
+            let is_found = kinds(capture).iter().any(|kind| kind == "receive_window_limited");
+            assert_eq!(is_found, is_expected, "{} at the {end}", case.name);
+        }
+    }
+}
+
 #[test]
 fn each_case_is_told_by_what_was_found() {
     let said = |case: &Case| -> Vec<String> {
