@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test rpm-test image-test deps clean prometheus collectors top-test docs-coupled book book-test recipes chromium
+.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test rpm-test image-test deps clean prometheus collectors top-test docs-coupled book book-test recipes chromium test-data docs-datasets
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -135,11 +135,15 @@ top-test: deps ## The live view in a real terminal, Debian's tmux (as root): doc
 	@tools/need-root top-test
 	@tools/install-deps --optional tmux
 	cargo test --locked --package cellerator-top
+	cargo test --locked --package cellerator-top --test panic a_panic -- --ignored
 	cargo test --locked --package cellerator --test top
+	cargo test --locked --package cellerator --test top terminal -- --ignored
+
 chromium: deps ## The dashboard in Debian's Chromium (as root): docs/dashboard.md
 	@tools/need-root chromium
-	@tools/install-deps --optional chromium
-	cargo test --locked --package cellerator-telemetry --test dashboard
+	@tools/install-deps --optional chromium chromium-driver
+	cargo test --locked --package cellerator-dashboard
+	cargo test --locked --package cellerator --test dashboard -- --include-ignored --test-threads 1
 
 DUCKDB := target/tools/duckdb/bin/duckdb
 $(DUCKDB):
@@ -151,6 +155,28 @@ collectors: deps $(DUCKDB) ## Records of flows with Debian's nfdump, and as Parq
 	@tools/need-root collectors
 	@tools/install-deps --optional nfdump
 	PATH="$$PATH:$(abspath target/tools/duckdb/bin)" cargo test --locked --package cellerator --test telemetry collectors -- --include-ignored
+
+ENGINES := target/tools/engines
+$(ENGINES)/bin/moto_server:
+	@python3 -c 'import ensurepip' 2>/dev/null || tools/install-deps --optional python3-venv
+	python3 -m venv $(ENGINES)
+	$(ENGINES)/bin/pip install --quiet --requirement tools/datasets/requirements.txt
+
+CAPTURES ?= 2000
+BYTES ?= 1e10
+test-data: build $(ENGINES)/bin/moto_server ## Datasets of CAPTURES=2000 with BYTES=1e10, by DuckDB, DataFusion, Spark, Slurm, S3 (as root): docs/datasets.md
+	@tools/need-root test-data
+	@command -v java >/dev/null || tools/install-deps --optional openjdk-17-jre-headless
+	@command -v slurmd >/dev/null && command -v munged >/dev/null || apt-get install --yes --no-install-recommends slurm-wlm munge
+	CELLERATOR=$(abspath $(CELLERATOR)) MOTO_SERVER=$(abspath $(ENGINES))/bin/moto_server \
+	  cargo test --locked --manifest-path dataset/Cargo.toml
+	CELLERATOR=$(abspath $(CELLERATOR)) $(ENGINES)/bin/python tools/datasets/measure $(OUT)/test-data $(CAPTURES) $(BYTES) \
+	  $(OUT)/docs/datasets.json
+
+docs-datasets: test-data ## The same, with the figures of docs/datasets.md written anew (10 GB of disk)
+	@grep -q 'figures: docs/results/datasets.json' docs/datasets.md || \
+	  printf '\n<!-- figures: docs/results/datasets.json -->\n<!-- end of figures -->\n' >>docs/datasets.md
+	$(call WRITE_DOCS,$(abspath $(OUT))/docs/datasets.json)
 
 recipes: deps ## The networks of docs/recipes.md, WireGuard by Debian's wireguard-go too (as root)
 	@tools/need-root recipes

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::budget::TimeBudget;
 use crate::direction::Direction;
 use crate::report::{DirectionReport, FlowReport};
 
@@ -96,9 +97,9 @@ pub(crate) fn diagnose(flow: &FlowReport) -> Vec<Diagnosis> {
         }
         add(zero_window(receiver));
         add(window_limited(flow, data, receiver));
-        add(bufferbloat(data));
+        add(bufferbloat(flow, data, receiver));
         add(application_limited(flow, data));
-        add(time_outs(data));
+        add(time_outs(flow, data));
         add(needless(data));
         add(loss(data));
         add(loss_without_rate_change(data));
@@ -161,6 +162,15 @@ fn zero_window(receiver: &DirectionReport) -> Option<(DiagnosisKind, String)> {
     })
 }
 
+/// The budget of the flow's time, if it is about this direction.
+fn of_main<'a>(flow: &'a FlowReport, data: &DirectionReport) -> Option<&'a TimeBudget> {
+    std::ptr::eq(data, &raw const flow.directions[flow.budget.direction]).then_some(&flow.budget)
+}
+
+fn milliseconds(ns: u64) -> f64 {
+    ns as f64 / 1e6
+}
+
 fn active_ms(data: &DirectionReport) -> Option<f64> {
     let rate = data.throughput.active_bps?;
     Some(data.volume.unique_bytes as f64 * 8_000.0 / rate)
@@ -171,12 +181,16 @@ fn window_limited(
     data: &DirectionReport,
     receiver: &DirectionReport,
 ) -> Option<(DiagnosisKind, String)> {
-    let (limited, active) = (data.sender.window_limited_ms?, active_ms(data)?);
+    let active = active_ms(data)?;
+    // Beside the receiver nothing is outstanding for long: there the budget of the time knows.
+    let by_budget = of_main(flow, data).map(|budget| milliseconds(budget.receive_window_ns));
+    let limited = data.sender.window_limited_ms.or(by_budget)?;
     if data.volume.unique_bytes < LITTLE_BYTES || limited < active * MOST {
         return None;
     }
     let window = receiver.window.max?;
-    let rtt = data.rtt.karn.map(|rtt| rtt.p50_ms).or(flow.handshake.total_ms)?;
+    let of_data = data.rtt.karn.filter(|_| data.sender.window_limited_ms.is_some());
+    let rtt = of_data.map(|rtt| rtt.p50_ms).or(flow.handshake.total_ms)?;
     let whole = flow.handshake.total_ms.map_or(rtt, |total| total.max(rtt));
     if whole <= 0.0 {
         return None;
@@ -189,8 +203,21 @@ fn window_limited(
     Some((DiagnosisKind::ReceiveWindowLimited, evidence))
 }
 
-fn bufferbloat(data: &DirectionReport) -> Option<(DiagnosisKind, String)> {
-    let rtt = data.rtt.karn.filter(|rtt| rtt.n >= 20)?;
+fn bufferbloat(
+    flow: &FlowReport,
+    data: &DirectionReport,
+    receiver: &DirectionReport,
+) -> Option<(DiagnosisKind, String)> {
+    let is_beside_receiver = data.sender.in_flight_max.is_none();
+    // There, what the receiver's timestamps took to come back is the whole path.
+    let rtt = if is_beside_receiver { receiver.rtt.timestamps } else { data.rtt.karn };
+    let rtt = rtt.filter(|rtt| rtt.n >= 20)?;
+    let is_usual = rtt.p50_ms >= 1.5 * rtt.min_ms;
+    let stall = of_main(flow, data).map_or(0.0, |budget| milliseconds(budget.longest_stall_ns));
+    // What was under way at a stall came late by it, and that is no queue. Echoes wait for the next data, too.
+    if !is_usual && (is_beside_receiver || 2.0 * stall >= rtt.p95_ms - rtt.min_ms) {
+        return None;
+    }
     // A queue is a multiple of the path, and long enough to feel.
     (data.volume.unique_bytes >= LITTLE_BYTES
         && rtt.p95_ms >= 2.0 * rtt.min_ms
@@ -204,19 +231,21 @@ fn bufferbloat(data: &DirectionReport) -> Option<(DiagnosisKind, String)> {
 }
 
 fn application_limited(flow: &FlowReport, data: &DirectionReport) -> Option<(DiagnosisKind, String)> {
-    let (active, duration) = (active_ms(data)?, flow.duration_s * 1_000.0);
-    let idle = data.sender.idle_ms?.min(duration);
-    (data.volume.unique_bytes >= LITTLE_BYTES && idle > active.max(duration) * MOST).then(|| {
-        let evidence =
-            format!("nothing outstanding {:.0} % of the time", 100.0 * idle / active.max(duration));
+    let budget = of_main(flow, data)?;
+    // A pause before the end is none for want of data, nor is one at a shut window.
+    let (idle, whole) = (budget.application_ns, budget.total_ns.saturating_sub(budget.closing_ns));
+    (data.volume.unique_bytes >= LITTLE_BYTES && idle as f64 > whole as f64 * MOST).then(|| {
+        let share = 100.0 * idle as f64 / whole as f64;
+        let evidence = format!("nothing outstanding {share:.0} % of the time, and more data came later");
         (DiagnosisKind::ApplicationLimited, evidence)
     })
 }
 
-fn time_outs(data: &DirectionReport) -> Option<(DiagnosisKind, String)> {
+fn time_outs(flow: &FlowReport, data: &DirectionReport) -> Option<(DiagnosisKind, String)> {
     let count = data.retransmissions.rto.filter(|count| *count > 0)?;
-    let evidence =
-        format!("{count} retransmission time-outs, longest pause {:.0} ms", data.sender.pause_max_ms);
+    let by_budget = of_main(flow, data).map(|budget| milliseconds(budget.longest_stall_ns));
+    let stall = by_budget.unwrap_or(data.sender.pause_max_ms);
+    let evidence = format!("{count} retransmission time-outs, {stall:.0} ms without progress at most");
     Some((DiagnosisKind::TimeOuts, evidence))
 }
 

@@ -8,6 +8,7 @@ use serde::Serialize;
 use units::{Duration, Instant, SeqNum, WindowScale};
 use wire::TcpFlags;
 
+use crate::budget::{Resumed, Spending};
 use crate::copies::CopyContext;
 use crate::coverage::Coverage;
 use crate::direction::{Direction, PerDirection};
@@ -17,6 +18,7 @@ use crate::packet::{PacketFindings, PacketKind};
 use crate::packet_ids::PacketContext;
 use crate::recovery::{Cause, Retransmission, SpuriousBy};
 use crate::segment_record::{Key, SegmentRecord};
+use crate::vantage::{Vantage, vantage};
 
 /// Something that happened in a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -126,6 +128,8 @@ pub(crate) struct Flow {
     pub(crate) is_closed: bool,
     /// It has closed and is kept for stragglers.
     pub(crate) lingers: bool,
+    /// Where the capture was made, as far as known yet.
+    vantage: Option<Vantage>,
     // The next line, with what few packets need.
     pub(crate) id: u64,
     pub(crate) first: Instant,
@@ -170,6 +174,7 @@ impl Flow {
             is_open: false,
             is_closed: false,
             lingers: false,
+            vantage: None,
             id,
             first: segment.time,
             cut_by_tool: 0,
@@ -325,6 +330,7 @@ impl Flow {
         // A reset's sequence number is the receiver's expectation, or made up: no place in the stream.
         if !segment.flags.contains(TcpFlags::RST) {
             seen.kind = self.on_data(direction, segment, now, emit);
+            self.resume(direction, segment, seen.kind);
             if segment.is_v4() && !segment.flags.contains(TcpFlags::SYN) {
                 self.on_id(direction, segment, pause, seen.kind);
             }
@@ -385,6 +391,51 @@ impl Flow {
         own.packets.ids.on_packet(segment.id, &standing);
     }
 
+    /// True when data of `direction` is seen beside its receiver.
+    #[inline]
+    pub(crate) fn is_beside_receiver(&self, direction: Direction) -> bool {
+        self.vantage.is_some_and(|place| !place.sees_sender(direction))
+    }
+
+    /// Where the capture was made: from the handshake, or from the shortest round trips of data.
+    pub(crate) fn place(&self) -> Option<Vantage> {
+        let opening = &self.opening;
+        let [to_second, to_first] = match (opening.client, opening.to_server(), opening.to_client()) {
+            (Some(Direction::FromFirst), server, client) => [server, client],
+            (Some(_), server, client) => [client, server],
+            (None, ..) => [None, None],
+        };
+        let [first, second] = self.halves.as_array();
+        vantage(to_second.or(first.rtt.karn.min()), to_first.or(second.rtt.karn.min()))
+    }
+
+    /// Data or FIN in the time of its direction.
+    fn resume(&mut self, direction: Direction, segment: &SegmentRecord, kind: PacketKind) {
+        let is_fin = segment.flags.contains(TcpFlags::FIN);
+        let is_probe = matches!(kind, PacketKind::WindowProbe | PacketKind::KeepAlive);
+        if is_probe || (segment.len() == 0 && !is_fin) {
+            return;
+        }
+        let is_beside_receiver = self.is_beside_receiver(direction);
+        let rtt = if is_beside_receiver { self.path_rtt() } else { None };
+        // The last piece of a merged packet, too, is full while there is more to send.
+        let own = &self.halves[direction];
+        let largest = u64::from(own.edge.segment_max);
+        let piece = own.wire_segment(largest).min(largest).max(1);
+        let is_short = !segment.len().is_multiple_of(piece);
+        self.halves[direction].resume(&Resumed {
+            now: self.last,
+            has_data: segment.len() > 0,
+            is_pushed: is_short || segment.flags.contains(TcpFlags::PSH),
+            end: segment.seq.get().wrapping_add(segment.len() as u32),
+            is_beside_receiver,
+            is_repair: matches!(kind, PacketKind::Retransmission { .. } | PacketKind::Repaired),
+            is_time_out: matches!(kind, PacketKind::Retransmission { cause: Cause::Rto, .. }),
+            stamp: segment.stamp(),
+            rtt,
+        });
+    }
+
     /// Where the time since the last packet went, for both senders.
     #[inline]
     fn share_time(&mut self, now: Instant) {
@@ -392,6 +443,10 @@ impl Flow {
         if passed.is_zero() {
             return;
         }
+        let is_closed = self.is_closed;
+        let beside = PerDirection::each(|direction| self.is_beside_receiver(direction));
+        let answered =
+            PerDirection::each(|direction| self.halves[direction.reverse()].packets.totals.packets > 0);
         for direction in Direction::BOTH {
             let window = self.window_towards(direction);
             let half = &mut self.halves[direction];
@@ -406,6 +461,13 @@ impl Flow {
                     half.cold.idle_gaps.longest = half.cold.idle_gaps.longest.max(passed);
                 }
             }
+            half.spend(&Spending {
+                passed,
+                window,
+                is_closed,
+                is_beside_receiver: beside[direction],
+                is_answered: answered[direction],
+            });
             if window.is_some_and(|window| outstanding + u64::from(half.edge.segment_max) > window) {
                 half.packets.shares.window_limited += passed;
             }
@@ -516,6 +578,7 @@ impl Flow {
             self.is_open = true;
             self.opening.ack = Some(now);
             self.opening.ack_has_data = segment.len() > 0;
+            self.vantage = self.place();
         }
     }
 
@@ -572,6 +635,7 @@ impl Flow {
         emit: &mut dyn FnMut(Event),
     ) {
         let id = self.id;
+        let path_rtt = self.path_rtt();
         let [own, other] = self.halves.pair_mut(direction);
         let echo = segment.echo();
         let plain = !segment.flags.intersects(TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST);
@@ -603,6 +667,15 @@ impl Flow {
         if outcome.is_duplicate {
             own.cold.acks.duplicate += 1;
             own.cold.acks.triple_duplicate += u64::from(other.duplicate_acks() == 3);
+        }
+        if before != other.edge.una {
+            let beside = self.vantage.is_some_and(|place| !place.sees_sender(direction.reverse()));
+            other.progress(now, beside, path_rtt);
+        }
+        if let Some(rtt) = path_rtt.filter(|_| !other.edge.first_data.is_none())
+            && let Some(window) = own.edge.window.get()
+        {
+            other.time.on_edge(now, segment.ack.get().wrapping_add(window), rtt);
         }
         let is_update = plain && segment.len() == 0 && !is_same_window && before == other.edge.una;
         if is_update && before != 0 {
@@ -699,6 +772,6 @@ mod tests {
     #[test]
     fn a_flow_stays_small() {
         // A hundred thousand flows in progress are common in captures of networks.
-        assert!(size_of::<Flow>() <= 2_816, "{}", size_of::<Flow>());
+        assert!(size_of::<Flow>() <= 3_328, "{}", size_of::<Flow>());
     }
 }

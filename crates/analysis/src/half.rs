@@ -10,6 +10,7 @@ use std::num::NonZeroU16;
 use units::{Duration, Instant, SeqNum, WindowScale};
 use wire::{SackBlock, TcpFlags};
 
+use crate::budget::TimeSpent;
 use crate::coverage::{Added, Coverage, Hole, first_position, unwrap};
 use crate::in_flight::InFlight;
 use crate::optional_instant::OptionalInstant;
@@ -102,6 +103,7 @@ pub(crate) struct Half {
     pub(crate) data: Data,
     pub(crate) rtt: RoundTrips,
     pub(crate) cold: Cold,
+    pub(crate) time: TimeSpent,
 }
 
 /// What every packet of both directions needs.
@@ -156,7 +158,7 @@ pub(crate) struct Data {
     pub(crate) fin_acked: bool,
     has_retransmitted: bool,
     highest_sacked: u64,
-    fin_end: u64,
+    pub(crate) fin_end: u64,
     /// Round trips as tcptrace takes them; only from where they differ from [`RoundTrips::karn`].
     pub(crate) rtt_tcptrace: Option<Box<Samples<Duration>>>,
     bin: Bin,
@@ -238,6 +240,17 @@ impl Half {
     /// The same for one without data.
     pub(crate) const ACKED_BARE: u64 =
         lines(0, offset_of!(Self, packets)) | lines(offset_of!(Self, data), offset_of!(Self, cold));
+
+    /// Loss is being repaired, or is known from acknowledgements.
+    pub(crate) fn is_recovering(&self) -> bool {
+        self.data.duplicate_acks >= 3
+            || self.data.highest_sacked > self.edge.una
+            || (self.data.has_retransmitted && self.cold.recovery.is_repairing())
+    }
+
+    pub(crate) fn smoothed_rtt(&self) -> Option<Duration> {
+        self.data.smoothed.map(|rtt| rtt.srtt)
+    }
 
     pub(crate) fn outstanding(&self) -> u64 {
         self.edge.coverage.as_ref().map_or(0, |coverage| coverage.next.saturating_sub(self.edge.una))

@@ -10,6 +10,7 @@
 //! zero.
 
 mod analyzer;
+mod budget;
 mod copies;
 mod coverage;
 mod diagnosis;
@@ -35,6 +36,7 @@ mod timestamps;
 mod vantage;
 
 pub use analyzer::{Analyzer, Sink};
+pub use budget::{TimeBudget, TimeCause};
 pub use diagnosis::{Diagnosis, DiagnosisKind};
 pub use direction::{Direction, PerDirection};
 pub use document::{CaptureFile, DocumentWriter, Findings, MadeBy, SCHEMA, Skipped};

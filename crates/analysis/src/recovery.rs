@@ -181,6 +181,11 @@ impl Recovery {
         }
     }
 
+    /// True from a repair to the acknowledgement of all that had been sent.
+    pub(crate) fn is_repairing(&self) -> bool {
+        self.mode != Mode::Open
+    }
+
     /// Loss events so far.
     pub(crate) fn loss_events(&self) -> u64 {
         self.episodes.fast + self.episodes.time_outs

@@ -5,13 +5,14 @@ use std::net::SocketAddr;
 use serde::Serialize;
 use units::{Duration, Instant};
 
+use crate::budget::{TimeBudget, TimeCause};
 use crate::diagnosis::{self, Diagnosis};
 use crate::direction::{Direction, PerDirection};
 use crate::flow::Flow;
 use crate::half::{BIN, Half, RetransmissionCounts};
 use crate::recovery::Cause;
 use crate::samples::Samples;
-use crate::vantage::{Vantage, vantage};
+use crate::vantage::Vantage;
 
 /// A finished flow.
 #[derive(Clone, Debug, Serialize)]
@@ -46,6 +47,8 @@ pub struct FlowReport {
     pub cut_by_tool: u64,
     /// What each endpoint sent.
     pub directions: PerDirection<DirectionReport>,
+    /// Where the time went.
+    pub budget: TimeBudget,
     /// What held the flow back, with evidence.
     pub diagnoses: Vec<Diagnosis>,
 }
@@ -403,7 +406,8 @@ impl FlowReport {
                 half.cold.window_events.zero_time += flow.last.saturating_since(since);
             }
         }
-        let place = place(flow);
+        let place = flow.place();
+        let budget = budget(flow);
         let ends = flow.ends();
         let packets: u64 = flow.halves.iter().map(|half| half.packets.totals.packets).sum();
         let [by_first, by_second] = flow.halves.as_array().each_ref().map(|half| half.cold.flags.rst);
@@ -436,6 +440,7 @@ impl FlowReport {
             vantage: place,
             cut_by_tool: flow.cut_by_tool,
             directions: PerDirection::each(|direction| direction_report(flow, direction, place)),
+            budget,
             diagnoses: Vec::new(),
         };
         report.diagnoses = diagnosis::diagnose(&report);
@@ -450,16 +455,41 @@ impl FlowReport {
     }
 }
 
-/// From the handshake, or from the shortest round trips of data.
-fn place(flow: &Flow) -> Option<Vantage> {
+/// Where the time of the direction with most data went.
+fn budget(flow: &mut Flow) -> TimeBudget {
+    let [first, second] = flow.halves.as_array().each_ref().map(|half| half.data.totals.unique);
+    let direction = Direction::from_second_if(second > first);
     let opening = &flow.opening;
-    let [to_second, to_first] = match (opening.client, opening.to_server(), opening.to_client()) {
-        (Some(Direction::FromFirst), server, client) => [server, client],
-        (Some(_), server, client) => [client, server],
-        (None, ..) => [None, None],
+    let handshake = match (opening.client, opening.ack) {
+        (None, _) => flow.first,
+        (Some(_), Some(ack)) => ack,
+        (Some(_), None) => flow.last,
     };
-    let [first, second] = flow.halves.as_array();
-    vantage(to_second.or(first.rtt.karn.min()), to_first.or(second.rtt.karn.min()))
+    let (times, is_open) = ((flow.first, handshake, flow.last), end(flow) == End::Open);
+    let is_policed = is_policed(&flow.halves[direction]);
+    let beside = flow.path_rtt().filter(|_| flow.is_beside_receiver(direction));
+    let (mut parts, longest_stall) = flow.halves[direction].time_parts(times, is_open, beside);
+    if is_policed {
+        parts.rename(TimeCause::LossRecovery, TimeCause::Policer);
+    }
+    TimeBudget::new(direction, parts, longest_stall)
+}
+
+/// Loss of two percent and more that holds the rate at a constant, while round trips show no queue, as behind
+/// a token bucket that drops (Flach et al., SIGCOMM 2016). All but the best twentieth of the bins of 100 ms
+/// are compared.
+fn is_policed(half: &Half) -> bool {
+    let lost = half.cold.retransmissions.wire_segments + half.cold.holes.lost_before;
+    let [low, middle, high] = half.cold.throughput.bins.percentiles([25, 50, 95]);
+    let (Some(low), Some(middle), Some(high)) = (low, middle, high) else { return false };
+    let [shortest, longest] =
+        [half.rtt.karn.min(), half.rtt.karn.percentiles([95])[0]].map(Option::unwrap_or_default);
+    lost >= 20
+        && lost * 50 >= half.data.totals.wire_segments
+        && half.cold.throughput.bins.count() >= 20
+        && high.get() * 4 <= middle.get() * 5
+        && low.get() * 4 >= middle.get() * 3
+        && longest <= shortest.mul_ratio(5, 4) + Duration::from_millis(5)
 }
 
 fn end(flow: &Flow) -> End {

@@ -58,6 +58,35 @@ fn a_sender_that_waits_for_its_application_is_application_limited() {
 }
 
 #[test]
+fn a_pause_before_the_end_and_a_shut_window_are_no_lack_of_data() {
+    let mut pause = transfer(1_000, |_| 20_000);
+    let fin = With { flags: TcpFlags::FIN, ..With::default() };
+    pause.send(20_000_000, 0, 1 + 200 * MSS, 1, 0, &fin);
+    assert_eq!(found(&pause.flow(), DiagnosisKind::ApplicationLimited), None);
+    // The receiver shuts its window for 20 s, then takes another segment.
+    let mut shut = transfer(1_000, |_| 20_000);
+    shut.send(280_000, 1, 1, 1 + 200 * MSS, 0, &With { window: Some(0), ..With::default() });
+    shut.send(20_000_000, 1, 1, 1 + 200 * MSS, 0, &With { window: Some(50_000), ..With::default() });
+    shut.data(20_000_100, 200);
+    shut.ack(20_020_100, 201, &[]);
+    assert_eq!(found(&shut.flow(), DiagnosisKind::ApplicationLimited), None);
+    assert!(found(&shut.flow(), DiagnosisKind::ZeroWindow).is_some());
+}
+
+#[test]
+fn one_stall_is_no_bufferbloat() {
+    // What is sent from 1 s to 1.45 s after the start is acknowledged at its end; all else in 40 ms.
+    let stalled = transfer(10_000, |n| match n {
+        100.. => 40_000.max(1_500_000_u64.saturating_sub(u64::from(n) * 10_000)),
+        _ => 40_000,
+    });
+    let flow = stalled.flow();
+    let rtt = flow.directions[FromFirst].rtt.karn.unwrap();
+    assert!(rtt.p95_ms > 300.0 && rtt.p50_ms < 45.0, "{rtt:?}");
+    assert_eq!(found(&flow, DiagnosisKind::Bufferbloat), None);
+}
+
+#[test]
 fn time_outs_are_told_with_the_longest_pause() {
     let mut tape = Tape::opened();
     tape.data(50_000, 0);
@@ -65,7 +94,7 @@ fn time_outs_are_told_with_the_longest_pause() {
     tape.ack(1_290_000, 1, &[]);
     let flow = tape.flow();
     let finding = found(&flow, DiagnosisKind::TimeOuts).unwrap();
-    assert_eq!(finding.evidence, "1 retransmission time-outs, longest pause 1200 ms");
+    assert_eq!(finding.evidence, "1 retransmission time-outs, 1240 ms without progress at most");
     assert_eq!(finding.direction, FromFirst);
 }
 

@@ -1,9 +1,11 @@
 //! `cellerator analyze`: captures to flows and figures.
 
 mod annotate;
+mod effect;
 mod feed;
 mod groups;
 mod inputs;
+mod many;
 mod outputs;
 mod table;
 mod threads;
@@ -27,7 +29,7 @@ use outputs::Outputs;
 #[derive(clap::Args)]
 pub struct Args {
     /// Captures (pcap or pcapng, also in gzip or zstd), folders of them, or `-` for standard input
-    #[arg(required_unless_present_any = ["explain", "group"], value_name = "FILE")]
+    #[arg(required_unless_present_any = ["explain", "group", "manifest"], value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Print JSON instead of a table
     #[arg(long)]
@@ -45,12 +47,23 @@ pub struct Args {
     #[arg(long, value_name = "FILE.jsonl")]
     jsonl: Option<PathBuf>,
     /// Add Parquet tables (captures, flows, mptcp, intervals, events, samples, pairs) to a dataset in
-    /// this folder
+    /// this folder. Of folders of captures each series, the successive files of one host, is analyzed by
+    /// itself; what is in the dataset and has not changed is not done again
     #[arg(long, value_name = "DIR")]
     parquet: Option<PathBuf>,
     /// Name of the captures' environment (a network, a carrier) in the dataset
-    #[arg(long, value_name = "NAME", default_value = "none", requires = "parquet")]
+    #[arg(long, value_name = "NAME", default_value = "none")]
     env: String,
+    /// Take the series of captures that this file lists (schemas/manifest.schema.json)
+    #[arg(long, value_name = "FILE.json", requires = "parquet", conflicts_with = "files")]
+    manifest: Option<PathBuf>,
+    /// Write which files were found to belong together, to be changed by hand
+    #[arg(long, value_name = "FILE.json")]
+    write_manifest: Option<PathBuf>,
+    /// Do only this part of the series: `2/7` is the second of seven. Parts may run at the same time, on
+    /// several machines, and twice
+    #[arg(long, value_name = "I/N", requires = "parquet")]
+    shard: Option<datasets::Shard>,
     /// Draw graphs of every flow by tcptrace's letters: T throughput, R round-trip time, S time-sequence,
     /// N outstanding data, F segment size, G all
     #[arg(long, value_name = "LETTERS", value_parser = Wanted::parse)]
@@ -71,9 +84,16 @@ pub struct Args {
     /// each environment
     #[arg(long, value_name = "NAME=FILES", requires = "compare", conflicts_with = "files")]
     group: Vec<String>,
-    /// Compare the environments: tables as in [EV] and [MP], medians with confidence intervals
-    #[arg(long, requires = "group")]
+    /// Compare environments (--group): tables as in [EV] and [MP], medians with confidence intervals. Or
+    /// two datasets, before and after a change: its effect, with confidence intervals over subscribers
+    #[arg(long)]
     compare: bool,
+    /// Samples of the bootstrap that compares two datasets
+    #[arg(long, value_name = "N", default_value_t = 2000, requires = "compare", value_parser = clap::value_parser!(u32).range(100..=100_000))]
+    samples: u32,
+    /// Seed of these samples
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "compare")]
+    seed: u64,
     /// Show at most this many flows, those with most data first; 0 shows all
     #[arg(long, default_value_t = 20, value_name = "N")]
     top: usize,
@@ -127,10 +147,19 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
         return print(explain(metric)?.as_bytes()).map(|()| ExitCode::SUCCESS);
     }
     if args.compare && args.group.is_empty() {
-        return Err("--compare needs environments: --group wifi=a.pcap --group lte=b.pcap".to_owned());
+        return effect::compare(args);
     }
     if args.compare {
         return groups::compare(args);
+    }
+    if args.env != "none" && args.parquet.is_none() && args.write_manifest.is_none() {
+        return Err("--env names an environment in a dataset: give --parquet DIR".to_owned());
+    }
+    if many::is_meant(args) {
+        return many::run(args);
+    }
+    if args.manifest.is_some() || args.shard.is_some() || args.write_manifest.is_some() {
+        return Err("series and shards make a dataset only: leave the other outputs out".to_owned());
     }
     let inputs = inputs::inputs(&args.files)?;
     let made_by = MadeBy { cellerator: env!("CARGO_PKG_VERSION").to_owned(), command: command() };
@@ -163,6 +192,32 @@ fn read_from<S: Sink>(
     sink: S,
     first_flow: u64,
 ) -> Result<(S, Findings), String> {
+    let (sink, findings) = found(args, args.threads, inputs, sink, first_flow)?;
+    for capture in &findings.captures {
+        if let Some(problem) = &capture.problem {
+            eprintln!("cellerator: {}: {problem}", capture.file);
+        }
+    }
+    Ok((sink, findings))
+}
+
+/// As [`read`], in so many threads, and without a word on standard error.
+fn read_quietly<S: Sink>(
+    args: &Args,
+    threads: u16,
+    inputs: Vec<Input>,
+    sink: S,
+) -> Result<(S, Findings), String> {
+    found(args, Some(threads), inputs, sink, 0)
+}
+
+fn found<S: Sink>(
+    args: &Args,
+    threads: Option<u16>,
+    inputs: Vec<Input>,
+    sink: S,
+    first_flow: u64,
+) -> Result<(S, Findings), String> {
     let config = Config {
         idle: Duration::from_secs(args.idle),
         first_flow,
@@ -172,13 +227,8 @@ fn read_from<S: Sink>(
     };
     let pairs = (inputs.len() > 1).then(PairFinder::default);
     let feed = Feed::new(inputs, args.one_point, args.html.is_some());
-    let (feed, Paired { sink, pairs }) = threads::run(args.threads, config, feed, Paired { sink, pairs })?;
+    let (feed, Paired { sink, pairs }) = threads::run(threads, config, feed, Paired { sink, pairs })?;
     let (captures, mptcp) = feed.finish();
-    for capture in &captures {
-        if let Some(problem) = &capture.problem {
-            eprintln!("cellerator: {}: {problem}", capture.file);
-        }
-    }
     let pairs = pairs.map(PairFinder::finish).unwrap_or_default();
     Ok((sink, Findings { captures, mptcp, pairs }))
 }

@@ -49,7 +49,16 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ),
     ("ab status", &[("What it has shown so far", "ab status"), ("For a program", "ab status --json")]),
     ("ab stop", &[("End it now, and show what it has shown", "ab stop")]),
-    ("dashboard", &[("All accelerators that run here", "dashboard"), ("One of them", "dashboard box")]),
+    (
+        "dashboard",
+        &[
+            ("All accelerators that run here", "dashboard"),
+            (
+                "For browsers elsewhere, that know the token",
+                "dashboard --listen 192.0.2.7:9470 --certificate box.pem --key box.key --token-file token",
+            ),
+        ],
+    ),
     (
         "metrics",
         &[

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use telemetry::Gatherer;
 
-use crate::served::{Served, gather, reader, say};
+use crate::served::{Served, reader, say, serve_beside};
 
 /// Arguments of `cellerator metrics`.
 #[derive(clap::Args)]
@@ -24,7 +24,8 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
         serve(args.listen)
     } else {
         let mut gatherer = Gatherer::new(&served.state_directory, served.names.clone());
-        gather("metrics", (args.listen, &served.user), &mut gatherer)
+        let arguments = ["metrics", "--serve", "--listen", &args.listen.to_string()];
+        serve_beside(&arguments, &served.user, |server| gatherer.answer(server))
     }
     .map_err(|error| format!("metrics: {error}"))
 }

@@ -1,15 +1,15 @@
-//! Servers of what the control sockets tell, `cellerator metrics` and `cellerator dashboard`: two processes. One may
-//! use the control sockets and speaks to nobody else; the other one speaks to the network and may do nothing.
+//! Servers of what the control sockets tell, `cellerator metrics`, `cellerator dashboard` and `cellerator top --serve`:
+//! two processes. One may use the control sockets and speaks to nobody else; the other one speaks to the network and
+//! may do nothing.
 
 use std::io::Write;
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
-use telemetry::{Gatherer, User};
+use telemetry::User;
 
 /// SIGKILL, for the server when this process ends.
 const KILL: i32 = 9;
@@ -31,11 +31,11 @@ pub struct Served {
     pub serve: bool,
 }
 
-/// Starts the server of `command` without any rights, and has `gatherer` answer it.
-pub fn gather(
-    command: &str,
-    (listen, user_name): (SocketAddr, &str),
-    gatherer: &mut Gatherer,
+/// Starts this program with `arguments` as a server without any rights, and has `answer` answer it until it has gone.
+pub fn serve_beside<E: std::fmt::Display>(
+    arguments: &[&str],
+    user_name: &str,
+    answer: impl FnOnce(&UnixStream) -> Result<(), E>,
 ) -> Result<ExitCode, String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let user =
@@ -43,7 +43,7 @@ pub fn gather(
     let (own, other) = UnixStream::pair().map_err(|error| text(&error))?;
     // Whatever the program's own file is called by then, and whoever may look at the path to it.
     let mut server = Command::new("/proc/self/exe");
-    server.args([command, "--serve", "--listen", &listen.to_string()]);
+    server.args(arguments);
     server.env_clear().current_dir("/").stdin(Stdio::from(OwnedFd::from(other)));
     if let Some(user) = user {
         // Further groups are given up with it.
@@ -55,7 +55,7 @@ pub fn gather(
     // With it goes the other end, which the server alone is to have.
     drop(server);
     let mut server = started?;
-    let answered = gatherer.answer(&own);
+    let answered = answer(&own);
     drop(own);
     let ended = server.wait().map_err(|error| text(&error))?;
     answered.map_err(|error| text(&error))?;

@@ -19,6 +19,7 @@ use crate::interruption::Interruption;
 use crate::outcome::{self, Files};
 use crate::{interruption, progress};
 
+mod captures;
 mod digest;
 mod radios;
 mod soak;
@@ -63,6 +64,11 @@ struct RunArgs {
     /// With --out: also write every packet of every run, as text
     #[arg(long, requires = "out")]
     packets: bool,
+    /// Write a capture of each run to this folder: CASE-SEED.pcapng
+    #[arg(long, value_name = "DIR")]
+    captures: Option<PathBuf>,
+    #[command(flatten)]
+    captured: captures::Captured,
     /// Write the results as JSON (schemas/lab-results.schema.json; of several radios: multipath-lab.schema.json)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -95,6 +101,7 @@ struct Job {
     repetition: u32,
     seed: u64,
     run: CaseRun,
+    capture: Option<PathBuf>,
     accelerator_command: Option<String>,
 }
 
@@ -114,11 +121,14 @@ fn run(args: &RunArgs) -> Result<ExitCode, String> {
     let words = files.words()?;
     files.prepare()?;
     let log = if args.packets { LogMode::Text } else { LogMode::Hash };
-    let jobs = jobs(&scenario, args.case.as_deref(), log, &traces)?;
+    let mut jobs = jobs(&scenario, args.case.as_deref(), log, &traces)?;
+    if let Some(folder) = &args.captures {
+        captures::prepare(folder, &mut jobs)?;
+    }
     eprintln!("{}", scenario.heading());
     let (interruption, wanted) = (Interruption::listen()?, jobs.len());
     let began = Clock::now();
-    let outcomes = run_all(&jobs, threads(args.threads), interruption.flag(), true);
+    let outcomes = run_all(&jobs, &args.captured, threads(args.threads), interruption.flag(), true);
     let took = Clock::now().saturating_since(began);
     let mut cases = Vec::new();
     for (job, outcome) in jobs.into_iter().zip(outcomes) {
@@ -162,7 +172,7 @@ fn run(args: &RunArgs) -> Result<ExitCode, String> {
 /// where `is_over` ended it.
 pub(crate) fn simulated(scenario: &Scenario, is_over: &AtomicBool) -> Result<Option<ScenarioResult>, String> {
     let jobs = jobs(scenario, None, LogMode::Hash, Path::new("."))?;
-    let outcomes = run_all(&jobs, threads(None), is_over, false);
+    let outcomes = run_all(&jobs, &captures::Captured::default(), threads(None), is_over, false);
     let Some(outcomes) = outcomes.into_iter().collect::<Option<Vec<_>>>() else { return Ok(None) };
     let cases = jobs.into_iter().zip(outcomes).map(|(job, outcome)| Ok(job.result(outcome)?.0));
     Ok(Some(ScenarioResult { scenario: scenario.clone(), cases: cases.collect::<Result<_, String>>()? }))
@@ -179,6 +189,7 @@ fn jobs(scenario: &Scenario, only: Option<&str>, log: LogMode, traces: &Path) ->
             let arguments = engine.as_ref().map(|_| case.accelerator.run_arguments());
             jobs.push(Job {
                 run: CaseRun::new(case, &plan, engine, (seed, scenario.time_limit.0), log),
+                capture: None,
                 case: case.clone(),
                 repetition,
                 seed,
@@ -202,11 +213,33 @@ pub(crate) fn engine(case: &Case) -> Result<Option<EngineConfig>, String> {
     Ok(Some(EngineConfig { hash_seed: 0, ..config }))
 }
 
-type Outcome = Result<sim::CaseOutcome, sim::SimError>;
+type Outcome = Result<sim::CaseOutcome, Unfinished>;
+
+/// Why a run came to no end.
+enum Unfinished {
+    /// Nobody waits for it any more.
+    Stopped,
+    Failed(String),
+}
+
+impl From<sim::SimError> for Unfinished {
+    fn from(error: sim::SimError) -> Self {
+        match error {
+            sim::SimError::Stopped => Self::Stopped,
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}
 
 /// What came out of each job; nothing of those that the user did not wait for. `tells`: where no
 /// bar can be shown, a line says that one has ended.
-fn run_all(jobs: &[Job], threads: usize, is_over: &AtomicBool, tells: bool) -> Vec<Option<Outcome>> {
+fn run_all(
+    jobs: &[Job],
+    captured: &captures::Captured,
+    threads: usize,
+    is_over: &AtomicBool,
+    tells: bool,
+) -> Vec<Option<Outcome>> {
     let expected = jobs.iter().fold(Bytes::ZERO, |sum, job| sum + job.run.expected());
     let style = "  {msg}  {wide_bar:.cyan/dim} {decimal_bytes} of {decimal_total_bytes}, {elapsed}";
     let bar = ProgressBar::new(expected.get());
@@ -216,11 +249,15 @@ fn run_all(jobs: &[Job], threads: usize, is_over: &AtomicBool, tells: bool) -> V
     tell();
     let outcomes = in_parallel_until(jobs.len(), threads, is_over, |index| {
         let mut seen = 0;
-        let outcome = jobs[index].run.run_until(is_over, &mut |received| {
+        let mut tell_progress = |received: Bytes| {
             bar.inc(received.get().saturating_sub(seen));
             seen = received.get();
-        });
-        if !matches!(outcome, Err(sim::SimError::Stopped)) {
+        };
+        let outcome = match &jobs[index].capture {
+            Some(file) => captured.run(&jobs[index], file, is_over, &mut tell_progress),
+            None => jobs[index].run.run_until(is_over, &mut tell_progress).map_err(Into::into),
+        };
+        if !matches!(outcome, Err(Unfinished::Stopped)) {
             ended.fetch_add(1, Ordering::Relaxed);
         }
         if tells && bar.is_hidden() {
@@ -230,13 +267,16 @@ fn run_all(jobs: &[Job], threads: usize, is_over: &AtomicBool, tells: bool) -> V
         outcome
     });
     bar.finish_and_clear();
-    let is_stopped = |outcome: &Outcome| matches!(outcome, Err(sim::SimError::Stopped));
+    let is_stopped = |outcome: &Outcome| matches!(outcome, Err(Unfinished::Stopped));
     outcomes.into_iter().map(|outcome| outcome.filter(|outcome| !is_stopped(outcome))).collect()
 }
 
 impl Job {
     fn result(self, outcome: Outcome) -> Result<(CaseResult, String), String> {
-        let outcome = outcome.map_err(text)?;
+        let outcome = outcome.map_err(|unfinished| match unfinished {
+            Unfinished::Failed(why) => why,
+            Unfinished::Stopped => text(sim::SimError::Stopped),
+        })?;
         let result = CaseResult {
             name: self.case.name.clone(),
             repetition: self.repetition,

@@ -1,21 +1,15 @@
 //! `cellerator top`: a live view in a terminal, of this machine or another one; and what lets others look.
 
 use std::ffi::OsStr;
-use std::io::Write;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 
 use scenario::Quantity;
-use telemetry::User;
 use top::{Gate, Live, Local, Remote, Secrets, Source, TopError};
 use units::Duration;
 
-/// SIGKILL, for the server when this process ends.
-const KILL: i32 = 9;
+use crate::served::{reader, say, serve_beside};
 
 /// Shortest time between two samples.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
@@ -120,42 +114,16 @@ fn look<S: Source + Send + 'static>(args: &Args, place: &str, source: S) -> Resu
 
 /// Starts the server without any rights, and answers it.
 fn serve(args: &Args, listen: SocketAddr) -> Result<ExitCode, String> {
-    let text = |error: &dyn std::fmt::Display| error.to_string();
     let file = |path: &Option<PathBuf>| path.clone().unwrap_or_default();
     let secrets = Secrets::read(&file(&args.certificate), &file(&args.key), &file(&args.token_file))
-        .map_err(|error| text(&error))?;
-    let user =
-        if telemetry::is_root() { Some(User::find(&args.user).map_err(|error| text(&error))?) } else { None };
-    let (own, other) = UnixStream::pair().map_err(|error| text(&error))?;
-    // Whatever the program's own file is called by then, and whoever may look at the path to it.
-    let mut server = Command::new("/proc/self/exe");
-    server.args(["top", "--be-server", &listen.to_string()]);
-    server.env_clear().current_dir("/").stdin(Stdio::from(OwnedFd::from(other)));
-    if let Some(user) = user {
-        // Further groups are given up with it.
-        server.uid(user.uid).gid(user.gid);
-        say(&format!("the server runs as {} ({}:{})", args.user, user.uid, user.gid));
-    }
-    io::set_death_signal(&mut server, KILL);
-    let started = server.spawn().map_err(|error| format!("cannot start the server: {error}"));
-    // With it goes the other end, which the server alone is to have.
-    drop(server);
-    let mut server = started?;
-    let answered = Gate::new(&args.state_directory, args.names.clone()).answer(&own, &secrets);
-    drop(own);
-    let ended = server.wait().map_err(|error| text(&error))?;
-    answered.map_err(|error| text(&error))?;
-    if ended.success() { Ok(ExitCode::SUCCESS) } else { Err(format!("the server has ended: {ended}")) }
+        .map_err(|error| error.to_string())?;
+    let mut gate = Gate::new(&args.state_directory, args.names.clone());
+    serve_beside(&["top", "--be-server", &listen.to_string()], &args.user, |server| {
+        gate.answer(server, Some(&secrets))
+    })
 }
 
 fn be_server(listen: SocketAddr) -> Result<(), TopError> {
-    let input = std::os::fd::AsFd::as_fd(&std::io::stdin()).try_clone_to_owned();
-    let gate = input
-        .map_err(|error| TopError::System { doing: "take the way to the other process".to_owned(), error })?;
-    top::serve(listen, UnixStream::from(gate), |at| say(&format!("top --connect {at}")))
-}
-
-fn say(line: &str) {
-    // A reader who has gone away is no error.
-    drop(writeln!(std::io::stdout(), "{line}"));
+    let gate = reader().map_err(TopError::Setting)?;
+    top::serve(listen, gate, |at| say(&format!("top --connect {at}")))
 }

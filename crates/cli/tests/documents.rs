@@ -18,6 +18,8 @@ use figures::chart::{Chart, Width};
 use report::picture_chart;
 use scenario::results::{Results, Series};
 
+#[path = "documents/datasets.rs"]
+mod datasets_page;
 #[path = "documents/probe.rs"]
 mod probe;
 #[path = "lab/schema.rs"]
@@ -101,6 +103,7 @@ fn rendered(block: &str) -> String {
         ("cellerator/contest/1", "short") => contest::short_markdown(&parsed(file, &text)),
         ("cellerator/elimination/1", "") => parsed::<contest::Eliminated>(file, &text).markdown(),
         (schema, "") if schema == bench::SCHEMA => parsed::<bench::Results>(file, &text).markdown(),
+        ("cellerator/datasets/1", "") => datasets_page::markdown(&document),
         ("cellerator/probe-bench/1", view) => probe::markdown(&document, view)
             .unwrap_or_else(|| panic!("{file}: no view `{view}` of the probe's benchmark")),
         (schema, "goodputs") if schema == lab::radios::SCHEMA => lab::radios::goodputs(&parsed(file, &text)),
@@ -187,6 +190,7 @@ fn keep(from: &str) {
             (name, serde_json::to_string_pretty(&eliminated).unwrap())
         }
         schema if schema == bench::SCHEMA => ("bench".to_owned(), text.trim_end().to_owned()),
+        "cellerator/datasets/1" => ("datasets".to_owned(), text.trim_end().to_owned()),
         "cellerator/probe-bench/1" => ("probe".to_owned(), text.trim_end().to_owned()),
         schema if schema == lab::radios::SCHEMA => {
             let mut results = lab::radios::without_series(parsed(from, &text));

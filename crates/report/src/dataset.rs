@@ -18,7 +18,7 @@ use units::Instant;
 
 use crate::flow_lines::failure;
 use crate::flow_row::FlowRow;
-pub use identity::{CaptureId, capture_id, date_of};
+pub use identity::{CaptureId, capture_id, date_of, series_run};
 use identity::{flow_id, partition, run_id};
 use intervals::Intervals;
 
@@ -28,7 +28,7 @@ const LAYOUT: &str = "v1";
 /// Writes one analysis into a dataset: `ROOT/v1/table=T/env=E/date=D/part-RUN.parquet`.
 ///
 /// RUN comes from the captures' contents, so that another run over the same captures replaces its parts, and
-/// runs over others add theirs. The date is that of the first segment. Memory is that of one row group per
+/// runs over others add theirs; or from a series' name ([`Dataset::of_series`]). The date is that of the first segment. Memory is that of one row group per
 /// table.
 pub struct Dataset {
     root: PathBuf,
@@ -111,6 +111,13 @@ impl Dataset {
         self
     }
 
+    /// As the run of a series, by its name: [`series_run`].
+    #[must_use]
+    pub fn of_series(mut self, name: &str) -> Self {
+        self.run = series_run(&self.environment, name);
+        self
+    }
+
     fn flow_id(&self, number: u64) -> i64 {
         flow_id(&self.run, number.wrapping_sub(self.first_flow))
     }
@@ -141,11 +148,11 @@ impl Dataset {
         part.as_mut().map_or(Ok(()), |part| part.push(row))
     }
 
-    /// Ends the parts and gives them their names.
+    /// Ends the parts and gives them their names; returns their files.
     ///
     /// # Errors
     /// Writing failed, now or before; parts not yet finished are removed.
-    pub fn finish(mut self, findings: &Findings) -> io::Result<()> {
+    pub fn finish(mut self, findings: &Findings) -> io::Result<Vec<PathBuf>> {
         for (capture, id) in findings.captures.iter().zip(self.captures.clone()) {
             let row = self.capture_row(capture, &id);
             self.push(Table::Captures, row);
@@ -169,10 +176,8 @@ impl Dataset {
         if let Some(error) = self.failed {
             return Err(error);
         }
-        for part in self.parts.open.into_iter().filter_map(|(_, part)| part) {
-            part.finish().map_err(failure)?;
-        }
-        Ok(())
+        let parts = self.parts.open.into_iter().filter_map(|(_, part)| part);
+        parts.map(|part| part.finish().map_err(failure)).collect()
     }
 
     fn capture_row(&self, capture: &CaptureFile, id: &CaptureId) -> Vec<Value> {

@@ -119,6 +119,8 @@ pub(crate) struct Console {
     questions: mpsc::Receiver<Asked>,
     /// Readable when there is a question.
     wake: UnixStream,
+    /// The same, for whoever looks after each turn.
+    is_asked: Arc<AtomicBool>,
     path: PathBuf,
     is_closing: Arc<AtomicBool>,
     guest: Guest,
@@ -165,18 +167,33 @@ impl Console {
         let guest = Guest::default();
         let served = Arc::clone(&guest);
         let is_answered = Arc::new(AtomicBool::new(false));
-        let mut desk = Desk { ask, waker, is_answered: Arc::clone(&is_answered), herald };
+        let is_asked = Arc::new(AtomicBool::new(false));
+        let mut desk = Desk {
+            ask,
+            waker,
+            is_asked: Arc::clone(&is_asked),
+            is_answered: Arc::clone(&is_answered),
+            herald,
+        };
         let thread = thread::Builder::new()
             .name("console".to_owned())
             .spawn(move || listen(&listener, &mut desk, (&is_over, &served)))
             .map_err(failed)?;
-        Ok(Self { questions, wake, path, is_closing, guest, is_answered, thread: Some(thread) })
+        let thread = Some(thread);
+        Ok(Self { questions, wake, is_asked, path, is_closing, guest, is_answered, thread })
+    }
+
+    /// True when a question has come: as cheap as a look can be, for a loop that does not wait.
+    pub fn is_asked(&self) -> bool {
+        self.is_asked.load(Ordering::Relaxed)
     }
 
     /// The next question, if there is one.
     pub fn take(&self) -> Option<Asked> {
         let mut sink = [0; 16];
         while matches!((&self.wake).read(&mut sink), Ok(n) if n > 0) {}
+        // Before the question is taken: one that comes in between is looked for again.
+        self.is_asked.store(false, Ordering::SeqCst);
         self.questions.try_recv().ok()
     }
 }
@@ -217,6 +234,7 @@ impl Drop for Console {
 struct Desk {
     ask: mpsc::Sender<Asked>,
     waker: UnixStream,
+    is_asked: Arc<AtomicBool>,
     is_answered: Arc<AtomicBool>,
     herald: Herald,
 }
@@ -284,6 +302,7 @@ impl Desk {
         let (answer, receive) = mpsc::channel();
         let is_answered = Arc::clone(&self.is_answered);
         let asked = self.ask.send(Asked { question, answer, is_answered });
+        self.is_asked.store(true, Ordering::SeqCst);
         // A full pipe wakes as well.
         drop(self.waker.write(&[0]));
         let reply = asked.ok().and_then(|()| receive.recv_timeout(PATIENCE).ok());

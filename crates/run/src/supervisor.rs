@@ -148,6 +148,13 @@ impl Pulse {
     fn main_process(&self) -> u32 {
         self.guardian.as_ref().and_then(Guardian::process).unwrap_or_else(std::process::id)
     }
+
+    /// Tells the watchdog that a step of the end begins, in which there are no heartbeats.
+    fn still_closing(&mut self) {
+        if let Some(guardian) = self.guardian.as_mut() {
+            guardian.closing();
+        }
+    }
 }
 
 /// Reports of base stations.
@@ -183,9 +190,10 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
                     self.roam()?;
                 }
             }
-            // While busy, signals and questions are looked at with each heartbeat.
-            let mut is_asked = now >= self.pulse.next_beat;
-            if is_asked {
+            // While busy, signals are looked at with each heartbeat.
+            let is_due = now >= self.pulse.next_beat;
+            let mut is_asked = is_due || self.console.is_asked();
+            if is_due {
                 self.pulse.next_beat = now + self.ground.config.heartbeat();
                 if let Some(why) = self.beat()? {
                     self.begin_stop(why, None);

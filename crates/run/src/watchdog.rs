@@ -34,6 +34,8 @@ use crate::{Config, RunError, journal, log, recovery};
 const BEAT: u8 = b'.';
 /// Sent by the loop: the steering is installed again.
 const RESUMED: u8 = b'r';
+/// Sent by the process: it is undoing everything, and has no more heartbeats to send.
+const CLOSING: u8 = b'c';
 /// Sent by the process: it ends in good order.
 const ENDS: u8 = b'q';
 /// Sent by the process: keep what follows, a list and its descriptors.
@@ -48,6 +50,10 @@ const IGNORED: [i32; 4] = [1, 2, 3, 15];
 
 /// A dead watchdog is replaced after this time at the earliest.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
+
+/// Longest step of undoing everything. The state of many flows is given back in one step: seconds of silence are no
+/// hang then. Packets do not come to the process any more.
+const CLOSING_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// How long a watchdog may take to end once it is not needed.
 const END_TIME_MAX: Duration = Duration::from_secs(3);
@@ -153,6 +159,11 @@ impl Guardian {
         self.tell(BEAT);
     }
 
+    /// Tells that a step of undoing everything begins.
+    pub fn closing(&mut self) {
+        self.tell(CLOSING);
+    }
+
     /// Tells that the steering is installed again.
     pub fn resumed(&mut self) {
         self.tell(RESUMED);
@@ -207,10 +218,20 @@ struct Said {
     descriptors: Vec<OwnedFd>,
     kept: Option<Keepsakes>,
     has_resumed: bool,
+    is_closing: bool,
     ends: bool,
 }
 
 impl Said {
+    /// Silence after which something is done.
+    fn patience(&self, hang_after: Duration) -> Duration {
+        if self.is_closing {
+            return hang_after.max(CLOSING_TIME_MAX);
+        }
+        // Programs let packets pass after `hang_after`: before that it is too late for a successor.
+        if self.kept.is_some() { hang_after * 3 / 4 } else { hang_after }
+    }
+
     fn hear(&mut self, bytes: &[u8], descriptors: Vec<OwnedFd>) {
         self.descriptors.extend(descriptors);
         for &byte in bytes {
@@ -229,6 +250,7 @@ impl Said {
                 (None, KEEP) => self.text = Some(Vec::new()),
                 (None, FORGET) => self.kept = None,
                 (None, RESUMED) => self.has_resumed = true,
+                (None, CLOSING) => self.is_closing = true,
                 (None, ENDS) => self.ends = true,
                 (None, _) => {}
             }
@@ -272,8 +294,7 @@ pub fn watch(watched_record: &Path, hang_after: Duration) -> Result<Watched, Run
     // `None` while the steering is away.
     let mut last_beat = Some(Clock::now());
     loop {
-        // Programs let packets pass after `hang_after`: before that it is too late for a successor.
-        let patience = if said.kept.is_some() { hang_after * 3 / 4 } else { hang_after };
+        let patience = said.patience(hang_after);
         let due = last_beat.map(|at| at + patience);
         let is_silent = waiter.wait(due)?.is_empty();
         let is_late = due.is_some_and(|due| Clock::now() > due + hang_after / 4);

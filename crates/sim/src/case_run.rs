@@ -66,6 +66,33 @@ impl CaseRun {
         Self { case: case.clone(), network, engine, time_limit }
     }
 
+    /// The same with other clients: their IPv4 addresses, and the numbers of their IPv6 prefixes, are higher
+    /// by `by`, so that captures of several runs are of different subscribers.
+    #[must_use]
+    pub fn with_clients_moved(mut self, by: u16) -> Self {
+        let moved = |address: SocketAddr| match address {
+            SocketAddr::V4(ip) => {
+                // 10.2.0.2 and on: it stays within 10.2/16.
+                let bits = ip.ip().to_bits();
+                let number = (bits as u16).wrapping_add(by);
+                (Ipv4Addr::from_bits(bits & 0xffff_0000 | u32::from(number)), ip.port()).into()
+            }
+            SocketAddr::V6(ip) => {
+                let mut parts = ip.ip().segments();
+                parts[2] = parts[2].wrapping_add(by);
+                (Ipv6Addr::from(parts), ip.port()).into()
+            }
+        };
+        for flow in &mut self.network.flows {
+            flow.client.local = moved(flow.client.local);
+            flow.server.remote = moved(flow.server.remote);
+        }
+        if let Some(datagrams) = &mut self.network.datagrams {
+            datagrams.client = moved(datagrams.client);
+        }
+        self
+    }
+
     /// Bytes that are to arrive over all flows.
     #[must_use]
     pub fn expected(&self) -> Bytes {
@@ -135,7 +162,10 @@ impl CaseRun {
         middlebox: M,
         watcher: &mut dyn Watcher,
     ) -> Result<CaseOutcome, SimError> {
-        let config = NetworkConfig { keeps_packets: watcher.wants_packets(), ..self.network.clone() };
+        let config = NetworkConfig {
+            keeps_packets: watcher.wants_packets().then(|| watcher.packet_len()),
+            ..self.network.clone()
+        };
         let mut network = Network::new(&config, middlebox)?;
         let every = watcher.every().unwrap_or(PROGRESS_EVERY);
         let is_upload = self.case.workload.kind() == Kind::Upload;
@@ -206,7 +236,7 @@ fn network(
         datagrams: is_udp.then(|| datagrams(workload)),
         feedback: plan.feedback,
         notes_segments: true,
-        keeps_packets: false,
+        keeps_packets: None,
     }
 }
 

@@ -65,7 +65,7 @@ pub enum LogMode {
 }
 
 /// The part of a packet that goes into the number: every header with its checksum.
-const HEADERS: usize = 128;
+pub(crate) const HEADERS: usize = 128;
 
 /// What passed where.
 #[derive(Clone, Debug)]
@@ -76,6 +76,8 @@ pub struct PacketLog {
     packets: u64,
     /// Packets at the hosts, where they are kept.
     kept: Option<Vec<LoggedPacket>>,
+    /// Bytes of each that are.
+    kept_len: usize,
 }
 
 /// A packet as a capture on a host would show it.
@@ -85,16 +87,17 @@ pub struct LoggedPacket {
     pub at: Instant,
     /// At which host, and which way.
     pub point: Point,
-    /// Its first bytes, every header among them.
+    /// Its first bytes, as many as were asked for.
     pub bytes: Vec<u8>,
     /// Its whole length.
     pub wire_len: u32,
 }
 
 impl PacketLog {
-    pub(crate) fn new(mode: LogMode, keeps_packets: bool) -> Self {
-        let kept = keeps_packets.then(Vec::new);
-        Self { mode, text: String::new(), hash: 0xcbf2_9ce4_8422_2325, packets: 0, kept }
+    pub(crate) fn new(mode: LogMode, keeps_packets: Option<usize>) -> Self {
+        let kept = keeps_packets.map(|_| Vec::new());
+        let kept_len = keeps_packets.unwrap_or_default();
+        Self { mode, text: String::new(), hash: 0xcbf2_9ce4_8422_2325, packets: 0, kept, kept_len }
     }
 
     /// What passed at the hosts since the last time this was asked, if that is kept.
@@ -140,7 +143,7 @@ impl PacketLog {
         last[..words.remainder().len()].copy_from_slice(words.remainder());
         self.mix(u64::from_le_bytes(last));
         if let Some(kept) = self.kept.as_mut().filter(|_| point.is_at_host()) {
-            let bytes = packet[..packet.len().min(HEADERS)].to_vec();
+            let bytes = packet[..packet.len().min(self.kept_len)].to_vec();
             kept.push(LoggedPacket { at, point, bytes, wire_len: packet.len() as u32 });
         }
         if self.mode == LogMode::Text {
@@ -167,7 +170,7 @@ mod tests {
 
     /// One packet with the log's number after it.
     fn number(at_ms: u64, point: Point, packet: &[u8], remark: Option<&'static str>) -> u64 {
-        let mut log = PacketLog::new(LogMode::Hash, false);
+        let mut log = PacketLog::new(LogMode::Hash, None);
         log.note(Instant::from_millis(at_ms), point, packet);
         log.remark(Instant::from_millis(at_ms), remark);
         log.hash()
@@ -202,7 +205,7 @@ mod tests {
     #[test]
     fn the_order_of_packets_counts() {
         let both = |first: &[u8], second: &[u8]| {
-            let mut log = PacketLog::new(LogMode::Hash, false);
+            let mut log = PacketLog::new(LogMode::Hash, None);
             log.note(Instant::ZERO, Point::ServerOut, first);
             log.note(Instant::ZERO, Point::ServerOut, second);
             (log.hash(), log.packets())
@@ -213,7 +216,7 @@ mod tests {
 
     #[test]
     fn text_has_a_line_for_each_packet_and_remark_and_only_packets_at_hosts_are_kept() {
-        let mut log = PacketLog::new(LogMode::Text, true);
+        let mut log = PacketLog::new(LogMode::Text, Some(HEADERS));
         for (ms, point) in
             [(1, Point::ServerOut), (2, Point::WiredIn), (3, Point::MobileOut), (4, Point::ClientIn)]
         {

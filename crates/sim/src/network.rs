@@ -73,8 +73,8 @@ pub struct NetworkConfig {
     pub feedback: Option<link::BaseStationConfig>,
     /// The TCP segments that enter the radio links are noted, for [`Network::take_segments`].
     pub notes_segments: bool,
-    /// Packets at the hosts are kept, for [`PacketLog::take_kept`].
-    pub keeps_packets: bool,
+    /// So many bytes of each packet at the hosts are kept, for [`PacketLog::take_kept`]; none of none.
+    pub keeps_packets: Option<usize>,
 }
 
 /// How a run went.

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::TablesError;
 use crate::reader::TableReader;
@@ -82,10 +83,8 @@ impl Shards {
     /// # Errors
     /// It cannot be written.
     pub fn write(&self, name: &str, notes: &[(&str, &str)]) -> Result<ShardWriter, TablesError> {
-        let unfinished =
-            Unfinished(self.folder.join(format!(".part-{name}.{}.unfinished", std::process::id())));
-        let file =
-            File::create(&unfinished.0).map_err(TablesError::io(unfinished.0.display().to_string()))?;
+        let (unfinished, file) = Unfinished::beside(&self.path(name))
+            .map_err(TablesError::io(self.folder.display().to_string()))?;
         let writer = TableWriter::new(file, &self.schema, Format::Parquet, notes)?;
         Ok(ShardWriter { writer, unfinished, path: self.path(name) })
     }
@@ -110,9 +109,54 @@ impl Shards {
     }
 }
 
+/// Writes a file that is there whole or not at all; one of that name is replaced. Several writers of one
+/// name, on several machines too, do not disturb each other: the last one stays.
+///
+/// # Errors
+/// Writing failed.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let (unfinished, mut file) = Unfinished::beside(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&unfinished.0, path)
+}
+
 /// Removes the file unless it was renamed.
 #[derive(Debug)]
 struct Unfinished(PathBuf);
+
+impl Unfinished {
+    /// A new file for what is to be at `path`, hidden from readers of the folder. What programs that are no
+    /// more have left of the same is removed.
+    fn beside(path: &Path) -> io::Result<(Self, File)> {
+        let parent = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = parent.unwrap_or(Path::new("."));
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let prefix = format!(".{name}.{}.", host());
+        for entry in fs::read_dir(folder)?.flatten() {
+            let file = entry.file_name();
+            let process = file
+                .to_str()
+                .and_then(|file| file.strip_prefix(&prefix)?.strip_suffix(".unfinished")?.split('-').next());
+            if process.is_some_and(|id| !Path::new("/proc").join(id).exists()) {
+                // Who else has seen it may have been faster.
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+        // Threads of one process may write the same file.
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let own = folder.join(format!("{prefix}{}-{number}.unfinished", std::process::id()));
+        let file = File::create(&own)?;
+        Ok((Self(own), file))
+    }
+}
+
+/// The machine's name: numbers of processes are its own.
+fn host() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim().chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect()
+}
 
 impl Drop for Unfinished {
     fn drop(&mut self) {

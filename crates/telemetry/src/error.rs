@@ -21,7 +21,7 @@ pub enum TelemetryError {
 
 impl TelemetryError {
     /// For `map_err`: what was tried.
-    pub(crate) fn doing(doing: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
+    pub fn doing(doing: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
         let doing = doing.into();
         |error| Self::System { doing, error }
     }

@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use units::{Duration, Instant};
 
 use crate::TelemetryError;
-use crate::overview::Overview;
 
 /// An answer is given again to whoever asks within this time: so often an accelerator is asked at most, whoever
 /// asks and how often.
@@ -35,21 +34,13 @@ pub struct Gatherer {
     /// Those that are wanted; all that run if none is named.
     names: Vec<String>,
     last: Option<(Instant, Vec<u8>)>,
-    /// Subscribers and comparisons are wanted, too.
-    is_overview: bool,
 }
 
 impl Gatherer {
     /// One for the instances that are called by `names`, or all.
     #[must_use]
     pub fn new(directory: &Path, names: Vec<String>) -> Self {
-        Self { directory: directory.to_owned(), names, last: None, is_overview: false }
-    }
-
-    /// The same for whoever shows more than metrics: answers are [`Overview`]s.
-    #[must_use]
-    pub fn of_overviews(directory: &Path, names: Vec<String>) -> Self {
-        Self { is_overview: true, ..Self::new(directory, names) }
+        Self { directory: directory.to_owned(), names, last: None }
     }
 
     /// Answers whoever is at the other end, until it has gone: a byte there, length (32 bits, big endian) and
@@ -79,12 +70,7 @@ impl Gatherer {
         let now = Clock::now();
         let is_fresh = self.last.as_ref().is_some_and(|(at, _)| now.saturating_since(*at) < FRESH_FOR);
         if !is_fresh {
-            let json = if self.is_overview {
-                serde_json::to_vec(&self.overviews())
-            } else {
-                serde_json::to_vec(&self.ask())
-            };
-            let json = json.unwrap_or_else(|_| b"[]".to_vec());
+            let json = serde_json::to_vec(&self.ask()).unwrap_or_else(|_| b"[]".to_vec());
             let mut answer = u32::try_from(json.len()).unwrap_or(0).to_be_bytes().to_vec();
             answer.extend(json);
             self.last = Some((Clock::now(), answer));
@@ -100,11 +86,6 @@ impl Gatherer {
             self.names.is_empty() || self.names.iter().any(is_meant)
         };
         running.into_iter().filter(is_wanted)
-    }
-
-    /// Asks all that are wanted for everything that is shown of them.
-    fn overviews(&self) -> Vec<Overview> {
-        self.wanted().map(|found| Overview::of(&found)).collect()
     }
 
     /// Asks all that are wanted.

@@ -1,15 +1,17 @@
 //! [`serve`]: HTTP with bounds, from a process that can do nothing but answer and ask its reader.
 //!
 //! ```text
-//!   connection ─ is there room? ─ whole in time? ─▶ a site's answer ─ one question at a time ─▶ the reader
-//!                     no: closed       no: closed
+//!   connection ─ is there room? ─ TLS, a whole request in time? ─▶ a site's answer ─ does it take it in?
+//!                     no: closed         no: closed                                      no: closed
 //! ```
+
+mod patient;
+mod places;
 
 use std::convert::Infallible;
 use std::error::Error;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::os::unix::net::UnixStream as StdUnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,38 +21,34 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
 
 use crate::TelemetryError;
+use patient::Patient;
+pub use places::Place;
+use places::Places;
 
-/// Connections at a time; another one is closed at once.
-const CONNECTIONS_MAX: usize = 32;
-
-/// How long a client may take to send the head of a request, and how long its connection may last: who is still
-/// there connects again.
+/// How long a client may take to send the head of a request, or to agree on TLS, and how long its connection may
+/// last: who is still there connects again.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
 const CONNECTION_TIME_MAX: Duration = Duration::from_secs(600);
 
 /// Longest head of a request, bytes.
 const HEAD_LEN_MAX: usize = 16 * 1024;
 
-/// Longest answer of the reader, bytes: a snapshot has some kilobytes.
-const ANSWER_LEN_MAX: u32 = 16 << 20;
-
 /// After a connection could not be taken in, it waits so long: as a rule no descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Told how serving ended; dropped where that was well.
-pub(crate) type End = oneshot::Sender<Result<(), TelemetryError>>;
-
-/// A connection's place among those that there may be, held by whoever works for it.
-pub(crate) type Place = Arc<OwnedSemaphorePermit>;
+pub type End = oneshot::Sender<Result<(), TelemetryError>>;
 
 /// What is served.
-pub(crate) trait Site: Clone + Send + 'static {
+pub trait Site: Clone + Send + 'static {
     /// Of its answers.
     type Body: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static;
 
@@ -62,66 +60,79 @@ pub(crate) trait Site: Clone + Send + 'static {
     ) -> impl Future<Output = Response<Self::Body>> + Send;
 }
 
-/// The other process, which may use the control sockets.
-pub(crate) struct Reader(UnixStream);
-
-impl Reader {
-    /// One answer of JSON.
-    ///
-    /// # Errors
-    /// It has gone.
-    pub(crate) async fn ask(&mut self) -> std::io::Result<Vec<u8>> {
-        self.0.write_all(&[1]).await?;
-        let len = self.0.read_u32().await?.min(ANSWER_LEN_MAX);
-        let mut json = vec![0; len as usize];
-        self.0.read_exact(&mut json).await?;
-        Ok(json)
-    }
+/// Where and how is served.
+#[derive(Clone, Debug)]
+pub struct Door {
+    /// The address to listen at.
+    pub listen: SocketAddr,
+    /// The certificate to show, for a door with TLS.
+    pub tls: Option<Arc<ServerConfig>>,
 }
 
-/// Serves what `site` makes of the reader at `listen`, until it says that this has ended. `ready` is told where.
+/// Serves the site that `open` makes at a door, until it says that this has ended. `ready` is told where.
 ///
 /// # Errors
-/// The address cannot be listened at, or how it ended.
-pub(crate) fn serve<S: Site>(
-    listen: SocketAddr,
-    reader: StdUnixStream,
+/// The address cannot be listened at, the site cannot be made, or how it ended.
+pub fn serve<S: Site>(
+    door: Door,
     ready: impl FnOnce(SocketAddr),
-    site: impl FnOnce(Reader, End) -> S,
+    open: impl FnOnce(End) -> Result<S, TelemetryError>,
 ) -> Result<(), TelemetryError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(TelemetryError::doing("start the server"))?;
     runtime.block_on(async {
+        let listen = door.listen;
         let doing = || TelemetryError::doing(format!("listen at {listen}"));
         let listener = TcpListener::bind(listen).await.map_err(doing())?;
-        reader.set_nonblocking(true).map_err(doing())?;
-        let reader = Reader(UnixStream::from_std(reader).map_err(doing())?);
-        ready(listener.local_addr().map_err(doing())?);
         let (end, ended) = oneshot::channel();
-        let accepting = tokio::spawn(accept(listener, site(reader, end)));
+        let site = open(end)?;
+        ready(listener.local_addr().map_err(doing())?);
+        let accepting = tokio::spawn(accept(listener, door.tls.map(TlsAcceptor::from), site));
         let result = ended.await.unwrap_or(Ok(()));
         accepting.abort();
         result
     })
 }
 
-async fn accept<S: Site>(listener: TcpListener, site: S) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+async fn accept<S: Site>(listener: TcpListener, tls: Option<TlsAcceptor>, site: S) {
+    let places = Places::default();
     loop {
-        let Ok((stream, _)) = listener.accept().await else {
+        let Ok((stream, from)) = listener.accept().await else {
             sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        let Ok(place) = Arc::clone(&room).try_acquire_owned() else { continue };
-        let conversation = converse(stream, site.clone(), Arc::new(place));
+        let Some(place) = places.take(from.ip()) else { continue };
+        // Small pieces are sent as they are made: a page that is live is not to wait for more.
+        drop(stream.set_nodelay(true));
+        let conversation = admit(stream, tls.clone(), site.clone(), place);
         // Who is too slow, or says what is no HTTP, has lost nothing but its connection.
         tokio::spawn(async move { drop(timeout(CONNECTION_TIME_MAX, conversation).await) });
     }
 }
 
-async fn converse<S: Site>(stream: TcpStream, site: S, place: Place) -> Result<(), hyper::Error> {
+/// Has the connection's TLS agreed on, if there is to be any, and serves it.
+async fn admit<S: Site>(
+    stream: TcpStream,
+    tls: Option<TlsAcceptor>,
+    site: S,
+    place: Place,
+) -> Result<(), hyper::Error> {
+    let stream = Patient::new(stream);
+    let Some(tls) = tls else { return converse(stream, site, place).await };
+    match timeout(HEAD_TIME_MAX, tls.accept(stream)).await {
+        Ok(Ok(stream)) => converse(stream, site, place).await,
+        // It trusts another certificate, or speaks no TLS.
+        _ => Ok(()),
+    }
+}
+
+async fn converse<S: Site>(
+    stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+    site: S,
+    place: Place,
+) -> Result<(), hyper::Error> {
     let service = service_fn(move |request| {
-        let (site, place) = (site.clone(), Arc::clone(&place));
+        let (site, place) = (site.clone(), Place::clone(&place));
         async move { Ok::<_, Infallible>(site.answer(request, place).await) }
     });
     http1::Builder::new()

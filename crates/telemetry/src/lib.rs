@@ -8,24 +8,20 @@
 //! Nothing here is near a packet: all of it is another process's, which asks through the control socket.
 
 mod collector;
-mod dashboard;
 mod error;
 mod gather;
-mod http;
+pub mod http;
 mod ipfix;
 mod metrics;
-mod overview;
 mod privileges;
 mod server;
 mod stream;
 
 pub use collector::Collector;
-pub use dashboard::{check_dashboard_address, serve_dashboard};
 pub use error::TelemetryError;
 pub use gather::{Answered, Gatherer};
 pub use ipfix::{Exporter, MESSAGE_LEN_MAX};
 pub use metrics::{FAMILIES, Family, Kind, Source, exposition, text_format};
-pub use overview::{Overview, Subscriber};
 pub use privileges::{User, is_root};
 pub use server::serve;
 pub use stream::{Next, Stream};

@@ -15,11 +15,13 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream as AsyncUnixStream;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::gather::Answered;
-use crate::http::{self, End, Place, Reader, Site};
+use crate::http::{self, Door, End, Place, Site};
 use crate::{TelemetryError, metrics};
 
 /// A page is shown again within this time.
@@ -37,9 +39,32 @@ pub fn serve(
     reader: UnixStream,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), TelemetryError> {
-    http::serve(listen, reader, ready, |reader, end| {
-        Pages(Arc::new(Mutex::new(Source { reader, last: None, end: Some(end) })))
+    http::serve(Door { listen, tls: None }, ready, |end| {
+        let doing = || TelemetryError::doing("use the way to the other process");
+        reader.set_nonblocking(true).map_err(doing())?;
+        let reader = Reader(AsyncUnixStream::from_std(reader).map_err(doing())?);
+        Ok(Pages(Arc::new(Mutex::new(Source { reader, last: None, end: Some(end) }))))
     })
+}
+
+/// Longest answer of the reader, bytes: a snapshot has some kilobytes.
+const ANSWER_LEN_MAX: u32 = 16 << 20;
+
+/// The other process, which may use the control sockets.
+struct Reader(AsyncUnixStream);
+
+impl Reader {
+    /// One answer of JSON.
+    ///
+    /// # Errors
+    /// It has gone.
+    async fn ask(&mut self) -> std::io::Result<Vec<u8>> {
+        self.0.write_all(&[1]).await?;
+        let len = self.0.read_u32().await?.min(ANSWER_LEN_MAX);
+        let mut json = vec![0; len as usize];
+        self.0.read_exact(&mut json).await?;
+        Ok(json)
+    }
 }
 
 /// What can be asked for.

@@ -10,7 +10,8 @@ use units::{Duration, Instant};
 use crate::tls::Secrets;
 use crate::{Ask, Local, Source, Told, TopError};
 
-/// Time between two questions to accelerators, whoever asks and how often: at most 40 in a second.
+/// Time between two questions to accelerators, whoever asks and how often, unless another one is wanted: at most 40 in
+/// a second.
 const PAUSE: Duration = Duration::from_millis(25);
 
 /// Longest question of the server.
@@ -20,6 +21,7 @@ const QUESTION_LEN_MAX: u64 = 4_096;
 #[derive(Debug)]
 pub struct Gate {
     local: Local,
+    pause: Duration,
     last: Option<Instant>,
 }
 
@@ -27,16 +29,22 @@ impl Gate {
     /// One for the accelerators below a directory that are called by `names`, or all.
     #[must_use]
     pub fn new(directory: &Path, names: Vec<String>) -> Self {
-        Self { local: Local::new(directory, names), last: None }
+        Self { local: Local::new(directory, names), pause: PAUSE, last: None }
     }
 
-    /// Gives the server its secrets, and then answers it until it has gone: a line of JSON there, one back.
+    /// The same with another time between two questions.
+    #[must_use]
+    pub fn with_pause(self, pause: Duration) -> Self {
+        Self { pause, ..self }
+    }
+
+    /// Gives the server its secrets, if it has any, and then answers it until it has gone: a line of JSON there, one back.
     ///
     /// # Errors
     /// When the connection fails otherwise than by its end.
-    pub fn answer(&mut self, server: &UnixStream, secrets: &Secrets) -> Result<(), TopError> {
+    pub fn answer(&mut self, server: &UnixStream, secrets: Option<&Secrets>) -> Result<(), TopError> {
         let doing = || TopError::doing("answer the server");
-        write_line(server, secrets).map_err(doing())?;
+        write_line(server, &secrets).map_err(doing())?;
         let mut waiter =
             Waiter::new(Duration::ZERO).map_err(|error| TopError::Accelerator(error.to_string()))?;
         let mut reader = BufReader::new(server);
@@ -60,9 +68,9 @@ impl Gate {
     /// Lets some time go by since the last question.
     fn wait(&mut self, waiter: &mut Waiter) {
         if let Some(last) = self.last {
-            while Clock::now() < last + PAUSE {
+            while Clock::now() < last + self.pause {
                 // Without waiting it is looked at more often.
-                drop(waiter.wait(Some(last + PAUSE)));
+                drop(waiter.wait(Some(last + self.pause)));
             }
         }
         self.last = Some(Clock::now());

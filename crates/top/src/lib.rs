@@ -27,7 +27,7 @@ mod view;
 pub use app::{App, Column, Screen};
 pub use error::TopError;
 pub use gate::Gate;
-pub use history::History;
+pub use history::{Detail, History, Moment, Row};
 pub use local::Local;
 pub use plain::{Report, ReportOf, gather, table};
 pub use question::{Ask, PROTOCOL, Source, Told};

@@ -50,6 +50,7 @@ impl Source for Local {
             Ask::Subscriber { name, client, from } => {
                 (name, Question::Subscriber { client: *client, from: *from })
             }
+            Ask::Ab { name } => (name, Question::Ab),
         };
         // While one takes another one's place two have the same name: the younger one goes on.
         let Some(found) = running.iter().rfind(|found| found.name == *name) else {
@@ -59,6 +60,7 @@ impl Source for Local {
             Ok(Answer::Metrics(snapshot)) => Told::Metrics(snapshot),
             Ok(Answer::Subscribers(list)) => Told::Subscribers(list),
             Ok(Answer::Subscriber(view)) => Told::Subscriber(view),
+            Ok(Answer::Ab(report)) => Told::Ab(report),
             Ok(Answer::Refused(why)) if why.starts_with("the question is not understood") => {
                 Told::Refused(format!("'{name}' is of another version than this program"))
             }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use run::{Snapshot, SubscriberList, SubscriberView};
+use run::{AbReport, Snapshot, SubscriberList, SubscriberView};
 use serde::{Deserialize, Serialize};
 
 use crate::TopError;
@@ -37,10 +37,15 @@ pub enum Ask {
         /// 0, or where the answer before says.
         from: u64,
     },
+    /// The comparison of its A/B phase.
+    Ab {
+        /// Its name.
+        name: String,
+    },
 }
 
 /// An answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Told {
     /// To [`Ask::Names`], each once.
@@ -51,6 +56,8 @@ pub enum Told {
     Subscribers(SubscriberList),
     /// To [`Ask::Subscriber`].
     Subscriber(Box<SubscriberView>),
+    /// To [`Ask::Ab`].
+    Ab(Box<AbReport>),
     /// It cannot be answered: why, in one line.
     Refused(String),
 }

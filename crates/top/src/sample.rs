@@ -181,7 +181,7 @@ mod tests {
                 }),
                 Ask::Subscriber { .. } => Told::Subscriber(Box::default()),
                 Ask::Metrics { name } if name == "a" => Told::Metrics(Box::default()),
-                Ask::Metrics { name } => Told::Refused(format!("'{name}' does not run")),
+                Ask::Metrics { name } | Ask::Ab { name } => Told::Refused(format!("'{name}' does not run")),
             })
         }
     }

@@ -43,7 +43,7 @@ pub fn live<S: Source + Send + 'static>(source: S, settings: &Live) -> Result<()
     let (found, samples) = mpsc::channel();
     let interval = StdDuration::from_nanos(settings.interval.as_nanos());
     let doing = || TopError::doing("show the view");
-    thread::Builder::new()
+    let sampler = thread::Builder::new()
         .name("sampler".to_owned())
         .spawn(move || sample(&mut sampler, focus, interval, &told, &found))
         .map_err(doing())?;
@@ -51,6 +51,10 @@ pub fn live<S: Source + Send + 'static>(source: S, settings: &Live) -> Result<()
     let _restored = Restored;
     let mut focus = app.focus();
     while !app.is_over && signals.take().is_none() {
+        if sampler.is_finished() {
+            // It has panicked, and said why; the terminal is the user's again already.
+            return Err(TopError::Accelerator("the view has failed".to_owned()));
+        }
         terminal.draw(|frame| draw(frame, &app)).map_err(doing())?;
         if event::poll(LOOK_EVERY).map_err(doing())? {
             match event::read().map_err(doing())? {

@@ -48,13 +48,18 @@ impl Secrets {
     }
 
     /// True for the same token; the time for it does not depend on where they differ.
-    pub(crate) fn is_token(&self, other: &str) -> bool {
+    #[must_use]
+    pub fn is_token(&self, other: &str) -> bool {
         let (own, other) = (self.token.as_bytes(), other.as_bytes());
         let differences = own.iter().zip(other).fold(0, |sum, (a, b)| sum | (a ^ b));
         own.len() == other.len() && differences == 0
     }
 
-    pub(crate) fn config(&self) -> Result<Arc<ServerConfig>, String> {
+    /// What a server speaks TLS by.
+    ///
+    /// # Errors
+    /// These are no certificate and its key.
+    pub fn config(&self) -> Result<Arc<ServerConfig>, String> {
         let text = |error: &dyn std::fmt::Display| error.to_string();
         let chain = CertificateDer::pem_slice_iter(self.certificate.as_bytes())
             .collect::<Result<Vec<_>, _>>()

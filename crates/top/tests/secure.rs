@@ -46,7 +46,7 @@ fn serve(name: &str) -> SocketAddr {
     let secrets = Secrets::read(&certificate, &key, &token.0).unwrap();
     let (own, other) = UnixStream::pair().unwrap();
     let nothing = std::env::temp_dir().join("ct-top-no-accelerators");
-    thread::spawn(move || Gate::new(&nothing, Vec::new()).answer(&own, &secrets).unwrap());
+    thread::spawn(move || Gate::new(&nothing, Vec::new()).answer(&own, Some(&secrets)).unwrap());
     let (tell, told) = mpsc::channel();
     let listen = "127.0.0.1:0".parse().unwrap();
     thread::spawn(move || top::serve(listen, other, |at| tell.send(at).unwrap()).unwrap());

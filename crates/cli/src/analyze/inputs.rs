@@ -7,32 +7,38 @@ use std::path::{Path, PathBuf};
 
 use analysis::{CaptureFile, Skipped};
 use capture::{Source, decompressed};
+use datasets::is_capture;
 use report::{CaptureId, capture_id};
 
 /// A file, or standard input.
 pub(super) enum Input {
     File(PathBuf),
-    StandardInput,
+    /// A file, and what it is called in the results.
+    Called(PathBuf, String),
+    Stdin,
 }
 
 impl Source for Input {
     fn name(&self) -> String {
         match self {
             Self::File(path) => path.display().to_string(),
-            Self::StandardInput => "-".to_owned(),
+            Self::Called(_, name) => name.clone(),
+            Self::Stdin => "-".to_owned(),
         }
     }
     fn open(&self) -> io::Result<Box<dyn io::Read + Send>> {
         match self {
-            Self::File(path) => decompressed(File::open(path)?),
-            Self::StandardInput => decompressed(io::stdin()),
+            Self::File(path) | Self::Called(path, _) => decompressed(File::open(path)?),
+            Self::Stdin => decompressed(io::stdin()),
         }
     }
     fn can_reopen(&self) -> bool {
         match self {
             // A named pipe gives its bytes only once.
-            Self::File(path) => path.metadata().is_ok_and(|metadata| metadata.is_file()),
-            Self::StandardInput => false,
+            Self::File(path) | Self::Called(path, _) => {
+                path.metadata().is_ok_and(|metadata| metadata.is_file())
+            }
+            Self::Stdin => false,
         }
     }
 }
@@ -41,14 +47,14 @@ impl Input {
     /// The file's name; none of standard input.
     pub(super) fn into_path(self) -> Option<PathBuf> {
         match self {
-            Self::File(path) => Some(path),
-            Self::StandardInput => None,
+            Self::File(path) | Self::Called(path, _) => Some(path),
+            Self::Stdin => None,
         }
     }
 
     /// True of a file that `path` names, by whatever way.
     pub(super) fn is_at(&self, path: &Path) -> bool {
-        let Self::File(own) = self else { return false };
+        let (Self::File(own) | Self::Called(own, _)) = self else { return false };
         let identity = |path: &Path| path.metadata().map(|data| (data.dev(), data.ino()));
         matches!((identity(own), identity(path)), (Ok(own), Ok(other)) if own == other)
     }
@@ -56,7 +62,7 @@ impl Input {
     /// What the capture is, from its contents; standard input cannot be read twice and is new each time.
     pub(super) fn identity(&self) -> Result<CaptureId, String> {
         match self {
-            Self::File(path) if self.can_reopen() => {
+            Self::File(path) | Self::Called(path, _) if self.can_reopen() => {
                 capture_id(path).map_err(|error| format!("{}: {error}", path.display()))
             }
             _ => Ok(CaptureId(format!("stream-{}-{}", std::process::id(), ::io::Clock::wall_nanos()))),
@@ -82,7 +88,7 @@ pub(super) fn inputs(paths: &[PathBuf]) -> Result<Vec<Input>, String> {
     let mut found = Vec::new();
     for path in paths {
         if path.as_os_str() == "-" {
-            found.push(Input::StandardInput);
+            found.push(Input::Stdin);
         } else if path.is_dir() {
             found.extend(folder(path)?.into_iter().map(Input::File));
         } else if path.exists() {
@@ -98,7 +104,9 @@ fn folder(path: &Path) -> Result<Vec<PathBuf>, String> {
     let entries = std::fs::read_dir(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let mut files: Vec<PathBuf> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|file| file.is_file() && is_named_like_a_capture(file))
+        .filter(|file| {
+            file.is_file() && file.file_name().is_some_and(|name| is_capture(&name.to_string_lossy()))
+        })
         .collect();
     files.sort();
     if files.is_empty() {
@@ -108,14 +116,4 @@ fn folder(path: &Path) -> Result<Vec<PathBuf>, String> {
         ));
     }
     Ok(files)
-}
-
-/// By one of the usual endings, with `.gz` or `.zst` behind it, or a number as of rotated files.
-fn is_named_like_a_capture(path: &Path) -> bool {
-    let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
-    !name.starts_with('.')
-        && name.split('.').skip(1).any(|part| {
-            let part = part.trim_end_matches(|c: char| c.is_ascii_digit());
-            matches!(part, "pcap" | "pcapng" | "cap" | "ntar" | "dmp" | "dump")
-        })
 }

@@ -320,7 +320,7 @@ impl Sink for Stored {
 
 impl Output for Stored {
     fn finish(self: Box<Self>, findings: &Findings, _made_by: &MadeBy) -> io::Result<()> {
-        self.dataset.finish(findings)
+        self.dataset.finish(findings).map(|_| ())
     }
     fn name(&self) -> String {
         self.name.clone()

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use analysis::{
     CaptureFile, Direction, DirectionReport, End, Findings, FlowReport, MptcpReport, Pair, SampleSummary,
-    Sink, Vantage,
+    Sink, TimeCause, Vantage,
 };
 use figures::Table;
 
@@ -123,6 +123,8 @@ fn capture_line(capture: &CaptureFile) -> String {
     let mut line = format!("{}: {} packets, {} of TCP", capture.file, capture.packets, capture.segments);
     let skipped = &capture.skipped;
     for (count, what) in [
+        (skipped.not_ip, "not IP"),
+        (skipped.not_tcp, "not TCP"),
         (skipped.fragment, "fragments"),
         (skipped.cut, "with headers cut"),
         (skipped.unknown_link, "of an unknown link type"),
@@ -137,7 +139,7 @@ fn capture_line(capture: &CaptureFile) -> String {
 }
 
 /// Columns of a flow that a narrow terminal can do without, the least needed first.
-const MAY_GO: [&str; 5] = ["window", "late", "syn/rto/fast/tlp/spur", "before", "bytes"];
+const MAY_GO: [&str; 5] = ["window", "late", "syn/rto/fast/tlp/unclear/spur", "before", "bytes"];
 
 fn describe(text: &mut String, flow: &FlowReport, columns: usize) {
     let arrow = match flow.client {
@@ -167,16 +169,29 @@ fn describe(text: &mut String, flow: &FlowReport, columns: usize) {
         number(handshake.to_client_ms),
     );
     let _ = write!(text, "{}", directions(flow).fitting(columns, &MAY_GO).0);
+    if let Some(reason) = &flow.budget.slow_because {
+        let way = way(flow.budget.direction);
+        let part = |cause: TimeCause| match flow.budget.per_mille(cause) {
+            0 => None,
+            share => Some(format!("{} {}.{} %", cause.name(), share / 10, share % 10)),
+        };
+        let parts: Vec<String> = TimeCause::ALL.into_iter().filter_map(part).collect();
+        let _ = writeln!(text, "  {way} {reason}\n      time: {}", parts.join(", "));
+    }
     for diagnosis in &flow.diagnoses {
         let kind = serde_json::to_value(diagnosis.kind).ok();
         let kind = kind.as_ref().and_then(|kind| kind.as_str()).unwrap_or_default().replace('_', " ");
-        let way = match diagnosis.direction {
-            Direction::FromFirst => "1>2",
-            Direction::FromSecond => "2>1",
-        };
+        let way = way(diagnosis.direction);
         let _ = writeln!(text, "  {way} {kind}: {}", diagnosis.evidence);
     }
     text.push('\n');
+}
+
+fn way(direction: Direction) -> &'static str {
+    match direction {
+        Direction::FromFirst => "1>2",
+        Direction::FromSecond => "2>1",
+    }
 }
 
 /// The two directions of a flow.
@@ -187,7 +202,7 @@ fn directions(flow: &FlowReport) -> Table {
         "bytes",
         "Mbit/s",
         "resent",
-        "syn/rto/fast/tlp/spur",
+        "syn/rto/fast/tlp/unclear/spur",
         "loss %",
         "before",
         "late",
@@ -202,7 +217,15 @@ fn directions(flow: &FlowReport) -> Table {
             direction.volume.unique_bytes.to_string(),
             number(direction.throughput.active_bps.map(|rate| rate / 1e6)),
             (r.data_packets + r.syn + r.fin).to_string(),
-            format!("{}/{}/{}/{}/{}", r.syn, count(r.rto), count(r.fast), count(r.tlp), r.spurious),
+            format!(
+                "{}/{}/{}/{}/{}/{}",
+                r.syn,
+                count(r.rto.zip(r.rto_recovery).map(|(timer, after)| timer + after)),
+                count(r.fast),
+                count(r.tlp),
+                count(r.unclear),
+                r.spurious
+            ),
             number(direction.loss.rate.map(|rate| rate * 100.0)),
             direction.loss.before_capture.to_string(),
             direction.loss.reordered.to_string(),

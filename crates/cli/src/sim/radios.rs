@@ -29,6 +29,11 @@ pub(super) fn run(args: &RunArgs, mut scenario: MultiPath) -> Result<ExitCode, S
             "{file}: with several radios the simulator has no packets to write: leave --packets"
         ));
     }
+    if args.captures.is_some() {
+        return Err(format!(
+            "{file}: with several radios the simulator has no packets to capture: leave --captures"
+        ));
+    }
     scenario.seed = args.seed.unwrap_or(scenario.seed);
     scenario.repetitions = args.seeds.unwrap_or(scenario.repetitions).max(1);
     let in_out = |name: &str| args.out.as_ref().map(|out| out.join(name));

@@ -5,9 +5,12 @@
 mod copies;
 mod frames;
 mod live;
+mod many;
 mod metamorphic;
 mod outputs;
 mod page;
+#[path = "../lab/schema.rs"]
+mod schema;
 mod truth;
 
 use std::collections::BTreeSet;

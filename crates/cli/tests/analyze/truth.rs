@@ -142,6 +142,26 @@ fn round_trips_and_bytes_are_those_of_the_path() {
     }
 }
 
+/// The kinds that are found in the data from the server.
+fn kinds(capture: &Value) -> Vec<String> {
+    let flow = &capture["flows"][0];
+    let server = 1 - flow["client"].as_u64().expect("a handshake");
+    let all = flow["diagnoses"].as_array().expect("diagnoses").iter();
+    let of_server = all.filter(|found| found["direction"].as_u64() == Some(server));
+    of_server.map(|found| found["kind"].as_str().expect("a kind").to_owned()).collect()
+}
+
+#[test]
+fn a_small_window_is_found_beside_the_receiver_too() {
+    for case in Case::all() {
+        let is_expected = case.name == "small-window";
+        for (end, capture) in [("server", &case.server), ("client", &case.client)] {
+            let is_found = kinds(capture).iter().any(|kind| kind == "receive_window_limited");
+            assert_eq!(is_found, is_expected, "{} at the {end}", case.name);
+        }
+    }
+}
+
 #[test]
 fn each_case_is_told_by_what_was_found() {
     let said = |case: &Case| -> Vec<String> {
@@ -163,5 +183,41 @@ fn each_case_is_told_by_what_was_found() {
         };
         assert!(is_as_it_must, "{}: {kinds:?}", case.name);
         assert_eq!(case.server["flows"][0]["vantage"], "second", "{}: beside the server", case.name);
+    }
+}
+
+/// Share of a cause of the time in the flow with most data, percent.
+fn share(capture: &Value, cause: &str) -> f64 {
+    let flows = capture["flows"].as_array().expect("flows");
+    let total = |flow: &&Value| flow["budget"]["total_ns"].as_u64();
+    let budget = &flows.iter().max_by_key(total).expect("a flow")["budget"];
+    let part = |name: &str| budget[format!("{name}_ns")].as_u64().expect("a part") as f64;
+    100.0 * part(cause) / part("total")
+}
+
+#[test]
+fn time_goes_where_it_does_from_either_end() {
+    // Lost acknowledgements and a flow of few round trips look different from the two ends.
+    for case in
+        Case::all().iter().filter(|case| !["acks-lost", "short-flows", "clean"].contains(&&*case.name))
+    {
+        for cause in ["receive_window", "application", "loss_recovery", "outage", "path_rate", "policer"] {
+            let (server, client) = (share(&case.server, cause), share(&case.client, cause));
+            assert!((server - client).abs() <= 5.0, "{} {cause}: {server} {client}", case.name);
+        }
+    }
+}
+
+#[test]
+fn most_of_the_time_goes_where_the_scenario_lets_it() {
+    for (name, cause, least) in [
+        ("bufferbloat", "path_rate", 85.0),
+        ("outage", "loss_recovery", 65.0),
+        ("small-window", "receive_window", 80.0),
+    ] {
+        let case = Case::read(&captures().join(format!("{name}.truth.json")));
+        for capture in [&case.server, &case.client] {
+            assert!(share(capture, cause) >= least, "{name} {cause}: {}", share(capture, cause));
+        }
     }
 }

@@ -1,5 +1,4 @@
-//! The view in tmux: a terminal as people have it. Without tmux (`make top-test` installs it) it is left out, which is
-//! said.
+//! The view in tmux: a terminal as people have it.
 
 use std::process::{Command, Output};
 
@@ -77,11 +76,8 @@ impl Drop for Tmux<'_> {
 }
 
 #[test]
+#[ignore = "needs tmux: make top-test"]
 fn a_terminal_shows_subscribers_and_is_left_as_it_was() {
-    if Command::new("tmux").arg("-V").output().is_err() {
-        eprintln!("left out: tmux is not installed (make top-test)");
-        return;
-    }
     let network = Network::build("tmux");
     add_clients(&network, 1);
     let accelerator = network.accelerate(&["--shards", "2"]);
@@ -103,6 +99,15 @@ fn a_terminal_shows_subscribers_and_is_left_as_it_was() {
     });
     eprintln!("{screen}");
     assert!(screen.contains("10.1.0.2") && !screen.contains("10.1.0.3"), "{screen}");
+    // A terminal of another size is filled at once.
+    assert!(tmux.tmux(&["resize-window", "-x", "110", "-y", "36"]).status.success());
+    tmux.wait_for("the last line is the window's last one", |screen| {
+        screen.lines().count() == 36 && screen.lines().last().is_some_and(|line| line.ends_with("q quit"))
+    });
+    assert!(tmux.tmux(&["resize-window", "-x", "80", "-y", "24"]).status.success());
+    tmux.wait_for("it is as it was", |screen| {
+        screen.lines().count() == 24 && screen.lines().last().is_some_and(|line| line.ends_with("q quit"))
+    });
     tmux.keys(&["Escape"]);
     tmux.wait_for("the list is back", |screen| screen.contains("10.1.0.3"));
     tmux.keys(&["/", "0.3", "Enter"]);
@@ -110,8 +115,17 @@ fn a_terminal_shows_subscribers_and_is_left_as_it_was() {
     // However it ends.
     tmux.keys(&["q"]);
     tmux.is_restored();
+    let coloured = |screen: &str| screen.contains("38;5;");
+    tmux.keys(&[&format!("NO_COLOR=1 {start}"), "Enter"]);
+    tmux.wait_for("it is there without colours", |screen| screen.contains("2 subscribers"));
+    let plain = String::from_utf8(tmux.tmux(&["capture-pane", "-p", "-e"]).stdout).unwrap();
+    assert!(!coloured(&plain), "{plain:?}");
+    tmux.keys(&["q"]);
+    tmux.is_restored();
     tmux.keys(&[&start, "Enter"]);
     tmux.wait_for("it is there again", |screen| screen.contains("2 subscribers"));
+    let screen = String::from_utf8(tmux.tmux(&["capture-pane", "-p", "-e"]).stdout).unwrap();
+    assert!(coloured(&screen), "{screen:?}");
     tmux.keys(&["C-c"]);
     tmux.is_restored();
     tmux.keys(&[&format!("{start} & sleep 2; kill $!; wait; fg"), "Enter"]);

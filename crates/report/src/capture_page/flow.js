@@ -7,6 +7,8 @@ async function showFlow(head, row) {
   const host = document.getElementById("flow");
   const title = el("h2", { id: "flow-title", tabindex: "-1" }, `Flow ${row.id}: ${row.a} ${row.client === 1 ? "←" : "→"} ${row.b}`);
   host.replaceChildren(title, el("p", { class: "soft" }, `Starts at ${duration(row.t)}, lasts ${duration(row.d)}; ${END[row.end]}; ${AT[row.at] ?? "capture point not known"}; handshake ${ms(row.hs)}.`));
+  const budget = timeBudget(row);
+  if (budget) host.append(budget);
   for (const found of row.found) host.append(el("p", {}, tag(found.kind), el("span", { class: "soft" }, found.direction === 0 ? "1→2 " : "2→1 "), found.evidence));
   if (!row.data) {
     host.append(el("p", { class: "finding" }, "This flow's packets are not in the page: it holds those of the flows with most data. Analyze this flow alone to see them."));
@@ -37,6 +39,26 @@ async function showFlow(head, row) {
   }
   choose(way);
   host.shown = { flow, get view() { return view; } };
+}
+
+// Where the time of a flow went: one bar whose parts sum to the whole.
+const CAUSES = ["handshake", "slow start", "receive window", "application", "loss recovery", "outage", "path rate", "policer", "closing", "unclear"];
+
+function timeBudget(row) {
+  const whole = row.time.reduce((sum, part) => sum + part, 0);
+  if (!whole) return null;
+  const parts = row.time.map((part, i) => ({ part, i })).filter(({ part }) => part > 0);
+  const said = ({ part, i }) => `${CAUSES[i]} ${digits(100 * part / whole, 3)} % (${duration(part / 1e9)})`;
+  const bar = el("div", { class: "budget", role: "img", "aria-label": `Time: ${parts.map(said).join(", ")}` });
+  const key = el("p", { class: "budget-key soft" });
+  for (const one of parts) {
+    const piece = el("span", { class: `cause-${one.i}`, title: said(one) });
+    piece.style.flexGrow = String(one.part / whole);
+    bar.append(piece);
+    key.append(el("span", {}, el("i", { class: `cause-${one.i}`, "aria-hidden": "true" }), said(one)));
+  }
+  const way = row.time_of === 0 ? "1→2" : "2→1";
+  return el("figure", { class: "time-budget" }, el("figcaption", {}, el("b", {}, `Time of ${way}: `), row.why ?? ""), bar, key);
 }
 
 // Every figure of the report with its definition.

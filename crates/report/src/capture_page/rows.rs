@@ -1,6 +1,6 @@
 //! [`Row`]: a flow's line in the page's table.
 
-use analysis::{Diagnosis, Direction, DirectionReport, FlowReport, SampleSummary};
+use analysis::{Diagnosis, Direction, DirectionReport, FlowReport, SampleSummary, TimeCause};
 use serde::Serialize;
 
 /// One flow; names are short because there are thousands.
@@ -20,6 +20,10 @@ pub(super) struct Row<'a> {
     /// Handshake, milliseconds.
     hs: Option<f64>,
     dir: [Way; 2],
+    /// Nanoseconds of each cause, the direction they are about, and the sentence.
+    time: [u64; TimeCause::ALL.len()],
+    time_of: Direction,
+    why: Option<&'a str>,
     found: &'a [Diagnosis],
     /// Where its packets lie in the data: offset and length in characters, number of packets, packets left
     /// out; none if it is not drawn.
@@ -56,6 +60,9 @@ impl<'a> Row<'a> {
             at: flow.vantage,
             hs: flow.handshake.total_ms,
             dir: flow.directions.as_array().each_ref().map(way),
+            time: TimeCause::ALL.map(|cause| flow.budget.of(cause)),
+            time_of: flow.budget.direction,
+            why: flow.budget.slow_because.as_deref(),
             found: &flow.diagnoses,
             data: None,
         }

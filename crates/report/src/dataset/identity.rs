@@ -39,6 +39,12 @@ pub(super) fn run_id(captures: &[CaptureId]) -> String {
     }
 }
 
+/// The run of a series: its name, so that a changed series replaces what it was.
+#[must_use]
+pub fn series_run(environment: &str, name: &str) -> String {
+    format!("{:016x}", XxHash3_64::oneshot(format!("{environment}\0{name}").as_bytes()))
+}
+
 /// A flow is its number in its run; as a number, because databases join those fastest.
 pub(super) fn flow_id(run: &str, number: u64) -> i64 {
     XxHash3_64::oneshot_with_seed(number, run.as_bytes()).cast_signed()

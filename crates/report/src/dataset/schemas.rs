@@ -6,7 +6,9 @@ use tables::{Column, TableSchema};
 const VERSION: u32 = 1;
 
 fn run() -> Column {
-    Column::text("run").required().meaning("The analysis that this row is from; from the captures' contents")
+    Column::text("run")
+        .required()
+        .meaning("The analysis that this row is from; from the captures' contents, or the series' name")
 }
 
 fn flow_id() -> Column {

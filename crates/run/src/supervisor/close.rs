@@ -22,28 +22,48 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             // The watchdog ends in good order; this process says that something failed.
             self.service.main_is(std::process::id());
         }
+        if let Some(guardian) = self.pulse.guardian.as_mut() {
+            guardian.beat();
+        }
         let released = self.attachment.release();
+        // Silence is no hang from here on: no packet comes here any more.
+        self.pulse.still_closing();
         let is_usable = result.is_ok();
         if is_usable {
             self.packet_loop.finish(&mut self.processor);
         }
+        self.pulse.still_closing();
         let queue_drops = self.attachment.queue_drops(self.packet_loop.path());
         let mut counters = self.packet_loop.counters();
         let Self {
-            ground, attachment, packet_loop, processor, shards, pulse, settling, console, events, ..
+            ground,
+            attachment,
+            packet_loop,
+            processor,
+            shards,
+            mut pulse,
+            settling,
+            console,
+            events,
+            ..
         } = self;
         drop(console);
         let (others, theirs, sharded) = shards.finish();
         counters.add(&theirs);
         let mut status = processor.status();
         others.iter().for_each(|other| status.add(&other.status()));
-        // The journals are complete: no processor works any more.
-        drop((processor, others));
+        // The journals are complete: no processor works any more. Of many flows this takes its time.
+        for processor in std::iter::once(processor).chain(others) {
+            pulse.still_closing();
+            drop(processor);
+        }
+        pulse.still_closing();
         // As long as the devices are there: which one is lost can be seen.
         let result = outcome(result, sharded.map_err(|error| attachment.explain(error)), events);
         let Ground { config, netlink, instance } = ground;
         let passage = Passage::of(config);
         let undone = attachment.undo(packet_loop);
+        pulse.still_closing();
         let settled = settle(instance, passage, netlink, events);
         end_settling(settling, events);
         if let Some(guardian) = pulse.guardian {

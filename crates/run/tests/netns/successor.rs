@@ -133,6 +133,27 @@ fn h37_a_hang_with_debt_becomes_a_death_and_another_process_goes_on() {
 }
 
 #[test]
+fn h37_an_end_that_takes_its_time_is_no_hang() {
+    let topology = Topology::build("slowend");
+    let mut config = config(&topology);
+    config.drain_ms_max = 300;
+    // Twice as long as a packet loop may be silent.
+    let mut program = Program::launch_with(&topology, &config, &["--slow-end", "2000", "--engine"]);
+    program.await_line("steering TCP between");
+    let mut idle = topology.connect(&topology.server, SERVER[0]);
+    idle.exchange(b"opening.");
+    let owed = with_debt(&topology, SERVER[0]);
+    program.signal(SIGTERM);
+    let (status, said) = program.wait();
+    assert!(status.success() && !said.contains("hangs") && !said.contains("no sign of life"), "{said}");
+    // It was not delivered in time, and both ends hear of that.
+    assert!(said.contains("1 flows reset: 2 of 2 ends are gone"), "{said}");
+    assert_reset(owed);
+    idle.exchange(b"survived");
+    assert_eq!(topology.leftovers(), [""; 0]);
+}
+
+#[test]
 fn h02_without_a_successor_that_does_its_work_flows_with_debt_are_reset() {
     for (successor, deaths_max, said) in [
         (vec!["/bin/false"], 3, "its successor has ended"),

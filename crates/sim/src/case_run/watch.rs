@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use units::{Bytes, Duration, Instant};
 
-use crate::log::LoggedPacket;
+use crate::log::{HEADERS, LoggedPacket};
 use crate::{MiddleboxUnderTest, Network};
 
 /// Senders and queue at a point of time.
@@ -35,6 +35,10 @@ pub trait Watcher {
     /// True when [`Watcher::on_packet`] is wanted.
     fn wants_packets(&self) -> bool {
         false
+    }
+    /// How many bytes of a packet [`Watcher::on_packet`] wants; the default holds every header.
+    fn packet_len(&self) -> usize {
+        HEADERS
     }
     /// A packet passed a host's interface. Told in their order, but late.
     fn on_packet(&mut self, _packet: &LoggedPacket) {}

@@ -14,11 +14,23 @@ use wire::VirtioNetHeader;
 /// Ends the packet that hangs its shard.
 const WORD: &[u8] = b"hang-now";
 
-/// Another processor, but a packet that ends in [`WORD`] hangs it until a file is there.
+/// Another processor, but a packet that ends in [`WORD`] hangs it until a file is there, and its end takes a time,
+/// as that of one with very many flows does.
 #[derive(Debug)]
 pub struct Hanging<P> {
     pub inner: P,
     pub until: PathBuf,
+    pub end_takes: Duration,
+}
+
+impl<P> Drop for Hanging<P> {
+    fn drop(&mut self) {
+        let Ok(mut waiter) = Waiter::new(Duration::ZERO) else { return };
+        let end = Clock::now() + self.end_takes;
+        while Clock::now() < end {
+            drop(waiter.wait(Some(end)));
+        }
+    }
 }
 
 impl<P> Hanging<P> {

@@ -1,8 +1,9 @@
 //! `tun-echo CONFIG`: the steering and packet loop of `cellerator run` around a processor that passes
 //! everything. CONFIG is JSON with the fields of `run::Config`. `tun-echo --dry-run CONFIG` changes nothing;
-//! `tun-echo [--both-ways | --flows-max N | --hang-until FILE] --engine CONFIG` has the engine in
+//! `tun-echo [--both-ways | --flows-max N | --hang-until FILE | --slow-end MS] --engine CONFIG` has the engine in
 //! the same place, for a link without a limit; with `--hang-until` a packet that ends in `hang-now`
-//! hangs its shard until FILE is there. Where `watchdog.successor` is `self`, this program with the same
+//! hangs its shard until FILE is there; with `--slow-end` the state of the flows takes so long to be given back.
+//! Where `watchdog.successor` is `self`, this program with the same
 //! arguments is.
 
 mod hanging;
@@ -52,10 +53,18 @@ fn main() -> ExitCode {
         }
         ["--hang-until", file, "--engine", config] => parse(config).and_then(|config| {
             let until = PathBuf::from(file);
-            accelerate_by(&config, EngineConfig::default(), |inner| Hanging { inner, until: until.clone() })
+            accelerate_by(&config, EngineConfig::default(), |inner| {
+                Hanging { inner, until: until.clone(), end_takes: Duration::ZERO }
+            })
+        }),
+        ["--slow-end", ms, "--engine", config] => parse(config).and_then(|config| {
+            let ms = ms.parse().map_err(|_| format!("'{ms}' is not a number"))?;
+            accelerate_by(&config, EngineConfig::default(), |inner| {
+                Hanging { inner, until: PathBuf::new(), end_takes: Duration::from_millis(ms) }
+            })
         }),
         [config] => parse(config).and_then(|config| echo(&config)),
-        _ => Err("usage: tun-echo [--dry-run | [--both-ways | --flows-max N | --hang-until FILE] --engine] '{\"wired\": …, \"mobile\": …}'"
+        _ => Err("usage: tun-echo [--dry-run | [--both-ways | --flows-max N | --hang-until FILE | --slow-end MS] --engine] '{\"wired\": …, \"mobile\": …}'"
             .to_owned()),
     };
     match result {

@@ -1,0 +1,39 @@
+//! `--compare BEFORE AFTER`: two datasets, and the effect of what changed between them.
+
+use std::process::ExitCode;
+
+use datasets::Flows;
+
+use super::{Args, print};
+use crate::output::{self, Words};
+
+/// Runs the comparison.
+pub(super) fn compare(args: &Args) -> Result<ExitCode, String> {
+    let [before, after] = args.files.as_slice() else {
+        return Err(
+            "--compare needs two datasets (--compare BEFORE AFTER), or environments: --group wifi=a.pcap \
+             --group lte=b.pcap"
+                .to_owned(),
+        );
+    };
+    let read = |path| Flows::read(path).map_err(|error| error.to_string());
+    let sides = [read(before)?, read(after)?];
+    let names = [before, after].map(|path| path.display().to_string());
+    let comparison =
+        datasets::compare((&names[0], &sides[0]), (&names[1], &sides[1]), args.samples, args.seed);
+    if let Some(path) = &args.html {
+        output::save(path, &datasets::page(&comparison))?;
+    }
+    let text = match args.json {
+        true => serde_json::to_string_pretty(&comparison).map_err(|error| error.to_string())? + "\n",
+        false => {
+            let (table, gone) =
+                datasets::table(&comparison).fitting(Words::default().columns(), &["flows", "flows"]);
+            let left_out =
+                if gone.is_empty() { String::new() } else { "  (numbers of flows: --json)\n".to_owned() };
+            format!("{table}{left_out}")
+        }
+    };
+    print(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}

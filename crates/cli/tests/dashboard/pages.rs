@@ -1,0 +1,309 @@
+//! What a user sees.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use io::netlink::LinkChange;
+use io::{Clock, Namespace, SpawnOptions};
+use units::Duration;
+
+use crate::browser::Browser;
+use crate::network::{Network, PROGRAM, Running};
+use crate::traffic::{Traffic, add_clients};
+
+const TOKEN: &str = "a token of many characters";
+
+const DESK: (u32, u32) = (1280, 800);
+const PHONE: (u32, u32) = (360, 800);
+
+/// Enter and Escape, as WebDriver has them.
+const ENTER: &str = "\u{e007}";
+const ESCAPE: &str = "\u{e00c}";
+const RIGHT: &str = "\u{e014}";
+
+fn file(name: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../top/tests/tls");
+    folder.join(name).to_str().unwrap().to_owned()
+}
+
+/// An accelerator with downloads of four subscribers, and its page.
+struct Site {
+    network: Network,
+    accelerator: Running,
+    dashboard: Running,
+    traffic: Traffic,
+    address: String,
+}
+
+impl Site {
+    fn open(what: &str) -> Self {
+        let network = Network::build(what);
+        add_clients(&network, 3);
+        let accelerator = network.accelerate(&["--shards", "2", "--no-bypass", "--recover-within", "0 ms"]);
+        // A link of the radio's kind: narrow, and with a queue of its own.
+        let narrow = "tc qdisc add dev m0 root tbf rate 30mbit burst 30k latency 150ms";
+        let mut tc = Command::new("sh");
+        tc.args(["-c", narrow]);
+        let narrowed = network.middle.spawn(tc, SpawnOptions::default()).unwrap().wait().unwrap();
+        assert!(narrowed.success(), "{narrow}");
+        let traffic = Traffic::start(&network, &[2, 3, 4, 5]);
+        let dashboard =
+            Running::start(&network.middle, &["dashboard", &network.name, "--listen", "127.0.0.1:0"]);
+        let line = dashboard.wait_for("dashboard at ");
+        let address = line.trim_start_matches("dashboard at ").to_owned();
+        Self { network, accelerator, dashboard, traffic, address }
+    }
+
+    fn browse(&self, size: (u32, u32), is_dark: bool) -> Browser {
+        let browser = Browser::start(&self.network.middle, size, is_dark);
+        browser.open(&self.address);
+        browser.wait_for(
+            "rates are there",
+            "document.querySelector('.tile .value').innerText.includes('Mbit/s')",
+        );
+        browser
+    }
+
+    fn end(self) {
+        drop((self.dashboard, self.traffic));
+        self.accelerator.stop();
+    }
+}
+
+/// Lets time go by.
+fn pause(time: Duration) {
+    let end = Clock::now() + time;
+    while Clock::now() < end {
+        std::thread::park_timeout(std::time::Duration::from_millis(50));
+    }
+}
+
+/// Nobody has complained of anything: no script failed, nothing was refused by the policy.
+fn assert_quiet(browser: &Browser) {
+    assert_eq!(browser.messages(), [""; 0]);
+}
+
+fn raise_loopback(namespace: &Namespace) {
+    let netlink = namespace.netlink().unwrap();
+    let lo = netlink.index_of("lo").unwrap();
+    netlink.change_link(lo, &LinkChange { up: Some(true), ..LinkChange::default() }).unwrap();
+}
+
+/// What a command of ours prints in the box, which must succeed.
+fn printed(network: &Network, arguments: &[&str]) -> String {
+    let mut command = Command::new(PROGRAM);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = network.middle.spawn(command, SpawnOptions::default()).unwrap().wait_with_output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+#[ignore = "needs Chromium: make chromium"]
+fn the_page_is_live_and_opens_a_subscriber() {
+    let site = Site::open("live");
+    let browser = site.browse(DESK, false);
+    assert!(browser.text("#state").starts_with("live"), "{}", browser.text("#state"));
+    browser.wait_for(
+        "all subscribers are there",
+        "document.querySelectorAll('#subscribers tbody tr').length === 4",
+    );
+    // It changes by itself, and whoever has the focus keeps it.
+    browser.run("document.querySelector('#subscribers a').focus(); window.focusedAt = document.activeElement.textContent");
+    let before = browser.text("#totals");
+    browser.wait_for(
+        "the rates have changed",
+        &format!("document.querySelector('#totals').innerText !== {}", serde_json::json!(before)),
+    );
+    assert_eq!(browser.run("return document.activeElement.textContent === window.focusedAt"), true);
+    browser.picture("overview-1280");
+    browser.assert_fits();
+    let rows = browser
+        .run("return document.querySelector('#subscribers').getBoundingClientRect().top < innerHeight");
+    assert_eq!(rows, true, "the subscribers begin on the first screen");
+
+    browser.click("#subscribers a[href='#10.1.0.3']");
+    browser.wait_for(
+        "its title is there",
+        "document.querySelector('#one-title').innerText === 'Subscriber 10.1.0.3'",
+    );
+    let seen = browser.run(
+        "const box = (id) => document.querySelector(id).getBoundingClientRect(); \
+         return [document.querySelector('#overview').hidden, box('#one-title').top >= 0, box('#charts').top < innerHeight / 2]",
+    );
+    assert_eq!(seen, serde_json::json!([true, true, true]), "it is at the top of the page");
+    // Ten times a second: 40 points take four seconds.
+    browser.wait_for("points come", "Number(document.querySelector('#charts').dataset.points) >= 1");
+    let began = Clock::now();
+    let first =
+        browser.run("return Number(document.querySelector('#charts').dataset.points)").as_u64().unwrap();
+    browser.wait_for(
+        "points come",
+        &format!("Number(document.querySelector('#charts').dataset.points) >= {}", first + 40),
+    );
+    let took = Clock::now().saturating_since(began).as_millis();
+    eprintln!("40 points in {took} ms");
+    assert!((3_500..12_000).contains(&took), "40 points in {took} ms");
+    browser.wait_for("its flow is there", "document.querySelector('#flows').innerText.includes('10.2.0.2')");
+    let legend = browser.text("#charts figcaption");
+    assert!(legend.contains("gets") && legend.contains("bit/s"), "{legend}");
+    let drawn = browser.run(
+        "return [...document.querySelectorAll('#charts canvas')].map((canvas) => { const data = canvas.getContext('2d')\
+         .getImageData(0, 0, canvas.width, canvas.height).data; let ink = 0; for (let at = 3; at < data.length; at += 4) \
+         ink += data[at] > 0; return ink; })",
+    );
+    assert!(drawn.as_array().unwrap().iter().all(|ink| ink.as_u64() > Some(500)), "{drawn}");
+    browser.picture("subscriber-1280");
+    browser.assert_fits();
+    // Keys: Escape goes back to where one came from, Enter opens it again.
+    browser.press(ESCAPE);
+    browser.wait_for("the list is back", "!document.querySelector('#overview').hidden");
+    browser.wait_for("the link has the focus", "document.activeElement.textContent === '10.1.0.3'");
+    browser.press(ENTER);
+    browser.wait_for("it is open again", "!document.querySelector('#one').hidden");
+    browser.run("document.querySelector('#charts canvas').focus()");
+    browser.press(RIGHT);
+    assert_quiet(&browser);
+    drop(browser);
+    site.end();
+}
+
+#[test]
+#[ignore = "needs Chromium: make chromium"]
+fn narrow_and_dark_pages_are_whole() {
+    let site = Site::open("narrow");
+    for (name, size, is_dark) in [("360", PHONE, false), ("360-dark", PHONE, true), ("1280-dark", DESK, true)]
+    {
+        let browser = site.browse(size, is_dark);
+        browser.wait_for(
+            "subscribers are there",
+            "document.querySelectorAll('#subscribers tbody tr').length === 4",
+        );
+        browser.assert_fits();
+        browser.picture(&format!("overview-{name}"));
+        let colour = browser.run("return getComputedStyle(document.body).backgroundColor");
+        let red = colour.as_str().unwrap().trim_start_matches("rgb(").split(',').next().unwrap().to_owned();
+        assert_eq!(red.parse::<u8>().unwrap() < 128, is_dark, "{colour}");
+        browser.click("#subscribers a[href='#10.1.0.4']");
+        browser
+            .wait_for("its flow is there", "document.querySelector('#flows').innerText.includes('10.2.0.2')");
+        browser.wait_for("a curve is there", "Number(document.querySelector('#charts').dataset.points) > 20");
+        browser.assert_fits();
+        browser.picture(&format!("subscriber-{name}"));
+        assert_quiet(&browser);
+    }
+    site.end();
+}
+
+#[test]
+#[ignore = "needs Chromium: make chromium"]
+fn an_ab_phase_is_drawn() {
+    let site = Site::open("ab");
+    // Seed 3 has passed ones and accelerated ones among these four.
+    let group = engine::ControlGroup { seed: 3 };
+    let passed: Vec<u8> = (2..=5).filter(|last| group.contains([10, 1, 0, *last].into())).collect();
+    assert!(!passed.is_empty() && passed.len() < 4, "{passed:?}");
+    printed(&site.network, &["ab", "start", &site.network.name, "--for", "1 h", "--seed", "3"]);
+    // New flows of all of them.
+    let traffic = Traffic::start(&site.network, &[2, 3, 4, 5]);
+    pause(Duration::from_secs(4));
+    drop(traffic);
+    for size in [DESK, PHONE] {
+        let browser = site.browse(size, false);
+        browser.wait_for(
+            "it is under way",
+            "document.querySelector('#compare').innerText.includes('A/B phase under way')",
+        );
+        browser.wait_for(
+            "both groups have a throughput",
+            "document.querySelectorAll('[data-metric=goodput] circle').length === 2",
+        );
+        browser.wait_for("who is passed is marked", &format!(
+            "[...document.querySelectorAll('#subscribers tbody tr')].filter((row) => row.lastChild.textContent === 'passed').length === {}",
+            passed.len()
+        ));
+        browser.run("document.querySelector('#compare-title').scrollIntoView()");
+        browser.assert_fits();
+        browser.picture(&format!("compare-{}", size.0));
+        assert_quiet(&browser);
+    }
+    let report = printed(&site.network, &["ab", "stop", &site.network.name]);
+    assert!(report.contains("goodput"), "{report}");
+    site.end();
+}
+
+#[test]
+#[ignore = "needs Chromium: make chromium"]
+fn from_another_machine_there_is_a_token_over_tls() {
+    let network = Network::build("token");
+    let accelerator = network.accelerate(&["--no-bypass", "--recover-within", "0 ms"]);
+    let traffic = Traffic::start(&network, &[2]);
+    let token = std::env::temp_dir().join(format!("ct-dashboard-token-{}", std::process::id()));
+    std::fs::write(&token, TOKEN).unwrap();
+    let (certificate, key) = (file("box.pem"), file("box.key"));
+    let token_file = token.to_str().unwrap();
+    let dashboard = Running::start(
+        &network.middle,
+        &[
+            "dashboard",
+            &network.name,
+            "--listen",
+            "10.2.0.1:0",
+            "--certificate",
+            &certificate,
+            "--key",
+            &key,
+            "--token-file",
+            token_file,
+        ],
+    );
+    let line = dashboard.wait_for("dashboard at https://");
+    let address = line.trim_start_matches("dashboard at ");
+    raise_loopback(&network.server);
+    let browser = Browser::start(&network.server, PHONE, false);
+    browser.open(address);
+    assert!(browser.text("body").contains("for those who know the token"), "{}", browser.text("body"));
+    browser.assert_fits();
+    browser.picture("login-360");
+    browser.type_into("#token", "another token, as long");
+    browser.click("button");
+    browser.wait_for("it is refused", "document.body.innerText.includes('The token is refused')");
+    browser.picture("refused-360");
+    browser.type_into("#token", TOKEN);
+    browser.click("button");
+    browser
+        .wait_for("rates are there", "document.querySelector('.tile .value')?.innerText.includes('Mbit/s')");
+    // The token is nowhere: neither in the address, nor in what the page or its scripts can read.
+    let seen =
+        browser.run("return [location.href, document.cookie, document.documentElement.outerHTML].join()");
+    assert!(
+        !seen.as_str().unwrap().contains(TOKEN) && !seen.as_str().unwrap().contains("Host-cell"),
+        "{seen}"
+    );
+    let cookies = browser.cookies();
+    let cookie = &cookies[0];
+    assert_eq!(
+        (&cookie["httpOnly"], &cookie["secure"], &cookie["sameSite"]),
+        (&true.into(), &true.into(), &"Strict".into())
+    );
+    browser.wait_for("one can go", "!document.querySelector('#leave').hidden");
+    browser.click("#leave button");
+    browser.wait_for("the token is asked for again", "document.querySelector('#token')");
+    let refused = browser.run("return fetch('events').then((answer) => answer.status)");
+    assert_eq!(refused, 401);
+    // What the browser says of answers with 401 is no complaint about the page, nor is its advice on forms.
+    let messages = browser.messages();
+    let is_expected = |message: &String| message.contains("401") || message.contains("[DOM]");
+    assert!(messages.iter().all(is_expected), "{messages:?}");
+    drop((browser, dashboard, traffic));
+    std::fs::remove_file(&token).unwrap();
+    accelerator.stop();
+}
+
+#[test]
+fn without_a_token_it_does_not_listen_beyond_this_machine() {
+    let output = Command::new(PROGRAM).args(["dashboard", "--listen", "0.0.0.0:0"]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && said.lines().count() == 1, "{said}");
+    assert!(said.contains("--certificate, --key and --token-file"), "{said}");
+}

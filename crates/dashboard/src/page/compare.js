@@ -1,0 +1,107 @@
+"use strict";
+// An A/B phase: what subscribers had who were passed, and those who were accelerated, as means with their intervals.
+const METRICS = {
+  "goodput": { name: "Throughput", isMoreBetter: true, write: words.rate, change: (factor) => "× " + factor.toFixed(2), nothing: 1 },
+  "queueing-delay": { name: "Time in queues", write: words.ms, nothing: 0 },
+  "rtt": { name: "Round trip", write: words.ms, nothing: 0 },
+  "resent": { name: "Sent again", write: words.percent, nothing: 0 },
+};
+const signed = (write) => (value) => (value > 0 ? "+" : "") + write(value);
+// "yes" where the interval says that it is better, "worse" where it says the opposite, else "open".
+const verdict = (metric, kind) => {
+  const change = metric.change;
+  if (!change || none(change.low)) return "open";
+  if (change.low <= kind.nothing && change.high >= kind.nothing) return "open";
+  return (change.value > kind.nothing) === Boolean(kind.isMoreBetter) ? "yes" : "worse";
+};
+
+const dotInterval = (estimate, most, kind) => {
+  const ns = "http://www.w3.org/2000/svg", svg = document.createElementNS(ns, "svg");
+  svg.setAttribute("class", "dots " + kind);
+  svg.setAttribute("aria-hidden", "true");
+  const add = (name, values) => {
+    const node = document.createElementNS(ns, name);
+    Object.entries(values).forEach(([key, value]) => node.setAttribute(key, value));
+    svg.append(node);
+  };
+  const percent = (value) => Math.min(100, Math.max(0, value / most * 100)).toFixed(2) + "%";
+  add("line", { class: "axis", x1: "0", x2: "100%", y1: "50%", y2: "50%" });
+  if (!estimate) return svg;
+  if (!none(estimate.low)) {
+    add("line", { class: "interval", x1: percent(estimate.low), x2: percent(estimate.high), y1: "50%", y2: "50%" });
+    // An interval that goes on below zero has no end in the picture.
+    for (const end of [estimate.low, estimate.high].filter((end) => end >= 0)) {
+      add("line", { class: "end", x1: percent(end), x2: percent(end), y1: "22%", y2: "78%" });
+    }
+  }
+  add("circle", { cx: percent(estimate.value), cy: "50%", r: "6" });
+  return svg;
+};
+
+const compareRow = (metric) => {
+  const kind = METRICS[metric.name];
+  if (!kind) return null;
+  const change = kind.change || signed(kind.write);
+  const both = [metric.control, metric.accelerated].filter(Boolean);
+  const most = Math.max(1e-9, ...both.map((it) => it.high ?? it.value)) * 1.05;
+  const judged = verdict(metric, kind);
+  const range = metric.change && !none(metric.change.low)
+    ? make("small", null, ` ${change(metric.change.low)} to ${change(metric.change.high)}`) : null;
+  const row = make("div", "versus");
+  row.dataset.metric = metric.name;
+  row.dataset.direction = metric.direction;
+  row.dataset.verdict = judged;
+  row.append(make("div", "what",
+    make("strong", null, kind.name + (metric.direction === "uplink" ? ", uploads" : "")),
+    make("span", "change " + judged, metric.change ? change(metric.change.value) : "–", range,
+      judged === "open" ? make("em", null, " no change shown") : null)));
+  for (const [who, estimate, colour] of [["passed", metric.control, "slow"], ["accelerated", metric.accelerated, "fast"]]) {
+    row.append(make("div", "bar",
+      make("span", "who " + colour, who), dotInterval(estimate, most, colour),
+      make("span", "figure", estimate ? kind.write(estimate.value) : "–")));
+  }
+  return row;
+};
+
+// The whole in a sentence.
+const headline = (report) => {
+  const of = (name) => report.metrics.find((metric) => metric.name === name && metric.direction === "downlink");
+  const said = [];
+  const queue = of("queueing-delay"), goodput = of("goodput");
+  if (queue && verdict(queue, METRICS["queueing-delay"]) !== "open") {
+    const by = Math.abs(queue.change.value), less = queue.change.value < 0 ? "less" : "more";
+    const part = queue.control.value > 0 ? ` (${Math.round(by / queue.control.value * 100)} %)` : "";
+    said.push(`wait ${words.ms(by)}${part} ${less} in queues`);
+  }
+  if (goodput && verdict(goodput, METRICS.goodput) !== "open") {
+    said.push(`get ${goodput.change.value.toFixed(2)} times the throughput`);
+  }
+  if (said.length) return "Accelerated subscribers " + said.join(" and ") + ".";
+  return report.is_running ? "No change is shown yet." : "No change is shown: it takes more time, or more subscribers.";
+};
+
+const showCompare = (report, totals) => {
+  const into = byId("compare");
+  if (!report) {
+    delete into.dataset.known;
+    const now = `Subscribers wait ${words.time(totals?.queueing_us)} in queues now, and get ${words.rate(totals?.downlink_goodput_bps)} together. `;
+    const text = now + "What they would have without acceleration is not measured: passed flows bypass the accelerator.";
+    const how = make("p", "note", "An A/B phase measures it on these same links: half of the subscribers are passed for a time. ", make("code", null, "cellerator ab start --for '30 min'"));
+    const shown = into.querySelector("p.now");
+    if (shown) setText(shown, text);
+    else into.replaceChildren(make("p", "now", text), how);
+    return;
+  }
+  const state = report.is_running
+    ? `A/B phase under way: ${words.span(report.elapsed_ms / 1000)} of ${words.span(report.planned_ms / 1000)}`
+    : `A/B phase of ${words.span(report.elapsed_ms / 1000)}, ended (${report.ended_by})`;
+  const who = `${report.control[0]?.subscribers ?? 0} subscribers passed, ${report.accelerated[0]?.subscribers ?? 0} accelerated, on the same links at the same time`;
+  const known = JSON.stringify([report, totals === undefined]);
+  if (into.dataset.known === known) return;
+  into.dataset.known = known;
+  const order = Object.keys(METRICS);
+  const metrics = [...report.metrics].sort((a, b) => order.indexOf(a.name) - order.indexOf(b.name) || (a.direction < b.direction ? -1 : 1));
+  into.replaceChildren(make("p", "headline", headline(report)),
+    make("p", "note", `${state}. ${who}. Dot: mean over subscribers. Bar: 95 % confidence interval.`),
+    make("div", "picture", ...metrics.map(compareRow)));
+};

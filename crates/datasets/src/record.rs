@@ -1,0 +1,150 @@
+//! [`Record`]: what of a dataset was made from which files.
+
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use report::{capture_id, series_run};
+use serde::{Deserialize, Serialize};
+
+use crate::error::DatasetsError;
+use crate::manifest::Series;
+
+/// `schema` of a record.
+pub const RECORD_SCHEMA: &str = "cellerator/series/1";
+
+/// What changes a result besides the captures.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// Version of the program.
+    pub cellerator: String,
+    /// Seconds of silence that end a flow.
+    pub idle_s: u64,
+    /// Files that overlap in time are of one place.
+    pub one_point: bool,
+}
+
+/// A file of a series.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecordedFile {
+    /// Where it was.
+    pub file: PathBuf,
+    /// Its size.
+    pub bytes: u64,
+    /// When it was last changed, nanoseconds since 1970.
+    pub modified_ns: u64,
+    /// Of its contents: [`report::capture_id`].
+    pub identity: String,
+}
+
+/// A series that is in a dataset: `ROOT/v1/series/RUN.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    /// [`RECORD_SCHEMA`].
+    pub schema: String,
+    /// [`Series::name`].
+    pub name: String,
+    /// [`Series::env`].
+    pub env: String,
+    /// What it was made with.
+    pub settings: Settings,
+    /// What it was made from.
+    pub files: Vec<RecordedFile>,
+    /// Its flows.
+    pub flows: u64,
+    /// Its Parquet files, from the dataset's folder on.
+    pub parts: Vec<PathBuf>,
+}
+
+impl Record {
+    /// The record of `series` as its files are now, without results.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn of(series: &Series, settings: &Settings) -> Result<Self, DatasetsError> {
+        let file = |path: &PathBuf| {
+            let data = path.metadata().map_err(DatasetsError::io(path))?;
+            let modified = data.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+            let identity = capture_id(path).map_err(DatasetsError::io(path))?.0;
+            Ok(RecordedFile {
+                file: path.canonicalize().map_err(DatasetsError::io(path))?,
+                bytes: data.len(),
+                modified_ns: modified.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)),
+                identity,
+            })
+        };
+        Ok(Self {
+            schema: RECORD_SCHEMA.to_owned(),
+            name: series.name.clone(),
+            env: series.env.clone(),
+            settings: settings.clone(),
+            files: series.files.iter().map(file).collect::<Result<_, DatasetsError>>()?,
+            flows: 0,
+            parts: Vec::new(),
+        })
+    }
+
+    /// Where the record of a series is.
+    #[must_use]
+    pub fn path(root: &Path, series: &Series) -> PathBuf {
+        let run = series_run(&series.env, &series.name);
+        root.join("v1").join("series").join(format!("{run}.json"))
+    }
+
+    /// The record of a series; none if there is none that can be read.
+    #[must_use]
+    pub fn read(root: &Path, series: &Series) -> Option<Self> {
+        let text = std::fs::read_to_string(Self::path(root, series)).ok()?;
+        let record: Self = serde_json::from_str(&text).ok()?;
+        (record.schema == RECORD_SCHEMA).then_some(record)
+    }
+
+    /// Writes it: whole, or not at all. Parts that only the record `before` has are removed first.
+    ///
+    /// # Errors
+    /// Writing failed.
+    pub fn write(&self, root: &Path, series: &Series, before: Option<&Self>) -> Result<(), DatasetsError> {
+        let old = before.map_or(&[][..], |before| &before.parts);
+        for gone in old.iter().filter(|part| !self.parts.contains(part)) {
+            match std::fs::remove_file(root.join(gone)) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(DatasetsError::io(root.join(gone))(error));
+                }
+                _ => {}
+            }
+        }
+        let path = Self::path(root, series);
+        let folder = path.parent().unwrap_or(root);
+        std::fs::create_dir_all(folder).map_err(DatasetsError::io(folder))?;
+        let text = serde_json::to_string_pretty(self).unwrap_or_default() + "\n";
+        tables::write_whole(&path, text.as_bytes()).map_err(DatasetsError::io(&path))
+    }
+
+    /// True when `self` was made from the files of `now`, unchanged, with the same settings.
+    #[must_use]
+    pub fn is_of(&self, now: &Self) -> bool {
+        let contents = |record: &Self| -> Vec<(u64, u64, String)> {
+            record.files.iter().map(|file| (file.bytes, file.modified_ns, file.identity.clone())).collect()
+        };
+        self.settings == now.settings && contents(self) == contents(now)
+    }
+
+    /// True when the results of `self` are those of `now`, and all parts are in the folder `root`.
+    #[must_use]
+    pub fn still_holds(&self, now: &Self, root: &Path) -> bool {
+        self.is_of(now) && self.parts.iter().all(|part| root.join(part).is_file())
+    }
+
+    /// A file of this record that is still where it was, if none of `now` is one of its files: then two
+    /// captures have one name.
+    #[must_use]
+    pub fn other_capture(&self, now: &Self) -> Option<&Path> {
+        let is_ours = |file: &&RecordedFile| now.files.iter().any(|own| own.file == file.file);
+        if self.files.iter().any(|file| is_ours(&file)) {
+            return None;
+        }
+        self.files.iter().map(|file| file.file.as_path()).find(|file| file.exists())
+    }
+}

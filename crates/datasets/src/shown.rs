@@ -1,0 +1,138 @@
+//! A comparison as table, chart and page.
+
+use figures::chart::{Axis, Chart, Ink, Mark, Point, Range, Series};
+use figures::{Table, page as page_of};
+use maud::html;
+
+use crate::effect::{Comparison, Effect};
+
+/// A row per measure: before, after, change with its interval, and what that says.
+#[must_use]
+pub fn table(comparison: &Comparison) -> Table {
+    let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), digits);
+    let row = |effect: &Effect| {
+        let change = match (effect.change_percent, effect.change_interval_percent) {
+            (Some(change), Some([low, high])) => format!("{change:+.1} ({low:+.1} to {high:+.1})"),
+            (Some(change), None) => format!("{change:+.1}"),
+            _ => "-".to_owned(),
+        };
+        let difference = match (effect.difference, effect.difference_interval) {
+            (Some(difference), Some([low, high])) => {
+                format!("{} ({} to {})", signed(difference), signed(low), signed(high))
+            }
+            (Some(difference), None) => signed(difference),
+            _ => "-".to_owned(),
+        };
+        vec![
+            format!("{}, {}", effect.measure.name(), effect.unit),
+            effect.flows[0].to_string(),
+            effect.flows[1].to_string(),
+            number(effect.before),
+            number(effect.after),
+            difference,
+            change,
+            effect.verdict.to_owned(),
+        ]
+    };
+    Table {
+        headings: vec![
+            ("measure", ""),
+            ("flows", "before"),
+            ("flows", "after"),
+            ("before", ""),
+            ("after", ""),
+            ("difference", "95 % interval"),
+            ("change, %", "95 % interval"),
+            ("verdict", ""),
+        ],
+        rows: comparison.effects.iter().map(row).collect(),
+    }
+}
+
+/// Three digits that matter.
+fn digits(value: f64) -> String {
+    match value.abs() {
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 1.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+fn signed(value: f64) -> String {
+    let text = digits(value);
+    if value > 0.0 { format!("+{text}") } else { text }
+}
+
+/// The changes in percent with their intervals, a place per measure.
+#[must_use]
+pub fn chart(comparison: &Comparison) -> Chart {
+    let names = comparison.effects.iter().map(|effect| effect.measure.name());
+    let of = |verdict: &str, name: &str, ink: Ink| {
+        let points = comparison.effects.iter().enumerate().filter(|(_, effect)| effect.verdict == verdict);
+        let point = |(place, effect): (usize, &Effect)| {
+            let (x, y) = ((place + 1) as f64, effect.change_percent?);
+            Some(match effect.change_interval_percent {
+                Some([low, high]) => Point::within(x, y, low, high),
+                None => Point::new(x, y),
+            })
+        };
+        Series::new(name, ink, Mark::Dots, points.filter_map(point))
+    };
+    let zero = [Point::new(0.5, 0.0), Point::new(comparison.effects.len() as f64 + 0.5, 0.0)];
+    let series: Vec<Series> = [
+        Series::new("", Ink::Limit, Mark::Line, zero),
+        of("better", "better", Ink::Colour(2)),
+        of("worse", "worse", Ink::Bad),
+        of("unclear", "unclear", Ink::Plain),
+    ]
+    .into_iter()
+    .filter(|series| !series.points.is_empty())
+    .collect();
+    let ends = series.iter().flat_map(|series| &series.points).flat_map(|point| {
+        let (low, high) = point.around.unwrap_or((point.y, point.y));
+        [low, high]
+    });
+    let (low, high) = ends.fold((0.0_f64, 0.0_f64), |(low, high), end| (low.min(end), high.max(end)));
+    let room = ((high - low) * 0.08).max(1.0);
+    Chart {
+        note: said(comparison),
+        made_by: format!(
+            "cellerator analyze --compare {} {}",
+            comparison.before.dataset, comparison.after.dataset
+        ),
+        ..Chart::new("What the change did", Axis::places("", names))
+    }
+    .panel(Axis::linear("Change, %").over(Range::Between(low - room, high + room)), series)
+}
+
+/// What was compared, in a line.
+fn said(comparison: &Comparison) -> String {
+    let side = |name: &str, side: &crate::effect::Side| {
+        format!("{name}: {} flows of {} subscribers", side.flows, side.subscribers)
+    };
+    format!(
+        "{} · {} · {} in both · 95 % intervals by bootstrap over subscribers, {} samples",
+        side("before", &comparison.before),
+        side("after", &comparison.after),
+        comparison.subscribers_in_both,
+        comparison.samples
+    )
+}
+
+/// One page with the chart and the table.
+#[must_use]
+pub fn page(comparison: &Comparison) -> String {
+    let look = |field: &str| (field == "worse").then_some("bad");
+    let body = html! {
+        p { (comparison.before.dataset) " → " (comparison.after.dataset) }
+        (chart(comparison).figure())
+        (table(comparison).html(&|_| None, &look))
+        p {
+            "Goodput is of flows of 100 KB and more. Completion is of flows that both ends closed. Figures \
+             of a flow are of the direction with more data. A verdict needs an interval of the difference \
+             without zero."
+        }
+    };
+    page_of::page("What the change did", "", &body)
+}
