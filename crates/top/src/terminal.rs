@@ -5,14 +5,14 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration as StdDuration;
 
-use ::io::Signals;
+use ::io::{Clock, Interest, Signals, Waiter};
 use ratatui::crossterm::event::{self, Event};
 use units::Duration;
 
 use crate::{App, Focus, Sample, Sampler, Source, TopError, draw};
 
 /// How often is looked for samples and signals while no key comes.
-const LOOK_EVERY: StdDuration = StdDuration::from_millis(50);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// How the view is to be.
 #[derive(Clone, Debug)]
@@ -32,7 +32,8 @@ pub struct Live {
 /// # Errors
 /// Nobody can be asked at the start, or the terminal fails.
 pub fn live<S: Source + Send + 'static>(source: S, settings: &Live) -> Result<(), TopError> {
-    let signals = Signals::terminating().map_err(|error| TopError::Accelerator(error.to_string()))?;
+    let failed = |error: ::io::IoError| TopError::Accelerator(error.to_string());
+    let signals = Signals::terminating().map_err(failed)?;
     let mut sampler = Sampler::new(source);
     let focus = Focus { name: settings.name.clone(), client: None };
     // Before the screen: who cannot ask says why in one line.
@@ -49,6 +50,8 @@ pub fn live<S: Source + Send + 'static>(source: S, settings: &Live) -> Result<()
         .map_err(doing())?;
     let mut terminal = ratatui::try_init().map_err(doing())?;
     let _restored = Restored;
+    let mut keys = Waiter::new(Duration::ZERO).map_err(failed)?;
+    keys.add(&io::stdin(), Interest::Read, 0).map_err(failed)?;
     let mut focus = app.focus();
     while !app.is_over && signals.take().is_none() {
         if sampler.is_finished() {
@@ -56,7 +59,12 @@ pub fn live<S: Source + Send + 'static>(source: S, settings: &Live) -> Result<()
             return Err(TopError::Accelerator("the view has failed".to_owned()));
         }
         terminal.draw(|frame| draw(frame, &app)).map_err(doing())?;
-        if event::poll(LOOK_EVERY).map_err(doing())? {
+        // A terminal that has gone away is for ever ready to read, and the library would read it for ever.
+        let ready = keys.wait(Some(Clock::now() + LOOK_EVERY)).map_err(failed)?;
+        if ready.iter().any(|ready| ready.failed) {
+            return Ok(());
+        }
+        if event::poll(StdDuration::ZERO).map_err(doing())? {
             match event::read().map_err(doing())? {
                 Event::Key(key) => app.on_key(key),
                 // It is drawn anew anyway.
