@@ -53,7 +53,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Accelerate TCP between two interfaces of this machine
-    Run(::run::Settings),
+    Run(Box<::run::Settings>),
     /// Show the state of a running accelerator: counters, memory, steering
     Status(instance::StatusArgs),
     /// Show the flows of a running accelerator, and which flows it passed last and why
@@ -124,7 +124,7 @@ fn main() -> ExitCode {
     let matches = examples::with_examples(Cli::command()).get_matches_from(arguments);
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let result = match cli.command {
-        Command::Run(settings) => run::main(settings),
+        Command::Run(settings) => run::main(*settings),
         Command::Status(args) => instance::status(&args),
         Command::Flows(args) => instance::flows(&args),
         Command::Drain(args) => instance::drain(&args),
