@@ -32,7 +32,12 @@ proptest! {
         net.begin(client, spec);
         net.run();
         let log = net.log(client, 0);
-        prop_assert_eq!(log.ending, Ending::Whole);
+        if log.ending != Ending::Whole {
+            // Ten seconds in which each of eight messages or its answer was lost: one run in a thousand at 22 % of loss,
+            // less than one in a hundred thousand below 10 %.
+            prop_assert_eq!((log.ending, loss_ppm > 100_000), (Ending::ServerGone, true));
+            return Ok(());
+        }
         let figures = RunFigures::of(log, &[], None);
         let truth = net.truth(direction);
         prop_assert_eq!(u64::from(figures.sent), spec.packets());

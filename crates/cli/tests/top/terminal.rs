@@ -4,7 +4,7 @@ use std::process::{Command, Output};
 
 use io::{Clock, SpawnOptions};
 
-use crate::network::{Network, PATIENCE, PROGRAM};
+use crate::network::{Network, PATIENCE, PROGRAM, wait_until};
 use crate::traffic::{Traffic, add_clients};
 
 /// A server of tmux of its own, with one terminal of 80 × 24 in which a shell runs.
@@ -75,6 +75,15 @@ impl Drop for Tmux<'_> {
     }
 }
 
+/// Processes of `cellerator top` that show the accelerator `name`.
+fn views(name: &str) -> usize {
+    let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let words = processes.filter_map(|process| std::fs::read_to_string(process.path().join("cmdline")).ok());
+    words
+        .filter(|words| words.starts_with(PROGRAM) && words.contains("\0top\0") && words.contains(name))
+        .count()
+}
+
 #[test]
 #[ignore = "needs tmux: make top-test"]
 fn a_terminal_shows_subscribers_and_is_left_as_it_was() {
@@ -130,7 +139,12 @@ fn a_terminal_shows_subscribers_and_is_left_as_it_was() {
     tmux.is_restored();
     tmux.keys(&[&format!("{start} & sleep 2; kill $!; wait; fg"), "Enter"]);
     tmux.is_restored();
+    // A terminal that goes away takes the view with it, also one that ignores being told.
+    tmux.keys(&[&format!("trap '' HUP; {start}"), "Enter"]);
+    tmux.wait_for("it is there once more", |screen| screen.contains("2 subscribers"));
+    assert_eq!(views(&network.name), 1);
     drop(tmux);
+    wait_until("the view has ended", || views(&network.name) == 0);
     drop(traffic);
     accelerator.stop();
 }
