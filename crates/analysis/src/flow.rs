@@ -636,6 +636,7 @@ impl Flow {
     ) {
         let id = self.id;
         let path_rtt = self.path_rtt();
+        let beside = self.is_beside_receiver(direction.reverse());
         let [own, other] = self.halves.pair_mut(direction);
         let echo = segment.echo();
         let plain = !segment.flags.intersects(TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST);
@@ -669,10 +670,10 @@ impl Flow {
             own.cold.acks.triple_duplicate += u64::from(other.duplicate_acks() == 3);
         }
         if before != other.edge.una {
-            let beside = self.vantage.is_some_and(|place| !place.sees_sender(direction.reverse()));
             other.progress(now, beside, path_rtt);
         }
-        if let Some(rtt) = path_rtt.filter(|_| !other.edge.first_data.is_none())
+        // Only there is the edge of a round trip ago asked for.
+        if let Some(rtt) = path_rtt.filter(|_| beside && !other.edge.first_data.is_none())
             && let Some(window) = own.edge.window.get()
         {
             other.time.on_edge(now, segment.ack.get().wrapping_add(window), rtt);

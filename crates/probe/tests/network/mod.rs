@@ -89,6 +89,8 @@ pub struct Network {
     truths: BTreeMap<Direction, Truth>,
     traffic: BTreeMap<SocketAddr, (usize, usize)>,
     forget_after: Duration,
+    /// Of the clients that are made from here on.
+    pub patience: Duration,
 }
 
 fn stranger(number: u16) -> SocketAddr {
@@ -124,6 +126,7 @@ impl Network {
             truths: BTreeMap::new(),
             traffic: BTreeMap::new(),
             forget_after: Duration::MAX,
+            patience: Duration::from_secs(10),
         }
     }
 
@@ -157,7 +160,7 @@ impl Network {
         let config = ClientConfig {
             key: key.map(|key| Key::new(key.as_bytes()).unwrap()),
             nonce: self.random.random(),
-            patience: Duration::from_secs(10),
+            patience: self.patience,
         };
         let client = Client::new(config, self.now);
         self.hosts.push(Host {
