@@ -11,7 +11,7 @@ use serde::Serialize;
 use units::{Duration, Instant};
 
 use crate::direction::Direction;
-use crate::half::Half;
+use crate::half::{Half, TimeShares};
 use crate::optional_instant::OptionalInstant;
 
 /// What a moment of a flow was spent on.
@@ -237,11 +237,14 @@ struct AdvertisedEdge {
 }
 
 /// What is known of a direction's time so far; it begins with its first data.
+///
+/// The first line of 64 bytes is what packets of the direction need, the second what acknowledgements of it
+/// need besides.
 #[derive(Clone, Debug, Default)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub(crate) struct TimeSpent {
-    /// When the first data came.
-    begin: OptionalInstant,
+    /// Up to when time has been given to its causes; none before the first data.
+    pub(crate) until: OptionalInstant,
     /// Since the last progress, while nothing told of loss.
     waited: Duration,
     /// Since the last progress, while loss was known.
@@ -253,17 +256,24 @@ pub(crate) struct TimeSpent {
     /// Bytes per second of the best round.
     best_rate: u64,
     flat_rounds: u8,
-    newest_edge: u8,
-    edges: u8,
-    has_left_slow_start: bool,
+    has_begun: bool,
+    pub(crate) has_left_slow_start: bool,
     was_idle: bool,
     has_timed_out: bool,
     was_pushed: bool,
     is_at_edge: bool,
-    /// Timestamp values of the first data and of the last.
-    stamps: Option<(u32, u32)>,
-    parts: Parts,
+    has_stamps: bool,
+    // The second line: all parts but the last three.
     longest_stall: Duration,
+    parts: Parts,
+    // The third one, with what few packets need.
+    pub(crate) shares: TimeShares,
+    /// When the first data came.
+    begin: Instant,
+    /// Timestamp values of the first data and of the last; meaningless without `has_stamps`.
+    stamps: (u32, u32),
+    newest_edge: u8,
+    edges: u8,
     advertised: [AdvertisedEdge; EDGES],
 }
 
@@ -318,10 +328,10 @@ impl TimeSpent {
     /// it: then it was under way, and the sender did not pause. How fast that clock runs is known from the
     /// packets before.
     fn was_sent_before(&mut self, s: &Resumed) -> bool {
-        let (Some((first, last)), Some(stamp)) = (self.stamps, s.stamp) else { return false };
-        self.stamps = Some((first, stamp));
-        let Some(begin) = self.begin.get() else { return false };
-        let (whole, pause) = (s.now.saturating_since(begin).as_micros(), self.waited.as_micros());
+        let Some(stamp) = s.stamp.filter(|_| self.has_stamps) else { return false };
+        let (first, last) = self.stamps;
+        self.stamps = (first, stamp);
+        let (whole, pause) = (s.now.saturating_since(self.begin).as_micros(), self.waited.as_micros());
         let [all, ticks] = [first, last].map(|from| u64::from(stamp.wrapping_sub(from)));
         let is_known = (10..1 << 31).contains(&all) && ticks < 1 << 31;
         is_known && u128::from(ticks) * 2 * u128::from(whole) < u128::from(all) * u128::from(pause)
@@ -379,11 +389,16 @@ impl Half {
     #[inline]
     pub(crate) fn spend(&mut self, spending: &Spending) {
         let Spending { passed, window, .. } = *spending;
-        if self.time.begin.is_none() {
+        if !self.time.has_begun {
             return;
         }
         let outstanding = self.outstanding();
-        let segment = self.wire_segment(u64::from(self.edge.segment_max)).max(1);
+        // As long as there is room for the largest packet, how large its pieces are need not be known.
+        let room = outstanding + u64::from(self.edge.segment_max).max(1);
+        let segment = match window.is_some_and(|window| window < room) {
+            true => self.wire_segment(u64::from(self.edge.segment_max)).max(1),
+            false => 0,
+        };
         let is_recovering = self.is_recovering();
         let has_hole = self.edge.coverage.as_ref().is_some_and(crate::coverage::Coverage::has_open_hole);
         let is_done = self.data.fin_seen && self.edge.una + 1 >= self.data.fin_end;
@@ -417,7 +432,7 @@ impl Half {
 
     /// The other side acknowledged data that it had not before.
     pub(crate) fn progress(&mut self, now: Instant, is_beside_receiver: bool, path_rtt: Option<Duration>) {
-        if self.time.begin.is_none() {
+        if !self.time.has_begun {
             return;
         }
         let una = self.edge.una;
@@ -431,13 +446,13 @@ impl Half {
 
     /// Data or a FIN of this direction came.
     pub(crate) fn resume(&mut self, s: &Resumed) {
-        let segment = self.wire_segment(u64::from(self.edge.segment_max)).max(1);
         let spent = &mut self.time;
-        if spent.begin.is_none() {
+        if !spent.has_begun {
             if s.has_data {
-                spent.begin = OptionalInstant::at(s.now);
+                (spent.has_begun, spent.begin) = (true, s.now);
                 spent.was_pushed = s.is_pushed;
-                spent.stamps = s.stamp.map(|stamp| (stamp, stamp));
+                spent.has_stamps = s.stamp.is_some();
+                spent.stamps = s.stamp.map_or((0, 0), |stamp| (stamp, stamp));
             }
             return;
         }
@@ -474,7 +489,8 @@ impl Half {
         }
         spent.settle(true);
         spent.was_pushed = s.is_pushed;
-        spent.is_at_edge = s.rtt.is_some_and(|rtt| spent.reaches_edge(s.now, s.end, segment, rtt));
+        let segment = self.wire_segment(u64::from(self.edge.segment_max)).max(1);
+        self.time.is_at_edge = s.rtt.is_some_and(|rtt| self.time.reaches_edge(s.now, s.end, segment, rtt));
     }
 
     /// The parts from the flow's first packet to its last, and the longest time without progress. `is_open` says that nothing ended it;
@@ -485,8 +501,8 @@ impl Half {
         is_open: bool,
         beside_receiver: Option<Duration>,
     ) -> (Parts, Duration) {
-        let mut spent = std::mem::take(&mut self.time);
-        let begin = spent.begin.get().unwrap_or(last).min(last).max(first);
+        let spent = &mut self.time;
+        let begin = if spent.has_begun { spent.begin } else { last }.min(last).max(first);
         let opened = handshake.max(first).min(begin);
         let rest = if is_open { TimeCause::Application } else { TimeCause::Closing };
         let (idle, is_outage) = (spent.idle, spent.has_timed_out);

@@ -87,24 +87,24 @@ const REPEATED_IDS_MAX: u8 = 3;
 pub(crate) struct HandshakeTimes {
     /// Direction of the first SYN.
     pub(crate) client: Option<Direction>,
-    pub(crate) syn: Option<Instant>,
-    pub(crate) syn_ack: Option<Instant>,
-    pub(crate) ack: Option<Instant>,
+    pub(crate) syn: OptionalInstant,
+    pub(crate) syn_ack: OptionalInstant,
+    pub(crate) ack: OptionalInstant,
     /// It came with data: a plain one may have been lost before.
     pub(crate) ack_has_data: bool,
-    pub(crate) syns: u64,
-    pub(crate) syn_acks: u64,
+    pub(crate) syns: u32,
+    pub(crate) syn_acks: u32,
     offers_to_count_marks: bool,
 }
 
 impl HandshakeTimes {
     /// SYN to SYN-ACK; none when the SYN was sent again, because it is not known which was answered.
     pub(crate) fn to_server(self) -> Option<Duration> {
-        (self.syns == 1).then(|| Some(self.syn_ack?.saturating_since(self.syn?))).flatten()
+        (self.syns == 1).then(|| Some(self.syn_ack.get()?.saturating_since(self.syn.get()?))).flatten()
     }
     /// SYN-ACK to ACK; none when the SYN-ACK was sent again.
     pub(crate) fn to_client(self) -> Option<Duration> {
-        (self.syn_acks == 1).then(|| Some(self.ack?.saturating_since(self.syn_ack?))).flatten()
+        (self.syn_acks == 1).then(|| Some(self.ack.get()?.saturating_since(self.syn_ack.get()?))).flatten()
     }
 }
 
@@ -138,8 +138,8 @@ pub(crate) struct Flow {
     pub(crate) is_tunnelled: bool,
     /// ECE, CWR and AE count marks (RFC 9768 §3.1.1), agreed in the handshake: CWR is no answer to a mark.
     counts_marks: bool,
-    pub(crate) halves: PerDirection<Half>,
     pub(crate) opening: HandshakeTimes,
+    pub(crate) halves: PerDirection<Half>,
 }
 
 impl Flow {
@@ -181,8 +181,8 @@ impl Flow {
             reset_by: None,
             is_tunnelled: segment.is_tunnelled(),
             counts_marks: false,
-            halves,
             opening: HandshakeTimes::default(),
+            halves,
         }
     }
 
@@ -201,9 +201,10 @@ impl Flow {
             1 | Half::SENT_DATA << FIRST | Half::ACKED_BY_DATA << SECOND,
             1 | Half::SENT_DATA << SECOND | Half::ACKED_BY_DATA << FIRST,
         );
+        // With the times of the handshake.
         const BARE: PerDirection<u64> = PerDirection::new(
-            1 | Half::SENT_BARE << FIRST | Half::ACKED_BARE << SECOND,
-            1 | Half::SENT_BARE << SECOND | Half::ACKED_BARE << FIRST,
+            0b11 | Half::SENT_BARE << FIRST | Half::ACKED_BARE << SECOND,
+            0b11 | Half::SENT_BARE << SECOND | Half::ACKED_BARE << FIRST,
         );
         let lines = if segment.len() > 0 { &DATA } else { &BARE };
         lines[direction]
@@ -313,7 +314,7 @@ impl Flow {
         emit: &mut dyn FnMut(Event),
     ) {
         let now = segment.time;
-        self.share_time(now);
+        self.share_time(direction, segment, now);
         let pause = now.saturating_since(self.last);
         self.last = self.last.max(now);
         if segment.is_cut_by_tool() {
@@ -436,42 +437,60 @@ impl Flow {
         });
     }
 
-    /// Where the time since the last packet went, for both senders.
+    /// Where the time since the last packet went, for the senders whose situation `segment` may change. What
+    /// the other one waited for goes on: its time is given to it later, at once.
     #[inline]
-    fn share_time(&mut self, now: Instant) {
+    fn share_time(&mut self, direction: Direction, segment: &SegmentRecord, now: Instant) {
         let passed = now.saturating_since(self.last);
-        if passed.is_zero() {
+        let has_control = segment.flags.intersects(TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST);
+        let changes_both = has_control || !self.is_open || passed >= IDLE_GAP;
+        if changes_both || segment.len() > 0 {
+            self.spend_until(direction, passed);
+        }
+        if changes_both || segment.len() == 0 || self.tells_news(direction, segment) {
+            self.spend_until(direction.reverse(), passed);
+        }
+    }
+
+    /// True when a segment with data tells the other sender something besides.
+    #[inline]
+    fn tells_news(&self, direction: Direction, segment: &SegmentRecord) -> bool {
+        let una = SeqNum::new(self.halves[direction.reverse()].edge.una as u32);
+        let is_same_window = self.halves[direction].packets.windows.raw == Some(segment.window);
+        segment.ack != una || !is_same_window || !segment.sack().is_empty()
+    }
+
+    /// Gives the sender of `direction` all time that it has not had, up to `passed` after the last packet.
+    #[inline]
+    fn spend_until(&mut self, direction: Direction, passed: Duration) {
+        let is_beside_receiver = self.is_beside_receiver(direction);
+        let is_answered = self.halves[direction.reverse()].packets.totals.packets > 0;
+        let window = self.window_towards(direction);
+        let (last, is_closed) = (self.last, self.is_closed);
+        let half = &mut self.halves[direction];
+        let Some(until) = half.time.until.get() else { return };
+        let unspent = last.saturating_since(until) + passed;
+        if unspent.is_zero() {
             return;
         }
-        let is_closed = self.is_closed;
-        let beside = PerDirection::each(|direction| self.is_beside_receiver(direction));
-        let answered =
-            PerDirection::each(|direction| self.halves[direction.reverse()].packets.totals.packets > 0);
-        for direction in Direction::BOTH {
-            let window = self.window_towards(direction);
-            let half = &mut self.halves[direction];
-            if half.edge.first_data.is_none() {
-                continue;
-            }
-            let outstanding = half.outstanding();
-            if outstanding == 0 {
-                half.packets.shares.idle += passed;
-                if passed >= IDLE_GAP {
-                    half.cold.idle_gaps.count += 1;
-                    half.cold.idle_gaps.longest = half.cold.idle_gaps.longest.max(passed);
-                }
-            }
-            half.spend(&Spending {
-                passed,
-                window,
-                is_closed,
-                is_beside_receiver: beside[direction],
-                is_answered: answered[direction],
-            });
-            if window.is_some_and(|window| outstanding + u64::from(half.edge.segment_max) > window) {
-                half.packets.shares.window_limited += passed;
+        half.time.until = OptionalInstant::at(last + passed);
+        let outstanding = half.outstanding();
+        if outstanding == 0 {
+            half.time.shares.idle += unspent;
+            if passed >= IDLE_GAP {
+                half.cold.idle_gaps.count += 1;
+                half.cold.idle_gaps.longest = half.cold.idle_gaps.longest.max(passed);
             }
         }
+        half.spend(&Spending { passed: unspent, window, is_closed, is_beside_receiver, is_answered });
+        if window.is_some_and(|window| outstanding + u64::from(half.edge.segment_max) > window) {
+            half.time.shares.window_limited += unspent;
+        }
+    }
+
+    /// Gives both senders their time up to the last packet.
+    pub(crate) fn spend_all(&mut self) {
+        Direction::BOTH.into_iter().for_each(|direction| self.spend_until(direction, Duration::ZERO));
     }
 
     fn count(&mut self, direction: Direction, segment: &SegmentRecord, now: Instant) {
@@ -565,18 +584,18 @@ impl Flow {
                     opening.offers_to_count_marks && matches!(ecn, [false, true, _] | [true, _, false]);
                 opening.client.get_or_insert(direction.reverse());
                 opening.syn_acks += 1;
-                opening.syn_ack = Some(now);
+                opening.syn_ack = OptionalInstant::at(now);
             } else {
                 opening.client.get_or_insert(direction);
                 opening.offers_to_count_marks = ecn == [true; 3];
                 opening.syns += 1;
                 if opening.syn_ack.is_none() {
-                    opening.syn = Some(now);
+                    opening.syn = OptionalInstant::at(now);
                 }
             }
-        } else if self.opening.client == Some(direction) && self.opening.syn_ack.is_some() {
+        } else if self.opening.client == Some(direction) && !self.opening.syn_ack.is_none() {
             self.is_open = true;
-            self.opening.ack = Some(now);
+            self.opening.ack = OptionalInstant::at(now);
             self.opening.ack_has_data = segment.len() > 0;
             self.vantage = self.place();
         }
@@ -635,8 +654,9 @@ impl Flow {
         emit: &mut dyn FnMut(Event),
     ) {
         let id = self.id;
-        let path_rtt = self.path_rtt();
         let beside = self.is_beside_receiver(direction.reverse());
+        let is_asked_for = beside || !self.halves[direction.reverse()].time.has_left_slow_start;
+        let path_rtt = if is_asked_for { self.path_rtt() } else { None };
         let [own, other] = self.halves.pair_mut(direction);
         let echo = segment.echo();
         let plain = !segment.flags.intersects(TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST);
@@ -683,6 +703,7 @@ impl Flow {
             own.cold.window_events.updates += 1;
         }
         if before != other.edge.una && other.data.fin_acked && own.data.fin_acked {
+            self.spend_all();
             self.is_closed = true;
         }
     }
@@ -718,6 +739,9 @@ impl Flow {
         let kind = own.on_segment(&sent);
         if let Some(stamp) = stamp.filter(|_| segment.takes_sequence_space()) {
             own.data.echo.on_sent(stamp, now);
+        }
+        if segment.len() > 0 && own.time.until.is_none() && !own.edge.first_data.is_none() {
+            own.time.until = OptionalInstant::at(self.last);
         }
         if kind == PacketKind::Usual {
             return kind;

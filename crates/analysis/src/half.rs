@@ -124,7 +124,6 @@ pub(crate) struct Edge {
 #[derive(Clone, Debug, Default)]
 #[repr(align(64))]
 pub(crate) struct Packets {
-    pub(crate) shares: TimeShares,
     pub(crate) last: OptionalInstant,
     pub(crate) pause_max: Duration,
     pub(crate) totals: PacketTotals,
@@ -230,16 +229,20 @@ impl Half {
         }
     }
 
+    /// The first line of how time was spent.
+    const TIME: u64 = lines(offset_of!(Self, time), offset_of!(Self, time) + LINE);
     /// The lines that a segment of this direction with data will need.
-    pub(crate) const SENT_DATA: u64 = lines(0, offset_of!(Self, rtt));
+    pub(crate) const SENT_DATA: u64 = lines(0, offset_of!(Self, rtt)) | Self::TIME;
     /// The same for one without.
     pub(crate) const SENT_BARE: u64 = lines(0, offset_of!(Self, data));
     /// The lines that an acknowledgement of this direction's data will need which comes with data of the
     /// other's, as long as it acknowledges and echoes nothing new.
     pub(crate) const ACKED_BY_DATA: u64 = lines(0, offset_of!(Self, packets));
     /// The same for one without data.
-    pub(crate) const ACKED_BARE: u64 =
-        lines(0, offset_of!(Self, packets)) | lines(offset_of!(Self, data), offset_of!(Self, cold));
+    pub(crate) const ACKED_BARE: u64 = lines(0, offset_of!(Self, packets))
+        | lines(offset_of!(Self, data), offset_of!(Self, cold))
+        | Self::TIME
+        | Self::TIME << 1;
 
     /// Loss is being repaired, or is known from acknowledgements.
     pub(crate) fn is_recovering(&self) -> bool {
@@ -591,7 +594,9 @@ mod tests {
         // Each part is of as many lines as its fields need.
         let parts = [size_of::<Edge>(), size_of::<Packets>(), size_of::<Data>(), size_of::<RoundTrips>()];
         assert_eq!(parts.map(|bytes| bytes / LINE), [1, 2, 4, 3]);
-        assert_eq!([Half::SENT_BARE, Half::SENT_DATA], [0b111, 0b111_1111]);
-        assert_eq!([Half::ACKED_BY_DATA, Half::ACKED_BARE], [0b1, 0b11_1111_1001]);
+        let time = offset_of!(Half, time) / LINE;
+        assert_eq!([Half::SENT_BARE, Half::SENT_DATA], [0b111, 0b111_1111 | 1 << time]);
+        assert_eq!([Half::ACKED_BY_DATA, Half::ACKED_BARE], [0b1, 0b11_1111_1001 | 0b11 << time]);
+        assert_eq!(size_of::<TimeSpent>() / LINE, 4);
     }
 }

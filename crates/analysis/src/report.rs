@@ -400,6 +400,7 @@ impl FlowReport {
 
     /// Draws up the report of a flow that has ended.
     pub(crate) fn of(flow: &mut Flow) -> Self {
+        flow.spend_all();
         flow.halves.iter_mut().for_each(Half::close_bin);
         for half in &mut flow.halves {
             if let Some(since) = half.packets.windows.zero_since.take() {
@@ -430,8 +431,8 @@ impl FlowReport {
                 per_packet: (by_first + by_second) as f64 / packets.max(1) as f64,
             },
             handshake: Handshake {
-                syns: opening.syns,
-                syn_acks: opening.syn_acks,
+                syns: u64::from(opening.syns),
+                syn_acks: u64::from(opening.syn_acks),
                 to_server_ms: opening.to_server().map(Duration::as_millis_f64),
                 to_client_ms: opening.to_client().map(Duration::as_millis_f64),
                 total_ms: halves.map(|(a, b)| (a + b).as_millis_f64()),
@@ -460,7 +461,7 @@ fn budget(flow: &mut Flow) -> TimeBudget {
     let [first, second] = flow.halves.as_array().each_ref().map(|half| half.data.totals.unique);
     let direction = Direction::from_second_if(second > first);
     let opening = &flow.opening;
-    let handshake = match (opening.client, opening.ack) {
+    let handshake = match (opening.client, opening.ack.get()) {
         (None, _) => flow.first,
         (Some(_), Some(ack)) => ack,
         (Some(_), None) => flow.last,
@@ -575,7 +576,7 @@ fn flag_report(half: &Half) -> FlagReport {
 
 fn sender_report(flow: &Flow, direction: Direction, sees_sender: bool) -> SenderReport {
     let half = &flow.halves[direction];
-    let (shares, gaps, episodes) = (&half.packets.shares, &half.cold.idle_gaps, &half.cold.recovery.episodes);
+    let (shares, gaps, episodes) = (&half.time.shares, &half.cold.idle_gaps, &half.cold.recovery.episodes);
     SenderReport {
         in_flight_max: sees_sender.then_some(half.data.totals.in_flight_max),
         window_limited_ms: flow
