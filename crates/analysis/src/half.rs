@@ -142,33 +142,41 @@ pub(crate) struct Packets {
 }
 
 /// What data of this direction changes, and acknowledgements of it.
+///
+/// Acknowledgements need what is in the first two lines, data what is in the first three, and both the last
+/// one if they have timestamps.
 #[derive(Clone, Debug, Default)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub(crate) struct Data {
     pub(crate) in_flight: InFlight,
-    /// Last segment with data or SYN or FIN.
-    last_sent: Instant,
-    /// The byte above the edge that last probed a zero window.
-    window_probe: Option<u64>,
-    smoothed: Option<SmoothedRtt>,
+    highest_sacked: u64,
+    pub(crate) fin_end: u64,
+    /// The byte above the edge that last probed a zero window; [`NO_PROBE`] for none.
+    window_probe: u64,
+    /// Round trips as tcptrace takes them; only from where they differ from [`RoundTrips::karn`].
+    pub(crate) rtt_tcptrace: Option<Box<Samples<Duration>>>,
     /// In a row.
     duplicate_acks: u32,
     pub(crate) fin_seen: bool,
     pub(crate) fin_acked: bool,
     has_retransmitted: bool,
-    highest_sacked: u64,
-    pub(crate) fin_end: u64,
-    /// Round trips as tcptrace takes them; only from where they differ from [`RoundTrips::karn`].
-    pub(crate) rtt_tcptrace: Option<Box<Samples<Duration>>>,
+    // The second line.
+    smoothed: Option<SmoothedRtt>,
+    /// Last segment with data or SYN or FIN.
+    last_sent: Instant,
     bin: Bin,
     pub(crate) last: OptionalInstant,
+    // Most of it is in the third one.
     pub(crate) totals: DataTotals,
     pub(crate) echo: TimestampRtt,
 }
 
+/// Positions begin at 2^32: no byte is there.
+const NO_PROBE: u64 = 0;
+
 /// Round-trip times of data of this direction.
 #[derive(Clone, Debug, Default)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub(crate) struct RoundTrips {
     pub(crate) karn: Samples<Duration>,
     pub(crate) timestamps: Samples<Duration>,
@@ -229,20 +237,34 @@ impl Half {
         }
     }
 
+    /// The lines of [`Data`] up to a field.
+    const fn data_to(field: usize) -> u64 {
+        lines(offset_of!(Self, data), offset_of!(Self, data) + field)
+    }
     /// The first line of how time was spent.
     const TIME: u64 = lines(offset_of!(Self, time), offset_of!(Self, time) + LINE);
-    /// The lines that a segment of this direction with data will need.
-    pub(crate) const SENT_DATA: u64 = lines(0, offset_of!(Self, rtt)) | Self::TIME;
-    /// The same for one without.
+    /// The lines that a segment of this direction with data will need: without timestamps, and with them.
+    pub(crate) const SENT_DATA: [u64; 2] = [
+        lines(0, offset_of!(Self, data)) | Self::data_to(offset_of!(Data, echo)) | Self::TIME,
+        lines(0, offset_of!(Self, rtt)) | Self::TIME,
+    ];
+    /// The same for one without data.
     pub(crate) const SENT_BARE: u64 = lines(0, offset_of!(Self, data));
     /// The lines that an acknowledgement of this direction's data will need which comes with data of the
     /// other's, as long as it acknowledges and echoes nothing new.
     pub(crate) const ACKED_BY_DATA: u64 = lines(0, offset_of!(Self, packets));
-    /// The same for one without data.
-    pub(crate) const ACKED_BARE: u64 = lines(0, offset_of!(Self, packets))
-        | lines(offset_of!(Self, data), offset_of!(Self, cold))
-        | Self::TIME
-        | Self::TIME << 1;
+    /// The same for one without data: without timestamps, and with them.
+    pub(crate) const ACKED_BARE: [u64; 2] = {
+        let times = Self::TIME | Self::TIME << 1;
+        let karn = offset_of!(Self, rtt) + offset_of!(RoundTrips, timestamps);
+        [
+            Self::ACKED_BY_DATA
+                | Self::data_to(offset_of!(Data, totals))
+                | lines(offset_of!(Self, rtt), karn)
+                | times,
+            Self::ACKED_BY_DATA | lines(offset_of!(Self, data), offset_of!(Self, cold)) | times,
+        ]
+    };
 
     /// Loss is being repaired, or is known from acknowledgements.
     pub(crate) fn is_recovering(&self) -> bool {
@@ -299,7 +321,7 @@ impl Half {
         }
         if is_plain && s.len == 1 && s.peer_window == Some(0) {
             if position == next {
-                self.data.window_probe = Some(position);
+                self.data.window_probe = position;
             }
             return self.on_probe(true);
         }
@@ -344,7 +366,8 @@ impl Half {
     /// what was sent or acknowledged since lies at `position`. Else the same byte comes again, and for the
     /// first time.
     fn settle_probe(&mut self, position: u64, now: Instant) {
-        if let Some(probed) = self.data.window_probe.take()
+        let probed = std::mem::replace(&mut self.data.window_probe, NO_PROBE);
+        if probed != NO_PROBE
             && position > probed
             && let Some(coverage) = &mut self.edge.coverage
         {
@@ -353,7 +376,7 @@ impl Half {
     }
 
     fn settle_probe_if_accepted(&mut self, position: u64, now: Instant) {
-        if self.data.window_probe.is_some_and(|probed| position > probed) {
+        if self.data.window_probe != NO_PROBE && position > self.data.window_probe {
             self.settle_probe(position, now);
         }
     }
@@ -594,9 +617,11 @@ mod tests {
         // Each part is of as many lines as its fields need.
         let parts = [size_of::<Edge>(), size_of::<Packets>(), size_of::<Data>(), size_of::<RoundTrips>()];
         assert_eq!(parts.map(|bytes| bytes / LINE), [1, 2, 4, 3]);
-        let time = offset_of!(Half, time) / LINE;
-        assert_eq!([Half::SENT_BARE, Half::SENT_DATA], [0b111, 0b111_1111 | 1 << time]);
-        assert_eq!([Half::ACKED_BY_DATA, Half::ACKED_BARE], [0b1, 0b11_1111_1001 | 0b11 << time]);
+        let time = 1 << (offset_of!(Half, time) / LINE);
+        assert_eq!((Half::SENT_BARE, Half::ACKED_BY_DATA), (0b111, 0b1));
+        assert_eq!(Half::SENT_DATA, [0b11_1111, 0b111_1111].map(|lines| lines | time));
+        let acked = [0b1_1001_1001 | 1 << 7, 0b11_1111_1001];
+        assert_eq!(Half::ACKED_BARE, acked.map(|lines| lines | time | time << 1));
         assert_eq!(size_of::<TimeSpent>() / LINE, 4);
     }
 }
