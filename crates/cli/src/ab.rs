@@ -115,6 +115,8 @@ mod tests {
             control,
             accelerated,
             change,
+            control_quantiles: Vec::new(),
+            accelerated_quantiles: Vec::new(),
         };
         let report = AbReport {
             phase: AbPhase {
