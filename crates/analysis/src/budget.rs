@@ -11,7 +11,7 @@ use serde::Serialize;
 use units::{Duration, Instant};
 
 use crate::direction::Direction;
-use crate::half::{Half, TimeShares};
+use crate::half::{Half, Packets, TimeShares};
 use crate::optional_instant::OptionalInstant;
 
 /// What a moment of a flow was spent on.
@@ -358,14 +358,9 @@ impl TimeSpent {
         (self.round_start, self.round_una) = (OptionalInstant::at(now), una);
     }
 
-    /// The receiver advertised that it takes data up to `seq`.
-    pub(crate) fn on_edge(&mut self, now: Instant, seq: u32, rtt: Duration) {
+    /// The receiver advertised that it takes data up to `seq`; told as often as [`Packets::wants_edge`] says.
+    pub(crate) fn on_edge(&mut self, now: Instant, seq: u32) {
         let at_us = (now.as_nanos() / 1_000) as u32;
-        let newest = self.advertised[usize::from(self.newest_edge)];
-        let apart = u64::from(at_us.wrapping_sub(newest.at_us));
-        if self.edges > 0 && apart * EDGES as u64 <= rtt.as_micros() {
-            return;
-        }
         self.newest_edge = (self.newest_edge + 1) % EDGES as u8;
         self.edges = (self.edges + 1).min(EDGES as u8);
         self.advertised[usize::from(self.newest_edge)] = AdvertisedEdge { seq, at_us };
@@ -381,6 +376,22 @@ impl TimeSpent {
             (u64::from(now_us.wrapping_sub(edge.at_us)) >= way).then_some(edge.seq)
         });
         known.is_some_and(|seq| i64::from(seq.wrapping_sub(end) as i32) < 2 * segment as i64)
+    }
+}
+
+impl Packets {
+    /// True when an edge that this sender advertises now is to be remembered: an eighth of a round trip after
+    /// the last one.
+    #[inline]
+    pub(crate) fn wants_edge(&self, now: Instant) -> bool {
+        let at_us = (now.as_nanos() / 1_000) as u32;
+        self.edge_gap_us == 0 || at_us.wrapping_sub(self.edge_at_us) >= self.edge_gap_us
+    }
+
+    /// It was remembered; the path takes `rtt` there and back.
+    pub(crate) fn edge_noted(&mut self, now: Instant, rtt: Duration) {
+        self.edge_at_us = (now.as_nanos() / 1_000) as u32;
+        self.edge_gap_us = u32::try_from(rtt.as_micros() / EDGES as u64 + 1).unwrap_or(u32::MAX);
     }
 }
 

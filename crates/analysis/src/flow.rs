@@ -133,7 +133,7 @@ pub(crate) struct Flow {
     // The next line, with what few packets need.
     pub(crate) id: u64,
     pub(crate) first: Instant,
-    pub(crate) cut_by_tool: u64,
+    pub(crate) cut_by_tool: u32,
     pub(crate) reset_by: Option<Direction>,
     pub(crate) is_tunnelled: bool,
     /// ECE, CWR and AE count marks (RFC 9768 §3.1.1), agreed in the handshake: CWR is no answer to a mark.
@@ -204,11 +204,16 @@ impl Flow {
             [both(Half::SENT_DATA[0], Half::ACKED_BY_DATA), both(Half::SENT_DATA[1], Half::ACKED_BY_DATA)];
         const BARE: [PerDirection<u64>; 2] =
             [both(Half::SENT_BARE, Half::ACKED_BARE[0]), both(Half::SENT_BARE, Half::ACKED_BARE[1])];
+        const CONTROL: PerDirection<u64> = both(Half::CONTROL, Half::CONTROL);
         let with_stamps = usize::from(segment.stamp().is_some());
         // Of the flow's own lines acknowledgements need that with the times of the handshake, too.
-        match segment.len() > 0 {
+        let lines = match segment.len() > 0 {
             true => 0b1 | DATA[with_stamps][direction],
             false => 0b11 | BARE[with_stamps][direction],
+        };
+        match segment.flags.contains(TcpFlags::FIN) {
+            true => lines | CONTROL[direction],
+            false => lines,
         }
     }
 
@@ -320,7 +325,7 @@ impl Flow {
         let pause = now.saturating_since(self.last);
         self.last = self.last.max(now);
         if segment.is_cut_by_tool() {
-            self.cut_by_tool += 1;
+            self.cut_by_tool = self.cut_by_tool.saturating_add(1);
         }
         self.count(direction, segment, now);
         if segment.flags.intersects(TcpFlags::SYN | TcpFlags::RST) || !self.is_open {
@@ -466,7 +471,7 @@ impl Flow {
     #[inline]
     fn spend_until(&mut self, direction: Direction, passed: Duration) {
         let is_beside_receiver = self.is_beside_receiver(direction);
-        let is_answered = self.halves[direction.reverse()].packets.totals.packets > 0;
+        let is_answered = self.halves[direction.reverse()].edge.coverage.is_some();
         let window = self.window_towards(direction);
         let (last, is_closed) = (self.last, self.is_closed);
         let half = &mut self.halves[direction];
@@ -657,8 +662,6 @@ impl Flow {
     ) {
         let id = self.id;
         let beside = self.is_beside_receiver(direction.reverse());
-        let is_asked_for = beside || !self.halves[direction.reverse()].time.has_left_slow_start;
-        let path_rtt = if is_asked_for { self.path_rtt() } else { None };
         let [own, other] = self.halves.pair_mut(direction);
         let echo = segment.echo();
         let plain = !segment.flags.intersects(TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST);
@@ -678,7 +681,7 @@ impl Flow {
         let outcome = other.on_ack(&ack, |retransmission| {
             emit(spurious(id, direction.reverse(), now, first, retransmission));
         });
-        (seen.rtt_karn, seen.is_duplicate_ack) = (outcome.rtt, outcome.is_duplicate);
+        (seen.rtt_karn, seen.is_duplicate_ack) = (outcome.rtt(), outcome.is_duplicate);
         if has_sack {
             // Counted for who says it.
             let (own, other) = (&mut own.cold.acks, &mut other.cold.acks);
@@ -691,15 +694,17 @@ impl Flow {
             own.cold.acks.duplicate += 1;
             own.cold.acks.triple_duplicate += u64::from(other.duplicate_acks() == 3);
         }
-        if before != other.edge.una {
-            other.progress(now, beside, path_rtt);
+        let is_progress = before != other.edge.una;
+        let wants_edge = beside && !other.edge.first_data.is_none() && own.packets.wants_edge(now);
+        if is_progress {
+            let rtt = if other.time.has_left_slow_start { None } else { self.path_rtt() };
+            self.halves[direction.reverse()].progress(now, beside, rtt);
         }
         // Only there is the edge of a round trip ago asked for.
-        if let Some(rtt) = path_rtt.filter(|_| beside && !other.edge.first_data.is_none())
-            && let Some(window) = own.edge.window.get()
-        {
-            other.time.on_edge(now, segment.ack.get().wrapping_add(window), rtt);
+        if wants_edge {
+            self.on_edge(direction, segment, now);
         }
+        let [own, other] = self.halves.pair_mut(direction);
         let is_update = plain && segment.len() == 0 && !is_same_window && before == other.edge.una;
         if is_update && before != 0 {
             own.cold.window_events.updates += 1;
@@ -707,6 +712,16 @@ impl Flow {
         if before != other.edge.una && other.data.fin_acked && own.data.fin_acked {
             self.spend_all();
             self.is_closed = true;
+        }
+    }
+
+    /// Notes up to where the sender of `segment` takes data.
+    fn on_edge(&mut self, direction: Direction, segment: &SegmentRecord, now: Instant) {
+        let Some(rtt) = self.path_rtt() else { return };
+        let [own, other] = self.halves.pair_mut(direction);
+        if let Some(window) = own.edge.window.get() {
+            own.packets.edge_noted(now, rtt);
+            other.time.on_edge(now, segment.ack.get().wrapping_add(window));
         }
     }
 
@@ -799,6 +814,6 @@ mod tests {
     #[test]
     fn a_flow_stays_small() {
         // A hundred thousand flows in progress are common in captures of networks.
-        assert!(size_of::<Flow>() <= 3_136, "{}", size_of::<Flow>());
+        assert!(size_of::<Flow>() <= 3_072, "{}", size_of::<Flow>());
     }
 }

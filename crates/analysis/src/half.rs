@@ -139,6 +139,10 @@ pub(crate) struct Packets {
     pub(crate) settled_echo: u32,
     pub(crate) windows: Windows,
     pub(crate) pure_acks: u64,
+    /// When the last edge of its window was remembered, in microseconds that wrap, and how long until the next
+    /// one is; zero for none yet.
+    pub(crate) edge_at_us: u32,
+    pub(crate) edge_gap_us: u32,
 }
 
 /// What data of this direction changes, and acknowledgements of it.
@@ -182,27 +186,29 @@ pub(crate) struct RoundTrips {
     pub(crate) timestamps: Samples<Duration>,
 }
 
-/// What few packets change.
+/// What few packets change. The first two lines of 64 bytes are what SYN and FIN need.
 #[derive(Clone, Debug, Default)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub(crate) struct Cold {
     pub(crate) flags: FlagCounts,
-    pub(crate) ecn: EcnCounts,
-    pub(crate) retransmissions: RetransmissionCounts,
-    pub(crate) probes: ProbeCounts,
-    pub(crate) holes: HoleCounts,
-    pub(crate) acks: AckCounts,
-    pub(crate) recovery: Recovery,
-    pub(crate) throughput: Throughput,
-    pub(crate) idle_gaps: IdleGaps,
-    pub(crate) window_events: WindowEvents,
     pub(crate) isn: Option<SeqNum>,
-    pub(crate) has_mptcp: bool,
+    pub(crate) offered: SynOptions,
+    // The second line.
+    pub(crate) acks: AckCounts,
     /// Packets that the capture has more than once, but for the first of each.
     pub(crate) copies: u64,
     /// Largest payload of a packet that is none of several merged, while the segment size is not known.
     pub(crate) plain_max: u32,
-    pub(crate) offered: SynOptions,
+    pub(crate) has_mptcp: bool,
+    // The rest.
+    pub(crate) ecn: EcnCounts,
+    pub(crate) probes: ProbeCounts,
+    pub(crate) holes: HoleCounts,
+    pub(crate) retransmissions: RetransmissionCounts,
+    pub(crate) recovery: Recovery,
+    pub(crate) throughput: Throughput,
+    pub(crate) idle_gaps: IdleGaps,
+    pub(crate) window_events: WindowEvents,
 }
 
 /// A segment's place and what is known when it is sent, for [`Half::on_segment`].
@@ -253,7 +259,9 @@ impl Half {
     /// The lines that an acknowledgement of this direction's data will need which comes with data of the
     /// other's, as long as it acknowledges and echoes nothing new.
     pub(crate) const ACKED_BY_DATA: u64 = lines(0, offset_of!(Self, packets));
-    /// The same for one without data: without timestamps, and with them.
+    /// What FIN needs besides.
+    pub(crate) const CONTROL: u64 = lines(offset_of!(Self, cold), offset_of!(Self, cold) + 2 * LINE);
+    /// The same as before for one without data: without timestamps, and with them.
     pub(crate) const ACKED_BARE: [u64; 2] = {
         let times = Self::TIME | Self::TIME << 1;
         let karn = offset_of!(Self, rtt) + offset_of!(RoundTrips, timestamps);
@@ -522,7 +530,8 @@ impl Half {
             if sample.is_ambiguous {
                 self.cold.acks.ambiguous += 1;
             }
-            outcome.rtt = sample.karn;
+            outcome.rtt =
+                sample.karn.map_or(OptionalInstant::NONE, |rtt| OptionalInstant::at(Instant::ZERO + rtt));
             if let Some(rtt) = sample.karn {
                 if sample.tcptrace.is_none() && self.data.rtt_tcptrace.is_none() {
                     self.data.rtt_tcptrace = Some(Box::new(self.rtt.karn.clone()));
@@ -592,8 +601,15 @@ impl Half {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Acknowledged {
     pub(crate) is_duplicate: bool,
-    /// By Karn's rule.
-    pub(crate) rtt: Option<Duration>,
+    /// By Karn's rule; as an instant, because with its absence that fits into a register.
+    rtt: OptionalInstant,
+}
+
+impl Acknowledged {
+    /// The round trip by Karn's rule.
+    pub(crate) fn rtt(self) -> Option<Duration> {
+        self.rtt.get().map(|rtt| rtt.saturating_since(Instant::ZERO))
+    }
 }
 
 /// An acknowledgement, for [`Half::on_ack`].

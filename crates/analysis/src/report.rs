@@ -439,7 +439,7 @@ impl FlowReport {
                 ack_has_data: opening.ack_has_data,
             },
             vantage: place,
-            cut_by_tool: flow.cut_by_tool,
+            cut_by_tool: u64::from(flow.cut_by_tool),
             directions: PerDirection::each(|direction| direction_report(flow, direction, place)),
             budget,
             diagnoses: Vec::new(),
