@@ -496,6 +496,9 @@ impl Half {
             if sample.is_ambiguous {
                 self.cold.acks.ambiguous += 1;
             }
+            if sample.sacked > 0 {
+                self.time.on_sacked_acknowledged(sample.sacked);
+            }
             outcome.rtt = sample.karn;
             if let Some(rtt) = sample.karn {
                 if sample.tcptrace.is_none() && self.data.rtt_tcptrace.is_none() {
@@ -514,7 +517,7 @@ impl Half {
         }
         self.edge.last_acked = now;
         if !ack.sack.is_empty() {
-            self.on_sack(position, ack.sack, found);
+            self.on_sack(position, ack, found);
         }
         outcome
     }
@@ -523,7 +526,8 @@ impl Half {
         self.data.duplicate_acks
     }
 
-    fn on_sack(&mut self, ack: u64, blocks: &[SackBlock], mut found: impl FnMut(&Retransmission)) {
+    fn on_sack(&mut self, position: u64, ack: &Ack<'_>, mut found: impl FnMut(&Retransmission)) {
+        let (now, blocks, ack) = (ack.now, ack.sack, position);
         let ranges = blocks.iter().map(|block| {
             let start = unwrap(ack, block.start);
             (start, start + u64::from(block.end.since(block.start)))
@@ -544,8 +548,12 @@ impl Half {
                 self.cold.acks.dsacks += 1;
                 self.cold.acks.dsacks_unexplained += u64::from(!explained);
             } else if start >= ack && end > start {
+                let shows_loss = start > self.data.highest_sacked.max(ack);
                 self.data.highest_sacked = self.data.highest_sacked.max(end);
-                self.data.in_flight.sack(start, end);
+                let news = self.data.in_flight.sack(start, end);
+                if news > 0 {
+                    self.time.on_sacked(now, ack, news, shows_loss);
+                }
             }
         }
     }
