@@ -8,7 +8,7 @@ use serde::Serialize;
 use units::{Duration, Instant, SeqNum, WindowScale};
 use wire::TcpFlags;
 
-use crate::budget::{Resumed, Spending};
+use crate::budget::{Resumed, Spending, TIME_OUT};
 use crate::copies::CopyContext;
 use crate::coverage::Coverage;
 use crate::direction::{Direction, PerDirection};
@@ -289,6 +289,15 @@ impl Flow {
         })
     }
 
+    /// Of the time of the handshake, what its last acknowledgement came late because it had been lost: with
+    /// the data that was sent again, and later than a time-out after a round trip of data.
+    pub(crate) fn reopened(&self) -> Duration {
+        let opening = self.opening.to_client().filter(|_| self.opening.ack_has_data);
+        let [first, second] = self.halves.as_array().each_ref().map(|half| half.rtt.karn.min());
+        let late = opening.zip(first.zip(second)).map(|(took, (a, b))| took.saturating_sub(a + b));
+        late.filter(|late| *late >= TIME_OUT).unwrap_or(Duration::ZERO)
+    }
+
     /// What tells whether `segment` is a copy of one seen before.
     #[inline]
     pub(crate) fn copy_context(&self, direction: Direction, segment: &SegmentRecord) -> CopyContext {
@@ -338,10 +347,9 @@ impl Flow {
         // A reset's sequence number is the receiver's expectation, or made up: no place in the stream.
         if !segment.flags.contains(TcpFlags::RST) {
             seen.kind = self.on_data(direction, segment, now, emit);
-            self.resume(direction, segment, seen.kind);
-            if segment.is_v4() && !segment.flags.contains(TcpFlags::SYN) {
-                self.on_id(direction, segment, pause, seen.kind);
-            }
+            let has_id = segment.is_v4() && !segment.flags.contains(TcpFlags::SYN);
+            let is_after_loss = has_id && self.on_id(direction, segment, pause, seen.kind);
+            self.resume(direction, segment, seen.kind, is_after_loss);
         }
         let cwr = segment.flags.contains(TcpFlags::CWR) && !segment.flags.contains(TcpFlags::SYN);
         let answers = cwr && !self.counts_marks;
@@ -379,7 +387,14 @@ impl Flow {
         }
     }
 
-    fn on_id(&mut self, direction: Direction, segment: &SegmentRecord, pause: Duration, kind: PacketKind) {
+    /// True when identifications say that packets of a pause before this one are missing.
+    fn on_id(
+        &mut self,
+        direction: Direction,
+        segment: &SegmentRecord,
+        pause: Duration,
+        kind: PacketKind,
+    ) -> bool {
         let len = segment.len();
         let own = &mut self.halves[direction];
         let standing = PacketContext {
@@ -396,7 +411,7 @@ impl Flow {
                 false => repeated.saturating_add(1),
             };
         }
-        own.packets.ids.on_packet(segment.id, &standing);
+        own.packets.ids.on_packet(segment.id, &standing)
     }
 
     /// True when data of `direction` is seen beside its receiver.
@@ -418,7 +433,13 @@ impl Flow {
     }
 
     /// Data or FIN in the time of its direction.
-    fn resume(&mut self, direction: Direction, segment: &SegmentRecord, kind: PacketKind) {
+    fn resume(
+        &mut self,
+        direction: Direction,
+        segment: &SegmentRecord,
+        kind: PacketKind,
+        is_after_loss: bool,
+    ) {
         let is_fin = segment.flags.contains(TcpFlags::FIN);
         let is_probe = matches!(kind, PacketKind::WindowProbe | PacketKind::KeepAlive);
         if is_probe || (segment.len() == 0 && !is_fin) {
@@ -431,6 +452,14 @@ impl Flow {
         let largest = u64::from(own.edge.segment_max);
         let piece = own.wire_segment(largest).min(largest).max(1);
         let is_short = !segment.len().is_multiple_of(piece);
+        // Asked for once: it lies where packets of this direction have nothing to fetch.
+        let repaired_before = match own.has_begun() {
+            true => Duration::ZERO,
+            false => {
+                self.spend_until(direction.reverse(), Duration::ZERO);
+                self.halves[direction.reverse()].time_repaired()
+            }
+        };
         self.halves[direction].resume(&Resumed {
             now: self.last,
             has_data: segment.len() > 0,
@@ -438,9 +467,12 @@ impl Flow {
             end: segment.seq.get().wrapping_add(segment.len() as u32),
             is_beside_receiver,
             is_repair: matches!(kind, PacketKind::Retransmission { .. } | PacketKind::Repaired),
+            is_after_loss,
             is_time_out: matches!(kind, PacketKind::Retransmission { cause: Cause::Rto, .. }),
             stamp: segment.stamp(),
+            echo: segment.echo(),
             rtt,
+            repaired_before,
         });
     }
 
@@ -695,7 +727,11 @@ impl Flow {
             own.cold.acks.triple_duplicate += u64::from(other.duplicate_acks() == 3);
         }
         let is_progress = before != other.edge.una;
-        let wants_edge = beside && !other.edge.first_data.is_none() && own.packets.wants_edge(now);
+        let wants_edge = beside && own.packets.wants_edge(now);
+        // Round trips are asked for of the direction with most data.
+        if let Some(stamp) = segment.stamp().filter(|_| beside && other.extent() > own.extent()) {
+            other.time.on_receiver_stamp(now, stamp);
+        }
         if is_progress {
             let rtt = if other.time.has_left_slow_start { None } else { self.path_rtt() };
             self.halves[direction.reverse()].progress(now, beside, rtt);
@@ -814,6 +850,6 @@ mod tests {
     #[test]
     fn a_flow_stays_small() {
         // A hundred thousand flows in progress are common in captures of networks.
-        assert!(size_of::<Flow>() <= 3_072, "{}", size_of::<Flow>());
+        assert!(size_of::<Flow>() <= 3_200, "{}", size_of::<Flow>());
     }
 }

@@ -285,6 +285,11 @@ impl Half {
         self.data.smoothed.map(|rtt| rtt.srtt)
     }
 
+    /// From the first byte seen to the last, bytes.
+    pub(crate) fn extent(&self) -> u64 {
+        self.edge.coverage.as_ref().map_or(0, |coverage| coverage.next.saturating_sub(coverage.first))
+    }
+
     pub(crate) fn outstanding(&self) -> u64 {
         self.edge.coverage.as_ref().map_or(0, |coverage| coverage.next.saturating_sub(self.edge.una))
     }
@@ -530,6 +535,9 @@ impl Half {
             if sample.is_ambiguous {
                 self.cold.acks.ambiguous += 1;
             }
+            if sample.sacked > 0 {
+                self.time.on_sacked_acknowledged(sample.sacked);
+            }
             outcome.rtt =
                 sample.karn.map_or(OptionalInstant::NONE, |rtt| OptionalInstant::at(Instant::ZERO + rtt));
             if let Some(rtt) = sample.karn {
@@ -549,7 +557,7 @@ impl Half {
         }
         self.edge.last_acked = now;
         if !ack.sack.is_empty() {
-            self.on_sack(position, ack.sack, found);
+            self.on_sack(position, ack, found);
         }
         outcome
     }
@@ -558,7 +566,8 @@ impl Half {
         self.data.duplicate_acks
     }
 
-    fn on_sack(&mut self, ack: u64, blocks: &[SackBlock], mut found: impl FnMut(&Retransmission)) {
+    fn on_sack(&mut self, position: u64, ack: &Ack<'_>, mut found: impl FnMut(&Retransmission)) {
+        let (now, blocks, ack) = (ack.now, ack.sack, position);
         let ranges = blocks.iter().map(|block| {
             let start = unwrap(ack, block.start);
             (start, start + u64::from(block.end.since(block.start)))
@@ -579,8 +588,12 @@ impl Half {
                 self.cold.acks.dsacks += 1;
                 self.cold.acks.dsacks_unexplained += u64::from(!explained);
             } else if start >= ack && end > start {
+                let shows_loss = start > self.data.highest_sacked.max(ack);
                 self.data.highest_sacked = self.data.highest_sacked.max(end);
-                self.data.in_flight.sack(start, end);
+                let news = self.data.in_flight.sack(start, end);
+                if news > 0 {
+                    self.time.on_sacked(now, ack, news, shows_loss);
+                }
             }
         }
     }
@@ -638,6 +651,6 @@ mod tests {
         assert_eq!(Half::SENT_DATA, [0b11_1111, 0b111_1111].map(|lines| lines | time));
         let acked = [0b1_1001_1001 | 1 << 7, 0b11_1111_1001];
         assert_eq!(Half::ACKED_BARE, acked.map(|lines| lines | time | time << 1));
-        assert_eq!(size_of::<TimeSpent>() / LINE, 4);
+        assert_eq!(size_of::<TimeSpent>() / LINE, 5);
     }
 }

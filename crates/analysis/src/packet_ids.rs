@@ -10,6 +10,11 @@ use units::Duration;
 /// A jump further than this is no loss but another way to number.
 const JUMP_MAX: u16 = 2_000;
 
+/// More than this is not missing of a tail: other connections used the counter.
+const TAIL_MAX: u16 = 16;
+/// Packets numbered one by one from which on the numbers are those of the connection.
+const REGULAR_MIN: u32 = 8;
+
 /// Identifications of the packets of one direction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PacketIds {
@@ -36,18 +41,19 @@ pub(crate) struct PacketContext {
 const PAUSE: Duration = Duration::from_millis(60);
 
 impl PacketIds {
+    /// Takes a packet; true when packets before it, which it follows after a pause, are missing.
     #[inline]
-    pub(crate) fn on_packet(&mut self, id: u16, standing: &PacketContext) {
+    pub(crate) fn on_packet(&mut self, id: u16, standing: &PacketContext) -> bool {
         let after = id.wrapping_add(standing.segments as u16);
         let Some(expected) = self.expected else {
             self.expected = Some(after);
-            return;
+            return false;
         };
         let ahead = id.wrapping_sub(expected);
         if ahead == 0 {
             self.regular = self.regular.saturating_add(1);
             self.expected = Some(after);
-            return;
+            return false;
         }
         if ahead > u16::MAX - JUMP_MAX {
             // An earlier packet that came late, which was counted as missing; a repeated number is neither.
@@ -55,7 +61,7 @@ impl PacketIds {
                 true => self.missing -= 1,
                 false => self.unsound = self.unsound.saturating_add(1),
             }
-            return;
+            return false;
         }
         self.expected = Some(after);
         if ahead > JUMP_MAX {
@@ -64,9 +70,11 @@ impl PacketIds {
             self.missing = self.missing.saturating_add(u32::from(ahead));
         } else if standing.has_data && standing.pause >= PAUSE {
             self.missing_after_pause = self.missing_after_pause.saturating_add(u32::from(ahead));
+            return self.unsound == 0 && ahead <= TAIL_MAX;
         } else if standing.has_data {
             self.unsound = self.unsound.saturating_add(1);
         }
+        false
     }
 
     /// True when this identification does not lie close before the one expected.
@@ -75,9 +83,14 @@ impl PacketIds {
         self.expected.is_none_or(|expected| !(1..=64).contains(&expected.wrapping_sub(id)))
     }
 
+    /// True when the numbers have been seen to count up.
+    pub(crate) fn is_regular(&self) -> bool {
+        self.regular >= REGULAR_MIN
+    }
+
     /// Packets missing; none if this sender does not number the packets of the connection.
     pub(crate) fn missing(&self) -> Option<u64> {
-        if self.regular < 8 || u64::from(self.unsound) * 50 > u64::from(self.regular) {
+        if !self.is_regular() || u64::from(self.unsound) * 50 > u64::from(self.regular) {
             return None;
         }
         // A counter that others use too moves on in a pause.
@@ -96,9 +109,9 @@ mod tests {
     #[test]
     fn jumps_at_holes_and_after_pauses_are_loss() {
         let mut ids = PacketIds::default();
-        (65_530..65_536).chain(0..6).for_each(|id| ids.on_packet(id as u16, &USUAL));
-        ids.on_packet(8, &PacketContext { is_at_hole: true, ..USUAL });
-        ids.on_packet(10, &PacketContext { pause: Duration::from_millis(250), ..USUAL });
+        assert!((65_530..65_536).chain(0..6).all(|id| !ids.on_packet(id as u16, &USUAL)));
+        assert!(!ids.on_packet(8, &PacketContext { is_at_hole: true, ..USUAL }));
+        assert!(ids.on_packet(10, &PacketContext { pause: Duration::from_millis(250), ..USUAL }));
         ids.on_packet(11, &PacketContext { segments: 4, ..USUAL });
         ids.on_packet(15, &USUAL);
         assert_eq!(ids.missing(), Some(3));
@@ -110,7 +123,9 @@ mod tests {
     fn other_ways_to_number_say_nothing() {
         let numbered = |step: fn(u16) -> u16| {
             let mut ids = PacketIds::default();
-            (0..100).for_each(|i| ids.on_packet(step(i), &USUAL));
+            for i in 0..100 {
+                ids.on_packet(step(i), &USUAL);
+            }
             ids.missing()
         };
         assert_eq!(numbered(|_| 0), None);
