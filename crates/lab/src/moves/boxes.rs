@@ -125,7 +125,7 @@ impl Orders {
         let said =
             said.map_err(|message| LabError::Program { program: "cellerator status".to_owned(), message })?;
         let status: serde_json::Value = serde_json::from_str(&said).unwrap_or_default();
-        Ok(status["processor"]["counters"][name].as_u64())
+        Ok(status["counters"][name].as_u64())
     }
 
     fn ask(&self, arguments: &[&str]) -> Result<String, String> {
