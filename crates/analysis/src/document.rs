@@ -125,6 +125,10 @@ pub struct CaptureFile {
     pub clipped: u64,
     /// Steps back in time.
     pub time_steps_back: u64,
+    /// Packets that lie in the file behind later ones and were put in the order of time.
+    pub sorted: u64,
+    /// Packet blocks that could not be read: of unknown interfaces or with impossible lengths.
+    pub bad_blocks: u64,
     /// Packets that the capturing machine says it lost; none if it does not say.
     pub dropped: Option<u64>,
     /// Where and why it could not be read to its end.

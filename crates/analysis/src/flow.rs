@@ -15,7 +15,7 @@ use crate::direction::{Direction, PerDirection};
 use crate::half::{Ack, AckCounts, Half, IDLE_GAP, LINE, SentSegment, SynOptions, Window};
 use crate::optional_instant::OptionalInstant;
 use crate::packet::{PacketFindings, PacketKind};
-use crate::packet_ids::PacketContext;
+use crate::packet_ids::{AckStep, PacketContext};
 use crate::recovery::{Cause, Retransmission, SpuriousBy};
 use crate::segment_record::{Key, SegmentRecord};
 use crate::vantage::{Vantage, vantage};
@@ -87,25 +87,49 @@ const REPEATED_IDS_MAX: u8 = 3;
 pub(crate) struct HandshakeTimes {
     /// Direction of the first SYN.
     pub(crate) client: Option<Direction>,
+    /// The SYN last seen before the first SYN-ACK.
     pub(crate) syn: OptionalInstant,
-    pub(crate) syn_ack: OptionalInstant,
+    /// The first SYN-ACK.
+    syn_ack: OptionalInstant,
+    /// The SYN-ACK last seen before the ACK.
+    last_syn_ack: OptionalInstant,
     pub(crate) ack: OptionalInstant,
     /// It came with data: a plain one may have been lost before.
     pub(crate) ack_has_data: bool,
-    pub(crate) syns: u32,
-    pub(crate) syn_acks: u32,
+    pub(crate) syns: u16,
+    pub(crate) syn_acks: u16,
+    /// Another SYN was seen before the first SYN-ACK.
+    has_more_syns: bool,
     offers_to_count_marks: bool,
 }
 
 impl HandshakeTimes {
-    /// SYN to SYN-ACK; none when the SYN was sent again, because it is not known which was answered.
+    /// SYN to the first SYN-ACK; none when several SYNs came before, because it is not known which was
+    /// answered.
     pub(crate) fn to_server(self) -> Option<Duration> {
-        (self.syns == 1).then(|| Some(self.syn_ack.get()?.saturating_since(self.syn.get()?))).flatten()
+        self.least_to_server().filter(|_| !self.has_more_syns)
     }
-    /// SYN-ACK to ACK; none when the SYN-ACK was sent again.
+    /// The last SYN before the first SYN-ACK, to that: no way to the server and back is shorter.
+    fn least_to_server(self) -> Option<Duration> {
+        Some(self.syn_ack.get()?.saturating_since(self.syn.get()?))
+    }
+    /// SYN-ACK to ACK; none when several SYN-ACKs came before.
     pub(crate) fn to_client(self) -> Option<Duration> {
-        (self.syn_acks == 1).then(|| Some(self.ack.get()?.saturating_since(self.syn_ack.get()?))).flatten()
+        self.least_to_client().filter(|_| self.syn_ack == self.last_syn_ack)
     }
+    /// The last SYN-ACK before the ACK, to the ACK: no way to the client and back is shorter.
+    fn least_to_client(self) -> Option<Duration> {
+        Some(self.ack.get()?.saturating_since(self.last_syn_ack.get()?))
+    }
+}
+
+/// What both SYNs of a connection say that no translation of addresses changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct OpeningMark {
+    /// Sequence numbers of the SYNs of client and server.
+    pub(crate) numbers: [u32; 2],
+    /// Their timestamps.
+    pub(crate) stamps: Option<[u32; 2]>,
 }
 
 /// One connection; as in [`Half`], what every packet needs lies together.
@@ -190,6 +214,18 @@ impl Flow {
     pub(crate) fn ends(&self) -> [SocketAddr; 2] {
         let [low, high] = self.key.ends(self.is_v4);
         if self.first_is_low { [low, high] } else { [high, low] }
+    }
+
+    /// What both SYNs say, if both were seen.
+    pub(crate) fn opening_mark(&self) -> Option<OpeningMark> {
+        let client = self.opening.client?;
+        let halves = [client, client.reverse()].map(|direction| &self.halves[direction].cold);
+        let [Some(own), Some(other)] = halves.map(|cold| cold.isn) else { return None };
+        let stamps = match halves.map(|cold| cold.offered.stamp) {
+            [Some(own), Some(other)] => Some([own, other]),
+            _ => None,
+        };
+        Some(OpeningMark { numbers: [own.get(), other.get()], stamps })
     }
 
     /// The lines of its memory that `segment`, sent by `direction`, will need: a bit for each.
@@ -348,7 +384,7 @@ impl Flow {
         if !segment.flags.contains(TcpFlags::RST) {
             seen.kind = self.on_data(direction, segment, now, emit);
             let has_id = segment.is_v4() && !segment.flags.contains(TcpFlags::SYN);
-            let is_after_loss = has_id && self.on_id(direction, segment, pause, seen.kind);
+            let is_after_loss = has_id && self.on_id(direction, segment, pause, seen);
             self.resume(direction, segment, seen.kind, is_after_loss);
         }
         let cwr = segment.flags.contains(TcpFlags::CWR) && !segment.flags.contains(TcpFlags::SYN);
@@ -393,9 +429,9 @@ impl Flow {
         direction: Direction,
         segment: &SegmentRecord,
         pause: Duration,
-        kind: PacketKind,
+        seen: &PacketFindings,
     ) -> bool {
-        let len = segment.len();
+        let (len, kind) = (segment.len(), seen.kind);
         let own = &mut self.halves[direction];
         let standing = PacketContext {
             has_data: len > 0,
@@ -411,7 +447,14 @@ impl Flow {
                 false => repeated.saturating_add(1),
             };
         }
-        own.packets.ids.on_packet(segment.id, &standing)
+        match own.packets.ids.on_packet(segment.id, &standing) {
+            AckStep::Usual => {}
+            AckStep::AfterLoss => return true,
+            AckStep::Ahead(missing) => own.cold.ack_gaps.ahead(missing, seen.acked),
+            AckStep::Late if own.cold.ack_gaps.late() => {}
+            AckStep::Late => own.packets.ids.on_unsound(),
+        }
+        false
     }
 
     /// True when data of `direction` is seen beside its receiver.
@@ -423,13 +466,28 @@ impl Flow {
     /// Where the capture was made: from the handshake, or from the shortest round trips of data.
     pub(crate) fn place(&self) -> Option<Vantage> {
         let opening = &self.opening;
-        let [to_second, to_first] = match (opening.client, opening.to_server(), opening.to_client()) {
-            (Some(Direction::FromFirst), server, client) => [server, client],
-            (Some(_), server, client) => [client, server],
-            (None, ..) => [None, None],
+        let client = opening.client.unwrap_or(Direction::FromFirst);
+        let handshake = match opening.client {
+            Some(_) => [opening.to_server(), opening.to_client()],
+            None => [None, None],
         };
-        let [first, second] = self.halves.as_array();
-        vantage(to_second.or(first.rtt.karn.min()), to_first.or(second.rtt.karn.min()))
+        let data = [client, client.reverse()].map(|direction| self.halves[direction].rtt.karn.min());
+        let [server, to_client] = [handshake[0].or(data[0]), handshake[1].or(data[1])];
+        let found = match (server, to_client) {
+            // A way that may be longer than this cannot make the other end less near.
+            (Some(_), None) => {
+                vantage(server, opening.least_to_client()).filter(|place| *place == Vantage::Second)
+            }
+            (None, Some(_)) => {
+                vantage(opening.least_to_server(), to_client).filter(|place| *place == Vantage::First)
+            }
+            _ => vantage(server, to_client),
+        };
+        // As if the client were the first.
+        match client {
+            Direction::FromFirst => found,
+            Direction::FromSecond => found.map(Vantage::exchanged),
+        }
     }
 
     /// Data or FIN in the time of its direction.
@@ -611,6 +669,8 @@ impl Flow {
                 mss: segment.mss(),
                 scale: segment.scale(),
                 sack_permitted: segment.is_sack_permitted(),
+                // Of the first: one that is sent again may have another, and be the only one at another place.
+                stamp: own.cold.offered.stamp.or(segment.stamp()),
             };
             let mss = own.cold.offered.mss.and_then(NonZeroU16::new);
             self.halves[direction.reverse()].packets.peer_mss = mss;
@@ -622,13 +682,19 @@ impl Flow {
                 self.counts_marks =
                     opening.offers_to_count_marks && matches!(ecn, [false, true, _] | [true, _, false]);
                 opening.client.get_or_insert(direction.reverse());
-                opening.syn_acks += 1;
-                opening.syn_ack = OptionalInstant::at(now);
+                opening.syn_acks = opening.syn_acks.saturating_add(1);
+                if opening.syn_ack.is_none() {
+                    opening.syn_ack = OptionalInstant::at(now);
+                }
+                if opening.ack.is_none() {
+                    opening.last_syn_ack = OptionalInstant::at(now);
+                }
             } else {
                 opening.client.get_or_insert(direction);
                 opening.offers_to_count_marks = ecn == [true; 3];
-                opening.syns += 1;
+                opening.syns = opening.syns.saturating_add(1);
                 if opening.syn_ack.is_none() {
+                    opening.has_more_syns = !opening.syn.is_none();
                     opening.syn = OptionalInstant::at(now);
                 }
             }
@@ -727,6 +793,9 @@ impl Flow {
             own.cold.acks.triple_duplicate += u64::from(other.duplicate_acks() == 3);
         }
         let is_progress = before != other.edge.una;
+        if is_progress && before != 0 {
+            seen.acked = other.edge.una - before;
+        }
         let wants_edge = beside && own.packets.wants_edge(now);
         // Round trips are asked for of the direction with most data.
         if let Some(stamp) = segment.stamp().filter(|_| beside && other.extent() > own.extent()) {
@@ -850,6 +919,6 @@ mod tests {
     #[test]
     fn a_flow_stays_small() {
         // A hundred thousand flows in progress are common in captures of networks.
-        assert!(size_of::<Flow>() <= 3_200, "{}", size_of::<Flow>());
+        assert!(size_of::<Flow>() <= 3_328, "{}", size_of::<Flow>());
     }
 }

@@ -15,7 +15,7 @@ use crate::coverage::{Added, Coverage, Hole, first_position, unwrap};
 use crate::in_flight::InFlight;
 use crate::optional_instant::OptionalInstant;
 use crate::packet::PacketKind;
-use crate::packet_ids::PacketIds;
+use crate::packet_ids::{AckGaps, PacketIds};
 use crate::recovery::{Cause, Recovery, Retransmission, RetransmissionContext, SpuriousBy};
 use crate::samples::Samples;
 use crate::timestamps::{TimestampRtt, is_newer};
@@ -58,6 +58,8 @@ pub(crate) struct SynOptions {
     pub(crate) mss: Option<u16>,
     pub(crate) scale: Option<WindowScale>,
     pub(crate) sack_permitted: bool,
+    /// Timestamp value.
+    pub(crate) stamp: Option<u32>,
 }
 
 /// Round-trip time and its variation, smoothed as RFC 6298 §2 says.
@@ -204,6 +206,7 @@ pub(crate) struct Cold {
     pub(crate) ecn: EcnCounts,
     pub(crate) probes: ProbeCounts,
     pub(crate) holes: HoleCounts,
+    pub(crate) ack_gaps: AckGaps,
     pub(crate) retransmissions: RetransmissionCounts,
     pub(crate) recovery: Recovery,
     pub(crate) throughput: Throughput,

@@ -1,8 +1,12 @@
 //! [`MptcpAnalyzer`]: connections of Multipath TCP, from the options of their subflows.
 //!
 //! Subflows are joined by tokens, which are hashes of keys: SHA-1 in version 0 (RFC 6824 §3.2), SHA-256 in
-//! version 1 (RFC 8684 §3.2). Data of a connection is followed by its data sequence numbers, as the mappings
-//! announce them.
+//! version 1 (RFC 8684 §3.2). Data of a connection is followed by its data sequence numbers: a mapping says
+//! which they are, and the sequence numbers of a packet which part of the mapping it carries. Senders repeat a
+//! mapping in each of its packets, and a mapping may be seen of which some packets never came: so what is
+//! counted is what packets carry.
+
+mod stream;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,11 +17,11 @@ use hashbrown::HashMap;
 use serde::Serialize;
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
-use units::{Duration, Instant, SeqNum};
+use units::{Duration, Instant};
 use wire::TcpFlags;
 
 use crate::report::{SampleSummary, summary};
-use crate::samples::Samples;
+use stream::{Carrier, Stream};
 
 /// One connection.
 #[derive(Clone, Debug, Serialize)]
@@ -94,43 +98,33 @@ pub struct MptcpSubflow {
 /// One direction of a subflow.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct SubflowDirection {
-    /// Bytes first mapped here.
+    /// Bytes of the connection's data that were seen here first.
     pub bytes: u64,
     /// Of the connection's bytes in this direction.
     pub share: Option<f64>,
-    /// Bytes mapped here after another subflow had carried them.
+    /// Bytes that this subflow carried after another one had; each counted once.
     pub reinjected_bytes: u64,
-    /// Mappings seen, repetitions included.
+    /// Bytes that this subflow carried again: its own retransmissions. With the two others these are all bytes
+    /// of data that it carried.
+    pub repeated_bytes: u64,
+    /// Packets that announced a mapping.
     pub mappings: u64,
 }
 
 /// One direction of a connection.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct MptcpDirection {
-    /// Bytes mapped, each once.
+    /// Bytes of data, each once.
     pub bytes: u64,
-    /// Bytes mapped again on another subflow.
+    /// Bytes carried again by another subflow.
     pub reinjected_bytes: u64,
-    /// Mappings that came when an earlier data sequence number had not been seen.
+    /// Bytes carried again by the same subflow.
+    pub repeated_bytes: u64,
+    /// Packets with new data that came when an earlier data sequence number had not been seen.
     pub out_of_order: u64,
-    /// From a mapping's first sight until everything before it had been seen: zero for those in order. Beside
-    /// the receiver this is the time that data waits for other paths.
+    /// From a packet's first sight until everything before its data had been seen: zero for those in order.
+    /// Beside the receiver this is the time that data waits for other paths.
     pub out_of_order_delay: Option<SampleSummary>,
-}
-
-/// The data sequence of one direction.
-#[derive(Clone, Debug, Default)]
-struct Stream {
-    /// PacketFindings, by start: end and subflow.
-    ranges: BTreeMap<u64, (u64, usize)>,
-    /// Everything before it was seen.
-    next: Option<u64>,
-    /// PacketFindings above it: end and time, by start.
-    waiting: BTreeMap<u64, (u64, Instant)>,
-    delays: Samples<Duration>,
-    /// The delays one by one, if they are kept.
-    kept: Option<Vec<Duration>>,
-    out_of_order: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -140,19 +134,14 @@ struct Connection {
     keys: [Option<u64>; 2],
     fast_close: bool,
     subflows: Vec<MptcpSubflow>,
-    /// Sequence numbers of each subflow's SYN and SYN-ACK.
-    first_numbers: Vec<[Option<SeqNum>; 2]>,
-    /// The last mapping of each subflow.
-    last_mappings: Vec<[Option<LastMapping>; 2]>,
+    /// Both directions of each subflow.
+    carriers: Vec<[Carrier; 2]>,
     streams: [Stream; 2],
-    /// What packets carried, for graphs.
-    drawn: Option<[Stream; 2]>,
+    /// What packets carried is kept, for graphs.
+    keeps: bool,
     mappings: [Vec<MappingSeen>; 2],
     mappings_left_out: u64,
 }
-
-/// A mapping, and its start in 64 bits and its bytes of data.
-type LastMapping = (Mapping, (u64, u64));
 
 /// Where a subflow belongs.
 #[derive(Clone, Copy, Debug)]
@@ -203,7 +192,7 @@ impl MptcpAnalyzer {
         let Some(connection) = self.connections.get_mut(place.connection) else { return };
         let from_server = usize::from(connection.subflows[place.subflow].client != source);
         if is_syn {
-            connection.first_numbers[place.subflow][from_server] = Some(segment.tcp.seq);
+            connection.carriers[place.subflow][from_server].starts(segment.tcp.seq);
         }
         connection.version = connection.version.or(options.capable);
         connection.fast_close |= options.is_fast_close;
@@ -218,8 +207,26 @@ impl MptcpAnalyzer {
                 self.tokens.extend(token.map(|(token, owner)| ((point, token), owner)));
             }
         }
-        let packet = (segment.tcp.seq, segment.tcp.payload_len as u64);
-        connection.on_data(place.subflow, from_server, options, packet, now, &mut self.room);
+        connection.on_mapping(place.subflow, from_server, options, segment);
+        connection.on_data(place.subflow, from_server, segment, now, &mut self.room);
+    }
+
+    /// Takes a segment with data and without options, which may go on with a mapping of before.
+    #[inline]
+    pub fn handle_plain(&mut self, point: u16, segment: &Segment, now: Instant) {
+        if !self.subflows.is_empty() {
+            self.go_on(point, segment, now);
+        }
+    }
+
+    fn go_on(&mut self, point: u16, segment: &Segment, now: Instant) {
+        let source = SocketAddr::new(segment.ip.src, segment.tcp.src_port);
+        let destination = SocketAddr::new(segment.ip.dst, segment.tcp.dst_port);
+        let key = (point, source.min(destination), source.max(destination));
+        let Some(place) = self.subflows.get(&key).copied() else { return };
+        let Some(connection) = self.connections.get_mut(place.connection) else { return };
+        let from_server = usize::from(connection.subflows[place.subflow].client != source);
+        connection.on_data(place.subflow, from_server, segment, now, &mut self.room);
     }
 
     fn is_over(&self, place: Place, now: Instant) -> bool {
@@ -243,7 +250,7 @@ impl MptcpAnalyzer {
             None => {
                 let mut connection = Connection::default();
                 if self.keeps {
-                    connection.drawn = Some(Default::default());
+                    connection.keeps = true;
                     connection.streams.iter_mut().for_each(|stream| stream.kept = Some(Vec::new()));
                 }
                 self.connections.push(connection);
@@ -251,8 +258,7 @@ impl MptcpAnalyzer {
             }
         };
         let (client, server) = if source_is_client { (source, destination) } else { (destination, source) };
-        self.connections[connection].first_numbers.push([None; 2]);
-        self.connections[connection].last_mappings.push([None; 2]);
+        self.connections[connection].carriers.push(Default::default());
         let subflows = &mut self.connections[connection].subflows;
         subflows.push(MptcpSubflow {
             client,
@@ -295,37 +301,55 @@ fn hash(version: u8, key: u64) -> Vec<u8> {
 }
 
 impl Connection {
+    /// What a segment's options announce of its subflow's data.
+    fn on_mapping(&mut self, subflow: usize, direction: usize, options: &MptcpOptions, segment: &Segment) {
+        let first = match (options.capable, options.first_data, self.keys[direction]) {
+            (Some(version), Some(len), Some(key)) => Some(Mapping {
+                data_sequence: first_sequence(version, key).wrapping_add(1),
+                is_wide: true,
+                subflow_sequence: 1,
+                len,
+            }),
+            _ => None,
+        };
+        for mapping in first.into_iter().chain(options.mapping) {
+            let mapped = self.mapped(direction, &mapping, options.is_fin);
+            self.carriers[subflow][direction].on_mapping(mapping, mapped, segment.tcp.seq);
+            self.subflows[subflow].directions[direction].mappings += u64::from(mapped.1 > 0);
+        }
+    }
+
+    /// A segment's data, by the last mapping of its subflow.
     fn on_data(
         &mut self,
         subflow: usize,
         direction: usize,
-        options: &MptcpOptions,
-        packet: (SeqNum, u64),
+        segment: &Segment,
         now: Instant,
         room: &mut usize,
     ) {
-        if let (Some(version), Some(len), Some(key)) =
-            (options.capable, options.first_data, self.keys[direction])
-        {
-            let start = first_sequence(version, key).wrapping_add(1);
-            self.map(subflow, direction, (start, u64::from(len)), now);
-            self.draw(subflow, direction, (start, u64::from(len)), now, room);
+        let carrier = &mut self.carriers[subflow][direction];
+        let payload = segment.tcp.payload_len as u64;
+        let Some((start, end)) = carrier.part(segment.tcp.seq, payload) else { return };
+        if carrier.is_copy(segment, (start, end), now) {
+            return;
         }
-        if let Some(mapping) = options.mapping {
-            let mapped = self.mapped(direction, &mapping, options.is_fin);
-            self.map(subflow, direction, mapped, now);
-            self.last_mappings[subflow][direction] = Some((mapping, mapped));
+        let found = self.streams[direction].add(start, end, carrier, now);
+        let counts = &mut self.subflows[subflow].directions[direction];
+        counts.bytes += found.fresh;
+        counts.reinjected_bytes += found.reinjected;
+        counts.repeated_bytes += found.repeated;
+        if !self.keeps {
+            return;
         }
-        // A packet without a mapping of its own goes on with the one before.
-        if let Some((mapping, mapped)) = self.last_mappings[subflow][direction]
-            && packet.1 > 0
-        {
-            let first = self.first_numbers[subflow][direction];
-            let whole = options.mapping.is_some().then_some(mapped).filter(|_| first.is_none());
-            if let Some(part) = carried(first, packet, &mapping, mapped).or(whole) {
-                self.draw(subflow, direction, part, now, room);
-            }
+        if *room == 0 {
+            self.mappings_left_out += 1;
+            return;
         }
+        *room -= 1;
+        let len = (end - start) as u32;
+        let seen = MappingSeen { time: now, start, len, subflow: subflow as u16, news: found.news() };
+        self.mappings[direction].push(seen);
     }
 
     /// Where a mapping starts, in 64 bits, and how many bytes of data it has.
@@ -338,40 +362,6 @@ impl Connection {
         (start, u64::from(mapping.len).saturating_sub(u64::from(is_fin)))
     }
 
-    fn map(&mut self, subflow: usize, direction: usize, (start, len): (u64, u64), now: Instant) {
-        let Some(end) = start.checked_add(len).filter(|end| *end > start) else { return };
-        let found = self.streams[direction].add(start, end, subflow, now);
-        let counts = &mut self.subflows[subflow].directions[direction];
-        counts.mappings += 1;
-        counts.bytes += found.0;
-        counts.reinjected_bytes += found.1;
-    }
-
-    /// Keeps what a packet carries for graphs, if there is room.
-    fn draw(
-        &mut self,
-        subflow: usize,
-        direction: usize,
-        (start, len): (u64, u64),
-        now: Instant,
-        room: &mut usize,
-    ) {
-        let Some(drawn) = &mut self.drawn else { return };
-        let Some(end) = start.checked_add(len).filter(|end| *end > start) else { return };
-        let news = match drawn[direction].add(start, end, subflow, now) {
-            (1.., _) => MappingNews::Fresh,
-            (0, 1..) => MappingNews::Reinjected,
-            (0, 0) => MappingNews::Repeated,
-        };
-        if *room == 0 {
-            self.mappings_left_out += 1;
-            return;
-        }
-        *room -= 1;
-        let seen = MappingSeen { time: now, start, len: len as u32, subflow: subflow as u16, news };
-        self.mappings[direction].push(seen);
-    }
-
     fn report(mut self, id: u64) -> MptcpReport {
         let directions = [0, 1].map(|direction| {
             let bytes: u64 = self.subflows.iter().map(|subflow| subflow.directions[direction].bytes).sum();
@@ -380,13 +370,13 @@ impl Connection {
                 own.share = (bytes > 0).then(|| own.bytes as f64 / bytes as f64);
             }
             let stream = &self.streams[direction];
+            let sum = |of: fn(&SubflowDirection) -> u64| {
+                self.subflows.iter().map(|subflow| of(&subflow.directions[direction])).sum()
+            };
             MptcpDirection {
                 bytes,
-                reinjected_bytes: self
-                    .subflows
-                    .iter()
-                    .map(|s| s.directions[direction].reinjected_bytes)
-                    .sum(),
+                reinjected_bytes: sum(|way| way.reinjected_bytes),
+                repeated_bytes: sum(|way| way.repeated_bytes),
                 out_of_order: stream.out_of_order,
                 out_of_order_delay: summary(&stream.delays),
             }
@@ -409,91 +399,10 @@ impl Connection {
     }
 }
 
-/// What `packet` (sequence number, payload bytes) carries of a mapping of `len` bytes from `start` on: one
-/// mapping may span many packets. None if it is not known: without the subflow's first number, or beyond the
-/// mapping.
-fn carried(
-    first: Option<SeqNum>,
-    (seq, payload): (SeqNum, u64),
-    mapping: &Mapping,
-    (start, len): (u64, u64),
-) -> Option<(u64, u64)> {
-    let offset = u64::from(seq.since(first?).wrapping_sub(mapping.subflow_sequence));
-    (offset < len).then(|| (start.wrapping_add(offset), payload.min(len - offset)))
-}
-
 /// The 64-bit number nearest to `reference` with these lower 32 bits.
 fn widen(reference: u64, low: u32) -> u64 {
     let distance = low.wrapping_sub(reference as u32) as i32;
     reference.wrapping_add_signed(i64::from(distance))
-}
-
-impl Stream {
-    /// Adds `[start, end)` seen on `subflow`: gives the bytes not seen before, and those seen on another
-    /// subflow.
-    fn add(&mut self, start: u64, end: u64, subflow: usize, now: Instant) -> (u64, u64) {
-        let mut fresh = Vec::new();
-        let mut again_elsewhere = 0;
-        let mut at = start;
-        let before = self.ranges.range(..=start).next_back().map(|(from, _)| *from).unwrap_or(start);
-        for (&from, &(to, carrier)) in self.ranges.range(before..end) {
-            if to <= at {
-                continue;
-            }
-            if from > at {
-                fresh.push((at, from));
-            }
-            if carrier != subflow {
-                again_elsewhere += to.min(end) - from.max(at);
-            }
-            at = to.max(at);
-        }
-        if at < end {
-            fresh.push((at, end));
-        }
-        let bytes = fresh.iter().map(|(from, to)| to - from).sum();
-        for (from, to) in fresh {
-            self.insert(from, to, subflow);
-            self.order(from, to, now);
-        }
-        (bytes, again_elsewhere)
-    }
-
-    /// Notes a fresh range; one that continues its predecessor on the same subflow extends it.
-    fn insert(&mut self, from: u64, to: u64, subflow: usize) {
-        if let Some((_, last)) = self.ranges.range_mut(..from).next_back()
-            && last.0 == from
-            && last.1 == subflow
-        {
-            last.0 = to;
-            return;
-        }
-        self.ranges.insert(from, (to, subflow));
-    }
-
-    fn waited(&mut self, delay: Duration) {
-        self.delays.record(delay);
-        if let Some(kept) = self.kept.as_mut().filter(|kept| kept.len() < MAPPINGS_MAX) {
-            kept.push(delay);
-        }
-    }
-
-    fn order(&mut self, from: u64, to: u64, now: Instant) {
-        let next = *self.next.get_or_insert(from);
-        if from > next {
-            self.out_of_order += 1;
-            self.waiting.insert(from, (to, now));
-            return;
-        }
-        self.waited(Duration::ZERO);
-        let mut next = next.max(to);
-        while let Some(first) = self.waiting.first_entry().filter(|first| *first.key() <= next) {
-            let (to, since) = first.remove();
-            self.waited(now.saturating_since(since));
-            next = next.max(to);
-        }
-        self.next = Some(next);
-    }
 }
 
 #[cfg(test)]
@@ -507,32 +416,6 @@ mod tests {
         assert_eq!(hash(0, 0).len(), 20);
         assert_eq!(hash(1, 0)[..4], [0xaf, 0x55, 0x70, 0xf5]);
         assert_eq!(hash(0, 0)[..4], [0x05, 0xfe, 0x40, 0x57]);
-    }
-
-    #[test]
-    fn a_packet_carries_its_part_of_a_mapping() {
-        let mapping = Mapping { data_sequence: 5_000, is_wide: true, subflow_sequence: 1, len: 3_000 };
-        let first = Some(SeqNum::new(u32::MAX - 500));
-        let part = |seq, payload| carried(first, (seq, payload), &mapping, (5_000, 3_000));
-        assert_eq!(part(SeqNum::new(u32::MAX - 499), 1_400), Some((5_000, 1_400)));
-        assert_eq!(part(SeqNum::new(900), 1_400), Some((6_400, 1_400)), "beyond the wrap");
-        assert_eq!(part(SeqNum::new(2_300), 1_400), Some((7_800, 200)), "no more than the mapping");
-        assert_eq!(part(SeqNum::new(900_000), 1_400), None, "outside of it");
-        assert_eq!(carried(None, (SeqNum::new(7), 1_400), &mapping, (5_000, 3_000)), None);
-    }
-
-    #[test]
-    fn reinjections_and_waiting_are_told() {
-        let at = Instant::from_millis;
-        let mut stream = Stream::default();
-        assert_eq!(stream.add(1_000, 2_000, 0, at(0)), (1_000, 0));
-        assert_eq!(stream.add(3_000, 4_000, 1, at(10)), (1_000, 0), "waits for what lies before");
-        assert_eq!(stream.add(1_000, 2_000, 0, at(15)), (0, 0), "a repetition on its own subflow");
-        assert_eq!(stream.add(2_000, 3_500, 0, at(30)), (1_000, 500), "half of it was carried by the other");
-        assert_eq!(stream.out_of_order, 1);
-        let delays = summary(&stream.delays).unwrap();
-        assert_eq!((delays.n, delays.max_ms), (3, 20.0));
-        assert_eq!(stream.next, Some(4_000));
     }
 
     #[test]

@@ -75,6 +75,8 @@ pub(crate) struct PacketFindings {
     pub(crate) is_duplicate_ack: bool,
     pub(crate) rtt_karn: Option<Duration>,
     pub(crate) rtt_timestamps: Option<Duration>,
+    /// Bytes that it acknowledged and that were not before.
+    pub(crate) acked: u64,
 }
 
 impl<'a> PacketView<'a> {

@@ -1,4 +1,4 @@
-//! [`PairFinder`]: one transfer captured at both of its ends.
+//! [`PairFinder`]: one transfer captured at both of its ends, also where addresses are translated between them.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use serde::Serialize;
 
 use crate::direction::{Direction, PerDirection};
+use crate::flow::OpeningMark;
 use crate::report::FlowReport;
 use crate::vantage::Vantage;
 
@@ -22,6 +23,9 @@ pub struct Pair {
     pub clock_offset_ms: f64,
     /// Time from one point to the other and back during the handshake, milliseconds.
     pub path_rtt_ms: f64,
+    /// True when the ends have other addresses or ports at the other point: something between translates them.
+    /// What both SYNs say is the same then: their sequence numbers, or their timestamps.
+    pub is_translated: bool,
     /// True when something between the two points acknowledges by itself, as this project's accelerator: data
     /// was acknowledged sooner than the way to the other point and back allows. Each side has packets of its
     /// own then, and what one point did not see was not lost.
@@ -50,6 +54,14 @@ struct Observation {
     /// The largest windows that client and server advertised.
     windows: [Option<u64>; 2],
     is_at_client: bool,
+    opening: Option<OpeningMark>,
+}
+
+impl Observation {
+    /// True when the other may be the same connection elsewhere, as place and time go.
+    fn is_elsewhere(&self, other: &Self) -> bool {
+        other.point != self.point && other.syn_ns.abs_diff(self.syn_ns) < APART_NS
+    }
 }
 
 /// Clocks further apart than this are not compared: the ports may have been used again.
@@ -90,15 +102,13 @@ impl PairFinder {
             }),
             windows: of_both.map(|end| flow.directions[end].window.max),
             is_at_client: flow.vantage == Some(at_client),
+            opening: flow.handshake.mark,
         };
         let seen = self.sights.entry((ends[client], ends[client.reverse()])).or_default();
-        let is_partner = |other: &Observation| {
-            other.point != sight.point && other.syn_ns.abs_diff(sight.syn_ns) < APART_NS
-        };
-        match seen.iter().position(is_partner) {
+        match seen.iter().position(|other| sight.is_elsewhere(other)) {
             Some(index) => {
                 let other = seen.swap_remove(index);
-                self.pairs.push(pair(&other, &sight));
+                self.pairs.push(pair(&other, &sight, false));
             }
             None => seen.push(sight),
         }
@@ -107,13 +117,44 @@ impl PairFinder {
     /// The pairs, in the order of the client's flows.
     #[must_use]
     pub fn finish(mut self) -> Vec<Pair> {
+        let mut alone: Vec<Observation> = std::mem::take(&mut self.sights).into_values().flatten().collect();
+        alone.sort_by_key(|sight| sight.flow);
+        let alone = self.join(alone, |opening| Some(opening.numbers));
+        self.join(alone, |opening| opening.stamps);
         self.pairs.sort_by_key(|pair| pair.client_flow);
         self.pairs
     }
 }
 
+impl PairFinder {
+    /// Joins flows between other addresses by what `mark` takes of their SYNs, if only two have the same; gives
+    /// those that stay alone.
+    fn join(
+        &mut self,
+        alone: Vec<Observation>,
+        mark: impl Fn(&OpeningMark) -> Option<[u32; 2]>,
+    ) -> Vec<Observation> {
+        let mut by_mark: BTreeMap<[u32; 2], Vec<Observation>> = BTreeMap::new();
+        let mut left = Vec::new();
+        for sight in alone {
+            match sight.opening.as_ref().and_then(&mark) {
+                Some(mark) => by_mark.entry(mark).or_default().push(sight),
+                None => left.push(sight),
+            }
+        }
+        for alike in by_mark.into_values() {
+            match alike.as_slice() {
+                [a, b] if a.is_elsewhere(b) => self.pairs.push(pair(a, b, true)),
+                _ => left.extend(alike),
+            }
+        }
+        left.sort_by_key(|sight| sight.flow);
+        left
+    }
+}
+
 /// The point nearer to the client waits longer for the SYN-ACK.
-fn pair(a: &Observation, b: &Observation) -> Pair {
+fn pair(a: &Observation, b: &Observation, is_translated: bool) -> Pair {
     let a_is_client = a.is_at_client || (!b.is_at_client && a.to_server_ms >= b.to_server_ms);
     let (client, server) = if a_is_client { (a, b) } else { (b, a) };
     let between_syns = (server.syn_ns as i64 - client.syn_ns as i64) as f64 / 1e6;
@@ -122,6 +163,7 @@ fn pair(a: &Observation, b: &Observation) -> Pair {
     let is_divided = is_divided(client, server, path_rtt_ms);
     let lost = |sent: u64, seen: u64| (!is_divided).then(|| sent.saturating_sub(seen));
     Pair {
+        is_translated,
         is_divided,
         client_flow: client.flow,
         server_flow: server.flow,

@@ -8,8 +8,9 @@ use units::{Duration, Instant};
 use crate::budget::{Bounds, TIME_OUT, TimeBudget, TimeCause};
 use crate::diagnosis::{self, Diagnosis};
 use crate::direction::{Direction, PerDirection};
-use crate::flow::Flow;
+use crate::flow::{Flow, OpeningMark};
 use crate::half::{BIN, Half, RetransmissionCounts};
+use crate::packet_ids::AckTotals;
 use crate::recovery::Cause;
 use crate::samples::Samples;
 use crate::vantage::Vantage;
@@ -21,6 +22,8 @@ pub struct FlowReport {
     pub id: u64,
     /// Capture point: files that overlap in time are taken as captures at different places.
     pub point: u16,
+    /// Place, among the captures, of the file in which its first packet lies.
+    pub capture: u16,
     /// Sender of the first packet.
     pub first: SocketAddr,
     /// The other end.
@@ -91,15 +94,18 @@ pub struct Handshake {
     pub syns: u64,
     /// SYN-ACKs seen.
     pub syn_acks: u64,
-    /// SYN to SYN-ACK: the capture point to the server and back; none if the SYN was sent more than once.
+    /// SYN to SYN-ACK: the capture point to the server and back; none if several SYNs were seen before it.
     pub to_server_ms: Option<f64>,
-    /// SYN-ACK to ACK: the capture point to the client and back; none if the SYN-ACK was sent more than once.
+    /// SYN-ACK to ACK: the capture point to the client and back; none if several SYN-ACKs were seen before it.
     pub to_client_ms: Option<f64>,
     /// Both.
     pub total_ms: Option<f64>,
     /// The ACK came with data, so that a plain one may have been lost: `to_client_ms` may hold a wait.
     #[serde(skip)]
     pub(crate) ack_has_data: bool,
+    /// What both SYNs say that no translation of addresses changes.
+    #[serde(skip)]
+    pub(crate) mark: Option<OpeningMark>,
 }
 
 /// One direction of a flow. In JSON the fields of its parts stand beside each other, but for those of
@@ -335,6 +341,9 @@ pub struct LossReport {
     pub before_capture_by_holes: u64,
     /// Packets missing in the sender's IPv4 identifications; none if it does not count them up.
     pub before_capture_by_ids: Option<u64>,
+    /// Acknowledgements without data lost before the capture point: from gaps in their sender's IPv4
+    /// identifications; none if it does not count them up, or sends data rather than acknowledgements.
+    pub acks_before_capture: Option<u64>,
     /// `before_capture` over data packets and these.
     pub rate_before_capture: Option<f64>,
     /// Holes filled by packets that were only late.
@@ -422,6 +431,7 @@ impl FlowReport {
         let mut report = Self {
             id: flow.id,
             point: flow.key.point(),
+            capture: flow.key.capture(),
             first: ends[0],
             second: ends[1],
             client: opening.client,
@@ -442,6 +452,7 @@ impl FlowReport {
                 to_client_ms: opening.to_client().map(Duration::as_millis_f64),
                 total_ms: halves.map(|(a, b)| (a + b).as_millis_f64()),
                 ack_has_data: opening.ack_has_data,
+                mark: flow.opening_mark(),
             },
             vantage: place,
             cut_by_tool: u64::from(flow.cut_by_tool),
@@ -552,7 +563,7 @@ fn direction_report(flow: &Flow, direction: Direction, place: Option<Vantage>) -
             p95_bps: p95,
         },
         retransmissions: retransmissions(half, sees_sender),
-        loss: loss(half, sees_sender),
+        loss: loss(flow, direction, sees_sender),
         rtt: RttReport {
             karn,
             tcptrace: half.data.rtt_tcptrace.as_deref().map_or(karn, summary),
@@ -641,7 +652,17 @@ fn retransmissions(half: &Half, sees_sender: bool) -> Retransmissions {
     }
 }
 
-fn loss(half: &Half, sees_sender: bool) -> LossReport {
+/// Acknowledgements of `direction` that are missing.
+fn lost_acks(flow: &Flow, direction: Direction) -> Option<u64> {
+    let [own, other] = [&flow.halves[direction], &flow.halves[direction.reverse()]];
+    let first = other.edge.coverage.as_ref()?.first;
+    let all = AckTotals { bytes: other.edge.una.saturating_sub(first), pure: own.packets.pure_acks };
+    let counts = own.packets.ids.is_sound() && all.pure > own.data.totals.packets;
+    own.cold.ack_gaps.missing(all).filter(|_| counts)
+}
+
+fn loss(flow: &Flow, direction: Direction, sees_sender: bool) -> LossReport {
+    let half = &flow.halves[direction];
     let (data, holes) = (&half.data.totals, &half.cold.holes);
     let RetransmissionCounts { wire_segments, bytes, spurious, .. } = half.cold.retransmissions;
     let needed = wire_segments - spurious.sum().min(wire_segments);
@@ -656,6 +677,7 @@ fn loss(half: &Half, sees_sender: bool) -> LossReport {
         before_capture: before,
         before_capture_by_holes: holes.lost_before,
         before_capture_by_ids: by_ids,
+        acks_before_capture: lost_acks(flow, direction),
         rate_before_capture: share(before, data.wire_segments + before),
         reordered: holes.reordered,
         hole_fills: holes.filled,

@@ -4,17 +4,36 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use capture::{LinkType, Segment};
 use foldhash::fast::FixedState;
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hash, Hasher};
 use units::{Instant, SeqNum, WindowScale};
 use wire::{IpVersion, SackBlock, TcpFlags};
 
 /// Two ends in a fixed order, packed: this is what a packet looks for among all flows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Key {
     low: [u64; 2],
     high: [u64; 2],
     ports: u32,
     point: u16,
+    /// Number of the capture that it was read from. Not a part of the key: it takes room that would be empty.
+    capture: u16,
+}
+
+impl PartialEq for Key {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        (self.low, self.high, self.ports, self.point) == (other.low, other.high, other.ports, other.point)
+    }
+}
+impl Eq for Key {}
+impl Hash for Key {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.low.hash(state);
+        self.high.hash(state);
+        self.ports.hash(state);
+        self.point.hash(state);
+    }
 }
 
 /// One segment as it passed the capture point: of its headers what the analysis needs, in two cache lines.
@@ -111,7 +130,7 @@ impl SegmentRecord {
             key,
             time,
             number,
-            hash: key.hash(),
+            hash: key.short_hash(),
             seq: tcp.seq,
             ack: tcp.ack,
             stamps: options.timestamps.map_or((0, 0), |stamps| (stamps.value, stamps.echo)),
@@ -152,6 +171,14 @@ impl SegmentRecord {
             header.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
         });
         self.place = place(&[u64::from(self.place), u64::from(interface), first, second, third]);
+        self
+    }
+
+    /// The same, read from the capture of this number.
+    #[inline]
+    #[must_use]
+    pub fn read_from(mut self, capture: u16) -> Self {
+        self.key.capture = capture;
         self
     }
 
@@ -236,18 +263,23 @@ impl Key {
         let is_from_low = source <= destination;
         let (low, high) = if is_from_low { (source, destination) } else { (destination, source) };
         let ports = (u32::from(low.1) << 16) | u32::from(high.1);
-        (Self { low: low.0, high: high.0, ports, point }, is_from_low)
+        (Self { low: low.0, high: high.0, ports, point, capture: 0 }, is_from_low)
     }
 
     /// The same everywhere and always.
     #[inline]
-    pub(crate) fn hash(&self) -> u32 {
+    pub(crate) fn short_hash(&self) -> u32 {
         HASHER.hash_one(self) as u32
     }
 
     /// The capture point.
     pub(crate) fn point(&self) -> u16 {
         self.point
+    }
+
+    /// Number of the capture that it was read from.
+    pub(crate) fn capture(&self) -> u16 {
+        self.capture
     }
 
     /// The lower and the higher end.
@@ -300,7 +332,7 @@ mod tests {
             let (low, high) =
                 if (bits(a.ip()), a.port()) <= (bits(b.ip()), b.port()) { (a, b) } else { (b, a) };
             let ports = (u32::from(low.port()) << 16) | u32::from(high.port());
-            let key = Key { low: bits(low.ip()), high: bits(high.ip()), ports, point: 0 };
+            let key = Key { low: bits(low.ip()), high: bits(high.ip()), ports, point: 0, capture: 0 };
             assert_eq!(key.ends(is_v4), [low, high]);
         }
     }

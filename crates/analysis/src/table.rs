@@ -247,7 +247,7 @@ impl Table {
         let Some(place) = self.slots.get_mut(slot).and_then(Option::take) else { return };
         let Some(flow) = slab.get_mut(place) else { return };
         let is_it = |entry: &Entry| entry.place() == place;
-        if let Ok(entry) = self.index.find_entry(Entry::spread(flow.key.hash()), is_it) {
+        if let Ok(entry) = self.index.find_entry(Entry::spread(flow.key.short_hash()), is_it) {
             entry.remove();
         }
         self.free.push(slot as u32);

@@ -40,6 +40,15 @@ pub(crate) fn vantage(to_second: Option<Duration>, to_first: Option<Duration>) -
 }
 
 impl Vantage {
+    /// The same place with the ends named the other way round.
+    pub(crate) fn exchanged(self) -> Self {
+        match self {
+            Self::First => Self::Second,
+            Self::Second => Self::First,
+            other => other,
+        }
+    }
+
     /// True when what `direction` sends again can be seen: the capture lies before where packets are lost.
     pub(crate) fn sees_sender(self, direction: Direction) -> bool {
         match self {

@@ -85,6 +85,8 @@ fn document(wants_events: bool) -> Value {
         packets: 12,
         clipped: 0,
         time_steps_back: 0,
+        sorted: 0,
+        bad_blocks: 0,
         dropped: Some(3),
         problem: None,
         skipped,

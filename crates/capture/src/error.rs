@@ -5,7 +5,7 @@
 pub enum CaptureError {
     /// The bytes start like no capture known.
     #[error(
-        "not a capture: the first bytes are {magic:02x?}; pcap, pcapng, and these in gzip or zstd are read"
+        "not a capture: the first bytes are {magic:02x?}; pcap, pcapng, snoop, and these in gzip or zstd are read"
     )]
     NotACapture {
         /// The first bytes, fewer if there are fewer.

@@ -1,9 +1,9 @@
 //! Readers of packet captures, down to the innermost TCP segment of each packet.
 //!
-//! [`Reader`] reads pcap and pcapng from any [`std::io::Read`], one packet at a time and without a copy:
+//! [`Reader`] reads pcap, pcapng and snoop from any [`std::io::Read`], one packet at a time and without a copy:
 //! [`Reader::advance`] moves to the next packet, [`Reader::current`] lends it. [`decompressed`]
 //! looks through gzip and Zstandard, [`Merged`] reads several files in the order of time,
-//! [`Ordered`] the interfaces of one, and [`decode`] finds the TCP segment behind link headers and
+//! [`Ordered`] those of one file that are a little out of it, and [`decode`] finds the TCP segment behind link headers and
 //! tunnels.
 //!
 //! Why own parsers: a file that ends or breaks anywhere must give everything before that place and
@@ -26,6 +26,7 @@ mod pcap;
 mod pcapng;
 mod reader;
 mod reassembly;
+mod snoop;
 mod tunnel;
 mod window;
 mod writer;

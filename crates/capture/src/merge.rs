@@ -42,8 +42,8 @@ struct Active {
 /// Reads several captures in the order of time.
 ///
 /// Rotated files follow each other, files that overlap in time are interleaved, and only files that
-/// overlap are open at the same time. Equal times keep the order of the sources. The interfaces of
-/// one file are put in the order of time where the file has them a little out of it.
+/// overlap are open at the same time. Equal times keep the order of the sources. The frames of one
+/// file are put in the order of time where it has them a little out of it; see [`Ordered`].
 pub struct Merged<S> {
     sources: Vec<S>,
     /// Not yet open, by the time of their first packet.
@@ -52,6 +52,8 @@ pub struct Merged<S> {
     /// Which of `active` holds the current packet.
     current: Option<usize>,
     healths: Vec<Health>,
+    /// Frames of each source that were put in order.
+    sorted: Vec<u64>,
     problems: Vec<Problem>,
     /// Capture point of each source.
     points: Vec<u16>,
@@ -69,6 +71,7 @@ impl<S: Source> Merged<S> {
             active: Vec::new(),
             current: None,
             healths,
+            sorted: vec![0; sources.len()],
             problems: Vec::new(),
             points: vec![0; sources.len()],
             points_used: 0,
@@ -95,6 +98,12 @@ impl<S: Source> Merged<S> {
     #[must_use]
     pub fn healths(&self) -> &[Health] {
         &self.healths
+    }
+
+    /// Frames of each source that lie in it behind later ones and were put in order, in the order given.
+    #[must_use]
+    pub fn sorted(&self) -> &[u64] {
+        &self.sorted
     }
 
     /// What gave less than all so far.
@@ -142,6 +151,7 @@ impl<S: Source> Merged<S> {
             ended => {
                 let index = active.index;
                 self.healths[index] = *active.reader.health();
+                self.sorted[index] = active.reader.sorted();
                 if let Err(error) = ended {
                     self.problems.push(Problem { name: self.sources[index].name(), error });
                 }

@@ -9,6 +9,7 @@ use crate::link::LinkType;
 use crate::octets::Endian;
 use crate::pcap::{FILE_HEADER_LEN, Pcap, RECORD_MAX};
 use crate::pcapng::{self, BlockPacket, Interface, SECTION_HEADER, block};
+use crate::snoop::{MAGIC, SNOOP_HEADER_LEN, SNOOP_RECORD_HEADER_LEN, Snoop, SnoopRecord, VERSION};
 use crate::window::Window;
 
 /// Longest pcapng block that is read as a whole.
@@ -21,6 +22,8 @@ pub enum Format {
     Pcap,
     /// pcapng.
     Pcapng,
+    /// snoop.
+    Snoop,
 }
 
 /// One captured frame, lent by [`Reader::current`].
@@ -47,8 +50,8 @@ pub struct Health {
     pub clipped: u64,
     /// Packets with a time before their predecessor's.
     pub time_steps_back: u64,
-    /// Packets that the capturing machine says it lost (pcapng interface statistics); none if it
-    /// does not say.
+    /// Packets that the capturing machine says it lost (pcapng interface statistics, snoop); none if
+    /// it does not say.
     pub dropped: Option<u64>,
     /// Interfaces, over all sections.
     pub interfaces: u32,
@@ -60,7 +63,7 @@ pub struct Health {
     pub bad_blocks: u64,
 }
 
-/// Why `bytes`, the first of a file, are no header of a pcap file.
+/// Why `bytes`, the first of a file, are no header of a pcap or snoop file.
 fn no_file_header(bytes: &[u8]) -> CaptureError {
     let mut whole = [0; FILE_HEADER_LEN];
     let have = bytes.len().min(FILE_HEADER_LEN);
@@ -71,6 +74,12 @@ fn no_file_header(bytes: &[u8]) -> CaptureError {
             at: 0,
             what: "the header of the file",
             needed: FILE_HEADER_LEN as u64,
+            have: have as u64,
+        },
+        8..FILE_HEADER_LEN if bytes.starts_with(&MAGIC) => CaptureError::Cut {
+            at: 0,
+            what: "the header of the file",
+            needed: SNOOP_HEADER_LEN as u64,
             have: have as u64,
         },
         _ => CaptureError::NotACapture { magic: whole[..have.min(4)].to_vec() },
@@ -100,6 +109,7 @@ struct Section {
 enum State {
     Pcap(Pcap),
     Pcapng(Section),
+    Snoop(Snoop),
 }
 
 /// Reads frames from a capture; see the crate's documentation.
@@ -123,6 +133,14 @@ impl<R: Read> Reader<R> {
         let mut health = Health::default();
         let state = if Endian::Big.u32_at(bytes, 0) == SECTION_HEADER && have >= 4 {
             State::Pcapng(Section { endian: Endian::Little, interfaces: Vec::new(), base: 0 })
+        } else if let Some(snoop) = Snoop::parse(bytes) {
+            if snoop.version != VERSION {
+                let value = u64::from(snoop.version);
+                return Err(CaptureError::Broken { at: 8, what: "the version of a snoop file", value });
+            }
+            window.consume(SNOOP_HEADER_LEN);
+            health.interfaces = 1;
+            State::Snoop(snoop)
         } else {
             let pcap = bytes.first_chunk().and_then(Pcap::parse).ok_or_else(|| no_file_header(bytes))?;
             window.consume(FILE_HEADER_LEN);
@@ -138,6 +156,7 @@ impl<R: Read> Reader<R> {
         match self.state {
             State::Pcap(_) => Format::Pcap,
             State::Pcapng(_) => Format::Pcapng,
+            State::Snoop(_) => Format::Snoop,
         }
     }
 
@@ -179,6 +198,13 @@ impl<R: Read> Reader<R> {
         let head = match &self.state {
             State::Pcap(pcap) => next_record(&mut self.window, pcap)?,
             State::Pcapng(_) => self.next_block_packet()?,
+            State::Snoop(snoop) => {
+                let next = next_snoop_record(&mut self.window, *snoop)?;
+                next.map(|(head, dropped)| {
+                    self.health.dropped = Some(dropped);
+                    head
+                })
+            }
         };
         let Some(head) = head else { return Ok(false) };
         self.health.packets += 1;
@@ -261,6 +287,40 @@ impl<R: Read> Reader<R> {
         }
         Ok(Some((kind, len)))
     }
+}
+
+/// The next record of a snoop file, and the packets lost so far.
+fn next_snoop_record<R: Read>(
+    window: &mut Window<R>,
+    snoop: Snoop,
+) -> Result<Option<(Head, u64)>, CaptureError> {
+    const HEADER: usize = SNOOP_RECORD_HEADER_LEN;
+    let cut = |what, at, needed: usize, have: usize| {
+        Err(CaptureError::Cut { at, what, needed: needed as u64, have: have as u64 })
+    };
+    let have = window.fill(HEADER)?;
+    let at = window.position();
+    match have {
+        0 => return Ok(None),
+        1..HEADER => return cut("a record header", at, HEADER, have),
+        _ => {}
+    }
+    let record = SnoopRecord::parse(window.bytes());
+    let is_possible =
+        (HEADER..=RECORD_MAX).contains(&record.total) && record.captured <= record.total - HEADER;
+    if !is_possible {
+        return Err(CaptureError::Broken {
+            at: at + 8,
+            what: "a record's length",
+            value: record.total as u64,
+        });
+    }
+    let have = window.fill(record.total)?;
+    if have < record.total {
+        return cut("a record", at, record.total, have);
+    }
+    let SnoopRecord { time, wire, captured, total, dropped } = record;
+    Ok(Some((Head { time, interface: 0, link: snoop.link, wire, at: HEADER, captured, total }, dropped)))
 }
 
 fn head_of(packet: &BlockPacket, interface: &Interface, base: u32, time: Instant, total: usize) -> Head {

@@ -123,6 +123,7 @@ pub(crate) fn nsh(bytes: &[u8]) -> Option<(Layer, usize)> {
     match header[3] {
         1 | 2 => Some((Layer::Ip, len)),
         3 => Some((Layer::Ethernet, len)),
+        4 => Some((Layer::Nsh, len)),
         5 => Some((Layer::Mpls, len)),
         _ => None,
     }

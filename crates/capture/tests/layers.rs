@@ -45,18 +45,18 @@ fn seen(link: u16, frame: &[u8]) -> Result<Segment, Skip> {
     decode(LinkType(link), frame, frame.len() as u32)
 }
 
-#[test]
-fn every_link_and_tunnel_leads_to_the_same_segment() {
+/// Name, link type and frame: the same TCP packet behind each link header and tunnel that is read.
+fn cases() -> Vec<(&'static str, u16, Vec<u8>)> {
     let mac = [2; 12];
     let tagged = |tag: &[u8], body: &[u8]| [&mac[..], tag, body].concat();
     let snap = [0xaa, 0xaa, 3, 0, 0, 0, 8, 0];
     let gre = |head: &[u8], body: &[u8]| ethernet(&ipv4(47, &behind(head, body)));
     let over_udp = |port, head: &[u8], body: &[u8]| ethernet(&ipv4(17, &udp(port, &behind(head, body))));
     let frame = ethernet(&v4());
-    let mut nflog = vec![2, 0, 0, 0, 8, 0, 1, 0, 1, 2, 3, 4, 0, 0, 9, 0];
+    let mut nflog = vec![2, 0, 0, 0, 8, 0, 1, 0, 8, 0, 3, 0, 0, 0, 9, 0];
     nflog[12..14].copy_from_slice(&(4 + v4().len() as u16).to_le_bytes());
     let wifi = [&[0x88, 1][..], &[0; 24], &snap].concat();
-    let cases: Vec<(&str, u16, Vec<u8>)> = vec![
+    vec![
         ("Ethernet", 1, frame.clone()),
         ("PPI", 192, behind(&[0, 0, 8, 0, 1, 0, 0, 0], &frame)),
         (
@@ -67,10 +67,46 @@ fn every_link_and_tunnel_leads_to_the_same_segment() {
                 &frame,
             ),
         ),
-        ("L2TP", 1, over_udp(1701, &[0x40, 2, 0, 8, 0, 1, 0, 2, 0xff, 3, 0, 0x21], &v4())),
+        ("L2TP", 1, over_udp(1701, &[0x40, 2, 0, 152, 0, 1, 0, 2, 0xff, 3, 0, 0x21], &v4())),
+        (
+            "L2TP with numbers, compressed PPP, IPv6",
+            1,
+            over_udp(1701, &[0x48, 2, 0, 173, 0, 1, 0, 2, 0, 7, 0, 8, 0x57], &v6()),
+        ),
         ("L2TP with offset", 1, over_udp(1701, &[2, 2, 0, 1, 0, 2, 0, 2, 9, 9, 0, 0x21], &v4())),
         ("LISP", 1, over_udp(4341, &[0; 8], &v4())),
         ("AH", 1, ethernet(&ipv4(51, &behind(&[&[4, 4, 0, 0][..], &[7; 20]].concat(), &v4())))),
+        (
+            "AH, transport",
+            1,
+            ethernet(&ipv4(51, &behind(&[&[6, 4, 0, 0][..], &[7; 20]].concat(), &v4()[20..]))),
+        ),
+        ("AH, IPv6", 1, ethernet(&ipv6(51, &behind(&[&[41, 4, 0, 0][..], &[7; 20]].concat(), &v6())))),
+        ("LISP, IPv6", 1, over_udp(4341, &[0x80, 0, 0, 1, 0, 0, 0, 1], &v6())),
+        (
+            "NSH in NSH over VXLAN-GPE",
+            1,
+            over_udp(
+                4790,
+                &[0x0c, 0, 0, 4, 0, 0, 1, 0, 0x0f, 0xc2, 2, 4, 0, 0, 1, 255, 0x0f, 0xc2, 2, 1, 0, 0, 1, 254],
+                &v4(),
+            ),
+        ),
+        (
+            "MACsec with a check value, VLAN",
+            1,
+            tagged(&[0x88, 0xe5, 0, 0, 0, 0, 0, 1, 0x81, 0, 0, 7, 8, 0], &behind(&v4(), &[9; 16])),
+        ),
+        (
+            "PPI, radiotap inside",
+            192,
+            [&[0, 0, 8, 0, 127, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0][..], &wifi, &v4()].concat(),
+        ),
+        (
+            "PKTAP, raw",
+            258,
+            behind(&[&[108, 0, 0, 0, 1, 0, 0, 0, 12, 0, 0, 0][..], &[0; 96]].concat(), &v4()),
+        ),
         (
             "NSH",
             1,
@@ -114,8 +150,8 @@ fn every_link_and_tunnel_leads_to_the_same_segment() {
         ("GRE, Ethernet", 1, gre(&[0, 0, 0x65, 0x58], &frame)),
         ("PPTP", 1, gre(&[&[0x30, 1, 0x88, 0x0b, 0, 142, 0, 0, 0, 0, 0, 1, 0, 0x21][..]].concat(), &v4())),
         ("ERSPAN I", 1, gre(&[0, 0, 0x88, 0xbe], &frame)),
-        ("ERSPAN II", 1, gre(&[&[0x10, 0, 0x88, 0xbe][..], &[0; 12]].concat(), &frame)),
-        ("ERSPAN III", 1, gre(&[&[0x10, 0, 0x22, 0xeb][..], &[0; 16]].concat(), &frame)),
+        ("ERSPAN II", 1, gre(&[&[0x10, 0, 0x88, 0xbe, 0, 0, 0, 1, 0x10][..], &[0; 7]].concat(), &frame)),
+        ("ERSPAN III", 1, gre(&[&[0x10, 0, 0x22, 0xeb, 0, 0, 0, 1, 0x20][..], &[0; 11]].concat(), &frame)),
         ("VXLAN", 1, over_udp(4789, &[8, 0, 0, 0, 0, 0, 1, 0], &frame)),
         ("VXLAN-GPE", 1, over_udp(4790, &[0x0c, 0, 0, 1, 0, 0, 1, 0], &v4())),
         ("Geneve", 1, over_udp(6081, &[1, 0, 0x65, 0x58, 0, 0, 1, 0, 1, 2, 3, 4], &frame)),
@@ -123,11 +159,15 @@ fn every_link_and_tunnel_leads_to_the_same_segment() {
         (
             "GTP-U, extension",
             1,
-            over_udp(2152, &[0x34, 255, 0, 148, 0, 0, 0, 1, 0, 0, 0, 0x85, 1, 0, 9, 0], &v6()),
+            over_udp(2152, &[0x34, 255, 0, 168, 0, 0, 0, 1, 0, 0, 0, 0x85, 1, 0, 9, 0], &v6()),
         ),
         ("MPLS in UDP", 1, over_udp(6635, &[0, 2, 1, 64], &v4())),
-    ];
-    for (name, link, frame) in cases {
+    ]
+}
+
+#[test]
+fn every_link_and_tunnel_leads_to_the_same_segment() {
+    for (name, link, frame) in cases() {
         let segment = seen(link, &frame).unwrap_or_else(|skip| panic!("{name}: {skip:?}"));
         let tcp = segment.tcp;
         assert_eq!(
@@ -139,6 +179,41 @@ fn every_link_and_tunnel_leads_to_the_same_segment() {
             let _ = decode(LinkType(link), &frame[..len], frame.len() as u32);
         }
     }
+}
+
+/// What the program of Wireshark says of the innermost TCP header of each case: `cargo test -p
+/// cellerator-capture --test layers -- --ignored`.
+#[test]
+#[ignore = "needs tshark"]
+fn tshark_finds_the_same_segment() {
+    let folder = std::env::temp_dir().join(format!("cellerator-layers-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut wrong = Vec::new();
+    for (name, link, frame) in cases() {
+        let file = folder.join("case.pcap");
+        let len = frame.len() as u32;
+        std::fs::write(&file, made::pcap(&made::USUAL, u32::from(link), &[(1_000_000_000, len, frame)]))
+            .unwrap();
+        let mut command = std::process::Command::new("tshark");
+        command.arg("-r").arg(&file).args(["-T", "fields", "-E", "occurrence=l"]);
+        for field in ["tcp.srcport", "tcp.dstport", "tcp.seq_raw", "tcp.len"] {
+            command.args(["-e", field]);
+        }
+        let out = command.output().expect("tshark starts");
+        let said = String::from_utf8_lossy(&out.stdout).trim().to_owned();
+        if said != "1000\t80\t1000\t100" {
+            wrong.push(format!("{name}: {said:?}"));
+        }
+    }
+    // And in a snoop file.
+    let (frame, file) = (ethernet(&v4()), folder.join("case.snoop"));
+    std::fs::write(&file, made::snoop(4, &[(1_500_000_000, frame.len() as u32, frame)])).unwrap();
+    let mut command = std::process::Command::new("tshark");
+    command.arg("-r").arg(&file).args(["-T", "fields", "-e", "frame.time_epoch", "-e", "tcp.seq_raw"]);
+    let said = command.output().expect("tshark starts").stdout;
+    assert_eq!(String::from_utf8_lossy(&said).trim(), "1.500000000\t1000");
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(wrong, [""; 0]);
 }
 
 #[test]
@@ -299,13 +374,38 @@ fn what_is_no_segment_says_why() {
     assert_eq!(seen(101, &ipv4(17, &udp(4789, &[0; 60]))).unwrap_err(), Skip::NotTcp);
     assert_eq!(seen(1, &[&[2; 12][..], &[8, 6], &[0; 28]].concat()).unwrap_err(), Skip::NotIp);
     assert_eq!(seen(147, &v4()).unwrap_err(), Skip::UnknownLink);
+    // What only looks like a tunnel, or hides what it carries.
+    let udp_of = |port, body: &[u8]| seen(101, &ipv4(17, &udp(port, body))).unwrap_err();
+    let l2tp_control = [&[0xc8, 2, 0, 12, 0, 1, 0, 0, 0, 0, 0, 0][..], &v4()].concat();
+    let l2tp_version_3 = [&[0x40, 3, 0, 152, 0, 1, 0, 2, 0xff, 3, 0, 0x21][..], &v4()].concat();
+    let l2tp_offset = [&[2, 2, 0, 1, 0, 2, 0xff, 0xff][..], &v4()].concat();
+    for body in [l2tp_control, l2tp_version_3, l2tp_offset] {
+        assert_eq!(udp_of(1701, &body), Skip::NotTcp);
+    }
+    assert_eq!(udp_of(4341, &[0; 60]), Skip::NotTcp, "no IP behind LISP");
+    let in_ethernet =
+        |kind: [u8; 2], head: &[u8]| seen(1, &[&[2; 12], &kind[..], head, &v4()].concat()).unwrap_err();
+    let macsec = |control| in_ethernet([0x88, 0xe5], &[control, 0, 0, 0, 0, 1, 8, 0]);
+    assert_eq!([macsec(0x0c), macsec(0x08), macsec(0x04), macsec(0x80)], [Skip::NotIp; 4], "encrypted");
+    let nsh = |head: [u8; 8]| in_ethernet([0x89, 0x4f], &head);
+    assert_eq!(nsh([0x40, 2, 2, 1, 0, 0, 1, 255]), Skip::NotIp, "another version");
+    assert_eq!(nsh([0, 1, 2, 1, 0, 0, 1, 255]), Skip::NotIp, "too short for itself");
+    assert_eq!(nsh([0, 2, 2, 9, 0, 0, 1, 255]), Skip::NotIp, "of an unknown protocol");
+    let authenticated = |next| seen(101, &ipv4(51, &[&[next, 4, 0, 0][..], &[7; 20], &v4()].concat()));
+    assert_eq!(authenticated(50).unwrap_err(), Skip::NotTcp, "encrypted");
+    // PPI and PKTAP in themselves, longer than the frame, and shorter than their own header.
+    let ppi =
+        |len: u8, link: u8| seen(192, &[&[0, 0, len, 0, link, 0, 0, 0][..], &v4()].concat()).unwrap_err();
+    assert_eq!([ppi(8, 192), ppi(255, 101), ppi(4, 101), ppi(8, 147)], [Skip::NotIp; 4]);
     assert_eq!(seen(101, &v4()[..30]).unwrap_err(), Skip::Cut);
 }
 
 proptest! {
     #[test]
     fn arbitrary_frames_never_panic(
-        link in prop::sample::select(vec![0_u16, 1, 6, 9, 10, 51, 100, 101, 104, 105, 108, 113, 127, 138, 239, 242, 276]),
+        link in prop::sample::select(vec![
+            0_u16, 1, 6, 9, 10, 51, 100, 101, 104, 105, 108, 113, 127, 138, 192, 239, 242, 258, 276,
+        ]),
         kind in prop::sample::select(vec![0_usize, 12, 14, 34]),
         body in prop::collection::vec(any::<u8>(), 0..200),
         wire: u32,

@@ -8,7 +8,9 @@ use std::io::{Cursor, Read};
 use std::sync::Mutex;
 
 use capture::{CaptureError, Format, LinkType, Merged, Reader, Source, decode, decompressed};
-use made::{Order, PcapStyle, USUAL, enhanced, ethernet, interface, packet, pcap, rich_pcapng, section};
+use made::{
+    Order, PcapStyle, USUAL, enhanced, ethernet, interface, packet, pcap, rich_pcapng, section, snoop,
+};
 use proptest::prelude::*;
 
 /// Time in ns, wire length and bytes.
@@ -91,7 +93,7 @@ fn pcapng_with_sections_resolutions_and_unknown_blocks() {
 
 #[test]
 fn a_cut_file_gives_what_lies_before_and_says_where() {
-    for file in [pcap(&USUAL, 1, &frames(1_000)), rich_pcapng()] {
+    for file in [pcap(&USUAL, 1, &frames(1_000)), rich_pcapng(), snoop(4, &frames(1_000))] {
         let (whole, _) = read(&file);
         let mut longest = 0;
         for len in 0..file.len() {
@@ -127,6 +129,43 @@ fn an_impossible_length_names_its_place() {
         error.contains(&format!("broken at byte {}", second + 8)) && error.contains("4294967295"),
         "{error}"
     );
+}
+
+#[test]
+fn snoop_reads_as_pcap() {
+    let frames = frames(123_000);
+    for kind in [0, 4] {
+        let file = snoop(kind, &frames);
+        let mut reader = Reader::new(&file[..]).unwrap();
+        let mut found = Vec::new();
+        while reader.advance().unwrap() {
+            let record = reader.current().unwrap();
+            assert_eq!(record.link, LinkType::ETHERNET);
+            found.push((record.time.as_nanos(), record.wire_len, record.bytes.to_vec()));
+        }
+        assert_eq!((found, reader.format()), (frames.clone(), Format::Snoop));
+        let health = reader.health();
+        assert_eq!(
+            (health.packets, health.clipped, health.dropped),
+            (5, 5, Some(4)),
+            "losses are running sums"
+        );
+    }
+    let links = [(2, 6), (8, 10), (9, u16::MAX)];
+    for (kind, link) in links {
+        let file = snoop(kind, &frames);
+        let mut reader = Reader::new(&file[..]).unwrap();
+        assert!(reader.advance().unwrap());
+        assert_eq!(reader.current().unwrap().link, LinkType(link));
+    }
+    // Another version, and records that say less than their header, and more than they hold.
+    for (at, value, place) in [(11, 3, 8), (16 + 11, 20, 24), (16 + 7, 255, 24), (16 + 8, 200, 24)] {
+        let mut file = snoop(4, &frames);
+        file[at] = value;
+        let (found, error) = read(&file);
+        let error = error.unwrap().to_string();
+        assert!(found.is_empty() && error.contains(&format!("broken at byte {place}:")), "{at}: {error}");
+    }
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -230,6 +269,61 @@ fn interfaces_of_one_file_come_in_the_order_of_time() {
     assert!(found.len() == many.len() && found.is_sorted_by_key(|(_, us)| *us));
 }
 
+/// Times of frames as they come out of a pcap file, and how many were put in order.
+fn in_order(micros: &[u64]) -> (Vec<u64>, u64) {
+    let frame = ethernet(&packet(false, 1, 10));
+    let len = frame.len() as u32;
+    let frames: Vec<(u64, u32, Vec<u8>)> = micros.iter().map(|us| (us * 1_000, len, frame.clone())).collect();
+    let mut merged = Merged::new(vec![Memory("one", pcap(&USUAL, 1, &frames))]);
+    let mut found = Vec::new();
+    while merged.advance() {
+        found.push(merged.current().unwrap().1.time.as_nanos() / 1_000);
+    }
+    assert_eq!((found.len(), merged.healths()[0].packets), (micros.len(), micros.len() as u64));
+    (found, merged.sorted()[0])
+}
+
+#[test]
+fn frames_of_one_interface_are_sorted_within_a_bound() {
+    // Two queues of a network card, emptied in turn every 40 ms: each is in order.
+    let queues = |rounds: u64, step: u64| -> Vec<u64> {
+        let of =
+            |round: u64| (0..40_000).step_by(step as usize).map(move |us| 1_000_000 + round * 40_000 + us);
+        (0..rounds).flat_map(|round| of(round).chain(of(round).map(|us| us + 300))).collect()
+    };
+    let mut wanted = queues(5, 1_000);
+    assert_eq!(wanted.len(), 400);
+    let (found, sorted) = in_order(&wanted);
+    wanted.sort_unstable();
+    assert_eq!(found, wanted);
+    // Of each second half all but the last lie behind the last of the first.
+    assert_eq!(sorted, 5 * 39);
+    // More than the bound: a clock that was set back. The file's order stays.
+    let set_back = [1_000_000, 1_010_000, 850_000, 860_000, 870_000, 1_020_000];
+    assert_eq!(in_order(&set_back), (set_back.to_vec(), 0));
+    // Short captures one behind the other: what is late there is late against its own beginning alone.
+    let joined: Vec<u64> = (0..50).flat_map(|_| [0, 40_000, 90_000, 390_000, 430_000]).collect();
+    assert_eq!(in_order(&joined), (joined, 0));
+    // In order, nothing is touched; nor is there anything to count.
+    let plain: Vec<u64> = (0..30_000).map(|i| i * 50).collect();
+    assert_eq!(in_order(&plain), (plain, 0));
+}
+
+#[test]
+fn what_comes_out_of_order_late_in_a_file_is_sorted_from_there_on() {
+    let mut late: Vec<u64> = (0..20_000).map(|i| 1_000_000 + i * 100).collect();
+    for at in (15_000..15_100).step_by(2) {
+        late.swap(at, at + 1);
+    }
+    let (found, sorted) = in_order(&late);
+    let steps = found.windows(2).filter(|pair| pair[1] < pair[0]).count();
+    assert_eq!((steps, sorted), (1, 49), "only the first was given before it was known");
+    let mut all = found;
+    all.sort_unstable();
+    late.sort_unstable();
+    assert_eq!(all, late);
+}
+
 #[test]
 fn standard_input_is_read_once() {
     let file = pcap(&USUAL, 1, &frames(1_000));
@@ -243,11 +337,11 @@ fn standard_input_is_read_once() {
 
 proptest! {
     #[test]
-    fn arbitrary_bytes_never_panic(kind in 0_usize..8, body in prop::collection::vec(any::<u8>(), 0..400)) {
-        let heads: [&[u8]; 8] = [
+    fn arbitrary_bytes_never_panic(kind in 0_usize..9, body in prop::collection::vec(any::<u8>(), 0..400)) {
+        let heads: [&[u8]; 9] = [
             &[], &[0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0], &[0xa1, 0xb2, 0x3c, 0x4d, 0, 2, 0, 3],
             &[0x0a, 0x0d, 0x0d, 0x0a, 28, 0, 0, 0, 0x4d, 0x3c, 0x2b, 0x1a], &[0x1f, 0x8b, 8, 0],
-            &[0x28, 0xb5, 0x2f, 0xfd], &[0x34, 0xcd, 0xb2, 0xa1], &[0x0a, 0x0d, 0x0d, 0x0a],
+            &[0x28, 0xb5, 0x2f, 0xfd], &[0x34, 0xcd, 0xb2, 0xa1], &[0x0a, 0x0d, 0x0d, 0x0a], b"snoop\0\0\0\0\0\0\x02\0\0\0\x04",
         ];
         let file = [heads[kind], &body].concat();
         if let Ok(stream) = decompressed(Cursor::new(file)) && let Ok(mut reader) = Reader::new(stream) {
@@ -259,8 +353,12 @@ proptest! {
     }
 
     #[test]
-    fn damaged_files_never_panic(at in 0_usize..600, value: u8, ng: bool) {
-        let mut file = if ng { rich_pcapng() } else { pcap(&USUAL, 1, &frames(1_000)) };
+    fn damaged_files_never_panic(at in 0_usize..600, value: u8, kind in 0_usize..3) {
+        let mut file = match kind {
+            0 => rich_pcapng(),
+            1 => pcap(&USUAL, 1, &frames(1_000)),
+            _ => snoop(4, &frames(1_000)),
+        };
         let at = at % file.len();
         file[at] = value;
         let (found, _) = read(&file);

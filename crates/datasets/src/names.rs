@@ -1,7 +1,7 @@
 //! Names of captures: which files are some, and which belong together.
 
 /// Endings of captures.
-const ENDINGS: [&str; 6] = ["pcap", "pcapng", "cap", "ntar", "dmp", "dump"];
+const ENDINGS: [&str; 7] = ["pcap", "pcapng", "cap", "ntar", "dmp", "dump", "snoop"];
 
 /// True for a name with one of the usual endings, maybe with `.gz` or `.zst` behind it, or a number as of
 /// rotated files; hidden files are none.
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn captures_have_one_of_the_usual_endings() {
-        for name in ["a.pcap", "a.pcap12", "a.PCAPNG.gz", "a.cap.zst", "a.b.dmp3"] {
+        for name in ["a.pcap", "a.pcap12", "a.PCAPNG.gz", "a.cap.zst", "a.b.dmp3", "a.snoop"] {
             assert!(is_capture(name), "{name}");
         }
         for name in [".a.pcap", "a.txt", "pcap", "a.gz", "a.pcapx"] {

@@ -83,7 +83,7 @@ fn read(source: impl Read, wanted: Option<Format>) -> Option<Reading> {
     Some(Reading { frames, health: *reader.health(), problem })
 }
 
-/// Put in the order of time, frames are the same, of each interface in the same order, and the file ends the
+/// Put in the order of time, frames are the same, with no more steps back than before, and the file ends the
 /// same way.
 fn check_order(bytes: &[u8], whole: &Reading) {
     let mut ordered = Ordered::new(Reader::new(bytes).expect("it started well before"));
@@ -96,11 +96,13 @@ fn check_order(bytes: &[u8], whole: &Reading) {
         }
     };
     assert_eq!((&whole.health, &whole.problem), (ordered.health(), &problem));
-    let by_interface = |mut frames: Vec<Frame>| {
-        frames.sort_by_key(|frame| frame.interface);
+    let is_in_order = whole.frames.is_sorted_by_key(|frame| frame.time);
+    assert!(!is_in_order || (frames == whole.frames && ordered.sorted() == 0), "it was in order");
+    let all = |mut frames: Vec<Frame>| {
+        frames.sort_by(|a, b| (a.time, a.interface, &a.bytes).cmp(&(b.time, b.interface, &b.bytes)));
         frames
     };
-    assert_eq!(by_interface(whole.frames.clone()), by_interface(frames), "order changes what is read");
+    assert_eq!(all(whole.frames.clone()), all(frames), "order changes what is read");
 }
 
 /// A reader's promises: frames lie in the file, how the bytes arrive does not matter, and a file that is cut
@@ -123,9 +125,10 @@ fn check_reader(bytes: &[u8], format: Format) {
     }
 }
 
-/// pcap: see `check_reader`.
+/// pcap, and snoop, which is as simple: see `check_reader`.
 pub fn pcap(bytes: &[u8]) {
     check_reader(bytes, Format::Pcap);
+    check_reader(bytes, Format::Snoop);
 }
 
 /// pcapng: see `check_reader`.

@@ -79,14 +79,15 @@ pub fn columns() -> Vec<(String, Column)> {
         let table = schema.table;
         schema.columns.into_iter().map(move |column| (table.clone(), column))
     };
-    schemas::all(FlowRow::new().columns()).into_iter().flat_map(of).collect()
+    schemas::all(FlowRow::new(Vec::new()).columns()).into_iter().flat_map(of).collect()
 }
 
 impl Dataset {
-    /// A dataset in the folder `root`, for captures with these identities, of an environment (a network, a
-    /// carrier).
-    pub fn new(root: &Path, environment: &str, captures: Vec<CaptureId>, made_by: &MadeBy) -> Self {
-        let row = FlowRow::new();
+    /// A dataset in the folder `root`, for captures with these identities and names, of an environment (a
+    /// network, a carrier).
+    pub fn new(root: &Path, environment: &str, captures: Vec<(CaptureId, String)>, made_by: &MadeBy) -> Self {
+        let (captures, files): (Vec<CaptureId>, Vec<String>) = captures.into_iter().unzip();
+        let row = FlowRow::new(files);
         let schemas = schemas::all(row.columns());
         Self {
             root: root.to_owned(),
@@ -168,6 +169,7 @@ impl Dataset {
                 flows[1].into(),
                 pair.clock_offset_ms.into(),
                 pair.path_rtt_ms.into(),
+                pair.is_translated.into(),
                 pair.lost_to_server.into(),
                 pair.lost_to_client.into(),
             ];
@@ -190,6 +192,8 @@ impl Dataset {
             capture.segments.into(),
             capture.clipped.into(),
             capture.time_steps_back.into(),
+            capture.sorted.into(),
+            capture.bad_blocks.into(),
             capture.dropped.into(),
             capture.problem.as_deref().into(),
             skipped.unknown_link.into(),
@@ -214,12 +218,17 @@ impl Dataset {
                     connection.version.into(),
                     flow.into(),
                     subflow.client.to_string().into(),
+                    subflow.client.ip().to_string().into(),
+                    u64::from(subflow.client.port()).into(),
                     subflow.server.to_string().into(),
+                    subflow.server.ip().to_string().into(),
+                    u64::from(subflow.server.port()).into(),
                     subflow.joined.into(),
                     (index == 1).into(),
                     direction.bytes.into(),
                     direction.share.into(),
                     direction.reinjected_bytes.into(),
+                    direction.repeated_bytes.into(),
                     direction.mappings.into(),
                     whole.bytes.into(),
                     whole.reinjected_bytes.into(),

@@ -27,19 +27,19 @@ pub struct FlowLines<W: Write + Send> {
 #[derive(Debug)]
 enum Out<W: Write + Send> {
     Csv(TableWriter<W>, Box<FlowRow>),
-    Json(W),
+    Json(W, Box<FlowRow>),
 }
 
 impl<W: Write + Send> FlowLines<W> {
-    /// Writes the header, if the format has one.
+    /// Writes the header, if the format has one; flows are of the captures with these names.
     ///
     /// # Errors
     /// Writing failed.
-    pub fn new(out: W, format: LineFormat) -> io::Result<Self> {
+    pub fn new(out: W, format: LineFormat, files: Vec<String>) -> io::Result<Self> {
+        let row = FlowRow::new(files);
         let out = match format {
-            LineFormat::Json => Out::Json(out),
+            LineFormat::Json => Out::Json(out, Box::new(row)),
             LineFormat::Csv => {
-                let row = FlowRow::new();
                 let mut schema = TableSchema::new("flows", 1);
                 schema.columns = row.columns().to_vec();
                 let table = TableWriter::new(out, &schema, Format::Csv, &[]).map_err(failure)?;
@@ -56,7 +56,7 @@ impl<W: Write + Send> FlowLines<W> {
         }
         self.failed = match &mut self.out {
             Out::Csv(table, row) => table.push(row.of(flow)).map_err(failure),
-            Out::Json(out) => json_line(out, flow),
+            Out::Json(out, row) => json_line(out, flow, row.file(flow)),
         }
         .err();
     }
@@ -71,14 +71,19 @@ impl<W: Write + Send> FlowLines<W> {
         }
         match self.out {
             Out::Csv(table, _) => table.finish().map(drop).map_err(failure),
-            Out::Json(mut out) => out.flush(),
+            Out::Json(mut out, _) => out.flush(),
         }
     }
 }
 
-fn json_line(out: &mut impl Write, flow: &FlowReport) -> io::Result<()> {
+fn json_line(out: &mut impl Write, flow: &FlowReport, file: Option<&str>) -> io::Result<()> {
     let mut value = serde_json::to_value(flow)?;
     value["schema"] = SCHEMA.into();
+    value["file"] = file.into();
+    for (end, address) in [("first", flow.first), ("second", flow.second)] {
+        value[format!("{end}_address")] = address.ip().to_string().into();
+        value[format!("{end}_port")] = address.port().into();
+    }
     writeln!(out, "{value}")
 }
 

@@ -28,14 +28,22 @@ enum Place {
 pub(crate) struct FlowRow {
     columns: Vec<Column>,
     root: Place,
+    /// Names of the captures.
+    files: Vec<String>,
 }
 
 impl FlowRow {
-    pub(crate) fn new() -> Self {
+    /// For flows of the captures with these names.
+    pub(crate) fn new(files: Vec<String>) -> Self {
         let schema: Json = serde_json::from_str(DEFINITIONS).unwrap_or_default();
-        let mut columns = Vec::new();
+        let mut columns = vec![Column::text("file").meaning("The file in which its first packet lies")];
+        for (end, sender) in [("first", "sender of the first packet"), ("second", "other end")] {
+            let of = |what: &str| format!("{what} of the {sender}");
+            columns.push(Column::text(format!("{end}_address")).meaning(of("Address")));
+            columns.push(Column::int(format!("{end}_port")).meaning(of("Port")));
+        }
         let root = object(&schema["$defs"], "flow_report", "", &mut columns);
-        Self { columns, root }
+        Self { columns, root, files }
     }
 
     /// The columns: names are those of the JSON, joined by `_`; `a2b_` and `b2a_` stand before those of the
@@ -44,9 +52,18 @@ impl FlowRow {
         &self.columns
     }
 
+    /// Name of the file in which a flow begins.
+    pub(crate) fn file(&self, flow: &FlowReport) -> Option<&str> {
+        self.files.get(usize::from(flow.capture)).map(String::as_str)
+    }
+
     /// The row of a flow; what is not known is missing.
     pub(crate) fn of(&self, flow: &FlowReport) -> Vec<Value> {
-        let mut row = vec![Value::Null; self.columns.len()];
+        let mut row = vec![self.file(flow).into()];
+        for end in [flow.first, flow.second] {
+            row.extend([end.ip().to_string().into(), u64::from(end.port()).into()]);
+        }
+        row.resize(self.columns.len(), Value::Null);
         // Every field that the report has is in the schema, which a test of the analysis checks.
         let _ = flow.serialize(Flattener::new(&self.root, &mut row));
         row
@@ -119,10 +136,16 @@ mod tests {
 
     #[test]
     fn columns_are_those_of_the_schema() {
-        let row = FlowRow::new();
+        let row = FlowRow::new(Vec::new());
         let column = |name: &str| row.columns().iter().find(|column| column.name == name).cloned();
         let kind = |name: &str| column(name).map(|column| column.kind);
-        assert_eq!(row.columns()[0].name, "id");
+        let first: Vec<&str> = row.columns().iter().take(6).map(|column| column.name.as_str()).collect();
+        assert_eq!(
+            first,
+            ["file", "first_address", "first_port", "second_address", "second_port", "id"],
+            "in columns of their own"
+        );
+        assert_eq!((kind("first_address"), kind("second_port")), (Some(Kind::Text), Some(Kind::Int)));
         assert_eq!(kind("id"), Some(Kind::Int));
         assert_eq!(kind("end"), Some(Kind::Text));
         assert_eq!(kind("vantage"), Some(Kind::Text));

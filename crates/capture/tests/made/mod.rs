@@ -78,6 +78,23 @@ pub fn pcap(style: &PcapStyle, link: u32, frames: &[(u64, u32, Vec<u8>)]) -> Vec
     file
 }
 
+/// A snoop file (RFC 1761) of datalink type `kind`: frames with their times in ns and wire lengths, padded to
+/// four bytes; after each another packet was lost.
+pub fn snoop(kind: u32, frames: &[(u64, u32, Vec<u8>)]) -> Vec<u8> {
+    let mut file = [&b"snoop\0\0\0"[..], &2_u32.to_be_bytes(), &kind.to_be_bytes()].concat();
+    for ((time, wire, frame), dropped) in frames.iter().zip(0..) {
+        let padded = frame.len().next_multiple_of(4);
+        let (seconds, micros) = (time / 1_000_000_000, time % 1_000_000_000 / 1_000);
+        let lengths = [*wire, frame.len() as u32, 24 + padded as u32];
+        for word in lengths.into_iter().chain([dropped, seconds as u32, micros as u32]) {
+            file.extend(word.to_be_bytes());
+        }
+        file.extend(frame);
+        file.resize(file.len() + padded - frame.len(), 0);
+    }
+    file
+}
+
 pub fn block(o: Order, kind: u32, body: &[u8]) -> Vec<u8> {
     let mut body = body.to_vec();
     body.resize(body.len().next_multiple_of(4), 0);

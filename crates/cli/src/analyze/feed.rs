@@ -55,10 +55,12 @@ impl Feed {
                 && let Some(options) = mptcp_options(bytes, &segment.tcp)
             {
                 self.mptcp.handle(point, segment, &options, record.time);
+            } else if segment.tcp.payload_len > 0 {
+                self.mptcp.handle_plain(point, segment, record.time);
             }
             let interface = (source as u32) << 16 ^ record.interface;
             let taken = SegmentRecord::of(self.segments, point, segment, record.time);
-            take(taken.seen_on(interface, record.link, record.bytes));
+            take(taken.seen_on(interface, record.link, record.bytes).read_from(source as u16));
             self.segments += 1;
             left -= 1;
         }
@@ -71,7 +73,11 @@ impl Feed {
             capture.packets = health.packets;
             capture.clipped = health.clipped;
             capture.time_steps_back = health.time_steps_back;
+            capture.bad_blocks = health.bad_blocks;
             capture.dropped = health.dropped;
+        }
+        for (capture, sorted) in self.captures.iter_mut().zip(self.merged.sorted()) {
+            capture.sorted = *sorted;
         }
         for problem in self.merged.problems() {
             if let Some(capture) = self.captures.iter_mut().find(|capture| capture.file == problem.name) {

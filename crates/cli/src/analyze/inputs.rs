@@ -75,6 +75,8 @@ impl Input {
             packets: 0,
             clipped: 0,
             time_steps_back: 0,
+            sorted: 0,
+            bad_blocks: 0,
             dropped: None,
             problem: None,
             skipped: Skipped::default(),

@@ -140,7 +140,8 @@ fn one(root: &Path, series: &Series, settings: &Settings, args: &Args, threads: 
         cellerator: settings.cellerator.clone(),
         command: format!("{command} --idle {}", settings.idle_s),
     };
-    let ids = record.files.iter().map(|file| CaptureId(file.identity.clone())).collect();
+    let named = record.files.iter().zip(inputs.iter().map(capture::Source::name));
+    let ids = named.map(|(file, name)| (CaptureId(file.identity.clone()), name)).collect();
     let dataset = Dataset::new(root, &series.env, ids, &made_by).of_series(&series.name);
     let (counted, findings) = read_quietly(args, threads, inputs, Counted { dataset, flows: 0 })?;
     if let Some(capture) = findings.captures.iter().find(|c| c.packets == 0 && c.problem.is_some()) {

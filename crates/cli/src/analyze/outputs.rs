@@ -45,8 +45,9 @@ impl Outputs {
         for (path, format) in [(&args.csv, LineFormat::Csv), (&args.jsonl, LineFormat::Json)] {
             if let Some(path) = path {
                 let name = path.display().to_string();
-                let lines =
-                    FlowLines::new(create(path)?, format).map_err(|error| format!("{name}: {error}"))?;
+                let files = inputs.iter().map(capture::Source::name).collect();
+                let lines = FlowLines::new(create(path)?, format, files)
+                    .map_err(|error| format!("{name}: {error}"))?;
                 all.push(Box::new(Lines { lines, name }));
             }
         }
@@ -298,7 +299,8 @@ impl Stored {
     pub(super) fn open(root: &Path, env: &str, inputs: &[Input], made_by: &MadeBy) -> Result<Self, String> {
         let name = root.display().to_string();
         std::fs::create_dir_all(root).map_err(|error| format!("{name}: cannot be made: {error}"))?;
-        let ids: Result<Vec<CaptureId>, String> = inputs.iter().map(Input::identity).collect();
+        let ids: Result<Vec<(CaptureId, String)>, String> =
+            inputs.iter().map(|input| Ok((input.identity()?, capture::Source::name(input)))).collect();
         Ok(Self { dataset: Dataset::new(root, env, ids?, made_by), name })
     }
 }

@@ -75,15 +75,16 @@ pub(super) fn table(findings: &Findings, flows: &[FlowReport], all_flows: usize,
 /// A connection captured at two points, and what got lost between them, if that can be told.
 fn pair_line(pair: &Pair) -> String {
     let (client, server) = (pair.client_flow, pair.server_flow);
+    let translated = if pair.is_translated { ", addresses translated between them" } else { "" };
     let path = format!("path {:.3} ms, the server's clock {:+.3} ms", pair.path_rtt_ms, pair.clock_offset_ms);
     match (pair.lost_to_server, pair.lost_to_client) {
         (Some(to_server), Some(to_client)) => format!(
-            "#{client} and #{server} are one connection at both ends: {path}; lost on the way {to_server} \
-             to the server, {to_client} to the client"
+            "#{client} and #{server} are one connection at both ends{translated}: {path}; lost on the way \
+             {to_server} to the server, {to_client} to the client"
         ),
         _ => format!(
-            "#{client} and #{server} are one connection at both sides of a box that acknowledges by itself: \
-             {path}; packets that one side alone has are the box's, not lost"
+            "#{client} and #{server} are one connection at both sides of a box that acknowledges by \
+             itself{translated}: {path}; packets that one side alone has are the box's, not lost"
         ),
     }
 }
@@ -97,7 +98,8 @@ fn describe_multipath(text: &mut String, connection: &MptcpReport) {
     for subflow in &connection.subflows {
         let ways = [("1>2", &subflow.directions[0]), ("2>1", &subflow.directions[1])].map(|(name, way)| {
             let share = way.share.map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", share * 100.0));
-            format!("{name} {} B ({share}), reinjected {} B", way.bytes, way.reinjected_bytes)
+            let (reinjected, repeated) = (way.reinjected_bytes, way.repeated_bytes);
+            format!("{name} {} B ({share}), reinjected {reinjected} B, again {repeated} B", way.bytes)
         });
         let joined = if subflow.joined { "joined" } else { "first" };
         let _ = writeln!(text, "  {} -> {} {joined}: {}", subflow.client, subflow.server, ways.join("; "));
@@ -106,7 +108,7 @@ fn describe_multipath(text: &mut String, connection: &MptcpReport) {
         if let Some(delay) = way.out_of_order_delay.filter(|_| way.bytes > 0) {
             let _ = writeln!(
                 text,
-                "  {name} {} B, {} of {} mappings out of order; wait until in order ms p50/p95/max \
+                "  {name} {} B, {} of {} packets out of order; wait until in order ms p50/p95/max \
                  {:.2}/{:.2}/{:.2}",
                 way.bytes, way.out_of_order, delay.n, delay.p50_ms, delay.p95_ms, delay.max_ms
             );
@@ -128,7 +130,9 @@ fn capture_line(capture: &CaptureFile) -> String {
         (skipped.fragment, "fragments"),
         (skipped.cut, "with headers cut"),
         (skipped.unknown_link, "of an unknown link type"),
+        (capture.bad_blocks, "in blocks that cannot be read"),
         (capture.time_steps_back, "steps back in time"),
+        (capture.sorted, "put in the order of time"),
         (capture.dropped.unwrap_or(0), "lost by the capturing machine"),
     ] {
         if count > 0 {
@@ -227,7 +231,10 @@ fn directions(flow: &FlowReport) -> Table {
             (r.data_packets + r.syn + r.fin).to_string(),
             kinds(r).map(|(_, count)| count).join("/"),
             number(direction.loss.rate.map(|rate| rate * 100.0)),
-            direction.loss.before_capture.to_string(),
+            match direction.loss.acks_before_capture.unwrap_or(0) {
+                0 => direction.loss.before_capture.to_string(),
+                acks => format!("{} +{acks} acks", direction.loss.before_capture),
+            },
             direction.loss.reordered.to_string(),
             rtt(direction.rtt.karn),
             direction.window.max.map_or_else(|| "-".to_owned(), |max| max.to_string()),

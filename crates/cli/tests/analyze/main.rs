@@ -65,9 +65,12 @@ fn analyze(args: &[&str], input: &[u8]) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program starts");
-    // One that refuses its arguments does not read.
-    let _ = child.stdin.take().expect("standard input").write_all(input);
-    child.wait_with_output().expect("it ends")
+    let mut stdin = child.stdin.take().expect("standard input");
+    std::thread::scope(|scope| {
+        // It writes before it has read everything; and one that refuses its arguments does not read.
+        scope.spawn(move || drop(stdin.write_all(input)));
+        child.wait_with_output().expect("it ends")
+    })
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -40,6 +40,10 @@ fn found_with(args: &[&str], files: &[Vec<u8>]) -> Value {
     assert!(out.status.success(), "{}", text(&out.stderr));
     let mut document: Value = serde_json::from_slice(&out.stdout).expect("JSON");
     document.as_object_mut().expect("an object").remove("made_by");
+    each_flow(&mut document, |flow| {
+        let file = flow.as_object_mut().expect("a flow").remove("capture").expect("a file");
+        assert!(file.as_u64().is_some_and(|file| file < files.len() as u64), "{file}");
+    });
     document
 }
 
@@ -369,6 +373,24 @@ fn a_file_that_ends_within_a_packet() {
             assert_same(&format!("{name}: {missing} bytes missing"), &whole, &cut);
             assert!(cut["captures"][0]["problem"].is_string() && whole["captures"][0]["problem"].is_null());
         }
+    }
+}
+
+#[test]
+fn packets_a_little_out_of_order_are_sorted() {
+    for (name, frames, plain) in cases() {
+        // As two queues of a network card, emptied in turn every 30 ms; the sender's port chooses the queue.
+        let queue = |frame: &Frame| frame.ends()[0].port() != 80;
+        let mut queued = frames.clone();
+        queued.sort_by_key(|frame| (frame.time / 30_000_000, queue(frame)));
+        let steps = queued.windows(2).filter(|pair| pair[1].time < pair[0].time).count();
+        assert!(steps > 5, "{name}: {steps}");
+        let found = found(pcap(&queued, Magic::Nanos, Order::Little));
+        assert_same(&format!("{name}: queues"), &plain, &found);
+        let file = &found["captures"][0];
+        assert_eq!(file["time_steps_back"], steps, "{name}");
+        assert!(file["sorted"].as_u64().is_some_and(|sorted| sorted >= steps as u64), "{name}: {file}");
+        assert_eq!(plain["captures"][0]["sorted"], 0, "{name}");
     }
 }
 

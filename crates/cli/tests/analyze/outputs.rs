@@ -25,9 +25,13 @@ fn one_reading_gives_every_output() {
     // What was found, the last column, may have commas within quotes.
     let column = lines[0].iter().position(|name| *name == "a2b_retransmissions_rto").expect("a column");
     assert_eq!((lines.len(), lines[1].get(column)), (2, Some(&"1")));
+    let ends = [input.as_str(), "10.0.0.1", "1000", "10.0.0.2", "80"];
+    assert_eq!(lines[1][..5], ends, "file, address and port in columns of their own");
 
     let flow: Value = serde_json::from_str(read(&jsonl).trim()).expect("one line of JSON");
     assert_eq!((&flow["schema"], &flow["id"]), (&"cellerator/analysis/1".into(), &0.into()));
+    assert_eq!((&flow["file"], &flow["second_address"]), (&input.as_str().into(), &"10.0.0.2".into()));
+    assert_eq!((&flow["first_port"], &flow["capture"]), (&1_000.into(), &0.into()));
 
     let trace: Value = serde_json::from_str(&read(&trace)).expect("JSON");
     let events = trace["traceEvents"].as_array().expect("events");
@@ -53,7 +57,11 @@ fn one_reading_gives_every_output() {
     assert_eq!(packets, 8);
     let said = String::from_utf8_lossy(&annotated);
     assert_eq!(said.matches("cellerator: flow 0: retransmission: time-out").count(), 1);
-    assert!(analyze(&["--csv", "-", &input], &[]).stdout.starts_with(b"id,point,first,"));
+    assert!(
+        analyze(&["--csv", "-", &input], &[])
+            .stdout
+            .starts_with(b"file,first_address,first_port,second_address,second_port,id,point,capture,first,")
+    );
 }
 
 #[test]
@@ -150,6 +158,9 @@ fn a_dataset_holds_what_the_json_says() {
     let (name, flows) = part(&root, "flows", env);
     assert_eq!(flows.note("cellerator.schema"), Some("cellerator/analysis/1"));
     assert_eq!(column(&flows, "first"), ["10.0.0.1:1000".into()]);
+    assert_eq!(column(&flows, "file"), [input.as_str().into()]);
+    assert_eq!(column(&flows, "second_address"), ["10.0.0.2".into()]);
+    assert_eq!(column(&flows, "second_port"), [80.into()]);
     assert_eq!(column(&flows, "a2b_retransmissions_rto"), [1.into()]);
     assert_eq!(column(&flows, "a2b_window_scale"), [tables::Value::Null], "what is not known is not zero");
     let milliseconds = flows.schema().columns.iter().find(|column| column.name == "a2b_rtt_karn_min_ms");

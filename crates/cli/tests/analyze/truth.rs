@@ -91,6 +91,26 @@ fn their_causes_are_those_of_the_kernel() {
 }
 
 #[test]
+fn kinds_add_up_to_what_was_sent_again() {
+    let mut all = 0;
+    for case in Case::all() {
+        for flow in case.server["flows"].as_array().expect("flows") {
+            for direction in flow["directions"].as_array().expect("two") {
+                let resent = &direction["retransmissions"];
+                let sum =
+                    |names: &[&str]| -> Option<u64> { names.iter().map(|name| resent[name].as_u64()).sum() };
+                let sent_again = sum(&["data_packets", "syn", "fin"]).expect("counts");
+                if let Some(kinds) = sum(&["syn", "rto", "rto_recovery", "fast", "tlp", "unclear"]) {
+                    assert_eq!(kinds, sent_again, "{}: {resent}", case.name);
+                    all += kinds;
+                }
+            }
+        }
+    }
+    assert!(all > 100, "{all}");
+}
+
+#[test]
 fn time_outs_are_found_where_the_kernel_had_them() {
     for case in Case::all() {
         assert_eq!(case.resent("rto") > 0, case.counted("TcpExt.TCPTimeouts") > 0, "{}", case.name);
@@ -118,6 +138,32 @@ fn beside_the_receiver_losses_are_those_of_the_link() {
             case.name
         );
     }
+}
+
+#[test]
+fn acknowledgements_that_the_link_dropped_are_missed_by_their_numbers() {
+    let mut told = 0;
+    for case in Case::all() {
+        let of_client = |capture: &Value| -> Option<u64> {
+            let flows = capture["flows"].as_array().expect("flows").iter();
+            let acks = |flow: &Value| {
+                let client = flow["client"].as_u64().expect("a handshake") as usize;
+                flow["directions"][client]["loss"]["acks_before_capture"].as_u64()
+            };
+            flows.map(acks).sum()
+        };
+        // IPv6 has no identifications, and too few packets tell nothing.
+        let Some(lost) = of_client(&case.server) else {
+            assert!(["ipv6", "short-flows"].contains(&case.name.as_str()), "{}", case.name);
+            continue;
+        };
+        let dropped = case.truth["dropped"]["radio_up"].as_u64().expect("a count");
+        // One in twenty may have carried more than an acknowledgement, or be the last.
+        assert!(lost.abs_diff(dropped) * 20 <= dropped, "{}: {lost} found, {dropped} dropped", case.name);
+        assert_eq!(of_client(&case.client), Some(0), "{}: beside their sender", case.name);
+        told += u64::from(dropped > 20);
+    }
+    assert!(told > 0, "there is something to find");
 }
 
 #[test]

@@ -46,7 +46,25 @@ pub fn pcap() -> Seeds {
     let whole = pcap_file(&USUAL, 1, &beginning(6));
     seeds.push(("cut".to_owned(), whole[..whole.len() - 9].to_vec()));
     seeds.push(("empty".to_owned(), pcap_file(&USUAL, 1, &[])));
+    seeds.extend(snoop());
     seeds
+}
+
+/// snoop files: whole, cut, of another version and link, with a record that is longer than it says.
+fn snoop() -> Seeds {
+    let whole = made::snoop(4, &beginning(4));
+    let changed = |at: usize, value: u8| {
+        let mut file = whole.clone();
+        file[at] = value;
+        file
+    };
+    vec![
+        ("snoop-version".to_owned(), changed(11, 4)),
+        ("snoop-fddi".to_owned(), changed(15, 8)),
+        ("snoop-length".to_owned(), changed(16 + 11, 30)),
+        ("snoop-cut".to_owned(), whole[..whole.len() - 9].to_vec()),
+        ("snoop".to_owned(), whole),
+    ]
 }
 
 fn as_pcapng(order: Order, frames: &[Frame]) -> Vec<u8> {

@@ -162,12 +162,12 @@ function flightPlot(host, flow, d, view) {
   });
 }
 
-const LANES = [["SYN FIN RST", "unclear"], ["time-out", "rto"], ["fast", "fast"], ["probe (TLP)", "tlp"], ["not needed", "spurious"], ["lost before", "rto"], ["late", "late"], ["duplicate ACK", "ack"], ["SACK", "sack"], ["zero window", "window"], ["congestion (ECN)", "unclear"]];
+const LANES = [["SYN FIN RST", "unclear"], ["time-out", "rto"], ["fast", "fast"], ["probe (TLP)", "tlp"], ["not needed", "spurious"], ["lost before", "rto"], ["late", "late"], ["duplicate ACK", "ack"], ["SACK", "sack"], ["zero window", "window"], ["congestion (ECN)", "unclear"], ["of no clear cause", "unclear"]];
 
 // All events of a direction as [lane, side, index].
 function eventsOf(flow, d) {
   const lanes = LANES.map(() => []), data = flow.sides[d], acks = flow.sides[1 - d];
-  const ofKind = [-1, 0, 1, 1, 2, 3, 1, 9, -1, 5, 6];
+  const ofKind = [-1, 0, 1, 1, 2, 3, 11, 9, -1, 5, 6];
   for (let k = 0; k < data.n; k++) {
     const lane = ofKind[data.kind[k]];
     if (data.flags[k] & (SYN | FIN | RST)) lanes[0].push([data, k]);

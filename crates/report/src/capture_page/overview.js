@@ -111,7 +111,7 @@ function quantileTable(figure, groups) {
 
 function captures(head) {
   const skipped = c => [["fragment", "fragments"], ["cut", "with headers cut"], ["unknown_link", "of unknown link type"], ["not_ip", "not IP"], ["not_tcp", "IP, not TCP"]].filter(([name]) => c.skipped[name]).map(([name, words]) => `${count(c.skipped[name])} ${words}`).join(", ");
-  const rows = head.captures.map(c => el("tr", {}, el("td", { class: "t" }, c.file), ...[c.packets, c.segments, c.clipped, c.dropped, c.time_steps_back].map(n => el("td", {}, is(n) ? count(n) : "not said")), el("td", { class: "t wrap" }, skipped(c)), el("td", { class: "t wrap" }, c.problem ?? "read to its end")));
-  const names = ["Packets", "of TCP", "clipped", "lost while capturing", "steps back in time"];
+  const rows = head.captures.map(c => el("tr", {}, el("td", { class: "t" }, c.file), ...[c.packets, c.segments, c.clipped, c.dropped, c.time_steps_back, c.sorted].map(n => el("td", {}, is(n) ? count(n) : "not said")), el("td", { class: "t wrap" }, skipped(c)), el("td", { class: "t wrap" }, c.problem ?? "read to its end")));
+  const names = ["Packets", "of TCP", "clipped", "lost while capturing", "steps back in time", "put in order"];
   document.getElementById("captures").replaceChildren(el("table", {}, el("thead", {}, el("tr", {}, el("th", { class: "t" }, "File"), ...names.map(name => el("th", {}, name)), el("th", { class: "t" }, "Without TCP"), el("th", { class: "t" }, "State"))), el("tbody", {}, ...rows)));
 }

@@ -247,6 +247,6 @@ function layerButtons(layers, view) {
     event.currentTarget.setAttribute("aria-pressed", String(layers[layer]));
     view.changed();
   } }, el("i", { style: `--c: var(--${tone})` }), name)));
-  const letters = [["F", "fast", "fast"], ["R", "rto", "time-out"], ["T", "tlp", "probe"], ["S", "spurious", "not needed"]].map(([sign, tone, name]) => el("span", { class: "key" }, el("b", { style: `color: var(--${tone})` }, sign), ` ${name}`));
+  const letters = [["F", "fast", "fast"], ["R", "rto", "time-out"], ["T", "tlp", "probe"], ["U", "unclear", "unclear"], ["S", "spurious", "not needed"]].map(([sign, tone, name]) => el("span", { class: "key" }, el("b", { style: `color: var(--${tone})` }, sign), ` ${name}`));
   return el("span", { style: "display: contents" }, ...buttons, ...letters);
 }
