@@ -38,20 +38,34 @@ pub(crate) fn within<'a>(
     phases
 }
 
-/// In a sentence: what a phase says of goodput; none if it has too few subscribers for an interval.
+/// In a sentence: what a phase says of goodput, and of the time in queues where that differs; none if it has too few
+/// subscribers for an interval.
 pub(crate) fn finding(report: &AbReport) -> Option<String> {
-    let goodput = |metric: &&AbMetric| metric.name == "goodput" && metric.direction == "downlink";
-    let change = report.metrics.iter().find(goodput)?.change?;
-    let (low, high) = (change.low?, change.high?);
+    let of = |name: &str| {
+        let is_it = |metric: &&AbMetric| metric.name == name && metric.direction == "downlink";
+        let change = report.metrics.iter().find(is_it)?.change?;
+        Some((change.value, change.low?, change.high?))
+    };
+    let (factor, low, high) = of("goodput")?;
     let long = span(report.phase.elapsed_ms);
-    Some(if (low..=high).contains(&1.0) {
-        format!("An A/B phase of {long} has shown no difference of goodput.")
+    let mut said = Vec::new();
+    if !(low..=high).contains(&1.0) {
+        said.push(format!(
+            "had {factor:.2} times the goodput of the control group (95 % interval {low:.2} to {high:.2})"
+        ));
+    }
+    if let Some((by, low, high)) = of("queueing-delay").filter(|(_, low, high)| low * high > 0.0) {
+        let (less, low, high) = if by < 0.0 { ("less", -high, -low) } else { ("more", low, high) };
+        let than = if said.is_empty() { " than the control group" } else { "" };
+        let by = by.abs();
+        said.push(format!(
+            "waited {by:.0} ms {less} in queues{than} (95 % interval {low:.0} to {high:.0} ms)"
+        ));
+    }
+    Some(if said.is_empty() {
+        format!("An A/B phase of {long} has shown no difference.")
     } else {
-        format!(
-            "In an A/B phase of {long} accelerated subscribers had {:.2} times the goodput of the control group \
-             (95 % interval {low:.2} to {high:.2}).",
-            change.value
-        )
+        format!("In an A/B phase of {long} accelerated subscribers {}.", said.join(" and "))
     })
 }
 
@@ -204,6 +218,29 @@ pub(crate) mod tests {
         let says = |change| finding(&phase(0, 30, change));
         assert_eq!(says(None), None);
         assert!(says(Some([1.1, 0.9, 1.4])).unwrap().contains("no difference"));
+        let mut report = phase(0, 30, Some([1.1, 0.9, 1.4]));
+        let queueing = |value, low, high| AbMetric {
+            name: "queueing-delay".to_owned(),
+            unit: "ms".to_owned(),
+            change: Some(Estimate { subscribers: 9, value, low: Some(low), high: Some(high) }),
+            ..phase(0, 30, None).metrics[0].clone()
+        };
+        report.metrics.push(queueing(-137.3, -183.0, -91.5));
+        let text = finding(&report).unwrap();
+        assert!(
+            text.ends_with("accelerated subscribers waited 137 ms less in queues than the control group (95 % interval 92 \
+                            to 183 ms)."),
+            "{text}"
+        );
+        report.metrics[1] = queueing(20.0, -5.0, 45.0);
+        assert!(finding(&report).unwrap().contains("no difference"));
+        report.metrics[0] = phase(0, 30, Some([2.5, 1.5, 3.5])).metrics[0].clone();
+        report.metrics[1] = queueing(20.0, 5.0, 35.0);
+        let text = finding(&report).unwrap();
+        assert!(
+            text.contains("2.50 times")
+                && text.contains("and waited 20 ms more in queues (95 % interval 5 to 35 ms)")
+        );
         let text = says(Some([2.5, 1.5, 3.5])).unwrap();
         assert!(
             text.contains("phase of 30 min") && text.contains("2.50 times") && text.contains("1.50 to 3.50"),

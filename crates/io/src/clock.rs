@@ -21,6 +21,12 @@ impl Clock {
         read(libc::CLOCK_REALTIME)
     }
 
+    /// Processor time of the calling thread so far: what others got meanwhile is not in it.
+    #[must_use]
+    pub fn thread_time() -> Duration {
+        Duration::from_nanos(read(libc::CLOCK_THREAD_CPUTIME_ID))
+    }
+
     /// Converts a wall-clock reading (a packet's receive timestamp) to the monotonic clock.
     ///
     /// Both clocks are read now; a step of the wall clock between the two readings shifts the result.
@@ -54,6 +60,18 @@ mod tests {
             assert!(now >= last);
             last = now;
         }
+    }
+
+    #[test]
+    fn a_thread_that_waits_uses_no_processor_time() {
+        let (began, wall) = (Clock::thread_time(), Clock::now());
+        while Clock::now().saturating_since(wall) < Duration::from_millis(30) {
+            std::thread::park_timeout(std::time::Duration::from_millis(30));
+        }
+        let waited = Clock::thread_time() - began;
+        assert!(waited < Duration::from_millis(15), "{waited}");
+        while Clock::thread_time() - began < Duration::from_millis(5) {}
+        assert!(Clock::now().saturating_since(wall) >= Duration::from_millis(30));
     }
 
     #[test]

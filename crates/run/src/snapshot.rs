@@ -95,7 +95,7 @@ pub struct Snapshot {
     pub packets_waited_ns: u64,
     /// Questions that the packet loops have answered before this one.
     pub answers: u64,
-    /// Time in which packets waited for those answers, of all shards together, ns.
+    /// Processor time of the packet loops for those answers, of all shards together, ns.
     pub answering_ns: u64,
     /// Who goes on if this process dies, and what became of those that have died.
     pub recovery: RecoveryStatus,

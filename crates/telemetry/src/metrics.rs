@@ -240,7 +240,7 @@ families! {
     Counter "answers" Source::Count(|s| s.answers)
         => "Questions that packet loops have answered: of metrics, status, live views";
     Counter "answering" in "seconds" Source::Spent(|s| s.answering_ns)
-        => "Time in which packets waited for these answers, all shards together";
+        => "Processor time of the packet loops for these answers, all shards together";
 
     Counter "kernel_refusals" Source::Other("kernel_refusals") => "What the kernel has refused for the moment";
     Counter "bypass_flows" Source::Other("bypass_flows") => "Passed flows left to the kernel";

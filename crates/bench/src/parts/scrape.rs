@@ -83,8 +83,8 @@ impl Measure for ScrapePart {
                   metrics over HTTP, at the begin and once a second. Eight more follow; in four of them a page \
                   of the dashboard shows one of the subscribers, ten samples a second, and its flows. *Answer* is \
                   the time until the whole text has come, on processors that are all busy. *Wait* is how long \
-                  packets of the box waited for the metrics, as the answer itself says. *Share* is the time in \
-                  which packets waited for answers of any kind, of all shards together, as the metrics say.",
+                  packets of the box waited for the metrics, as the answer itself says. *Share* is the \
+                  processor time of the packet loops for answers of any kind, of all shards together, over the time.",
             metrics: vec![
                 metric("gbps", "Gbit/s", 3),
                 metric("answer_ms", "answer, ms", 1),
@@ -102,8 +102,11 @@ impl Measure for ScrapePart {
                 alone("Packets wait for metrics", "wait_us", Looker::Prometheus)
                     .in_unit(" µs", 1)
                     .at_most(1_000.0),
+                alone("Packet loops' time for a scrape a second", "share_permille", Looker::Prometheus)
+                    .in_unit(" ‰ of the time", 3)
+                    .at_most(1.0),
                 throughput("Throughput, a subscriber looked at ÷ not", Looker::Page),
-                alone("Packets wait for ten looks a second", "share_permille", Looker::Page)
+                alone("Packet loops' time for ten looks a second", "share_permille", Looker::Page)
                     .in_unit(" ‰ of the time", 3)
                     .at_most(1.0),
             ],

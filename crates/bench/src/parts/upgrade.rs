@@ -25,8 +25,8 @@ pub(super) const MEMORY: [&str; 6] =
 const SUBSCRIBERS: u32 = 1_000;
 
 /// How long the servers send to clients that do not read, and then rest.
-pub(super) const FILLING: Duration = Duration::from_secs(4);
-pub(super) const REST: Duration = Duration::from_secs(2);
+const FILLING: Duration = Duration::from_secs(4);
+const REST: Duration = Duration::from_secs(2);
 
 /// Pings before the new program starts.
 const BEFORE: Duration = Duration::from_secs(1);

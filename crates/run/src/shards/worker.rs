@@ -136,11 +136,12 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
 
     fn act(&mut self, command: Command<P::Settings>) {
         let now = Clock::now();
-        let is_question = command.is_question();
-        self.carry_out(command, now);
-        if is_question {
-            self.packet_loop.has_answered(now);
+        if !command.is_question() {
+            return self.carry_out(command, now);
         }
+        let began = Clock::thread_time();
+        self.carry_out(command, now);
+        self.packet_loop.has_answered(began);
     }
 
     fn carry_out(&mut self, command: Command<P::Settings>, now: Instant) {

@@ -33,7 +33,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             }
         }
         loop {
-            let began = Clock::now();
+            let began = Clock::thread_time();
             let Some(asked) = self.console.take() else { break };
             self.hear(asked);
             self.packet_loop.has_answered(began);
