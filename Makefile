@@ -25,9 +25,13 @@ test: deps ## Run every test, those in network namespaces too (as root)
 	@tools/need-root test
 	cargo test --workspace --locked --no-fail-fast
 
-lint: deps ## Check formatting, run clippy with warnings as errors
+lint: deps ## Check formatting and licences, run clippy with warnings as errors
 	cargo fmt --all --check
+	cargo fmt --manifest-path dataset/Cargo.toml --check
+	@command -v python3 >/dev/null || tools/install-deps --optional python3
+	tools/check-licences . dataset query fuzz
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy --manifest-path dataset/Cargo.toml --all-targets --locked -- -D warnings
 
 bench: build ## Measure everything on this machine (as root, about 15 minutes): docs/benchmarks.md
 	@tools/need-root bench
@@ -173,9 +177,7 @@ test-data: build $(ENGINES)/bin/moto_server ## Datasets of CAPTURES=2000 with BY
 	CELLERATOR=$(abspath $(CELLERATOR)) $(ENGINES)/bin/python tools/datasets/measure $(OUT)/test-data $(CAPTURES) $(BYTES) \
 	  $(OUT)/docs/datasets.json
 
-docs-datasets: test-data ## The same, with the figures of docs/datasets.md written anew (10 GB of disk)
-	@grep -q 'figures: docs/results/datasets.json' docs/datasets.md || \
-	  printf '\n<!-- figures: docs/results/datasets.json -->\n<!-- end of figures -->\n' >>docs/datasets.md
+docs-datasets: test-data ## The same, with the figures of docs/datasets.md written anew (on a quiet machine)
 	$(call WRITE_DOCS,$(abspath $(OUT))/docs/datasets.json)
 
 recipes: deps ## The networks of docs/recipes.md, WireGuard by Debian's wireguard-go too (as root)

@@ -10,12 +10,13 @@ mod work;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Parser;
 use datasets::{Settings, Shard, shard};
 use futures::StreamExt as _;
-use place::Place;
+use place::{Failure, Place};
+use tokio::time::Instant;
 use work::{Done, Work};
 
 /// Datasets of captures in object stores.
@@ -76,7 +77,8 @@ async fn run(args: &Args) -> Result<ExitCode, String> {
     let to = Place::open(&args.to)?;
     let mut found = Vec::new();
     for input in &args.inputs {
-        found.extend(work::find(&Place::open(input)?, &args.env).await?);
+        let below = work::find(&Place::open(input)?, &args.env).await;
+        found.extend(below.map_err(|(Failure::Series(why) | Failure::Store(why))| why)?);
     }
     found.sort_by(|a, b| a.series.name.cmp(&b.series.name));
     if let Some(two) = found.windows(2).find(|two| two[0].series.name == two[1].series.name) {
@@ -94,13 +96,19 @@ async fn run(args: &Args) -> Result<ExitCode, String> {
         let (work, found) = (&work, &found[*index]);
         async move { (found, work.one(found).await) }
     });
+    let mut gone = None;
     let mut ended = futures::stream::iter(jobs).buffer_unordered(threads);
     while let Some((found, outcome)) = ended.next().await {
         bytes += found.series.bytes;
         match outcome {
             Ok(Done::Before) => before += 1,
             Ok(Done::Now(count)) => (now, flows) = (now + 1, flows + count),
-            Err(why) => failed.push(format!("{}: {why}", found.series.name)),
+            Err(Failure::Series(why)) => failed.push(format!("{}: {why}", found.series.name)),
+            // What goes on ends with the stream; its folders go, too.
+            Err(Failure::Store(why)) => {
+                gone = Some(why);
+                break;
+            }
         }
         if told.elapsed() >= TELL_EVERY {
             told = Instant::now();
@@ -110,8 +118,13 @@ async fn run(args: &Args) -> Result<ExitCode, String> {
             eprintln!("  {count} of {} series, {:.1} MB/s, {left:.0} s left", own.len(), rate / 1e6);
         }
     }
+    drop(ended);
     failed.sort_unstable();
     failed.iter().for_each(|why| eprintln!("cellerator-dataset: {why}"));
+    if let Some(why) = gone {
+        let done = before + now;
+        return Err(format!("{why}; {done} of {} series are done, and are not done again", own.len()));
+    }
     println!(
         "{} of {} series: {now} analyzed ({flows} flows), {before} unchanged, {} failed; dataset: {}",
         own.len(),

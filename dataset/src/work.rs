@@ -12,7 +12,7 @@ use object_store::ObjectMeta;
 use report::series_run;
 use tokio::process::Command;
 
-use crate::place::Place;
+use crate::place::{Failure, Place};
 
 /// A series whose files are objects.
 pub struct Found {
@@ -34,7 +34,7 @@ pub enum Done {
 const HEAD: u64 = 256 << 10;
 
 /// The series below a place, named as [`datasets::find`] names them.
-pub async fn find(place: &Place, env: &str) -> Result<Vec<Found>, String> {
+pub async fn find(place: &Place, env: &str) -> Result<Vec<Found>, Failure> {
     let mut groups: BTreeMap<String, Vec<(String, ObjectMeta)>> = BTreeMap::new();
     for (name, object) in place.list().await? {
         let path = Path::new(&name);
@@ -47,7 +47,8 @@ pub async fn find(place: &Place, env: &str) -> Result<Vec<Found>, String> {
         }
     }
     if groups.is_empty() {
-        return Err(format!("{}: no captures below this (.pcap, .pcapng, .cap, .dmp, …)", place.url));
+        let why = format!("{}: no captures below this (.pcap, .pcapng, .cap, .dmp, …)", place.url);
+        return Err(Failure::Series(why));
     }
     let mut all = Vec::new();
     for (name, mut objects) in groups {
@@ -87,7 +88,7 @@ pub struct Work<'a> {
 
 impl Work<'_> {
     /// Analyzes a series, unless its results are there.
-    pub async fn one(&self, found: &Found) -> Result<Done, String> {
+    pub async fn one(&self, found: &Found) -> Result<Done, Failure> {
         let series = &found.series;
         let now = self.record(found);
         let place = format!("v1/series/{}.json", series_run(&series.env, &series.name));
@@ -141,7 +142,7 @@ impl Work<'_> {
         }
     }
 
-    async fn has_all(&self, record: &Record) -> Result<bool, String> {
+    async fn has_all(&self, record: &Record) -> Result<bool, Failure> {
         for part in &record.parts {
             if !self.to.has(&part.to_string_lossy()).await? {
                 return Ok(false);
@@ -151,7 +152,7 @@ impl Work<'_> {
     }
 
     /// Refuses a series whose name the dataset has from another place that still has it.
-    async fn refuse_another(&self, before: &Record, now: &Record, found: &Found) -> Result<(), String> {
+    async fn refuse_another(&self, before: &Record, now: &Record, found: &Found) -> Result<(), Failure> {
         let is_ours = |file: &&RecordedFile| now.files.iter().any(|own| own.file == file.file);
         let Some(first) = before.files.first().filter(|_| !before.files.iter().any(|file| is_ours(&file)))
         else {
@@ -166,13 +167,13 @@ impl Work<'_> {
             _ => Path::new(&other).exists(),
         };
         match is_there {
-            true => Err(format!("the dataset has another series of this name, from {other}")),
+            true => Err(format!("the dataset has another series of this name, from {other}").into()),
             false => Ok(()),
         }
     }
 
     /// Fetches the files and runs the program; its record has the parts.
-    async fn analyze(&self, found: &Found, folder: &Path) -> Result<Record, String> {
+    async fn analyze(&self, found: &Found, folder: &Path) -> Result<Record, Failure> {
         let mut files = Vec::new();
         for (number, (name, _)) in found.objects.iter().enumerate() {
             // Their own names, in folders of their own: two objects may differ in their folders only.
@@ -204,8 +205,8 @@ impl Work<'_> {
         if !out.status.success() {
             let said = String::from_utf8_lossy(&out.stderr);
             let why = said.lines().find_map(|line| line.strip_prefix("cellerator: "));
-            return Err(why.unwrap_or("the analysis failed").to_owned());
+            return Err(Failure::Series(why.unwrap_or("the analysis failed").to_owned()));
         }
-        Record::read(&dataset, &found.series).ok_or_else(|| "the analysis left no record".to_owned())
+        Record::read(&dataset, &found.series).ok_or_else(|| "the analysis left no record".to_owned().into())
     }
 }

@@ -5,15 +5,18 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead as _, BufReader};
-use std::net::TcpListener;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures::TryStreamExt as _;
 use object_store::aws::AmazonS3Builder;
 use object_store::{ObjectStore, ObjectStoreExt as _};
+use tokio::time::Instant;
 
 fn cellerator() -> PathBuf {
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the project's folder");
@@ -215,6 +218,104 @@ async fn a_store_has_what_a_folder_has_and_each_key_is_put_once() {
     store.put(&"day/in/plain-1.pcapng".into(), other.into()).await.expect("put");
     let changed = said(&dataset(Some(&moto), &args));
     assert!(changed.starts_with("5 of 5 series: 1 analyzed (1 flows), 4 unchanged"), "{changed}");
+}
+
+/// Passes everything on to a store until `puts` objects were to be put there; then nobody answers any more.
+fn answers_for(puts: u32, store: SocketAddr) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let seen = Arc::new(AtomicU32::new(0));
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            if seen.load(Ordering::SeqCst) >= puts {
+                return;
+            }
+            let (mut client, mut server) =
+                (client.expect("a connection"), TcpStream::connect(store).expect("a store"));
+            let (mut back_from, mut back_to) =
+                (server.try_clone().expect("a socket"), client.try_clone().expect("a socket"));
+            std::thread::spawn(move || {
+                // Either end may close it.
+                let _ = std::io::copy(&mut back_from, &mut back_to);
+                let _ = back_to.shutdown(Shutdown::Both);
+            });
+            let seen = seen.clone();
+            std::thread::spawn(move || {
+                let mut bytes = [0; 1 << 16];
+                while let Ok(count @ 1..) = client.read(&mut bytes) {
+                    seen.fetch_add(u32::from(bytes.starts_with(b"PUT ")), Ordering::SeqCst);
+                    if seen.load(Ordering::SeqCst) > puts || server.write_all(&bytes[..count]).is_err() {
+                        break;
+                    }
+                }
+                let _ = (client.shutdown(Shutdown::Both), server.shutdown(Shutdown::Both));
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_store_that_goes_away_is_said_once_and_the_next_run_goes_on() {
+    let root = tempfile::tempdir().expect("a folder");
+    captures(root.path());
+    let moto = Moto::start();
+    let store = moto.bucket("captures");
+    for entry in fs::read_dir(root.path().join("in")).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let key = format!("in/{}", path.file_name().expect("a name").to_string_lossy());
+        store.put(&key.as_str().into(), fs::read(&path).expect("readable").into()).await.expect("put");
+    }
+    let args = ["--threads", "1", "--to", "s3://captures/set", "s3://captures/in"];
+    let straight = moto.endpoint.trim_start_matches("http://").parse().expect("an address");
+    // Each series has five files or more and its record: the third one is in the making.
+    let endpoint = format!("http://{}", answers_for(14, straight));
+    let began = Instant::now();
+    let out = Command::new(env!("CARGO_BIN_EXE_cellerator-dataset"))
+        .arg("--cellerator")
+        .arg(cellerator())
+        .args(args)
+        .envs(moto.environment())
+        .env("AWS_ENDPOINT", &endpoint)
+        .output()
+        .expect("the program starts");
+    let wrong = String::from_utf8_lossy(&out.stderr).into_owned();
+    let lines: Vec<&str> = wrong.lines().filter(|line| line.starts_with("cellerator-dataset: ")).collect();
+    assert!(!out.status.success() && lines.len() == 1, "{wrong}");
+    assert!(lines[0].starts_with("cellerator-dataset: s3://captures/set: "), "{wrong}");
+    assert!(lines[0].ends_with("; 2 of 5 series are done, and are not done again"), "{wrong}");
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    let records: Vec<_> = store.list(Some(&"set/v1/series".into())).try_collect().await.expect("a list");
+    assert_eq!(records.len(), 2, "what is half there has no record");
+
+    let again = said(&dataset(Some(&moto), &args));
+    assert!(again.starts_with("5 of 5 series: 3 analyzed (3 flows), 2 unchanged, 0 failed"), "{again}");
+    let fresh = [&args[..3], &["s3://captures/fresh", args[4]]].concat();
+    said(&dataset(Some(&moto), &fresh));
+    let mut sets = Vec::new();
+    for set in ["set", "fresh"] {
+        let objects: Vec<_> = store.list(Some(&set.into())).try_collect().await.expect("a list");
+        let mut found = BTreeMap::new();
+        for object in objects {
+            let name = object.location.to_string().split_once('/').expect("below").1.to_owned();
+            let bytes = store.get(&object.location).await.expect("there").bytes().await.expect("whole");
+            found.insert(name, bytes);
+        }
+        sets.push(found);
+    }
+    assert!(sets[0] == sets[1] && !sets[0].is_empty(), "as if it had stayed");
+}
+
+#[test]
+fn a_store_that_lets_nobody_in_is_said_in_a_line() {
+    let moto = Moto::start();
+    let root = tempfile::tempdir().expect("a folder");
+    let to = format!("file://{}", root.path().display());
+    let out = dataset(Some(&moto), &["--to", &to, "s3://no-such-bucket/in"]);
+    let said = String::from_utf8_lossy(&out.stderr);
+    let expected = "cellerator-dataset: s3://no-such-bucket/in: The specified bucket does not exist";
+    assert_eq!(said.trim_end(), expected);
+    assert!(!out.status.success() && fs::read_dir(root.path()).expect("a folder").next().is_none());
 }
 
 #[test]

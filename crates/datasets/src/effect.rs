@@ -1,6 +1,6 @@
 //! [`compare`]: the effect of a change, with confidence intervals.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -12,8 +12,10 @@ pub const SCHEMA: &str = "cellerator/dataset-comparison/1";
 
 /// Flows with fewer bytes have no goodput: slow start and the round trip decide it.
 const GOODPUT_MIN_BYTES: u64 = 100_000;
-/// Fewer subscribers than this say too little of others: no interval.
-const SUBSCRIBERS_MIN: usize = 5;
+/// Fewer subscribers with a value than this say too little of others: no interval.
+pub(crate) const SUBSCRIBERS_MIN: usize = 5;
+/// The same for a 95th percentile, which rests on the few slowest of them.
+pub(crate) const SUBSCRIBERS_MIN_P95: usize = 20;
 
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -81,6 +83,14 @@ impl Measure {
         }
     }
 
+    /// Subscribers with a value that an interval needs on either side.
+    pub(crate) const fn subscribers_min(self) -> usize {
+        match self {
+            Self::CompletionP95 => SUBSCRIBERS_MIN_P95,
+            _ => SUBSCRIBERS_MIN,
+        }
+    }
+
     /// The value of a flow, where the flow has one.
     fn of(self, flow: &Flow) -> Option<f64> {
         match self {
@@ -115,20 +125,53 @@ pub struct Effect {
     pub unit: &'static str,
     /// Flows that have a value, before and after.
     pub flows: [usize; 2],
+    /// Subscribers with such flows, before and after.
+    pub subscribers: [usize; 2],
     /// Its value before; none where no flow has one.
     pub before: Option<f64>,
     /// Its value after.
     pub after: Option<f64>,
     /// After less before.
     pub difference: Option<f64>,
-    /// Its 95 % confidence interval.
+    /// Its 95 % confidence interval; none with too few subscribers that have a value on a side: five, and
+    /// twenty for a 95th percentile of flows.
     pub difference_interval: Option<[f64; 2]>,
     /// After over before, less one, in percent; none where it was zero before.
     pub change_percent: Option<f64>,
-    /// Its 95 % confidence interval.
+    /// Its 95 % confidence interval; none where it has no end because it may have been zero before.
     pub change_interval_percent: Option<[f64; 2]>,
-    /// `better`, `worse`; `unclear` where the interval of the difference holds zero, or there is none.
-    pub verdict: &'static str,
+    /// What the interval of the difference says.
+    pub verdict: Verdict,
+}
+
+/// What the interval of a difference says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It is on the good side of zero.
+    Better,
+    /// It is on the bad side of zero.
+    Worse,
+    /// It holds zero.
+    Unclear,
+    /// There is none: too few subscribers have a value before, or after.
+    TooFew,
+}
+
+impl Verdict {
+    /// All.
+    pub const ALL: [Self; 4] = [Self::Better, Self::Worse, Self::Unclear, Self::TooFew];
+
+    /// For people.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Better => "better",
+            Self::Worse => "worse",
+            Self::Unclear => "unclear",
+            Self::TooFew => "too few",
+        }
+    }
 }
 
 /// Two datasets beside each other.
@@ -165,7 +208,7 @@ impl Values {
         if measure == Measure::Retransmitted {
             // The sums of each subscriber are enough.
             let mut sums: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
-            for flow in &flows.flows {
+            for flow in flows.flows.iter().filter(|flow| flow.data_packets > 0) {
                 let sum = sums.entry(numbers[flow.subscriber]).or_default();
                 sum.0 += flow.again;
                 sum.1 += flow.data_packets;
@@ -178,10 +221,19 @@ impl Values {
         Self::Sorted(sorted, measure.per_mille())
     }
 
-    fn count(&self, flows: &Flows) -> usize {
+    /// Flows with a value.
+    fn flows(&self, flows: &Flows) -> usize {
         match self {
             Self::Sorted(sorted, _) => sorted.len(),
-            Self::Ratio(_) => flows.flows.len(),
+            Self::Ratio(_) => flows.flows.iter().filter(|flow| flow.data_packets > 0).count(),
+        }
+    }
+
+    /// Subscribers with such flows.
+    fn subscribers(&self) -> usize {
+        match self {
+            Self::Sorted(sorted, _) => sorted.iter().map(|(_, who)| who).collect::<BTreeSet<_>>().len(),
+            Self::Ratio(sums) => sums.len(),
         }
     }
 
@@ -211,7 +263,9 @@ impl Values {
 /// Compares two datasets.
 ///
 /// Intervals are percentiles of `samples` samples with repetition, drawn over subscribers: flows of one
-/// subscriber share a radio, and are no independent observations. `seed` makes them the same each time.
+/// subscriber share a radio, and are no independent observations. The percentiles are those of
+/// [`figures::stats::bootstrap_tail`], of the side with fewer subscribers: with few, intervals by the plain ones
+/// hold the truth too seldom. `seed` makes them the same each time.
 #[must_use]
 pub fn compare(
     (before_name, before): (&str, &Flows),
@@ -238,24 +292,32 @@ pub fn compare(
         .iter()
         .map(|measure| [Values::of(*measure, before, &numbers[0]), Values::of(*measure, after, &numbers[1])])
         .collect();
-    let enough = before.subscribers.len().min(after.subscribers.len()) >= SUBSCRIBERS_MIN;
     let mut drawn: Vec<Vec<(f64, f64)>> = vec![Vec::new(); values.len()];
-    if enough {
+    let have = values.iter().map(|sides| [0, 1].map(|side: usize| sides[side].subscribers()));
+    let have: Vec<[usize; 2]> = have.collect();
+    let is_enough: Vec<bool> = Measure::ALL
+        .iter()
+        .zip(&have)
+        .map(|(measure, have)| have.iter().all(|count| *count >= measure.subscribers_min()))
+        .collect();
+    if is_enough.contains(&true) {
         let mut resample = Resample::new(seed, all.len(), strata);
         for _ in 0..samples {
             let weights = resample.next();
             let weight = |who: usize| weights[who];
-            for (drawn, [before, after]) in drawn.iter_mut().zip(&values) {
+            let wanted = drawn.iter_mut().zip(&values).zip(&is_enough).filter(|(_, is_enough)| **is_enough);
+            for ((drawn, [before, after]), _) in wanted {
                 if let (Some(b), Some(a)) = (before.statistic(&weight), after.statistic(&weight)) {
                     drawn.push((b, a));
                 }
             }
         }
     }
-    let effects = Measure::ALL.iter().zip(&values).zip(drawn).map(|((measure, sides), drawn)| {
-        let flows = [sides[0].count(before), sides[1].count(after)];
-        effect(*measure, flows, [sides[0].statistic(&|_| 1), sides[1].statistic(&|_| 1)], &drawn)
-    });
+    let effects =
+        Measure::ALL.iter().zip(&values).zip(drawn).zip(have).map(|(((measure, sides), drawn), have)| {
+            let flows = [sides[0].flows(before), sides[1].flows(after)];
+            effect(*measure, flows, have, [sides[0].statistic(&|_| 1), sides[1].statistic(&|_| 1)], &drawn)
+        });
     let side = |name: &str, flows: &Flows| Side {
         dataset: name.to_owned(),
         flows: flows.flows.len(),
@@ -276,38 +338,54 @@ pub fn compare(
 fn effect(
     measure: Measure,
     flows: [usize; 2],
+    subscribers: [usize; 2],
     [before, after]: [Option<f64>; 2],
     drawn: &[(f64, f64)],
 ) -> Effect {
-    let change = |(before, after): (f64, f64)| (before > 0.0).then(|| (after / before - 1.0) * 100.0);
+    let tail = figures::stats::bootstrap_tail(subscribers[0].min(subscribers[1]));
+    let interval = |values: Vec<f64>| interval(values, tail?);
+    let change = |(before, after): (f64, f64)| (after / before - 1.0) * 100.0;
     let difference_interval = interval(drawn.iter().map(|(before, after)| after - before).collect());
-    let changes: Option<Vec<f64>> = drawn.iter().map(|pair| change(*pair)).collect();
+    // Of nothing to something there is no end; of nothing to nothing there is no change.
+    let changes = drawn.iter().map(|pair| if *pair == (0.0, 0.0) { 0.0 } else { change(*pair) });
+    let change_interval_percent =
+        interval(changes.collect()).filter(|ends| ends.iter().all(|end| end.is_finite()));
     let both = before.zip(after);
     let verdict = match difference_interval {
         Some([low, high]) if low > 0.0 || high < 0.0 => match (low > 0.0) == measure.more_is_better() {
-            true => "better",
-            false => "worse",
+            true => Verdict::Better,
+            false => Verdict::Worse,
         },
-        _ => "unclear",
+        Some(_) => Verdict::Unclear,
+        None => Verdict::TooFew,
     };
     Effect {
         measure,
         unit: measure.unit(),
         flows,
+        subscribers,
         before,
         after,
         difference: both.map(|(before, after)| after - before),
         difference_interval,
-        change_percent: both.and_then(change),
-        change_interval_percent: changes.and_then(interval),
+        change_percent: both.filter(|(before, _)| *before > 0.0).map(change),
+        change_interval_percent: change_interval_percent
+            .filter(|_| before.is_some_and(|before| before > 0.0)),
         verdict,
     }
 }
 
-/// From the 2.5th to the 97.5th percentile.
-fn interval(mut values: Vec<f64>) -> Option<[f64; 2]> {
+/// The values without the share `tail` at either end.
+fn interval(mut values: Vec<f64>, tail: f64) -> Option<[f64; 2]> {
+    /// Shares are counted in these.
+    const WHOLE: u64 = 1_000_000;
     values.sort_by(f64::total_cmp);
-    Some([figures::stats::percentile(&values, 25)?, figures::stats::percentile(&values, 975)?])
+    let tail = (tail * WHOLE as f64) as u64;
+    let at = |part| {
+        let rank = figures::stats::nearest_rank(values.len() as u64, part, WHOLE);
+        values.get(usize::try_from(rank).ok()?.checked_sub(1)?).copied()
+    };
+    Some([at(tail)?, at(WHOLE - tail)?])
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ mod resample;
 mod shard;
 mod shown;
 
-pub use effect::{Comparison, Effect, Measure, SCHEMA as COMPARISON_SCHEMA, Side, compare};
+pub use effect::{Comparison, Effect, Measure, SCHEMA as COMPARISON_SCHEMA, Side, Verdict, compare};
 pub use error::DatasetsError;
 pub use find::find;
 pub use flows::{Flow, Flows};
@@ -25,4 +25,4 @@ pub use manifest::{MANIFEST_SCHEMA, Manifest, Series};
 pub use names::{is_capture, series_key};
 pub use record::{RECORD_SCHEMA, Record, RecordedFile, Settings};
 pub use shard::{Shard, shard};
-pub use shown::{chart, page, table};
+pub use shown::{chart, notes, page, table};

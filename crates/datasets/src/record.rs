@@ -5,6 +5,7 @@ use std::time::UNIX_EPOCH;
 
 use report::{capture_id, series_run};
 use serde::{Deserialize, Serialize};
+use tables::Whole;
 
 use crate::error::DatasetsError;
 use crate::manifest::Series;
@@ -101,25 +102,58 @@ impl Record {
         (record.schema == RECORD_SCHEMA).then_some(record)
     }
 
-    /// Writes it: whole, or not at all. Parts that only the record `before` has are removed first.
+    /// Gives a series' results their names, and writes the record of them, last. Other parts of the series are
+    /// removed: those that only the record `before` has, and those that a killed program has left.
     ///
     /// # Errors
-    /// Writing failed.
-    pub fn write(&self, root: &Path, series: &Series, before: Option<&Self>) -> Result<(), DatasetsError> {
-        let old = before.map_or(&[][..], |before| &before.parts);
-        for gone in old.iter().filter(|part| !self.parts.contains(part)) {
-            match std::fs::remove_file(root.join(gone)) {
+    /// Writing failed. As long as there is no room, nothing has changed.
+    pub fn publish(
+        mut self,
+        root: &Path,
+        series: &Series,
+        before: Option<&Self>,
+        parts: Vec<Whole>,
+    ) -> Result<(), DatasetsError> {
+        let within = |part: &Whole| part.path().strip_prefix(root).unwrap_or(part.path()).to_owned();
+        self.parts = parts.iter().map(within).collect();
+        let path = Self::path(root, series);
+        let folder = path.parent().unwrap_or(root);
+        std::fs::create_dir_all(folder).map_err(DatasetsError::io(folder))?;
+        let text = serde_json::to_string_pretty(&self).unwrap_or_default() + "\n";
+        let record = Whole::of(&path, text.as_bytes()).map_err(DatasetsError::io(&path))?;
+        for part in parts {
+            let at = part.path().to_owned();
+            part.publish().map_err(DatasetsError::io(at))?;
+        }
+        let old = before.into_iter().flat_map(|before| before.parts.iter().map(|part| root.join(part)));
+        for gone in old.chain(self.left_by_others(root)).filter(|part| !self.has(root, part)) {
+            match std::fs::remove_file(&gone) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(DatasetsError::io(root.join(gone))(error));
+                    return Err(DatasetsError::io(gone)(error));
                 }
                 _ => {}
             }
         }
-        let path = Self::path(root, series);
-        let folder = path.parent().unwrap_or(root);
-        std::fs::create_dir_all(folder).map_err(DatasetsError::io(folder))?;
-        let text = serde_json::to_string_pretty(self).unwrap_or_default() + "\n";
-        tables::write_whole(&path, text.as_bytes()).map_err(DatasetsError::io(&path))
+        record.publish().map(drop).map_err(DatasetsError::io(&path))
+    }
+
+    fn has(&self, root: &Path, part: &Path) -> bool {
+        part.strip_prefix(root).is_ok_and(|part| self.parts.iter().any(|own| own == part))
+    }
+
+    /// Files with the names of this series' parts, in any table and date.
+    fn left_by_others(&self, root: &Path) -> Vec<PathBuf> {
+        // Of `v1/table=flows/env=lte/date=2026-11-25/part-….parquet`.
+        let Some((env, name)) = self
+            .parts
+            .first()
+            .and_then(|part| Some((part.parent()?.parent()?.file_name()?, part.file_name()?)))
+        else {
+            return Vec::new();
+        };
+        let below = |folder: PathBuf| std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let tables = below(root.join("v1")).map(|table| table.path().join(env));
+        tables.flat_map(below).map(|date| date.path().join(name)).filter(|part| part.is_file()).collect()
     }
 
     /// True when `self` was made from the files of `now`, unchanged, with the same settings.

@@ -4,7 +4,7 @@ use figures::chart::{Axis, Chart, Ink, Mark, Point, Range, Series};
 use figures::{Table, page as page_of};
 use maud::html;
 
-use crate::effect::{Comparison, Effect};
+use crate::effect::{Comparison, Effect, SUBSCRIBERS_MIN, SUBSCRIBERS_MIN_P95, Verdict};
 
 /// A row per measure: before, after, change with its interval, and what that says.
 #[must_use]
@@ -31,7 +31,7 @@ pub fn table(comparison: &Comparison) -> Table {
             number(effect.after),
             difference,
             change,
-            effect.verdict.to_owned(),
+            effect.verdict.name().to_owned(),
         ]
     };
     Table {
@@ -68,7 +68,7 @@ fn signed(value: f64) -> String {
 #[must_use]
 pub fn chart(comparison: &Comparison) -> Chart {
     let names = comparison.effects.iter().map(|effect| effect.measure.name());
-    let of = |verdict: &str, name: &str, ink: Ink| {
+    let of = |verdict: Verdict, ink: Ink| {
         let points = comparison.effects.iter().enumerate().filter(|(_, effect)| effect.verdict == verdict);
         let point = |(place, effect): (usize, &Effect)| {
             let (x, y) = ((place + 1) as f64, effect.change_percent?);
@@ -77,14 +77,15 @@ pub fn chart(comparison: &Comparison) -> Chart {
                 None => Point::new(x, y),
             })
         };
-        Series::new(name, ink, Mark::Dots, points.filter_map(point))
+        Series::new(verdict.name(), ink, Mark::Dots, points.filter_map(point))
     };
     let zero = [Point::new(0.5, 0.0), Point::new(comparison.effects.len() as f64 + 0.5, 0.0)];
     let series: Vec<Series> = [
         Series::new("", Ink::Limit, Mark::Line, zero),
-        of("better", "better", Ink::Colour(2)),
-        of("worse", "worse", Ink::Bad),
-        of("unclear", "unclear", Ink::Plain),
+        of(Verdict::Better, Ink::Colour(2)),
+        of(Verdict::Worse, Ink::Bad),
+        of(Verdict::Unclear, Ink::Plain),
+        of(Verdict::TooFew, Ink::Plain),
     ]
     .into_iter()
     .filter(|series| !series.points.is_empty())
@@ -120,6 +121,25 @@ fn said(comparison: &Comparison) -> String {
     )
 }
 
+/// What `too few` means.
+fn too_few() -> String {
+    format!(
+        "Too few: less than {SUBSCRIBERS_MIN} subscribers have such flows, before or after ({SUBSCRIBERS_MIN_P95} for \
+         the 95th percentile of completion)."
+    )
+}
+
+/// What a reader of the table on a terminal has to know besides, in lines.
+#[must_use]
+pub fn notes(comparison: &Comparison) -> String {
+    let parts = said(comparison).replace(" · ", "\n  ");
+    let mut notes = format!("  {parts}\n");
+    if comparison.effects.iter().any(|effect| effect.verdict == Verdict::TooFew) {
+        notes += &format!("  {}\n", too_few());
+    }
+    notes
+}
+
 /// One page with the chart and the table.
 #[must_use]
 pub fn page(comparison: &Comparison) -> String {
@@ -131,7 +151,7 @@ pub fn page(comparison: &Comparison) -> String {
         p {
             "Goodput is of flows of 100 KB and more. Completion is of flows that both ends closed. Figures \
              of a flow are of the direction with more data. A verdict needs an interval of the difference \
-             without zero."
+             without zero. " (too_few())
         }
     };
     page_of::page("What the change did", "", &body)

@@ -8,7 +8,8 @@ mod moments;
 mod rank;
 
 pub use confidence::{
-    MedianInterval, difference_interval, half_width, mann_whitney, mean_interval, median_interval,
+    MedianInterval, bootstrap_tail, difference_interval, half_width, mann_whitney, mean_interval,
+    median_interval,
 };
 pub use moments::{Moments, mean};
 pub use rank::{Quantiles, median, nearest_rank, percentile, percentile_of_counts, quantiles};

@@ -13,7 +13,7 @@ use analysis::{
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use serde::Serialize;
-use tables::{Column, ShardWriter, Shards, TableSchema, TablesError, Value};
+use tables::{Column, ShardWriter, Shards, TableSchema, TablesError, Value, Whole};
 use units::Instant;
 
 use crate::flow_lines::failure;
@@ -152,8 +152,16 @@ impl Dataset {
     /// Ends the parts and gives them their names; returns their files.
     ///
     /// # Errors
-    /// Writing failed, now or before; parts not yet finished are removed.
-    pub fn finish(mut self, findings: &Findings) -> io::Result<Vec<PathBuf>> {
+    /// Writing failed, now or before; no part is left then.
+    pub fn finish(self, findings: &Findings) -> io::Result<Vec<PathBuf>> {
+        self.close(findings)?.into_iter().map(Whole::publish).collect()
+    }
+
+    /// Ends the parts: all of them but their names.
+    ///
+    /// # Errors
+    /// Writing failed, now or before; no part is left then.
+    pub fn close(mut self, findings: &Findings) -> io::Result<Vec<Whole>> {
         for (capture, id) in findings.captures.iter().zip(self.captures.clone()) {
             let row = self.capture_row(capture, &id);
             self.push(Table::Captures, row);
@@ -179,7 +187,7 @@ impl Dataset {
             return Err(error);
         }
         let parts = self.parts.open.into_iter().filter_map(|(_, part)| part);
-        parts.map(|part| part.finish().map_err(failure)).collect()
+        parts.map(|part| part.close().map_err(failure)).collect()
     }
 
     fn capture_row(&self, capture: &CaptureFile, id: &CaptureId) -> Vec<Value> {

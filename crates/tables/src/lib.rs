@@ -35,6 +35,6 @@ pub use error::TablesError;
 pub use groups::{ROW_GROUP_BYTES, ROW_GROUP_ROWS};
 pub use reader::{Rows, TableReader};
 pub use schema::{Column, Kind, TableSchema};
-pub use shards::{ShardWriter, Shards, write_whole};
+pub use shards::{ShardWriter, Shards, Whole, write_whole};
 pub use value::Value;
 pub use writer::{Format, TableWriter};

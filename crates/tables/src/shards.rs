@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::TablesError;
@@ -31,8 +32,8 @@ impl Shards {
         fs::create_dir_all(folder).map_err(TablesError::io(folder.display().to_string()))?;
         let shards = Self { folder: folder.to_owned(), schema: schema.clone() };
         // One is enough: all were written through here.
-        if let Some(name) = shards.names()?.first() {
-            let path = shards.path(name);
+        if let Some(name) = shards.listed()?.next() {
+            let path = shards.path(&name?);
             let found = TableReader::open(&path)?;
             let [expected, found] =
                 [schema, found.schema()].map(|schema| format!("{} version {}", schema.table, schema.version));
@@ -48,14 +49,22 @@ impl Shards {
     /// # Errors
     /// The folder cannot be read.
     pub fn names(&self) -> Result<Vec<String>, TablesError> {
-        let what = || self.folder.display().to_string();
-        let mut names = BTreeSet::new();
-        for entry in fs::read_dir(&self.folder).map_err(TablesError::io(what()))? {
-            let file = entry.map_err(TablesError::io(what()))?.file_name();
-            let name = file.to_str().and_then(|file| file.strip_prefix("part-")?.strip_suffix(".parquet"));
-            names.extend(name.map(str::to_owned));
-        }
+        let names: BTreeSet<String> = self.listed()?.collect::<Result<_, _>>()?;
         Ok(names.into_iter().collect())
+    }
+
+    /// Names of the parts as the folder has them.
+    fn listed(&self) -> Result<impl Iterator<Item = Result<String, TablesError>> + '_, TablesError> {
+        let what = || self.folder.display().to_string();
+        let name = move |entry: io::Result<fs::DirEntry>| {
+            let file = entry.map_err(TablesError::io(what()));
+            let name = |file: fs::DirEntry| {
+                let file = file.file_name();
+                Some(file.to_str()?.strip_prefix("part-")?.strip_suffix(".parquet")?.to_owned())
+            };
+            file.map(name).transpose()
+        };
+        Ok(fs::read_dir(&self.folder).map_err(TablesError::io(what()))?.filter_map(name))
     }
 
     /// The file of a part.
@@ -115,10 +124,44 @@ impl Shards {
 /// # Errors
 /// Writing failed.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let (unfinished, mut file) = Unfinished::beside(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&unfinished.0, path)
+    Whole::of(path, bytes)?.publish().map(drop)
+}
+
+/// A file that is on the disk, and hidden until [`Whole::publish`]; without that, nothing is left of it.
+///
+/// Several that belong together are written first and published then: a full disk leaves none of them.
+#[derive(Debug)]
+pub struct Whole {
+    unfinished: Unfinished,
+    path: PathBuf,
+}
+
+impl Whole {
+    /// Writes a file that is to be at `path`.
+    ///
+    /// # Errors
+    /// Writing failed.
+    pub fn of(path: &Path, bytes: &[u8]) -> io::Result<Self> {
+        let (unfinished, mut file) = Unfinished::beside(path)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        Ok(Self { unfinished, path: path.to_owned() })
+    }
+
+    /// Where it is to be.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Gives it its name, in place of a file that has it; returns the name.
+    ///
+    /// # Errors
+    /// It cannot have that name.
+    pub fn publish(self) -> io::Result<PathBuf> {
+        fs::rename(&self.unfinished.0, &self.path)?;
+        Ok(self.path)
+    }
 }
 
 /// Removes the file unless it was renamed.
@@ -127,29 +170,44 @@ struct Unfinished(PathBuf);
 
 impl Unfinished {
     /// A new file for what is to be at `path`, hidden from readers of the folder. What programs that are no
-    /// more have left of the same is removed.
+    /// more have left in the folder is removed, at this program's first file there.
     fn beside(path: &Path) -> io::Result<(Self, File)> {
+        // Folders that were looked through: looking again for each of many files would take their square.
+        static SEEN: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
         let parent = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = parent.unwrap_or(Path::new("."));
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let prefix = format!(".{name}.{}.", host());
-        for entry in fs::read_dir(folder)?.flatten() {
-            let file = entry.file_name();
-            let process = file
-                .to_str()
-                .and_then(|file| file.strip_prefix(&prefix)?.strip_suffix(".unfinished")?.split('-').next());
-            if process.is_some_and(|id| !Path::new("/proc").join(id).exists()) {
-                // Who else has seen it may have been faster.
-                let _ = fs::remove_file(entry.path());
-            }
+        let host = host();
+        let is_first = SEEN.lock().is_ok_and(|mut seen| seen.insert(folder.to_owned()));
+        if is_first {
+            remove_abandoned(folder, &host)?;
         }
         // Threads of one process may write the same file.
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let own = folder.join(format!("{prefix}{}-{number}.unfinished", std::process::id()));
+        let own = folder.join(format!(".{name}.{host}.{}-{number}.unfinished", std::process::id()));
         let file = File::create(&own)?;
         Ok((Self(own), file))
     }
+}
+
+/// Removes unfinished files that processes of this machine have left that are no more.
+fn remove_abandoned(folder: &Path, host: &str) -> io::Result<()> {
+    let behind_name = format!(".{host}");
+    for entry in fs::read_dir(folder)?.flatten() {
+        let file = entry.file_name();
+        // `.NAME.HOST.PROCESS-NUMBER.unfinished`.
+        let process = file.to_str().and_then(|file| {
+            let (name, numbers) = file.strip_prefix('.')?.strip_suffix(".unfinished")?.rsplit_once('.')?;
+            name.strip_suffix(&behind_name)?;
+            numbers.split('-').next()
+        });
+        if process.is_some_and(|id| !Path::new("/proc").join(id).exists()) {
+            // Who else has seen it may have been faster.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+    Ok(())
 }
 
 /// The machine's name: numbers of processes are its own.
@@ -188,9 +246,16 @@ impl ShardWriter {
     /// Writing failed.
     pub fn finish(self) -> Result<PathBuf, TablesError> {
         let what = self.path.display().to_string();
-        let file = self.writer.finish()?;
-        file.sync_all().map_err(TablesError::io(&what))?;
-        fs::rename(&self.unfinished.0, &self.path).map_err(TablesError::io(&what))?;
-        Ok(self.path)
+        self.close()?.publish().map_err(TablesError::io(what))
+    }
+
+    /// Writes the rest to the disk: all but the name.
+    ///
+    /// # Errors
+    /// Writing failed.
+    pub fn close(self) -> Result<Whole, TablesError> {
+        let what = self.path.display().to_string();
+        self.writer.finish()?.sync_all().map_err(TablesError::io(what))?;
+        Ok(Whole { unfinished: self.unfinished, path: self.path })
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn compare(args: &Args) -> Result<ExitCode, String> {
                 datasets::table(&comparison).fitting(Words::default().columns(), &["flows", "flows"]);
             let left_out =
                 if gone.is_empty() { String::new() } else { "  (numbers of flows: --json)\n".to_owned() };
-            format!("{table}{left_out}")
+            format!("{table}{left_out}{}", datasets::notes(&comparison))
         }
     };
     print(text.as_bytes())?;

@@ -4,9 +4,11 @@ use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use analysis::{Event, FlowReport, MadeBy, PacketView, Sink};
-use datasets::{Manifest, Record, Series, Settings, shard};
+use capture::Source as _;
+use datasets::{DatasetsError, Manifest, Record, Series, Settings, shard};
 use indicatif::{ProgressBar, ProgressStyle};
 use io::Clock;
 use parallel::in_parallel_until;
@@ -33,9 +35,38 @@ pub(super) fn is_meant(args: &Args) -> bool {
 enum Done {
     /// Its results were there.
     Before,
-    /// It was analyzed: so many flows.
-    Now(u64),
+    /// It was analyzed.
+    Now {
+        flows: u64,
+        /// What was wrong with its files.
+        doubts: Vec<String>,
+    },
     Failed(String),
+    /// There was no room for it: no matter of this series.
+    NoRoom(String),
+}
+
+/// Why a series has no results.
+enum Failure {
+    Series(String),
+    NoRoom(String),
+}
+
+impl From<String> for Failure {
+    fn from(why: String) -> Self {
+        Self::Series(why)
+    }
+}
+
+/// Of a failure to write in the folder `root`.
+fn writing(error: &std::io::Error, root: &Path) -> Failure {
+    use std::io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    match error.kind() {
+        StorageFull | QuotaExceeded | ReadOnlyFilesystem => {
+            Failure::NoRoom(format!("{}: {error}", root.display()))
+        }
+        _ => Failure::Series(format!("writing failed: {error}")),
+    }
 }
 
 /// Runs the command.
@@ -60,25 +91,47 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, String> {
     // The largest first: the last one to end is then a short one.
     let mut order: Vec<usize> = (0..own.len()).collect();
     order.sort_by_key(|place| std::cmp::Reverse(series[own[*place]].bytes));
+    let is_full = AtomicBool::new(false);
     let outcomes = in_parallel_until(own.len(), workers, interruption.flag(), |job| {
         let series = &series[own[order[job]]];
-        let done = one(root, series, &settings, args, threads_each)
-            .unwrap_or_else(|error| Done::Failed(format!("{}: {error}", series.name)));
+        if is_full.load(Ordering::Relaxed) {
+            return None;
+        }
+        let done = one(root, series, &settings, args, threads_each).unwrap_or_else(|failure| match failure {
+            Failure::Series(why) => Done::Failed(format!("{}: {why}", series.name)),
+            Failure::NoRoom(why) => Done::NoRoom(why),
+        });
+        is_full.fetch_or(matches!(done, Done::NoRoom(_)), Ordering::Relaxed);
         progress.ended(series.bytes, &done);
-        done
+        Some(done)
     });
     progress.finish();
-    let (mut before, mut now, mut flows, mut failed) = (0, 0, 0, Vec::new());
-    for outcome in outcomes.iter().flatten() {
+    let (mut before, mut now, mut flows, mut failed, mut said) = (0, 0, 0, 0, Vec::new());
+    let mut no_room = None;
+    for outcome in outcomes.iter().flatten().flatten() {
         match outcome {
             Done::Before => before += 1,
-            Done::Now(found) => (now, flows) = (now + 1, flows + found),
-            Done::Failed(why) => failed.push(why.as_str()),
+            Done::Now { flows: found, doubts } => {
+                (now, flows) = (now + 1, flows + found);
+                said.extend(doubts);
+            }
+            Done::Failed(why) => {
+                failed += 1;
+                said.push(why);
+            }
+            Done::NoRoom(why) => no_room = Some(why),
         }
     }
-    failed.sort_unstable();
-    failed.iter().for_each(|why| eprintln!("cellerator: {why}"));
-    let finished = before + now + failed.len();
+    said.sort_unstable();
+    said.iter().for_each(|line| eprintln!("cellerator: {line}"));
+    let finished = before + now + failed;
+    if let Some(why) = no_room {
+        return Err(format!(
+            "{why}; {} of {} series are done, and are not done again",
+            before + now,
+            own.len()
+        ));
+    }
     if finished < own.len() {
         let what = format!("analyze: interrupted after {finished} of {} series", own.len());
         interruption::tell(&what, [root.as_path()]);
@@ -86,12 +139,11 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, String> {
     }
     let of = if own.len() < series.len() { format!(" of {}", series.len()) } else { String::new() };
     println!(
-        "{}{of} series: {now} analyzed ({flows} flows), {before} unchanged, {} failed; dataset: {}",
+        "{}{of} series: {now} analyzed ({flows} flows), {before} unchanged, {failed} failed; dataset: {}",
         own.len(),
-        failed.len(),
         root.display()
     );
-    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn series(args: &Args) -> Result<Vec<Series>, String> {
@@ -111,7 +163,13 @@ fn write_manifest(path: &Path, series: &[Series]) -> Result<(), String> {
 }
 
 /// Analyzes a series, unless its results are there.
-fn one(root: &Path, series: &Series, settings: &Settings, args: &Args, threads: u16) -> Result<Done, String> {
+fn one(
+    root: &Path,
+    series: &Series,
+    settings: &Settings,
+    args: &Args,
+    threads: u16,
+) -> Result<Done, Failure> {
     let mut record = Record::of(series, settings).map_err(|error| error.to_string())?;
     let before = Record::read(root, series);
     if let Some(before) = &before {
@@ -119,10 +177,10 @@ fn one(root: &Path, series: &Series, settings: &Settings, args: &Args, threads: 
             return Ok(Done::Before);
         }
         if let Some(other) = before.other_capture(&record) {
-            return Err(format!(
+            return Err(Failure::Series(format!(
                 "the dataset has another series of this name, from {}: name them in a manifest",
                 other.display()
-            ));
+            )));
         }
     }
     let folder = Path::new(&series.name).parent().unwrap_or(Path::new(""));
@@ -130,7 +188,14 @@ fn one(root: &Path, series: &Series, settings: &Settings, args: &Args, threads: 
         let name = file.file_name().map(PathBuf::from).unwrap_or_default();
         Input::Called(file.clone(), folder.join(name).display().to_string())
     };
-    let inputs: Vec<Input> = series.files.iter().map(input).collect();
+    // A rotation has just begun a file that has nothing yet, or ended with one. One by itself is a fault.
+    let (empty, full): (Vec<_>, Vec<_>) = (series.files.iter().map(input).zip(&record.files))
+        .partition(|(_, file)| file.bytes == 0 && record.files.len() > 1);
+    let doubt = |file: &str, what: &str| format!("{}: {file}: {what}", series.name);
+    let mut doubts: Vec<String> =
+        empty.iter().map(|(input, _)| doubt(&input.name(), "empty, and left out")).collect();
+    let ids = full.iter().map(|(input, file)| (CaptureId(file.identity.clone()), input.name())).collect();
+    let inputs: Vec<Input> = full.into_iter().map(|(input, _)| input).collect();
     // Every shard, machine and run writes the same bytes.
     let mut command = "cellerator analyze --parquet".to_owned();
     if settings.one_point {
@@ -140,20 +205,26 @@ fn one(root: &Path, series: &Series, settings: &Settings, args: &Args, threads: 
         cellerator: settings.cellerator.clone(),
         command: format!("{command} --idle {}", settings.idle_s),
     };
-    let named = record.files.iter().zip(inputs.iter().map(capture::Source::name));
-    let ids = named.map(|(file, name)| (CaptureId(file.identity.clone()), name)).collect();
     let dataset = Dataset::new(root, &series.env, ids, &made_by).of_series(&series.name);
     let (counted, findings) = read_quietly(args, threads, inputs, Counted { dataset, flows: 0 })?;
     if let Some(capture) = findings.captures.iter().find(|c| c.packets == 0 && c.problem.is_some()) {
         let why = capture.problem.as_deref().unwrap_or_default();
-        return Err(format!("{}: {why}", capture.file));
+        return Err(Failure::Series(format!("{}: {why}", capture.file)));
     }
-    let parts = counted.dataset.finish(&findings).map_err(|error| format!("writing failed: {error}"))?;
-    record.flows = counted.flows;
-    record.parts =
-        parts.into_iter().map(|part| part.strip_prefix(root).map_or(part.clone(), Path::to_owned)).collect();
-    record.write(root, series, before.as_ref()).map_err(|error| error.to_string())?;
-    Ok(Done::Now(record.flows))
+    let broken =
+        findings.captures.iter().filter_map(|capture| Some((&capture.file, capture.problem.as_ref()?)));
+    doubts.extend(broken.map(|(file, problem)| doubt(file, problem)));
+    if Record::of(series, settings).is_ok_and(|now| !record.is_of(&now)) {
+        doubts.push(format!("{}: changed while it was read: the next run does it again", series.name));
+    }
+    let parts = counted.dataset.close(&findings).map_err(|error| writing(&error, root))?;
+    let flows = counted.flows;
+    record.flows = flows;
+    record.publish(root, series, before.as_ref(), parts).map_err(|error| match error {
+        DatasetsError::Io { error, .. } => writing(&error, root),
+        other => Failure::Series(other.to_string()),
+    })?;
+    Ok(Done::Now { flows, doubts })
 }
 
 /// Passes everything on, and counts the flows.
@@ -215,7 +286,7 @@ impl Progress {
         let Ok(mut state) = self.state.lock() else { return };
         state.ended += 1;
         state.left = state.left.saturating_sub(bytes);
-        if matches!(done, Done::Now(_)) {
+        if matches!(done, Done::Now { .. }) {
             state.analyzed += bytes;
         }
         let now = Clock::now();

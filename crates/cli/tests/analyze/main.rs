@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod copies;
+mod edges;
 mod frames;
 mod live;
 mod many;

@@ -14,7 +14,7 @@ use crate::schema::check_against;
 use crate::{Folder, analyze, text};
 
 /// Simulated captures of `seeds` runs in `folder`; some rotate.
-fn captures(folder: &Path, seeds: u32, first: u32, radio: &str, rotate: Option<u32>) {
+pub fn captures(folder: &Path, seeds: u32, first: u32, radio: &str, rotate: Option<u32>) {
     let scenario = folder.with_extension("toml");
     fs::create_dir_all(folder).expect("a folder");
     let text = format!(
@@ -33,10 +33,10 @@ fn captures(folder: &Path, seeds: u32, first: u32, radio: &str, rotate: Option<u
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
 }
 
-const RADIO: &str = "rate = \"8 Mbit/s\", delay = \"20 ms\", queue = \"60 packets\"";
+pub const RADIO: &str = "rate = \"8 Mbit/s\", delay = \"20 ms\", queue = \"60 packets\"";
 
 /// Every file of a dataset's tables, by path, with its bytes.
-fn contents(dataset: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+pub fn contents(dataset: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     let mut folders = vec![dataset.join("v1")];
     while let Some(folder) = folders.pop() {
@@ -54,7 +54,7 @@ fn contents(dataset: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files
 }
 
-fn build(dataset: &Path, input: &Path, more: &[&str]) -> String {
+pub fn build(dataset: &Path, input: &Path, more: &[&str]) -> String {
     let (dataset, input) = (dataset.display().to_string(), input.display().to_string());
     let out = analyze(&[&["--parquet", &dataset, &input], more].concat(), &[]);
     assert!(out.status.success(), "{}", text(&out.stderr));
